@@ -1,0 +1,98 @@
+// Package tool owns the noun of this program: a tool is a definition plus a
+// handler. Upstream tools, meta-tools and whatever comes later are all Tools;
+// what wraps a call is a Middleware. It knows no transport and no store.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ErrNotFound is returned when no tool has the name or ID asked for.
+var ErrNotFound = errors.New("no such tool")
+
+// Tool is a definition and what to do when it is called. Name is what clients
+// see; it matches ^[a-zA-Z0-9_-]{1,64}$ and is unique in its catalog.
+type Tool struct {
+	Name    string
+	Def     *Def
+	Handler Handler
+}
+
+// Handler answers a call. A tool that fails by its own word returns a Result
+// (with isError inside); an error means that no answer of the tool exists.
+// An *RPCError is passed to the caller as it is, code, message and data.
+type Handler func(ctx context.Context, call *Call) (Result, error)
+
+// Middleware wraps a handler: limits, audit, hooks.
+type Middleware func(Handler) Handler
+
+// Call is one tools/call on its way to a handler.
+type Call struct {
+	Name      string          // the exposed name that was called
+	Arguments json.RawMessage // the arguments object as sent; nil when absent
+	// Params is the whole params object of the request as sent, with _meta and
+	// unknown fields. Nil when the call does not come from a client's tools/call.
+	Params json.RawMessage
+	// Session is the ID of the client session that caused the call, "" when
+	// there is none (a shell command, a 2026-07-28 client).
+	Session string
+	// Notify sends a notification about this call to the client that made it,
+	// before the answer. Nil when the caller takes none. It is safe for
+	// concurrent use and does nothing once the call was answered.
+	Notify func(method string, params json.RawMessage)
+}
+
+// Result is the result object of tools/call: {"content": [...], ...}.
+type Result json.RawMessage
+
+// RPCError is a JSON-RPC error object. Raw, when set, is the object as an
+// upstream sent it, with members this program does not know.
+type RPCError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	Raw     json.RawMessage `json:"-"`
+}
+
+// JSON-RPC 2.0 and MCP error codes in use here.
+const (
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
+)
+
+func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }
+
+// JSON returns the error object to send.
+func (e *RPCError) JSON() json.RawMessage {
+	if e.Raw != nil {
+		return e.Raw
+	}
+	out, err := json.Marshal(e)
+	if err != nil { // Data is no JSON: leave it out rather than fail
+		out, _ = json.Marshal(&RPCError{Code: e.Code, Message: e.Message})
+	}
+	return out
+}
+
+// TextResult is a result with one text block.
+func TextResult(text string) Result { return textResult(text, false) }
+
+// ErrorResult is a tool error that the model reads: one text block, isError.
+func ErrorResult(text string) Result { return textResult(text, true) }
+
+func textResult(text string, isError bool) Result {
+	type block struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	out, _ := json.Marshal(struct {
+		Content []block `json:"content"`
+		IsError bool    `json:"isError,omitempty"`
+	}{[]block{{"text", text}}, isError})
+	return Result(out)
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/spf13/cobra"
+)
+
+// measured is one row of a load run. Times are in milliseconds.
+type measured struct {
+	What      string  `json:"what"`
+	Callers   int     `json:"callers"`
+	Requests  int     `json:"requests"`
+	Errors    int     `json:"errors"`
+	PerSecond float64 `json:"per_second"`
+	P50       float64 `json:"p50_ms"`
+	P90       float64 `json:"p90_ms"`
+	P99       float64 `json:"p99_ms"`
+	Max       float64 `json:"max_ms"`
+}
+
+func newBench() *cobra.Command {
+	var url, query, toolName, arguments string
+	var requests int
+	var callers []int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a running MCP server over HTTP",
+		Long: `Bench sends retrieve_tools, or with --tool calls of one tool, to a streamable HTTP
+endpoint and prints percentiles. Pointed at an upstream itself instead of the proxy,
+the same calls give the figure to compare with. Every caller has its own session.`,
+		Example: `  toolfinch serve --transport http --port 8080 &
+  toolfinch bench --query "read a file"
+  toolfinch bench --tool math_evaluate --args '{"expression":"1+1"}' --callers 1,16 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b := load{url: url, name: "retrieve_tools", arguments: json.RawMessage(arguments)}
+			switch {
+			case toolName == "":
+				b.arguments, _ = json.Marshal(map[string]string{"query": query})
+			case !json.Valid(b.arguments):
+				return &exitError{exitUsage, fmt.Errorf("--args is not JSON: %s", arguments)}
+			default:
+				b.name = toolName
+			}
+			var rows []measured
+			for _, n := range callers {
+				if n < 1 || requests < n {
+					return &exitError{exitUsage, fmt.Errorf("--callers takes numbers from 1 to --requests")}
+				}
+				row, err := b.run(cmd.Context(), n, requests)
+				if err != nil {
+					return err
+				}
+				rows = append(rows, row)
+			}
+			if asJSON {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetIndent("", "  ")
+				return enc.Encode(rows)
+			}
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
+			fmt.Fprintln(table, "what\tcallers\trequests\terrors\tper second\tp50 ms\tp90 ms\tp99 ms\tmax ms\t")
+			for _, r := range rows {
+				fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t\n",
+					r.What, r.Callers, r.Requests, r.Errors, r.PerSecond, r.P50, r.P90, r.P99, r.Max)
+			}
+			return table.Flush()
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&url, "url", "http://127.0.0.1:8080/mcp", "streamable HTTP endpoint")
+	flags.StringVar(&query, "query", "read a file", "what to ask retrieve_tools")
+	flags.StringVar(&toolName, "tool", "", "call this tool instead")
+	flags.StringVar(&arguments, "args", "{}", "arguments for --tool, a JSON object")
+	flags.IntVarP(&requests, "requests", "n", 2000, "requests a row")
+	flags.IntSliceVar(&callers, "callers", []int{1, 16}, "concurrent callers, a row each")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// load is one kind of request to one endpoint.
+type load struct {
+	url, name string
+	arguments json.RawMessage
+}
+
+// warmUp is how many requests each caller makes before it counts.
+const warmUp = 20
+
+func (b load) run(ctx context.Context, callers, requests int) (measured, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: callers, MaxConnsPerHost: callers}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: time.Minute}
+	sessions := make([]caller, callers)
+	for i := range sessions {
+		sessions[i] = caller{client: client, url: b.url}
+		if err := sessions[i].initialize(ctx); err != nil {
+			return measured{}, err
+		}
+		defer sessions[i].end()
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+		"params": map[string]any{"name": b.name, "arguments": b.arguments}})
+	if err != nil {
+		return measured{}, err
+	}
+	if err := sessions[0].call(ctx, body); err != nil {
+		return measured{}, fmt.Errorf("the first %s failed: %w", b.name, err)
+	}
+
+	var left, failed atomic.Int64
+	left.Store(int64(requests))
+	times := make([][]time.Duration, callers)
+	var warm, done sync.WaitGroup
+	start := make(chan struct{})
+	warm.Add(callers)
+	for i, s := range sessions {
+		done.Go(func() {
+			for range warmUp {
+				_ = s.call(ctx, body)
+			}
+			warm.Done()
+			<-start
+			for left.Add(-1) >= 0 && ctx.Err() == nil {
+				began := time.Now()
+				if s.call(ctx, body) != nil {
+					failed.Add(1)
+				}
+				times[i] = append(times[i], time.Since(began))
+			}
+		})
+	}
+	warm.Wait()
+	began := time.Now()
+	close(start)
+	done.Wait()
+	took := time.Since(began)
+
+	all := slices.Concat(times...)
+	slices.Sort(all)
+	at := func(q float64) float64 {
+		if len(all) == 0 {
+			return 0
+		}
+		return float64(all[min(len(all)-1, int(q*float64(len(all))))].Microseconds()) / 1000
+	}
+	return measured{What: b.name, Callers: callers, Requests: len(all), Errors: int(failed.Load()),
+		PerSecond: float64(len(all)) / took.Seconds(), P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}, ctx.Err()
+}
+
+// caller is one client session, cut down to what a load needs.
+type caller struct {
+	client  *http.Client
+	url     string
+	session string
+}
+
+func (c *caller) initialize(ctx context.Context) error {
+	response, err := c.post(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
+		mcp.LATEST_LEGACY_PROTOCOL_VERSION+`","capabilities":{},"clientInfo":{"name":"toolfinch-bench","version":"1"}}}`))
+	if err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("initialize: %s answered %s", c.url, response.Status)
+	}
+	c.session = response.Header.Get("Mcp-Session-Id")
+	_, err = io.Copy(io.Discard, response.Body)
+	return err
+}
+
+// call fails on a protocol error and on a tool error.
+func (c *caller) call(ctx context.Context, body []byte) error {
+	response, err := c.post(ctx, body)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	// A notification may come first; the answer is the last event.
+	if i := bytes.LastIndex(answer, []byte("\ndata: ")); i >= 0 {
+		answer = answer[i+len("\ndata: "):]
+	} else {
+		answer = bytes.TrimPrefix(answer, []byte("data: "))
+	}
+	var reply struct {
+		Error  json.RawMessage `json:"error"`
+		Result struct {
+			IsError bool `json:"isError"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(answer, &reply); err != nil {
+		return fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(answer[:min(200, len(answer))])))
+	}
+	if reply.Error != nil || reply.Result.IsError {
+		return fmt.Errorf("the answer is an error: %s", answer[:min(300, len(answer))])
+	}
+	return nil
+}
+
+func (c *caller) post(ctx context.Context, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	if c.session != "" {
+		request.Header.Set("Mcp-Session-Id", c.session)
+	}
+	return c.client.Do(request)
+}
+
+func (c *caller) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.url, nil)
+	if err != nil || c.session == "" {
+		return
+	}
+	request.Header.Set("Mcp-Session-Id", c.session)
+	if response, err := c.client.Do(request); err == nil {
+		response.Body.Close()
+	}
+}

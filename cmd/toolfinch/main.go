@@ -1,0 +1,197 @@
+// Command toolfinch is one MCP server in front of many: agents find tools by
+// what they do instead of being listed all of them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/upstream"
+)
+
+// Exit codes. They are part of what users script against.
+const (
+	exitOK     = 0
+	exitFailed = 1 // what was asked for failed, or a part of it did
+	exitUsage  = 2 // bad flags, arguments or configuration; nothing was started
+)
+
+// exitError is an error with an exit code of its own. A nil err prints nothing:
+// the command has said what there is to say.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// version is set by the linker for releases: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// run is the program with its streams, so that tests can be it.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	upstream.Version = version
+
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var coded *exitError
+	var bad configs.Errors
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &coded):
+		if coded.err != nil {
+			fmt.Fprintln(stderr, coded.err)
+		}
+		return coded.code
+	case errors.As(err, &bad), errors.Is(err, configs.ErrNoConfig):
+		fmt.Fprintln(stderr, err)
+		return exitUsage
+	default:
+		fmt.Fprintln(stderr, "toolfinch:", err)
+		return exitFailed
+	}
+}
+
+// settings are the flags that every command with a configuration has.
+type settings struct {
+	config, dataDir, logLevel, logFormat string
+}
+
+func newRoot() *cobra.Command {
+	s := &settings{}
+	root := &cobra.Command{
+		Use:   "toolfinch",
+		Short: "One MCP server in front of all your tools",
+		Long: `toolfinch connects to your MCP servers, indexes their tools, and shows your agent
+a search instead of a list: the agent says what it needs, toolfinch registers the
+tools that fit on the live connection.
+
+Exit codes: 0 success, 1 what was asked for failed (wholly or in part), 2 bad
+flags, arguments or configuration.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", err, cmd.CommandPath())}
+	})
+	flags := root.PersistentFlags()
+	flags.StringVarP(&s.config, "config", "c", "", "configuration file (default: $MCPPROXY_CONFIG, ./toolfinch.yaml, then the user's)")
+	flags.StringVar(&s.dataDir, "data-dir", "", "folder of the store")
+	flags.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error")
+	flags.StringVar(&s.logFormat, "log-format", "", "text or json")
+	root.AddCommand(newServe(s), newReindex(s), newSearch(s), newDemo(s), newDemoServer(), newBench(), newVersion())
+	for _, cmd := range root.Commands() {
+		cmd.Args = usage(cmd.Args)
+	}
+	return root
+}
+
+// usage gives a command's complaint about its arguments the exit code for it.
+func usage(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if args == nil {
+			return nil
+		}
+		if err := args(cmd, given); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", err, cmd.CommandPath())}
+		}
+		return nil
+	}
+}
+
+// load reads the configuration and makes the log it asks for. flags are
+// further settings from the command line, by configuration key.
+func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.Config, *slog.Logger, error) {
+	all := map[string]string{}
+	for key, value := range flags {
+		all[key] = value
+	}
+	for key, value := range map[string]string{"data_dir": s.dataDir, "log_level": s.logLevel, "log_format": s.logFormat} {
+		if value != "" {
+			all[key] = value
+		}
+	}
+	config, err := configs.Load(configs.Options{Path: s.config, Flags: all})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := refuseSelf(config); err != nil {
+		return nil, nil, &exitError{exitUsage, err}
+	}
+	log := newLog(cmd.ErrOrStderr(), config)
+	for _, warning := range config.Warnings {
+		log.Warn(warning.Error())
+	}
+	return config, log, nil
+}
+
+func newLog(w io.Writer, config *configs.Config) *slog.Logger {
+	options := &slog.HandlerOptions{Level: config.LogLevel}
+	if config.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  toolfinch version",
+		Args:    cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			v := version
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+						v += " (" + s.Value[:12] + ")"
+					}
+				}
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "toolfinch", v)
+		},
+	}
+}
+
+// samePath reports whether two paths name the same existing file.
+func samePath(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y)
+	}
+	absA, _ := filepath.Abs(a)
+	absB, _ := filepath.Abs(b)
+	return absA == absB
+}

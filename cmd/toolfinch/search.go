@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/proxy"
+	"toolfinch/retrieve"
+)
+
+func newSearch(s *settings) *cobra.Command {
+	var limit int
+	var server string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "search QUERY",
+		Short: "Search the stored tools, as retrieve_tools does",
+		Long: `Search runs the retrieval of retrieve_tools over what the store knows. No server
+is started. The JSON is what an agent gets.`,
+		Example: `  toolfinch search create a calendar event
+  toolfinch search "read a file" -k 3 --server filesystem --json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			config, log, err := s.load(cmd, nil)
+			if err != nil {
+				return err
+			}
+			p, err := proxy.Open(cmd.Context(), config, version, log)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, p.Close()) }()
+			if p.Tools() == 0 {
+				return fmt.Errorf("the store knows no tools yet; run: toolfinch reindex")
+			}
+			arguments := map[string]any{"query": strings.Join(args, " "), "detail": retrieve.DetailFull}
+			if cmd.Flags().Changed("limit") {
+				arguments["limit"] = limit
+			}
+			if server != "" {
+				arguments["server"] = server
+			}
+			raw, err := json.Marshal(arguments)
+			if err != nil {
+				return err
+			}
+			q, err := p.Retriever().ParseQuery(raw)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			hits, err := p.Retriever().Search(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				var out json.RawMessage = p.Retriever().Answer(q, hits)
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetEscapeHTML(false)
+				enc.SetIndent("", "  ")
+				return enc.Encode(out)
+			}
+			if len(hits) == 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "no tool found")
+				return nil
+			}
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(table, "SCORE\tTOOL\tSERVER\tDESCRIPTION")
+			for _, hit := range hits {
+				fmt.Fprintf(table, "%.3f\t%s\t%s\t%s\n", hit.Score, hit.Name, hit.Def.ID.Server, retrieve.FirstSentence(hit.Def.Description))
+			}
+			return table.Flush()
+		},
+	}
+	cmd.Flags().IntVarP(&limit, "limit", "k", 0, fmt.Sprintf("how many tools, 1 to %d (default: top_k of the configuration)", retrieve.MaxLimit))
+	cmd.Flags().StringVar(&server, "server", "", "search this server only")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer an agent gets")
+	return cmd
+}

@@ -1,0 +1,336 @@
+// Package proxy opens the house, runs it and closes it: store, upstreams,
+// catalog and live server become one MCP server. What each of them does is
+// their own affair.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"toolfinch/configs"
+	"toolfinch/hook"
+	"toolfinch/register"
+	"toolfinch/retrieve"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/upstream"
+)
+
+// Proxy is one configured toolfinch.
+type Proxy struct {
+	config    *configs.Config
+	log       *slog.Logger
+	store     *store.Store
+	pool      *upstream.Pool
+	catalog   *retrieve.Catalog
+	retriever *retrieve.Retriever
+	live      *register.Live
+
+	defs    map[string][]*tool.Def // by server; the refresh loop's own
+	clients chan clientNews
+	uncount chan struct{} // wakes the token counter
+	close   sync.Once
+}
+
+type clientNews struct {
+	client  string
+	relists bool
+}
+
+// Open builds the proxy from what the store last knew: search and lists answer
+// at once, and nothing has been dialled. version is the program's.
+func Open(ctx context.Context, config *configs.Config, version string, log *slog.Logger) (*Proxy, error) {
+	db, err := store.Open(ctx, config.DataDir, log)
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p := &Proxy{
+		config:  config,
+		log:     log,
+		store:   db,
+		defs:    map[string][]*tool.Def{},
+		clients: make(chan clientNews, 16),
+		uncount: make(chan struct{}, 1),
+	}
+	known := p.recall(ctx)
+	p.pool = upstream.NewPool(config.Servers, known.eras, log)
+	p.catalog = retrieve.NewCatalog(p.upstreamTool, retrieve.Reserved(), config.Pinned)
+	p.catalog.LearnTokens(known.tokens)
+	if err := p.swap(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+
+	offer := retrieve.Offer{
+		Call:  config.Routing != configs.RoutingDynamic,
+		Split: config.CallTool == configs.CallToolSplit,
+		About: p.servers(),
+	}
+	p.live = register.New(register.Settings{
+		Version:       version,
+		Instructions:  retrieve.Instructions(offer),
+		Register:      config.Routing != configs.RoutingCallTool,
+		MaxRegistered: config.MaxRegistered,
+		Hook:          hook.Command{Line: config.ListChangedExec},
+		Relists:       known.clients,
+		Remember:      p.rememberClient,
+		SetLevel:      p.pool.SetLogLevel,
+	}, p.catalog, log)
+	p.retriever = retrieve.New(p.catalog, retrieve.Settings{
+		TopK:     config.TopK,
+		Register: p.live.Register,
+		Health:   p.health,
+		Validate: p.validates,
+	})
+	p.live.Offer(p.retriever.MetaTools(offer))
+	return p, nil
+}
+
+// known is what the store remembered.
+type known struct {
+	eras    map[string]upstream.Era
+	tokens  map[string]int
+	clients map[string]bool
+}
+
+// recall reads the store. What cannot be read is learned again.
+func (p *Proxy) recall(ctx context.Context) known {
+	k := known{eras: map[string]upstream.Era{}}
+	configured := slices.Clone(p.config.Disabled)
+	enabled := map[string]bool{}
+	for _, s := range p.config.Servers {
+		configured = append(configured, s.Name)
+		enabled[s.Name] = true
+	}
+	warn := func(what string, err error) {
+		if err != nil {
+			p.log.Warn("the store could not be read; starting without it", "what", what, "error", err)
+		}
+	}
+	_, err := p.store.KeepServers(ctx, configured)
+	warn("removed servers", err)
+	servers, err := p.store.Servers(ctx)
+	warn("servers", err)
+	for _, s := range servers {
+		k.eras[s.Name] = upstream.Era(s.Era)
+	}
+	defs, err := p.store.Tools(ctx)
+	warn("tools", err)
+	for _, def := range defs {
+		if enabled[def.ID.Server] {
+			p.defs[def.ID.Server] = append(p.defs[def.ID.Server], def)
+		}
+	}
+	k.tokens, err = p.store.Tokens(ctx)
+	warn("token counts", err)
+	k.clients, err = p.store.Clients(ctx)
+	warn("clients", err)
+	return k
+}
+
+// upstreamTool is the handler of an upstream's tool.
+func (p *Proxy) upstreamTool(def *tool.Def) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		return p.pool.Call(ctx, def, call)
+	}
+}
+
+// servers joins the configuration with what is known, in config order.
+func (p *Proxy) servers() []retrieve.Server {
+	out := make([]retrieve.Server, len(p.config.Servers))
+	for i, s := range p.config.Servers {
+		out[i] = retrieve.Server{Name: s.Name, Description: s.Description, Defs: p.defs[s.Name]}
+	}
+	return out
+}
+
+func (p *Proxy) swap(ctx context.Context) error {
+	return p.catalog.Swap(ctx, p.servers())
+}
+
+func (p *Proxy) health() retrieve.Health {
+	var h retrieve.Health
+	for _, s := range p.pool.Status() {
+		switch s.State {
+		case upstream.StateReady:
+			h.Ready++
+		case upstream.StateFailed:
+			h.Failed++
+		default:
+			h.Pending++
+		}
+	}
+	return h
+}
+
+func (p *Proxy) validates(server string) bool {
+	for _, s := range p.config.Servers {
+		if s.Name == server {
+			return s.Validate
+		}
+	}
+	return true
+}
+
+// rememberClient never blocks: it is called while a client waits.
+func (p *Proxy) rememberClient(client string, relists bool) {
+	select {
+	case p.clients <- clientNews{client, relists}:
+	default: // learned again next time
+	}
+}
+
+// Run keeps the proxy connected and serves clients until serve returns or ctx
+// ends; serve gets a context that ends when anything else failed. Everything
+// that Run started has ended when it returns.
+func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) error {
+	// Upstreams live on while serve drains its calls.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	g, life := errgroup.WithContext(life)
+	changes := make(chan upstream.Change, len(p.config.Servers))
+	g.Go(func() error { return quiet(p.pool.Watch(life, changes)) })
+	g.Go(func() error { return p.follow(life, changes) })
+	g.Go(func() error { p.countTokens(life); return nil })
+	g.Go(func() error { p.live.Run(life); return nil })
+	g.Go(func() error {
+		defer end()
+		serving, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
+		return quiet(serve(serving))
+	})
+	return g.Wait()
+}
+
+// quiet drops the error of an end that was asked for.
+func quiet(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+const (
+	// settle is how long the refresh loop waits for more changes to come.
+	settle = 20 * time.Millisecond
+	// settleMost bounds that wait while changes keep coming.
+	settleMost = 200 * time.Millisecond
+)
+
+// follow is the refresh loop, the only writer of store and catalog while the
+// proxy runs.
+func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case news := <-p.clients:
+			if err := p.store.PutClient(ctx, news.client, news.relists); err != nil && ctx.Err() == nil {
+				p.log.Warn("client not remembered", "error", err)
+			}
+		case change := <-changes:
+			batch := collect(ctx, changes, change)
+			for _, change := range batch {
+				p.learn(ctx, change)
+			}
+			if err := p.swap(ctx); err != nil {
+				if ctx.Err() == nil {
+					p.log.Error("the catalog was not refreshed", "error", err)
+				}
+				continue
+			}
+			p.live.Sync()
+			p.wakeCounter()
+		}
+	}
+}
+
+// collect gathers the changes of one burst.
+func collect(ctx context.Context, changes <-chan upstream.Change, first upstream.Change) []upstream.Change {
+	batch := []upstream.Change{first}
+	most := time.NewTimer(settleMost)
+	defer most.Stop()
+	for {
+		select {
+		case change := <-changes:
+			batch = append(batch, change)
+		case <-time.After(settle):
+			return batch
+		case <-most.C:
+			return batch
+		case <-ctx.Done():
+			return batch
+		}
+	}
+}
+
+// learn takes what an upstream said of itself into memory and store.
+func (p *Proxy) learn(ctx context.Context, change upstream.Change) (diff store.Diff) {
+	if change.Err != nil {
+		return diff // its last known tools stay; the pool has logged it
+	}
+	for _, err := range change.Rejected {
+		p.log.Warn("a tool was left out", "server", change.Server, "error", err)
+	}
+	p.defs[change.Server] = change.Defs
+	diff, err := p.store.PutServer(ctx, store.Server{
+		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
+	}, change.Defs)
+	if err != nil {
+		p.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
+	}
+	return diff
+}
+
+func (p *Proxy) wakeCounter() {
+	select {
+	case p.uncount <- struct{}{}:
+	default:
+	}
+}
+
+// countTokens counts new definitions in the background.
+func (p *Proxy) countTokens(ctx context.Context) {
+	p.wakeCounter()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.uncount:
+		}
+		p.putTokens(ctx, p.catalog.CountTokens(ctx))
+	}
+}
+
+func (p *Proxy) putTokens(ctx context.Context, fresh map[string]int) {
+	if len(fresh) == 0 || ctx.Err() != nil {
+		return
+	}
+	if err := p.store.PutTokens(ctx, fresh); err != nil && ctx.Err() == nil {
+		p.log.Warn("token counts not written to the store", "error", err)
+	}
+}
+
+// Retriever answers searches; it works from Open on.
+func (p *Proxy) Retriever() *retrieve.Retriever { return p.retriever }
+
+// Tools is the number of tools known.
+func (p *Proxy) Tools() int { return p.catalog.Len() }
+
+// Close ends every connection and the store. It may be called twice.
+func (p *Proxy) Close() error {
+	var err error
+	p.close.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		err = errors.Join(p.pool.Close(ctx), p.catalog.Close(), p.store.Close())
+	})
+	return err
+}

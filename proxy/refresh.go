@@ -1,0 +1,54 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"toolfinch/store"
+	"toolfinch/upstream"
+)
+
+// Refreshed is what a refresh learned from one server.
+type Refreshed struct {
+	Server string
+	Diff   store.Diff
+	Took   time.Duration
+	Err    error // nothing was learned; the last known tools stay
+}
+
+// Refresh connects to every server once, in parallel, and brings the store up
+// to date. done, if not nil, is called for each server as it finishes, one at
+// a time. The result is in config order. Use it instead of Run, not beside it.
+func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed)) []Refreshed {
+	type outcome struct {
+		i      int
+		took   time.Duration
+		change upstream.Change
+	}
+	outcomes := make(chan outcome)
+	var dials sync.WaitGroup
+	for i, s := range p.config.Servers {
+		dials.Go(func() {
+			start := time.Now()
+			change := p.pool.Refresh(ctx, s.Name)
+			outcomes <- outcome{i, time.Since(start), change}
+		})
+	}
+	rows := make([]Refreshed, len(p.config.Servers))
+	for range rows {
+		o := <-outcomes
+		row := Refreshed{Server: p.config.Servers[o.i].Name, Took: o.took, Err: o.change.Err}
+		row.Diff = p.learn(ctx, o.change)
+		rows[o.i] = row
+		if done != nil {
+			done(row)
+		}
+	}
+	dials.Wait()
+	if err := p.swap(ctx); err != nil {
+		p.log.Error("the catalog was not refreshed", "error", err)
+	}
+	p.putTokens(ctx, p.catalog.CountTokens(ctx))
+	return rows
+}

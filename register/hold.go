@@ -1,0 +1,94 @@
+package register
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// list_changed is handled by a client beside the call that caused it, so an
+// agent would run its next step with the old list. The answer of retrieve_tools
+// is therefore held until the client has asked for the new list.
+const (
+	// holdCap is how long a client gets to ask for the new list.
+	holdCap = 1500 * time.Millisecond
+	// holdGrace lets the client take in the list it was just sent. Agents
+	// that were tried needed 20 ms.
+	holdGrace = 75 * time.Millisecond
+	// missesToForget is after how many list_changed in vain a client that is
+	// known to re-list is taken for one that does not.
+	missesToForget = 3
+)
+
+// hold waits until listed is closed, plus the grace. A client known never to
+// re-list is not waited for.
+func (l *Live) hold(ctx context.Context, client string, listed <-chan struct{}) {
+	if l.clients.never(client) {
+		return
+	}
+	wait := time.NewTimer(holdCap)
+	defer wait.Stop()
+	select {
+	case <-listed:
+		wait.Reset(holdGrace)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+		}
+	case <-wait.C:
+		l.clients.missed(client)
+	case <-ctx.Done():
+	}
+}
+
+// clients remembers, by "name version", who re-lists after list_changed.
+type clients struct {
+	remember func(client string, relists bool)
+
+	mu      sync.Mutex // guards the maps; remember is called outside of it
+	relists map[string]bool
+	misses  map[string]int
+}
+
+func newClients(known map[string]bool, remember func(string, bool)) *clients {
+	c := &clients{remember: remember, relists: map[string]bool{}, misses: map[string]int{}}
+	for client, relists := range known {
+		c.relists[client] = relists
+	}
+	return c
+}
+
+// never reports whether the client is known not to re-list.
+func (c *clients) never(client string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	relists, known := c.relists[client]
+	return known && !relists
+}
+
+func (c *clients) relisted(client string) {
+	c.mu.Lock()
+	c.misses[client] = 0
+	c.mu.Unlock()
+	c.learn(client, true)
+}
+
+func (c *clients) missed(client string) {
+	c.mu.Lock()
+	c.misses[client]++
+	trusted := c.relists[client] && c.misses[client] < missesToForget
+	c.mu.Unlock()
+	if !trusted {
+		c.learn(client, false)
+	}
+}
+
+func (c *clients) learn(client string, relists bool) {
+	c.mu.Lock()
+	before, known := c.relists[client]
+	c.relists[client] = relists
+	c.mu.Unlock()
+	if c.remember != nil && client != "" && (!known || before != relists) {
+		c.remember(client, relists)
+	}
+}

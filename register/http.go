@@ -1,0 +1,80 @@
+package register
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/wire"
+)
+
+// heartbeat is sent on an open GET stream; it also keeps the session from
+// being taken for idle, so it must be shorter than the idle timeout.
+const heartbeat = time.Minute
+
+// HTTP returns the handler of the streamable HTTP endpoint. It is asked for once.
+func (l *Live) HTTP() http.Handler {
+	endpoint := server.NewStreamableHTTPServer(l.mcp,
+		server.WithSessionIdManager(httpSessions{l}),
+		server.WithSessionIdleTTL(l.settings.IdleTimeout),
+		server.WithHeartbeatInterval(min(heartbeat, l.settings.IdleTimeout/2)),
+		server.WithStreamableHTTPLogger(l.log),
+		// The caller's guard checks Host, and Origin too.
+		server.WithDisableLocalhostProtection(true),
+	)
+	known := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// mcp-go opens a GET stream for any session ID.
+		id := r.Header.Get(server.HeaderKeySessionID)
+		legacy := !mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
+		if legacy && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
+			switch {
+			case id == "":
+				http.Error(w, "the Mcp-Session-Id header is missing", http.StatusBadRequest)
+				return
+			case l.session(id) == nil:
+				http.Error(w, "unknown session", http.StatusNotFound)
+				return
+			}
+		}
+		endpoint.ServeHTTP(w, r)
+	})
+	l.endpoint = endpoint
+	return wire.HTTP(known, MaxMessage)
+}
+
+// EndStreams ends the open event streams of all clients, so that a shutdown of
+// the HTTP server need only wait for calls in flight.
+func (l *Live) EndStreams(ctx context.Context) {
+	l.closeOnce.Do(func() { close(l.closing) })
+	if l.endpoint != nil {
+		_ = l.endpoint.Shutdown(ctx) // it has no server of its own to shut down
+	}
+}
+
+// httpSessions makes and knows the session IDs of streamable HTTP.
+type httpSessions struct{ live *Live }
+
+var errUnknownSession = errors.New("unknown session")
+
+func (h httpSessions) Generate() string {
+	id := rand.Text()
+	h.live.remember(id)
+	return id
+}
+
+func (h httpSessions) Validate(id string) (terminated bool, err error) {
+	if h.live.session(id) == nil {
+		return false, errUnknownSession
+	}
+	return false, nil
+}
+
+func (h httpSessions) Terminate(id string) (notAllowed bool, err error) {
+	h.live.forget(id)
+	return false, nil
+}

@@ -1,0 +1,50 @@
+package register
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"strings"
+
+	"toolfinch/tool"
+)
+
+// maxName is the longest name that all known clients accept.
+const maxName = 64
+
+var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// Names gives every tool the name clients see: {server}_{tool}, in the
+// characters ^[a-zA-Z0-9_-]{1,64}$. A name that is too long, reserved, or would
+// fall to more than one tool ends in a hash of the tool's ID instead, for each
+// of them, so that the result depends on the set of tools and not on its order.
+func Names(ids []tool.ID, reserved []string) map[tool.ID]string {
+	claims := make(map[string]int, len(ids)+len(reserved))
+	for _, name := range reserved {
+		claims[name]++
+	}
+	plain := make([]string, len(ids))
+	for i, id := range ids {
+		plain[i] = notInName.ReplaceAllString(id.Server+"_"+id.Name, "_")
+		claims[plain[i]]++
+	}
+	names := make(map[tool.ID]string, len(ids))
+	for i, id := range ids {
+		name := plain[i]
+		if len(name) > maxName || claims[name] > 1 {
+			name = withHash(name, id)
+		}
+		names[id] = name
+	}
+	return names
+}
+
+// withHash ends name in 8 hex digits (32 bits) of the ID's SHA-256.
+func withHash(name string, id tool.ID) string {
+	sum := sha256.Sum256([]byte(id.Server + "\x00" + id.Name))
+	suffix := "_" + hex.EncodeToString(sum[:4])
+	if room := maxName - len(suffix); len(name) > room {
+		name = strings.TrimRight(name[:room], "_-")
+	}
+	return name + suffix
+}

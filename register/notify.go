@@ -1,0 +1,106 @@
+package register
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"toolfinch/hook"
+)
+
+// notifier runs the owner's shell hook after list_changed, one run at a time.
+// What changes meanwhile is merged into one further run per session.
+type notifier struct {
+	command hook.Command
+	log     *slog.Logger
+	wake    chan struct{}
+
+	mu      sync.Mutex // guards pending; never held over a run
+	pending []notice
+}
+
+type notice struct {
+	session, client string
+	change          Change
+}
+
+func newNotifier(command hook.Command, log *slog.Logger) *notifier {
+	return &notifier{command: command, log: log, wake: make(chan struct{}, 1)}
+}
+
+// notify never blocks.
+func (n *notifier) notify(session, client string, change Change) {
+	n.mu.Lock()
+	merged := false
+	for i := range n.pending {
+		if p := &n.pending[i]; p.session == session {
+			p.change = p.change.then(change)
+			merged = true
+		}
+	}
+	if !merged {
+		n.pending = append(n.pending, notice{session, client, change})
+	}
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// then is both changes as one: a name added and removed again is neither.
+func (c Change) then(next Change) Change {
+	return Change{
+		Added:   append(without(c.Added, next.Removed), without(next.Added, c.Removed)...),
+		Removed: append(without(c.Removed, next.Added), without(next.Removed, c.Added)...),
+	}
+}
+
+func without(names, gone []string) []string {
+	drop := make(map[string]bool, len(gone))
+	for _, name := range gone {
+		drop[name] = true
+	}
+	var kept []string
+	for _, name := range names {
+		if !drop[name] {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
+func (n *notifier) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.wake:
+		}
+		n.mu.Lock()
+		todo := n.pending
+		n.pending = nil
+		n.mu.Unlock()
+		for _, p := range todo {
+			if ctx.Err() == nil {
+				n.exec(ctx, p)
+			}
+		}
+	}
+}
+
+func (n *notifier) exec(ctx context.Context, p notice) {
+	// Names travel in the environment only: an upstream chooses them.
+	output, err := n.command.Run(ctx, []string{
+		"MCPPROXY_SESSION=" + p.session,
+		"MCPPROXY_CLIENT=" + strings.ReplaceAll(p.client, "\x00", ""),
+		"MCPPROXY_TOOLS_ADDED=" + strings.Join(p.change.Added, " "),
+		"MCPPROXY_TOOLS_REMOVED=" + strings.Join(p.change.Removed, " "),
+	})
+	if err != nil {
+		n.log.Warn("the list_changed hook failed", "error", err, "output", string(output))
+		return
+	}
+	n.log.Info("the list_changed hook ran", "session", p.session, "output", string(output))
+}

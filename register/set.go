@@ -1,0 +1,96 @@
+package register
+
+import (
+	"slices"
+
+	"toolfinch/tool"
+)
+
+// Set is the registered tools of one session, in the order they were found.
+// It is a value: plan and sync return a new one.
+type Set struct {
+	tools []registered
+	clock int64 // counts uses; the larger, the later
+}
+
+type registered struct {
+	*tool.Tool
+	used int64
+}
+
+// names returns the exposed names in order.
+func (s Set) names() []string {
+	names := make([]string, len(s.tools))
+	for i, t := range s.tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+func (s Set) has(name string) bool {
+	return slices.ContainsFunc(s.tools, func(t registered) bool { return t.Name == name })
+}
+
+// Change is what a step did to the names a session sees.
+type Change struct{ Added, Removed []string }
+
+// Empty reports whether the step changed nothing.
+func (c Change) Empty() bool { return len(c.Added)+len(c.Removed) == 0 }
+
+// plan registers wanted: new tools go to the end, known ones stay where they
+// are and count as used. Past max the longest unused leave, never one that is
+// wanted; what of wanted itself does not fit, from its end, is not registered.
+func (s Set) plan(wanted []*tool.Tool, max int) (Set, Change) {
+	wanted = wanted[:min(len(wanted), max)]
+	next := Set{tools: slices.Clone(s.tools), clock: s.clock + 1}
+	var change Change
+	for _, t := range wanted {
+		i := slices.IndexFunc(next.tools, func(r registered) bool { return r.Name == t.Name })
+		if i >= 0 {
+			next.tools[i].used = next.clock
+			continue
+		}
+		next.tools = append(next.tools, registered{t, next.clock})
+		change.Added = append(change.Added, t.Name)
+	}
+	for len(next.tools) > max {
+		oldest := 0
+		for i, r := range next.tools {
+			if r.used < next.tools[oldest].used {
+				oldest = i
+			}
+		}
+		change.Removed = append(change.Removed, next.tools[oldest].Name)
+		next.tools = slices.Delete(next.tools, oldest, oldest+1)
+	}
+	return next, change
+}
+
+// touch counts a call of the named tool as a use.
+func (s Set) touch(name string) Set {
+	i := slices.IndexFunc(s.tools, func(r registered) bool { return r.Name == name })
+	if i < 0 {
+		return s
+	}
+	next := Set{tools: slices.Clone(s.tools), clock: s.clock + 1}
+	next.tools[i].used = next.clock
+	return next
+}
+
+// sync follows the catalog: a tool that is gone leaves, one whose definition
+// changed is replaced where it stands. changed reports whether the client sees
+// a difference.
+func (s Set) sync(lookup func(name string) (*tool.Tool, bool)) (next Set, change Change, changed bool) {
+	next.clock = s.clock
+	for _, r := range s.tools {
+		now, ok := lookup(r.Name)
+		if !ok {
+			change.Removed = append(change.Removed, r.Name)
+			changed = true
+			continue
+		}
+		changed = changed || now.Def.Hash != r.Def.Hash
+		next.tools = append(next.tools, registered{now, r.used})
+	}
+	return next, change, changed
+}

@@ -1,0 +1,201 @@
+package retrieve
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// answer is the structured content of retrieve_tools, as JSON.
+type answer json.RawMessage
+
+// item is one tool of an answer. What a detail level leaves out is empty.
+type item struct {
+	Name         string          `json:"name"`
+	Server       string          `json:"server"`
+	Title        string          `json:"title,omitempty"`
+	Description  *string         `json:"description,omitempty"`
+	Summary      string          `json:"summary,omitempty"`
+	Signature    string          `json:"signature,omitempty"`
+	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
+	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+	Annotations  json.RawMessage `json:"annotations,omitempty"`
+	Score        float64         `json:"score"`
+	Registered   bool            `json:"registered"`
+}
+
+func (r *Retriever) answer(q Query, hits []Hit, registered map[string]bool) answer {
+	type indexState struct {
+		Tools   int `json:"tools"`
+		Ready   int `json:"servers_ready"`
+		Pending int `json:"servers_pending"`
+		Failed  int `json:"servers_failed"`
+	}
+	out := struct {
+		Tools       []item            `json:"tools"`
+		Servers     map[string]string `json:"servers,omitempty"`
+		Index       indexState        `json:"index"`
+		Tokens      int               `json:"tokens"`
+		TokensSaved *int              `json:"tokens_saved,omitempty"`
+	}{Tools: []item{}}
+
+	about := descriptions(r.catalog.Servers())
+	for _, hit := range hits {
+		out.Tools = append(out.Tools, newItem(hit, q.Detail, registered[hit.Name]))
+		out.Tokens += r.tokens(hit.Tool, q.Detail)
+		if text := about[hit.Def.ID.Server]; text != "" && q.Detail != DetailName {
+			if out.Servers == nil {
+				out.Servers = map[string]string{}
+			}
+			out.Servers[hit.Def.ID.Server] = text
+		}
+	}
+	if r.settings.Health != nil {
+		health := r.settings.Health()
+		out.Index = indexState{Ready: health.Ready, Pending: health.Pending, Failed: health.Failed}
+	}
+	out.Index.Tools = r.catalog.Len()
+	if all, complete := r.catalog.ListingTokens(); complete {
+		saved := all - out.Tokens
+		out.TokensSaved = &saved
+	}
+	return marshal(out)
+}
+
+// marshal keeps <, > and & as they were sent.
+func marshal(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil // every value here is made of valid parts
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}
+
+func newItem(hit Hit, detail Detail, registered bool) item {
+	def := hit.Def
+	it := item{Name: hit.Name, Server: def.ID.Server, Score: hit.Score, Registered: registered}
+	switch detail {
+	case DetailSummary:
+		it.Summary = FirstSentence(def.Description)
+		it.Signature = Signature(def.InputSchema)
+	case DetailFull:
+		it.Title = def.Title
+		it.Description = &def.Description
+		it.InputSchema = def.InputSchema
+		it.OutputSchema = def.OutputSchema
+		it.Annotations = wire.Member(def.Raw, "annotations")
+	}
+	return it
+}
+
+// tokens is what the tool costs at this level of detail.
+func (r *Retriever) tokens(t *tool.Tool, detail Detail) int {
+	if detail == DetailFull {
+		return r.catalog.definitionTokens(t)
+	}
+	return r.catalog.costs.cost(string(detail)+t.Name+t.Def.Hash, func() []byte {
+		return marshal(newItem(Hit{Tool: t}, detail, false))
+	})
+}
+
+// result is the tool result: structured content, and the same JSON as text.
+func (a answer) result() tool.Result {
+	return append(append(append(append(tool.Result(`{"content":[{"type":"text","text":`),
+		marshal(string(a))...), `}],"structuredContent":`...), a...), '}')
+}
+
+// FirstSentence returns the first sentence or line of a description, at most
+// 200 bytes of it.
+func FirstSentence(description string) string {
+	s := strings.TrimSpace(description)
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		s = strings.TrimSpace(s[:i])
+	}
+	if i := strings.Index(s, ". "); i >= 0 {
+		s = s[:i+1]
+	}
+	return clip(s, 200)
+}
+
+// Signature is the parameters of an input schema in one line, required ones
+// marked with a star: "(title*: string, labels: string[])". A schema that is
+// no object gives "()".
+func Signature(schema json.RawMessage) string {
+	var required []string
+	_ = json.Unmarshal(wire.Member(schema, "required"), &required)
+	var b strings.Builder
+	b.WriteByte('(')
+	first := true
+	for name, property := range wire.Members(wire.Member(schema, "properties")) {
+		if !first {
+			b.WriteString(", ")
+		}
+		first = false
+		b.WriteString(name)
+		for _, r := range required {
+			if r == name {
+				b.WriteByte('*')
+				break
+			}
+		}
+		b.WriteString(": ")
+		b.WriteString(typeName(property, 0))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// typeName is a short name of a property's type: string, number[], "a"|"b".
+func typeName(schema json.RawMessage, depth int) string {
+	const most = 6 // enum values, or alternatives
+	if depth > 3 {
+		return "any"
+	}
+	var s struct {
+		Type  json.RawMessage   `json:"type"`
+		Enum  []json.RawMessage `json:"enum"`
+		Items json.RawMessage   `json:"items"`
+		AnyOf []json.RawMessage `json:"anyOf"`
+		OneOf []json.RawMessage `json:"oneOf"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return "any"
+	}
+	var names []string
+	switch {
+	case len(s.Enum) > 0:
+		for _, v := range s.Enum[:min(most, len(s.Enum))] {
+			names = append(names, string(v))
+		}
+		if len(s.Enum) > most {
+			names = append(names, "...")
+		}
+	case len(s.AnyOf)+len(s.OneOf) > 0:
+		for _, v := range append(s.AnyOf, s.OneOf...)[:min(most, len(s.AnyOf)+len(s.OneOf))] {
+			names = append(names, typeName(v, depth+1))
+		}
+	default:
+		if json.Unmarshal(s.Type, &names) != nil {
+			var one string
+			if json.Unmarshal(s.Type, &one) != nil {
+				return "any"
+			}
+			names = []string{one}
+		}
+		for i, name := range names {
+			if name == "array" {
+				item := typeName(s.Items, depth+1)
+				if strings.Contains(item, "|") {
+					item = "(" + item + ")"
+				}
+				names[i] = item + "[]"
+			}
+		}
+	}
+	return strings.Join(names, "|")
+}

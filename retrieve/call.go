@@ -1,0 +1,175 @@
+package retrieve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"toolfinch/tool"
+)
+
+// Kind is how much a tool may do, by its annotations. What says nothing of
+// itself counts as destructive, as in the MCP specification.
+type Kind int
+
+// The kinds, weakest first.
+const (
+	KindRead Kind = iota
+	KindWrite
+	KindDestructive
+)
+
+func (k Kind) String() string { return [...]string{"read", "write", "destructive"}[k] }
+
+// KindOf returns the kind of a tool.
+func KindOf(a tool.Annotations) Kind {
+	switch {
+	case a.ReadOnly:
+		return KindRead
+	case a.Destructive:
+		return KindDestructive
+	}
+	return KindWrite
+}
+
+// CallTool returns the handler of call_tool for tools up to the given kind.
+func (r *Retriever) CallTool(most Kind) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		name, arguments, err := parseCall(call.Arguments)
+		if err != nil {
+			return tool.ErrorResult(err.Error()), nil
+		}
+		t, err := r.catalog.Find(name)
+		if errors.Is(err, tool.ErrNotFound) {
+			return tool.ErrorResult(r.unknown(name)), nil
+		}
+		if kind := KindOf(t.Def.Annotations); kind > most {
+			return tool.ErrorResult(fmt.Sprintf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)), nil
+		}
+		if r.settings.Validate == nil || r.settings.Validate(t.Def.ID.Server) {
+			if violations := r.schemas.check(t.Def, arguments); len(violations) > 0 {
+				return tool.ErrorResult(fmt.Sprintf("the arguments do not fit %s:\n- %s\nIts input schema is:\n%s",
+					t.Name, strings.Join(violations, "\n- "), t.Def.InputSchema)), nil
+			}
+		}
+		inner := *call
+		inner.Name, inner.Arguments = t.Name, arguments
+		return t.Handler(ctx, &inner)
+	}
+}
+
+func (r *Retriever) unknown(name string) string {
+	text := fmt.Sprintf("unknown tool %q", clip(name, 128))
+	if near := r.catalog.Nearest(name, 3); len(near) > 0 {
+		text += "; nearest: " + strings.Join(near, ", ")
+	}
+	return text + ". Find tools with retrieve_tools."
+}
+
+// parseCall reads {"name": ..., "arguments": {...}}. Arguments that a model
+// sent as JSON text are taken for the object they hold.
+func parseCall(raw json.RawMessage) (name string, arguments json.RawMessage, err error) {
+	const example = `send {"name": "server_tool", "arguments": {...}}`
+	var in map[string]json.RawMessage
+	if json.Unmarshal(raw, &in) != nil {
+		return "", nil, fmt.Errorf("the arguments must be an object: %s", example)
+	}
+	if json.Unmarshal(in["name"], &name) != nil || name == "" {
+		return "", nil, fmt.Errorf("name is missing: %s", example)
+	}
+	for key := range in {
+		if key != "name" && key != "arguments" {
+			return "", nil, fmt.Errorf("unknown argument %q; the tool's own arguments go into \"arguments\": %s", clip(key, 40), example)
+		}
+	}
+	arguments = bytes.TrimSpace(in["arguments"])
+	var text string
+	if json.Unmarshal(arguments, &text) == nil && json.Valid([]byte(text)) {
+		arguments = bytes.TrimSpace([]byte(text))
+	}
+	switch {
+	case len(arguments) == 0 || string(arguments) == "null":
+		return name, json.RawMessage(`{}`), nil
+	case arguments[0] != '{':
+		return "", nil, fmt.Errorf("arguments must be an object: %s", example)
+	}
+	return name, arguments, nil
+}
+
+// schemas keeps compiled input schemas by the hash of their definition.
+type schemas struct{ compiled sync.Map }
+
+// maxViolations is how many violations an answer names.
+const maxViolations = 10
+
+// check returns what is wrong with the arguments, nothing when the schema is
+// no schema: then only the upstream can tell.
+func (s *schemas) check(def *tool.Def, arguments json.RawMessage) []string {
+	if def.InputSchema == nil {
+		return nil
+	}
+	found, ok := s.compiled.Load(def.Hash)
+	if !ok {
+		found, _ = s.compiled.LoadOrStore(def.Hash, compile(def.InputSchema))
+	}
+	schema := found.(*jsonschema.Schema)
+	if schema == nil {
+		return nil
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(arguments))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var invalid *jsonschema.ValidationError
+	if !errors.As(schema.Validate(value), &invalid) {
+		return nil
+	}
+	return leaves(invalid, message.NewPrinter(language.English), nil)
+}
+
+func compile(raw json.RawMessage) *jsonschema.Schema {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(noLoader{})
+	const url = "tool:///input"
+	if compiler.AddResource(url, value) != nil {
+		return nil
+	}
+	schema, err := compiler.Compile(url)
+	if err != nil {
+		return nil
+	}
+	return schema
+}
+
+// noLoader keeps an upstream's schema from making this program read files.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("reference to %s is not followed", url)
+}
+
+func leaves(e *jsonschema.ValidationError, p *message.Printer, to []string) []string {
+	if len(to) >= maxViolations {
+		return to
+	}
+	if len(e.Causes) == 0 {
+		at := "/" + strings.Join(e.InstanceLocation, "/")
+		return append(to, at+": "+e.ErrorKind.LocalizedString(p))
+	}
+	for _, cause := range e.Causes {
+		to = leaves(cause, p, to)
+	}
+	return to
+}

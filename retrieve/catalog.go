@@ -1,0 +1,295 @@
+// Package retrieve owns what can be found now, and the answer of
+// retrieve_tools. It reads no disk and dials nobody: definitions are given to
+// it, and calls go to the handlers it was given.
+package retrieve
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"toolfinch/index"
+	"toolfinch/register"
+	"toolfinch/tool"
+)
+
+// Server is what one upstream brings to the catalog.
+type Server struct {
+	Name        string
+	Description string
+	Defs        []*tool.Def
+}
+
+// Catalog is the set of tools that can be found and called now. Its methods
+// are safe for concurrent use; Swap is for one caller at a time.
+type Catalog struct {
+	handler  func(*tool.Def) tool.Handler
+	reserved []string
+	pins     []string
+
+	mu    sync.RWMutex // guards state and index; read-held during a search, never over other I/O
+	state state
+	index *index.Index
+
+	costs   costs
+	version atomic.Int64 // counts swaps
+	listing atomic.Int64 // tokens of all definitions, -1 while not counted
+}
+
+// state is replaced, never edited.
+type state struct {
+	servers []Server
+	tools   map[string]*tool.Tool // by exposed name
+	ids     map[string]*tool.Tool // by "server.name"
+	names   []string              // exposed, sorted
+	pinned  []*tool.Tool
+}
+
+// Hit is a tool found, best first.
+type Hit struct {
+	*tool.Tool
+	Score float64
+}
+
+// NewCatalog returns an empty catalog. handler makes the handler of an
+// upstream's tool; reserved names are taken by the meta-tools; pins are the
+// globs, over exposed names and "server.name", of the tools listed from the
+// start.
+func NewCatalog(handler func(*tool.Def) tool.Handler, reserved, pins []string) *Catalog {
+	c := &Catalog{handler: handler, reserved: reserved, pins: pins}
+	c.listing.Store(-1)
+	return c
+}
+
+// Swap makes servers the content of the catalog. Tools that did not change
+// keep their place in the index; an error leaves the catalog as it was.
+func (c *Catalog) Swap(ctx context.Context, servers []Server) error {
+	next := c.build(servers)
+	c.mu.RLock()
+	before, ix := c.state, c.index
+	c.mu.RUnlock()
+
+	var changed []index.Document
+	var removed []string
+	about := descriptions(servers)
+	aboutBefore := descriptions(before.servers)
+	for _, name := range next.names {
+		t := next.tools[name]
+		old, known := before.tools[name]
+		if !known || old.Def.ID != t.Def.ID || old.Def.Hash != t.Def.Hash || about[t.Def.ID.Server] != aboutBefore[t.Def.ID.Server] {
+			changed = append(changed, index.Document{Name: name, Def: t.Def, ServerDescription: about[t.Def.ID.Server]})
+		}
+	}
+	for _, name := range before.names {
+		if next.tools[name] == nil {
+			removed = append(removed, name)
+		}
+	}
+	var err error
+	if ix == nil {
+		ix, err = index.Build(ctx, changed)
+	} else if len(changed)+len(removed) > 0 {
+		err = ix.Apply(ctx, changed, removed)
+	}
+	if err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	c.mu.Lock()
+	c.state, c.index = next, ix
+	c.mu.Unlock()
+	c.version.Add(1)
+	c.listing.Store(-1)
+	return nil
+}
+
+func descriptions(servers []Server) map[string]string {
+	about := make(map[string]string, len(servers))
+	for _, s := range servers {
+		about[s.Name] = s.Description
+	}
+	return about
+}
+
+func (c *Catalog) build(servers []Server) state {
+	var ids []tool.ID
+	for _, s := range servers {
+		for _, def := range s.Defs {
+			ids = append(ids, def.ID)
+		}
+	}
+	names := register.Names(ids, c.reserved)
+	next := state{
+		servers: slices.Clone(servers),
+		tools:   make(map[string]*tool.Tool, len(ids)),
+		ids:     make(map[string]*tool.Tool, len(ids)),
+	}
+	for _, s := range servers {
+		for _, def := range s.Defs {
+			t := &tool.Tool{Name: names[def.ID], Def: def, Handler: c.handler(def)}
+			next.tools[t.Name] = t
+			next.ids[def.ID.String()] = t
+		}
+	}
+	next.names = slices.Sorted(maps.Keys(next.tools))
+	for _, glob := range c.pins {
+		for _, name := range next.names {
+			t := next.tools[name]
+			if (matches(glob, name) || matches(glob, t.Def.ID.String())) && !slices.Contains(next.pinned, t) {
+				next.pinned = append(next.pinned, t)
+			}
+		}
+	}
+	return next
+}
+
+// matches reports whether the glob matches the whole name. A bad glob, which
+// the configuration refuses, matches nothing.
+func matches(glob, name string) bool {
+	// path.Match keeps "*" from crossing "/", which is no separator here.
+	ok, err := path.Match(strings.ReplaceAll(glob, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00"))
+	return err == nil && ok
+}
+
+// Search returns the best tools for the query, at most q.Limit.
+func (c *Catalog) Search(ctx context.Context, q index.Query) ([]Hit, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.index == nil {
+		return nil, nil
+	}
+	found, err := c.index.Search(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("search: %w", err)
+	}
+	hits := make([]Hit, 0, len(found))
+	for _, hit := range found {
+		// The index runs ahead of the state while Swap is under way.
+		if t := c.state.tools[hit.Name]; t != nil {
+			hits = append(hits, Hit{t, hit.Score})
+		}
+	}
+	return hits, nil
+}
+
+// Close ends the index. The catalog finds nothing afterwards.
+func (c *Catalog) Close() error {
+	c.mu.Lock()
+	ix := c.index
+	c.index, c.state = nil, state{}
+	c.mu.Unlock()
+	if ix == nil {
+		return nil
+	}
+	return ix.Close()
+}
+
+func (c *Catalog) now() state {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.state
+}
+
+// Lookup finds a tool by the name clients see.
+func (c *Catalog) Lookup(name string) (*tool.Tool, bool) {
+	t, ok := c.now().tools[name]
+	return t, ok
+}
+
+// Find finds a tool by the name clients see or by "server.name".
+func (c *Catalog) Find(name string) (*tool.Tool, error) {
+	now := c.now()
+	if t, ok := now.tools[name]; ok {
+		return t, nil
+	}
+	if t, ok := now.ids[name]; ok {
+		return t, nil
+	}
+	return nil, fmt.Errorf("%w: %q", tool.ErrNotFound, name)
+}
+
+// Tools returns all tools, sorted by exposed name.
+func (c *Catalog) Tools() []*tool.Tool {
+	now := c.now()
+	tools := make([]*tool.Tool, len(now.names))
+	for i, name := range now.names {
+		tools[i] = now.tools[name]
+	}
+	return tools
+}
+
+// Len is the number of tools.
+func (c *Catalog) Len() int { return len(c.now().names) }
+
+// Pinned returns the tools that every client is listed from the start.
+func (c *Catalog) Pinned() []*tool.Tool { return c.now().pinned }
+
+// Servers returns what the catalog was made of.
+func (c *Catalog) Servers() []Server { return c.now().servers }
+
+// Nearest returns up to n exposed names that look most like name.
+func (c *Catalog) Nearest(name string, n int) []string { return nearest(name, c.now().names, n) }
+
+// nearest orders candidates by edit distance to name, letters' case and
+// separators aside, and drops what has little in common with it.
+func nearest(name string, candidates []string, n int) []string {
+	type near struct {
+		name     string
+		distance int
+	}
+	want := fold(name)
+	var found []near
+	for _, candidate := range candidates {
+		have := fold(candidate)
+		d := distance(want, have)
+		if strings.Contains(have, want) && want != "" {
+			d = min(d, 2)
+		}
+		if d <= max(len(want), len(have))*2/3 {
+			found = append(found, near{candidate, d})
+		}
+	}
+	slices.SortFunc(found, func(a, b near) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.name, b.name))
+	})
+	var names []string
+	for _, f := range found[:min(n, len(found))] {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// fold bounds and normalises a name for comparison: what is compared against
+// may come from a client.
+func fold(name string) string {
+	if len(name) > 128 {
+		name = name[:128]
+	}
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(name))
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

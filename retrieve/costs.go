@@ -1,0 +1,82 @@
+package retrieve
+
+import (
+	"context"
+	"sync"
+
+	"toolfinch/register"
+	"toolfinch/tool"
+)
+
+// costs is what definitions cost a model's context, in tokens, by content.
+// Nothing is counted twice; what is not known yet is counted when needed.
+type costs struct {
+	mu    sync.Mutex // guards known; not held while counting
+	known map[string]int
+}
+
+// cost returns the tokens of text, remembered under key.
+func (c *costs) cost(key string, text func() []byte) int {
+	c.mu.Lock()
+	n, ok := c.known[key]
+	c.mu.Unlock()
+	if ok {
+		return n
+	}
+	n = tool.CountTokens(text())
+	c.mu.Lock()
+	if c.known == nil {
+		c.known = map[string]int{}
+	}
+	c.known[key] = n
+	c.mu.Unlock()
+	return n
+}
+
+// LearnTokens takes counts that were made before, by tool.Def.Hash.
+func (c *Catalog) LearnTokens(counts map[string]int) {
+	c.costs.mu.Lock()
+	defer c.costs.mu.Unlock()
+	if c.costs.known == nil {
+		c.costs.known = map[string]int{}
+	}
+	for hash, n := range counts {
+		c.costs.known[hash] = n
+	}
+}
+
+// CountTokens counts every definition that was not counted yet and returns the
+// new counts by tool.Def.Hash. It takes about 0.1 s a megabyte.
+func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
+	fresh := map[string]int{}
+	total := 0
+	version := c.version.Load()
+	for _, t := range c.Tools() {
+		if ctx.Err() != nil {
+			return fresh
+		}
+		c.costs.mu.Lock()
+		_, known := c.costs.known[t.Def.Hash]
+		c.costs.mu.Unlock()
+		n := c.definitionTokens(t)
+		if !known {
+			fresh[t.Def.Hash] = n
+		}
+		total += n
+	}
+	if version == c.version.Load() {
+		c.listing.Store(int64(total))
+	}
+	return fresh
+}
+
+func (c *Catalog) definitionTokens(t *tool.Tool) int {
+	return c.costs.cost(t.Def.Hash, func() []byte { return register.Listed(t) })
+}
+
+// ListingTokens is what listing every tool would cost a model's context, and
+// whether all of them have been counted since the catalog changed.
+func (c *Catalog) ListingTokens() (tokens int, complete bool) {
+	total := c.listing.Load()
+	return int(total), total >= 0
+}

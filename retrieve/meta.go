@@ -1,0 +1,142 @@
+package retrieve
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"toolfinch/tool"
+)
+
+// Names of the meta-tools. They are reserved: no tool of an upstream gets one.
+const (
+	RetrieveTools       = "retrieve_tools"
+	CallTool            = "call_tool"
+	CallToolRead        = "call_tool_read"
+	CallToolWrite       = "call_tool_write"
+	CallToolDestructive = "call_tool_destructive"
+)
+
+// Reserved returns the names of all meta-tools, offered or not.
+func Reserved() []string {
+	return []string{RetrieveTools, CallTool, CallToolRead, CallToolWrite, CallToolDestructive}
+}
+
+// Offer says which meta-tools there are.
+type Offer struct {
+	Call  bool     // call_tool
+	Split bool     // call_tool as three tools, one a kind
+	About []Server // the upstreams to name, in order; only Name and Description are read
+}
+
+// Bounds of what names the upstreams, in bytes.
+const (
+	maxNames        = 350
+	maxInstructions = 1500
+)
+
+// MetaTools returns the meta-tools. Together they stay under 2.5 kB listed.
+func (r *Retriever) MetaTools(offer Offer) []*tool.Tool {
+	tools := []*tool.Tool{r.retrieveTools(offer)}
+	switch {
+	case !offer.Call:
+	case offer.Split:
+		for kind, text := range []string{"only reads", "changes things but destroys nothing", "may delete or overwrite"} {
+			tools = append(tools, r.callTool(Kind(kind), "call_tool_"+Kind(kind).String(),
+				"Call a tool found by retrieve_tools that "+text+".",
+				fmt.Sprintf(`{"readOnlyHint":%t,"destructiveHint":%t}`, Kind(kind) == KindRead, Kind(kind) == KindDestructive)))
+		}
+	default:
+		tools = append(tools, r.callTool(KindDestructive, CallTool,
+			"Call any tool found by retrieve_tools, listed or not. Arguments that do not fit are answered with the tool's schema.", `{}`))
+	}
+	return tools
+}
+
+func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
+	description := "Find tools by what they do, in plain words. Returns the best matches with their schemas; "
+	if offer.Call {
+		description += "call them by name, or through call_tool if they are not listed."
+	} else {
+		description += "call them by name."
+	}
+	if names := serverNames(offer.About); names != "" {
+		description += " Servers: " + names
+	}
+	return meta(RetrieveTools, description, fmt.Sprintf(`{"type":"object","properties":{`+
+		`"query":{"type":"string","description":"What the tool should do"},`+
+		`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d},`+
+		`"server":{"type":"string","description":"Search this server only"},`+
+		`"detail":{"type":"string","enum":["name","summary","full"],"default":"full"}},"required":["query"]}`, MaxLimit, r.settings.TopK),
+		`{"type":"object","properties":{"tools":{"type":"array","items":{"type":"object","properties":{`+
+			`"name":{"type":"string"},"server":{"type":"string"},"score":{"type":"number"},"registered":{"type":"boolean"}},"required":["name","server"]}},`+
+			`"index":{"type":"object"},"tokens":{"type":"integer"},"tokens_saved":{"type":"integer"}},"required":["tools","index"]}`,
+		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
+}
+
+func (r *Retriever) callTool(most Kind, name, description, annotations string) *tool.Tool {
+	return meta(name, description, `{"type":"object","properties":{`+
+		`"name":{"type":"string","description":"Name from retrieve_tools, or server.tool"},`+
+		`"arguments":{"type":"object","description":"The tool's own arguments"}},"required":["name"]}`,
+		"", annotations, r.CallTool(most))
+}
+
+// meta makes a meta-tool. Clients with a tool search of their own keep it loaded.
+func meta(name, description, input, output, annotations string, handler tool.Handler) *tool.Tool {
+	raw := marshal(struct {
+		Name         string          `json:"name"`
+		Description  string          `json:"description"`
+		InputSchema  json.RawMessage `json:"inputSchema"`
+		OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+		Annotations  json.RawMessage `json:"annotations"`
+		Meta         json.RawMessage `json:"_meta"`
+	}{name, description, json.RawMessage(input), json.RawMessage(output), json.RawMessage(annotations),
+		json.RawMessage(`{"anthropic/alwaysLoad":true}`)})
+	def, err := tool.ParseDef("toolfinch", raw)
+	if err != nil {
+		panic("retrieve: meta-tool " + name + ": " + err.Error())
+	}
+	return &tool.Tool{Name: name, Def: def, Handler: handler}
+}
+
+// Instructions is what a client is told of this server at the start.
+func Instructions(offer Offer) string {
+	var b strings.Builder
+	b.WriteString("This server finds tools for you instead of listing them all. Say what you need to retrieve_tools; ")
+	if offer.Call {
+		b.WriteString("then call what it found by its name, or through call_tool when it is not in your list.")
+	} else {
+		b.WriteString("then call what it found by its name.")
+	}
+	if len(offer.About) == 0 {
+		return b.String()
+	}
+	b.WriteString("\nServers behind it:")
+	for i, s := range offer.About {
+		line := "\n- " + s.Name
+		if s.Description != "" {
+			line += ": " + FirstSentence(s.Description)
+		}
+		if b.Len()+len(line) > maxInstructions {
+			fmt.Fprintf(&b, "\n- and %d more", len(offer.About)-i)
+			break
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func serverNames(servers []Server) string {
+	var b strings.Builder
+	for i, s := range servers {
+		if b.Len()+len(s.Name) > maxNames {
+			fmt.Fprintf(&b, " and %d more", len(servers)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(s.Name)
+	}
+	return b.String()
+}

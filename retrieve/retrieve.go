@@ -1,0 +1,171 @@
+package retrieve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"toolfinch/index"
+	"toolfinch/tool"
+)
+
+// Bounds of retrieve_tools' limit, and its default.
+const (
+	DefaultLimit = 5
+	MaxLimit     = 50
+)
+
+// Health is what is known of the upstreams now, in numbers of servers.
+type Health struct{ Ready, Pending, Failed int }
+
+// Settings of a Retriever.
+type Settings struct {
+	TopK int // tools in an answer when the query names no limit; default DefaultLimit
+	// Register puts the tools of an answer on the live server of a session and
+	// reports which are registered then.
+	Register func(ctx context.Context, session string, tools []*tool.Tool) map[string]bool
+	// Health, if set, is asked for every answer and must not block.
+	Health func() Health
+	// Validate reports whether call_tool checks arguments for a server's tools.
+	Validate func(server string) bool
+}
+
+// Retriever answers retrieve_tools and call_tool over a catalog.
+type Retriever struct {
+	catalog  *Catalog
+	settings Settings
+	schemas  schemas
+}
+
+// New makes a Retriever.
+func New(catalog *Catalog, settings Settings) *Retriever {
+	if settings.TopK == 0 {
+		settings.TopK = DefaultLimit
+	}
+	return &Retriever{catalog: catalog, settings: settings}
+}
+
+// Query is what retrieve_tools is asked.
+type Query struct {
+	Text   string
+	Limit  int    // 1 to MaxLimit
+	Server string // "" for all
+	Detail Detail
+}
+
+// Detail is how much an answer says of each tool.
+type Detail string
+
+// DetailName gives names only; DetailSummary adds the first sentence and a
+// signature; DetailFull the definition with its schemas, as the upstream sent it.
+const (
+	DetailName    Detail = "name"
+	DetailSummary Detail = "summary"
+	DetailFull    Detail = "full"
+)
+
+// ParseQuery reads the arguments of retrieve_tools. Its errors are for the
+// model that made them: they say what to send instead.
+func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
+	q := Query{Limit: r.settings.TopK, Detail: DetailFull}
+	if len(bytes.TrimSpace(arguments)) == 0 {
+		arguments = json.RawMessage(`{}`)
+	}
+	var in map[string]json.RawMessage
+	if err := json.Unmarshal(arguments, &in); err != nil {
+		return q, fmt.Errorf("the arguments must be an object like {\"query\": \"create a calendar event\"}")
+	}
+	for key, raw := range in {
+		if string(raw) == "null" {
+			continue
+		}
+		switch key {
+		case "query":
+			if json.Unmarshal(raw, &q.Text) != nil {
+				return q, fmt.Errorf("query must be text")
+			}
+		case "server":
+			if json.Unmarshal(raw, &q.Server) != nil {
+				return q, fmt.Errorf("server must be text")
+			}
+		case "detail":
+			_ = json.Unmarshal(raw, &q.Detail)
+			if !slices.Contains([]Detail{DetailName, DetailSummary, DetailFull}, q.Detail) {
+				return q, fmt.Errorf("detail must be one of name, summary, full")
+			}
+		case "limit":
+			var limit float64
+			if json.Unmarshal(raw, &limit) != nil || limit != math.Trunc(limit) || limit < 1 || limit > MaxLimit {
+				return q, fmt.Errorf("limit must be a whole number from 1 to %d, not %s", MaxLimit, clip(string(raw), 40))
+			}
+			q.Limit = int(limit)
+		default:
+			return q, fmt.Errorf("unknown argument %q; retrieve_tools takes query, limit, server, detail", clip(key, 40))
+		}
+	}
+	if strings.TrimSpace(q.Text) == "" {
+		return q, fmt.Errorf("query is empty: say in a few words what the tool should do, like \"create a calendar event\"")
+	}
+	return q, r.checkServer(q.Server)
+}
+
+func (r *Retriever) checkServer(name string) error {
+	if name == "" {
+		return nil
+	}
+	var names []string
+	for _, s := range r.catalog.Servers() {
+		if s.Name == name {
+			return nil
+		}
+		names = append(names, s.Name)
+	}
+	message := fmt.Sprintf("unknown server %q", clip(name, 64))
+	if near := nearest(name, names, 3); len(near) > 0 {
+		return fmt.Errorf("%s; nearest: %s", message, strings.Join(near, ", "))
+	}
+	return fmt.Errorf("%s; servers: %s", message, clip(strings.Join(names, ", "), 400))
+}
+
+// Retrieve is the handler of retrieve_tools: search, register, answer.
+func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	q, err := r.ParseQuery(call.Arguments)
+	if err != nil {
+		return tool.ErrorResult(err.Error()), nil
+	}
+	hits, err := r.Search(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*tool.Tool, len(hits))
+	for i, hit := range hits {
+		found[i] = hit.Tool
+	}
+	var registered map[string]bool
+	if r.settings.Register != nil {
+		registered = r.settings.Register(ctx, call.Session, found)
+	}
+	return r.answer(q, hits, registered).result(), nil
+}
+
+// Search is the retrieval of retrieve_tools alone.
+func (r *Retriever) Search(ctx context.Context, q Query) ([]Hit, error) {
+	return r.catalog.Search(ctx, index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit})
+}
+
+// Answer is the answer of retrieve_tools for hits, as JSON. Commands and
+// measurements use it; nothing is registered.
+func (r *Retriever) Answer(q Query, hits []Hit) json.RawMessage {
+	return r.answer(q, hits, nil)
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
+}

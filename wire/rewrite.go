@@ -1,0 +1,190 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"iter"
+)
+
+// errNotObject says that bytes which should be a JSON object are not one.
+var errNotObject = errors.New("not a JSON object")
+
+// Members yields the members of a JSON object in their order, values as the
+// bytes that stand there. It trusts the syntax inside values: check foreign
+// bytes with json.Valid first. Anything but an object yields nothing.
+func Members(object []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		for m := range members(object) {
+			if !yield(m.name(object), object[m.value:m.end]) {
+				return
+			}
+		}
+	}
+}
+
+// Member returns the bytes of the named member, nil when there is none. Of
+// duplicate names the last one counts, as in encoding/json.
+func Member(object []byte, name string) json.RawMessage {
+	var found json.RawMessage
+	for key, value := range Members(object) {
+		if key == name {
+			found = value
+		}
+	}
+	return found
+}
+
+// Set returns the object with the named member set to value, in its place if
+// it was there, else as the first one. All other bytes stay as they were.
+func Set(object []byte, name string, value []byte) ([]byte, error) {
+	var at member
+	first, empty := -1, true
+	for m := range members(object) {
+		if first < 0 {
+			first = m.key
+		}
+		empty = false
+		if m.name(object) == name {
+			at = m
+		}
+	}
+	if at.end > 0 {
+		return splice(object, at.value, at.end, value), nil
+	}
+	open := bytes.IndexByte(object, '{')
+	if open < 0 || len(bytes.TrimSpace(object[:open])) > 0 {
+		return nil, errNotObject
+	}
+	key, err := json.Marshal(name)
+	if err != nil {
+		return nil, err
+	}
+	insert := append(append(key, ':'), value...)
+	if !empty {
+		insert = append(insert, ',')
+	}
+	return splice(object, open+1, open+1, insert), nil
+}
+
+func splice(b []byte, from, to int, with []byte) []byte {
+	out := make([]byte, 0, len(b)-(to-from)+len(with))
+	out = append(out, b[:from]...)
+	out = append(out, with...)
+	return append(out, b[to:]...)
+}
+
+// OneLine returns message without line breaks, which end a message on stdio
+// and a line of an event in SSE. JSON allows them only between tokens.
+func OneLine(message []byte) []byte {
+	if bytes.IndexByte(message, '\n') < 0 && bytes.IndexByte(message, '\r') < 0 {
+		return message
+	}
+	var out bytes.Buffer
+	if json.Compact(&out, message) != nil {
+		return bytes.ReplaceAll(bytes.ReplaceAll(message, []byte("\n"), nil), []byte("\r"), nil)
+	}
+	return out.Bytes()
+}
+
+// member is one member of an object as offsets: key is its opening quote,
+// keyEnd follows the closing one, value and end enclose the value.
+type member struct{ key, keyEnd, value, end int }
+
+func (m member) name(object []byte) string {
+	raw := object[m.key:m.keyEnd]
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	var s string
+	_ = json.Unmarshal(raw, &s)
+	return s
+}
+
+func members(b []byte) iter.Seq[member] {
+	return func(yield func(member) bool) {
+		i := skipSpace(b, 0)
+		if i >= len(b) || b[i] != '{' {
+			return
+		}
+		i = skipSpace(b, i+1)
+		for i < len(b) && b[i] == '"' {
+			m := member{key: i}
+			m.keyEnd = skipString(b, i)
+			i = skipSpace(b, m.keyEnd)
+			if i >= len(b) || b[i] != ':' {
+				return
+			}
+			m.value = skipSpace(b, i+1)
+			m.end = skipValue(b, m.value)
+			if m.end <= m.value || !yield(m) {
+				return
+			}
+			i = skipSpace(b, m.end)
+			if i >= len(b) || b[i] != ',' {
+				return
+			}
+			i = skipSpace(b, i+1)
+		}
+	}
+}
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skipString returns the offset after the string that begins at b[i].
+func skipString(b []byte, i int) int {
+	for i++; i < len(b); {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return len(b)
+		}
+		i += n
+		escapes := 0
+		for b[i-1-escapes] == '\\' {
+			escapes++
+		}
+		i++
+		if escapes%2 == 0 {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// skipValue returns the offset after the value that begins at b[i].
+func skipValue(b []byte, i int) int {
+	if i >= len(b) {
+		return i
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case '{', '[':
+		depth := 0
+		for i < len(b) {
+			switch b[i] {
+			case '"':
+				i = skipString(b, i)
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+			i++
+		}
+		return i
+	default:
+		for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' && b[i] > ' ' {
+			i++
+		}
+		return i
+	}
+}

@@ -160,7 +160,7 @@ func (r *Retriever) Search(ctx context.Context, q Query) ([]Hit, error) {
 // Answer is the answer of retrieve_tools for hits, as JSON. Commands and
 // measurements use it; nothing is registered.
 func (r *Retriever) Answer(q Query, hits []Hit) json.RawMessage {
-	return r.answer(q, hits, nil)
+	return json.RawMessage(r.answer(q, hits, nil))
 }
 
 func clip(s string, n int) string {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 )
@@ -12,11 +13,22 @@ var ErrLineTooLong = errors.New("message too long")
 
 // ReadLine reads one line of at most limit bytes, without its line break.
 func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
-	var line []byte
+	line, _, err := readLine(r, limit)
+	return line, err
+}
+
+// headLength is how much is kept of a line that is too long, in bytes.
+const headLength = 512
+
+// readLine is ReadLine that also returns the beginning of a line too long.
+func readLine(r *bufio.Reader, limit int) (line, head []byte, err error) {
 	tooLong := false
 	for {
 		part, err := r.ReadSlice('\n')
 		if tooLong = tooLong || len(line)+len(part) > limit; tooLong {
+			if head == nil {
+				head = bytes.Clone(append(line, part...)[:min(headLength, len(line)+len(part))])
+			}
 			line = nil
 		} else {
 			line = append(line, part...)
@@ -25,13 +37,13 @@ func ReadLine(r *bufio.Reader, limit int) ([]byte, error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)):
-			return nil, err
+			return nil, nil, err
 		case tooLong:
-			return nil, ErrLineTooLong
+			return nil, head, ErrLineTooLong
 		}
 		for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
 			line = line[:len(line)-1]
 		}
-		return line, nil
+		return line, nil, nil
 	}
 }

@@ -1,0 +1,96 @@
+// Package configs owns the configuration: it finds the file, reads it, joins it
+// with environment and flags, and reports everything wrong with it in one go.
+// It starts nothing, dials nothing and writes nothing.
+package configs
+
+import (
+	_ "embed"
+	"log/slog"
+	"strings"
+
+	"toolfinch/upstream"
+)
+
+// Config is a configuration that has been checked. Every field is filled in.
+type Config struct {
+	Path            string              // absolute path of the file it was read from
+	Servers         []upstream.Settings // enabled servers, in file order
+	Disabled        []string            // names of the servers switched off, in file order
+	Routing         Routing             // default RoutingAuto
+	TopK            int                 // tools in an answer, 1 to 50; default 5
+	Embedder        string              // always "BM25" in this version
+	ListChangedExec string              // shell command run after a list_changed; default "": none
+	DataDir         string              // absolute; default the user's data directory
+	LogLevel        slog.Level          // default slog.LevelInfo
+	LogFormat       string              // "text" (default) or "json"
+	Pinned          []string            // globs in the syntax of path.Match over exposed names and server.tool
+	MaxRegistered   int                 // registered tools per session, at least 1; default 40
+	CallTool        CallToolMode        // default CallToolSingle
+	Transport       string              // "stdio" (default) or "http"
+	Listen          string              // host:port; default 127.0.0.1:8080
+	Origins         []string            // Origin values accepted besides loopback, in lower case
+	Warnings        []*Error            // what was read but has no effect, in file order
+}
+
+// Routing is how found tools reach the client.
+type Routing string
+
+// The kinds of routing.
+const (
+	RoutingAuto     Routing = "AUTO"      // registered, and call_tool
+	RoutingCallTool Routing = "CALL_TOOL" // call_tool only
+	RoutingDynamic  Routing = "DYNAMIC"   // registered only
+)
+
+// CallToolMode is how call_tool is offered.
+type CallToolMode string
+
+// The modes of call_tool.
+const (
+	CallToolSingle CallToolMode = "single" // one call_tool
+	CallToolSplit  CallToolMode = "split"  // call_tool_read, call_tool_write, call_tool_destructive
+)
+
+// EmbedderBM25 is the only search there is: words, no vectors.
+const EmbedderBM25 = "BM25"
+
+// Transports toolfinch itself is served on.
+const (
+	TransportStdio = "stdio"
+	TransportHTTP  = "http"
+)
+
+// Formats of the log.
+const (
+	LogText = "text"
+	LogJSON = "json"
+)
+
+// Bounds and defaults of Config.
+const (
+	DefaultTopK          = 5
+	MaxTopK              = 50
+	DefaultMaxRegistered = 40
+	DefaultListen        = "127.0.0.1:8080"
+)
+
+//go:embed example.yaml
+var example string
+
+// Example returns a commented configuration file, valid as it stands, with
+// every key and its default.
+func Example() string { return strings.ReplaceAll(example, "\r\n", "\n") }
+
+func defaults() *Config {
+	return &Config{
+		Routing:       RoutingAuto,
+		TopK:          DefaultTopK,
+		Embedder:      EmbedderBM25,
+		LogLevel:      slog.LevelInfo,
+		LogFormat:     LogText,
+		MaxRegistered: DefaultMaxRegistered,
+		CallTool:      CallToolSingle,
+		Transport:     TransportStdio,
+		Listen:        DefaultListen,
+	}
+}

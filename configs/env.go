@@ -1,0 +1,154 @@
+package configs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// lookup finds a variable of the environment, as os.LookupEnv does.
+type lookup func(string) (string, bool)
+
+// envVariables are the variables that win over the file, by its key.
+var envVariables = []struct{ variable, key string }{
+	{"MCPPROXY_ROUTING_TYPE", "routing_type"},
+	{"MCPPROXY_TOP_K", "top_k"},
+	{"MCPPROXY_EMBEDDER", "embedder"},
+	{"MCPPROXY_LIST_CHANGED_EXEC", "list_changed_exec"},
+	{"MCPPROXY_DATA_DIR", "data_dir"},
+	{"MCPPROXY_LOG_LEVEL", "log_level"},
+}
+
+const envConfig = "MCPPROXY_CONFIG"
+
+// substitutionError is one ${...} that cannot be replaced.
+type substitutionError struct{ message, hint string }
+
+func (e *substitutionError) Error() string { return e.message }
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// editorVariables are known to VS Code and Cursor and to nobody else.
+var editorVariables = []string{
+	"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "cwd", "file", "fileDirname", "fileBasename",
+}
+
+// maxNesting bounds defaults within defaults.
+const maxNesting = 10
+
+// expand replaces ${NAME}, ${NAME:-default} and ${env:NAME} in s; $${ stands
+// for ${ itself, and a $ before anything else for itself. A default is taken
+// when the variable is unset or empty, and may hold variables. The error joins
+// one *substitutionError for each variable that cannot be replaced.
+func expand(s string, env lookup) (string, error) {
+	out, _, err := expandUntil(s, env, 0)
+	return out, err
+}
+
+// expandUntil expands s to its end, or when nested to the first } that closes
+// nothing, and returns what stands behind that.
+func expandUntil(s string, env lookup, depth int) (out, rest string, err error) {
+	if depth > maxNesting {
+		return "", "", &substitutionError{fmt.Sprintf("defaults nested deeper than %d", maxNesting), ""}
+	}
+	var b strings.Builder
+	var errs []error
+	for s != "" {
+		switch {
+		case strings.HasPrefix(s, "$${"):
+			b.WriteString("${")
+			s = s[len("$${"):]
+		case strings.HasPrefix(s, "${"):
+			value, after, err := variable(s[len("${"):], env, depth)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			b.WriteString(value)
+			s = after
+		case depth > 0 && s[0] == '}':
+			return b.String(), s, errors.Join(errs...)
+		default:
+			b.WriteByte(s[0])
+			s = s[1:]
+		}
+	}
+	return b.String(), "", errors.Join(errs...)
+}
+
+// variable replaces one variable; s begins behind its ${.
+func variable(s string, env lookup, depth int) (value, rest string, err error) {
+	end := strings.IndexByte(s, '}')
+	if end < 0 {
+		return "", "", unclosed()
+	}
+	fallback, rest := "", s[end+1:]
+	name, _, hasDefault := strings.Cut(s[:end], ":-")
+	if hasDefault {
+		fallback, rest, err = expandUntil(s[len(name)+len(":-"):], env, depth+1)
+		var closed bool
+		if rest, closed = strings.CutPrefix(rest, "}"); !closed {
+			return "", "", cmp.Or(err, unclosed())
+		}
+	}
+	name = strings.TrimPrefix(name, "env:")
+	if !variableName.MatchString(name) {
+		return "", rest, notAVariable(name)
+	}
+	value, set := env(name)
+	switch {
+	case hasDefault && value == "":
+		return fallback, rest, err
+	case set:
+		return value, rest, nil
+	case slices.Contains(editorVariables, name):
+		return "", rest, notAVariable(name)
+	}
+	return "", rest, &substitutionError{
+		"variable " + name + " is not set",
+		"set it, or give a default: ${" + name + ":-...}",
+	}
+}
+
+// isVariable reports whether s is one ${...} and nothing else.
+func isVariable(s string) bool {
+	inner, ok := strings.CutPrefix(s, "${")
+	if !ok {
+		return false
+	}
+	_, rest, err := variable(inner, func(string) (string, bool) { return "", true }, 0)
+	return err == nil && rest == ""
+}
+
+// notAVariable says what the name is instead. It repeats only names of the
+// kinds it knows: anything else may be a piece of a password.
+func notAVariable(name string) error {
+	switch before, _, _ := strings.Cut(name, ":"); {
+	case before == "input":
+		return &substitutionError{"${" + name + "} asks a person, which only an editor can do", "use a variable of the environment: ${NAME}"}
+	case slices.Contains([]string{"config", "command"}, before), slices.Contains(editorVariables, name):
+		return &substitutionError{"${" + name + "} is known to editors only", "write the value, or use a variable of the environment: ${NAME}"}
+	}
+	return &substitutionError{"a ${...} that names no variable", "write $${ for ${ itself"}
+}
+
+func unclosed() error {
+	return &substitutionError{"a ${ without its }", "write $${ for ${ itself"}
+}
+
+// substitutionErrors takes apart what errors.Join put together.
+func substitutionErrors(err error) []*substitutionError {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*substitutionError
+		for _, e := range joined.Unwrap() {
+			all = append(all, substitutionErrors(e)...)
+		}
+		return all
+	}
+	if e, ok := errors.AsType[*substitutionError](err); ok {
+		return []*substitutionError{e}
+	}
+	return nil
+}

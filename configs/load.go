@@ -1,0 +1,204 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Options say where to look. The zero value is that of a plain command line.
+type Options struct {
+	Path    string                      // the file named by --config; "" to search
+	Env     func(string) (string, bool) // default os.LookupEnv
+	Dir     string                      // working directory; default the process's
+	UserDir string                      // user's configuration directory; default os.UserConfigDir
+	Flags   map[string]string           // values of flags, by the key of the file ("top_k"); lists are comma-separated
+}
+
+// fileNames are looked for in this order.
+var fileNames = []string{"toolfinch.yaml", "toolfinch.yml", "toolfinch.json"}
+
+// maxSize bounds the file, in bytes.
+const maxSize = 5 << 20
+
+// Load finds, reads and checks the configuration: the file of opts.Path, else
+// that of MCPPROXY_CONFIG, else toolfinch.yaml, .yml or .json in the working
+// directory, else in the folder toolfinch of the user's configuration directory.
+// Flags win over environment, environment over file. An empty variable counts
+// as unset, but an empty MCPPROXY_LIST_CHANGED_EXEC turns the hook off.
+//
+// Bad input is an Errors with all that is wrong. When there is no file anywhere,
+// errors.Is(err, ErrNoConfig).
+func Load(opts Options) (*Config, error) {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	}
+	home := homeDir(runtime.GOOS, opts.Env)
+	file, err := find(opts, dir, home)
+	if err != nil {
+		return nil, err
+	}
+	data, bad := read(file)
+	if bad != nil {
+		return nil, Errors{bad}
+	}
+	d := &decoder{
+		file:    file.shown,
+		dir:     filepath.Dir(file.path),
+		workDir: dir,
+		home:    home,
+		env:     opts.Env,
+	}
+	c := defaults()
+	c.Path = file.path
+	d.load(c, data)
+	d.overrides(c, opts.Flags)
+	d.defaultDataDir(c)
+	if len(d.errors) > 0 {
+		return nil, Errors(inOrder(d.errors))
+	}
+	c.Warnings = inOrder(d.warnings)
+	return c, nil
+}
+
+func (d *decoder) load(c *Config, data []byte) {
+	root, isJSON, problems := parse(c.Path, data)
+	for _, p := range problems {
+		d.fail(&node{line: p.line, column: p.column}, p.message, p.hint)
+	}
+	if root != nil {
+		d.isJSON = isJSON
+		d.root(root, c)
+	}
+}
+
+func (d *decoder) overrides(c *Config, flags map[string]string) {
+	for _, v := range envVariables {
+		if value, ok := d.env(v.variable); ok {
+			d.override(c, v.key, v.variable, value)
+		}
+	}
+	keys := make([]string, 0, len(flags))
+	for key := range flags {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		d.override(c, key, "--"+strings.ReplaceAll(key, "_", "-"), flags[key])
+	}
+}
+
+func (d *decoder) defaultDataDir(c *Config) {
+	if c.DataDir != "" {
+		return
+	}
+	dir, err := defaultDataDir(runtime.GOOS, d.env)
+	if err != nil {
+		d.errors = append(d.errors, &Error{Message: "no place for data: " + err.Error(), Hint: "set data_dir or MCPPROXY_DATA_DIR"})
+		return
+	}
+	c.DataDir = dir
+}
+
+// source is a file and who named it.
+type source struct {
+	path  string // absolute
+	shown string // as the user would name it
+	by    string // "--config", "MCPPROXY_CONFIG", or "" when it was found
+}
+
+func find(opts Options, dir, home string) (source, error) {
+	if opts.Path != "" {
+		return source{within(dir, opts.Path), opts.Path, "--config"}, nil
+	}
+	if path, _ := opts.Env(envConfig); path != "" {
+		full, err := tilde(path, home) // no shell has expanded it in a client's file
+		if err != nil {
+			return source{}, Errors{{File: path, Message: err.Error(), Hint: "named by " + envConfig}}
+		}
+		return source{within(dir, full), path, envConfig}, nil
+	}
+	for _, name := range fileNames {
+		if path := filepath.Join(dir, name); exists(path) {
+			return source{path, name, ""}, nil
+		}
+	}
+	looked := []string{dir}
+	if opts.UserDir == "" {
+		opts.UserDir, _ = os.UserConfigDir() // without a home there is one place less
+	}
+	if opts.UserDir != "" {
+		userDir := within(dir, filepath.Join(opts.UserDir, "toolfinch"))
+		for _, name := range fileNames {
+			if path := filepath.Join(userDir, name); exists(path) {
+				return source{path, path, ""}, nil
+			}
+		}
+		looked = append(looked, userDir)
+	}
+	return source{}, noConfig(looked)
+}
+
+// exists reports whether something is there, readable or not: a file that
+// cannot be read is an error, not a reason to take another.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func noConfig(looked []string) error {
+	return fmt.Errorf(`%w: looked for %s in %s
+
+Write a toolfinch.yaml, for example:
+
+    mcp_servers:
+      files:
+        command: npx
+        args: ["-y", "@modelcontextprotocol/server-filesystem", "."]
+
+or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,
+		ErrNoConfig, oneOf(fileNames), strings.Join(looked, " and "), envConfig)
+}
+
+func read(from source) ([]byte, *Error) {
+	bad := func(message, hint string) *Error {
+		if hint == "" && from.by != "" {
+			hint = "named by " + from.by
+		}
+		return &Error{File: from.shown, Message: message, Hint: hint}
+	}
+	f, err := os.Open(from.path)
+	if err != nil {
+		return nil, bad(reason(err), "")
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, bad("is a folder", "name the file in it")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, bad(reason(err), "")
+	}
+	if len(data) > maxSize {
+		return nil, bad(fmt.Sprintf("is larger than %d MiB", maxSize>>20), "is it a configuration?")
+	}
+	return data, nil
+}
+
+// reason is an error of a file without the path, which the message has already.
+func reason(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return "cannot be read: " + err.Error()
+}

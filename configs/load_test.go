@@ -1,0 +1,701 @@
+package configs
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"toolfinch/upstream"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// environ is an environment for a test: nothing of the machine's.
+func environ(pairs ...string) func(string) (string, bool) {
+	vars := map[string]string{"HOME": "/home/finch", "USERPROFILE": "/home/finch"}
+	for _, p := range pairs {
+		name, value, _ := strings.Cut(p, "=")
+		vars[name] = value
+	}
+	return func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	}
+}
+
+// Every file in testdata/bad is reported as its golden file says: all that is
+// wrong with it, in file order, in one run.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, ".golden") {
+			continue
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			_, err := Load(Options{
+				Dir:  "testdata/bad",
+				Path: filepath.Base(file),
+				Env:  environ("SET=5", "WORD=hidden-word"),
+			})
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			got := err.Error() + "\n"
+			golden := file + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != strings.ReplaceAll(string(want), "\r\n", "\n") {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// write makes a file in a new folder and returns the folder.
+func write(t testing.TB, name, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// load reads text as toolfinch.yaml.
+func load(t testing.TB, text string, env ...string) (*Config, error) {
+	t.Helper()
+	return Load(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ(env...)})
+}
+
+func mustLoad(t testing.TB, text string, env ...string) *Config {
+	t.Helper()
+	c, err := load(t, text, env...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const minimal = "mcp_servers: {a: {command: a}}\n"
+
+func TestSearchOrder(t *testing.T) {
+	// Files in order of precedence: each is found once those before it are gone.
+	order := []string{
+		"flag.conf", "env.conf",
+		"work/toolfinch.yaml", "work/toolfinch.yml", "work/toolfinch.json",
+		"user/toolfinch/toolfinch.yaml", "user/toolfinch/toolfinch.yml", "user/toolfinch/toolfinch.json",
+	}
+	base := t.TempDir()
+	for i, name := range order {
+		path := filepath.Join(base, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf(`{"mcp_servers": {"s%d": {"command": "a"}}}`, i)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opts := Options{
+		Path:    filepath.Join(base, "flag.conf"),
+		Env:     environ("MCPPROXY_CONFIG=../env.conf"),
+		Dir:     filepath.Join(base, "work"),
+		UserDir: filepath.Join(base, "user"),
+	}
+	for i, name := range order {
+		c, err := Load(opts)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if want := fmt.Sprintf("s%d", i); c.Servers[0].Name != want || c.Path != filepath.Join(base, name) {
+			t.Errorf("read %s with server %s, want %s", c.Path, c.Servers[0].Name, name)
+		}
+		switch i {
+		case 0:
+			opts.Path = ""
+		case 1:
+			opts.Env = environ()
+		default:
+			if err := os.Remove(filepath.Join(base, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, err := Load(opts)
+	if !errors.Is(err, ErrNoConfig) {
+		t.Fatalf("got %v, want ErrNoConfig", err)
+	}
+	for _, want := range []string{opts.Dir, filepath.Join(opts.UserDir, "toolfinch"), "mcp_servers:", "--config", "MCPPROXY_CONFIG"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the message does not say %q:\n%v", want, err)
+		}
+	}
+}
+
+// The file in the message of ErrNoConfig works.
+func TestNoConfigExample(t *testing.T) {
+	_, err := Load(Options{Dir: t.TempDir(), UserDir: t.TempDir(), Env: environ()})
+	_, text, _ := strings.Cut(err.Error(), "for example:\n\n")
+	text, _, _ = strings.Cut(text, "\n\nor name")
+	if c := mustLoad(t, text); len(c.Servers) != 1 || len(c.Warnings) != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestUnreadableFiles(t *testing.T) {
+	dir := write(t, "big.yaml", "# "+strings.Repeat("x", maxSize))
+	tests := []struct {
+		name string
+		opts Options
+		want string
+	}{
+		{"missing, by flag", Options{Path: "none.yaml"}, "none.yaml: cannot be read: " + missing(t) + " (named by --config)"},
+		{"missing, by environment", Options{Env: environ("MCPPROXY_CONFIG=none.yaml")}, "none.yaml: cannot be read: " + missing(t) + " (named by MCPPROXY_CONFIG)"},
+		{"no home for ~", Options{Env: environ("MCPPROXY_CONFIG=~/c.yaml", "HOME=", "USERPROFILE=")}, "~/c.yaml: no home directory is known (named by MCPPROXY_CONFIG)"},
+		{"a folder", Options{Path: "."}, ".: is a folder (name the file in it)"},
+		{"too large", Options{Path: "big.yaml"}, "big.yaml: is larger than 5 MiB (is it a configuration?)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.opts.Dir = dir
+			if tt.opts.Env == nil {
+				tt.opts.Env = environ()
+			}
+			_, err := Load(tt.opts)
+			var errs Errors
+			if !errors.As(err, &errs) || err.Error() != tt.want {
+				t.Errorf("got %v, want Errors: %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// missing is what this system says of a file that is not there.
+func missing(t *testing.T) string {
+	_, err := os.Open(filepath.Join(t.TempDir(), "none"))
+	return errors.Unwrap(err).Error()
+}
+
+func TestDefaults(t *testing.T) {
+	dir := write(t, "toolfinch.yaml", minimal)
+	c, err := Load(Options{Dir: dir, UserDir: dir, Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dataDir, err := defaultDataDir(runtime.GOOS, environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Config{
+		Path: filepath.Join(dir, "toolfinch.yaml"),
+		Servers: []upstream.Settings{{
+			Name: "a", Command: "a", Transport: "auto", Protocol: "auto",
+			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, Validate: true,
+		}},
+		Routing: "AUTO", TopK: 5, Embedder: "BM25", DataDir: dataDir, LogFormat: "text",
+		MaxRegistered: 40, CallTool: "single", Transport: "stdio", Listen: "127.0.0.1:8080",
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", c, want)
+	}
+}
+
+func TestEveryKey(t *testing.T) {
+	c := mustLoad(t, `
+mcp_servers:
+  program:
+    command: run
+    args: [a, 1, 2.50, 0x10, true, "", no]
+    env: {PORT: 80, ON: true, TEXT: "x", EMPTY: ""}
+    cwd: sub
+    transport: stdio
+    description: what it is for
+    connect_timeout: 5
+    call_timeout: 1m30s
+    protocol: legacy
+    validate: false
+  "web @ example.com/x:1":
+    url: HTTPS://mcp.example.com/mcp?x=1
+    headers: {Authorization: Bearer x, X-Number: 5}
+    transport: sse
+    call_timeout: 0.5
+  off: {command: x, enabled: false}
+routing_type: call_tool
+top_k: 50
+embedder: AUTO
+list_changed_exec: echo "$MCPPROXY_CLIENT"
+data_dir: data
+log_level: WARN
+log_format: json
+pinned: ["files_*", "git.hub.?"]
+max_registered: 1
+call_tool: split
+transport: http
+listen: "[::1]:0"
+allowed_origins: [https://App.example.com:8443]
+`)
+	dir := filepath.Dir(c.Path)
+	want := &Config{
+		Path: c.Path,
+		Servers: []upstream.Settings{{
+			Name: "program", Command: "run", Args: []string{"a", "1", "2.50", "0x10", "true", "", "no"},
+			Env: map[string]string{"PORT": "80", "ON": "true", "TEXT": "x", "EMPTY": ""}, Cwd: filepath.Join(dir, "sub"),
+			Transport: upstream.TransportStdio, Description: "what it is for",
+			ConnectTimeout: 5 * time.Second, CallTimeout: 90 * time.Second, Protocol: upstream.ProtocolLegacy,
+		}, {
+			Name: "web @ example.com/x:1", URL: "HTTPS://mcp.example.com/mcp?x=1",
+			Headers:   map[string]string{"Authorization": "Bearer x", "X-Number": "5"},
+			Transport: upstream.TransportSSE, Protocol: upstream.ProtocolAuto,
+			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, Validate: true,
+		}},
+		Disabled: []string{"off"},
+		Routing:  RoutingCallTool, TopK: 50, Embedder: EmbedderBM25, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
+		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, CallTool: CallToolSplit,
+		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", c, want)
+	}
+}
+
+// A flag wins over the environment, the environment over the file.
+func TestPrecedence(t *testing.T) {
+	text := minimal + "routing_type: CALL_TOOL\ntop_k: 1\nembedder: AUTO\nlist_changed_exec: file\ndata_dir: file\nlog_level: error\n"
+	env := []string{
+		"MCPPROXY_ROUTING_TYPE=dynamic", "MCPPROXY_TOP_K=2", "MCPPROXY_EMBEDDER=BM25",
+		"MCPPROXY_LIST_CHANGED_EXEC=env ${X}", "MCPPROXY_DATA_DIR=~/env", "MCPPROXY_LOG_LEVEL=debug",
+	}
+	c := mustLoad(t, text, env...)
+	if c.Routing != RoutingDynamic || c.TopK != 2 || c.ListChangedExec != "env ${X}" ||
+		c.DataDir != filepath.FromSlash("/home/finch/env") || c.LogLevel != slog.LevelDebug {
+		t.Errorf("environment over file: %+v", c)
+	}
+
+	dir := write(t, "toolfinch.yaml", text)
+	c, err := Load(Options{Dir: dir, Env: environ(env...), Flags: map[string]string{
+		"top_k": "3", "data_dir": "flag", "listen": ":0", "pinned": "a_*, b", "transport": "http", "log_format": "json",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.TopK != 3 || c.DataDir != filepath.Join(dir, "flag") || c.Listen != ":0" || c.Transport != TransportHTTP ||
+		c.LogFormat != LogJSON || !reflect.DeepEqual(c.Pinned, []string{"a_*", "b"}) || c.Routing != RoutingDynamic {
+		t.Errorf("flags over environment: %+v", c)
+	}
+
+	c = mustLoad(t, text, "MCPPROXY_ROUTING_TYPE=", "MCPPROXY_TOP_K=", "MCPPROXY_LIST_CHANGED_EXEC=", "MCPPROXY_CONFIG=")
+	if c.Routing != RoutingCallTool || c.TopK != 1 || c.ListChangedExec != "" {
+		t.Errorf("empty variables are unset, but for the hook: %+v", c)
+	}
+}
+
+// Relative paths in the file start where it lies, those of the environment
+// where the program was started.
+func TestPaths(t *testing.T) {
+	file := write(t, "deep/conf.yaml", `
+mcp_servers:
+  near: {command: ./bin/run, cwd: work}
+  up: {command: ../run, cwd: .}
+  home: {command: ~/run, cwd: "~"}
+  path: {command: run, cwd: ""}
+  inside: {command: bin/run}
+data_dir: data
+`)
+	dir := filepath.Join(file, "deep")
+	home := filepath.FromSlash("/home/finch")
+	c, err := Load(Options{Dir: file, Path: "deep/conf.yaml", Env: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct{ command, cwd string }{
+		{filepath.Join(dir, "bin", "run"), filepath.Join(dir, "work")},
+		{filepath.Join(file, "run"), dir},
+		{filepath.Join(home, "run"), home},
+		{"run", ""},
+		{"bin/run", ""},
+	}
+	for i, s := range c.Servers {
+		if s.Command != want[i].command || s.Cwd != want[i].cwd {
+			t.Errorf("%s: got %s in %q, want %s in %q", s.Name, s.Command, s.Cwd, want[i].command, want[i].cwd)
+		}
+	}
+	if c.DataDir != filepath.Join(dir, "data") {
+		t.Errorf("data_dir of the file: %s", c.DataDir)
+	}
+	c, err = Load(Options{Dir: file, Path: "deep/conf.yaml", Env: environ("MCPPROXY_DATA_DIR=data")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.DataDir != filepath.Join(file, "data") {
+		t.Errorf("data_dir of the environment: %s", c.DataDir)
+	}
+}
+
+func TestBadEnvironmentAndFlags(t *testing.T) {
+	dir := write(t, "toolfinch.yaml", minimal+"top_k: 0\n")
+	_, err := Load(Options{Dir: dir, Env: environ(
+		"MCPPROXY_TOP_K=many", "MCPPROXY_ROUTING_TYPE=CAL_TOOL", "MCPPROXY_EMBEDDER=openai:small", "MCPPROXY_LOG_LEVEL=loud",
+	), Flags: map[string]string{"max_registered": "-1", "pinned": "a,[", "top": "1"}})
+	const want = `toolfinch.yaml:2:8: top_k must be a whole number from 1 to 50, not 0
+MCPPROXY_ROUTING_TYPE must be AUTO, CALL_TOOL or DYNAMIC, not "CAL_TOOL" (did you mean "CALL_TOOL"?)
+MCPPROXY_TOP_K must be a whole number from 1 to 50, not "many"
+MCPPROXY_EMBEDDER: OPENAI is not available in this version (the only one is BM25)
+MCPPROXY_LOG_LEVEL must be debug, info, warn or error, not "loud"
+--max-registered must be a whole number from 1 to 1000000, not "-1"
+--pinned[1] is not a valid glob (* and ? match anything, [a-z] a range, a backslash the character after it)
+unknown setting --top (did you mean "top_k"?)`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	if one := new(Error); !errors.As(err, &one) || one.Line != 2 || one.Column != 8 || one.File != "toolfinch.yaml" {
+		t.Errorf("errors.As finds %+v", one)
+	}
+}
+
+func TestNoHome(t *testing.T) {
+	_, err := load(t, minimal, "HOME=", "USERPROFILE=")
+	if err == nil || !strings.Contains(err.Error(), "set data_dir or MCPPROXY_DATA_DIR") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := load(t, minimal+"data_dir: x\n", "HOME=", "USERPROFILE="); err != nil {
+		t.Errorf("with data_dir: %v", err)
+	}
+	_, err = load(t, "mcp_servers: {a: {command: ~/x, cwd: ~/y}}\ndata_dir: ~/z\n", "HOME=", "USERPROFILE=")
+	if errs := (Errors)(nil); !errors.As(err, &errs) || len(errs) != 4 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The same content reads the same in every dress.
+func TestForms(t *testing.T) {
+	yaml := "# é\nmcp_servers:\n  ä:\n    command: ünix\ntop_k: 7\n"
+	json := "{\n\t\"mcp_servers\": {\"ä\": {\"command\": \"\\u00fcnix\"}},\n\t\"top_k\": 7\n}\n"
+	tests := []struct{ name, file, text string }{
+		{"YAML", "toolfinch.yaml", yaml},
+		{"byte order mark", "toolfinch.yaml", "\ufeff" + yaml},
+		{"CRLF", "toolfinch.yaml", strings.ReplaceAll(yaml, "\n", "\r\n")},
+		{"document markers", "toolfinch.yaml", "%YAML 1.2\n---\n" + yaml + "...\n"},
+		{"flow", "toolfinch.yaml", `{mcp_servers: {ä: {command: ünix}}, top_k: 7}`},
+		{"JSON", "toolfinch.json", json},
+		{"JSON, byte order mark", "toolfinch.json", "\ufeff" + json},
+		{"JSON, CRLF", "toolfinch.json", strings.ReplaceAll(json, "\n", "\r\n")},
+		{"JSON in a YAML file, tabs and comments", "toolfinch.yaml", "// x\n" + json},
+		{"tag", "toolfinch.yaml", "mcp_servers: {ä: {command: !!str ünix}}\ntop_k: !!int 7\n"},
+		{"block scalar", "toolfinch.yaml", "mcp_servers:\n  ä:\n    command: >-\n      ünix\ntop_k: 7\n"},
+		{"explicit key", "toolfinch.yaml", "? mcp_servers\n: ä: {command: ünix}\n? top_k\n: 7\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Load(Options{Dir: write(t, tt.file, tt.text), Env: environ()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(c.Servers) != 1 || c.Servers[0].Name != "ä" || c.Servers[0].Command != "ünix" || c.TopK != 7 {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+// Columns count characters, whatever the file is dressed in.
+func TestPlaces(t *testing.T) {
+	tests := []struct {
+		name, file, text string
+		line, column     int
+	}{
+		{"YAML after wide characters", "a.yaml", "mcp_servers: {}\nx-é: {ü: 1}\npinned: [é, 5]\n", 3, 13},
+		{"CRLF", "a.yaml", "mcp_servers: {}\r\n\r\ntop_k: x\r\n", 3, 8},
+		{"byte order mark", "a.yaml", "\ufefftop_k: x\n", 1, 8},
+		{"block scalar", "a.yaml", "top_k: |\n  x\n", 1, 8},
+		{"JSON after wide characters", "a.json", `{"x-é": "ü", "top_k": "x"}`, 1, 23},
+		{"JSON after a comment", "a.json", "/* é\n */ {\"top_k\": /* ü */ \"x\"}", 2, 23},
+		{"JSON, CRLF", "a.json", "{\r\n\t\"top_k\": \"x\"\r\n}", 2, 11},
+		{"JSON key", "a.json", `{"a": 1}`, 1, 2},
+		{"JSON syntax", "a.json", "{\n  \"é\": tru\n}", 2, 11},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Load(Options{Dir: write(t, tt.file, tt.text), Path: tt.file, Env: environ()})
+			var errs Errors
+			if !errors.As(err, &errs) || len(errs) != 1 {
+				t.Fatalf("got %v, want one error", err)
+			}
+			if e := errs[0]; e.Line != tt.line || e.Column != tt.column {
+				t.Errorf("got %v, want it at %d:%d", e, tt.line, tt.column)
+			}
+		})
+	}
+}
+
+func TestAnchors(t *testing.T) {
+	c := mustLoad(t, `
+x-base: &base
+  command: npx
+  env: &env {A: "1", B: "2"}
+x-slow: &slow
+  call_timeout: 10m
+  connect_timeout: 9s
+mcp_servers:
+  one: *base
+  two:
+    <<: [*base, *slow]
+    connect_timeout: 5s
+    env:
+      <<: *env
+      B: "3"
+  three: {<<: *slow, command: uvx, args: &args [x]}
+  four: {command: uvx, args: *args}
+`)
+	type row struct {
+		command string
+		env     map[string]string
+		call    time.Duration
+		connect time.Duration
+		args    []string
+	}
+	want := []row{
+		{"npx", map[string]string{"A": "1", "B": "2"}, 120 * time.Second, 30 * time.Second, nil},
+		{"npx", map[string]string{"A": "1", "B": "3"}, 10 * time.Minute, 5 * time.Second, nil},
+		{"uvx", nil, 10 * time.Minute, 9 * time.Second, []string{"x"}},
+		{"uvx", nil, 120 * time.Second, 30 * time.Second, []string{"x"}},
+	}
+	for i, s := range c.Servers {
+		if got := (row{s.Command, s.Env, s.CallTimeout, s.ConnectTimeout, s.Args}); !reflect.DeepEqual(got, want[i]) {
+			t.Errorf("%s: got %+v, want %+v", s.Name, got, want[i])
+		}
+	}
+}
+
+// Variables reach every kind of value; a value that is wholly one variable
+// becomes the number, duration or truth value its key asks for.
+func TestVariables(t *testing.T) {
+	c := mustLoad(t, `
+mcp_servers:
+  on:
+    command: ${DIR}/run
+    args: ["${A}", "${A}-${B:-b}", "$${A}", "$A", "${N}"]
+    env: {KEY: "${env:A}", "${A}": "keys stay"}
+    description: ${EMPTY:-default} ${EMPTY}.
+    connect_timeout: ${N}
+    call_timeout: ${D:-90s}
+    validate: ${NO}
+    enabled: ${YES}
+  web:
+    url: https://${HOST}/mcp
+    headers: {Authorization: "Bearer ${A}"}
+  off:
+    command: ${NOT_SET}
+    args: ["${NOT_SET}"]
+    env: {X: "${input:x}"}
+    call_timeout: ${NOT_SET}
+    transport: ${NOT_SET}
+    enabled: ${NO}
+  off-too:
+    url: ${NOT_SET}
+    headers: {X: "${NOT_SET}"}
+    enabled: false
+top_k: ${N}
+pinned: ["${A}_*"]
+`, "DIR=/opt", "A=va", "N=7", "EMPTY=", "NO=false", "YES=true", "HOST=mcp.example.com")
+	on, web := c.Servers[0], c.Servers[1]
+	if want := []string{"va", "va-b", "${A}", "$A", "7"}; !reflect.DeepEqual(on.Args, want) {
+		t.Errorf("args: got %q, want %q", on.Args, want)
+	}
+	if want := (map[string]string{"KEY": "va", "${A}": "keys stay"}); !reflect.DeepEqual(on.Env, want) {
+		t.Errorf("env: got %q, want %q", on.Env, want)
+	}
+	if on.Command != "/opt/run" || on.Description != "default ." || on.ConnectTimeout != 7*time.Second ||
+		on.CallTimeout != 90*time.Second || on.Validate {
+		t.Errorf("%+v", on)
+	}
+	if web.URL != "https://mcp.example.com/mcp" || web.Headers["Authorization"] != "Bearer va" {
+		t.Errorf("%+v", web)
+	}
+	if c.TopK != 7 || !reflect.DeepEqual(c.Pinned, []string{"va_*"}) {
+		t.Errorf("%+v", c)
+	}
+	if want := []string{"off", "off-too"}; len(c.Servers) != 2 || !reflect.DeepEqual(c.Disabled, want) {
+		t.Errorf("disabled: got %q, want %q", c.Disabled, want)
+	}
+}
+
+// Whatever is wrong, no message repeats a value of env or headers, a URL, or
+// what a variable holds.
+func TestNoSecretsInErrors(t *testing.T) {
+	const secret = "hunter2"
+	tests := []string{
+		"mcp_servers:\n  a:\n    command: x\n    env: {A: [hunter2], B: {C: hunter2}}\n    enabled: ${S}\n",
+		"mcp_servers:\n  a:\n    command: x\n    env: hunter2\n",
+		"mcp_servers:\n  a:\n    command: x\n    env:\n      A: \"hunter2\\\nbroken\n",
+		"mcp_servers:\n  a:\n    command: x\n    env:\n      A: *hunter2\n      B: !hunter2 x\n      C: \"${hunter2 x} ${UNSET}\"\n",
+		"mcp_servers:\n  a:\n    url: https://x\n    headers: {A: \"hunter2\\n\", B: [hunter2], \"C\": \"${hunter2\"}\n",
+		"mcp_servers:\n  a:\n    url: ftp://me:hunter2@example.com\n    headers:\n      A: hunter2: x\n",
+		"mcp_servers:\n  a:\n    url: ${S}\n    transport: ${S}\n    protocol: ${S}\n    call_timeout: ${S}\n    validate: ${S}\n",
+		"mcp_servers: {a: {url: \"http://me:hunter2@h:x\"}}\ntop_k: ${S}\nrouting_type: ${S}\nembedder: ${S}\nlog_level: ${S}\npinned: [\"[${S}\"]\nlisten: ${S}\nallowed_origins: [\"${S}\"]\n",
+	}
+	for _, text := range tests {
+		c, err := load(t, text, "S="+secret)
+		if err == nil {
+			t.Errorf("accepted: %+v", c)
+			continue
+		}
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("the secret is out:\n%v", err)
+		}
+	}
+}
+
+// What has no effect is said, and is no error.
+func TestWarnings(t *testing.T) {
+	c := mustLoad(t, `
+mcp_servers:
+  a: {command: x, headers: {A: b}, timeout: 5, env: {}}
+  b: {url: "https://x.example.com", args: [x], env: {}, cwd: /x, headers: {}}
+`)
+	const want = `toolfinch.yaml:3:28: server "a": headers is not used with command
+toolfinch.yaml:3:36: server "a": timeout is not used (write connect_timeout or call_timeout)
+toolfinch.yaml:4:43: server "b": args is not used with url
+toolfinch.yaml:4:62: server "b": cwd is not used with url`
+	if got := Errors(c.Warnings).Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for _, empty := range []string{"mcp_servers: {}", "mcp_servers:", "top_k: 5", `{"mcpServers": {}}`} {
+		if c := mustLoad(t, empty); len(c.Warnings) != 1 || c.Warnings[0].Message != "no servers are configured" {
+			t.Errorf("%s: %v", empty, Errors(c.Warnings))
+		}
+	}
+}
+
+// Nesting without end is refused before a parser recurses into it.
+func TestDeepNesting(t *testing.T) {
+	for _, level := range []string{"[", "{", "- ", "? ", "&a ", "!a ", "a: ", "[- ", "[? ", "{a: ", "[&a ", "{? ", "*a ", "<<: ", `{"a":`, "|\n ", "---\n"} {
+		text := strings.Repeat(level, 50_000)
+		for _, file := range []string{"a.yaml", "a.json"} {
+			if _, err := Load(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err == nil {
+				t.Errorf("%q in %s: accepted", level, file)
+			}
+		}
+	}
+}
+
+func TestExample(t *testing.T) {
+	dir := write(t, "toolfinch.yaml", Example())
+	c, err := Load(Options{Dir: dir, Env: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) > 0 {
+		t.Errorf("warns: %v", Errors(c.Warnings))
+	}
+	// It shows the defaults: without it, nothing else would be different.
+	bare, err := Load(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := *c, *bare
+	for _, c := range []*Config{&got, &want} {
+		c.Path, c.Servers, c.Disabled, c.Warnings = "", nil, nil, nil
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the example says\n%+v\nthe defaults are\n%+v", got, want)
+	}
+	s := c.Servers[0]
+	s.Name, s.Command, s.Args, s.Env, s.Cwd, s.Description = "a", "a", nil, nil, "", ""
+	if !reflect.DeepEqual(s, bare.Servers[0]) {
+		t.Errorf("the example server says\n%+v\nthe defaults are\n%+v", s, bare.Servers[0])
+	}
+	for _, key := range append(topKeys(), serverKeys()...) {
+		if !regexp.MustCompile(`(?m)^[ #]*` + key + `:`).MatchString(Example()) {
+			t.Errorf("the example does not show %s", key)
+		}
+	}
+	for _, v := range envVariables {
+		if !strings.Contains(Example(), v.variable) {
+			t.Errorf("the example does not name %s", v.variable)
+		}
+	}
+}
+
+// No input panics, and whatever is wrong with a file has a place in it.
+func FuzzLoad(f *testing.F) {
+	for _, pattern := range []string{"testdata/bad/*", "testdata/clients/*"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data, strings.HasSuffix(file, ".json"))
+		}
+	}
+	f.Add([]byte(Example()), false)
+	path := filepath.Join(f.TempDir(), "config")
+	f.Fuzz(func(t *testing.T, data []byte, isJSON bool) {
+		opts := Options{Path: path + ".yaml", Env: environ()}
+		if isJSON {
+			opts.Path = path + ".json"
+		}
+		if err := os.WriteFile(opts.Path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(opts)
+		if err == nil {
+			if c == nil || c.TopK < 1 || c.TopK > MaxTopK || c.DataDir == "" {
+				t.Errorf("no error and no configuration: %+v", c)
+			}
+			return
+		}
+		var errs Errors
+		if !errors.As(err, &errs) || len(errs) == 0 {
+			t.Fatalf("not Errors: %v", err)
+		}
+		lines := 1 + bytes.Count(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\n")) + bytes.Count(data, []byte("\r"))
+		for _, e := range errs {
+			if e.Line < 1 || e.Line > lines || e.Column < 1 || e.File != opts.Path || e.Message == "" {
+				t.Errorf("no place: %+v of %d lines", e, lines)
+			}
+		}
+	})
+}
+
+func BenchmarkLoad(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("mcp_servers:\n")
+	for i := range 50 {
+		fmt.Fprintf(&text, "  server-%d:\n    command: npx\n    args: [-y, \"@example/server\"]\n    env: {KEY: \"${HOME}\"}\n", i)
+	}
+	opts := Options{Dir: write(b, "toolfinch.yaml", text.String()), Env: environ()}
+	for b.Loop() {
+		if _, err := Load(opts); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+// Package toolfinch_test holds the rules of the repository as tests.
+package toolfinch_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// floors is the table of docs/architecture.md: imports run down only.
+var floors = map[string]int{
+	"cmd/toolfinch": 5, "proxy": 4,
+	"retrieve": 3, "configs": 3,
+	"upstream": 2, "store": 2, "index": 2, "register": 2,
+	"tool": 1, "hook": 1, "wire": 1,
+	"demo": 1,
+}
+
+// only lists who may import what; a prefix of the import path counts.
+var only = map[string][]string{
+	"os/exec":                               {"hook", "upstream", "cmd/toolfinch"},
+	"github.com/mark3labs/mcp-go/client":    {"upstream", "demo"},
+	"github.com/mark3labs/mcp-go/server":    {"register", "demo"},
+	"github.com/blevesearch":                {"index"},
+	"database/sql":                          {"store", "demo"},
+	"modernc.org/sqlite":                    {"store", "demo"},
+	"net/http":                              {"wire", "upstream", "register", "proxy", "demo", "cmd/toolfinch"},
+	"toolfinch/cmd":                         {},
+	"github.com/spf13/cobra":                {"cmd/toolfinch"},
+	"github.com/goccy/go-yaml":              {"configs"},
+	"github.com/santhosh-tekuri/jsonschema": {"retrieve"},
+}
+
+func TestImportsRunDownTheHouse(t *testing.T) {
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "testdata" || strings.HasPrefix(entry.Name(), ".") && file != ".") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		room := path.Dir(filepath.ToSlash(file))
+		floor, known := floors[room]
+		if !known {
+			t.Errorf("%s: package %s is not in the table of docs/architecture.md", file, room)
+		}
+		for _, spec := range parsed.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			if ours, ok := strings.CutPrefix(imported, "toolfinch/"); ok && floors[ours] >= floor && ours != room {
+				t.Errorf("%s imports %s, which is not below %s", file, ours, room)
+			}
+			for restricted, allowed := range only {
+				if (imported == restricted || strings.HasPrefix(imported, restricted+"/")) && !contains(allowed, room) {
+					t.Errorf("%s imports %s, which is for %v only", file, imported, allowed)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, item := range list {
+		if item == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,163 @@
+package index
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	api "github.com/blevesearch/bleve_index_api"
+)
+
+// The fields of an indexed document.
+const (
+	fieldID     = "_id"    // the exposed name; the library asks for this field
+	fieldTerms  = "terms"  // everything a tool says of itself
+	fieldNames  = "names"  // squeezed names, for exact matches
+	fieldServer = "server" // the configured name of the upstream
+)
+
+// part is one kind of text in a definition and what its words weigh. A word
+// that occurs n times in a part of length l counts
+//
+//	weight * n / (1 - slope + slope*l/length)
+//
+// where length is how many terms such a part has on average in real tools. It
+// is a constant, unlike the average of an index, so that a tool's terms do not
+// depend on its neighbours and nothing is counted again when those change.
+type part struct{ weight, slope, length float64 }
+
+// Tuned on the averages of annotated tool catalogues.
+var (
+	partName        = part{6, 1, 3.5}
+	partTitle       = part{1, .75, 5}
+	partServer      = part{1.5, 1, 6}
+	partDescription = part{.85, .6, 25}
+	partAbout       = part{.5, .75, 20} // the server's description
+	partParameter   = part{1, .5, 12}   // names of parameters
+	partExplanation = part{.5, .33, 25} // descriptions of parameters
+)
+
+// scale is the frequency that stands for the count 1: frequencies are stored
+// as integers.
+const scale = 16
+
+// maxText bounds, in bytes, how much of a single text is read.
+const maxText = 16 << 10
+
+// count is a term and how often a document says it, in sixteenths.
+type count struct {
+	term  string
+	times int
+}
+
+// counts returns the terms of d, each once, in no particular order.
+func (a *analyzer) counts(d Document) []count {
+	clear(a.total)
+	add := func(p part, texts ...string) {
+		var length float64
+		clear(a.times)
+		for _, text := range texts {
+			a.terms(truncate(text, maxText), func(stem, written string) {
+				a.times[stem]++
+				a.times[written]++
+				length += 2
+			})
+		}
+		for term, n := range a.times {
+			a.total[term] += p.weight * n / (1 - p.slope + p.slope*length/p.length)
+		}
+	}
+	names, explanations := parameters(d.Def.InputSchema)
+	add(partName, d.Def.ID.Name)
+	add(partTitle, d.Def.Title)
+	add(partServer, d.Def.ID.Server)
+	add(partDescription, d.Def.Description)
+	add(partAbout, d.ServerDescription)
+	add(partParameter, names...)
+	add(partExplanation, explanations...)
+
+	out := make([]count, 0, len(a.total))
+	for term, n := range a.total {
+		out = append(out, count{term, max(1, int(math.Round(n*scale)))})
+	}
+	return out
+}
+
+// document is a Document as the library indexes it: terms counted already,
+// nothing stored but the name.
+type document struct {
+	id     string
+	fields []*field
+}
+
+func (a *analyzer) document(d Document) *document {
+	names := []count{{squeeze(d.Name), exactID}}
+	names = append(names, count{squeeze(d.Def.ID.String()), exactID}, count{squeeze(d.Def.ID.Name), exactName})
+	slices.SortFunc(names, func(a, b count) int {
+		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(b.times, a.times))
+	})
+	names = slices.CompactFunc(names, func(a, b count) bool { return a.term == b.term })
+	names = slices.DeleteFunc(names, func(c count) bool { return c.term == "" })
+	return &document{d.Name, []*field{
+		{name: fieldTerms, options: api.IndexField, counts: a.counts(d)},
+		{name: fieldNames, options: api.IndexField, counts: names},
+		{name: fieldServer, options: api.IndexField | api.SkipFreqNorm, counts: []count{{d.Def.ID.Server, 1}}},
+	}}
+}
+
+func (d *document) ID() string                               { return d.id }
+func (d *document) VisitComposite(api.CompositeFieldVisitor) {}
+func (d *document) HasComposite() bool                       { return false }
+func (d *document) Size() int                                { return 0 }
+func (d *document) NumPlainTextBytes() uint64                { return 0 }
+func (d *document) StoredFieldsBytes() uint64                { return 0 }
+func (d *document) Indexed() bool                            { return true }
+
+func (d *document) AddIDField() {
+	d.fields = append(d.fields, &field{
+		name:    fieldID,
+		options: api.IndexField | api.StoreField | api.SkipFreqNorm,
+		counts:  []count{{d.id, 1}},
+	})
+}
+
+func (d *document) VisitFields(visit api.FieldVisitor) {
+	for _, f := range d.fields {
+		visit(f)
+	}
+}
+
+// field is a field of a document.
+type field struct {
+	name    string
+	options api.FieldIndexingOptions
+	counts  []count
+}
+
+// AnalyzedTokenFrequencies is made anew each time it is asked for: kept for all
+// documents of a batch, such maps would be larger than the finished index.
+func (f *field) AnalyzedTokenFrequencies() api.TokenFrequencies {
+	out := make(api.TokenFrequencies, len(f.counts))
+	all := make([]api.TokenFreq, len(f.counts))
+	for i, c := range f.counts {
+		all[i].SetFrequency(c.times)
+		out[c.term] = &all[i]
+	}
+	return out
+}
+
+func (f *field) Name() string                      { return f.name }
+func (f *field) Options() api.FieldIndexingOptions { return f.options }
+func (f *field) AnalyzedLength() int               { return 1 } // lengths are in the counts
+func (f *field) Analyze()                          {}
+func (f *field) ArrayPositions() []uint64          { return nil }
+func (f *field) EncodedFieldType() byte            { return 't' }
+func (f *field) NumPlainTextBytes() uint64         { return 0 }
+
+// Value is what is stored, and only the name is.
+func (f *field) Value() []byte {
+	if f.name != fieldID {
+		return nil
+	}
+	return []byte(f.counts[0].term)
+}

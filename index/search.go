@@ -1,0 +1,316 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	api "github.com/blevesearch/bleve_index_api"
+)
+
+// Query asks for tools. Text is natural language or a name, never a syntax.
+type Query struct {
+	Text   string // the first 16 KiB are read
+	Server string // only this upstream's tools; "" for all
+	Limit  int    // at most so many hits; below 1 means none
+}
+
+// Hit is a tool found.
+type Hit struct {
+	Name  string  // exposed name
+	Score float64 // above 0; comparable within one answer only
+}
+
+// How a query is weighed. Tuned, like the parts of a document, on averages.
+const (
+	saturation    = 1.8  // BM25's k1: how soon saying a word again adds nothing
+	weightWritten = 0.35 // of a word as it was written, against its stem
+	weightClauses = 0.5  // of the clauses of a query, against the whole
+	maxTerms      = 256  // different ones in a query
+	maxClauses    = 8    // the last takes what remains
+)
+
+// Levels of an exact match, as frequencies in fieldNames.
+const (
+	exactName = 1 // the upstream's own name of the tool
+	exactID   = 2 // the exposed name, or "server.name"
+)
+
+// Search returns the best hits, best first; equal scores are in the order of
+// names. Nothing found is no error. A tool whose name is the query, whatever
+// its case and separators, comes first.
+func (x *Index) Search(ctx context.Context, q Query) ([]Hit, error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.closed {
+		return nil, ErrClosed
+	}
+	if q.Limit < 1 {
+		return nil, nil
+	}
+	reader, err := x.words.Reader()
+	if err != nil {
+		return nil, fmt.Errorf("index: search: %w", err)
+	}
+	defer reader.Close()
+	hits, err := (&ranking{ctx: ctx, reader: reader}).search(q)
+	if err != nil {
+		return nil, fmt.Errorf("index: search: %w", err)
+	}
+	return hits, nil
+}
+
+// ranking is one search. Its slices are indexed by the library's document
+// numbers and are as long as the highest one met.
+type ranking struct {
+	ctx    context.Context
+	reader api.IndexReader
+	scores []float64
+}
+
+func (r *ranking) search(q Query) ([]Hit, error) {
+	text := truncate(q.Text, maxText)
+	if err := r.lexical(parse(text)); err != nil {
+		return nil, err
+	}
+	if err := r.exact(squeeze(text)); err != nil {
+		return nil, err
+	}
+	if err := r.only(q.Server); err != nil {
+		return nil, err
+	}
+	return r.best(q.Limit)
+}
+
+// request is a query's terms.
+type request struct {
+	clauses int
+	terms   map[string][]int // the clauses each term occurs in
+}
+
+// parse reads a query. Request words count only where there are no others.
+func parse(text string) request {
+	out := request{terms: make(map[string][]int)}
+	a := newAnalyzer()
+	for _, clause := range clauses(text) {
+		n := out.clauses
+		a.terms(clause, func(stem, word string) {
+			if requestWords[word[len(written):]] {
+				return
+			}
+			out.add(stem, n)
+			out.add(word, n)
+		})
+		out.clauses++
+	}
+	if len(out.terms) == 0 {
+		out.clauses = 1
+		a.terms(text, func(stem, word string) {
+			out.add(stem, 0)
+			out.add(word, 0)
+		})
+	}
+	return out
+}
+
+func (r request) add(term string, clause int) {
+	in, ok := r.terms[term]
+	if !ok && len(r.terms) >= maxTerms || slices.Contains(in, clause) {
+		return
+	}
+	r.terms[term] = append(in, clause)
+}
+
+// clauses cuts a query where a thought ends: people ask for several things at
+// once, and a tool that answers one of them well is wanted.
+func clauses(text string) []string {
+	var out []string
+	var clause []string
+	end := func() {
+		if len(clause) > 1 && len(out) < maxClauses-1 {
+			out = append(out, strings.Join(clause, " "))
+			clause = nil
+		}
+	}
+	for _, word := range strings.Fields(text) {
+		switch strings.ToLower(word) {
+		case "and", "then", "also":
+			end()
+			continue
+		}
+		clause = append(clause, word)
+		if strings.ContainsRune(".,;:!?", rune(word[len(word)-1])) {
+			end()
+		}
+	}
+	return append(out, strings.Join(clause, " "))
+}
+
+// lexical adds up BM25 over the terms, with the lengths of documents already
+// in the counts. The sum is the library's postings and our own arithmetic: its
+// scorer takes the root of frequencies, its average length is the number of
+// different terms, and its disjunction multiplies by the share of terms found,
+// which together cost a fiftieth of nDCG and make scores depend on deletions.
+func (r *ranking) lexical(q request) error {
+	total, err := r.reader.DocCount()
+	if err != nil {
+		return err
+	}
+	clauses := make([][]float64, q.clauses)
+	terms := make([]string, 0, len(q.terms))
+	for term := range q.terms {
+		terms = append(terms, term)
+	}
+	slices.Sort(terms) // sums of the same numbers in the same order are the same
+	for _, term := range terms {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		in := q.terms[term]
+		err := r.postings(fieldTerms, term, func(found uint64, doc int, freq uint64) {
+			n := float64(found)
+			idf := math.Log(1 + (float64(total)-n+0.5)/(n+0.5))
+			if strings.HasPrefix(term, written) {
+				idf *= weightWritten
+			}
+			times := float64(freq) / scale
+			score := idf * times / (times + saturation)
+			r.scores = add(r.scores, doc, score)
+			if len(clauses) > 1 {
+				for _, c := range in {
+					clauses[c] = add(clauses[c], doc, score)
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for doc := range r.scores {
+		var squares float64
+		for _, c := range clauses {
+			if doc < len(c) {
+				squares += c[doc] * c[doc]
+			}
+		}
+		r.scores[doc] += weightClauses * math.Sqrt(squares)
+	}
+	return nil
+}
+
+// exact lifts the documents that have this name above all others.
+func (r *ranking) exact(name string) error {
+	if name == "" {
+		return nil
+	}
+	var top float64
+	for _, s := range r.scores {
+		top = max(top, s)
+	}
+	return r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) {
+		r.scores = add(r.scores, doc, float64(level)*(1+top))
+	})
+}
+
+// only leaves the documents of one server.
+func (r *ranking) only(server string) error {
+	if server == "" {
+		return nil
+	}
+	var kept []float64
+	err := r.postings(fieldServer, server, func(_ uint64, doc int, _ uint64) {
+		if doc < len(r.scores) {
+			kept = add(kept, doc, r.scores[doc])
+		}
+	})
+	r.scores = kept
+	return err
+}
+
+// best returns the limit best hits.
+func (r *ranking) best(limit int) ([]Hit, error) {
+	top := make([]float64, 0, limit+1) // best first
+	for i, s := range r.scores {
+		s = math.Round(s*1e6) / 1e6
+		r.scores[i] = s
+		if s <= 0 || len(top) == limit && s <= top[limit-1] {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(top, s, func(a, b float64) int { return cmp.Compare(b, a) })
+		top = slices.Insert(top, at, s)
+		top = top[:min(limit, len(top))]
+	}
+	if len(top) == 0 {
+		return nil, nil
+	}
+	var hits []Hit
+	for doc, s := range r.scores {
+		if s < top[len(top)-1] {
+			continue
+		}
+		// All that tie with the last are named, so that the cut is by name, too.
+		name, err := r.reader.ExternalID(api.NewIndexInternalID(nil, uint64(doc)))
+		if err != nil {
+			return nil, err
+		}
+		hits = append(hits, Hit{name, s})
+	}
+	slices.SortFunc(hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Name, b.Name))
+	})
+	return hits[:min(limit, len(hits))], nil
+}
+
+// postings calls do for every live document that has term in field, with the
+// number of such documents.
+func (r *ranking) postings(field, term string, do func(found uint64, doc int, freq uint64)) error {
+	postings, err := r.reader.TermFieldReader(r.ctx, []byte(term), field, true, false, false)
+	if err != nil {
+		return err
+	}
+	defer postings.Close()
+	found := postings.Count()
+	var at api.TermFieldDoc
+	for {
+		next, err := postings.Next(at.Reset())
+		if err != nil || next == nil {
+			return err
+		}
+		do(found, int(next.ID.Value()), next.Freq)
+	}
+}
+
+func add(to []float64, i int, n float64) []float64 {
+	for len(to) <= i {
+		to = append(to, 0)
+	}
+	to[i] += n
+	return to
+}
+
+// squeeze reduces a name to its letters and digits: search_code, "Search code"
+// and searchCode are the same name.
+func squeeze(name string) string {
+	return strings.ToLower(strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, fold(truncate(name, 4*maxWord))))
+}
+
+// truncate cuts text to at most n bytes, between two characters.
+func truncate(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}

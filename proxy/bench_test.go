@@ -1,0 +1,218 @@
+package proxy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/configs"
+	"toolfinch/proxy"
+	"toolfinch/upstream"
+)
+
+// newUpstream is a real MCP server over HTTP with n tools; the first, echo,
+// answers with its text.
+func newUpstream(t testing.TB, n int) *httptest.Server {
+	t.Helper()
+	s := server.NewMCPServer("bench", "1", server.WithToolCapabilities(true))
+	s.AddTool(mcp.NewTool("echo", mcp.WithDescription("Echo a text"), mcp.WithString("text", mcp.Required())),
+		func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText(r.GetString("text", "")), nil
+		})
+	verbs := []string{"create", "delete", "list", "search", "update", "archive", "share", "export", "merge", "rename"}
+	things := []string{"issue", "calendar event", "document", "invoice", "repository", "contact", "photo album", "database row", "meeting", "playlist"}
+	var tools []server.ServerTool
+	for i := range n - 1 {
+		verb, thing := verbs[i%10], things[i/10%10]
+		tools = append(tools, server.ServerTool{
+			Tool: mcp.NewTool(fmt.Sprintf("%s_%s_%d", verb, strings.ReplaceAll(thing, " ", "_"), i),
+				mcp.WithDescription(fmt.Sprintf("%s a %s in workspace number %d. Returns what was done, with its identifier and the time.", verb, thing, i)),
+				mcp.WithString("id", mcp.Description("Identifier of the "+thing)), mcp.WithString("title", mcp.Description("New title")),
+				mcp.WithNumber("limit", mcp.Description("At most this many")), mcp.WithBoolean("notify", mcp.Description("Tell the members"))),
+			Handler: func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return mcp.NewToolResultText("ok"), nil
+			},
+		})
+	}
+	s.AddTools(tools...)
+	http := httptest.NewServer(server.NewStreamableHTTPServer(s, server.WithStateful(true)))
+	t.Cleanup(http.Close)
+	return http
+}
+
+// newProxy serves a toolfinch in front of the upstreams and waits until it
+// knows the tools.
+func newProxy(t testing.TB, dataDir string, tools int, upstreams ...*httptest.Server) (url string) {
+	t.Helper()
+	config := &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
+	for i, u := range upstreams {
+		config.Servers = append(config.Servers, upstream.Settings{Name: fmt.Sprintf("up%d", i), URL: u.URL,
+			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: upstream.DefaultCallTimeout, Validate: true})
+	}
+	log := slog.New(slog.DiscardHandler)
+	p, err := proxy.Open(t.Context(), config, "test", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	front := httptest.NewServer(p.Handler())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		front.Close()
+		if err := p.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	eventually(t, func() bool { return p.Tools() == tools })
+	return front.URL + "/mcp"
+}
+
+// newBareProxy is the least a proxy can be: an mcp-go server whose handler
+// calls an mcp-go client.
+func newBareProxy(t testing.TB, up *httptest.Server) (url string) {
+	t.Helper()
+	many := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	c, err := client.NewStreamableHttpClient(up.URL, transport.WithHTTPBasicClient(many))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Initialize(t.Context(), mcp.InitializeRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	s := server.NewMCPServer("bare", "1", server.WithToolCapabilities(true))
+	s.AddTool(mcp.NewTool("up0_echo", mcp.WithString("text")), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		r.Params.Name = "echo"
+		return c.CallTool(ctx, mcp.CallToolRequest{Params: r.Params})
+	})
+	front := httptest.NewServer(server.NewStreamableHTTPServer(s, server.WithStateful(true)))
+	t.Cleanup(front.Close)
+	return front.URL
+}
+
+// session is a client cut down to HTTP, so that what is measured is the server.
+type session struct {
+	url, id string
+	client  *http.Client
+}
+
+func newSession(t testing.TB, url string) *session {
+	t.Helper()
+	s := &session{url: url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	t.Cleanup(s.client.CloseIdleConnections)
+	response, err := s.send([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	s.id = response.Header.Get("Mcp-Session-Id")
+	return s
+}
+
+func (s *session) send(body []byte) (*http.Response, error) {
+	request, err := http.NewRequest(http.MethodPost, s.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	if s.id != "" {
+		request.Header.Set("Mcp-Session-Id", s.id)
+	}
+	return s.client.Do(request)
+}
+
+func (s *session) call(name string, arguments any) (string, error) {
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+		"params": map[string]any{"name": name, "arguments": arguments}})
+	if err != nil {
+		return "", err
+	}
+	response, err := s.send(body)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && (response.StatusCode != http.StatusOK || bytes.Contains(answer, []byte(`"error":`)) || bytes.Contains(answer, []byte(`"isError":true`))) {
+		err = fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return string(answer), err
+}
+
+// BenchmarkCall compares a call of 100 bytes straight to an upstream, through
+// a bare proxy, and through toolfinch, HTTP to HTTP, in one run.
+func BenchmarkCall(b *testing.B) {
+	for _, size := range []int{100, 10_000, 1_000_000} {
+		up := newUpstream(b, 1)
+		text := map[string]string{"text": strings.Repeat("x", size)}
+		for _, path := range []struct{ name, url, tool string }{
+			{"direct", up.URL, "echo"},
+			{"bare", newBareProxy(b, up), "up0_echo"},
+			{"toolfinch", newProxy(b, b.TempDir(), 1, up), "up0_echo"},
+		} {
+			for _, callers := range []int{1, 16} {
+				b.Run(fmt.Sprintf("%dB/%s/callers=%d", size, path.name, callers), func(b *testing.B) {
+					load(b, path.url, callers, func(s *session) error {
+						_, err := s.call(path.tool, text)
+						return err
+					})
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkRetrieve measures retrieve_tools over HTTP.
+func BenchmarkRetrieve(b *testing.B) {
+	for _, tools := range []int{1000, 5000} {
+		url := newProxy(b, b.TempDir(), tools, newUpstream(b, tools))
+		for _, callers := range []int{1, 16} {
+			b.Run(fmt.Sprintf("tools=%d/callers=%d", tools, callers), func(b *testing.B) {
+				load(b, url, callers, func(s *session) error {
+					_, err := s.call("retrieve_tools", map[string]string{"query": "share a photo album with my contacts"})
+					return err
+				})
+			})
+		}
+	}
+}
+
+// load runs call from concurrent sessions and reports percentiles.
+func load(b *testing.B, url string, callers int, call func(*session) error) {
+	sessions := make(chan *session, callers)
+	for range callers {
+		s := newSession(b, url)
+		for range 3 {
+			if err := call(s); err != nil {
+				b.Fatal(err)
+			}
+		}
+		sessions <- s
+	}
+	percentiles(b, callers, func() error {
+		s := <-sessions
+		defer func() { sessions <- s }()
+		return call(s)
+	})
+}

@@ -1,0 +1,263 @@
+package proxy_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/configs"
+	"toolfinch/proxy"
+	"toolfinch/upstream"
+)
+
+func open(t testing.TB, dataDir string, servers ...upstream.Settings) *proxy.Proxy {
+	t.Helper()
+	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: servers},
+		"test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// run serves p over HTTP until the test ends.
+func run(t testing.TB, p *proxy.Proxy) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, listener) }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if err := p.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return "http://" + listener.Addr().String()
+}
+
+func settings(name, url string) upstream.Settings {
+	return upstream.Settings{Name: name, URL: url, ConnectTimeout: 30 * time.Second, CallTimeout: 30 * time.Second, Validate: true}
+}
+
+// hanging accepts connections and never answers.
+func hanging(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return "http://" + listener.Addr().String() + "/mcp"
+}
+
+func TestWarmStartSearchesAndCallsBeforeAnythingIsDialled(t *testing.T) {
+	dir := t.TempDir()
+	up := newUpstream(t, 50)
+	first := open(t, dir, settings("shop", up.URL))
+	rows := first.Refresh(t.Context(), nil)
+	if len(rows) != 1 || rows[0].Err != nil || len(rows[0].Diff.Added) != 50 {
+		t.Fatalf("refresh = %+v", rows)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	second := open(t, dir, settings("shop", up.URL), settings("slow", hanging(t)))
+	if got := second.Tools(); got != 50 {
+		t.Fatalf("%d tools are known from the store, want 50", got)
+	}
+	s := newSession(t, run(t, second)+"/mcp")
+	answer, err := s.call("retrieve_tools", map[string]any{"query": "echo a text", "limit": 1})
+	if err != nil || !strings.Contains(answer, "shop_echo") {
+		t.Errorf("retrieve_tools = %s, %v", answer, err)
+	}
+	answer, err = s.call("shop_echo", map[string]string{"text": "at once"})
+	if err != nil || !strings.Contains(answer, "at once") {
+		t.Errorf("call = %s, %v", answer, err)
+	}
+}
+
+func TestAServerRemovedFromTheConfigurationIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	up := newUpstream(t, 10)
+	first := open(t, dir, settings("a", up.URL), settings("b", up.URL))
+	first.Refresh(t.Context(), nil)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, dir, settings("b", up.URL))
+	defer second.Close()
+	if got := second.Tools(); got != 10 {
+		t.Errorf("%d tools are known, want those of b: 10", got)
+	}
+}
+
+func TestOneBadUpstreamHurtsNobody(t *testing.T) {
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
+	t.Cleanup(broken.Close)
+	p := open(t, t.TempDir(), settings("hangs", hanging(t)), settings("good", newUpstream(t, 5).URL), settings("broken", broken.URL))
+	url := run(t, p)
+	eventually(t, func() bool { return p.Tools() == 5 })
+	s := newSession(t, url+"/mcp")
+	answer, err := s.call("call_tool", map[string]any{"name": "good.echo", "arguments": map[string]string{"text": "fine"}})
+	if err != nil || !strings.Contains(answer, "fine") {
+		t.Errorf("call = %s, %v", answer, err)
+	}
+	eventually(t, func() bool {
+		answer, err := s.call("retrieve_tools", map[string]any{"query": "echo", "detail": "name"})
+		return err == nil && strings.Contains(answer, `"servers_ready":1,"servers_pending":1,"servers_failed":1`)
+	})
+}
+
+func TestChangesUpstreamReachTheClient(t *testing.T) {
+	up := server.NewMCPServer("changing", "1", server.WithToolCapabilities(true))
+	ok := func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return mcp.NewToolResultText("ok"), nil
+	}
+	up.AddTool(mcp.NewTool("paint", mcp.WithDescription("Paint a fence")), ok)
+	front := httptest.NewServer(server.NewStreamableHTTPServer(up, server.WithStateful(true)))
+	t.Cleanup(front.Close)
+	p := open(t, t.TempDir(), settings("up", front.URL))
+	s := newSession(t, run(t, p)+"/mcp")
+	eventually(t, func() bool { return p.Tools() == 1 })
+	if _, err := s.call("retrieve_tools", map[string]any{"query": "paint"}); err != nil {
+		t.Fatal(err)
+	}
+	list := func() string {
+		response, err := s.send([]byte(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		return string(body)
+	}
+	if got := list(); !strings.Contains(got, "up_paint") {
+		t.Fatalf("a retrieved tool is not listed: %s", got)
+	}
+
+	up.AddTool(mcp.NewTool("paint", mcp.WithDescription("Paint a door")), ok)
+	eventually(t, func() bool { return strings.Contains(list(), "Paint a door") })
+	up.DeleteTools("paint")
+	up.AddTool(mcp.NewTool("sand", mcp.WithDescription("Sand a floor")), ok)
+	eventually(t, func() bool { return !strings.Contains(list(), "up_paint") })
+	eventually(t, func() bool {
+		answer, err := s.call("retrieve_tools", map[string]any{"query": "sand the floor", "detail": "name"})
+		return err == nil && strings.Contains(answer, "up_sand")
+	})
+}
+
+func TestWebPagesAreKeptOut(t *testing.T) {
+	url := run(t, open(t, t.TempDir(), settings("up", newUpstream(t, 1).URL)))
+	get := func(host, origin string) int {
+		request, err := http.NewRequest(http.MethodGet, url+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host != "" {
+			request.Host = host
+		}
+		if origin != "" {
+			request.Header.Set("Origin", origin)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	for _, test := range []struct {
+		host, origin string
+		want         int
+	}{
+		{"", "", 200},
+		{"localhost:99", "", 200},
+		{"[::1]", "", 200},
+		{"evil.example", "", 403},
+		{"127.0.0.1.evil.example", "", 403},
+		{"", "http://localhost:3000", 200},
+		{"", "https://127.0.0.1", 200},
+		{"", "https://evil.example", 403},
+		{"", "null", 403},
+		{"", "file://", 403},
+	} {
+		if got := get(test.host, test.origin); got != test.want {
+			t.Errorf("Host %q, Origin %q: status %d, want %d", test.host, test.origin, got, test.want)
+		}
+	}
+}
+
+func TestReadyWhenThereIsSomethingToFind(t *testing.T) {
+	ready := func(url string) int {
+		response, err := http.Get(url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var body map[string]int
+		if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode
+	}
+	if got := ready(run(t, open(t, t.TempDir(), settings("hangs", hanging(t))))); got != http.StatusServiceUnavailable {
+		t.Errorf("with nothing known and a server pending: %d, want 503", got)
+	}
+	url := run(t, open(t, t.TempDir(), settings("up", newUpstream(t, 1).URL), settings("hangs", hanging(t))))
+	eventually(t, func() bool { return ready(url) == http.StatusOK })
+}
+
+func TestShutdownLeavesNothingRunning(t *testing.T) {
+	up := newUpstream(t, 20)
+	// Once outside of the count, for what starts with a package.
+	cycle := func() {
+		p := open(t, t.TempDir(), settings("up", up.URL), settings("hangs", hanging(t)))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, listener) }) }()
+		eventually(t, func() bool { return p.Tools() == 20 })
+		s := newSession(t, "http://"+listener.Addr().String()+"/mcp")
+		if _, err := s.call("up_echo", map[string]string{"text": "x"}); err != nil {
+			t.Error(err)
+		}
+		s.client.CloseIdleConnections()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if err := p.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	cycle()
+	http.DefaultClient.CloseIdleConnections()
+	before := runtime.NumGoroutine()
+	for range 3 {
+		cycle()
+	}
+	up.CloseClientConnections()
+	eventually(t, func() bool { return runtime.NumGoroutine() <= before+3 })
+}

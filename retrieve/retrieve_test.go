@@ -1,0 +1,284 @@
+package retrieve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"toolfinch/register"
+	"toolfinch/tool"
+)
+
+func def(t testing.TB, server, raw string) *tool.Def {
+	t.Helper()
+	d, err := tool.ParseDef(server, json.RawMessage(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// echo answers with the call as it reached the tool.
+func echo(d *tool.Def) tool.Handler {
+	return func(_ context.Context, call *tool.Call) (tool.Result, error) {
+		return tool.TextResult(d.ID.String() + " " + string(call.Arguments)), nil
+	}
+}
+
+// newRetriever is a retriever over three servers of a few tools each.
+func newRetriever(t testing.TB, settings Settings) (*Retriever, *Catalog) {
+	t.Helper()
+	catalog := NewCatalog(echo, Reserved(), []string{"clock_*"})
+	t.Cleanup(func() { _ = catalog.Close() })
+	err := catalog.Swap(t.Context(), []Server{
+		{Name: "github", Description: "Code hosting", Defs: []*tool.Def{
+			def(t, "github", `{"name":"create_issue","description":"Create an issue in a repository. It is filed at once.","inputSchema":{"type":"object","properties":{"title":{"type":"string"},"labels":{"type":"array","items":{"type":"string"}},"state":{"enum":["open","closed"]}},"required":["title"]},"outputSchema":{"type":"object"},"annotations":{"destructiveHint":false,"x":1}}`),
+			def(t, "github", `{"name":"search_code","description":"Search code across repositories","inputSchema":{"type":"object","properties":{"q":{"type":"string"}}},"annotations":{"readOnlyHint":true}}`),
+			def(t, "github", `{"name":"delete_repository","description":"Delete a repository forever","inputSchema":{"$ref":"file:///etc/passwd"}}`),
+		}},
+		{Name: "clock", Defs: []*tool.Def{
+			def(t, "clock", `{"name":"now","description":"Tell the current time in a city","inputSchema":{"type":"object"}}`),
+		}},
+		{Name: "calendar", Defs: []*tool.Def{
+			def(t, "calendar", `{"name":"add_event","description":"Add an event to the calendar","inputSchema":"no schema at all"}`),
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(catalog, settings), catalog
+}
+
+// ask calls a handler and returns the text of its result.
+func ask(t testing.TB, handler tool.Handler, arguments string) (text string, isError bool) {
+	t.Helper()
+	result, err := handler(t.Context(), &tool.Call{Arguments: json.RawMessage(arguments)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		Content           []struct{ Text string }
+		StructuredContent json.RawMessage
+		IsError           bool
+	}
+	if err := json.Unmarshal(result, &r); err != nil {
+		t.Fatalf("%s: %v", result, err)
+	}
+	if r.StructuredContent != nil && string(r.StructuredContent) != r.Content[0].Text {
+		t.Errorf("the text %s is not the structured content %s", r.Content[0].Text, r.StructuredContent)
+	}
+	return r.Content[0].Text, r.IsError
+}
+
+func TestRetrieveToolsAnswersWithWhatIsNeededToCall(t *testing.T) {
+	r, catalog := newRetriever(t, Settings{Health: func() Health { return Health{Ready: 2, Pending: 1} }})
+	catalog.CountTokens(t.Context())
+	text, isError := ask(t, r.Retrieve, `{"query":"open an issue in my repository","limit":1}`)
+	if isError {
+		t.Fatal(text)
+	}
+	var answer struct {
+		Tools       []map[string]json.RawMessage
+		Servers     map[string]string
+		Index       map[string]int
+		Tokens      int
+		TokensSaved int `json:"tokens_saved"`
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Tools) != 1 {
+		t.Fatalf("%d tools, want 1: %s", len(answer.Tools), text)
+	}
+	for key, want := range map[string]string{
+		"name": `"github_create_issue"`, "server": `"github"`, "registered": `false`,
+		"annotations":  `{"destructiveHint":false,"x":1}`,
+		"outputSchema": `{"type":"object"}`,
+		"inputSchema":  `{"type":"object","properties":{"title":{"type":"string"},"labels":{"type":"array","items":{"type":"string"}},"state":{"enum":["open","closed"]}},"required":["title"]}`,
+	} {
+		if got := string(answer.Tools[0][key]); got != want {
+			t.Errorf("%s = %s, want %s", key, got, want)
+		}
+	}
+	if answer.Servers["github"] != "Code hosting" {
+		t.Errorf("servers = %v", answer.Servers)
+	}
+	if want := map[string]int{"tools": 5, "servers_ready": 2, "servers_pending": 1, "servers_failed": 0}; fmt.Sprint(answer.Index) != fmt.Sprint(want) {
+		t.Errorf("index = %v, want %v", answer.Index, want)
+	}
+	if answer.Tokens <= 0 || answer.TokensSaved <= 0 {
+		t.Errorf("tokens %d, saved %d", answer.Tokens, answer.TokensSaved)
+	}
+}
+
+func TestDetailLevels(t *testing.T) {
+	r, _ := newRetriever(t, Settings{})
+	keys := func(detail string) string {
+		text, _ := ask(t, r.Retrieve, `{"query":"create issue","limit":1,"detail":"`+detail+`"}`)
+		var answer struct{ Tools []map[string]any }
+		if err := json.Unmarshal([]byte(text), &answer); err != nil || len(answer.Tools) != 1 {
+			t.Fatalf("%s: %v", text, err)
+		}
+		var got []string
+		for key := range answer.Tools[0] {
+			got = append(got, key)
+		}
+		slices.Sort(got)
+		if detail == "summary" {
+			if got, want := answer.Tools[0]["signature"], `(title*: string, labels: string[], state: "open"|"closed")`; got != want {
+				t.Errorf("signature = %s, want %s", got, want)
+			}
+			if got, want := answer.Tools[0]["summary"], "Create an issue in a repository."; got != want {
+				t.Errorf("summary = %s, want %s", got, want)
+			}
+		}
+		return strings.Join(got, " ")
+	}
+	for detail, want := range map[string]string{
+		"name":    "name registered score server",
+		"summary": "name registered score server signature summary",
+		"full":    "annotations description inputSchema name outputSchema registered score server",
+	} {
+		if got := keys(detail); got != want {
+			t.Errorf("%s: %s, want %s", detail, got, want)
+		}
+	}
+}
+
+func TestBadQueriesSayWhatToDo(t *testing.T) {
+	r, _ := newRetriever(t, Settings{})
+	for arguments, want := range map[string]string{
+		`{}`:                                "query is empty",
+		`{"query":"  "}`:                    "query is empty",
+		`{"query":7}`:                       "query must be text",
+		`{"query":"x","limit":0}`:           "from 1 to 50",
+		`{"query":"x","limit":51}`:          "from 1 to 50",
+		`{"query":"x","limit":2.5}`:         "from 1 to 50",
+		`{"query":"x","server":"githib"}`:   "nearest: github",
+		`{"query":"x","detail":"verbose"}`:  "name, summary, full",
+		`{"query":"x","detial":"full"}`:     "unknown argument",
+		`["x"]`:                             "must be an object",
+		`{"query":"x","server":"github\n"}`: "nearest: github",
+	} {
+		if text, isError := ask(t, r.Retrieve, arguments); !isError || !strings.Contains(text, want) {
+			t.Errorf("%s: %s (error %v), want an error with %q", arguments, text, isError, want)
+		}
+	}
+}
+
+func TestServerNarrowsBeforeTheCut(t *testing.T) {
+	r, _ := newRetriever(t, Settings{})
+	text, _ := ask(t, r.Retrieve, `{"query":"create an issue in a repository","server":"calendar","limit":1,"detail":"name"}`)
+	if strings.Contains(text, "github") {
+		t.Errorf("a search in calendar found %s", text)
+	}
+	text, _ = ask(t, r.Retrieve, `{"query":"search_code","limit":1,"detail":"name"}`)
+	if !strings.Contains(text, "github_search_code") {
+		t.Errorf("an exact name is not first: %s", text)
+	}
+}
+
+func TestRetrieveRegistersWhatItFound(t *testing.T) {
+	var got []string
+	r, _ := newRetriever(t, Settings{Register: func(_ context.Context, session string, tools []*tool.Tool) map[string]bool {
+		for _, found := range tools {
+			got = append(got, session+":"+found.Name)
+		}
+		return map[string]bool{tools[0].Name: true}
+	}})
+	result, err := r.Retrieve(t.Context(), &tool.Call{Session: "s1", Arguments: json.RawMessage(`{"query":"search code","limit":1}`)})
+	if err != nil || !slices.Equal(got, []string{"s1:github_search_code"}) {
+		t.Errorf("registered %v, error %v", got, err)
+	}
+	if !strings.Contains(string(result), `"registered":true`) {
+		t.Errorf("result = %s", result)
+	}
+}
+
+func TestCallTool(t *testing.T) {
+	r, _ := newRetriever(t, Settings{Validate: func(server string) bool { return true }})
+	unchecked, _ := newRetriever(t, Settings{Validate: func(server string) bool { return false }})
+	for _, test := range []struct {
+		name, arguments, want string
+		retriever             *Retriever
+		most                  Kind
+		isError               bool
+	}{
+		{"by exposed name", `{"name":"github_search_code","arguments":{"q":"x","big":12345678901234567890}}`, `github.search_code {"q":"x","big":12345678901234567890}`, r, KindDestructive, false},
+		{"by server.tool", `{"name":"github.search_code"}`, `github.search_code {}`, r, KindDestructive, false},
+		{"arguments sent as text", `{"name":"github_search_code","arguments":"{\"q\":\"x\"}"}`, `github.search_code {"q":"x"}`, r, KindDestructive, false},
+		{"unknown", `{"name":"github_serch_code"}`, `nearest: github_search_code`, r, KindDestructive, true},
+		{"violation with the schema", `{"name":"github_create_issue","arguments":{"labels":"bug"}}`, `"required":["title"]`, r, KindDestructive, true},
+		{"violation by place", `{"name":"github_create_issue","arguments":{"title":"t","labels":"bug"}}`, `/labels:`, r, KindDestructive, true},
+		{"no validation", `{"name":"github_create_issue","arguments":{"labels":"bug"}}`, `github.create_issue {"labels":"bug"}`, unchecked, KindDestructive, false},
+		{"a schema that is no schema", `{"name":"calendar_add_event","arguments":{"x":1}}`, `calendar.add_event {"x":1}`, r, KindDestructive, false},
+		{"a schema that names a file", `{"name":"github_delete_repository","arguments":{}}`, `github.delete_repository {}`, r, KindDestructive, false},
+		{"read calls read", `{"name":"github_search_code"}`, `github.search_code`, r, KindRead, false},
+		{"read refuses write", `{"name":"github_create_issue","arguments":{"title":"t"}}`, `call_tool_write`, r, KindRead, true},
+		{"write refuses what says nothing of itself", `{"name":"clock_now"}`, `call_tool_destructive`, r, KindWrite, true},
+		{"no name", `{"arguments":{}}`, `name is missing`, r, KindDestructive, true},
+		{"arguments beside", `{"name":"clock_now","city":"Oslo"}`, `go into "arguments"`, r, KindDestructive, true},
+		{"arguments no object", `{"name":"clock_now","arguments":[1]}`, `must be an object`, r, KindDestructive, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			text, isError := ask(t, test.retriever.CallTool(test.most), test.arguments)
+			if isError != test.isError || !strings.Contains(text, test.want) {
+				t.Errorf("answer %q (error %v), want %q (error %v)", text, isError, test.want, test.isError)
+			}
+		})
+	}
+}
+
+func TestMetaToolsAreSmallAndStayLoaded(t *testing.T) {
+	r, _ := newRetriever(t, Settings{})
+	var many []Server
+	for i := range 200 {
+		many = append(many, Server{Name: fmt.Sprintf("server-number-%d", i), Description: "What this server is for, at some length. More."})
+	}
+	for _, offer := range []Offer{{Call: true, About: many}, {Call: true, Split: true, About: many}, {About: many}} {
+		size := 0
+		for _, meta := range r.MetaTools(offer) {
+			raw := register.Listed(meta)
+			size += len(raw)
+			var d struct {
+				Meta map[string]any `json:"_meta"`
+			}
+			if err := json.Unmarshal(raw, &d); err != nil || d.Meta["anthropic/alwaysLoad"] != true {
+				t.Errorf("%s: %v %s", meta.Name, err, raw)
+			}
+		}
+		if size > 2500 {
+			t.Errorf("%+v: the meta-tools take %d bytes, want at most 2500", offer.Split, size)
+		}
+		if text := Instructions(offer); len(text) > maxInstructions+40 || !strings.Contains(text, "server-number-0") || !strings.Contains(text, "more") {
+			t.Errorf("instructions of %d bytes: %s", len(text), text)
+		}
+	}
+}
+
+func TestSwapFollowsChanges(t *testing.T) {
+	_, catalog := newRetriever(t, Settings{})
+	if got := catalog.Pinned(); len(got) != 1 || got[0].Name != "clock_now" {
+		t.Errorf("pinned = %v", got)
+	}
+	err := catalog.Swap(t.Context(), []Server{{Name: "clock", Defs: []*tool.Def{
+		def(t, "clock", `{"name":"now","description":"Bake a cake"}`),
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(catalog, Settings{})
+	hits, err := r.Search(t.Context(), Query{Text: "bake cake", Limit: 5})
+	if err != nil || len(hits) != 1 || hits[0].Name != "clock_now" {
+		t.Errorf("hits = %v, %v", hits, err)
+	}
+	if hits, _ := r.Search(t.Context(), Query{Text: "issue repository", Limit: 5}); len(hits) != 0 {
+		t.Errorf("removed tools are found: %v", hits)
+	}
+	if _, err := catalog.Find("github.search_code"); err == nil {
+		t.Error("a removed tool can be called")
+	}
+}

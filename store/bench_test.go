@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"toolfinch/tool"
+)
+
+// somewhatReal makes n definitions of the size real servers have, 1.5 kB.
+func somewhatReal(t testing.TB, server string, n int) []*tool.Def {
+	t.Helper()
+	defs := make([]*tool.Def, n)
+	for i := range defs {
+		raw := fmt.Sprintf(`{"name":"tool_%d","description":%q,"inputSchema":{"type":"object","properties":{%s}},"annotations":{"readOnlyHint":true}}`,
+			i, strings.Repeat("Searches the things of a project. ", 12),
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf(`"field_%d":{"type":"string","description":"one of the fields that narrow the search"},`, i), 10), ","))
+		def, err := tool.ParseDef(server, json.RawMessage(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defs[i] = def
+	}
+	return defs
+}
+
+func open(t testing.TB, dir string) *Store {
+	t.Helper()
+	s, err := Open(context.Background(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func BenchmarkTools(b *testing.B) {
+	for _, n := range []int{1000, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := open(b, b.TempDir())
+			for i := range n / 100 {
+				name := fmt.Sprintf("server%d", i)
+				if _, err := s.PutServer(b.Context(), Server{Name: name}, somewhatReal(b, name, 100)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				defs, err := s.Tools(b.Context())
+				if err != nil || len(defs) != n {
+					b.Fatal(len(defs), err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	for _, n := range []int{0, 1000, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			dir := b.TempDir()
+			s := open(b, dir)
+			for i := range n / 100 {
+				name := fmt.Sprintf("server%d", i)
+				if _, err := s.PutServer(b.Context(), Server{Name: name}, somewhatReal(b, name, 100)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			s.Close()
+			for b.Loop() {
+				s, err := Open(b.Context(), dir, slog.New(slog.DiscardHandler))
+				if err != nil || !s.Durable() {
+					b.Fatal(err)
+				}
+				s.Close()
+			}
+		})
+	}
+}
+
+func BenchmarkPutServer(b *testing.B) {
+	for _, kind := range []string{"changed", "unchanged"} {
+		b.Run(kind, func(b *testing.B) {
+			s := open(b, b.TempDir())
+			defs := somewhatReal(b, "github", 100)
+			if _, err := s.PutServer(b.Context(), Server{Name: "github"}, defs); err != nil {
+				b.Fatal(err)
+			}
+			for i := 0; b.Loop(); i++ {
+				if kind == "changed" {
+					for _, d := range defs {
+						d.Hash = fmt.Sprint(i, d.ID.Name)
+					}
+				}
+				if _, err := s.PutServer(b.Context(), Server{Name: "github"}, defs); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

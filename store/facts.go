@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+const (
+	selectTokens  = `SELECT hash, count FROM tokens`
+	selectClients = `SELECT client, relists, seen_at FROM clients`
+
+	// Clients name themselves, so what they can make the store keep is bounded.
+	maxClients    = 1000
+	maxClientName = 256 // bytes
+)
+
+// Tokens returns the stored token counts by tool.Def.Hash.
+func (s *Store) Tokens(ctx context.Context) (map[string]int, error) {
+	out := map[string]int{}
+	err := s.each(ctx, selectTokens, func(rows *sql.Rows) error {
+		var hash string
+		var count int
+		if err := rows.Scan(&hash, &count); err != nil {
+			return err
+		}
+		out[hash] = count
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: read token counts: %w", err)
+	}
+	return out, nil
+}
+
+// PutTokens adds token counts by tool.Def.Hash. A count stays as long as some
+// stored tool has the hash: the next KeepServers, and the next PutServer that
+// changes or removes a tool, drop the others.
+func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
+	if len(counts) == 0 {
+		return nil
+	}
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		put, err := tx.PrepareContext(ctx, `INSERT OR REPLACE INTO tokens (hash, count) VALUES (?, ?)`)
+		if err != nil {
+			return err
+		}
+		defer put.Close()
+		for hash, count := range counts {
+			if _, err := put.ExecContext(ctx, hash, count); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: put token counts: %w", err)
+	}
+	return nil
+}
+
+func dropTokens(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `DELETE FROM tokens WHERE hash NOT IN (SELECT hash FROM tools)`)
+	return err
+}
+
+// Clients returns, by "name version", whether a client asks tools/list again
+// after list_changed.
+func (s *Store) Clients(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	err := s.each(ctx, selectClients, func(rows *sql.Rows) error {
+		var client string
+		var relists bool
+		var seen int64
+		if err := rows.Scan(&client, &relists, &seen); err != nil {
+			return err
+		}
+		out[client] = relists
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: read clients: %w", err)
+	}
+	return out, nil
+}
+
+// PutClient remembers whether a client, "name version", asks tools/list again
+// after list_changed. A name of more than 256 bytes is an error; of more than
+// 1,000 clients the one put longest ago is forgotten.
+func (s *Store) PutClient(ctx context.Context, client string, relists bool) error {
+	if len(client) > maxClientName {
+		return fmt.Errorf("store: put client: its name has %d bytes, more than %d", len(client), maxClientName)
+	}
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO clients (client, relists, seen_at) VALUES (?, ?, ?)`,
+			client, relists, time.Now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `
+			DELETE FROM clients WHERE client IN (
+				SELECT client FROM clients WHERE client <> ?1 ORDER BY seen_at DESC LIMIT -1 OFFSET ?2)`,
+			client, maxClients-1)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store: put client %s: %w", client, err)
+	}
+	return nil
+}

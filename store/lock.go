@@ -1,0 +1,100 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// lock says across processes who has the database open. It is held shared as
+// long as a Store is open, and alone while the database is moved aside. It is an
+// empty SQLite database, whose locks work wherever SQLite does; the database
+// itself cannot be the lock, because nobody can lock a damaged one.
+type lock struct {
+	db   *sql.DB
+	conn *sql.Conn // in a transaction, which is what holds the lock
+}
+
+// openLock returns the lock at path, held shared.
+func openLock(ctx context.Context, path string) (*lock, error) {
+	l, err := tryLock(ctx, path)
+	if c := code(err); c == sqlite3.SQLITE_NOTADB || c == sqlite3.SQLITE_CORRUPT {
+		// Something else was written into it. It has no content to lose.
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+		l, err = tryLock(ctx, path)
+	}
+	return l, err
+}
+
+func tryLock(ctx context.Context, path string) (*lock, error) {
+	if err := createPrivate(path); err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", fileURI(path))
+	if err != nil {
+		return nil, err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	l := &lock{db, conn}
+	if err := l.share(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// createPrivate makes an empty file that only its owner may read, unless there
+// is a file. It never opens an existing one: closing that would drop the locks
+// that SQLite has on it for another connection of this process.
+func createPrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// Alone exchanges the shared lock for the exclusive one, without waiting.
+// ok is false, and the lock is shared as before, when someone else shares it.
+func (l *lock) Alone(ctx context.Context) (ok bool, err error) {
+	err = l.exec(ctx, "COMMIT", "PRAGMA busy_timeout = 0", "BEGIN EXCLUSIVE")
+	if busy(err) {
+		return false, l.share(ctx)
+	}
+	return err == nil, err
+}
+
+// Share exchanges the exclusive lock for the shared one.
+func (l *lock) Share(ctx context.Context) error {
+	return errors.Join(l.exec(ctx, "COMMIT"), l.share(ctx))
+}
+
+// share waits while someone is alone, which takes milliseconds.
+func (l *lock) share(ctx context.Context) error {
+	return l.exec(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", patience.Milliseconds()),
+		"BEGIN", "SELECT count(*) FROM sqlite_schema") // a transaction locks when it first reads
+}
+
+func (l *lock) exec(ctx context.Context, statements ...string) error {
+	for _, s := range statements {
+		if _, err := l.conn.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close gives the lock up.
+func (l *lock) Close() error { return errors.Join(l.conn.Close(), l.db.Close()) }

@@ -1,0 +1,247 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Migrations are applied in name order; the n-th makes version n of the schema.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// errDamaged and errNewer say that the database is of no use to this program,
+// and always will be.
+var (
+	errDamaged = errors.New("the database is damaged")
+	errNewer   = errors.New("the database was written by a newer version of toolfinch")
+)
+
+// openOrReplace opens the database at path; one that is of no use is set aside
+// first. lock is held shared before and after.
+//
+// Nobody renames a database that someone else has open: everyone who has it
+// open holds the lock, and it is renamed by who holds the lock alone.
+func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		db, err := openFile(ctx, path)
+		if useless(err) {
+			alone, lockErr := lock.Alone(ctx)
+			if lockErr != nil {
+				return nil, errors.Join(err, lockErr)
+			}
+			if alone {
+				return replace(ctx, path, lock, log)
+			}
+		}
+		// Useless and yet in use: someone is replacing it right now, or its user
+		// has not noticed. Busy: several processes are making it right now.
+		if err == nil || !useless(err) && !busy(err) {
+			return db, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w, and another process is using it", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// replace is called with the lock held alone and leaves it shared.
+func replace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
+	db, err := openFile(ctx, path) // someone may have replaced it before the lock was ours
+	if useless(err) {
+		if err := setAside(path, err, log); err != nil {
+			return nil, err
+		}
+		db, err = openFile(ctx, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := lock.Share(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+func useless(err error) bool { return errors.Is(err, errDamaged) || errors.Is(err, errNewer) }
+
+// openFile opens the database, making it when it is missing, and brings it to
+// the newest version. It wraps errDamaged and errNewer.
+func openFile(ctx context.Context, path string) (*sql.DB, error) {
+	// SQLite would make it readable for everyone; -wal and -shm follow its mode.
+	if err := createPrivate(path); err != nil {
+		return nil, err
+	}
+	db, err := connect(ctx, fileURI(path)+"?_journal_mode=WAL&_synchronous=NORMAL")
+	if err != nil {
+		return nil, damage(err)
+	}
+	for _, step := range []func(context.Context, *sql.DB) error{migrate, check} {
+		if err := step(ctx, db); err != nil {
+			return nil, errors.Join(damage(err), db.Close())
+		}
+	}
+	return db, nil
+}
+
+// connect opens a database with one connection: a second one would have a
+// memory of its own, and the one writer needs no more.
+func connect(ctx context.Context, uri string) (*sql.DB, error) {
+	sep := "?"
+	if u, err := url.Parse(uri); err == nil && u.RawQuery != "" {
+		sep = "&"
+	}
+	uri += sep + "_txlock=immediate&_foreign_keys=on&_defensive=1&_dqs=0&_error_rc=1" +
+		fmt.Sprintf("&_busy_timeout=%d", patience.Milliseconds()) +
+		"&_pragma=trusted_schema(off)&_pragma=cell_size_check(on)"
+	db, err := sql.Open("sqlite", uri)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// fileURI escapes what has a meaning in an URI and may be in a path.
+func fileURI(path string) string {
+	path = filepath.ToSlash(path)
+	if path[0] != '/' {
+		path = "/" + path // a drive letter
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String()
+}
+
+// migrate applies what the database lacks, one transaction each. Two processes
+// may do it at once: each transaction looks anew where the other has got to.
+func migrate(ctx context.Context, db *sql.DB) error {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return err
+	}
+	for {
+		done, err := migrateOnce(ctx, db, names)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+func migrateOnce(ctx context.Context, db *sql.DB, names []string) (done bool, err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback() // does nothing after Commit
+	var version int
+	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return false, err
+	}
+	switch {
+	case version > len(names):
+		return false, fmt.Errorf("%w: schema version %d, this one knows %d", errNewer, version, len(names))
+	case version < 0:
+		return false, fmt.Errorf("%w: schema version %d", errDamaged, version)
+	case version == len(names):
+		return true, nil
+	}
+	statements, err := migrations.ReadFile(names[version])
+	if err != nil {
+		return false, err
+	}
+	if _, err := tx.ExecContext(ctx, string(statements)); err != nil {
+		return false, fmt.Errorf("%s: %w", names[version], err)
+	}
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version+1)); err != nil {
+		return false, err
+	}
+	return false, tx.Commit()
+}
+
+// check finds the damage that opening a database does not: pages that do not
+// fit together, a schema that is not ours.
+func check(ctx context.Context, db *sql.DB) error {
+	var verdict string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return err
+	}
+	if verdict != "ok" {
+		return fmt.Errorf("%w: %s", errDamaged, verdict)
+	}
+	for _, query := range []string{selectServers, selectTools, selectTokens, selectClients} {
+		rows, err := db.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		if err := rows.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// damage wraps errDamaged around what SQLite says of the database's content,
+// and leaves alone what is the fault of its surroundings and may pass.
+func damage(err error) error {
+	switch code(err) {
+	case 0, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT,
+		sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+		sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
+		return err
+	}
+	// SQLITE_READONLY is here: a wrong byte in the header causes it as well as a
+	// file without permission, and renaming cures both.
+	return fmt.Errorf("%w: %w", errDamaged, err)
+}
+
+func busy(err error) bool {
+	c := code(err)
+	return c == sqlite3.SQLITE_BUSY || c == sqlite3.SQLITE_LOCKED || c == sqlite3.SQLITE_PROTOCOL
+}
+
+// code returns SQLite's primary result code, 0 when err is not SQLite's.
+func code(err error) int {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return e.Code() & 0xff
+}
+
+// setAside renames the database with its -wal and -shm, so that the renamed
+// one is a whole database, and says so. why wraps errDamaged or errNewer.
+func setAside(path string, why error, log *slog.Logger) error {
+	label := "corrupt"
+	if errors.Is(why, errNewer) {
+		label = "newer"
+	}
+	aside := path + "." + label + "-" + time.Now().UTC().Format("20060102T150405.000000000Z")
+	// The database goes last: as long as it has its name, it is tried again.
+	for _, suffix := range []string{"-shm", "-wal", ""} {
+		err := os.Rename(path+suffix, aside+suffix)
+		if err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {
+			return fmt.Errorf("%w, and it could not be moved aside: %w", why, err)
+		}
+	}
+	log.Warn("the database could not be used and was moved aside: a new one will be learned from the servers",
+		"moved_to", aside, "error", why)
+	return nil
+}

@@ -1,0 +1,148 @@
+package upstream
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"toolfinch/wire"
+)
+
+// Grace at the end of a child: after stdin is closed, and after SIGTERM.
+const grace = time.Second
+
+// process is one running child with its process group.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *os.File
+	exited chan struct{} // closed once the child was reaped and its group killed
+	state  string        // how it ended; read after exited
+	stderr sync.WaitGroup
+}
+
+// start starts the server's command. Its standard error goes to the log.
+func start(s Settings, log *slog.Logger) (*process, error) {
+	cmd := exec.Command(s.Command, s.Args...)
+	cmd.Dir = s.Cwd
+	cmd.Env = environment(s.Env)
+	setGroup(cmd)
+	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
+	// which must reap the child while a grandchild may still hold them.
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, inR.Close(), inW.Close())
+	}
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, inR.Close(), inW.Close(), outR.Close(), outW.Close())
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
+	err = cmd.Start()
+	_, _, _ = inR.Close(), outW.Close(), errW.Close()
+	if err != nil {
+		_, _, _ = inW.Close(), outR.Close(), errR.Close()
+		return nil, startError(s.Command, err)
+	}
+	p := &process{cmd: cmd, stdin: inW, stdout: outR, exited: make(chan struct{})}
+	p.stderr.Go(func() { logLines(errR, log) })
+	go func() {
+		_ = cmd.Wait()
+		p.state = cmd.ProcessState.String()
+		killGroup(cmd) // what it started ends with it
+		close(p.exited)
+		// Only what has left the group can hold the pipes now.
+		time.AfterFunc(grace, func() { _, _ = outR.Close(), errR.Close() })
+	}()
+	return p, nil
+}
+
+// startError leaves out where the program was looked for: clients may see it.
+func startError(command string, err error) error {
+	var pathError *os.PathError
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("the command %q is not on the PATH", command)
+	case errors.As(err, &pathError):
+		return fmt.Errorf("the command %q cannot be started: %w", command, pathError.Err)
+	}
+	return fmt.Errorf("the command %q cannot be started", command)
+}
+
+// end ends the whole group: stdin is closed, then SIGTERM, then SIGKILL.
+func (p *process) end() {
+	_ = p.stdin.Close()
+	if !p.gone() {
+		terminateGroup(p.cmd)
+		if !p.gone() {
+			killGroup(p.cmd)
+		}
+	}
+	<-p.exited
+	p.stderr.Wait()
+}
+
+func (p *process) gone() bool {
+	select {
+	case <-p.exited:
+		return true
+	case <-time.After(grace):
+		return false
+	}
+}
+
+// maxLogLine is how much of a line of standard error is logged, in bytes.
+const maxLogLine = 4 << 10
+
+func logLines(r io.ReadCloser, log *slog.Logger) {
+	defer r.Close()
+	in := bufio.NewReaderSize(r, maxLogLine)
+	for {
+		line, err := wire.ReadLine(in, maxLogLine)
+		if errors.Is(err, wire.ErrLineTooLong) {
+			line, err = []byte("(a line too long to show)"), nil
+		}
+		if err != nil {
+			return
+		}
+		if len(line) > 0 {
+			log.Info("stderr", "line", string(line))
+		}
+	}
+}
+
+// kept is what a child inherits of the environment, besides LC_*.
+var kept = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "TEMP", "TMP",
+	// Windows
+	"SYSTEMROOT", "SYSTEMDRIVE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "USERPROFILE", "USERNAME",
+	"HOMEDRIVE", "HOMEPATH", "PATHEXT", "COMSPEC", "PROCESSOR_ARCHITECTURE",
+}
+
+// environment is the minimal environment plus what the configuration gives:
+// what else is set here, secrets among it, is none of a server's business.
+func environment(own map[string]string) []string {
+	var env []string
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if upper := strings.ToUpper(name); slices.Contains(kept, upper) || strings.HasPrefix(upper, "LC_") {
+			env = append(env, pair)
+		}
+	}
+	for name, value := range own {
+		env = append(env, name+"="+value)
+	}
+	return env
+}

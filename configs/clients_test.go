@@ -37,7 +37,7 @@ claude_desktop_config.json:3:3: key "preferences" is not used`,
 			file: "cursor_mcp.json",
 			servers: []server{
 				{name: "github", url: "https://api.example.com/mcp/", headers: map[string]string{"Authorization": "Bearer t0ken"}, transport: "auto"},
-				{name: "python", command: "/home/finch/bin/server", args: []string{"--port", "8080", "--debug", "true"}, env: map[string]string{"LEVEL": "3"}, transport: "stdio"},
+				{name: "python", command: home + "/bin/server", args: []string{"--port", "8080", "--debug", "true"}, env: map[string]string{"LEVEL": "3"}, transport: "stdio"},
 			},
 			warnings: `
 cursor_mcp.json:12:4: server "python": envFile is not used (write the variables under env)`,
@@ -124,6 +124,18 @@ func TestTransportNames(t *testing.T) {
 		if got := c.Servers[0].Transport; got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.server, got, tt.want)
 		}
+	}
+}
+
+// A key of ours misspelt in such a file is most likely that.
+func TestMisspeltKeyInClientFile(t *testing.T) {
+	dir := write(t, "a.json", `{"mcpServers": {"a": {"command": "x"}}, "topK": 3}`)
+	c, err := Load(Options{Dir: dir, Path: "a.json", Env: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := Errors(c.Warnings).Error(), `a.json:1:41: key "topK" is not used (did you mean "top_k"?)`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -20,10 +20,10 @@ type Config struct {
 	TopK            int                 // tools in an answer, 1 to 50; default 5
 	Embedder        string              // always "BM25" in this version
 	ListChangedExec string              // shell command run after a list_changed; default "": none
-	DataDir         string              // absolute; default the user's data directory
+	DataDir         string              // absolute; default a folder for this file in the user's data directory
 	LogLevel        slog.Level          // default slog.LevelInfo
 	LogFormat       string              // "text" (default) or "json"
-	Pinned          []string            // globs in the syntax of path.Match over exposed names and server.tool
+	Pinned          []string            // globs of path.Match (where * stops at a /) over exposed names and server.tool
 	MaxRegistered   int                 // registered tools per session, at least 1; default 40
 	CallTool        CallToolMode        // default CallToolSingle
 	Transport       string              // "stdio" (default) or "http"

@@ -128,7 +128,7 @@ func (d *decoder) root(root *node, c *Config) {
 			settings[i].set(d, c, p.value, key)
 		case key == "$schema", key == "inputs", strings.HasPrefix(key, "x-"): // editors', and a place for anchors
 		case foreign:
-			d.warn(p.key, fmt.Sprintf("key %q is not used", shorten(key)), "")
+			d.warn(p.key, fmt.Sprintf("key %q is not used", shorten(key)), nearHint(key, topKeys()))
 		default:
 			d.fail(p.key, fmt.Sprintf("unknown key %q", shorten(key)), topHint(key))
 		}
@@ -319,11 +319,10 @@ func choose[T ~string](d *decoder, n *node, label string, valid []T, to *T) bool
 // nearHint names the valid word nearest to text, unless text came from a
 // variable: its value is not hinted at.
 func (d *decoder) nearHint(n *node, text string, valid []string) string {
-	near, ok := nearest(text, valid)
-	if !ok || n.hasVariables() {
+	if n.hasVariables() {
 		return ""
 	}
-	return "did you mean " + strconv.Quote(near) + "?"
+	return nearHint(text, valid)
 }
 
 // list calls each for the items of a list.

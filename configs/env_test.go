@@ -62,12 +62,12 @@ func TestDefaultDataDir(t *testing.T) {
 		env  []string
 		want string
 	}{
-		{"linux", nil, "/home/finch/.local/share/toolfinch"},
+		{"linux", nil, home + "/.local/share/toolfinch"},
 		{"linux", []string{"XDG_DATA_HOME=" + abs}, abs + "/toolfinch"},
-		{"linux", []string{"XDG_DATA_HOME=relative"}, "/home/finch/.local/share/toolfinch"},
-		{"darwin", []string{"XDG_DATA_HOME=" + abs}, "/home/finch/Library/Application Support/toolfinch"},
+		{"linux", []string{"XDG_DATA_HOME=relative"}, home + "/.local/share/toolfinch"},
+		{"darwin", []string{"XDG_DATA_HOME=" + abs}, home + "/Library/Application Support/toolfinch"},
 		{"windows", []string{"LOCALAPPDATA=" + abs}, abs + "/toolfinch"},
-		{"windows", nil, "/home/finch/AppData/Local/toolfinch"},
+		{"windows", nil, home + "/AppData/Local/toolfinch"},
 		{"linux", []string{"HOME="}, ""},
 		{"windows", []string{"USERPROFILE="}, ""},
 	}

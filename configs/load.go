@@ -1,6 +1,8 @@
 package configs
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +19,7 @@ type Options struct {
 	Path    string                      // the file named by --config; "" to search
 	Env     func(string) (string, bool) // default os.LookupEnv
 	Dir     string                      // working directory; default the process's
-	UserDir string                      // user's configuration directory; default os.UserConfigDir
+	UserDir string                      // user's configuration directory, searched for toolfinch/; default os.UserConfigDir
 	Flags   map[string]string           // values of flags, by the key of the file ("top_k"); lists are comma-separated
 }
 
@@ -107,7 +109,10 @@ func (d *decoder) defaultDataDir(c *Config) {
 		d.errors = append(d.errors, &Error{Message: "no place for data: " + err.Error(), Hint: "set data_dir or MCPPROXY_DATA_DIR"})
 		return
 	}
-	c.DataDir = dir
+	// One store a configuration: a store forgets the servers that its
+	// configuration does not name, and users have several.
+	sum := sha256.Sum256([]byte(c.Path))
+	c.DataDir = filepath.Join(dir, hex.EncodeToString(sum[:4]))
 }
 
 // source is a file and who named it.

@@ -20,9 +20,17 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// home is the home directory in tests, absolute on every system.
+var home = func() string {
+	if runtime.GOOS == "windows" {
+		return `C:\home\finch`
+	}
+	return "/home/finch"
+}()
+
 // environ is an environment for a test: nothing of the machine's.
 func environ(pairs ...string) func(string) (string, bool) {
-	vars := map[string]string{"HOME": "/home/finch", "USERPROFILE": "/home/finch"}
+	vars := map[string]string{"HOME": home, "USERPROFILE": home}
 	for _, p := range pairs {
 		name, value, _ := strings.Cut(p, "=")
 		vars[name] = value
@@ -210,6 +218,13 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A folder for this very file: another configuration has another store.
+	if dataDir = filepath.Join(dataDir, filepath.Base(c.DataDir)); len(filepath.Base(c.DataDir)) != 8 {
+		t.Errorf("data_dir = %s", c.DataDir)
+	}
+	if other, err := Load(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)}); err != nil || other.DataDir == c.DataDir {
+		t.Errorf("another file shares the store %s (error %v)", c.DataDir, err)
+	}
 	want := &Config{
 		Path: filepath.Join(dir, "toolfinch.yaml"),
 		Servers: []upstream.Settings{{
@@ -292,7 +307,7 @@ func TestPrecedence(t *testing.T) {
 	}
 	c := mustLoad(t, text, env...)
 	if c.Routing != RoutingDynamic || c.TopK != 2 || c.ListChangedExec != "env ${X}" ||
-		c.DataDir != filepath.FromSlash("/home/finch/env") || c.LogLevel != slog.LevelDebug {
+		c.DataDir != filepath.Join(home, "env") || c.LogLevel != slog.LevelDebug {
 		t.Errorf("environment over file: %+v", c)
 	}
 
@@ -327,7 +342,6 @@ mcp_servers:
 data_dir: data
 `)
 	dir := filepath.Join(file, "deep")
-	home := filepath.FromSlash("/home/finch")
 	c, err := Load(Options{Dir: file, Path: "deep/conf.yaml", Env: environ()})
 	if err != nil {
 		t.Fatal(err)
@@ -594,7 +608,7 @@ toolfinch.yaml:4:62: server "b": cwd is not used with url`
 // Nesting without end is refused before a parser recurses into it.
 func TestDeepNesting(t *testing.T) {
 	for _, level := range []string{"[", "{", "- ", "? ", "&a ", "!a ", "a: ", "[- ", "[? ", "{a: ", "[&a ", "{? ", "*a ", "<<: ", `{"a":`, "|\n ", "---\n"} {
-		text := strings.Repeat(level, 50_000)
+		text := strings.Repeat(level, 20_000)
 		for _, file := range []string{"a.yaml", "a.json"} {
 			if _, err := Load(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err == nil {
 				t.Errorf("%q in %s: accepted", level, file)
@@ -619,7 +633,7 @@ func TestExample(t *testing.T) {
 	}
 	got, want := *c, *bare
 	for _, c := range []*Config{&got, &want} {
-		c.Path, c.Servers, c.Disabled, c.Warnings = "", nil, nil, nil
+		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir = "", nil, nil, nil, filepath.Dir(c.DataDir)
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the example says\n%+v\nthe defaults are\n%+v", got, want)

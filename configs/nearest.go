@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,10 +10,16 @@ import (
 // didYouMean is the hint for a word that is none of the valid ones: the nearest
 // of them, or all when none is near.
 func didYouMean(word string, valid []string) string {
-	if near, ok := nearest(word, valid); ok {
-		return "did you mean " + strconv.Quote(near) + "?"
+	return cmp.Or(nearHint(word, valid), "known: "+strings.Join(valid, ", "))
+}
+
+// nearHint is the hint for a word near a valid one, else "".
+func nearHint(word string, valid []string) string {
+	near, ok := nearest(word, valid)
+	if !ok {
+		return ""
 	}
-	return "known: " + strings.Join(valid, ", ")
+	return "did you mean " + strconv.Quote(near) + "?"
 }
 
 // nearest returns the valid word with the smallest edit distance, when that is

@@ -139,6 +139,9 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 			all[key] = value
 		}
 	}
+	if cmd.Name() != "serve" && all["log_level"] == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
+		all["log_level"] = "warn" // a command prints its own account
+	}
 	config, err := configs.Load(configs.Options{Path: s.config, Flags: all})
 	if err != nil {
 		return nil, nil, err

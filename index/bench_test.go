@@ -1,73 +1,156 @@
 package index
 
 import (
-	"context"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
 
-func benchDocs(b testing.TB, n int) []Document {
+var benchSizes = []struct {
+	name string
+	docs int
+}{{"1k", 1000}, {"5k", 5000}}
+
+// benchData returns n documents and queries for them: annotated real tools
+// where they are beside the repository, else made up ones.
+func benchData(b *testing.B, n int) ([]Document, []string) {
+	b.Helper()
 	var docs []Document
-	for _, set := range []string{"livemcp", "mcpreal", "toolbench"} {
-		docs = append(docs, load(b, set).docs...)
+	var queries []string
+	if _, err := os.Stat(annotatedSets); err == nil {
+		for _, set := range []string{"livemcp", "mcpreal"} {
+			data := load(b, set)
+			docs = append(docs, data.docs...)
+			for _, q := range data.queries {
+				queries = append(queries, q.Query)
+			}
+		}
+		slices.SortFunc(docs, func(a, b Document) int { return strings.Compare(a.Name, b.Name) })
+		docs = slices.CompactFunc(docs, func(a, b Document) bool { return a.Name == b.Name })
+	} else {
+		random := rand.New(rand.NewPCG(1, 2))
+		text := func(n int) string {
+			words := make([]string, n)
+			for i := range words {
+				words[i] = fmt.Sprint("word", int(random.ExpFloat64()*300))
+			}
+			return strings.Join(words, " ")
+		}
+		for i := range n {
+			docs = append(docs, doc(b, fmt.Sprint("server", i/20), fmt.Sprint("tool_", i), text(60)))
+		}
+		for range 200 {
+			queries = append(queries, text(12))
+		}
 	}
-	seen := map[string]bool{}
-	docs = slices.DeleteFunc(docs, func(d Document) bool {
-		dup := seen[d.Name]
-		seen[d.Name] = true
-		return dup
-	})
-	return docs[:n]
+	rand.New(rand.NewPCG(3, 4)).Shuffle(len(docs), func(i, j int) { docs[i], docs[j] = docs[j], docs[i] })
+	return docs[:n:n], queries
 }
 
 func BenchmarkBuild(b *testing.B) {
-	for _, n := range []int{1000, 5000} {
-		docs := benchDocs(b, n)
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+	for _, size := range benchSizes {
+		b.Run(size.name, func(b *testing.B) {
+			docs, _ := benchData(b, size.docs)
 			for b.Loop() {
-				x, err := Build(context.Background(), docs)
+				x, err := Build(b.Context(), docs)
 				if err != nil {
 					b.Fatal(err)
 				}
-				x.Close()
+				if err := x.Close(); err != nil {
+					b.Fatal(err)
+				}
 			}
+		})
+	}
+}
+
+// BenchmarkApply replaces a server of 50 tools again and again.
+func BenchmarkApply(b *testing.B) {
+	for _, size := range benchSizes {
+		b.Run(size.name, func(b *testing.B) {
+			docs, _ := benchData(b, size.docs)
+			x := build(b, docs...)
+			took := make([]time.Duration, 0, 1000)
+			for n := 0; b.Loop(); n = (n + 50) % (len(docs) - 50) {
+				start := time.Now()
+				if err := x.Apply(b.Context(), docs[n:n+50], nil); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(start))
+			}
+			reportPercentiles(b, took)
 		})
 	}
 }
 
 func BenchmarkSearch(b *testing.B) {
-	queries := load(b, "livemcp").queries
-	for _, n := range []int{1000, 5000} {
-		docs := benchDocs(b, n)
-		var m0, m1 runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m0)
-		x, err := Build(context.Background(), docs)
-		if err != nil {
-			b.Fatal(err)
-		}
-		runtime.GC()
-		runtime.ReadMemStats(&m1)
-		b.Logf("%d docs: heap %.1f MB", n, float64(m1.HeapAlloc-m0.HeapAlloc)/1e6)
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			var took []time.Duration
-			i := 0
-			for b.Loop() {
-				start := time.Now()
-				if _, err := x.Search(context.Background(), Query{Text: queries[i%len(queries)].Query, Limit: 5}); err != nil {
-					b.Fatal(err)
+	for _, size := range benchSizes {
+		docs, queries := benchData(b, size.docs)
+		x := build(b, docs...)
+		run := func(name string, x *Index) {
+			b.Run(name, func(b *testing.B) {
+				took := make([]time.Duration, 0, 10_000)
+				for i := 0; b.Loop(); i++ {
+					start := time.Now()
+					search(b, x, Query{Text: queries[i%len(queries)], Limit: 5})
+					took = append(took, time.Since(start))
 				}
-				took = append(took, time.Since(start))
-				i++
+				reportPercentiles(b, took)
+			})
+		}
+		run(size.name, x)
+		for n := 0; len(x.batches) < maxBatches; n += 50 {
+			if err := x.Apply(b.Context(), docs[n:n+50], nil); err != nil {
+				b.Fatal(err)
 			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
-		})
-		runtime.KeepAlive(docs)
-		x.Close()
+		}
+		run(size.name+"/most-batches", x)
 	}
+}
+
+// BenchmarkSearchLong asks with 10 kB of text.
+func BenchmarkSearchLong(b *testing.B) {
+	docs, queries := benchData(b, 5000)
+	x := build(b, docs...)
+	long := truncate(strings.Join(queries, ". "), 10_000)
+	for b.Loop() {
+		search(b, x, Query{Text: long, Limit: 5})
+	}
+}
+
+// BenchmarkMemory reports what an index keeps beside the definitions.
+func BenchmarkMemory(b *testing.B) {
+	for _, size := range benchSizes {
+		b.Run(size.name, func(b *testing.B) {
+			docs, _ := benchData(b, size.docs)
+			for b.Loop() {
+				before := heap()
+				x := build(b, docs...)
+				b.ReportMetric(float64(heap()-before)/1e6, "MB")
+				runtime.KeepAlive(x)
+			}
+			runtime.KeepAlive(docs)
+		})
+	}
+}
+
+// heap is what is in use once pools, which outlive a collection, are empty.
+func heap() int64 {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func reportPercentiles(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }

@@ -31,9 +31,9 @@ var (
 	partName        = part{6, 1, 3.5}
 	partTitle       = part{1, .75, 5}
 	partServer      = part{1.5, 1, 6}
-	partDescription = part{.85, .6, 25}
+	partDescription = part{1, .6, 25}
 	partAbout       = part{.5, .75, 20} // the server's description
-	partParameter   = part{1, .5, 12}   // names of parameters
+	partParameter   = part{.8, .33, 12} // names of parameters
 	partExplanation = part{.5, .33, 25} // descriptions of parameters
 )
 

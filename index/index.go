@@ -7,11 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/blevesearch/bleve/v2/index/scorch"
 	api "github.com/blevesearch/bleve_index_api"
+	"golang.org/x/sync/errgroup"
 
 	"toolfinch/tool"
 )
@@ -39,6 +43,7 @@ type Index struct {
 	docs    map[string]entry // by exposed name
 	batches map[int]int      // live documents by batch; empty ones are left out
 	next    int              // number of the next batch
+	size    atomic.Int64     // len(docs), for those who do not wait for write
 
 	// mu guards closed. A search holds it shared from beginning to end, so that
 	// Close waits for it; it is held whole only by Close, never over a wait.
@@ -64,14 +69,31 @@ func Build(ctx context.Context, docs []Document) (*Index, error) {
 		return nil, fmt.Errorf("index: open: %w", err)
 	}
 	x := &Index{words: words, docs: make(map[string]entry), batches: make(map[int]int)}
-	var all errgroup.Group
-	for part := range slices.Chunk(docs, max(minPart, len(docs)/parts+1)) {
-		all.Go(func() error { return x.Apply(ctx, part, nil) })
-	}
-	if err := all.Wait(); err != nil {
-		return nil, errors.Join(err, x.Close())
+	if err := x.fill(ctx, docs); err != nil {
+		return nil, errors.Join(fmt.Errorf("index: build: %w", err), x.Close())
 	}
 	return x, nil
+}
+
+// fill puts docs into the empty index, in as many batches as are prepared at
+// once: nobody sees them before all are there.
+func (x *Index) fill(ctx context.Context, docs []Document) error {
+	latest := make(map[string]Document, len(docs))
+	for _, d := range docs {
+		latest[d.Name] = d
+	}
+	docs = slices.Collect(maps.Values(latest))
+	workers := min(runtime.GOMAXPROCS(0), maxBatches/2)
+	var all errgroup.Group
+	for part := range slices.Chunk(docs, max(minPart, (len(docs)+workers-1)/workers)) {
+		x.record(part)
+		all.Go(func() error { return x.put(ctx, part, nil) })
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	x.size.Store(int64(len(x.docs)))
+	return nil
 }
 
 // analysis is the library's work queue, one for the process. One worker is
@@ -81,6 +103,10 @@ var analysis = sync.OnceValue(func() *api.AnalysisQueue { return api.NewAnalysis
 // maxBatches bounds how many batches an index consists of. Each makes a search
 // a little slower, and in memory the library merges none of them.
 const maxBatches = 8
+
+// minPart is the number of documents below which preparing them at once does
+// not pay.
+const minPart = 200
 
 // Apply adds or replaces the documents in changed and takes out the names in
 // removed; a name in both is replaced. Searches go on meanwhile and see all of
@@ -103,39 +129,27 @@ func (x *Index) Apply(ctx context.Context, changed []Document, removed []string)
 	}
 	x.fold(next, gone)
 
+	docs := slices.Collect(maps.Values(next))
+	if err := x.put(ctx, docs, gone); err != nil {
+		return fmt.Errorf("index: apply: %w", err)
+	}
+	for _, name := range gone {
+		x.forget(name)
+	}
+	x.record(docs)
+	x.size.Store(int64(len(x.docs)))
+	return nil
+}
+
+// put changes the library's index, in one step for those who search it.
+func (x *Index) put(ctx context.Context, docs []Document, gone []string) error {
+	if len(docs)+len(gone) == 0 {
+		return nil
+	}
 	b := api.NewBatch()
 	for _, name := range gone {
 		b.Delete(name)
 	}
-	docs := make([]Document, 0, len(next))
-	for _, d := range next {
-		docs = append(docs, d)
-	}
-	if err := analyze(ctx, docs, b); err != nil {
-		return fmt.Errorf("index: apply: %w", err)
-	}
-	if len(docs)+len(gone) == 0 {
-		return nil
-	}
-	if err := x.words.Batch(b); err != nil {
-		return fmt.Errorf("index: apply: %w", err)
-	}
-	for _, name := range gone {
-		x.forget(name)
-	}
-	for name, d := range next {
-		x.forget(name)
-		x.docs[name] = entry{d, x.next}
-	}
-	if len(next) > 0 {
-		x.batches[x.next] = len(next)
-		x.next++
-	}
-	return nil
-}
-
-// analyze adds the documents to b as the library indexes them.
-func analyze(ctx context.Context, docs []Document, b *api.Batch) error {
 	a := newAnalyzer()
 	for _, d := range docs {
 		if err := ctx.Err(); err != nil {
@@ -143,7 +157,20 @@ func analyze(ctx context.Context, docs []Document, b *api.Batch) error {
 		}
 		b.Update(a.document(d))
 	}
-	return nil
+	return x.words.Batch(b)
+}
+
+// record notes that docs are a new batch.
+func (x *Index) record(docs []Document) {
+	if len(docs) == 0 {
+		return
+	}
+	for _, d := range docs {
+		x.forget(d.Name)
+		x.docs[d.Name] = entry{d, x.next}
+	}
+	x.batches[x.next] = len(docs)
+	x.next++
 }
 
 // fold adds the documents of the smallest batches to next when there are too
@@ -187,11 +214,7 @@ func (x *Index) forget(name string) {
 }
 
 // Len returns the number of tools in the index, 0 once it is closed.
-func (x *Index) Len() int {
-	x.write.Lock()
-	defer x.write.Unlock()
-	return len(x.docs)
-}
+func (x *Index) Len() int { return int(x.size.Load()) }
 
 // Close waits for running searches and a running Apply, and frees the index.
 // Closing twice is fine.
@@ -204,6 +227,7 @@ func (x *Index) Close() error {
 		return nil
 	}
 	x.closed, x.docs, x.batches = true, nil, nil
+	x.size.Store(0)
 	if err := x.words.Close(); err != nil {
 		return fmt.Errorf("index: close: %w", err)
 	}

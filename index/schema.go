@@ -55,6 +55,9 @@ func (w *walk) schema(s *schema, depth int) {
 		w.explanations = append(w.explanations, s.Description)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) { // a walk cut short is always cut at the same place
+		if w.seen >= maxMembers {
+			return
+		}
 		w.names = append(w.names, name)
 		w.schema(s.Properties[name], depth+1)
 	}

@@ -28,11 +28,11 @@ type Hit struct {
 
 // How a query is weighed. Tuned, like the parts of a document, on averages.
 const (
-	saturation    = 1.8  // BM25's k1: how soon saying a word again adds nothing
-	weightWritten = 0.35 // of a word as it was written, against its stem
-	weightClauses = 0.5  // of the clauses of a query, against the whole
-	maxTerms      = 256  // different ones in a query
-	maxClauses    = 8    // the last takes what remains
+	saturation    = 1.8 // BM25's k1: how soon saying a word again adds nothing
+	weightWritten = 0.4 // of a word as it was written, against its stem
+	weightClauses = 0.6 // of the clauses of a query, against the whole
+	maxTerms      = 256 // different ones in a query
+	maxClauses    = 8   // the last takes what remains
 )
 
 // Levels of an exact match, as frequencies in fieldNames.
@@ -78,7 +78,11 @@ func (r *ranking) search(q Query) ([]Hit, error) {
 	if err := r.lexical(parse(text)); err != nil {
 		return nil, err
 	}
-	if err := r.exact(squeeze(text)); err != nil {
+	name := squeeze(text)
+	if err := r.exact(name); err != nil {
+		return nil, err
+	}
+	if err := r.resembling(name); err != nil {
 		return nil, err
 	}
 	if err := r.only(q.Server); err != nil {
@@ -155,7 +159,7 @@ func clauses(text string) []string {
 // in the counts. The sum is the library's postings and our own arithmetic: its
 // scorer takes the root of frequencies, its average length is the number of
 // different terms, and its disjunction multiplies by the share of terms found,
-// which together cost a fiftieth of nDCG and make scores depend on deletions.
+// which together cost 0.03 nDCG@10 and make scores depend on deletions.
 func (r *ranking) lexical(q request) error {
 	total, err := r.reader.DocCount()
 	if err != nil {
@@ -215,6 +219,34 @@ func (r *ranking) exact(name string) error {
 	return r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) {
 		r.scores = add(r.scores, doc, float64(level)*(1+top))
 	})
+}
+
+// resembling finds, where nothing else was found, the names that contain what
+// was asked for: a word half typed, or one that is never used alone.
+func (r *ranking) resembling(name string) error {
+	if len(r.scores) > 0 || len(name) < 2 || stopWords[name] {
+		return nil
+	}
+	dict, err := r.reader.FieldDict(fieldNames)
+	if err != nil {
+		return err
+	}
+	defer dict.Close()
+	for {
+		next, err := dict.Next()
+		if err != nil || next == nil {
+			return err
+		}
+		if !strings.Contains(next.Term, name) {
+			continue
+		}
+		err = r.postings(fieldNames, next.Term, func(_ uint64, doc int, _ uint64) {
+			r.scores = add(r.scores, doc, float64(len(name))/float64(len(next.Term)))
+		})
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // only leaves the documents of one server.

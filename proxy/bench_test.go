@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -19,6 +21,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/proxy"
+	"toolfinch/retrieve"
 	"toolfinch/upstream"
 )
 
@@ -215,4 +218,55 @@ func load(b *testing.B, url string, callers int, call func(*session) error) {
 		defer func() { sessions <- s }()
 		return call(s)
 	})
+}
+
+// BenchmarkColdStart is from nothing known to 1,000 tools of ten HTTP
+// upstreams indexed.
+func BenchmarkColdStart(b *testing.B) {
+	var ups []*httptest.Server
+	for range 10 {
+		ups = append(ups, newUpstream(b, 100))
+	}
+	for b.Loop() {
+		start(b, b.TempDir(), ups, func(p *proxy.Proxy) bool { return p.Tools() == 1000 })
+	}
+}
+
+// BenchmarkWarmStart is from 1,000 tools in the store to the first answer.
+func BenchmarkWarmStart(b *testing.B) {
+	up := []*httptest.Server{newUpstream(b, 1000)}
+	dir := b.TempDir()
+	start(b, dir, up, func(p *proxy.Proxy) bool { return p.Tools() == 1000 })
+	for b.Loop() {
+		start(b, dir, up, func(p *proxy.Proxy) bool {
+			hits, err := p.Retriever().Search(b.Context(), retrieve.Query{Text: "echo a text", Limit: 5})
+			return err == nil && len(hits) > 0 && hits[0].Name == "up0_echo"
+		})
+	}
+}
+
+// start opens and runs a proxy until it has come so far, and closes it outside
+// of what is measured.
+func start(b *testing.B, dir string, ups []*httptest.Server, until func(*proxy.Proxy) bool) {
+	b.Helper()
+	config := &configs.Config{DataDir: dir, TopK: 5, Routing: configs.RoutingAuto}
+	for i, u := range ups {
+		config.Servers = append(config.Servers, upstream.Settings{Name: fmt.Sprintf("up%d", i), URL: u.URL})
+	}
+	p, err := proxy.Open(b.Context(), config, "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil }) }()
+	for !until(p) {
+		time.Sleep(time.Millisecond)
+	}
+	b.StopTimer()
+	cancel()
+	if err := errors.Join(<-ended, p.Close()); err != nil {
+		b.Error(err)
+	}
+	b.StartTimer()
 }

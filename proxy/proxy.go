@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -296,7 +297,8 @@ func (p *Proxy) wakeCounter() {
 	}
 }
 
-// countTokens counts new definitions in the background.
+// countTokens counts new definitions in the background. It is the last thing
+// that news of an upstream cause, so the memory they took is given back then.
 func (p *Proxy) countTokens(ctx context.Context) {
 	p.wakeCounter()
 	for {
@@ -306,6 +308,7 @@ func (p *Proxy) countTokens(ctx context.Context) {
 		case <-p.uncount:
 		}
 		p.putTokens(ctx, p.catalog.CountTokens(ctx))
+		debug.FreeOSMemory()
 	}
 }
 

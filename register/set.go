@@ -27,10 +27,6 @@ func (s Set) names() []string {
 	return names
 }
 
-func (s Set) has(name string) bool {
-	return slices.ContainsFunc(s.tools, func(t registered) bool { return t.Name == name })
-}
-
 // Change is what a step did to the names a session sees.
 type Change struct{ Added, Removed []string }
 

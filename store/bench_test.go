@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -26,16 +25,6 @@ func somewhatReal(t testing.TB, server string, n int) []*tool.Def {
 		defs[i] = def
 	}
 	return defs
-}
-
-func open(t testing.TB, dir string) *Store {
-	t.Helper()
-	s, err := Open(context.Background(), dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 func BenchmarkTools(b *testing.B) {

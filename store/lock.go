@@ -17,10 +17,10 @@ import (
 // itself cannot be the lock, because nobody can lock a damaged one.
 type lock struct {
 	db   *sql.DB
-	conn *sql.Conn // in a transaction, which is what holds the lock
+	conn *sql.Conn // its transaction is what holds the lock
 }
 
-// openLock returns the lock at path, held shared.
+// openLock returns the lock at path, not held.
 func openLock(ctx context.Context, path string) (*lock, error) {
 	l, err := tryLock(ctx, path)
 	if c := code(err); c == sqlite3.SQLITE_NOTADB || c == sqlite3.SQLITE_CORRUPT {
@@ -46,7 +46,7 @@ func tryLock(ctx context.Context, path string) (*lock, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	l := &lock{db, conn}
-	if err := l.share(ctx); err != nil {
+	if err := errors.Join(l.Share(ctx), l.Release(ctx)); err != nil { // the content is first read here
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -66,26 +66,25 @@ func createPrivate(path string) error {
 	return f.Close()
 }
 
-// Alone exchanges the shared lock for the exclusive one, without waiting.
-// ok is false, and the lock is shared as before, when someone else shares it.
+// Share takes the lock shared. It waits while someone is alone, which takes
+// milliseconds.
+func (l *lock) Share(ctx context.Context) error {
+	return l.exec(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", patience.Milliseconds()),
+		"BEGIN", "SELECT count(*) FROM sqlite_schema") // a transaction locks when it first reads
+}
+
+// Alone takes the lock exclusively. It does not wait: ok is false, and nothing
+// is held, when someone else has it.
 func (l *lock) Alone(ctx context.Context) (ok bool, err error) {
-	err = l.exec(ctx, "COMMIT", "PRAGMA busy_timeout = 0", "BEGIN EXCLUSIVE")
+	err = l.exec(ctx, "PRAGMA busy_timeout = 0", "BEGIN EXCLUSIVE")
 	if busy(err) {
-		return false, l.share(ctx)
+		return false, nil
 	}
 	return err == nil, err
 }
 
-// Share exchanges the exclusive lock for the shared one.
-func (l *lock) Share(ctx context.Context) error {
-	return errors.Join(l.exec(ctx, "COMMIT"), l.share(ctx))
-}
-
-// share waits while someone is alone, which takes milliseconds.
-func (l *lock) share(ctx context.Context) error {
-	return l.exec(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", patience.Milliseconds()),
-		"BEGIN", "SELECT count(*) FROM sqlite_schema") // a transaction locks when it first reads
-}
+// Release gives up what Share or Alone took.
+func (l *lock) Release(ctx context.Context) error { return l.exec(ctx, "COMMIT") }
 
 func (l *lock) exec(ctx context.Context, statements ...string) error {
 	for _, s := range statements {
@@ -96,5 +95,11 @@ func (l *lock) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// Close gives the lock up.
-func (l *lock) Close() error { return errors.Join(l.conn.Close(), l.db.Close()) }
+// Close releases the lock for good. It may be called twice.
+func (l *lock) Close() error {
+	err := l.conn.Close()
+	if errors.Is(err, sql.ErrConnDone) {
+		err = nil
+	}
+	return errors.Join(err, l.db.Close())
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -29,8 +30,8 @@ var (
 	errNewer   = errors.New("the database was written by a newer version of toolfinch")
 )
 
-// openOrReplace opens the database at path; one that is of no use is set aside
-// first. lock is held shared before and after.
+// openOrReplace opens the database at path and takes the lock shared. A database
+// that is of no use is set aside first.
 //
 // Nobody renames a database that someone else has open: everyone who has it
 // open holds the lock, and it is renamed by who holds the lock alone.
@@ -38,7 +39,16 @@ func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logge
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
+		if err := lock.Share(ctx); err != nil {
+			return nil, err
+		}
 		db, err := openFile(ctx, path)
+		if err == nil || !useless(err) && !busy(err) {
+			return db, err
+		}
+		if lockErr := lock.Release(ctx); lockErr != nil {
+			return nil, errors.Join(err, lockErr)
+		}
 		if useless(err) {
 			alone, lockErr := lock.Alone(ctx)
 			if lockErr != nil {
@@ -48,15 +58,12 @@ func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logge
 				return replace(ctx, path, lock, log)
 			}
 		}
-		// Useless and yet in use: someone is replacing it right now, or its user
-		// has not noticed. Busy: several processes are making it right now.
-		if err == nil || !useless(err) && !busy(err) {
-			return db, err
-		}
+		// Several processes found it useless or are making it at once, or one that
+		// has it open has not noticed. The lock is free for others meanwhile.
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w, and another process is using it", err)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(time.Duration(5+rand.IntN(20)) * time.Millisecond):
 		}
 	}
 }
@@ -73,7 +80,8 @@ func replace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*s
 	if err != nil {
 		return nil, err
 	}
-	if err := lock.Share(ctx); err != nil {
+	// Between the two nobody can find the new database useless.
+	if err := errors.Join(lock.Release(ctx), lock.Share(ctx)); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil

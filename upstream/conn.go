@@ -88,16 +88,19 @@ func (c *conn) request(ctx context.Context, method string, params json.RawMessag
 	} else {
 		err = c.postRequest(ctx, id, method, params, header, reply)
 	}
-	if err != nil {
-		return nil, c.explain(ctx, err)
+	if err == nil {
+		select {
+		case <-reply.Done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
-	select {
-	case <-reply.Done:
-	case <-ctx.Done():
-		if c.era == EraLegacy || c.queue != nil {
+	if err != nil {
+		// A 2026-07-28 server over HTTP takes the end of the request for it.
+		if ctx.Err() != nil && (c.era == EraLegacy || c.queue != nil) {
 			c.cancel(id, context.Cause(ctx))
 		}
-		return nil, context.Cause(ctx)
+		return nil, c.explain(ctx, err)
 	}
 	switch {
 	case reply.Error != nil:

@@ -1,0 +1,303 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// restartable is a real HTTP server on one port that can end and come back.
+type restartable struct {
+	t       testing.TB
+	address string
+	handler func() http.Handler
+	server  *http.Server
+	ended   chan struct{}
+}
+
+func newRestartable(t testing.TB, handler func() http.Handler) *restartable {
+	t.Helper()
+	r := &restartable{t: t, address: "127.0.0.1:0", handler: handler}
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *restartable) start() {
+	r.t.Helper()
+	listener, err := net.Listen("tcp", r.address)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.address = listener.Addr().String()
+	server, ended := &http.Server{Handler: r.handler()}, make(chan struct{})
+	r.server, r.ended = server, ended
+	go func() {
+		_ = server.Serve(listener)
+		close(ended)
+	}()
+}
+
+func (r *restartable) stop() {
+	_ = r.server.Close()
+	<-r.ended
+}
+
+func (r *restartable) settings(name, path string) Settings {
+	return Settings{Name: name, URL: "http://" + r.address + path, ConnectTimeout: 5 * time.Second, CallTimeout: 5 * time.Second}
+}
+
+func newMCP(options ...mcpserver.ServerOption) *mcpserver.MCPServer {
+	s := mcpserver.NewMCPServer("real", "1", append(options, mcpserver.WithToolCapabilities(true))...)
+	s.AddTool(mcp.NewTool("hello"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return mcp.NewToolResultText("hello there"), nil
+	})
+	s.AddTool(mcp.NewTool("wait"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	return s
+}
+
+func TestARestartedHTTPServerIsUsableOnTheNextCall(t *testing.T) {
+	for name, mode := range map[string]mcpserver.StreamableHTTPOption{
+		"sessions lost": mcpserver.WithStateful(true),
+		"sessions kept": mcpserver.WithSessionIdManager(&mcpserver.StatelessGeneratingSessionIdManager{}),
+		"no sessions":   mcpserver.WithStateLess(true),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var open http.Handler
+			r := newRestartable(t, func() http.Handler {
+				mcp := mcpserver.NewStreamableHTTPServer(newMCP(), mode)
+				open = mcp
+				return open
+			})
+			p := newPool(t, r.settings("s", "/mcp"))
+			mustAsk(t, p, "s", "hello", "hello there")
+			for range 3 {
+				r.stop()
+				_, err := ask(t, p, "s", "hello")
+				wantError(t, err, "s", nil)
+				r.start()
+				mustAsk(t, p, "s", "hello", "hello there")
+			}
+			// With nobody having called meanwhile. Only in the moment in which the
+			// connection is being closed can it not be known what was delivered.
+			r.stop()
+			time.Sleep(50 * time.Millisecond)
+			r.start()
+			mustAsk(t, p, "s", "hello", "hello there")
+		})
+	}
+}
+
+func TestAutoFallsBackToSSE(t *testing.T) {
+	r := newRestartable(t, func() http.Handler { return mcpserver.NewSSEServer(newMCP()) })
+	for _, transport := range []Transport{TransportAuto, TransportSSE} {
+		s := r.settings(string(transport), "/sse")
+		s.Transport = transport
+		p := newPool(t, s)
+		mustAsk(t, p, s.Name, "hello", "hello there")
+		if change := p.Refresh(t.Context(), s.Name); change.Err != nil || len(change.Defs) != 2 {
+			t.Errorf("%s: %+v", transport, change)
+		}
+		r.stop()
+		r.start()
+		eventually(t, func() bool { // the end of the stream is noticed beside
+			got, err := ask(t, p, s.Name, "hello")
+			return err == nil && strings.Contains(got, "hello there")
+		})
+	}
+	s := r.settings("strict", "/sse")
+	s.Transport = TransportHTTP
+	p := newPool(t, s)
+	_, err := ask(t, p, "strict", "hello")
+	wantError(t, err, "strict", nil)
+}
+
+func TestListChangedOverHTTP(t *testing.T) {
+	mcpServer := newMCP()
+	r := newRestartable(t, func() http.Handler {
+		return mcpserver.NewStreamableHTTPServer(mcpServer, mcpserver.WithStateful(true), mcpserver.WithStreamableHTTPProtocolVersions("2025-11-25"))
+	})
+	modern := newMCP()
+	m := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(modern) })
+	p := newPool(t, r.settings("legacy", "/mcp"), m.settings("modern", "/mcp"))
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := make(chan Change, 20)
+	watched := make(chan error, 1)
+	go func() { watched <- p.Watch(ctx, changes) }()
+	defer func() { cancel(); <-watched }()
+	eras := map[string]Era{}
+	for len(eras) < 2 {
+		change := <-changes
+		if change.Err != nil || len(change.Defs) != 2 {
+			t.Fatalf("change = %+v", change)
+		}
+		eras[change.Server] = change.Era
+	}
+	if eras["legacy"] != EraLegacy || eras["modern"] != EraModern {
+		t.Errorf("eras = %v", eras)
+	}
+	// The stream for notifications opens beside the first list: add until heard.
+	for name, s := range map[string]*mcpserver.MCPServer{"legacy": mcpServer, "modern": modern} {
+		for heard, n := false, 0; !heard; n++ {
+			s.AddTool(mcp.NewTool(fmt.Sprintf("new%d", n)), nil)
+			select {
+			case change := <-changes:
+				heard = change.Server == name && len(change.Defs) > 2
+			case <-time.After(time.Second):
+				if n > 10 {
+					t.Fatalf("%s: no change was heard of", name)
+				}
+			}
+		}
+	}
+}
+
+func TestModernUpstreams(t *testing.T) {
+	var got atomic.Pointer[http.Header]
+	s := newMCP()
+	s.AddTool(mcp.NewToolWithRawSchema("routed", "", json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)),
+		func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText(r.GetString("region", "")), nil
+		})
+	inner := mcpserver.NewStreamableHTTPServer(s)
+	r := newRestartable(t, func() http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			header := r.Header.Clone()
+			got.Store(&header)
+			inner.ServeHTTP(w, r)
+		})
+	})
+	settings := r.settings("s", "/mcp")
+	settings.Headers = map[string]string{"Authorization": "Bearer secret"}
+	p := newPool(t, settings)
+	change := p.Refresh(t.Context(), "s")
+	if change.Err != nil || change.Era != EraModern {
+		t.Fatalf("change = %+v", change)
+	}
+	routed := change.Defs[1]
+	if routed.ID.Name != "routed" {
+		t.Fatalf("defs = %v", change.Defs)
+	}
+	result, err := p.Call(t.Context(), routed, &tool.Call{Arguments: json.RawMessage(`{"region":"eu"}`),
+		Params: json.RawMessage(`{"name":"s_routed","_meta":{"io.modelcontextprotocol/clientInfo":{"name":"the client"},"io.modelcontextprotocol/protocolVersion":"1999-01-01"}}`)})
+	if err != nil || !strings.Contains(string(result), `"eu"`) {
+		t.Fatalf("result = %s, %v", result, err)
+	}
+	for name, want := range map[string]string{"Mcp-Method": "tools/call", "Mcp-Name": "routed", "Mcp-Param-Region": "eu",
+		"Mcp-Protocol-Version": "2026-07-28", "Authorization": "Bearer secret"} {
+		if value := got.Load().Get(name); value != want {
+			t.Errorf("header %s = %q, want %q", name, value, want)
+		}
+	}
+	legacy := settings
+	legacy.Protocol = ProtocolLegacy
+	if change := newPool(t, legacy).Refresh(t.Context(), "s"); change.Err != nil || change.Era != EraLegacy {
+		t.Errorf("protocol legacy: %+v", change)
+	}
+}
+
+func TestAVerdictThatIsWrongIsCorrected(t *testing.T) {
+	r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(newMCP(), mcpserver.WithStateful(true)) })
+	for _, known := range []Era{EraModern, EraLegacy} {
+		p := NewPool([]Settings{r.settings("s", "/mcp")}, map[string]Era{"s": known}, discard)
+		if change := p.Refresh(t.Context(), "s"); change.Err != nil || len(change.Defs) != 2 {
+			t.Errorf("known as %s: %+v", known, change)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestHTTPFaultsAreBounded(t *testing.T) {
+	answer := func(status int, contentType, body string) func() http.Handler {
+		return func() http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", contentType)
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, body)
+			})
+		}
+	}
+	var settings []Settings
+	for name, handler := range map[string]func() http.Handler{
+		"html":         answer(200, "text/html", "<html>"),
+		"broken":       answer(200, "application/json", "{"),
+		"unauthorized": answer(401, "text/plain", "no"),
+		"failing":      answer(500, "text/plain", "oops"),
+		"empty":        answer(200, "text/event-stream", ""),
+		"hanging": func() http.Handler {
+			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		},
+	} {
+		s := newRestartable(t, handler).settings(name, "/mcp?key=secret")
+		s.ConnectTimeout = 500 * time.Millisecond
+		settings = append(settings, s)
+	}
+	p := newPool(t, settings...)
+	for _, s := range settings {
+		_, err := ask(t, p, s.Name, "hello")
+		wantError(t, err, s.Name, nil)
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error shows the URL's secret: %v", err)
+		}
+	}
+}
+
+func TestAnAnswerTooLargeFailsThatCallOnly(t *testing.T) {
+	s := newMCP()
+	s.AddTool(mcp.NewTool("big"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return mcp.NewToolResultText(strings.Repeat("x", 100<<20)), nil
+	})
+	r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true)) })
+	settings := r.settings("s", "/mcp")
+	settings.CallTimeout = time.Minute
+	p := newPool(t, settings)
+	_, err := ask(t, p, "s", "big")
+	wantError(t, err, "s", wire.ErrTooLarge)
+	mustAsk(t, p, "s", "hello", "hello there")
+}
+
+func TestCancellationOverHTTP(t *testing.T) {
+	var cancelled sync.WaitGroup
+	cancelled.Add(1)
+	s := mcpserver.NewMCPServer("s", "1", mcpserver.WithToolCapabilities(true))
+	s.AddTool(mcp.NewTool("wait"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		<-ctx.Done()
+		cancelled.Done()
+		return nil, ctx.Err()
+	})
+	front := httptest.NewServer(mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true)))
+	t.Cleanup(front.Close)
+	p := newPool(t, Settings{Name: "s", URL: front.URL, Protocol: ProtocolLegacy, CallTimeout: 300 * time.Millisecond})
+	_, err := ask(t, p, "s", "wait")
+	wantError(t, err, "s", ErrTimeout)
+	cancelled.Wait()
+	if !errors.Is(err, ErrTimeout) {
+		t.Error(err)
+	}
+	for _, status := range p.Status() {
+		if status.State != StateFailed {
+			t.Errorf("health after a call in vain: %s", status.State)
+		}
+	}
+}

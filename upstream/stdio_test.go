@@ -1,0 +1,347 @@
+//go:build unix
+
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+func TestListKeepsWhatIsUsable(t *testing.T) {
+	p := newPool(t, lines(t, "raw", "raw"), lines(t, "pages", "pages"), lines(t, "endless", "endless"))
+	change := p.Refresh(t.Context(), "raw")
+	if change.Err != nil || len(change.Defs) != 14 || change.Instructions != "be kind" || change.Era != EraLegacy {
+		t.Fatalf("change = %+v", change)
+	}
+	if got, want := string(change.Defs[0].Raw), `{"name":"raw","inputSchema":"no schema","x":12345678901234567890}`; got != want {
+		t.Errorf("definition = %s, want %s", got, want)
+	}
+	change = p.Refresh(t.Context(), "pages")
+	var names []string
+	for _, d := range change.Defs {
+		names = append(names, d.ID.Name)
+	}
+	// Five pages; on each one name again, one definition without and one that is none.
+	if got := strings.Join(names, " "); got != "p0 p1 p2 p3 p4" || len(change.Rejected) != 15 {
+		t.Errorf("defs %s, rejected %v (error %v)", got, change.Rejected, change.Err)
+	}
+	if change = p.Refresh(t.Context(), "endless"); change.Err == nil {
+		t.Error("a list that repeats its cursor was accepted")
+	}
+	if change = p.Refresh(t.Context(), "none"); !errors.Is(change.Err, ErrUnknownServer) {
+		t.Errorf("error = %v", change.Err)
+	}
+}
+
+func TestCallsAndAnswersKeepTheirBytes(t *testing.T) {
+	p := newPool(t, lines(t, "s", "raw"))
+	if got, err := ask(t, p, "s", "raw"); err != nil || got != strange {
+		t.Errorf("result = %s, %v\nwant %s", got, err, strange)
+	}
+	_, err := ask(t, p, "s", "fail")
+	var rpc *tool.RPCError
+	if want := `{"code":-31999,"message":"no","data":{"big":12345678901234567890},"more":1}`; !errors.As(err, &rpc) || string(rpc.Raw) != want || rpc.Code != -31999 {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+	got, err := p.Call(t.Context(), def("s", "params"), &tool.Call{
+		Arguments: json.RawMessage(`{"n":123456789012345678901,"<":">"}`),
+		Params:    json.RawMessage(`{"_meta":{"k":1.0,"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"s_params","future":[1],"arguments":{"old":1}}`),
+	})
+	want := `{"params":{"name":"params","arguments":{"n":123456789012345678901,"<":">"},"_meta":{"k":1.0},"future":[1]}}`
+	if err != nil || string(got) != want {
+		t.Errorf("params = %s, %v\nwant %s", got, err, want)
+	}
+	mustAsk(t, p, "s", "text_id", "ok")
+}
+
+func TestProgressReachesTheCallThatAskedForIt(t *testing.T) {
+	p := newPool(t, lines(t, "s", "raw"))
+	var calls sync.WaitGroup
+	for i := range 20 {
+		calls.Go(func() {
+			var mu sync.Mutex
+			var got []string
+			params := fmt.Sprintf(`{"_meta":{"progressToken":"same","mine":%d}}`, i)
+			_, err := p.Call(t.Context(), def("s", "progress"), &tool.Call{Params: json.RawMessage(params),
+				Notify: func(method string, params json.RawMessage) {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, method+" "+string(params))
+				}})
+			mu.Lock()
+			defer mu.Unlock()
+			want := `notifications/progress {"progressToken":"same","progress":2,"total":9007199254740993}`
+			if err != nil || len(got) != 3 || got[2] != want {
+				t.Errorf("call %d: %v, %v", i, got, err)
+			}
+		})
+	}
+	calls.Wait()
+
+	var logged string
+	_, err := p.Call(t.Context(), def("s", "log"), &tool.Call{Notify: func(method string, params json.RawMessage) { logged = method + string(params) }})
+	if want := `notifications/message{"level":"info","data":12345678901234567890}`; err != nil || logged != want {
+		t.Errorf("logged %s, %v; want %s", logged, err, want)
+	}
+}
+
+func TestAHangingCallEndsAndIsCancelled(t *testing.T) {
+	s := lines(t, "s", "raw")
+	s.CallTimeout = 300 * time.Millisecond
+	p := newPool(t, s)
+	_, err := ask(t, p, "s", "hang")
+	wantError(t, err, "s", ErrTimeout)
+	if id, cancelled := trace(t, s, "hangs"), trace(t, s, "cancelled"); id != cancelled {
+		t.Errorf("request %s hung, %s was cancelled", id, cancelled)
+	}
+	mustAsk(t, p, "s", "raw", "hologram") // the connection is still good
+
+	_ = os.Remove(s.Env[folderVar] + "/cancelled")
+	_ = os.Remove(s.Env[folderVar] + "/hangs")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		trace(t, s, "hangs")
+		cancel()
+	}()
+	_, err = p.Call(ctx, def("s", "hang"), &tool.Call{})
+	wantError(t, err, "s", context.Canceled)
+	trace(t, s, "cancelled")
+}
+
+func TestAKilledChildIsUsableOnTheNextCall(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			p := newPool(t, lines(t, "s", "raw"))
+			first := pidOf(t, p, "s")
+			if err := syscall.Kill(first, signal); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func() bool { return syscall.Kill(first, 0) != nil }) // reaped: no zombie
+			if second := pidOf(t, p, "s"); second == first {
+				t.Errorf("process %d answers still", first)
+			}
+		})
+	}
+}
+
+func TestAChildThatDiesInACall(t *testing.T) {
+	p := newPool(t, lines(t, "s", "raw"))
+	_, err := ask(t, p, "s", "exit")
+	wantError(t, err, "s", ErrClosed)
+	mustAsk(t, p, "s", "raw", "hologram")
+
+	// What may be repeated is, once.
+	if got, err := ask(t, p, "s", "exit_once", "idempotentHint"); err != nil || got != `{"ok":true}` {
+		t.Errorf("exit_once = %s, %v", got, err)
+	}
+	_, err = ask(t, p, "s", "exit", "readOnlyHint")
+	wantError(t, err, "s", ErrClosed)
+}
+
+func TestOtherCallsGoOnBesideAFault(t *testing.T) {
+	p := newPool(t, lines(t, "s", "raw"))
+	slow := lines(t, "slow", "raw")
+	slow.CallTimeout = 2 * time.Second
+	q := newPool(t, slow)
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := ask(t, p, "s", "big")
+	wantError(t, err, "s", wire.ErrTooLarge)
+	runtime.ReadMemStats(&after)
+	if grown := after.HeapSys - min(before.HeapSys, after.HeapSys); grown > 3*wire.MaxAnswer {
+		t.Errorf("a line of 100 MB took %d MB", grown>>20)
+	}
+	mustAsk(t, p, "s", "raw", "hologram")
+
+	_, err = ask(t, q, "slow", "other_id")
+	wantError(t, err, "slow", ErrTimeout)
+	mustAsk(t, q, "slow", "raw", "hologram")
+	_, err = ask(t, q, "slow", "nothing")
+	wantError(t, err, "slow", nil)
+	mustAsk(t, q, "slow", "raw", "hologram")
+
+	g := newPool(t, lines(t, "g", "garbage"))
+	mustAsk(t, g, "g", "raw", "hologram")
+}
+
+func TestAChildThatNeverReads(t *testing.T) {
+	s := lines(t, "s", "deaf")
+	s.CallTimeout = 500 * time.Millisecond
+	p := newPool(t, s)
+	var calls sync.WaitGroup
+	for range 8 {
+		calls.Go(func() {
+			big := json.RawMessage(`{"x":"` + strings.Repeat("x", 4<<20) + `"}`)
+			_, err := p.Call(t.Context(), def("s", "raw"), &tool.Call{Arguments: big})
+			wantError(t, err, "s", nil)
+		})
+	}
+	calls.Wait()
+}
+
+func TestAServerThatHangsOrCrashesDelaysNobody(t *testing.T) {
+	mute := lines(t, "mute", "mute")
+	mute.ConnectTimeout = time.Minute
+	p := newPool(t, mute, lines(t, "crash", "crash"), lines(t, "good", "raw"), Settings{Name: "none", Command: "no-such-program"})
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := make(chan Change, 100)
+	watched := make(chan error, 1)
+	go func() { watched <- p.Watch(ctx, changes) }()
+	var crashes int
+	for seen := map[string]bool{}; len(seen) < 3; {
+		change := <-changes
+		if change.Server == "crash" {
+			crashes++
+		}
+		if change.Err == nil != (change.Server == "good") {
+			t.Errorf("%s: error %v", change.Server, change.Err)
+		}
+		if change.Server == "none" && !strings.Contains(change.Err.Error(), "no-such-program") {
+			t.Errorf("error = %v, want it to name the program", change.Err)
+		}
+		seen[change.Server] = true
+	}
+	states := map[string]State{}
+	for _, s := range p.Status() {
+		states[s.Server] = s.State
+	}
+	if want := map[string]State{"mute": StatePending, "crash": StateFailed, "good": StateReady, "none": StateFailed}; fmt.Sprint(states) != fmt.Sprint(want) {
+		t.Errorf("states = %v, want %v", states, want)
+	}
+	_, err := ask(t, p, "crash", "raw")
+	wantError(t, err, "crash", nil)
+	cancel()
+	if err := <-watched; err != nil {
+		t.Errorf("Watch = %v", err)
+	}
+	if crashes > 3 {
+		t.Errorf("the crashing server was started %d times in a moment", crashes)
+	}
+	_, err = ask(t, p, "good", "raw")
+	wantError(t, err, "good", ErrClosed)
+}
+
+func TestListChangedListsAgain(t *testing.T) {
+	p := newPool(t, lines(t, "s", "raw"))
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := make(chan Change, 10)
+	watched := make(chan error, 1)
+	go func() { watched <- p.Watch(ctx, changes) }()
+	defer func() { cancel(); <-watched }()
+	if change := <-changes; len(change.Defs) != 14 {
+		t.Fatalf("change = %+v", change)
+	}
+	mustAsk(t, p, "s", "change", "ok")
+	change := <-changes
+	if n := len(change.Defs); n != 15 || change.Defs[14].ID.Name != "added" {
+		t.Errorf("%d tools after the change: %v", n, change.Err)
+	}
+	// A child that dies is brought back without a call, and listed.
+	if err := syscall.Kill(pidOf(t, p, "s"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if change := <-changes; len(change.Defs) != 14 {
+		t.Errorf("after the restart: %+v", change)
+	}
+}
+
+func TestTheWholeGroupEnds(t *testing.T) {
+	stubborn, parent := lines(t, "stubborn", "stubborn"), lines(t, "parent", "parent")
+	p := newPool(t, stubborn, parent)
+	mustAsk(t, p, "stubborn", "raw", "hologram")
+	mustAsk(t, p, "parent", "raw", "hologram")
+	var pids []int
+	for _, s := range []Settings{stubborn, parent} {
+		pid, err := strconv.Atoi(trace(t, s, "pid"))
+		if err != nil || !running(pid) {
+			t.Fatalf("%s: process %d, %v", s.Name, pid, err)
+		}
+		pids = append(pids, pid)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		eventually(t, func() bool { return !running(pid) })
+	}
+}
+
+func TestAGrandchildEndsWithAKilledChild(t *testing.T) {
+	s := lines(t, "s", "parent")
+	p := newPool(t, s)
+	child := pidOf(t, p, "s")
+	grandchild, err := strconv.Atoi(trace(t, s, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return !running(grandchild) })
+}
+
+func TestChildrenGetAMinimalEnvironment(t *testing.T) {
+	t.Setenv("MY_SECRET", "x")
+	t.Setenv("LC_TIME", "C")
+	env := strings.Join(environment(map[string]string{"GIVEN": "1"}), "\n") + "\n"
+	for text, want := range map[string]bool{"MY_SECRET=": false, "LC_TIME=C\n": true, "PATH=": true, "GIVEN=1\n": true} {
+		if strings.Contains(env, text) != want {
+			t.Errorf("environment has %q: %v, want %v", text, !want, want)
+		}
+	}
+}
+
+func TestLogLevelIsPassedOnAndKept(t *testing.T) {
+	s := lines(t, "s", "raw")
+	p := newPool(t, s)
+	p.SetLogLevel(t.Context(), "debug")
+	mustAsk(t, p, "s", "raw", "hologram")
+	if got := trace(t, s, "level"); !strings.Contains(got, `"debug"`) {
+		t.Errorf("level = %s", got)
+	}
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	cycle := func() {
+		p := NewPool([]Settings{lines(t, "a", "raw"), lines(t, "b", "crash"), lines(t, "c", "mute")}, nil, discard)
+		ctx, cancel := context.WithCancel(t.Context())
+		changes := make(chan Change, 10)
+		done := make(chan error, 1)
+		go func() { done <- p.Watch(ctx, changes) }()
+		mustAsk(t, p, "a", "raw", "hologram")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	cycle()
+	before := runtime.NumGoroutine()
+	files := openFiles(t)
+	for range 3 {
+		cycle()
+	}
+	eventually(t, func() bool { return runtime.NumGoroutine() <= before && openFiles(t) <= files })
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0 // not on this system
+	}
+	return len(entries)
+}

@@ -156,8 +156,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		for _, s := range p.order {
-			s.mu.Lock()   // whoever dials from here on sees that the life has ended
-			s.mu.Unlock() //nolint:staticcheck // it is a barrier
+			s.barrier() // whoever dials from here on sees that the life has ended
 		}
 		p.work.Wait()
 		var closing sync.WaitGroup

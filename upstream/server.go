@@ -142,6 +142,12 @@ func (s *server) exchanged(err error) {
 	s.status.Err = err
 }
 
+// barrier returns once nobody is inside connect's critical section.
+func (s *server) barrier() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+}
+
 // close ends the connection. The life of the pool has ended before.
 func (s *server) close() {
 	s.mu.Lock()

@@ -513,3 +513,54 @@ func TestLegacySSE(t *testing.T) {
 		t.Errorf("after EndStreams: %s", lines.Text())
 	}
 }
+
+func TestIdleSessionsExpireButNotOneThatListens(t *testing.T) {
+	live := newLive(t, Settings{IdleTimeout: 2 * time.Second})
+	url := serveHTTP(t, live)
+	idle, listening := connect(t, url, "idle"), connect(t, url, "listening")
+	_, stop := listening.listen()
+	defer stop()
+	status := func(p *peer) int {
+		response := p.do(http.MethodGet, "", "Accept", "text/event-stream")
+		response.Body.Close()
+		return response.StatusCode
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for live.session(idle.session) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("the idle session is still there")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := status(idle); got != http.StatusNotFound {
+		t.Errorf("idle session: status %d, want 404", got)
+	}
+	if live.session(listening.session) == nil {
+		t.Error("the session with an open stream has expired")
+	}
+}
+
+func TestAStdioClientOfTheModernEra(t *testing.T) {
+	d := serveStdio(t, t.Context(), newLive(t, Settings{}))
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	d.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
+	if got := d.until(`"id":1`); !strings.Contains(got, `"2026-07-28"`) {
+		t.Errorf("discover = %s", got)
+	}
+	d.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"find","arguments":{"Tools":["srv_t001"]},` + meta + `}}`)
+	d.until(`"id":2`)
+	d.send(`{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{` + meta + `}}`)
+	if names := listed(t, d.until(`"id":3`)); !slices.Equal(names, []string{"find"}) {
+		t.Errorf("after a retrieval the list is %v: it must not change", names)
+	}
+	// A subscription lasts as long as the session and does not keep it open.
+	d.send(`{"jsonrpc":"2.0","id":4,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`)
+	d.until("acknowledged")
+	start := time.Now()
+	d.in.Close()
+	for d.lines.Scan() {
+	}
+	if err := <-d.ended; err != nil || time.Since(start) > drain/2 {
+		t.Errorf("ServeStdio = %v after %s", err, time.Since(start))
+	}
+}

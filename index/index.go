@@ -121,10 +121,10 @@ func (x *Index) Apply(ctx context.Context, changed []Document, removed []string)
 	for _, d := range changed {
 		next[d.Name] = d
 	}
-	var gone []string
+	gone := make(map[string]bool)
 	for _, name := range removed {
 		if _, replaced := next[name]; !replaced && x.docs[name].Def != nil {
-			gone = append(gone, name)
+			gone[name] = true
 		}
 	}
 	x.fold(next, gone)
@@ -133,7 +133,7 @@ func (x *Index) Apply(ctx context.Context, changed []Document, removed []string)
 	if err := x.put(ctx, docs, gone); err != nil {
 		return fmt.Errorf("index: apply: %w", err)
 	}
-	for _, name := range gone {
+	for name := range gone {
 		x.forget(name)
 	}
 	x.record(docs)
@@ -142,12 +142,12 @@ func (x *Index) Apply(ctx context.Context, changed []Document, removed []string)
 }
 
 // put changes the library's index, in one step for those who search it.
-func (x *Index) put(ctx context.Context, docs []Document, gone []string) error {
+func (x *Index) put(ctx context.Context, docs []Document, gone map[string]bool) error {
 	if len(docs)+len(gone) == 0 {
 		return nil
 	}
 	b := api.NewBatch()
-	for _, name := range gone {
+	for name := range gone {
 		b.Delete(name)
 	}
 	a := newAnalyzer()
@@ -176,7 +176,7 @@ func (x *Index) record(docs []Document) {
 // fold adds the documents of the smallest batches to next when there are too
 // many batches. Those of about the same size go together, as in a
 // log-structured store, so that a document moves a few times in its life.
-func (x *Index) fold(next map[string]Document, gone []string) {
+func (x *Index) fold(next map[string]Document, gone map[string]bool) {
 	if len(x.batches) < maxBatches {
 		return
 	}
@@ -196,7 +196,7 @@ func (x *Index) fold(next map[string]Document, gone []string) {
 		size += x.batches[n]
 	}
 	for name, e := range x.docs {
-		if _, changed := next[name]; folded[e.batch] && !changed && !slices.Contains(gone, name) {
+		if _, changed := next[name]; folded[e.batch] && !changed && !gone[name] {
 			next[name] = e.Document
 		}
 	}

@@ -156,13 +156,17 @@ func (p *Proxy) swap(ctx context.Context) error {
 }
 
 func (p *Proxy) health() retrieve.Health {
+	listed := map[string]bool{}
+	for _, s := range p.catalog.Servers() {
+		listed[s.Name] = s.Defs != nil
+	}
 	var h retrieve.Health
 	for _, s := range p.pool.Status() {
-		switch s.State {
-		case upstream.StateReady:
-			h.Ready++
-		case upstream.StateFailed:
+		switch {
+		case s.State == upstream.StateFailed:
 			h.Failed++
+		case s.State == upstream.StateReady && listed[s.Server]:
+			h.Ready++
 		default:
 			h.Pending++
 		}
@@ -280,7 +284,7 @@ func (p *Proxy) learn(ctx context.Context, change upstream.Change) (diff store.D
 	for _, err := range change.Rejected {
 		p.log.Warn("a tool was left out", "server", change.Server, "error", err)
 	}
-	p.defs[change.Server] = change.Defs
+	p.defs[change.Server] = append([]*tool.Def{}, change.Defs...) // not nil: it was listed
 	diff, err := p.store.PutServer(ctx, store.Server{
 		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
 	}, change.Defs)

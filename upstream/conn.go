@@ -5,13 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -35,14 +36,19 @@ type conn struct {
 
 	era          Era
 	version      string // negotiated protocol version
-	info         json.RawMessage
 	instructions string
 	capabilities mcp.ServerCapabilities
 
 	life context.Context // ends with the connection; its cause is why
 	stop context.CancelCauseFunc
-	work sync.WaitGroup // goroutines of this connection
 	once sync.Once
+
+	mu       sync.Mutex      // guards what follows; never held over I/O
+	info     json.RawMessage // serverInfo
+	streamed time.Time       // when a stream's end led to a new list
+	closed   bool            // no work starts any more: it is waited for
+
+	work sync.WaitGroup // goroutines of this connection
 }
 
 // dead reports whether the connection has failed or was closed.
@@ -54,15 +60,30 @@ func (c *conn) fail(err error) {
 	c.tap.FailAll(context.Cause(c.life), true)
 }
 
+// spawn runs f, which must end with the connection's life, unless the
+// connection is closed already.
+func (c *conn) spawn(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.work.Go(f)
+	}
+}
+
 // close ends the connection and everything that belongs to it. Bounded.
 func (c *conn) close() {
 	c.fail(ErrClosed)
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	c.once.Do(func() {
 		if c.process != nil {
 			c.process.end()
 			_ = c.queue.Close()
 		}
-		_ = c.client.Close() // HTTP: ends the session, within 5 s
+		if c.client != nil {
+			_ = c.client.Close() // HTTP: ends the session, within 5 s
+		}
 	})
 	c.work.Wait()
 }
@@ -77,153 +98,172 @@ type broken struct{ error }
 
 func (b broken) Unwrap() error { return b.error }
 
+// retriable wraps an error of one exchange that may go well the next time.
+type retriable struct{ error }
+
+func (r retriable) Unwrap() error { return r.error }
+
 // request sends a request and returns the raw result. An error answer comes
 // back as *tool.RPCError.
 func (c *conn) request(ctx context.Context, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
 	id, reply := c.tap.Expect()
 	defer c.tap.Forget(id)
+	message := make([]byte, 0, len(params)+len(method)+64)
+	message = append(message, `{"jsonrpc":"2.0","id":`...)
+	message = strconv.AppendInt(message, id, 10)
+	message = finish(message, method, params)
 	var err error
 	if c.queue != nil {
-		err = c.writeLine(id, method, params)
+		err = c.queue.Send(append(message, '\n'), reply)
 	} else {
-		err = c.postRequest(ctx, id, method, params, header, reply)
+		err = c.post(ctx, id, method, message, header, reply)
 	}
 	if err == nil {
 		select {
 		case <-reply.Done:
 		case <-ctx.Done():
-			err = ctx.Err()
 		}
 	}
-	if err != nil {
-		// A 2026-07-28 server over HTTP takes the end of the request for it.
-		if ctx.Err() != nil && (c.era == EraLegacy || c.queue != nil) {
-			c.cancel(id, context.Cause(ctx))
-		}
-		return nil, c.explain(ctx, err)
-	}
-	switch {
-	case reply.Error != nil:
-		return nil, rpcError(reply.Error)
-	case reply.Err != nil && c.dead():
-		return nil, broken{reply.Err}
-	case reply.Err != nil:
-		return nil, reply.Err
-	}
-	return reply.Result, nil
-}
-
-func (c *conn) writeLine(id int64, method string, params json.RawMessage) error {
-	line := make([]byte, 0, len(params)+len(method)+64)
-	line = append(line, `{"jsonrpc":"2.0","id":`...)
-	line = strconv.AppendInt(line, id, 10)
-	line = append(append(line, `,"method":`...), strconv.Quote(method)...)
-	if params != nil {
-		line = append(append(line, `,"params":`...), wire.OneLine(params)...)
-	}
-	if _, err := c.queue.Write(append(line, '}', '\n')); err != nil {
-		if errors.Is(err, wire.ErrNotReading) {
-			return undelivered{err}
-		}
-		return undelivered{broken{context.Cause(c.life)}}
-	}
-	return nil
-}
-
-// postRequest sends over HTTP and returns when the answer was taken in by the
-// tap, or cannot come any more.
-func (c *conn) postRequest(ctx context.Context, id int64, method string, params json.RawMessage, header http.Header, reply *wire.Reply) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })()
-	request := transport.JSONRPCRequest{JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(id), Method: method, Header: header}
-	if params != nil {
-		request.Params = params
-	}
-	response, err := c.http.SendRequest(ctx, request)
 	select {
-	case <-reply.Done: // the tap has it, whatever the library makes of its stub
-		return nil
+	case <-reply.Done:
+		return c.answer(reply)
 	default:
 	}
-	switch {
-	case err != nil:
-		return err
-	case response.Error != nil: // an error without our ID
-		return &tool.RPCError{Code: response.Error.Code, Message: response.Error.Message}
-	}
-	return errors.New("the answer was lost")
-}
-
-// explain tells what the failure of an HTTP request means.
-func (c *conn) explain(ctx context.Context, err error) error {
-	var rpc *tool.RPCError
-	var dial *net.OpError
-	switch {
-	case errors.As(err, &rpc) || errors.As(err, new(undelivered)):
-		return err
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case c.dead():
-		return broken{context.Cause(c.life)}
-	case errors.Is(err, wire.ErrTooLarge):
-		return wire.ErrTooLarge
-	case errors.Is(err, transport.ErrSessionTerminated):
-		return undelivered{broken{errors.New("the session has ended")}}
-	case errors.Is(err, transport.ErrAuthorizationRequired):
-		return errors.New("the server wants authorization (401): set it under headers")
-	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, syscall.ECONNREFUSED):
-		return undelivered{broken{errors.New("connection refused")}}
-	case errors.As(err, &dial):
-		return broken{errors.New("connection lost")}
-	}
-	return broken{errors.New(clean(err))}
-}
-
-// clean is an error's text without the library's wrapping and without the URL,
-// which may hold a secret.
-func clean(err error) string {
-	var withURL interface{ Unwrap() error }
-	text := err.Error()
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if u, ok := e.(interface{ Timeout() bool }); ok {
-			if inner, ok := u.(interface{ Unwrap() error }); ok && strings.Contains(e.Error(), "http") {
-				withURL = inner
-			}
+	if ctx.Err() != nil {
+		// A 2026-07-28 server over HTTP takes the end of the request for it.
+		if c.queue != nil || c.era == EraLegacy {
+			c.cancel(id, context.Cause(ctx))
 		}
+		return nil, context.Cause(ctx)
 	}
-	if withURL != nil && withURL.Unwrap() != nil {
-		text = withURL.Unwrap().Error()
+	return nil, c.explain(err, reply.Sent())
+}
+
+// finish appends what follows the ID of a message.
+func finish(message []byte, method string, params json.RawMessage) []byte {
+	message = append(append(message, `,"method":`...), strconv.Quote(method)...)
+	if params != nil {
+		message = append(append(message, `,"params":`...), wire.OneLine(params)...)
 	}
-	text = strings.ReplaceAll(text, "transport error: ", "")
+	return append(message, '}')
+}
+
+// answer tells what a reply that is done means.
+func (c *conn) answer(reply *wire.Reply) (json.RawMessage, error) {
+	status := new(wire.StatusError)
+	switch {
+	case reply.Err == nil && reply.Error == nil:
+		return reply.Result, nil
+	case c.sessionLost(reply):
+		return nil, undelivered{broken{errSessionEnded}}
+	case reply.Error != nil:
+		return nil, rpcError(reply.Error)
+	case errors.As(reply.Err, &status) && status.Code == http.StatusUnauthorized:
+		return nil, errUnauthorized
+	case c.dead() && !reply.Sent():
+		return nil, undelivered{broken{reply.Err}}
+	case c.dead():
+		return nil, broken{reply.Err}
+	}
+	return nil, reply.Err
+}
+
+// sessionLost reports whether the server no longer knows our session. The
+// specification wants 404; servers exist that answer 400. Either way it
+// refused the request as a whole.
+func (c *conn) sessionLost(reply *wire.Reply) bool {
+	if c.http == nil || c.era != EraLegacy {
+		return false
+	}
+	status := reply.Status()
+	return status == http.StatusNotFound || status == http.StatusBadRequest
+}
+
+// post sends over HTTP and returns when the tap has taken the answer in, or
+// none can come any more.
+func (c *conn) post(ctx context.Context, id int64, method string, message []byte, header http.Header, reply *wire.Reply) error {
+	ctx, cancel := context.WithCancel(wire.Outgoing(ctx, message, reply))
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	_, err := c.http.SendRequest(ctx, transport.JSONRPCRequest{
+		JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(id), Method: method, Header: header,
+	})
+	if err == nil { // it has seen an answer that is not ours
+		err = wire.ErrWrongID
+	}
+	return err
+}
+
+var (
+	errSessionEnded = errors.New("the session has ended")
+	errUnauthorized = errors.New("the server wants authorization (401): set it under headers")
+)
+
+// explain tells what it means that a request got no answer at all. sent says
+// whether it may have reached the upstream.
+func (c *conn) explain(err error, sent bool) error {
+	var op *net.OpError
+	status := new(wire.StatusError)
+	switch {
+	case errors.Is(err, wire.ErrNotReading):
+		return undelivered{err}
+	case c.dead():
+		err = broken{context.Cause(c.life)}
+	case c.queue != nil:
+		err = broken{fmt.Errorf("%w: the server has closed its input", ErrClosed)}
+	case errors.Is(err, transport.ErrSessionTerminated):
+		return undelivered{broken{errSessionEnded}}
+	case errors.Is(err, transport.ErrAuthorizationRequired):
+		return errUnauthorized
+	case errors.As(err, &status):
+		return status
+	case errors.As(err, &op) && op.Op == "dial":
+		return undelivered{broken{clean(err)}}
+	default:
+		// One request's connection was lost; the others have their own.
+		return retriable{clean(err)}
+	}
+	if !sent {
+		return undelivered{err}
+	}
+	return err
+}
+
+// clean is the error below the library's wrapping, without the URL, which may
+// hold a secret.
+func clean(err error) error {
+	if u := new(url.Error); errors.As(err, &u) {
+		return u.Err
+	}
+	text := strings.TrimPrefix(err.Error(), "transport error: ")
 	text = strings.ReplaceAll(text, "failed to send request: ", "")
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "..."
 	}
-	return text
+	return errors.New(text)
 }
 
 // cancel tells the upstream to stop working on a request, off the caller's path.
 func (c *conn) cancel(id int64, why error) {
-	params, _ := json.Marshal(map[string]any{"requestId": id, "reason": why.Error()})
-	c.work.Go(func() {
+	params, err := json.Marshal(map[string]any{"requestId": id, "reason": why.Error()})
+	if err != nil {
+		return
+	}
+	c.spawn(func() {
 		ctx, cancel := context.WithTimeout(c.life, 5*time.Second)
 		defer cancel()
-		_ = c.notify(ctx, "notifications/cancelled", params)
+		if err := c.notify(ctx, "notifications/cancelled", params); err != nil {
+			c.log.Debug("the upstream was not told of a cancellation", "error", clean(err))
+		}
 	})
 }
 
 func (c *conn) notify(ctx context.Context, method string, params json.RawMessage) error {
+	message := finish([]byte(`{"jsonrpc":"2.0"`), method, params)
 	if c.queue != nil {
-		line := append([]byte(`{"jsonrpc":"2.0","method":`), strconv.Quote(method)...)
-		line = append(append(append(line, `,"params":`...), wire.OneLine(params)...), '}', '\n')
-		_, err := c.queue.Write(line)
-		return err
+		return c.queue.Send(append(message, '\n'), nil)
 	}
-	var fields map[string]any
-	_ = json.Unmarshal(params, &fields)
-	return c.http.SendNotification(ctx, mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION,
-		Notification: mcp.Notification{Method: method, Params: mcp.NotificationParams{AdditionalFields: fields}}})
+	return c.http.SendNotification(wire.Outgoing(ctx, message, nil), mcp.JSONRPCNotification{})
 }
 
 func rpcError(raw json.RawMessage) *tool.RPCError {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -26,6 +27,8 @@ func dial(ctx context.Context, s Settings, known Era, notify func(string, json.R
 	}
 	attempt := func(how func(context.Context, *conn, Era) error, era Era) (*conn, error) {
 		c := &conn{settings: s, log: log, tap: &wire.Tap{Notify: notify}}
+		c.tap.Other = c.introduced
+		c.tap.Ended = c.streamEnded
 		c.life, c.stop = context.WithCancelCause(context.Background())
 		err := how(ctx, c, era)
 		if err == nil {
@@ -42,10 +45,14 @@ func dial(ctx context.Context, s Settings, known Era, notify func(string, json.R
 	}
 	if s.Command != "" {
 		c, err := attempt(dialStdio, known)
-		if err != nil && known != EraUnknown && s.Protocol != ProtocolLegacy && ctx.Err() == nil {
-			return attempt(dialStdio, EraUnknown) // the server may have changed
+		if !errors.As(err, new(refused)) || s.Protocol == ProtocolLegacy {
+			return c, err
 		}
-		return c, err
+		if known == EraUnknown {
+			// It knows no handshake: it was only slow to answer the probe.
+			return attempt(dialStdio, EraModern)
+		}
+		return attempt(dialStdio, EraUnknown) // the server has changed
 	}
 	if s.Transport == TransportSSE {
 		return attempt(dialSSE, EraLegacy)
@@ -70,7 +77,7 @@ func dial(ctx context.Context, s Settings, known Era, notify func(string, json.R
 			return c, nil
 		}
 	}
-	if known == EraLegacy && s.Protocol != ProtocolLegacy {
+	if known == EraLegacy && s.Protocol != ProtocolLegacy && errors.As(err, new(refused)) {
 		if c, modern := attempt(dialHTTP, EraUnknown); modern == nil {
 			if c.era == EraModern {
 				return c, nil
@@ -87,20 +94,40 @@ func dialStdio(ctx context.Context, c *conn, era Era) error {
 		return err
 	}
 	c.process = p
-	c.queue = wire.NewQueue(p.stdin)
-	pipe := transport.NewIO(wire.Lines(p.stdout, c.tap, c.log), c.queue, io.NopCloser(strings.NewReader("")))
+	c.queue = wire.NewQueue(p.stdin, func(error) {
+		p.kill() // one that has closed its input is of no more use, whatever it says
+	})
+	read := make(chan struct{})
+	pipe := transport.NewIO(wire.Lines(p.stdout, c.tap, c.log, func() { close(read) }), c.queue, io.NopCloser(strings.NewReader("")))
 	c.client = newClient(pipe, era)
 	if err := c.client.Start(c.life); err != nil {
 		return err
 	}
-	c.work.Go(func() {
+	c.spawn(func() { c.follow(p, read) })
+	return c.initialize(ctx)
+}
+
+// follow fails the connection when the child has ended, or says no more. What
+// it said last is read first: it may be answers.
+func (c *conn) follow(p *process, read <-chan struct{}) {
+	select {
+	case <-p.exited:
 		select {
-		case <-p.exited:
-			c.fail(fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state))
+		case <-read:
+		case <-time.After(grace): // someone else holds its stdout
 		case <-c.life.Done():
 		}
-	})
-	return c.initialize(ctx)
+		c.fail(fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state))
+	case <-read:
+		select {
+		case <-p.exited: // the usual reason; it says more
+			c.fail(fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state))
+		case <-time.After(grace):
+			c.fail(fmt.Errorf("%w: the process has closed its output", ErrClosed))
+		case <-c.life.Done():
+		}
+	case <-c.life.Done():
+	}
 }
 
 func dialHTTP(ctx context.Context, c *conn, era Era) error {
@@ -140,10 +167,10 @@ func dialSSE(ctx context.Context, c *conn, era Era) error {
 	// The stream lives as long as the connection, so it cannot have the
 	// dialling's context; that one ends it while it is being opened.
 	opening := context.AfterFunc(ctx, func() { c.stop(context.Cause(ctx)) })
+	defer opening()
 	if err := c.client.Start(c.life); err != nil {
-		return err
+		return c.explain(err, false)
 	}
-	opening()
 	return c.initialize(ctx)
 }
 
@@ -152,7 +179,17 @@ func (c *conn) httpClient() *http.Client {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = 64
 	context.AfterFunc(c.life, base.CloseIdleConnections)
-	return &http.Client{Transport: wire.RoundTripper(base, c.tap)}
+	return &http.Client{
+		Transport: wire.RoundTripper(base, c.tap),
+		// Only Authorization and cookies would be left out for another host, not
+		// the other headers that may hold a secret.
+		CheckRedirect: func(request *http.Request, via []*http.Request) error {
+			if request.URL.Host != via[0].URL.Host || len(via) > 5 {
+				return errors.New("the server redirects to another host: configure that URL")
+			}
+			return nil
+		},
+	}
 }
 
 // quietLog keeps the library's own lines, which repeat what we report, for debugging.
@@ -172,6 +209,9 @@ func newClient(t transport.Interface, era Era) *client.Client {
 		//lint:ignore SA1019 most servers speak the handshake; the verdict saves the probe
 		return client.NewClient(t, client.WithLegacyProtocolOnly())
 	}
+	if era == EraModern {
+		return client.NewClient(t, client.WithDiscoverTimeout(-1)) // no longer a guess
+	}
 	return client.NewClient(t)
 }
 
@@ -182,14 +222,22 @@ func (c *conn) initialize(ctx context.Context) error {
 	defer context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })()
 	result, err := c.client.Initialize(ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{ClientInfo: clientInfo()}})
 	if err != nil {
-		if ctx.Err() != nil {
+		if errors.Is(err, transport.ErrTransportClosed) { // follow knows why
+			<-ctx.Done()
+		}
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, transport.ErrLegacySSEServer):
+			return refused{err}
+		case c.http != nil:
+			if err = c.explain(err, true); errors.As(err, new(undelivered)) {
+				return err
+			}
+		default:
+			err = clean(err)
 		}
-		if errors.Is(err, transport.ErrLegacySSEServer) {
-			return err
-		}
-		explained := c.explain(ctx, err)
-		return fmt.Errorf("initialize: %w", explained)
+		return refused{fmt.Errorf("initialize: %w", plain(err))}
 	}
 	c.version = result.ProtocolVersion
 	c.era = EraLegacy
@@ -198,12 +246,72 @@ func (c *conn) initialize(ctx context.Context) error {
 	}
 	c.capabilities = result.Capabilities
 	c.instructions = result.Instructions
-	c.info, err = json.Marshal(result.ServerInfo)
-	if err != nil {
-		return err
-	}
 	if c.era == EraModern && c.capabilities.Tools != nil && c.capabilities.Tools.ListChanged {
-		c.work.Go(func() { _ = c.client.Listen(c.life, mcp.SubscriptionFilter{ToolsListChanged: true}) })
+		c.spawn(c.subscribe)
 	}
 	return nil
+}
+
+// refused wraps the error of a server that is there and does not want to talk
+// this way. Another era may be what it wants.
+type refused struct{ error }
+
+func (r refused) Unwrap() error { return r.error }
+
+// introduced keeps serverInfo as it was sent. It sees the answers of the
+// negotiation, the one that counts last.
+func (c *conn) introduced(result json.RawMessage) {
+	info := wire.Member(result, "serverInfo")
+	if info == nil {
+		info = wire.Member(wire.Member(result, "_meta"), mcp.MetaKeyServerInfo)
+	}
+	if info != nil {
+		c.mu.Lock()
+		c.info = info
+		c.mu.Unlock()
+	}
+}
+
+func (c *conn) introduction() json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.info
+}
+
+// relistAfter is the shortest time between two lists that are due to a stream
+// of notifications having ended: some servers end theirs all the time.
+const relistAfter = 30 * time.Second
+
+// streamEnded asks for a new list: the server may be gone, or its tools may
+// have changed while nobody listened.
+func (c *conn) streamEnded() {
+	c.mu.Lock()
+	soon := time.Since(c.streamed) < relistAfter
+	if !soon {
+		c.streamed = time.Now()
+	}
+	c.mu.Unlock()
+	if !soon && !c.dead() {
+		c.tap.Notify(methodListChanged, nil)
+	}
+}
+
+// subscribe asks a 2026-07-28 server for list_changed, and again whenever that
+// stream ends, until the connection does.
+func (c *conn) subscribe() {
+	again := backoff.NewExponentialBackOff()
+	again.MaxInterval = time.Minute
+	for {
+		err := c.client.Listen(c.life, mcp.SubscriptionFilter{ToolsListChanged: true})
+		if c.dead() || errors.Is(err, mcp.ErrMethodNotFound) {
+			return
+		}
+		c.log.Debug("the subscription has ended", "error", err)
+		select {
+		case <-c.life.Done():
+			return
+		case <-time.After(again.NextBackOff()):
+		}
+		c.streamEnded()
+	}
 }

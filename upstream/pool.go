@@ -94,8 +94,14 @@ func (p *Pool) Watch(ctx context.Context, changes chan<- Change) error {
 		watching.Go(func() { s.watch(ctx, changes) })
 	}
 	watching.Wait()
-	return p.Close(context.WithoutCancel(ctx))
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	defer cancel()
+	return p.Close(ending)
 }
+
+// closeWithin bounds the end of Watch. Nothing should take it: a child has
+// been killed after two seconds, and a session is given up after five.
+const closeWithin = 15 * time.Second
 
 // Refresh connects to a server if need be and lists its tools now.
 func (p *Pool) Refresh(ctx context.Context, name string) Change {

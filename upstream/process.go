@@ -24,6 +24,7 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *os.File
+	errors *os.File
 	exited chan struct{} // closed once the child was reaped and its group killed
 	state  string        // how it ended; read after exited
 	stderr sync.WaitGroup
@@ -56,15 +57,13 @@ func start(s Settings, log *slog.Logger) (*process, error) {
 		_, _, _ = inW.Close(), outR.Close(), errR.Close()
 		return nil, startError(s.Command, err)
 	}
-	p := &process{cmd: cmd, stdin: inW, stdout: outR, exited: make(chan struct{})}
+	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{})}
 	p.stderr.Go(func() { logLines(errR, log) })
 	go func() {
 		_ = cmd.Wait()
 		p.state = cmd.ProcessState.String()
 		killGroup(cmd) // what it started ends with it
 		close(p.exited)
-		// Only what has left the group can hold the pipes now.
-		time.AfterFunc(grace, func() { _, _ = outR.Close(), errR.Close() })
 	}()
 	return p, nil
 }
@@ -91,7 +90,18 @@ func (p *process) end() {
 		}
 	}
 	<-p.exited
+	// Only what has left the group can hold the pipes now.
+	_, _ = p.stdout.Close(), p.errors.Close()
 	p.stderr.Wait()
+}
+
+// kill ends the child at once. Its end follows as ever.
+func (p *process) kill() {
+	select {
+	case <-p.exited: // the number may be another's by now
+	default:
+		killGroup(p.cmd)
+	}
 }
 
 func (p *process) gone() bool {

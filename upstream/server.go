@@ -47,10 +47,62 @@ type dialing struct {
 }
 
 // inFlight is a call whose notifications can be passed on. The key of
-// server.calls is the progress token that the upstream knows it by.
+// server.calls is the progress token that the upstream knows it by. They are
+// passed on one after the other, off the read loop, so that a client that does
+// not read holds up its own call and no other.
 type inFlight struct {
 	call  *tool.Call
 	token json.RawMessage // the client's own; nil when it sent none
+
+	mu      sync.Mutex // guards what follows; never held over Notify
+	waiting []notification
+	passing bool
+	over    bool
+	work    sync.WaitGroup
+}
+
+type notification struct {
+	method string
+	params json.RawMessage
+}
+
+// maxWaiting bounds the notifications that wait for one client; more are dropped.
+const maxWaiting = 256
+
+func (f *inFlight) pass(method string, params json.RawMessage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over || len(f.waiting) >= maxWaiting {
+		return
+	}
+	f.waiting = append(f.waiting, notification{method, params})
+	if !f.passing {
+		f.passing = true
+		f.work.Go(f.drain)
+	}
+}
+
+func (f *inFlight) drain() {
+	for {
+		f.mu.Lock()
+		if len(f.waiting) == 0 {
+			f.passing = false
+			f.mu.Unlock()
+			return
+		}
+		next := f.waiting[0]
+		f.waiting = f.waiting[1:]
+		f.mu.Unlock()
+		f.call.Notify(next.method, next.params)
+	}
+}
+
+// end returns when everything that arrived before the answer was passed on.
+func (f *inFlight) end() {
+	f.mu.Lock()
+	f.over = true
+	f.mu.Unlock()
+	f.work.Wait()
 }
 
 func newServer(life context.Context, work *sync.WaitGroup, s Settings, era Era, log *slog.Logger) *server {
@@ -100,7 +152,7 @@ func (s *server) connect(ctx context.Context) (*conn, error) {
 
 func (s *server) dial(d *dialing, old *conn, era Era) {
 	if old != nil {
-		old.close()
+		s.work.Go(old.close) // it may take its time
 	}
 	ctx, cancel := context.WithTimeoutCause(s.life, s.settings.ConnectTimeout,
 		fmt.Errorf("%w: no connection within %s", ErrTimeout, s.settings.ConnectTimeout))
@@ -140,6 +192,22 @@ func (s *server) exchanged(err error) {
 		s.status.State, s.status.Since = state, time.Now()
 	}
 	s.status.Err = err
+}
+
+// exchangedOver is exchanged for c, unless another connection has taken its place.
+func (s *server) exchangedOver(c *conn, err error) {
+	s.mu.Lock()
+	current := s.conn == c
+	s.mu.Unlock()
+	if current {
+		s.exchanged(err)
+	}
+}
+
+func (s *server) connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn != nil && !s.conn.dead()
 }
 
 // barrier returns once nobody is inside connect's critical section.
@@ -183,9 +251,9 @@ func (s *server) watch(ctx context.Context, changes chan<- Change) {
 			if time.Since(connected) > time.Minute {
 				retry.Reset()
 			}
-			err = change.Err
-			if c.dead() {
-				err = context.Cause(c.life)
+			if err = change.Err; c.dead() && err == nil {
+				err = plain(context.Cause(c.life))
+				s.exchangedOver(c, err)
 			}
 		} else {
 			s.tell(ctx, changes, change)
@@ -193,9 +261,12 @@ func (s *server) watch(ctx context.Context, changes chan<- Change) {
 		if ctx.Err() != nil {
 			return
 		}
+		drainSignal(s.fresh)
+		if s.connected() {
+			continue // a call has been quicker
+		}
 		wait := retry.NextBackOff()
 		s.log.Warn("the upstream is not available", "error", err, "retry_in", wait.Round(time.Millisecond))
-		drainSignal(s.fresh)
 		select {
 		case <-ctx.Done():
 		case <-s.fresh:
@@ -249,7 +320,7 @@ func (s *server) list(ctx context.Context, c *conn) Change {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.settings.CallTimeout,
 		fmt.Errorf("%w: no list of tools within %s", ErrTimeout, s.settings.CallTimeout))
 	defer cancel()
-	change := Change{Server: s.settings.Name, Era: c.era, Info: c.info, Instructions: c.instructions}
+	change := Change{Server: s.settings.Name, Era: c.era, Info: c.introduction(), Instructions: c.instructions}
 	defs, rejected, err := c.list(ctx)
 	if err != nil {
 		s.lost(c, err)
@@ -282,6 +353,10 @@ func plain(err error) error {
 			err = e.error
 		case undelivered:
 			err = e.error
+		case retriable:
+			err = e.error
+		case refused:
+			err = e.error
 		default:
 			return err
 		}
@@ -294,6 +369,9 @@ func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool
 		fmt.Errorf("%w: no answer within %s", ErrTimeout, s.settings.CallTimeout))
 	defer cancel()
 	op := "call " + def.ID.Name
+	if call.Arguments != nil && !json.Valid(call.Arguments) {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
+	}
 	for retried := false; ; retried = true {
 		c, err := s.connect(ctx)
 		if err != nil {
@@ -308,10 +386,10 @@ func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool
 		if errors.Is(err, context.Canceled) {
 			return nil, &Error{Server: s.settings.Name, Op: op, Err: context.Canceled}
 		}
-		gone := s.lost(c, err)
+		again := s.lost(c, err) || errors.As(err, new(retriable))
 		s.exchanged(plain(err))
 		safe := errors.As(err, new(undelivered)) || def.Annotations.Repeatable()
-		if !gone || !safe || retried || ctx.Err() != nil {
+		if !again || !safe || retried || ctx.Err() != nil {
 			return nil, &Error{Server: s.settings.Name, Op: op, Err: plain(err)}
 		}
 	}
@@ -322,14 +400,16 @@ func (s *server) callOver(ctx context.Context, c *conn, def *tool.Def, call *too
 	if call.Notify != nil {
 		key = "toolfinch-" + strconv.FormatInt(s.tokens.Add(1), 10)
 		token := wire.Member(wire.Member(call.Params, "_meta"), "progressToken")
+		flight := &inFlight{call: call, token: token}
 		s.mu.Lock()
-		s.calls[key] = &inFlight{call, token}
+		s.calls[key] = flight
 		level := s.level
 		s.mu.Unlock()
 		defer func() {
 			s.mu.Lock()
 			delete(s.calls, key)
 			s.mu.Unlock()
+			flight.end()
 		}()
 		params, err := c.params(def, call, key, level)
 		if err != nil {
@@ -369,11 +449,13 @@ func (c *conn) params(def *tool.Def, call *tool.Call, progressToken, level strin
 	return c.withMeta(append(out, '}'), progressToken, level)
 }
 
+const methodListChanged = "notifications/tools/list_changed"
+
 // notified gets what the upstream notifies. It runs on the read loop, so it
 // hands on and returns.
 func (s *server) notified(method string, params json.RawMessage) {
 	switch method {
-	case "notifications/tools/list_changed":
+	case methodListChanged:
 		select {
 		case s.relist <- struct{}{}:
 		default:
@@ -387,7 +469,7 @@ func (s *server) notified(method string, params json.RawMessage) {
 			return
 		}
 		if own, err := wire.Set(params, "progressToken", target.token); err == nil {
-			target.call.Notify(method, own)
+			target.pass(method, own)
 		}
 	case "notifications/message":
 		// Nothing says which call a log line belongs to.
@@ -398,7 +480,7 @@ func (s *server) notified(method string, params json.RawMessage) {
 		}
 		s.mu.Unlock()
 		for _, target := range targets {
-			target.call.Notify(method, params)
+			target.pass(method, params)
 		}
 		if len(targets) == 0 {
 			s.log.Debug("log message of the upstream", "params", string(bytes.TrimSpace(params[:min(len(params), 500)])))
@@ -416,7 +498,7 @@ func (s *server) setLevel(c *conn, level string) {
 	if err != nil {
 		return
 	}
-	c.work.Go(func() {
+	c.spawn(func() {
 		ctx, cancel := context.WithTimeout(c.life, 10*time.Second)
 		defer cancel()
 		if _, err := c.request(ctx, "logging/setLevel", params, nil); err != nil {

@@ -345,3 +345,13 @@ func openFiles(t testing.TB) int {
 	}
 	return len(entries)
 }
+
+// running reports whether the process is there and no zombie that waits for
+// an init, which containers may not have.
+func running(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || !strings.Contains(string(stat), ") Z ")
+}

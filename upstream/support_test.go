@@ -260,16 +260,6 @@ func pidOf(t testing.TB, p *Pool, server string) int {
 	return pid
 }
 
-// running reports whether the process is there and no zombie that waits for
-// an init, which containers may not have.
-func running(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err != nil || !strings.Contains(string(stat), ") Z ")
-}
-
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {

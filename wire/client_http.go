@@ -3,14 +3,16 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
-	"strings"
 )
 
-// RoundTripper passes the bodies of an HTTP upstream through tap.
+// RoundTripper passes the bodies of an HTTP upstream through tap. Requests
+// whose context comes from Outgoing are sent with its message for their body.
 func RoundTripper(base http.RoundTripper, tap *Tap) http.RoundTripper {
 	return roundTripper{base, tap}
 }
@@ -20,40 +22,130 @@ type roundTripper struct {
 	tap  *Tap
 }
 
+type outgoing struct {
+	message []byte
+	reply   *Reply
+}
+
+type outgoingKey struct{}
+
+// Outgoing returns a context for one SendRequest or SendNotification of
+// mcp-go: what is posted is message as it is, not what the library made.
+// reply is nil for a notification.
+func Outgoing(ctx context.Context, message []byte, reply *Reply) context.Context {
+	return context.WithValue(ctx, outgoingKey{}, outgoing{message, reply})
+}
+
+// maxText is how much is read of a body that is no message, in bytes: mcp-go
+// makes an error of it.
+const maxText = 4 << 10
+
 func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
+	out, _ := request.Context().Value(outgoingKey{}).(outgoing)
+	reply := out.reply
+	if out.message != nil && request.Method == http.MethodPost {
+		request = withBody(request, out.message)
+	}
+	if reply != nil {
+		reply.sent.Store(true)
+	}
 	response, err := t.base.RoundTrip(request)
 	if err != nil {
+		var op *net.OpError
+		if reply != nil && errors.As(err, &op) && op.Op == "dial" {
+			reply.sent.Store(false)
+		}
 		return nil, err
 	}
+	if reply != nil {
+		reply.status.Store(int32(response.StatusCode))
+	}
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	switch kind {
-	case "application/json":
-		body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
-		response.Body.Close()
-		if err != nil {
-			return nil, err
+	switch {
+	case kind == "application/json":
+		t.readMessage(response, reply)
+	case kind == "text/event-stream" && response.StatusCode < 300:
+		e := &events{body: response.Body, in: bufio.NewReaderSize(response.Body, 32<<10), tap: t.tap, reply: reply}
+		if request.Method == http.MethodGet && reply == nil {
+			e.ended = t.tap.Ended
 		}
-		if len(body) > MaxAnswer {
-			return nil, ErrTooLarge
+		response.Body = e
+	default:
+		if reply != nil && response.StatusCode >= 300 {
+			t.tap.Fail(reply.id, &StatusError{response.StatusCode})
 		}
-		forward := t.tap.Filter(bytes.TrimSpace(body))
-		response.Body = io.NopCloser(bytes.NewReader(forward))
-		response.ContentLength = int64(len(forward))
-		response.Header.Del("Content-Length")
-	case "text/event-stream":
-		response.Body = &events{body: response.Body, in: bufio.NewReaderSize(response.Body, 32<<10), tap: t.tap}
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(response.Body, maxText), response.Body}
 	}
 	return response, nil
+}
+
+func withBody(request *http.Request, message []byte) *http.Request {
+	if request.Body != nil {
+		_ = request.Body.Close()
+	}
+	request = request.WithContext(request.Context()) // a copy: the original is not ours to change
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(message)), nil }
+	request.Body, _ = request.GetBody()
+	request.ContentLength = int64(len(message))
+	return request
+}
+
+// readMessage takes the one message of a body. With reply, if not nil, it is
+// done afterwards.
+func (t roundTripper) readMessage(response *http.Response, reply *Reply) {
+	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	_ = response.Body.Close()
+	if err == nil && len(body) > MaxAnswer {
+		err = ErrTooLarge
+	}
+	var forward []byte
+	if err == nil {
+		var valid bool
+		if forward, valid = t.tap.Filter(body); !valid {
+			err, forward = ErrNotMessage, body[:min(len(body), maxText)]
+		}
+	}
+	if reply != nil {
+		forward = stub(reply.id)
+		t.tap.conclude(reply, body, response.StatusCode, err)
+	}
+	response.Body = io.NopCloser(bytes.NewReader(forward))
+	response.ContentLength = int64(len(forward))
+	response.Header.Del("Content-Length")
+}
+
+// conclude ends reply if the body that came for it has not.
+func (t *Tap) conclude(reply *Reply, body []byte, status int, err error) {
+	failure := Member(body, "error")
+	switch {
+	case err == nil && len(failure) > 0 && failure[0] == '{' && isNull(Member(body, "id")):
+		// The upstream refused the request before it had read its ID.
+		if t.take(reply.id) != nil {
+			reply.Error = bytes.Clone(failure)
+			close(reply.Done)
+		}
+	case status >= 300:
+		t.Fail(reply.id, &StatusError{status})
+	case err != nil:
+		t.Fail(reply.id, err)
+	default:
+		t.Fail(reply.id, ErrWrongID)
+	}
 }
 
 // events is an event stream whose messages pass through a tap. Fields other
 // than data, and events without data, stay: the library resumes by them.
 type events struct {
-	body io.Closer
-	in   *bufio.Reader
-	tap  *Tap
-	rest []byte
-	err  error
+	body  io.Closer
+	in    *bufio.Reader
+	tap   *Tap
+	reply *Reply // of the request that the stream answers, or nil
+	ended func() // may be nil
+	rest  []byte
+	err   error
 }
 
 func (e *events) Read(p []byte) (int, error) {
@@ -61,7 +153,9 @@ func (e *events) Read(p []byte) (int, error) {
 		if e.err != nil {
 			return 0, e.err
 		}
-		e.rest, e.err = e.event()
+		if e.rest, e.err = e.event(); e.err != nil && e.ended != nil {
+			e.ended()
+		}
 	}
 	n := copy(p, e.rest)
 	e.rest = e.rest[n:]
@@ -70,39 +164,69 @@ func (e *events) Read(p []byte) (int, error) {
 
 // event reads one event and returns what the library sees of it.
 func (e *events) event() ([]byte, error) {
-	var fields strings.Builder
-	var data []byte
-	kind, hasData := "", false
+	var fields bytes.Buffer
+	var data, head []byte
+	kind, hasData, tooLong := "", false, false
 	for {
-		line, _, err := readLine(e.in, MaxAnswer)
-		if errors.Is(err, ErrLineTooLong) || err == nil && len(data)+len(line) > MaxAnswer {
-			return nil, ErrTooLarge
-		}
-		if err != nil {
+		line, lineHead, err := readLine(e.in, MaxAnswer)
+		switch {
+		case errors.Is(err, ErrLineTooLong):
+			tooLong, data, head = true, nil, dataOf(lineHead)
+			continue
+		case err != nil:
 			return nil, err // an event that was not finished does not count
+		case len(line) == 0:
+			if tooLong {
+				return e.finish(&fields, kind, nil, false), e.tooLong(head)
+			}
+			return e.finish(&fields, kind, data, hasData), nil
 		}
-		if len(line) == 0 {
-			break
-		}
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
+		name, _, _ := bytes.Cut(line, []byte(":"))
 		switch string(name) {
 		case "data":
-			if hasData {
-				data = append(data, '\n')
+			if tooLong {
+				continue
 			}
-			data = append(data, value...)
-			hasData = true
+			if value := dataOf(line); len(data)+len(value) > MaxAnswer {
+				tooLong, data, head = true, nil, bytes.Clone(data[:min(len(data), headLength)])
+			} else {
+				if hasData {
+					data = append(data, '\n')
+				}
+				hasData, data = true, append(data, value...)
+			}
 			continue
 		case "event":
-			kind = string(value)
+			kind = string(dataOf(line))
 		}
-		fields.Write(line)
-		fields.WriteByte('\n')
+		if fields.Len()+len(line) < maxText {
+			fields.Write(line)
+			fields.WriteByte('\n')
+		}
 	}
+}
+
+// dataOf is the value of a line of an event.
+func dataOf(line []byte) []byte {
+	_, value, _ := bytes.Cut(line, []byte(":"))
+	return bytes.TrimPrefix(value, []byte(" "))
+}
+
+// tooLong ends whoever waits for an event that was too long to keep. If that
+// is the one request of this stream, so does the stream.
+func (e *events) tooLong(head []byte) error {
+	if e.reply != nil && Member(head, "method") == nil {
+		e.tap.Fail(e.reply.id, ErrTooLarge)
+		return ErrTooLarge
+	}
+	e.tap.failHead(head)
+	return nil
+}
+
+func (e *events) finish(fields *bytes.Buffer, kind string, data []byte, hasData bool) []byte {
 	if hasData {
 		if kind == "" || kind == "message" {
-			data = e.tap.Filter(data)
+			data, _ = e.tap.Filter(data)
 		}
 		if data != nil {
 			fields.WriteString("data: ")
@@ -111,10 +235,10 @@ func (e *events) event() ([]byte, error) {
 		}
 	}
 	if fields.Len() == 0 {
-		return nil, nil
+		return nil
 	}
 	fields.WriteByte('\n')
-	return []byte(fields.String()), nil
+	return fields.Bytes()
 }
 
 func (e *events) Close() error { return e.body.Close() }

@@ -3,7 +3,6 @@ package wire
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -12,17 +11,20 @@ import (
 
 // Lines reads the messages of a stdio upstream from its stdout through tap,
 // and gives mcp-go what is left of them. Lines that are no JSON are logged, a
-// few of them, and dropped.
-func Lines(stdout io.Reader, tap *Tap, log *slog.Logger) io.Reader {
-	return &lines{in: bufio.NewReaderSize(stdout, 64<<10), tap: tap, log: log}
+// few of them, and dropped; of a line longer than MaxAnswer nothing is kept.
+// ended is called once, when everything that can be read has been read.
+func Lines(stdout io.Reader, tap *Tap, log *slog.Logger, ended func()) io.Reader {
+	return &lines{in: bufio.NewReaderSize(stdout, 64<<10), tap: tap, log: log, ended: ended}
 }
 
 type lines struct {
 	in      *bufio.Reader
 	tap     *Tap
 	log     *slog.Logger
+	ended   func()
 	garbage int
 	rest    []byte
+	err     error
 }
 
 // garbageLogged is how many lines that are no JSON are logged a connection.
@@ -30,25 +32,30 @@ const garbageLogged = 5
 
 func (l *lines) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
+		if l.err != nil {
+			return 0, l.err
+		}
 		line, head, err := readLine(l.in, MaxAnswer)
 		switch {
 		case errors.Is(err, ErrLineTooLong):
+			l.log.Warn("a message on stdout is too long and was dropped", "limit", MaxAnswer)
 			l.tap.failHead(head)
 			continue
 		case err != nil:
-			return 0, err
-		}
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 {
+			l.err = io.EOF // however it ended, nothing more will come
+			l.ended()
 			continue
 		}
-		if line[0] != '{' && line[0] != '[' || !json.Valid(line) {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		forward, valid := l.tap.Filter(line)
+		switch {
+		case !valid:
 			if l.garbage++; l.garbage <= garbageLogged {
 				l.log.Warn("a line on stdout is no message", "line", string(line[:min(200, len(line))]))
 			}
-			continue
-		}
-		if forward := l.tap.Filter(line); forward != nil {
+		case forward != nil:
 			l.rest = append(forward, '\n')
 		}
 	}
@@ -67,19 +74,26 @@ const maxQueued = 8 << 20
 // Queue writes to an upstream's stdin from one goroutine, so that one that
 // does not read blocks nobody. Each Write is one message.
 type Queue struct {
-	out  io.WriteCloser
-	wake chan struct{}
-	done chan struct{}
+	out    io.WriteCloser
+	failed func(error)
+	wake   chan struct{} // holds one signal
+	done   chan struct{}
 
 	mu     sync.Mutex // guards what follows; never held over a write to out
-	queued [][]byte
-	size   int
+	queued []queued
+	size   int // bytes queued or being written
 	err    error
 }
 
-// NewQueue starts the goroutine; Close ends it.
-func NewQueue(out io.WriteCloser) *Queue {
-	q := &Queue{out: out, wake: make(chan struct{}, 1), done: make(chan struct{})}
+type queued struct {
+	message []byte
+	reply   *Reply // nil when nobody asks whether it was sent
+}
+
+// NewQueue starts the goroutine; Close ends it. failed is called, on that
+// goroutine, when a write fails before Close: nothing can be sent any more.
+func NewQueue(out io.WriteCloser, failed func(error)) *Queue {
+	q := &Queue{out: out, failed: failed, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go q.run()
 	return q
 }
@@ -87,49 +101,79 @@ func NewQueue(out io.WriteCloser) *Queue {
 // Write queues a copy of p. It fails at once, with nothing queued, when too
 // much is waiting or the upstream has closed its end.
 func (q *Queue) Write(p []byte) (int, error) {
+	if err := q.Send(bytes.Clone(p), nil); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Send is Write for a request, whose reply will know whether it was sent. It
+// keeps message.
+func (q *Queue) Send(message []byte, reply *Reply) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.err != nil:
-		return 0, q.err
-	case q.size > 0 && q.size+len(p) > maxQueued:
-		return 0, ErrNotReading
+		return q.err
+	case q.size > 0 && q.size+len(message) > maxQueued:
+		return ErrNotReading
 	}
-	q.queued = append(q.queued, bytes.Clone(p))
-	q.size += len(p)
+	q.queued = append(q.queued, queued{message, reply})
+	q.size += len(message)
+	q.signal()
+	return nil
+}
+
+func (q *Queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
-	return len(p), nil
 }
 
 func (q *Queue) run() {
 	defer close(q.done)
 	for {
 		q.mu.Lock()
-		err := q.err
-		var message []byte
-		if len(q.queued) > 0 {
-			message = q.queued[0]
-			q.queued = q.queued[1:]
-		}
+		batch, err := q.queued, q.err
+		q.queued = nil
 		q.mu.Unlock()
-		if err != nil {
+		switch {
+		case err != nil:
 			return
-		}
-		if message == nil {
+		case len(batch) == 0:
 			<-q.wake
 			continue
 		}
-		_, err = q.out.Write(message)
-		q.mu.Lock()
-		q.size -= len(message)
-		if err != nil && q.err == nil {
-			q.err = err
+		for _, one := range batch {
+			if !q.write(one) {
+				return
+			}
 		}
-		q.mu.Unlock()
 	}
+}
+
+// write reports whether the next message may be written.
+func (q *Queue) write(one queued) bool {
+	// Marked before the write: half a message may be read as well.
+	if one.reply != nil {
+		one.reply.sent.Store(true)
+	}
+	n, err := q.out.Write(one.message)
+	if err != nil && n == 0 && one.reply != nil {
+		one.reply.sent.Store(false)
+	}
+	q.mu.Lock()
+	q.size -= len(one.message)
+	first := err != nil && q.err == nil
+	if first {
+		q.err = err
+	}
+	q.mu.Unlock()
+	if first {
+		q.failed(err)
+	}
+	return err == nil
 }
 
 // Close closes the upstream's stdin, which ends a write in progress, and waits
@@ -141,10 +185,7 @@ func (q *Queue) Close() error {
 	}
 	q.mu.Unlock()
 	err := q.out.Close()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.signal()
 	<-q.done
 	return err
 }

@@ -4,16 +4,32 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // MaxAnswer is the longest message taken from an upstream, in bytes.
 const MaxAnswer = 64 << 20
 
-// ErrTooLarge says that an upstream's message is longer than MaxAnswer.
-var ErrTooLarge = errors.New("the answer is longer than 64 MiB")
+// Why there is no answer.
+var (
+	// ErrTooLarge says that an upstream's message is longer than MaxAnswer.
+	ErrTooLarge = errors.New("the answer is longer than 64 MiB")
+	// ErrWrongID says that an upstream answered over HTTP with another ID.
+	ErrWrongID = errors.New("the answer carries the id of another request")
+	// ErrNotMessage says that what came instead of an answer is not JSON-RPC.
+	ErrNotMessage = errors.New("the answer is not a JSON-RPC message")
+)
+
+// StatusError is an HTTP status that came instead of an answer.
+type StatusError struct{ Code int }
+
+func (e *StatusError) Error() string {
+	return strings.TrimSpace("HTTP status " + strconv.Itoa(e.Code) + " " + http.StatusText(e.Code))
+}
 
 // Tap stands between one connection to an upstream and mcp-go's client
 // transport. Answers that are expected, and all notifications, are taken out
@@ -21,6 +37,11 @@ var ErrTooLarge = errors.New("the answer is longer than 64 MiB")
 type Tap struct {
 	// Notify gets the notifications, one at a time per stream. It must not block.
 	Notify func(method string, params json.RawMessage)
+	// Other, if set, gets the results of mcp-go's own requests.
+	Other func(result json.RawMessage)
+	// Ended, if set, is called when an HTTP event stream that had opened for
+	// no request of ours has ended. It must not block.
+	Ended func()
 
 	mu      sync.Mutex // guards what follows; held for look-ups only
 	next    int64
@@ -34,7 +55,17 @@ type Reply struct {
 	Result json.RawMessage // nil if Error or Err is set
 	Error  json.RawMessage // the JSON-RPC error object
 	Err    error           // no answer will come
+
+	id     int64
+	sent   atomic.Bool
+	status atomic.Int32
 }
+
+// Sent reports whether any byte of the request may have reached the upstream.
+func (r *Reply) Sent() bool { return r.sent.Load() }
+
+// Status is the HTTP status of the answer, 0 when there is none.
+func (r *Reply) Status() int { return int(r.status.Load()) }
 
 // firstID keeps our request IDs clear of those mcp-go counts from 1.
 const firstID = 1 << 32
@@ -45,7 +76,8 @@ func (t *Tap) Expect() (int64, *Reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.next++
-	id, reply := firstID+t.next, &Reply{Done: make(chan struct{})}
+	id := firstID + t.next
+	reply := &Reply{Done: make(chan struct{}), id: id}
 	if t.err != nil {
 		reply.Err = t.err
 		close(reply.Done)
@@ -93,11 +125,32 @@ func (t *Tap) FailAll(err error, final bool) {
 }
 
 // Filter takes one message of the upstream and returns what of it mcp-go is to
-// see: nil for a notification, a stub for an expected answer, else all of it.
-func (t *Tap) Filter(message []byte) []byte {
+// see: a stub for an expected answer, nil for a notification and for what is no
+// message, else all of it. valid is false for what is no message.
+func (t *Tap) Filter(message []byte) (forward []byte, valid bool) {
 	if !json.Valid(message) {
-		return message // the library reports it
+		return nil, false
 	}
+	message = bytes.TrimSpace(message)
+	switch message[0] {
+	case '{':
+		return t.filter(message), true
+	case '[': // a batch, which revision 2025-03-26 allowed
+		var batch []json.RawMessage
+		if json.Unmarshal(message, &batch) != nil {
+			return nil, false
+		}
+		for _, one := range batch {
+			if f := t.filter(one); f != nil {
+				forward = f // mcp-go takes one message; all others are taken out here
+			}
+		}
+		return forward, true
+	}
+	return nil, false
+}
+
+func (t *Tap) filter(message []byte) []byte {
 	var id, method, params, result, failure json.RawMessage
 	for key, value := range Members(message) {
 		switch key {
@@ -113,8 +166,11 @@ func (t *Tap) Filter(message []byte) []byte {
 			failure = value
 		}
 	}
+	if isNull(failure) { // some servers send "error":null with a result
+		failure = nil
+	}
 	if method != nil {
-		if id != nil {
+		if !isNull(id) {
 			return message
 		}
 		if t.Notify != nil {
@@ -123,23 +179,56 @@ func (t *Tap) Filter(message []byte) []byte {
 		return nil
 	}
 	n, ok := parseID(id)
-	if !ok {
-		return message
+	reply := (*Reply)(nil)
+	switch {
+	case ok:
+		reply = t.take(n)
+	case isNull(id) && failure != nil:
+		reply = t.takeOnly() // the upstream could not read the request
 	}
-	reply := t.take(n)
 	if reply == nil {
+		if ok && firstID > n {
+			if t.Other != nil && result != nil {
+				t.Other(bytes.Clone(result))
+			}
+			// mcp-go finds its own request only by a number.
+			if fixed, err := Set(message, "id", strconv.AppendInt(nil, n, 10)); err == nil {
+				return fixed
+			}
+		}
 		return message
 	}
 	switch {
-	case failure != nil && string(failure) != "null":
+	case failure != nil && failure[0] == '{':
 		reply.Error = bytes.Clone(failure)
-	case result != nil:
+	case failure == nil && result != nil:
 		reply.Result = bytes.Clone(result)
 	default:
-		reply.Err = errors.New("the answer has neither result nor error")
+		reply.Err = ErrNotMessage
 	}
 	close(reply.Done)
-	return []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatInt(n, 10) + `,"result":{}}`)
+	return stub(reply.id)
+}
+
+// stub is all that mcp-go sees of an answer of ours.
+func stub(id int64) []byte {
+	return []byte(`{"jsonrpc":"2.0","id":` + strconv.FormatInt(id, 10) + `,"result":{}}`)
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// takeOnly takes the one reply that is pending, if it is one.
+func (t *Tap) takeOnly() *Reply {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.pending) != 1 {
+		return nil
+	}
+	for id, reply := range t.pending {
+		delete(t.pending, id)
+		return reply
+	}
+	return nil
 }
 
 // parseID reads a request ID as servers send it back: 7, "7" or 7.0.
@@ -156,10 +245,12 @@ func parseID(raw json.RawMessage) (int64, bool) {
 // its first bytes; where that fails nobody can tell whose it was, and all
 // pending requests fail.
 func (t *Tap) failHead(head []byte) {
-	if i := bytes.Index(head, []byte(`"id":`)); i >= 0 && !bytes.Contains(head[:i], []byte(`"result"`)) {
-		rest := bytes.TrimLeft(head[i+len(`"id":`):], " ")
-		if end := bytes.IndexAny(rest, ",} "); end > 0 {
-			if id, ok := parseID(bytes.TrimSpace(rest[:end])); ok {
+	for key, value := range Members(head) {
+		switch key {
+		case "method":
+			return // nobody waits for it
+		case "id":
+			if id, ok := parseID(value); ok {
 				t.Fail(id, ErrTooLarge)
 				return
 			}

@@ -1,0 +1,129 @@
+// Package demo owns the built-in MCP servers: files, notes, clock, math and
+// text, and the client that plays with them. They are ordinary servers that the
+// proxy reaches like any other; it does not know that they are its own.
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// Server is a built-in MCP server. New makes one that keeps its files, if it
+// has any, in dir, which must exist, and touches nothing outside it; the second
+// result releases what New opened. None of them uses the network.
+type Server struct {
+	Name, Description string
+	New               func(dir string) (*server.MCPServer, func() error, error)
+}
+
+// Servers returns the built-in servers.
+func Servers() []Server {
+	return []Server{
+		{"files", "Files and folders in one place: read, write, find, search, move, delete.", newFiles},
+		{"notes", "A notebook: short notes with tags, and full text search.", newNotes},
+		{"clock", "Time, time zones, dates and calendars.", newClock},
+		{"math", "Arithmetic, unit conversion, statistics and whole numbers.", newMath},
+		{"text", "Text tools: count, replace, compare, encode, hash, JSON.", newText},
+	}
+}
+
+func newServer(name, instructions string) *server.MCPServer {
+	return server.NewMCPServer(name, "1.0.0",
+		server.WithToolCapabilities(true),
+		server.WithInstructions(instructions),
+		server.WithRecovery(),
+		server.WithInputSchemaValidation(),
+		server.WithOutputSchemaValidation(),
+	)
+}
+
+func nothingToClose() error { return nil }
+
+// effect is what a tool does to what is outside it. None reaches beyond its
+// own folder, so none is open to the world.
+type effect struct{ readOnly, destructive, idempotent bool }
+
+var (
+	reads    = effect{readOnly: true, idempotent: true}
+	draws    = effect{readOnly: true} // another result each time
+	adds     = effect{}
+	sets     = effect{idempotent: true}
+	replaces = effect{destructive: true, idempotent: true}
+)
+
+// add registers a tool. The schemas of its arguments and its result come from
+// the types: a field without omitempty is required, its jsonschema tag is the
+// description, with enum=... parts for the values allowed. A result that is a
+// string is sent as plain text, any other as structured content and as JSON. An
+// error becomes a tool error.
+func add[In, Out any](s *server.MCPServer, name, title, description string, does effect, run func(context.Context, In) (Out, error)) {
+	var none Out
+	_, asText := any(none).(string)
+	options := []mcp.ToolOption{
+		mcp.WithToolTitle(title),
+		mcp.WithDescription(description),
+		mcp.WithRawInputSchema(schema[In]()),
+		mcp.WithReadOnlyHintAnnotation(does.readOnly),
+		mcp.WithDestructiveHintAnnotation(does.destructive),
+		mcp.WithIdempotentHintAnnotation(does.idempotent),
+		mcp.WithOpenWorldHintAnnotation(false),
+	}
+	if !asText {
+		options = append(options, mcp.WithRawOutputSchema(schema[Out]()))
+	}
+	t := mcp.NewTool(name, options...)
+	t.InputSchema = mcp.ToolInputSchema{} // NewTool's own; a tool with two cannot be listed
+	s.AddTool(t, func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var in In
+		if err := request.BindArguments(&in); err != nil {
+			return mcp.NewToolResultErrorf("the arguments do not fit: %v", err), nil
+		}
+		out, err := run(ctx, in)
+		if err != nil {
+			return mcp.NewToolResultError(err.Error()), nil
+		}
+		if asText {
+			return mcp.NewToolResultText(fmt.Sprint(out)), nil
+		}
+		text, err := json.Marshal(out)
+		if err != nil {
+			return mcp.NewToolResultErrorf("the result is no JSON: %v", err), nil
+		}
+		return mcp.NewToolResultStructured(json.RawMessage(text), string(text)), nil
+	})
+}
+
+// schema derives a JSON schema. It panics when a type has none, which the first
+// start shows.
+func schema[T any]() json.RawMessage {
+	raw, err := mcp.SchemaForRaw[T]()
+	if err != nil {
+		panic(err)
+	}
+	// A Go slice may be null; here none is, and many clients know one type only.
+	return bytes.ReplaceAll(raw, []byte(`"type":["null","array"]`), []byte(`"type":"array"`))
+}
+
+// atMost returns an error when text is longer than limit bytes.
+func atMost(limit int, what, text string) error {
+	if len(text) > limit {
+		return fmt.Errorf("%s is %d bytes long; the limit is %d", what, len(text), limit)
+	}
+	return nil
+}
+
+// within returns value, or standard when value is 0, if it is from 1 to most.
+func within(what string, value, standard, most int) (int, error) {
+	if value == 0 {
+		return standard, nil
+	}
+	if value < 1 || value > most {
+		return 0, fmt.Errorf("%s is %d; it must be from 1 to %d", what, value, most)
+	}
+	return value, nil
+}

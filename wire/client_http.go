@@ -55,6 +55,9 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 		if reply != nil && errors.As(err, &op) && op.Op == "dial" {
 			reply.sent.Store(false)
 		}
+		if reply == nil && request.Method == http.MethodGet && t.tap.Ended != nil {
+			t.tap.Ended()
+		}
 		return nil, err
 	}
 	if reply != nil {
@@ -124,7 +127,7 @@ func (t *Tap) conclude(reply *Reply, body []byte, status int, err error) {
 	case err == nil && len(failure) > 0 && failure[0] == '{' && isNull(Member(body, "id")):
 		// The upstream refused the request before it had read its ID.
 		if t.take(reply.id) != nil {
-			reply.Error = bytes.Clone(failure)
+			reply.Error, reply.NoID = bytes.Clone(failure), true
 			close(reply.Done)
 		}
 	case status >= 300:

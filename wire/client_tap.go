@@ -39,8 +39,8 @@ type Tap struct {
 	Notify func(method string, params json.RawMessage)
 	// Other, if set, gets the results of mcp-go's own requests.
 	Other func(result json.RawMessage)
-	// Ended, if set, is called when an HTTP event stream that had opened for
-	// no request of ours has ended. It must not block.
+	// Ended, if set, is called when an HTTP event stream that is for no request
+	// of ours has ended, or could not be asked for. It must not block.
 	Ended func()
 
 	mu      sync.Mutex // guards what follows; held for look-ups only
@@ -54,6 +54,7 @@ type Reply struct {
 	Done   chan struct{}
 	Result json.RawMessage // nil if Error or Err is set
 	Error  json.RawMessage // the JSON-RPC error object
+	NoID   bool            // Error came without the request's ID: it was refused unread
 	Err    error           // no answer will come
 
 	id     int64
@@ -200,7 +201,7 @@ func (t *Tap) filter(message []byte) []byte {
 	}
 	switch {
 	case failure != nil && failure[0] == '{':
-		reply.Error = bytes.Clone(failure)
+		reply.Error, reply.NoID = bytes.Clone(failure), !ok
 	case failure == nil && result != nil:
 		reply.Result = bytes.Clone(result)
 	default:

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // StubTool is the one tool name that mcp-go sees in a tools/call: whoever
@@ -33,11 +34,12 @@ type Exchange struct {
 	id   json.RawMessage
 	name string // of a tools/call
 
-	mu     sync.Mutex // guards what follows; held while a message is written, so that none overtakes another
-	send   func(message []byte)
-	answer []byte // the whole response message, nil until given
-	status int    // HTTP status of an error answer, 0 for 200
-	closed bool
+	mu       sync.Mutex // guards what follows; held while a message is written, so that none overtakes another
+	send     func(message []byte)
+	notified time.Time // when the last notification was sent
+	answer   []byte    // the whole response message, nil until given
+	status   int       // HTTP status of an error answer, 0 for 200
+	closed   bool
 }
 
 type exchangeKey struct{}
@@ -108,7 +110,19 @@ func (x *Exchange) Result(result json.RawMessage) { x.settle(`,"result":`, resul
 // it where the protocol wants one, 0 for 200.
 func (x *Exchange) Fail(object json.RawMessage, status int) { x.settle(`,"error":`, object, status) }
 
+// afterNotification is how long an answer waits after a notification. Clients
+// that dispatch notifications in a later turn of their event loop than answers,
+// as the TypeScript SDK does, lose the last one of a call when both arrive in
+// one read.
+const afterNotification = 5 * time.Millisecond
+
 func (x *Exchange) settle(member string, value json.RawMessage, status int) {
+	x.mu.Lock()
+	wait := afterNotification - time.Since(x.notified)
+	x.mu.Unlock()
+	if wait > 0 {
+		time.Sleep(wait)
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.answer != nil || x.closed {
@@ -131,6 +145,7 @@ func (x *Exchange) Notify(method string, params json.RawMessage) {
 	defer x.mu.Unlock()
 	if x.answer == nil && !x.closed {
 		x.send(out)
+		x.notified = time.Now()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -58,7 +59,9 @@ var (
 
 // add registers a tool. The schemas of its arguments and its result come from
 // the types: a field without omitempty is required, its jsonschema tag is the
-// description, with enum=... parts for the values allowed. A result that is a
+// description, with enum=... parts for the values allowed. Before the first =
+// there must be a space: of a tag without, the library takes another meaning and
+// then leaves out what is embedded. A result that is a
 // string is sent as plain text, any other as structured content and as JSON. An
 // error becomes a tool error.
 func add[In, Out any](s *server.MCPServer, name, title, description string, does effect, run func(context.Context, In) (Out, error)) {
@@ -98,6 +101,10 @@ func add[In, Out any](s *server.MCPServer, name, title, description string, does
 	})
 }
 
+// nullable is how the type of a Go slice or pointer comes out. No value here is
+// null, and many clients know one type only.
+var nullable = regexp.MustCompile(`"type":\["null","(\w+)"\]`)
+
 // schema derives a JSON schema. It panics when a type has none, which the first
 // start shows.
 func schema[T any]() json.RawMessage {
@@ -105,8 +112,10 @@ func schema[T any]() json.RawMessage {
 	if err != nil {
 		panic(err)
 	}
-	// A Go slice may be null; here none is, and many clients know one type only.
-	return bytes.ReplaceAll(raw, []byte(`"type":["null","array"]`), []byte(`"type":"array"`))
+	if !bytes.Contains(raw, []byte(`"properties"`)) { // some clients want them even where there are none
+		raw = bytes.Replace(raw, []byte(`"type":"object"`), []byte(`"type":"object","properties":{}`), 1)
+	}
+	return nullable.ReplaceAll(raw, []byte(`"type":"$1"`))
 }
 
 // atMost returns an error when text is longer than limit bytes.

@@ -84,7 +84,7 @@ type textDiff struct {
 
 type codecArgs struct {
 	textArgs
-	Format string `json:"format" jsonschema:"Encoding,enum=base64,enum=base64url,enum=hex,enum=url"`
+	Format string `json:"format" jsonschema:"Encoding to use,enum=base64,enum=base64url,enum=hex,enum=url"`
 }
 
 type hashArgs struct {
@@ -365,7 +365,7 @@ func slugify(_ context.Context, in textArgs) (string, error) {
 				out.WriteByte('-')
 			}
 			gap = false
-			out.WriteRune(r)
+			out.WriteRune(unicode.ToLower(r)) // NFKD makes No of №
 		case !unicode.IsMark(r) && r != '\'' && r != '’':
 			gap = true
 		}

@@ -12,9 +12,10 @@ import (
 const (
 	// holdCap is how long a client gets to ask for the new list.
 	holdCap = 1500 * time.Millisecond
-	// holdGrace lets the client take in the list it was just sent. Agents
-	// that were tried needed 20 ms.
-	holdGrace = 75 * time.Millisecond
+	// holdGrace lets the client take in the list it was just sent. Agents that
+	// were tried need 20 ms on a quiet machine; on a busy one, 75 ms were too
+	// short for one run of Gemini CLI in five.
+	holdGrace = 150 * time.Millisecond
 	// missesToForget is after how many list_changed in vain a client that is
 	// known to re-list is taken for one that does not.
 	missesToForget = 3

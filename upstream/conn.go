@@ -154,6 +154,8 @@ func (c *conn) answer(reply *wire.Reply) (json.RawMessage, error) {
 	switch {
 	case reply.Err == nil && reply.Error == nil:
 		return reply.Result, nil
+	case c.sessionLost(reply) && reply.Error != nil:
+		return nil, undelivered{broken{rpcError(reply.Error)}}
 	case c.sessionLost(reply):
 		return nil, undelivered{broken{errSessionEnded}}
 	case reply.Error != nil:
@@ -169,14 +171,14 @@ func (c *conn) answer(reply *wire.Reply) (json.RawMessage, error) {
 }
 
 // sessionLost reports whether the server no longer knows our session. The
-// specification wants 404; servers exist that answer 400. Either way it
-// refused the request as a whole.
+// specification wants 404; servers exist that answer 400 without having read
+// whose request it is.
 func (c *conn) sessionLost(reply *wire.Reply) bool {
 	if c.http == nil || c.era != EraLegacy {
 		return false
 	}
-	status := reply.Status()
-	return status == http.StatusNotFound || status == http.StatusBadRequest
+	unread := reply.NoID || reply.Error == nil
+	return unread && (reply.Status() == http.StatusNotFound || reply.Status() == http.StatusBadRequest)
 }
 
 // post sends over HTTP and returns when the tap has taken the answer in, or

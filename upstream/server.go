@@ -378,20 +378,25 @@ func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool
 			return nil, &Error{Server: s.settings.Name, Op: op, Err: fmt.Errorf("connect: %w", plain(err))}
 		}
 		result, err := s.callOver(ctx, c, def, call)
-		var rpc *tool.RPCError
-		if err == nil || errors.As(err, &rpc) {
+		if err == nil {
 			s.exchanged(nil)
-			return tool.Result(result), err
+			return tool.Result(result), nil
 		}
-		if errors.Is(err, context.Canceled) {
+		if errors.Is(err, context.Canceled) { // by the caller: it says nothing of the server
 			return nil, &Error{Server: s.settings.Name, Op: op, Err: context.Canceled}
 		}
 		again := s.lost(c, err) || errors.As(err, new(retriable))
-		s.exchanged(plain(err))
 		safe := errors.As(err, new(undelivered)) || def.Annotations.Repeatable()
-		if !again || !safe || retried || ctx.Err() != nil {
-			return nil, &Error{Server: s.settings.Name, Op: op, Err: plain(err)}
+		if again && safe && !retried && ctx.Err() == nil {
+			continue
 		}
+		var rpc *tool.RPCError
+		if errors.As(err, &rpc) {
+			s.exchanged(nil)
+			return nil, rpc
+		}
+		s.exchanged(plain(err))
+		return nil, &Error{Server: s.settings.Name, Op: op, Err: plain(err)}
 	}
 }
 

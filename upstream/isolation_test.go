@@ -1,0 +1,427 @@
+//go:build unix
+
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// shell is an upstream that is a shell script: it begins after the handshake,
+// and the first call it gets has the number that firstCall is.
+func shell(name, script string) Settings {
+	const handshake = `
+read -r initialize
+echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1","more":9007199254740993}}}'
+read -r initialized
+`
+	return Settings{
+		Name: name, Command: "sh", Args: []string{"-c", handshake + script}, Protocol: ProtocolLegacy,
+		ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second,
+	}
+}
+
+const firstCall = "4294967297"
+
+func TestServerInfoIsKeptAsItWasSent(t *testing.T) {
+	p := newPool(t, shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end`))
+	change := p.Refresh(t.Context(), "s")
+	if want := `{"name":"sh","version":"1","more":9007199254740993}`; change.Err != nil || string(change.Info) != want {
+		t.Errorf("info = %s, %v; want %s", change.Info, change.Err, want)
+	}
+}
+
+func TestTheLastWordOfAChildCounts(t *testing.T) {
+	p := newPool(t, shell("s", `read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"last":true}}'`))
+	for range 10 {
+		c, err := p.byName["s"].connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAsk(t, p, "s", "any", `{"last":true}`)
+		eventually(t, c.dead)
+	}
+}
+
+// Such a child can never answer again, though it lives.
+func TestAChildThatClosesItsInputOrOutputIsReplaced(t *testing.T) {
+	for name, closing := range map[string]string{"input": `exec 0<&-`, "output": `exec 1>&-`} {
+		t.Run(name, func(t *testing.T) {
+			s := shell("s", `if ! test -e closed; then `+closing+`; touch closed; sleep 600; fi
+read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"second":true}}'; read -r end`)
+			s.Cwd = t.TempDir()
+			p := newPool(t, s)
+			c, err := p.byName["s"].connect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func() bool { _, err := os.Stat(s.Cwd + "/closed"); return err == nil })
+			if name == "output" {
+				eventually(t, c.dead)
+			}
+			mustAsk(t, p, "s", "any", `{"second":true}`)
+		})
+	}
+}
+
+// A server that speaks only the 2026-07-28 era and needs longer to start than
+// the probe waits is not taken for one that speaks none.
+func TestASlowModernServerIsNotMisjudged(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s := Settings{Name: "s", Command: "sh", ConnectTimeout: 20 * time.Second, Args: []string{"-c", `
+cd "$0"
+read -r discover
+if ! test -e once; then
+  touch once
+  read -r cancelled_or_initialize
+  echo '{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"method not found"}}'
+  read -r end
+fi
+echo '{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"late","version":"1"}}}}'
+read -r list
+echo '{"jsonrpc":"2.0","id":` + firstCall + `,"result":{"tools":[{"name":"a"}]}}'
+read -r end`, folder}}
+	change := newPool(t, s).Refresh(t.Context(), "s")
+	if change.Err != nil || change.Era != EraModern || len(change.Defs) != 1 || string(change.Info) != `{"name":"late","version":"1"}` {
+		t.Errorf("change = %+v", change)
+	}
+}
+
+func TestAClientThatDoesNotReadHoldsUpNobodyElse(t *testing.T) {
+	p := newPool(t, lines(t, "s", "raw"))
+	blocked, goOn := make(chan struct{}), make(chan struct{})
+	slow := make(chan error, 1)
+	go func() {
+		var once sync.Once
+		_, err := p.Call(t.Context(), def("s", "progress"), &tool.Call{
+			Params: json.RawMessage(`{"_meta":{"progressToken":1}}`),
+			Notify: func(string, json.RawMessage) {
+				once.Do(func() { close(blocked) })
+				<-goOn
+			},
+		})
+		slow <- err
+	}()
+	<-blocked
+	mustAsk(t, p, "s", "raw", "hologram")
+	close(goOn)
+	if err := <-slow; err != nil {
+		t.Errorf("the call of the slow client: %v", err)
+	}
+}
+
+// plain is an HTTP upstream of the legacy era without any library: calls gets
+// each tools/call, by the tool's name.
+type plainHTTP struct {
+	*httptest.Server
+	calls     map[string]func(w http.ResponseWriter, id string, params json.RawMessage)
+	cancelled chan string
+
+	mu      sync.Mutex
+	session int
+	lists   int
+}
+
+func newPlainHTTP(t testing.TB) *plainHTTP {
+	p := &plainHTTP{calls: map[string]func(http.ResponseWriter, string, json.RawMessage){}, cancelled: make(chan string, 10)}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(p.CloseClientConnections)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// forget ends all sessions, as a restart does.
+func (p *plainHTTP) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.session++
+}
+
+func (p *plainHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	_ = json.Unmarshal(body, &m)
+	p.mu.Lock()
+	session := fmt.Sprint(p.session)
+	p.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if m.Method != "initialize" && r.Header.Get("Mcp-Session-Id") != session {
+		// As the official TypeScript server example does it: 400, no ID.
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
+		return
+	}
+	switch m.Method {
+	case "initialize":
+		w.Header().Set("Mcp-Session-Id", session)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"plain","version":"1"}}}`, m.ID)
+	case "tools/list":
+		p.mu.Lock()
+		p.lists++
+		p.mu.Unlock()
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, m.ID)
+	case "tools/call":
+		var name string
+		_ = json.Unmarshal(member(m.Params, "name"), &name)
+		p.calls[name](w, string(m.ID), m.Params)
+	case "notifications/cancelled":
+		p.cancelled <- string(member(m.Params, "requestId"))
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+func (p *plainHTTP) settings() Settings {
+	return Settings{Name: "s", URL: p.URL, Protocol: ProtocolLegacy, ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second}
+}
+
+func TestHTTPKeepsBytesAsStdioDoes(t *testing.T) {
+	u := newPlainHTTP(t)
+	u.calls["echo"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%q,"result":{"params":%s}}`, id, params)
+	}
+	u.calls["stream"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		token := member(member(params, "_meta"), "progressToken")
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":9007199254740993}}\n\n", token)
+		fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\ndata: \"result\":%s}\n\n", id, strange)
+	}
+	u.calls["fail"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-31999,"message":"<no>","data":9007199254740993,"more":1}}`, id)
+	}
+	p := newPool(t, u.settings())
+	arguments := `{"n":123456789012345678901,"<":"&\u2028"}`
+	got, err := p.Call(t.Context(), def("s", "echo"), &tool.Call{Arguments: json.RawMessage(arguments)})
+	if want := `{"params":{"name":"echo","arguments":` + arguments + `}}`; err != nil || string(got) != want {
+		t.Errorf("params = %s, %v\nwant %s", got, err, want)
+	}
+	var notified []string
+	got, err = p.Call(t.Context(), def("s", "stream"), &tool.Call{
+		Params: json.RawMessage(`{"_meta":{"progressToken":"mine"}}`),
+		Notify: func(method string, params json.RawMessage) { notified = append(notified, method+string(params)) },
+	})
+	if want := `notifications/progress{"progressToken":"mine","progress":9007199254740993}`; err != nil || string(got) != strange || len(notified) != 1 || notified[0] != want {
+		t.Errorf("result = %s, %v; notified %v", got, err, notified)
+	}
+	_, err = ask(t, p, "s", "fail")
+	var rpc *tool.RPCError
+	if want := `{"code":-31999,"message":"<no>","data":9007199254740993,"more":1}`; !errors.As(err, &rpc) || string(rpc.Raw) != want {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+	if _, err := p.Call(t.Context(), def("s", "echo"), &tool.Call{Arguments: json.RawMessage(`{"broken`)}); !errors.As(err, &rpc) || rpc.Code != tool.CodeInvalidParams {
+		t.Errorf("arguments that are no JSON: %v", err)
+	}
+}
+
+func TestAFaultOfOneHTTPCallIsNotTheOthers(t *testing.T) {
+	u := newPlainHTTP(t)
+	started, goOn := make(chan struct{}), make(chan struct{})
+	u.calls["slow"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		close(started)
+		<-goOn
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"slow":true}}`, id)
+	}
+	u.calls["busy"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	u.calls["reset"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) { panic(http.ErrAbortHandler) }
+	u.calls["other"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":7,"result":{}}`)
+	}
+	u.calls["empty"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+		w.Header().Set("Content-Type", "text/event-stream")
+	}
+	tries := 0
+	u.calls["reset_once"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		if tries++; tries == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tries":%d}}`, id, tries)
+	}
+	p := newPool(t, u.settings())
+	slow := make(chan error, 1)
+	go func() {
+		got, err := p.Call(t.Context(), def("s", "slow"), &tool.Call{})
+		if err == nil && string(got) != `{"slow":true}` {
+			err = fmt.Errorf("result = %s", got)
+		}
+		slow <- err
+	}()
+	<-started
+	_, err := ask(t, p, "s", "busy")
+	status := new(wire.StatusError)
+	if wantError(t, err, "s", nil); !errors.As(err, &status) || status.Code != http.StatusServiceUnavailable {
+		t.Errorf("error = %v, want status 503", err)
+	}
+	_, err = ask(t, p, "s", "reset")
+	wantError(t, err, "s", nil)
+	_, err = ask(t, p, "s", "other")
+	wantError(t, err, "s", wire.ErrWrongID)
+	_, err = ask(t, p, "s", "empty")
+	wantError(t, err, "s", nil)
+	// Nobody knows whether it was delivered, but this one may be repeated.
+	if got, err := ask(t, p, "s", "reset_once", "readOnlyHint"); err != nil || got != `{"tries":2}` {
+		t.Errorf("reset_once = %s, %v", got, err)
+	}
+	close(goOn)
+	if err := <-slow; err != nil {
+		t.Errorf("the call beside the faults: %v", err)
+	}
+}
+
+func TestASessionThatIsRefusedWith400IsStartedAnew(t *testing.T) {
+	u := newPlainHTTP(t)
+	u.calls["ok"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, id)
+	}
+	u.calls["picky"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"I do not like it"}}`, id)
+	}
+	tries := 0
+	u.calls["picky_unread"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+		tries++
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"what?"}}`)
+	}
+	p := newPool(t, u.settings())
+	mustAsk(t, p, "s", "ok", "ok")
+	for range 3 {
+		u.forget()
+		mustAsk(t, p, "s", "ok", "ok")
+	}
+	// An answer to this very request is no lost session, and when a new session
+	// changes nothing, the server's word is what counts.
+	for _, name := range []string{"picky", "picky_unread"} {
+		_, err := ask(t, p, "s", name)
+		var rpc *tool.RPCError
+		if !errors.As(err, &rpc) || rpc.Code != -32602 {
+			t.Errorf("%s: error = %v, want the server's", name, err)
+		}
+	}
+	if tries != 2 {
+		t.Errorf("the refused call was made %d times, want 2", tries)
+	}
+}
+
+func TestALegacyHTTPCallIsCancelledByNotification(t *testing.T) {
+	u := newPlainHTTP(t)
+	hangs, end := make(chan string, 1), make(chan struct{})
+	u.calls["hang"] = func(_ http.ResponseWriter, id string, _ json.RawMessage) {
+		hangs <- id
+		<-end
+	}
+	defer close(end)
+	s := u.settings()
+	s.CallTimeout = 300 * time.Millisecond
+	p := newPool(t, s)
+	_, err := ask(t, p, "s", "hang")
+	wantError(t, err, "s", ErrTimeout)
+	if id, cancelled := <-hangs, <-u.cancelled; id != cancelled {
+		t.Errorf("request %s hung, %s was cancelled", id, cancelled)
+	}
+}
+
+func TestHeadersAreNotSentToAnotherHost(t *testing.T) {
+	got := make(chan http.Header, 10)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
+	defer elsewhere.Close()
+	front := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer front.Close()
+	p := newPool(t, Settings{Name: "s", URL: front.URL, Headers: map[string]string{"X-Api-Key": "secret"}})
+	_, err := ask(t, p, "s", "any")
+	wantError(t, err, "s", nil)
+	if err == nil || !strings.Contains(err.Error(), "another host") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error = %v, want it to tell of the redirection", err)
+	}
+	if len(got) > 0 {
+		t.Errorf("the other host was sent %v", <-got)
+	}
+}
+
+func TestARestartedHTTPServerIsListedAgainWithoutACall(t *testing.T) {
+	for name, option := range map[string]mcpserver.StreamableHTTPOption{
+		"legacy": mcpserver.WithStreamableHTTPProtocolVersions("2025-11-25"),
+		"modern": mcpserver.WithStateful(false),
+	} {
+		t.Run(name, func(t *testing.T) {
+			starts := 0
+			var open atomic.Int32 // streams of notifications
+			r := newRestartable(t, func() http.Handler {
+				starts++
+				s := newMCP()
+				for i := range starts {
+					s.AddTool(mcp.NewTool(fmt.Sprintf("start%d", i)), nil)
+				}
+				inner := mcpserver.NewStreamableHTTPServer(s, option, mcpserver.WithStateful(name == "legacy"))
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == "subscriptions/listen" {
+						open.Add(1)
+					}
+					inner.ServeHTTP(w, r)
+				})
+			})
+			p := newPool(t, r.settings("s", "/mcp"))
+			ctx, cancel := context.WithCancel(t.Context())
+			changes := make(chan Change, 100)
+			watched := make(chan error, 1)
+			go func() { watched <- p.Watch(ctx, changes) }()
+			defer func() { cancel(); <-watched }()
+			if change := <-changes; len(change.Defs) != 3 {
+				t.Fatalf("change = %+v", change)
+			}
+			eventually(t, func() bool { return open.Load() > 0 })
+			r.stop()
+			r.start()
+			eventually(t, func() bool { return len((<-changes).Defs) == 4 })
+		})
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	u := newPlainHTTP(b)
+	u.calls["raw"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, strange)
+	}
+	for name, s := range map[string]Settings{"stdio": lines(b, "s", "raw"), "http": u.settings()} {
+		b.Run(name, func(b *testing.B) {
+			p := newPool(b, s)
+			call := &tool.Call{Arguments: json.RawMessage(`{"q":"` + strings.Repeat("x", 100) + `"}`), Notify: func(string, json.RawMessage) {}}
+			d := def("s", "raw")
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := p.Call(b.Context(), d, call); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

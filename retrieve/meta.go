@@ -31,7 +31,7 @@ type Offer struct {
 
 // Bounds of what names the upstreams, in bytes.
 const (
-	maxNames        = 350
+	maxNames        = 250
 	maxInstructions = 1500
 )
 
@@ -77,7 +77,7 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 func (r *Retriever) callTool(most Kind, name, description, annotations string) *tool.Tool {
 	return meta(name, description, `{"type":"object","properties":{`+
 		`"name":{"type":"string","description":"Name from retrieve_tools, or server.tool"},`+
-		`"arguments":{"type":"object","description":"The tool's own arguments"}},"required":["name"]}`,
+		`"arguments":{"type":"object"}},"required":["name"]}`,
 		"", annotations, r.CallTool(most))
 }
 

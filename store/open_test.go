@@ -383,7 +383,7 @@ func TestADatabaseInUseIsNeverMoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			s, err := openDir(ctx, dir, slog.New(slog.DiscardHandler))
 			if err == nil {

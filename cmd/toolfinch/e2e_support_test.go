@@ -246,6 +246,17 @@ func (h house) serveHTTP(t *testing.T) (url string, pid int) {
 	return "", 0
 }
 
+// stdio is how the SDK's client starts toolfinch; extra is for its environment.
+func (h house) stdio(t *testing.T, extra ...string) map[string]any {
+	t.Helper()
+	env := map[string]string{}
+	for _, pair := range append(slices.Clone(h.env), extra...) {
+		key, value, _ := strings.Cut(pair, "=")
+		env[key] = value
+	}
+	return map[string]any{"command": program(t), "args": []string{"serve", "--config", h.config}, "env": env}
+}
+
 // logWriter keeps what a process says on standard error.
 type logWriter struct {
 	listening chan string // gets the address, once
@@ -379,6 +390,9 @@ func running(p process) bool { return p.command != "" && commandLine(p.pid) == p
 // kill sends SIGKILL to the one process under pid whose command line has text.
 func kill(t *testing.T, pid int, text string) {
 	t.Helper()
+	if len(processes()) == 0 {
+		t.Skip("this system does not show its processes as files")
+	}
 	var found []process
 	for _, p := range descendants(pid) {
 		if strings.Contains(p.command, text) {
@@ -388,7 +402,11 @@ func kill(t *testing.T, pid int, text string) {
 	if len(found) != 1 {
 		t.Fatalf("%d processes have %q in their command line: %v", len(found), text, found)
 	}
-	if err := syscall.Kill(found[0].pid, syscall.SIGKILL); err != nil {
+	victim, err := os.FindProcess(found[0].pid)
+	if err == nil {
+		err = victim.Kill()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	noneLeft(t, found)

@@ -58,8 +58,8 @@ func upstreams(t *testing.T, names ...string) map[string]server {
 	return all
 }
 
-// Twenty published servers start at once, are indexed, and can be searched
-// afterwards with none of them running.
+// Twenty published servers start at once and are indexed, and their tools are
+// found by what a user would say and by their names.
 func TestRealServersAreIndexed(t *testing.T) {
 	h := newHouse(t, upstreams(t))
 	type row struct {
@@ -106,14 +106,20 @@ func TestRealServersAreIndexed(t *testing.T) {
 		}
 	}
 
-	// By its name, and by what a user would say.
+	if out, err := h.output(t, "search", "draw a pie chart", "-k", "1", "--json"); err != nil || !strings.Contains(string(out), `"chart_generate_pie_chart"`) {
+		t.Errorf("search: %v in %s", err, out)
+	}
+
+	// What was stored is there at once for a client, which does not wait for any
+	// server here. Nothing is registered with this routing.
+	c := newSDKClient(t, h.env)
+	c.do(t, "connect", h.stdio(t, "MCPPROXY_ROUTING_TYPE=CALL_TOOL"), nil)
 	queries := map[string][2]string{
 		"write text to a file":              {"files", "write_file"},
 		"take a screenshot of the web page": {"devtools", "take_screenshot"},
 		"list my droplets":                  {"digitalocean", "droplet-list"},
 		"geocode an address":                {"maps", "maps_geocode"},
 		"post a message to a channel":       {"slack", "slack_post_message"},
-		"draw a pie chart":                  {"chart", "generate_pie_chart"},
 		"search the web with brave":         {"brave", "brave_web_search"},
 		"create entities in the graph":      {"memory", "create_entities"},
 		"step by step thinking":             {"thinking", "sequentialthinking"},
@@ -123,15 +129,19 @@ func TestRealServersAreIndexed(t *testing.T) {
 		queries[name+"."+real.tool] = [2]string{name, real.tool}
 	}
 	for query, want := range queries {
-		out, err := h.output(t, "search", query, "-k", "1", "--json")
-		var answer found
-		if err == nil {
-			err = json.Unmarshal(out, &answer)
+		f := c.retrieve(t, map[string]any{"query": query, "limit": 1})
+		if f.Index.Tools != total {
+			t.Errorf("%d tools are indexed, want %d", f.Index.Tools, total)
 		}
-		if err != nil || len(answer.Tools) != 1 {
-			t.Errorf("search %q: %v in %s", query, err, out)
-		} else if got := answer.Tools[0]; got.Server != want[0] || !strings.HasSuffix(got.Name, want[1]) {
-			t.Errorf("search %q found %s first, want %s of %s", query, got.Name, want[1], want[0])
+		if len(f.Tools) != 1 {
+			t.Errorf("%q found %d tools, want 1", query, len(f.Tools))
+			continue
 		}
+		if got := f.Tools[0]; got.Server != want[0] || !strings.HasSuffix(got.Name, want[1]) || got.Registered {
+			t.Errorf("%q found %s first (registered %v), want %s of %s", query, got.Name, got.Registered, want[1], want[0])
+		}
+	}
+	if got := len(c.list(t)); got != 2 {
+		t.Errorf("%d tools are listed, want the two meta-tools", got)
 	}
 }

@@ -29,12 +29,7 @@ func TestSDKClient(t *testing.T) {
 		connect   func(t *testing.T, h house) (parameters map[string]any, proxy int)
 	}{
 		{"stdio", func(t *testing.T, h house) (map[string]any, int) {
-			environ := map[string]string{}
-			for _, pair := range h.env {
-				key, value, _ := strings.Cut(pair, "=")
-				environ[key] = value
-			}
-			return map[string]any{"command": program(t), "args": []string{"serve", "--config", h.config}, "env": environ}, 0
+			return h.stdio(t), 0
 		}},
 		{"streamable HTTP", func(t *testing.T, h house) (map[string]any, int) {
 			url, pid := h.serveHTTP(t)

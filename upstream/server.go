@@ -401,14 +401,13 @@ func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool
 }
 
 func (s *server) callOver(ctx context.Context, c *conn, def *tool.Def, call *tool.Call) (json.RawMessage, error) {
-	key := ""
+	key, level := "", ""
 	if call.Notify != nil {
 		key = "toolfinch-" + strconv.FormatInt(s.tokens.Add(1), 10)
-		token := wire.Member(wire.Member(call.Params, "_meta"), "progressToken")
-		flight := &inFlight{call: call, token: token}
+		flight := &inFlight{call: call, token: wire.Member(wire.Member(call.Params, "_meta"), "progressToken")}
 		s.mu.Lock()
 		s.calls[key] = flight
-		level := s.level
+		level = s.level
 		s.mu.Unlock()
 		defer func() {
 			s.mu.Lock()
@@ -416,13 +415,8 @@ func (s *server) callOver(ctx context.Context, c *conn, def *tool.Def, call *too
 			s.mu.Unlock()
 			flight.end()
 		}()
-		params, err := c.params(def, call, key, level)
-		if err != nil {
-			return nil, err
-		}
-		return c.request(ctx, "tools/call", params, c.header("tools/call", params, def))
 	}
-	params, err := c.params(def, call, "", "")
+	params, err := c.params(def, call, key, level)
 	if err != nil {
 		return nil, err
 	}

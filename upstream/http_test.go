@@ -181,8 +181,9 @@ func TestModernUpstreams(t *testing.T) {
 	inner := mcpserver.NewStreamableHTTPServer(s)
 	r := newRestartable(t, func() http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			header := r.Header.Clone()
-			got.Store(&header)
+			if header := r.Header.Clone(); header.Get("Mcp-Method") == "tools/call" {
+				got.Store(&header)
+			}
 			inner.ServeHTTP(w, r)
 		})
 	})

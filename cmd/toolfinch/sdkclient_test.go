@@ -259,8 +259,10 @@ func (s sdkSession) progress(t *testing.T) {
 	if got.Error != nil || !strings.Contains(got.text(), "completed") {
 		t.Fatalf("answered %+v", got)
 	}
-	if len(got.Progress) != 5 {
-		t.Fatalf("%d progress notifications came, want 5: %+v", len(got.Progress), got.Progress)
+	// The server sends the last one right before its answer. The SDK forgets about
+	// progress when it reads an answer, and drops what it read together with it.
+	if n := len(got.Progress); n != 4 && n != 5 {
+		t.Fatalf("%d progress notifications came, want 5, or 4 without the last: %+v", n, got.Progress)
 	}
 	for i, p := range got.Progress {
 		if p.Progress != float64(i+1) || p.Total != 5 {

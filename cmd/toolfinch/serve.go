@@ -70,12 +70,12 @@ func serve(ctx context.Context, config *configs.Config, log *slog.Logger, stdin 
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
+	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools())
 	if os.Getenv("GOGC") == "" {
 		// Half of the default: many of these run beside an agent all day, and
 		// the garbage of a call is small.
 		debug.SetGCPercent(50)
 	}
-	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools())
 	return p.Run(ctx, func(ctx context.Context) error {
 		if listener == nil {
 			return p.ServeStdio(ctx, stdin, stdout)

@@ -54,6 +54,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	upstream.Version = version
+	collectGarbage(200) // building the index makes much of it, for a tenth of a second
 
 	root := newRoot()
 	root.SetArgs(args)
@@ -77,6 +78,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	default:
 		fmt.Fprintln(stderr, "toolfinch:", err)
 		return exitFailed
+	}
+}
+
+// collectGarbage sets how much garbage may pile up, in percent of what is in
+// use, unless the user has said so.
+func collectGarbage(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -71,11 +69,8 @@ func serve(ctx context.Context, config *configs.Config, log *slog.Logger, stdin 
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools())
-	if os.Getenv("GOGC") == "" {
-		// Half of the default: many of these run beside an agent all day, and
-		// the garbage of a call is small.
-		debug.SetGCPercent(50)
-	}
+	// Many of these run beside an agent all day, and the garbage of a call is small.
+	collectGarbage(50)
 	return p.Run(ctx, func(ctx context.Context) error {
 		if listener == nil {
 			return p.ServeStdio(ctx, stdin, stdout)

@@ -17,8 +17,9 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, ok := strings.Cut(string(readme), "<<'EOF'\n")
-	if block, _, ok = strings.Cut(block, "\n    EOF\n"); !ok {
+	_, block, _ := strings.Cut(string(readme), "<<'EOF'\n")
+	block, _, ok := strings.Cut(block, "\n    EOF\n")
+	if !ok {
 		t.Fatal("README.md has no configuration")
 	}
 	path := filepath.Join(t.TempDir(), "toolfinch.yaml")

@@ -41,38 +41,62 @@ func set(words string) map[string]bool {
 }
 
 // analyzer turns text into terms, in documents and queries alike. It remembers
-// what a word became, so it is for one goroutine and one batch of work.
+// what a word became, so it is for one goroutine and one batch of work. Terms
+// are numbered, because counting in slices is several times faster than in maps.
 type analyzer struct {
-	known        map[string]termPair
-	times, total map[string]float64 // scratch of counts
+	known map[string][]termPair // by the word as it stands in the text
+	ids   map[string]int        // numbers of terms
+	terms []string              // terms by number
+
+	times, total []float64 // scratch of counts, by number; zero between uses
 }
 
-type termPair struct{ stem, written string }
+// termPair is what a word became, as numbers of terms.
+type termPair struct{ stem, written int }
 
 func newAnalyzer() *analyzer {
-	return &analyzer{
-		known: make(map[string]termPair),
-		times: make(map[string]float64),
-		total: make(map[string]float64),
-	}
+	return &analyzer{known: make(map[string][]termPair), ids: make(map[string]int)}
 }
 
-// terms calls emit with the terms of every word of text that is no stop word.
-func (a *analyzer) terms(text string, emit func(stem, written string)) {
-	eachWord(fold(text), func(word string) {
-		if len(word) > maxWord || stopWords[word] {
-			return
-		}
-		pair, ok := a.known[word]
+// each calls emit with the terms of every word of text that is no stop word.
+func (a *analyzer) each(text string, emit func(termPair)) {
+	eachWhole(fold(text), func(word string) {
+		pairs, ok := a.known[word]
 		if !ok {
 			word = strings.Clone(word) // else the map would keep the whole text alive
-			env := snowballstem.NewEnv(word)
-			english.Stem(env)
-			pair = termPair{strings.Clone(env.Current()), written + word}
-			a.known[word] = pair
+			pairs = a.analyze(word)
+			a.known[word] = pairs
 		}
-		emit(pair.stem, pair.written)
+		for _, pair := range pairs {
+			emit(pair)
+		}
 	})
+}
+
+// analyze returns the terms of one word and of its parts.
+func (a *analyzer) analyze(word string) []termPair {
+	var pairs []termPair
+	eachPart(word, func(part string) {
+		if len(part) > maxWord || stopWords[part] {
+			return
+		}
+		env := snowballstem.NewEnv(part)
+		english.Stem(env)
+		pairs = append(pairs, termPair{a.number(env.Current()), a.number(written + part)})
+	})
+	return pairs
+}
+
+func (a *analyzer) number(term string) int {
+	id, ok := a.ids[term]
+	if !ok {
+		id, term = len(a.terms), strings.Clone(term)
+		a.ids[term] = id
+		a.terms = append(a.terms, term)
+		a.times = append(a.times, 0)
+		a.total = append(a.total, 0)
+	}
+	return id
 }
 
 // fold removes accents and the other marks that combine with a letter.
@@ -101,6 +125,11 @@ func isASCII(text string) bool {
 // identifier gives its parts, and itself in one piece where no separator cuts
 // it: getURLs is geturls, get and urls; base64 is base64, base and 64.
 func eachWord(text string, emit func(string)) {
+	eachWhole(text, func(word string) { eachPart(word, emit) })
+}
+
+// eachWhole calls emit with the words as they stand there.
+func eachWhole(text string, emit func(string)) {
 	for len(text) > 0 {
 		start := strings.IndexFunc(text, isWordRune)
 		if start < 0 {
@@ -113,13 +142,18 @@ func eachWord(text string, emit func(string)) {
 			end = len(text)
 		}
 		if word := text[:end]; !apostrophe || !contraction(word) {
-			eachPart(word, emit)
+			emit(word)
 		}
 		text = text[end:]
 	}
 }
 
-func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+func isWordRune(r rune) bool {
+	if r < utf8.RuneSelf {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+	}
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
 
 // contraction reports whether word is what follows the apostrophe in "user's",
 // "don't", "I'm", "I'd", "we'll", "we're", "I've".

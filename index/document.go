@@ -52,19 +52,29 @@ type count struct {
 
 // counts returns the terms of d, each once, in no particular order.
 func (a *analyzer) counts(d Document) []count {
-	clear(a.total)
+	var said []int // terms of the document
 	add := func(p part, texts ...string) {
 		var length float64
-		clear(a.times)
+		var here []int // terms of this part
+		note := func(id int) {
+			if a.times[id] == 0 {
+				here = append(here, id)
+			}
+			a.times[id]++
+		}
 		for _, text := range texts {
-			a.terms(truncate(text, maxText), func(stem, written string) {
-				a.times[stem]++
-				a.times[written]++
+			a.each(truncate(text, maxText), func(word termPair) {
+				note(word.stem)
+				note(word.written)
 				length += 2
 			})
 		}
-		for term, n := range a.times {
-			a.total[term] += p.weight * n / (1 - p.slope + p.slope*length/p.length)
+		for _, id := range here {
+			if a.total[id] == 0 {
+				said = append(said, id)
+			}
+			a.total[id] += p.weight * a.times[id] / (1 - p.slope + p.slope*length/p.length)
+			a.times[id] = 0
 		}
 	}
 	names, explanations := parameters(d.Def.InputSchema)
@@ -76,9 +86,10 @@ func (a *analyzer) counts(d Document) []count {
 	add(partParameter, names...)
 	add(partExplanation, explanations...)
 
-	out := make([]count, 0, len(a.total))
-	for term, n := range a.total {
-		out = append(out, count{term, max(1, int(math.Round(n*scale)))})
+	out := make([]count, len(said))
+	for i, id := range said {
+		out[i] = count{a.terms[id], max(1, int(math.Round(a.total[id]*scale)))}
+		a.total[id] = 0
 	}
 	return out
 }

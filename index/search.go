@@ -103,20 +103,20 @@ func parse(text string) request {
 	a := newAnalyzer()
 	for _, clause := range clauses(text) {
 		n := out.clauses
-		a.terms(clause, func(stem, word string) {
-			if requestWords[word[len(written):]] {
+		a.each(clause, func(word termPair) {
+			if requestWords[a.terms[word.written][len(written):]] {
 				return
 			}
-			out.add(stem, n)
-			out.add(word, n)
+			out.add(a.terms[word.stem], n)
+			out.add(a.terms[word.written], n)
 		})
 		out.clauses++
 	}
 	if len(out.terms) == 0 {
 		out.clauses = 1
-		a.terms(text, func(stem, word string) {
-			out.add(stem, 0)
-			out.add(word, 0)
+		a.each(text, func(word termPair) {
+			out.add(a.terms[word.stem], 0)
+			out.add(a.terms[word.written], 0)
 		})
 	}
 	return out

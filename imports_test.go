@@ -18,7 +18,8 @@ var floors = map[string]int{
 	"retrieve": 3, "configs": 3,
 	"upstream": 2, "store": 2, "index": 2, "register": 2,
 	"tool": 1, "hook": 1, "wire": 1,
-	"demo": 1,
+	"demo":    1,
+	"rawjson": 0,
 }
 
 // only lists who may import what; a prefix of the import path counts.

@@ -19,6 +19,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/hook"
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/wire"
 )
@@ -165,7 +166,7 @@ func (l *Live) serveCall(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallT
 	}
 	call := &tool.Call{
 		Name:      x.Name(),
-		Arguments: wire.Member(x.Params, "arguments"),
+		Arguments: rawjson.Member(x.Params, "arguments"),
 		Params:    x.Params,
 		Notify:    x.Notify,
 	}
@@ -192,8 +193,8 @@ func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, moder
 		// A model can act on a tool error; many clients hide protocol errors from it.
 		result = json.RawMessage(tool.ErrorResult(err.Error()))
 	}
-	if modern && wire.Member(result, "resultType") == nil {
-		if typed, err := wire.Set(result, "resultType", []byte(`"complete"`)); err == nil {
+	if modern && rawjson.Member(result, "resultType") == nil {
+		if typed, err := rawjson.Set(result, "resultType", []byte(`"complete"`)); err == nil {
 			result = typed
 		}
 	}
@@ -278,7 +279,7 @@ func (l *Live) list(ctx context.Context) {
 // bytes under the exposed name.
 func Listed(t *tool.Tool) json.RawMessage {
 	name, _ := json.Marshal(t.Name)
-	out, err := wire.Set(t.Def.Raw, "name", name)
+	out, err := rawjson.Set(t.Def.Raw, "name", name)
 	if err != nil { // ParseDef lets only objects in
 		return t.Def.Raw
 	}

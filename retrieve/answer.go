@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
-	"toolfinch/wire"
 )
 
 // answer is the structured content of retrieve_tools, as JSON.
@@ -88,7 +88,7 @@ func newItem(hit Hit, detail Detail, registered bool) item {
 		it.Description = &def.Description
 		it.InputSchema = def.InputSchema
 		it.OutputSchema = def.OutputSchema
-		it.Annotations = wire.Member(def.Raw, "annotations")
+		it.Annotations = rawjson.Member(def.Raw, "annotations")
 	}
 	return it
 }
@@ -127,11 +127,11 @@ func FirstSentence(description string) string {
 // no object gives "()".
 func Signature(schema json.RawMessage) string {
 	var required []string
-	_ = json.Unmarshal(wire.Member(schema, "required"), &required)
+	_ = json.Unmarshal(rawjson.Member(schema, "required"), &required)
 	var b strings.Builder
 	b.WriteByte('(')
 	first := true
-	for name, property := range wire.Members(wire.Member(schema, "properties")) {
+	for name, property := range rawjson.Members(rawjson.Member(schema, "properties")) {
 		if !first {
 			b.WriteString(", ")
 		}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"toolfinch/rawjson"
 )
 
 // Def is what a tool says of itself. Raw is the truth; the other fields are
@@ -41,39 +43,62 @@ var ErrBadDef = errors.New("not a tool definition")
 
 // ParseDef decodes one object of a tools/list answer. It asks only for an
 // object with a name: whatever else is odd (a schema that is no schema, an
-// unknown key, a hint of the wrong type) stays in Raw and harms nobody.
+// unknown key, a hint of the wrong type) stays in Raw and harms nobody. The
+// parts of the Def share the memory of Raw, a copy of raw.
 func ParseDef(server string, raw json.RawMessage) (*Def, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadDef, err)
+	if !json.Valid(raw) || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
+		return nil, fmt.Errorf("%w: not a JSON object", ErrBadDef)
 	}
-	name := text(fields["name"])
-	if name == "" {
-		return nil, fmt.Errorf("%w: no name", ErrBadDef)
-	}
+	sum := sha256.Sum256(raw)
 	def := &Def{
-		ID:           ID{Server: server, Name: name},
-		Raw:          bytes.Clone(raw),
-		Title:        text(fields["title"]),
-		Description:  text(fields["description"]),
-		InputSchema:  present(fields["inputSchema"]),
-		OutputSchema: present(fields["outputSchema"]),
-		Annotations:  Annotations{Destructive: true, OpenWorld: true},
+		ID:          ID{Server: server},
+		Raw:         bytes.Clone(raw),
+		Annotations: Annotations{Destructive: true, OpenWorld: true},
+		Hash:        hex.EncodeToString(sum[:]),
 	}
-	sum := sha256.Sum256(def.Raw)
-	def.Hash = hex.EncodeToString(sum[:])
-
-	var hints map[string]json.RawMessage
-	if json.Unmarshal(fields["annotations"], &hints) == nil {
-		flag(hints["readOnlyHint"], &def.Annotations.ReadOnly)
-		flag(hints["destructiveHint"], &def.Annotations.Destructive)
-		flag(hints["idempotentHint"], &def.Annotations.Idempotent)
-		flag(hints["openWorldHint"], &def.Annotations.OpenWorld)
-		if def.Title == "" {
-			def.Title = text(hints["title"])
+	var hintTitle string
+	for key, value := range rawjson.Members(def.Raw) {
+		switch key {
+		case "name":
+			def.ID.Name = text(value)
+		case "title":
+			def.Title = text(value)
+		case "description":
+			def.Description = text(value)
+		case "inputSchema":
+			def.InputSchema = present(value)
+		case "outputSchema":
+			def.OutputSchema = present(value)
+		case "annotations":
+			hintTitle = def.Annotations.read(value)
 		}
 	}
+	if def.ID.Name == "" {
+		return nil, fmt.Errorf("%w: no name", ErrBadDef)
+	}
+	if def.Title == "" {
+		def.Title = hintTitle
+	}
 	return def, nil
+}
+
+// read takes the hints of an annotations object and returns its title.
+func (a *Annotations) read(raw json.RawMessage) (title string) {
+	for key, value := range rawjson.Members(raw) {
+		switch key {
+		case "title":
+			title = text(value)
+		case "readOnlyHint":
+			flag(value, &a.ReadOnly)
+		case "destructiveHint":
+			flag(value, &a.Destructive)
+		case "idempotentHint":
+			flag(value, &a.Idempotent)
+		case "openWorldHint":
+			flag(value, &a.OpenWorld)
+		}
+	}
+	return title
 }
 
 func text(raw json.RawMessage) string {
@@ -85,15 +110,17 @@ func text(raw json.RawMessage) string {
 }
 
 func flag(raw json.RawMessage, to *bool) {
-	var b *bool
-	if json.Unmarshal(raw, &b) == nil && b != nil {
-		*to = *b
+	switch string(raw) {
+	case "true":
+		*to = true
+	case "false":
+		*to = false
 	}
 }
 
 func present(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+	if string(raw) == "null" {
 		return nil
 	}
-	return bytes.Clone(raw)
+	return raw
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/wire"
 )
@@ -143,7 +144,7 @@ func (c *conn) request(ctx context.Context, method string, params json.RawMessag
 func finish(message []byte, method string, params json.RawMessage) []byte {
 	message = append(append(message, `,"method":`...), strconv.Quote(method)...)
 	if params != nil {
-		message = append(append(message, `,"params":`...), wire.OneLine(params)...)
+		message = append(append(message, `,"params":`...), rawjson.OneLine(params)...)
 	}
 	return append(message, '}')
 }
@@ -310,7 +311,7 @@ func (c *conn) withMeta(params json.RawMessage, progressToken, level string) (js
 		out.WriteByte(':')
 		out.Write(value)
 	}
-	for key, value := range wire.Members(wire.Member(params, "_meta")) {
+	for key, value := range rawjson.Members(rawjson.Member(params, "_meta")) {
 		switch {
 		case key == "progressToken" && progressToken != "":
 			add(key, []byte(strconv.Quote(progressToken)))
@@ -327,10 +328,10 @@ func (c *conn) withMeta(params json.RawMessage, progressToken, level string) (js
 			add(key, raw)
 		}
 	}
-	if out.Len() == 0 && wire.Member(params, "_meta") == nil {
+	if out.Len() == 0 && rawjson.Member(params, "_meta") == nil {
 		return params, nil
 	}
-	return wire.Set(params, "_meta", []byte("{"+out.String()+"}"))
+	return rawjson.Set(params, "_meta", []byte("{"+out.String()+"}"))
 }
 
 // header returns the HTTP headers that a 2026-07-28 server wants with a request.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"toolfinch/rawjson"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/mark3labs/mcp-go/client"
@@ -261,9 +262,9 @@ func (r refused) Unwrap() error { return r.error }
 // introduced keeps serverInfo as it was sent. It sees the answers of the
 // negotiation, the one that counts last.
 func (c *conn) introduced(result json.RawMessage) {
-	info := wire.Member(result, "serverInfo")
+	info := rawjson.Member(result, "serverInfo")
 	if info == nil {
-		info = wire.Member(wire.Member(result, "_meta"), mcp.MetaKeyServerInfo)
+		info = rawjson.Member(rawjson.Member(result, "_meta"), mcp.MetaKeyServerInfo)
 	}
 	if info != nil {
 		c.mu.Lock()

@@ -15,8 +15,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
-	"toolfinch/wire"
 )
 
 // server supervises the connection to one upstream.
@@ -404,7 +404,7 @@ func (s *server) callOver(ctx context.Context, c *conn, def *tool.Def, call *too
 	key, level := "", ""
 	if call.Notify != nil {
 		key = "toolfinch-" + strconv.FormatInt(s.tokens.Add(1), 10)
-		flight := &inFlight{call: call, token: wire.Member(wire.Member(call.Params, "_meta"), "progressToken")}
+		flight := &inFlight{call: call, token: rawjson.Member(rawjson.Member(call.Params, "_meta"), "progressToken")}
 		s.mu.Lock()
 		s.calls[key] = flight
 		level = s.level
@@ -435,7 +435,7 @@ func (c *conn) params(def *tool.Def, call *tool.Call, progressToken, level strin
 	if call.Arguments != nil {
 		out = append(append(out, `,"arguments":`...), call.Arguments...)
 	}
-	for key, value := range wire.Members(call.Params) {
+	for key, value := range rawjson.Members(call.Params) {
 		if key == "name" || key == "arguments" {
 			continue
 		}
@@ -460,14 +460,14 @@ func (s *server) notified(method string, params json.RawMessage) {
 		default:
 		}
 	case "notifications/progress":
-		key := strings.Trim(string(wire.Member(params, "progressToken")), `"`)
+		key := strings.Trim(string(rawjson.Member(params, "progressToken")), `"`)
 		s.mu.Lock()
 		target := s.calls[key]
 		s.mu.Unlock()
 		if target == nil || target.token == nil {
 			return
 		}
-		if own, err := wire.Set(params, "progressToken", target.token); err == nil {
+		if own, err := rawjson.Set(params, "progressToken", target.token); err == nil {
 			target.pass(method, own)
 		}
 	case "notifications/message":

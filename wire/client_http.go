@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net"
 	"net/http"
+
+	"toolfinch/rawjson"
 )
 
 // RoundTripper passes the bodies of an HTTP upstream through tap. Requests
@@ -122,9 +124,9 @@ func (t roundTripper) readMessage(response *http.Response, reply *Reply) {
 
 // conclude ends reply if the body that came for it has not.
 func (t *Tap) conclude(reply *Reply, body []byte, status int, err error) {
-	failure := Member(body, "error")
+	failure := rawjson.Member(body, "error")
 	switch {
-	case err == nil && len(failure) > 0 && failure[0] == '{' && isNull(Member(body, "id")):
+	case err == nil && len(failure) > 0 && failure[0] == '{' && isNull(rawjson.Member(body, "id")):
 		// The upstream refused the request before it had read its ID.
 		if t.take(reply.id) != nil {
 			reply.Error, reply.NoID = bytes.Clone(failure), true
@@ -218,7 +220,7 @@ func dataOf(line []byte) []byte {
 // tooLong ends whoever waits for an event that was too long to keep. If that
 // is the one request of this stream, so does the stream.
 func (e *events) tooLong(head []byte) error {
-	if e.reply != nil && Member(head, "method") == nil {
+	if e.reply != nil && rawjson.Member(head, "method") == nil {
 		e.tap.Fail(e.reply.id, ErrTooLarge)
 		return ErrTooLarge
 	}
@@ -233,7 +235,7 @@ func (e *events) finish(fields *bytes.Buffer, kind string, data []byte, hasData 
 		}
 		if data != nil {
 			fields.WriteString("data: ")
-			fields.Write(OneLine(data))
+			fields.Write(rawjson.OneLine(data))
 			fields.WriteByte('\n')
 		}
 	}

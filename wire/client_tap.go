@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"toolfinch/rawjson"
 )
 
 // MaxAnswer is the longest message taken from an upstream, in bytes.
@@ -153,7 +155,7 @@ func (t *Tap) Filter(message []byte) (forward []byte, valid bool) {
 
 func (t *Tap) filter(message []byte) []byte {
 	var id, method, params, result, failure json.RawMessage
-	for key, value := range Members(message) {
+	for key, value := range rawjson.Members(message) {
 		switch key {
 		case "id":
 			id = value
@@ -193,7 +195,7 @@ func (t *Tap) filter(message []byte) []byte {
 				t.Other(bytes.Clone(result))
 			}
 			// mcp-go finds its own request only by a number.
-			if fixed, err := Set(message, "id", strconv.AppendInt(nil, n, 10)); err == nil {
+			if fixed, err := rawjson.Set(message, "id", strconv.AppendInt(nil, n, 10)); err == nil {
 				return fixed
 			}
 		}
@@ -246,7 +248,7 @@ func parseID(raw json.RawMessage) (int64, bool) {
 // its first bytes; where that fails nobody can tell whose it was, and all
 // pending requests fail.
 func (t *Tap) failHead(head []byte) {
-	for key, value := range Members(head) {
+	for key, value := range rawjson.Members(head) {
 		switch key {
 		case "method":
 			return // nobody waits for it

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"toolfinch/rawjson"
 )
 
 // StubTool is the one tool name that mcp-go sees in a tools/call: whoever
@@ -53,7 +55,7 @@ func NewExchange(message []byte, send func(message []byte)) *Exchange {
 		return nil
 	}
 	x := &Exchange{send: send}
-	for key, value := range Members(message) {
+	for key, value := range rawjson.Members(message) {
 		switch key {
 		case "id":
 			x.id = value
@@ -66,7 +68,7 @@ func NewExchange(message []byte, send func(message []byte)) *Exchange {
 	if len(x.id) == 0 || string(x.id) == "null" || (x.Method != methodCall && x.Method != methodList) {
 		return nil
 	}
-	x.name = unquote(Member(x.Params, "name"))
+	x.name = unquote(rawjson.Member(x.Params, "name"))
 	if x.Method == methodCall && x.name == "" {
 		return nil
 	}
@@ -91,8 +93,8 @@ func (x *Exchange) Stub() []byte {
 	params := x.Params
 	if x.Method == methodCall {
 		params = []byte(`{"name":"` + StubTool + `"}`)
-		if meta := Member(x.Params, "_meta"); meta != nil {
-			params, _ = Set(params, "_meta", meta)
+		if meta := rawjson.Member(x.Params, "_meta"); meta != nil {
+			params, _ = rawjson.Set(params, "_meta", meta)
 		}
 	}
 	out := append([]byte(`{"jsonrpc":"2.0","id":`), x.id...)
@@ -130,7 +132,7 @@ func (x *Exchange) settle(member string, value json.RawMessage, status int) {
 	}
 	out := make([]byte, 0, len(value)+len(x.id)+40)
 	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.id...)
-	out = append(append(append(out, member...), OneLine(value)...), '}')
+	out = append(append(append(out, member...), rawjson.OneLine(value)...), '}')
 	x.answer, x.status = out, status
 }
 
@@ -138,7 +140,7 @@ func (x *Exchange) settle(member string, value json.RawMessage, status int) {
 func (x *Exchange) Notify(method string, params json.RawMessage) {
 	out := append([]byte(`{"jsonrpc":"2.0","method":`), strconv.Quote(method)...)
 	if params != nil {
-		out = append(append(out, `,"params":`...), OneLine(params)...)
+		out = append(append(out, `,"params":`...), rawjson.OneLine(params)...)
 	}
 	out = append(out, '}')
 	x.mu.Lock()

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/rawjson"
 )
 
 // HTTP wraps the handler of a streamable HTTP endpoint so that tools/call and
@@ -83,7 +85,7 @@ func (r *response) Write(b []byte) (int, error) {
 	r.x.mu.Lock()
 	defer r.x.mu.Unlock()
 	data, isEvent := bytes.CutPrefix(b, []byte("event: message\ndata: "))
-	if isEvent && Member(data, "method") != nil { // a message of its own, no answer
+	if isEvent && rawjson.Member(data, "method") != nil { // a message of its own, no answer
 		return r.w.Write(b)
 	}
 	message := bytes.TrimSpace(data)

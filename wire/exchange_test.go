@@ -7,60 +7,9 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"toolfinch/rawjson"
 )
-
-func TestSetKeepsEveryOtherByte(t *testing.T) {
-	for _, test := range []struct{ name, object, key, value, want string }{
-		{"in place", `{ "a" : 1 , "name":"x", "b":[1, 2]}`, "name", `"y"`, `{ "a" : 1 , "name":"y", "b":[1, 2]}`},
-		{"added first", `{"a":12345678901234567890}`, "name", `"y"`, `{"name":"y","a":12345678901234567890}`},
-		{"to an empty object", ` { } `, "name", `1`, ` {"name":1 } `},
-		{"nested namesake stays", `{"in":{"name":"deep"},"name":"top"}`, "name", `"new"`, `{"in":{"name":"deep"},"name":"new"}`},
-		{"escaped key", `{"n\u0061me":"x"}`, "name", `"y"`, `{"n\u0061me":"y"}`},
-		{"braces and quotes in strings", `{"a":"}\"{,\\","name":{"x":"]}"}}`, "name", `0`, `{"a":"}\"{,\\","name":0}`},
-		{"the last of duplicates", `{"name":1,"name":2}`, "name", `3`, `{"name":1,"name":3}`},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got, err := Set([]byte(test.object), test.key, []byte(test.value))
-			if err != nil || string(got) != test.want {
-				t.Errorf("Set() = %s, %v; want %s", got, err, test.want)
-			}
-		})
-	}
-	for _, bad := range []string{"", "[]", `"text"`, "7"} {
-		if got, err := Set([]byte(bad), "name", []byte("1")); err == nil {
-			t.Errorf("Set(%q) = %s, want an error", bad, got)
-		}
-	}
-}
-
-func FuzzSetAgreesWithEncodingJSON(f *testing.F) {
-	for _, seed := range []string{`{"a":1}`, `{"name":[{"name":"}"}],"b":"\\\""}`, `{"\u006eame":null , "c":-1e5}`, `{}`, ` {"a":{"b":[[]]}} `} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, object []byte) {
-		var before map[string]json.RawMessage
-		if json.Unmarshal(object, &before) != nil || before == nil {
-			t.Skip()
-		}
-		got, err := Set(object, "name", []byte(`"new"`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var after map[string]json.RawMessage
-		if err := json.Unmarshal(got, &after); err != nil {
-			t.Fatalf("Set(%s) = %s: %v", object, got, err)
-		}
-		before["name"] = json.RawMessage(`"new"`)
-		if len(before) != len(after) {
-			t.Fatalf("Set(%s) = %s: members differ", object, got)
-		}
-		for key, value := range before {
-			if string(after[key]) != string(value) {
-				t.Fatalf("Set(%s) = %s: member %q differs", object, got, key)
-			}
-		}
-	})
-}
 
 func TestReadLine(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
@@ -83,7 +32,7 @@ func TestStubIsSmallAndKeepsWhatTheLibraryNeeds(t *testing.T) {
 	if got := string(x.Stub()); got != want {
 		t.Errorf("Stub() = %.300s, want %s", got, want)
 	}
-	if x.Name() != "a_b" || len(Member(x.Params, "arguments")) < 1<<20 {
+	if x.Name() != "a_b" || len(rawjson.Member(x.Params, "arguments")) < 1<<20 {
 		t.Errorf("the exchange lost the request: name %q", x.Name())
 	}
 }

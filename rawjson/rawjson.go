@@ -1,4 +1,6 @@
-package wire
+// Package rawjson reads and edits JSON objects as the bytes they are, so that
+// what nobody understands is not lost. It decodes nothing.
+package rawjson
 
 import (
 	"bytes"

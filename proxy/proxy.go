@@ -312,7 +312,12 @@ func (p *Proxy) countTokens(ctx context.Context) {
 		case <-p.uncount:
 		}
 		p.putTokens(ctx, p.catalog.CountTokens(ctx))
-		debug.FreeOSMemory()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second): // not beside the first answer
+			debug.FreeOSMemory()
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func TestParametersOfSchema(t *testing.T) {
 		{"none", ``, "", ""},
 		{"no schema", `"string"`, "", ""},
 		{"broken", `{"properties":`, "", ""},
-		{"plain", `{"description":"ignored","properties":{"title":{"description":"its title"},"body":{}}}`, "body title", "its title"},
+		{"plain", `{"description":"ignored","properties":{"title":{"description":"its title"},"body":{}}}`, "title body", "its title"},
 		{"nested", `{"properties":{"user":{"type":"object","properties":{"email":{"description":"where to"}}}}}`, "user email", "where to"},
 		{"list", `{"properties":{"labels":{"type":"array","items":{"properties":{"color":{}}}}}}`, "labels color", ""},
 		{"choice", `{"anyOf":[{"properties":{"a":{}}},{"properties":{"b":{}}}],"oneOf":[{"properties":{"c":{}}}],"allOf":[true,{"properties":{"d":{}}}]}`, "a b c d", ""},

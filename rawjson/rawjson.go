@@ -37,6 +37,35 @@ func Member(object []byte, name string) json.RawMessage {
 	return found
 }
 
+// Elements yields the elements of a JSON array, as Members does of an object.
+func Elements(array []byte) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		i := skipSpace(array, 0)
+		if i >= len(array) || array[i] != '[' {
+			return
+		}
+		for {
+			i = skipSpace(array, i+1) // behind the bracket or a comma
+			end := skipValue(array, i)
+			if end <= i || !yield(array[i:end]) {
+				return
+			}
+			if i = skipSpace(array, end); i >= len(array) || array[i] != ',' {
+				return
+			}
+		}
+	}
+}
+
+// Text returns the string that raw is, "" when it is none.
+func Text(raw []byte) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
 // Set returns the object with the named member set to value, in its place if
 // it was there, else as the first one. All other bytes stay as they were.
 func Set(object []byte, name string, value []byte) ([]byte, error) {

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 )
 
@@ -56,4 +57,22 @@ func FuzzSetAgreesWithEncodingJSON(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestElements(t *testing.T) {
+	for array, want := range map[string][]string{
+		`[]`:                             nil,
+		` [ 1 , "a,]" ,{"b":[2]}, [ ] ]`: {`1`, `"a,]"`, `{"b":[2]}`, `[ ]`},
+		`{"a":1}`:                        nil,
+		`7`:                              nil,
+		`[1`:                             {`1`},
+	} {
+		var got []string
+		for element := range Elements([]byte(array)) {
+			got = append(got, string(element))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("Elements(%s) = %q, want %q", array, got, want)
+		}
+	}
 }

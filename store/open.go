@@ -38,16 +38,24 @@ var (
 func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	var last error // what was wrong with the database before time ran out
+	because := func(err error) error {
+		if err != nil && ctx.Err() != nil && last != nil {
+			return fmt.Errorf("%w, and another process is using it", last)
+		}
+		return err
+	}
 	for {
 		if err := lock.Share(ctx); err != nil {
-			return nil, err
+			return nil, because(err)
 		}
 		db, err := openFile(ctx, path)
 		if err == nil || !useless(err) && !busy(err) {
-			return db, err
+			return db, because(err)
 		}
+		last = err
 		if lockErr := lock.Release(ctx); lockErr != nil {
-			return nil, errors.Join(err, lockErr)
+			return nil, because(errors.Join(err, lockErr))
 		}
 		if useless(err) {
 			alone, lockErr := lock.Alone(ctx)
@@ -62,7 +70,7 @@ func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logge
 		// has it open has not noticed. The lock is free for others meanwhile.
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w, and another process is using it", err)
+			return nil, because(ctx.Err())
 		case <-time.After(time.Duration(5+rand.IntN(20)) * time.Millisecond):
 		}
 	}

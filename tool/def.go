@@ -60,11 +60,11 @@ func ParseDef(server string, raw json.RawMessage) (*Def, error) {
 	for key, value := range rawjson.Members(def.Raw) {
 		switch key {
 		case "name":
-			def.ID.Name = text(value)
+			def.ID.Name = rawjson.Text(value)
 		case "title":
-			def.Title = text(value)
+			def.Title = rawjson.Text(value)
 		case "description":
-			def.Description = text(value)
+			def.Description = rawjson.Text(value)
 		case "inputSchema":
 			def.InputSchema = present(value)
 		case "outputSchema":
@@ -87,7 +87,7 @@ func (a *Annotations) read(raw json.RawMessage) (title string) {
 	for key, value := range rawjson.Members(raw) {
 		switch key {
 		case "title":
-			title = text(value)
+			title = rawjson.Text(value)
 		case "readOnlyHint":
 			flag(value, &a.ReadOnly)
 		case "destructiveHint":
@@ -99,14 +99,6 @@ func (a *Annotations) read(raw json.RawMessage) (title string) {
 		}
 	}
 	return title
-}
-
-func text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
 }
 
 func flag(raw json.RawMessage, to *bool) {

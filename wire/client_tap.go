@@ -177,7 +177,7 @@ func (t *Tap) filter(message []byte) []byte {
 			return message
 		}
 		if t.Notify != nil {
-			t.Notify(unquote(method), bytes.Clone(params))
+			t.Notify(rawjson.Text(method), bytes.Clone(params))
 		}
 		return nil
 	}

@@ -60,7 +60,7 @@ func NewExchange(message []byte, send func(message []byte)) *Exchange {
 		case "id":
 			x.id = value
 		case "method":
-			x.Method = unquote(value)
+			x.Method = rawjson.Text(value)
 		case "params":
 			x.Params = value
 		}
@@ -68,7 +68,7 @@ func NewExchange(message []byte, send func(message []byte)) *Exchange {
 	if len(x.id) == 0 || string(x.id) == "null" || (x.Method != methodCall && x.Method != methodList) {
 		return nil
 	}
-	x.name = unquote(rawjson.Member(x.Params, "name"))
+	x.name = rawjson.Text(rawjson.Member(x.Params, "name"))
 	if x.Method == methodCall && x.name == "" {
 		return nil
 	}
@@ -158,14 +158,6 @@ func (x *Exchange) Answer() []byte {
 	defer x.mu.Unlock()
 	x.closed = true
 	return x.answer
-}
-
-func unquote(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
 }
 
 // Name is the tool that a tools/call names.

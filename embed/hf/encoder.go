@@ -1,0 +1,355 @@
+package hf
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"toolfinch/embed/kernel"
+)
+
+// encoder is the transformer of BERT (Devlin et al. 2018). Rows are tokens;
+// the texts of a unit lie one behind the other, without padding.
+type encoder struct {
+	hidden, heads, head int // numbers of a token, heads, numbers of a head
+	width, wide         int // hidden and intermediate, rounded up to kernel.Align
+	limit               int // tokens of a text
+	epsilon             float64
+	pool                pooling
+
+	weights   *weights
+	words     tensor    // read when needed: half of a model, of which a text uses a few rows
+	positions []float32 // with the token type added
+	first     layerNorm
+	layers    []layer
+
+	spaces sync.Pool // *space
+}
+
+type layer struct {
+	attention, output, up, down linear
+	afterAttention, afterDown   layerNorm
+}
+
+// linear is x*w + bias; both are zero where columns fill up.
+type linear struct {
+	w    *kernel.Panels
+	bias []float32
+}
+
+type layerNorm struct{ weight, bias []float32 }
+
+// newEncoder begins to read the weights, in work; the encoder is complete when
+// work is done without error.
+func newEncoder(c config, pool pooling, limit int, w *weights, work *errgroup.Group) (*encoder, error) {
+	e := &encoder{
+		hidden: c.Hidden, heads: c.Heads, head: c.Hidden / c.Heads,
+		width: kernel.RoundUp(c.Hidden, kernel.Align), wide: kernel.RoundUp(c.Intermediate, kernel.Align),
+		limit: limit, epsilon: c.Epsilon, pool: pool, weights: w, layers: make([]layer, c.Layers),
+	}
+	prefix := ""
+	if _, ok := w.tensors["bert.embeddings.word_embeddings.weight"]; ok {
+		prefix = "bert."
+	}
+	read := func(into *[]float32, name string, shape ...int) {
+		work.Go(func() (err error) {
+			*into, err = w.read(prefix+name, shape...)
+			return err
+		})
+	}
+	normalize := func(n *layerNorm, name string) {
+		read(&n.weight, name+".LayerNorm.weight", c.Hidden)
+		read(&n.bias, name+".LayerNorm.bias", c.Hidden)
+	}
+	// load puts a matrix into columns of l, times scale.
+	load := func(l *linear, column int, name string, in, out int, scale float32) {
+		work.Go(func() error { return l.load(w, column, prefix+name, in, out, scale) })
+	}
+	var err error
+	if e.words, err = w.find(prefix+"embeddings.word_embeddings.weight", c.Vocabulary, c.Hidden); err != nil {
+		return nil, err
+	}
+	normalize(&e.first, "embeddings")
+	work.Go(func() (err error) {
+		e.positions, err = readPositions(w, prefix, c)
+		return err
+	})
+	for i := range e.layers {
+		l, at := &e.layers[i], fmt.Sprintf("encoder.layer.%d.", i)
+		l.attention = newLinear(c.Hidden, 3*e.width)
+		l.output = newLinear(c.Hidden, c.Hidden)
+		l.up = newLinear(c.Hidden, c.Intermediate)
+		l.down = newLinear(c.Intermediate, c.Hidden)
+		// The scale of the products of queries and keys is put into the queries.
+		load(&l.attention, 0, at+"attention.self.query", c.Hidden, c.Hidden, float32(1/math.Sqrt(float64(e.head))))
+		load(&l.attention, e.width, at+"attention.self.key", c.Hidden, c.Hidden, 1)
+		load(&l.attention, 2*e.width, at+"attention.self.value", c.Hidden, c.Hidden, 1)
+		load(&l.output, 0, at+"attention.output.dense", c.Hidden, c.Hidden, 1)
+		load(&l.up, 0, at+"intermediate.dense", c.Hidden, c.Intermediate, 1)
+		load(&l.down, 0, at+"output.dense", c.Intermediate, c.Hidden, 1)
+		normalize(&l.afterAttention, at+"attention.output")
+		normalize(&l.afterDown, at+"output")
+	}
+	return e, nil
+}
+
+func readPositions(w *weights, prefix string, c config) ([]float32, error) {
+	positions, err := w.read(prefix+"embeddings.position_embeddings.weight", c.Positions, c.Hidden)
+	if err != nil {
+		return nil, err
+	}
+	name := prefix + "embeddings.token_type_embeddings.weight"
+	types, err := w.read(name, w.tensors[name].rows(), c.Hidden)
+	if err != nil {
+		return nil, err
+	}
+	if len(types) == 0 {
+		return positions, nil
+	}
+	for i := range positions {
+		positions[i] += types[i%c.Hidden] // everything is of the first type
+	}
+	return positions, nil
+}
+
+func (t tensor) rows() int {
+	if len(t.Shape) == 0 {
+		return 0
+	}
+	return t.Shape[0]
+}
+
+func newLinear(in, out int) linear {
+	w := kernel.NewPanels(in, out)
+	return linear{w, make([]float32, w.Columns())}
+}
+
+func (l *linear) load(w *weights, column int, name string, in, out int, scale float32) error {
+	matrix, err := w.read(name+".weight", out, in)
+	if err != nil {
+		return err
+	}
+	bias, err := w.read(name+".bias", out)
+	if err != nil {
+		return err
+	}
+	for i := range out {
+		row := matrix[i*in : (i+1)*in]
+		if scale != 1 {
+			for j := range row {
+				row[j] *= scale
+			}
+		}
+		l.w.Set(column+i, row)
+		l.bias[column+i] = bias[i] * scale
+	}
+	return nil
+}
+
+// sequence is a text; index is its place in the answer.
+type sequence struct {
+	index  int
+	tokens []int32
+}
+
+// space is the memory of one run.
+type space struct {
+	x, y           []float32 // rows x width
+	heads          []float32 // rows x 3*width: queries, keys, values
+	up             []float32 // rows x wide
+	keys           []float32 // of one head, turned: head x tokens
+	scores, summed []float32 // of one head
+	bytes          []byte
+}
+
+// slack is what kernels may read beyond a matrix.
+const slack = kernel.Align
+
+func grow(buffer *[]float32, n int) []float32 {
+	if n += slack; cap(*buffer) < n {
+		*buffer = make([]float32, n)
+	}
+	return (*buffer)[:n]
+}
+
+// run takes the sequences through the model, with split goroutines to a
+// product, and puts their vectors into out.
+func (e *encoder) run(ctx context.Context, unit []sequence, split int, out [][]float32) error {
+	s, _ := e.spaces.Get().(*space)
+	if s == nil {
+		s = &space{}
+	}
+	defer e.spaces.Put(s)
+	rows := 0
+	for _, q := range unit {
+		rows += len(q.tokens)
+	}
+	// A block of a text at the end reads rows beyond it.
+	all := kernel.RoundUp(rows, kernel.MaxRows) + kernel.MaxRows
+	x := grow(&s.x, all*e.width)
+	y := grow(&s.y, all*e.width)
+	heads := grow(&s.heads, all*3*e.width)
+	up := grow(&s.up, all*e.wide)
+
+	if err := e.lookUp(unit, x, s); err != nil {
+		return err
+	}
+	for i := range e.layers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		runtime.Gosched() // a query must not wait for a catalog
+		l := &e.layers[i]
+		l.attention.apply(heads, x, e.width, nil, rows, split)
+		e.attend(unit, heads, y, s)
+		l.output.apply(x, y, e.width, x, rows, split)
+		e.normalize(l.afterAttention, x, rows)
+		l.up.apply(up, x, e.width, nil, rows, split)
+		kernel.GELU(up[:rows*e.wide])
+		l.down.apply(x, up, e.wide, x, rows, split)
+		e.normalize(l.afterDown, x, rows)
+	}
+	row := 0
+	for _, q := range unit {
+		out[q.index] = e.pooled(x[row*e.width:], len(q.tokens))
+		row += len(q.tokens)
+	}
+	return nil
+}
+
+// lookUp fills x with the vectors of words and positions.
+func (e *encoder) lookUp(unit []sequence, x []float32, s *space) error {
+	if s.bytes == nil {
+		s.bytes = make([]byte, 4*e.hidden)
+	}
+	row := 0
+	for _, q := range unit {
+		for position, token := range q.tokens {
+			at := x[row*e.width:]
+			// Read, not mapped: a file cut short is an error then, not a crash.
+			if err := e.weights.at(e.words, int(token)*e.hidden, at[:e.hidden], s.bytes); err != nil {
+				return fmt.Errorf("weights: word %d: %w", token, err)
+			}
+			for i, v := range e.positions[position*e.hidden : (position+1)*e.hidden] {
+				at[i] += v
+			}
+			clear(at[e.hidden:e.width])
+			row++
+		}
+	}
+	e.normalize(e.first, x, row)
+	return nil
+}
+
+// apply sets y to x*w + bias + residual; rows of x have stride numbers.
+// residual has y's shape and may be y itself.
+func (l *linear) apply(y, x []float32, stride int, residual []float32, rows, split int) {
+	columns := l.w.Columns()
+	for row := range rows {
+		at := y[row*columns : (row+1)*columns]
+		if residual == nil {
+			copy(at, l.bias)
+			continue
+		}
+		for i, v := range residual[row*columns : (row+1)*columns] {
+			at[i] = v + l.bias[i]
+		}
+	}
+	each := kernel.RoundUp((columns+split-1)/split, kernel.Align)
+	if each >= columns {
+		l.w.MulAdd(y, columns, x, stride, rows, 0, columns)
+		return
+	}
+	var wait sync.WaitGroup
+	for from := each; from < columns; from += each {
+		wait.Go(func() { l.w.MulAdd(y, columns, x, stride, rows, from, min(from+each, columns)) })
+	}
+	l.w.MulAdd(y, columns, x, stride, rows, 0, each)
+	wait.Wait()
+}
+
+// attend sets y to what each token takes from the others of its text.
+func (e *encoder) attend(unit []sequence, heads, y []float32, s *space) {
+	stride := 3 * e.width
+	row := 0
+	for _, q := range unit {
+		n := len(q.tokens)
+		columns := kernel.RoundUp(n, kernel.Align)
+		padded := kernel.RoundUp(n, kernel.MaxRows)
+		keys := grow(&s.keys, e.head*columns)
+		scores := grow(&s.scores, padded*columns)
+		wide := kernel.RoundUp(e.head, kernel.Align)
+		summed := grow(&s.summed, padded*wide)
+		for h := range e.heads {
+			at := heads[row*stride+h*e.head:]
+			clear(keys)
+			for i := range n {
+				for j, v := range at[i*stride+e.width : i*stride+e.width+e.head] {
+					keys[j*columns+i] = v
+				}
+			}
+			clear(scores)
+			kernel.MulAdd(scores, columns, at, stride, keys, columns, n, e.head, columns)
+			for i := range n {
+				kernel.Softmax(scores[i*columns:(i+1)*columns], n)
+			}
+			clear(summed)
+			kernel.MulAdd(summed, wide, scores, columns, at[2*e.width:], stride, n, n, wide)
+			for i := range n {
+				copy(y[(row+i)*e.width+h*e.head:][:e.head], summed[i*wide:])
+			}
+		}
+		for i := range n {
+			clear(y[(row+i)*e.width+e.hidden : (row+i+1)*e.width])
+		}
+		row += n
+	}
+}
+
+// normalize gives each row the mean and the variance that n says.
+func (e *encoder) normalize(n layerNorm, x []float32, rows int) {
+	for row := range rows {
+		at := x[row*e.width:][:e.hidden]
+		var sum float32
+		for _, v := range at {
+			sum += v
+		}
+		mean := sum / float32(len(at))
+		var squares float32
+		for _, v := range at {
+			squares += (v - mean) * (v - mean)
+		}
+		scale := float32(1 / math.Sqrt(float64(squares)/float64(len(at))+e.epsilon))
+		weight, bias := n.weight[:len(at)], n.bias[:len(at)]
+		for i, v := range at {
+			at[i] = (v-mean)*scale*weight[i] + bias[i]
+		}
+	}
+}
+
+// pooled is the vector of a text whose n tokens begin x.
+func (e *encoder) pooled(x []float32, n int) []float32 {
+	if e.pool == poolCLS {
+		n = 1
+	}
+	sums := make([]float64, e.hidden)
+	for row := range n {
+		for i, v := range x[row*e.width:][:e.hidden] {
+			sums[i] += float64(v)
+		}
+	}
+	var squares float64
+	for _, v := range sums {
+		squares += v * v
+	}
+	scale := 1 / math.Max(math.Sqrt(squares), 1e-12)
+	out := make([]float32, e.hidden)
+	for i, v := range sums {
+		out[i] = float32(v * scale)
+	}
+	return out
+}

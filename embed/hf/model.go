@@ -1,0 +1,297 @@
+// Package hf runs sentence-transformers models of the BERT family on the CPU:
+// text in, unit vectors out. It reads the files of a model's folder and never
+// the network.
+package hf
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Model is an open model. Its methods are safe for concurrent use.
+type Model struct {
+	tokens  *tokenizer
+	encoder *encoder
+	weights *weights
+	prompts map[string]string
+	hash    string
+}
+
+// config is config.json.
+type config struct {
+	Type         string  `json:"model_type"`
+	Hidden       int     `json:"hidden_size"`
+	Layers       int     `json:"num_hidden_layers"`
+	Heads        int     `json:"num_attention_heads"`
+	Intermediate int     `json:"intermediate_size"`
+	Activation   string  `json:"hidden_act"`
+	Epsilon      float64 `json:"layer_norm_eps"`
+	Positions    int     `json:"max_position_embeddings"`
+	Vocabulary   int     `json:"vocab_size"`
+	Position     string  `json:"position_embedding_type"`
+}
+
+// pooling is how the vectors of the tokens become one.
+type pooling string
+
+const (
+	poolMean pooling = "mean"
+	poolCLS  pooling = "cls"
+)
+
+// Open reads a model from its folder: config.json, model.safetensors,
+// tokenizer.json or vocab.txt and, where they are, modules.json,
+// 1_Pooling/config.json, sentence_bert_config.json and
+// config_sentence_transformers.json. Anything but a BERT encoder with mean or
+// CLS pooling is an error that says so. The caller closes the model.
+func Open(dir string) (*Model, error) {
+	m, err := open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", filepath.Base(dir), err)
+	}
+	return m, nil
+}
+
+func open(dir string) (_ *Model, err error) {
+	c, err := readConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := readPooling(dir)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := readLimit(dir, c.Positions)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{}
+	var sentences struct{ Prompts map[string]string }
+	if err := readOptional(filepath.Join(dir, "config_sentence_transformers.json"), &sentences); err != nil {
+		return nil, err
+	}
+	m.prompts = sentences.Prompts
+	if m.weights, err = openWeights(filepath.Join(dir, "model.safetensors")); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.weights.file.Close())
+		}
+	}()
+
+	var work errgroup.Group
+	work.SetLimit(max(2, runtime.GOMAXPROCS(0)))
+	work.Go(func() (err error) {
+		m.hash, err = m.sum(dir, fmt.Sprint(pool, limit))
+		return err
+	})
+	work.Go(func() (err error) {
+		m.tokens, err = openTokenizer(filepath.Join(dir, "tokenizer.json"))
+		return err
+	})
+	m.encoder, err = newEncoder(c, pool, limit, m.weights, &work)
+	if err := errors.Join(err, work.Wait()); err != nil {
+		return nil, err
+	}
+	for text, id := range m.tokens.vocabulary {
+		if id < 0 || int(id) >= c.Vocabulary {
+			return nil, fmt.Errorf("tokenizer: %q has number %d, and the weights have %d words", text, id, c.Vocabulary)
+		}
+	}
+	return m, nil
+}
+
+func readConfig(dir string) (c config, err error) {
+	if err := readJSON(filepath.Join(dir, "config.json"), &c); err != nil {
+		return c, err
+	}
+	switch {
+	case c.Type != "bert":
+		return c, fmt.Errorf("config.json: an architecture of type %q; only bert is supported", c.Type)
+	case c.Activation != "gelu":
+		return c, fmt.Errorf("config.json: hidden_act %q; only gelu is supported", c.Activation)
+	case c.Position != "" && c.Position != "absolute":
+		return c, fmt.Errorf("config.json: position_embedding_type %q; only absolute is supported", c.Position)
+	}
+	for key, n := range map[string]int{
+		"hidden_size": c.Hidden, "num_hidden_layers": c.Layers, "num_attention_heads": c.Heads,
+		"intermediate_size": c.Intermediate, "max_position_embeddings": c.Positions, "vocab_size": c.Vocabulary,
+	} {
+		if n < 1 || n > 1<<20 {
+			return c, fmt.Errorf("config.json: %s is %d", key, n)
+		}
+	}
+	if c.Hidden%c.Heads != 0 {
+		return c, fmt.Errorf("config.json: hidden_size %d cannot be shared by %d heads", c.Hidden, c.Heads)
+	}
+	if c.Epsilon <= 0 {
+		c.Epsilon = 1e-12
+	}
+	return c, nil
+}
+
+// readPooling returns how the model pools; a model that does not say takes the mean.
+func readPooling(dir string) (pooling, error) {
+	var modules []struct{ Type, Path string }
+	if err := readOptional(filepath.Join(dir, "modules.json"), &modules); err != nil {
+		return "", err
+	}
+	path := "1_Pooling"
+	for _, module := range modules {
+		switch kind := module.Type[strings.LastIndexByte(module.Type, '.')+1:]; kind {
+		case "Pooling":
+			path = filepath.Base(module.Path)
+		case "Transformer", "Normalize":
+		default:
+			return "", fmt.Errorf("modules.json: a step of type %q is not supported", kind)
+		}
+	}
+	var modes map[string]any
+	if err := readOptional(filepath.Join(dir, path, "config.json"), &modes); err != nil {
+		return "", err
+	}
+	found := pooling("")
+	for key, value := range modes {
+		mode, isMode := strings.CutPrefix(key, "pooling_mode_")
+		if on, _ := value.(bool); !isMode || !on {
+			continue
+		}
+		switch {
+		case found != "":
+			return "", fmt.Errorf("%s/config.json: more than one pooling mode", path)
+		case mode == "mean_tokens":
+			found = poolMean
+		case mode == "cls_token":
+			found = poolCLS
+		default:
+			return "", fmt.Errorf("%s/config.json: pooling_mode_%s is not supported; mean_tokens and cls_token are", path, mode)
+		}
+	}
+	if found == "" {
+		found = poolMean
+	}
+	return found, nil
+}
+
+// readLimit returns how many tokens of a text are read, [CLS] and [SEP] with
+// them. What tokenizer.json says of truncation is not meant for this.
+func readLimit(dir string, positions int) (int, error) {
+	var sentence struct {
+		Max int `json:"max_seq_length"`
+	}
+	if err := readOptional(filepath.Join(dir, "sentence_bert_config.json"), &sentence); err != nil {
+		return 0, err
+	}
+	if sentence.Max < 3 || sentence.Max > positions {
+		return positions, nil
+	}
+	return sentence.Max, nil
+}
+
+func readJSON(name string, v any) error {
+	text, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return nil
+}
+
+func readOptional(name string, v any) error {
+	if err := readJSON(name, v); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// sum hashes everything that vectors depend on.
+func (m *Model) sum(dir, settings string) (string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(m.weights.file, 0, 1<<62)); err != nil {
+		return "", fmt.Errorf("weights: %w", err)
+	}
+	for _, name := range []string{"config.json", "tokenizer.json", "vocab.txt", "tokenizer_config.json"} {
+		if err := addFile(h, filepath.Join(dir, name)); err != nil {
+			return "", err
+		}
+	}
+	fmt.Fprint(h, settings)
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func addFile(h hash.Hash, name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	fmt.Fprintf(h, "%d:", len(text))
+	h.Write(text)
+	return nil
+}
+
+// Dim is the length of a vector.
+func (m *Model) Dim() int { return m.encoder.hidden }
+
+// Hash is the SHA-256, in hex, of the files that vectors depend on.
+func (m *Model) Hash() string { return m.hash }
+
+// Prompt is what the model wants before a text of the kind, "query" or
+// "document"; most models want nothing.
+func (m *Model) Prompt(kind string) string { return m.prompts[kind] }
+
+// Close ends the model; its methods must not be called any more.
+func (m *Model) Close() error { return m.weights.file.Close() }
+
+// unitTokens is how many tokens are taken through the model together: enough
+// for a kernel to be at its best, few enough for the second-level cache.
+const unitTokens = 128
+
+// Embed returns the vector of each text, of length 1, in order. Many texts
+// share all processors, a text alone has them for itself. The error is the
+// context's, or that the weights could not be read.
+func (m *Model) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	out := make([][]float32, len(texts))
+	var units [][]sequence
+	size := 0
+	for i, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s := sequence{index: i, tokens: m.tokens.encode(text, m.encoder.limit)}
+		if len(units) == 0 || size+len(s.tokens) > unitTokens {
+			units, size = append(units, nil), 0
+		}
+		units[len(units)-1] = append(units[len(units)-1], s)
+		size += len(s.tokens)
+	}
+	processors := runtime.GOMAXPROCS(0)
+	split := 1
+	if len(units) == 1 {
+		split = processors
+	}
+	var work errgroup.Group
+	work.SetLimit(processors)
+	for _, unit := range units {
+		work.Go(func() error { return m.encoder.run(ctx, unit, split, out) })
+	}
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

@@ -1,0 +1,45 @@
+package kernel
+
+import "golang.org/x/sys/cpu"
+
+func native() []set {
+	var all []set
+	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA {
+		return nil
+	}
+	gelu := func(x []float32) {
+		if len(x) > 0 {
+			geluAVX2(&x[0], len(x))
+		}
+	}
+	exp := func(x []float32, shift float32) {
+		if len(x) > 0 {
+			expAVX2(&x[0], len(x), shift)
+		}
+	}
+	all = append(all, set{"avx2", 6, 16, checked(6, 16, mulAdd6x16AVX2), gelu, exp})
+	if cpu.X86.HasAVX512F {
+		all = append(all, set{"avx512", 12, 32, checked(12, 32, mulAdd12x32AVX512), gelu, exp})
+	}
+	return all
+}
+
+// c (6x16) += a (6 x k) * b (k x 16); distances between rows in bytes.
+//
+//go:noescape
+func mulAdd6x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)
+
+// c (12x32) += a (12 x k) * b (k x 32); distances between rows in bytes.
+//
+//go:noescape
+func mulAdd12x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)
+
+// n is a multiple of 8.
+//
+//go:noescape
+func geluAVX2(x *float32, n int)
+
+// n is a multiple of 8.
+//
+//go:noescape
+func expAVX2(x *float32, n int, shift float32)

@@ -1,0 +1,276 @@
+#include "textflag.h"
+
+// Two rows of the 6x16 block: their numbers of a for all 16 columns, which are
+// in Y0 and Y1.
+#define ROWS2(p, q, s0, s1, t0, t1) \
+	VBROADCASTSS p, Y2 \
+	VBROADCASTSS q, Y3 \
+	VFMADD231PS Y0, Y2, s0 \
+	VFMADD231PS Y1, Y2, s1 \
+	VFMADD231PS Y0, Y3, t0 \
+	VFMADD231PS Y1, Y3, t1
+
+#define STORE16(s0, s1) \
+	VADDPS (DX), s0, s0 \
+	VADDPS 32(DX), s1, s1 \
+	VMOVUPS s0, (DX) \
+	VMOVUPS s1, 32(DX) \
+	ADDQ R11, DX
+
+// func mulAdd6x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)
+TEXT ·mulAdd6x16AVX2(SB), NOSPLIT, $0-56
+	MOVQ k+0(FP), CX
+	MOVQ a+8(FP), SI
+	MOVQ lda+16(FP), R8
+	MOVQ b+24(FP), BX
+	MOVQ ldb+32(FP), R10
+	MOVQ c+40(FP), DX
+	MOVQ ldc+48(FP), R11
+	LEAQ (R8)(R8*2), DI
+	ADDQ SI, DI // the fourth row
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	VXORPS Y13, Y13, Y13
+	VXORPS Y14, Y14, Y14
+	VXORPS Y15, Y15, Y15
+
+loop6x16:
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+	ROWS2((SI), (SI)(R8*1), Y4, Y5, Y6, Y7)
+	ROWS2((SI)(R8*2), (DI), Y8, Y9, Y10, Y11)
+	ROWS2((DI)(R8*1), (DI)(R8*2), Y12, Y13, Y14, Y15)
+	ADDQ $4, SI
+	ADDQ $4, DI
+	ADDQ R10, BX
+	DECQ CX
+	JNZ loop6x16
+
+	STORE16(Y4, Y5)
+	STORE16(Y6, Y7)
+	STORE16(Y8, Y9)
+	STORE16(Y10, Y11)
+	STORE16(Y12, Y13)
+	STORE16(Y14, Y15)
+	VZEROUPPER
+	RET
+
+// Three rows of the 12x32 block, beginning at p; the columns are in Z0 and Z1.
+#define ROWS3(p, s0, s1, t0, t1, u0, u1) \
+	VBROADCASTSS (p), Z2 \
+	VBROADCASTSS (p)(R8*1), Z3 \
+	VBROADCASTSS (p)(R8*2), Z4 \
+	VFMADD231PS Z0, Z2, s0 \
+	VFMADD231PS Z1, Z2, s1 \
+	VFMADD231PS Z0, Z3, t0 \
+	VFMADD231PS Z1, Z3, t1 \
+	VFMADD231PS Z0, Z4, u0 \
+	VFMADD231PS Z1, Z4, u1 \
+	ADDQ $4, p
+
+#define ZERO4(a, b, c, d) \
+	VPXORD a, a, a \
+	VPXORD b, b, b \
+	VPXORD c, c, c \
+	VPXORD d, d, d
+
+#define STORE32(s0, s1) \
+	VADDPS (DX), s0, s0 \
+	VADDPS 64(DX), s1, s1 \
+	VMOVUPS s0, (DX) \
+	VMOVUPS s1, 64(DX) \
+	ADDQ R11, DX
+
+// func mulAdd12x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)
+TEXT ·mulAdd12x32AVX512(SB), NOSPLIT, $0-56
+	MOVQ k+0(FP), CX
+	MOVQ a+8(FP), SI
+	MOVQ lda+16(FP), R8
+	MOVQ b+24(FP), BX
+	MOVQ ldb+32(FP), R10
+	MOVQ c+40(FP), DX
+	MOVQ ldc+48(FP), R11
+	LEAQ (R8)(R8*2), R9
+	LEAQ (SI)(R9*1), DI
+	LEAQ (DI)(R9*1), R12
+	LEAQ (R12)(R9*1), R13
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	ZERO4(Z16, Z17, Z18, Z19)
+	ZERO4(Z20, Z21, Z22, Z23)
+	ZERO4(Z24, Z25, Z26, Z27)
+	ZERO4(Z28, Z29, Z30, Z31)
+
+loop12x32:
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	ROWS3(SI, Z8, Z9, Z10, Z11, Z12, Z13)
+	ROWS3(DI, Z14, Z15, Z16, Z17, Z18, Z19)
+	ROWS3(R12, Z20, Z21, Z22, Z23, Z24, Z25)
+	ROWS3(R13, Z26, Z27, Z28, Z29, Z30, Z31)
+	ADDQ R10, BX
+	DECQ CX
+	JNZ loop12x32
+
+	STORE32(Z8, Z9)
+	STORE32(Z10, Z11)
+	STORE32(Z12, Z13)
+	STORE32(Z14, Z15)
+	STORE32(Z16, Z17)
+	STORE32(Z18, Z19)
+	STORE32(Z20, Z21)
+	STORE32(Z22, Z23)
+	STORE32(Z24, Z25)
+	STORE32(Z26, Z27)
+	STORE32(Z28, Z29)
+	STORE32(Z30, Z31)
+	VZEROUPPER
+	RET
+
+// The constants of geluGo and expGo as bits, each eight times when broadcast.
+#define CONST(name, offset, bits) DATA name<>+offset(SB)/4, $bits
+
+CONST(gelu, 0, 0x3F3504F3)  // 1/sqrt(2)
+CONST(gelu, 4, 0x40800000)  // 4
+CONST(gelu, 8, 0x3F000000)  // 0.5
+CONST(gelu, 12, 0xC0800000) // -4
+CONST(gelu, 16, 0xAF95DF0B) // erfP6
+CONST(gelu, 20, 0x32EDFFEE) // erfP5
+CONST(gelu, 24, 0xB60CFF51) // erfP4
+CONST(gelu, 28, 0xB86EC2D2) // erfP3
+CONST(gelu, 32, 0xBA40AC63) // erfP2
+CONST(gelu, 36, 0xBB41A1F6) // erfP1
+CONST(gelu, 40, 0xBC83DBD4) // erfP0
+CONST(gelu, 44, 0xB77460CD) // erfQ4
+CONST(gelu, 48, 0xB95FBD29) // erfQ3
+CONST(gelu, 52, 0xBADC924E) // erfQ2
+CONST(gelu, 56, 0xBBF19BF8) // erfQ1
+CONST(gelu, 60, 0xBC69B6A7) // erfQ0
+GLOBL gelu<>(SB), RODATA, $64
+
+CONST(exp, 0, 0x3FB8AA3B) // log2E
+CONST(exp, 4, 0x3F318000) // ln2Hi
+CONST(exp, 8, 0xB95E8083) // ln2Lo
+CONST(exp, 12, 0xC2AE0000) // expMin
+CONST(exp, 16, 0x42AE0000) // -expMin
+CONST(exp, 20, 0x3F800000) // 1
+CONST(exp, 24, 0x39506967) // expP0
+CONST(exp, 28, 0x3AB743CE) // expP1
+CONST(exp, 32, 0x3C088908) // expP2
+CONST(exp, 36, 0x3D2AA9C1) // expP3
+CONST(exp, 40, 0x3E2AAAAA) // expP4
+CONST(exp, 44, 0x3F000000) // expP5
+CONST(exp, 48, 0x0000007F) // the exponent of 1
+GLOBL exp<>(SB), RODATA, $52
+
+// func geluAVX2(x *float32, n int)
+TEXT ·geluAVX2(SB), NOSPLIT, $0-16
+	MOVQ x+0(FP), SI
+	MOVQ n+8(FP), CX
+	SHRQ $3, CX
+	JZ geluDone
+	VBROADCASTSS gelu<>+0(SB), Y8
+	VBROADCASTSS gelu<>+4(SB), Y9
+	VBROADCASTSS gelu<>+8(SB), Y10
+	VBROADCASTSS gelu<>+12(SB), Y11
+	VBROADCASTSS gelu<>+16(SB), Y12 // P6
+	VBROADCASTSS gelu<>+44(SB), Y13 // Q4
+	LEAQ gelu<>(SB), BX
+
+geluLoop:
+	VMOVUPS (SI), Y0        // v
+	VMULPS Y8, Y0, Y1       // t
+	VMINPS Y9, Y1, Y1
+	VMAXPS Y11, Y1, Y1
+	VMULPS Y1, Y1, Y2       // s
+	VBROADCASTSS 20(BX), Y3
+	VFMADD231PS Y12, Y2, Y3 // p = P6*s + P5
+	VBROADCASTSS 24(BX), Y4
+	VFMADD231PS Y3, Y2, Y4
+	VBROADCASTSS 28(BX), Y3
+	VFMADD231PS Y4, Y2, Y3
+	VBROADCASTSS 32(BX), Y4
+	VFMADD231PS Y3, Y2, Y4
+	VBROADCASTSS 36(BX), Y3
+	VFMADD231PS Y4, Y2, Y3
+	VBROADCASTSS 40(BX), Y4
+	VFMADD231PS Y3, Y2, Y4  // p
+	VBROADCASTSS 48(BX), Y5
+	VFMADD231PS Y13, Y2, Y5 // q = Q4*s + Q3
+	VBROADCASTSS 52(BX), Y6
+	VFMADD231PS Y5, Y2, Y6
+	VBROADCASTSS 56(BX), Y5
+	VFMADD231PS Y6, Y2, Y5
+	VBROADCASTSS 60(BX), Y6
+	VFMADD231PS Y5, Y2, Y6  // q
+	VMULPS Y4, Y1, Y1       // t*p
+	VDIVPS Y6, Y1, Y1       // erf
+	VMULPS Y10, Y0, Y0      // v/2
+	VFMADD231PS Y1, Y0, Y0
+	VMOVUPS Y0, (SI)
+	ADDQ $32, SI
+	DECQ CX
+	JNZ geluLoop
+
+geluDone:
+	VZEROUPPER
+	RET
+
+// func expAVX2(x *float32, n int, shift float32)
+TEXT ·expAVX2(SB), NOSPLIT, $0-20
+	MOVQ x+0(FP), SI
+	MOVQ n+8(FP), CX
+	SHRQ $3, CX
+	JZ expDone
+	VBROADCASTSS shift+16(FP), Y15
+	VBROADCASTSS exp<>+0(SB), Y14  // log2E
+	VBROADCASTSS exp<>+4(SB), Y13  // ln2Hi
+	VBROADCASTSS exp<>+8(SB), Y12  // ln2Lo
+	VBROADCASTSS exp<>+12(SB), Y11 // expMin
+	VBROADCASTSS exp<>+16(SB), Y10 // -expMin
+	VBROADCASTSS exp<>+20(SB), Y9  // 1
+	VBROADCASTSS exp<>+24(SB), Y8  // P0
+	VBROADCASTSS exp<>+48(SB), Y7  // 127
+	LEAQ exp<>(SB), BX
+
+expLoop:
+	VMOVUPS (SI), Y0
+	VSUBPS Y15, Y0, Y0
+	VMAXPS Y11, Y0, Y0
+	VMINPS Y10, Y0, Y0
+	VMULPS Y14, Y0, Y1
+	VROUNDPS $0, Y1, Y1      // n, to the nearest
+	VFNMADD231PS Y13, Y1, Y0
+	VFNMADD231PS Y12, Y1, Y0 // r
+	VBROADCASTSS 28(BX), Y2
+	VFMADD231PS Y8, Y0, Y2
+	VBROADCASTSS 32(BX), Y3
+	VFMADD231PS Y2, Y0, Y3
+	VBROADCASTSS 36(BX), Y2
+	VFMADD231PS Y3, Y0, Y2
+	VBROADCASTSS 40(BX), Y3
+	VFMADD231PS Y2, Y0, Y3
+	VBROADCASTSS 44(BX), Y2
+	VFMADD231PS Y3, Y0, Y2   // p
+	VMULPS Y0, Y0, Y4        // r*r
+	VADDPS Y9, Y0, Y0        // 1 + r
+	VFMADD231PS Y2, Y4, Y0
+	VCVTPS2DQ Y1, Y1
+	VPADDD Y7, Y1, Y1
+	VPSLLD $23, Y1, Y1       // 2^n
+	VMULPS Y1, Y0, Y0
+	VMOVUPS Y0, (SI)
+	ADDQ $32, SI
+	DECQ CX
+	JNZ expLoop
+
+expDone:
+	VZEROUPPER
+	RET

@@ -7,29 +7,34 @@ import (
 	_ "embed"
 	"log/slog"
 	"strings"
+	"time"
 
+	"toolfinch/embed"
+	"toolfinch/embed/models"
 	"toolfinch/upstream"
 )
 
 // Config is a configuration that has been checked. Every field is filled in.
 type Config struct {
-	Path            string              // absolute path of the file it was read from
-	Servers         []upstream.Settings // enabled servers, in file order
-	Disabled        []string            // names of the servers switched off, in file order
-	Routing         Routing             // default RoutingAuto
-	TopK            int                 // tools in an answer, 1 to 50; default 5
-	Embedder        string              // always "BM25" in this version
-	ListChangedExec string              // shell command run after a list_changed; default "": none
-	DataDir         string              // absolute; default a folder for this file in the user's data directory
-	LogLevel        slog.Level          // default slog.LevelInfo
-	LogFormat       string              // "text" (default) or "json"
-	Pinned          []string            // globs of path.Match (where * stops at a /) over exposed names and server.tool
-	MaxRegistered   int                 // registered tools per session, at least 1; default 40
-	CallTool        CallToolMode        // default CallToolSingle
-	Transport       string              // "stdio" (default) or "http"
-	Listen          string              // host:port; default 127.0.0.1:8080
-	Origins         []string            // Origin values accepted besides loopback, in lower case
-	Warnings        []*Error            // what was read but has no effect, in file order
+	Path              string              // absolute path of the file it was read from
+	Servers           []upstream.Settings // enabled servers, in file order
+	Disabled          []string            // names of the servers switched off, in file order
+	Routing           Routing             // default RoutingAuto
+	TopK              int                 // tools in an answer, 1 to 50; default 5
+	Embed             embed.Settings      // how texts become vectors; default AUTO with the default models
+	QueryEmbedTimeout time.Duration       // how long a query waits for its vector, 10ms to 30s; default 800ms
+	Learn             bool                // rank by what was called after earlier queries; default false
+	ListChangedExec   string              // shell command run after a list_changed; default "": none
+	DataDir           string              // absolute; default a folder for this file in the user's data directory
+	LogLevel          slog.Level          // default slog.LevelInfo
+	LogFormat         string              // "text" (default) or "json"
+	Pinned            []string            // globs of path.Match (where * stops at a /) over exposed names and server.tool
+	MaxRegistered     int                 // registered tools per session, at least 1; default 40
+	CallTool          CallToolMode        // default CallToolSingle
+	Transport         string              // "stdio" (default) or "http"
+	Listen            string              // host:port; default 127.0.0.1:8080
+	Origins           []string            // Origin values accepted besides loopback, in lower case
+	Warnings          []*Error            // what was read but has no effect, in file order
 }
 
 // Routing is how found tools reach the client.
@@ -51,9 +56,6 @@ const (
 	CallToolSplit  CallToolMode = "split"  // call_tool_read, call_tool_write, call_tool_destructive
 )
 
-// EmbedderBM25 is the only search there is: words, no vectors.
-const EmbedderBM25 = "BM25"
-
 // Transports toolfinch itself is served on.
 const (
 	TransportStdio = "stdio"
@@ -72,6 +74,10 @@ const (
 	MaxTopK              = 50
 	DefaultMaxRegistered = 40
 	DefaultListen        = "127.0.0.1:8080"
+
+	DefaultQueryEmbedTimeout = 800 * time.Millisecond
+	MinQueryEmbedTimeout     = 10 * time.Millisecond
+	MaxQueryEmbedTimeout     = 30 * time.Second
 )
 
 //go:embed example.yaml
@@ -83,14 +89,19 @@ func Example() string { return strings.ReplaceAll(example, "\r\n", "\n") }
 
 func defaults() *Config {
 	return &Config{
-		Routing:       RoutingAuto,
-		TopK:          DefaultTopK,
-		Embedder:      EmbedderBM25,
-		LogLevel:      slog.LevelInfo,
-		LogFormat:     LogText,
-		MaxRegistered: DefaultMaxRegistered,
-		CallTool:      CallToolSingle,
-		Transport:     TransportStdio,
-		Listen:        DefaultListen,
+		Routing: RoutingAuto,
+		TopK:    DefaultTopK,
+		Embed: embed.Settings{
+			Kind:    embed.KindAuto,
+			HFModel: models.DefaultModel,
+			OpenAI:  embed.OpenAI{Model: embed.DefaultOpenAIModel},
+		},
+		QueryEmbedTimeout: DefaultQueryEmbedTimeout,
+		LogLevel:          slog.LevelInfo,
+		LogFormat:         LogText,
+		MaxRegistered:     DefaultMaxRegistered,
+		CallTool:          CallToolSingle,
+		Transport:         TransportStdio,
+		Listen:            DefaultListen,
 	}
 }

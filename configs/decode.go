@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"toolfinch/embed"
 )
 
 // decoder turns the tree into a Config and collects what is wrong with it.
@@ -23,6 +25,7 @@ type decoder struct {
 	lenient  bool // in a disabled server: what has variables is not looked at
 	errors   []*Error
 	warnings []*Error
+	openAI   openAIOrigins
 }
 
 func (d *decoder) at(n *node, message, hint string) *Error {
@@ -75,6 +78,21 @@ var settings = []setting{
 		d.number(n, label, 1, MaxTopK, &c.TopK)
 	}},
 	{"embedder", (*decoder).embedder},
+	{"hf_model", func(d *decoder, c *Config, n *node, label string) {
+		d.name(n, label, &c.Embed.HFModel)
+	}},
+	{"openai_model", func(d *decoder, c *Config, n *node, label string) {
+		d.name(n, label, &c.Embed.OpenAI.Model)
+	}},
+	{"openai_base_url", (*decoder).openAIBaseURL},
+	{"openai_api_key", (*decoder).openAIKey},
+	{"openai_dimensions", func(d *decoder, c *Config, n *node, label string) {
+		d.number(n, label, 1, maxDimensions, &c.Embed.OpenAI.Dimensions)
+	}},
+	{"query_embed_timeout", (*decoder).queryEmbedTimeout},
+	{"learn", func(d *decoder, c *Config, n *node, label string) {
+		d.boolean(n, label, &c.Learn)
+	}},
 	{"list_changed_exec", func(d *decoder, c *Config, n *node, label string) {
 		d.text(n, label, &c.ListChangedExec)
 	}},
@@ -266,8 +284,17 @@ func (d *decoder) boolean(n *node, label string, to *bool) bool {
 const maxDuration = 24 * time.Hour
 
 func (d *decoder) duration(n *node, label string, to *time.Duration) {
-	const want = "a duration above 0 and up to 24h"
-	const hint = `like "30s", "2m", or a number of seconds`
+	const want, hint = "a duration above 0 and up to 24h", `like "30s", "2m", or a number of seconds`
+	d.durationWithin(n, label, want, hint, 1, maxDuration, to)
+}
+
+func (d *decoder) queryEmbedTimeout(c *Config, n *node, label string) {
+	want := fmt.Sprintf("a duration from %v to %v", MinQueryEmbedTimeout, MaxQueryEmbedTimeout)
+	const hint = `like "800ms", or a number of seconds`
+	d.durationWithin(n, label, want, hint, MinQueryEmbedTimeout, MaxQueryEmbedTimeout, &c.QueryEmbedTimeout)
+}
+
+func (d *decoder) durationWithin(n *node, label, want, hint string, low, high time.Duration, to *time.Duration) {
 	var text string
 	if n.kind == kindNumber {
 		text = n.text
@@ -281,7 +308,7 @@ func (d *decoder) duration(n *node, label string, to *time.Duration) {
 	if n.kind == kindNumber || err != nil && isVariable(n.text) {
 		duration, err = parseSeconds(text)
 	}
-	if err != nil || duration <= 0 || duration > maxDuration {
+	if err != nil || duration < low || duration > high {
 		d.mustBe(n, label, want, hint)
 		return
 	}
@@ -340,18 +367,72 @@ func (d *decoder) list(n *node, label string, each func(n *node, label string)) 
 	}
 }
 
+// maxDimensions is beyond what any model makes.
+const maxDimensions = 65_536
+
 func (d *decoder) embedder(c *Config, n *node, label string) {
+	kinds := []string{embed.KindAuto, embed.KindBM25, embed.KindHF, embed.KindOpenAI}
+	if choose(d, n, label, kinds, &c.Embed.Kind) {
+		d.openAI.kind = origin{n, label}
+	}
+}
+
+// name reads text that is not empty.
+func (d *decoder) name(n *node, label string, to *string) {
 	var text string
 	if !d.text(n, label, &text) {
 		return
 	}
-	switch kind, _, _ := strings.Cut(strings.ToUpper(text), ":"); {
-	case strings.EqualFold(text, EmbedderBM25), strings.EqualFold(text, "AUTO"):
-		c.Embedder = EmbedderBM25
-	case kind == "HF", kind == "OPENAI":
-		d.fail(n, label+": "+kind+" is not available in this version", "the only one is "+EmbedderBM25)
-	default:
-		d.mustBe(n, label, EmbedderBM25, d.nearHint(n, text, []string{EmbedderBM25}))
+	if strings.TrimSpace(text) == "" {
+		d.fail(n, label+" is empty", "remove it for the default")
+		return
+	}
+	*to = text
+}
+
+func (d *decoder) openAIBaseURL(c *Config, n *node, label string) {
+	d.openAI.url = origin{n, label}
+	d.openAI.broken = !d.text(n, label, &c.Embed.OpenAI.BaseURL) || d.openAI.broken
+}
+
+func (d *decoder) openAIKey(c *Config, n *node, label string) {
+	d.openAI.key = origin{n, label}
+	d.openAI.broken = !d.text(n, label, &c.Embed.OpenAI.APIKey) || d.openAI.broken
+	c.Embed.OpenAI.APIKey = strings.TrimSpace(c.Embed.OpenAI.APIKey) // a file ends with a line break
+}
+
+// origin is where a value came from, and what messages call it.
+type origin struct {
+	node  *node
+	label string
+}
+
+// openAIOrigins is what checkOpenAI needs to know.
+type openAIOrigins struct {
+	kind, key, url origin
+	broken         bool // one of them is reported already
+}
+
+// checkOpenAI looks at what OPENAI needs, once it is known to be wanted: its
+// variables may be there for another program. Values are not repeated: they are
+// secrets, or may carry one.
+func (d *decoder) checkOpenAI(c *Config) {
+	s, from := c.Embed.OpenAI, d.openAI
+	if c.Embed.Kind != embed.KindOpenAI || from.broken {
+		return
+	}
+	if s.APIKey == "" && s.BaseURL == "" {
+		d.fail(from.kind.node, from.kind.label+": "+embed.KindOpenAI+" needs a key or a server", "set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own")
+	}
+	if strings.ContainsFunc(s.APIKey, isControl) {
+		d.fail(from.key.node, from.key.label+" has a line break or another control character", "")
+	}
+	if s.BaseURL == "" {
+		return
+	}
+	u, err := url.Parse(s.BaseURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
+		d.fail(from.url.node, from.url.label+" must be an http or https URL without a query", "like http://localhost:11434/v1")
 	}
 }
 

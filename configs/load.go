@@ -65,6 +65,7 @@ func Load(opts Options) (*Config, error) {
 	c.Path = file.path
 	d.load(c, data)
 	d.overrides(c, opts.Flags)
+	d.checkOpenAI(c)
 	d.defaultDataDir(c)
 	if len(d.errors) > 0 {
 		return nil, Errors(inOrder(d.errors))

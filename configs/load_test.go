@@ -2,6 +2,7 @@ package configs
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/embed"
 	"toolfinch/upstream"
 )
 
@@ -231,7 +233,9 @@ func TestDefaults(t *testing.T) {
 			Name: "a", Command: "a", Transport: "auto", Protocol: "auto",
 			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, Validate: true,
 		}},
-		Routing: "AUTO", TopK: 5, Embedder: "BM25", DataDir: dataDir, LogFormat: "text",
+		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond,
+		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
+		DataDir: dataDir, LogFormat: "text",
 		MaxRegistered: 40, CallTool: "single", Transport: "stdio", Listen: "127.0.0.1:8080",
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -261,7 +265,14 @@ mcp_servers:
   off: {command: x, enabled: false}
 routing_type: call_tool
 top_k: 50
-embedder: AUTO
+embedder: openai
+hf_model: org/name
+openai_model: nomic-embed-text
+openai_base_url: http://localhost:11434/v1
+openai_api_key: " key "
+openai_dimensions: 512
+query_embed_timeout: 2
+learn: true
 list_changed_exec: echo "$MCPPROXY_CLIENT"
 data_dir: data
 log_level: WARN
@@ -288,7 +299,11 @@ allowed_origins: [https://App.example.com:8443]
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, Validate: true,
 		}},
 		Disabled: []string{"off"},
-		Routing:  RoutingCallTool, TopK: 50, Embedder: EmbedderBM25, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
+		Routing:  RoutingCallTool, TopK: 50, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
+		Embed: embed.Settings{Kind: embed.KindOpenAI, HFModel: "org/name", OpenAI: embed.OpenAI{
+			APIKey: "key", BaseURL: "http://localhost:11434/v1", Model: "nomic-embed-text", Dimensions: 512,
+		}},
+		QueryEmbedTimeout: 2 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
 		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, CallTool: CallToolSplit,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
@@ -300,15 +315,22 @@ allowed_origins: [https://App.example.com:8443]
 
 // A flag wins over the environment, the environment over the file.
 func TestPrecedence(t *testing.T) {
-	text := minimal + "routing_type: CALL_TOOL\ntop_k: 1\nembedder: AUTO\nlist_changed_exec: file\ndata_dir: file\nlog_level: error\n"
+	text := minimal + "routing_type: CALL_TOOL\ntop_k: 1\nlist_changed_exec: file\ndata_dir: file\nlog_level: error\n" +
+		"embedder: AUTO\nhf_model: file\nopenai_model: file\nopenai_base_url: file\nopenai_api_key: file\nquery_embed_timeout: 1s\nlearn: true\n"
 	env := []string{
 		"MCPPROXY_ROUTING_TYPE=dynamic", "MCPPROXY_TOP_K=2", "MCPPROXY_EMBEDDER=BM25",
 		"MCPPROXY_LIST_CHANGED_EXEC=env ${X}", "MCPPROXY_DATA_DIR=~/env", "MCPPROXY_LOG_LEVEL=debug",
+		"MCPPROXY_HF_MODEL=env", "MCPPROXY_OPENAI_MODEL=env", "OPENAI_BASE_URL=env", "OPENAI_API_KEY=env",
+		"MCPPROXY_QUERY_EMBED_TIMEOUT=10ms", "MCPPROXY_LEARN=false",
 	}
 	c := mustLoad(t, text, env...)
 	if c.Routing != RoutingDynamic || c.TopK != 2 || c.ListChangedExec != "env ${X}" ||
 		c.DataDir != filepath.Join(home, "env") || c.LogLevel != slog.LevelDebug {
 		t.Errorf("environment over file: %+v", c)
+	}
+	if want := (embed.Settings{Kind: "BM25", HFModel: "env", OpenAI: embed.OpenAI{APIKey: "env", BaseURL: "env", Model: "env"}}); c.Embed != want ||
+		c.QueryEmbedTimeout != 10*time.Millisecond || c.Learn {
+		t.Errorf("environment over file: %#v, %+v", c.Embed, c)
 	}
 
 	dir := write(t, "toolfinch.yaml", text)
@@ -378,7 +400,7 @@ func TestBadEnvironmentAndFlags(t *testing.T) {
 	const want = `toolfinch.yaml:2:8: top_k must be a whole number from 1 to 50, not 0
 MCPPROXY_ROUTING_TYPE must be AUTO, CALL_TOOL or DYNAMIC, not "CAL_TOOL" (did you mean "CALL_TOOL"?)
 MCPPROXY_TOP_K must be a whole number from 1 to 50, not "many"
-MCPPROXY_EMBEDDER: OPENAI is not available in this version (the only one is BM25)
+MCPPROXY_EMBEDDER must be AUTO, BM25, HF or OPENAI, not "openai:small"
 MCPPROXY_LOG_LEVEL must be debug, info, warn or error, not "loud"
 --max-registered must be a whole number from 1 to 1000000, not "-1"
 --pinned[1] is not a valid glob (* and ? match anything, [a-z] a range, a backslash the character after it)
@@ -388,6 +410,52 @@ unknown setting --top (did you mean "top_k"?)`
 	}
 	if one := new(Error); !errors.As(err, &one) || one.Line != 2 || one.Column != 8 || one.File != "toolfinch.yaml" {
 		t.Errorf("errors.As finds %+v", one)
+	}
+}
+
+// OPENAI needs a key or a server, whoever asks for it; nobody else minds what
+// its variables say.
+func TestOpenAI(t *testing.T) {
+	const needs = ": OPENAI needs a key or a server (set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own)"
+	tests := []struct {
+		name, text string
+		env        []string
+		want       string
+	}{
+		{"a key", "embedder: OPENAI\n", []string{"OPENAI_API_KEY=key\n"}, ""},
+		{"a server", "embedder: OPENAI\n", []string{"OPENAI_BASE_URL=https://h/v1"}, ""},
+		{"neither, by environment", "", []string{"MCPPROXY_EMBEDDER=openai"}, "MCPPROXY_EMBEDDER" + needs},
+		{"neither, by file", "embedder: OPENAI\n", []string{"OPENAI_API_KEY=", "OPENAI_BASE_URL="}, "toolfinch.yaml:2:11: embedder" + needs},
+		{"an empty key", "embedder: OPENAI\nopenai_api_key: ${OPENAI_API_KEY:-}\n", nil, "toolfinch.yaml:2:11: embedder" + needs},
+		{"a server that is none", "embedder: OPENAI\n", []string{"OPENAI_BASE_URL=h/v1"}, "OPENAI_BASE_URL must be an http or https URL without a query (like http://localhost:11434/v1)"},
+		{"a server with a query", "embedder: OPENAI\nopenai_base_url: https://h/v1?x=1\n", nil, "toolfinch.yaml:3:18: openai_base_url must be an http or https URL without a query (like http://localhost:11434/v1)"},
+		{"a key of two lines", "embedder: OPENAI\n", []string{"OPENAI_API_KEY=a\nb"}, "OPENAI_API_KEY has a line break or another control character"},
+		{"another embedder", "embedder: HF\n", []string{"OPENAI_BASE_URL=h/v1", "OPENAI_API_KEY=a\nb"}, ""},
+		{"none by environment", "embedder: OPENAI\n", []string{"MCPPROXY_EMBEDDER=bm25"}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := load(t, minimal+tt.text, tt.env...)
+			if got := fmt.Sprint(err); got != tt.want && (err != nil || tt.want != "") {
+				t.Errorf("got %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Nobody prints the key by printing the configuration.
+func TestKeyIsNotPrinted(t *testing.T) {
+	c := mustLoad(t, minimal+"embedder: OPENAI\n", "OPENAI_API_KEY=hunter2")
+	asJSON, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("config", "config", c, "embed", c.Embed, "openai", c.Embed.OpenAI)
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", c, *c, *c, c.Embed), fmt.Sprint(&c.Embed.OpenAI), string(asJSON), log.String()} {
+		if strings.Contains(text, "hunter2") || !strings.Contains(text, "text-embedding-3-small") {
+			t.Errorf("the key is out, or nothing is shown:\n%s", text)
+		}
 	}
 }
 
@@ -571,6 +639,11 @@ func TestNoSecretsInErrors(t *testing.T) {
 		"mcp_servers:\n  a:\n    url: ftp://me:hunter2@example.com\n    headers:\n      A: hunter2: x\n",
 		"mcp_servers:\n  a:\n    url: ${S}\n    transport: ${S}\n    protocol: ${S}\n    call_timeout: ${S}\n    validate: ${S}\n",
 		"mcp_servers: {a: {url: \"http://me:hunter2@h:x\"}}\ntop_k: ${S}\nrouting_type: ${S}\nembedder: ${S}\nlog_level: ${S}\npinned: [\"[${S}\"]\nlisten: ${S}\nallowed_origins: [\"${S}\"]\n",
+		minimal + "embedder: OPENAI\nopenai_api_key: \"hunter2\\nx\"\nopenai_base_url: \"ftp://me:hunter2@example.com\"\n",
+		minimal + "embedder: OPENAI\nopenai_api_key: [hunter2]\nopenai_base_url: {hunter2: hunter2}\n",
+		minimal + "embedder: OPENAI\nopenai_api_key: ${S}${UNSET}\n",
+		minimal + "embedder: OPENAI\nopenai_api_key: hunter2: x\n",
+		minimal + "embedder: OPENAI\nopenai_base_url: \"http://me:hunter2@h:x\"\nhf_model: ${S}\nquery_embed_timeout: ${S}\nlearn: ${S}\nopenai_dimensions: ${S}\n",
 	}
 	for _, text := range tests {
 		c, err := load(t, text, "S="+secret)

@@ -1,5 +1,5 @@
 // Package store owns what was learned from upstreams and must outlive the
-// process: servers, their tools, token counts, clients. It is the only package
+// process: servers, their tools, token counts, clients, vectors. It is the only package
 // of the proxy that speaks SQL. It never dials and never decides what is
 // searched or shown: a lost store costs time, because all of it can be learned
 // again, and so no state of the disk keeps the program from starting.

@@ -119,7 +119,8 @@ flags, arguments or configuration.`,
 	flags.StringVar(&s.dataDir, "data-dir", "", "folder of the store")
 	flags.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "", "text or json")
-	root.AddCommand(newServe(s), newReindex(s), newSearch(s), newDemo(s), newDemoServer(), newBench(), newVersion())
+	root.AddCommand(newServe(s), newReindex(s), newSearch(s), newDemo(s), newDemoServer(), newBench(), newEval(s), newVersion())
+	root.AddCommand(newModel(s))
 	for _, cmd := range root.Commands() {
 		cmd.Args = usage(cmd.Args)
 	}

@@ -84,7 +84,10 @@ func open(dir string) (_ *Model, err error) {
 		return nil, err
 	}
 	m.prompts = sentences.Prompts
-	if m.weights, err = openWeights(filepath.Join(dir, "model.safetensors")); err != nil {
+	m.weights, err = openWeights(filepath.Join(dir, "model.safetensors"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w; weights in several files or another format cannot be read", err)
+	} else if err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -226,7 +229,7 @@ func (m *Model) sum(dir, settings string) (string, error) {
 	if _, err := io.Copy(h, io.NewSectionReader(m.weights.file, 0, 1<<62)); err != nil {
 		return "", fmt.Errorf("weights: %w", err)
 	}
-	for _, name := range []string{"config.json", "tokenizer.json", "vocab.txt", "tokenizer_config.json"} {
+	for _, name := range []string{"config.json", "tokenizer.json", "vocab.txt", "tokenizer_config.json", "config_sentence_transformers.json"} {
 		if err := addFile(h, filepath.Join(dir, name)); err != nil {
 			return "", err
 		}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+	"golang.org/x/text/unicode/rangetable"
 )
 
 // tokenizer is BERT's: basic tokens, then WordPiece (Devlin et al. 2018). Its
@@ -201,7 +202,7 @@ func (t *tokenizer) normalize(text string) string {
 	text = b.String()
 	if t.strip {
 		text = strings.Map(func(r rune) rune {
-			if unicode.Is(unicode.Mn, r) {
+			if isMark(r) {
 				return -1
 			}
 			return r
@@ -209,7 +210,7 @@ func (t *tokenizer) normalize(text string) string {
 	}
 	if t.lower {
 		// Letter by letter: a sigma at the end of a word is like any other.
-		text = strings.Map(unicode.ToLower, text)
+		text = strings.Map(unicode.ToLower, strings.ReplaceAll(text, "\u0130", "i\u0307"))
 	}
 	return text
 }
@@ -220,7 +221,7 @@ func isControl(r rune) bool {
 	if r == '\t' || r == '\n' || r == '\r' {
 		return false
 	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs)
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs) && unicode.Is(classified, r)
 }
 
 // isPunctuation is true of all ASCII that is neither letter, digit, space nor
@@ -229,7 +230,7 @@ func isPunctuation(r rune) bool {
 	if r < utf8.RuneSelf {
 		return '!' <= r && r <= '/' || ':' <= r && r <= '@' || '[' <= r && r <= '`' || '{' <= r && r <= '~'
 	}
-	return unicode.IsPunct(r)
+	return (unicode.IsPunct(r) || r == 0x166D || r == 0x111C9) && unicode.Is(classified, r)
 }
 
 // isChinese is true of the CJK ideographs, each of which is a word. The gap
@@ -282,4 +283,19 @@ func (t *tokenizer) longest(piece *[]byte, prefix int) (int32, bool) {
 		p = p[:len(p)-size]
 	}
 	return 0, false
+}
+
+// classified are the code points that have a class for the reference: its table is that of
+// Unicode 8. What came later is neither mark, control nor punctuation.
+var classified = rangetable.Assigned("8.0.0")
+
+// isMark is true of the class Mn, as it was in Unicode 8.
+func isMark(r rune) bool {
+	switch r {
+	case 0x1734: // Mc since
+		return true
+	case 0x1885, 0x1886, 0xA9BD, 0x111C9: // Mn since
+		return false
+	}
+	return unicode.Is(unicode.Mn, r) && unicode.Is(classified, r)
 }

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/embed"
+	"toolfinch/eval"
+	"toolfinch/store"
+)
+
+// evalFlags are the flags of eval.
+type evalFlags struct {
+	tools, queries, embedder, misses, plot string
+	sets                                   []string
+	limit                                  int
+	compare, asJSON                        bool
+}
+
+func newEval(s *settings) *cobra.Command {
+	var f evalFlags
+	cmd := &cobra.Command{
+		Use:   "eval",
+		Short: "Measure how well tools are found, on queries with known answers",
+		Long: `Eval asks queries whose relevant tools are known, each as retrieve_tools would be
+asked, and prints how many of them were found and what that cost. Without --tools
+the tools are those in the store.
+
+A tool is a line of JSON as servers list it, and the name of its server:
+  {"server": "files", "name": "read", "description": "...", "inputSchema": {...}}
+A query is a line of JSON; id and kind may be absent:
+  {"id": "q1", "query": "show me a file", "relevant": ["files:read"], "kind": "easy"}
+
+Metrics, each the mean over the queries, from 0 to 1:
+  recall@k     share of the relevant tools that are among the first k
+  ndcg@k       the same, an early place counting more than a late one; 1 is the best order
+  mrr@10       1 / rank of the first relevant tool, 0 if it is not among the first 10
+  complete@10  share of the queries with all relevant tools among the first 10
+  ±            half the 95 % interval: how far other such queries might lead
+The macro average counts every set the same. A metric that looks further than
+--limit is "-", in JSON null.
+  build, embed     time to index all tools, and to make vectors of them
+  p50, p95         time of a retrieval that half, and 95 %, of the queries stay within
+  memory           of the process after the queries
+
+--compare takes two files that --json wrote, pairs their queries, and prints what
+the second has gained on the first.`,
+		Example: `  toolfinch eval --queries mine.jsonl --misses misses.jsonl
+  toolfinch eval --set livemcp=sets/livemcp --set mine=sets/mine --json > after.json
+  toolfinch eval --compare before.json after.json --plot gain.svg`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case f.compare && len(args) != 2:
+				return errors.New("--compare takes two files that eval --json wrote")
+			case !f.compare && len(args) > 0:
+				return fmt.Errorf("unexpected argument %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.compare {
+				return f.comparison(cmd, args[0], args[1])
+			}
+			return f.measure(cmd, s)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.tools, "tools", "", "`FILE` of tools, a JSON object a line (default: the tools in the store)")
+	flags.StringVar(&f.queries, "queries", "", "`FILE` of queries, a JSON object a line")
+	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=DIR`, a folder with tools.jsonl and queries.jsonl; may be given several times")
+	flags.StringVar(&f.embedder, "embedder", "", "`KIND`: "+strings.Join(eval.Embedders, ", ")+" (default: that of the configuration, else AUTO)")
+	flags.IntVarP(&f.limit, "limit", "k", 10, fmt.Sprintf("tools in an answer, 1 to %d", eval.MaxLimit))
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
+	flags.StringVar(&f.misses, "misses", "", "write the queries with a relevant tool missing to this `FILE`, a JSON object a line")
+	flags.BoolVar(&f.compare, "compare", false, "compare two files that --json wrote")
+	flags.StringVar(&f.plot, "plot", "", "draw recall by k into this SVG `FILE`")
+	return cmd
+}
+
+// unusable marks an error in what the user has given: nothing was measured.
+func unusable(err error) error { return &exitError{exitUsage, err} }
+
+func (f *evalFlags) comparison(cmd *cobra.Command, pathA, pathB string) error {
+	for _, name := range []string{"tools", "queries", "set", "embedder", "limit", "misses"} {
+		if cmd.Flags().Changed(name) {
+			return unusable(fmt.Errorf("--compare measures nothing: --%s has no place beside it", name))
+		}
+	}
+	a, err := eval.ReadReport(pathA)
+	if err != nil {
+		return unusable(err)
+	}
+	b, err := eval.ReadReport(pathB)
+	if err != nil {
+		return unusable(err)
+	}
+	c, err := eval.Compare(pathA, a, pathB, b)
+	if err != nil {
+		return unusable(err)
+	}
+	return f.print(cmd.OutOrStdout(), c)
+}
+
+func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
+	if f.limit < 1 || f.limit > eval.MaxLimit {
+		return unusable(fmt.Errorf("--limit must be from 1 to %d, not %d", eval.MaxLimit, f.limit))
+	}
+	switch {
+	case len(f.sets) > 0 && f.tools+f.queries != "":
+		return unusable(errors.New("--set brings its own tools and queries: leave out --tools and --queries"))
+	case len(f.sets) == 0 && f.queries == "":
+		return unusable(errors.New("nothing to ask: give --queries FILE, or --set NAME=DIR\nSee: toolfinch eval --help"))
+	}
+	// Files can be measured without a configuration; the store cannot be found.
+	config, log, err := s.load(cmd, nil)
+	if errors.Is(err, configs.ErrNoConfig) && (f.tools != "" || len(f.sets) > 0) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	embedder, err := f.embedding(config)
+	if err != nil {
+		return err
+	}
+	sets, err := f.read()
+	if err != nil {
+		return err
+	}
+	if len(f.sets) == 0 && f.tools == "" {
+		if err := fillFromStore(cmd.Context(), sets[0], config, log); err != nil {
+			return err
+		}
+	}
+	for _, set := range sets {
+		if n, first := set.Unknown(); n > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: no tool has %d of the relevant labels, which count as missed; the first is at %s\n", set.Name, n, first)
+		}
+	}
+	settings := eval.Settings{Embed: embedder, Limit: f.limit}
+	if f.misses != "" {
+		file, err := os.Create(f.misses)
+		if err != nil {
+			return unusable(err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		settings.Misses = file
+	}
+	report, err := eval.Run(cmd.Context(), sets, settings)
+	if err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
+	return f.print(cmd.OutOrStdout(), report)
+}
+
+// embedding is that of the configuration, or of the environment if there is
+// none, with the kind of the flag.
+func (f *evalFlags) embedding(config *configs.Config) (embed.Settings, error) {
+	settings := embed.Settings{
+		Kind:    cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), embed.KindAuto),
+		HFModel: os.Getenv("MCPPROXY_HF_MODEL"),
+		OpenAI: embed.OpenAI{
+			APIKey:  os.Getenv("OPENAI_API_KEY"),
+			BaseURL: os.Getenv("OPENAI_BASE_URL"),
+			Model:   os.Getenv("MCPPROXY_OPENAI_MODEL"),
+		},
+	}
+	if config != nil {
+		settings = config.Embed
+	}
+	kind, err := eval.ParseEmbedder(cmp.Or(f.embedder, settings.Kind))
+	if err != nil {
+		return settings, unusable(err)
+	}
+	settings.Kind = kind
+	return settings, nil
+}
+
+// read returns the sets to measure, or one without tools if no file has them.
+// The error is the user's to mend.
+func (f *evalFlags) read() ([]*eval.Set, error) {
+	var sets []*eval.Set
+	names := map[string]bool{}
+	for _, arg := range f.sets {
+		name, dir, ok := strings.Cut(arg, "=")
+		if !ok || name == "" || dir == "" {
+			return nil, unusable(fmt.Errorf("--set takes NAME=DIR, not %q", arg))
+		}
+		if names[name] {
+			return nil, unusable(fmt.Errorf("--set %s is given twice", name))
+		}
+		names[name] = true
+		set, err := eval.ReadSet(name, dir)
+		if err != nil {
+			return nil, unusable(err)
+		}
+		sets = append(sets, set)
+	}
+	if sets != nil {
+		return sets, nil
+	}
+
+	set := &eval.Set{Name: strings.TrimSuffix(filepath.Base(f.queries), filepath.Ext(f.queries))}
+	var err error
+	if set.Queries, err = eval.ReadQueries(f.queries); err != nil {
+		return nil, unusable(err)
+	}
+	if f.tools != "" {
+		if set.Defs, err = eval.ReadTools(f.tools); err != nil {
+			return nil, unusable(err)
+		}
+	}
+	return []*eval.Set{set}, nil
+}
+
+// fillFromStore gives set what the store knows of the configured servers. It
+// only reads, and may do so while a proxy runs.
+func fillFromStore(ctx context.Context, set *eval.Set, config *configs.Config, log *slog.Logger) (err error) {
+	db, err := store.Open(ctx, config.DataDir, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	defs, err := db.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	set.About = map[string]string{}
+	for _, server := range config.Servers {
+		set.About[server.Name] = server.Description
+	}
+	for _, def := range defs {
+		if _, configured := set.About[def.ID.Server]; configured {
+			set.Defs = append(set.Defs, def)
+		}
+	}
+	if len(set.Defs) == 0 {
+		return errors.New("the store knows no tools yet; run: toolfinch reindex")
+	}
+	return nil
+}
+
+// measurement is what eval prints: a report or a comparison.
+type measurement interface {
+	WriteTable(io.Writer) error
+	Plot() []byte
+}
+
+// print comes before the picture, so that a bad path costs no numbers.
+func (f *evalFlags) print(w io.Writer, m measurement) error {
+	if err := f.write(w, m); err != nil || f.plot == "" {
+		return err
+	}
+	if err := os.WriteFile(f.plot, m.Plot(), 0o644); err != nil {
+		return unusable(err)
+	}
+	return nil
+}
+
+func (f *evalFlags) write(w io.Writer, m measurement) error {
+	if !f.asJSON {
+		return m.WriteTable(w)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(m)
+}

@@ -1,0 +1,172 @@
+package embed
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Key is the SHA-256 of a text.
+type Key = [sha256.Size]byte
+
+// Vectors is a durable store of vectors. A space is a name that the vectors of
+// one embedder and one text template share.
+type Vectors interface {
+	// Vectors returns those of keys that are stored. The map is the caller's.
+	Vectors(ctx context.Context, space string, keys []Key) (map[Key][]float32, error)
+	// PutVectors stores all or none; it replaces what is stored under a key.
+	PutVectors(ctx context.Context, space string, vectors map[Key][]float32) error
+}
+
+const (
+	// batchSize is how many texts are embedded between two writes: what an
+	// interruption loses at most.
+	batchSize = 64
+	// putTimeout bounds the writing of one batch.
+	putTimeout = 30 * time.Second
+)
+
+// Cache embeds documents and keeps their vectors, so that no text is embedded
+// twice. It is safe for concurrent use.
+type Cache struct {
+	embedder Embedder
+	space    string
+	vectors  Vectors
+}
+
+// NewCache joins an embedder and a store. The template is the version of what
+// texts are made of: with another one, vectors are kept apart.
+func NewCache(embedder Embedder, template string, vectors Vectors) *Cache {
+	return &Cache{embedder: embedder, space: embedder.ID() + " " + template, vectors: vectors}
+}
+
+// Embed returns one vector per text, in order, all of one dimension; equal texts
+// share one, which must not be changed. What is stored is not embedded again,
+// unless it is damaged or its dimension is not the embedder's. Every batch is
+// stored as soon as it is done: after an error or an interruption the next call
+// goes on from there. Progress, unless nil, hears how many of the different texts
+// have a vector, first after the look-up and then after each batch.
+func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, total int)) ([][]float32, error) {
+	keys := make([]Key, len(texts))
+	distinct := make(map[Key]string, len(texts))
+	order := make([]Key, 0, len(texts))
+	for i, text := range texts {
+		keys[i] = sha256.Sum256([]byte(text))
+		if _, seen := distinct[keys[i]]; !seen {
+			distinct[keys[i]] = text
+			order = append(order, keys[i])
+		}
+	}
+	have, dim, err := c.stored(ctx, order)
+	if err != nil {
+		return nil, err
+	}
+	fresh := 0 // dimension of what was embedded now, 0 before
+	for {
+		missing := without(order, have, dim)
+		done := len(order) - len(missing)
+		if progress != nil {
+			progress(done, len(order))
+		}
+		if len(missing) == 0 {
+			break
+		}
+		for batch := range slices.Chunk(missing, batchSize) {
+			vectors, err := c.embed(ctx, batch, distinct, fresh)
+			if err != nil {
+				return nil, err
+			}
+			// Now the embedder has spoken: what is stored in another dimension is
+			// missing too, and the next round embeds it.
+			fresh = len(vectors[batch[0]])
+			dim = fresh
+			for key, vector := range vectors {
+				have[key] = vector
+			}
+			done += len(batch)
+			if progress != nil && done < len(order) {
+				progress(done, len(order))
+			}
+		}
+	}
+	out := make([][]float32, len(keys))
+	for i, key := range keys {
+		out[i] = have[key]
+	}
+	return out, nil
+}
+
+// stored returns what the store has and is sound, and the dimension of most of
+// it, 0 when there is nothing.
+func (c *Cache) stored(ctx context.Context, keys []Key) (have map[Key][]float32, dim int, err error) {
+	if len(keys) == 0 {
+		return nil, 0, nil
+	}
+	have, err = c.vectors.Vectors(ctx, c.space, keys)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read stored vectors of %s: %w", c.space, err)
+	}
+	if have == nil {
+		have = make(map[Key][]float32, len(keys))
+	}
+	count := make(map[int]int)
+	for key, vector := range have {
+		if !isUnit(vector) {
+			delete(have, key)
+			continue
+		}
+		count[len(vector)]++
+	}
+	for n := range count {
+		if count[n] > count[dim] || count[n] == count[dim] && n > dim {
+			dim = n
+		}
+	}
+	return have, dim, nil
+}
+
+// embed returns and stores the vectors of one batch. They must have dim numbers,
+// unless that is 0.
+func (c *Cache) embed(ctx context.Context, batch []Key, distinct map[Key]string, dim int) (map[Key][]float32, error) {
+	texts := make([]string, len(batch))
+	for i, key := range batch {
+		texts[i] = distinct[key]
+	}
+	vectors, err := c.embedder.Embed(ctx, Document, texts)
+	if err != nil {
+		return nil, err
+	}
+	if len(vectors) != len(batch) {
+		return nil, fmt.Errorf("embedder %s: %d vectors for %d texts", c.embedder.ID(), len(vectors), len(batch))
+	}
+	if dim == 0 {
+		dim = len(vectors[0])
+	}
+	byKey := make(map[Key][]float32, len(batch))
+	for i, vector := range vectors {
+		if len(vector) != dim || !isUnit(vector) {
+			return nil, fmt.Errorf("embedder %s: a vector of %d numbers that is not of length 1 and of dimension %d", c.embedder.ID(), len(vector), dim)
+		}
+		byKey[batch[i]] = vector
+	}
+	// What is embedded is kept even when the caller has just given up.
+	put, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
+	defer cancel()
+	if err := c.vectors.PutVectors(put, c.space, byKey); err != nil {
+		return nil, fmt.Errorf("store vectors of %s: %w", c.space, err)
+	}
+	return byKey, nil
+}
+
+// without returns the keys that have no vector of the dimension, in order.
+func without(order []Key, have map[Key][]float32, dim int) []Key {
+	var missing []Key
+	for _, key := range order {
+		if vector, ok := have[key]; !ok || len(vector) != dim {
+			missing = append(missing, key)
+		}
+	}
+	return missing
+}

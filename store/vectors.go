@@ -1,0 +1,149 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	selectVectors = `SELECT space, key, seen_on, vector FROM vectors LIMIT 1`
+
+	// keepDays is how long a vector is kept that nobody asks for: a server that
+	// was switched off comes back, a text that was changed rarely does.
+	keepDays = 30
+
+	// keysAtOnce is how many vectors one statement reads.
+	keysAtOnce = 256
+)
+
+// Key is the SHA-256 of a text.
+type Key = [32]byte
+
+// Vectors returns the stored vectors of a space by the SHA-256 of their text;
+// what is not stored is not in the map. The map and its vectors are the
+// caller's. Vectors nobody has asked for in 30 days are forgotten on the way.
+func (s *Store) Vectors(ctx context.Context, space string, keys []Key) (map[Key][]float32, error) {
+	out := make(map[Key][]float32, len(keys))
+	today := day()
+	stale := false
+	for chunk := range slices.Chunk(keys, keysAtOnce) {
+		oldest, err := s.vectors(ctx, space, chunk, out)
+		if err != nil {
+			return nil, fmt.Errorf("store: read vectors: %w", err)
+		}
+		stale = stale || oldest < today
+	}
+	if stale {
+		if err := s.markSeen(ctx, space, keys, today); err != nil && ctx.Err() == nil {
+			s.log.Debug("vectors not marked as used", "error", err)
+		}
+	}
+	return out, nil
+}
+
+// vectors adds the vectors of keys to out and returns the oldest day on which
+// one of them was asked for.
+func (s *Store) vectors(ctx context.Context, space string, keys []Key, out map[Key][]float32) (oldest int64, err error) {
+	args := make([]any, 0, 1+len(keys))
+	args = append(args, space)
+	for i := range keys {
+		args = append(args, keys[i][:])
+	}
+	rows, err := s.db.QueryContext(ctx, `SELECT key, seen_on, vector FROM vectors
+		WHERE space = (SELECT id FROM spaces WHERE name = ?) AND key IN (?`+strings.Repeat(",?", len(keys)-1)+`)`, args...)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	oldest = math.MaxInt64
+	for rows.Next() {
+		var key, vector sql.RawBytes
+		var seen int64
+		if err := rows.Scan(&key, &seen, &vector); err != nil {
+			return 0, err
+		}
+		if len(key) != len(Key{}) || len(vector)%4 != 0 {
+			continue // damaged; it is embedded anew
+		}
+		numbers := make([]float32, len(vector)/4)
+		for i := range numbers {
+			numbers[i] = math.Float32frombits(binary.LittleEndian.Uint32(vector[4*i:]))
+		}
+		out[Key(key)] = numbers
+		oldest = min(oldest, seen)
+	}
+	return oldest, rows.Err()
+}
+
+// PutVectors stores vectors of a space by the SHA-256 of their text, all of
+// them or, on an error, none; one that is there is replaced.
+func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]float32) error {
+	if len(vectors) == 0 {
+		return nil
+	}
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO spaces (name) VALUES (?)`, space); err != nil {
+			return err
+		}
+		var id int64
+		if err := tx.QueryRowContext(ctx, `SELECT id FROM spaces WHERE name = ?`, space).Scan(&id); err != nil {
+			return err
+		}
+		put, err := tx.PrepareContext(ctx, `INSERT OR REPLACE INTO vectors (space, key, seen_on, vector) VALUES (?, ?, ?, ?)`)
+		if err != nil {
+			return err
+		}
+		defer put.Close()
+		today := day()
+		var bytes []byte
+		for key, vector := range vectors {
+			bytes = bytes[:0]
+			for _, v := range vector {
+				bytes = binary.LittleEndian.AppendUint32(bytes, math.Float32bits(v))
+			}
+			if _, err := put.ExecContext(ctx, id, key[:], today, bytes); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: put vectors: %w", err)
+	}
+	return nil
+}
+
+// markSeen notes that keys were asked for today, and forgets what nobody asks
+// for. It happens once a day.
+func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today int64) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		var id int64
+		err := tx.QueryRowContext(ctx, `SELECT id FROM spaces WHERE name = ?`, space).Scan(&id)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		seen, err := tx.PrepareContext(ctx, `UPDATE vectors SET seen_on = ? WHERE space = ? AND key = ? AND seen_on < ?`)
+		if err != nil {
+			return err
+		}
+		defer seen.Close()
+		for i := range keys {
+			if _, err := seen.ExecContext(ctx, today, id, keys[i][:], today); err != nil {
+				return err
+			}
+		}
+		_, err = tx.ExecContext(ctx, `DELETE FROM vectors WHERE seen_on < ?`, today-keepDays)
+		return err
+	})
+}
+
+func day() int64 { return time.Now().Unix() / (24 * 60 * 60) }

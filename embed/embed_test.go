@@ -150,11 +150,11 @@ func TestDefaultModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	query, err := NewRecent(e).Query(t.Context(), "report a bug")
+	queries, err := NewRecent(e).Embed(t.Context(), []string{"report a bug"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bug, rain := dot(query, tools[0]), dot(query, tools[1]); bug < rain+0.1 {
+	if bug, rain := dot(queries[0], tools[0]), dot(queries[0], tools[1]); bug < rain+0.1 {
 		t.Errorf("a bug is %.3f near an issue and %.3f near the weather", bug, rain)
 	}
 }

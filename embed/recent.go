@@ -29,18 +29,33 @@ func NewRecent(embedder Embedder) *Recent {
 	return &Recent{embedder: embedder, byText: make(map[string]*list.Element), order: list.New()}
 }
 
-// Query returns the vector of a query, which must not be changed. Only the
-// context bounds the time it takes. A failure is not remembered.
-func (r *Recent) Query(ctx context.Context, text string) ([]float32, error) {
-	if vector := r.find(text); vector != nil {
-		return vector, nil
+// Embed returns the vectors of the texts of a query, in order; they must not be
+// changed. Those not remembered are embedded together. Only the context bounds
+// the time it takes. A failure is not remembered.
+func (r *Recent) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	out := make([][]float32, len(texts))
+	var missing []string
+	for i, text := range texts {
+		if out[i] = r.find(text); out[i] == nil {
+			missing = append(missing, text)
+		}
 	}
-	vectors, err := r.embedder.Embed(ctx, Query, []string{text})
+	if len(missing) == 0 {
+		return out, nil
+	}
+	vectors, err := r.embedder.Embed(ctx, Query, missing)
 	if err != nil {
 		return nil, err
 	}
-	r.remember(text, vectors[0])
-	return vectors[0], nil
+	next := 0
+	for i, text := range texts {
+		if out[i] == nil {
+			out[i] = vectors[next]
+			r.remember(text, vectors[next])
+			next++
+		}
+	}
+	return out, nil
 }
 
 func (r *Recent) find(text string) []float32 {

@@ -12,11 +12,11 @@ func TestRecent(t *testing.T) {
 	recent := NewRecent(embedder)
 	ask := func(text string) {
 		t.Helper()
-		got, err := recent.Query(t.Context(), text)
+		got, err := recent.Embed(t.Context(), []string{text})
 		if err != nil {
 			t.Fatal(err)
 		}
-		matches(t, [][]float32{got}, []string{text}, 4)
+		matches(t, got, []string{text}, 4)
 	}
 	texts := numbered(recentSize)
 	for _, text := range texts {
@@ -42,6 +42,22 @@ func TestRecent(t *testing.T) {
 	}
 }
 
+// The clauses of a query are embedded in one step, those that are new alone.
+func TestRecentEmbedsTogether(t *testing.T) {
+	embedder := &counter{dim: 4}
+	recent := NewRecent(embedder)
+	for _, texts := range [][]string{{"b"}, {"a", "b", "c"}} {
+		got, err := recent.Embed(t.Context(), texts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		matches(t, got, texts, 4)
+	}
+	if want := []string{"b", "a", "c"}; !slices.Equal(embedder.texts(), want) || len(embedder.roles) != 2 {
+		t.Errorf("embedded %v in %d steps, want %v in 2", embedder.texts(), len(embedder.roles), want)
+	}
+}
+
 func TestRecentForgetsFailures(t *testing.T) {
 	broken := errors.New("broken")
 	embedder := &counter{dim: 4, fail: func(batch int) error {
@@ -51,10 +67,10 @@ func TestRecentForgetsFailures(t *testing.T) {
 		return nil
 	}}
 	recent := NewRecent(embedder)
-	if _, err := recent.Query(t.Context(), "a"); !errors.Is(err, broken) {
+	if _, err := recent.Embed(t.Context(), []string{"a"}); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := recent.Query(t.Context(), "a"); err != nil {
+	if _, err := recent.Embed(t.Context(), []string{"a"}); err != nil {
 		t.Errorf("the failure is remembered: %v", err)
 	}
 }
@@ -65,7 +81,7 @@ func TestRecentConcurrently(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for _, text := range texts {
-				if _, err := recent.Query(t.Context(), text); err != nil {
+				if _, err := recent.Embed(t.Context(), []string{text}); err != nil {
 					t.Error(err)
 				}
 			}

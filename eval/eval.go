@@ -60,9 +60,12 @@ func label(def *tool.Def) string { return def.ID.Server + ":" + def.ID.Name }
 
 // Settings of Run.
 type Settings struct {
-	Embed  embed.Settings
-	Limit  int       // tools in an answer, 1 to MaxLimit
-	Misses io.Writer // takes a JSON line for every query that was not fully answered; may be nil
+	Embedder embed.Embedder // nil for words alone
+	Vectors  embed.Vectors  // keeps the tools' vectors; needed with an Embedder
+	Limit    int            // tools in an answer, 1 to MaxLimit
+	Misses   io.Writer      // takes a JSON line for every query that was not fully answered; may be nil
+	// Progress, if not nil, hears how many tools of a set have a vector.
+	Progress func(set string, done, total int)
 }
 
 // warmUps is how many queries are asked before the clock runs.
@@ -89,7 +92,7 @@ func Run(ctx context.Context, sets []*Set, settings Settings) (*Report, error) {
 
 func runSet(ctx context.Context, set *Set, settings Settings) (_ *SetReport, err error) {
 	debug.FreeOSMemory() // what the set before this one took is not this one's
-	s, err := openSystem(ctx, set, settings.Embed)
+	s, err := openSystem(ctx, set, settings)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,6 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/embed"
 	"toolfinch/index"
 	"toolfinch/tool"
 )
@@ -193,7 +192,7 @@ func TestRunAsksEveryQuery(t *testing.T) {
 		t.Errorf("unknown labels: %d, %q", n, first)
 	}
 	var misses bytes.Buffer
-	report, err := Run(context.Background(), []*Set{set}, Settings{Embed: embed.Settings{Kind: embed.KindBM25}, Limit: 10, Misses: &misses})
+	report, err := Run(context.Background(), []*Set{set}, Settings{Limit: 10, Misses: &misses})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +220,7 @@ func TestMissesSayHowDeep(t *testing.T) {
 	set := small(t)
 	set.Queries = set.Queries[1:2]
 	var misses bytes.Buffer
-	if _, err := Run(context.Background(), []*Set{set}, Settings{Embed: embed.Settings{Kind: embed.KindBM25}, Limit: 1, Misses: &misses}); err != nil {
+	if _, err := Run(context.Background(), []*Set{set}, Settings{Limit: 1, Misses: &misses}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(misses.String(), `"rank":2`) {
@@ -232,11 +231,11 @@ func TestMissesSayHowDeep(t *testing.T) {
 func TestRunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Run(ctx, []*Set{small(t)}, Settings{Embed: embed.Settings{Kind: embed.KindBM25}, Limit: 10}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, []*Set{small(t)}, Settings{Limit: 10}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: error %v", err)
 	}
 	for _, limit := range []int{0, 51} {
-		if _, err := Run(context.Background(), []*Set{small(t)}, Settings{Embed: embed.Settings{Kind: embed.KindBM25}, Limit: limit}); err == nil {
+		if _, err := Run(context.Background(), []*Set{small(t)}, Settings{Limit: limit}); err == nil {
 			t.Errorf("limit %d was taken", limit)
 		}
 	}
@@ -499,7 +498,7 @@ func TestRunAgreesWithTheIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(context.Background(), []*Set{set}, Settings{Embed: embed.Settings{Kind: embed.KindBM25}, Limit: 10})
+	report, err := Run(context.Background(), []*Set{set}, Settings{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,12 +514,12 @@ func TestRunAgreesWithTheIndex(t *testing.T) {
 	defer x.Close()
 	var want float64
 	for _, q := range set.Queries {
-		hits, err := x.Search(context.Background(), index.Query{Text: q.Text, Limit: 10})
+		found, err := x.Search(context.Background(), index.Query{Text: q.Text, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var gain, ideal float64
-		for i, hit := range hits {
+		for i, hit := range found.Hits {
 			if slices.Contains(q.Relevant, hit.Name) {
 				gain += 1 / math.Log2(float64(i+2))
 			}

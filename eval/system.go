@@ -3,12 +3,14 @@ package eval
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"toolfinch/embed"
+	"toolfinch/index"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
@@ -42,22 +44,47 @@ type system struct {
 	building, embedding time.Duration
 }
 
-// openSystem indexes the tools of a set. The caller closes the system.
-func openSystem(ctx context.Context, set *Set, settings embed.Settings) (*system, error) {
-	if kind := settings.Kind; kind == embed.KindHF || kind == embed.KindOpenAI {
-		return nil, fmt.Errorf("embedder %s: retrieval has no vectors yet; measure BM25", kind)
-	}
+// openSystem indexes the tools of a set and embeds them. The caller closes the
+// system.
+func openSystem(ctx context.Context, set *Set, settings Settings) (*system, error) {
 	began := time.Now()
 	catalog := retrieve.NewCatalog(func(*tool.Def) tool.Handler { return nil }, retrieve.Reserved(), nil)
 	if err := catalog.Swap(ctx, serversOf(set)); err != nil {
 		return nil, err
 	}
-	return &system{
+	s := &system{
 		catalog:   catalog,
-		retriever: retrieve.New(catalog, retrieve.Settings{}),
+		retriever: retrieve.New(catalog, retrieve.Settings{QueryTimeout: queryTimeout}),
 		embedder:  embed.KindBM25,
 		building:  time.Since(began),
-	}, nil
+	}
+	if settings.Embedder == nil {
+		return s, nil
+	}
+	began = time.Now()
+	s.embedder = settings.Embedder.ID()
+	cache := embed.NewCache(settings.Embedder, index.TextVersion, settings.Vectors)
+	var progress func(done, total int)
+	if settings.Progress != nil {
+		progress = func(done, total int) { settings.Progress(set.Name, done, total) }
+	}
+	if err := catalog.Embed(ctx, cache, progress); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.retriever.UseVectors(queries{settings.Embedder}, "")
+	s.embedding = time.Since(began)
+	return s, nil
+}
+
+// queryTimeout is never reached by what works: a measure must not depend on
+// how busy the machine is.
+const queryTimeout = 5 * time.Minute
+
+// queries embeds each query anew, so that its time is measured.
+type queries struct{ embedder embed.Embedder }
+
+func (q queries) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	return q.embedder.Embed(ctx, embed.Query, texts)
 }
 
 // serversOf groups the tools of a set as upstreams bring them.
@@ -94,8 +121,11 @@ func (s *system) search(ctx context.Context, text string, limit int) ([]hit, tim
 	if err != nil {
 		return nil, 0, err
 	}
-	hits := make([]hit, len(found))
-	for i, h := range found {
+	if s.embedder != embed.KindBM25 && !found.Hybrid {
+		return nil, 0, fmt.Errorf("the query was answered by words alone: %s", found.Reason)
+	}
+	hits := make([]hit, len(found.Hits))
+	for i, h := range found.Hits {
 		hits[i] = hit{label(h.Def), h.Score}
 	}
 	return hits, took, nil

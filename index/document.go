@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	api "github.com/blevesearch/bleve_index_api"
 )
@@ -14,7 +15,10 @@ const (
 	fieldTerms  = "terms"  // everything a tool says of itself
 	fieldNames  = "names"  // squeezed names, for exact matches
 	fieldServer = "server" // the configured name of the upstream
+	fieldSlot   = "slot"   // the document's slot, plus one, as the frequency of slotTerm
 )
+
+const slotTerm = "slot"
 
 // part is one kind of text in a definition and what its words weigh. A word
 // that occurs n times in a part of length l counts
@@ -53,7 +57,23 @@ type count struct {
 // counts returns the terms of d, each once, in no particular order.
 func (a *analyzer) counts(d Document) []count {
 	var said []int // terms of the document
-	add := func(p part, texts ...string) {
+	a.eachPart(d, func(_ string, id int, amount float64) {
+		if a.total[id] == 0 {
+			said = append(said, id)
+		}
+		a.total[id] += amount
+	})
+	out := make([]count, len(said))
+	for i, id := range said {
+		out[i] = count{a.terms[id], max(1, int(math.Round(a.total[id]*scale)))}
+		a.total[id] = 0
+	}
+	return out
+}
+
+// eachPart calls add with how much each term counts in each part of d.
+func (a *analyzer) eachPart(d Document, add func(part string, term int, amount float64)) {
+	count := func(name string, p part, texts ...string) {
 		var length float64
 		var here []int // terms of this part
 		note := func(id int) {
@@ -70,28 +90,56 @@ func (a *analyzer) counts(d Document) []count {
 			})
 		}
 		for _, id := range here {
-			if a.total[id] == 0 {
-				said = append(said, id)
-			}
-			a.total[id] += p.weight * a.times[id] / (1 - p.slope + p.slope*length/p.length)
+			add(name, id, p.weight*a.times[id]/(1-p.slope+p.slope*length/p.length))
 			a.times[id] = 0
 		}
 	}
 	names, explanations := parameters(d.Def.InputSchema)
-	add(partName, d.Def.ID.Name)
-	add(partTitle, d.Def.Title)
-	add(partServer, d.Def.ID.Server)
-	add(partDescription, d.Def.Description)
-	add(partAbout, d.ServerDescription)
-	add(partParameter, names...)
-	add(partExplanation, explanations...)
+	count("name", partName, d.Def.ID.Name)
+	count("title", partTitle, d.Def.Title)
+	count("server", partServer, d.Def.ID.Server)
+	count("description", partDescription, d.Def.Description)
+	count("server description", partAbout, d.ServerDescription)
+	count("parameters", partParameter, names...)
+	count("parameter descriptions", partExplanation, explanations...)
+}
 
-	out := make([]count, len(said))
-	for i, id := range said {
-		out[i] = count{a.terms[id], max(1, int(math.Round(a.total[id]*scale)))}
-		a.total[id] = 0
+// TextVersion changes with Text: vectors of other texts are no use.
+const TextVersion = "1"
+
+// maxDescription bounds, in bytes, what is embedded of a description. Local
+// models read less.
+const maxDescription = 4 << 10
+
+// Text is what of a document is embedded: its names as words, its description
+// and the names of its parameters. On annotated tool sets it gave more than
+// the same without parameters or with their descriptions.
+func Text(d Document) string {
+	var b strings.Builder
+	b.WriteString(spaced(d.Def.ID.Server))
+	b.WriteByte(' ')
+	b.WriteString(spaced(d.Def.ID.Name))
+	if title := d.Def.Title; title != "" && squeeze(title) != squeeze(d.Def.ID.Name) {
+		b.WriteString(" (" + truncate(title, maxWord) + ")")
 	}
-	return out
+	b.WriteString(": ")
+	b.WriteString(truncate(d.Def.Description, maxDescription))
+	names, _ := parameters(d.Def.InputSchema)
+	for i, name := range names {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte(' ')
+		b.WriteString(spaced(name))
+	}
+	return b.String()
+}
+
+// spaced is an identifier as words: getURLs_v2 is get URLs v 2.
+func spaced(name string) string {
+	var words []string
+	eachWhole(truncate(name, 4*maxWord), func(word string) { words = append(words, split(word)...) })
+	return strings.Join(words, " ")
 }
 
 // document is a Document as the library indexes it: terms counted already,
@@ -101,7 +149,8 @@ type document struct {
 	fields []*field
 }
 
-func (a *analyzer) document(d Document) *document {
+func (a *analyzer) document(e entry) *document {
+	d := e.Document
 	names := []count{{squeeze(d.Name), exactID}}
 	names = append(names, count{squeeze(d.Def.ID.String()), exactID}, count{squeeze(d.Def.ID.Name), exactName})
 	slices.SortFunc(names, func(a, b count) int {
@@ -113,6 +162,7 @@ func (a *analyzer) document(d Document) *document {
 		{name: fieldTerms, options: api.IndexField, counts: a.counts(d)},
 		{name: fieldNames, options: api.IndexField, counts: names},
 		{name: fieldServer, options: api.IndexField | api.SkipFreqNorm, counts: []count{{d.Def.ID.Server, 1}}},
+		{name: fieldSlot, options: api.IndexField, counts: []count{{slotTerm, e.slot + 1}}},
 	}}
 }
 

@@ -31,7 +31,7 @@ type Document struct {
 	ServerDescription string // what the tool's server is for; may be empty
 }
 
-// Index finds tools by words. Its methods are safe for concurrent use; the
+// Index finds tools by words, and by meaning where it has vectors. Its methods are safe for concurrent use; the
 // answers depend on the documents alone, not on the order or the steps in
 // which they came.
 type Index struct {
@@ -43,7 +43,10 @@ type Index struct {
 	docs    map[string]entry // by exposed name
 	batches map[int]int      // live documents by batch; empty ones are left out
 	next    int              // number of the next batch
-	size    atomic.Int64     // len(docs), for those who do not wait for write
+	slots   slots
+	size    atomic.Int64 // len(docs), for those who do not wait for write
+
+	vectors vectors // by slot; has a lock of its own
 
 	// mu guards closed. A search holds it shared from beginning to end, so that
 	// Close waits for it; it is held whole only by Close, never over a wait.
@@ -53,8 +56,27 @@ type Index struct {
 
 type entry struct {
 	Document
+	slot  int // its number for as long as it is in the index
 	batch int
 }
+
+// slots gives out small numbers; what was given back is given out again.
+type slots struct {
+	free []int
+	next int
+}
+
+func (s *slots) take() int {
+	if n := len(s.free); n > 0 {
+		slot := s.free[n-1]
+		s.free = s.free[:n-1]
+		return slot
+	}
+	s.next++
+	return s.next - 1
+}
+
+func (s *slots) giveBack(slot int) { s.free = append(s.free, slot) }
 
 // Build returns an index of docs; of two with the same name the later counts.
 // The caller closes the index.
@@ -82,10 +104,13 @@ func (x *Index) fill(ctx context.Context, docs []Document) error {
 	for _, d := range docs {
 		latest[d.Name] = d
 	}
-	docs = slices.Collect(maps.Values(latest))
+	entries := make([]entry, 0, len(latest))
+	for _, d := range latest {
+		entries = append(entries, entry{Document: d, slot: x.slots.take()})
+	}
 	workers := min(runtime.GOMAXPROCS(0), maxBatches/2)
 	var all errgroup.Group
-	for part := range slices.Chunk(docs, max(minPart, (len(docs)+workers-1)/workers)) {
+	for part := range slices.Chunk(entries, max(minPart, (len(entries)+workers-1)/workers)) {
 		x.record(part)
 		all.Go(func() error { return x.put(ctx, part, nil) })
 	}
@@ -117,9 +142,19 @@ func (x *Index) Apply(ctx context.Context, changed []Document, removed []string)
 	if x.closed { // set under write, too
 		return ErrClosed
 	}
-	next := make(map[string]Document, len(changed))
+	next := make(map[string]entry, len(changed))
 	for _, d := range changed {
-		next[d.Name] = d
+		next[d.Name] = entry{Document: d}
+	}
+	var fresh []int // slots of documents that are new
+	for name, e := range next {
+		if old, known := x.docs[name]; known {
+			e.slot = old.slot
+		} else {
+			e.slot = x.slots.take()
+			fresh = append(fresh, e.slot)
+		}
+		next[name] = e
 	}
 	gone := make(map[string]bool)
 	for _, name := range removed {
@@ -127,23 +162,86 @@ func (x *Index) Apply(ctx context.Context, changed []Document, removed []string)
 			gone[name] = true
 		}
 	}
+	outdated := x.outdated(next, gone)
 	x.fold(next, gone)
 
-	docs := slices.Collect(maps.Values(next))
-	if err := x.put(ctx, docs, gone); err != nil {
+	entries := slices.Collect(maps.Values(next))
+	if err := x.put(ctx, entries, gone); err != nil {
+		for _, slot := range fresh {
+			x.slots.giveBack(slot)
+		}
 		return fmt.Errorf("index: apply: %w", err)
 	}
 	for name := range gone {
+		x.slots.giveBack(x.docs[name].slot)
 		x.forget(name)
 	}
-	x.record(docs)
+	x.record(entries)
 	x.size.Store(int64(len(x.docs)))
+	for _, slot := range outdated {
+		if err := x.vectors.remove(slot); err != nil {
+			return fmt.Errorf("index: apply: %w", err)
+		}
+	}
 	return nil
 }
 
+// outdated returns the slots whose vectors are of another text, or of none.
+func (x *Index) outdated(next map[string]entry, gone map[string]bool) []int {
+	var out []int
+	for name, e := range next {
+		if old, known := x.docs[name]; known && x.vectors.known(e.slot) && Text(old.Document) != Text(e.Document) {
+			out = append(out, e.slot)
+		}
+	}
+	for name := range gone {
+		out = append(out, x.docs[name].slot)
+	}
+	return out
+}
+
+// Missing returns the documents that have no vector, sorted by name: those
+// whose Text is to be embedded.
+func (x *Index) Missing() []Document {
+	x.write.Lock()
+	defer x.write.Unlock()
+	var out []Document
+	for _, e := range x.docs {
+		if !x.vectors.known(e.slot) {
+			out = append(out, e.Document)
+		}
+	}
+	slices.SortFunc(out, func(a, b Document) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// PutVectors gives documents the vectors of their Text. A document that is not
+// in the index any more, or is another one now, is left out. One that does not
+// fit is an error that wraps ErrVector; those before it are in the index then.
+func (x *Index) PutVectors(docs []Document, values [][]float32) error {
+	x.write.Lock()
+	defer x.write.Unlock()
+	if x.closed {
+		return ErrClosed
+	}
+	for i, d := range docs {
+		e, known := x.docs[d.Name]
+		if !known || e.Def != d.Def && Text(e.Document) != Text(d) {
+			continue
+		}
+		if err := x.vectors.put(e.slot, values[i]); err != nil {
+			return fmt.Errorf("%s: %w", d.Name, err)
+		}
+	}
+	return nil
+}
+
+// Vectors returns how many documents have a vector.
+func (x *Index) Vectors() int { return x.vectors.len() }
+
 // put changes the library's index, in one step for those who search it.
-func (x *Index) put(ctx context.Context, docs []Document, gone map[string]bool) error {
-	if len(docs)+len(gone) == 0 {
+func (x *Index) put(ctx context.Context, entries []entry, gone map[string]bool) error {
+	if len(entries)+len(gone) == 0 {
 		return nil
 	}
 	b := api.NewBatch()
@@ -151,32 +249,33 @@ func (x *Index) put(ctx context.Context, docs []Document, gone map[string]bool) 
 		b.Delete(name)
 	}
 	a := newAnalyzer()
-	for _, d := range docs {
+	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		b.Update(a.document(d))
+		b.Update(a.document(e))
 	}
 	return x.words.Batch(b)
 }
 
-// record notes that docs are a new batch.
-func (x *Index) record(docs []Document) {
-	if len(docs) == 0 {
+// record notes that entries are a new batch.
+func (x *Index) record(entries []entry) {
+	if len(entries) == 0 {
 		return
 	}
-	for _, d := range docs {
-		x.forget(d.Name)
-		x.docs[d.Name] = entry{d, x.next}
+	for _, e := range entries {
+		x.forget(e.Name)
+		e.batch = x.next
+		x.docs[e.Name] = e
 	}
-	x.batches[x.next] = len(docs)
+	x.batches[x.next] = len(entries)
 	x.next++
 }
 
 // fold adds the documents of the smallest batches to next when there are too
 // many batches. Those of about the same size go together, as in a
 // log-structured store, so that a document moves a few times in its life.
-func (x *Index) fold(next map[string]Document, gone map[string]bool) {
+func (x *Index) fold(next map[string]entry, gone map[string]bool) {
 	if len(x.batches) < maxBatches {
 		return
 	}
@@ -197,7 +296,7 @@ func (x *Index) fold(next map[string]Document, gone map[string]bool) {
 	}
 	for name, e := range x.docs {
 		if _, changed := next[name]; folded[e.batch] && !changed && !gone[name] {
-			next[name] = e.Document
+			next[name] = e
 		}
 	}
 }
@@ -227,6 +326,7 @@ func (x *Index) Close() error {
 		return nil
 	}
 	x.closed, x.docs, x.batches = true, nil, nil
+	x.vectors.clear()
 	x.size.Store(0)
 	if err := x.words.Close(); err != nil {
 		return fmt.Errorf("index: close: %w", err)

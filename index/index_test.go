@@ -49,11 +49,11 @@ func build(t testing.TB, docs ...Document) *Index {
 
 func search(t testing.TB, x *Index, q Query) []Hit {
 	t.Helper()
-	hits, err := x.Search(t.Context(), q)
+	found, err := x.Search(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hits
+	return found.Hits
 }
 
 func names(hits []Hit) []string {
@@ -353,12 +353,12 @@ func TestSearchBesideApplyAndClose(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for {
-				hits, err := x.Search(t.Context(), Query{Text: "create an issue", Limit: 3})
+				found, err := x.Search(t.Context(), Query{Text: "create an issue", Limit: 3})
 				if errors.Is(err, ErrClosed) {
 					return
 				}
-				if err != nil || len(hits) == 0 || hits[0].Name != "github_create_issue" {
-					t.Errorf("%v, %v", hits, err)
+				if err != nil || len(found.Hits) == 0 || found.Hits[0].Name != "github_create_issue" {
+					t.Errorf("%v, %v", found, err)
 					return
 				}
 			}

@@ -18,6 +18,20 @@ type Query struct {
 	Text   string // the first 16 KiB are read
 	Server string // only this upstream's tools; "" for all
 	Limit  int    // at most so many hits; below 1 means none
+
+	// Vectors are those of QueryTexts(Text), in order. Without them words
+	// decide alone.
+	Vectors [][]float32
+	// Prior, from 0 to 1 by exposed name, is what use says for a tool. It lifts
+	// what was found, by at most 15 % of the best score.
+	Prior map[string]float64
+}
+
+// Result is the answer to a Query.
+type Result struct {
+	Hits []Hit // best first
+	// Vectors reports whether vectors had a part in the ranking.
+	Vectors bool
 }
 
 // Hit is a tool found.
@@ -41,54 +55,109 @@ const (
 	exactID   = 2 // the exposed name, or "server.name"
 )
 
-// Search returns the best hits, best first; equal scores are in the order of
-// names. Nothing found is no error. A tool whose name is the query, whatever
-// its case and separators, comes first.
-func (x *Index) Search(ctx context.Context, q Query) ([]Hit, error) {
+// Search returns the best hits; equal scores are in the order of names.
+// Nothing found is no error. A tool whose name is the query, whatever its case
+// and separators, comes first. Query vectors that do not fit those of the
+// documents are an error that wraps ErrVector.
+func (x *Index) Search(ctx context.Context, q Query) (Result, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if x.closed {
-		return nil, ErrClosed
+		return Result{}, ErrClosed
 	}
 	if q.Limit < 1 {
-		return nil, nil
+		return Result{}, nil
 	}
 	reader, err := x.words.Reader()
 	if err != nil {
-		return nil, fmt.Errorf("index: search: %w", err)
+		return Result{}, fmt.Errorf("index: search: %w", err)
 	}
 	defer reader.Close()
-	hits, err := (&ranking{ctx: ctx, reader: reader}).search(q)
+	r := &ranking{ctx: ctx, x: x, reader: reader}
+	hits, err := r.search(q)
 	if err != nil {
-		return nil, fmt.Errorf("index: search: %w", err)
+		return Result{}, fmt.Errorf("index: search: %w", err)
 	}
-	return hits, nil
+	return Result{Hits: hits, Vectors: r.similar != nil}, nil
+}
+
+// QueryTexts returns what of a query is to be embedded: all of it and, where
+// it has several, its clauses.
+func QueryTexts(text string) []string {
+	text = truncate(text, maxText)
+	if parts := clauses(text); len(parts) > 1 {
+		return append([]string{text}, parts...)
+	}
+	return []string{text}
+}
+
+// Terms returns the stems of the words of a query that say what it is for,
+// each once, in their order.
+func Terms(text string) []string {
+	var out []string
+	a := newAnalyzer()
+	q := parse(truncate(text, maxText))
+	a.each(truncate(text, maxText), func(word termPair) {
+		if stem := a.terms[word.stem]; q.terms[stem] != nil && !slices.Contains(out, stem) {
+			out = append(out, stem)
+		}
+	})
+	return out
 }
 
 // ranking is one search. Its slices are indexed by the library's document
 // numbers and are as long as the highest one met.
 type ranking struct {
 	ctx    context.Context
+	x      *Index
 	reader api.IndexReader
 	scores []float64
+
+	levels  map[int]int   // of exact matches, by document
+	slots   []int         // by document, -1 for none; with vectors only
+	similar *similarities // nil without vectors
 }
 
 func (r *ranking) search(q Query) ([]Hit, error) {
 	text := truncate(q.Text, maxText)
-	if err := r.lexical(parse(text)); err != nil {
-		return nil, err
-	}
 	name := squeeze(text)
-	if err := r.exact(name); err != nil {
+	if err := r.lexical(parse(text)); err != nil {
 		return nil, err
 	}
 	if err := r.resembling(name); err != nil {
 		return nil, err
 	}
+	if len(q.Vectors) > 0 && r.x.vectors.len() > 0 {
+		if err := r.fuse(q.Vectors); err != nil {
+			return nil, err
+		}
+		defer r.similar.release()
+	}
+	if err := r.prefer(q.Prior); err != nil {
+		return nil, err
+	}
+	if err := r.exact(name); err != nil {
+		return nil, err
+	}
 	if err := r.only(q.Server); err != nil {
 		return nil, err
 	}
-	return r.best(q.Limit)
+	if r.similar == nil {
+		best, err := r.best(q.Limit)
+		if err != nil {
+			return nil, err
+		}
+		hits := make([]Hit, len(best))
+		for i, c := range best {
+			hits[i] = c.Hit
+		}
+		return hits, nil
+	}
+	best, err := r.best(2*q.Limit + 10)
+	if err != nil {
+		return nil, err
+	}
+	return r.spread(best, q.Limit), nil
 }
 
 // request is a query's terms.
@@ -216,8 +285,10 @@ func (r *ranking) exact(name string) error {
 	for _, s := range r.scores {
 		top = max(top, s)
 	}
+	r.levels = make(map[int]int)
 	return r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) {
 		r.scores = add(r.scores, doc, float64(level)*(1+top))
+		r.levels[doc] = int(level)
 	})
 }
 
@@ -264,11 +335,11 @@ func (r *ranking) only(server string) error {
 	return err
 }
 
-// best returns the limit best hits.
-func (r *ranking) best(limit int) ([]Hit, error) {
+// best returns the limit best candidates, best first.
+func (r *ranking) best(limit int) ([]candidate, error) {
 	top := make([]float64, 0, limit+1) // best first
 	for i, s := range r.scores {
-		s = math.Round(s*1e6) / 1e6
+		s = round(s)
 		r.scores[i] = s
 		if s <= 0 || len(top) == limit && s <= top[limit-1] {
 			continue
@@ -280,7 +351,7 @@ func (r *ranking) best(limit int) ([]Hit, error) {
 	if len(top) == 0 {
 		return nil, nil
 	}
-	var hits []Hit
+	var found []candidate
 	for doc, s := range r.scores {
 		if s < top[len(top)-1] {
 			continue
@@ -290,12 +361,10 @@ func (r *ranking) best(limit int) ([]Hit, error) {
 		if err != nil {
 			return nil, err
 		}
-		hits = append(hits, Hit{name, s})
+		found = append(found, candidate{Hit{name, s}, doc, r.levels[doc]})
 	}
-	slices.SortFunc(hits, func(a, b Hit) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Name, b.Name))
-	})
-	return hits[:min(limit, len(hits))], nil
+	slices.SortFunc(found, byScore)
+	return found[:min(limit, len(found))], nil
 }
 
 // postings calls do for every live document that has term in field, with the

@@ -239,8 +239,8 @@ func BenchmarkWarmStart(b *testing.B) {
 	start(b, dir, up, func(p *proxy.Proxy) bool { return p.Tools() == 1000 })
 	for b.Loop() {
 		start(b, dir, up, func(p *proxy.Proxy) bool {
-			hits, err := p.Retriever().Search(b.Context(), retrieve.Query{Text: "echo a text", Limit: 5})
-			return err == nil && len(hits) > 0 && hits[0].Name == "up0_echo"
+			found, err := p.Retriever().Search(b.Context(), retrieve.Query{Text: "echo a text", Limit: 5})
+			return err == nil && len(found.Hits) > 0 && found.Hits[0].Name == "up0_echo"
 		})
 	}
 }

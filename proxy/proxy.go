@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"toolfinch/configs"
+	"toolfinch/embed"
 	"toolfinch/hook"
 	"toolfinch/register"
 	"toolfinch/retrieve"
@@ -37,7 +38,12 @@ type Proxy struct {
 	defs    map[string][]*tool.Def // by server; the refresh loop's own
 	clients chan clientNews
 	uncount chan struct{} // wakes the token counter
+	unembed chan struct{} // wakes the embedder
 	close   sync.Once
+
+	embedding  sync.Mutex     // one Embed at a time; guards the two below
+	embedder   embed.Embedder // nil before the first Embed
+	wordsAlone bool           // there is to be none
 }
 
 type clientNews struct {
@@ -59,6 +65,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		defs:    map[string][]*tool.Def{},
 		clients: make(chan clientNews, 16),
 		uncount: make(chan struct{}, 1),
+		unembed: make(chan struct{}, 1),
 	}
 	known := p.recall(ctx)
 	p.pool = upstream.NewPool(config.Servers, known.eras, log)
@@ -88,6 +95,8 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		Register: p.live.Register,
 		Health:   p.health,
 		Validate: p.validates,
+
+		QueryTimeout: config.QueryEmbedTimeout,
 	})
 	p.live.Offer(p.retriever.MetaTools(offer))
 	return p, nil
@@ -203,6 +212,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { return quiet(p.pool.Watch(life, changes)) })
 	g.Go(func() error { return p.follow(life, changes) })
 	g.Go(func() error { p.countTokens(life); return nil })
+	g.Go(func() error { p.embedTools(life); return nil })
 	g.Go(func() error { p.live.Run(life); return nil })
 	g.Go(func() error {
 		defer end()
@@ -252,7 +262,8 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 				continue
 			}
 			p.live.Sync()
-			p.wakeCounter()
+			wake(p.uncount)
+			wake(p.unembed)
 		}
 	}
 }
@@ -294,9 +305,10 @@ func (p *Proxy) learn(ctx context.Context, change upstream.Change) (diff store.D
 	return diff
 }
 
-func (p *Proxy) wakeCounter() {
+// wake tells whoever waits on c that there is work; once is enough.
+func wake(c chan struct{}) {
 	select {
-	case p.uncount <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -304,7 +316,7 @@ func (p *Proxy) wakeCounter() {
 // countTokens counts new definitions in the background. It is the last thing
 // that news of an upstream cause, so the memory they took is given back then.
 func (p *Proxy) countTokens(ctx context.Context) {
-	p.wakeCounter()
+	wake(p.uncount)
 	for {
 		select {
 		case <-ctx.Done():
@@ -342,7 +354,7 @@ func (p *Proxy) Close() error {
 	p.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()
-		err = errors.Join(p.pool.Close(ctx), p.catalog.Close(), p.store.Close())
+		err = errors.Join(p.pool.Close(ctx), p.catalog.Close(), p.closeEmbedder(), p.store.Close())
 	})
 	return err
 }

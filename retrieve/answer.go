@@ -27,12 +27,15 @@ type item struct {
 	Registered   bool            `json:"registered"`
 }
 
-func (r *Retriever) answer(q Query, hits []Hit, registered map[string]bool) answer {
+func (r *Retriever) answer(q Query, found Found, registered map[string]bool) answer {
 	type indexState struct {
-		Tools   int `json:"tools"`
-		Ready   int `json:"servers_ready"`
-		Pending int `json:"servers_pending"`
-		Failed  int `json:"servers_failed"`
+		Tools   int    `json:"tools"`
+		Ready   int    `json:"servers_ready"`
+		Pending int    `json:"servers_pending"`
+		Failed  int    `json:"servers_failed"`
+		Search  string `json:"search"`             // "words", or "hybrid": words and vectors
+		Vectors *int   `json:"embedded,omitempty"` // tools that have a vector, while not all have
+		Reason  string `json:"reason,omitempty"`   // why not hybrid
 	}
 	out := struct {
 		Tools       []item            `json:"tools"`
@@ -43,7 +46,7 @@ func (r *Retriever) answer(q Query, hits []Hit, registered map[string]bool) answ
 	}{Tools: []item{}}
 
 	about := descriptions(r.catalog.Servers())
-	for _, hit := range hits {
+	for _, hit := range found.Hits {
 		out.Tools = append(out.Tools, newItem(hit, q.Detail, registered[hit.Name]))
 		out.Tokens += r.tokens(hit.Tool, q.Detail)
 		if text := about[hit.Def.ID.Server]; text != "" && q.Detail != DetailName {
@@ -58,6 +61,13 @@ func (r *Retriever) answer(q Query, hits []Hit, registered map[string]bool) answ
 		out.Index = indexState{Ready: health.Ready, Pending: health.Pending, Failed: health.Failed}
 	}
 	out.Index.Tools = r.catalog.Len()
+	out.Index.Search, out.Index.Reason = "words", found.Reason
+	if found.Hybrid {
+		out.Index.Search = "hybrid"
+		if n := r.catalog.Embedded(); n < out.Index.Tools {
+			out.Index.Vectors = &n
+		}
+	}
 	if all, complete := r.catalog.ListingTokens(); complete {
 		saved := all - out.Tokens
 		out.TokensSaved = &saved

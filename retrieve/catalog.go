@@ -157,24 +157,24 @@ func matches(glob, name string) bool {
 }
 
 // Search returns the best tools for the query, at most q.Limit.
-func (c *Catalog) Search(ctx context.Context, q index.Query) ([]Hit, error) {
+func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.index == nil {
-		return nil, nil
+		return Found{}, nil
 	}
 	found, err := c.index.Search(ctx, q)
 	if err != nil {
-		return nil, fmt.Errorf("search: %w", err)
+		return Found{}, fmt.Errorf("search: %w", err)
 	}
-	hits := make([]Hit, 0, len(found))
-	for _, hit := range found {
+	hits := make([]Hit, 0, len(found.Hits))
+	for _, hit := range found.Hits {
 		// The index runs ahead of the state while Swap is under way.
 		if t := c.state.tools[hit.Name]; t != nil {
 			hits = append(hits, Hit{t, hit.Score})
 		}
 	}
-	return hits, nil
+	return Found{Hits: hits, Hybrid: found.Vectors}, nil
 }
 
 // Close ends the index. The catalog finds nothing afterwards.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"toolfinch/index"
 	"toolfinch/tool"
@@ -30,6 +32,11 @@ type Settings struct {
 	Register func(ctx context.Context, session string, tools []*tool.Tool) map[string]bool
 	// Health, if set, is asked for every answer and must not block.
 	Health func() Health
+	// QueryTimeout bounds the wait for the vectors of a query; default
+	// DefaultQueryTimeout.
+	QueryTimeout time.Duration
+	// Memory, if set, learns from use and is asked for what it learned.
+	Memory *Memory
 	// Validate reports whether call_tool checks arguments for a server's tools.
 	Validate func(server string) bool
 }
@@ -39,12 +46,16 @@ type Retriever struct {
 	catalog  *Catalog
 	settings Settings
 	schemas  schemas
+	vectors  queryVectors
 }
 
 // New makes a Retriever.
 func New(catalog *Catalog, settings Settings) *Retriever {
 	if settings.TopK == 0 {
 		settings.TopK = DefaultLimit
+	}
+	if settings.QueryTimeout == 0 {
+		settings.QueryTimeout = DefaultQueryTimeout
 	}
 	return &Retriever{catalog: catalog, settings: settings}
 }
@@ -137,30 +148,68 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 	if err != nil {
 		return tool.ErrorResult(err.Error()), nil
 	}
-	hits, err := r.Search(ctx, q)
+	found, err := r.Search(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	found := make([]*tool.Tool, len(hits))
-	for i, hit := range hits {
-		found[i] = hit.Tool
+	tools := make([]*tool.Tool, len(found.Hits))
+	ids := make([]tool.ID, len(found.Hits))
+	for i, hit := range found.Hits {
+		tools[i], ids[i] = hit.Tool, hit.Def.ID
+	}
+	if r.settings.Memory != nil {
+		r.settings.Memory.Asked(call.Session, q.Text, ids)
 	}
 	var registered map[string]bool
 	if r.settings.Register != nil {
-		registered = r.settings.Register(ctx, call.Session, found)
+		registered = r.settings.Register(ctx, call.Session, tools)
 	}
-	return r.answer(q, hits, registered).result(), nil
+	return r.answer(q, found, registered).result(), nil
+}
+
+// Found is what a search found.
+type Found struct {
+	Hits   []Hit  // best first
+	Hybrid bool   // vectors had a part in the ranking
+	Reason string // why not, where they should have
 }
 
 // Search is the retrieval of retrieve_tools alone.
-func (r *Retriever) Search(ctx context.Context, q Query) ([]Hit, error) {
-	return r.catalog.Search(ctx, index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit})
+func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
+	query := index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Prior: r.prior(q.Text)}
+	var reason string
+	query.Vectors, reason = r.vectors.of(ctx, q.Text, r.settings.QueryTimeout)
+	found, err := r.catalog.Search(ctx, query)
+	if errors.Is(err, index.ErrVector) {
+		query.Vectors, reason = nil, reasonMisfits
+		found, err = r.catalog.Search(ctx, query)
+	}
+	found.Reason = reason
+	return found, err
 }
 
-// Answer is the answer of retrieve_tools for hits, as JSON. Commands and
-// measurements use it; nothing is registered.
-func (r *Retriever) Answer(q Query, hits []Hit) json.RawMessage {
-	return json.RawMessage(r.answer(q, hits, nil))
+// prior is what use says of tools for a query, by exposed name.
+func (r *Retriever) prior(query string) map[string]float64 {
+	if r.settings.Memory == nil {
+		return nil
+	}
+	learned := r.settings.Memory.Prior(query)
+	if len(learned) == 0 {
+		return nil
+	}
+	out := make(map[string]float64, len(learned))
+	for id, p := range learned {
+		if t, err := r.catalog.Find(id.String()); err == nil {
+			out[t.Name] = p
+		}
+	}
+	return out
+}
+
+// Answer is the answer of retrieve_tools, as JSON. Commands and measurements
+// use it; nothing is registered.
+func (r *Retriever) Answer(q Query, found Found) json.RawMessage {
+	return json.RawMessage(r.answer(q, found, nil))
 }
 
 func clip(s string, n int) string {

@@ -271,12 +271,12 @@ func TestSwapFollowsChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := New(catalog, Settings{})
-	hits, err := r.Search(t.Context(), Query{Text: "bake cake", Limit: 5})
-	if err != nil || len(hits) != 1 || hits[0].Name != "clock_now" {
-		t.Errorf("hits = %v, %v", hits, err)
+	found, err := r.Search(t.Context(), Query{Text: "bake cake", Limit: 5})
+	if err != nil || len(found.Hits) != 1 || found.Hits[0].Name != "clock_now" {
+		t.Errorf("found = %v, %v", found, err)
 	}
-	if hits, _ := r.Search(t.Context(), Query{Text: "issue repository", Limit: 5}); len(hits) != 0 {
-		t.Errorf("removed tools are found: %v", hits)
+	if found, _ := r.Search(t.Context(), Query{Text: "issue repository", Limit: 5}); len(found.Hits) != 0 {
+		t.Errorf("removed tools are found: %v", found.Hits)
 	}
 	if _, err := catalog.Find("github.search_code"); err == nil {
 		t.Error("a removed tool can be called")

@@ -202,7 +202,7 @@ func check(ctx context.Context, db *sql.DB) error {
 	if verdict != "ok" {
 		return fmt.Errorf("%w: %s", errDamaged, verdict)
 	}
-	for _, query := range []string{selectServers, selectTools, selectTokens, selectClients, selectVectors} {
+	for _, query := range []string{selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned} {
 		rows, err := db.QueryContext(ctx, query)
 		if err != nil {
 			return err

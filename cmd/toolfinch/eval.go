@@ -148,7 +148,28 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: no tool has %d of the relevant labels, which count as missed; the first is at %s\n", set.Name, n, first)
 		}
 	}
-	settings := eval.Settings{Embed: embedder, Limit: f.limit}
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	settings := eval.Settings{Limit: f.limit}
+	settings.Embedder, err = embed.Open(cmd.Context(), embedder, log)
+	if err != nil {
+		return unusable(err)
+	}
+	if settings.Embedder != nil {
+		kept, err := store.Open(cmd.Context(), f.vectorsDir(config), log)
+		if err != nil {
+			return errors.Join(err, settings.Embedder.Close())
+		}
+		defer func() { err = errors.Join(err, kept.Close(), settings.Embedder.Close()) }()
+		settings.Vectors = kept
+		bar := newBar(cmd.ErrOrStderr(), 1)
+		defer bar.clear()
+		settings.Progress = func(set string, done, total int) {
+			bar.done, bar.total = done, max(1, total)
+			bar.draw("embedding " + set)
+		}
+	}
 	if f.misses != "" {
 		file, err := os.Create(f.misses)
 		if err != nil {
@@ -162,6 +183,19 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 		return fmt.Errorf("eval: %w", err)
 	}
 	return f.print(cmd.OutOrStdout(), report)
+}
+
+// vectorsDir is where the vectors of tools are kept: those of files beside the
+// models, so that measuring twice embeds once.
+func (f *evalFlags) vectorsDir(config *configs.Config) string {
+	if len(f.sets) == 0 && f.tools == "" {
+		return config.DataDir
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	return filepath.Join(cache, "toolfinch", "eval")
 }
 
 // embedding is that of the configuration, or of the environment if there is

@@ -41,6 +41,9 @@ Exit codes: 0 all servers succeeded, 1 some failed, 2 bad configuration.`,
 			bar := newBar(cmd.ErrOrStderr(), len(config.Servers))
 			rows := p.Refresh(cmd.Context(), bar.step)
 			bar.clear()
+			if err := embedTools(cmd, p); err != nil {
+				return err
+			}
 			if asJSON {
 				err = printRowsJSON(cmd.OutOrStdout(), rows)
 			} else {

@@ -53,24 +53,27 @@ is started. The JSON is what an agent gets.`,
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			hits, err := p.Retriever().Search(cmd.Context(), q)
+			if err := embedTools(cmd, p); err != nil {
+				return err
+			}
+			found, err := p.Retriever().Search(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				var out json.RawMessage = p.Retriever().Answer(q, hits)
+				var out json.RawMessage = p.Retriever().Answer(q, found)
 				enc := json.NewEncoder(cmd.OutOrStdout())
 				enc.SetEscapeHTML(false)
 				enc.SetIndent("", "  ")
 				return enc.Encode(out)
 			}
-			if len(hits) == 0 {
+			if len(found.Hits) == 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), "no tool found")
 				return nil
 			}
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(table, "SCORE\tTOOL\tSERVER\tDESCRIPTION")
-			for _, hit := range hits {
+			for _, hit := range found.Hits {
 				fmt.Fprintf(table, "%.3f\t%s\t%s\t%s\n", hit.Score, hit.Name, hit.Def.ID.Server, retrieve.FirstSentence(hit.Def.Description))
 			}
 			return table.Flush()
@@ -80,4 +83,20 @@ is started. The JSON is what an agent gets.`,
 	cmd.Flags().StringVar(&server, "server", "", "search this server only")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer an agent gets")
 	return cmd
+}
+
+// embedTools makes search hybrid where the configuration asks for it. What was
+// embedded before is only read. Failing costs the vectors, not the search.
+func embedTools(cmd *cobra.Command, p *proxy.Proxy) error {
+	bar := newBar(cmd.ErrOrStderr(), 1)
+	defer bar.clear()
+	err := p.Embed(cmd.Context(), func(done, total int) {
+		bar.done, bar.total = done, max(1, total)
+		bar.draw("embedding tools")
+	})
+	if err != nil && cmd.Context().Err() == nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: words alone decide:", err)
+		return nil
+	}
+	return err
 }

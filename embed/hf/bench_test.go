@@ -80,3 +80,17 @@ func BenchmarkEmbed(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkQueryWithClauses is a query of several steps: all of it and each.
+func BenchmarkQueryWithClauses(b *testing.B) {
+	m := openReal(b)
+	texts := []string{
+		"find flights from berlin to lisbon tomorrow, book the cheapest one and add it to my calendar",
+		"find flights from berlin to lisbon tomorrow,", "book the cheapest one", "add it to my calendar",
+	}
+	for b.Loop() {
+		if _, err := m.Embed(context.Background(), texts); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -27,7 +27,8 @@ type encoder struct {
 	first     layerNorm
 	layers    []layer
 
-	spaces sync.Pool // *space
+	spaces  sync.Pool // *space
+	members sync.WaitGroup
 }
 
 type layer struct {
@@ -158,13 +159,15 @@ type sequence struct {
 
 // space is the memory of one run.
 type space struct {
-	x, y           []float32 // rows x width
-	heads          []float32 // rows x 3*width: queries, keys, values
-	up             []float32 // rows x wide
-	keys           []float32 // of one head, turned: head x tokens
-	scores, summed []float32 // of one head
-	bytes          []byte
+	x, y  []float32 // rows x width
+	heads []float32 // rows x 3*width: queries, keys, values
+	up    []float32 // rows x wide
+	own   []scratch // by member of the team
+	bytes []byte
 }
+
+// scratch is for one head of one text.
+type scratch struct{ keys, scores, summed []float32 }
 
 // slack is what kernels may read beyond a matrix.
 const slack = kernel.Align
@@ -176,14 +179,17 @@ func grow(buffer *[]float32, n int) []float32 {
 	return (*buffer)[:n]
 }
 
-// run takes the sequences through the model, with split goroutines to a
-// product, and puts their vectors into out.
-func (e *encoder) run(ctx context.Context, unit []sequence, split int, out [][]float32) error {
+// run takes the sequences through the model, with so many goroutines, and puts
+// their vectors into out.
+func (e *encoder) run(ctx context.Context, unit []sequence, goroutines int, out [][]float32) error {
 	s, _ := e.spaces.Get().(*space)
 	if s == nil {
 		s = &space{}
 	}
 	defer e.spaces.Put(s)
+	for len(s.own) < goroutines {
+		s.own = append(s.own, scratch{})
+	}
 	rows := 0
 	for _, q := range unit {
 		rows += len(q.tokens)
@@ -198,20 +204,22 @@ func (e *encoder) run(ctx context.Context, unit []sequence, split int, out [][]f
 	if err := e.lookUp(unit, x, s); err != nil {
 		return err
 	}
+	t := newTeam(goroutines, &e.members)
+	defer t.end()
+	e.normalize(t, e.first, x, rows)
 	for i := range e.layers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		runtime.Gosched() // a query must not wait for a catalog
 		l := &e.layers[i]
-		l.attention.apply(heads, x, e.width, nil, rows, split)
-		e.attend(unit, heads, y, s)
-		l.output.apply(x, y, e.width, x, rows, split)
-		e.normalize(l.afterAttention, x, rows)
-		l.up.apply(up, x, e.width, nil, rows, split)
-		kernel.GELU(up[:rows*e.wide])
-		l.down.apply(x, up, e.wide, x, rows, split)
-		e.normalize(l.afterDown, x, rows)
+		l.attention.apply(t, heads, x, e.width, nil, rows, nil)
+		e.attend(t, unit, heads, y, s)
+		l.output.apply(t, x, y, e.width, x, rows, nil)
+		e.normalize(t, l.afterAttention, x, rows)
+		l.up.apply(t, up, x, e.width, nil, rows, kernel.GELU)
+		l.down.apply(t, x, up, e.wide, x, rows, nil)
+		e.normalize(t, l.afterDown, x, rows)
 	}
 	row := 0
 	for _, q := range unit {
@@ -241,68 +249,47 @@ func (e *encoder) lookUp(unit []sequence, x []float32, s *space) error {
 			row++
 		}
 	}
-	e.normalize(e.first, x, row)
 	return nil
 }
 
-// apply sets y to x*w + bias + residual; rows of x have stride numbers.
-// residual has y's shape and may be y itself.
-func (l *linear) apply(y, x []float32, stride int, residual []float32, rows, split int) {
+// partColumns is how many columns of a product are one part of a step.
+const partColumns = 3 * kernel.Align
+
+// apply sets y to then(x*w + bias + residual); rows of x have stride numbers.
+// residual has y's shape and may be y itself; both it and then may be nil.
+func (l *linear) apply(t *team, y, x []float32, stride int, residual []float32, rows int, then func([]float32)) {
 	columns := l.w.Columns()
-	for row := range rows {
-		at := y[row*columns : (row+1)*columns]
-		if residual == nil {
-			copy(at, l.bias)
-			continue
+	t.each((columns+partColumns-1)/partColumns, func(part, _ int) {
+		from := part * partColumns
+		to := min(from+partColumns, columns)
+		bias := l.bias[from:to]
+		for row := range rows {
+			at := y[row*columns+from : row*columns+to]
+			if residual == nil {
+				copy(at, bias)
+				continue
+			}
+			for i, v := range residual[row*columns+from : row*columns+to] {
+				at[i] = v + bias[i]
+			}
 		}
-		for i, v := range residual[row*columns : (row+1)*columns] {
-			at[i] = v + l.bias[i]
+		l.w.MulAdd(y, columns, x, stride, rows, from, to)
+		if then != nil {
+			for row := range rows {
+				then(y[row*columns+from : row*columns+to])
+			}
 		}
-	}
-	each := kernel.RoundUp((columns+split-1)/split, kernel.Align)
-	if each >= columns {
-		l.w.MulAdd(y, columns, x, stride, rows, 0, columns)
-		return
-	}
-	var wait sync.WaitGroup
-	for from := each; from < columns; from += each {
-		wait.Go(func() { l.w.MulAdd(y, columns, x, stride, rows, from, min(from+each, columns)) })
-	}
-	l.w.MulAdd(y, columns, x, stride, rows, 0, each)
-	wait.Wait()
+	})
 }
 
 // attend sets y to what each token takes from the others of its text.
-func (e *encoder) attend(unit []sequence, heads, y []float32, s *space) {
-	stride := 3 * e.width
+func (e *encoder) attend(t *team, unit []sequence, heads, y []float32, s *space) {
 	row := 0
 	for _, q := range unit {
 		n := len(q.tokens)
-		columns := kernel.RoundUp(n, kernel.Align)
-		padded := kernel.RoundUp(n, kernel.MaxRows)
-		keys := grow(&s.keys, e.head*columns)
-		scores := grow(&s.scores, padded*columns)
-		wide := kernel.RoundUp(e.head, kernel.Align)
-		summed := grow(&s.summed, padded*wide)
-		for h := range e.heads {
-			at := heads[row*stride+h*e.head:]
-			clear(keys)
-			for i := range n {
-				for j, v := range at[i*stride+e.width : i*stride+e.width+e.head] {
-					keys[j*columns+i] = v
-				}
-			}
-			clear(scores)
-			kernel.MulAdd(scores, columns, at, stride, keys, columns, n, e.head, columns)
-			for i := range n {
-				kernel.Softmax(scores[i*columns:(i+1)*columns], n)
-			}
-			clear(summed)
-			kernel.MulAdd(summed, wide, scores, columns, at[2*e.width:], stride, n, n, wide)
-			for i := range n {
-				copy(y[(row+i)*e.width+h*e.head:][:e.head], summed[i*wide:])
-			}
-		}
+		t.each(e.heads, func(h, member int) {
+			e.attendHead(n, heads[row*3*e.width+h*e.head:], y[row*e.width+h*e.head:], &s.own[member])
+		})
 		for i := range n {
 			clear(y[(row+i)*e.width+e.hidden : (row+i+1)*e.width])
 		}
@@ -310,24 +297,60 @@ func (e *encoder) attend(unit []sequence, heads, y []float32, s *space) {
 	}
 }
 
+// attendHead is one head of a text of n tokens; its queries begin heads, and its
+// result begins y.
+func (e *encoder) attendHead(n int, heads, y []float32, own *scratch) {
+	stride := 3 * e.width
+	columns := kernel.RoundUp(n, kernel.Align)
+	padded := kernel.RoundUp(n, kernel.MaxRows)
+	wide := kernel.RoundUp(e.head, kernel.Align)
+	keys := grow(&own.keys, e.head*columns)
+	scores := grow(&own.scores, padded*columns)
+	summed := grow(&own.summed, padded*wide)
+	clear(keys)
+	for i := range n {
+		for j, v := range heads[i*stride+e.width : i*stride+e.width+e.head] {
+			keys[j*columns+i] = v
+		}
+	}
+	clear(scores)
+	kernel.MulAdd(scores, columns, heads, stride, keys, columns, n, e.head, columns)
+	for i := range n {
+		kernel.Softmax(scores[i*columns:(i+1)*columns], n)
+	}
+	clear(summed)
+	kernel.MulAdd(summed, wide, scores, columns, heads[2*e.width:], stride, n, n, wide)
+	for i := range n {
+		copy(y[i*e.width:i*e.width+e.head], summed[i*wide:])
+	}
+}
+
+// partRows is how many rows are normalized as one part of a step.
+const partRows = 8
+
 // normalize gives each row the mean and the variance that n says.
-func (e *encoder) normalize(n layerNorm, x []float32, rows int) {
-	for row := range rows {
-		at := x[row*e.width:][:e.hidden]
-		var sum float32
-		for _, v := range at {
-			sum += v
+func (e *encoder) normalize(t *team, n layerNorm, x []float32, rows int) {
+	t.each((rows+partRows-1)/partRows, func(part, _ int) {
+		for row := part * partRows; row < min((part+1)*partRows, rows); row++ {
+			n.apply(x[row*e.width:][:e.hidden], e.epsilon)
 		}
-		mean := sum / float32(len(at))
-		var squares float32
-		for _, v := range at {
-			squares += (v - mean) * (v - mean)
-		}
-		scale := float32(1 / math.Sqrt(float64(squares)/float64(len(at))+e.epsilon))
-		weight, bias := n.weight[:len(at)], n.bias[:len(at)]
-		for i, v := range at {
-			at[i] = (v-mean)*scale*weight[i] + bias[i]
-		}
+	})
+}
+
+func (n layerNorm) apply(x []float32, epsilon float64) {
+	var sum float32
+	for _, v := range x {
+		sum += v
+	}
+	mean := sum / float32(len(x))
+	var squares float32
+	for _, v := range x {
+		squares += (v - mean) * (v - mean)
+	}
+	scale := float32(1 / math.Sqrt(float64(squares)/float64(len(x))+epsilon))
+	weight, bias := n.weight[:len(x)], n.bias[:len(x)]
+	for i, v := range x {
+		x[i] = (v-mean)*scale*weight[i] + bias[i]
 	}
 }
 

@@ -259,7 +259,10 @@ func (m *Model) Hash() string { return m.hash }
 func (m *Model) Prompt(kind string) string { return m.prompts[kind] }
 
 // Close ends the model; its methods must not be called any more.
-func (m *Model) Close() error { return m.weights.file.Close() }
+func (m *Model) Close() error {
+	m.encoder.members.Wait()
+	return m.weights.file.Close()
+}
 
 // unitTokens is how many tokens are taken through the model together: enough
 // for a kernel to be at its best, few enough for the second-level cache.
@@ -270,31 +273,38 @@ const unitTokens = 128
 // context's, or that the weights could not be read.
 func (m *Model) Embed(ctx context.Context, texts []string) ([][]float32, error) {
 	out := make([][]float32, len(texts))
-	var units [][]sequence
-	size := 0
+	all := make([]sequence, len(texts))
 	for i, text := range texts {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		s := sequence{index: i, tokens: m.tokens.encode(text, m.encoder.limit)}
+		all[i] = sequence{index: i, tokens: m.tokens.encode(text, m.encoder.limit)}
+	}
+	processors := runtime.GOMAXPROCS(0)
+	units := share(all)
+	goroutines := max(1, processors/max(1, len(units)))
+	var work errgroup.Group
+	work.SetLimit(processors)
+	for _, unit := range units {
+		work.Go(func() error { return m.encoder.run(ctx, unit, goroutines, out) })
+	}
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// share puts sequences into units of at most unitTokens, unless one alone is
+// longer.
+func share(all []sequence) [][]sequence {
+	var units [][]sequence
+	size := 0
+	for _, s := range all {
 		if len(units) == 0 || size+len(s.tokens) > unitTokens {
 			units, size = append(units, nil), 0
 		}
 		units[len(units)-1] = append(units[len(units)-1], s)
 		size += len(s.tokens)
 	}
-	processors := runtime.GOMAXPROCS(0)
-	split := 1
-	if len(units) == 1 {
-		split = processors
-	}
-	var work errgroup.Group
-	work.SetLimit(processors)
-	for _, unit := range units {
-		work.Go(func() error { return m.encoder.run(ctx, unit, split, out) })
-	}
-	if err := work.Wait(); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return units
 }

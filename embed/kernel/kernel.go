@@ -100,6 +100,17 @@ func (p *Panels) Set(column int, values []float32) {
 	}
 }
 
+// Column returns a copy of a column.
+func (p *Panels) Column(column int) []float32 {
+	cols := p.set.cols
+	at := column/cols*cols*p.k + column%cols
+	out := make([]float32, p.k)
+	for i := range out {
+		out[i] = p.data[at+i*cols]
+	}
+	return out
+}
+
 // depth is how many rows of a panel are multiplied before the next panel is:
 // they stay in the first-level cache while the rows on the left pass by.
 const depth = 384

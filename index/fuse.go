@@ -1,0 +1,173 @@
+package index
+
+import (
+	"cmp"
+	"math"
+)
+
+// How words and vectors are put together. Scores of words are in units of
+// inverse document frequency, cosines are not normalised either: a query whose
+// words are rare and found scores high by words and so is decided by them; one
+// whose words say little is decided by the vectors. docs/retrieval.md has what
+// else was tried.
+const (
+	weightVectors  = 30  // of the similarity, against the score of words
+	weightClause   = 0.5 // of the most similar clause, against the whole query
+	weightCoverage = 6   // of each clause that a tool serves better than those above it
+	coveredFrom    = 0.3 // the cosine below which a tool does not serve a clause
+	twinFrom       = .95 // the cosine from which on two tools are twins
+	weightTwin     = 4   // taken from a tool for each twin above it, at most
+	weightPrior    = .15 // of a prior of 1, against the best score
+)
+
+// fuse adds to the scores how similar the documents are to the query. A
+// document whose vector is not there yet counts as similar as its words let
+// expect.
+func (r *ranking) fuse(vectors [][]float32) error {
+	similar, err := r.x.vectors.cosines(r.ctx, vectors)
+	if err != nil {
+		return err
+	}
+	r.similar = similar
+	err = r.postings(fieldSlot, slotTerm, func(_ uint64, doc int, freq uint64) {
+		for len(r.slots) <= doc {
+			r.slots = append(r.slots, -1)
+		}
+		r.slots[doc] = int(freq) - 1
+	})
+	if err != nil {
+		return err
+	}
+	var topWords, topCosine float64
+	for _, s := range r.scores {
+		topWords = max(topWords, s)
+	}
+	for _, slot := range r.slots {
+		if similar.knows(slot) {
+			topCosine = max(topCosine, similar.cosine(slot))
+		}
+	}
+	for len(r.scores) < len(r.slots) {
+		r.scores = append(r.scores, 0)
+	}
+	for doc, slot := range r.slots {
+		switch {
+		case similar.knows(slot):
+			r.scores[doc] += weightVectors * similar.cosine(slot)
+		case topWords > 0: // slot -1 has score 0
+			r.scores[doc] += weightVectors * topCosine * r.scores[doc] / topWords
+		}
+	}
+	return nil
+}
+
+func (s *similarities) knows(slot int) bool {
+	return slot >= 0 && slot < len(s.has) && s.has[slot]
+}
+
+// cosine is the similarity to the whole query and to its most similar clause.
+func (s *similarities) cosine(slot int) float64 {
+	whole := s.rows[0][slot]
+	clause := whole
+	if len(s.rows) > 1 {
+		clause = s.rows[1][slot]
+		for _, row := range s.rows[2:] {
+			clause = max(clause, row[slot])
+		}
+	}
+	return (1-weightClause)*float64(whole) + weightClause*float64(clause)
+}
+
+// candidate is a document that may become a hit.
+type candidate struct {
+	Hit
+	doc   int
+	exact int // level of an exact match, 0 for none
+}
+
+// spread orders candidates, best first, so that the answer to a query of
+// several steps has tools for each, and so that twins do not crowd out the
+// rest: one is taken after the other, by its score, what it adds for the
+// clauses, and less for twins above it. Exact matches stay where they are.
+func (r *ranking) spread(all []candidate, limit int) []Hit {
+	var hits []Hit
+	covered := make([]float64, max(0, len(r.similar.rows)-1))
+	for i := range covered {
+		covered[i] = coveredFrom
+	}
+	twins := make([]float64, len(all)) // what is taken off, by candidate
+	taken := make([]bool, len(all))
+	slots := make([]int, len(all))
+	for i, c := range all {
+		slots[i] = r.slots[c.doc]
+	}
+	vectors := r.x.vectors.of(slots)
+	for len(hits) < min(limit, len(all)) {
+		best, bestScore := -1, 0.0
+		for i, c := range all {
+			if taken[i] {
+				continue
+			}
+			score := round(c.Score + r.coverage(c, covered) - twins[i])
+			if best < 0 || cmp.Or(cmp.Compare(c.exact, all[best].exact), cmp.Compare(score, bestScore)) > 0 {
+				best, bestScore = i, score
+			}
+		}
+		taken[best] = true
+		hits = append(hits, Hit{all[best].Name, bestScore})
+		if vectors[best] == nil {
+			continue
+		}
+		for i, row := range r.similar.rows[1:] {
+			covered[i] = max(covered[i], float64(row[slots[best]]))
+		}
+		for i := range all {
+			if cosine := dot(vectors[best], vectors[i]); cosine > twinFrom {
+				twins[i] += weightTwin * (cosine - twinFrom) / (1 - twinFrom)
+			}
+		}
+	}
+	return hits
+}
+
+// coverage is what a candidate adds for the clauses.
+func (r *ranking) coverage(c candidate, covered []float64) float64 {
+	var sum float64
+	if slot := r.slots[c.doc]; r.similar.knows(slot) {
+		for i, row := range r.similar.rows[1:] {
+			sum += max(0, float64(row[slot])-covered[i])
+		}
+	}
+	return weightCoverage * sum
+}
+
+// prefer adds what was learned from use.
+func (r *ranking) prefer(prior map[string]float64) error {
+	if len(prior) == 0 {
+		return nil
+	}
+	var top float64
+	for _, s := range r.scores {
+		top = max(top, s)
+	}
+	for name, p := range prior {
+		id, err := r.reader.InternalID(name)
+		if err != nil {
+			return err
+		}
+		if id == nil {
+			continue
+		}
+		if doc := int(id.Value()); doc < len(r.scores) && r.scores[doc] > 0 {
+			r.scores[doc] += weightPrior * min(max(p, 0), 1) * top
+		}
+	}
+	return nil
+}
+
+// round makes equal what differs by rounding only, so that names decide.
+func round(score float64) float64 { return math.Round(score*1e6) / 1e6 }
+
+func byScore(a, b candidate) int {
+	return cmp.Or(cmp.Compare(b.exact, a.exact), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,134 @@
+package retrieve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"toolfinch/embed"
+	"toolfinch/index"
+)
+
+// embedChunk is how many tools get their vectors in one step.
+const embedChunk = 256
+
+// Embed gives every tool that has none its vector, those that were stored
+// first seen. Searches go on meanwhile, with the vectors that are there.
+// progress, if not nil, hears how many of the tools have one. Tools that
+// change meanwhile are left for the next call.
+func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
+	c.mu.RLock()
+	ix := c.index
+	c.mu.RUnlock()
+	if ix == nil {
+		return nil
+	}
+	missing := ix.Missing()
+	total := ix.Len()
+	done := total - len(missing)
+	for chunk := range slices.Chunk(missing, embedChunk) {
+		texts := make([]string, len(chunk))
+		for i, d := range chunk {
+			texts[i] = index.Text(d)
+		}
+		var report func(int, int)
+		if progress != nil {
+			report = func(n, _ int) { progress(done+n, total) }
+		}
+		vectors, err := cache.Embed(ctx, texts, report)
+		if err == nil {
+			err = ix.PutVectors(chunk, vectors)
+		}
+		if err != nil {
+			return fmt.Errorf("catalog: embed: %w", err)
+		}
+		done += len(chunk)
+	}
+	return nil
+}
+
+// Embedded is how many tools have a vector.
+func (c *Catalog) Embedded() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.index == nil {
+		return 0
+	}
+	return c.index.Vectors()
+}
+
+// Queries embeds the texts of a query; embed.Recent is one.
+type Queries interface {
+	Embed(ctx context.Context, texts []string) ([][]float32, error)
+}
+
+// DefaultQueryTimeout is how long a search waits for the vectors of its query.
+const DefaultQueryTimeout = 800 * time.Millisecond
+
+const (
+	// failuresInARow is after how many failed queries the embedder is left alone,
+	// so that not every search waits for one that does not answer.
+	failuresInARow = 2
+	restAfter      = 30 * time.Second
+)
+
+// queryVectors gives queries their vectors, as long as that works.
+type queryVectors struct {
+	mu       sync.Mutex // guards all below; not held while embedding
+	queries  Queries
+	reason   string // why there are none
+	failures int
+	rest     time.Time // no attempt before
+}
+
+// UseVectors makes searches use vectors of queries from now on; nil ends that,
+// and reason, which may be empty, is told in answers.
+func (r *Retriever) UseVectors(queries Queries, reason string) {
+	v := &r.vectors
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.queries, v.reason, v.failures, v.rest = queries, reason, 0, time.Time{}
+}
+
+// of returns the vectors of a query or, with nil, why words decide alone.
+func (v *queryVectors) of(ctx context.Context, text string, timeout time.Duration) ([][]float32, string) {
+	v.mu.Lock()
+	queries, reason, rest := v.queries, v.reason, v.rest
+	v.mu.Unlock()
+	switch {
+	case queries == nil:
+		return nil, reason
+	case time.Now().Before(rest):
+		return nil, reasonFailed
+	}
+	timed, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	vectors, err := queries.Embed(timed, index.QueryTexts(text))
+	if ctx.Err() != nil {
+		return nil, "" // nobody waits for the answer
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err == nil {
+		v.failures = 0
+		return vectors, ""
+	}
+	if v.failures++; v.failures >= failuresInARow {
+		v.rest = time.Now().Add(restAfter)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, reasonLate
+	}
+	return nil, reasonFailed
+}
+
+// Reasons why words decide alone, as clients are told. What exactly failed is
+// for the log of whoever owns the embedder.
+const (
+	reasonLate    = "the embedder did not answer in time"
+	reasonFailed  = "the embedder fails"
+	reasonMisfits = "the embedder's vectors have another dimension than the stored ones; restart to embed the tools again"
+)

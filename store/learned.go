@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"toolfinch/tool"
+)
+
+// LearnedUse says how much a tool was called after a query.
+type LearnedUse struct {
+	Query string    // at most 500 bytes
+	Tool  tool.ID   // the upstream's tool; it need not exist any more
+	Count float64   // what its uses counted at At, above 0; half as much 30 days later
+	At    time.Time // of the latest use, in milliseconds
+}
+
+// What the table keeps are the bounds of the memory it is read into: less would
+// be lost there, and more would stay on the disk for nothing.
+const (
+	learnedHalfLife = 30 * 24 * time.Hour
+	maxLearned      = 5000     // pairs of a query and a tool
+	maxLearnedQuery = 500      // bytes
+	maxLearnedCount = 4.0      // of a pair
+	minLearnedCount = 1.0 / 64 // what counts less has faded away
+)
+
+const (
+	selectLearned = `SELECT query, server, tool, count, used_at FROM learned ORDER BY query, server, tool`
+
+	// What a row counts at the time :now. A clock that was set back makes
+	// nothing count more.
+	learnedNow = `count * pow(0.5, max(0, :now - used_at) / :halflife)`
+
+	addLearned = `
+		INSERT INTO learned (query, server, tool, count, used_at) VALUES (:query, :server, :tool, min(:count, :most), :now)
+		ON CONFLICT DO UPDATE SET count = min(:count + ` + learnedNow + `, :most), used_at = :now`
+
+	fadeLearned = `DELETE FROM learned WHERE ` + learnedNow + ` < :least`
+
+	// The row just added stays, or a full table would learn nothing new.
+	boundLearned = `
+		DELETE FROM learned WHERE (query, server, tool) IN (
+			SELECT query, server, tool FROM learned
+			ORDER BY (query, server, tool) = (:query, :server, :tool) DESC, ` + learnedNow + ` DESC, query, server, tool
+			LIMIT -1 OFFSET :rows)`
+
+	forgetLearned = `
+		DELETE FROM learned
+		WHERE (:query = '' OR instr(lower(query), lower(:query)) > 0) AND (:tool = '' OR server || '.' || tool = :tool)`
+)
+
+// Learned returns what was learned from use, in the order of queries and tools.
+func (s *Store) Learned(ctx context.Context) ([]LearnedUse, error) {
+	var out []LearnedUse
+	err := s.each(ctx, selectLearned, func(rows *sql.Rows) error {
+		var use LearnedUse
+		var at int64
+		if err := rows.Scan(&use.Query, &use.Tool.Server, &use.Tool.Name, &use.Count, &at); err != nil {
+			return err
+		}
+		use.At = time.UnixMilli(at)
+		out = append(out, use)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: read what was learned: %w", err)
+	}
+	return out, nil
+}
+
+// PutLearned adds a use to what is stored of its query and tool: the counts add
+// up, as far as the earlier ones have not faded, to 4 at most. What has faded
+// to less than 1/64 is forgotten, and of more than 5,000 rows the weakest. A
+// query of more than 500 bytes and a count that is not above 0 are errors.
+func (s *Store) PutLearned(ctx context.Context, use LearnedUse) error {
+	if len(use.Query) > maxLearnedQuery {
+		return fmt.Errorf("store: put learned use: its query has %d bytes, more than %d", len(use.Query), maxLearnedQuery)
+	}
+	if !(use.Count > 0) { // NaN is not, either
+		return fmt.Errorf("store: put learned use: its count is %v, not above 0", use.Count)
+	}
+	args := []any{
+		sql.Named("query", use.Query), sql.Named("server", use.Tool.Server), sql.Named("tool", use.Tool.Name),
+		sql.Named("count", use.Count), sql.Named("now", use.At.UnixMilli()),
+		sql.Named("halflife", float64(learnedHalfLife.Milliseconds())), sql.Named("most", maxLearnedCount),
+		sql.Named("least", minLearnedCount), sql.Named("rows", maxLearned),
+	}
+	err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+		for _, statement := range []string{addLearned, fadeLearned, boundLearned} {
+			if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: put learned use: %w", err)
+	}
+	return nil
+}
+
+// ForgetLearned deletes what was learned from queries that contain query,
+// whatever the case of English letters, and for the tool, "server.name". Either
+// may be "" for any, so that both make it forget everything. It returns the
+// number of rows deleted. Their text is overwritten in the file, too; where
+// another process is reading, a copy stays in its log until that is reused, and
+// the store's log says so.
+func (s *Store) ForgetLearned(ctx context.Context, query, tool string) (int, error) {
+	forgotten, err := s.forgetLearned(ctx, query, tool)
+	if err != nil {
+		return 0, fmt.Errorf("store: forget what was learned: %w", err)
+	}
+	var busy, pages, moved int
+	err = s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
+	if err != nil || busy != 0 {
+		s.log.Warn("what was forgotten stays in the database's log until that is reused", "error", err)
+	}
+	return forgotten, nil
+}
+
+func (s *Store) forgetLearned(ctx context.Context, query, tool string) (forgotten int, err error) {
+	err = s.writeErasable(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, forgetLearned, sql.Named("query", query), sql.Named("tool", tool))
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		forgotten = int(n)
+		return err
+	})
+	return forgotten, err
+}
+
+// writeErasable is write, with zeros where text was deleted from a page or moved
+// within it. That text is moved is why it does not suffice to delete with it.
+func (s *Store) writeErasable(ctx context.Context, do func(*sql.Tx) error) error {
+	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = on"); err != nil {
+		return err
+	}
+	return s.write(ctx, do)
+}

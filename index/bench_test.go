@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/tool"
 )
 
 var benchSizes = []struct {
 	name string
 	docs int
-}{{"1k", 1000}, {"5k", 5000}}
+}{{"1k", 1000}, {"5k", 5000}, {"20k", 20_000}, {"100k", 100_000}}
 
 // benchData returns n documents and queries for them: annotated real tools
 // where they are beside the repository, else made up ones.
@@ -48,8 +50,67 @@ func benchData(b *testing.B, n int) ([]Document, []string) {
 			queries = append(queries, text(12))
 		}
 	}
-	rand.New(rand.NewPCG(3, 4)).Shuffle(len(docs), func(i, j int) { docs[i], docs[j] = docs[j], docs[i] })
+	random := rand.New(rand.NewPCG(3, 4))
+	random.Shuffle(len(docs), func(i, j int) { docs[i], docs[j] = docs[j], docs[i] })
+	for known := len(docs); len(docs) < n; {
+		// What there is recombined: the name of one tool, the rest of another.
+		a, b := docs[random.IntN(known)], docs[random.IntN(known)]
+		def := *b.Def
+		def.ID = tool.ID{Server: fmt.Sprintf("%s%d", a.Def.ID.Server, len(docs)/known), Name: a.Def.ID.Name + fmt.Sprint(len(docs))}
+		docs = append(docs, Document{Name: def.ID.String(), Def: &def})
+	}
 	return docs[:n:n], queries
+}
+
+// withVectors gives every document a vector. What they say does not matter for
+// the time that is taken.
+func withVectors(b *testing.B, x *Index) {
+	b.Helper()
+	random := rand.New(rand.NewPCG(5, 6))
+	missing := x.Missing()
+	for chunk := range slices.Chunk(missing, 1000) {
+		values := make([][]float32, len(chunk))
+		for i := range values {
+			values[i] = randomVector(random)
+		}
+		if err := x.PutVectors(chunk, values); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func randomVector(random *rand.Rand) []float32 {
+	v := make([]float32, 384)
+	for i := range v {
+		v[i] = float32(random.NormFloat64())
+	}
+	return v
+}
+
+// BenchmarkHybridSearch leaves out how long a query takes to be embedded.
+func BenchmarkHybridSearch(b *testing.B) {
+	for _, size := range benchSizes {
+		docs, queries := benchData(b, size.docs)
+		x := build(b, docs...)
+		withVectors(b, x)
+		random := rand.New(rand.NewPCG(7, 8))
+		vectors := make([][][]float32, len(queries))
+		for i, q := range queries {
+			for range QueryTexts(q) {
+				vectors[i] = append(vectors[i], randomVector(random))
+			}
+		}
+		b.Run(size.name, func(b *testing.B) {
+			took := make([]time.Duration, 0, 10_000)
+			for i := 0; b.Loop(); i++ {
+				start := time.Now()
+				n := i % len(queries)
+				search(b, x, Query{Text: queries[n], Limit: 5, Vectors: vectors[n]})
+				took = append(took, time.Since(start))
+			}
+			reportPercentiles(b, took)
+		})
+	}
 }
 
 func BenchmarkBuild(b *testing.B) {

@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"math"
+	"slices"
 )
 
 // How words and vectors are put together. Scores of words are in units of
@@ -47,9 +48,7 @@ func (r *ranking) fuse(vectors [][]float32) error {
 			topCosine = max(topCosine, similar.cosine(slot))
 		}
 	}
-	for len(r.scores) < len(r.slots) {
-		r.scores = append(r.scores, 0)
-	}
+	r.scores = append(slices.Clone(r.words), make([]float64, max(0, len(r.slots)-len(r.words)))...)
 	for doc, slot := range r.slots {
 		switch {
 		case similar.knows(slot):
@@ -67,15 +66,8 @@ func (s *similarities) knows(slot int) bool {
 
 // cosine is the similarity to the whole query and to its most similar clause.
 func (s *similarities) cosine(slot int) float64 {
-	whole := s.rows[0][slot]
-	clause := whole
-	if len(s.rows) > 1 {
-		clause = s.rows[1][slot]
-		for _, row := range s.rows[2:] {
-			clause = max(clause, row[slot])
-		}
-	}
-	return (1-weightClause)*float64(whole) + weightClause*float64(clause)
+	query, clause := s.parts(slot)
+	return (1-weightClause)*query + weightClause*clause
 }
 
 // candidate is a document that may become a hit.
@@ -91,6 +83,7 @@ type candidate struct {
 // clauses, and less for twins above it. Exact matches stay where they are.
 func (r *ranking) spread(all []candidate, limit int) []Hit {
 	var hits []Hit
+	r.spreads = make(map[string]added, limit)
 	covered := make([]float64, max(0, len(r.similar.rows)-1))
 	for i := range covered {
 		covered[i] = coveredFrom
@@ -104,17 +97,20 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 	vectors := r.x.vectors.of(slots)
 	for len(hits) < min(limit, len(all)) {
 		best, bestScore := -1, 0.0
+		var bestAdded added
 		for i, c := range all {
 			if taken[i] {
 				continue
 			}
-			score := round(c.Score + r.coverage(c, covered) - twins[i])
+			here := added{r.coverage(c, covered), twins[i]}
+			score := round(c.Score + here.coverage - here.twins)
 			if best < 0 || cmp.Or(cmp.Compare(c.exact, all[best].exact), cmp.Compare(score, bestScore)) > 0 {
-				best, bestScore = i, score
+				best, bestScore, bestAdded = i, score, here
 			}
 		}
 		taken[best] = true
-		hits = append(hits, Hit{all[best].Name, bestScore})
+		hits = append(hits, Hit{Name: all[best].Name, Score: bestScore})
+		r.spreads[all[best].Name] = bestAdded
 		if vectors[best] == nil {
 			continue
 		}
@@ -150,6 +146,7 @@ func (r *ranking) prefer(prior map[string]float64) error {
 	for _, s := range r.scores {
 		top = max(top, s)
 	}
+	r.priors = make(map[int]float64, len(prior))
 	for name, p := range prior {
 		id, err := r.reader.InternalID(name)
 		if err != nil {
@@ -159,7 +156,8 @@ func (r *ranking) prefer(prior map[string]float64) error {
 			continue
 		}
 		if doc := int(id.Value()); doc < len(r.scores) && r.scores[doc] > 0 {
-			r.scores[doc] += weightPrior * min(max(p, 0), 1) * top
+			r.priors[doc] = weightPrior * min(max(p, 0), 1) * top
+			r.scores[doc] += r.priors[doc]
 		}
 	}
 	return nil

@@ -25,6 +25,8 @@ type Query struct {
 	// Prior, from 0 to 1 by exposed name, is what use says for a tool. It lifts
 	// what was found, by at most 15 % of the best score.
 	Prior map[string]float64
+
+	Explain bool // say of each hit why it is one
 }
 
 // Result is the answer to a Query.
@@ -32,12 +34,16 @@ type Result struct {
 	Hits []Hit // best first
 	// Vectors reports whether vectors had a part in the ranking.
 	Vectors bool
+	// Confidence is the probability, from 0 to 1, that a hit is what was asked
+	// for and not merely the nearest there is.
+	Confidence float64
 }
 
 // Hit is a tool found.
 type Hit struct {
 	Name  string  // exposed name
 	Score float64 // above 0; comparable within one answer only
+	Why   *Explanation
 }
 
 // How a query is weighed. Tuned, like the parts of a document, on averages.
@@ -74,11 +80,11 @@ func (x *Index) Search(ctx context.Context, q Query) (Result, error) {
 	}
 	defer reader.Close()
 	r := &ranking{ctx: ctx, x: x, reader: reader}
-	hits, err := r.search(q)
+	found, err := r.search(q)
 	if err != nil {
 		return Result{}, fmt.Errorf("index: search: %w", err)
 	}
-	return Result{Hits: hits, Vectors: r.similar != nil}, nil
+	return found, nil
 }
 
 // QueryTexts returns what of a query is to be embedded: all of it and, where
@@ -94,14 +100,20 @@ func QueryTexts(text string) []string {
 // Terms returns the stems of the words of a query that say what it is for,
 // each once, in their order.
 func Terms(text string) []string {
-	var out []string
+	var out, others []string // others are request words
 	a := newAnalyzer()
-	q := parse(truncate(text, maxText))
 	a.each(truncate(text, maxText), func(word termPair) {
-		if stem := a.terms[word.stem]; q.terms[stem] != nil && !slices.Contains(out, stem) {
-			out = append(out, stem)
+		to := &out
+		if requestWords[a.terms[word.written][len(written):]] {
+			to = &others
+		}
+		if stem := a.terms[word.stem]; !slices.Contains(*to, stem) {
+			*to = append(*to, stem)
 		}
 	})
+	if len(out) == 0 {
+		return others
+	}
 	return out
 }
 
@@ -116,48 +128,61 @@ type ranking struct {
 	levels  map[int]int   // of exact matches, by document
 	slots   []int         // by document, -1 for none; with vectors only
 	similar *similarities // nil without vectors
+
+	words []float64 // the scores by words alone
+
+	// What was added on the way, for an explanation.
+	priors, lifts map[int]float64 // by document
+	spreads       map[string]added
 }
 
-func (r *ranking) search(q Query) ([]Hit, error) {
+// added is what a hit got where it stands.
+type added struct{ coverage, twins float64 }
+
+func (r *ranking) search(q Query) (Result, error) {
 	text := truncate(q.Text, maxText)
 	name := squeeze(text)
-	if err := r.lexical(parse(text)); err != nil {
-		return nil, err
+	asked := parse(text)
+	if err := r.lexical(asked); err != nil {
+		return Result{}, err
 	}
 	if err := r.resembling(name); err != nil {
-		return nil, err
+		return Result{}, err
 	}
+	r.words = r.scores
 	if len(q.Vectors) > 0 && r.x.vectors.len() > 0 {
 		if err := r.fuse(q.Vectors); err != nil {
-			return nil, err
+			return Result{}, err
 		}
 		defer r.similar.release()
 	}
 	if err := r.prefer(q.Prior); err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	if err := r.exact(name); err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	if err := r.only(q.Server); err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	if r.similar == nil {
-		best, err := r.best(q.Limit)
-		if err != nil {
-			return nil, err
-		}
-		hits := make([]Hit, len(best))
-		for i, c := range best {
-			hits[i] = c.Hit
-		}
-		return hits, nil
-	}
-	best, err := r.best(2*q.Limit + 10)
+	// More than are wanted: for what is spread, and to see whether the first
+	// stands out.
+	best, err := r.best(max(2*q.Limit+10, 1+rivals))
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	return r.spread(best, q.Limit), nil
+	found := Result{Vectors: r.similar != nil, Confidence: r.confidence(best, asked, r.x.Len()-1)}
+	if r.similar != nil {
+		found.Hits = r.spread(best, q.Limit)
+	} else {
+		for _, c := range best[:min(q.Limit, len(best))] {
+			found.Hits = append(found.Hits, c.Hit)
+		}
+	}
+	if q.Explain {
+		err = r.explain(found.Hits, asked)
+	}
+	return found, err
 }
 
 // request is a query's terms.
@@ -230,10 +255,6 @@ func clauses(text string) []string {
 // different terms, and its disjunction multiplies by the share of terms found,
 // which together cost 0.03 nDCG@10 and make scores depend on deletions.
 func (r *ranking) lexical(q request) error {
-	total, err := r.reader.DocCount()
-	if err != nil {
-		return err
-	}
 	clauses := make([][]float64, q.clauses)
 	terms := make([]string, 0, len(q.terms))
 	for term := range q.terms {
@@ -241,21 +262,10 @@ func (r *ranking) lexical(q request) error {
 	}
 	slices.Sort(terms) // sums of the same numbers in the same order are the same
 	for _, term := range terms {
-		if err := r.ctx.Err(); err != nil {
-			return err
-		}
-		in := q.terms[term]
-		err := r.postings(fieldTerms, term, func(found uint64, doc int, freq uint64) {
-			n := float64(found)
-			idf := math.Log(1 + (float64(total)-n+0.5)/(n+0.5))
-			if strings.HasPrefix(term, written) {
-				idf *= weightWritten
-			}
-			times := float64(freq) / scale
-			score := idf * times / (times + saturation)
+		err := r.term(q, term, func(doc int, score float64) {
 			r.scores = add(r.scores, doc, score)
 			if len(clauses) > 1 {
-				for _, c := range in {
+				for _, c := range q.terms[term] {
 					clauses[c] = add(clauses[c], doc, score)
 				}
 			}
@@ -276,6 +286,27 @@ func (r *ranking) lexical(q request) error {
 	return nil
 }
 
+// term calls do with what a term is worth in each document that has it.
+func (r *ranking) term(q request, term string, do func(doc int, score float64)) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	total, err := r.reader.DocCount()
+	if err != nil {
+		return err
+	}
+	weight := 1.0
+	if strings.HasPrefix(term, written) {
+		weight = weightWritten
+	}
+	return r.postings(fieldTerms, term, func(found uint64, doc int, freq uint64) {
+		n := float64(found)
+		idf := math.Log(1 + (float64(total)-n+0.5)/(n+0.5))
+		times := float64(freq) / scale
+		do(doc, weight*idf*times/(times+saturation))
+	})
+}
+
 // exact lifts the documents that have this name above all others.
 func (r *ranking) exact(name string) error {
 	if name == "" {
@@ -285,9 +316,10 @@ func (r *ranking) exact(name string) error {
 	for _, s := range r.scores {
 		top = max(top, s)
 	}
-	r.levels = make(map[int]int)
+	r.levels, r.lifts = make(map[int]int), make(map[int]float64)
 	return r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) {
-		r.scores = add(r.scores, doc, float64(level)*(1+top))
+		r.lifts[doc] = float64(level) * (1 + top)
+		r.scores = add(r.scores, doc, r.lifts[doc])
 		r.levels[doc] = int(level)
 	})
 }
@@ -361,7 +393,7 @@ func (r *ranking) best(limit int) ([]candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, candidate{Hit{name, s}, doc, r.levels[doc]})
+		found = append(found, candidate{Hit{Name: name, Score: s}, doc, r.levels[doc]})
 	}
 	slices.SortFunc(found, byScore)
 	return found[:min(limit, len(found))], nil

@@ -31,7 +31,7 @@ type holder interface {
 
 // packedFrom is the number of vectors from which on they are packed: a scan by
 // chromem-go takes longer than all the rest of a search then.
-const packedFrom = 1000
+const packedFrom = 256
 
 // vectors are the vectors of an Index by the slot of their document. The zero
 // value is empty.

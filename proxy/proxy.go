@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/embed"
 	"toolfinch/hook"
+	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/store"
@@ -37,8 +39,10 @@ type Proxy struct {
 
 	defs    map[string][]*tool.Def // by server; the refresh loop's own
 	clients chan clientNews
-	uncount chan struct{} // wakes the token counter
-	unembed chan struct{} // wakes the embedder
+	uncount chan struct{}    // wakes the token counter
+	unembed chan struct{}    // wakes the embedder
+	memory  *retrieve.Memory // nil unless it is to learn
+	uses    chan retrieve.Use
 	close   sync.Once
 
 	embedding  sync.Mutex     // one Embed at a time; guards the two below
@@ -66,8 +70,12 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		clients: make(chan clientNews, 16),
 		uncount: make(chan struct{}, 1),
 		unembed: make(chan struct{}, 1),
+		uses:    make(chan retrieve.Use, 256),
 	}
 	known := p.recall(ctx)
+	if config.Learn {
+		p.memory = retrieve.NewMemory(known.uses, p.rememberUse)
+	}
 	p.pool = upstream.NewPool(config.Servers, known.eras, log)
 	p.catalog = retrieve.NewCatalog(p.upstreamTool, retrieve.Reserved(), config.Pinned)
 	p.catalog.LearnTokens(known.tokens)
@@ -97,6 +105,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		Validate: p.validates,
 
 		QueryTimeout: config.QueryEmbedTimeout,
+		Memory:       p.memory,
 	})
 	p.live.Offer(p.retriever.MetaTools(offer))
 	return p, nil
@@ -107,6 +116,7 @@ type known struct {
 	eras    map[string]upstream.Era
 	tokens  map[string]int
 	clients map[string]bool
+	uses    []retrieve.Use
 }
 
 // recall reads the store. What cannot be read is learned again.
@@ -141,13 +151,24 @@ func (p *Proxy) recall(ctx context.Context) known {
 	warn("token counts", err)
 	k.clients, err = p.store.Clients(ctx)
 	warn("clients", err)
+	if p.config.Learn {
+		uses, err := p.store.Learned(ctx)
+		warn("what was learned from use", err)
+		for _, u := range uses {
+			k.uses = append(k.uses, retrieve.Use(u))
+		}
+	}
 	return k
 }
 
 // upstreamTool is the handler of an upstream's tool.
 func (p *Proxy) upstreamTool(def *tool.Def) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		return p.pool.Call(ctx, def, call)
+		result, err := p.pool.Call(ctx, def, call)
+		if p.memory != nil && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
+			p.memory.Called(call.Session, def.ID)
+		}
+		return result, err
 	}
 }
 
@@ -200,6 +221,14 @@ func (p *Proxy) rememberClient(client string, relists bool) {
 	}
 }
 
+// rememberUse never blocks, either: a call waits.
+func (p *Proxy) rememberUse(use retrieve.Use) {
+	select {
+	case p.uses <- use:
+	default: // learned already, until the program ends
+	}
+}
+
 // Run keeps the proxy connected and serves clients until serve returns or ctx
 // ends; serve gets a context that ends when anything else failed. Everything
 // that Run started has ended when it returns.
@@ -249,6 +278,10 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 		case news := <-p.clients:
 			if err := p.store.PutClient(ctx, news.client, news.relists); err != nil && ctx.Err() == nil {
 				p.log.Warn("client not remembered", "error", err)
+			}
+		case use := <-p.uses:
+			if err := p.store.PutLearned(ctx, store.LearnedUse(use)); err != nil && ctx.Err() == nil {
+				p.log.Warn("what was learned from a call is not kept", "error", err)
 			}
 		case change := <-changes:
 			batch := collect(ctx, changes, change)

@@ -39,6 +39,7 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 	}
 	out := struct {
 		Tools       []item            `json:"tools"`
+		Confident   bool              `json:"confident"` // false: perhaps nothing here is what was asked for
 		Servers     map[string]string `json:"servers,omitempty"`
 		Index       indexState        `json:"index"`
 		Tokens      int               `json:"tokens"`
@@ -60,6 +61,7 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 		health := r.settings.Health()
 		out.Index = indexState{Ready: health.Ready, Pending: health.Pending, Failed: health.Failed}
 	}
+	out.Confident = found.Confidence >= Confident
 	out.Index.Tools = r.catalog.Len()
 	out.Index.Search, out.Index.Reason = "words", found.Reason
 	if found.Hybrid {

@@ -55,6 +55,7 @@ type state struct {
 type Hit struct {
 	*tool.Tool
 	Score float64
+	Why   *index.Explanation // nil unless asked for
 }
 
 // NewCatalog returns an empty catalog. handler makes the handler of an
@@ -171,10 +172,10 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	for _, hit := range found.Hits {
 		// The index runs ahead of the state while Swap is under way.
 		if t := c.state.tools[hit.Name]; t != nil {
-			hits = append(hits, Hit{t, hit.Score})
+			hits = append(hits, Hit{t, hit.Score, hit.Why})
 		}
 	}
-	return Found{Hits: hits, Hybrid: found.Vectors}, nil
+	return Found{Hits: hits, Hybrid: found.Vectors, Confidence: found.Confidence}, nil
 }
 
 // Close ends the index. The catalog finds nothing afterwards.

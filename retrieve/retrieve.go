@@ -66,6 +66,8 @@ type Query struct {
 	Limit  int    // 1 to MaxLimit
 	Server string // "" for all
 	Detail Detail
+
+	Explain bool // say why each hit is one; not for clients
 }
 
 // Detail is how much an answer says of each tool.
@@ -172,11 +174,27 @@ type Found struct {
 	Hits   []Hit  // best first
 	Hybrid bool   // vectors had a part in the ranking
 	Reason string // why not, where they should have
+	// Confidence is the probability that a hit is what was asked for; below
+	// Confident there are fewer hits than there could be.
+	Confidence float64
+}
+
+// Confident is the confidence from which on an answer is said to fit.
+const Confident = 0.2
+
+// leastDoubted is the share of the hits that an answer keeps however doubtful
+// it is.
+const leastDoubted = 0.4
+
+// doubted returns how many of n hits an answer of this confidence has: the less
+// likely it is that anything fits, the fewer tools are to fill the context.
+func doubted(n int, confidence float64) int {
+	return int(math.Ceil(float64(n) * min(1, max(leastDoubted, confidence/Confident))))
 }
 
 // Search is the retrieval of retrieve_tools alone.
 func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
-	query := index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Prior: r.prior(q.Text)}
+	query := index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Prior: r.prior(q.Text), Explain: q.Explain}
 	var reason string
 	query.Vectors, reason = r.vectors.of(ctx, q.Text, r.settings.QueryTimeout)
 	found, err := r.catalog.Search(ctx, query)
@@ -185,6 +203,7 @@ func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
 		found, err = r.catalog.Search(ctx, query)
 	}
 	found.Reason = reason
+	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
 	return found, err
 }
 

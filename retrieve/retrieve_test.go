@@ -83,7 +83,8 @@ func TestRetrieveToolsAnswersWithWhatIsNeededToCall(t *testing.T) {
 	var answer struct {
 		Tools       []map[string]json.RawMessage
 		Servers     map[string]string
-		Index       map[string]int
+		Confident   bool
+		Index       map[string]any
 		Tokens      int
 		TokensSaved int `json:"tokens_saved"`
 	}
@@ -106,7 +107,10 @@ func TestRetrieveToolsAnswersWithWhatIsNeededToCall(t *testing.T) {
 	if answer.Servers["github"] != "Code hosting" {
 		t.Errorf("servers = %v", answer.Servers)
 	}
-	if want := map[string]int{"tools": 5, "servers_ready": 2, "servers_pending": 1, "servers_failed": 0}; fmt.Sprint(answer.Index) != fmt.Sprint(want) {
+	if !answer.Confident {
+		t.Error("not confident")
+	}
+	if want := map[string]any{"tools": 5, "servers_ready": 2, "servers_pending": 1, "servers_failed": 0, "search": "words"}; fmt.Sprint(answer.Index) != fmt.Sprint(want) {
 		t.Errorf("index = %v, want %v", answer.Index, want)
 	}
 	if answer.Tokens <= 0 || answer.TokensSaved <= 0 {

@@ -121,6 +121,7 @@ flags, arguments or configuration.`,
 	flags.StringVar(&s.logFormat, "log-format", "", "text or json")
 	root.AddCommand(newServe(s), newReindex(s), newSearch(s), newDemo(s), newDemoServer(), newBench(), newEval(s), newVersion())
 	root.AddCommand(newModel(s))
+	root.AddCommand(newLearned(s))
 	for _, cmd := range root.Commands() {
 		cmd.Args = usage(cmd.Args)
 	}

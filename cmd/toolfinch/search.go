@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -16,14 +20,15 @@ import (
 func newSearch(s *settings) *cobra.Command {
 	var limit int
 	var server string
-	var asJSON bool
+	var asJSON, explain bool
 	cmd := &cobra.Command{
 		Use:   "search QUERY",
 		Short: "Search the stored tools, as retrieve_tools does",
 		Long: `Search runs the retrieval of retrieve_tools over what the store knows. No server
 is started. The JSON is what an agent gets.`,
 		Example: `  toolfinch search create a calendar event
-  toolfinch search "read a file" -k 3 --server filesystem --json`,
+  toolfinch search "read a file" -k 3 --server filesystem --json
+  toolfinch search --explain report a bug`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			config, log, err := s.load(cmd, nil)
@@ -56,6 +61,7 @@ is started. The JSON is what an agent gets.`,
 			if err := embedTools(cmd, p); err != nil {
 				return err
 			}
+			q.Explain = explain
 			found, err := p.Retriever().Search(cmd.Context(), q)
 			if err != nil {
 				return err
@@ -66,6 +72,9 @@ is started. The JSON is what an agent gets.`,
 				enc.SetEscapeHTML(false)
 				enc.SetIndent("", "  ")
 				return enc.Encode(out)
+			}
+			if explain && len(found.Hits) > 0 {
+				return printExplained(cmd.OutOrStdout(), found)
 			}
 			if len(found.Hits) == 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), "no tool found")
@@ -81,8 +90,61 @@ is started. The JSON is what an agent gets.`,
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "k", 0, fmt.Sprintf("how many tools, 1 to %d (default: top_k of the configuration)", retrieve.MaxLimit))
 	cmd.Flags().StringVar(&server, "server", "", "search this server only")
+	cmd.Flags().BoolVar(&explain, "explain", false, "print what each hit's score is made of")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer an agent gets")
 	return cmd
+}
+
+// printExplained prints, for each hit, what each ranker, field and word gave.
+func printExplained(w io.Writer, found retrieve.Found) error {
+	ranking := "words"
+	if found.Hybrid {
+		ranking = "words and vectors"
+	}
+	fmt.Fprintf(w, "Ranked by %s; the probability that one of these is meant is %.2f.\n", ranking, found.Confidence)
+	if found.Reason != "" {
+		fmt.Fprintf(w, "No vectors: %s.\n", found.Reason)
+	}
+	for i, hit := range found.Hits {
+		why := hit.Why
+		fmt.Fprintf(w, "\n%d. %s  %.3f\n", i+1, hit.Def.ID, hit.Score)
+		fmt.Fprintf(w, "   words    %+8.3f  by field: %s\n", why.Words, shares(why.Fields))
+		fmt.Fprintf(w, "   %-8s %8s  by word:  %s\n", "", "", shares(why.Terms))
+		switch {
+		case !found.Hybrid:
+		case why.Estimated:
+			fmt.Fprintf(w, "   vectors  %+8.3f  guessed: not embedded yet\n", why.Vectors)
+		default:
+			fmt.Fprintf(w, "   vectors  %+8.3f  cosine with the query %.3f, with its nearest clause %.3f\n", why.Vectors, why.Query, why.Clause)
+		}
+		for _, part := range []struct {
+			name  string
+			value float64
+			what  string
+		}{
+			{"name", why.Exact, "the query is its name"},
+			{"coverage", why.Coverage, "serves clauses that the hits above serve less"},
+			{"twins", why.Twins, "hits above are nearly the same tool"},
+			{"use", why.Prior, "was called after similar queries"},
+		} {
+			if part.value != 0 {
+				fmt.Fprintf(w, "   %-8s %+8.3f  %s\n", part.name, part.value, part.what)
+			}
+		}
+	}
+	return nil
+}
+
+// shares prints what makes up a score, the most first.
+func shares(parts map[string]float64) string {
+	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
+	})
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = fmt.Sprintf("%s %.2f", name, parts[name])
+	}
+	return cmp.Or(strings.Join(out, ", "), "-")
 }
 
 // embedTools makes search hybrid where the configuration asks for it. What was

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/retrieve"
+	"toolfinch/store"
+)
+
+func newLearned(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "learned",
+		Short: "Show or forget which tools were called after which queries",
+		Long: `Learned lists what the configuration key learn made toolfinch remember: which tool
+was called after which query, and what that counts today. A count halves every 30
+days; nothing of it leaves the store.`,
+		Example: `  toolfinch learned
+  toolfinch learned --json | jq -r '.learned[].query'
+  toolfinch learned forget --tool github.create_issue`,
+		Args: knownSubcommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withStore(cmd, func(ctx context.Context, config *configs.Config, db *store.Store) error {
+				rows, err := learnedRows(ctx, db, time.Now())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					err = printLearnedJSON(cmd.OutOrStdout(), config.Learn, rows)
+				} else if len(rows) > 0 {
+					err = printLearned(cmd.OutOrStdout(), rows)
+				} else {
+					fmt.Fprintln(cmd.ErrOrStderr(), "nothing has been learned")
+				}
+				if !config.Learn {
+					fmt.Fprintln(cmd.ErrOrStderr(), "learning is off: nothing is added and nothing applied (learn: true turns it on)")
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.SuggestionsMinimumDistance = 2
+	forget := newLearnedForget(s)
+	forget.Args = usage(forget.Args)
+	cmd.AddCommand(forget)
+	return cmd
+}
+
+func newLearnedForget(s *settings) *cobra.Command {
+	var tool, query string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "forget",
+		Short: "Forget what was learned, or a part of it",
+		Long: `Forget deletes what was learned for a tool, from queries, or both where both are
+given, and says how much that was. It does not ask first. A toolfinch that is
+running goes by what it has read until it is restarted.`,
+		Example: `  toolfinch learned forget --tool github.create_issue
+  toolfinch learned forget --query "salary of"
+  toolfinch learned forget --all`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch chosen := tool != "" || query != ""; {
+			case all && chosen:
+				return &exitError{exitUsage, errors.New("--all forgets everything: leave out --tool and --query")}
+			case !all && !chosen:
+				return &exitError{exitUsage, fmt.Errorf("say what to forget: --tool, --query or --all\n\n%s", cmd.UsageString())}
+			}
+			return s.withStore(cmd, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
+				n, err := db.ForgetLearned(ctx, query, tool)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "forgot %d\n", n)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&tool, "tool", "", "forget this tool, `SERVER.NAME`")
+	cmd.Flags().StringVar(&query, "query", "", "forget the queries that contain `TEXT`, in small or capital letters")
+	cmd.Flags().BoolVar(&all, "all", false, "forget everything that was learned")
+	return cmd
+}
+
+// withStore opens the store of the configuration for do. A store in memory has
+// nothing to show, and nothing in it to forget.
+func (s *settings) withStore(cmd *cobra.Command, do func(context.Context, *configs.Config, *store.Store) error) (err error) {
+	config, log, err := s.load(cmd, nil)
+	if err != nil {
+		return err
+	}
+	db, err := store.Open(cmd.Context(), config.DataDir, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if !db.Durable() {
+		return fmt.Errorf("the store in %s cannot be opened", config.DataDir)
+	}
+	return do(cmd.Context(), config, db)
+}
+
+// learnedRow is a query and a tool that was called after it.
+type learnedRow struct {
+	Query    string    `json:"query"`
+	Server   string    `json:"server"`
+	Tool     string    `json:"tool"`   // its own name
+	Weight   float64   `json:"weight"` // what it counts now
+	LastUsed time.Time `json:"last_used"`
+
+	id string // server.name
+}
+
+// learnedRows returns what is stored, what counts most first.
+func learnedRows(ctx context.Context, db *store.Store, now time.Time) ([]learnedRow, error) {
+	uses, err := db.Learned(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]learnedRow, len(uses))
+	for i, use := range uses {
+		rows[i] = learnedRow{
+			Query: use.Query, Server: use.Tool.Server, Tool: use.Tool.Name, id: use.Tool.String(),
+			Weight: retrieve.Use(use).Weight(now), LastUsed: use.At.UTC(),
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b learnedRow) int { return cmp.Compare(b.Weight, a.Weight) })
+	return rows, nil
+}
+
+func printLearned(w io.Writer, rows []learnedRow) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "WEIGHT\tLAST USED\tTOOL\tQUERY")
+	for _, row := range rows {
+		fmt.Fprintf(table, "%.2f\t%s\t%s\t%s\n", row.Weight, row.LastUsed.Local().Format("2006-01-02 15:04"), row.id, oneLine(row.Query))
+	}
+	return table.Flush()
+}
+
+func printLearnedJSON(w io.Writer, learning bool, rows []learnedRow) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(struct {
+		Learning bool         `json:"learning"`
+		Learned  []learnedRow `json:"learned"`
+	}{learning, rows})
+}

@@ -1,0 +1,61 @@
+package index
+
+import (
+	"math"
+	"strings"
+)
+
+// logistic turns what is seen of an answer into the probability that it holds
+// what was asked for. The weights are fitted, with equal weight for each
+// annotated set, to queries as they are and to the same queries with their
+// relevant tools taken out of the catalogue; so the probability is that of a
+// user who asks for missing tools as often as for present ones.
+type logistic struct {
+	words   float64 // of the best score by words, over the root of the number of stems asked for
+	meaning float64 // of the best cosine
+	margin  float64 // of how far the first hit stands out from the next, as a share of its score
+	bias    float64
+}
+
+var (
+	confidenceHybrid = logistic{words: .183, meaning: 3.54, margin: 5.31, bias: -5.13}
+	confidenceWords  = logistic{words: .351, margin: 2.96, bias: -3.38}
+)
+
+// rivals is how many hits the first one is compared with.
+const rivals = 20
+
+// confidence is the probability that one of the candidates is what was asked
+// for. It is 1 where the query is a tool's name.
+func (r *ranking) confidence(best []candidate, q request, others int) float64 {
+	if len(best) == 0 {
+		return 0
+	}
+	if best[0].exact > 0 {
+		return 1
+	}
+	stems := 0
+	for term := range q.terms {
+		if !strings.HasPrefix(term, written) {
+			stems++
+		}
+	}
+	var words, meaning, next float64
+	for i, c := range best[:min(1+rivals, len(best))] {
+		if i > 0 {
+			next += c.Score
+		}
+		words = max(words, at(r.words, c.doc))
+		if r.similar != nil && r.similar.knows(r.slots[c.doc]) {
+			meaning = max(meaning, r.similar.cosine(r.slots[c.doc]))
+		}
+	}
+	next /= float64(max(1, min(rivals, others)))
+	weights := confidenceWords
+	if r.similar != nil {
+		weights = confidenceHybrid
+	}
+	z := weights.bias + weights.words*words/math.Sqrt(float64(max(1, stems))) +
+		weights.meaning*meaning + weights.margin*(best[0].Score-next)/best[0].Score
+	return 1 / (1 + math.Exp(-z))
+}

@@ -1,0 +1,139 @@
+package index
+
+import (
+	"math"
+	"strings"
+)
+
+// Explanation is what a hit's score is made of. Words, Vectors, Prior, Exact,
+// Coverage and Twins add up to it.
+type Explanation struct {
+	// Words is the score by words: BM25F of the query, and of its clauses.
+	Words float64
+	// Fields shares Words out among the parts of the definition: "name",
+	// "title", "server", "description", "server description", "parameters",
+	// "parameter descriptions".
+	Fields map[string]float64
+	// Terms shares Words out among the stems of the query that were found.
+	Terms map[string]float64
+
+	// Vectors is what the similarity adds: Query and Clause, weighed.
+	Vectors float64
+	Query   float64 // cosine with the whole query
+	Clause  float64 // cosine with the clause that is most like the tool
+	// Estimated reports that the tool has no vector yet: its similarity is
+	// guessed from its words.
+	Estimated bool
+
+	Prior    float64 // learned from use
+	Exact    float64 // because the query is the tool's name
+	Coverage float64 // for clauses that the hits above serve less
+	Twins    float64 // at most 0: for hits above that are nearly the same tool
+}
+
+// explain fills in, for the hits, what the search has noted on its way.
+func (r *ranking) explain(hits []Hit, q request) error {
+	docs := make(map[int]int, len(hits)) // place in hits by document
+	for i, hit := range hits {
+		id, err := r.reader.InternalID(hit.Name)
+		if err != nil || id == nil {
+			return err
+		}
+		docs[int(id.Value())] = i
+		hits[i].Why = &Explanation{Fields: map[string]float64{}, Terms: map[string]float64{}}
+	}
+	// Each term's part in the sum over the whole query; the clauses' part goes
+	// to the terms in the same shares.
+	for term := range q.terms {
+		err := r.term(q, term, func(doc int, score float64) {
+			if i, ok := docs[doc]; ok {
+				hits[i].Why.Terms[term] += score
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for doc, i := range docs {
+		why := hits[i].Why
+		why.Words = at(r.words, doc)
+		why.Vectors = hits[i].Score - why.Words
+		why.Prior = r.priors[doc]
+		why.Exact = r.lifts[doc]
+		if r.similar != nil {
+			slot := r.slots[doc]
+			if why.Estimated = !r.similar.knows(slot); !why.Estimated {
+				why.Query, why.Clause = r.similar.parts(slot)
+			}
+			spread := r.spreads[hits[i].Name]
+			why.Coverage, why.Twins = spread.coverage, -spread.twins
+		}
+		why.Vectors -= why.Prior + why.Exact + why.Coverage + why.Twins
+		r.x.shares(hits[i].Name, why)
+	}
+	return nil
+}
+
+func at(values []float64, i int) float64 {
+	if i < len(values) {
+		return values[i]
+	}
+	return 0
+}
+
+// shares turns the scores of terms into shares of Words, by term and by field.
+func (x *Index) shares(name string, why *Explanation) {
+	var sum float64
+	for _, score := range why.Terms {
+		sum += score
+	}
+	if sum == 0 {
+		return
+	}
+	x.write.Lock()
+	d := x.docs[name].Document
+	x.write.Unlock()
+	parts := map[string]map[string]float64{} // by term and field
+	if d.Def != nil {
+		a := newAnalyzer()
+		a.eachPart(d, func(part string, id int, amount float64) {
+			term := a.terms[id]
+			if parts[term] == nil {
+				parts[term] = map[string]float64{}
+			}
+			parts[term][part] += amount
+		})
+	}
+	terms := map[string]float64{}
+	for term, score := range why.Terms {
+		share := why.Words * score / sum
+		var all float64
+		for _, amount := range parts[term] {
+			all += amount
+		}
+		for part, amount := range parts[term] {
+			why.Fields[part] += share * amount / all
+		}
+		word := strings.TrimPrefix(term, written)
+		if word != term {
+			// The written form adds to its stem, which readers know it by.
+			a := newAnalyzer()
+			a.each(word, func(pair termPair) { word = a.terms[pair.stem] })
+		}
+		terms[word] += share
+	}
+	why.Terms = terms
+}
+
+// parts are the cosines with the query and with its most similar clause.
+func (s *similarities) parts(slot int) (query, clause float64) {
+	query = float64(s.rows[0][slot])
+	clause = query
+	if len(s.rows) > 1 {
+		clause = math.Inf(-1)
+		for _, row := range s.rows[1:] {
+			clause = max(clause, float64(row[slot]))
+		}
+	}
+	return query, clause
+}

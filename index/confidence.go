@@ -11,15 +11,15 @@ import (
 // relevant tools taken out of the catalogue; so the probability is that of a
 // user who asks for missing tools as often as for present ones.
 type logistic struct {
-	words   float64 // of the best score by words, over the root of the number of stems asked for
+	words   float64 // of the best score by words, over the number of stems asked for
 	meaning float64 // of the best cosine
-	margin  float64 // of how far the first hit stands out from the next, as a share of its score
+	margin  float64 // of how far the first hit's score stands out from the next ones'
 	bias    float64
 }
 
 var (
-	confidenceHybrid = logistic{words: .183, meaning: 3.54, margin: 5.31, bias: -5.13}
-	confidenceWords  = logistic{words: .351, margin: 2.96, bias: -3.38}
+	confidenceHybrid = logistic{words: .241, meaning: .834, margin: .119, bias: -2.582}
+	confidenceWords  = logistic{words: .395, margin: .132, bias: -1.937}
 )
 
 // rivals is how many hits the first one is compared with.
@@ -55,7 +55,7 @@ func (r *ranking) confidence(best []candidate, q request, others int) float64 {
 	if r.similar != nil {
 		weights = confidenceHybrid
 	}
-	z := weights.bias + weights.words*words/math.Sqrt(float64(max(1, stems))) +
-		weights.meaning*meaning + weights.margin*(best[0].Score-next)/best[0].Score
+	z := weights.bias + weights.words*words/float64(max(1, stems)) +
+		weights.meaning*meaning + weights.margin*(best[0].Score-next)
 	return 1 / (1 + math.Exp(-z))
 }

@@ -224,6 +224,7 @@ func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	if x.closed {
 		return ErrClosed
 	}
+	x.vectors.reserve(x.slots.next)
 	for i, d := range docs {
 		e, known := x.docs[d.Name]
 		if !known || e.Def != d.Def && Text(e.Document) != Text(d) {

@@ -24,7 +24,6 @@ const (
 // embedTools keeps the vectors of the tools up to date. Searches are answered
 // by words until it has begun.
 func (p *Proxy) embedTools(ctx context.Context) {
-	wake(p.unembed)
 	rest := retryEmbedding
 	for {
 		select {

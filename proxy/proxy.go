@@ -38,6 +38,7 @@ type Proxy struct {
 	live      *register.Live
 
 	defs    map[string][]*tool.Def // by server; the refresh loop's own
+	partial bool                   // not all of defs is in the catalog; the refresh loop's own
 	clients chan clientNews
 	uncount chan struct{}    // wakes the token counter
 	unembed chan struct{}    // wakes the embedder
@@ -79,9 +80,10 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 	p.pool = upstream.NewPool(config.Servers, known.eras, log)
 	p.catalog = retrieve.NewCatalog(p.upstreamTool, retrieve.Reserved(), config.Pinned)
 	p.catalog.LearnTokens(known.tokens)
-	if err := p.swap(ctx); err != nil {
+	if err := p.catalog.Swap(ctx, firstOf(p.servers())); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	p.partial = p.catalog.Len() < known.tools
 
 	offer := retrieve.Offer{
 		Call:  config.Routing != configs.RoutingDynamic,
@@ -117,6 +119,7 @@ type known struct {
 	tokens  map[string]int
 	clients map[string]bool
 	uses    []retrieve.Use
+	tools   int
 }
 
 // recall reads the store. What cannot be read is learned again.
@@ -145,6 +148,7 @@ func (p *Proxy) recall(ctx context.Context) known {
 	for _, def := range defs {
 		if enabled[def.ID.Server] {
 			p.defs[def.ID.Server] = append(p.defs[def.ID.Server], def)
+			k.tools++
 		}
 	}
 	k.tokens, err = p.store.Tokens(ctx)
@@ -181,8 +185,41 @@ func (p *Proxy) servers() []retrieve.Server {
 	return out
 }
 
+// swap makes all that is known the catalog.
 func (p *Proxy) swap(ctx context.Context) error {
-	return p.catalog.Swap(ctx, p.servers())
+	if err := p.catalog.Swap(ctx, p.servers()); err != nil {
+		return err
+	}
+	p.partial = false
+	return nil
+}
+
+// openTools is how many tools are indexed before the first question can be
+// answered; the others follow at once.
+const openTools = 10_000
+
+// firstOf is as many of the servers, in their order, as have openTools tools
+// together; the others are as if they had not been listed yet.
+func firstOf(servers []retrieve.Server) []retrieve.Server {
+	total := 0
+	for i := range servers {
+		if total += len(servers[i].Defs); total > openTools {
+			servers[i].Defs = nil
+		}
+	}
+	return servers
+}
+
+// Complete indexes what Open left for later because it was much. Run does so
+// by itself.
+func (p *Proxy) Complete(ctx context.Context) error {
+	if !p.partial {
+		return nil
+	}
+	if err := p.swap(ctx); err != nil {
+		return fmt.Errorf("proxy: %w", err)
+	}
+	return nil
 }
 
 func (p *Proxy) health() retrieve.Health {
@@ -271,6 +308,11 @@ const (
 // follow is the refresh loop, the only writer of store and catalog while the
 // proxy runs.
 func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) error {
+	if err := p.Complete(ctx); err != nil && ctx.Err() == nil {
+		p.log.Error("not all known tools are indexed", "error", err)
+	}
+	wake(p.uncount)
+	wake(p.unembed)
 	for {
 		select {
 		case <-ctx.Done():
@@ -285,8 +327,13 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 			}
 		case change := <-changes:
 			batch := collect(ctx, changes, change)
+			news := false
 			for _, change := range batch {
 				p.learn(ctx, change)
+				news = news || change.Err == nil
+			}
+			if !news {
+				continue // the last known tools stay
 			}
 			if err := p.swap(ctx); err != nil {
 				if ctx.Err() == nil {

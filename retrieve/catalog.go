@@ -92,10 +92,15 @@ func (c *Catalog) Swap(ctx context.Context, servers []Server) error {
 			removed = append(removed, name)
 		}
 	}
+	var outdated *index.Index
 	var err error
-	if ix == nil {
+	switch {
+	case ix == nil:
 		ix, err = index.Build(ctx, changed)
-	} else if len(changed)+len(removed) > 0 {
+	case len(changed) > rebuildFrom*ix.Len():
+		outdated = ix
+		ix, err = index.Build(ctx, documents(next, about))
+	case len(changed)+len(removed) > 0:
 		err = ix.Apply(ctx, changed, removed)
 	}
 	if err != nil {
@@ -106,7 +111,23 @@ func (c *Catalog) Swap(ctx context.Context, servers []Server) error {
 	c.mu.Unlock()
 	c.version.Add(1)
 	c.listing.Store(-1)
+	if outdated != nil { // no search has it any more: they hold the lock
+		return outdated.Close()
+	}
 	return nil
+}
+
+// rebuildFrom is how many times more tools than there are make a new index
+// faster than a change of the old one: it is built on all processors.
+const rebuildFrom = 4
+
+func documents(s state, about map[string]string) []index.Document {
+	docs := make([]index.Document, len(s.names))
+	for i, name := range s.names {
+		def := s.tools[name].Def
+		docs[i] = index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
+	}
+	return docs
 }
 
 func descriptions(servers []Server) map[string]string {

@@ -1,16 +1,45 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"toolfinch/embed/models"
 )
 
 // TestMain makes the test binary the program itself, for the scripts and for
 // the servers they start.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"toolfinch": main})
+	testscript.Main(apart{m}, map[string]func(){"toolfinch": main})
+}
+
+// apart runs the tests apart from what the user has set and has pulled. Where
+// the user's models are is left in TOOLFINCH_TEST_MODELS, for tests of those.
+type apart struct{ testscript.TestingM }
+
+func (a apart) Run() int {
+	users, err := models.Dir()
+	if err != nil {
+		users = "" // there is none
+	}
+	none, err := os.MkdirTemp("", "toolfinch-no-models-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(none)
+	for _, pair := range os.Environ() {
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "MCPPROXY_") || strings.HasPrefix(name, "OPENAI_") {
+			os.Unsetenv(name)
+		}
+	}
+	os.Setenv("TOOLFINCH_TEST_MODELS", users)
+	os.Setenv("MCPPROXY_MODELS_DIR", none)
+	return a.TestingM.Run()
 }
 
 // TestScripts runs the command line as terminal sessions.
@@ -22,6 +51,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("MCPPROXY_DATA_DIR", env.WorkDir+"/data")
+			env.Setenv("MCPPROXY_MODELS_DIR", env.WorkDir+"/models")
 			return nil
 		},
 	})

@@ -54,6 +54,9 @@ is started. The JSON is what an agent gets.`,
 			if err != nil {
 				return err
 			}
+			if err := p.Complete(cmd.Context()); err != nil {
+				return err
+			}
 			q, err := p.Retriever().ParseQuery(raw)
 			if err != nil {
 				return &exitError{exitUsage, err}

@@ -180,7 +180,7 @@ type Found struct {
 }
 
 // Confident is the confidence from which on an answer is said to fit.
-const Confident = 0.22
+const Confident = 0.26
 
 // leastDoubted is the share of the hits that an answer keeps however doubtful
 // it is.

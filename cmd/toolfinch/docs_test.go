@@ -50,7 +50,7 @@ func TestDocumentation(t *testing.T) {
 		}
 		for _, match := range command.FindAllStringSubmatch(string(text), -1) {
 			found++
-			cmd, _, err := root.Find([]string{match[1]})
+			cmd, _, err := root.Find(append([]string{match[1]}, strings.Fields(match[2])...)) // or a command below it
 			if err != nil || cmd == root {
 				t.Errorf("%s: there is no command %q", doc, match[1])
 				continue

@@ -1,0 +1,694 @@
+package retrieve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode"
+
+	"toolfinch/embed"
+	"toolfinch/index"
+	"toolfinch/tool"
+)
+
+// fakeEmbedder gives every text a random direction, always the same, and notes
+// what it was asked for.
+type fakeEmbedder struct {
+	id  string
+	dim int
+
+	mu    sync.Mutex // guards the rest
+	texts []string   // documents embedded so far
+	room  int        // how many more may be embedded before it fails; below 0 any number
+}
+
+func newFake(id string) *fakeEmbedder { return &fakeEmbedder{id: id, dim: 16, room: -1} }
+
+var errFull = errors.New("no room for more texts")
+
+func (f *fakeEmbedder) ID() string   { return f.id }
+func (f *fakeEmbedder) Close() error { return nil }
+
+func (f *fakeEmbedder) Embed(ctx context.Context, role embed.Role, texts []string) ([][]float32, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if role == embed.Document {
+		if f.room >= 0 && len(texts) > f.room {
+			return nil, errFull
+		}
+		f.room -= len(texts)
+		f.texts = append(f.texts, texts...)
+	}
+	out := make([][]float32, len(texts))
+	for i, text := range texts {
+		out[i] = direction(text, f.dim)
+	}
+	return out, nil
+}
+
+// taken returns the documents embedded since it was last called.
+func (f *fakeEmbedder) taken() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	texts := f.texts
+	f.texts = nil
+	return texts
+}
+
+func direction(text string, dim int) []float32 {
+	sum := sha256.Sum256([]byte(text))
+	random := rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), 0))
+	v := make([]float32, dim)
+	var squares float64
+	for i := range v {
+		v[i] = float32(random.NormFloat64())
+		squares += float64(v[i]) * float64(v[i])
+	}
+	for i := range v {
+		v[i] /= float32(math.Sqrt(squares))
+	}
+	return v
+}
+
+// storeInMemory keeps vectors as the store does.
+type storeInMemory struct {
+	mu     sync.Mutex // guards spaces
+	spaces map[string]map[embed.Key][]float32
+}
+
+func (s *storeInMemory) Vectors(_ context.Context, space string, keys []embed.Key) (map[embed.Key][]float32, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[embed.Key][]float32{}
+	for _, key := range keys {
+		if v, ok := s.spaces[space][key]; ok {
+			found[key] = slices.Clone(v)
+		}
+	}
+	return found, nil
+}
+
+func (s *storeInMemory) PutVectors(_ context.Context, space string, vectors map[embed.Key][]float32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.spaces == nil {
+		s.spaces = map[string]map[embed.Key][]float32{}
+	}
+	if s.spaces[space] == nil {
+		s.spaces[space] = map[embed.Key][]float32{}
+	}
+	maps.Copy(s.spaces[space], vectors)
+	return nil
+}
+
+// manyServers are n tools of four servers; those in changed say something else.
+func manyServers(t testing.TB, n int, changed ...int) []Server {
+	t.Helper()
+	servers := make([]Server, 4)
+	for i := range servers {
+		servers[i].Name = fmt.Sprint("server", i)
+	}
+	for i := range n {
+		description := fmt.Sprintf("Does job %d.", i)
+		if slices.Contains(changed, i) {
+			description = fmt.Sprintf("Does work %d otherwise.", i)
+		}
+		raw := fmt.Sprintf(`{"name":"tool_%d","description":%q}`, i, description)
+		s := &servers[i%len(servers)]
+		s.Defs = append(s.Defs, def(t, s.Name, raw))
+	}
+	return servers
+}
+
+func newCatalog(t testing.TB, servers []Server) *Catalog {
+	t.Helper()
+	c := NewCatalog(echo, Reserved(), nil)
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Swap(t.Context(), servers); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func embedAll(t testing.TB, c *Catalog, e embed.Embedder, store embed.Vectors) {
+	t.Helper()
+	if err := c.Embed(t.Context(), embed.NewCache(e, index.TextVersion, store), nil); err != nil {
+		t.Fatal(err)
+	}
+	if c.Embedded() != c.Len() {
+		t.Fatalf("%d of %d tools have a vector", c.Embedded(), c.Len())
+	}
+}
+
+func TestNoToolIsEmbeddedTwice(t *testing.T) {
+	const n = 600 // more than a step and many batches
+	store, fake := &storeInMemory{}, newFake("fake:1")
+	catalog := newCatalog(t, manyServers(t, n))
+	embedAll(t, catalog, fake, store)
+	if got := len(fake.taken()); got != n {
+		t.Fatalf("%d texts were embedded for %d tools", got, n)
+	}
+
+	t.Run("again", func(t *testing.T) {
+		embedAll(t, catalog, fake, store)
+		if got := fake.taken(); len(got) != 0 {
+			t.Errorf("%d texts were embedded, want none", len(got))
+		}
+	})
+	t.Run("after a restart", func(t *testing.T) {
+		embedAll(t, newCatalog(t, manyServers(t, n)), fake, store)
+		if got := fake.taken(); len(got) != 0 {
+			t.Errorf("%d texts were embedded, want none", len(got))
+		}
+	})
+	t.Run("a changed tool alone", func(t *testing.T) {
+		if err := catalog.Swap(t.Context(), manyServers(t, n, 123)); err != nil {
+			t.Fatal(err)
+		}
+		if got := catalog.Embedded(); got != n-1 {
+			t.Errorf("%d tools have a vector after the change, want all but one of %d", got, n)
+		}
+		embedAll(t, catalog, fake, store)
+		if got := fake.taken(); len(got) != 1 || !strings.Contains(got[0], "work 123") {
+			t.Errorf("embedded: %q, want the text of the changed tool", got)
+		}
+	})
+	t.Run("a tool that is changed back", func(t *testing.T) {
+		if err := catalog.Swap(t.Context(), manyServers(t, n)); err != nil {
+			t.Fatal(err)
+		}
+		embedAll(t, catalog, fake, store)
+		if got := fake.taken(); len(got) != 0 {
+			t.Errorf("embedded: %q, want nothing", got)
+		}
+	})
+	t.Run("after a restart with many more tools", func(t *testing.T) {
+		few := newCatalog(t, manyServers(t, 8))
+		embedAll(t, few, fake, store)
+		if err := few.Swap(t.Context(), manyServers(t, n)); err != nil {
+			t.Fatal(err)
+		}
+		embedAll(t, few, fake, store)
+		if got := fake.taken(); len(got) != 0 {
+			t.Errorf("%d texts were embedded, want none", len(got))
+		}
+	})
+}
+
+func TestAnotherEmbedderKeepsBothSets(t *testing.T) {
+	const n = 40
+	store := &storeInMemory{}
+	first, second := newFake("fake:1"), newFake("fake:2")
+	second.dim = 24
+	for i, test := range []struct {
+		embedder *fakeEmbedder
+		want     int
+	}{{first, n}, {second, n}, {first, 0}, {second, 0}} {
+		embedAll(t, newCatalog(t, manyServers(t, n)), test.embedder, store)
+		if got := len(test.embedder.taken()); got != test.want {
+			t.Errorf("start %d, with %s: %d texts were embedded, want %d", i+1, test.embedder.id, got, test.want)
+		}
+	}
+	if len(store.spaces) != 2 {
+		t.Errorf("vectors of %d embedders are stored, want both", len(store.spaces))
+	}
+}
+
+func TestAnInterruptionKeepsWhatIsDone(t *testing.T) {
+	const n, done = 600, 384 // a step and two batches of the next
+	store, fake := &storeInMemory{}, newFake("fake:1")
+	fake.room = done
+	catalog := newCatalog(t, manyServers(t, n))
+	cache := embed.NewCache(fake, index.TextVersion, store)
+	if err := catalog.Embed(t.Context(), cache, nil); !errors.Is(err, errFull) {
+		t.Fatalf("error %v, want that of the embedder", err)
+	}
+	if got := len(fake.taken()); got != done {
+		t.Fatalf("%d texts were embedded before the interruption, want %d", got, done)
+	}
+	if got := catalog.Embedded(); got != embedChunk {
+		t.Errorf("%d tools have a vector, want those of the finished step, %d", got, embedChunk)
+	}
+	fake.room = -1
+	var reported []int
+	err := catalog.Embed(t.Context(), cache, func(done, total int) {
+		if total != n {
+			t.Errorf("progress: %d in all, want %d", total, n)
+		}
+		reported = append(reported, done)
+	})
+	if err != nil || catalog.Embedded() != n {
+		t.Fatalf("%d of %d tools have a vector, error %v", catalog.Embedded(), n, err)
+	}
+	if got := len(fake.taken()); got != n-done {
+		t.Errorf("%d texts were embedded after the interruption, want %d", got, n-done)
+	}
+	if !slices.IsSorted(reported) || len(reported) == 0 || reported[0] != done || reported[len(reported)-1] != n {
+		t.Errorf("progress %v, want it to rise from %d to %d", reported, done, n)
+	}
+}
+
+func TestEmbedEndsWithItsContext(t *testing.T) {
+	catalog := newCatalog(t, manyServers(t, 10))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := catalog.Embed(ctx, embed.NewCache(newFake("fake:1"), index.TextVersion, &storeInMemory{}), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+	if err := NewCatalog(echo, nil, nil).Embed(ctx, nil, nil); err != nil {
+		t.Errorf("an empty catalog: %v", err)
+	}
+}
+
+// swapping changes the catalog while texts are embedded.
+type swapping struct {
+	*fakeEmbedder
+	swap func()
+}
+
+func (s *swapping) Embed(ctx context.Context, role embed.Role, texts []string) ([][]float32, error) {
+	if s.swap != nil {
+		s.swap()
+		s.swap = nil
+	}
+	return s.fakeEmbedder.Embed(ctx, role, texts)
+}
+
+func TestToolsThatChangeWhileTheyAreEmbedded(t *testing.T) {
+	for _, test := range []struct {
+		what        string
+		before, now int
+		changed     []int
+	}{
+		{"a change of a few", 40, 40, []int{7, 8}},
+		{"fewer", 40, 10, nil},
+		{"a few more", 40, 44, nil},
+		{"many more, which make a new index", 8, 200, nil},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			store, fake := &storeInMemory{}, newFake("fake:1")
+			catalog := newCatalog(t, manyServers(t, test.before))
+			e := &swapping{fake, func() {
+				if err := catalog.Swap(t.Context(), manyServers(t, test.now, test.changed...)); err != nil {
+					t.Error(err)
+				}
+			}}
+			if err := catalog.Embed(t.Context(), embed.NewCache(e, index.TextVersion, store), nil); err != nil {
+				t.Errorf("while it changed: %v", err)
+			}
+			embedAll(t, catalog, e, store)
+			// Every tool has the vector of its own text.
+			for _, tl := range catalog.Tools() {
+				text := index.Text(index.Document{Name: tl.Name, Def: tl.Def})
+				found, err := catalog.Search(t.Context(), index.Query{Text: "zyx", Limit: 1, Vectors: [][]float32{direction(text, fake.dim)}})
+				if err != nil || len(found.Hits) != 1 || found.Hits[0].Name != tl.Name {
+					t.Fatalf("the vector of %s finds %v, error %v", tl.Name, found.Hits, err)
+				}
+			}
+		})
+	}
+}
+
+// queriesFunc answers for the embedder of queries.
+type queriesFunc func(ctx context.Context, texts []string) ([][]float32, error)
+
+func (f queriesFunc) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	return f(ctx, texts)
+}
+
+// script is an embedder of queries that does what each step says, and notes the
+// texts it was asked for.
+type script struct {
+	dim   int
+	next  string // "answer", "late" or "fail"
+	asked [][]string
+}
+
+func (s *script) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	s.asked = append(s.asked, texts)
+	switch s.next {
+	case "late":
+		<-ctx.Done()
+		return nil, fmt.Errorf("ask the endpoint: %w", ctx.Err())
+	case "fail":
+		return nil, errors.New("bad key sk-secret")
+	}
+	out := make([][]float32, len(texts))
+	for i, text := range texts {
+		out[i] = direction(text, s.dim)
+	}
+	return out, nil
+}
+
+// indexOf asks retrieve_tools and returns the index block of the answer.
+func indexOf(t *testing.T, r *Retriever, query string) (block map[string]any, confident bool) {
+	t.Helper()
+	arguments, err := json.Marshal(map[string]any{"query": query, "detail": "name"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, isError := ask(t, r.Retrieve, string(arguments))
+	var answer struct {
+		Tools     []struct{ Name string }
+		Confident *bool
+		Index     map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || isError || answer.Confident == nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if len(answer.Tools) == 0 || answer.Tools[0].Name != "github_search_code" {
+		t.Errorf("%q finds %v, want github_search_code first, with vectors or without", query, answer.Tools)
+	}
+	return answer.Index, *answer.Confident
+}
+
+func TestAnswersSayHowTheyWereFound(t *testing.T) {
+	newHybrid := func(t *testing.T) (*Retriever, *script) {
+		r, catalog := newRetriever(t, Settings{QueryTimeout: time.Millisecond})
+		embedAll(t, catalog, newFake("fake:1"), &storeInMemory{})
+		s := &script{dim: 16}
+		r.UseVectors(s, "")
+		return r, s
+	}
+	type step struct {
+		next   string // what the embedder does; "rested" lets its rest pass
+		search string
+		reason string
+		asked  bool
+	}
+	// The deadline is far off where the embedder answers.
+	for _, test := range []struct {
+		what  string
+		steps []step
+	}{
+		{"it answers", []step{{"answer", "hybrid", "", true}, {"answer", "hybrid", "", true}}},
+		{"it is late once", []step{
+			{"late", "words", reasonLate, true}, {"answer", "hybrid", "", true},
+		}},
+		{"failures that are not in a row", []step{
+			{"fail", "words", reasonFailed, true}, {"answer", "hybrid", "", true},
+			{"late", "words", reasonLate, true}, {"answer", "hybrid", "", true}, {"answer", "hybrid", "", true},
+		}},
+		{"two failures in a row, and a rest", []step{
+			{"fail", "words", reasonFailed, true}, {"late", "words", reasonLate, true},
+			{"answer", "words", reasonFailed, false}, {"answer", "words", reasonFailed, false},
+			{"rested", "hybrid", "", true}, {"answer", "hybrid", "", true},
+		}},
+		{"it fails after the rest too", []step{
+			{"fail", "words", reasonFailed, true}, {"fail", "words", reasonFailed, true},
+			{"rested, fail", "words", reasonFailed, true}, {"answer", "words", reasonFailed, false},
+			{"rested", "hybrid", "", true},
+			{"fail", "words", reasonFailed, true}, {"answer", "hybrid", "", true},
+		}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			r, s := newHybrid(t)
+			for i, step := range test.steps {
+				rest, fail := strings.Contains(step.next, "rested"), strings.Contains(step.next, "fail")
+				s.next = step.next
+				if rest {
+					r.vectors.mu.Lock()
+					r.vectors.rest = time.Now()
+					r.vectors.mu.Unlock()
+					s.next = map[bool]string{true: "fail", false: "answer"}[fail]
+				}
+				r.settings.QueryTimeout = time.Hour
+				if s.next == "late" {
+					r.settings.QueryTimeout = time.Millisecond
+				}
+				before := len(s.asked)
+				block, _ := indexOf(t, r, "search_code")
+				reason, _ := block["reason"].(string)
+				if block["search"] != step.search || reason != step.reason {
+					t.Errorf("step %d (%s): search %v with reason %q, want %s with %q", i+1, step.next, block["search"], reason, step.search, step.reason)
+				}
+				if asked := len(s.asked) > before; asked != step.asked {
+					t.Errorf("step %d (%s): the embedder was asked: %v, want %v", i+1, step.next, asked, step.asked)
+				}
+				if _, partly := block["embedded"]; partly {
+					t.Errorf("step %d: embedded is %v though all tools are", i+1, block["embedded"])
+				}
+			}
+		})
+	}
+}
+
+func TestUseVectorsBeginsAnew(t *testing.T) {
+	r, catalog := newRetriever(t, Settings{QueryTimeout: time.Hour})
+	embedAll(t, catalog, newFake("fake:1"), &storeInMemory{})
+	expect := func(search, reason string) {
+		t.Helper()
+		block, _ := indexOf(t, r, "search_code")
+		if got, _ := block["reason"].(string); block["search"] != search || got != reason {
+			t.Errorf("search %v with reason %q, want %s with %q", block["search"], got, search, reason)
+		}
+	}
+	expect("words", "")
+	r.UseVectors(nil, "the model is damaged")
+	expect("words", "the model is damaged")
+	broken := &script{dim: 16, next: "fail"}
+	r.UseVectors(broken, "")
+	expect("words", reasonFailed)
+	expect("words", reasonFailed)
+	expect("words", reasonFailed)
+	if len(broken.asked) != failuresInARow {
+		t.Errorf("it was asked %d times, want %d", len(broken.asked), failuresInARow)
+	}
+	r.UseVectors(&script{dim: 16}, "")
+	expect("hybrid", "")
+	r.UseVectors(&script{dim: 15}, "")
+	expect("words", reasonMisfits)
+	r.UseVectors(nil, "")
+	expect("words", "")
+}
+
+func TestEachClauseOfAQueryIsEmbedded(t *testing.T) {
+	r, catalog := newRetriever(t, Settings{QueryTimeout: time.Hour})
+	embedAll(t, catalog, newFake("fake:1"), &storeInMemory{})
+	s := &script{dim: 16}
+	r.UseVectors(s, "")
+	const text = "search the code of a repository, then add an event to the calendar"
+	if _, err := r.Search(t.Context(), Query{Text: text, Limit: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if want := index.QueryTexts(text); len(want) != 3 || len(s.asked) != 1 || !slices.Equal(s.asked[0], want) {
+		t.Errorf("asked for %q, want once for %q", s.asked, want)
+	}
+}
+
+func TestNobodyWaitsForTheVectorsOfACancelledSearch(t *testing.T) {
+	r, catalog := newRetriever(t, Settings{QueryTimeout: time.Hour})
+	embedAll(t, catalog, newFake("fake:1"), &storeInMemory{})
+	ctx, cancel := context.WithCancel(t.Context())
+	r.UseVectors(queriesFunc(func(ctx context.Context, _ []string) ([][]float32, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}), "")
+	for range 2 * failuresInARow {
+		if _, err := r.Search(ctx, Query{Text: "search code", Limit: 1}); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+	}
+	// They are no failures of the embedder.
+	r.UseVectors(&script{dim: 16}, "")
+	if block, _ := indexOf(t, r, "search_code"); block["search"] != "hybrid" {
+		t.Errorf("afterwards %v", block)
+	}
+	if r.vectors.failures != 0 {
+		t.Errorf("%d failures", r.vectors.failures)
+	}
+}
+
+func TestAnswersSayHowManyToolsAreEmbedded(t *testing.T) {
+	r, catalog := newRetriever(t, Settings{QueryTimeout: time.Hour})
+	r.UseVectors(&script{dim: 16}, "")
+	if block, _ := indexOf(t, r, "search_code"); block["search"] != "words" || block["embedded"] != nil {
+		t.Errorf("before any is embedded: %v", block)
+	}
+	embedAll(t, catalog, newFake("fake:1"), &storeInMemory{})
+	servers := slices.Clone(catalog.Servers())
+	servers = append(servers, Server{Name: "zoo", Defs: []*tool.Def{def(t, "zoo", `{"name":"feed"}`), def(t, "zoo", `{"name":"clean"}`)}})
+	if err := catalog.Swap(t.Context(), servers); err != nil {
+		t.Fatal(err)
+	}
+	if block, _ := indexOf(t, r, "search_code"); block["search"] != "hybrid" || block["embedded"] != 5. || block["tools"] != 7. {
+		t.Errorf("five of seven are embedded: %v", block)
+	}
+	embedAll(t, catalog, newFake("fake:1"), &storeInMemory{})
+	if block, _ := indexOf(t, r, "search_code"); block["search"] != "hybrid" || block["embedded"] != nil {
+		t.Errorf("all are embedded: %v", block)
+	}
+}
+
+func TestDoubtedAnswersAreShorter(t *testing.T) {
+	for _, test := range []struct {
+		n          int
+		confidence float64
+		want       int
+	}{
+		{0, 0, 0}, {0, 1, 0}, {1, 0, 1}, {1, 1, 1},
+		{5, 1, 5}, {5, Confident, 5}, {5, Confident / 2, 3}, {5, 0, 2},
+		{10, .9, 10}, {10, Confident * .75, 8}, {10, 0, 4}, {50, 0, 20}, {50, Confident, 50},
+	} {
+		if got := doubted(test.n, test.confidence); got != test.want {
+			t.Errorf("of %d hits at confidence %.3f %d stay, want %d", test.n, test.confidence, got, test.want)
+		}
+	}
+	last := 0
+	for c := 0.0; c <= 1; c += .001 {
+		n := doubted(10, c)
+		if n < last {
+			t.Fatalf("%d hits at confidence %v and %d at less", n, c, last)
+		}
+		last = n
+	}
+}
+
+func TestConfidentIsSaidInTheAnswer(t *testing.T) {
+	catalog := newCatalog(t, manyServers(t, 60))
+	r := New(catalog, Settings{})
+	for query, want := range map[string]struct {
+		confident bool
+		hits      int
+	}{
+		"tool_7":        {true, 10},
+		"server3.tool7": {true, 10},
+		"please do something about the holidays of my aunt in the mountains and her job": {false, 4},
+	} {
+		arguments, _ := json.Marshal(map[string]any{"query": query, "detail": "name", "limit": 10})
+		text, _ := ask(t, r.Retrieve, string(arguments))
+		var answer struct {
+			Tools     []any
+			Confident bool
+		}
+		if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.Confident != want.confident || len(answer.Tools) != want.hits {
+			t.Errorf("%q: confident %v with %d tools, error %v; want %v with %d", query, answer.Confident, len(answer.Tools), err, want.confident, want.hits)
+		}
+	}
+}
+
+// realTools is where definitions of real servers are, beside the repository.
+const realTools = "../../shared/realtools"
+
+func realServers(t testing.TB) []Server {
+	t.Helper()
+	files, err := os.ReadDir(realTools)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the definitions of real servers are not beside the repository (shared/realtools)")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	var servers []Server
+	for _, file := range files {
+		name, isServer := strings.CutSuffix(file.Name(), ".json")
+		if !isServer {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(realTools, file.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content struct {
+			ServerInfo struct{ Description string }
+			Tools      []json.RawMessage
+		}
+		if err := json.Unmarshal(text, &content); err != nil {
+			t.Fatalf("%s: %v", file.Name(), err)
+		}
+		s := Server{Name: name, Description: content.ServerInfo.Description}
+		for _, raw := range content.Tools {
+			s.Defs = append(s.Defs, def(t, name, string(raw)))
+		}
+		servers = append(servers, s)
+	}
+	return servers
+}
+
+// spellings are the ways to write the words of a name.
+func spellings(name string) []string {
+	words := strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	var camel strings.Builder
+	for i, word := range words {
+		if i > 0 {
+			word = strings.ToUpper(word[:1]) + word[1:]
+		}
+		camel.WriteString(word)
+	}
+	return []string{strings.Join(words, " "), camel.String(), strings.ToUpper(strings.Join(words, "-"))}
+}
+
+// Every real tool is the first that its name finds, in words and beside vectors
+// that mean nothing, the worst a model can do. Of tools with one bare name any
+// may be first; an exposed name and "server.name" belong to one tool alone.
+func TestQualityOfExactNames(t *testing.T) {
+	catalog := newCatalog(t, realServers(t))
+	fake := newFake("fake:1")
+	fake.dim = 8 // random vectors are less alike the more numbers they have
+	embedAll(t, catalog, fake, &storeInMemory{})
+	plain := func(name string) string {
+		return strings.ToLower(strings.Join(strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }), ""))
+	}
+	for _, mode := range []string{"words", "hybrid"} {
+		t.Run(mode, func(t *testing.T) {
+			r := New(catalog, Settings{QueryTimeout: time.Hour})
+			if mode == "hybrid" {
+				r.UseVectors(queriesFunc(func(ctx context.Context, texts []string) ([][]float32, error) {
+					return fake.Embed(ctx, embed.Query, texts)
+				}), "")
+			}
+			queries, wrong := 0, 0
+			check := func(query string, right func(hit *tool.Tool) bool) {
+				queries++
+				found, err := r.Search(t.Context(), Query{Text: query, Limit: 2})
+				if err != nil || found.Hybrid != (mode == "hybrid") {
+					t.Fatalf("%q: hybrid %v, error %v", query, found.Hybrid, err)
+				}
+				if len(found.Hits) > 0 && right(found.Hits[0].Tool) && found.Confidence == 1 {
+					return
+				}
+				if wrong++; wrong <= 10 {
+					t.Errorf("%q finds %v at confidence %v", query, hitNames(found.Hits), found.Confidence)
+				}
+			}
+			for _, tl := range catalog.Tools() {
+				this := func(hit *tool.Tool) bool { return hit == tl }
+				check(tl.Name, this)
+				check(tl.Def.ID.String(), this)
+				check(tl.Def.ID.Name, func(hit *tool.Tool) bool { return hit.Def.ID.Name == tl.Def.ID.Name })
+				for _, spelling := range spellings(tl.Def.ID.Name) {
+					check(spelling, func(hit *tool.Tool) bool { return plain(hit.Def.ID.Name) == plain(tl.Def.ID.Name) })
+				}
+			}
+			t.Logf("%d queries over %d tools, %d wrong", queries, catalog.Len(), wrong)
+			if wrong > 0 || catalog.Len() < 1000 {
+				t.Errorf("%d of %d queries are wrong, over %d tools", wrong, queries, catalog.Len())
+			}
+		})
+	}
+}
+
+func hitNames(hits []Hit) []string {
+	var out []string
+	for _, hit := range hits {
+		out = append(out, hit.Name)
+	}
+	return out
+}

@@ -89,6 +89,9 @@ var settings = []setting{
 	{"openai_dimensions", func(d *decoder, c *Config, n *node, label string) {
 		d.number(n, label, 1, maxDimensions, &c.Embed.OpenAI.Dimensions)
 	}},
+	{"openai_max_bytes", func(d *decoder, c *Config, n *node, label string) {
+		d.number(n, label, 100, embed.MaxText, &c.Embed.OpenAI.MaxBytes)
+	}},
 	{"query_embed_timeout", (*decoder).queryEmbedTimeout},
 	{"learn", func(d *decoder, c *Config, n *node, label string) {
 		d.boolean(n, label, &c.Learn)

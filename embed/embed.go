@@ -59,6 +59,7 @@ type OpenAI struct {
 	BaseURL    string // default https://api.openai.com/v1
 	Model      string // default DefaultOpenAIModel
 	Dimensions int    // length of the vectors to ask for; 0 for the model's own
+	MaxBytes   int    // of a text, at most and by default MaxText; the rest is not sent
 }
 
 // String shows everything but the key.

@@ -22,13 +22,15 @@ import (
 	openai "github.com/sashabaranov/go-openai"
 )
 
+// MaxText is how much of a text, in bytes, an endpoint gets at most.
+const MaxText = 8_000
+
 // Bounds of one request. OpenAI takes 2,048 texts of 8,192 tokens each and
 // 300,000 tokens together; compatible servers take fewer texts, some only 100. No
 // byte-level vocabulary makes more tokens than there are bytes, so bytes stand in
 // for tokens: what a tool says in its first 8,000 is enough to find it by.
 const (
 	maxTexts   = 64
-	maxText    = 8_000
 	maxRequest = 300_000
 	maxAnswer  = 32 << 20
 )
@@ -87,6 +89,9 @@ func (r *remote) ID() string {
 	if r.settings.Dimensions > 0 {
 		id += ":" + strconv.Itoa(r.settings.Dimensions)
 	}
+	if r.settings.MaxBytes > 0 {
+		id += ":" + strconv.Itoa(r.settings.MaxBytes) + "B"
+	}
 	return id
 }
 
@@ -108,7 +113,7 @@ func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]floa
 		tries = 1
 	}
 	out := make([][]float32, 0, len(texts))
-	for rest := acceptable(texts); len(rest) > 0; {
+	for rest := acceptable(texts, cmp.Or(r.settings.MaxBytes, MaxText)); len(rest) > 0; {
 		n := fitting(rest)
 		vectors, err := r.try(ctx, rest[:n], tries)
 		if err != nil {
@@ -121,7 +126,7 @@ func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]floa
 
 // acceptable returns the texts as an endpoint takes them: valid, not empty, and
 // cut between characters.
-func acceptable(texts []string) []string {
+func acceptable(texts []string, maxText int) []string {
 	out := make([]string, len(texts))
 	for i, text := range texts {
 		text = strings.ToValidUTF8(text, "\ufffd")
@@ -244,6 +249,8 @@ func (r *remote) refused(err error, after time.Duration) *failure {
 	switch {
 	case code == noQuota:
 		transient, hint = false, " (the account has no quota left)"
+	case status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge:
+		hint = " (if a text is too long for the model, set openai_max_bytes)"
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		hint = " (check OPENAI_API_KEY)"
 	case status == http.StatusNotFound:

@@ -150,9 +150,9 @@ func TestOpenAIBatches(t *testing.T) {
 		requests int
 	}{
 		{"many short", slices.Repeat([]string{"x"}, 2*maxTexts+1), 3},
-		{"long", slices.Repeat([]string{strings.Repeat("y", maxText+500)}, 50), 2},
-		{"one, cut between characters", []string{strings.Repeat(wide, maxText)}, 1},
-		{"one, no UTF-8", []string{strings.Repeat("\xffx", maxText)}, 1},
+		{"long", slices.Repeat([]string{strings.Repeat("y", MaxText+500)}, 50), 2},
+		{"one, cut between characters", []string{strings.Repeat(wide, MaxText)}, 1},
+		{"one, no UTF-8", []string{strings.Repeat("\xffx", MaxText)}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestOpenAIBatches(t *testing.T) {
 			for _, in := range e.requests {
 				size := 0
 				for _, text := range in.Input {
-					if len(text) > maxText || len(text) <= min(len(whole)-1, maxText-utf8.UTFMax) || !strings.HasPrefix(whole, text) {
+					if len(text) > MaxText || len(text) <= min(len(whole)-1, MaxText-utf8.UTFMax) || !strings.HasPrefix(whole, text) {
 						t.Fatalf("sent a text of %d bytes", len(text))
 					}
 					size += len(text)
@@ -428,4 +428,21 @@ func TestOpenAIConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A model that reads few tokens gets as much as it can read, and its vectors are
+// kept apart from those of whole texts.
+func TestOpenAIMaxBytes(t *testing.T) {
+	e := listen(t, good)
+	whole, _ := dial(t, e, OpenAI{}, io.Discard)
+	cut, _ := dial(t, e, OpenAI{MaxBytes: 100}, io.Discard)
+	if _, err := cut.Embed(t.Context(), Document, []string{strings.Repeat("x", 500)}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(e.requests[0].Input[0]); n != 100 {
+		t.Errorf("%d bytes were sent, want 100", n)
+	}
+	if cut.ID() == whole.ID() {
+		t.Errorf("both are %s", cut.ID())
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/embed/hf"
 	"toolfinch/embed/models"
 )
 
@@ -105,8 +106,13 @@ Sources (--from):
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is in %s\n", name, dir)
-			return err
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is in %s\n", name, dir)
+			model, err := hf.Open(dir)
+			if err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: the files are whole, but toolfinch cannot run this model:", err)
+				return nil
+			}
+			return model.Close()
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", models.FromHub, "where to take it from: hub, npm, or a folder")

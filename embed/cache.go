@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -34,6 +35,10 @@ type Cache struct {
 	embedder Embedder
 	space    string
 	vectors  Vectors
+
+	// Dim, if not 0, is the dimension that the embedder has by now; what is stored
+	// in another one is embedded again. Set it before the first Embed.
+	Dim int
 }
 
 // NewCache joins an embedder and a store. The template is the version of what
@@ -63,6 +68,7 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 	if err != nil {
 		return nil, err
 	}
+	dim = cmp.Or(c.Dim, dim)
 	fresh := 0 // dimension of what was embedded now, 0 before
 	for {
 		missing := without(order, have, dim)

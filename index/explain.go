@@ -90,9 +90,9 @@ func (x *Index) shares(name string, why *Explanation) {
 	if sum == 0 {
 		return
 	}
-	x.write.Lock()
+	x.reading.RLock()
 	d := x.docs[name].Document
-	x.write.Unlock()
+	x.reading.RUnlock()
 	parts := map[string]map[string]float64{} // by term and field
 	if d.Def != nil {
 		a := newAnalyzer()
@@ -116,9 +116,12 @@ func (x *Index) shares(name string, why *Explanation) {
 		}
 		word := strings.TrimPrefix(term, written)
 		if word != term {
-			// The written form adds to its stem, which readers know it by.
+			// The written form adds to its stem, which readers know it by. Of a word
+			// with parts the whole comes first.
 			a := newAnalyzer()
-			a.each(word, func(pair termPair) { word = a.terms[pair.stem] })
+			if pairs := a.analyze(word); len(pairs) > 0 {
+				word = a.terms[pairs[0].stem]
+			}
 		}
 		terms[word] += share
 	}

@@ -98,8 +98,23 @@ func TestTheExplanationAddsUp(t *testing.T) {
 				if hit.Why.Estimated != (some[hit.Name] == nil) {
 					t.Errorf("%s: estimated %v", hit.Name, hit.Why.Estimated)
 				}
-				if hit.Why.Estimated && hit.Why.Vectors < 0 {
-					t.Errorf("%s is estimated at %v", hit.Name, hit.Why.Vectors)
+				most := 0.0 // what the most similar of the others gets
+				for _, vector := range some {
+					whole, clause := cosine64(meaning(text), vector), math.Inf(-1)
+					for i, v := range meant(text) {
+						if i > 0 || len(meant(text)) == 1 {
+							clause = max(clause, cosine64(v, vector))
+						}
+					}
+					most = max(most, weightVectors*((1-weightClause)*whole+weightClause*clause))
+				}
+				if hit.Why.Estimated && (hit.Why.Vectors < 0 || hit.Why.Vectors > most+1e-4) {
+					t.Errorf("%s is estimated at %v, and the most similar of the others has %v", hit.Name, hit.Why.Vectors, most)
+				}
+			}},
+			{"prior by words", build(t, docs...), Query{Prior: map[string]float64{"meteo_currentWeather": 1}}, func(t *testing.T, hit Hit) {
+				if inUse := hit.Name == "meteo_currentWeather"; inUse != (hit.Why.Prior > 0) {
+					t.Errorf("%s: prior %v", hit.Name, hit.Why.Prior)
 				}
 			}},
 			{"prior", full, Query{Vectors: meant(text), Prior: map[string]float64{"meteo_currentWeather": 1, "files_base64_decode": .5}}, func(t *testing.T, hit Hit) {
@@ -172,7 +187,7 @@ func TestTheExplanationOfAWordOfParts(t *testing.T) {
 // lock of one who waits in turn would stop both for ever.
 func TestAnExplainedSearchWaitsForNoChange(t *testing.T) {
 	x := build(t, small(t)...)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	x.write.Lock() // as Apply, and Close, hold it
 	var search sync.WaitGroup
@@ -195,12 +210,12 @@ func TestTwinsAndCoverageAreExplained(t *testing.T) {
 	putVectors(t, x, map[string][]float32{"s_pay": {.9, 0, .436}, "s_pay2": {.89, 0, .456}, "s_map": {0, .8, .6}})
 	const query = "zyxa zyxb, then zyxc zyxd"
 	hits := hybrid(t, x, Query{Text: query, Limit: 3, Explain: true, Vectors: [][]float32{{.7, .714, 0}, axis(0, 3), axis(1, 3)}})
-	if !slices.Equal(names(hits), []string{"s_map", "s_pay", "s_pay2"}) {
+	if !slices.Equal(names(hits), []string{"s_pay", "s_map", "s_pay2"}) {
 		t.Fatalf("%v", names(hits))
 	}
 	for i, want := range []struct{ coverage, twins float64 }{
-		{weightCoverage * (.8 - coveredFrom), 0},
 		{weightCoverage * (.9 - coveredFrom), 0},
+		{weightCoverage * (.8 - coveredFrom), 0},
 		{0, -weightTwin * (.9*.89 + .436*.456 - twinFrom) / (1 - twinFrom)},
 	} {
 		checkExplained(t, query, hits[i])

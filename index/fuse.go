@@ -3,7 +3,6 @@ package index
 import (
 	"cmp"
 	"math"
-	"slices"
 )
 
 // How words and vectors are put together. Scores of words are in units of
@@ -18,6 +17,7 @@ const (
 	coveredFrom    = 0.3 // the cosine below which a tool does not serve a clause
 	twinFrom       = .95 // the cosine from which on two tools are twins
 	weightTwin     = 4   // taken from a tool for each twin above it, at most
+	mostTwins      = 0.5 // of its score, that twins take together
 	weightPrior    = .15 // of a prior of 1, against the best score
 )
 
@@ -48,7 +48,7 @@ func (r *ranking) fuse(vectors [][]float32) error {
 			topCosine = max(topCosine, similar.cosine(slot))
 		}
 	}
-	r.scores = append(slices.Clone(r.words), make([]float64, max(0, len(r.slots)-len(r.words)))...)
+	r.scores = append(r.scores, make([]float64, max(0, len(r.slots)-len(r.scores)))...)
 	for doc, slot := range r.slots {
 		switch {
 		case similar.knows(slot):
@@ -102,7 +102,7 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 			if taken[i] {
 				continue
 			}
-			here := added{r.coverage(c, covered), twins[i]}
+			here := added{r.coverage(c, covered), min(twins[i], mostTwins*c.Score)}
 			score := round(c.Score + here.coverage - here.twins)
 			if best < 0 || cmp.Or(cmp.Compare(c.exact, all[best].exact), cmp.Compare(score, bestScore)) > 0 {
 				best, bestScore, bestAdded = i, score, here

@@ -40,13 +40,17 @@ type Index struct {
 	// write lets one Apply or Close at a time do its work; searches never take
 	// it.
 	write   sync.Mutex
-	docs    map[string]entry // by exposed name
+	docs    map[string]entry // by exposed name; see reading
 	batches map[int]int      // live documents by batch; empty ones are left out
 	next    int              // number of the next batch
 	slots   slots
 	size    atomic.Int64 // len(docs), for those who do not wait for write
 
 	vectors vectors // by slot; has a lock of its own
+
+	// reading is held by who changes docs, beside write, and by who reads it
+	// without write; for moments only.
+	reading sync.RWMutex
 
 	// mu guards closed. A search holds it shared from beginning to end, so that
 	// Close waits for it; it is held whole only by Close, never over a wait.
@@ -237,6 +241,9 @@ func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	return nil
 }
 
+// DropVectors forgets all vectors, so that those of another dimension can come.
+func (x *Index) DropVectors() { x.vectors.clear() }
+
 // Vectors returns how many documents have a vector.
 func (x *Index) Vectors() int { return x.vectors.len() }
 
@@ -267,7 +274,9 @@ func (x *Index) record(entries []entry) {
 	for _, e := range entries {
 		x.forget(e.Name)
 		e.batch = x.next
+		x.reading.Lock()
 		x.docs[e.Name] = e
+		x.reading.Unlock()
 	}
 	x.batches[x.next] = len(entries)
 	x.next++
@@ -307,7 +316,9 @@ func (x *Index) forget(name string) {
 	if !ok {
 		return
 	}
+	x.reading.Lock()
 	delete(x.docs, name)
+	x.reading.Unlock()
 	if x.batches[e.batch]--; x.batches[e.batch] == 0 {
 		delete(x.batches, e.batch)
 	}
@@ -326,7 +337,9 @@ func (x *Index) Close() error {
 	if x.closed {
 		return nil
 	}
+	x.reading.Lock()
 	x.closed, x.docs, x.batches = true, nil, nil
+	x.reading.Unlock()
 	x.vectors.clear()
 	x.size.Store(0)
 	if err := x.words.Close(); err != nil {

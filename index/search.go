@@ -55,10 +55,13 @@ const (
 	maxClauses    = 8   // the last takes what remains
 )
 
-// Levels of an exact match, as frequencies in fieldNames.
+// Levels of an exact match, as frequencies in fieldNames. Two tools may have
+// names that differ by case or separators alone: who spells one has it first.
 const (
-	exactName = 1 // the upstream's own name of the tool
-	exactID   = 2 // the exposed name, or "server.name"
+	exactName   = 1 // the upstream's own name of the tool, in some spelling
+	exactID     = 2 // the exposed name, or "server.name", in some spelling
+	spelledName = 3 // the upstream's own name as it is
+	spelledID   = 4 // the exposed name, or "server.name", as it is
 )
 
 // Search returns the best hits; equal scores are in the order of names.
@@ -149,7 +152,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.resembling(name); err != nil {
 		return Result{}, err
 	}
-	r.words = r.scores
+	r.words = slices.Clone(r.scores)
 	if len(q.Vectors) > 0 && r.x.vectors.len() > 0 {
 		if err := r.fuse(q.Vectors); err != nil {
 			return Result{}, err
@@ -159,7 +162,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.prefer(q.Prior); err != nil {
 		return Result{}, err
 	}
-	if err := r.exact(name); err != nil {
+	if err := r.exact(text); err != nil {
 		return Result{}, err
 	}
 	if err := r.only(q.Server); err != nil {
@@ -308,8 +311,9 @@ func (r *ranking) term(q request, term string, do func(doc int, score float64)) 
 }
 
 // exact lifts the documents that have this name above all others.
-func (r *ranking) exact(name string) error {
-	if name == "" {
+func (r *ranking) exact(text string) error {
+	names := []string{squeeze(text), spelled + strings.TrimSpace(text)}
+	if names[0] == "" {
 		return nil
 	}
 	var top float64
@@ -317,11 +321,19 @@ func (r *ranking) exact(name string) error {
 		top = max(top, s)
 	}
 	r.levels, r.lifts = make(map[int]int), make(map[int]float64)
-	return r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) {
-		r.lifts[doc] = float64(level) * (1 + top)
+	for _, name := range names {
+		err := r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) {
+			r.levels[doc] = max(r.levels[doc], int(level))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for doc, level := range r.levels {
+		r.lifts[doc] = float64(level)*(1+top) + max(0, -at(r.scores, doc))
 		r.scores = add(r.scores, doc, r.lifts[doc])
-		r.levels[doc] = int(level)
-	})
+	}
+	return nil
 }
 
 // resembling finds, where nothing else was found, the names that contain what
@@ -340,7 +352,7 @@ func (r *ranking) resembling(name string) error {
 		if err != nil || next == nil {
 			return err
 		}
-		if !strings.Contains(next.Term, name) {
+		if !strings.Contains(next.Term, name) || strings.HasPrefix(next.Term, spelled) {
 			continue
 		}
 		err = r.postings(fieldNames, next.Term, func(_ uint64, doc int, _ uint64) {

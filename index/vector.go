@@ -163,6 +163,7 @@ func (s *similarities) release() {
 // cosines compares the vectors of a query with all documents. The caller
 // releases the result.
 func (v *vectors) cosines(ctx context.Context, queries [][]float32) (*similarities, error) {
+	queries = append([][]float32(nil), queries...) // the caller's stay as they are
 	for i, q := range queries {
 		q, err := unit(q)
 		if err != nil {
@@ -259,6 +260,7 @@ func newChromem() (*inChromem, error) {
 }
 
 func (c *inChromem) put(slot int, vector []float32) error {
+	vector = append([]float32(nil), vector...) // it is kept as it is given
 	return c.documents.AddDocument(context.Background(), chromem.Document{ID: strconv.Itoa(slot), Embedding: vector})
 }
 

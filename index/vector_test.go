@@ -426,8 +426,8 @@ func TestVectorsFollowTheirDocuments(t *testing.T) {
 			if err := x.Apply(ctx, []Document{raw("e", ""), doc(t, "s", "a", "Something else.")}, []string{"s_b"}); !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v, want that of the context", err)
 			}
-			return []error{x.Apply(t.Context(), []Document{raw("f", "")}, nil)}
-		}, []string{"s_f"}, map[string][]string{"s_a": {"s_a"}, "s_b": {"s_b"}, "s_c": {"s_c"}}},
+			return []error{x.Apply(t.Context(), []Document{raw("f", ""), raw("g", "")}, nil)}
+		}, []string{"s_f", "s_g"}, map[string][]string{"s_a": {"s_a"}, "s_b": {"s_b"}, "s_c": {"s_c"}}},
 		{"batches that are folded keep it", func(x *Index) (errs []error) {
 			for i := range 3 * maxBatches {
 				errs = append(errs, x.Apply(t.Context(), []Document{raw(fmt.Sprint("more", i), "")}, []string{fmt.Sprint("s_more", i-1)}))
@@ -459,6 +459,9 @@ func TestVectorsFollowTheirDocuments(t *testing.T) {
 			}
 			if got := alike(t, x, d); !slices.Equal(got, test.missing) && len(got)+len(test.missing) > 0 {
 				t.Errorf("the new vector finds %v, want %v", got, test.missing)
+			}
+			if x.Vectors() != x.Len() {
+				t.Errorf("%d vectors in the end for %d documents", x.Vectors(), x.Len())
 			}
 		})
 	}

@@ -83,7 +83,35 @@ func (p *Proxy) Embed(ctx context.Context, progress func(done, total int)) error
 		p.embedder = embedder
 		p.retriever.UseVectors(embed.NewRecent(embedder), "")
 	}
-	return p.catalog.Embed(ctx, embed.NewCache(p.embedder, index.TextVersion, p.store), progress)
+	cache := embed.NewCache(p.embedder, index.TextVersion, p.store)
+	if cache.Dim = int(p.dimension.Load()); p.misfits(cache.Dim) {
+		p.catalog.DropVectors()
+	}
+	err := p.catalog.Embed(ctx, cache, progress)
+	if err != nil && ctx.Err() == nil && p.catalog.Embedded() == 0 {
+		// Perhaps what it was opened from is bad: the next try opens it anew.
+		p.retriever.UseVectors(nil, "the tools cannot be embedded")
+		err = errors.Join(err, p.embedder.Close())
+		p.embedder = nil
+	}
+	return err
+}
+
+// embedAnew embeds all tools again, with a dimension that the embedder did not
+// have when they were: its owner changed the model and not its name. Once is
+// enough; an embedder that changes again and again is left to words.
+func (p *Proxy) embedAnew(dim int) {
+	if p.dimension.CompareAndSwap(0, int64(dim)) {
+		p.log.Warn("the embedder has another dimension than the stored vectors: all tools are embedded again", "dimension", dim)
+		wake(p.unembed)
+	}
+}
+
+// misfits reports, once, that the vectors in the catalog have another dimension.
+func (p *Proxy) misfits(dim int) bool {
+	anew := dim != 0 && !p.dropped
+	p.dropped = p.dropped || anew
+	return anew
 }
 
 // whyNot is what clients are told of an embedder that cannot be opened: no

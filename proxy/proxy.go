@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,9 +47,11 @@ type Proxy struct {
 	uses    chan retrieve.Use
 	close   sync.Once
 
-	embedding  sync.Mutex     // one Embed at a time; guards the two below
+	embedding  sync.Mutex     // one Embed at a time; guards the next three
 	embedder   embed.Embedder // nil before the first Embed
 	wordsAlone bool           // there is to be none
+	dropped    bool           // vectors of another dimension were dropped
+	dimension  atomic.Int64   // the embedder's, once the tools turned out to have another
 }
 
 type clientNews struct {
@@ -108,6 +111,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 
 		QueryTimeout: config.QueryEmbedTimeout,
 		Memory:       p.memory,
+		Misfit:       p.embedAnew,
 	})
 	p.live.Offer(p.retriever.MetaTools(offer))
 	return p, nil
@@ -379,7 +383,7 @@ func (p *Proxy) learn(ctx context.Context, change upstream.Change) (diff store.D
 	diff, err := p.store.PutServer(ctx, store.Server{
 		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
 	}, change.Defs)
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		p.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
 	}
 	return diff

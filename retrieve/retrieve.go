@@ -35,6 +35,9 @@ type Settings struct {
 	// QueryTimeout bounds the wait for the vectors of a query; default
 	// DefaultQueryTimeout.
 	QueryTimeout time.Duration
+	// Misfit, if set, hears the dimension of a query's vectors when those of the
+	// tools have another one. It must not block.
+	Misfit func(dim int)
 	// Memory, if set, learns from use and is asked for what it learned.
 	Memory *Memory
 	// Validate reports whether call_tool checks arguments for a server's tools.
@@ -196,9 +199,14 @@ func doubted(n int, confidence float64) int {
 func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
 	query := index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Prior: r.prior(q.Text), Explain: q.Explain}
 	var reason string
-	query.Vectors, reason = r.vectors.of(ctx, q.Text, r.settings.QueryTimeout)
+	if query.Vectors, reason = r.vectors.of(ctx, q.Text, r.settings.QueryTimeout); ctx.Err() != nil {
+		return Found{}, ctx.Err()
+	}
 	found, err := r.catalog.Search(ctx, query)
 	if errors.Is(err, index.ErrVector) {
+		if r.settings.Misfit != nil {
+			r.settings.Misfit(len(query.Vectors[0]))
+		}
 		query.Vectors, reason = nil, reasonMisfits
 		found, err = r.catalog.Search(ctx, query)
 	}

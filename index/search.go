@@ -53,6 +53,7 @@ const (
 	weightClauses = 0.6 // of the clauses of a query, against the whole
 	maxTerms      = 256 // different ones in a query
 	maxClauses    = 8   // the last takes what remains
+	resemblance   = 12  // of a name that is contained whole in another; about what a rare word gives
 )
 
 // Levels of an exact match, as frequencies in fieldNames. Two tools may have
@@ -356,7 +357,7 @@ func (r *ranking) resembling(name string) error {
 			continue
 		}
 		err = r.postings(fieldNames, next.Term, func(_ uint64, doc int, _ uint64) {
-			r.scores = add(r.scores, doc, float64(len(name))/float64(len(next.Term)))
+			r.scores = add(r.scores, doc, resemblance*float64(len(name))/float64(len(next.Term)))
 		})
 		if err != nil {
 			return err

@@ -18,6 +18,9 @@ import (
 // of another dimension, zero or not finite.
 var ErrVector = errors.New("index: vector does not fit")
 
+// ErrDimension is the ErrVector of a vector of another dimension.
+var ErrDimension = fmt.Errorf("%w: it has another dimension", ErrVector)
+
 // holder keeps unit vectors by slot and compares them all with a query. Its
 // callers give it only what fits, one put or remove at a time.
 type holder interface {
@@ -63,7 +66,7 @@ func (v *vectors) put(slot int, vector []float32) error {
 		v.dim = len(vector)
 	}
 	if len(vector) != v.dim {
-		return fmt.Errorf("%w: %d numbers among vectors of %d", ErrVector, len(vector), v.dim)
+		return fmt.Errorf("%w: %d numbers among vectors of %d", ErrDimension, len(vector), v.dim)
 	}
 	if v.held == nil {
 		if v.held, err = newChromem(); err != nil {
@@ -175,7 +178,7 @@ func (v *vectors) cosines(ctx context.Context, queries [][]float32) (*similariti
 	defer v.mu.RUnlock()
 	for _, q := range queries {
 		if v.count > 0 && len(q) != v.dim {
-			return nil, fmt.Errorf("%w: a query of %d numbers, and documents of %d", ErrVector, len(q), v.dim)
+			return nil, fmt.Errorf("%w: a query of %d numbers, and documents of %d", ErrDimension, len(q), v.dim)
 		}
 	}
 	s := &similarities{has: append([]bool(nil), v.has...), buffer: buffers.Get().(*[]float32)}

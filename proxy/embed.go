@@ -90,7 +90,7 @@ func (p *Proxy) Embed(ctx context.Context, progress func(done, total int)) error
 	err := p.catalog.Embed(ctx, cache, progress)
 	if err != nil && ctx.Err() == nil && p.catalog.Embedded() == 0 {
 		// Perhaps what it was opened from is bad: the next try opens it anew.
-		p.retriever.UseVectors(nil, "the tools cannot be embedded")
+		p.retriever.UseVectors(nil, "the embedder fails to embed the tools")
 		err = errors.Join(err, p.embedder.Close())
 		p.embedder = nil
 	}

@@ -204,10 +204,14 @@ func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
 	}
 	found, err := r.catalog.Search(ctx, query)
 	if errors.Is(err, index.ErrVector) {
-		if r.settings.Misfit != nil {
-			r.settings.Misfit(len(query.Vectors[0]))
+		reason = reasonFailed
+		if errors.Is(err, index.ErrDimension) {
+			reason = reasonMisfits
+			if r.settings.Misfit != nil {
+				r.settings.Misfit(len(query.Vectors[0]))
+			}
 		}
-		query.Vectors, reason = nil, reasonMisfits
+		query.Vectors = nil
 		found, err = r.catalog.Search(ctx, query)
 	}
 	found.Reason = reason

@@ -20,9 +20,6 @@ const (
 
 const slotTerm = "slot"
 
-// spelled marks names that are indexed as they are, beside squeezed ones.
-const spelled = "="
-
 // part is one kind of text in a definition and what its words weigh. A word
 // that occurs n times in a part of length l counts
 //
@@ -156,7 +153,6 @@ func (a *analyzer) document(e entry) *document {
 	d := e.Document
 	names := []count{
 		{squeeze(d.Name), exactID}, {squeeze(d.Def.ID.String()), exactID}, {squeeze(d.Def.ID.Name), exactName},
-		{spelled + d.Name, spelledID}, {spelled + d.Def.ID.String(), spelledID}, {spelled + d.Def.ID.Name, spelledName},
 	}
 	slices.SortFunc(names, func(a, b count) int {
 		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(b.times, a.times))

@@ -113,8 +113,13 @@ func (x *Index) fill(ctx context.Context, docs []Document) error {
 		entries = append(entries, entry{Document: d, slot: x.slots.take()})
 	}
 	workers := min(runtime.GOMAXPROCS(0), maxBatches/2)
+	parts := workers
+	if len(entries) > manyDocs { // what is in preparation takes several times its size
+		parts = maxBatches / 2
+	}
 	var all errgroup.Group
-	for part := range slices.Chunk(entries, max(minPart, (len(entries)+workers-1)/workers)) {
+	all.SetLimit(workers)
+	for part := range slices.Chunk(entries, max(minPart, (len(entries)+parts-1)/parts)) {
 		x.record(part)
 		all.Go(func() error { return x.put(ctx, part, nil) })
 	}
@@ -132,6 +137,10 @@ var analysis = sync.OnceValue(func() *api.AnalysisQueue { return api.NewAnalysis
 // maxBatches bounds how many batches an index consists of. Each makes a search
 // a little slower, and in memory the library merges none of them.
 const maxBatches = 8
+
+// manyDocs is the number of documents above which they are prepared in more
+// parts than at once.
+const manyDocs = 20_000
 
 // minPart is the number of documents below which preparing them at once does
 // not pay.

@@ -56,13 +56,14 @@ const (
 	resemblance   = 12  // of a name that is contained whole in another; about what a rare word gives
 )
 
-// Levels of an exact match, as frequencies in fieldNames. Two tools may have
-// names that differ by case or separators alone: who spells one has it first.
+// Levels of an exact match; the first two are frequencies in fieldNames. Two
+// tools may have names that differ by case or separators alone: who spells one
+// as it is has that first.
 const (
 	exactName   = 1 // the upstream's own name of the tool, in some spelling
 	exactID     = 2 // the exposed name, or "server.name", in some spelling
-	spelledName = 3 // the upstream's own name as it is
-	spelledID   = 4 // the exposed name, or "server.name", as it is
+	spelledName = 3 // the upstream's own name
+	spelledID   = 4 // the exposed name, or "server.name"
 )
 
 // Search returns the best hits; equal scores are in the order of names.
@@ -313,8 +314,8 @@ func (r *ranking) term(q request, term string, do func(doc int, score float64)) 
 
 // exact lifts the documents that have this name above all others.
 func (r *ranking) exact(text string) error {
-	names := []string{squeeze(text), spelled + strings.TrimSpace(text)}
-	if names[0] == "" {
+	name := squeeze(text)
+	if name == "" {
 		return nil
 	}
 	var top float64
@@ -322,19 +323,40 @@ func (r *ranking) exact(text string) error {
 		top = max(top, s)
 	}
 	r.levels, r.lifts = make(map[int]int), make(map[int]float64)
-	for _, name := range names {
-		err := r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) {
-			r.levels[doc] = max(r.levels[doc], int(level))
-		})
-		if err != nil {
-			return err
-		}
+	err := r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) { r.levels[doc] = int(level) })
+	if err != nil {
+		return err
 	}
 	for doc, level := range r.levels {
+		if level, err = r.spelled(doc, level, strings.TrimSpace(text)); err != nil {
+			return err
+		}
+		r.levels[doc] = level
 		r.lifts[doc] = float64(level)*(1+top) + max(0, -at(r.scores, doc))
 		r.scores = add(r.scores, doc, r.lifts[doc])
 	}
 	return nil
+}
+
+// spelled returns the level of a document one of whose names is text in some
+// spelling.
+func (r *ranking) spelled(doc, level int, text string) (int, error) {
+	name, err := r.reader.ExternalID(api.NewIndexInternalID(nil, uint64(doc)))
+	if err != nil {
+		return 0, err
+	}
+	r.x.reading.RLock()
+	def := r.x.docs[name].Def
+	r.x.reading.RUnlock()
+	switch {
+	case def == nil: // gone since the search began
+		return level, nil
+	case text == name || text == def.ID.String():
+		return spelledID, nil
+	case text == def.ID.Name:
+		return max(level, spelledName), nil
+	}
+	return level, nil
 }
 
 // resembling finds, where nothing else was found, the names that contain what
@@ -353,7 +375,7 @@ func (r *ranking) resembling(name string) error {
 		if err != nil || next == nil {
 			return err
 		}
-		if !strings.Contains(next.Term, name) || strings.HasPrefix(next.Term, spelled) {
+		if !strings.Contains(next.Term, name) {
 			continue
 		}
 		err = r.postings(fieldNames, next.Term, func(_ uint64, doc int, _ uint64) {

@@ -30,6 +30,10 @@ import (
 
 // Proxy is one configured toolfinch.
 type Proxy struct {
+	// Completed, if set before Run, is called once all that the store knows is
+	// indexed.
+	Completed func()
+
 	config    *configs.Config
 	log       *slog.Logger
 	store     *store.Store
@@ -314,6 +318,9 @@ const (
 func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) error {
 	if err := p.Complete(ctx); err != nil && ctx.Err() == nil {
 		p.log.Error("not all known tools are indexed", "error", err)
+	}
+	if p.Completed != nil {
+		p.Completed()
 	}
 	wake(p.uncount)
 	wake(p.unembed)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"toolfinch/embed"
 	"toolfinch/index"
 )
@@ -28,29 +30,52 @@ func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(d
 	}
 	missing := ix.Missing()
 	total := ix.Len()
-	done := total - len(missing)
-	for chunk := range slices.Chunk(missing, embedChunk) {
-		texts := make([]string, len(chunk))
-		for i, d := range chunk {
-			texts[i] = index.Text(d)
+	before := total - len(missing)
+	var mu sync.Mutex // guards done; held while progress is told, so that it never falls
+	done := make([]int, (len(missing)+embedChunk-1)/embedChunk)
+	tell := func(chunk, n int) {
+		if progress == nil {
+			return
 		}
-		var report func(int, int)
-		if progress != nil {
-			report = func(n, _ int) { progress(done+n, total) }
+		mu.Lock()
+		defer mu.Unlock()
+		done[chunk] = n
+		sum := before
+		for _, n := range done {
+			sum += n
 		}
-		vectors, err := cache.Embed(ctx, texts, report)
-		if err == nil {
-			err = ix.PutVectors(chunk, vectors)
-		}
-		if errors.Is(err, index.ErrClosed) {
-			return nil // all of it changed meanwhile
-		}
-		if err != nil {
-			return fmt.Errorf("catalog: embed: %w", err)
-		}
-		done += len(chunk)
+		progress(sum, total)
 	}
-	return nil
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(2) // one chunk is read or embedded while another is put in
+	n := 0
+	for docs := range slices.Chunk(missing, embedChunk) {
+		chunk := n
+		n++
+		work.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			texts := make([]string, len(docs))
+			for i, d := range docs {
+				texts[i] = index.Text(d)
+			}
+			vectors, err := cache.Embed(ctx, texts, func(n, _ int) { tell(chunk, n) })
+			if err != nil {
+				return err
+			}
+			if err := ix.PutVectors(docs, vectors); err != nil {
+				return err
+			}
+			tell(chunk, len(docs))
+			return nil
+		})
+	}
+	err := work.Wait()
+	if err == nil || errors.Is(err, index.ErrClosed) { // closed: all of it changed meanwhile
+		return nil
+	}
+	return fmt.Errorf("catalog: embed: %w", err)
 }
 
 // DropVectors forgets all vectors; Embed brings them anew.

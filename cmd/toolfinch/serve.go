@@ -70,7 +70,7 @@ func serve(ctx context.Context, config *configs.Config, log *slog.Logger, stdin 
 	defer func() { err = errors.Join(err, p.Close()) }()
 	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools())
 	// Many of these run beside an agent all day, and the garbage of a call is small.
-	collectGarbage(50)
+	p.Completed = func() { collectGarbage(50) }
 	return p.Run(ctx, func(ctx context.Context) error {
 		if listener == nil {
 			return p.ServeStdio(ctx, stdin, stdout)

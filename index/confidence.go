@@ -18,8 +18,8 @@ type logistic struct {
 }
 
 var (
-	confidenceHybrid = logistic{words: .241, meaning: .834, margin: .119, bias: -2.582}
-	confidenceWords  = logistic{words: .395, margin: .132, bias: -1.937}
+	confidenceHybrid = logistic{words: .164, meaning: .655, margin: .125, bias: -2.489}
+	confidenceWords  = logistic{words: .275, margin: .142, bias: -1.905}
 )
 
 // rivals is how many hits the first one is compared with.

@@ -512,3 +512,20 @@ func TestThePriorDecidesBetweenEqualsAndNothingElse(t *testing.T) {
 		t.Errorf("a prior alone makes a hit: %v", hits)
 	}
 }
+
+// What is embedded of a query: all of it, and its clauses where it has several.
+// An end that says nothing is no clause.
+func TestQueryTexts(t *testing.T) {
+	for query, want := range map[string][]string{
+		"find a file":                    {"find a file"},
+		"find a file.":                   {"find a file."},
+		"find a file and":                {"find a file and"},
+		"find a file, then mail it":      {"find a file, then mail it", "find a file,", "mail it"},
+		"Find a file. Mail it to Ann.":   {"Find a file. Mail it to Ann.", "Find a file.", "Mail it to Ann."},
+		"search and replace in one file": {"search and replace in one file"}, // one word is no clause
+	} {
+		if got := QueryTexts(query); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", query, got, want)
+		}
+	}
+}

@@ -251,7 +251,10 @@ func clauses(text string) []string {
 			end()
 		}
 	}
-	return append(out, strings.Join(clause, " "))
+	if len(clause) > 0 {
+		out = append(out, strings.Join(clause, " "))
+	}
+	return out
 }
 
 // lexical adds up BM25 over the terms, with the lengths of documents already
@@ -269,10 +272,8 @@ func (r *ranking) lexical(q request) error {
 	for _, term := range terms {
 		err := r.term(q, term, func(doc int, score float64) {
 			r.scores = add(r.scores, doc, score)
-			if len(clauses) > 1 {
-				for _, c := range q.terms[term] {
-					clauses[c] = add(clauses[c], doc, score)
-				}
+			for _, c := range q.terms[term] {
+				clauses[c] = add(clauses[c], doc, score)
 			}
 		})
 		if err != nil {

@@ -3,8 +3,8 @@
 package kernel
 
 // checked gives an assembly kernel the bounds checks of Go.
-func checked(rows, cols int, mulAdd func(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)) func(int, []float32, int, []float32, int, []float32, int) {
-	return func(k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
+func checked(rows, cols int, mulAdd func(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)) block {
+	return block{rows, func(k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
 		if k <= 0 {
 			return
 		}
@@ -12,5 +12,5 @@ func checked(rows, cols int, mulAdd func(k int, a *float32, lda int, b *float32,
 		_ = b[(k-1)*ldb+cols-1]
 		_ = c[(rows-1)*ldc+cols-1]
 		mulAdd(k, &a[0], 4*lda, &b[0], 4*ldb, &c[0], 4*ldc)
-	}
+	}}
 }

@@ -21,17 +21,32 @@ const MaxRows = 12
 // Align is what every row length and column count is rounded up to.
 const Align = 32
 
-// set is one implementation. Its function multiplies a block: c (rows x cols)
-// += a (rows x k) * b (k x cols), with distances between rows in floats.
+// set is one implementation. cols is the width of its blocks and of a panel.
 type set struct {
-	name       string
-	rows, cols int
-	mulAdd     func(k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int)
-	gelu       func(x []float32)
-	exp        func(x []float32, shift float32)
+	name string
+	cols int
+	full block
+	rest block // for rows that fill no more than this; of no rows where there is none
+	gelu func(x []float32)
+	exp  func(x []float32, shift float32)
 }
 
-var portable = set{"go", 2, 4, mulAddGo, geluGo, expGo}
+// block multiplies so many rows: c (rows x cols) += a (rows x k) * b (k x
+// cols), with distances between rows in floats.
+type block struct {
+	rows   int
+	mulAdd func(k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int)
+}
+
+// next returns the block for what is left of a matrix.
+func (s *set) next(rows int) *block {
+	if rows <= s.rest.rows {
+		return &s.rest
+	}
+	return &s.full
+}
+
+var portable = set{name: "go", cols: 4, full: block{2, mulAddGo}, gelu: geluGo, exp: expGo}
 
 // best is the fastest set this processor has; sets are all that it has, the
 // portable one first.
@@ -123,8 +138,10 @@ func (p *Panels) MulAdd(c []float32, ldc int, a []float32, lda int, rows, from, 
 		k := min(depth, p.k-k0)
 		for column := from; column < to; column += s.cols {
 			panel := p.data[column*p.k+k0*s.cols:]
-			for row := 0; row < rows; row += s.rows {
-				s.mulAdd(k, a[row*lda+k0:], lda, panel, s.cols, c[row*ldc+column:], ldc)
+			for row := 0; row < rows; {
+				b := s.next(rows - row)
+				b.mulAdd(k, a[row*lda+k0:], lda, panel, s.cols, c[row*ldc+column:], ldc)
+				row += b.rows
 			}
 		}
 	}
@@ -138,8 +155,10 @@ func MulAdd(c []float32, ldc int, a []float32, lda int, b []float32, ldb int, ro
 
 func (s *set) multiply(c []float32, ldc int, a []float32, lda int, b []float32, ldb int, rows, k, columns int) {
 	for column := 0; column < columns; column += s.cols {
-		for row := 0; row < rows; row += s.rows {
-			s.mulAdd(k, a[row*lda:], lda, b[column:], ldb, c[row*ldc+column:], ldc)
+		for row := 0; row < rows; {
+			next := s.next(rows - row)
+			next.mulAdd(k, a[row*lda:], lda, b[column:], ldb, c[row*ldc+column:], ldc)
+			row += next.rows
 		}
 	}
 }

@@ -17,9 +17,13 @@ func native() []set {
 			expAVX2(&x[0], len(x), shift)
 		}
 	}
-	all = append(all, set{"avx2", 6, 16, checked(6, 16, mulAdd6x16AVX2), gelu, exp})
+	all = append(all, set{name: "avx2", cols: 16, full: checked(6, 16, mulAdd6x16AVX2), gelu: gelu, exp: exp})
 	if cpu.X86.HasAVX512F {
-		all = append(all, set{"avx512", 12, 32, checked(12, 32, mulAdd12x32AVX512), gelu, exp})
+		all = append(all, set{
+			name: "avx512", cols: 32, gelu: gelu, exp: exp,
+			full: checked(12, 32, mulAdd12x32AVX512),
+			rest: checked(6, 32, mulAdd6x32AVX512), // a query has few rows
+		})
 	}
 	return all
 }
@@ -33,6 +37,11 @@ func mulAdd6x16AVX2(k int, a *float32, lda int, b *float32, ldb int, c *float32,
 //
 //go:noescape
 func mulAdd12x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)
+
+// c (6x32) += a (6 x k) * b (k x 32); distances between rows in bytes.
+//
+//go:noescape
+func mulAdd6x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)
 
 // n is a multiple of 8.
 //

@@ -134,6 +134,39 @@ loop12x32:
 	VZEROUPPER
 	RET
 
+// func mulAdd6x32AVX512(k int, a *float32, lda int, b *float32, ldb int, c *float32, ldc int)
+TEXT ·mulAdd6x32AVX512(SB), NOSPLIT, $0-56
+	MOVQ k+0(FP), CX
+	MOVQ a+8(FP), SI
+	MOVQ lda+16(FP), R8
+	MOVQ b+24(FP), BX
+	MOVQ ldb+32(FP), R10
+	MOVQ c+40(FP), DX
+	MOVQ ldc+48(FP), R11
+	LEAQ (R8)(R8*2), R9
+	LEAQ (SI)(R9*1), DI
+	ZERO4(Z8, Z9, Z10, Z11)
+	ZERO4(Z12, Z13, Z14, Z15)
+	ZERO4(Z16, Z17, Z18, Z19)
+
+loop6x32:
+	VMOVUPS (BX), Z0
+	VMOVUPS 64(BX), Z1
+	ROWS3(SI, Z8, Z9, Z10, Z11, Z12, Z13)
+	ROWS3(DI, Z14, Z15, Z16, Z17, Z18, Z19)
+	ADDQ R10, BX
+	DECQ CX
+	JNZ loop6x32
+
+	STORE32(Z8, Z9)
+	STORE32(Z10, Z11)
+	STORE32(Z12, Z13)
+	STORE32(Z14, Z15)
+	STORE32(Z16, Z17)
+	STORE32(Z18, Z19)
+	VZEROUPPER
+	RET
+
 // The constants of geluGo and expGo as bits, each eight times when broadcast.
 #define CONST(name, offset, bits) DATA name<>+offset(SB)/4, $bits
 

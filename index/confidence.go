@@ -51,11 +51,21 @@ func (r *ranking) confidence(best []candidate, q request, others int) float64 {
 		}
 	}
 	next /= float64(max(1, min(rivals, others)))
-	weights := confidenceWords
+	// Words are rarer in a large catalogue, so scores are higher; those of a
+	// small one are brought to what the weights have seen.
+	small := max(1, rarest(leastSeen)/rarest(others+1))
+	words *= small
+	weights, margin := confidenceWords, small*(best[0].Score-next)
 	if r.similar != nil {
-		weights = confidenceHybrid
+		weights, margin = confidenceHybrid, best[0].Score-next
 	}
 	z := weights.bias + weights.words*words/float64(max(1, stems)) +
-		weights.meaning*meaning + weights.margin*(best[0].Score-next)
+		weights.meaning*meaning + weights.margin*margin
 	return 1 / (1 + math.Exp(-z))
 }
+
+// leastSeen is the number of tools of the smallest set the weights were fitted to.
+const leastSeen = 199
+
+// rarest is the weight of a word that one of n tools has.
+func rarest(n int) float64 { return math.Log(1 + (float64(n)-0.5)/1.5) }

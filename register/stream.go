@@ -69,17 +69,25 @@ func (l *Live) open(ctx context.Context, id string, write func([]byte) error) (*
 
 func (s *stream) close() { s.live.mcp.UnregisterSession(context.Background(), s.id) }
 
-// forward writes notifications until ctx ends.
+// forward writes notifications until ctx ends, and then those of the calls that
+// have ended before it.
 func (s *stream) forward(ctx context.Context) {
 	for {
 		select {
-		case <-ctx.Done():
-			return
 		case n := <-s.notifications:
-			if message, err := json.Marshal(n); err == nil {
-				s.send(message)
+			s.notify(n)
+		case <-ctx.Done():
+			for len(s.notifications) > 0 {
+				s.notify(<-s.notifications)
 			}
+			return
 		}
+	}
+}
+
+func (s *stream) notify(n mcp.JSONRPCNotification) {
+	if message, err := json.Marshal(n); err == nil {
+		s.send(message)
 	}
 }
 

@@ -100,7 +100,8 @@ func (s *stream) send(message []byte) {
 }
 
 // receive handles one message: a request on its own goroutine, which
-// s.requests counts, a notification at once, so that none overtakes another.
+// s.requests counts, a notification and initialize at once, so that none
+// overtakes another.
 func (s *stream) receive(ctx context.Context, message []byte) {
 	var head struct {
 		ID     json.RawMessage `json:"id"`
@@ -118,6 +119,13 @@ func (s *stream) receive(ctx context.Context, message []byte) {
 	if s.inFlight.Add(1) > maxInFlight {
 		s.inFlight.Add(-1)
 		s.fail(head.ID, "too many requests in flight")
+		return
+	}
+	if head.Method == string(mcp.MethodInitialize) {
+		// What follows counts on it, also from a client that does not wait for the
+		// answer.
+		defer s.inFlight.Add(-1)
+		s.handle(ctx, head.ID, message)
 		return
 	}
 	group := &s.requests

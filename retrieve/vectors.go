@@ -30,28 +30,20 @@ func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(d
 	}
 	missing := ix.Missing()
 	total := ix.Len()
-	before := total - len(missing)
+	done := total - len(missing)
 	var mu sync.Mutex // guards done; held while progress is told, so that it never falls
-	done := make([]int, (len(missing)+embedChunk-1)/embedChunk)
-	tell := func(chunk, n int) {
+	tell := func(more int) {
 		if progress == nil {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		done[chunk] = n
-		sum := before
-		for _, n := range done {
-			sum += n
-		}
-		progress(sum, total)
+		done += more
+		progress(done, total)
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(2) // one chunk is read or embedded while another is put in
-	n := 0
 	for docs := range slices.Chunk(missing, embedChunk) {
-		chunk := n
-		n++
 		work.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -60,14 +52,15 @@ func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(d
 			for i, d := range docs {
 				texts[i] = index.Text(d)
 			}
-			vectors, err := cache.Embed(ctx, texts, func(n, _ int) { tell(chunk, n) })
+			told := 0 // of this chunk; equal texts count once until it is done
+			vectors, err := cache.Embed(ctx, texts, func(n, _ int) { tell(n - told); told = n })
 			if err != nil {
 				return err
 			}
 			if err := ix.PutVectors(docs, vectors); err != nil {
 				return err
 			}
-			tell(chunk, len(docs))
+			tell(len(docs) - told)
 			return nil
 		})
 	}

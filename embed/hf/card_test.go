@@ -2,7 +2,9 @@ package hf
 
 import (
 	"context"
+	"errors"
 	"math"
+	"sync"
 	"testing"
 )
 
@@ -27,4 +29,35 @@ func TestModelCard(t *testing.T) {
 			t.Errorf("sentences %d and %d: %.4f, want %.4f", pair.a, pair.b, cosine, pair.want)
 		}
 	}
+}
+
+// Close waits for who still embeds; afterwards there is an error, not a crash.
+func TestCloseBesideEmbed(t *testing.T) {
+	m, err := Open(realModel(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for {
+				switch _, err := m.Embed(context.Background(), []string{"find a file"}); {
+				case errors.Is(err, ErrClosed):
+					return
+				case err != nil:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	if _, err := m.Embed(context.Background(), []string{"find a file"}); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	all.Wait()
 }

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -28,6 +29,9 @@ type Model struct {
 	weights *weights
 	prompts map[string]string
 	hash    string
+
+	mu     sync.RWMutex // read-held while embedding, so that Close waits for it; guards closed
+	closed bool
 }
 
 // config is config.json.
@@ -258,8 +262,18 @@ func (m *Model) Hash() string { return m.hash }
 // "document"; most models want nothing.
 func (m *Model) Prompt(kind string) string { return m.prompts[kind] }
 
-// Close ends the model; its methods must not be called any more.
+// ErrClosed is returned by Embed of a closed Model.
+var ErrClosed = errors.New("model is closed")
+
+// Close waits for running calls of Embed and frees the model. Closing twice is
+// fine.
 func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
 	m.encoder.members.Wait()
 	return m.weights.file.Close()
 }
@@ -270,8 +284,13 @@ const unitTokens = 128
 
 // Embed returns the vector of each text, of length 1, in order. Many texts
 // share all processors, a text alone has them for itself. The error is the
-// context's, or that the weights could not be read.
+// context's, ErrClosed, or that the weights could not be read.
 func (m *Model) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
 	out := make([][]float32, len(texts))
 	all := make([]sequence, len(texts))
 	for i, text := range texts {

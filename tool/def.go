@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,13 +12,13 @@ import (
 	"toolfinch/rawjson"
 )
 
-// Def is what a tool says of itself. Raw is the truth; the other fields are
+// Def is what a tool, a prompt, a resource or a resource template says of itself. Raw is the truth; the other fields are
 // decoded from it for those who search, validate or print. A Def is never
 // changed after it was made.
 type Def struct {
 	ID           ID
-	Raw          json.RawMessage // the object from tools/list, as it was sent
-	Title        string          // title, else annotations.title
+	Raw          json.RawMessage // the object from tools/list (prompts/list, ...), as it was sent
+	Title        string          // title, else annotations.title; of a resource else its name
 	Description  string
 	InputSchema  json.RawMessage // nil when absent
 	OutputSchema json.RawMessage // nil when absent
@@ -39,28 +40,37 @@ type Annotations struct {
 func (a Annotations) Repeatable() bool { return a.ReadOnly || a.Idempotent }
 
 // ErrBadDef is wrapped by every error of ParseDef.
-var ErrBadDef = errors.New("not a tool definition")
+var ErrBadDef = errors.New("not a definition")
 
-// ParseDef decodes one object of a tools/list answer. It asks only for an
-// object with a name: whatever else is odd (a schema that is no schema, an
+// ParseDef decodes one object of a tools/list answer, ParseKind one of any
+// list. They ask only for an object with a name (a URI, a URI template): whatever else is odd (a schema that is no schema, an
 // unknown key, a hint of the wrong type) stays in Raw and harms nobody. The
 // parts of the Def share the memory of Raw, a copy of raw.
 func ParseDef(server string, raw json.RawMessage) (*Def, error) {
+	return ParseKind(KindTool, server, raw)
+}
+
+// ParseKind is ParseDef for a definition of any kind.
+func ParseKind(kind Kind, server string, raw json.RawMessage) (*Def, error) {
 	if !json.Valid(raw) || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return nil, fmt.Errorf("%w: not a JSON object", ErrBadDef)
 	}
 	sum := sha256.Sum256(raw)
 	def := &Def{
-		ID:          ID{Server: server},
+		ID:          ID{Server: server, Kind: kind},
 		Raw:         bytes.Clone(raw),
 		Annotations: Annotations{Destructive: true, OpenWorld: true},
 		Hash:        hex.EncodeToString(sum[:]),
 	}
-	var hintTitle string
+	var hintTitle, name string
 	for key, value := range rawjson.Members(def.Raw) {
+		if key == kind.Key() {
+			def.ID.Name = rawjson.Text(value)
+			continue
+		}
 		switch key {
 		case "name":
-			def.ID.Name = rawjson.Text(value)
+			name = rawjson.Text(value) // of a resource: for people
 		case "title":
 			def.Title = rawjson.Text(value)
 		case "description":
@@ -74,10 +84,10 @@ func ParseDef(server string, raw json.RawMessage) (*Def, error) {
 		}
 	}
 	if def.ID.Name == "" {
-		return nil, fmt.Errorf("%w: no name", ErrBadDef)
+		return nil, fmt.Errorf("%w: no %s", ErrBadDef, kind.Key())
 	}
 	if def.Title == "" {
-		def.Title = hintTitle
+		def.Title = cmp.Or(hintTitle, name)
 	}
 	return def, nil
 }

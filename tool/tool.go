@@ -8,13 +8,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"toolfinch/rawjson"
 )
 
 // ErrNotFound is returned when no tool has the name or ID asked for.
 var ErrNotFound = errors.New("no such tool")
 
 // Tool is a definition and what to do when it is called. Name is what clients
-// see; it matches ^[a-zA-Z0-9_-]{1,64}$ and is unique in its catalog.
+// see; it matches ^[a-zA-Z0-9_-]{1,64}$ and is unique in its catalog. A prompt
+// is a Tool whose handler gets it; a resource is one whose Name is the URI that
+// clients see, and whose handler reads it.
 type Tool struct {
 	Name    string
 	Def     *Def
@@ -29,7 +33,7 @@ type Handler func(ctx context.Context, call *Call) (Result, error)
 // Middleware wraps a handler: limits, audit, hooks.
 type Middleware func(Handler) Handler
 
-// Call is one tools/call on its way to a handler.
+// Call is one tools/call (prompts/get, resources/read) on its way to a handler.
 type Call struct {
 	Name      string          // the exposed name that was called
 	Arguments json.RawMessage // the arguments object as sent; nil when absent
@@ -43,9 +47,51 @@ type Call struct {
 	// before the answer. Nil when the caller takes none. It is safe for
 	// concurrent use and does nothing once the call was answered.
 	Notify func(method string, params json.RawMessage)
+	// Client is who made the call. Nil when it is nobody that could be asked.
+	Client *Client
 }
 
-// Result is the result object of tools/call: {"content": [...], ...}.
+// Client is who made a call: what an upstream may know of it, and may ask it
+// while the call runs.
+type Client struct {
+	// Key is the same for all calls of one session and for no others. A
+	// 2026-07-28 client has no session: its key is one of the call.
+	Key string
+	// Modern says that it is of the 2026-07-28 era: it takes an input_required
+	// result and answers by calling again.
+	Modern bool
+	// Capabilities is the object it declared, nil when it declared none.
+	Capabilities json.RawMessage
+	// LogLevel is the least severe level of log messages that it wants. "" means
+	// none in the 2026-07-28 era, and in the legacy era that it did not say.
+	LogLevel string
+	// Ask sends a request of the upstream (elicitation/create,
+	// sampling/createMessage, roots/list) to the client and returns its result.
+	// It may wait for a human; ctx ends that. An *RPCError is the client's answer,
+	// or says that it lacks the capability: CodeMethodNotFound, or
+	// CodeMissingCapability, which is then the answer to the whole call.
+	Ask func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+}
+
+// Capabilities of a client that an upstream may make requests of.
+const (
+	CapabilityElicitation = "elicitation"
+	CapabilitySampling    = "sampling"
+	CapabilityRoots       = "roots"
+)
+
+// Can reports whether the client declared a capability.
+func (c *Client) Can(capability string) bool {
+	return c != nil && rawjson.Member(c.Capabilities, capability) != nil
+}
+
+// Answers reports whether the client could be asked anything at all.
+func (c *Client) Answers() bool {
+	return c.Can(CapabilityElicitation) || c.Can(CapabilitySampling) || c.Can(CapabilityRoots)
+}
+
+// Result is the result object of tools/call: {"content": [...], ...}; of
+// prompts/get: {"messages": [...], ...}; of resources/read: {"contents": [...], ...}.
 type Result json.RawMessage
 
 // RPCError is a JSON-RPC error object. Raw, when set, is the object as an
@@ -63,6 +109,13 @@ const (
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
+	// CodeResourceNotFound is of the legacy era; since then it is CodeInvalidParams.
+	CodeResourceNotFound = -32002
+	// CodeMissingCapability is of the 2026-07-28 era.
+	CodeMissingCapability = -32021
+	// CodeURLElicitation is of revision 2025-11-25: the client is to open a URL
+	// and call again.
+	CodeURLElicitation = -32042
 )
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (code %d)", e.Message, e.Code) }

@@ -17,7 +17,22 @@ type Settings struct {
 	ConnectTimeout time.Duration     // default 30s
 	CallTimeout    time.Duration     // default 120s
 	Validate       bool              // check arguments against the tool's schema first; default true
+	AskTimeout     time.Duration     // how long the client may take to answer what the server asks; default 10m
+	Isolate        Isolation         // default IsolateAuto
+	Prefix         *string           // what exposed names begin with; nil for the server's name and "_"
 }
+
+// Isolation says whether clients share one connection to a server. A server
+// that asks clients something, or keeps state of them, must not mix them up.
+type Isolation string
+
+// IsolateAuto shares until the server has asked a client something for the
+// first time. A 2026-07-28 server is always shared: it keeps no state.
+const (
+	IsolateAuto   Isolation = "auto"
+	IsolateAlways Isolation = "always"
+	IsolateNever  Isolation = "never"
+)
 
 // Transport is the way to a server.
 type Transport string
@@ -43,6 +58,7 @@ const (
 const (
 	DefaultConnectTimeout = 30 * time.Second
 	DefaultCallTimeout    = 120 * time.Second
+	DefaultAskTimeout     = 10 * time.Minute
 )
 
 // Era is the verdict about a server's protocol: a session with a handshake, or

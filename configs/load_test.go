@@ -232,6 +232,7 @@ func TestDefaults(t *testing.T) {
 		Servers: []upstream.Settings{{
 			Name: "a", Command: "a", Transport: "auto", Protocol: "auto",
 			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, Validate: true,
+			AskTimeout: 10 * time.Minute, Isolate: "auto",
 		}},
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
@@ -257,11 +258,17 @@ mcp_servers:
     call_timeout: 1m30s
     protocol: legacy
     validate: false
+    prefix: ""
+    isolate: Never
+    ask_timeout: 24h
   "web @ example.com/x:1":
     url: HTTPS://mcp.example.com/mcp?x=1
     headers: {Authorization: Bearer x, X-Number: 5}
     transport: sse
     call_timeout: 0.5
+    prefix: web-2
+    isolate: always
+    ask_timeout: 1
   off: {command: x, enabled: false}
 routing_type: call_tool
 top_k: 50
@@ -292,11 +299,13 @@ allowed_origins: [https://App.example.com:8443]
 			Env: map[string]string{"PORT": "80", "ON": "true", "TEXT": "x", "EMPTY": ""}, Cwd: filepath.Join(dir, "sub"),
 			Transport: upstream.TransportStdio, Description: "what it is for",
 			ConnectTimeout: 5 * time.Second, CallTimeout: 90 * time.Second, Protocol: upstream.ProtocolLegacy,
+			AskTimeout: 24 * time.Hour, Isolate: upstream.IsolateNever, Prefix: new(""),
 		}, {
 			Name: "web @ example.com/x:1", URL: "HTTPS://mcp.example.com/mcp?x=1",
 			Headers:   map[string]string{"Authorization": "Bearer x", "X-Number": "5"},
 			Transport: upstream.TransportSSE, Protocol: upstream.ProtocolAuto,
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, Validate: true,
+			AskTimeout: time.Second, Isolate: upstream.IsolateAlways, Prefix: new("web-2"),
 		}},
 		Disabled: []string{"off"},
 		Routing:  RoutingCallTool, TopK: 50, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
@@ -637,7 +646,7 @@ func TestNoSecretsInErrors(t *testing.T) {
 		"mcp_servers:\n  a:\n    command: x\n    env:\n      A: *hunter2\n      B: !hunter2 x\n      C: \"${hunter2 x} ${UNSET}\"\n",
 		"mcp_servers:\n  a:\n    url: https://x\n    headers: {A: \"hunter2\\n\", B: [hunter2], \"C\": \"${hunter2\"}\n",
 		"mcp_servers:\n  a:\n    url: ftp://me:hunter2@example.com\n    headers:\n      A: hunter2: x\n",
-		"mcp_servers:\n  a:\n    url: ${S}\n    transport: ${S}\n    protocol: ${S}\n    call_timeout: ${S}\n    validate: ${S}\n",
+		"mcp_servers:\n  a:\n    url: ${S}\n    transport: ${S}\n    protocol: ${S}\n    call_timeout: ${S}\n    validate: ${S}\n    isolate: ${S}\n    ask_timeout: ${S}\n    prefix: ${S}!\n",
 		"mcp_servers: {a: {url: \"http://me:hunter2@h:x\"}}\ntop_k: ${S}\nrouting_type: ${S}\nembedder: ${S}\nlog_level: ${S}\npinned: [\"[${S}\"]\nlisten: ${S}\nallowed_origins: [\"${S}\"]\n",
 		minimal + "embedder: OPENAI\nopenai_api_key: \"hunter2\\nx\"\nopenai_base_url: \"ftp://me:hunter2@example.com\"\n",
 		minimal + "embedder: OPENAI\nopenai_api_key: [hunter2]\nopenai_base_url: {hunter2: hunter2}\n",

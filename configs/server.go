@@ -3,8 +3,10 @@ package configs
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -80,6 +82,16 @@ var serverSettings = []serverSetting{
 	}},
 	{"validate", func(d *decoder, s *server, n *node, label string) {
 		d.boolean(n, label, &s.Validate)
+	}},
+	{"prefix", func(d *decoder, s *server, n *node, label string) {
+		d.prefix(n, label, &s.Prefix)
+	}},
+	{"isolate", func(d *decoder, s *server, n *node, label string) {
+		choose(d, n, label, []upstream.Isolation{upstream.IsolateAuto, upstream.IsolateAlways, upstream.IsolateNever}, &s.Isolate)
+	}},
+	{"ask_timeout", func(d *decoder, s *server, n *node, label string) {
+		const want, hint = "a duration from 1s to 24h", `like "10m", or a number of seconds`
+		d.durationWithin(n, label, want, hint, time.Second, maxDuration, &s.AskTimeout)
 	}},
 }
 
@@ -168,6 +180,8 @@ func (d *decoder) server(key, n *node) *server {
 			ConnectTimeout: upstream.DefaultConnectTimeout,
 			CallTimeout:    upstream.DefaultCallTimeout,
 			Validate:       true,
+			AskTimeout:     upstream.DefaultAskTimeout,
+			Isolate:        upstream.IsolateAuto,
 		},
 		label:   fmt.Sprintf("server %q", shorten(key.text)),
 		name:    key,
@@ -276,6 +290,20 @@ func (d *decoder) command(n *node, label string, to *string) {
 		command = within(d.dir, command)
 	}
 	*to = command
+}
+
+var legalPrefix = regexp.MustCompile(`^[a-zA-Z0-9_-]{0,32}$`)
+
+func (d *decoder) prefix(n *node, label string, to **string) {
+	var text string
+	if !d.word(n, label, &text) {
+		return
+	}
+	if !legalPrefix.MatchString(text) {
+		d.mustBe(n, label, "at most 32 letters, digits, _ and -", `like "gh", or "" for none`)
+		return
+	}
+	*to = &text
 }
 
 func (d *decoder) folder(n *node, label string, to *string) {

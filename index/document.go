@@ -7,18 +7,37 @@ import (
 	"strings"
 
 	api "github.com/blevesearch/bleve_index_api"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
 )
 
 // The fields of an indexed document.
 const (
-	fieldID     = "_id"    // the exposed name; the library asks for this field
+	fieldID     = "_id"    // the name; the library asks for this field
 	fieldTerms  = "terms"  // everything a tool says of itself
 	fieldNames  = "names"  // squeezed names, for exact matches
 	fieldServer = "server" // the configured name of the upstream
+	fieldKind   = "kind"   // of what is no tool
 	fieldSlot   = "slot"   // the document's slot, plus one, as the frequency of slotTerm
 )
 
 const slotTerm = "slot"
+
+// The groups of documents. Each has terms, names and slots in fields of its own,
+// their names followed by the group's: so how rare a word is among tools does
+// not depend on prompts and resources, and neither do the scores of tools.
+const (
+	groupTools  = ""
+	groupOthers = "+"
+)
+
+func groupOf(kind tool.Kind) string {
+	if kind == tool.KindTool {
+		return groupTools
+	}
+	return groupOthers
+}
 
 // part is one kind of text in a definition and what its words weigh. A word
 // that occurs n times in a part of length l counts
@@ -39,6 +58,7 @@ var (
 	partAbout       = part{.5, .75, 20} // the server's description
 	partParameter   = part{.8, .33, 12} // names of parameters
 	partExplanation = part{.5, .33, 25} // descriptions of parameters
+	partURI         = part{1.5, 1, 6}   // of a resource, with its media type; not tuned, weighs what a server's name does
 )
 
 // scale is the frequency that stands for the count 1: frequencies are stored
@@ -94,8 +114,13 @@ func (a *analyzer) eachPart(d Document, add func(part string, term int, amount f
 			a.times[id] = 0
 		}
 	}
-	names, explanations := parameters(d.Def.InputSchema)
-	count("name", partName, d.Def.ID.Name)
+	names, explanations := documented(d.Def)
+	if uri := uriWords(d.Def); uri == "" {
+		count("name", partName, d.Def.ID.Name)
+	} else {
+		count("name", partName, ownName(d.Def))
+		count("uri", partURI, uri, rawjson.Text(rawjson.Member(d.Def.Raw, "mimeType")))
+	}
 	count("title", partTitle, d.Def.Title)
 	count("server", partServer, d.Def.ID.Server)
 	count("description", partDescription, d.Def.Description)
@@ -111,20 +136,24 @@ const TextVersion = "1"
 // models read less.
 const maxDescription = 4 << 10
 
-// Text is what of a document is embedded: its names as words, its description
-// and the names of its parameters. On annotated tool sets it gave more than
+// Text is what of a document is embedded: its names as words, its description,
+// the words of its URI and the names of its parameters. On annotated tool sets it gave more than
 // the same without parameters or with their descriptions.
 func Text(d Document) string {
 	var b strings.Builder
+	name := ownName(d.Def)
 	b.WriteString(spaced(d.Def.ID.Server))
 	b.WriteByte(' ')
-	b.WriteString(spaced(d.Def.ID.Name))
-	if title := d.Def.Title; title != "" && squeeze(title) != squeeze(d.Def.ID.Name) {
+	b.WriteString(spaced(name))
+	if title := d.Def.Title; title != "" && squeeze(title) != squeeze(name) {
 		b.WriteString(" (" + truncate(title, maxWord) + ")")
 	}
 	b.WriteString(": ")
 	b.WriteString(truncate(d.Def.Description, maxDescription))
-	names, _ := parameters(d.Def.InputSchema)
+	names, _ := documented(d.Def)
+	if uri := uriWords(d.Def); uri != "" {
+		names = append([]string{uri}, names...)
+	}
 	for i, name := range names {
 		if i > 0 {
 			b.WriteByte(',')
@@ -152,19 +181,29 @@ type document struct {
 func (a *analyzer) document(e entry) *document {
 	d := e.Document
 	names := []count{
-		{squeeze(d.Name), exactID}, {squeeze(d.Def.ID.String()), exactID}, {squeeze(d.Def.ID.Name), exactName},
+		{squeeze(d.exposed()), exactID}, {squeeze(d.Def.ID.String()), exactID}, {squeeze(d.Def.ID.Name), exactName},
 	}
+	if own := ownName(d.Def); own != d.Def.ID.Name {
+		names = append(names, count{squeeze(own), exactName})
+	}
+	group := groupOf(d.Def.ID.Kind)
 	slices.SortFunc(names, func(a, b count) int {
 		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(b.times, a.times))
 	})
 	names = slices.CompactFunc(names, func(a, b count) bool { return a.term == b.term })
 	names = slices.DeleteFunc(names, func(c count) bool { return c.term == "" })
-	return &document{d.Name, []*field{
-		{name: fieldTerms, options: api.IndexField, counts: a.counts(d)},
-		{name: fieldNames, options: api.IndexField, counts: names},
+	fields := []*field{
+		{name: fieldTerms + group, options: api.IndexField, counts: a.counts(d)},
+		{name: fieldNames + group, options: api.IndexField, counts: names},
 		{name: fieldServer, options: api.IndexField | api.SkipFreqNorm, counts: []count{{d.Def.ID.Server, 1}}},
-		{name: fieldSlot, options: api.IndexField, counts: []count{{slotTerm, e.slot + 1}}},
-	}}
+		{name: fieldSlot + group, options: api.IndexField, counts: []count{{slotTerm, e.slot + 1}}},
+	}
+	if group != groupTools {
+		fields = append(fields, &field{
+			name: fieldKind, options: api.IndexField | api.SkipFreqNorm, counts: []count{{string(d.Def.ID.Kind), 1}},
+		})
+	}
+	return &document{d.Name, fields}
 }
 
 func (d *document) ID() string                               { return d.id }

@@ -11,8 +11,8 @@ type Explanation struct {
 	// Words is the score by words: BM25F of the query, and of its clauses.
 	Words float64
 	// Fields shares Words out among the parts of the definition: "name",
-	// "title", "server", "description", "server description", "parameters",
-	// "parameter descriptions".
+	// "title", "uri", "server", "description", "server description",
+	// "parameters", "parameter descriptions".
 	Fields map[string]float64
 	// Terms shares Words out among the stems of the query that were found.
 	Terms map[string]float64

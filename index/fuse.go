@@ -30,7 +30,7 @@ func (r *ranking) fuse(vectors [][]float32) error {
 		return err
 	}
 	r.similar = similar
-	err = r.postings(fieldSlot, slotTerm, func(_ uint64, doc int, freq uint64) {
+	err = r.postings(r.grouped(fieldSlot), slotTerm, func(_ uint64, doc int, freq uint64) {
 		for len(r.slots) <= doc {
 			r.slots = append(r.slots, -1)
 		}

@@ -1,4 +1,5 @@
-// Package index answers searches over one set of tool definitions, in memory.
+// Package index answers searches over one set of definitions of tools, prompts
+// and resources, in memory.
 // It never dials, never writes to disk and does not know who may see what.
 package index
 
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,12 +25,30 @@ import (
 // ErrClosed is returned by Apply and Search of a closed Index.
 var ErrClosed = errors.New("index is closed")
 
-// Document is a tool as it is to be found. Neither it nor its Def is changed
-// after it was given to an Index.
+// Document is a tool, prompt, resource or resource template as it is to be
+// found. Neither it nor its Def is changed after it was given to an Index.
 type Document struct {
-	Name              string // exposed name, the unique key
+	Name              string // Key of its kind and exposed name, unique
 	Def               *tool.Def
 	ServerDescription string // what the tool's server is for; may be empty
+}
+
+// Key is the Name of the Document of a kind and exposed name: the name of a
+// tool as it is, before others their kind and a colon, which no name of a tool
+// has.
+func Key(kind tool.Kind, exposed string) string {
+	if kind == tool.KindTool {
+		return exposed
+	}
+	return string(kind) + ":" + exposed
+}
+
+// exposed is the name, URI or URI template that clients see.
+func (d Document) exposed() string {
+	if d.Def.ID.Kind == tool.KindTool {
+		return d.Name
+	}
+	return strings.TrimPrefix(d.Name, string(d.Def.ID.Kind)+":")
 }
 
 // Index finds tools by words, and by meaning where it has vectors. Its methods are safe for concurrent use; the
@@ -40,7 +60,7 @@ type Index struct {
 	// write lets one Apply or Close at a time do its work; searches never take
 	// it.
 	write   sync.Mutex
-	docs    map[string]entry // by exposed name; see reading
+	docs    map[string]entry // by Name; see reading
 	batches map[int]int      // live documents by batch; empty ones are left out
 	next    int              // number of the next batch
 	slots   slots
@@ -213,8 +233,8 @@ func (x *Index) outdated(next map[string]entry, gone map[string]bool) []int {
 	return out
 }
 
-// Missing returns the documents that have no vector, sorted by name: those
-// whose Text is to be embedded.
+// Missing returns the documents that have no vector, tools first, sorted by
+// name: those whose Text is to be embedded.
 func (x *Index) Missing() []Document {
 	x.write.Lock()
 	defer x.write.Unlock()
@@ -224,7 +244,9 @@ func (x *Index) Missing() []Document {
 			out = append(out, e.Document)
 		}
 	}
-	slices.SortFunc(out, func(a, b Document) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b Document) int {
+		return cmp.Or(cmp.Compare(a.Def.ID.Kind, b.Def.ID.Kind), cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
 
@@ -333,7 +355,7 @@ func (x *Index) forget(name string) {
 	}
 }
 
-// Len returns the number of tools in the index, 0 once it is closed.
+// Len returns the number of documents in the index, 0 once it is closed.
 func (x *Index) Len() int { return int(x.size.Load()) }
 
 // Close waits for running searches and a running Apply, and frees the index.

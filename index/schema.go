@@ -2,8 +2,12 @@ package index
 
 import (
 	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
 
 	"toolfinch/rawjson"
+	"toolfinch/tool"
 )
 
 // Bounds of the walk through a schema. Real tools stay below; what goes beyond
@@ -12,6 +16,61 @@ const (
 	maxDepth   = 8
 	maxMembers = 500
 )
+
+// documented returns the names and the descriptions of what a definition takes:
+// the parameters of a tool, the arguments of a prompt, the variables of a
+// resource template.
+func documented(def *tool.Def) (names, explanations []string) {
+	switch def.ID.Kind {
+	case tool.KindTool:
+		return parameters(def.InputSchema)
+	case tool.KindPrompt:
+		for argument := range rawjson.Elements(rawjson.Member(def.Raw, "arguments")) {
+			if len(names) == maxMembers {
+				break
+			}
+			if name := rawjson.Text(rawjson.Member(argument, "name")); name != "" {
+				names = append(names, name)
+			}
+			explanations = append(explanations, rawjson.Text(rawjson.Member(argument, "description")))
+		}
+	case tool.KindTemplate:
+		names = expression.FindAllString(truncate(def.ID.Name, maxText), maxMembers)
+	}
+	return names, explanations
+}
+
+// expression is what stands for variables in a URI template. Operators and
+// modifiers in it are no words.
+var expression = regexp.MustCompile(`\{[^{}]*\}`)
+
+// uriWords is what a resource's URI says of it: all but the scheme and the
+// variables. Of what is no resource it is "".
+func uriWords(def *tool.Def) string {
+	if def.ID.Kind != tool.KindResource && def.ID.Kind != tool.KindTemplate {
+		return ""
+	}
+	uri := expression.ReplaceAllString(truncate(def.ID.Name, maxText), " ")
+	scheme, rest, found := strings.Cut(uri, ":")
+	if !found || strings.Trim(rest, "/ ") == "" {
+		rest = scheme
+	}
+	if plain, err := url.PathUnescape(rest); err == nil {
+		rest = plain
+	}
+	return rest
+}
+
+// ownName is what the server itself calls a definition: the name of a tool,
+// prompt or resource, or of a resource without one its URI.
+func ownName(def *tool.Def) string {
+	if def.ID.Kind == tool.KindResource || def.ID.Kind == tool.KindTemplate {
+		if name := rawjson.Text(rawjson.Member(def.Raw, "name")); name != "" {
+			return name
+		}
+	}
+	return def.ID.Name
+}
 
 // parameters returns the names and the descriptions of a schema's properties,
 // nested ones included. What is no schema has none.

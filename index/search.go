@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,18 +12,23 @@ import (
 	"unicode/utf8"
 
 	api "github.com/blevesearch/bleve_index_api"
+
+	"toolfinch/tool"
 )
 
-// Query asks for tools. Text is natural language or a name, never a syntax.
+// Query asks for tools, or for what else there is. Text is natural language or a name, never a syntax.
 type Query struct {
 	Text   string // the first 16 KiB are read
 	Server string // only this upstream's tools; "" for all
 	Limit  int    // at most so many hits; below 1 means none
+	// Kinds are what is looked for; nil for tools. How rare a word is, is counted
+	// among tools when these are looked for, among all others when others are.
+	Kinds []tool.Kind
 
 	// Vectors are those of QueryTexts(Text), in order. Without them words
 	// decide alone.
 	Vectors [][]float32
-	// Prior, from 0 to 1 by exposed name, is what use says for a tool. It lifts
+	// Prior, from 0 to 1 by the exposed name of tools, is what use says for a tool. It lifts
 	// what was found, by at most 15 % of the best score.
 	Prior map[string]float64
 
@@ -39,9 +45,9 @@ type Result struct {
 	Confidence float64
 }
 
-// Hit is a tool found.
+// Hit is a document found.
 type Hit struct {
-	Name  string  // exposed name
+	Name  string  // of the document: of a tool its exposed name
 	Score float64 // above 0; comparable within one answer only
 	Why   *Explanation
 }
@@ -128,6 +134,8 @@ type ranking struct {
 	ctx    context.Context
 	x      *Index
 	reader api.IndexReader
+	groups []string // of the documents that are looked for
+	total  int      // number of documents in groups
 	scores []float64
 
 	levels  map[int]int   // of exact matches, by document
@@ -145,6 +153,9 @@ type ranking struct {
 type added struct{ coverage, twins float64 }
 
 func (r *ranking) search(q Query) (Result, error) {
+	if err := r.among(q.Kinds); err != nil {
+		return Result{}, err
+	}
 	text := truncate(q.Text, maxText)
 	name := squeeze(text)
 	asked := parse(text)
@@ -170,7 +181,10 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.exact(text); err != nil {
 		return Result{}, err
 	}
-	if err := r.only(q.Server); err != nil {
+	if err := r.onlyServer(q.Server); err != nil {
+		return Result{}, err
+	}
+	if err := r.onlyKinds(q.Kinds); err != nil {
 		return Result{}, err
 	}
 	// More than are wanted: for what is spread, and to see whether the first
@@ -179,7 +193,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	found := Result{Vectors: r.similar != nil, Confidence: r.confidence(best, asked, r.x.Len()-1)}
+	found := Result{Vectors: r.similar != nil, Confidence: r.confidence(best, asked, r.total-1)}
 	if r.similar != nil {
 		found.Hits = r.spread(best, q.Limit)
 	} else {
@@ -191,6 +205,22 @@ func (r *ranking) search(q Query) (Result, error) {
 		err = r.explain(found.Hits, asked)
 	}
 	return found, err
+}
+
+// among makes the search one of the groups that have documents of these kinds.
+func (r *ranking) among(kinds []tool.Kind) error {
+	if kinds == nil {
+		r.groups = []string{groupTools}
+	}
+	for _, kind := range kinds {
+		if group := groupOf(kind); !slices.Contains(r.groups, group) {
+			r.groups = append(r.groups, group)
+		}
+	}
+	slices.Sort(r.groups)
+	found, err := r.find(r.grouped(fieldSlot), slotTerm)
+	r.total = int(found.count)
+	return errors.Join(err, found.close())
 }
 
 // request is a query's terms.
@@ -309,17 +339,13 @@ func (r *ranking) term(q request, term string, do func(doc int, score float64)) 
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
-	total, err := r.reader.DocCount()
-	if err != nil {
-		return err
-	}
 	weight := 1.0
 	if strings.HasPrefix(term, written) {
 		weight = weightWritten
 	}
-	return r.postings(fieldTerms, term, func(found uint64, doc int, freq uint64) {
+	return r.postings(r.grouped(fieldTerms), term, func(found uint64, doc int, freq uint64) {
 		n := float64(found)
-		idf := math.Log(1 + (float64(total)-n+0.5)/(n+0.5))
+		idf := math.Log(1 + (float64(r.total)-n+0.5)/(n+0.5))
 		times := float64(freq) / scale
 		do(doc, weight*idf*times/(times+saturation))
 	})
@@ -336,7 +362,7 @@ func (r *ranking) exact(text string) error {
 		top = max(top, s)
 	}
 	r.levels, r.lifts = make(map[int]int), make(map[int]float64)
-	err := r.postings(fieldNames, name, func(_ uint64, doc int, level uint64) { r.levels[doc] = int(level) })
+	err := r.postings(r.grouped(fieldNames), name, func(_ uint64, doc int, level uint64) { r.levels[doc] = int(level) })
 	if err != nil {
 		return err
 	}
@@ -359,14 +385,14 @@ func (r *ranking) spelled(doc, level int, text string) (int, error) {
 		return 0, err
 	}
 	r.x.reading.RLock()
-	def := r.x.docs[name].Def
+	d := r.x.docs[name].Document
 	r.x.reading.RUnlock()
 	switch {
-	case def == nil: // gone since the search began
+	case d.Def == nil: // gone since the search began
 		return level, nil
-	case text == name || text == def.ID.String():
+	case text == d.exposed() || text == d.Def.ID.String():
 		return spelledID, nil
-	case text == def.ID.Name:
+	case text == d.Def.ID.Name:
 		return max(level, spelledName), nil
 	}
 	return level, nil
@@ -378,7 +404,16 @@ func (r *ranking) resembling(name string) error {
 	if len(r.scores) > 0 || len(name) < 2 || stopWords[name] {
 		return nil
 	}
-	dict, err := r.reader.FieldDict(fieldNames)
+	for _, field := range r.grouped(fieldNames) {
+		if err := r.resemblingIn(field, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *ranking) resemblingIn(field, name string) error {
+	dict, err := r.reader.FieldDict(field)
 	if err != nil {
 		return err
 	}
@@ -391,7 +426,7 @@ func (r *ranking) resembling(name string) error {
 		if !strings.Contains(next.Term, name) {
 			continue
 		}
-		err = r.postings(fieldNames, next.Term, func(_ uint64, doc int, _ uint64) {
+		err = r.postings([]string{field}, next.Term, func(_ uint64, doc int, _ uint64) {
 			r.scores = add(r.scores, doc, resemblance*float64(len(name))/float64(len(next.Term)))
 		})
 		if err != nil {
@@ -400,19 +435,43 @@ func (r *ranking) resembling(name string) error {
 	}
 }
 
-// only leaves the documents of one server.
-func (r *ranking) only(server string) error {
+// onlyServer leaves the documents of one server, "" for all.
+func (r *ranking) onlyServer(server string) error {
 	if server == "" {
 		return nil
 	}
-	var kept []float64
-	err := r.postings(fieldServer, server, func(_ uint64, doc int, _ uint64) {
-		if doc < len(r.scores) {
-			kept = add(kept, doc, r.scores[doc])
-		}
-	})
+	kept := make([]float64, len(r.scores))
+	err := r.keep(kept, fieldServer, server)
 	r.scores = kept
 	return err
+}
+
+// onlyKinds leaves the documents of these kinds among those of their groups.
+func (r *ranking) onlyKinds(kinds []tool.Kind) error {
+	if !slices.Contains(r.groups, groupOthers) {
+		return nil
+	}
+	kept := make([]float64, len(r.scores))
+	for _, kind := range kinds {
+		field, term := fieldKind, string(kind)
+		if kind == tool.KindTool {
+			field, term = fieldSlot+groupTools, slotTerm
+		}
+		if err := r.keep(kept, field, term); err != nil {
+			return err
+		}
+	}
+	r.scores = kept
+	return nil
+}
+
+// keep copies the scores of the documents that have term in field.
+func (r *ranking) keep(to []float64, field, term string) error {
+	return r.postings([]string{field}, term, func(_ uint64, doc int, _ uint64) {
+		if doc < len(to) {
+			to[doc] = r.scores[doc]
+		}
+	})
 }
 
 // best returns the limit best candidates, best first.
@@ -447,23 +506,65 @@ func (r *ranking) best(limit int) ([]candidate, error) {
 	return found[:min(limit, len(found))], nil
 }
 
-// postings calls do for every live document that has term in field, with the
-// number of such documents.
-func (r *ranking) postings(field, term string, do func(found uint64, doc int, freq uint64)) error {
-	postings, err := r.reader.TermFieldReader(r.ctx, []byte(term), field, true, false, false)
+// grouped are the fields of this name in the groups that are looked for.
+func (r *ranking) grouped(field string) []string {
+	fields := make([]string, len(r.groups))
+	for i, group := range r.groups {
+		fields[i] = field + group
+	}
+	return fields
+}
+
+// found are the live documents that have a term in one of several fields.
+type found struct {
+	postings []api.TermFieldReader // by field
+	count    uint64
+}
+
+// find looks a term up. The caller closes the result, on an error, too.
+func (r *ranking) find(fields []string, term string) (found, error) {
+	var f found
+	for _, field := range fields {
+		postings, err := r.reader.TermFieldReader(r.ctx, []byte(term), field, true, false, false)
+		if err != nil {
+			return f, err
+		}
+		f.postings = append(f.postings, postings)
+		f.count += postings.Count()
+	}
+	return f, nil
+}
+
+func (f found) close() (err error) {
+	for _, postings := range f.postings {
+		err = errors.Join(err, postings.Close())
+	}
+	return err
+}
+
+// postings calls do for every live document that has term in one of fields,
+// with the number of such documents. A document has each term in one of them at
+// most.
+func (r *ranking) postings(fields []string, term string, do func(found uint64, doc int, freq uint64)) error {
+	f, err := r.find(fields, term)
+	defer f.close()
 	if err != nil {
 		return err
 	}
-	defer postings.Close()
-	found := postings.Count()
-	var at api.TermFieldDoc
-	for {
-		next, err := postings.Next(at.Reset())
-		if err != nil || next == nil {
-			return err
+	for _, postings := range f.postings {
+		var at api.TermFieldDoc
+		for {
+			next, err := postings.Next(at.Reset())
+			if err != nil {
+				return err
+			}
+			if next == nil {
+				break
+			}
+			do(f.count, int(next.ID.Value()), next.Freq)
 		}
-		do(found, int(next.ID.Value()), next.Freq)
 	}
+	return nil
 }
 
 func add(to []float64, i int, n float64) []float64 {

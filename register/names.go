@@ -15,17 +15,19 @@ const maxName = 64
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 // Names gives every tool the name clients see: {server}_{tool}, in the
-// characters ^[a-zA-Z0-9_-]{1,64}$. A name that is too long, reserved, or would
-// fall to more than one tool ends in a hash of the tool's ID instead, for each
-// of them, so that the result depends on the set of tools and not on its order.
-func Names(ids []tool.ID, reserved []string) map[tool.ID]string {
+// characters ^[a-zA-Z0-9_-]{1,64}$. Where prefix has the server, its value stands
+// in the server's place; "" leaves the tool's own name. A name that is too long,
+// reserved, or would fall to more than one tool ends in a hash of the tool's ID
+// instead, for each of them, so that the result depends on the set of tools and
+// not on its order. Tools and prompts are named apart, each among themselves.
+func Names(ids []tool.ID, reserved []string, prefix map[string]string) map[tool.ID]string {
 	claims := make(map[string]int, len(ids)+len(reserved))
 	for _, name := range reserved {
 		claims[name]++
 	}
 	plain := make([]string, len(ids))
 	for i, id := range ids {
-		plain[i] = notInName.ReplaceAllString(id.Server+"_"+id.Name, "_")
+		plain[i] = notInName.ReplaceAllString(prefixed(id, prefix), "_")
 		claims[plain[i]]++
 	}
 	names := make(map[tool.ID]string, len(ids))
@@ -37,6 +39,17 @@ func Names(ids []tool.ID, reserved []string) map[tool.ID]string {
 		names[id] = name
 	}
 	return names
+}
+
+func prefixed(id tool.ID, prefix map[string]string) string {
+	before, given := prefix[id.Server]
+	switch {
+	case !given:
+		before = id.Server
+	case before == "":
+		return id.Name
+	}
+	return before + "_" + id.Name
 }
 
 // withHash ends name in 8 hex digits (32 bits) of the ID's SHA-256.

@@ -2,7 +2,6 @@ package register
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -83,49 +82,6 @@ func TestSetFollowsTheCatalog(t *testing.T) {
 	}
 	if _, _, changed = set.sync(lookup); changed {
 		t.Error("a second sync with the same catalog reports a change")
-	}
-}
-
-func TestNames(t *testing.T) {
-	valid := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-	long := strings.Repeat("very_long_", 12)
-	ids := []tool.ID{
-		{Server: "github", Name: "search_code"},
-		{Server: "my server", Name: "do.it/now"},
-		{Server: "a", Name: "b_c"}, {Server: "a_b", Name: "c"}, // collide
-		{Server: "retrieve", Name: "tools"}, // reserved
-		{Server: "x", Name: long + "1"}, {Server: "x", Name: long + "2"},
-		{Server: "日本", Name: "検索"}, {Server: "日本", Name: "天気"},
-	}
-	names := Names(ids, []string{"retrieve_tools"})
-	seen := map[string]tool.ID{}
-	for _, id := range ids {
-		name := names[id]
-		if !valid.MatchString(name) {
-			t.Errorf("%v: %q does not match %s", id, name, valid)
-		}
-		if other, taken := seen[name]; taken {
-			t.Errorf("%v and %v share the name %q", id, other, name)
-		}
-		seen[name] = id
-	}
-	if got := names[ids[0]]; got != "github_search_code" {
-		t.Errorf("plain name = %q", got)
-	}
-	if got := names[ids[1]]; got != "my_server_do_it_now" {
-		t.Errorf("cleaned name = %q", got)
-	}
-	for _, i := range []int{2, 3} {
-		if !strings.HasPrefix(names[ids[i]], "a_b_c_") {
-			t.Errorf("colliding name = %q, want a hash after a_b_c", names[ids[i]])
-		}
-	}
-	slices.Reverse(ids)
-	again := Names(ids, []string{"retrieve_tools"})
-	for id, name := range names {
-		if again[id] != name {
-			t.Errorf("%v is %q in one order and %q in another", id, name, again[id])
-		}
 	}
 }
 

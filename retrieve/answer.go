@@ -12,9 +12,13 @@ import (
 // answer is the structured content of retrieve_tools, as JSON.
 type answer json.RawMessage
 
-// item is one tool of an answer. What a detail level leaves out is empty.
+// item is one hit of an answer. What a detail level leaves out is empty, and so
+// is what other kinds have.
 type item struct {
-	Name         string          `json:"name"`
+	Name         string          `json:"name,omitempty"` // of a tool or prompt
+	Kind         string          `json:"kind,omitempty"` // unless only tools were asked for
+	URI          string          `json:"uri,omitempty"`
+	URITemplate  string          `json:"uriTemplate,omitempty"`
 	Server       string          `json:"server"`
 	Title        string          `json:"title,omitempty"`
 	Description  *string         `json:"description,omitempty"`
@@ -23,8 +27,11 @@ type item struct {
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 	Annotations  json.RawMessage `json:"annotations,omitempty"`
+	Arguments    json.RawMessage `json:"arguments,omitempty"` // of a prompt, as listed
+	MimeType     string          `json:"mimeType,omitempty"`
+	Use          string          `json:"use,omitempty"` // how, where it is no tool
 	Score        float64         `json:"score"`
-	Registered   bool            `json:"registered"`
+	Registered   *bool           `json:"registered,omitempty"` // of a tool
 }
 
 func (r *Retriever) answer(q Query, found Found, registered map[string]bool) answer {
@@ -48,8 +55,8 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 
 	about := descriptions(r.catalog.Servers())
 	for _, hit := range found.Hits {
-		out.Tools = append(out.Tools, newItem(hit, q.Detail, registered[hit.Name]))
-		out.Tokens += r.tokens(hit.Tool, q.Detail)
+		out.Tools = append(out.Tools, r.item(hit, q, registered))
+		out.Tokens += r.tokens(hit.Tool, q)
 		if text := about[hit.Def.ID.Server]; text != "" && q.Detail != DetailName {
 			if out.Servers == nil {
 				out.Servers = map[string]string{}
@@ -66,11 +73,12 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 	out.Index.Search, out.Index.Reason = "words", found.Reason
 	if found.Hybrid {
 		out.Index.Search = "hybrid"
-		if n := r.catalog.Embedded(); n < out.Index.Tools {
+		if n, of := r.catalog.embedded(); n < of { // what is missing may be tools
+			n = max(0, out.Index.Tools-(of-n))
 			out.Index.Vectors = &n
 		}
 	}
-	if all, complete := r.catalog.ListingTokens(); complete {
+	if all, complete := r.catalog.ListingTokens(); complete && q.tools() {
 		saved := all - out.Tokens
 		out.TokensSaved = &saved
 	}
@@ -88,9 +96,20 @@ func marshal(v any) []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
+func (r *Retriever) item(hit Hit, q Query, registered map[string]bool) item {
+	if hit.Def.ID.Kind != tool.KindTool {
+		return r.otherItem(hit, q.Detail)
+	}
+	it := newItem(hit, q.Detail, registered[hit.Name])
+	if q.Kinds != nil {
+		it.Kind = tool.KindTool.String()
+	}
+	return it
+}
+
 func newItem(hit Hit, detail Detail, registered bool) item {
 	def := hit.Def
-	it := item{Name: hit.Name, Server: def.ID.Server, Score: hit.Score, Registered: registered}
+	it := item{Name: hit.Name, Server: def.ID.Server, Score: hit.Score, Registered: &registered}
 	switch detail {
 	case DetailSummary:
 		it.Summary = FirstSentence(def.Description)
@@ -105,13 +124,68 @@ func newItem(hit Hit, detail Detail, registered bool) item {
 	return it
 }
 
-// tokens is what the tool costs at this level of detail.
-func (r *Retriever) tokens(t *tool.Tool, detail Detail) int {
-	if detail == DetailFull {
+// otherItem is the item of what is no tool, with how to use it.
+func (r *Retriever) otherItem(hit Hit, detail Detail) item {
+	def := hit.Def
+	it := item{Kind: def.ID.Kind.String(), Server: def.ID.Server, Score: hit.Score}
+	use, through := "resources/read with this uri", "name = this uri"
+	switch def.ID.Kind {
+	case tool.KindPrompt:
+		it.Name = hit.Name
+		use, through = "prompts/get with this name", "this name"
+	case tool.KindResource:
+		it.URI = hit.Name
+	case tool.KindTemplate:
+		it.URITemplate = hit.Name
+		use, through = "fill in the uriTemplate, then resources/read with that uri", "name = that uri"
+	}
+	arguments := rawjson.Member(def.Raw, "arguments")
+	switch detail {
+	case DetailName:
+		return it
+	case DetailSummary:
+		it.Summary = FirstSentence(def.Description)
+		if it.Name != "" {
+			it.Signature = promptSignature(arguments)
+		}
+	case DetailFull:
+		it.Title = def.Title
+		if def.Description != "" {
+			it.Description = &def.Description
+		}
+		if it.Name != "" {
+			it.Arguments = arguments
+		}
+		it.MimeType = rawjson.Text(rawjson.Member(def.Raw, "mimeType"))
+	}
+	it.Use = use
+	if _, taken := r.catalog.Lookup(hit.Name); r.offersCall.Load() && !taken { // a tool of that name comes first
+		it.Use += ", or call_tool with " + through
+	}
+	return it
+}
+
+// promptSignature is Signature of a prompt's arguments, which are all text:
+// "(city*, units)".
+func promptSignature(arguments json.RawMessage) string {
+	var names []string
+	for argument := range rawjson.Elements(arguments) {
+		name := rawjson.Text(rawjson.Member(argument, "name"))
+		if string(rawjson.Member(argument, "required")) == "true" {
+			name += "*"
+		}
+		names = append(names, name)
+	}
+	return "(" + strings.Join(names, ", ") + ")"
+}
+
+// tokens is what a hit costs at this level of detail.
+func (r *Retriever) tokens(t *tool.Tool, q Query) int {
+	if q.Detail == DetailFull && t.Def.ID.Kind == tool.KindTool {
 		return r.catalog.definitionTokens(t)
 	}
-	return r.catalog.costs.cost(string(detail)+t.Name+t.Def.Hash, func() []byte {
-		return marshal(newItem(Hit{Tool: t}, detail, false))
+	return r.catalog.costs.cost(string(q.Detail)+t.Name+t.Def.Hash, func() []byte {
+		return marshal(r.item(Hit{Tool: t}, q, nil))
 	})
 }
 

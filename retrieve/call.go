@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -40,7 +42,8 @@ func KindOf(a tool.Annotations) Kind {
 	return KindWrite
 }
 
-// CallTool returns the handler of call_tool for tools up to the given kind.
+// CallTool returns the handler of call_tool for tools up to the given kind, and
+// for prompts and resources, which only read.
 func (r *Retriever) CallTool(most Kind) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		name, arguments, err := parseCall(call.Arguments)
@@ -49,7 +52,7 @@ func (r *Retriever) CallTool(most Kind) tool.Handler {
 		}
 		t, err := r.catalog.Find(name)
 		if errors.Is(err, tool.ErrNotFound) {
-			return tool.ErrorResult(r.unknown(name)), nil
+			return r.callOther(ctx, call, name, arguments)
 		}
 		if kind := KindOf(t.Def.Annotations); kind > most {
 			return tool.ErrorResult(fmt.Sprintf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)), nil
@@ -64,6 +67,99 @@ func (r *Retriever) CallTool(most Kind) tool.Handler {
 		inner.Name, inner.Arguments = t.Name, arguments
 		return t.Handler(ctx, &inner)
 	}
+}
+
+// callOther gets the prompt or reads the resource of that name.
+func (r *Retriever) callOther(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage) (tool.Result, error) {
+	t, found := r.catalog.Prompt(name)
+	inner := *call
+	if found {
+		inner.Arguments = asTexts(arguments)
+		inner.Params = namedParams(call.Params, "name", name)
+	} else {
+		if slices.ContainsFunc(r.catalog.Items(tool.KindTemplate), func(t *tool.Tool) bool { return t.Name == name }) {
+			return tool.ErrorResult(fmt.Sprintf("%s is a template: fill in what stands in braces and send the uri that results", clip(name, 128))), nil
+		}
+		// Only what looks like a URI is left to a server that does not list it.
+		if t, found = r.catalog.resource(name, strings.Contains(name, "://")); !found {
+			return tool.ErrorResult(r.unknown(name)), nil
+		}
+		inner.Arguments = nil
+		inner.Params = namedParams(call.Params, "uri", name)
+	}
+	inner.Name = t.Name
+	result, err := t.Handler(ctx, &inner)
+	if err != nil {
+		return nil, err
+	}
+	return asToolResult(t.Def.ID.Kind, result), nil
+}
+
+// namedParams are the params of call_tool as those of another request: all that
+// is not the tool's name and arguments, and the name that is asked for.
+func namedParams(params json.RawMessage, key, name string) json.RawMessage {
+	if params == nil {
+		return nil
+	}
+	out := append(append([]byte(`{"`+key+`":`), marshal(name)...), '}')
+	for member, value := range rawjson.Members(params) {
+		if member == "name" || member == "arguments" || member == key {
+			continue
+		}
+		if with, err := rawjson.Set(out, member, value); err == nil {
+			out = with
+		}
+	}
+	return out
+}
+
+// asTexts makes text of arguments that are something else: a prompt takes text
+// alone, and models send the number 5 for "5".
+func asTexts(arguments json.RawMessage) json.RawMessage {
+	texts := map[string]json.RawMessage{}
+	changed := false
+	for name, value := range rawjson.Members(arguments) {
+		switch {
+		case value[0] == '"':
+			texts[name] = value
+		case string(value) == "null":
+			changed = true
+		default:
+			texts[name], changed = marshal(string(value)), true
+		}
+	}
+	if !changed {
+		return arguments
+	}
+	return marshal(texts)
+}
+
+// asToolResult is the result of prompts/get or resources/read as one of
+// tools/call: messages and contents become content blocks, and structured
+// content has all of it. What is no complete result stays as it is.
+func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
+	if state := rawjson.Text(rawjson.Member(result, "resultType")); state != "" && state != "complete" {
+		return result
+	}
+	out := []byte(`{"content":[`)
+	add := func(parts ...[]byte) {
+		if out[len(out)-1] != '[' {
+			out = append(out, ',')
+		}
+		out = append(out, bytes.Join(parts, nil)...)
+	}
+	if kind == tool.KindPrompt {
+		for message := range rawjson.Elements(rawjson.Member(result, "messages")) {
+			if content := rawjson.Member(message, "content"); content != nil {
+				add(content)
+			}
+		}
+	} else {
+		for content := range rawjson.Elements(rawjson.Member(result, "contents")) {
+			add([]byte(`{"type":"resource","resource":`), content, []byte{'}'})
+		}
+	}
+	return append(append(append(out, `],"structuredContent":`...), result...), '}')
 }
 
 func (r *Retriever) unknown(name string) string {

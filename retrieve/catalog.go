@@ -6,6 +6,7 @@ package retrieve
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -21,12 +22,17 @@ import (
 
 // Server is what one upstream brings to the catalog.
 type Server struct {
-	Name        string
-	Description string
-	Defs        []*tool.Def
+	Name         string
+	Description  string
+	Defs         []*tool.Def             // of all kinds, of each in listed order
+	Prefix       *string                 // what exposed names begin with; nil for its name, "" for nothing
+	Instructions string                  // how to use it, by its own word
+	Capabilities json.RawMessage         // the object as the server sent it; nil while unknown
+	Cache        map[tool.Kind]CacheHint // what it said of its lists
 }
 
-// Catalog is the set of tools that can be found and called now. Its methods
+// Catalog is the set of tools, prompts and resources that can be found and
+// called now. It is what a register.Live serves. Its methods
 // are safe for concurrent use; Swap is for one caller at a time.
 type Catalog struct {
 	handler  func(*tool.Def) tool.Handler
@@ -49,17 +55,34 @@ type state struct {
 	ids     map[string]*tool.Tool // by "server.name"
 	names   []string              // exposed, sorted
 	pinned  []*tool.Tool
+	others  others
 }
 
-// Hit is a tool found, best first.
+// at returns what is in the index under key.
+func (s state) at(key string) *tool.Tool {
+	if t := s.tools[key]; t != nil {
+		return t
+	}
+	return s.others.byKey[key]
+}
+
+// keys are those of everything in the index.
+func (s state) keys() []string {
+	if len(s.others.keys) == 0 {
+		return s.names
+	}
+	return slices.Concat(s.names, s.others.keys)
+}
+
+// Hit is a tool, prompt, resource or template found, best first.
 type Hit struct {
 	*tool.Tool
 	Score float64
 	Why   *index.Explanation // nil unless asked for
 }
 
-// NewCatalog returns an empty catalog. handler makes the handler of an
-// upstream's tool; reserved names are taken by the meta-tools; pins are the
+// NewCatalog returns an empty catalog. handler makes the handler of what
+// an upstream defines; reserved names are taken by the meta-tools; pins are the
 // globs, over exposed names and "server.name", of the tools listed from the
 // start.
 func NewCatalog(handler func(*tool.Def) tool.Handler, reserved, pins []string) *Catalog {
@@ -80,15 +103,14 @@ func (c *Catalog) Swap(ctx context.Context, servers []Server) error {
 	var removed []string
 	about := descriptions(servers)
 	aboutBefore := descriptions(before.servers)
-	for _, name := range next.names {
-		t := next.tools[name]
-		old, known := before.tools[name]
-		if !known || old.Def.ID != t.Def.ID || old.Def.Hash != t.Def.Hash || about[t.Def.ID.Server] != aboutBefore[t.Def.ID.Server] {
+	for _, name := range next.keys() {
+		t, old := next.at(name), before.at(name)
+		if old == nil || old.Def.ID != t.Def.ID || old.Def.Hash != t.Def.Hash || about[t.Def.ID.Server] != aboutBefore[t.Def.ID.Server] {
 			changed = append(changed, index.Document{Name: name, Def: t.Def, ServerDescription: about[t.Def.ID.Server]})
 		}
 	}
-	for _, name := range before.names {
-		if next.tools[name] == nil {
+	for _, name := range before.keys() {
+		if next.at(name) == nil {
 			removed = append(removed, name)
 		}
 	}
@@ -122,9 +144,10 @@ func (c *Catalog) Swap(ctx context.Context, servers []Server) error {
 const rebuildFrom = 4
 
 func documents(s state, about map[string]string) []index.Document {
-	docs := make([]index.Document, len(s.names))
-	for i, name := range s.names {
-		def := s.tools[name].Def
+	keys := s.keys()
+	docs := make([]index.Document, len(keys))
+	for i, name := range keys {
+		def := s.at(name).Def
 		docs[i] = index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
 	}
 	return docs
@@ -140,19 +163,29 @@ func descriptions(servers []Server) map[string]string {
 
 func (c *Catalog) build(servers []Server) state {
 	var ids []tool.ID
+	prefix := map[string]string{}
 	for _, s := range servers {
+		if s.Prefix != nil {
+			prefix[s.Name] = *s.Prefix
+		}
 		for _, def := range s.Defs {
-			ids = append(ids, def.ID)
+			if def.ID.Kind == tool.KindTool {
+				ids = append(ids, def.ID)
+			}
 		}
 	}
-	names := register.Names(ids, c.reserved)
+	names := register.Names(ids, c.reserved, prefix)
 	next := state{
 		servers: slices.Clone(servers),
 		tools:   make(map[string]*tool.Tool, len(ids)),
 		ids:     make(map[string]*tool.Tool, len(ids)),
+		others:  newOthers(servers, prefix, c.handler),
 	}
 	for _, s := range servers {
 		for _, def := range s.Defs {
+			if def.ID.Kind != tool.KindTool {
+				continue
+			}
 			t := &tool.Tool{Name: names[def.ID], Def: def, Handler: c.handler(def)}
 			next.tools[t.Name] = t
 			next.ids[def.ID.String()] = t
@@ -178,7 +211,7 @@ func matches(glob, name string) bool {
 	return err == nil && ok
 }
 
-// Search returns the best tools for the query, at most q.Limit.
+// Search returns what fits the query best, at most q.Limit.
 func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -192,7 +225,7 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	hits := make([]Hit, 0, len(found.Hits))
 	for _, hit := range found.Hits {
 		// The index runs ahead of the state while Swap is under way.
-		if t := c.state.tools[hit.Name]; t != nil {
+		if t := c.state.at(hit.Name); t != nil {
 			hits = append(hits, Hit{t, hit.Score, hit.Why})
 		}
 	}

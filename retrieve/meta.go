@@ -26,17 +26,21 @@ func Reserved() []string {
 type Offer struct {
 	Call  bool     // call_tool
 	Split bool     // call_tool as three tools, one a kind
-	About []Server // the upstreams to name, in order; only Name and Description are read
+	About []Server // the upstreams to name, in order; only Name, Description and Instructions are read
 }
 
-// Bounds of what names the upstreams, in bytes.
+// Bounds of what names the upstreams, and of what these say, in bytes.
 const (
 	maxNames        = 250
 	maxInstructions = 1500
+	maxOwn          = 1000 // of one upstream's instructions
+	maxOwnTogether  = 6000
 )
 
-// MetaTools returns the meta-tools. Together they stay under 2.5 kB listed.
+// MetaTools returns the meta-tools. Together they stay under 2.5 kB listed. From
+// now on answers name call_tool if it is among them.
 func (r *Retriever) MetaTools(offer Offer) []*tool.Tool {
+	r.offersCall.Store(offer.Call)
 	tools := []*tool.Tool{r.retrieveTools(offer)}
 	switch {
 	case !offer.Call:
@@ -67,16 +71,17 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 		`"query":{"type":"string","description":"What the tool should do"},`+
 		`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d},`+
 		`"server":{"type":"string","description":"Search this server only"},`+
-		`"detail":{"type":"string","enum":["name","summary","full"],"default":"full"}},"required":["query"]}`, MaxLimit, r.settings.TopK),
+		`"detail":{"type":"string","enum":["name","summary","full"],"default":"full"},`+
+		`"kind":{"type":"string","enum":["tool","prompt","resource","any"],"default":"tool"}},"required":["query"]}`, MaxLimit, r.settings.TopK),
 		`{"type":"object","properties":{"tools":{"type":"array","items":{"type":"object","properties":{`+
-			`"name":{"type":"string"},"server":{"type":"string"},"score":{"type":"number"},"registered":{"type":"boolean"}},"required":["name","server"]}},`+
+			`"name":{"type":"string"},"server":{"type":"string"},"score":{"type":"number"},"registered":{"type":"boolean"}},"required":["server"]}},`+
 			`"index":{"type":"object"},"tokens":{"type":"integer"},"tokens_saved":{"type":"integer"}},"required":["tools","index"]}`,
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }
 
 func (r *Retriever) callTool(most Kind, name, description, annotations string) *tool.Tool {
 	return meta(name, description, `{"type":"object","properties":{`+
-		`"name":{"type":"string","description":"Name from retrieve_tools, or server.tool"},`+
+		`"name":{"type":"string","description":"Name or uri found, or server.tool"},`+
 		`"arguments":{"type":"object"}},"required":["name"]}`,
 		"", annotations, r.CallTool(most))
 }
@@ -99,7 +104,8 @@ func meta(name, description, input, output, annotations string, handler tool.Han
 	return &tool.Tool{Name: name, Def: def, Handler: handler}
 }
 
-// Instructions is what a client is told of this server at the start.
+// Instructions is what a client is told of this server at the start: how to use
+// it, who is behind it, and what those say of themselves, within bounds.
 func Instructions(offer Offer) string {
 	var b strings.Builder
 	b.WriteString("This server finds tools for you instead of listing them all. Say what you need to retrieve_tools; ")
@@ -123,7 +129,43 @@ func Instructions(offer Offer) string {
 		}
 		b.WriteString(line)
 	}
+	return b.String() + ownInstructions(offer.About)
+}
+
+// ownInstructions are the upstreams' instructions, each under a heading.
+func ownInstructions(servers []Server) string {
+	var b strings.Builder
+	var without []Server
+	for _, s := range servers {
+		text := strings.TrimSpace(s.Instructions)
+		if text == "" {
+			continue
+		}
+		text = "\n\nInstructions of " + s.Name + ":\n" + clipWords(text, maxOwn)
+		if b.Len()+len(text) > maxOwnTogether {
+			without = append(without, s)
+			continue
+		}
+		b.WriteString(text)
+	}
+	if len(without) > 0 {
+		fmt.Fprintf(&b, "\n\nThe instructions of %s are left out.", serverNames(without))
+	}
 	return b.String()
+}
+
+// clipWords cuts text to at most n bytes, between two words where there are
+// such, and marks the cut.
+func clipWords(text string, n int) string {
+	const mark = "..."
+	if len(text) <= n {
+		return text
+	}
+	text = text[:n-len(mark)+1]
+	if space := strings.LastIndexAny(text, " \t\r\n"); space > 0 {
+		return strings.TrimRight(text[:space], " \t\r\n") + mark
+	}
+	return strings.ToValidUTF8(text[:len(text)-1], "") + mark
 }
 
 func serverNames(servers []Server) string {

@@ -9,9 +9,11 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/index"
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -50,6 +52,8 @@ type Retriever struct {
 	settings Settings
 	schemas  schemas
 	vectors  queryVectors
+
+	offersCall atomic.Bool // answers may name call_tool
 }
 
 // New makes a Retriever.
@@ -69,9 +73,21 @@ type Query struct {
 	Limit  int    // 1 to MaxLimit
 	Server string // "" for all
 	Detail Detail
+	Kinds  []tool.Kind // what is looked for; nil for tools
 
 	Explain bool // say why each hit is one; not for clients
 }
+
+// queryKinds are what clients may ask for.
+var queryKinds = map[string][]tool.Kind{
+	"tool":     nil,
+	"prompt":   {tool.KindPrompt},
+	"resource": {tool.KindResource, tool.KindTemplate},
+	"any":      tool.Kinds,
+}
+
+// tools reports whether tools are looked for.
+func (q Query) tools() bool { return q.Kinds == nil || slices.Contains(q.Kinds, tool.KindTool) }
 
 // Detail is how much an answer says of each tool.
 type Detail string
@@ -113,6 +129,12 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 			if !slices.Contains([]Detail{DetailName, DetailSummary, DetailFull}, q.Detail) {
 				return q, fmt.Errorf("detail must be one of name, summary, full")
 			}
+		case "kind":
+			kinds, ok := queryKinds[rawjson.Text(raw)]
+			if !ok {
+				return q, fmt.Errorf("kind must be one of tool, prompt, resource, any")
+			}
+			q.Kinds = kinds
 		case "limit":
 			var limit float64
 			if json.Unmarshal(raw, &limit) != nil || limit != math.Trunc(limit) || limit < 1 || limit > MaxLimit {
@@ -120,7 +142,7 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 			}
 			q.Limit = int(limit)
 		default:
-			return q, fmt.Errorf("unknown argument %q; retrieve_tools takes query, limit, server, detail", clip(key, 40))
+			return q, fmt.Errorf("unknown argument %q; retrieve_tools takes query, limit, server, detail, kind", clip(key, 40))
 		}
 	}
 	if strings.TrimSpace(q.Text) == "" {
@@ -157,16 +179,18 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 	if err != nil {
 		return nil, err
 	}
-	tools := make([]*tool.Tool, len(found.Hits))
-	ids := make([]tool.ID, len(found.Hits))
-	for i, hit := range found.Hits {
-		tools[i], ids[i] = hit.Tool, hit.Def.ID
+	var tools []*tool.Tool
+	var ids []tool.ID
+	for _, hit := range found.Hits {
+		if hit.Def.ID.Kind == tool.KindTool { // nothing else is registered, or learned from
+			tools, ids = append(tools, hit.Tool), append(ids, hit.Def.ID)
+		}
 	}
 	if r.settings.Memory != nil {
 		r.settings.Memory.Asked(call.Session, q.Text, ids)
 	}
 	var registered map[string]bool
-	if r.settings.Register != nil {
+	if r.settings.Register != nil && q.tools() {
 		registered = r.settings.Register(ctx, call.Session, tools)
 	}
 	return r.answer(q, found, registered).result(), nil
@@ -197,7 +221,7 @@ func doubted(n int, confidence float64) int {
 
 // Search is the retrieval of retrieve_tools alone.
 func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
-	query := index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Prior: r.prior(q.Text), Explain: q.Explain}
+	query := index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: r.prior(q.Text), Explain: q.Explain}
 	var reason string
 	if query.Vectors, reason = r.vectors.of(ctx, q.Text, r.settings.QueryTimeout); ctx.Err() != nil {
 		return Found{}, ctx.Err()

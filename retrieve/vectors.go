@@ -17,8 +17,8 @@ import (
 // embedChunk is how many tools get their vectors in one step.
 const embedChunk = 256
 
-// Embed gives every tool that has none its vector, those that were stored
-// first seen. Searches go on meanwhile, with the vectors that are there.
+// Embed gives every tool, prompt and resource that has none its vector, those
+// that were stored first seen. Searches go on meanwhile, with the vectors that are there.
 // progress, if not nil, hears how many of the tools have one. Tools that
 // change meanwhile are left for the call that follows each Swap.
 func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
@@ -80,14 +80,21 @@ func (c *Catalog) DropVectors() {
 	}
 }
 
-// Embedded is how many tools have a vector.
+// Embedded is how many tools, prompts and resources have a vector.
 func (c *Catalog) Embedded() int {
+	embedded, _ := c.embedded()
+	return embedded
+}
+
+// embedded is how many tools, prompts and resources have a vector, and how many
+// there are.
+func (c *Catalog) embedded() (n, of int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.index == nil {
-		return 0
+		return 0, 0
 	}
-	return c.index.Vectors()
+	return c.index.Vectors(), c.index.Len()
 }
 
 // Queries embeds the texts of a query; embed.Recent is one.

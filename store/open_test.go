@@ -166,7 +166,8 @@ func TestAnOldDatabaseIsMigratedOnce(t *testing.T) {
 		if got := ids(tools(t, s)); !slices.Equal(got, []string{"clock.now"}) {
 			t.Errorf("%s: tools %v", opening, got)
 		}
-		if got, err := s.Servers(t.Context()); err != nil || len(got) != 1 || got[0].Instructions != "Tells the time." {
+		if got, err := s.Servers(t.Context()); err != nil || len(got) != 1 || got[0].Instructions != "Tells the time." ||
+			got[0].Capabilities != nil || got[0].Interactive {
 			t.Errorf("%s: servers %+v, %v", opening, got, err)
 		}
 		if err := s.Close(); err != nil {
@@ -436,5 +437,66 @@ func TestOpenStopsWithItsContext(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, fileName)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it made a database: %v", err)
+	}
+}
+
+// What a version without kinds knew is known afterwards: tools in their order,
+// since when, their token counts, and everything beside them.
+func TestKindsComeIntoAnOldDatabaseWithEverythingKept(t *testing.T) {
+	dir := t.TempDir()
+	var old strings.Builder
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const without = 5
+	for _, name := range names[:without] {
+		statements, err := migrations.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old.Write(statements)
+	}
+	listed := defs(t, "s", `{"name":"z"}`, `{"name":"a"}`)
+	fmt.Fprintf(&old, `INSERT INTO servers VALUES ('s', 'legacy', NULL, 'Use it.', 5);`)
+	for i, d := range listed {
+		fmt.Fprintf(&old, `INSERT INTO tools VALUES ('s', '%s', %d, '%s', 1, 2, CAST('%s' AS BLOB));`, d.ID.Name, i, d.Hash, d.Raw)
+	}
+	fmt.Fprintf(&old, `INSERT INTO tokens VALUES ('%s', 7);`, listed[0].Hash)
+	old.WriteString(`INSERT INTO clients VALUES ('agent 1', 1, 1);
+		INSERT INTO spaces VALUES (1, 'm'); INSERT INTO vectors VALUES (1, zeroblob(32), 99999999, zeroblob(4));
+		INSERT INTO learned VALUES ('q', 's', 'a', 1, 1);`)
+	fmt.Fprintf(&old, `PRAGMA user_version = %d`, without)
+	execute(t, filepath.Join(dir, fileName), old.String())
+
+	s := open(t, dir)
+	if got := ids(tools(t, s)); !slices.Equal(got, []string{"s.z", "s.a"}) {
+		t.Errorf("tools %v", got)
+	}
+	if diff := put(t, s, "s", listed...); len(diff.Added)+len(diff.Changed)+len(diff.Removed) != 0 {
+		t.Errorf("the same tools differ: %+v", diff)
+	}
+	var first int64
+	if err := s.db.QueryRow(`SELECT max(first_seen) FROM tools`).Scan(&first); err != nil || first != 1 {
+		t.Errorf("first seen at %d, %v", first, err)
+	}
+	tokens, err := s.Tokens(t.Context())
+	if err != nil || tokens[listed[0].Hash] != 7 {
+		t.Errorf("tokens %v, %v", tokens, err)
+	}
+	clients, err := s.Clients(t.Context())
+	if err != nil || !clients["agent 1"] {
+		t.Errorf("clients %v, %v", clients, err)
+	}
+	vectors, err := s.Vectors(t.Context(), "m", []Key{{}})
+	if err != nil || len(vectors) != 1 {
+		t.Errorf("vectors %v, %v", vectors, err)
+	}
+	learned, err := s.Learned(t.Context())
+	if err != nil || len(learned) != 1 {
+		t.Errorf("learned %v, %v", learned, err)
+	}
+	if _, err := s.KeepServers(t.Context(), nil); err != nil || len(tools(t, s)) != 0 {
+		t.Errorf("tools outlive their server: %v, %v", tools(t, s), err)
 	}
 }

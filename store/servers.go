@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	selectServers = `SELECT name, era, info, instructions, updated_at FROM servers ORDER BY name`
-	selectTools   = `SELECT server, name, hash, raw FROM tools ORDER BY server, position`
+	selectServers = `SELECT name, era, info, instructions, capabilities, interactive, updated_at FROM servers ORDER BY name`
+	// The names of kinds sort as tool.Kinds does.
+	selectTools = `SELECT server, kind, name, hash, raw FROM tools ORDER BY server, kind, position`
 )
 
 // Server is what an upstream said of itself when it was last listed.
@@ -24,18 +25,21 @@ type Server struct {
 	Era          string          // protocol verdict, "" when unknown
 	Info         json.RawMessage // serverInfo as it was sent, nil when absent
 	Instructions string
-	UpdatedAt    time.Time // kept to the millisecond; the zero time means now in PutServer
+	Capabilities json.RawMessage // its capabilities object as it was sent, nil when unknown
+	Interactive  bool            // it has asked a client something
+	UpdatedAt    time.Time       // kept to the millisecond; the zero time means now in PutServer
 }
 
 // Diff is what PutServer changed among a server's tools.
 type Diff struct {
 	Added, Changed, Removed []string // tool names, sorted
 	Total                   int      // tools the server has now
+	Others                  int      // prompts, resources and resource templates it has now
 }
 
-// PutServer stores a server and replaces its tools by defs, in their order. Of
-// two defs with one name the first counts. Whatever defs say, they belong to
-// srv. On an error nothing was stored and the Diff is zero.
+// PutServer stores a server and replaces its definitions, of every kind, by
+// defs, in their order. Of two defs of one kind and name the first counts.
+// Whatever defs say, they belong to srv. On an error nothing was stored and the Diff is zero.
 func (s *Store) PutServer(ctx context.Context, srv Server, defs []*tool.Def) (Diff, error) {
 	if srv.UpdatedAt.IsZero() {
 		srv.UpdatedAt = time.Now()
@@ -54,10 +58,10 @@ func (s *Store) PutServer(ctx context.Context, srv Server, defs []*tool.Def) (Di
 func putServer(ctx context.Context, tx *sql.Tx, srv Server, defs []*tool.Def) (Diff, error) {
 	now := srv.UpdatedAt.UnixMilli()
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO servers (name, era, info, instructions, updated_at) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (name) DO UPDATE SET era = excluded.era, info = excluded.info,
-			instructions = excluded.instructions, updated_at = excluded.updated_at`,
-		srv.Name, srv.Era, []byte(srv.Info), srv.Instructions, now)
+		INSERT INTO servers (name, era, info, instructions, capabilities, interactive, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (name) DO UPDATE SET era = excluded.era, info = excluded.info, instructions = excluded.instructions,
+			capabilities = excluded.capabilities, interactive = excluded.interactive, updated_at = excluded.updated_at`,
+		srv.Name, srv.Era, []byte(srv.Info), srv.Instructions, []byte(srv.Capabilities), srv.Interactive, now)
 	if err != nil {
 		return Diff{}, err
 	}
@@ -65,15 +69,15 @@ func putServer(ctx context.Context, tx *sql.Tx, srv Server, defs []*tool.Def) (D
 	if err != nil {
 		return Diff{}, err
 	}
-	// A tool that only moved or was seen again keeps its large row.
-	touch, err := tx.PrepareContext(ctx, `UPDATE tools SET position = ?, last_seen = ? WHERE server = ? AND name = ?`)
+	// A definition that only moved or was seen again keeps its large row.
+	touch, err := tx.PrepareContext(ctx, `UPDATE tools SET position = ?, last_seen = ? WHERE server = ? AND kind = ? AND name = ?`)
 	if err != nil {
 		return Diff{}, err
 	}
 	defer touch.Close()
 	put, err := tx.PrepareContext(ctx, `
-		INSERT INTO tools (server, name, position, hash, first_seen, last_seen, raw) VALUES (?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (server, name) DO UPDATE SET position = excluded.position, hash = excluded.hash,
+		INSERT INTO tools (server, kind, name, position, hash, first_seen, last_seen, raw) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (server, kind, name) DO UPDATE SET position = excluded.position, hash = excluded.hash,
 			last_seen = excluded.last_seen, raw = excluded.raw`)
 	if err != nil {
 		return Diff{}, err
@@ -81,63 +85,76 @@ func putServer(ctx context.Context, tx *sql.Tx, srv Server, defs []*tool.Def) (D
 	defer put.Close()
 
 	var diff Diff
-	seen := make(map[string]bool, len(defs))
+	seen := make(map[defKey]bool, len(defs))
 	for i, def := range defs {
-		name := def.ID.Name
-		if seen[name] {
+		key := defKey{def.ID.Kind, def.ID.Name}
+		if seen[key] {
 			continue
 		}
-		seen[name] = true
-		hash, known := old[name]
+		seen[key] = true
+		hash, known := old[key]
 		if known && hash == def.Hash {
-			_, err = touch.ExecContext(ctx, i, now, srv.Name, name)
+			_, err = touch.ExecContext(ctx, i, now, srv.Name, key.kind, key.name)
 		} else {
-			_, err = put.ExecContext(ctx, srv.Name, name, i, def.Hash, now, now, []byte(def.Raw))
+			_, err = put.ExecContext(ctx, srv.Name, key.kind, key.name, i, def.Hash, now, now, []byte(def.Raw))
 		}
 		switch {
 		case err != nil:
-			return Diff{}, fmt.Errorf("tool %s: %w", name, err)
+			return Diff{}, fmt.Errorf("%s %s: %w", key.kind, key.name, err)
+		case key.kind != tool.KindTool:
+			diff.Others++
+			continue
 		case !known:
-			diff.Added = append(diff.Added, name)
+			diff.Added = append(diff.Added, key.name)
 		case hash != def.Hash:
-			diff.Changed = append(diff.Changed, name)
+			diff.Changed = append(diff.Changed, key.name)
 		}
+		diff.Total++
 	}
-	for name := range old {
-		if seen[name] {
+	for key := range old {
+		if seen[key] {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM tools WHERE server = ? AND name = ?`, srv.Name, name); err != nil {
-			return Diff{}, fmt.Errorf("tool %s: %w", name, err)
+		_, err := tx.ExecContext(ctx, `DELETE FROM tools WHERE server = ? AND kind = ? AND name = ?`, srv.Name, key.kind, key.name)
+		if err != nil {
+			return Diff{}, fmt.Errorf("%s %s: %w", key.kind, key.name, err)
 		}
-		diff.Removed = append(diff.Removed, name)
+		if key.kind == tool.KindTool {
+			diff.Removed = append(diff.Removed, key.name)
+		}
 	}
 	if len(diff.Changed)+len(diff.Removed) > 0 {
 		if err := dropTokens(ctx, tx); err != nil {
 			return Diff{}, err
 		}
 	}
-	diff.Total = len(seen)
 	slices.Sort(diff.Added)
 	slices.Sort(diff.Changed)
 	slices.Sort(diff.Removed)
 	return diff, nil
 }
 
-// hashes returns the hash of each tool of a server by name.
-func hashes(ctx context.Context, tx *sql.Tx, server string) (map[string]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT name, hash FROM tools WHERE server = ?`, server)
+// defKey is what a definition is known by within its server.
+type defKey struct {
+	kind tool.Kind
+	name string
+}
+
+// hashes returns the hash of each definition of a server.
+func hashes(ctx context.Context, tx *sql.Tx, server string) (map[defKey]string, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT kind, name, hash FROM tools WHERE server = ?`, server)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	out := map[string]string{}
+	out := map[defKey]string{}
 	for rows.Next() {
-		var name, hash string
-		if err := rows.Scan(&name, &hash); err != nil {
+		var key defKey
+		var hash string
+		if err := rows.Scan(&key.kind, &key.name, &hash); err != nil {
 			return nil, err
 		}
-		out[name] = hash
+		out[key] = hash
 	}
 	return out, rows.Err()
 }
@@ -147,12 +164,12 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 	var out []Server
 	err := s.each(ctx, selectServers, func(rows *sql.Rows) error {
 		var srv Server
-		var info []byte
+		var info, capabilities []byte
 		var updated int64
-		if err := rows.Scan(&srv.Name, &srv.Era, &info, &srv.Instructions, &updated); err != nil {
+		if err := rows.Scan(&srv.Name, &srv.Era, &info, &srv.Instructions, &capabilities, &srv.Interactive, &updated); err != nil {
 			return err
 		}
-		srv.Info = info
+		srv.Info, srv.Capabilities = info, capabilities
 		srv.UpdatedAt = time.UnixMilli(updated).UTC()
 		out = append(out, srv)
 		return nil
@@ -163,14 +180,15 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 	return out, nil
 }
 
-// Tools returns every stored tool, by server name and then in the order the
-// server listed them. A row whose definition was damaged on the disk is left
+// Tools returns every stored definition, by server name; of a server first its
+// tools, then its prompts, resources and resource templates, each in the order
+// the server listed them. A row whose definition was damaged on the disk is left
 // out, with a warning in the log.
 func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
 	var rows []toolRow
 	err := s.each(ctx, selectTools, func(r *sql.Rows) error {
 		var row toolRow
-		if err := r.Scan(&row.server, &row.name, &row.hash, &row.raw); err != nil {
+		if err := r.Scan(&row.id.Server, &row.id.Kind, &row.id.Name, &row.hash, &row.raw); err != nil {
 			return err
 		}
 		rows = append(rows, row)
@@ -194,30 +212,31 @@ func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
 	group.Wait()
 	for i, err := range errs {
 		if err != nil {
-			s.log.Warn("a stored tool is left out until its server lists it again",
-				"server", rows[i].server, "tool", rows[i].name, "error", err)
+			s.log.Warn("a stored definition is left out until its server lists it again",
+				"server", rows[i].id.Server, rows[i].id.Kind.String(), rows[i].id.Name, "error", err)
 		}
 	}
 	return slices.DeleteFunc(defs, func(def *tool.Def) bool { return def == nil }), nil
 }
 
 type toolRow struct {
-	server, name, hash string
-	raw                []byte
+	id   tool.ID
+	hash string
+	raw  []byte
 }
 
 func (r toolRow) parse() (*tool.Def, error) {
-	def, err := tool.ParseDef(r.server, r.raw)
+	def, err := tool.ParseKind(r.id.Kind, r.id.Server, r.raw)
 	if err != nil {
 		return nil, err
 	}
-	if def.Hash != r.hash || def.ID.Name != r.name {
+	if def.Hash != r.hash || def.ID != r.id || !slices.Contains(tool.Kinds, r.id.Kind) {
 		return nil, fmt.Errorf("%w: the definition is not the one that was stored", errDamaged)
 	}
 	return def, nil
 }
 
-// KeepServers forgets every server that is not named, with its tools, and
+// KeepServers forgets every server that is not named, with its definitions, and
 // returns whom it forgot, sorted.
 func (s *Store) KeepServers(ctx context.Context, names []string) (removed []string, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
@@ -240,7 +259,7 @@ func (s *Store) KeepServers(ctx context.Context, names []string) (removed []stri
 			return err
 		}
 		for _, name := range removed {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM servers WHERE name = ?`, name); err != nil { // its tools go with it
+			if _, err := tx.ExecContext(ctx, `DELETE FROM servers WHERE name = ?`, name); err != nil { // its definitions go with it
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}

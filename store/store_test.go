@@ -161,6 +161,7 @@ func TestRealDefinitionsComeBackByteForByteAfterARestart(t *testing.T) {
 func TestServersComeBack(t *testing.T) {
 	inBoth(t, func(t *testing.T, s *Store) {
 		full := Server{Name: "b", Era: "legacy", Info: json.RawMessage(`{ "name":"b", "x":12345678901234567890}`),
+			Capabilities: json.RawMessage(`{"tools":{ },"x":1.0}`), Interactive: true,
 			Instructions: "Use it.", UpdatedAt: time.Date(2026, 3, 2, 9, 0, 0, 5e6, time.UTC)}
 		if _, err := s.PutServer(t.Context(), Server{Name: "b", Era: "2026-07-28"}, nil); err != nil {
 			t.Fatal(err)
@@ -174,7 +175,7 @@ func TestServersComeBack(t *testing.T) {
 		if err != nil || len(got) != 2 {
 			t.Fatalf("%v, %v", got, err)
 		}
-		if got[0].Name != "a" || got[0].Info != nil || time.Since(got[0].UpdatedAt).Abs() > time.Hour {
+		if got[0].Name != "a" || got[0].Info != nil || got[0].Capabilities != nil || got[0].Interactive || time.Since(got[0].UpdatedAt).Abs() > time.Hour {
 			t.Errorf("a server with nothing but a name: %+v", got[0])
 		}
 		if !reflect.DeepEqual(got[1], full) {
@@ -195,7 +196,7 @@ func TestPutServerReplacesToolsAndTellsTheDifference(t *testing.T) {
 		{"same", []string{a, b}, []string{a, b}, Diff{Total: 2}, []string{"s.a", "s.b"}},
 		{"moved", []string{a, b}, []string{b, a}, Diff{Total: 2}, []string{"s.b", "s.a"}},
 		{"changed", []string{a, b}, []string{a2, b}, Diff{Changed: []string{"a"}, Total: 2}, []string{"s.a", "s.b"}},
-		{"all at once", []string{a, b}, []string{c, a2}, Diff{[]string{"c"}, []string{"a"}, []string{"b"}, 2}, []string{"s.c", "s.a"}},
+		{"all at once", []string{a, b}, []string{c, a2}, Diff{[]string{"c"}, []string{"a"}, []string{"b"}, 2, 0}, []string{"s.c", "s.a"}},
 		{"emptied", []string{b, a}, nil, Diff{Removed: []string{"a", "b"}}, nil},
 		{"one name twice", []string{a}, []string{a, b, a2}, Diff{Added: []string{"b"}, Total: 2}, []string{"s.a", "s.b"}},
 	} {
@@ -324,6 +325,7 @@ func TestAToolDamagedOnTheDiskIsLeftOut(t *testing.T) {
 		`UPDATE tools SET raw = CAST('{"name":"b"' AS BLOB) WHERE name = 'b'`,
 		`UPDATE tools SET raw = CAST('{"name":"b","description":"flipped"}' AS BLOB) WHERE name = 'b'`,
 		`UPDATE tools SET name = 'q' WHERE name = 'b'`,
+		`UPDATE tools SET kind = 'prompts' WHERE name = 'b'`,
 	} {
 		var log bytes.Buffer
 		s, err := Open(t.Context(), t.TempDir(), slog.New(slog.NewTextHandler(&log, nil)))
@@ -514,5 +516,58 @@ func TestManyGoroutinesShareAStore(t *testing.T) {
 		if n := len(tools(t, s)); n != 16 {
 			t.Errorf("%d tools, want 16", n)
 		}
+	})
+}
+
+func ofKind(t testing.TB, kind tool.Kind, server, raw string) *tool.Def {
+	t.Helper()
+	d, err := tool.ParseKind(kind, server, json.RawMessage(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestDefinitionsOfAllKinds(t *testing.T) {
+	inBoth(t, func(t *testing.T, s *Store) {
+		toolA := def(t, "s", `{"name":"a"}`)
+		promptA := ofKind(t, tool.KindPrompt, "s", `{"name":"a","arguments":[{"name":"x"}]}`) // the name of a tool
+		promptB := ofKind(t, tool.KindPrompt, "s", `{"name":"b"}`)
+		file := ofKind(t, tool.KindResource, "s", `{"uri":"file:///a","name":"A"}`)
+		files := ofKind(t, tool.KindTemplate, "s", `{"uriTemplate":"file:///{path}","name":"F"}`)
+		other := def(t, "other", `{"name":"z"}`)
+
+		holds := func(when string, want ...*tool.Def) {
+			t.Helper()
+			if got := tools(t, s); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %v, want %v", when, got, want)
+			}
+		}
+		put(t, s, "other", other)
+		if got, want := put(t, s, "s", files, promptB, promptA, toolA, file), (Diff{Added: []string{"a"}, Total: 1, Others: 4}); !reflect.DeepEqual(got, want) {
+			t.Errorf("first: %+v, want %+v", got, want)
+		}
+		holds("first", other, toolA, promptB, promptA, file, files)
+
+		if err := s.PutTokens(t.Context(), map[string]int{toolA.Hash: 7}); err != nil {
+			t.Fatal(err)
+		}
+		changed := ofKind(t, tool.KindPrompt, "s", `{"name":"a","description":"new"}`)
+		if got, want := put(t, s, "s", toolA, changed, promptB, promptB), (Diff{Total: 1, Others: 2}); !reflect.DeepEqual(got, want) {
+			t.Errorf("prompts changed, resources gone: %+v, want %+v", got, want)
+		}
+		holds("prompts changed, resources gone", other, toolA, changed, promptB)
+		if got, err := s.Tokens(t.Context()); err != nil || got[toolA.Hash] != 7 {
+			t.Errorf("the tool's token count went with a prompt: %v, %v", got, err)
+		}
+
+		if got, want := put(t, s, "s", promptB), (Diff{Removed: []string{"a"}, Others: 1}); !reflect.DeepEqual(got, want) {
+			t.Errorf("the tool is gone: %+v, want %+v", got, want)
+		}
+		holds("the tool is gone", other, promptB)
+		if _, err := s.KeepServers(t.Context(), []string{"other"}); err != nil {
+			t.Fatal(err)
+		}
+		holds("the server was forgotten", other)
 	})
 }

@@ -15,19 +15,21 @@ import (
 
 	"toolfinch/proxy"
 	"toolfinch/retrieve"
+	"toolfinch/tool"
 )
 
 func newSearch(s *settings) *cobra.Command {
 	var limit int
-	var server string
+	var server, kind string
 	var asJSON, explain bool
 	cmd := &cobra.Command{
 		Use:   "search QUERY",
-		Short: "Search the stored tools, as retrieve_tools does",
+		Short: "Search the stored tools, prompts and resources, as retrieve_tools does",
 		Long: `Search runs the retrieval of retrieve_tools over what the store knows. No server
 is started. The JSON is what an agent gets.`,
 		Example: `  toolfinch search create a calendar event
   toolfinch search "read a file" -k 3 --server filesystem --json
+  toolfinch search --kind prompt review my code
   toolfinch search --explain report a bug`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -40,7 +42,7 @@ is started. The JSON is what an agent gets.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, p.Close()) }()
-			if p.Tools() == 0 {
+			if p.Tools() == 0 && kind == defaultKind {
 				return fmt.Errorf("the store knows no tools yet; run: toolfinch reindex")
 			}
 			arguments := map[string]any{"query": strings.Join(args, " "), "detail": retrieve.DetailFull}
@@ -49,6 +51,9 @@ is started. The JSON is what an agent gets.`,
 			}
 			if server != "" {
 				arguments["server"] = server
+			}
+			if cmd.Flags().Changed("kind") {
+				arguments["kind"] = kind
 			}
 			raw, err := json.Marshal(arguments)
 			if err != nil {
@@ -80,22 +85,42 @@ is started. The JSON is what an agent gets.`,
 				return printExplained(cmd.OutOrStdout(), found)
 			}
 			if len(found.Hits) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "no tool found")
+				what := kind
+				if q.Kinds != nil && len(q.Kinds) == len(tool.Kinds) {
+					what = "tool, prompt or resource"
+				}
+				fmt.Fprintln(cmd.ErrOrStderr(), "no", what, "found")
 				return nil
 			}
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(table, "SCORE\tTOOL\tSERVER\tDESCRIPTION")
-			for _, hit := range found.Hits {
-				fmt.Fprintf(table, "%.3f\t%s\t%s\t%s\n", hit.Score, hit.Name, hit.Def.ID.Server, retrieve.FirstSentence(hit.Def.Description))
-			}
-			return table.Flush()
+			return printHits(cmd.OutOrStdout(), q, found)
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "k", 0, fmt.Sprintf("how many tools, 1 to %d (default: top_k of the configuration)", retrieve.MaxLimit))
 	cmd.Flags().StringVar(&server, "server", "", "search this server only")
+	cmd.Flags().StringVar(&kind, "kind", defaultKind, "what to find: tool, prompt, resource (templates too), any")
 	cmd.Flags().BoolVar(&explain, "explain", false, "print what each hit's score is made of")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer an agent gets")
 	return cmd
+}
+
+const defaultKind = "tool"
+
+// printHits prints a table, with a column for kinds where there may be several.
+func printHits(w io.Writer, q retrieve.Query, found retrieve.Found) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if q.Kinds == nil {
+		fmt.Fprintln(table, "SCORE\tTOOL\tSERVER\tDESCRIPTION")
+	} else {
+		fmt.Fprintln(table, "SCORE\tKIND\tNAME\tSERVER\tDESCRIPTION")
+	}
+	for _, hit := range found.Hits {
+		name := hit.Name
+		if q.Kinds != nil {
+			name = hit.Def.ID.Kind.String() + "\t" + name
+		}
+		fmt.Fprintf(table, "%.3f\t%s\t%s\t%s\n", hit.Score, name, hit.Def.ID.Server, retrieve.FirstSentence(hit.Def.Description))
+	}
+	return table.Flush()
 }
 
 // printExplained prints, for each hit, what each ranker, field and word gave.

@@ -1,0 +1,452 @@
+//go:build unix
+
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// The official conformance suite runs against a server directly and through
+// toolfinch, and its servers are called directly and through toolfinch. What
+// passes directly must pass through toolfinch, check by check.
+
+// Where the results are written down.
+const conformanceDoc = "../../docs/conformance.md"
+
+// The protocol versions that stand for the two eras.
+const (
+	legacyVersion = "2025-11-25"
+	modernVersion = "2026-07-28"
+)
+
+// suite is one version of the conformance suite, run for one era.
+type suite struct {
+	name    string   // in the table
+	module  string   // the npm package's name here
+	version string   // of the protocol; "" for a suite that needs not be told
+	all     []string // what runs all its server scenarios at once, if something does
+	listed  string   // how its list of scenarios marks those of this era
+}
+
+var suites = []suite{
+	{name: "0.1.16, " + legacyVersion, module: "conformance-stable", all: []string{"--suite", "all"}, listed: legacyVersion},
+	{name: "0.2.0-alpha.12, " + legacyVersion, module: "conformance-next", version: legacyVersion, all: []string{"--suite", "all", "--spec-version", legacyVersion}, listed: legacyVersion},
+	{name: "0.2.0-alpha.12, " + modernVersion, module: "conformance-next", version: modernVersion, all: []string{"--suite", "all", "--spec-version", modernVersion}, listed: modernVersion},
+	{name: "0.2.0-alpha.12, extensions", module: "conformance-next", version: modernVersion, listed: "extension"},
+}
+
+func TestConformanceServer(t *testing.T) {
+	c := newConformance(t)
+	everything := c.build(t, "everything")
+	direct := c.serveEverything(t, everything)
+	h := newHouse(t, nil)
+	h.proxyFor(t, c.serveEverything(t, everything))
+	through, _ := h.serveHTTP(t)
+	waitConnected(t, through)
+
+	c.compare(t, "server", func(ctx context.Context, s suite, side string) (results, error) {
+		url := direct
+		if side == "through" {
+			url = through
+		}
+		found := results{}
+		run := func(args ...string) error {
+			return c.run(ctx, s, found, append([]string{"server", "--url", url}, args...)...)
+		}
+		if s.all != nil {
+			return found, run(s.all...)
+		}
+		for _, scenario := range c.scenarios(t, s, "Server") {
+			if err := run("--scenario", scenario, "--spec-version", s.version, "--force"); err != nil {
+				return nil, err
+			}
+		}
+		return found, nil
+	})
+}
+
+// The scenarios for OAuth are left out.
+func TestConformanceClient(t *testing.T) {
+	c := newConformance(t)
+	player := c.build(t, "everything/player")
+	c.compare(t, "client", func(ctx context.Context, s suite, side string) (results, error) {
+		command := player
+		if side == "through" {
+			command = fmt.Sprintf("%s -home %s -through %s", player, c.house.home, program(t))
+		}
+		found := results{}
+		for _, scenario := range c.scenarios(t, s, "Client") {
+			if strings.HasPrefix(scenario, "auth/") {
+				continue
+			}
+			args := []string{"client", "--command", command, "--scenario", scenario}
+			if s.version != "" {
+				args = append(args, "--spec-version", s.version, "--force")
+			}
+			if err := c.run(ctx, s, found, args...); err != nil {
+				return nil, err
+			}
+		}
+		return found, nil
+	})
+	c.house.noneLeft(t)
+}
+
+// conformance runs the suites.
+type conformance struct {
+	house house
+	node  string
+	main  map[string]string // the suites' programs by module
+
+	mu      sync.Mutex // guards outputs; not held over anything
+	outputs int        // folders of results so far
+}
+
+func newConformance(t *testing.T) *conformance {
+	t.Helper()
+	c := &conformance{node: node(t), main: map[string]string{}}
+	for _, s := range suites {
+		c.main[s.module] = module(t, s.module+"/dist/index.js")
+	}
+	c.house = newHouse(t, nil)
+	return c
+}
+
+// build makes a program of testdata.
+func (c *conformance) build(t *testing.T, name string) string {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		missing(t, "there is no go command to build testdata/%s with", name)
+	}
+	path := filepath.Join(c.house.home, filepath.Base(name))
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/"+name)
+	cmd.Dir = "../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build testdata/%s: %v\n%s", name, err, out)
+	}
+	return path
+}
+
+// serveEverything starts a server and returns its URL. The test's end stops it.
+func (c *conformance) serveEverything(t *testing.T, path string) string {
+	t.Helper()
+	cmd := exec.Command(path)
+	cmd.Env = c.house.env
+	log := &logWriter{}
+	cmd.Stderr = log
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Errorf("the everything server ended before it was asked to: %v", err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the everything server ended with %v", err)
+		}
+		log.check(t)
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the everything server says no URL: %v\n%s", err, log)
+	}
+	return strings.TrimSpace(line)
+}
+
+// proxyFor writes the configuration for one upstream whose names stay as they
+// are and whose tools are all listed.
+func (h house) proxyFor(t *testing.T, url string) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{
+		"data_dir":    filepath.Join(h.home, "data"),
+		"log_format":  "json",
+		"pinned":      []string{"*"},
+		"mcp_servers": map[string]any{"everything": map[string]any{"url": url, "prefix": ""}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.config, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitConnected waits until the toolfinch at that URL has its one upstream.
+func waitConnected(t *testing.T, url string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("toolfinch does not connect: %v", err)
+		}
+		var state struct {
+			Ready int `json:"servers_ready"`
+		}
+		err = json.NewDecoder(response.Body).Decode(&state)
+		response.Body.Close()
+		if err == nil && state.Ready == 1 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// scenarios are those that the suite lists for its era, in its order. The role
+// is Server or Client.
+func (c *conformance) scenarios(t *testing.T, s suite, role string) []string {
+	t.Helper()
+	out, err := c.suite(t.Context(), s, "list")
+	if err != nil {
+		t.Errorf("list the scenarios: %v\n%s", err, out)
+	}
+	_, section, _ := strings.Cut(string(out), role+" scenarios")
+	section, _, _ = strings.Cut(section, "\n\n")
+	var all []string
+	for _, m := range regexp.MustCompile(`(?m)^  - (\S+) \[(.*)\]$`).FindAllStringSubmatch(section, -1) {
+		if slices.Contains(strings.Split(m[2], ","), s.listed) {
+			all = append(all, m[1])
+		}
+	}
+	if len(all) == 0 {
+		t.Errorf("the suite lists no scenarios of %s:\n%s", s.listed, out)
+	}
+	return all
+}
+
+// suite runs the suite's program. It ends with an error when a check failed.
+func (c *conformance) suite(ctx context.Context, s suite, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, c.node, append([]string{c.main[s.module]}, args...)...)
+	cmd.Dir = c.house.home
+	cmd.Env = c.house.env
+	return cmd.CombinedOutput()
+}
+
+// run runs scenarios and adds what came out.
+func (c *conformance) run(ctx context.Context, s suite, found results, args ...string) error {
+	c.mu.Lock()
+	c.outputs++
+	dir := filepath.Join(c.house.home, fmt.Sprintf("results-%d", c.outputs))
+	c.mu.Unlock()
+	out, err := c.suite(ctx, s, append(args, "-o", dir)...)
+	if ctx.Err() != nil {
+		return fmt.Errorf("the suite did not end: %w\n%s", ctx.Err(), out)
+	}
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		return err
+	}
+	return found.read(dir, args[0], out)
+}
+
+// check names one check of a scenario: its ID, its name where that says more,
+// and its number where both occur again.
+type check string
+
+// results are the checks' statuses by scenario.
+type results map[string]map[check]string
+
+// stamped is how the suite names a folder: role, scenario and time.
+var stamped = regexp.MustCompile(`^(.+)-\d{4}-\d\d-\d\dT[\d-]+Z$`)
+
+// read adds the results of a run from its folder.
+func (r results) read(dir, role string, output []byte) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("the suite left no results\n%s", output)
+	}
+	for _, file := range files {
+		name := stamped.FindStringSubmatch(filepath.Base(filepath.Dir(file)))
+		if name == nil {
+			return fmt.Errorf("the suite left results in %s, which names no scenario", filepath.Dir(file))
+		}
+		scenario := name[1]
+		if role == "server" {
+			scenario = strings.TrimPrefix(scenario, "server-")
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		var list []struct{ ID, Name, Status string }
+		if err := json.Unmarshal(text, &list); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		checks := map[check]string{}
+		for _, entry := range list {
+			if entry.Status == "INFO" { // what was seen, not what was judged
+				continue
+			}
+			id := check(entry.ID + " " + entry.Name)
+			for n := 2; checks[id] != ""; n++ {
+				id = check(fmt.Sprintf("%s %s %d", entry.ID, entry.Name, n))
+			}
+			checks[id] = entry.Status
+		}
+		r[scenario] = checks
+	}
+	return nil
+}
+
+// wellFormed is the check of every message's form, which is made even when a
+// scenario finds nothing else to check.
+const wellFormed check = "wire-schema-valid WireSchemaValid"
+
+// verdict is one side's cell of the table.
+func verdict(checks map[check]string) string {
+	passed, judged := 0, 0
+	applicable := false
+	for id, status := range checks {
+		switch status {
+		case "SUCCESS":
+			passed++
+			judged++
+		case "FAILURE", "WARNING":
+			judged++
+		default: // skipped
+			continue
+		}
+		applicable = applicable || id != wellFormed || status != "SUCCESS"
+	}
+	switch {
+	case !applicable:
+		return "not applicable"
+	case passed == judged:
+		return fmt.Sprintf("passes (%d)", passed)
+	}
+	return fmt.Sprintf("%d of %d", passed, judged)
+}
+
+// lost are the checks that pass directly and not through toolfinch.
+func lost(direct, through map[check]string) []string {
+	var all []string
+	for id, status := range direct {
+		if got := through[id]; status == "SUCCESS" && got != "SUCCESS" {
+			if got == "" {
+				got = "missing"
+			}
+			all = append(all, fmt.Sprintf("%s: %s", id, got))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// compare runs every suite on both sides, the sides at the same time, fails for
+// every check that is lost between them, and compares with what is written down.
+func (c *conformance) compare(t *testing.T, role string, run func(ctx context.Context, s suite, side string) (results, error)) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	sides := [2]string{"direct", "through"}
+	found := [2][]results{make([]results, len(suites)), make([]results, len(suites))}
+	var both errgroup.Group
+	for side, name := range sides {
+		both.Go(func() error {
+			for i, s := range suites {
+				r, err := run(ctx, s, name)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", s.name, name, err)
+				}
+				found[side][i] = r
+			}
+			return nil
+		})
+	}
+	if err := both.Wait(); err != nil {
+		t.Fatal(err)
+	}
+
+	var table strings.Builder
+	table.WriteString("| scenario | suite, era | direct | through toolfinch |\n| --- | --- | --- | --- |\n")
+	for i, s := range suites {
+		direct, through := found[0][i], found[1][i]
+		for _, scenario := range sortedKeys(direct) {
+			fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", scenario, s.name, verdict(direct[scenario]), verdict(through[scenario]))
+			for _, l := range lost(direct[scenario], through[scenario]) {
+				t.Errorf("%s, %s: passes directly, not through toolfinch: %s", scenario, s.name, l)
+			}
+		}
+	}
+	writtenDown(t, role, table.String())
+}
+
+func sortedKeys(r results) []string {
+	var keys []string
+	for key := range r {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// writtenDown checks that the documentation has the table, between its marks,
+// or puts it there.
+func writtenDown(t *testing.T, role, table string) {
+	t.Helper()
+	doc, err := os.ReadFile(conformanceDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, end := []byte("<!-- "+role+" scenarios -->\n"), []byte("<!-- end of "+role+" scenarios -->")
+	before, rest, ok := bytes.Cut(doc, start)
+	is, after, ok2 := bytes.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no marks %q and %q", conformanceDoc, start, end)
+	}
+	if string(is) == table {
+		return
+	}
+	if os.Getenv("UPDATE_CONFORMANCE") == "" {
+		t.Errorf("%s says otherwise; UPDATE_CONFORMANCE=1 writes down:\n%s", conformanceDoc, differences(string(is), table))
+		return
+	}
+	if err := os.WriteFile(conformanceDoc, slices.Concat(before, start, []byte(table), end, after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// differences are the lines of one text that are not in the other.
+func differences(old, now string) string {
+	var out strings.Builder
+	for line := range strings.Lines(old) {
+		if !strings.Contains(now, line) {
+			out.WriteString("- " + line)
+		}
+	}
+	for line := range strings.Lines(now) {
+		if !strings.Contains(old, line) {
+			out.WriteString("+ " + line)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,183 @@
+// Player is the client of the conformance suite's client scenarios: the suite
+// starts it with the URL of a server, and it plays what the scenario asks for.
+// With -through it does so through the named program, which is toolfinch, so
+// that it is toolfinch that the suite's server sees. It judges nothing: the suite
+// does.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// patience bounds the whole play; the suite gives up after 30 seconds.
+const patience = 25 * time.Second
+
+func main() {
+	through := flag.String("through", "", "the program to put between, instead of connecting directly")
+	home := flag.String("home", "", "folder for its files")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := play(ctx, flag.Arg(0), *through, *home); err != nil {
+		fmt.Fprintln(os.Stderr, "player:", err)
+		os.Exit(1)
+	}
+}
+
+// play connects and does everything that a client can do with the server. That
+// requests fail is part of some scenarios; that there is no server is not.
+func play(ctx context.Context, url, through, home string) error {
+	seen := &schemas{}
+	c, err := connect(url, through, home, seen)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Start(ctx); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	hello, err := c.Initialize(ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{
+		ProtocolVersion: version(),
+		ClientInfo:      mcp.Implementation{Name: "player", Version: "1.0.0"},
+	}})
+	if err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if through != "" {
+		if err := waitConnected(ctx, c); err != nil {
+			return err
+		}
+	}
+	tools, err := c.ListTools(ctx, mcp.ListToolsRequest{})
+	complain("list tools", err)
+	if through == "" && err == nil {
+		seen.only(tools.Tools) // what the library leaves out, toolfinch has to leave out itself
+	}
+	for _, call := range seen.calls() {
+		_, err := c.CallTool(ctx, mcp.CallToolRequest{Params: call})
+		complain("call "+call.Name, err)
+	}
+	if hello.Capabilities.Resources != nil {
+		resources, err := c.ListResources(ctx, mcp.ListResourcesRequest{})
+		complain("list resources", err)
+		if err == nil {
+			for _, resource := range resources.Resources {
+				_, err := c.ReadResource(ctx, mcp.ReadResourceRequest{Params: mcp.ReadResourceParams{URI: resource.URI}})
+				complain("read "+resource.URI, err)
+			}
+		}
+	}
+	if hello.Capabilities.Prompts != nil {
+		prompts, err := c.ListPrompts(ctx, mcp.ListPromptsRequest{})
+		complain("list prompts", err)
+		if err == nil {
+			for _, prompt := range prompts.Prompts {
+				_, err := c.GetPrompt(ctx, mcp.GetPromptRequest{Params: mcp.GetPromptParams{Name: prompt.Name}})
+				complain("get "+prompt.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func complain(what string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "player: %s: %v\n", what, err)
+	}
+}
+
+// version is the newest protocol version of the scenario's era.
+func version() string {
+	if os.Getenv("MCP_CONFORMANCE_PROTOCOL_VERSION") < mcp.LATEST_PROTOCOL_VERSION {
+		return mcp.LATEST_LEGACY_PROTOCOL_VERSION
+	}
+	return mcp.LATEST_PROTOCOL_VERSION
+}
+
+// connect is a client of the URL, or of the program that it starts in front of it.
+func connect(url, through, home string, seen *schemas) (*client.Client, error) {
+	options := []client.ClientOption{
+		client.WithElicitationHandler(user{}),
+		client.WithSamplingHandler(user{}),
+		client.WithRootsHandler(user{}),
+		client.WithProtocolVersion(version()),
+	}
+	if through == "" {
+		var listen []transport.StreamableHTTPCOption
+		if version() == mcp.LATEST_LEGACY_PROTOCOL_VERSION {
+			//lint:ignore SA1019 requests of a legacy server come on the stream that it opens
+			listen = append(listen, transport.WithContinuousListening())
+		}
+		http, err := transport.NewStreamableHTTP(url, listen...)
+		if err != nil {
+			return nil, err
+		}
+		return client.NewClient(overHTTP{http, seen}, options...), nil
+	}
+	dir, err := os.MkdirTemp(home, "player-")
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(map[string]any{
+		"data_dir":    filepath.Join(dir, "data"),
+		"pinned":      []string{"*"},
+		"mcp_servers": map[string]any{"suite": map[string]any{"url": url, "prefix": ""}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(dir, "toolfinch.json")
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		return nil, err
+	}
+	stdio := transport.NewStdioWithOptions(through, nil, []string{"serve", "--config", config}, transport.WithCommandStderrWriter(os.Stderr))
+	return client.NewClient(overStdio{stdio, seen}, options...), nil
+}
+
+// waitConnected waits until the program has connected to its only server.
+func waitConnected(ctx context.Context, c *client.Client) error {
+	for {
+		result, err := c.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{
+			Name:      "retrieve_tools",
+			Arguments: map[string]any{"query": "qqqq", "limit": 1, "detail": "name"},
+		}})
+		if err != nil {
+			return fmt.Errorf("retrieve_tools: %w", err)
+		}
+		text, err := json.Marshal(result.StructuredContent)
+		if err != nil {
+			return fmt.Errorf("retrieve_tools: %w", err)
+		}
+		var state struct {
+			Index struct {
+				Ready  int `json:"servers_ready"`
+				Failed int `json:"servers_failed"`
+			}
+		}
+		if err := json.Unmarshal(text, &state); err != nil {
+			return fmt.Errorf("retrieve_tools: %w in %s", err, text)
+		}
+		switch {
+		case state.Index.Ready == 1:
+			return nil
+		case state.Index.Failed == 1:
+			return errors.New("toolfinch cannot connect to the suite's server")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -42,8 +42,9 @@ type Proxy struct {
 	retriever *retrieve.Retriever
 	live      *register.Live
 
-	defs    map[string][]*tool.Def // by server; the refresh loop's own
-	partial bool                   // not all of defs is in the catalog; the refresh loop's own
+	known   map[string]*said // by server; the refresh loop's own
+	partial bool             // not all of defs is in the catalog; the refresh loop's own
+	offered atomic.Pointer[offered]
 	clients chan clientNews
 	uncount chan struct{}    // wakes the token counter
 	unembed chan struct{}    // wakes the embedder
@@ -56,6 +57,21 @@ type Proxy struct {
 	wordsAlone bool           // there is to be none
 	dropped    bool           // vectors of another dimension were dropped
 	dimension  atomic.Int64   // the embedder's, once the tools turned out to have another
+}
+
+// said is what is known of a server: what it said when it was listed last.
+type said struct {
+	defs         []*tool.Def // nil when it was never listed
+	capabilities json.RawMessage
+	instructions string
+	era          upstream.Era
+	cache        map[tool.Kind]upstream.CacheHint
+}
+
+// offered is what clients are told of this server at the start.
+type offered struct {
+	register.Offered
+	instructions string
 }
 
 type clientNews struct {
@@ -74,7 +90,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		config:  config,
 		log:     log,
 		store:   db,
-		defs:    map[string][]*tool.Def{},
+		known:   map[string]*said{},
 		clients: make(chan clientNews, 16),
 		uncount: make(chan struct{}, 1),
 		unembed: make(chan struct{}, 1),
@@ -84,28 +100,35 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 	if config.Learn {
 		p.memory = retrieve.NewMemory(known.uses, p.rememberUse)
 	}
-	p.pool = upstream.NewPool(config.Servers, known.eras, log)
+	p.pool = upstream.NewPool(config.Servers, known.servers, upstream.Events{
+		Updated: func(server, uri string, params json.RawMessage) { p.live.Updated(server, uri, params) },
+		Log:     func(_ string, params json.RawMessage) { p.live.Log(params) },
+		Notify:  func(client, method string, params json.RawMessage) { p.live.Notify(client, method, params) },
+		Ask: func(ctx context.Context, client, method string, params json.RawMessage) (json.RawMessage, error) {
+			return p.live.Ask(ctx, client, method, params)
+		},
+	}, log)
 	p.catalog = retrieve.NewCatalog(p.upstreamTool, retrieve.Reserved(), config.Pinned)
 	p.catalog.LearnTokens(known.tokens)
 	if err := p.catalog.Swap(ctx, firstOf(p.servers())); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	p.partial = p.catalog.Len() < known.tools
-
-	offer := retrieve.Offer{
-		Call:  config.Routing != configs.RoutingDynamic,
-		Split: config.CallTool == configs.CallToolSplit,
-		About: p.servers(),
-	}
+	p.offer()
 	p.live = register.New(register.Settings{
 		Version:       version,
-		Instructions:  retrieve.Instructions(offer),
+		Instructions:  func() string { return p.offered.Load().instructions },
+		Offered:       func() register.Offered { return p.offered.Load().Offered },
 		Register:      config.Routing != configs.RoutingCallTool,
 		MaxRegistered: config.MaxRegistered,
 		Hook:          hook.Command{Line: config.ListChangedExec},
 		Relists:       known.clients,
 		Remember:      p.rememberClient,
 		SetLevel:      p.pool.SetLogLevel,
+		Subscribe:     p.subscribe,
+		Complete:      p.pool.Complete,
+		RootsChanged:  p.pool.RootsChanged,
+		Forget:        p.pool.Forget,
 	}, p.catalog, log)
 	p.retriever = retrieve.New(p.catalog, retrieve.Settings{
 		TopK:     config.TopK,
@@ -117,13 +140,56 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		Memory:       p.memory,
 		Misfit:       p.embedAnew,
 	})
-	p.live.Offer(p.retriever.MetaTools(offer))
+	p.live.Offer(p.retriever.MetaTools(p.metaTools()))
 	return p, nil
+}
+
+// metaTools says which meta-tools there are.
+func (p *Proxy) metaTools() retrieve.Offer {
+	return retrieve.Offer{
+		Call:  p.config.Routing != configs.RoutingDynamic,
+		Split: p.config.CallTool == configs.CallToolSplit,
+		About: p.servers(),
+	}
+}
+
+// offer works out what clients are told at the start: what upstreams offer,
+// and what those may offer that are not known yet, because a client asks once.
+func (p *Proxy) offer() {
+	o := &offered{instructions: retrieve.Instructions(p.metaTools())}
+	for _, s := range p.config.Servers {
+		known := p.known[s.Name]
+		if known == nil || known.capabilities == nil {
+			o.Offered = register.Offered{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}
+			break
+		}
+		has := func(names ...string) bool {
+			value := known.capabilities
+			for _, name := range names {
+				value = rawjson.Member(value, name)
+			}
+			return value != nil && string(value) != "false" && string(value) != "null"
+		}
+		o.Prompts = o.Prompts || has("prompts")
+		o.Resources = o.Resources || has("resources")
+		o.Subscribe = o.Subscribe || has("resources", "subscribe")
+		o.Completions = o.Completions || has("completions")
+		o.Logging = o.Logging || has("logging")
+	}
+	p.offered.Store(o)
+}
+
+// subscribe subscribes to a resource of an upstream, or ends that.
+func (p *Proxy) subscribe(ctx context.Context, id tool.ID, on bool) error {
+	if on {
+		return p.pool.Subscribe(ctx, id.Server, id.Name)
+	}
+	return p.pool.Unsubscribe(ctx, id.Server, id.Name)
 }
 
 // known is what the store remembered.
 type known struct {
-	eras    map[string]upstream.Era
+	servers map[string]upstream.Known
 	tokens  map[string]int
 	clients map[string]bool
 	uses    []retrieve.Use
@@ -132,7 +198,7 @@ type known struct {
 
 // recall reads the store. What cannot be read is learned again.
 func (p *Proxy) recall(ctx context.Context) known {
-	k := known{eras: map[string]upstream.Era{}}
+	k := known{servers: map[string]upstream.Known{}}
 	configured := slices.Clone(p.config.Disabled)
 	enabled := map[string]bool{}
 	for _, s := range p.config.Servers {
@@ -149,14 +215,17 @@ func (p *Proxy) recall(ctx context.Context) known {
 	servers, err := p.store.Servers(ctx)
 	warn("servers", err)
 	for _, s := range servers {
-		k.eras[s.Name] = upstream.Era(s.Era)
+		k.servers[s.Name] = upstream.Known{Era: upstream.Era(s.Era), Interactive: s.Interactive}
+		p.known[s.Name] = &said{capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era)}
 	}
 	defs, err := p.store.Tools(ctx)
 	warn("tools", err)
 	for _, def := range defs {
-		if enabled[def.ID.Server] {
-			p.defs[def.ID.Server] = append(p.defs[def.ID.Server], def)
-			k.tools++
+		if s := p.known[def.ID.Server]; s != nil && enabled[def.ID.Server] {
+			s.defs = append(s.defs, def)
+			if def.ID.Kind == tool.KindTool {
+				k.tools++
+			}
 		}
 	}
 	k.tokens, err = p.store.Tokens(ctx)
@@ -177,7 +246,7 @@ func (p *Proxy) recall(ctx context.Context) known {
 func (p *Proxy) upstreamTool(def *tool.Def) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		result, err := p.pool.Call(ctx, def, call)
-		if p.memory != nil && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
+		if p.memory != nil && def.ID.Kind == tool.KindTool && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
 			p.memory.Called(call.Session, def.ID)
 		}
 		return result, err
@@ -188,7 +257,14 @@ func (p *Proxy) upstreamTool(def *tool.Def) tool.Handler {
 func (p *Proxy) servers() []retrieve.Server {
 	out := make([]retrieve.Server, len(p.config.Servers))
 	for i, s := range p.config.Servers {
-		out[i] = retrieve.Server{Name: s.Name, Description: s.Description, Defs: p.defs[s.Name]}
+		out[i] = retrieve.Server{Name: s.Name, Description: s.Description, Prefix: s.Prefix}
+		if known := p.known[s.Name]; known != nil {
+			out[i].Defs, out[i].Capabilities, out[i].Instructions = known.defs, known.capabilities, known.instructions
+			out[i].Cache = map[tool.Kind]retrieve.CacheHint{}
+			for kind, hint := range known.cache {
+				out[i].Cache[kind] = retrieve.CacheHint(hint)
+			}
+		}
 	}
 	return out
 }
@@ -199,6 +275,7 @@ func (p *Proxy) swap(ctx context.Context) error {
 		return err
 	}
 	p.partial = false
+	p.offer()
 	return nil
 }
 
@@ -386,9 +463,13 @@ func (p *Proxy) learn(ctx context.Context, change upstream.Change) (diff store.D
 	for _, err := range change.Rejected {
 		p.log.Warn("a tool was left out", "server", change.Server, "error", err)
 	}
-	p.defs[change.Server] = append([]*tool.Def{}, change.Defs...) // not nil: it was listed
+	p.known[change.Server] = &said{
+		defs:         append([]*tool.Def{}, change.Defs...), // not nil: it was listed
+		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, cache: change.Cache,
+	}
 	diff, err := p.store.PutServer(ctx, store.Server{
 		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
+		Capabilities: change.Capabilities, Interactive: change.Interactive,
 	}, change.Defs)
 	if err != nil && ctx.Err() == nil {
 		p.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)

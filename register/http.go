@@ -1,8 +1,10 @@
 package register
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -10,6 +12,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/rawjson"
+	"toolfinch/tool"
 	"toolfinch/wire"
 )
 
@@ -31,6 +35,13 @@ func (l *Live) HTTP() http.Handler {
 		// mcp-go opens a GET stream for any session ID.
 		id := r.Header.Get(server.HeaderKeySessionID)
 		legacy := !mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
+		if !legacy && cancels(wire.MessageFrom(r.Context())) {
+			// A modern client cancels by closing its request. mcp-go keeps the
+			// requests of all modern clients under their IDs alone, and would cancel
+			// another client's.
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
 		if legacy && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
 			switch {
 			case id == "":
@@ -44,7 +55,17 @@ func (l *Live) HTTP() http.Handler {
 		endpoint.ServeHTTP(w, r)
 	})
 	l.endpoint = endpoint
-	return wire.HTTP(known, MaxMessage)
+	return wire.HTTP(known, MaxMessage, l.answered)
+}
+
+func cancels(message []byte) bool {
+	return rawjson.Member(message, "id") == nil && rawjson.Text(rawjson.Member(message, "method")) == string(mcp.MethodNotificationCancelled)
+}
+
+// answered gives an answer that was posted for a session to whoever asked.
+func (l *Live) answered(sessionID string, reply *wire.ClientReply) bool {
+	s := l.session(sessionID)
+	return s != nil && s.answered(reply)
 }
 
 // EndStreams ends the open event streams of all clients, so that a shutdown of
@@ -77,4 +98,28 @@ func (h httpSessions) Validate(id string) (terminated bool, err error) {
 func (h httpSessions) Terminate(id string) (notAllowed bool, err error) {
 	h.live.forget(id)
 	return false, nil
+}
+
+// checkParamHeaders checks the headers that mirror arguments, where the tool
+// wants some (SEP-2243).
+func (l *Live) checkParamHeaders(x *wire.Exchange, name string) error {
+	t, ok := l.source.Lookup(name)
+	if !ok || !bytes.Contains(t.Def.InputSchema, []byte("x-mcp-header")) {
+		return nil
+	}
+	var typed mcp.Tool
+	if json.Unmarshal(t.Def.Raw, &typed) != nil {
+		return nil
+	}
+	err := mcp.ValidateParamHeadersLookup(func(name string) (string, bool) {
+		values := x.Header.Values(name)
+		if len(values) == 0 {
+			return "", false
+		}
+		return values[0], true
+	}, &typed, x.Params)
+	if err != nil {
+		return &tool.RPCError{Code: mcp.HEADER_MISMATCH, Message: err.Error()}
+	}
+	return nil
 }

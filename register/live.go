@@ -6,6 +6,7 @@ package register
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -33,12 +35,23 @@ type Source interface {
 	Nearest(name string, n int) []string
 	// Pinned returns the tools that are listed from the start, in their order.
 	Pinned() []*tool.Tool
+	// Items returns all prompts, resources or templates, in a stable order.
+	Items(kind tool.Kind) []*tool.Tool
+	// Prompt finds a prompt by the name clients see.
+	Prompt(name string) (*tool.Tool, bool)
+	// Resource finds a resource, listed or not, by the URI clients use.
+	Resource(uri string) (*tool.Tool, bool)
+	// Exposed returns the URI that clients know a server's resource by.
+	Exposed(server, uri string) string
+	// CacheHint says how long a list may be cached, and whether for everybody.
+	CacheHint(kind tool.Kind) (ttl time.Duration, public bool)
 }
 
 // Settings of a Live.
 type Settings struct {
-	Version       string       // of this program
-	Instructions  string       // sent with initialize and server/discover
+	Version       string        // of this program
+	Instructions  func() string // sent with initialize and server/discover
+	Offered       func() Offered
 	Register      bool         // false: retrieved tools are not registered (CALL_TOOL)
 	MaxRegistered int          // per session; default 40
 	Hook          hook.Command // run after list_changed; no Line, no hook
@@ -47,12 +60,24 @@ type Settings struct {
 	// must not block.
 	Relists  map[string]bool
 	Remember func(client string, relists bool)
-	// SetLevel, if set, is told the level of a client's logging/setLevel.
-	SetLevel func(ctx context.Context, level string)
+	// SetLevel, if set, is told the most verbose level that any client's
+	// logging/setLevel asked for.
+	SetLevel func(level string)
+	// Subscribe, if set, subscribes to a resource of an upstream, or ends that.
+	Subscribe func(ctx context.Context, id tool.ID, on bool) error
+	// Complete, if set, answers completion/complete at an upstream. The ref in the
+	// call's Params has the upstream's own name.
+	Complete func(ctx context.Context, server string, call *tool.Call) (tool.Result, error)
+	// RootsChanged and Forget, if set, hear of a session whose roots changed, and
+	// of one that has ended.
+	RootsChanged, Forget func(session string)
 	// IdleTimeout ends an HTTP session without requests and without an open
 	// stream. Default 30 minutes.
 	IdleTimeout time.Duration
 }
+
+// Offered is what is declared to clients beside tools: what upstreams offer.
+type Offered struct{ Prompts, Resources, Subscribe, Completions, Logging bool }
 
 // DefaultMaxRegistered is how many tools a session may have registered.
 const DefaultMaxRegistered = 40
@@ -73,22 +98,21 @@ type Live struct {
 
 	closing   chan struct{} // closed when event streams are to end
 	closeOnce sync.Once
+	calls     atomic.Int64 // counts those of 2026-07-28 clients
 
-	mu       sync.Mutex // guards sessions and pinned; held for look-ups only
-	sessions map[string]*session
-	pinned   []byte // what of the pinned tools was announced last
-}
+	subscriptions subscriptions
 
-// session is one legacy-era client. A 2026-07-28 client has none: its list is
-// stable by that revision's rules.
-type session struct {
-	id string
+	leveling sync.Mutex // held over SetLevel, so that the last it hears is the newest
 
-	mu       sync.Mutex // guards what follows; never held over a write to the client or a wait
-	set      Set
-	client   string        // "name version", "" until initialize
-	listed   chan struct{} // closed by the next tools/list
-	notified time.Time     // of the last list_changed that no tools/list followed yet
+	parking  sync.WaitGroup // calls that outlive the request that made them
+	parkedMu sync.Mutex     // guards what follows; held for look-ups only
+	parked   map[string]*parked
+	stopped  bool // no call is parked any more
+
+	mu        sync.Mutex // guards what follows; held for look-ups only
+	sessions  map[string]*session
+	listeners map[string]*listener
+	announced map[tool.Kind]string // what of each list was announced last
 }
 
 // New makes a server for source. Offer must be called before it serves.
@@ -100,12 +124,22 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 		settings.IdleTimeout = 30 * time.Minute
 	}
 	l := &Live{
-		settings: settings,
-		source:   source,
-		log:      log,
-		clients:  newClients(settings.Relists, settings.Remember),
-		sessions: map[string]*session{},
-		closing:  make(chan struct{}),
+		settings:  settings,
+		source:    source,
+		log:       log,
+		clients:   newClients(settings.Relists, settings.Remember),
+		sessions:  map[string]*session{},
+		listeners: map[string]*listener{},
+		parked:    map[string]*parked{},
+		announced: map[tool.Kind]string{},
+		closing:   make(chan struct{}),
+	}
+	l.subscriptions.byURI = map[string]*subscribed{}
+	l.subscriptions.change = func(ctx context.Context, id tool.ID, on bool) error {
+		if settings.Subscribe == nil {
+			return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "resource subscriptions are not offered"}
+		}
+		return settings.Subscribe(ctx, id, on)
 	}
 	l.call = l.dispatch
 	if settings.Hook.Line != "" {
@@ -113,32 +147,70 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 	}
 
 	hooks := &server.Hooks{}
-	hooks.AddAfterInitialize(func(ctx context.Context, _ any, request *mcp.InitializeRequest, _ *mcp.InitializeResult) {
+	hooks.AddAfterInitialize(func(ctx context.Context, _ any, request *mcp.InitializeRequest, result *mcp.InitializeResult) {
 		if s := l.sessionOf(ctx); s != nil {
 			info := request.Params.ClientInfo
-			s.mu.Lock()
-			s.client = strings.TrimSpace(info.Name + " " + info.Version)
-			s.mu.Unlock()
+			s.initialize(strings.TrimSpace(info.Name+" "+info.Version), wire.MessageFrom(ctx))
 		}
+		l.declare(&result.Capabilities, &result.Instructions)
 	})
-	hooks.AddAfterListTools(func(ctx context.Context, _ any, _ *mcp.ListToolsRequest, _ *mcp.ListToolsResult) {
-		l.list(ctx)
+	hooks.AddAfterDiscover(func(_ context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
+		l.declare(&result.Capabilities, &result.Instructions)
 	})
 	hooks.AddAfterSetLevel(func(ctx context.Context, _ any, request *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
-		if settings.SetLevel != nil {
-			settings.SetLevel(ctx, string(request.Params.Level))
+		if s := l.sessionOf(ctx); s != nil {
+			l.setLevel(s, string(request.Params.Level))
 		}
 	})
 	hooks.AddOnUnregisterSession(func(_ context.Context, s server.ClientSession) { l.forget(s.SessionID()) })
 	l.mcp = server.NewMCPServer("toolfinch", settings.Version,
 		server.WithToolCapabilities(true),
+		server.WithPromptCapabilities(true),
+		server.WithResourceCapabilities(true, true),
+		server.WithCompletions(),
 		server.WithLogging(),
-		server.WithInstructions(settings.Instructions),
 		server.WithHooks(hooks),
 	)
-	// The only tool the library knows: the stub of every call.
-	l.mcp.AddTool(mcp.NewTool(wire.StubTool), l.serveCall)
+	l.mcp.AddNotificationHandler("notifications/roots/list_changed", func(ctx context.Context, _ mcp.JSONRPCNotification) {
+		if s := l.sessionOf(ctx); s != nil && settings.RootsChanged != nil {
+			settings.RootsChanged(s.id)
+		}
+	})
+	// The only tool the library knows: the stub of every request.
+	l.mcp.AddTool(mcp.NewTool(wire.StubTool), l.serve)
 	return l
+}
+
+// offered is what is declared; everything where nothing is said of it.
+func (l *Live) offered() Offered {
+	if l.settings.Offered == nil {
+		return Offered{true, true, true, true, true}
+	}
+	return l.settings.Offered()
+}
+
+// declare makes what mcp-go would declare what is offered.
+func (l *Live) declare(c *mcp.ServerCapabilities, instructions *string) {
+	offered := l.offered()
+	if !offered.Prompts {
+		c.Prompts = nil
+	}
+	if !offered.Resources {
+		c.Resources = nil
+	} else if !offered.Subscribe && c.Resources != nil {
+		without := *c.Resources
+		without.Subscribe = false
+		c.Resources = &without
+	}
+	if !offered.Completions {
+		c.Completions = nil
+	}
+	if !offered.Logging {
+		c.Logging = nil
+	}
+	if l.settings.Instructions != nil {
+		*instructions = l.settings.Instructions()
+	}
 }
 
 // Offer sets the meta-tools, which every client sees first and always, and the
@@ -151,47 +223,116 @@ func (l *Live) Offer(meta []*tool.Tool, around ...tool.Middleware) {
 	}
 }
 
-// Run runs what works in the background, the shell hook, until ctx ends.
+// Run runs what works in the background, the shell hook, until ctx ends. Calls
+// that wait for a 2026-07-28 client to come back end with it.
 func (l *Live) Run(ctx context.Context) {
 	if l.notifier != nil {
 		l.notifier.run(ctx)
 	}
+	<-ctx.Done()
+	l.parkedMu.Lock()
+	l.stopped = true
+	for state, p := range l.parked {
+		delete(l.parked, state)
+		p.end()
+	}
+	l.parkedMu.Unlock()
+	l.parking.Wait()
 }
 
-// serveCall is mcp-go's handler of the stub: the answer goes out raw.
-func (l *Live) serveCall(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+// serve is mcp-go's handler of the stub: the answer goes out raw.
+func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	x := wire.ExchangeFrom(ctx)
 	if x == nil {
 		return nil, server.ErrToolNotFound
 	}
-	call := &tool.Call{
-		Name:      x.Name(),
-		Arguments: rawjson.Member(x.Params, "arguments"),
-		Params:    x.Params,
-		Notify:    x.Notify,
-	}
 	modern := server.IsModernRequest(ctx)
-	if s := l.sessionOf(ctx); s != nil && !modern {
-		call.Session = s.id
+	var s *session
+	if !modern {
+		s = l.sessionOf(ctx)
 	}
-	result, err := l.call(ctx, call)
+	result, err := l.handle(ctx, x, s, modern)
+	if modern && err == nil {
+		result = l.cached(result, x.Method)
+	}
 	l.answer(x, json.RawMessage(result), err, modern)
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
 }
 
+func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
+	switch x.Method {
+	case wire.MethodListTools:
+		return l.listTools(s), nil
+	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
+		return l.listPage(x)
+	case wire.MethodSubscribe, wire.MethodUnsubscribe:
+		if s == nil {
+			return nil, methodNotFound(x.Method)
+		}
+		return l.subscribe(ctx, x, s)
+	case wire.MethodListen:
+		if !modern {
+			return nil, methodNotFound(x.Method)
+		}
+		return l.listen(ctx, x)
+	}
+	call := &tool.Call{Params: x.Params}
+	switch x.Method {
+	case wire.MethodReadResource:
+		call.Kind, call.Name = tool.KindResource, rawjson.Text(rawjson.Member(x.Params, "uri"))
+	case wire.MethodGetPrompt:
+		call.Kind = tool.KindPrompt
+		fallthrough
+	default:
+		call.Name = rawjson.Text(rawjson.Member(x.Params, "name"))
+		call.Arguments = rawjson.Member(x.Params, "arguments")
+	}
+	if modern {
+		call.Client = l.modernClient(x.Params)
+	} else if s != nil {
+		call.Session = s.id
+		call.Client = s.described()
+		call.Client.Ask = s.asking(call.Client, x)
+	}
+	call.Notify = x.Notify
+	if call.Client != nil {
+		call.Notify = leveled(call.Client, x.Notify)
+	}
+	switch {
+	case x.Method == wire.MethodComplete:
+		return l.complete(ctx, call)
+	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
+		if err := l.checkParamHeaders(x, call.Name); err != nil {
+			return nil, err
+		}
+	}
+	if modern && call.Client.Answers() {
+		return l.serveModern(ctx, x, call)
+	}
+	return l.call(ctx, call)
+}
+
+func methodNotFound(method string) error {
+	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "method not found: " + method}
+}
+
 func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
 	var rpc *tool.RPCError
-	switch {
-	case errors.As(err, &rpc):
+	if err != nil && !errors.As(err, &rpc) {
+		if x.Method == wire.MethodCallTool {
+			// A model can act on a tool error; many clients hide protocol errors from it.
+			result = json.RawMessage(tool.ErrorResult(err.Error()))
+		} else {
+			rpc = &tool.RPCError{Code: tool.CodeInternal, Message: err.Error()}
+		}
+	}
+	if rpc != nil {
 		status := 0
 		if modern {
 			status = statusOf(rpc.Code)
 		}
 		x.Fail(rpc.JSON(), status)
 		return
-	case err != nil:
-		// A model can act on a tool error; many clients hide protocol errors from it.
-		result = json.RawMessage(tool.ErrorResult(err.Error()))
 	}
 	if modern && rawjson.Member(result, "resultType") == nil {
 		if typed, err := rawjson.Set(result, "resultType", []byte(`"complete"`)); err == nil {
@@ -199,7 +340,7 @@ func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, moder
 		}
 	}
 	if len(bytes.TrimSpace(result)) == 0 {
-		x.Fail((&tool.RPCError{Code: tool.CodeInternal, Message: "the tool gave no result"}).JSON(), 0)
+		x.Fail((&tool.RPCError{Code: tool.CodeInternal, Message: "there is no result"}).JSON(), 0)
 		return
 	}
 	x.Result(result)
@@ -210,7 +351,7 @@ func statusOf(code int) int {
 	switch code {
 	case tool.CodeMethodNotFound:
 		return http.StatusNotFound
-	case tool.CodeInvalidParams, tool.CodeInvalidRequest:
+	case tool.CodeInvalidParams, tool.CodeInvalidRequest, tool.CodeMissingCapability, mcp.HEADER_MISMATCH:
 		return http.StatusBadRequest
 	}
 	return 0
@@ -218,16 +359,25 @@ func statusOf(code int) int {
 
 // dispatch finds the tool by its exposed name, registered or not, and calls it.
 func (l *Live) dispatch(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	for _, t := range l.meta {
-		if t.Name == call.Name {
-			return t.Handler(ctx, call)
+	var t *tool.Tool
+	var ok bool
+	switch call.Kind {
+	case tool.KindPrompt:
+		t, ok = l.source.Prompt(call.Name)
+	case tool.KindResource:
+		t, ok = l.source.Resource(call.Name)
+	default:
+		for _, t := range l.meta {
+			if t.Name == call.Name {
+				return t.Handler(ctx, call)
+			}
 		}
+		t, ok = l.source.Lookup(call.Name)
 	}
-	t, ok := l.source.Lookup(call.Name)
 	if !ok {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: l.unknown(call.Name)}
+		return nil, notFound(call.Kind, call.Name, l.hint(call), call.Client != nil && call.Client.Modern)
 	}
-	if s := l.session(call.Session); s != nil {
+	if s := l.session(call.Session); s != nil && call.Kind == tool.KindTool {
 		s.mu.Lock()
 		s.set = s.set.touch(call.Name)
 		s.mu.Unlock()
@@ -235,78 +385,29 @@ func (l *Live) dispatch(ctx context.Context, call *tool.Call) (tool.Result, erro
 	return t.Handler(ctx, call)
 }
 
-func (l *Live) unknown(name string) string {
-	message := fmt.Sprintf("unknown tool %q", name)
-	if near := l.source.Nearest(name, 3); len(near) > 0 {
-		message += "; nearest: " + strings.Join(near, ", ")
-	}
-	return message + ". Search with retrieve_tools."
-}
-
-// list answers tools/list: meta-tools, pinned tools, then what is registered.
-func (l *Live) list(ctx context.Context) {
-	x := wire.ExchangeFrom(ctx)
-	if x == nil {
-		return
-	}
-	tools := append([]*tool.Tool{}, l.meta...)
-	pinned := l.source.Pinned()
-	tools = append(tools, pinned...)
-	modern := server.IsModernRequest(ctx)
-	if s := l.sessionOf(ctx); s != nil && !modern {
-		for _, r := range l.relisted(s).tools {
-			if !contains(pinned, r.Name) {
-				tools = append(tools, r.Tool)
-			}
+// notFound is the error for a name that nothing has. The code for resources
+// changed with the 2026-07-28 revision.
+func notFound(kind tool.Kind, name, hint string, modern bool) error {
+	rpc := &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q%s", kind, name, hint)}
+	if kind == tool.KindResource {
+		rpc.Data, _ = json.Marshal(map[string]string{"uri": name})
+		if !modern {
+			rpc.Code = tool.CodeResourceNotFound
 		}
 	}
-	out := []byte(`{"tools":[`)
-	for i, t := range tools {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, Listed(t)...)
-	}
-	out = append(out, ']')
-	if modern {
-		// What the revision requires of a list; it may be asked for any time.
-		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
-	}
-	x.Result(append(out, '}'))
+	return rpc
 }
 
-// Listed is the definition of a tool as a client sees it: the upstream's own
-// bytes under the exposed name.
-func Listed(t *tool.Tool) json.RawMessage {
-	name, _ := json.Marshal(t.Name)
-	out, err := rawjson.Set(t.Def.Raw, "name", name)
-	if err != nil { // ParseDef lets only objects in
-		return t.Def.Raw
+// hint is what to do about an unknown tool.
+func (l *Live) hint(call *tool.Call) string {
+	if call.Kind != tool.KindTool {
+		return ""
 	}
-	return out
-}
-
-func contains(tools []*tool.Tool, name string) bool {
-	for _, t := range tools {
-		if t.Name == name {
-			return true
-		}
+	hint := ""
+	if near := l.source.Nearest(call.Name, 3); len(near) > 0 {
+		hint = "; nearest: " + strings.Join(near, ", ")
 	}
-	return false
-}
-
-// relisted notes that the client of s asked for the list, which ends its hold,
-// and returns what is registered.
-func (l *Live) relisted(s *session) Set {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.listed)
-	s.listed = make(chan struct{})
-	if !s.notified.IsZero() && time.Since(s.notified) < holdCap {
-		l.clients.relisted(s.client)
-	}
-	s.notified = time.Time{}
-	return s.set
+	return hint + ". Search with retrieve_tools."
 }
 
 // Register puts tools on the live server of a session: one change of its set
@@ -348,10 +449,7 @@ func (l *Live) Register(ctx context.Context, sessionID string, tools []*tool.Too
 
 // announce tells one session, and the owner's hook, that its list changed.
 func (l *Live) announce(s *session, change Change) {
-	err := l.mcp.SendNotificationToSpecificClient(s.id, mcp.MethodNotificationToolsListChanged, nil)
-	if err != nil {
-		l.log.Debug("list_changed not sent", "session", s.id, "error", err)
-	}
+	l.Notify(s.id, toolsChanged, nil)
 	if l.notifier != nil {
 		s.mu.Lock()
 		client := s.client
@@ -360,16 +458,21 @@ func (l *Live) announce(s *session, change Change) {
 	}
 }
 
-// Sync lets registrations follow the catalog after it changed. Only sessions
-// that see a difference are told, or all when the pinned tools differ.
+// Sync lets registrations follow the catalog after it changed, and tells
+// clients which lists they see differently now. Of the tools only those
+// sessions are told that see a difference, or all when the pinned tools differ.
 func (l *Live) Sync() {
-	var pinned []byte
-	for _, t := range l.source.Pinned() {
-		pinned = append(append(pinned, t.Name...), t.Def.Hash...)
+	lists := map[tool.Kind][]*tool.Tool{tool.KindTool: l.source.Pinned()}
+	for _, kind := range tool.Kinds[1:] {
+		lists[kind] = l.source.Items(kind)
 	}
+	changed := map[tool.Kind]bool{}
 	l.mu.Lock()
-	everyone := !bytes.Equal(pinned, l.pinned)
-	l.pinned = pinned
+	for kind, items := range lists {
+		now := fingerprint(items)
+		changed[kind] = l.announced[kind] != now
+		l.announced[kind] = now
+	}
 	sessions := make([]*session, 0, len(l.sessions))
 	for _, s := range l.sessions {
 		sessions = append(sessions, s)
@@ -378,45 +481,30 @@ func (l *Live) Sync() {
 
 	for _, s := range sessions {
 		s.mu.Lock()
-		set, change, changed := s.set.sync(l.source.Lookup)
+		set, change, differs := s.set.sync(l.source.Lookup)
 		s.set = set
 		s.mu.Unlock()
-		if changed && !everyone {
+		if differs && !changed[tool.KindTool] {
 			l.announce(s, change)
 		}
 	}
-	if everyone {
-		l.mcp.SendNotificationToAllClients(mcp.MethodNotificationToolsListChanged, nil)
+	if changed[tool.KindTool] {
+		l.broadcast(toolsChanged)
+	}
+	if changed[tool.KindPrompt] {
+		l.broadcast(promptsChanged)
+	}
+	if changed[tool.KindResource] || changed[tool.KindTemplate] {
+		l.broadcast(resourcesChanged)
 	}
 }
 
-// sessionOf returns the session of the request being handled. A stream's
-// session is made by its first request.
-func (l *Live) sessionOf(ctx context.Context) *session {
-	current := server.ClientSessionFromContext(ctx)
-	if current == nil {
-		return nil
+// fingerprint is the same for lists that look the same.
+func fingerprint(items []*tool.Tool) string {
+	sum := sha256.New()
+	for _, t := range items {
+		sum.Write([]byte(t.Name))
+		sum.Write([]byte(t.Def.Hash))
 	}
-	return l.session(current.SessionID())
-}
-
-func (l *Live) session(id string) *session {
-	if id == "" {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.sessions[id]
-}
-
-func (l *Live) remember(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sessions[id] = &session{id: id, listed: make(chan struct{})}
-}
-
-func (l *Live) forget(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.sessions, id)
+	return string(sum.Sum(nil))
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -25,6 +26,24 @@ type catalog map[string]*tool.Tool
 func (c catalog) Lookup(name string) (*tool.Tool, bool) { t, ok := c[name]; return t, ok }
 func (c catalog) Nearest(string, int) []string          { return []string{"srv_a"} }
 func (c catalog) Pinned() []*tool.Tool                  { return nil }
+
+func (c catalog) Items(kind tool.Kind) []*tool.Tool {
+	var items []*tool.Tool
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if c[name].Def.ID.Kind == kind {
+			items = append(items, c[name])
+		}
+	}
+	return items
+}
+func (c catalog) Prompt(name string) (*tool.Tool, bool)     { return c.of(tool.KindPrompt, name) }
+func (c catalog) Resource(uri string) (*tool.Tool, bool)    { return c.of(tool.KindResource, uri) }
+func (c catalog) Exposed(_, uri string) string              { return uri }
+func (c catalog) CacheHint(tool.Kind) (time.Duration, bool) { return 5 * time.Second, false }
+func (c catalog) of(k tool.Kind, name string) (*tool.Tool, bool) {
+	t, ok := c[name]
+	return t, ok && t.Def.ID.Kind == k
+}
 
 // strange is a result with everything a typed structure would lose.
 const strange = `{"content":[{"type":"hologram","x":9007199254740993,"nested":{"<&>":null}}],"structuredContent":{"big":123456789012345678901234567890,"f":1.0},"isError":false,"_meta":{"a/b":[1e400]},"unknown":{"é":"\u00e9"}}`

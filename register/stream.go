@@ -49,6 +49,7 @@ type stream struct {
 
 	initialized atomic.Bool
 	mu          sync.Mutex // guards what follows; held for assignments only
+	finished    bool       // no request is taken any more
 	info        mcp.Implementation
 	abilities   mcp.ClientCapabilities
 	level       mcp.LoggingLevel
@@ -86,6 +87,10 @@ func (s *stream) forward(ctx context.Context) {
 }
 
 func (s *stream) notify(n mcp.JSONRPCNotification) {
+	if raw, ok := n.Params.AdditionalFields["message"].([]byte); ok && n.Method == wire.MethodRaw {
+		s.send(raw)
+		return
+	}
 	if message, err := json.Marshal(n); err == nil {
 		s.send(message)
 	}
@@ -111,7 +116,10 @@ func (s *stream) receive(ctx context.Context, message []byte) {
 	isRequest := head.Method != "" && len(head.ID) > 0
 	if !isRequest {
 		if valid && len(head.ID) > 0 {
-			return // an answer; nothing was asked on this connection
+			if reply := wire.ParseReply(message); reply != nil {
+				s.live.answered(s.id, reply)
+			}
+			return
 		}
 		s.handle(ctx, nil, message)
 		return
@@ -132,6 +140,11 @@ func (s *stream) receive(ctx context.Context, message []byte) {
 	if head.Method == string(mcp.MethodSubscriptionsListen) {
 		group = &s.listens
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
+		return
+	}
 	group.Go(func() {
 		defer s.inFlight.Add(-1)
 		s.handle(ctx, head.ID, message)
@@ -148,6 +161,8 @@ func (s *stream) handle(ctx context.Context, id json.RawMessage, message []byte)
 	x := wire.NewExchange(message, s.send)
 	if x != nil {
 		ctx, message = x.Context(ctx), x.Stub()
+	} else {
+		ctx = wire.WithMessage(ctx, message)
 	}
 	response := s.live.mcp.HandleMessage(ctx, message)
 	if x != nil {
@@ -175,8 +190,15 @@ func (s *stream) fail(id json.RawMessage, message string) {
 	s.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, id, rpc.JSON()))
 }
 
-// finish waits for the calls in flight, bounded, then ends the rest.
+// finish waits for the calls in flight, bounded, then ends the rest. Those that
+// ask the client something end at once: it sends no more.
 func (s *stream) finish(cancel context.CancelFunc) {
+	s.mu.Lock()
+	s.finished = true
+	s.mu.Unlock()
+	if session := s.live.session(s.id); session != nil {
+		session.end()
+	}
 	done := make(chan struct{})
 	go func() { s.requests.Wait(); close(done) }()
 	select {

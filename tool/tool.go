@@ -35,7 +35,8 @@ type Middleware func(Handler) Handler
 
 // Call is one tools/call (prompts/get, resources/read) on its way to a handler.
 type Call struct {
-	Name      string          // the exposed name that was called
+	Kind      Kind            // of what is called
+	Name      string          // the exposed name that was called; the URI of a resource
 	Arguments json.RawMessage // the arguments object as sent; nil when absent
 	// Params is the whole params object of the request as sent, with _meta and
 	// unknown fields. Nil when the call does not come from a client's tools/call.

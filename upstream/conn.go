@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +26,9 @@ import (
 // conn is one live connection: negotiated, able to send raw requests. It is
 // used until it fails once, then another is dialled.
 type conn struct {
+	server   *server
 	settings Settings
+	main     bool // notifications of changed lists count
 	log      *slog.Logger
 	tap      *wire.Tap
 	client   *client.Client
@@ -35,21 +36,47 @@ type conn struct {
 	queue    *wire.Queue         // nil on HTTP
 	process  *process            // nil on HTTP
 
+	// Set by the negotiation; may be read once ready is closed.
 	era          Era
 	version      string // negotiated protocol version
 	instructions string
 	capabilities mcp.ServerCapabilities
+	ready        chan struct{}
 
 	life context.Context // ends with the connection; its cause is why
 	stop context.CancelCauseFunc
 	once sync.Once
 
-	mu       sync.Mutex      // guards what follows; never held over I/O
-	info     json.RawMessage // serverInfo
-	streamed time.Time       // when a stream's end led to a new list
-	closed   bool            // no work starts any more: it is waited for
+	mu        sync.Mutex      // guards what follows; never held over I/O
+	info      json.RawMessage // serverInfo
+	abilities json.RawMessage // the server's capabilities as sent
+	streamed  time.Time       // when a stream's end led to a new list
+	closed    bool            // no work starts any more: it is waited for
+	level     string          // that logging/setLevel was last asked for
+	users     users
+	flights   map[int64]*flight                  // calls in flight, by the ID of their request
+	landed    chan struct{}                      // closed, and replaced, when one of them ends
+	asks      map[string]context.CancelCauseFunc // requests of the server that are being answered, by their ID
+	waiting   int                                // of these, how many wait to know whom they are for
+	listen    listening
 
 	work sync.WaitGroup // goroutines of this connection
+}
+
+func newConn(l *line) *conn {
+	s := l.server
+	c := &conn{
+		server: s, settings: s.settings, main: l.main, log: s.log,
+		ready: make(chan struct{}), landed: make(chan struct{}),
+		flights: map[int64]*flight{}, asks: map[string]context.CancelCauseFunc{},
+		listen: listening{changed: make(chan struct{}, 1), heard: make(chan struct{})},
+	}
+	if l.owner != "" {
+		c.users = users{key: l.owner, state: 1, legacy: true}
+	}
+	c.tap = &wire.Tap{Notify: c.notified, Request: c.requested, Other: c.introduced, Ended: c.streamEnded}
+	c.life, c.stop = context.WithCancelCause(context.Background())
+	return c
 }
 
 // dead reports whether the connection has failed or was closed.
@@ -109,6 +136,11 @@ func (r retriable) Unwrap() error { return r.error }
 func (c *conn) request(ctx context.Context, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
 	id, reply := c.tap.Expect()
 	defer c.tap.Forget(id)
+	return c.exchange(ctx, id, reply, method, params, header)
+}
+
+// exchange is request with an ID that was reserved before.
+func (c *conn) exchange(ctx context.Context, id int64, reply *wire.Reply, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
 	message := make([]byte, 0, len(params)+len(method)+64)
 	message = append(message, `{"jsonrpc":"2.0","id":`...)
 	message = strconv.AppendInt(message, id, 10)
@@ -252,17 +284,26 @@ func (c *conn) cancel(id int64, why error) {
 	if err != nil {
 		return
 	}
-	c.spawn(func() {
+	tell := func() {
 		ctx, cancel := context.WithTimeout(c.life, 5*time.Second)
 		defer cancel()
 		if err := c.notify(ctx, "notifications/cancelled", params); err != nil {
 			c.log.Debug("the upstream was not told of a cancellation", "error", clean(err))
 		}
-	})
+	}
+	if c.queue != nil {
+		tell() // it only queues; what is sent next comes after it
+		return
+	}
+	c.spawn(tell)
 }
 
 func (c *conn) notify(ctx context.Context, method string, params json.RawMessage) error {
-	message := finish([]byte(`{"jsonrpc":"2.0"`), method, params)
+	return c.send(ctx, finish([]byte(`{"jsonrpc":"2.0"`), method, params))
+}
+
+// send sends a message that gets no answer.
+func (c *conn) send(ctx context.Context, message []byte) error {
 	if c.queue != nil {
 		return c.queue.Send(append(message, '\n'), nil)
 	}
@@ -273,85 +314,6 @@ func rpcError(raw json.RawMessage) *tool.RPCError {
 	e := &tool.RPCError{Raw: raw, Code: tool.CodeInternal}
 	_ = json.Unmarshal(raw, e)
 	return e
-}
-
-// meta is what a request to a 2026-07-28 server carries in _meta.
-func (c *conn) meta(level string) map[string]any {
-	m := map[string]any{
-		mcp.MetaKeyProtocolVersion:    c.version,
-		mcp.MetaKeyClientCapabilities: struct{}{},
-		mcp.MetaKeyClientInfo:         clientInfo(),
-	}
-	if level != "" {
-		m[mcp.MetaKeyLogLevel] = level
-	}
-	return m
-}
-
-// protocolKeys are the keys of a client's own protocol in _meta: they speak of
-// its connection to us, not of ours to the upstream.
-var protocolKeys = map[string]bool{
-	mcp.MetaKeyProtocolVersion:    true,
-	mcp.MetaKeyClientCapabilities: true,
-	mcp.MetaKeyClientInfo:         true,
-	mcp.MetaKeyLogLevel:           true,
-}
-
-// withMeta returns params with the _meta that this connection's protocol wants:
-// a progress token of ours, if not empty, in place of the client's, and
-// everything else of the client's as it is.
-func (c *conn) withMeta(params json.RawMessage, progressToken, level string) (json.RawMessage, error) {
-	var out bytes.Buffer
-	add := func(key string, value []byte) {
-		if out.Len() > 0 {
-			out.WriteByte(',')
-		}
-		name, _ := json.Marshal(key)
-		out.Write(name)
-		out.WriteByte(':')
-		out.Write(value)
-	}
-	for key, value := range rawjson.Members(rawjson.Member(params, "_meta")) {
-		switch {
-		case key == "progressToken" && progressToken != "":
-			add(key, []byte(strconv.Quote(progressToken)))
-		case key != "progressToken" && !protocolKeys[key]:
-			add(key, value)
-		}
-	}
-	if c.era == EraModern {
-		for key, value := range c.meta(level) {
-			raw, err := json.Marshal(value)
-			if err != nil {
-				return nil, err
-			}
-			add(key, raw)
-		}
-	}
-	if out.Len() == 0 && rawjson.Member(params, "_meta") == nil {
-		return params, nil
-	}
-	return rawjson.Set(params, "_meta", []byte("{"+out.String()+"}"))
-}
-
-// header returns the HTTP headers that a 2026-07-28 server wants with a request.
-func (c *conn) header(method string, params json.RawMessage, def *tool.Def) http.Header {
-	if c.era != EraModern || c.http == nil {
-		return nil
-	}
-	header := http.Header{}
-	for name, value := range mcp.StandardHeaders(c.version, mcp.MCPMethod(method), params) {
-		header.Set(name, value)
-	}
-	if def != nil && bytes.Contains(def.InputSchema, []byte("x-mcp-header")) {
-		var typed mcp.Tool
-		if json.Unmarshal(def.Raw, &typed) == nil && mcp.ValidateParamHeaderAnnotations(&typed) == nil {
-			for name, value := range mcp.GenerateParamHeaders(&typed, params) {
-				header.Set(name, value)
-			}
-		}
-	}
-	return header
 }
 
 // Version is told to upstreams as this client's version.

@@ -10,28 +10,26 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"toolfinch/rawjson"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/rawjson"
+	"toolfinch/tool"
 	"toolfinch/wire"
 )
 
-// dial makes a connection. ctx bounds the dialling alone; known is the era the
-// server was found in before. notify gets the upstream's notifications.
-func dial(ctx context.Context, s Settings, known Era, notify func(string, json.RawMessage), log *slog.Logger) (*conn, error) {
+// dial makes a connection for a line. ctx bounds the dialling alone.
+func dial(ctx context.Context, l *line) (*conn, error) {
+	s := l.server.settings
+	known := l.server.knownEra()
 	if s.Protocol == ProtocolLegacy {
 		known = EraLegacy
 	}
-	attempt := func(how func(context.Context, *conn, Era) error, era Era) (*conn, error) {
-		c := &conn{settings: s, log: log, tap: &wire.Tap{Notify: notify}}
-		c.tap.Other = c.introduced
-		c.tap.Ended = c.streamEnded
-		c.life, c.stop = context.WithCancelCause(context.Background())
-		err := how(ctx, c, era)
+	attempt := func(how func(context.Context, *conn, Era, json.RawMessage) error, era Era) (*conn, error) {
+		c := newConn(l)
+		err := how(ctx, c, era, l.declare)
 		if err == nil {
 			return c, nil
 		}
@@ -89,7 +87,7 @@ func dial(ctx context.Context, s Settings, known Era, notify func(string, json.R
 	return nil, err
 }
 
-func dialStdio(ctx context.Context, c *conn, era Era) error {
+func dialStdio(ctx context.Context, c *conn, era Era, declare json.RawMessage) error {
 	p, err := start(c.settings, c.log)
 	if err != nil {
 		return err
@@ -100,7 +98,7 @@ func dialStdio(ctx context.Context, c *conn, era Era) error {
 	})
 	read := make(chan struct{})
 	pipe := transport.NewIO(wire.Lines(p.stdout, c.tap, c.log, func() { close(read) }), c.queue, io.NopCloser(strings.NewReader("")))
-	c.client = newClient(pipe, era)
+	c.client = newClient(declaringIO{pipe, declare}, era)
 	if err := c.client.Start(c.life); err != nil {
 		return err
 	}
@@ -131,7 +129,7 @@ func (c *conn) follow(p *process, read <-chan struct{}) {
 	}
 }
 
-func dialHTTP(ctx context.Context, c *conn, era Era) error {
+func dialHTTP(ctx context.Context, c *conn, era Era, declare json.RawMessage) error {
 	options := []transport.StreamableHTTPCOption{
 		transport.WithHTTPBasicClient(c.httpClient()),
 		transport.WithHTTPHeaders(c.settings.Headers),
@@ -145,14 +143,14 @@ func dialHTTP(ctx context.Context, c *conn, era Era) error {
 	if err != nil {
 		return err
 	}
-	c.http, c.client = t, newClient(t, era)
+	c.http, c.client = t, newClient(declaringHTTP{t, declare}, era)
 	if err := c.client.Start(c.life); err != nil {
 		return err
 	}
 	return c.initialize(ctx)
 }
 
-func dialSSE(ctx context.Context, c *conn, era Era) error {
+func dialSSE(ctx context.Context, c *conn, era Era, declare json.RawMessage) error {
 	t, err := transport.NewSSE(c.settings.URL,
 		transport.WithHTTPClient(c.httpClient()),
 		transport.WithHeaders(c.settings.Headers),
@@ -164,7 +162,7 @@ func dialSSE(ctx context.Context, c *conn, era Era) error {
 		return err
 	}
 	t.SetConnectionLostHandler(func(error) { c.fail(fmt.Errorf("%w: the event stream ended", ErrClosed)) })
-	c.http, c.client = t, newClient(t, era)
+	c.http, c.client = t, newClient(declaringSSE{t, declare}, era)
 	// The stream lives as long as the connection, so it cannot have the
 	// dialling's context; that one ends it while it is being opened.
 	opening := context.AfterFunc(ctx, func() { c.stop(context.Cause(ctx)) })
@@ -203,6 +201,54 @@ type debugWriter struct{ log *slog.Logger }
 func (w debugWriter) Write(p []byte) (int, error) {
 	w.log.Debug("mcp-go", "line", strings.TrimSpace(string(p)))
 	return len(p), nil
+}
+
+// The transports of mcp-go, which would write a client's capabilities as far as
+// it knows them: these write them as they are.
+type (
+	declaringIO struct {
+		*transport.Stdio
+		declare json.RawMessage
+	}
+	declaringHTTP struct {
+		*transport.StreamableHTTP
+		declare json.RawMessage
+	}
+	declaringSSE struct {
+		*transport.SSE
+		declare json.RawMessage
+	}
+)
+
+func (t declaringIO) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	return t.Stdio.SendRequest(ctx, declaring(r, t.declare))
+}
+
+func (t declaringHTTP) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	return t.StreamableHTTP.SendRequest(ctx, declaring(r, t.declare))
+}
+
+func (t declaringSSE) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	return t.SSE.SendRequest(ctx, declaring(r, t.declare))
+}
+
+// declaring is a request of the negotiation with the given capabilities.
+func declaring(r transport.JSONRPCRequest, capabilities json.RawMessage) transport.JSONRPCRequest {
+	params, err := json.Marshal(r.Params)
+	if err != nil {
+		return r
+	}
+	if r.Method == string(mcp.MethodInitialize) {
+		params, err = rawjson.Set(params, "capabilities", capabilities)
+	} else if meta := rawjson.Member(params, "_meta"); rawjson.Member(meta, mcp.MetaKeyClientCapabilities) != nil {
+		if meta, err = rawjson.Set(meta, mcp.MetaKeyClientCapabilities, capabilities); err == nil {
+			params, err = rawjson.Set(params, "_meta", meta)
+		}
+	}
+	if err == nil {
+		r.Params = json.RawMessage(params)
+	}
+	return r
 }
 
 func newClient(t transport.Interface, era Era) *client.Client {
@@ -247,9 +293,7 @@ func (c *conn) initialize(ctx context.Context) error {
 	}
 	c.capabilities = result.Capabilities
 	c.instructions = result.Instructions
-	if c.era == EraModern && c.capabilities.Tools != nil && c.capabilities.Tools.ListChanged {
-		c.spawn(c.subscribe)
-	}
+	close(c.ready)
 	return nil
 }
 
@@ -259,17 +303,20 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
-// introduced keeps serverInfo as it was sent. It sees the answers of the
-// negotiation, the one that counts last.
+// introduced keeps what the server says of itself as it was sent. It sees the
+// answers of the negotiation, the one that counts last.
 func (c *conn) introduced(result json.RawMessage) {
-	info := rawjson.Member(result, "serverInfo")
+	info, abilities := rawjson.Member(result, "serverInfo"), rawjson.Member(result, "capabilities")
 	if info == nil {
 		info = rawjson.Member(rawjson.Member(result, "_meta"), mcp.MetaKeyServerInfo)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if info != nil {
-		c.mu.Lock()
 		c.info = info
-		c.mu.Unlock()
+	}
+	if abilities != nil {
+		c.abilities = abilities
 	}
 }
 
@@ -279,12 +326,19 @@ func (c *conn) introduction() json.RawMessage {
 	return c.info
 }
 
+// offers returns the server's capabilities.
+func (c *conn) offers() json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.abilities
+}
+
 // relistAfter is the shortest time between two lists that are due to a stream
 // of notifications having ended: some servers end theirs all the time.
 const relistAfter = 30 * time.Second
 
-// streamEnded asks for a new list: the server may be gone, or its tools may
-// have changed while nobody listened.
+// streamEnded asks for new lists: the server may be gone, or they may have
+// changed while nobody listened.
 func (c *conn) streamEnded() {
 	c.mu.Lock()
 	soon := time.Since(c.streamed) < relistAfter
@@ -292,27 +346,7 @@ func (c *conn) streamEnded() {
 		c.streamed = time.Now()
 	}
 	c.mu.Unlock()
-	if !soon && !c.dead() {
-		c.tap.Notify(methodListChanged, nil)
-	}
-}
-
-// subscribe asks a 2026-07-28 server for list_changed, and again whenever that
-// stream ends, until the connection does.
-func (c *conn) subscribe() {
-	again := backoff.NewExponentialBackOff()
-	again.MaxInterval = time.Minute
-	for {
-		err := c.client.Listen(c.life, mcp.SubscriptionFilter{ToolsListChanged: true})
-		if c.dead() || errors.Is(err, mcp.ErrMethodNotFound) {
-			return
-		}
-		c.log.Debug("the subscription has ended", "error", err)
-		select {
-		case <-c.life.Done():
-			return
-		case <-time.After(again.NextBackOff()):
-		}
-		c.streamEnded()
+	if !soon && !c.dead() && c.main {
+		c.server.changed(tool.Kinds...)
 	}
 }

@@ -86,7 +86,7 @@ read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"second":true}
 func TestASlowModernServerIsNotMisjudged(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	s := Settings{Name: "s", Command: "sh", ConnectTimeout: 20 * time.Second, Args: []string{"-c", `
+	s := Settings{Name: "s", Command: "sh", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second, Args: []string{"-c", `
 cd "$0"
 read -r discover
 if ! test -e once; then
@@ -134,6 +134,7 @@ type plainHTTP struct {
 	*httptest.Server
 	calls     map[string]func(w http.ResponseWriter, id string, params json.RawMessage)
 	cancelled chan string
+	answers   chan string // to what it asked; nil when nobody wants them
 
 	mu      sync.Mutex
 	session int
@@ -178,6 +179,9 @@ func (p *plainHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch m.Method {
+	case "":
+		w.WriteHeader(http.StatusAccepted)
+		p.answers <- string(body)
 	case "initialize":
 		w.Header().Set("Mcp-Session-Id", session)
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"plain","version":"1"}}}`, m.ID)

@@ -5,64 +5,120 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
-// maxPages bounds tools/list of a server that never stops.
+// maxPages bounds the list of a server that never stops.
 const maxPages = 1000
 
-// list asks for all tools. Definitions that are none, and second ones of a
-// name, are rejected; the others are kept.
-func (c *conn) list(ctx context.Context) (defs []*tool.Def, rejected []error, err error) {
-	if c.capabilities.Tools == nil {
-		return nil, nil, nil
+// listing is what a server lists of one kind.
+type listing struct {
+	defs     []*tool.Def
+	rejected []error
+	hint     *CacheHint // nil when the server said nothing
+}
+
+// listMethods are the methods that list the kinds, and the member of their
+// results that does.
+var listMethods = map[tool.Kind]struct{ method, member, called string }{
+	tool.KindTool:     {"tools/list", "tools", "tools"},
+	tool.KindPrompt:   {"prompts/list", "prompts", "prompts"},
+	tool.KindResource: {"resources/list", "resources", "resources"},
+	tool.KindTemplate: {"resources/templates/list", "resourceTemplates", "resource templates"},
+}
+
+// lists reports whether the server has definitions of a kind.
+func (c *conn) lists(kind tool.Kind) bool {
+	switch kind {
+	case tool.KindTool:
+		return c.capabilities.Tools != nil
+	case tool.KindPrompt:
+		return c.capabilities.Prompts != nil
 	}
+	return c.capabilities.Resources != nil
+}
+
+// list asks for all definitions of a kind. Those that are none, and second ones
+// of a name, are rejected; the others are kept.
+func (c *conn) list(ctx context.Context, kind tool.Kind) (listing, error) {
+	var all listing
+	if !c.lists(kind) {
+		return all, nil
+	}
+	how := listMethods[kind]
 	seen := map[string]bool{}
 	cursors := map[string]bool{}
 	cursor := ""
-	for range maxPages {
-		params := json.RawMessage(`{}`)
+	for page := range maxPages {
+		members := newObject(256)
 		if cursor != "" {
-			raw, err := json.Marshal(map[string]string{"cursor": cursor})
-			if err != nil {
-				return nil, nil, err
-			}
-			params = raw
+			members.text("cursor", cursor)
 		}
-		if params, err = c.withMeta(params, "", ""); err != nil {
-			return nil, nil, err
-		}
-		raw, err := c.request(ctx, "tools/list", params, c.header("tools/list", params, nil))
+		params := c.ownParams(members)
+		raw, err := c.request(ctx, how.method, params, c.header(how.method, params, nil))
 		if err != nil {
-			return nil, nil, err
+			return listing{}, err
 		}
-		var page struct {
-			Tools      []json.RawMessage `json:"tools"`
-			NextCursor string            `json:"nextCursor"`
+		var items []json.RawMessage
+		if err := json.Unmarshal(rawjson.Member(raw, how.member), &items); err != nil {
+			return listing{}, fmt.Errorf("the list of %s is none: %w", how.called, err)
 		}
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return nil, nil, fmt.Errorf("the list of tools is none: %w", err)
-		}
-		for i, item := range page.Tools {
-			def, err := tool.ParseDef(c.settings.Name, item)
+		for i, item := range items {
+			def, err := tool.ParseKind(kind, c.settings.Name, item)
 			switch {
 			case err != nil:
-				rejected = append(rejected, fmt.Errorf("tool %d: %w", len(seen)+i+1, err))
+				all.rejected = append(all.rejected, fmt.Errorf("%s %d: %w", kind, len(seen)+i+1, err))
 			case seen[def.ID.Name]:
-				rejected = append(rejected, fmt.Errorf("tool %q is listed twice", def.ID.Name))
+				all.rejected = append(all.rejected, fmt.Errorf("%s %q is listed twice", kind, def.ID.Name))
 			default:
 				seen[def.ID.Name] = true
-				defs = append(defs, def)
+				all.defs = append(all.defs, def)
 			}
 		}
-		if cursor = page.NextCursor; cursor == "" {
-			return defs, rejected, nil
+		if c.era == EraModern {
+			all.hint = narrower(all.hint, cacheHint(raw), page == 0)
+		}
+		if cursor = rawjson.Text(rawjson.Member(raw, "nextCursor")); cursor == "" {
+			return all, nil
 		}
 		if cursors[cursor] {
-			return nil, nil, errors.New("the list of tools repeats itself")
+			return listing{}, fmt.Errorf("the list of %s repeats itself", how.called)
 		}
 		cursors[cursor] = true
 	}
-	return nil, nil, fmt.Errorf("the list of tools has more than %d pages", maxPages)
+	return listing{}, fmt.Errorf("the list of %s has more than %d pages", how.called, maxPages)
+}
+
+// cacheHint is what a page of a list says of keeping it, nil for nothing.
+func cacheHint(page json.RawMessage) *CacheHint {
+	var millis float64
+	raw := rawjson.Member(page, "ttlMs")
+	if raw == nil || json.Unmarshal(raw, &millis) != nil || millis < 0 {
+		return nil
+	}
+	const longest = 365 * 24 * time.Hour
+	return &CacheHint{
+		TTL:    time.Duration(min(millis, float64(longest/time.Millisecond))) * time.Millisecond,
+		Public: rawjson.Text(rawjson.Member(page, "cacheScope")) == "public",
+	}
+}
+
+// narrower is what holds for a list of which some pages say a and one says b.
+func narrower(a, b *CacheHint, first bool) *CacheHint {
+	switch {
+	case first:
+		return b
+	case a == nil || b == nil:
+		return nil
+	}
+	return &CacheHint{TTL: min(a.TTL, b.TTL), Public: a.Public && b.Public}
+}
+
+// unknownMethod reports whether err says that the server does not know the method.
+func unknownMethod(err error) bool {
+	var rpc *tool.RPCError
+	return errors.As(err, &rpc) && rpc.Code == tool.CodeMethodNotFound
 }

@@ -38,10 +38,40 @@ type Change struct {
 	Server       string
 	Era          Era
 	Info         json.RawMessage // serverInfo
+	Capabilities json.RawMessage // of the server, as sent
 	Instructions string
-	Defs         []*tool.Def
-	Rejected     []error // definitions that were left out
+	Interactive  bool                    // it asks clients something
+	Defs         []*tool.Def             // of all kinds, in the order of tool.Kinds, each as listed
+	Cache        map[tool.Kind]CacheHint // of kinds whose list came with a hint
+	Rejected     []error                 // definitions that were left out of what was listed now
 	Err          error
+}
+
+// CacheHint is what a 2026-07-28 server says of keeping a list.
+type CacheHint struct {
+	TTL    time.Duration
+	Public bool // the list is the same for everybody
+}
+
+// Known is what is remembered of a server from before.
+type Known struct {
+	Era         Era
+	Interactive bool // it asks clients something
+}
+
+// Events are told what servers say outside of any call. Each may be nil. Except
+// for Ask they must not block.
+type Events struct {
+	// Updated is told that a resource has changed: the server's own URI of it, and
+	// the params of notifications/resources/updated.
+	Updated func(server, uri string, params json.RawMessage)
+	// Log gets the params of a notifications/message.
+	Log func(server string, params json.RawMessage)
+	// Notify gets a notification for one client (notifications/elicitation/complete).
+	Notify func(clientKey, method string, params json.RawMessage)
+	// Ask is tool.Client.Ask for a request outside of a call, to the one client
+	// that a connection belongs to.
+	Ask func(ctx context.Context, clientKey, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
 // State is the health of a server: what the last exchange with it said.
@@ -68,24 +98,26 @@ type Status struct {
 type Pool struct {
 	order  []*server
 	byName map[string]*server
+	events Events
+	sealer *sealer
 	end    context.CancelFunc
 	work   sync.WaitGroup
 }
 
-// NewPool makes a pool; nothing is connected. eras is what is known of the
-// servers' protocol, by name.
-func NewPool(settings []Settings, eras map[string]Era, log *slog.Logger) *Pool {
+// NewPool makes a pool; nothing is connected. known is what is remembered of the
+// servers, by name.
+func NewPool(settings []Settings, known map[string]Known, events Events, log *slog.Logger) *Pool {
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{byName: map[string]*server{}, end: end}
+	p := &Pool{byName: map[string]*server{}, events: events, sealer: newSealer(), end: end}
 	for _, s := range settings {
-		one := newServer(life, &p.work, s, eras[s.Name], log)
+		one := newServer(p, life, s, known[s.Name], log)
 		p.order = append(p.order, one)
 		p.byName[s.Name] = one
 	}
 	return p
 }
 
-// Watch keeps every server connected and its tools known, all in parallel,
+// Watch keeps every server connected and its definitions known, all in parallel,
 // until ctx ends. It sends what becomes known to changes, and returns once
 // every connection is closed and every child process gone.
 func (p *Pool) Watch(ctx context.Context, changes chan<- Change) error {
@@ -103,7 +135,7 @@ func (p *Pool) Watch(ctx context.Context, changes chan<- Change) error {
 // been killed after two seconds, and a session is given up after five.
 const closeWithin = 15 * time.Second
 
-// Refresh connects to a server if need be and lists its tools now.
+// Refresh connects to a server if need be and lists what it has now.
 func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	s := p.byName[name]
 	if s == nil {
@@ -113,32 +145,79 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	if err != nil {
 		return Change{Server: name, Err: &Error{Server: name, Op: "connect", Err: plain(err)}}
 	}
-	return s.list(ctx, c)
+	return s.list(ctx, c, tool.Kinds)
 }
 
-// Call calls a tool. A dead upstream is connected again at once, and the call
-// made a second time if it was never delivered or the tool is annotated as
-// read-only or idempotent. An error answer comes back as *tool.RPCError with
-// the upstream's bytes, everything else as *Error.
+// Call calls a tool, gets a prompt or reads a resource, by the kind of def,
+// whose Raw may be nil. A dead upstream is connected again at once, and the call
+// made a second time if it was never delivered or may be repeated: prompts,
+// resources, and tools annotated as read-only or idempotent. An error answer
+// comes back as *tool.RPCError with the upstream's bytes, everything else as
+// *Error.
+//
+// What the upstream asks while the call runs, the call's client is asked; a
+// client of the 2026-07-28 era may get an input_required result instead.
 func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
 	s := p.byName[def.ID.Server]
 	if s == nil {
-		return nil, &Error{Server: def.ID.Server, Op: "call " + def.ID.Name, Err: ErrUnknownServer}
+		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
 	}
 	return s.call(ctx, def, call)
 }
 
-// SetLogLevel asks every upstream for log messages from level on, now and
-// after each reconnect. It does not wait for their answers.
-func (p *Pool) SetLogLevel(_ context.Context, level string) {
+// Complete asks a server to complete an argument. call.Params is the whole
+// params object, with the server's own name in its ref. A server that cannot
+// completes to nothing. Errors are those of Call.
+func (p *Pool) Complete(ctx context.Context, server string, call *tool.Call) (tool.Result, error) {
+	s := p.byName[server]
+	if s == nil {
+		return nil, &Error{Server: server, Op: "complete", Err: ErrUnknownServer}
+	}
+	return s.complete(ctx, call)
+}
+
+// Subscribe has a server tell of changes of a resource, by its own URI, until
+// Unsubscribe, over whatever connections. Of a server that is not there that
+// begins when it is. A server that cannot is an *tool.RPCError.
+func (p *Pool) Subscribe(ctx context.Context, server, uri string) error {
+	return p.subscribe(ctx, server, uri, true)
+}
+
+// Unsubscribe ends what Subscribe began.
+func (p *Pool) Unsubscribe(ctx context.Context, server, uri string) error {
+	return p.subscribe(ctx, server, uri, false)
+}
+
+func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error {
+	s := p.byName[server]
+	if s == nil {
+		return &Error{Server: server, Op: "subscribe " + uri, Err: ErrUnknownServer}
+	}
+	return s.subscribe(ctx, uri, on)
+}
+
+// SetLogLevel asks every legacy upstream for log messages from level on, now
+// and after each reconnect: the most verbose that any legacy client wants. It
+// does not wait for their answers.
+func (p *Pool) SetLogLevel(level string) {
 	for _, s := range p.order {
-		s.mu.Lock()
-		s.level = level
-		c := s.conn
-		s.mu.Unlock()
-		if c != nil && !c.dead() {
-			s.setLevel(c, level)
-		}
+		s.setLevel(level)
+	}
+}
+
+// RootsChanged tells the upstreams that know a client's roots that they have
+// changed. It does not wait.
+func (p *Pool) RootsChanged(clientKey string) {
+	for _, s := range p.order {
+		s.rootsChanged(clientKey)
+	}
+}
+
+// Forget gives up the connections that a client has to itself: its session has
+// ended. It does not wait.
+func (p *Pool) Forget(clientKey string) {
+	for _, s := range p.order {
+		s.forget(clientKey)
 	}
 }
 

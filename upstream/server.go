@@ -10,174 +10,117 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
-// server supervises the connection to one upstream.
+// server supervises the connections to one upstream.
 type server struct {
 	settings Settings
 	log      *slog.Logger
+	events   Events
+	sealer   *sealer
 	life     context.Context // of the pool
 	work     *sync.WaitGroup // the pool's: whoever starts a goroutine adds to it
-	relist   chan struct{}   // list_changed arrived
+	relist   chan struct{}   // holds one signal: pending is not empty, or something else is to be told
 	fresh    chan struct{}   // a call has connected while the watch loop was backing off
+	seats    seats
 
-	mu      sync.Mutex // guards what follows; never held over I/O
-	conn    *conn
-	dialing *dialing
-	status  Status
-	era     Era
-	level   string // what logging/setLevel was asked for last
-	calls   map[string]*inFlight
-
-	tokens atomic.Int64 // progress tokens given out
+	mu            sync.Mutex // guards what follows; never held over I/O
+	status        Status
+	era           Era
+	interactive   bool               // it has asked clients something
+	pending       map[tool.Kind]bool // lists that have changed
+	listed        map[tool.Kind]listing
+	subscriptions map[string]bool   // URIs of resources
+	level         string            // of log messages, that legacy clients want
+	raised        string            // that a 2026-07-28 client has wanted
+	elicited      map[string]string // keys of clients by the ID of the URL they were asked to open
+	elicitedOrder []string          // the same IDs, the oldest first
 }
 
-// dialing is one attempt to connect that any number of callers wait for.
-type dialing struct {
-	done chan struct{}
-	conn *conn
-	err  error
-}
-
-// inFlight is a call whose notifications can be passed on. The key of
-// server.calls is the progress token that the upstream knows it by. They are
-// passed on one after the other, off the read loop, so that a client that does
-// not read holds up its own call and no other.
-type inFlight struct {
-	call  *tool.Call
-	token json.RawMessage // the client's own; nil when it sent none
-
-	mu      sync.Mutex // guards what follows; never held over Notify
-	waiting []notification
-	passing bool
-	over    bool
-	work    sync.WaitGroup
-}
-
-type notification struct {
-	method string
-	params json.RawMessage
-}
-
-// maxWaiting bounds the notifications that wait for one client; more are dropped.
-const maxWaiting = 256
-
-func (f *inFlight) pass(method string, params json.RawMessage) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.over || len(f.waiting) >= maxWaiting {
-		return
-	}
-	f.waiting = append(f.waiting, notification{method, params})
-	if !f.passing {
-		f.passing = true
-		f.work.Go(f.drain)
-	}
-}
-
-func (f *inFlight) drain() {
-	for {
-		f.mu.Lock()
-		if len(f.waiting) == 0 {
-			f.passing = false
-			f.mu.Unlock()
-			return
-		}
-		next := f.waiting[0]
-		f.waiting = f.waiting[1:]
-		f.mu.Unlock()
-		f.call.Notify(next.method, next.params)
-	}
-}
-
-// end returns when everything that arrived before the answer was passed on.
-func (f *inFlight) end() {
-	f.mu.Lock()
-	f.over = true
-	f.mu.Unlock()
-	f.work.Wait()
-}
-
-func newServer(life context.Context, work *sync.WaitGroup, s Settings, era Era, log *slog.Logger) *server {
+func newServer(p *Pool, life context.Context, s Settings, known Known, log *slog.Logger) *server {
 	if s.ConnectTimeout <= 0 {
 		s.ConnectTimeout = DefaultConnectTimeout
 	}
 	if s.CallTimeout <= 0 {
 		s.CallTimeout = DefaultCallTimeout
 	}
-	return &server{
-		settings: s, log: log.With("server", s.Name), life: life, work: work, era: era,
-		relist: make(chan struct{}, 1),
-		fresh:  make(chan struct{}, 1),
-		status: Status{Server: s.Name, State: StatePending, Since: time.Now(), Era: era},
-		calls:  map[string]*inFlight{},
+	if s.AskTimeout <= 0 {
+		s.AskTimeout = DefaultAskTimeout
 	}
+	one := &server{
+		settings: s, log: log.With("server", s.Name), events: p.events, sealer: p.sealer, life: life, work: &p.work,
+		relist:        make(chan struct{}, 1),
+		fresh:         make(chan struct{}, 1),
+		status:        Status{Server: s.Name, State: StatePending, Since: time.Now(), Era: known.Era},
+		era:           known.Era,
+		interactive:   known.Interactive,
+		pending:       map[tool.Kind]bool{},
+		listed:        map[tool.Kind]listing{},
+		subscriptions: map[string]bool{},
+		elicited:      map[string]string{},
+	}
+	one.seats.main = &seat{line: &line{server: one, main: true, declare: json.RawMessage(capabilities)}}
+	return one
 }
 
-// connect returns a connection that works as far as is known, dialling one if
-// there is none. Callers at the same time share one attempt.
-func (s *server) connect(ctx context.Context) (*conn, error) {
+func (s *server) connect(ctx context.Context) (*conn, error) { return s.seats.main.line.connect(ctx) }
+
+func (s *server) knownEra() Era {
 	s.mu.Lock()
-	if s.conn != nil && !s.conn.dead() {
-		defer s.mu.Unlock()
-		return s.conn, nil
-	}
-	if s.life.Err() != nil {
+	defer s.mu.Unlock()
+	return s.era
+}
+
+// dialled follows every attempt to connect.
+func (s *server) dialled(l *line, c *conn, err error) {
+	if l.main {
+		s.mu.Lock()
+		if err == nil {
+			s.era, s.status.Era = c.era, c.era
+		}
 		s.mu.Unlock()
-		return nil, ErrClosed
+		s.exchanged(err)
 	}
-	d := s.dialing
-	if d == nil {
-		d = &dialing{done: make(chan struct{})}
-		s.dialing = d
-		old, era := s.conn, s.era
-		s.conn = nil
-		s.work.Go(func() { s.dial(d, old, era) })
+	if err != nil {
+		return
 	}
+	s.log.Debug("connected", "era", c.era, "main", l.main)
+	s.mu.Lock()
+	level := s.wantedLevel()
 	s.mu.Unlock()
-	select {
-	case <-d.done:
-		return d.conn, d.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if level != "" {
+		c.spawn(func() { c.setLevel(level, 10*time.Second) })
+	}
+	if l.main {
+		c.attend()
+		wake(s.fresh)
 	}
 }
 
-func (s *server) dial(d *dialing, old *conn, era Era) {
-	if old != nil {
-		s.work.Go(old.close) // it may take its time
+// wake leaves a signal in a channel that holds one.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
-	ctx, cancel := context.WithTimeoutCause(s.life, s.settings.ConnectTimeout,
-		fmt.Errorf("%w: no connection within %s", ErrTimeout, s.settings.ConnectTimeout))
-	defer cancel()
-	d.conn, d.err = dial(ctx, s.settings, era, s.notified, s.log)
+}
+
+// changed says that lists of the server have changed, or without kinds that
+// something else is to be told of it.
+func (s *server) changed(kinds ...tool.Kind) {
 	s.mu.Lock()
-	s.dialing = nil
-	level := s.level
-	if d.err == nil {
-		s.conn, s.era = d.conn, d.conn.era
-		s.status.Era = s.era
+	for _, kind := range kinds {
+		s.pending[kind] = true
 	}
 	s.mu.Unlock()
-	s.exchanged(d.err)
-	if d.err == nil {
-		s.log.Debug("connected", "era", d.conn.era)
-		if level != "" {
-			s.setLevel(d.conn, level)
-		}
-		select {
-		case s.fresh <- struct{}{}:
-		default:
-		}
-	}
-	close(d.done)
+	wake(s.relist)
 }
 
 // exchanged notes how the last exchange went: that is what health is.
@@ -196,35 +139,30 @@ func (s *server) exchanged(err error) {
 
 // exchangedOver is exchanged for c, unless another connection has taken its place.
 func (s *server) exchangedOver(c *conn, err error) {
-	s.mu.Lock()
-	current := s.conn == c
-	s.mu.Unlock()
+	l := s.seats.main.line
+	l.mu.Lock()
+	current := l.conn == c
+	l.mu.Unlock()
 	if current {
 		s.exchanged(err)
 	}
 }
 
-func (s *server) connected() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conn != nil && !s.conn.dead()
-}
-
-// barrier returns once nobody is inside connect's critical section.
+// barrier returns once nobody starts work any more that does not see that the
+// life of the pool has ended.
 func (s *server) barrier() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	for _, l := range s.lines() {
+		l.barrier()
+	}
 }
 
-// close ends the connection. The life of the pool has ended before.
+// close ends the connections. The life of the pool has ended before.
 func (s *server) close() {
-	s.mu.Lock()
-	c := s.conn
-	s.conn = nil
-	s.mu.Unlock()
-	if c != nil {
-		c.close()
+	var closing sync.WaitGroup
+	for _, l := range s.lines() {
+		closing.Go(l.close)
 	}
+	closing.Wait()
 }
 
 // debounce is how long list_changed may repeat before the server is listed.
@@ -240,11 +178,12 @@ func (s *server) watch(ctx context.Context, changes chan<- Change) {
 		change := Change{Server: s.settings.Name, Err: err}
 		if err == nil {
 			connected := time.Now()
-			for ctx.Err() == nil && !c.dead() {
-				if change = s.list(ctx, c); !s.tell(ctx, changes, change) || change.Err != nil {
+			for kinds := tool.Kinds; ctx.Err() == nil && !c.dead(); {
+				if change = s.list(ctx, c, kinds); !s.tell(ctx, changes, change) || change.Err != nil {
 					break
 				}
-				if !s.rest(ctx, c) {
+				var again bool
+				if kinds, again = s.rest(ctx, c); !again {
 					break
 				}
 			}
@@ -262,7 +201,7 @@ func (s *server) watch(ctx context.Context, changes chan<- Change) {
 			return
 		}
 		drainSignal(s.fresh)
-		if s.connected() {
+		if s.seats.main.line.current() != nil {
 			continue // a call has been quicker
 		}
 		wait := retry.NextBackOff()
@@ -282,14 +221,14 @@ func drainSignal(c <-chan struct{}) {
 	}
 }
 
-// rest waits for list_changed and reports whether to list again; not when the
-// connection or the watch has ended.
-func (s *server) rest(ctx context.Context, c *conn) bool {
+// rest waits until lists have changed and returns which to ask for again; not
+// when the connection or the watch has ended.
+func (s *server) rest(ctx context.Context, c *conn) (kinds []tool.Kind, again bool) {
 	select {
 	case <-ctx.Done():
-		return false
+		return nil, false
 	case <-c.life.Done():
-		return false
+		return nil, false
 	case <-s.relist:
 	}
 	quiet := time.NewTimer(debounce)
@@ -297,11 +236,19 @@ func (s *server) rest(ctx context.Context, c *conn) bool {
 	for {
 		select {
 		case <-ctx.Done():
-			return false
+			return nil, false
 		case <-s.relist:
 			quiet.Reset(debounce)
 		case <-quiet.C:
-			return true
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, kind := range tool.Kinds {
+				if s.pending[kind] {
+					kinds = append(kinds, kind)
+				}
+			}
+			clear(s.pending)
+			return kinds, true
 		}
 	}
 }
@@ -315,24 +262,66 @@ func (s *server) tell(ctx context.Context, changes chan<- Change, change Change)
 	}
 }
 
-// list asks for the tools over c.
-func (s *server) list(ctx context.Context, c *conn) Change {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.settings.CallTimeout,
-		fmt.Errorf("%w: no list of tools within %s", ErrTimeout, s.settings.CallTimeout))
-	defer cancel()
-	change := Change{Server: s.settings.Name, Era: c.era, Info: c.introduction(), Instructions: c.instructions}
-	defs, rejected, err := c.list(ctx)
-	if err != nil {
+// othersWithin bounds the lists of other kinds than tools, which should not be
+// kept from anybody by a server that never answers.
+const othersWithin = 20 * time.Second
+
+// list asks for the definitions of kinds over c, all at the same time. Tools
+// that cannot be listed are an error; of another kind what was known stays.
+func (s *server) list(ctx context.Context, c *conn, kinds []tool.Kind) Change {
+	got := make([]listing, len(kinds))
+	errs := make([]error, len(kinds))
+	var listing sync.WaitGroup
+	for i, kind := range kinds {
+		listing.Go(func() {
+			within := s.settings.CallTimeout
+			if kind != tool.KindTool {
+				within = min(within, othersWithin)
+			}
+			ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%w: no list of %s within %s", ErrTimeout, listMethods[kind].called, within))
+			defer cancel()
+			got[i], errs[i] = c.list(ctx, kind)
+		})
+	}
+	listing.Wait()
+	change := Change{Server: s.settings.Name, Era: c.era, Info: c.introduction(), Instructions: c.instructions, Capabilities: c.offers()}
+	for i, kind := range kinds {
+		err := errs[i]
+		if err == nil {
+			change.Rejected = append(change.Rejected, got[i].rejected...)
+			continue
+		}
 		s.lost(c, err)
-		change.Err = &Error{Server: s.settings.Name, Op: "list tools", Err: plain(err)}
+		switch {
+		case kind == tool.KindTool:
+			change.Err = &Error{Server: s.settings.Name, Op: "list tools", Err: plain(err)}
+		case unknownMethod(err):
+			errs[i] = nil // not every server with resources has templates
+		case ctx.Err() == nil:
+			s.log.Warn("definitions could not be listed; those known before stay", "kind", kind.String(), "error", plain(err))
+		}
 	}
 	s.exchanged(change.Err)
-	change.Defs, change.Rejected = defs, rejected
-	if err == nil {
-		s.mu.Lock()
-		s.status.Tools = len(defs)
-		s.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change.Interactive = s.interactive
+	if change.Err != nil {
+		return change
 	}
+	for i, kind := range kinds {
+		if errs[i] == nil {
+			s.listed[kind] = got[i]
+		}
+	}
+	change.Cache = map[tool.Kind]CacheHint{}
+	for _, kind := range tool.Kinds {
+		one := s.listed[kind]
+		change.Defs = append(change.Defs, one.defs...)
+		if one.hint != nil {
+			change.Cache[kind] = *one.hint
+		}
+	}
+	s.status.Tools = len(s.listed[tool.KindTool].defs)
 	return change
 }
 
@@ -363,145 +352,98 @@ func plain(err error) error {
 	}
 }
 
-// call sends one tools/call. See Pool.Call.
-func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.settings.CallTimeout,
-		fmt.Errorf("%w: no answer within %s", ErrTimeout, s.settings.CallTimeout))
-	defer cancel()
-	op := "call " + def.ID.Name
-	if call.Arguments != nil && !json.Valid(call.Arguments) {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
-	}
-	for retried := false; ; retried = true {
-		c, err := s.connect(ctx)
-		if err != nil {
-			return nil, &Error{Server: s.settings.Name, Op: op, Err: fmt.Errorf("connect: %w", plain(err))}
-		}
-		result, err := s.callOver(ctx, c, def, call)
-		if err == nil {
-			s.exchanged(nil)
-			return tool.Result(result), nil
-		}
-		if errors.Is(err, context.Canceled) { // by the caller: it says nothing of the server
-			return nil, &Error{Server: s.settings.Name, Op: op, Err: context.Canceled}
-		}
-		again := s.lost(c, err) || errors.As(err, new(retriable))
-		safe := errors.As(err, new(undelivered)) || def.Annotations.Repeatable()
-		if again && safe && !retried && ctx.Err() == nil {
-			continue
-		}
-		var rpc *tool.RPCError
-		if errors.As(err, &rpc) {
-			s.exchanged(nil)
-			return nil, rpc
-		}
-		s.exchanged(plain(err))
-		return nil, &Error{Server: s.settings.Name, Op: op, Err: plain(err)}
-	}
+// listChanged are the notifications after which lists are asked for again.
+var listChanged = map[string][]tool.Kind{
+	"notifications/tools/list_changed":     {tool.KindTool},
+	"notifications/prompts/list_changed":   {tool.KindPrompt},
+	"notifications/resources/list_changed": {tool.KindResource, tool.KindTemplate},
 }
 
-func (s *server) callOver(ctx context.Context, c *conn, def *tool.Def, call *tool.Call) (json.RawMessage, error) {
-	key, level := "", ""
-	if call.Notify != nil {
-		key = "toolfinch-" + strconv.FormatInt(s.tokens.Add(1), 10)
-		flight := &inFlight{call: call, token: rawjson.Member(rawjson.Member(call.Params, "_meta"), "progressToken")}
-		s.mu.Lock()
-		s.calls[key] = flight
-		level = s.level
-		s.mu.Unlock()
-		defer func() {
-			s.mu.Lock()
-			delete(s.calls, key)
-			s.mu.Unlock()
-			flight.end()
-		}()
-	}
-	params, err := c.params(def, call, key, level)
-	if err != nil {
-		return nil, err
-	}
-	return c.request(ctx, "tools/call", params, c.header("tools/call", params, def))
-}
-
-// params is the params object of a call as the upstream gets it: the client's
-// own, with the upstream's name for the tool.
-func (c *conn) params(def *tool.Def, call *tool.Call, progressToken, level string) (json.RawMessage, error) {
-	name, err := json.Marshal(def.ID.Name)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]byte, 0, len(call.Params)+len(call.Arguments)+64)
-	out = append(append(out, `{"name":`...), name...)
-	if call.Arguments != nil {
-		out = append(append(out, `,"arguments":`...), call.Arguments...)
-	}
-	for key, value := range rawjson.Members(call.Params) {
-		if key == "name" || key == "arguments" {
-			continue
+// notified gets what the upstream notifies. stream is the ID of the request
+// that it belongs to, if that is known. It runs on the read loop, so it hands on
+// and returns.
+func (c *conn) notified(stream int64, method string, params json.RawMessage) {
+	s := c.server
+	if kinds := listChanged[method]; kinds != nil {
+		if c.main {
+			s.changed(kinds...)
 		}
-		quoted, err := json.Marshal(key)
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(append(append(out, ','), quoted...), ':'), value...)
+		return
 	}
-	return c.withMeta(append(out, '}'), progressToken, level)
-}
-
-const methodListChanged = "notifications/tools/list_changed"
-
-// notified gets what the upstream notifies. It runs on the read loop, so it
-// hands on and returns.
-func (s *server) notified(method string, params json.RawMessage) {
 	switch method {
-	case methodListChanged:
-		select {
-		case s.relist <- struct{}{}:
-		default:
-		}
 	case "notifications/progress":
-		key := strings.Trim(string(rawjson.Member(params, "progressToken")), `"`)
-		s.mu.Lock()
-		target := s.calls[key]
-		s.mu.Unlock()
-		if target == nil || target.token == nil {
+		token := strings.Trim(string(rawjson.Member(params, "progressToken")), `"`)
+		id, _ := strconv.ParseInt(strings.TrimPrefix(token, tokenPrefix), 10, 64)
+		c.mu.Lock()
+		f := c.flights[id]
+		c.mu.Unlock()
+		if f == nil || f.token == nil {
 			return
 		}
-		if own, err := rawjson.Set(params, "progressToken", target.token); err == nil {
-			target.pass(method, own)
+		if own, err := rawjson.Set(params, "progressToken", f.token); err == nil {
+			f.pass(method, own)
 		}
 	case "notifications/message":
-		// Nothing says which call a log line belongs to.
-		s.mu.Lock()
-		targets := make([]*inFlight, 0, len(s.calls))
-		for _, target := range s.calls {
-			targets = append(targets, target)
+		targets := c.aboard(stream)
+		for _, f := range targets {
+			f.pass(method, params)
 		}
-		s.mu.Unlock()
-		for _, target := range targets {
-			target.pass(method, params)
+		if len(targets) == 0 && s.events.Log != nil {
+			s.events.Log(s.settings.Name, params)
 		}
 		if len(targets) == 0 {
 			s.log.Debug("log message of the upstream", "params", string(bytes.TrimSpace(params[:min(len(params), 500)])))
 		}
+	case "notifications/resources/updated":
+		if s.events.Updated != nil {
+			s.events.Updated(s.settings.Name, rawjson.Text(rawjson.Member(params, "uri")), ownSubscription(params))
+		}
+	case "notifications/elicitation/complete":
+		c.completed(params)
+	case "notifications/cancelled":
+		c.withdraw(rawjson.Member(params, "requestId"))
+	case "notifications/subscriptions/acknowledged":
+		c.acknowledged(params)
+	default:
+		if stream != 0 { // whatever it is, it came with the answer of that call
+			for _, f := range c.aboard(stream) {
+				f.pass(method, params)
+			}
+		}
 	}
 }
 
-// setLevel asks a legacy upstream for log messages, off the caller's path.
-// A 2026-07-28 upstream is told with each request.
-func (s *server) setLevel(c *conn, level string) {
-	if c.era != EraLegacy || c.capabilities.Logging == nil {
-		return
-	}
-	params, err := json.Marshal(map[string]string{"level": level})
-	if err != nil {
-		return
-	}
-	c.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.life, 10*time.Second)
-		defer cancel()
-		if _, err := c.request(ctx, "logging/setLevel", params, nil); err != nil {
-			s.log.Debug("the log level was not set", "error", plain(err))
+// aboard returns the calls that a message on a stream may be about: the
+// stream's own, else all in flight, because nothing says which.
+func (c *conn) aboard(stream int64) []*flight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if stream != 0 {
+		if f := c.flights[stream]; f != nil {
+			return []*flight{f}
 		}
-	})
+		return nil
+	}
+	all := make([]*flight, 0, len(c.flights))
+	for _, f := range c.flights {
+		all = append(all, f)
+	}
+	return all
+}
+
+// ownSubscription takes the ID of our subscription out of a notification: it
+// means nothing to anybody else.
+func ownSubscription(params json.RawMessage) json.RawMessage {
+	meta := rawjson.Member(params, "_meta")
+	if rawjson.Member(meta, mcp.MetaKeySubscriptionID) == nil {
+		return params
+	}
+	rest := without(meta, mcp.MetaKeySubscriptionID)
+	if string(rest) == "{}" {
+		return without(params, "_meta")
+	}
+	if out, err := rawjson.Set(params, "_meta", rest); err == nil {
+		return out
+	}
+	return params
 }

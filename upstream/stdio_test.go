@@ -308,7 +308,7 @@ func TestChildrenGetAMinimalEnvironment(t *testing.T) {
 func TestLogLevelIsPassedOnAndKept(t *testing.T) {
 	s := lines(t, "s", "raw")
 	p := newPool(t, s)
-	p.SetLogLevel(t.Context(), "debug")
+	p.SetLogLevel("debug")
 	mustAsk(t, p, "s", "raw", "hologram")
 	if got := trace(t, s, "level"); !strings.Contains(got, `"debug"`) {
 		t.Errorf("level = %s", got)
@@ -317,7 +317,7 @@ func TestLogLevelIsPassedOnAndKept(t *testing.T) {
 
 func TestNothingIsLeftBehind(t *testing.T) {
 	cycle := func() {
-		p := NewPool([]Settings{lines(t, "a", "raw"), lines(t, "b", "crash"), lines(t, "c", "mute")}, nil, discard)
+		p := NewPool([]Settings{lines(t, "a", "raw"), lines(t, "b", "crash"), lines(t, "c", "mute")}, nil, Events{}, discard)
 		ctx, cancel := context.WithCancel(t.Context())
 		changes := make(chan Change, 10)
 		done := make(chan error, 1)

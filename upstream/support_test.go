@@ -29,6 +29,10 @@ const (
 
 func TestMain(m *testing.M) {
 	if mode, ok := os.LookupEnv(serverVar); ok {
+		if strings.HasPrefix(mode, "asker") {
+			serveAsker(mode)
+			return
+		}
 		serveLines(mode)
 		return
 	}
@@ -200,7 +204,12 @@ func trace(t testing.TB, s Settings, name string) string {
 
 func newPool(t testing.TB, settings ...Settings) *Pool {
 	t.Helper()
-	p := NewPool(settings, nil, discard)
+	return newPoolWith(t, nil, Events{}, settings...)
+}
+
+func newPoolWith(t testing.TB, known map[string]Known, events Events, settings ...Settings) *Pool {
+	t.Helper()
+	p := NewPool(settings, known, events, discard)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()

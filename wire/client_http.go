@@ -109,7 +109,7 @@ func (t roundTripper) readMessage(response *http.Response, reply *Reply) {
 	var forward []byte
 	if err == nil {
 		var valid bool
-		if forward, valid = t.tap.Filter(body); !valid {
+		if forward, valid = t.tap.filterOn(reply.stream(), body); !valid {
 			err, forward = ErrNotMessage, body[:min(len(body), maxText)]
 		}
 	}
@@ -231,7 +231,7 @@ func (e *events) tooLong(head []byte) error {
 func (e *events) finish(fields *bytes.Buffer, kind string, data []byte, hasData bool) []byte {
 	if hasData {
 		if kind == "" || kind == "message" {
-			data, _ = e.tap.Filter(data)
+			data, _ = e.tap.filterOn(e.reply.stream(), data)
 		}
 		if data != nil {
 			fields.WriteString("data: ")

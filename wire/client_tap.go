@@ -34,11 +34,18 @@ func (e *StatusError) Error() string {
 }
 
 // Tap stands between one connection to an upstream and mcp-go's client
-// transport. Answers that are expected, and all notifications, are taken out
-// as the bytes they are; the library sees an empty result, or nothing.
+// transport. Answers that are expected, all notifications, and all requests are
+// taken out as the bytes they are; the library sees an empty result, or nothing.
+//
+// stream is the ID of the request whose HTTP answer a message came on, and that
+// it belongs to therefore; 0 on stdio and on streams that are for no request of
+// ours.
 type Tap struct {
 	// Notify gets the notifications, one at a time per stream. It must not block.
-	Notify func(method string, params json.RawMessage)
+	Notify func(stream int64, method string, params json.RawMessage)
+	// Request gets the requests of the upstream, with their ID as it was sent. It
+	// must not block. Without it the library answers them.
+	Request func(stream int64, id json.RawMessage, method string, params json.RawMessage)
 	// Other, if set, gets the results of mcp-go's own requests.
 	Other func(result json.RawMessage)
 	// Ended, if set, is called when an HTTP event stream that is for no request
@@ -59,9 +66,10 @@ type Reply struct {
 	NoID   bool            // Error came without the request's ID: it was refused unread
 	Err    error           // no answer will come
 
-	id     int64
-	sent   atomic.Bool
-	status atomic.Int32
+	id       int64
+	standing bool
+	sent     atomic.Bool
+	status   atomic.Int32
 }
 
 // Sent reports whether any byte of the request may have reached the upstream.
@@ -70,17 +78,31 @@ func (r *Reply) Sent() bool { return r.sent.Load() }
 // Status is the HTTP status of the answer, 0 when there is none.
 func (r *Reply) Status() int { return int(r.status.Load()) }
 
+// stream is the ID of the request that r answers, 0 for a nil r.
+func (r *Reply) stream() int64 {
+	if r == nil {
+		return 0
+	}
+	return r.id
+}
+
 // firstID keeps our request IDs clear of those mcp-go counts from 1.
 const firstID = 1 << 32
 
 // Expect returns a fresh request ID and the reply to it. After Fail the reply
 // has failed at once.
-func (t *Tap) Expect() (int64, *Reply) {
+func (t *Tap) Expect() (int64, *Reply) { return t.expect(false) }
+
+// ExpectStanding is Expect for a request that stays open for long: an error
+// without an ID is not taken for its answer.
+func (t *Tap) ExpectStanding() (int64, *Reply) { return t.expect(true) }
+
+func (t *Tap) expect(standing bool) (int64, *Reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.next++
 	id := firstID + t.next
-	reply := &Reply{Done: make(chan struct{}), id: id}
+	reply := &Reply{Done: make(chan struct{}), id: id, standing: standing}
 	if t.err != nil {
 		reply.Err = t.err
 		close(reply.Done)
@@ -128,23 +150,26 @@ func (t *Tap) FailAll(err error, final bool) {
 }
 
 // Filter takes one message of the upstream and returns what of it mcp-go is to
-// see: a stub for an expected answer, nil for a notification and for what is no
-// message, else all of it. valid is false for what is no message.
-func (t *Tap) Filter(message []byte) (forward []byte, valid bool) {
+// see: a stub for an expected answer, nil for a notification, a request and for
+// what is no message, else all of it. valid is false for what is no message.
+func (t *Tap) Filter(message []byte) (forward []byte, valid bool) { return t.filterOn(0, message) }
+
+// filterOn is Filter for a message that came on the stream of a request.
+func (t *Tap) filterOn(stream int64, message []byte) (forward []byte, valid bool) {
 	if !json.Valid(message) {
 		return nil, false
 	}
 	message = bytes.TrimSpace(message)
 	switch message[0] {
 	case '{':
-		return t.filter(message), true
+		return t.filter(stream, message), true
 	case '[': // a batch, which revision 2025-03-26 allowed
 		var batch []json.RawMessage
 		if json.Unmarshal(message, &batch) != nil {
 			return nil, false
 		}
 		for _, one := range batch {
-			if f := t.filter(one); f != nil {
+			if f := t.filter(stream, one); f != nil {
 				forward = f // mcp-go takes one message; all others are taken out here
 			}
 		}
@@ -153,7 +178,7 @@ func (t *Tap) Filter(message []byte) (forward []byte, valid bool) {
 	return nil, false
 }
 
-func (t *Tap) filter(message []byte) []byte {
+func (t *Tap) filter(stream int64, message []byte) []byte {
 	var id, method, params, result, failure json.RawMessage
 	for key, value := range rawjson.Members(message) {
 		switch key {
@@ -172,14 +197,18 @@ func (t *Tap) filter(message []byte) []byte {
 	if isNull(failure) { // some servers send "error":null with a result
 		failure = nil
 	}
-	if method != nil {
-		if !isNull(id) {
-			return message
-		}
+	switch {
+	case method == nil:
+	case isNull(id):
 		if t.Notify != nil {
-			t.Notify(rawjson.Text(method), bytes.Clone(params))
+			t.Notify(stream, rawjson.Text(method), bytes.Clone(params))
 		}
 		return nil
+	case t.Request != nil:
+		t.Request(stream, bytes.Clone(id), rawjson.Text(method), bytes.Clone(params))
+		return nil
+	default:
+		return message
 	}
 	n, ok := parseID(id)
 	reply := (*Reply)(nil)
@@ -224,14 +253,20 @@ func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 func (t *Tap) takeOnly() *Reply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.pending) != 1 {
-		return nil
+	var only *Reply
+	for _, reply := range t.pending {
+		if reply.standing {
+			continue
+		}
+		if only != nil {
+			return nil
+		}
+		only = reply
 	}
-	for id, reply := range t.pending {
-		delete(t.pending, id)
-		return reply
+	if only != nil {
+		delete(t.pending, only.id)
 	}
-	return nil
+	return only
 }
 
 // parseID reads a request ID as servers send it back: 7, "7" or 7.0.

@@ -16,7 +16,7 @@ import (
 
 func TestTapTakesOutWhatIsOurs(t *testing.T) {
 	var notified []string
-	tap := &Tap{Notify: func(method string, params json.RawMessage) { notified = append(notified, method+string(params)) }}
+	tap := &Tap{Notify: func(_ int64, method string, params json.RawMessage) { notified = append(notified, method+string(params)) }}
 	filter := func(message string) string {
 		forward, _ := tap.Filter([]byte(message))
 		return string(forward)
@@ -187,7 +187,7 @@ func TestRoundTripper(t *testing.T) {
 	}))
 	defer server.Close()
 	var notified []string
-	tap := &Tap{Notify: func(method string, params json.RawMessage) { notified = append(notified, method+string(params)) }}
+	tap := &Tap{Notify: func(_ int64, method string, params json.RawMessage) { notified = append(notified, method+string(params)) }}
 	client := &http.Client{Transport: RoundTripper(http.DefaultTransport, tap)}
 	get := func(contentType, text string) string {
 		t.Helper()

@@ -3,38 +3,59 @@
 // knows JSON-RPC and framing, and nothing of tools.
 //
 // On the server side a request becomes an Exchange. mcp-go sees a small stub
-// of it and does what it is good at: sessions, negotiation, validation,
-// cancellation. The handler answers on the Exchange with raw bytes, and the
-// stub's answer is replaced as it is written, in JSON, SSE or a line alike.
+// of it, always a call of one tool, and does what it is good at: sessions,
+// negotiation, validation, cancellation. The handler answers on the Exchange
+// with raw bytes, and the stub's answer is replaced as it is written, in JSON,
+// SSE or a line alike.
 package wire
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"strconv"
+	"net/http"
 	"sync"
 	"time"
 
 	"toolfinch/rawjson"
 )
 
-// StubTool is the one tool name that mcp-go sees in a tools/call: whoever
-// builds the server registers the handler of all tools under it.
+// StubTool is the one tool that mcp-go sees called: whoever builds the server
+// registers the handler of all requests under it.
 const StubTool = "toolfinch"
 
+// Methods of the requests that become an Exchange. What is left to mcp-go is
+// the connection: initialize, server/discover, ping, logging/setLevel.
 const (
-	methodCall = "tools/call"
-	methodList = "tools/list"
+	MethodCallTool      = "tools/call"
+	MethodListTools     = "tools/list"
+	MethodGetPrompt     = "prompts/get"
+	MethodListPrompts   = "prompts/list"
+	MethodReadResource  = "resources/read"
+	MethodListResources = "resources/list"
+	MethodListTemplates = "resources/templates/list"
+	MethodSubscribe     = "resources/subscribe"
+	MethodUnsubscribe   = "resources/unsubscribe"
+	MethodComplete      = "completion/complete"
+	MethodListen        = "subscriptions/listen"
 )
 
-// Exchange is one tools/call or tools/list of a client. Its methods are safe
-// for concurrent use; after the answer was written they do nothing.
+func exchanged(method string) bool {
+	switch method {
+	case MethodCallTool, MethodListTools, MethodGetPrompt, MethodListPrompts, MethodReadResource, MethodListResources,
+		MethodListTemplates, MethodSubscribe, MethodUnsubscribe, MethodComplete, MethodListen:
+		return true
+	}
+	return false
+}
+
+// Exchange is one request of a client. Its methods are safe for concurrent use;
+// after the answer was written they do nothing.
 type Exchange struct {
 	Method string
+	ID     json.RawMessage
 	Params json.RawMessage // as sent; nil when absent
-
-	id   json.RawMessage
-	name string // of a tools/call
+	Header http.Header     // of the HTTP request; nil on other transports
 
 	mu       sync.Mutex // guards what follows; held while a message is written, so that none overtakes another
 	send     func(message []byte)
@@ -58,18 +79,14 @@ func NewExchange(message []byte, send func(message []byte)) *Exchange {
 	for key, value := range rawjson.Members(message) {
 		switch key {
 		case "id":
-			x.id = value
+			x.ID = value
 		case "method":
 			x.Method = rawjson.Text(value)
 		case "params":
 			x.Params = value
 		}
 	}
-	if len(x.id) == 0 || string(x.id) == "null" || (x.Method != methodCall && x.Method != methodList) {
-		return nil
-	}
-	x.name = rawjson.Text(rawjson.Member(x.Params, "name"))
-	if x.Method == methodCall && x.name == "" {
+	if isNull(x.ID) || !exchanged(x.Method) {
 		return nil
 	}
 	return x
@@ -87,22 +104,17 @@ func (x *Exchange) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
 }
 
-// Stub returns the message for mcp-go: the request itself, with a tools/call
-// cut down to what the library validates, so that its size costs nothing.
+// Stub returns the message for mcp-go: a call of StubTool with the request's ID
+// and _meta, so that the size of the request costs nothing.
 func (x *Exchange) Stub() []byte {
-	params := x.Params
-	if x.Method == methodCall {
-		params = []byte(`{"name":"` + StubTool + `"}`)
-		if meta := rawjson.Member(x.Params, "_meta"); meta != nil {
-			params, _ = rawjson.Set(params, "_meta", meta)
-		}
+	meta := rawjson.Member(x.Params, "_meta")
+	out := make([]byte, 0, len(x.ID)+len(meta)+96)
+	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.ID...)
+	out = append(out, `,"method":"`+MethodCallTool+`","params":{"name":"`+StubTool+`"`...)
+	if meta != nil {
+		out = append(append(out, `,"_meta":`...), meta...)
 	}
-	out := append([]byte(`{"jsonrpc":"2.0","id":`), x.id...)
-	out = append(append(out, `,"method":`...), strconv.Quote(x.Method)...)
-	if params != nil {
-		out = append(append(out, `,"params":`...), params...)
-	}
-	return append(out, '}')
+	return append(out, "}}"...)
 }
 
 // Result answers with a result object.
@@ -130,25 +142,43 @@ func (x *Exchange) settle(member string, value json.RawMessage, status int) {
 	if x.answer != nil || x.closed {
 		return
 	}
-	out := make([]byte, 0, len(value)+len(x.id)+40)
-	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.id...)
+	out := make([]byte, 0, len(value)+len(x.ID)+40)
+	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.ID...)
 	out = append(append(append(out, member...), rawjson.OneLine(value)...), '}')
 	x.answer, x.status = out, status
 }
 
 // Notify sends a notification to the client that waits for this answer.
 func (x *Exchange) Notify(method string, params json.RawMessage) {
-	out := append([]byte(`{"jsonrpc":"2.0","method":`), strconv.Quote(method)...)
+	x.Send(Message(nil, method, params))
+}
+
+// Send sends a message of its own, a notification or a request, to the client
+// that waits for this answer. It reports whether it could.
+func (x *Exchange) Send(message []byte) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.answer != nil || x.closed {
+		return false
+	}
+	x.send(message)
+	x.notified = time.Now()
+	return true
+}
+
+// Message is a request, or without an ID a notification, on one line.
+func Message(id json.RawMessage, method string, params json.RawMessage) []byte {
+	out := make([]byte, 0, len(id)+len(method)+len(params)+56)
+	out = append(out, `{"jsonrpc":"2.0"`...)
+	if id != nil {
+		out = append(append(out, `,"id":`...), id...)
+	}
+	quoted, _ := json.Marshal(method) // a string is never refused
+	out = append(append(out, `,"method":`...), quoted...)
 	if params != nil {
 		out = append(append(out, `,"params":`...), rawjson.OneLine(params)...)
 	}
-	out = append(out, '}')
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.answer == nil && !x.closed {
-		x.send(out)
-		x.notified = time.Now()
-	}
+	return append(out, '}')
 }
 
 // Answer ends the exchange and returns the response message, nil when no
@@ -160,5 +190,66 @@ func (x *Exchange) Answer() []byte {
 	return x.answer
 }
 
-// Name is the tool that a tools/call names.
-func (x *Exchange) Name() string { return x.name }
+// ParseReply takes an answer of a client apart; nil for what is none.
+func ParseReply(message []byte) *ClientReply {
+	if !json.Valid(message) {
+		return nil
+	}
+	r := &ClientReply{}
+	for key, value := range rawjson.Members(message) {
+		switch key {
+		case "id":
+			r.ID = value
+		case "method":
+			return nil
+		case "result":
+			r.Result = value
+		case "error":
+			r.Error = value
+		}
+	}
+	if isNull(r.ID) || r.Result == nil && r.Error == nil {
+		return nil
+	}
+	return r
+}
+
+// ClientReply is an answer of a client to a request that was sent to it. One of
+// Result and Error is set.
+type ClientReply struct {
+	ID, Result, Error json.RawMessage
+}
+
+type messageKey struct{}
+
+// WithMessage returns a context with a message that mcp-go handles itself.
+func WithMessage(ctx context.Context, message []byte) context.Context {
+	return context.WithValue(ctx, messageKey{}, message)
+}
+
+// MessageFrom returns the message that a hook of mcp-go was called for, as it
+// was sent; nil for an Exchange.
+func MessageFrom(ctx context.Context) []byte {
+	message, _ := ctx.Value(messageKey{}).([]byte)
+	return message
+}
+
+// MethodRaw is a notification that stands for another message: its parameter
+// "message" holds the bytes that are written instead, in base64. It is how what
+// belongs to no exchange gets through mcp-go's queues as it is.
+const MethodRaw = "toolfinch/raw"
+
+// Raw returns the parameters of MethodRaw for a message.
+func Raw(message []byte) map[string]any { return map[string]any{"message": message} }
+
+// unwrap returns the message that b, written by mcp-go, stands for, else b.
+func unwrap(b []byte) []byte {
+	if !bytes.Contains(b[:min(len(b), 200)], []byte(`"`+MethodRaw+`"`)) {
+		return b
+	}
+	var stood []byte
+	if json.Unmarshal(rawjson.Member(rawjson.Member(b, "params"), "message"), &stood) != nil || stood == nil {
+		return b
+	}
+	return stood
+}

@@ -2,8 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -12,13 +14,14 @@ import (
 	"toolfinch/rawjson"
 )
 
-// HTTP wraps the handler of a streamable HTTP endpoint so that tools/call and
-// tools/list are answered with raw bytes through their Exchange. A body longer
-// than limit bytes is refused with 413.
-func HTTP(next http.Handler, limit int64) http.Handler {
+// HTTP wraps the handler of a streamable HTTP endpoint so that requests are
+// answered with raw bytes through their Exchange. A body longer than limit
+// bytes is refused with 413. answered is asked to take what answers a request
+// that was sent to the session's client; what it does not know goes to next.
+func HTTP(next http.Handler, limit int64, answered func(session string, reply *ClientReply) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(&unwrapper{w}, r)
 			return
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -30,25 +33,50 @@ func HTTP(next http.Handler, limit int64) http.Handler {
 			http.Error(w, "the request body could not be read: "+err.Error(), status)
 			return
 		}
-		res := &response{w: w}
+		res := &response{w: w, header: w.Header().Clone()}
 		x := NewExchange(body, res.event)
-		if x == nil {
+		if x == nil || !mirrored(x, r) {
+			if reply := ParseReply(body); reply != nil && answered(r.Header.Get(mcp.HeaderSessionID), reply) {
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
+			if isCancel(body) && mcp.RequiresStandardHeaders(r.Header.Get(mcp.HeaderProtocolVersion)) {
+				// In that era the end of the request is the cancellation; mcp-go
+				// would look among the requests of all clients for the ID.
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
 			setBody(r, body)
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(&unwrapper{w}, r.WithContext(WithMessage(r.Context(), body)))
 			return
 		}
 		res.x = x
-		r = r.WithContext(x.Context(r.Context()))
-		// The stub changes the name in the body, so the header that mirrors it
-		// changes with it. One that does not match stays, and mcp-go refuses it.
-		if name, ok := mcp.DecodeHeaderValue(r.Header.Get(mcp.HeaderName)); ok && name == x.name && name != "" {
-			r.Header = r.Header.Clone()
-			r.Header.Set(mcp.HeaderName, StubTool)
-		}
 		setBody(r, x.Stub())
-		next.ServeHTTP(res, r)
+		next.ServeHTTP(res, r.WithContext(x.Context(r.Context())))
 		x.Answer() // nothing may be written once the handler has returned
 	})
+}
+
+func isCancel(body []byte) bool {
+	return json.Valid(body) && rawjson.Text(rawjson.Member(body, "method")) == "notifications/cancelled"
+}
+
+// mirrored makes the headers that mirror the body of a 2026-07-28 request fit
+// its stub. It reports false when they did not fit the body: mcp-go is to see
+// that, and refuses the request.
+func mirrored(x *Exchange, r *http.Request) bool {
+	x.Header = r.Header
+	version := r.Header.Get(mcp.HeaderProtocolVersion)
+	if !mcp.RequiresStandardHeaders(version) {
+		return true
+	}
+	if mcp.ValidateStandardHeaders(r.Header.Get, version, mcp.MCPMethod(x.Method), x.Params) != nil {
+		return false
+	}
+	r.Header = r.Header.Clone()
+	r.Header.Set(mcp.HeaderMethod, MethodCallTool)
+	r.Header.Set(mcp.HeaderName, StubTool)
+	return true
 }
 
 func setBody(r *http.Request, body []byte) {
@@ -62,21 +90,29 @@ func setBody(r *http.Request, body []byte) {
 type response struct {
 	w      http.ResponseWriter
 	x      *Exchange
-	stream bool // the header was sent as text/event-stream
+	header http.Header // of mcp-go, which fills it without our lock
+	begun  bool        // the header was sent
+	stream bool        // as text/event-stream
 }
 
-func (r *response) Header() http.Header { return r.w.Header() }
+func (r *response) Header() http.Header { return r.header }
 
 func (r *response) WriteHeader(status int) {
 	r.x.mu.Lock()
 	defer r.x.mu.Unlock()
-	if r.stream {
+	r.begin(status)
+}
+
+func (r *response) begin(status int) {
+	if r.begun {
 		return
 	}
-	r.stream = strings.HasPrefix(r.w.Header().Get("Content-Type"), "text/event-stream")
+	r.begun = true
+	r.stream = strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream")
 	if r.x.answer != nil && r.x.status != 0 && !r.stream {
 		status = r.x.status
 	}
+	maps.Copy(r.w.Header(), r.header)
 	r.w.WriteHeader(status)
 }
 
@@ -84,9 +120,10 @@ func (r *response) WriteHeader(status int) {
 func (r *response) Write(b []byte) (int, error) {
 	r.x.mu.Lock()
 	defer r.x.mu.Unlock()
-	data, isEvent := bytes.CutPrefix(b, []byte("event: message\ndata: "))
+	r.begin(http.StatusOK)
+	data, isEvent := bytes.CutPrefix(b, eventHead)
 	if isEvent && rawjson.Member(data, "method") != nil { // a message of its own, no answer
-		return r.w.Write(b)
+		return len(b), r.writeEvent(unwrap(bytes.TrimSpace(data)))
 	}
 	message := bytes.TrimSpace(data)
 	if r.x.answer != nil {
@@ -104,8 +141,8 @@ func (r *response) Write(b []byte) (int, error) {
 
 // event is the exchange's send: called with its lock held.
 func (r *response) event(message []byte) {
-	if !r.stream {
-		r.stream = true
+	if !r.begun {
+		r.begun, r.stream = true, true
 		header := r.w.Header()
 		header.Set("Content-Type", "text/event-stream")
 		header.Set("Cache-Control", "no-cache")
@@ -118,13 +155,38 @@ func (r *response) event(message []byte) {
 }
 
 func (r *response) writeEvent(message []byte) error {
-	for _, part := range [][]byte{[]byte("event: message\ndata: "), message, []byte("\n\n")} {
-		if _, err := r.w.Write(part); err != nil {
+	return writeEvent(r.w, message)
+}
+
+var eventHead = []byte("event: message\ndata: ")
+
+func writeEvent(w io.Writer, message []byte) error {
+	for _, part := range [][]byte{eventHead, message, []byte("\n\n")} {
+		if _, err := w.Write(part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// unwrapper puts the messages that MethodRaw stands for into a stream of mcp-go.
+type unwrapper struct{ http.ResponseWriter }
+
+func (u *unwrapper) Write(b []byte) (int, error) {
+	if data, isEvent := bytes.CutPrefix(b, eventHead); isEvent {
+		return len(b), writeEvent(u.ResponseWriter, unwrap(bytes.TrimSpace(data)))
+	}
+	return u.ResponseWriter.Write(b)
+}
+
+func (u *unwrapper) Flush() {
+	if f, ok := u.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (u *unwrapper) Unwrap() http.ResponseWriter { return u.ResponseWriter }
 
 func (r *response) Flush() {
 	r.x.mu.Lock()

@@ -1,0 +1,178 @@
+package register
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// listTools answers tools/list: meta-tools, pinned tools, then what is registered.
+func (l *Live) listTools(s *session) tool.Result {
+	tools := append([]*tool.Tool{}, l.meta...)
+	pinned := l.source.Pinned()
+	tools = append(tools, pinned...)
+	if s != nil {
+		for _, r := range l.relisted(s).tools {
+			if !contains(pinned, r.Name) {
+				tools = append(tools, r.Tool)
+			}
+		}
+	}
+	return listing("tools", tools, "")
+}
+
+// listsByMethod are the lists of what is not a tool, by method.
+var listsByMethod = map[string]struct {
+	kind tool.Kind
+	key  string
+}{
+	wire.MethodListPrompts:   {tool.KindPrompt, "prompts"},
+	wire.MethodListResources: {tool.KindResource, "resources"},
+	wire.MethodListTemplates: {tool.KindTemplate, "resourceTemplates"},
+}
+
+// pageSize is how many prompts, resources or templates are listed at once. Many
+// clients read the first page only.
+const pageSize = 1000
+
+// listPage answers prompts/list, resources/list and resources/templates/list.
+// A cursor names the last item of the page before.
+func (l *Live) listPage(x *wire.Exchange) (tool.Result, error) {
+	list := listsByMethod[x.Method]
+	items := l.source.Items(list.kind)
+	if cursor := rawjson.Member(x.Params, "cursor"); cursor != nil && string(cursor) != "null" {
+		after, err := base64.RawURLEncoding.DecodeString(rawjson.Text(cursor))
+		i := slices.IndexFunc(items, func(t *tool.Tool) bool { return t.Name == string(after) })
+		if err != nil || i < 0 {
+			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "invalid cursor: the list has changed, or it is none of ours; list from the start"}
+		}
+		items = items[i+1:]
+	}
+	next := ""
+	if len(items) > pageSize {
+		items = items[:pageSize]
+		next = base64.RawURLEncoding.EncodeToString([]byte(items[pageSize-1].Name))
+	}
+	return listing(list.key, items, next), nil
+}
+
+func listing(key string, items []*tool.Tool, next string) tool.Result {
+	out := append([]byte(`{"`), key...)
+	out = append(out, `":[`...)
+	for i, t := range items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, Listed(t)...)
+	}
+	out = append(out, ']')
+	if next != "" {
+		out = append(append(out, `,"nextCursor":`...), strconv.Quote(next)...)
+	}
+	return append(out, '}')
+}
+
+// Listed is a definition as a client sees it: the upstream's own bytes under
+// the exposed name or URI.
+func Listed(t *tool.Tool) json.RawMessage {
+	if t.Name == t.Def.ID.Name {
+		return t.Def.Raw
+	}
+	name, _ := json.Marshal(t.Name)
+	out, err := rawjson.Set(t.Def.Raw, t.Def.ID.Kind.Key(), name)
+	if err != nil { // ParseDef lets only objects in
+		return t.Def.Raw
+	}
+	return out
+}
+
+func contains(tools []*tool.Tool, name string) bool {
+	return slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Name == name })
+}
+
+// cached adds to a result what the 2026-07-28 revision wants of lists and of
+// resources/read, unless it is there.
+func (l *Live) cached(result tool.Result, method string) tool.Result {
+	if rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired {
+		return result
+	}
+	var ttl time.Duration
+	public := false
+	switch method {
+	case wire.MethodListTools:
+		ttl, public = l.source.CacheHint(tool.KindTool)
+	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
+		ttl, public = l.source.CacheHint(listsByMethod[method].kind)
+	case wire.MethodReadResource:
+	default:
+		return result
+	}
+	scope := `"private"`
+	if public {
+		scope = `"public"`
+	}
+	for _, hint := range []struct{ key, value string }{{"ttlMs", strconv.FormatInt(ttl.Milliseconds(), 10)}, {"cacheScope", scope}} {
+		if rawjson.Member(result, hint.key) == nil {
+			if with, err := rawjson.Set(result, hint.key, []byte(hint.value)); err == nil {
+				result = with
+			}
+		}
+	}
+	return result
+}
+
+// relisted notes that the client of s asked for the list, which ends its hold,
+// and returns what is registered.
+func (l *Live) relisted(s *session) Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.listed)
+	s.listed = make(chan struct{})
+	if !s.notified.IsZero() && time.Since(s.notified) < holdCap {
+		l.clients.relisted(s.client)
+	}
+	s.notified = time.Time{}
+	return s.set
+}
+
+// complete answers completion/complete at the upstream whose prompt or
+// template it is for.
+func (l *Live) complete(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	ref := rawjson.Member(call.Params, "ref")
+	var target *tool.Tool
+	var key, name string
+	switch rawjson.Text(rawjson.Member(ref, "type")) {
+	case "ref/prompt":
+		key = "name"
+		name = rawjson.Text(rawjson.Member(ref, key))
+		target, _ = l.source.Prompt(name)
+	case "ref/resource":
+		key = "uri"
+		name = rawjson.Text(rawjson.Member(ref, key))
+		templates := l.source.Items(tool.KindTemplate)
+		if i := slices.IndexFunc(templates, func(t *tool.Tool) bool { return t.Name == name }); i >= 0 {
+			target = templates[i]
+		} else {
+			target, _ = l.source.Resource(name)
+		}
+	}
+	if target == nil || l.settings.Complete == nil {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "completion for what is no known prompt or resource template: " + strconv.Quote(name)}
+	}
+	own, _ := json.Marshal(target.Def.ID.Name)
+	ref, err := rawjson.Set(ref, key, own)
+	if err != nil {
+		return nil, err
+	}
+	if call.Params, err = rawjson.Set(call.Params, "ref", ref); err != nil {
+		return nil, err
+	}
+	return l.settings.Complete(ctx, target.Def.ID.Server, call)
+}

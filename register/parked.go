@@ -1,0 +1,298 @@
+package register
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// A 2026-07-28 client cannot be sent requests: it gets an input_required result
+// and calls again with the answers (specification 2026-07-28, multi round-trip
+// requests). Where an upstream of the legacy era asks in the middle of a call,
+// that call is parked between the client's requests.
+
+const (
+	// gather is how long further requests of one call are waited for, so that
+	// those made together are asked together.
+	gather = 5 * time.Millisecond
+	// maxParked is how many calls may wait for their clients.
+	maxParked = 1000
+	// parkedFor is how long a client may take to call again; the upstream gives
+	// up earlier where its settings say so. keptFor is how long the result of a
+	// call that ended meanwhile is kept.
+	parkedFor = 24 * time.Hour
+	keptFor   = 10 * time.Minute
+)
+
+// parked is a call of a 2026-07-28 client that an upstream may ask something
+// in the middle of.
+type parked struct {
+	kind tool.Kind
+	name string // exposed
+	done chan outcome
+	wake chan struct{} // holds one signal: something was asked
+	end  context.CancelFunc
+
+	progress json.RawMessage // the progress token of the first request
+
+	mu     sync.Mutex // guards what follows; never held over a wait or a write
+	state  string     // the requestState that continues it, "" while a request waits
+	ended  bool
+	asks   map[string]*asked
+	count  int
+	notify func(string, json.RawMessage) // to the request that waits now
+	token  json.RawMessage               // its progress token
+	expire *time.Timer
+}
+
+type asked struct {
+	method string
+	params json.RawMessage
+	answer chan json.RawMessage
+}
+
+type outcome struct {
+	result tool.Result
+	err    error
+}
+
+// serveModern calls for a 2026-07-28 client that can be asked something.
+func (l *Live) serveModern(ctx context.Context, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
+	p, err := l.resume(call, x)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		if p, err = l.park(ctx, x, call); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		select {
+		case out := <-p.done:
+			return out.result, out.err
+		case <-ctx.Done():
+			p.end()
+			return nil, context.Cause(ctx)
+		case <-p.wake:
+		}
+		select {
+		case out := <-p.done:
+			return out.result, out.err
+		case <-time.After(gather):
+		}
+		if result, err := l.suspend(p); result != nil || err != nil {
+			return result, err
+		}
+	}
+}
+
+// park starts a call that outlives the request that made it.
+func (l *Live) park(ctx context.Context, x *wire.Exchange, call *tool.Call) (*parked, error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	p := &parked{
+		kind: call.Kind, name: call.Name, end: end,
+		done: make(chan outcome, 1), wake: make(chan struct{}, 1),
+		asks: map[string]*asked{}, notify: x.Notify,
+	}
+	p.progress = progressToken(call.Params)
+	p.token = p.progress
+	call.Client.Ask = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+		if err := checkAsk(call.Client, method, params); err != nil {
+			return nil, err
+		}
+		return p.ask(ctx, method, params)
+	}
+	call.Notify = leveled(call.Client, p.tell)
+	l.parkedMu.Lock()
+	defer l.parkedMu.Unlock()
+	if l.stopped {
+		end()
+		return nil, errStopping
+	}
+	l.parking.Go(func() {
+		defer end()
+		result, err := l.guarded(life, call)
+		p.done <- outcome{result, err}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.ended = true
+		if p.state != "" {
+			p.expire.Reset(keptFor)
+		}
+	})
+	return p, nil
+}
+
+// guarded is a call beside the goroutine of its request, where nobody else
+// would recover.
+func (l *Live) guarded(ctx context.Context, call *tool.Call) (result tool.Result, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			l.log.Error("panic while handling a request", "name", call.Name, "panic", r)
+			err = &tool.RPCError{Code: tool.CodeInternal, Message: "internal error"}
+		}
+	}()
+	return l.call(ctx, call)
+}
+
+// tell sends a notification to the request that waits now, if any. Progress
+// carries that request's token: the one that the upstream knows is of the first.
+func (p *parked) tell(method string, params json.RawMessage) {
+	p.mu.Lock()
+	notify, token := p.notify, p.token
+	p.mu.Unlock()
+	if notify == nil {
+		return
+	}
+	if method == "notifications/progress" && !bytes.Equal(token, p.progress) {
+		if token == nil {
+			return
+		}
+		if own, err := rawjson.Set(params, "progressToken", token); err == nil {
+			params = own
+		}
+	}
+	notify(method, params)
+}
+
+func progressToken(params json.RawMessage) json.RawMessage {
+	return rawjson.Member(rawjson.Member(params, "_meta"), "progressToken")
+}
+
+func (p *parked) ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	a := &asked{method, params, make(chan json.RawMessage, 1)}
+	p.mu.Lock()
+	p.count++
+	key := strconv.Itoa(p.count)
+	p.asks[key] = a
+	p.mu.Unlock()
+	p.signal()
+	select {
+	case answer := <-a.answer:
+		return answer, nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		delete(p.asks, key)
+		p.mu.Unlock()
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (p *parked) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+var (
+	errTooManyParked = errors.New("too many calls wait for their clients; try again later")
+	errStopping      = errors.New("the proxy is stopping")
+)
+
+// suspend returns the input_required result for what is asked now, nil when
+// nothing is any more.
+func (l *Live) suspend(p *parked) (tool.Result, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.asks) == 0 || p.ended {
+		return nil, nil
+	}
+	requests := []byte{'{'}
+	for _, key := range slices.Sorted(maps.Keys(p.asks)) {
+		if len(requests) > 1 {
+			requests = append(requests, ',')
+		}
+		requests = append(append(strconv.AppendQuote(requests, key), `:{"method":`...), strconv.Quote(p.asks[key].method)...)
+		if params := p.asks[key].params; params != nil {
+			requests = append(append(requests, `,"params":`...), params...)
+		}
+		requests = append(requests, '}')
+	}
+	state := rand.Text()
+	if err := l.keep(state, p); err != nil {
+		p.end()
+		return nil, err
+	}
+	p.state, p.notify = state, nil
+	p.expire = time.AfterFunc(parkedFor, func() {
+		if l.unpark(state) != nil {
+			p.end()
+		}
+	})
+	return tool.Result(`{"resultType":"` + inputRequired + `","inputRequests":` + string(requests) + `},"requestState":"` + parkedPrefix + state + `"}`), nil
+}
+
+// inputRequired is the resultType of a result that asks the client.
+const inputRequired = "input_required"
+
+// parkedPrefix tells our request states from those that upstream seals.
+const parkedPrefix = "toolfinch-parked-"
+
+func (l *Live) keep(state string, p *parked) error {
+	l.parkedMu.Lock()
+	defer l.parkedMu.Unlock()
+	switch {
+	case l.stopped:
+		return errStopping
+	case len(l.parked) >= maxParked:
+		return errTooManyParked
+	}
+	l.parked[state] = p
+	return nil
+}
+
+func (l *Live) unpark(state string) *parked {
+	l.parkedMu.Lock()
+	defer l.parkedMu.Unlock()
+	p := l.parked[state]
+	delete(l.parked, state)
+	return p
+}
+
+// resume returns the parked call that a request continues, with the answers
+// delivered; nil when it continues none.
+func (l *Live) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
+	state, ours := strings.CutPrefix(rawjson.Text(rawjson.Member(call.Params, "requestState")), parkedPrefix)
+	if !ours {
+		return nil, nil
+	}
+	l.parkedMu.Lock()
+	p := l.parked[state]
+	fits := p != nil && p.kind == call.Kind && p.name == call.Name
+	if fits { // else it is another tool's and stays where it is
+		delete(l.parked, state)
+	}
+	l.parkedMu.Unlock()
+	if !fits {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "this requestState continues no call of " + call.Name + ": it has ended, or was continued already"}
+	}
+	responses := rawjson.Member(call.Params, "inputResponses")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire.Stop()
+	p.state, p.notify, p.token = "", x.Notify, progressToken(call.Params)
+	for key, value := range rawjson.Members(responses) {
+		if a := p.asks[key]; a != nil {
+			delete(p.asks, key)
+			a.answer <- value
+		}
+	}
+	if len(p.asks) > 0 {
+		p.signal() // asked again, with a new state
+	}
+	return p, nil
+}

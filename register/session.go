@@ -1,0 +1,330 @@
+package register
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// session is one legacy-era client. A 2026-07-28 client has none: its list is
+// stable by that revision's rules.
+type session struct {
+	id      string
+	gone    chan struct{} // closed when the client can answer no more
+	endOnce sync.Once
+
+	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
+	set          Set
+	client       string          // "name version", "" until initialize
+	capabilities json.RawMessage // as declared in initialize, nil before
+	initialized  bool
+	level        string        // of logging/setLevel, "" when it did not say
+	listed       chan struct{} // closed by the next tools/list
+	notified     time.Time     // of the last list_changed that no tools/list followed yet
+	asked        map[string]chan *wire.ClientReply
+	asks         int // counts requests to the client
+}
+
+func newSession(id string) *session {
+	return &session{id: id, gone: make(chan struct{}), listed: make(chan struct{}), asked: map[string]chan *wire.ClientReply{}}
+}
+
+// end lets go of those who wait for the client to answer.
+func (s *session) end() { s.endOnce.Do(func() { close(s.gone) }) }
+
+func (s *session) ended() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// initialize takes what the client said of itself. message is the request as
+// it was sent, nil when it is not known.
+func (s *session) initialize(client string, message []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.client, s.initialized = client, true
+	s.capabilities = rawjson.Member(rawjson.Member(message, "params"), "capabilities")
+}
+
+// described returns the session's client as a call knows it, without Ask.
+func (s *session) described() *tool.Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &tool.Client{Key: s.id, Capabilities: s.capabilities, LogLevel: s.level}
+}
+
+var errClientGone = errors.New("the client is gone")
+
+// ask sends a request to the client with send and waits for the answer. When
+// ctx ends first, the client is told.
+func (s *session) ask(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (json.RawMessage, error) {
+	answer := make(chan *wire.ClientReply, 1)
+	s.mu.Lock()
+	s.asks++
+	id := strconv.Quote("toolfinch-" + strconv.Itoa(s.asks))
+	s.asked[id] = answer
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.asked, id)
+		s.mu.Unlock()
+	}()
+	if s.ended() || !send(wire.Message(json.RawMessage(id), method, params)) {
+		return nil, errClientGone
+	}
+	select {
+	case reply := <-answer:
+		if reply.Error == nil {
+			return reply.Result, nil
+		}
+		rpc := &tool.RPCError{Code: tool.CodeInternal, Raw: reply.Error}
+		_ = json.Unmarshal(reply.Error, rpc)
+		return nil, rpc
+	case <-s.gone:
+		return nil, errClientGone
+	case <-ctx.Done():
+		send(wire.Message(nil, "notifications/cancelled", json.RawMessage(`{"requestId":`+id+`,"reason":"no longer needed"}`)))
+		return nil, context.Cause(ctx)
+	}
+}
+
+// answered gives an answer to whoever asked; false when nobody did.
+func (s *session) answered(reply *wire.ClientReply) bool {
+	s.mu.Lock()
+	waiting := s.asked[string(reply.ID)]
+	delete(s.asked, string(reply.ID))
+	s.mu.Unlock()
+	if waiting == nil {
+		return false
+	}
+	waiting <- reply
+	return true
+}
+
+// capabilityOf is what a client must have declared to be sent a request.
+var capabilityOf = map[string]string{
+	"elicitation/create":     tool.CapabilityElicitation,
+	"sampling/createMessage": tool.CapabilitySampling,
+	"roots/list":             tool.CapabilityRoots,
+}
+
+// checkAsk returns the error for a request that the client cannot take: for a
+// legacy client the one that it would give itself (schema 2025-11-25).
+func checkAsk(c *tool.Client, method string, params json.RawMessage) error {
+	capability, known := capabilityOf[method]
+	missing := func(required string) error {
+		return &tool.RPCError{
+			Code: tool.CodeMissingCapability, Message: "the client lacks a capability that this needs: " + capability,
+			Data: json.RawMessage(`{"requiredCapabilities":` + required + `}`),
+		}
+	}
+	switch {
+	case !known:
+		return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "method not found: " + method}
+	case !c.Can(capability) && c.Modern:
+		return missing(`{"` + capability + `":{}}`)
+	case !c.Can(capability):
+		return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the client does not support " + capability}
+	case capability != tool.CapabilityElicitation:
+		return nil
+	}
+	modes := rawjson.Member(c.Capabilities, capability)
+	form, url := rawjson.Member(modes, "form") != nil, rawjson.Member(modes, "url") != nil
+	if mode := rawjson.Text(rawjson.Member(params, "mode")); mode == "url" && !url {
+		if c.Modern {
+			return missing(`{"elicitation":{"url":{}}}`)
+		}
+		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the client does not support elicitation by URL"}
+	} else if mode != "url" && url && !form { // neither means form
+		if c.Modern {
+			return missing(`{"elicitation":{"form":{}}}`)
+		}
+		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the client does not support elicitation by form"}
+	}
+	return nil
+}
+
+// asking returns the Ask of a legacy client's call: requests go out beside the
+// answer it waits for.
+func (s *session) asking(c *tool.Client, x *wire.Exchange) func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	return func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+		if err := checkAsk(c, method, params); err != nil {
+			return nil, err
+		}
+		return s.ask(ctx, x.Send, method, params)
+	}
+}
+
+// Ask sends a request of an upstream that belongs to no call to the client of a
+// session. Errors are as of tool.Client's Ask.
+func (l *Live) Ask(ctx context.Context, sessionID, method string, params json.RawMessage) (json.RawMessage, error) {
+	s := l.session(sessionID)
+	if s == nil {
+		return nil, errClientGone
+	}
+	if err := checkAsk(s.described(), method, params); err != nil {
+		return nil, err
+	}
+	return s.ask(ctx, func(message []byte) bool { return l.send(s.id, message) }, method, params)
+}
+
+// Notify sends a notification that belongs to no call to the client of a session.
+func (l *Live) Notify(sessionID, method string, params json.RawMessage) {
+	l.send(sessionID, wire.Message(nil, method, params))
+}
+
+// Log sends a log message of an upstream that belongs to no call to every
+// session that asked for such.
+func (l *Live) Log(params json.RawMessage) {
+	for _, s := range l.everySession() {
+		if level := s.described().LogLevel; level != "" && severe(params, level) {
+			l.Notify(s.id, "notifications/message", params)
+		}
+	}
+}
+
+// send queues a message for the client of a session; it never blocks.
+func (l *Live) send(sessionID string, message []byte) bool {
+	err := l.mcp.SendNotificationToSpecificClient(sessionID, wire.MethodRaw, wire.Raw(message))
+	if err != nil {
+		l.log.Debug("message not sent", "session", sessionID, "error", err)
+	}
+	return err == nil
+}
+
+// levels are the log levels of RFC 5424, least severe first.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// severe reports whether a log message is at least of a level. What is no
+// known level counts as severe enough.
+func severe(params json.RawMessage, level string) bool {
+	is := slices.Index(levels, rawjson.Text(rawjson.Member(params, "level")))
+	return is < 0 || is >= slices.Index(levels, level)
+}
+
+// leveled wraps notify so that only the log messages pass that c wants.
+func leveled(c *tool.Client, notify func(string, json.RawMessage)) func(string, json.RawMessage) {
+	return func(method string, params json.RawMessage) {
+		if method == "notifications/message" {
+			if c.LogLevel == "" && c.Modern || c.LogLevel != "" && !severe(params, c.LogLevel) {
+				return
+			}
+		}
+		notify(method, params)
+	}
+}
+
+// setLevel takes the level of a client's logging/setLevel; upstreams are asked
+// for the most verbose one of all clients.
+func (l *Live) setLevel(s *session, level string) {
+	s.mu.Lock()
+	s.level = level
+	s.mu.Unlock()
+	l.tellLevel()
+}
+
+func (l *Live) tellLevel() {
+	l.leveling.Lock()
+	defer l.leveling.Unlock()
+	most := len(levels)
+	for _, s := range l.everySession() {
+		if i := slices.Index(levels, s.described().LogLevel); i >= 0 {
+			most = min(most, i)
+		}
+	}
+	if most < len(levels) && l.settings.SetLevel != nil {
+		l.settings.SetLevel(levels[most])
+	}
+}
+
+// sessionOf returns the session of the request being handled. A stream's
+// session is made by its first request.
+func (l *Live) sessionOf(ctx context.Context) *session {
+	current := server.ClientSessionFromContext(ctx)
+	if current == nil {
+		return nil
+	}
+	return l.session(current.SessionID())
+}
+
+func (l *Live) session(id string) *session {
+	if id == "" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sessions[id]
+}
+
+// everySession returns the sessions that have been initialized.
+func (l *Live) everySession() []*session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*session, 0, len(l.sessions))
+	for _, s := range l.sessions {
+		s.mu.Lock()
+		if s.initialized {
+			all = append(all, s)
+		}
+		s.mu.Unlock()
+	}
+	return all
+}
+
+func (l *Live) remember(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sessions[id] = newSession(id)
+}
+
+func (l *Live) forget(id string) {
+	l.mu.Lock()
+	s := l.sessions[id]
+	delete(l.sessions, id)
+	l.mu.Unlock()
+	if s == nil {
+		return
+	}
+	s.end()
+	l.subscriptions.leave(context.Background(), id)
+	if s.described().LogLevel != "" {
+		l.tellLevel()
+	}
+	if l.settings.Forget != nil {
+		l.settings.Forget(id)
+	}
+}
+
+// modernClient is the 2026-07-28 client behind a request, by what it says of
+// itself with each.
+func (l *Live) modernClient(params json.RawMessage) *tool.Client {
+	meta := rawjson.Member(params, "_meta")
+	c := &tool.Client{
+		Key:          "call-" + strconv.FormatInt(l.calls.Add(1), 10),
+		Modern:       true,
+		Capabilities: rawjson.Member(meta, mcp.MetaKeyClientCapabilities),
+		LogLevel:     rawjson.Text(rawjson.Member(meta, mcp.MetaKeyLogLevel)),
+	}
+	c.Ask = func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+		if err := checkAsk(c, method, params); err != nil {
+			return nil, err
+		}
+		return nil, methodNotFound(method) // this request of the client takes no questions
+	}
+	return c
+}

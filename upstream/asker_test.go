@@ -1,0 +1,193 @@
+package upstream
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// asker is a legacy server of plain JSON lines that has everything, and asks
+// its client for everything. Its tools:
+//
+//	ask      {"method", "params"}: asks, and returns {"answer": the whole response}
+//	asks     {"n"}: asks n times at once
+//	later    asks for the roots once the call is over; what comes goes to seen
+//	withdraw asks, and withdraws that before it answers
+//	echo     returns {"params": its params, "hello": those of initialize}
+//	url      refuses: a URL is to be opened first
+//	seen     returns {"seen": [all notifications and answers that no call waited for]}
+//	say      {"method", "params"}: notifies
+type asker struct {
+	in    *bufio.Reader
+	hello json.RawMessage
+
+	mu      sync.Mutex // guards what follows
+	out     io.Writer
+	next    int
+	waiting map[string]chan json.RawMessage
+	seen    []json.RawMessage
+}
+
+func serveAsker(mode string) {
+	a := &asker{in: bufio.NewReaderSize(os.Stdin, 1<<20), out: os.Stdout, waiting: map[string]chan json.RawMessage{}}
+	for {
+		line, err := a.in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+		}
+		if json.Unmarshal(line, &m) != nil {
+			continue
+		}
+		switch {
+		case m.Method == "":
+			a.mu.Lock()
+			answered := a.waiting[string(m.ID)]
+			delete(a.waiting, string(m.ID))
+			a.mu.Unlock()
+			if answered != nil {
+				answered <- line
+			} else {
+				a.note(line)
+			}
+		case m.ID == nil:
+			a.note(line)
+			if m.Method == "notifications/initialized" && mode == "asker-at-once" {
+				go func() { a.note(a.ask("roots/list", nil)) }()
+			}
+		case m.Method == "tools/call":
+			go a.call(m.ID, m.Params)
+		default:
+			a.serve(m.ID, m.Method, m.Params)
+		}
+	}
+}
+
+func (a *asker) note(line []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen = append(a.seen, json.RawMessage(line))
+}
+
+func (a *asker) say(format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	fmt.Fprintf(a.out, format+"\n", args...)
+}
+
+// ask sends a request and returns the whole response.
+func (a *asker) ask(method string, params json.RawMessage) json.RawMessage {
+	id, answered := a.send(method, params)
+	_ = id
+	return <-answered
+}
+
+func (a *asker) send(method string, params json.RawMessage) (string, chan json.RawMessage) {
+	answered := make(chan json.RawMessage, 1)
+	a.mu.Lock()
+	a.next++
+	id := fmt.Sprintf(`"q%d"`, a.next)
+	a.waiting[id] = answered
+	a.mu.Unlock()
+	if params == nil {
+		params = json.RawMessage(`{}`)
+	}
+	a.say(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
+	return id, answered
+}
+
+func (a *asker) serve(id json.RawMessage, method string, params json.RawMessage) {
+	result := `{}`
+	switch method {
+	case "initialize":
+		a.hello = params
+		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{},"x":1.0},"serverInfo":{"name":"asker","version":"1"}}`
+	case "tools/list":
+		result = `{"tools":[{"name":"ask"},{"name":"echo"}]}`
+	case "prompts/list":
+		result = `{"prompts":[{"name":"greet","arguments":[{"name":"who","x":1.0}]},{}]}`
+	case "resources/list":
+		result = `{"resources":[{"uri":"memo://a","name":"A"},{"uri":"memo://b","name":"B"}]}`
+	case "resources/templates/list":
+		result = `{"resourceTemplates":[{"uriTemplate":"memo://{id}","name":"any"}]}`
+	case "prompts/get", "completion/complete":
+		result = fmt.Sprintf(`{"params":%s}`, params)
+	case "resources/read":
+		if string(member(params, "uri")) == `"memo://none"` {
+			a.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such memo","data":{"uri":"memo://none"},"x":1.0}}`, id)
+			return
+		}
+		result = fmt.Sprintf(`{"params":%s}`, params)
+	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+		a.note(fmt.Appendf(nil, `{"method":%q,"params":%s}`, method, params))
+	case "server/discover":
+		a.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, id)
+		return
+	}
+	a.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+}
+
+func (a *asker) call(id, params json.RawMessage) {
+	var p struct {
+		Name      string `json:"name"`
+		Arguments struct {
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+			N      int             `json:"n"`
+		} `json:"arguments"`
+	}
+	_ = json.Unmarshal(params, &p)
+	result := `{"ok":true}`
+	switch p.Name {
+	case "ask":
+		result = fmt.Sprintf(`{"answer":%s,"pid":%d}`, a.ask(p.Arguments.Method, p.Arguments.Params), os.Getpid())
+	case "asks":
+		var all sync.WaitGroup
+		answers := make([]json.RawMessage, p.Arguments.N)
+		for i := range answers {
+			all.Go(func() { answers[i] = a.ask("elicitation/create", json.RawMessage(`{"message":"many"}`)) })
+		}
+		all.Wait()
+		raw, _ := json.Marshal(answers)
+		result = string(raw)
+		result = `{"answers":` + result + `}`
+	case "later":
+		defer func() { a.note(a.ask("roots/list", nil)) }()
+	case "withdraw":
+		asked, _ := a.send("elicitation/create", json.RawMessage(`{"message":"wait"}`))
+		a.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"asked"}}`)
+		time.Sleep(50 * time.Millisecond) // the question is on its way: a later one would still be withdrawn
+		a.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, asked)
+	case "echo":
+		result = fmt.Sprintf(`{"params":%s,"hello":%s,"pid":%d}`, params, a.hello, os.Getpid())
+	case "url":
+		a.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"open it","data":{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/x","message":"go"}]}}}`, id)
+		return
+	case "seen":
+		a.mu.Lock()
+		raw, _ := json.Marshal(a.seen)
+		a.mu.Unlock()
+		result = fmt.Sprintf(`{"seen":%s}`, raw)
+	case "say":
+		a.say(`{"jsonrpc":"2.0","method":%q,"params":%s}`, p.Arguments.Method, p.Arguments.Params)
+	case "hang":
+		return
+	}
+	a.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+}
+
+// newAsker is an upstream that is an asker.
+func newAsker(t testing.TB, mode string) Settings {
+	s := lines(t, "s", mode)
+	s.Protocol = ProtocolLegacy
+	return s
+}

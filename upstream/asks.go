@@ -1,0 +1,306 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// What a legacy server may ask a client.
+const (
+	methodElicit = "elicitation/create"
+	methodSample = "sampling/createMessage"
+	methodRoots  = "roots/list"
+)
+
+// askable are these methods, with the capability that a client needs for them.
+var askable = map[string]string{
+	methodElicit: tool.CapabilityElicitation,
+	methodSample: tool.CapabilitySampling,
+	methodRoots:  tool.CapabilityRoots,
+}
+
+const (
+	maxAsks      = 64               // requests of a server over one connection that are being answered
+	answerWithin = 10 * time.Second // for a message of ours to arrive
+	// How long to wait until there is but one client that a request can be for;
+	// less when another request waits: they may be each other's obstacle.
+	causeWithin   = 10 * time.Second
+	causeNextTo   = time.Second
+	maxRemembered = 1000 // elicitation IDs of a server
+)
+
+var (
+	errWithdrawn = errors.New("the server has withdrawn its request")
+	noRoots      = json.RawMessage(`{"roots":[]}`)
+)
+
+// requested gets a request of the upstream. It runs on the read loop, so it
+// hands on and returns. mcp-go would answer some transports' requests, others'
+// never, and unknown methods with the wrong code.
+func (c *conn) requested(stream int64, id json.RawMessage, method string, params json.RawMessage) {
+	ctx, cancel := context.WithCancelCause(c.life)
+	c.mu.Lock()
+	full := len(c.asks) >= maxAsks
+	if !full {
+		c.asks[string(id)] = cancel
+	}
+	c.mu.Unlock()
+	if full {
+		cancel(nil)
+		if c.queue != nil { // a goroutine for each over HTTP is what the limit is against
+			c.respond(id, nil, &tool.RPCError{Code: tool.CodeInternal, Message: "too many requests at once"})
+		}
+		return
+	}
+	c.spawn(func() {
+		result, err := c.ask(ctx, stream, method, params)
+		withdrawn := errors.Is(context.Cause(ctx), errWithdrawn)
+		c.mu.Lock()
+		delete(c.asks, string(id))
+		c.mu.Unlock()
+		cancel(nil)
+		if !withdrawn {
+			c.respond(id, result, err)
+		}
+	})
+}
+
+// withdraw ends what the server does not want to know any more.
+func (c *conn) withdraw(id json.RawMessage) {
+	c.mu.Lock()
+	cancel := c.asks[string(id)]
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(errWithdrawn)
+	}
+}
+
+// respond answers a request of the upstream.
+func (c *conn) respond(id, result json.RawMessage, err error) {
+	member, value := `,"result":`, result
+	if err != nil {
+		rpc := new(tool.RPCError)
+		if !errors.As(err, &rpc) {
+			c.log.Debug("a request of the upstream was not answered", "error", err)
+			rpc = &tool.RPCError{Code: tool.CodeInternal, Message: "the client gave no answer"}
+		}
+		member, value = `,"error":`, rpc.JSON()
+	}
+	if len(value) == 0 {
+		value = json.RawMessage(`{}`)
+	}
+	message := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), member...)
+	message = append(append(message, rawjson.OneLine(value)...), '}')
+	ctx, cancel := context.WithTimeout(c.life, answerWithin)
+	defer cancel()
+	if err := c.send(ctx, message); err != nil && !c.dead() {
+		c.log.Debug("the answer to a request of the upstream was not sent", "error", clean(err))
+	}
+}
+
+// ask finds out whom a request of the upstream is for, and asks.
+func (c *conn) ask(ctx context.Context, stream int64, method string, params json.RawMessage) (json.RawMessage, error) {
+	if method == "ping" {
+		return nil, nil
+	}
+	capability, ok := askable[method]
+	if !ok {
+		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "there is no method " + strconv.Quote(method)}
+	}
+	select { // the server may ask before the handshake has come to its end here
+	case <-c.ready:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if c.era == EraLegacy {
+		c.server.asks()
+	}
+	if method == methodRoots {
+		c.mu.Lock()
+		c.users.isRoots = true
+		c.mu.Unlock()
+	}
+	f, err := c.cause(ctx, stream, capability)
+	switch {
+	case err != nil:
+		return nil, err
+	case f == nil:
+		return c.askOwner(ctx, method, params)
+	}
+	result, err := c.server.askClient(ctx, f, method, params)
+	var rpc *tool.RPCError
+	if errors.As(err, &rpc) && rpc.Code == tool.CodeMissingCapability {
+		f.cancel(rpc) // it is the answer to the whole call
+		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: rpc.Message}
+	}
+	return result, err
+}
+
+// cause returns the call that a request of the upstream belongs to, nil when
+// none is in flight. Nothing but the stream says which: without one it waits
+// until all calls in flight are of one client.
+func (c *conn) cause(ctx context.Context, stream int64, capability string) (*flight, error) {
+	var patience *time.Timer
+	for {
+		c.mu.Lock()
+		if f := c.flights[stream]; f != nil {
+			c.mu.Unlock()
+			return f, nil
+		}
+		var latest int64
+		several, able := false, false
+		for id, f := range c.flights {
+			several = several || latest != 0 && f.key() != c.flights[latest].key()
+			able = able || f.call.Client.Can(capability)
+			latest = max(latest, id)
+		}
+		f, changed := c.flights[latest], c.landed
+		if !several || !able {
+			c.mu.Unlock()
+			if several {
+				return nil, cannot(capability)
+			}
+			return f, nil
+		}
+		if patience == nil {
+			limit := causeWithin
+			if c.waiting > 0 {
+				limit = causeNextTo
+			}
+			patience = time.NewTimer(limit)
+			c.waiting++
+			defer func() {
+				patience.Stop()
+				c.mu.Lock()
+				c.waiting--
+				c.mu.Unlock()
+			}()
+		}
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-patience.C:
+			return nil, &tool.RPCError{Code: tool.CodeInternal, Message: "cannot tell which client this is for; call again"}
+		}
+	}
+}
+
+func cannot(capability string) error {
+	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the client does not support " + capability}
+}
+
+// askClient asks the client of a call, whose deadline waits meanwhile.
+func (s *server) askClient(ctx context.Context, f *flight, method string, params json.RawMessage) (json.RawMessage, error) {
+	client := f.call.Client
+	if client == nil || client.Ask == nil {
+		return nil, cannot(askable[method])
+	}
+	if method == methodElicit {
+		s.remember(params, client.Key)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(f.ctx, func() { cancel(context.Cause(f.ctx)) })()
+	ctx, end := s.patient(ctx)
+	defer end()
+	f.limit.hold()
+	defer f.limit.release()
+	result, err := client.Ask(ctx, method, params)
+	return result, s.asked(ctx, err)
+}
+
+// askOwner asks the one client that a connection belongs to, outside of a call.
+func (c *conn) askOwner(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	c.mu.Lock()
+	u := c.users
+	c.mu.Unlock()
+	ask := c.server.events.Ask
+	switch {
+	case ask != nil && u.state == 1 && u.legacy && u.key != "":
+		ctx, end := c.server.patient(ctx)
+		defer end()
+		result, err := ask(ctx, u.key, method, params)
+		return result, c.server.asked(ctx, err)
+	case method == methodRoots:
+		return noRoots, nil
+	}
+	return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "no client is making a call that this could be for"}
+}
+
+func (s *server) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, s.settings.AskTimeout,
+		fmt.Errorf("%w: the client did not answer within %s", ErrTimeout, s.settings.AskTimeout))
+}
+
+// asked is err with the reason for which asking ended, if it did.
+func (s *server) asked(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && !errors.As(err, new(*tool.RPCError)) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// asks notes that the server asks clients something.
+func (s *server) asks() {
+	s.mu.Lock()
+	known := s.interactive
+	s.interactive = true
+	s.mu.Unlock()
+	if !known {
+		s.changed()
+	}
+}
+
+// remember notes which client is to open a URL, so that it learns when that is
+// done. params are those of elicitation/create.
+func (s *server) remember(params json.RawMessage, key string) {
+	id := rawjson.Text(rawjson.Member(params, "elicitationId"))
+	if id == "" || key == "" || rawjson.Text(rawjson.Member(params, "mode")) != "url" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.elicited[id]; !known {
+		if s.elicitedOrder = append(s.elicitedOrder, id); len(s.elicitedOrder) > maxRemembered {
+			delete(s.elicited, s.elicitedOrder[0])
+			s.elicitedOrder = s.elicitedOrder[1:]
+		}
+	}
+	s.elicited[id] = key
+}
+
+// completed passes on that a URL was dealt with, to the client that has it.
+func (c *conn) completed(params json.RawMessage) {
+	s := c.server
+	s.mu.Lock()
+	key := s.elicited[rawjson.Text(rawjson.Member(params, "elicitationId"))]
+	s.mu.Unlock()
+	if key == "" {
+		return
+	}
+	const method = "notifications/elicitation/complete"
+	c.mu.Lock()
+	var latest int64
+	for id, f := range c.flights {
+		if f.key() == key {
+			latest = max(latest, id)
+		}
+	}
+	f := c.flights[latest]
+	c.mu.Unlock()
+	switch {
+	case f != nil:
+		f.pass(method, params)
+	case s.events.Notify != nil:
+		s.events.Notify(key, method, params)
+	}
+}

@@ -1,0 +1,390 @@
+//go:build unix
+
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"toolfinch/tool"
+)
+
+const everything = `{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}`
+
+// asked is a client of the legacy era that answers every question with its key.
+func asked(key string) *tool.Client {
+	return &tool.Client{Key: key, Capabilities: json.RawMessage(everything),
+		Ask: func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			return fmt.Appendf(nil, `{"from":%q,"method":%q,"params":%s}`, key, method, params), nil
+		}}
+}
+
+func callAs(t testing.TB, p *Pool, client *tool.Client, name, arguments string) (string, error) {
+	t.Helper()
+	result, err := p.Call(t.Context(), def("s", name), &tool.Call{Arguments: json.RawMessage(arguments), Client: client})
+	return string(result), err
+}
+
+func mustCallAs(t testing.TB, p *Pool, client *tool.Client, name, arguments string) string {
+	t.Helper()
+	got, err := callAs(t, p, client, name, arguments)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return got
+}
+
+const question = `{"method":"elicitation/create","params":{"message":"who?","big":12345678901234567890}}`
+
+func TestWhatAServerAsksReachesTheClientOfTheCall(t *testing.T) {
+	p := newPool(t, newAsker(t, "asker"))
+	for method, params := range map[string]string{
+		"elicitation/create": `{"message":"<who>","big":12345678901234567890}`, "sampling/createMessage": `{"tools":[1.0]}`, "roots/list": `{"_meta":{"x":1.0}}`,
+	} {
+		got := mustCallAs(t, p, asked("a"), "ask", fmt.Sprintf(`{"method":%q,"params":%s}`, method, params))
+		if want := fmt.Sprintf(`"result":{"from":"a","method":%q,"params":%s}`, method, params); !strings.Contains(got, want) {
+			t.Errorf("%s: the server got %s, want %s", method, got, want)
+		}
+	}
+	if got := mustCallAs(t, p, asked("a"), "ask", `{"method":"ping"}`); !strings.Contains(got, `"result":{}`) {
+		t.Errorf("ping: %s", got)
+	}
+	if got := mustCallAs(t, p, asked("a"), "ask", `{"method":"what/ever"}`); !strings.Contains(got, `"code":-32601`) {
+		t.Errorf("unknown method: %s", got)
+	}
+	if got := mustCallAs(t, p, asked("a"), "asks", `{"n":200}`); strings.Count(got, `"from":"a"`) < maxAsks {
+		t.Errorf("200 questions at once: %.300s", got)
+	}
+}
+
+func TestWhatAClientCannotAnswer(t *testing.T) {
+	refusing := func(err error) *tool.Client {
+		c := asked("a")
+		c.Ask = func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, err }
+		return c
+	}
+	p := newPool(t, newAsker(t, "asker"))
+	for name, test := range map[string]struct {
+		client *tool.Client
+		want   string
+	}{
+		"nobody":          {nil, `"code":-32601`},
+		"no Ask":          {&tool.Client{Key: "a"}, `"code":-32601`},
+		"its own error":   {refusing(&tool.RPCError{Code: -1, Message: "declined", Raw: json.RawMessage(`{"code":-1,"message":"declined","x":1.0}`)}), `"error":{"code":-1,"message":"declined","x":1.0}`},
+		"a fault of ours": {refusing(errors.New("secret detail")), `"code":-32603`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := mustCallAs(t, p, test.client, "ask", question); !strings.Contains(got, test.want) || strings.Contains(got, "secret") {
+				t.Errorf("the server got %s, want %s", got, test.want)
+			}
+		})
+	}
+	// For a client of the 2026-07-28 era a missing capability is the answer to its call.
+	missing := &tool.RPCError{Code: tool.CodeMissingCapability, Message: "elicitation is needed"}
+	_, err := callAs(t, p, refusing(missing), "ask", question)
+	var rpc *tool.RPCError
+	if !errors.As(err, &rpc) || rpc.Code != tool.CodeMissingCapability {
+		t.Errorf("error = %v, want the missing capability", err)
+	}
+}
+
+func TestAskingStopsTheClockOfTheCall(t *testing.T) {
+	s := newAsker(t, "asker")
+	s.CallTimeout, s.AskTimeout = 300*time.Millisecond, 5*time.Second
+	p := newPool(t, s)
+	slow := asked("a")
+	slow.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+		select {
+		case <-time.After(2 * s.CallTimeout):
+			return json.RawMessage(`{"late":true}`), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if got := mustCallAs(t, p, slow, "ask", question); !strings.Contains(got, `"late":true`) {
+		t.Errorf("the server got %s", got)
+	}
+	_, err := callAs(t, p, asked("a"), "hang", `{}`)
+	wantError(t, err, "s", ErrTimeout)
+
+	s.AskTimeout = 50 * time.Millisecond
+	p = newPool(t, s)
+	never := asked("a")
+	never.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if got := mustCallAs(t, p, never, "ask", question); !strings.Contains(got, "did not answer") {
+		t.Errorf("the server got %s, want to be told of the timeout", got)
+	}
+}
+
+func TestAskingEndsWithItsReason(t *testing.T) {
+	p := newPool(t, newAsker(t, "asker"))
+	started, ended := make(chan struct{}, 1), make(chan error, 1)
+	waits := asked("a")
+	waits.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+		started <- struct{}{}
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return nil, ctx.Err()
+	}
+	mustCallAs(t, p, waits, "withdraw", `{}`)
+	<-started
+	<-ended
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Call(ctx, def("s", "ask"), &tool.Call{Arguments: json.RawMessage(question), Client: waits})
+		done <- err
+	}()
+	<-started
+	cancel() // the client gives its call up
+	<-ended
+	wantError(t, <-done, "s", context.Canceled)
+}
+
+// Two clients at once, until the server is known to ask: nobody gets the
+// other's question, though nothing says whose it is.
+func TestQuestionsThatCouldBeAnybodysWaitOrFail(t *testing.T) {
+	s := newAsker(t, "asker")
+	s.Isolate = IsolateNever
+	p := newPool(t, s)
+	var crossed, failed atomic.Int32
+	var calls sync.WaitGroup
+	for _, key := range []string{"a", "b"} {
+		calls.Go(func() {
+			client := asked(key)
+			client.Ask = func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
+				if string(member(params, "message")) != fmt.Sprintf("%q", key) {
+					crossed.Add(1)
+				}
+				return json.RawMessage(`{"ok":1}`), nil
+			}
+			got := mustCallAs(t, p, client, "ask", fmt.Sprintf(`{"method":"elicitation/create","params":{"message":%q}}`, key))
+			if strings.Contains(got, "cannot tell which client") {
+				failed.Add(1)
+			} else if !strings.Contains(got, `"ok":1`) {
+				t.Errorf("the server got %s", got)
+			}
+		})
+	}
+	calls.Wait()
+	if crossed.Load() != 0 || failed.Load() > 1 {
+		t.Errorf("%d questions reached the other client, %d of 2 failed", crossed.Load(), failed.Load())
+	}
+}
+
+func TestAnInteractiveServerIsNotShared(t *testing.T) {
+	p := newPoolWith(t, map[string]Known{"s": {Era: EraLegacy, Interactive: true}}, Events{}, newAsker(t, "asker"))
+	var calls sync.WaitGroup
+	for i := range 1000 {
+		key := fmt.Sprint(i % 4)
+		calls.Go(func() {
+			got := mustCallAs(t, p, asked(key), "ask", fmt.Sprintf(`{"method":"sampling/createMessage","params":{"n":%d}}`, i))
+			if want := fmt.Sprintf(`{"from":%q,"method":"sampling/createMessage","params":{"n":%d}}`, key, i); !strings.Contains(got, want) && !strings.Contains(got, "too many requests") {
+				t.Errorf("call %d: %s", i, got)
+			}
+		})
+	}
+	calls.Wait()
+	pid := func(c *tool.Client) string {
+		got := mustCallAs(t, p, c, "echo", `{}`)
+		return string(member(json.RawMessage(got), "pid"))
+	}
+	pids := map[string]bool{}
+	for i := range 4 {
+		pids[pid(asked(fmt.Sprint(i)))] = true
+	}
+	if len(pids) != 4 {
+		t.Errorf("4 clients had %d connections", len(pids))
+	}
+	// Those that cannot be asked share one.
+	shared := pid(nil)
+	if other := pid(&tool.Client{Key: "mute"}); other != shared || pids[shared] {
+		t.Errorf("two that cannot be asked: processes %s and %s", shared, other)
+	}
+	if again := pid(asked("2")); !pids[again] {
+		t.Error("a client was given another connection")
+	}
+	p.Forget("2")
+	if again := pid(asked("2")); pids[again] && len(p.byName["s"].lines()) > 5 {
+		t.Error("the connection of a client that left is still there")
+	}
+}
+
+func TestAConnectionOfItsOwnDeclaresItsClient(t *testing.T) {
+	s := newAsker(t, "asker")
+	s.Isolate = IsolateAlways
+	p := newPool(t, s)
+	hello := func(c *tool.Client) string {
+		return string(member(member(json.RawMessage(mustCallAs(t, p, c, "echo", `{}`)), "hello"), "capabilities"))
+	}
+	if got := hello(asked("main")); got != capabilities {
+		t.Errorf("the main connection declares %s, want %s", got, capabilities)
+	}
+	own := asked("other")
+	own.Capabilities = json.RawMessage(`{"sampling":{"x":1.0},"tasks":{},"elicitation":{"form":{"applyDefaults":true}}}`)
+	if got, want := hello(own), `{"sampling":{"x":1.0},"elicitation":{"form":{"applyDefaults":true}}}`; got != want {
+		t.Errorf("another declares %s, want %s", got, want)
+	}
+	if got := hello(&tool.Client{Key: "mute"}); got != `{}` {
+		t.Errorf("one for all that cannot be asked declares %s", got)
+	}
+}
+
+func TestCallsOfModernClientsReuseConnections(t *testing.T) {
+	s := newAsker(t, "asker")
+	s.Isolate = IsolateAlways
+	p := newPool(t, s)
+	mustCallAs(t, p, asked("main"), "echo", `{}`)
+	pids := map[string]bool{}
+	for i := range 5 {
+		c := asked(fmt.Sprintf("call%d", i))
+		c.Modern = true
+		pids[string(member(json.RawMessage(mustCallAs(t, p, c, "echo", `{}`)), "pid"))] = true
+	}
+	if len(pids) != 1 {
+		t.Errorf("5 calls, one after the other, took %d connections", len(pids))
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	s := newAsker(t, "asker")
+	s.Isolate = IsolateAlways
+	p := newPool(t, s)
+	one := p.byName["s"]
+	for i := range maxExtra + 1 {
+		if _, err := one.sit(asked(fmt.Sprint(i)), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := callAs(t, p, asked("one more"), "echo", `{}`)
+	wantError(t, err, "s", errTooMany)
+}
+
+func TestRootsOutsideOfCalls(t *testing.T) {
+	var askedOf []string
+	var mu sync.Mutex
+	events := Events{Ask: func(_ context.Context, key, method string, _ json.RawMessage) (json.RawMessage, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		askedOf = append(askedOf, key+" "+method)
+		return json.RawMessage(`{"roots":[{"uri":"file:///of-` + key + `"}]}`), nil
+	}}
+	s := newAsker(t, "asker-at-once")
+	p := newPoolWith(t, nil, events, s)
+	seen := func(c *tool.Client, want string) {
+		t.Helper()
+		eventually(t, func() bool { return strings.Contains(mustCallAs(t, p, c, "seen", `{}`), want) })
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := make(chan Change, 20)
+	watched := make(chan error, 1)
+	go func() { watched <- p.Watch(ctx, changes) }()
+	defer func() { cancel(); <-watched }()
+	eventually(t, func() bool { return (<-changes).Interactive }) // it asks at once, before anybody called
+	seen(asked("a"), `"result":{"roots":[]}`)
+	// The connection is a's now, and the server learns that the roots are others.
+	seen(asked("a"), `notifications/roots/list_changed`)
+	mustCallAs(t, p, asked("a"), "later", `{}`)
+	seen(asked("a"), `file:///of-a`)
+	// Another's is another, and its first question is for that one.
+	seen(asked("b"), `file:///of-b`)
+	if got := mustCallAs(t, p, asked("b"), "seen", `{}`); strings.Contains(got, "of-a") || strings.Contains(got, "list_changed") {
+		t.Errorf("b's connection saw %s", got)
+	}
+	p.RootsChanged("b")
+	seen(asked("b"), `notifications/roots/list_changed`)
+	p.Forget("a")
+	c := asked("c")
+	mustCallAs(t, p, c, "later", `{}`)
+	seen(c, `file:///of-c`)
+}
+
+func TestTheURLThatWasOpenedIsToldToItsClient(t *testing.T) {
+	told := make(chan string, 10)
+	events := Events{Notify: func(key, method string, params json.RawMessage) { told <- key + " " + method + string(params) }}
+	p := newPoolWith(t, nil, events, newAsker(t, "asker"))
+	mustCallAs(t, p, asked("a"), "ask", `{"method":"elicitation/create","params":{"mode":"url","elicitationId":"id1","url":"https://example.com"}}`)
+	say := func(id string) string {
+		return `{"method":"notifications/elicitation/complete","params":{"elicitationId":"` + id + `"}}`
+	}
+	mustCallAs(t, p, nil, "say", say("unknown"))
+	mustCallAs(t, p, nil, "say", say("id1"))
+	want := `notifications/elicitation/complete{"elicitationId":"id1"}`
+	if got := <-told; got != "a "+want {
+		t.Errorf("told %s", got)
+	}
+	// While it makes a call, over that.
+	var got []string
+	_, err := p.Call(t.Context(), def("s", "say"), &tool.Call{Arguments: json.RawMessage(say("id1")), Client: asked("a"),
+		Notify: func(method string, params json.RawMessage) { got = append(got, method+string(params)) }})
+	if err != nil || len(got) != 1 || got[0] != want {
+		t.Errorf("notified %v, %v", got, err)
+	}
+	// A refusal that names a URL is remembered too.
+	_, err = callAs(t, p, asked("b"), "url", `{}`)
+	var rpc *tool.RPCError
+	if !errors.As(err, &rpc) || rpc.Code != tool.CodeURLElicitation {
+		t.Errorf("error = %v", err)
+	}
+	mustCallAs(t, p, nil, "say", say("e1"))
+	if got := <-told; !strings.HasPrefix(got, "b ") {
+		t.Errorf("told %s", got)
+	}
+}
+
+// Over HTTP a message belongs to the request on whose stream it came.
+func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
+	u := newPlainHTTP(t)
+	u.answers = make(chan string, 10)
+	var both sync.WaitGroup
+	both.Add(2)
+	u.calls["ask"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
+		both.Done()
+		both.Wait() // both calls are in flight
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":%s}}\n\n", member(params, "arguments"))
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"sampling/createMessage\",\"params\":%s}\n\n", id, member(params, "arguments"))
+		w.(http.Flusher).Flush()
+		answer := <-u.answers
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"heard\":%s}}\n\n", id, answer)
+	}
+	s := u.settings()
+	s.Isolate = IsolateNever
+	p := newPool(t, s)
+	var calls sync.WaitGroup
+	for _, key := range []string{"a", "b"} {
+		calls.Go(func() {
+			client := asked(key)
+			client.Ask = func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
+				if got := string(member(params, "for")); got != fmt.Sprintf("%q", key) {
+					t.Errorf("%s was asked what was for %s", key, got)
+				}
+				return json.RawMessage(`{"n":12345678901234567890}`), nil
+			}
+			var notified []string
+			result, err := p.Call(t.Context(), def("s", "ask"), &tool.Call{
+				Arguments: fmt.Appendf(nil, `{"for":%q}`, key), Client: client,
+				Notify: func(_ string, params json.RawMessage) { notified = append(notified, string(params)) },
+			})
+			if err != nil || !strings.Contains(string(result), `"result":{"n":12345678901234567890}`) {
+				t.Errorf("%s: %s, %v", key, result, err)
+			}
+			if want := fmt.Sprintf(`{"data":{"for":%q}}`, key); len(notified) != 1 || notified[0] != want {
+				t.Errorf("%s was notified of %v, want %s", key, notified, want)
+			}
+		})
+	}
+	calls.Wait()
+}

@@ -1,0 +1,282 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// request is what is asked of an upstream on behalf of a client.
+type request struct {
+	method     string
+	op         string    // for errors
+	def        *tool.Def // nil when it is about none
+	needs      string    // capability that the server must have; "" for none
+	without    json.RawMessage
+	repeatable bool
+
+	// Of a call that the server wants more input for.
+	responses json.RawMessage // inputResponses; nil for none
+	state     *string         // requestState, the server's own; nil for none
+}
+
+// newRequest is the request that gets, reads or calls what def defines.
+func newRequest(def *tool.Def) request {
+	switch def.ID.Kind {
+	case tool.KindPrompt:
+		return request{method: "prompts/get", op: "get " + def.ID.Name, def: def, repeatable: true}
+	case tool.KindResource:
+		return request{method: "resources/read", op: "read " + def.ID.Name, def: def, repeatable: true}
+	}
+	return request{method: "tools/call", op: "call " + def.ID.Name, def: def, repeatable: def.Annotations.Repeatable()}
+}
+
+// call sends one tools/call, prompts/get or resources/read. See Pool.Call.
+func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
+	r := newRequest(def)
+	if call.Arguments != nil && !json.Valid(call.Arguments) {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
+	}
+	if err := s.reopen(&r, call); err != nil {
+		return nil, err
+	}
+	f := takeOff(ctx, call, s.settings.CallTimeout)
+	defer f.land()
+	return s.rounds(f, r)
+}
+
+// complete sends one completion/complete. See Pool.Complete.
+func (s *server) complete(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	f := takeOff(ctx, call, s.settings.CallTimeout)
+	defer f.land()
+	result, _, err := s.deliver(f, request{
+		method: "completion/complete", op: "complete", repeatable: true,
+		needs: "completions", without: json.RawMessage(`{"completion":{"values":[]}}`),
+	})
+	return tool.Result(result), err
+}
+
+// deliver sends a request, over a new connection and a second time if need be
+// and allowed, and returns the result and the era of the server that gave it.
+// Errors are *tool.RPCError or *Error.
+func (s *server) deliver(f *flight, r request) (json.RawMessage, Era, error) {
+	fail := func(err error) error { return &Error{Server: s.settings.Name, Op: r.op, Err: err} }
+	for retried := false; ; retried = true {
+		c, result, err := s.attempt(f, r)
+		if err == nil {
+			s.exchanged(nil)
+			return result, c.era, nil
+		}
+		if c == nil {
+			return nil, EraUnknown, fail(fmt.Errorf("connect: %w", plain(err)))
+		}
+		if errors.Is(err, context.Canceled) { // by the caller: it says nothing of the server
+			return nil, c.era, fail(context.Canceled)
+		}
+		again := s.lost(c, err) || errors.As(err, new(retriable))
+		safe := errors.As(err, new(undelivered)) || r.repeatable
+		if again && safe && !retried && f.ctx.Err() == nil {
+			continue
+		}
+		var rpc *tool.RPCError
+		if errors.As(err, &rpc) {
+			s.exchanged(nil)
+			return nil, c.era, rpc
+		}
+		s.exchanged(plain(err))
+		return nil, c.era, fail(plain(err))
+	}
+}
+
+// attempt sends a request once. The connection is nil when there was none.
+func (s *server) attempt(f *flight, r request) (*conn, json.RawMessage, error) {
+	client := f.call.Client
+	alone, err := s.alone(f.ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	place, err := s.sit(client, alone)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.leave(place)
+	c, err := place.line.connect(f.ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.needs != "" && rawjson.Member(c.offers(), r.needs) == nil {
+		return c, r.without, nil
+	}
+	c.raise(client)
+	id, reply := c.tap.Expect()
+	defer c.tap.Forget(id)
+	c.board(id, f)
+	defer c.alight(id)
+	if alone {
+		c.own(place.holder, client)
+	} else {
+		c.share(client)
+	}
+	params := c.params(r, f.call, id)
+	result, err := c.exchange(f.ctx, id, reply, r.method, params, c.header(r.method, params, r.def))
+	return c, result, err
+}
+
+// board puts a call on the connection, where what the upstream says of the
+// request finds it.
+func (c *conn) board(id int64, f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flights[id] = f
+}
+
+func (c *conn) alight(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.flights, id)
+	close(c.landed)
+	c.landed = make(chan struct{})
+}
+
+// tokenPrefix and the ID of the request are the progress token that upstreams
+// get in place of the client's.
+const tokenPrefix = "toolfinch-"
+
+// params is the params object of a request as the upstream gets it: the
+// client's own, with the upstream's name for what it is about. A member task is
+// left out: it asks for a task, which is not proxied, in place of a result.
+func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
+	out := newObject(len(call.Params) + len(call.Arguments) + 256)
+	named := ""
+	if r.def != nil {
+		named = r.def.ID.Kind.Key()
+		out.text(named, r.def.ID.Name)
+		if call.Arguments != nil {
+			out.add("arguments", call.Arguments)
+		}
+	}
+	token, level := "", requestLevel(call)
+	if call.Notify != nil {
+		token = tokenPrefix + strconv.FormatInt(id, 10)
+	}
+	abilities := []byte(`{}`)
+	if call.Client != nil && call.Client.Capabilities != nil {
+		abilities = withoutTasks(call.Client.Capabilities)
+	}
+	sent := false
+	for key, value := range rawjson.Members(call.Params) {
+		switch {
+		case key == "_meta":
+			sent = true
+			out.add(key, c.meta(value, token, level, abilities))
+		case r.def == nil:
+			out.add(key, value)
+		case key == named, key == "arguments", key == "task", key == "requestState", key == "inputResponses":
+		default:
+			out.add(key, value)
+		}
+	}
+	if !sent && c.era == EraModern {
+		out.add("_meta", c.meta(nil, token, level, abilities))
+	}
+	if r.responses != nil && c.era == EraModern {
+		out.add("inputResponses", r.responses)
+	}
+	if r.state != nil && c.era == EraModern {
+		out.text("requestState", *r.state)
+	}
+	return out.end()
+}
+
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// withoutTasks is what a client can do, less tasks, which are not proxied.
+func withoutTasks(abilities json.RawMessage) []byte {
+	out := newObject(len(abilities))
+	for key, value := range rawjson.Members(abilities) {
+		switch key {
+		case "tasks":
+		case "extensions":
+			out.add(key, without(value, tasksExtension))
+		default:
+			out.add(key, value)
+		}
+	}
+	return out.end()
+}
+
+// protocolKeys are the keys of a client's own protocol in _meta: they speak of
+// its connection to us, not of ours to the upstream.
+var protocolKeys = map[string]bool{
+	mcp.MetaKeyProtocolVersion:    true,
+	mcp.MetaKeyClientCapabilities: true,
+	mcp.MetaKeyClientInfo:         true,
+	mcp.MetaKeyLogLevel:           true,
+}
+
+// meta is the _meta that this connection's protocol wants: a progress token of
+// ours, if not empty, in place of the client's; everything else of the client's
+// as it is, trace context among it; and what a 2026-07-28 server wants to know
+// with every request.
+func (c *conn) meta(sent json.RawMessage, token, level string, abilities []byte) []byte {
+	out := newObject(len(sent) + 256)
+	for key, value := range rawjson.Members(sent) {
+		switch {
+		case key == "progressToken":
+			if token != "" {
+				out.text(key, token)
+			}
+		case !protocolKeys[key]:
+			out.add(key, value)
+		}
+	}
+	if c.era == EraModern {
+		out.text(mcp.MetaKeyProtocolVersion, c.version)
+		out.add(mcp.MetaKeyClientCapabilities, abilities)
+		if info, err := json.Marshal(clientInfo()); err == nil {
+			out.add(mcp.MetaKeyClientInfo, info)
+		}
+		if level != "" {
+			out.text(mcp.MetaKeyLogLevel, level)
+		}
+	}
+	return out.end()
+}
+
+// ownParams are the params of a request of our own: members, and the _meta that
+// the protocol wants.
+func (c *conn) ownParams(members object) json.RawMessage {
+	if c.era == EraModern {
+		members.add("_meta", c.meta(nil, "", "", []byte(capabilities)))
+	}
+	return members.end()
+}
+
+// header returns the HTTP headers that a 2026-07-28 server wants with a request.
+func (c *conn) header(method string, params json.RawMessage, def *tool.Def) http.Header {
+	if c.era != EraModern || c.http == nil {
+		return nil
+	}
+	header := http.Header{}
+	for name, value := range mcp.StandardHeaders(c.version, mcp.MCPMethod(method), params) {
+		header.Set(name, value)
+	}
+	if def != nil && bytes.Contains(def.InputSchema, []byte("x-mcp-header")) {
+		var typed mcp.Tool
+		if json.Unmarshal(def.Raw, &typed) == nil && mcp.ValidateParamHeaderAnnotations(&typed) == nil {
+			for name, value := range mcp.GenerateParamHeaders(&typed, params) {
+				header.Set(name, value)
+			}
+		}
+	}
+	return header
+}

@@ -1,0 +1,100 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"toolfinch/tool"
+)
+
+// severities of log messages, the most verbose level first.
+var severities = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// moreVerbose reports whether level lets more through than other. "" is no
+// level, as is whatever the protocol does not know.
+func moreVerbose(level, other string) bool {
+	a, b := slices.Index(severities, level), slices.Index(severities, other)
+	return a >= 0 && (b < 0 || a < b)
+}
+
+// requestLevel is the level that goes with a request to a 2026-07-28 server.
+func requestLevel(call *tool.Call) string {
+	switch {
+	case call.Notify == nil || call.Client == nil:
+		return ""
+	case call.Client.LogLevel == "" && !call.Client.Modern:
+		return "info" // a client of that era gets messages unasked
+	}
+	return call.Client.LogLevel
+}
+
+// setLevel asks for log messages from level on, now and after each reconnect.
+func (s *server) setLevel(level string) {
+	s.mu.Lock()
+	s.level = level
+	level = s.wantedLevel()
+	s.mu.Unlock()
+	for _, l := range s.lines() {
+		if c := l.current(); c != nil {
+			c.spawn(func() { c.setLevel(level, 10*time.Second) })
+		}
+	}
+}
+
+// wantedLevel is the most verbose level that anybody asked for. Lock held.
+func (s *server) wantedLevel() string {
+	if moreVerbose(s.raised, s.level) {
+		return s.raised
+	}
+	return s.level
+}
+
+// raiseWithin is how long a call waits for its log level to be set.
+const raiseWithin = 2 * time.Second
+
+// raise asks a legacy server for what a client of the 2026-07-28 era wants to
+// see of its call. A level is never taken back: others see by their own.
+func (c *conn) raise(client *tool.Client) {
+	if client == nil || !client.Modern || client.LogLevel == "" || c.era != EraLegacy {
+		return
+	}
+	s := c.server
+	s.mu.Lock()
+	if moreVerbose(client.LogLevel, s.raised) {
+		s.raised = client.LogLevel
+	}
+	level := s.wantedLevel()
+	s.mu.Unlock()
+	c.mu.Lock()
+	enough := !moreVerbose(level, c.level)
+	c.mu.Unlock()
+	if !enough {
+		c.setLevel(level, raiseWithin)
+	}
+}
+
+// setLevel tells a legacy server the level, unless it knows. A 2026-07-28
+// server is told with each request.
+func (c *conn) setLevel(level string, within time.Duration) {
+	if c.era != EraLegacy || c.capabilities.Logging == nil || !slices.Contains(severities, level) {
+		return
+	}
+	c.mu.Lock()
+	known := c.level == level
+	c.level = level
+	c.mu.Unlock()
+	if known {
+		return
+	}
+	params, err := json.Marshal(map[string]string{"level": level})
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.life, within)
+	defer cancel()
+	if _, err := c.request(ctx, "logging/setLevel", params, nil); err != nil {
+		c.log.Debug("the log level was not set", "error", plain(err))
+	}
+}

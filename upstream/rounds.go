@@ -1,0 +1,225 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// A 2026-07-28 server that needs something of the client answers a call with
+// what it needs and is called again with it. A legacy server asks while it
+// works, or refuses with an error that says what it needs. Here one becomes the
+// other, as the client wants it.
+
+const (
+	// maxRounds is how often a call is repeated for a client that cannot do it itself.
+	maxRounds = 10
+	// shedWait is how long to wait for a server that asks for nothing but to be
+	// called again, the first time; each next time is longer by as much.
+	shedWait = 200 * time.Millisecond
+)
+
+var (
+	errNoClient = errors.New("it needs input from a client, and nobody can be asked")
+	errEndless  = fmt.Errorf("it still wants more input after %d rounds", maxRounds)
+)
+
+// needed is what an input_required result asks for.
+type needed struct {
+	Requests map[string]struct {
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	} `json:"inputRequests"`
+	State *string `json:"requestState"`
+}
+
+// rounds sends a request, and again until it is answered.
+func (s *server) rounds(f *flight, r request) (tool.Result, error) {
+	fail := func(err error) error { return &Error{Server: s.settings.Name, Op: r.op, Err: err} }
+	client := f.call.Client
+	for round := 1; ; round++ {
+		result, era, err := s.deliver(f, r)
+		if err != nil {
+			return s.bridge(f, r, era, err)
+		}
+		if era != EraModern || !inputRequired(result) {
+			return tool.Result(result), nil
+		}
+		var need needed
+		if err := json.Unmarshal(result, &need); err != nil {
+			return nil, fail(fmt.Errorf("what it needs is not understood: %w", err))
+		}
+		switch {
+		case client == nil:
+			return nil, fail(errNoClient)
+		case client.Modern:
+			for _, one := range need.Requests {
+				s.remember(one.Params, client.Key)
+			}
+			return s.sealed(result, state{State: need.State}, r.def.ID)
+		case round == maxRounds:
+			return nil, fail(errEndless)
+		}
+		r.state = need.State
+		if r.responses, err = s.gather(f, need, round); err != nil {
+			rpc := new(tool.RPCError)
+			if errors.As(err, &rpc) {
+				return nil, rpc
+			}
+			return nil, fail(err)
+		}
+	}
+}
+
+// inputRequired reports whether a result is a question.
+func inputRequired(result json.RawMessage) bool {
+	const word = "input_required"
+	return bytes.Contains(result, []byte(word)) && rawjson.Text(rawjson.Member(result, "resultType")) == word
+}
+
+// gather asks the client for all that is needed, at the same time, and returns
+// the responses as an object, nil if nothing is needed but patience.
+func (s *server) gather(f *flight, need needed, round int) (json.RawMessage, error) {
+	if len(need.Requests) == 0 {
+		select {
+		case <-time.After(time.Duration(round) * shedWait):
+			return nil, nil
+		case <-f.ctx.Done():
+			return nil, context.Cause(f.ctx)
+		}
+	}
+	if len(need.Requests) > maxAsks {
+		return nil, fmt.Errorf("it asks for %d things at once", len(need.Requests))
+	}
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	defer cancel(nil)
+	var mu sync.Mutex // guards responses; never held over an Ask
+	responses := newObject(256)
+	var asking sync.WaitGroup
+	for key, one := range need.Requests {
+		asking.Go(func() {
+			response, err := json.RawMessage(nil), error(nil)
+			if _, ok := askable[one.Method]; ok {
+				response, err = s.askClient(ctx, f, one.Method, one.Params)
+			} else {
+				err = fmt.Errorf("it asks the client for %q, which is nothing to ask for", one.Method)
+			}
+			if err != nil {
+				cancel(err) // the first one counts
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			responses.add(key, response)
+		})
+	}
+	asking.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return responses.end(), nil
+}
+
+// sealed is an input_required result with a state that only this pool can read.
+func (s *server) sealed(result json.RawMessage, st state, id tool.ID) (tool.Result, error) {
+	st.Server, st.Kind, st.Name = id.Server, id.Kind, id.Name
+	text, err := s.sealer.seal(st)
+	if err == nil {
+		var quoted []byte
+		if quoted, err = json.Marshal(text); err == nil {
+			result, err = rawjson.Set(result, "requestState", quoted)
+		}
+	}
+	if err != nil {
+		return nil, &Error{Server: s.settings.Name, Op: "ask the client", Err: err}
+	}
+	return tool.Result(result), nil
+}
+
+// reopen takes the state and the responses of a call that is a repetition.
+// Nobody's state but ours reaches an upstream, whatever the client's era.
+func (s *server) reopen(r *request, call *tool.Call) error {
+	var sealed json.RawMessage
+	for key, value := range rawjson.Members(call.Params) {
+		switch key {
+		case "requestState":
+			sealed = value
+		case "inputResponses":
+			r.responses = value
+		}
+	}
+	if sealed == nil {
+		return nil
+	}
+	st, err := s.sealer.open(rawjson.Text(sealed), r.def.ID)
+	if err != nil {
+		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "requestState is not one of this " + r.def.ID.Kind.String()}
+	}
+	r.state = st.State
+	if st.Afresh {
+		r.responses = nil
+	}
+	return nil
+}
+
+// bridge is an error of a server as a client of the other era is told it.
+func (s *server) bridge(f *flight, r request, era Era, err error) (tool.Result, error) {
+	client := f.call.Client
+	var rpc *tool.RPCError
+	if client == nil || era != EraLegacy || !errors.As(err, &rpc) {
+		return nil, err
+	}
+	switch rpc.Code {
+	case tool.CodeURLElicitation:
+		open := rawjson.Member(rpc.Data, "elicitations")
+		for one := range rawjson.Elements(open) {
+			s.remember(one, client.Key)
+		}
+		if requests := urlRequests(open); client.Modern && canOpen(client) && requests != nil {
+			return s.sealed(requests, state{Afresh: true}, r.def.ID)
+		}
+	case tool.CodeResourceNotFound:
+		if client.Modern && r.method == "resources/read" {
+			moved := *rpc
+			moved.Code = tool.CodeInvalidParams
+			if raw, err := rawjson.Set(rpc.Raw, "code", fmt.Appendf(nil, "%d", moved.Code)); err == nil {
+				moved.Raw = raw
+			}
+			return nil, &moved
+		}
+	}
+	return nil, err
+}
+
+// canOpen reports whether the client opens URLs for a server.
+func canOpen(client *tool.Client) bool {
+	return rawjson.Member(rawjson.Member(client.Capabilities, tool.CapabilityElicitation), "url") != nil
+}
+
+// urlRequests is an input_required result that asks for the elicitations of an
+// error, nil when there are none.
+func urlRequests(elicitations json.RawMessage) json.RawMessage {
+	requests := newObject(256)
+	n := 0
+	for one := range rawjson.Elements(elicitations) {
+		n++
+		ask := newObject(len(one) + 64)
+		ask.text("method", methodElicit)
+		ask.add("params", one)
+		requests.add(fmt.Sprintf("url%d", n), ask.end())
+	}
+	if requests.empty() {
+		return nil
+	}
+	out := newObject(512)
+	out.text("resultType", "input_required")
+	out.add("inputRequests", requests.end())
+	return out.end()
+}

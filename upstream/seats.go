@@ -1,0 +1,289 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// seats says which client has which connection to a server. A server that asks
+// nobody anything has one for all: main. Of one that asks, every client that
+// can be asked has its own, so that nothing can reach the wrong one, and all
+// others share one; main is the first's that comes while it is free.
+type seats struct {
+	mu       sync.Mutex // guards what follows and the fields of the seats; never held over I/O
+	main     *seat
+	extra    []*seat
+	sweeping bool
+}
+
+// seat is one connection and who has it.
+type seat struct {
+	line   *line
+	held   bool      // it is kept for holder
+	holder string    // key of a client, "" for all that cannot be asked
+	modern bool      // holder is the key of one call: afterwards another call may have it
+	calls  int       // that use it now
+	idle   time.Time // since when calls is 0
+}
+
+const (
+	maxExtra     = 64               // connections of a server beside its main one
+	legacyIdle   = 10 * time.Minute // how long a session's connection is kept without a call
+	modernIdle   = time.Minute      // how long a call's is kept for the next one
+	sweepEach    = 15 * time.Second // how often idle connections are looked for
+	capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}}}`
+)
+
+var errTooMany = fmt.Errorf("more than %d clients use it at once", maxExtra)
+
+// alone reports whether clients must not share a connection to the server.
+func (s *server) alone(ctx context.Context) (bool, error) {
+	s.mu.Lock()
+	era, interactive := s.era, s.interactive
+	s.mu.Unlock()
+	wanted := s.settings.Isolate == IsolateAlways || s.settings.Isolate != IsolateNever && interactive
+	if wanted && era == EraUnknown {
+		c, err := s.seats.main.line.connect(ctx)
+		if err != nil {
+			return false, err
+		}
+		era = c.era
+	}
+	return wanted && era == EraLegacy, nil
+}
+
+// sit returns the seat for a call of client, who leaves it afterwards.
+func (s *server) sit(client *tool.Client, alone bool) (*seat, error) {
+	t := &s.seats
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.life.Err() != nil {
+		return nil, ErrClosed
+	}
+	if !alone {
+		t.main.calls++
+		return t.main, nil
+	}
+	key, modern, declare := "", false, []byte(`{}`)
+	if client.Answers() {
+		key, modern = client.Key, client.Modern
+		declare = only(client.Capabilities, tool.CapabilityRoots, tool.CapabilitySampling, tool.CapabilityElicitation)
+	}
+	place := t.find(key, modern, declare)
+	if place == nil {
+		if len(t.extra) >= maxExtra && !s.evict() {
+			return nil, errTooMany
+		}
+		place = &seat{line: &line{server: s, declare: declare}}
+		if !modern { // what it is asked outside of calls goes to this client
+			place.line.owner = key
+		}
+		t.extra = append(t.extra, place)
+		if !t.sweeping {
+			t.sweeping = true
+			s.work.Go(s.sweep)
+		}
+	}
+	place.held, place.holder, place.modern = true, key, modern
+	place.calls++
+	return place, nil
+}
+
+// find returns a seat that the client has or may have. Lock held.
+func (t *seats) find(key string, modern bool, declare []byte) *seat {
+	for _, one := range append([]*seat{t.main}, t.extra...) {
+		if one.held && one.holder == key {
+			return one
+		}
+	}
+	if modern {
+		for _, one := range t.extra {
+			if one.modern && one.calls == 0 && string(one.line.declare) == string(declare) {
+				return one
+			}
+		}
+	}
+	if t.main.calls == 0 && (!t.main.held || time.Since(t.main.idle) > legacyIdle) {
+		return t.main
+	}
+	return nil
+}
+
+// leave ends what sit began.
+func (s *server) leave(one *seat) {
+	t := &s.seats
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one.calls--
+	one.idle = time.Now()
+	if one == t.main && one.modern && one.calls == 0 {
+		one.held = false
+	}
+}
+
+// evict makes room by closing a connection kept for whatever call comes next.
+// Lock held.
+func (s *server) evict() bool {
+	t := &s.seats
+	i := slices.IndexFunc(t.extra, func(one *seat) bool { return one.modern && one.calls == 0 })
+	if i < 0 {
+		return false
+	}
+	s.work.Go(t.extra[i].line.close)
+	t.extra = slices.Delete(t.extra, i, i+1)
+	return true
+}
+
+// sweep closes connections that have been idle, until the pool's life ends.
+func (s *server) sweep() {
+	every := time.NewTicker(sweepEach)
+	defer every.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case now := <-every.C:
+			s.drop(func(one *seat) bool {
+				limit := legacyIdle
+				if one.modern {
+					limit = modernIdle
+				}
+				return one.calls == 0 && now.Sub(one.idle) > limit
+			})
+		}
+	}
+}
+
+// forget gives up what belongs to a client.
+func (s *server) forget(key string) {
+	t := &s.seats
+	t.mu.Lock()
+	if t.main.held && t.main.holder == key {
+		t.main.held = false
+	}
+	t.mu.Unlock()
+	s.drop(func(one *seat) bool { return one.holder == key })
+}
+
+// drop closes the extra connections that out holds for, without waiting.
+func (s *server) drop(out func(*seat) bool) {
+	t := &s.seats
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.life.Err() != nil {
+		return // everything is being closed
+	}
+	t.extra = slices.DeleteFunc(t.extra, func(one *seat) bool {
+		if !out(one) {
+			return false
+		}
+		s.work.Go(one.line.close)
+		return true
+	})
+}
+
+// lines returns all connections of the server.
+func (s *server) lines() []*line {
+	t := &s.seats
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := []*line{t.main.line}
+	for _, one := range t.extra {
+		all = append(all, one.line)
+	}
+	return all
+}
+
+// rootsChanged tells the server over every connection that is the client's alone.
+func (s *server) rootsChanged(key string) {
+	for _, l := range s.lines() {
+		if c := l.current(); c != nil && c.belongsTo(key) {
+			c.tellRoots()
+		}
+	}
+}
+
+// users of a connection: what it asks outside of calls is for its only one.
+type users struct {
+	key     string
+	state   int // 0: nobody yet, 1: key alone, 2: several
+	legacy  bool
+	isRoots bool // the server has asked for roots
+}
+
+// own makes the client that a call is of the only user of the connection. When
+// it was another's before, and the server knows that one's roots, it is told.
+func (c *conn) own(holder string, client *tool.Client) {
+	c.mu.Lock()
+	changed := c.users.state != 1 || c.users.key != holder
+	tell := changed && c.users.isRoots
+	c.users.key, c.users.state = holder, 1
+	c.users.legacy = client != nil && !client.Modern
+	c.mu.Unlock()
+	if tell {
+		c.tellRoots()
+	}
+}
+
+// share notes a user of a connection that all clients share.
+func (c *conn) share(client *tool.Client) {
+	key, legacy := "", false
+	if client != nil {
+		key, legacy = client.Key, !client.Modern
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.users.state == 0:
+		c.users.key, c.users.state, c.users.legacy = key, 1, legacy
+	case c.users.key != key:
+		c.users.state = 2
+	}
+}
+
+func (c *conn) belongsTo(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return key != "" && c.users.state == 1 && c.users.key == key
+}
+
+// tellRoots says that the roots are others now, off the caller's path.
+func (c *conn) tellRoots() {
+	if c.era != EraLegacy {
+		return
+	}
+	c.spawn(func() {
+		ctx, cancel := context.WithTimeout(c.life, answerWithin)
+		defer cancel()
+		if err := c.notify(ctx, "notifications/roots/list_changed", nil); err != nil && !errors.Is(err, context.Canceled) {
+			c.log.Debug("the upstream was not told of other roots", "error", clean(err))
+		}
+	})
+}
+
+// only returns the named members of an object, as an object.
+func only(object []byte, names ...string) []byte {
+	return pick(object, func(key string) bool { return slices.Contains(names, key) })
+}
+
+// without returns an object less the named members.
+func without(object []byte, names ...string) []byte {
+	return pick(object, func(key string) bool { return !slices.Contains(names, key) })
+}
+
+func pick(object []byte, wanted func(key string) bool) []byte {
+	out := newObject(len(object))
+	for key, value := range rawjson.Members(object) {
+		if wanted(key) {
+			out.add(key, value)
+		}
+	}
+	return out.end()
+}

@@ -102,7 +102,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 	}
 	p.pool = upstream.NewPool(config.Servers, known.servers, upstream.Events{
 		Updated: func(server, uri string, params json.RawMessage) { p.live.Updated(server, uri, params) },
-		Log:     func(_ string, params json.RawMessage) { p.live.Log(params) },
+		Log:     func(client string, params json.RawMessage) { p.live.Log(client, params) },
 		Notify:  func(client, method string, params json.RawMessage) { p.live.Notify(client, method, params) },
 		Ask: func(ctx context.Context, client, method string, params json.RawMessage) (json.RawMessage, error) {
 			return p.live.Ask(ctx, client, method, params)
@@ -127,6 +127,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		SetLevel:      p.pool.SetLogLevel,
 		Subscribe:     p.subscribe,
 		Complete:      p.pool.Complete,
+		Task:          p.pool.Task,
 		RootsChanged:  p.pool.RootsChanged,
 		Forget:        p.pool.Forget,
 	}, p.catalog, log)
@@ -175,6 +176,7 @@ func (p *Proxy) offer() {
 		o.Subscribe = o.Subscribe || has("resources", "subscribe")
 		o.Completions = o.Completions || has("completions")
 		o.Logging = o.Logging || has("logging")
+		o.Tasks = o.Tasks || known.era == upstream.EraModern && has("extensions", tool.ExtensionTasks)
 	}
 	p.offered.Store(o)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/wire"
 )
@@ -35,13 +34,6 @@ func (l *Live) HTTP() http.Handler {
 		// mcp-go opens a GET stream for any session ID.
 		id := r.Header.Get(server.HeaderKeySessionID)
 		legacy := !mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
-		if !legacy && cancels(wire.MessageFrom(r.Context())) {
-			// A modern client cancels by closing its request. mcp-go keeps the
-			// requests of all modern clients under their IDs alone, and would cancel
-			// another client's.
-			w.WriteHeader(http.StatusAccepted)
-			return
-		}
 		if legacy && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
 			switch {
 			case id == "":
@@ -56,10 +48,6 @@ func (l *Live) HTTP() http.Handler {
 	})
 	l.endpoint = endpoint
 	return wire.HTTP(known, MaxMessage, l.answered)
-}
-
-func cancels(message []byte) bool {
-	return rawjson.Member(message, "id") == nil && rawjson.Text(rawjson.Member(message, "method")) == string(mcp.MethodNotificationCancelled)
 }
 
 // answered gives an answer that was posted for a session to whoever asked.

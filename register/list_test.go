@@ -316,7 +316,7 @@ func TestWhatIsDeclaredIsWhatIsOffered(t *testing.T) {
 		{"prompts", Offered{Prompts: true}, `{"prompts":{"listChanged":true},"tools":{"listChanged":true}}`},
 		{"resources", Offered{Resources: true}, `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`},
 		{"subscriptions", Offered{Resources: true, Subscribe: true}, `{"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`},
-		{"all", Offered{true, true, true, true, true}, `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`},
+		{"all", Offered{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}, `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			settings := Settings{Offered: func() Offered { return test.offered }, Instructions: func() string { return "do <this>" }}

@@ -68,6 +68,8 @@ type Settings struct {
 	// Complete, if set, answers completion/complete at an upstream. The ref in the
 	// call's Params has the upstream's own name.
 	Complete func(ctx context.Context, server string, call *tool.Call) (tool.Result, error)
+	// Task, if set, answers tasks/get, tasks/update and tasks/cancel at an upstream.
+	Task func(ctx context.Context, method string, call *tool.Call) (tool.Result, error)
 	// RootsChanged and Forget, if set, hear of a session whose roots changed, and
 	// of one that has ended.
 	RootsChanged, Forget func(session string)
@@ -77,7 +79,10 @@ type Settings struct {
 }
 
 // Offered is what is declared to clients beside tools: what upstreams offer.
-type Offered struct{ Prompts, Resources, Subscribe, Completions, Logging bool }
+type Offered struct {
+	Prompts, Resources, Subscribe, Completions, Logging bool
+	Tasks                                               bool // the extension of 2026-07-28
+}
 
 // DefaultMaxRegistered is how many tools a session may have registered.
 const DefaultMaxRegistered = 40
@@ -156,6 +161,9 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 	})
 	hooks.AddAfterDiscover(func(_ context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
 		l.declare(&result.Capabilities, &result.Instructions)
+		if l.offered().Tasks {
+			result.Capabilities.Extensions = map[string]any{tool.ExtensionTasks: struct{}{}}
+		}
 	})
 	hooks.AddAfterSetLevel(func(ctx context.Context, _ any, request *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
 		if s := l.sessionOf(ctx); s != nil {
@@ -176,6 +184,9 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 			settings.RootsChanged(s.id)
 		}
 	})
+	for kind, items := range l.lists() {
+		l.announced[kind] = fingerprint(items)
+	}
 	// The only tool the library knows: the stub of every request.
 	l.mcp.AddTool(mcp.NewTool(wire.StubTool), l.serve)
 	return l
@@ -184,7 +195,7 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 // offered is what is declared; everything where nothing is said of it.
 func (l *Live) offered() Offered {
 	if l.settings.Offered == nil {
-		return Offered{true, true, true, true, true}
+		return Offered{true, true, true, true, true, false}
 	}
 	return l.settings.Offered()
 }
@@ -278,6 +289,8 @@ func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern 
 	}
 	call := &tool.Call{Params: x.Params}
 	switch x.Method {
+	case wire.MethodGetTask, wire.MethodUpdateTask, wire.MethodCancelTask:
+		call.Name = rawjson.Text(rawjson.Member(x.Params, "taskId"))
 	case wire.MethodReadResource:
 		call.Kind, call.Name = tool.KindResource, rawjson.Text(rawjson.Member(x.Params, "uri"))
 	case wire.MethodGetPrompt:
@@ -299,6 +312,20 @@ func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern 
 		call.Notify = leveled(call.Client, x.Notify)
 	}
 	switch {
+	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:
+		if !modern || l.settings.Task == nil || !l.offered().Tasks {
+			return nil, methodNotFound(x.Method)
+		}
+		if rawjson.Member(rawjson.Member(call.Client.Capabilities, "extensions"), tool.ExtensionTasks) == nil {
+			return nil, &tool.RPCError{
+				Code: tool.CodeMissingCapability, Message: "the client has not declared the tasks extension",
+				Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tool.ExtensionTasks + `":{}}}}`),
+			}
+		}
+		if name, _ := mcp.DecodeHeaderValue(x.Header.Get(mcp.HeaderName)); x.Header != nil && name != call.Name {
+			return nil, &tool.RPCError{Code: mcp.HEADER_MISMATCH, Message: "the " + mcp.HeaderName + " header does not name the task"}
+		}
+		return l.settings.Task(ctx, x.Method, call)
 	case x.Method == wire.MethodComplete:
 		return l.complete(ctx, call)
 	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
@@ -462,10 +489,7 @@ func (l *Live) announce(s *session, change Change) {
 // clients which lists they see differently now. Of the tools only those
 // sessions are told that see a difference, or all when the pinned tools differ.
 func (l *Live) Sync() {
-	lists := map[tool.Kind][]*tool.Tool{tool.KindTool: l.source.Pinned()}
-	for _, kind := range tool.Kinds[1:] {
-		lists[kind] = l.source.Items(kind)
-	}
+	lists := l.lists()
 	changed := map[tool.Kind]bool{}
 	l.mu.Lock()
 	for kind, items := range lists {
@@ -497,6 +521,15 @@ func (l *Live) Sync() {
 	if changed[tool.KindResource] || changed[tool.KindTemplate] {
 		l.broadcast(resourcesChanged)
 	}
+}
+
+// lists are what every client sees, by kind.
+func (l *Live) lists() map[tool.Kind][]*tool.Tool {
+	lists := map[tool.Kind][]*tool.Tool{tool.KindTool: l.source.Pinned()}
+	for _, kind := range tool.Kinds[1:] {
+		lists[kind] = l.source.Items(kind)
+	}
+	return lists
 }
 
 // fingerprint is the same for lists that look the same.

@@ -380,12 +380,11 @@ func TestACancelOfOneModernClientIsNotAnothers(t *testing.T) {
 	started := make(chan struct{})
 	addTool(t, live, "srv_slow", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
 		close(started)
-		select {
-		case <-release:
-			return tool.TextResult("finished"), nil
-		case <-ctx.Done():
+		<-release
+		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		return tool.TextResult("finished"), nil
 	})
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: `{}`}
 	answered := make(chan string, 1)

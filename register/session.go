@@ -188,12 +188,18 @@ func (l *Live) Notify(sessionID, method string, params json.RawMessage) {
 	l.send(sessionID, wire.Message(nil, method, params))
 }
 
-// Log sends a log message of an upstream that belongs to no call to every
-// session that asked for such.
-func (l *Live) Log(params json.RawMessage) {
+// Log sends a log message of an upstream that belongs to no call to the session
+// that it must be for, as far as that wants it; where that is not known, to
+// every session that asked for log messages.
+func (l *Live) Log(sessionID string, params json.RawMessage) {
+	const method = "notifications/message"
+	if s := l.session(sessionID); s != nil {
+		leveled(s.described(), func(method string, params json.RawMessage) { l.Notify(s.id, method, params) })(method, params)
+		return
+	}
 	for _, s := range l.everySession() {
 		if level := s.described().LogLevel; level != "" && severe(params, level) {
-			l.Notify(s.id, "notifications/message", params)
+			l.Notify(s.id, method, params)
 		}
 	}
 }

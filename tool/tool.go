@@ -81,6 +81,9 @@ const (
 	CapabilityRoots       = "roots"
 )
 
+// ExtensionTasks is the tasks extension of 2026-07-28, as capabilities name it.
+const ExtensionTasks = "io.modelcontextprotocol/tasks"
+
 // Can reports whether the client declared a capability.
 func (c *Client) Can(capability string) bool {
 	return c != nil && rawjson.Member(c.Capabilities, capability) != nil

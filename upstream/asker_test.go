@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,6 +41,7 @@ func serveAsker(mode string) {
 		if err != nil {
 			return
 		}
+		line = bytes.TrimSpace(line)
 		var m struct {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
@@ -86,8 +88,7 @@ func (a *asker) say(format string, args ...any) {
 
 // ask sends a request and returns the whole response.
 func (a *asker) ask(method string, params json.RawMessage) json.RawMessage {
-	id, answered := a.send(method, params)
-	_ = id
+	_, answered := a.send(method, params)
 	return <-answered
 }
 

@@ -27,7 +27,7 @@ var askable = map[string]string{
 }
 
 const (
-	maxAsks      = 64               // requests of a server over one connection that are being answered
+	maxAsks      = 1024             // requests of a server over one connection that are being answered
 	answerWithin = 10 * time.Second // for a message of ours to arrive
 	// How long to wait until there is but one client that a request can be for;
 	// less when another request waits: they may be each other's obstacle.
@@ -59,8 +59,9 @@ func (c *conn) requested(stream int64, id json.RawMessage, method string, params
 		}
 		return
 	}
+	first := c.look(stream, askable[method]) // before the answer of the call can have been read
 	c.spawn(func() {
-		result, err := c.ask(ctx, stream, method, params)
+		result, err := c.ask(ctx, first, method, params)
 		withdrawn := errors.Is(context.Cause(ctx), errWithdrawn)
 		c.mu.Lock()
 		delete(c.asks, string(id))
@@ -90,6 +91,9 @@ func (c *conn) respond(id, result json.RawMessage, err error) {
 		if !errors.As(err, &rpc) {
 			c.log.Debug("a request of the upstream was not answered", "error", err)
 			rpc = &tool.RPCError{Code: tool.CodeInternal, Message: "the client gave no answer"}
+			if errors.Is(err, ErrTimeout) { // ours: it has no internals
+				rpc.Message = err.Error()
+			}
 		}
 		member, value = `,"error":`, rpc.JSON()
 	}
@@ -106,7 +110,7 @@ func (c *conn) respond(id, result json.RawMessage, err error) {
 }
 
 // ask finds out whom a request of the upstream is for, and asks.
-func (c *conn) ask(ctx context.Context, stream int64, method string, params json.RawMessage) (json.RawMessage, error) {
+func (c *conn) ask(ctx context.Context, first sight, method string, params json.RawMessage) (json.RawMessage, error) {
 	if method == "ping" {
 		return nil, nil
 	}
@@ -124,10 +128,10 @@ func (c *conn) ask(ctx context.Context, stream int64, method string, params json
 	}
 	if method == methodRoots {
 		c.mu.Lock()
-		c.users.isRoots = true
+		c.users.roots = true
 		c.mu.Unlock()
 	}
-	f, err := c.cause(ctx, stream, capability)
+	f, err := c.cause(ctx, first, capability)
 	switch {
 	case err != nil:
 		return nil, err
@@ -137,61 +141,78 @@ func (c *conn) ask(ctx context.Context, stream int64, method string, params json
 	result, err := c.server.askClient(ctx, f, method, params)
 	var rpc *tool.RPCError
 	if errors.As(err, &rpc) && rpc.Code == tool.CodeMissingCapability {
-		f.cancel(rpc) // it is the answer to the whole call
+		if method != methodRoots { // for roots a server asks as soon as its client is another, whatever is called
+			f.cancel(rpc) // it is the answer to the whole call
+		}
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: rpc.Message}
 	}
 	return result, err
 }
 
+// sight is which call a request of the upstream may belong to, at one moment.
+type sight struct {
+	flight  *flight // nil when none is in flight
+	unclear bool    // calls of several clients are, and one of these could answer
+	err     error   // several are, and none could
+	changed <-chan struct{}
+}
+
+// look looks. stream is the ID of the request that the question came on the
+// stream of, if it did; nothing else says what it belongs to.
+func (c *conn) look(stream int64, capability string) sight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.flights[stream]; f != nil {
+		return sight{flight: f}
+	}
+	var latest int64
+	several, able := false, false
+	for id, f := range c.flights {
+		if !c.tap.Waits(id) {
+			continue // answered
+		}
+		several = several || latest != 0 && f.key() != c.flights[latest].key()
+		able = able || f.call.Client.Can(capability)
+		latest = max(latest, id)
+	}
+	seen := sight{flight: c.flights[latest], unclear: several && able, changed: c.landed}
+	if several && !able {
+		seen.err = cannot(capability)
+	}
+	return seen
+}
+
 // cause returns the call that a request of the upstream belongs to, nil when
-// none is in flight. Nothing but the stream says which: without one it waits
-// until all calls in flight are of one client.
-func (c *conn) cause(ctx context.Context, stream int64, capability string) (*flight, error) {
-	var patience *time.Timer
-	for {
+// none is in flight. It waits until all calls in flight are of one client.
+func (c *conn) cause(ctx context.Context, seen sight, capability string) (*flight, error) {
+	if !seen.unclear {
+		return seen.flight, seen.err
+	}
+	c.mu.Lock()
+	limit := causeWithin
+	if c.waiting > 0 {
+		limit = causeNextTo
+	}
+	c.waiting++
+	c.mu.Unlock()
+	defer func() {
 		c.mu.Lock()
-		if f := c.flights[stream]; f != nil {
-			c.mu.Unlock()
-			return f, nil
-		}
-		var latest int64
-		several, able := false, false
-		for id, f := range c.flights {
-			several = several || latest != 0 && f.key() != c.flights[latest].key()
-			able = able || f.call.Client.Can(capability)
-			latest = max(latest, id)
-		}
-		f, changed := c.flights[latest], c.landed
-		if !several || !able {
-			c.mu.Unlock()
-			if several {
-				return nil, cannot(capability)
-			}
-			return f, nil
-		}
-		if patience == nil {
-			limit := causeWithin
-			if c.waiting > 0 {
-				limit = causeNextTo
-			}
-			patience = time.NewTimer(limit)
-			c.waiting++
-			defer func() {
-				patience.Stop()
-				c.mu.Lock()
-				c.waiting--
-				c.mu.Unlock()
-			}()
-		}
+		c.waiting--
 		c.mu.Unlock()
+	}()
+	patience := time.NewTimer(limit)
+	defer patience.Stop()
+	for seen.unclear {
 		select {
-		case <-changed:
+		case <-seen.changed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-patience.C:
 			return nil, &tool.RPCError{Code: tool.CodeInternal, Message: "cannot tell which client this is for; call again"}
 		}
+		seen = c.look(0, capability)
 	}
+	return seen.flight, seen.err
 }
 
 func cannot(capability string) error {
@@ -225,7 +246,7 @@ func (c *conn) askOwner(ctx context.Context, method string, params json.RawMessa
 	c.mu.Unlock()
 	ask := c.server.events.Ask
 	switch {
-	case ask != nil && u.state == 1 && u.legacy && u.key != "":
+	case ask != nil && u.count == usedByOne && u.legacy && u.key != "":
 		ctx, end := c.server.patient(ctx)
 		defer end()
 		result, err := ask(ctx, u.key, method, params)

@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+
 	"toolfinch/tool"
 )
 
@@ -23,6 +26,9 @@ const everything = `{"roots":{"listChanged":true},"sampling":{},"elicitation":{"
 func asked(key string) *tool.Client {
 	return &tool.Client{Key: key, Capabilities: json.RawMessage(everything),
 		Ask: func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			if params == nil {
+				params = json.RawMessage(`null`)
+			}
 			return fmt.Appendf(nil, `{"from":%q,"method":%q,"params":%s}`, key, method, params), nil
 		}}
 }
@@ -60,8 +66,31 @@ func TestWhatAServerAsksReachesTheClientOfTheCall(t *testing.T) {
 	if got := mustCallAs(t, p, asked("a"), "ask", `{"method":"what/ever"}`); !strings.Contains(got, `"code":-32601`) {
 		t.Errorf("unknown method: %s", got)
 	}
-	if got := mustCallAs(t, p, asked("a"), "asks", `{"n":200}`); strings.Count(got, `"from":"a"`) < maxAsks {
-		t.Errorf("200 questions at once: %.300s", got)
+	if got := mustCallAs(t, p, asked("a"), "asks", `{"n":500}`); strings.Count(got, `"from":"a"`) != 500 {
+		t.Errorf("500 questions at once: %.300s", got)
+	}
+}
+
+func TestQuestionsAreBounded(t *testing.T) {
+	p := newPool(t, newAsker(t, "asker"))
+	var now, most atomic.Int32
+	full, refused := make(chan struct{}), 50
+	client := asked("a")
+	client.Ask = func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		if n == maxAsks {
+			close(full)
+		}
+		<-full
+		return json.RawMessage(`{"ok":1}`), nil
+	}
+	got := mustCallAs(t, p, client, "asks", fmt.Sprintf(`{"n":%d}`, maxAsks+refused))
+	answered, busy := strings.Count(got, `"ok":1`), strings.Count(got, "too many requests")
+	if most.Load() > maxAsks || answered < maxAsks || answered+busy != maxAsks+refused {
+		t.Errorf("%d at once, %d answered, %d refused", most.Load(), answered, busy)
 	}
 }
 
@@ -184,6 +213,26 @@ func TestQuestionsThatCouldBeAnybodysWaitOrFail(t *testing.T) {
 	}
 }
 
+func TestOfSeveralThatCannotBeAskedNobodyIs(t *testing.T) {
+	p := newPool(t, newAsker(t, "asker"))
+	ctx, cancel := context.WithCancel(t.Context())
+	hung := make(chan struct{})
+	go func() {
+		defer close(hung)
+		_, _ = p.Call(ctx, def("s", "hang"), &tool.Call{Client: &tool.Client{Key: "a"}})
+	}()
+	one := p.byName["s"]
+	eventually(t, func() bool {
+		c := one.seats.main.line.current()
+		return c != nil && len(c.aboard(0)) == 1
+	})
+	if got := mustCallAs(t, p, &tool.Client{Key: "b"}, "ask", question); !strings.Contains(got, `"code":-32601`) {
+		t.Errorf("the server got %s", got)
+	}
+	cancel()
+	<-hung
+}
+
 func TestAnInteractiveServerIsNotShared(t *testing.T) {
 	p := newPoolWith(t, map[string]Known{"s": {Era: EraLegacy, Interactive: true}}, Events{}, newAsker(t, "asker"))
 	var calls sync.WaitGroup
@@ -191,7 +240,7 @@ func TestAnInteractiveServerIsNotShared(t *testing.T) {
 		key := fmt.Sprint(i % 4)
 		calls.Go(func() {
 			got := mustCallAs(t, p, asked(key), "ask", fmt.Sprintf(`{"method":"sampling/createMessage","params":{"n":%d}}`, i))
-			if want := fmt.Sprintf(`{"from":%q,"method":"sampling/createMessage","params":{"n":%d}}`, key, i); !strings.Contains(got, want) && !strings.Contains(got, "too many requests") {
+			if want := fmt.Sprintf(`{"from":%q,"method":"sampling/createMessage","params":{"n":%d}}`, key, i); !strings.Contains(got, want) {
 				t.Errorf("call %d: %s", i, got)
 			}
 		})
@@ -273,19 +322,20 @@ func TestTooManyConnections(t *testing.T) {
 }
 
 func TestRootsOutsideOfCalls(t *testing.T) {
-	var askedOf []string
-	var mu sync.Mutex
-	events := Events{Ask: func(_ context.Context, key, method string, _ json.RawMessage) (json.RawMessage, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		askedOf = append(askedOf, key+" "+method)
-		return json.RawMessage(`{"roots":[{"uri":"file:///of-` + key + `"}]}`), nil
-	}}
-	s := newAsker(t, "asker-at-once")
-	p := newPoolWith(t, nil, events, s)
-	seen := func(c *tool.Client, want string) {
+	roots := func(_ context.Context, key, method string, _ json.RawMessage) (json.RawMessage, error) {
+		return fmt.Appendf(nil, `{"roots":[{"uri":"file:///of-%s"}]}`, key), nil
+	}
+	client := func(key string) *tool.Client {
+		c := asked(key)
+		c.Ask = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			return roots(ctx, key, method, params)
+		}
+		return c
+	}
+	p := newPoolWith(t, nil, Events{Ask: roots}, newAsker(t, "asker-at-once"))
+	seen := func(key string, want string) {
 		t.Helper()
-		eventually(t, func() bool { return strings.Contains(mustCallAs(t, p, c, "seen", `{}`), want) })
+		eventually(t, func() bool { return strings.Contains(mustCallAs(t, p, client(key), "seen", `{}`), want) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := make(chan Change, 20)
@@ -293,22 +343,22 @@ func TestRootsOutsideOfCalls(t *testing.T) {
 	go func() { watched <- p.Watch(ctx, changes) }()
 	defer func() { cancel(); <-watched }()
 	eventually(t, func() bool { return (<-changes).Interactive }) // it asks at once, before anybody called
-	seen(asked("a"), `"result":{"roots":[]}`)
+	seen("a", `"result":{"roots":[]}`)
 	// The connection is a's now, and the server learns that the roots are others.
-	seen(asked("a"), `notifications/roots/list_changed`)
-	mustCallAs(t, p, asked("a"), "later", `{}`)
-	seen(asked("a"), `file:///of-a`)
+	seen("a", `notifications/roots/list_changed`)
+	mustCallAs(t, p, client("a"), "later", `{}`)
+	seen("a", `file:///of-a`)
 	// Another's is another, and its first question is for that one.
-	seen(asked("b"), `file:///of-b`)
-	if got := mustCallAs(t, p, asked("b"), "seen", `{}`); strings.Contains(got, "of-a") || strings.Contains(got, "list_changed") {
+	seen("b", `file:///of-b`)
+	if got := mustCallAs(t, p, client("b"), "seen", `{}`); strings.Contains(got, "of-a") || strings.Contains(got, "list_changed") {
 		t.Errorf("b's connection saw %s", got)
 	}
 	p.RootsChanged("b")
-	seen(asked("b"), `notifications/roots/list_changed`)
-	p.Forget("a")
-	c := asked("c")
-	mustCallAs(t, p, c, "later", `{}`)
-	seen(c, `file:///of-c`)
+	seen("b", `notifications/roots/list_changed`)
+	p.Forget("a") // whose connection c gets
+	mustCallAs(t, p, nil, "later", `{}`)
+	mustCallAs(t, p, client("c"), "later", `{}`)
+	seen("c", `file:///of-c`)
 }
 
 func TestTheURLThatWasOpenedIsToldToItsClient(t *testing.T) {
@@ -387,4 +437,81 @@ func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
 		})
 	}
 	calls.Wait()
+}
+
+// A server of a library, with two clients that each call many times at once.
+func TestARealServerAsksOverHTTP(t *testing.T) {
+	real := newMCP(mcpserver.WithElicitation())
+	real.AddTool(mcp.NewTool("elicit"), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		result, err := real.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
+			Message: r.GetString("who", ""), RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},
+		}})
+		if err != nil {
+			return nil, err
+		}
+		return mcp.NewToolResultJSON(result.Content)
+	})
+	handler := mcpserver.NewStreamableHTTPServer(real, mcpserver.WithStateful(true))
+	settings := newRestartable(t, func() http.Handler { return handler }).settings("s", "/mcp")
+	settings.Protocol, settings.Isolate = ProtocolLegacy, IsolateAlways
+	p := newPool(t, settings)
+	var calls sync.WaitGroup
+	for i := range 16 { // the library queues ten questions a session
+		key := fmt.Sprint(i % 2)
+		client := asked(key)
+		client.Ask = func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
+			if who := string(member(params, "message")); who != fmt.Sprintf("%q", key) {
+				t.Errorf("%s was asked what was for %s", key, who)
+			}
+			return json.RawMessage(`{"action":"accept","content":{"model":"of ` + key + `"}}`), nil
+		}
+		calls.Go(func() {
+			if got := mustCallAs(t, p, client, "elicit", `{"who":"`+key+`"}`); !strings.Contains(got, `of `+key) {
+				t.Errorf("client %s got %s", key, got)
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// In the transport of 2024-11-05 everything comes on one stream, and answers
+// are posted to where it says.
+func TestAServerAsksOverSSE(t *testing.T) {
+	out := make(chan string, 10)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "event: endpoint\ndata: /post\n\n")
+			for {
+				w.(http.Flusher).Flush()
+				select {
+				case text := <-out:
+					fmt.Fprintf(w, "event: message\ndata: %s\n\n", text)
+				case <-r.Context().Done():
+					return
+				}
+			}
+		}
+		w.WriteHeader(http.StatusAccepted)
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+			Result json.RawMessage `json:"result"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		switch m.Method {
+		case "initialize":
+			out <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"sse","version":"1"}}}`, m.ID)
+		case "tools/call":
+			out <- fmt.Sprintf(`{"jsonrpc":"2.0","id":"of %s","method":"roots/list"}`, m.ID)
+		case "": // the answer
+			id := strings.TrimPrefix(strings.Trim(string(m.ID), `"`), "of ")
+			out <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"heard":%s}}`, id, m.Result)
+		}
+	})
+	settings := newRestartable(t, func() http.Handler { return handler }).settings("s", "/sse")
+	settings.Transport = TransportSSE
+	if got := mustCallAs(t, newPool(t, settings), asked("a"), "any", `{}`); !strings.Contains(got, `"from":"a"`) {
+		t.Errorf("the server heard %s", got)
+	}
 }

@@ -20,6 +20,7 @@ type request struct {
 	method     string
 	op         string    // for errors
 	def        *tool.Def // nil when it is about none
+	task       string    // ID of the task that it is about, the server's own
 	needs      string    // capability that the server must have; "" for none
 	without    json.RawMessage
 	repeatable bool
@@ -122,12 +123,12 @@ func (s *server) attempt(f *flight, r request) (*conn, json.RawMessage, error) {
 	c.board(id, f)
 	defer c.alight(id)
 	if alone {
-		c.own(place.holder, client)
+		c.own(client)
 	} else {
 		c.share(client)
 	}
 	params := c.params(r, f.call, id)
-	result, err := c.exchange(f.ctx, id, reply, r.method, params, c.header(r.method, params, r.def))
+	result, err := c.exchange(f.ctx, id, reply, r.method, params, c.header(r.method, params, r.def, r.task))
 	return c, result, err
 }
 
@@ -153,7 +154,8 @@ const tokenPrefix = "toolfinch-"
 
 // params is the params object of a request as the upstream gets it: the
 // client's own, with the upstream's name for what it is about. A member task is
-// left out: it asks for a task, which is not proxied, in place of a result.
+// left out: it asks for a task of revision 2025-11-25 in place of a result, and
+// those are not proxied.
 func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 	out := newObject(len(call.Params) + len(call.Arguments) + 256)
 	named := ""
@@ -170,7 +172,7 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 	}
 	abilities := []byte(`{}`)
 	if call.Client != nil && call.Client.Capabilities != nil {
-		abilities = withoutTasks(call.Client.Capabilities)
+		abilities = without(call.Client.Capabilities, "tasks")
 	}
 	sent := false
 	for key, value := range rawjson.Members(call.Params) {
@@ -178,6 +180,8 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 		case key == "_meta":
 			sent = true
 			out.add(key, c.meta(value, token, level, abilities))
+		case key == "taskId" && r.task != "":
+			out.text(key, r.task)
 		case r.def == nil:
 			out.add(key, value)
 		case key == named, key == "arguments", key == "task", key == "requestState", key == "inputResponses":
@@ -193,23 +197,6 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 	}
 	if r.state != nil && c.era == EraModern {
 		out.text("requestState", *r.state)
-	}
-	return out.end()
-}
-
-const tasksExtension = "io.modelcontextprotocol/tasks"
-
-// withoutTasks is what a client can do, less tasks, which are not proxied.
-func withoutTasks(abilities json.RawMessage) []byte {
-	out := newObject(len(abilities))
-	for key, value := range rawjson.Members(abilities) {
-		switch key {
-		case "tasks":
-		case "extensions":
-			out.add(key, without(value, tasksExtension))
-		default:
-			out.add(key, value)
-		}
 	}
 	return out.end()
 }
@@ -262,13 +249,16 @@ func (c *conn) ownParams(members object) json.RawMessage {
 }
 
 // header returns the HTTP headers that a 2026-07-28 server wants with a request.
-func (c *conn) header(method string, params json.RawMessage, def *tool.Def) http.Header {
+func (c *conn) header(method string, params json.RawMessage, def *tool.Def, task string) http.Header {
 	if c.era != EraModern || c.http == nil {
 		return nil
 	}
 	header := http.Header{}
 	for name, value := range mcp.StandardHeaders(c.version, mcp.MCPMethod(method), params) {
 		header.Set(name, value)
+	}
+	if name, ok := mcp.EncodeHeaderValue(task); ok && task != "" {
+		header.Set(mcp.HeaderName, name)
 	}
 	if def != nil && bytes.Contains(def.InputSchema, []byte("x-mcp-header")) {
 		var typed mcp.Tool

@@ -50,6 +50,7 @@ type conn struct {
 	mu        sync.Mutex      // guards what follows; never held over I/O
 	info      json.RawMessage // serverInfo
 	abilities json.RawMessage // the server's capabilities as sent
+	versions  bool            // server/discover named versions
 	streamed  time.Time       // when a stream's end led to a new list
 	closed    bool            // no work starts any more: it is waited for
 	level     string          // that logging/setLevel was last asked for
@@ -72,7 +73,7 @@ func newConn(l *line) *conn {
 		listen: listening{changed: make(chan struct{}, 1), heard: make(chan struct{})},
 	}
 	if l.owner != "" {
-		c.users = users{key: l.owner, state: 1, legacy: true}
+		c.users = users{key: l.owner, count: usedByOne, legacy: true}
 	}
 	c.tap = &wire.Tap{Notify: c.notified, Request: c.requested, Other: c.introduced, Ended: c.streamEnded}
 	c.life, c.stop = context.WithCancelCause(context.Background())

@@ -44,6 +44,9 @@ func dial(ctx context.Context, l *line) (*conn, error) {
 	}
 	if s.Command != "" {
 		c, err := attempt(dialStdio, known)
+		if errors.Is(err, errNoVersions) {
+			return attempt(dialStdio, EraLegacy)
+		}
 		if !errors.As(err, new(refused)) || s.Protocol == ProtocolLegacy {
 			return c, err
 		}
@@ -63,7 +66,7 @@ func dial(ctx context.Context, l *line) (*conn, error) {
 			return c, nil
 		case err == nil:
 			c.close() // a legacy session without the stream that list_changed comes on
-		case !errors.Is(err, transport.ErrLegacySSEServer):
+		case !errors.Is(err, transport.ErrLegacySSEServer) && !errors.Is(err, errNoVersions):
 			return nil, err
 		}
 	}
@@ -290,12 +293,22 @@ func (c *conn) initialize(ctx context.Context) error {
 	c.era = EraLegacy
 	if mcp.IsModernProtocol(c.version) {
 		c.era = EraModern
+		c.mu.Lock()
+		modern := c.versions
+		c.mu.Unlock()
+		if !modern {
+			return errNoVersions
+		}
 	}
 	c.capabilities = result.Capabilities
 	c.instructions = result.Instructions
 	close(c.ready)
 	return nil
 }
+
+// errNoVersions is about a server that answers any method with an empty result:
+// an answer to server/discover names versions.
+var errNoVersions = errors.New("it answers server/discover without naming a version")
 
 // refused wraps the error of a server that is there and does not want to talk
 // this way. Another era may be what it wants.
@@ -317,6 +330,9 @@ func (c *conn) introduced(result json.RawMessage) {
 	}
 	if abilities != nil {
 		c.abilities = abilities
+	}
+	if rawjson.Member(result, "supportedVersions") != nil {
+		c.versions = true
 	}
 }
 

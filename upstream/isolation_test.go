@@ -263,12 +263,13 @@ func TestAFaultOfOneHTTPCallIsNotTheOthers(t *testing.T) {
 	u.calls["empty"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
 		w.Header().Set("Content-Type", "text/event-stream")
 	}
-	tries := 0
+	var tries atomic.Int32
 	u.calls["reset_once"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
-		if tries++; tries == 1 {
+		n := tries.Add(1)
+		if n == 1 {
 			panic(http.ErrAbortHandler)
 		}
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tries":%d}}`, id, tries)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tries":%d}}`, id, n)
 	}
 	p := newPool(t, u.settings())
 	slow := make(chan error, 1)
@@ -310,9 +311,9 @@ func TestASessionThatIsRefusedWith400IsStartedAnew(t *testing.T) {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"I do not like it"}}`, id)
 	}
-	tries := 0
+	var tries atomic.Int32
 	u.calls["picky_unread"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
-		tries++
+		tries.Add(1)
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"what?"}}`)
 	}
@@ -331,8 +332,8 @@ func TestASessionThatIsRefusedWith400IsStartedAnew(t *testing.T) {
 			t.Errorf("%s: error = %v, want the server's", name, err)
 		}
 	}
-	if tries != 2 {
-		t.Errorf("the refused call was made %d times, want 2", tries)
+	if tries.Load() != 2 {
+		t.Errorf("the refused call was made %d times, want 2", tries.Load())
 	}
 }
 

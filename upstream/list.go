@@ -1,11 +1,14 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
@@ -58,7 +61,7 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (listing, error) {
 			members.text("cursor", cursor)
 		}
 		params := c.ownParams(members)
-		raw, err := c.request(ctx, how.method, params, c.header(how.method, params, nil))
+		raw, err := c.request(ctx, how.method, params, c.header(how.method, params, nil, ""))
 		if err != nil {
 			return listing{}, err
 		}
@@ -71,6 +74,8 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (listing, error) {
 			switch {
 			case err != nil:
 				all.rejected = append(all.rejected, fmt.Errorf("%s %d: %w", kind, len(seen)+i+1, err))
+			case c.unmirrorable(def):
+				all.rejected = append(all.rejected, fmt.Errorf("%s %q has an x-mcp-header annotation that no header can be made of", kind, def.ID.Name))
 			case seen[def.ID.Name]:
 				all.rejected = append(all.rejected, fmt.Errorf("%s %q is listed twice", kind, def.ID.Name))
 			default:
@@ -90,6 +95,16 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (listing, error) {
 		cursors[cursor] = true
 	}
 	return listing{}, fmt.Errorf("the list of %s has more than %d pages", how.called, maxPages)
+}
+
+// unmirrorable reports whether a tool must be left out because of its
+// x-mcp-header annotations, as clients of 2026-07-28 must over HTTP (SEP-2243).
+func (c *conn) unmirrorable(def *tool.Def) bool {
+	if c.era != EraModern || c.http == nil || !bytes.Contains(def.InputSchema, []byte("x-mcp-header")) {
+		return false
+	}
+	var typed mcp.Tool
+	return json.Unmarshal(def.Raw, &typed) == nil && mcp.ValidateParamHeaderAnnotations(&typed) != nil
 }
 
 // cacheHint is what a page of a list says of keeping it, nil for nothing.

@@ -65,8 +65,9 @@ type Events struct {
 	// Updated is told that a resource has changed: the server's own URI of it, and
 	// the params of notifications/resources/updated.
 	Updated func(server, uri string, params json.RawMessage)
-	// Log gets the params of a notifications/message.
-	Log func(server string, params json.RawMessage)
+	// Log gets the params of a notifications/message, and the key of the client
+	// that alone uses the connection it came on, "" for none or several.
+	Log func(clientKey string, params json.RawMessage)
 	// Notify gets a notification for one client (notifications/elicitation/complete).
 	Notify func(clientKey, method string, params json.RawMessage)
 	// Ask is tool.Client.Ask for a request outside of a call, to the one client

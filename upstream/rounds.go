@@ -24,6 +24,8 @@ const (
 	// shedWait is how long to wait for a server that asks for nothing but to be
 	// called again, the first time; each next time is longer by as much.
 	shedWait = 200 * time.Millisecond
+	// maxNeeded is how many things a server may ask for at once.
+	maxNeeded = 64
 )
 
 var (
@@ -49,7 +51,10 @@ func (s *server) rounds(f *flight, r request) (tool.Result, error) {
 		if err != nil {
 			return s.bridge(f, r, era, err)
 		}
-		if era != EraModern || !inputRequired(result) {
+		switch {
+		case era == EraModern && becameTask(result):
+			return s.exposeTask(result), nil
+		case era != EraModern || !inputRequired(result):
 			return tool.Result(result), nil
 		}
 		var need needed
@@ -95,7 +100,7 @@ func (s *server) gather(f *flight, need needed, round int) (json.RawMessage, err
 			return nil, context.Cause(f.ctx)
 		}
 	}
-	if len(need.Requests) > maxAsks {
+	if len(need.Requests) > maxNeeded {
 		return nil, fmt.Errorf("it asks for %d things at once", len(need.Requests))
 	}
 	ctx, cancel := context.WithCancelCause(f.ctx)
@@ -191,6 +196,13 @@ func (s *server) bridge(f *flight, r request, era Era, err error) (tool.Result, 
 			moved.Code = tool.CodeInvalidParams
 			if raw, err := rawjson.Set(rpc.Raw, "code", fmt.Appendf(nil, "%d", moved.Code)); err == nil {
 				moved.Raw = raw
+			}
+			if rawjson.Member(moved.Raw, "data") == nil { // which names the resource now
+				data := newObject(64)
+				data.text("uri", f.call.Name)
+				if raw, err := rawjson.Set(moved.Raw, "data", data.end()); err == nil {
+					moved.Raw = raw
+				}
 			}
 			return nil, &moved
 		}

@@ -71,9 +71,9 @@ func (s *server) sit(client *tool.Client, alone bool) (*seat, error) {
 		t.main.calls++
 		return t.main, nil
 	}
-	key, modern, declare := "", false, []byte(`{}`)
+	key, modern, declare := seatKey(client), false, []byte(`{}`)
 	if client.Answers() {
-		key, modern = client.Key, client.Modern
+		modern = client.Modern
 		declare = only(client.Capabilities, tool.CapabilityRoots, tool.CapabilitySampling, tool.CapabilityElicitation)
 	}
 	place := t.find(key, modern, declare)
@@ -96,6 +96,15 @@ func (s *server) sit(client *tool.Client, alone bool) (*seat, error) {
 	return place, nil
 }
 
+// seatKey is the key of the client that a seat is kept for: "" for all clients
+// that cannot be asked.
+func seatKey(client *tool.Client) string {
+	if client.Answers() {
+		return client.Key
+	}
+	return ""
+}
+
 // find returns a seat that the client has or may have. Lock held.
 func (t *seats) find(key string, modern bool, declare []byte) *seat {
 	for _, one := range append([]*seat{t.main}, t.extra...) {
@@ -103,15 +112,15 @@ func (t *seats) find(key string, modern bool, declare []byte) *seat {
 			return one
 		}
 	}
+	if t.main.calls == 0 && (!t.main.held || time.Since(t.main.idle) > legacyIdle) {
+		return t.main // before the others: subscriptions and list_changed are its
+	}
 	if modern {
 		for _, one := range t.extra {
 			if one.modern && one.calls == 0 && string(one.line.declare) == string(declare) {
 				return one
 			}
 		}
-	}
-	if t.main.calls == 0 && (!t.main.held || time.Since(t.main.idle) > legacyIdle) {
-		return t.main
 	}
 	return nil
 }
@@ -170,6 +179,9 @@ func (s *server) forget(key string) {
 	}
 	t.mu.Unlock()
 	s.drop(func(one *seat) bool { return one.holder == key })
+	if c := t.main.line.current(); c != nil {
+		c.disown(key)
+	}
 }
 
 // drop closes the extra connections that out holds for, without waiting.
@@ -212,19 +224,26 @@ func (s *server) rootsChanged(key string) {
 
 // users of a connection: what it asks outside of calls is for its only one.
 type users struct {
-	key     string
-	state   int // 0: nobody yet, 1: key alone, 2: several
-	legacy  bool
-	isRoots bool // the server has asked for roots
+	count  int    // nobody yet, one, or several
+	key    string // of the one
+	legacy bool   // the one has a session, in which it can be asked outside of calls
+	roots  bool   // the server has asked for roots
 }
+
+const (
+	usedByNobody = iota
+	usedByOne
+	usedBySeveral
+)
 
 // own makes the client that a call is of the only user of the connection. When
 // it was another's before, and the server knows that one's roots, it is told.
-func (c *conn) own(holder string, client *tool.Client) {
+func (c *conn) own(client *tool.Client) {
+	holder := seatKey(client)
 	c.mu.Lock()
-	changed := c.users.state != 1 || c.users.key != holder
-	tell := changed && c.users.isRoots
-	c.users.key, c.users.state = holder, 1
+	changed := c.users.count != usedByOne || c.users.key != holder
+	tell := changed && c.users.roots
+	c.users.key, c.users.count = holder, usedByOne
 	c.users.legacy = client != nil && !client.Modern
 	c.mu.Unlock()
 	if tell {
@@ -241,17 +260,37 @@ func (c *conn) share(client *tool.Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.users.state == 0:
-		c.users.key, c.users.state, c.users.legacy = key, 1, legacy
+	case c.users.count == usedByNobody:
+		c.users.key, c.users.count, c.users.legacy = key, usedByOne, legacy
 	case c.users.key != key:
-		c.users.state = 2
+		c.users.count = usedBySeveral
+	}
+}
+
+// onlyUser is the key of the session that alone has used the connection, "" for
+// none or several.
+func (c *conn) onlyUser() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users.count != usedByOne || !c.users.legacy {
+		return ""
+	}
+	return c.users.key
+}
+
+// disown sees to it that nobody asks a client that has left.
+func (c *conn) disown(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users.count == usedByOne && c.users.key == key {
+		c.users.count = usedByNobody
 	}
 }
 
 func (c *conn) belongsTo(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return key != "" && c.users.state == 1 && c.users.key == key
+	return key != "" && c.users.count == usedByOne && c.users.key == key
 }
 
 // tellRoots says that the roots are others now, off the caller's path.

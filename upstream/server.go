@@ -389,7 +389,7 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 			f.pass(method, params)
 		}
 		if len(targets) == 0 && s.events.Log != nil {
-			s.events.Log(s.settings.Name, params)
+			s.events.Log(c.onlyUser(), params)
 		}
 		if len(targets) == 0 {
 			s.log.Debug("log message of the upstream", "params", string(bytes.TrimSpace(params[:min(len(params), 500)])))

@@ -317,12 +317,18 @@ func TestLogLevelIsPassedOnAndKept(t *testing.T) {
 
 func TestNothingIsLeftBehind(t *testing.T) {
 	cycle := func() {
-		p := NewPool([]Settings{lines(t, "a", "raw"), lines(t, "b", "crash"), lines(t, "c", "mute")}, nil, Events{}, discard)
+		own := newAsker(t, "asker")
+		own.Isolate = IsolateAlways
+		p := NewPool([]Settings{lines(t, "a", "raw"), lines(t, "b", "crash"), lines(t, "c", "mute"), own}, nil, Events{}, discard)
 		ctx, cancel := context.WithCancel(t.Context())
 		changes := make(chan Change, 10)
 		done := make(chan error, 1)
 		go func() { done <- p.Watch(ctx, changes) }()
 		mustAsk(t, p, "a", "raw", "hologram")
+		for _, key := range []string{"1", "2", "3"} {
+			mustCallAs(t, p, asked(key), "ask", question)
+		}
+		p.Forget("2")
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

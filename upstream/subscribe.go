@@ -255,7 +255,7 @@ func (c *conn) listenOnce() (reopen bool, err error) {
 	members := newObject(256)
 	members.add("notifications", filter)
 	params := c.ownParams(members)
-	_, err = c.exchange(ctx, id, reply, methodListen, params, c.header(methodListen, params, nil))
+	_, err = c.exchange(ctx, id, reply, methodListen, params, c.header(methodListen, params, nil, ""))
 	close(ended)
 	return errors.Is(context.Cause(ctx), errOtherFilter), err
 }

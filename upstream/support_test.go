@@ -185,7 +185,7 @@ func lines(t testing.TB, name, mode string) Settings {
 		t.Fatal(err)
 	}
 	return Settings{
-		Name: name, Command: program, Env: map[string]string{serverVar: mode, folderVar: t.TempDir()},
+		Name: name, Command: program, Env: map[string]string{serverVar: mode, folderVar: t.TempDir(), "GORACE": "atexit_sleep_ms=0"},
 		ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second,
 	}
 }

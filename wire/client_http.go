@@ -4,11 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net"
 	"net/http"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
 )
@@ -51,7 +55,7 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	if reply != nil {
 		reply.sent.Store(true)
 	}
-	response, err := t.base.RoundTrip(request)
+	response, err := t.send(request)
 	if err != nil {
 		var op *net.OpError
 		if reply != nil && errors.As(err, &op) && op.Op == "dial" {
@@ -85,6 +89,41 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 		}{io.LimitReader(response.Body, maxText), response.Body}
 	}
 	return response, nil
+}
+
+// send sends a request, and a second time when the server refuses the protocol
+// version and names the very same among those that it supports.
+func (t roundTripper) send(request *http.Request) (*http.Response, error) {
+	response, err := t.base.RoundTrip(request)
+	version := request.Header.Get(mcp.HeaderProtocolVersion)
+	if err != nil || response.StatusCode != http.StatusBadRequest || request.GetBody == nil || !mcp.IsModernProtocol(version) {
+		return response, err
+	}
+	head, err := io.ReadAll(io.LimitReader(response.Body, maxText))
+	if err != nil {
+		_ = response.Body.Close()
+		return nil, err
+	}
+	var refusal struct {
+		Error struct {
+			Code int
+			Data struct{ Supported []string }
+		}
+	}
+	if json.Unmarshal(head, &refusal) != nil || refusal.Error.Code != mcp.UNSUPPORTED_PROTOCOL_VERSION ||
+		!slices.Contains(refusal.Error.Data.Supported, version) {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(head), response.Body), response.Body}
+		return response, nil
+	}
+	_ = response.Body.Close()
+	request = request.WithContext(request.Context()) // a copy: the original is not ours to change
+	if request.Body, err = request.GetBody(); err != nil {
+		return nil, err
+	}
+	return t.base.RoundTrip(request)
 }
 
 func withBody(request *http.Request, message []byte) *http.Request {

@@ -115,6 +115,13 @@ func (t *Tap) expect(standing bool) (int64, *Reply) {
 	return id, reply
 }
 
+// Waits reports whether the answer to a request is still to come.
+func (t *Tap) Waits(id int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pending[id] != nil
+}
+
 // Forget gives up on a reply.
 func (t *Tap) Forget(id int64) { t.take(id) }
 

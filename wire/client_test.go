@@ -16,7 +16,9 @@ import (
 
 func TestTapTakesOutWhatIsOurs(t *testing.T) {
 	var notified []string
-	tap := &Tap{Notify: func(_ int64, method string, params json.RawMessage) { notified = append(notified, method+string(params)) }}
+	tap := &Tap{Notify: func(_ int64, method string, params json.RawMessage) {
+		notified = append(notified, method+string(params))
+	}}
 	filter := func(message string) string {
 		forward, _ := tap.Filter([]byte(message))
 		return string(forward)
@@ -71,10 +73,66 @@ func TestTapTakesOutWhatIsOurs(t *testing.T) {
 	if <-also.Done; string(also.Result) != `{"n":2}` || len(notified) != 2 {
 		t.Errorf("second of a batch = %s, notified %v", also.Result, notified)
 	}
-	_, only := tap.Expect()
+	open, standing := tap.ExpectStanding()
+	lone, only := tap.Expect()
+	if !tap.Waits(lone) || !tap.Waits(open) {
+		t.Error("a request that was not answered is not waited for")
+	}
 	filter(`{"id":null,"error":{"code":-32700}}`)
-	if <-only.Done; string(only.Error) != `{"code":-32700}` {
+	if <-only.Done; string(only.Error) != `{"code":-32700}` || tap.Waits(lone) {
 		t.Errorf("error without an ID = %s", only.Error)
+	}
+	select {
+	case <-standing.Done:
+		t.Error("it was taken for the answer to a request that stays open")
+	default:
+	}
+}
+
+func TestTapTakesRequestsWithWhatTheyCameOn(t *testing.T) {
+	var got []string
+	tap := &Tap{
+		Notify: func(stream int64, method string, _ json.RawMessage) {
+			got = append(got, fmt.Sprint(stream, " ", method))
+		},
+		Request: func(stream int64, id json.RawMessage, method string, params json.RawMessage) {
+			got = append(got, fmt.Sprint(stream, " ", method, string(id), string(params)))
+		},
+	}
+	const question = `{"id":"x","method":"roots/list","params":{"n":1e400}}`
+	if forward, valid := tap.Filter([]byte(question)); forward != nil || !valid {
+		t.Errorf("the library sees %s", forward)
+	}
+	id, reply := tap.Expect()
+	kind, body := "text/event-stream", "id: 1\ndata: "+question+"\n\ndata: {\"method\":\"n\"}\n\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		_, _ = io.WriteString(w, body)
+	}))
+	defer server.Close()
+	post := func() string {
+		request, err := http.NewRequestWithContext(Outgoing(t.Context(), []byte(`{}`), reply), http.MethodPost, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := (&http.Client{Transport: RoundTripper(http.DefaultTransport, tap)}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		seen, _ := io.ReadAll(response.Body)
+		return string(seen)
+	}
+	if seen := post(); seen != "id: 1\n\n" {
+		t.Errorf("the library reads %q", seen)
+	}
+	kind, body = "application/json", fmt.Sprintf(`[{"method":"n"},{"id":%d,"result":{}}]`, id)
+	post()
+	<-reply.Done
+	ask := `roots/list"x"{"n":1e400}`
+	want := fmt.Sprintf("[0 %s %d %s %d n %d n]", ask, id, ask, id, id)
+	if fmt.Sprint(got) != want {
+		t.Errorf("taken out: %v, want %s", got, want)
 	}
 }
 
@@ -187,7 +245,9 @@ func TestRoundTripper(t *testing.T) {
 	}))
 	defer server.Close()
 	var notified []string
-	tap := &Tap{Notify: func(_ int64, method string, params json.RawMessage) { notified = append(notified, method+string(params)) }}
+	tap := &Tap{Notify: func(_ int64, method string, params json.RawMessage) {
+		notified = append(notified, method+string(params))
+	}}
 	client := &http.Client{Transport: RoundTripper(http.DefaultTransport, tap)}
 	get := func(contentType, text string) string {
 		t.Helper()

@@ -14,8 +14,11 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
 )
@@ -38,12 +41,16 @@ const (
 	MethodUnsubscribe   = "resources/unsubscribe"
 	MethodComplete      = "completion/complete"
 	MethodListen        = "subscriptions/listen"
+	MethodGetTask       = "tasks/get" // the extension of 2026-07-28
+	MethodUpdateTask    = "tasks/update"
+	MethodCancelTask    = "tasks/cancel"
 )
 
 func exchanged(method string) bool {
 	switch method {
 	case MethodCallTool, MethodListTools, MethodGetPrompt, MethodListPrompts, MethodReadResource, MethodListResources,
-		MethodListTemplates, MethodSubscribe, MethodUnsubscribe, MethodComplete, MethodListen:
+		MethodListTemplates, MethodSubscribe, MethodUnsubscribe, MethodComplete, MethodListen,
+		MethodGetTask, MethodUpdateTask, MethodCancelTask:
 		return true
 	}
 	return false
@@ -105,17 +112,43 @@ func (x *Exchange) Context(ctx context.Context) context.Context {
 }
 
 // Stub returns the message for mcp-go: a call of StubTool with the request's ID
-// and _meta, so that the size of the request costs nothing.
+// and of its _meta what the library knows, so that the size of the request costs
+// nothing, and nothing in it is more than the library can read.
 func (x *Exchange) Stub() []byte {
-	meta := rawjson.Member(x.Params, "_meta")
-	out := make([]byte, 0, len(x.ID)+len(meta)+96)
+	out := make([]byte, 0, len(x.ID)+512)
 	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.ID...)
 	out = append(out, `,"method":"`+MethodCallTool+`","params":{"name":"`+StubTool+`"`...)
-	if meta != nil {
-		out = append(append(out, `,"_meta":`...), meta...)
+	if meta := rawjson.Member(x.Params, "_meta"); meta != nil {
+		out = append(append(out, `,"_meta":`...), known(meta)...)
 	}
 	return append(out, "}}"...)
 }
+
+// known is what mcp-go knows of a request's _meta. Of the client's capabilities
+// it wants to see only that there are some.
+func known(meta json.RawMessage) []byte {
+	if meta[0] != '{' {
+		return meta // it refuses that
+	}
+	out := []byte{'{'}
+	for key, value := range rawjson.Members(meta) {
+		switch {
+		case key == mcp.MetaKeyClientCapabilities && value[0] == '{':
+			value = json.RawMessage(`{}`)
+		case key != "progressToken" && !strings.HasPrefix(key, protocolPrefix):
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		quoted, _ := json.Marshal(key) // a string is never refused
+		out = append(append(append(out, quoted...), ':'), value...)
+	}
+	return append(out, '}')
+}
+
+// protocolPrefix is that of the protocol's own keys of _meta.
+const protocolPrefix = "io.modelcontextprotocol/"
 
 // Result answers with a result object.
 func (x *Exchange) Result(result json.RawMessage) { x.settle(`,"result":`, result, 0) }

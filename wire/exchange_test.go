@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"toolfinch/rawjson"
@@ -66,5 +68,51 @@ func TestAnswerIsGivenOnceAndNothingFollowsIt(t *testing.T) {
 	}
 	if want := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"n":1}}`; len(sent) != 1 || sent[0] != want {
 		t.Errorf("sent %q, want only %s", sent, want)
+	}
+}
+
+func TestMessageIsOneLineOfJSON(t *testing.T) {
+	for _, test := range []struct{ id, method, params, want string }{
+		{`"a"`, "roots/list", ``, `{"jsonrpc":"2.0","id":"a","method":"roots/list"}`},
+		{``, "n", "{\n\"x\":\r\n1.0}", `{"jsonrpc":"2.0","method":"n","params":{"x":1.0}}`},
+		{`7`, "odd\"\\\n\x7f\a\U000e0001", `{}`, ``}, // whatever it looks like, it is JSON
+	} {
+		var id, params json.RawMessage
+		if test.id != "" {
+			id = json.RawMessage(test.id)
+		}
+		if test.params != "" {
+			params = json.RawMessage(test.params)
+		}
+		got := Message(id, test.method, params)
+		if test.want != "" && string(got) != test.want {
+			t.Errorf("Message = %s, want %s", got, test.want)
+		}
+		if !json.Valid(got) || rawjson.Text(rawjson.Member(got, "method")) != test.method || strings.ContainsAny(string(got), "\n\r") {
+			t.Errorf("Message = %q", got)
+		}
+	}
+}
+
+// Whatever is sent at once arrives whole, and nothing follows the answer.
+func TestSendingAndAnsweringAtOnce(t *testing.T) {
+	var sent []string // guarded by the exchange: send is never called concurrently
+	x := NewExchange([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func(m []byte) { sent = append(sent, string(m)) })
+	var all sync.WaitGroup
+	var taken atomic.Int32
+	for range 50 {
+		all.Go(func() {
+			if x.Send([]byte(`{}`)) {
+				taken.Add(1)
+			}
+		})
+	}
+	all.Go(func() { x.Result(json.RawMessage(`{}`)) })
+	all.Wait()
+	if x.Send([]byte(`{}`)) {
+		t.Error("a message was taken after the answer")
+	}
+	if len(sent) != int(taken.Load()) {
+		t.Errorf("%d messages were sent, %d taken", len(sent), taken.Load())
 	}
 }

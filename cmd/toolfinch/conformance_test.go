@@ -53,20 +53,44 @@ var suites = []suite{
 	{name: "0.2.0-alpha.12, extensions", module: "conformance-next", version: modernVersion, listed: "extension"},
 }
 
+// The sides that are compared, as the table's columns.
+const (
+	sideDirect  = "direct"
+	sideThrough = "through toolfinch"
+	sideBridged = "through toolfinch, server held to the legacy era"
+)
+
+// excused are scenarios that need not pass everywhere, by the first words of
+// their suite and side; the documentation says why.
+func excused(scenario string, s suite, side string) bool {
+	switch {
+	case scenario == "server-sse-polling": // how a server ends and resumes its own streams is between it and its client
+		return true
+	case side != sideBridged:
+		return false
+	case s.listed == "extension": // tasks are of the other era
+		return true
+	}
+	return s.listed == modernVersion && slices.Contains(unsaid, scenario)
+}
+
+// unsaid are scenarios about what a server of the legacy era has no words for:
+// keys of the requests that it makes, and a refusal for a capability.
+var unsaid = []string{"input-required-result-basic-elicitation", "input-required-result-ignore-extra-params", "server-stateless"}
+
 func TestConformanceServer(t *testing.T) {
 	c := newConformance(t)
 	everything := c.build(t, "everything")
 	direct := c.serveEverything(t, everything)
-	h := newHouse(t, nil)
-	h.proxyFor(t, c.serveEverything(t, everything))
-	through, _ := h.serveHTTP(t)
-	waitConnected(t, through)
-
-	c.compare(t, "server", func(ctx context.Context, s suite, side string) (results, error) {
-		url := direct
-		if side == "through" {
-			url = through
-		}
+	urls := map[string]string{sideDirect: direct}
+	for side, protocol := range map[string]string{sideThrough: "auto", sideBridged: "legacy"} {
+		h := newHouse(t, nil)
+		h.proxyFor(t, c.serveEverything(t, everything), protocol)
+		urls[side], _ = h.serveHTTP(t)
+		waitConnected(t, urls[side])
+	}
+	c.compare(t, "server", []string{sideDirect, sideThrough, sideBridged}, func(ctx context.Context, s suite, side string) (results, error) {
+		url := urls[side]
 		found := results{}
 		run := func(args ...string) error {
 			return c.run(ctx, s, found, append([]string{"server", "--url", url}, args...)...)
@@ -87,9 +111,9 @@ func TestConformanceServer(t *testing.T) {
 func TestConformanceClient(t *testing.T) {
 	c := newConformance(t)
 	player := c.build(t, "everything/player")
-	c.compare(t, "client", func(ctx context.Context, s suite, side string) (results, error) {
+	c.compare(t, "client", []string{sideDirect, sideThrough}, func(ctx context.Context, s suite, side string) (results, error) {
 		command := player
-		if side == "through" {
+		if side == sideThrough {
 			command = fmt.Sprintf("%s -home %s -through %s", player, c.house.home, program(t))
 		}
 		found := results{}
@@ -177,13 +201,13 @@ func (c *conformance) serveEverything(t *testing.T, path string) string {
 
 // proxyFor writes the configuration for one upstream whose names stay as they
 // are and whose tools are all listed.
-func (h house) proxyFor(t *testing.T, url string) {
+func (h house) proxyFor(t *testing.T, url, protocol string) {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{
 		"data_dir":    filepath.Join(h.home, "data"),
 		"log_format":  "json",
 		"pinned":      []string{"*"},
-		"mcp_servers": map[string]any{"everything": map[string]any{"url": url, "prefix": ""}},
+		"mcp_servers": map[string]any{"everything": map[string]any{"url": url, "prefix": "", "protocol": protocol}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -364,14 +388,15 @@ func lost(direct, through map[check]string) []string {
 
 // compare runs every suite on both sides, the sides at the same time, fails for
 // every check that is lost between them, and compares with what is written down.
-func (c *conformance) compare(t *testing.T, role string, run func(ctx context.Context, s suite, side string) (results, error)) {
+func (c *conformance) compare(t *testing.T, role string, sides []string, run func(ctx context.Context, s suite, side string) (results, error)) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	sides := [2]string{"direct", "through"}
-	found := [2][]results{make([]results, len(suites)), make([]results, len(suites))}
-	var both errgroup.Group
+	found := make([][]results, len(sides))
+	var all errgroup.Group
+	all.SetLimit(2)
 	for side, name := range sides {
-		both.Go(func() error {
+		found[side] = make([]results, len(suites))
+		all.Go(func() error {
 			for i, s := range suites {
 				r, err := run(ctx, s, name)
 				if err != nil {
@@ -382,19 +407,27 @@ func (c *conformance) compare(t *testing.T, role string, run func(ctx context.Co
 			return nil
 		})
 	}
-	if err := both.Wait(); err != nil {
+	if err := all.Wait(); err != nil {
 		t.Fatal(err)
 	}
 
 	var table strings.Builder
-	table.WriteString("| scenario | suite, era | direct | through toolfinch |\n| --- | --- | --- | --- |\n")
+	fmt.Fprintf(&table, "| scenario | suite, era | %s |\n|%s\n", strings.Join(sides, " | "), strings.Repeat(" --- |", len(sides)+2))
 	for i, s := range suites {
-		direct, through := found[0][i], found[1][i]
+		direct := found[0][i]
 		for _, scenario := range sortedKeys(direct) {
-			fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", scenario, s.name, verdict(direct[scenario]), verdict(through[scenario]))
-			for _, l := range lost(direct[scenario], through[scenario]) {
-				t.Errorf("%s, %s: passes directly, not through toolfinch: %s", scenario, s.name, l)
+			fmt.Fprintf(&table, "| %s | %s | %s |", scenario, s.name, verdict(direct[scenario]))
+			for side, name := range sides[1:] {
+				there := found[side+1][i][scenario]
+				fmt.Fprintf(&table, " %s |", verdict(there))
+				if excused(scenario, s, name) {
+					continue
+				}
+				for _, l := range lost(direct[scenario], there) {
+					t.Errorf("%s, %s: passes directly, not %s: %s", scenario, s.name, name, l)
+				}
 			}
+			table.WriteByte('\n')
 		}
 	}
 	writtenDown(t, role, table.String())

@@ -1,0 +1,389 @@
+package register
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// followed is an upstream that can be subscribed to.
+type followed struct {
+	mu     sync.Mutex // guards what follows
+	events []string   // "+x:r" and "-x:r"
+	on     map[tool.ID]bool
+	fail   error
+	told   chan string // every event, once it is noted
+}
+
+func newFollowed() *followed {
+	return &followed{on: map[tool.ID]bool{}, told: make(chan string, 10000)}
+}
+
+func (f *followed) subscribe(_ context.Context, id tool.ID, on bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sign := map[bool]string{true: "+", false: "-"}[on]
+	f.events = append(f.events, sign+id.Name)
+	f.told <- sign + id.Name
+	if f.on[id] == on {
+		return fmt.Errorf("%s was %t already", id, on)
+	}
+	if on && f.fail != nil {
+		return f.fail
+	}
+	f.on[id] = on
+	return nil
+}
+
+func (f *followed) seen() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.events, " ")
+}
+
+// exposing is a catalog whose resources have other URIs at their server.
+type exposing struct{ catalog }
+
+func (exposing) Exposed(server, uri string) string { return server + "+" + uri }
+
+// resources adds srv+x:r and srv+x:s, which their server knows as x:r and x:s.
+func resources(t testing.TB, live *Live) {
+	t.Helper()
+	for _, uri := range []string{"x:r", "x:s"} {
+		addItem(t, live, tool.KindResource, "srv+"+uri, fmt.Sprintf(`{"uri":%q}`, uri), nil)
+	}
+	live.source = exposing{live.source.(catalog)}
+}
+
+const updated = "notifications/resources/updated"
+
+func subscribe(id int, uri string) string {
+	return request(id, "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri))
+}
+
+func unsubscribe(id int, uri string) string {
+	return request(id, "resources/unsubscribe", fmt.Sprintf(`{"uri":%q}`, uri))
+}
+
+func TestSubscribersHearOfTheirResource(t *testing.T) {
+	upstream := newFollowed()
+	transports(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, c *conversation) {
+		resources(t, live)
+		messages := c.listen()
+		if got, want := await(t, c.post(subscribe(1, "srv+x:r")), `"id":1`), `{"jsonrpc":"2.0","id":1,"result":{}}`; got != want {
+			t.Errorf("subscribe: %s, want %s", got, want)
+		}
+		if got := <-upstream.told; got != "+x:r" {
+			t.Errorf("the upstream was told %s", got)
+		}
+		live.Updated("srv", "x:s", json.RawMessage(`{"uri":"x:s"}`)) // nobody asked
+		live.Updated("srv", "x:r", json.RawMessage(`{"title":"<&>","uri":"x:r","_meta":{"n":1.0}}`))
+		want := `{"jsonrpc":"2.0","method":"` + updated + `","params":{"title":"<&>","uri":"srv+x:r","_meta":{"n":1.0}}}`
+		if got := await(t, messages, updated); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		await(t, c.post(unsubscribe(2, "srv+x:r")), `"id":2`)
+		if got := <-upstream.told; got != "-x:r" {
+			t.Errorf("the upstream was told %s", got)
+		}
+		live.Updated("srv", "x:r", json.RawMessage(`{"uri":"x:r"}`))
+		live.Notify(c.session, "notifications/last", nil)
+		if got := await(t, messages, "notifications/"); !strings.Contains(got, "last") {
+			t.Errorf("after unsubscribe: %s", got)
+		}
+	})
+}
+
+func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
+	upstream := newFollowed()
+	live := newLive(t, Settings{Subscribe: upstream.subscribe})
+	resources(t, live)
+	url := serveHTTP(t, live)
+	a, b, third := connect(t, url, "a"), connect(t, url, "b"), connect(t, url, "c")
+	step := func(p *peer, message, want string) {
+		t.Helper()
+		p.messages(message)
+		if got := upstream.seen(); got != want {
+			t.Errorf("after %s the upstream has seen %q, want %q", message, got, want)
+		}
+	}
+	step(a, subscribe(1, "srv+x:r"), "+x:r")
+	step(a, subscribe(1, "srv+x:r"), "+x:r") // twice is once
+	step(b, subscribe(1, "srv+x:r"), "+x:r")
+	step(b, unsubscribe(1, "srv+x:r"), "+x:r")
+	step(b, unsubscribe(1, "srv+x:r"), "+x:r")
+	step(b, unsubscribe(1, "srv+x:s"), "+x:r") // never subscribed
+	step(third, subscribe(1, "srv+x:r"), "+x:r")
+	a.do(http.MethodDelete, "").Body.Close()
+	step(third, unsubscribe(1, "srv+x:r"), "+x:r -x:r")
+	step(third, subscribe(1, "srv+x:s"), "+x:r -x:r +x:s")
+	third.do(http.MethodDelete, "").Body.Close()
+	if got := upstream.seen(); got != "+x:r -x:r +x:s -x:s" {
+		t.Errorf("after the last session ended the upstream has seen %q", got)
+	}
+}
+
+func TestASubscriptionThatFailsLeavesNothing(t *testing.T) {
+	upstream := newFollowed()
+	upstream.fail = &tool.RPCError{Code: -31000, Raw: json.RawMessage(`{"code":-31000,"message":"full","x":1.0}`)}
+	live := newLive(t, Settings{Subscribe: upstream.subscribe})
+	resources(t, live)
+	p := connect(t, serveHTTP(t, live), "fails")
+	if got, want := p.messages(subscribe(1, "srv+x:r"))[0], `{"jsonrpc":"2.0","id":1,"error":{"code":-31000,"message":"full","x":1.0}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := p.messages(subscribe(1, "srv+x:nope"))[0], `{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"unknown resource \"srv+x:nope\"","data":{"uri":"srv+x:nope"}}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if keys := live.subscriptions.keys("srv+x:r"); len(keys) > 0 {
+		t.Errorf("%v is still subscribed", keys)
+	}
+	upstream.mu.Lock()
+	upstream.fail = nil
+	upstream.mu.Unlock()
+	if got := p.messages(subscribe(1, "srv+x:r"))[0]; !strings.Contains(got, `"result":{}`) {
+		t.Errorf("the second attempt: %s", got)
+	}
+	if got := upstream.seen(); got != "+x:r +x:r" {
+		t.Errorf("the upstream has seen %q", got)
+	}
+}
+
+func TestSubscriptionsThatAreNotOffered(t *testing.T) {
+	live := newLive(t, Settings{})
+	resources(t, live)
+	p := connect(t, serveHTTP(t, live), "none")
+	if got := p.messages(subscribe(1, "srv+x:r"))[0]; !strings.Contains(got, `"error":{"code":-32601,`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Whoever joins while the last one leaves is subscribed at the upstream too.
+func TestJoiningWhileTheLastLeaves(t *testing.T) {
+	upstream := newFollowed()
+	live := newLive(t, Settings{Subscribe: upstream.subscribe})
+	id, s := tool.ID{Server: "srv", Name: "x:r", Kind: tool.KindResource}, &live.subscriptions
+	for range 300 {
+		if err := s.join(t.Context(), "x:r", id, "first"); err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		both.Go(func() { s.leave(t.Context(), "first") })
+		both.Go(func() {
+			if err := s.join(t.Context(), "x:r", id, "second"); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		if keys := s.keys("x:r"); !slices.Equal(keys, []string{"second"}) || !upstream.on[id] {
+			t.Fatalf("subscribed are %v, at the upstream %t", keys, upstream.on[id])
+		}
+		s.leave(t.Context(), "second")
+		if len(s.byURI) > 0 || upstream.on[id] {
+			t.Fatalf("left behind: %v, at the upstream %t", s.byURI, upstream.on[id])
+		}
+	}
+}
+
+// A session that ends while the upstream still answers its subscription must
+// not stay subscribed.
+func TestASessionThatEndsWhileItSubscribes(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	upstream := newFollowed()
+	live := newLive(t, Settings{Subscribe: func(ctx context.Context, id tool.ID, on bool) error {
+		if on {
+			close(entered)
+			<-release
+		}
+		return upstream.subscribe(ctx, id, on)
+	}})
+	resources(t, live)
+	p := connect(t, serveHTTP(t, live), "hasty")
+	answered := make(chan []string, 1)
+	go func() { answered <- p.messages(subscribe(1, "srv+x:r")) }()
+	receive(t, entered, "the subscription")
+	p.do(http.MethodDelete, "").Body.Close()
+	close(release)
+	receive(t, answered, "the answer")
+	if keys := live.subscriptions.keys("srv+x:r"); len(keys) > 0 || upstream.seen() != "+x:r -x:r" {
+		t.Errorf("subscribed are %v, the upstream has seen %q", keys, upstream.seen())
+	}
+}
+
+const subscriptionID = `"_meta":{"io.modelcontextprotocol/subscriptionId":%d}`
+
+func TestAListenerHearsWhatItAskedFor(t *testing.T) {
+	const toolChange, promptChange, resourceChange = toolsChanged, promptsChanged, resourcesChanged
+	for _, test := range []struct {
+		name, wants, acknowledged string
+		hears                     []string
+	}{
+		{"tools", `{"toolsListChanged":true}`, `{"toolsListChanged":true}`, []string{toolChange}},
+		{"prompts", `{"promptsListChanged":true}`, `{"promptsListChanged":true}`, []string{promptChange}},
+		{"resources", `{"resourcesListChanged":true,"toolsListChanged":false}`, `{"resourcesListChanged":true}`, []string{resourceChange}},
+		{"all lists", `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`,
+			`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`, []string{toolChange, promptChange, resourceChange}},
+		{"a resource", `{"resourceSubscriptions":["srv+x:r","srv+x:nope"]}`, `{"resourceSubscriptions":["srv+x:r"]}`, []string{updated}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			upstream := newFollowed()
+			newcomers(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, n *newcomer) {
+				resources(t, live)
+				live.Sync()
+				messages := n.request(7, "subscriptions/listen", `"notifications":`+test.wants)
+				tag := fmt.Sprintf(subscriptionID, 7)
+				want := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + tag + `,"notifications":` + test.acknowledged + `}}`
+				if got := await(t, messages, ""); got != want {
+					t.Errorf("first\n got %s\nwant %s", got, want)
+				}
+				for _, method := range []string{toolChange, promptChange, resourceChange} {
+					live.broadcast(method)
+				}
+				live.Updated("srv", "x:s", json.RawMessage(`{"uri":"x:s"}`))
+				live.Updated("srv", "x:r", json.RawMessage(`{"uri":"x:r","x":1.0}`))
+				for _, method := range test.hears {
+					params := `{` + tag + `}`
+					if method == updated {
+						params = `{` + tag + `,"uri":"srv+x:r","x":1.0}`
+					}
+					if got, want := await(t, messages, ""), `{"jsonrpc":"2.0","method":"`+method+`","params":`+params+`}`; got != want {
+						t.Errorf("heard\n  %s\nwant\n  %s", got, want)
+					}
+				}
+				live.EndStreams(t.Context())
+				end := `{"jsonrpc":"2.0","id":7,"result":{` + tag + `,"resultType":"complete"}}`
+				if got := await(t, messages, ""); got != end {
+					t.Errorf("last\n got %s\nwant %s", got, end)
+				}
+				eventually(t, "the listener is forgotten", func() bool {
+					live.mu.Lock()
+					defer live.mu.Unlock()
+					return len(live.listeners) == 0
+				})
+				if test.name == "a resource" {
+					eventually(t, "the upstream is left", func() bool { return strings.HasSuffix(upstream.seen(), "+x:r -x:r") })
+				}
+			})
+		})
+	}
+}
+
+func TestAListenerOfNothingIsAnsweredAtOnce(t *testing.T) {
+	newcomers(t, `{}`, Settings{Offered: func() Offered { return Offered{} }}, func(t *testing.T, live *Live, n *newcomer) {
+		resources(t, live)
+		for _, wants := range []string{`{}`, `{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["srv+x:r"]}`} {
+			messages := n.request(7, "subscriptions/listen", `"notifications":`+wants)
+			await(t, messages, `"notifications":{}`)
+			if got := await(t, messages, ""); !strings.Contains(got, `"id":7,"result":`) {
+				t.Errorf("%s: %s", wants, got)
+			}
+		}
+		if got := n.answer(8, "subscriptions/listen", `"notifications":"all"`); !strings.Contains(got, `"error":{"code":-32602,`) {
+			t.Errorf("bad parameters: %s", got)
+		}
+	})
+}
+
+func TestTwoListenersOnOneStreamAreToldApart(t *testing.T) {
+	upstream := newFollowed()
+	live := newLive(t, Settings{Subscribe: upstream.subscribe})
+	resources(t, live)
+	n := &newcomer{t: t, stdio: overStdio(t, live, ""), capabilities: `{}`}
+	for id, uri := range map[int]string{1: "srv+x:r", 2: "srv+x:s"} {
+		await(t, n.request(id, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+uri+`"]}`), "acknowledged")
+	}
+	live.Updated("srv", "x:s", json.RawMessage(`{"uri":"x:s"}`))
+	if got := await(t, n.stdio.listen(), updated); !strings.Contains(got, fmt.Sprintf(subscriptionID, 2)) || !strings.Contains(got, "srv+x:s") {
+		t.Errorf("got %s", got)
+	}
+	n.stdio.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	eventually(t, "the second one has ended", func() bool { return strings.HasSuffix(upstream.seen(), "-x:s") })
+	live.Updated("srv", "x:s", json.RawMessage(`{"uri":"x:s"}`))
+	live.Updated("srv", "x:r", json.RawMessage(`{"uri":"x:r"}`))
+	if got := await(t, n.stdio.listen(), updated); !strings.Contains(got, "srv+x:r") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAListenerWhoseSubscriptionFailsHearsTheRest(t *testing.T) {
+	upstream := newFollowed()
+	upstream.fail = errors.New("full")
+	newcomers(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, n *newcomer) {
+		resources(t, live)
+		messages := n.request(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["srv+x:r"]}`)
+		if got := await(t, messages, "acknowledged"); !strings.Contains(got, `"notifications":{"toolsListChanged":true}`) {
+			t.Errorf("got %s", got)
+		}
+		if keys := live.subscriptions.keys("srv+x:r"); len(keys) > 0 {
+			t.Errorf("%v is subscribed", keys)
+		}
+	})
+}
+
+// A client that does not read costs nobody else anything.
+func TestAListenerThatDoesNotReadBlocksNobody(t *testing.T) {
+	live := newLive(t, Settings{})
+	server := serveHTTP(t, live)
+	n := &newcomer{t: t, url: server, capabilities: `{}`}
+	const wants = `"notifications":{"toolsListChanged":true}`
+	deaf := (&peer{t: t, url: server}).post(n.body(1, "subscriptions/listen", wants), n.headers("subscriptions/listen", wants)...)
+	defer deaf.Body.Close()
+	messages := n.request(2, "subscriptions/listen", wants)
+	await(t, messages, "acknowledged")
+	eventually(t, "both listen", func() bool {
+		live.mu.Lock()
+		defer live.mu.Unlock()
+		return len(live.listeners) == 2
+	})
+	// Past what sockets hold, the deaf one's queue is full.
+	large := json.RawMessage(`{"pad":"` + strings.Repeat("x", 1<<20) + `"}`)
+	live.mu.Lock()
+	for _, listener := range live.listeners {
+		if string(listener.id) == "1" {
+			for range 200 {
+				listener.tell(toolsChanged, large)
+			}
+		}
+	}
+	live.mu.Unlock()
+	for range 10 {
+		live.broadcast(toolsChanged)
+		await(t, messages, toolsChanged)
+	}
+}
+
+// Sync tells of each list that differs, legacy sessions and listeners alike.
+func TestSyncTellsWhichListChanged(t *testing.T) {
+	live := newLive(t, Settings{})
+	url := serveHTTP(t, live)
+	live.Sync()
+	legacy := overHTTP(t, url, `{}`).listen()
+	n := &newcomer{t: t, url: url, capabilities: `{}`}
+	modern := n.request(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`)
+	await(t, modern, "acknowledged")
+	for _, test := range []struct {
+		kind tool.Kind
+		want string
+	}{{tool.KindPrompt, promptsChanged}, {tool.KindResource, resourcesChanged}, {tool.KindTemplate, resourcesChanged}} {
+		for _, description := range []string{"new", "changed"} {
+			addItem(t, live, test.kind, "x:"+test.kind.String(), fmt.Sprintf(`{%q:"x","description":%q}`, test.kind.Key(), description), nil)
+			live.Sync()
+			live.Sync() // nothing changed: nobody is told
+			for what, messages := range map[string]<-chan string{"legacy": legacy, "modern": modern} {
+				got := await(t, messages, "")
+				if method := rawjson.Text(rawjson.Member([]byte(got), "method")); method != test.want {
+					t.Errorf("%s %s: the %s client got %s", description, test.kind, what, got)
+				}
+			}
+		}
+	}
+}

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/rawjson"
@@ -131,29 +134,32 @@ func (c *conn) ask(ctx context.Context, first sight, method string, params json.
 		c.users.roots = true
 		c.mu.Unlock()
 	}
-	f, err := c.cause(ctx, first, capability)
+	of, err := c.cause(ctx, first, capability)
 	switch {
 	case err != nil:
 		return nil, err
-	case f == nil:
+	case len(of) == 0:
 		return c.askOwner(ctx, method, params)
 	}
-	result, err := c.server.askClient(ctx, f, method, params)
+	result, err := c.server.askClient(ctx, of, method, params)
 	var rpc *tool.RPCError
 	if errors.As(err, &rpc) && rpc.Code == tool.CodeMissingCapability {
 		if method != methodRoots { // for roots a server asks as soon as its client is another, whatever is called
-			f.cancel(rpc) // it is the answer to the whole call
+			of[0].cancel(rpc) // it is the answer to the whole call
 		}
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: rpc.Message}
+	}
+	if method == methodRoots && err != nil && !slices.ContainsFunc(of, (*flight).flying) && ctx.Err() == nil {
+		return c.askOwner(ctx, method, params) // a call that just ended was not what they are wanted for
 	}
 	return result, err
 }
 
-// sight is which call a request of the upstream may belong to, at one moment.
+// sight is which calls a request of the upstream may belong to, at one moment.
 type sight struct {
-	flight  *flight // nil when none is in flight
-	unclear bool    // calls of several clients are, and one of these could answer
-	err     error   // several are, and none could
+	flights []*flight // of one client, the latest first; none when none is in flight
+	unclear bool      // calls of several clients are, and one of these could answer
+	err     error     // several are, and none could
 	changed <-chan struct{}
 }
 
@@ -163,30 +169,32 @@ func (c *conn) look(stream int64, capability string) sight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.flights[stream]; f != nil {
-		return sight{flight: f}
+		return sight{flights: []*flight{f}}
 	}
-	var latest int64
+	var flights []*flight
 	several, able := false, false
-	for id, f := range c.flights {
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(c.flights))) {
 		if !c.tap.Waits(id) {
 			continue // answered
 		}
-		several = several || latest != 0 && f.key() != c.flights[latest].key()
+		f := c.flights[id]
+		flights = append(flights, f)
+		several = several || f.key() != flights[0].key()
 		able = able || f.call.Client.Can(capability)
-		latest = max(latest, id)
 	}
-	seen := sight{flight: c.flights[latest], unclear: several && able, changed: c.landed}
+	seen := sight{flights: flights, unclear: several && able, changed: c.landed}
 	if several && !able {
 		seen.err = cannot(capability)
 	}
 	return seen
 }
 
-// cause returns the call that a request of the upstream belongs to, nil when
-// none is in flight. It waits until all calls in flight are of one client.
-func (c *conn) cause(ctx context.Context, seen sight, capability string) (*flight, error) {
+// cause returns the calls of which one is what a request of the upstream
+// belongs to, none when none is in flight. It waits until all calls in flight
+// are of one client.
+func (c *conn) cause(ctx context.Context, seen sight, capability string) ([]*flight, error) {
 	if !seen.unclear {
-		return seen.flight, seen.err
+		return seen.flights, seen.err
 	}
 	c.mu.Lock()
 	limit := causeWithin
@@ -212,16 +220,17 @@ func (c *conn) cause(ctx context.Context, seen sight, capability string) (*fligh
 		}
 		seen = c.look(0, capability)
 	}
-	return seen.flight, seen.err
+	return seen.flights, seen.err
 }
 
 func cannot(capability string) error {
 	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the client does not support " + capability}
 }
 
-// askClient asks the client of a call, whose deadline waits meanwhile.
-func (s *server) askClient(ctx context.Context, f *flight, method string, params json.RawMessage) (json.RawMessage, error) {
-	client := f.call.Client
+// askClient asks the client of calls, whose deadlines wait meanwhile. Which of
+// them wants to know may be uncertain: the question stands until all have ended.
+func (s *server) askClient(ctx context.Context, of []*flight, method string, params json.RawMessage) (json.RawMessage, error) {
+	client := of[0].call.Client
 	if client == nil || client.Ask == nil {
 		return nil, cannot(askable[method])
 	}
@@ -230,12 +239,28 @@ func (s *server) askClient(ctx context.Context, f *flight, method string, params
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(f.ctx, func() { cancel(context.Cause(f.ctx)) })()
+	flying := new(atomic.Int64)
+	flying.Store(int64(len(of)))
+	for _, f := range of {
+		defer context.AfterFunc(f.ctx, func() {
+			if flying.Add(-1) == 0 {
+				cancel(context.Cause(f.ctx))
+			}
+		})()
+		f.limit.hold()
+		defer f.limit.release()
+	}
 	ctx, end := s.patient(ctx)
 	defer end()
-	f.limit.hold()
-	defer f.limit.release()
-	result, err := client.Ask(ctx, method, params)
+	var result json.RawMessage
+	var err error
+	for _, f := range of {
+		result, err = f.call.Client.Ask(ctx, method, params)
+		if err == nil || f.flying() || errors.As(err, new(*tool.RPCError)) || ctx.Err() != nil {
+			break
+		}
+		// It has just ended, and nothing can be asked beside its answer any more.
+	}
 	return result, s.asked(ctx, err)
 }
 

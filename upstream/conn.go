@@ -90,13 +90,14 @@ func (c *conn) fail(err error) {
 }
 
 // spawn runs f, which must end with the connection's life, unless the
-// connection is closed already.
-func (c *conn) spawn(f func()) {
+// connection is closed already. It reports whether f runs.
+func (c *conn) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
 		c.work.Go(f)
 	}
+	return !c.closed
 }
 
 // close ends the connection and everything that belongs to it. Bounded.

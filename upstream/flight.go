@@ -62,6 +62,9 @@ func (f *flight) land() {
 	f.work.Wait()
 }
 
+// flying reports whether the call has not ended.
+func (f *flight) flying() bool { return f.ctx.Err() == nil }
+
 // key tells calls of different clients apart.
 func (f *flight) key() string {
 	if f.call.Client == nil {

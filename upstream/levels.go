@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 	"time"
 
 	"toolfinch/tool"
@@ -31,14 +32,18 @@ func requestLevel(call *tool.Call) string {
 }
 
 // setLevel asks for log messages from level on, now and after each reconnect.
-func (s *server) setLevel(level string) {
+// told is done once the connections that there are have been told.
+func (s *server) setLevel(level string, told *sync.WaitGroup) {
 	s.mu.Lock()
 	s.level = level
 	level = s.wantedLevel()
 	s.mu.Unlock()
 	for _, l := range s.lines() {
 		if c := l.current(); c != nil {
-			c.spawn(func() { c.setLevel(level, 10*time.Second) })
+			told.Add(1)
+			if !c.spawn(func() { defer told.Done(); c.setLevel(level, raiseWithin) }) {
+				told.Done()
+			}
 		}
 	}
 }
@@ -51,7 +56,7 @@ func (s *server) wantedLevel() string {
 	return s.level
 }
 
-// raiseWithin is how long a call waits for its log level to be set.
+// raiseWithin is how long a call, or a client, waits for a log level to be set.
 const raiseWithin = 2 * time.Second
 
 // raise asks a legacy server for what a client of the 2026-07-28 era wants to

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,9 +22,9 @@ import (
 // result, or with a prefix "!" the error.
 type modernHTTP struct {
 	*httptest.Server
-	answer func(method string, params json.RawMessage) string
 
 	mu      sync.Mutex // guards what follows
+	answer  func(method string, params json.RawMessage) string
 	lists   map[string]int
 	streams map[chan string]string // open subscriptions: the ID of the request
 	filters []string               // of all subscriptions, in order
@@ -50,6 +51,12 @@ func (m *modernHTTP) say(method, params string) {
 	for stream, id := range m.streams {
 		stream <- fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}%s}}`, method, id, params)
 	}
+}
+
+func (m *modernHTTP) answers(with func(method string, params json.RawMessage) string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answer = with
 }
 
 func (m *modernHTTP) count(method string) int {
@@ -97,8 +104,9 @@ func (m *modernHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		m.mu.Lock()
 		m.headers = append(m.headers, r.Header.Clone())
+		answer := m.answer
 		m.mu.Unlock()
-		result = m.answer(q.Method, q.Params)
+		result = answer(q.Method, q.Params)
 	}
 	m.mu.Lock()
 	m.lists[q.Method]++
@@ -224,7 +232,7 @@ done`)
 
 func TestPromptsResourcesAndCompletionKeepTheirBytes(t *testing.T) {
 	m := newModernHTTP(t)
-	m.answer = func(_ string, params json.RawMessage) string { return `{"params":` + string(params) + `}` }
+	m.answers(func(_ string, params json.RawMessage) string { return `{"params":` + string(params) + `}` })
 	const trace = `"traceparent":"00-1-2-01","tracestate":"a=b","baggage":"c=d","big":12345678901234567890`
 	for name, p := range map[string]*Pool{"legacy": newPool(t, newAsker(t, "asker")), "modern": newPool(t, m.settings())} {
 		t.Run(name, func(t *testing.T) {
@@ -333,7 +341,7 @@ func needy(method string, params json.RawMessage) string {
 
 func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
 	m := newModernHTTP(t)
-	m.answer = needy
+	m.answers(needy)
 	s := m.settings()
 	s.CallTimeout = time.Second
 	p := newPool(t, s)
@@ -365,25 +373,25 @@ func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
 	if _, err := callAs(t, p, declines, "ask", `{}`); !errors.As(err, &rpc) || rpc.Code != -1 {
 		t.Errorf("a client that fails: %v", err)
 	}
-	m.answer = func(string, json.RawMessage) string {
+	m.answers(func(string, json.RawMessage) string {
 		return `{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}}`
-	}
+	})
 	_, err = callAs(t, p, asked("c"), "ask", `{}`)
 	wantError(t, err, "s", nil)
-	rounds := 0
-	m.answer = func(string, json.RawMessage) string {
-		rounds++
+	var rounds atomic.Int32
+	m.answers(func(string, json.RawMessage) string {
+		rounds.Add(1)
 		return `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"x"}`
-	}
+	})
 	_, err = callAs(t, p, asked("d"), "ask", `{}`)
-	if wantError(t, err, "s", errEndless); rounds != maxRounds {
-		t.Errorf("it was called %d times, want %d", rounds, maxRounds)
+	if wantError(t, err, "s", errEndless); rounds.Load() != maxRounds {
+		t.Errorf("it was called %d times, want %d", rounds.Load(), maxRounds)
 	}
 }
 
 func TestAModernClientAnswersByCallingAgain(t *testing.T) {
 	m := newModernHTTP(t)
-	m.answer = needy
+	m.answers(needy)
 	p := newPool(t, m.settings())
 	again := func(sealed json.RawMessage, on *tool.Def) (string, error) {
 		params := fmt.Sprintf(`{"name":"x","arguments":{"a":1.0},"inputResponses":{"who":{"big":12345678901234567890}},"requestState":%s}`, sealed)
@@ -512,9 +520,10 @@ func TestLogLevels(t *testing.T) {
 	}
 
 	m := newModernHTTP(t)
-	m.answer = func(_ string, params json.RawMessage) string {
-		return `{"level":` + string(append([]byte(`"`), strings.Trim(string(member(member(params, "_meta"), "io.modelcontextprotocol/logLevel")), `"`)...)) + `"}`
-	}
+	m.answers(func(_ string, params json.RawMessage) string {
+		level := strings.Trim(string(member(member(params, "_meta"), "io.modelcontextprotocol/logLevel")), `"`)
+		return `{"level":"` + level + `"}`
+	})
 	q := newPool(t, m.settings())
 	for _, test := range []struct {
 		client *tool.Client

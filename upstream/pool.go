@@ -199,11 +199,14 @@ func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error
 
 // SetLogLevel asks every legacy upstream for log messages from level on, now
 // and after each reconnect: the most verbose that any legacy client wants. It
-// does not wait for their answers.
+// waits until those that are connected have answered, 2 s at most, because the
+// next call is to be logged.
 func (p *Pool) SetLogLevel(level string) {
+	var told sync.WaitGroup
 	for _, s := range p.order {
-		s.setLevel(level)
+		s.setLevel(level, &told)
 	}
+	told.Wait()
 }
 
 // RootsChanged tells the upstreams that know a client's roots that they have

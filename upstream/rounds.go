@@ -112,7 +112,7 @@ func (s *server) gather(f *flight, need needed, round int) (json.RawMessage, err
 		asking.Go(func() {
 			response, err := json.RawMessage(nil), error(nil)
 			if _, ok := askable[one.Method]; ok {
-				response, err = s.askClient(ctx, f, one.Method, one.Params)
+				response, err = s.askClient(ctx, []*flight{f}, one.Method, one.Params)
 			} else {
 				err = fmt.Errorf("it asks the client for %q, which is nothing to ask for", one.Method)
 			}

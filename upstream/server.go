@@ -414,15 +414,13 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 }
 
 // aboard returns the calls that a message on a stream may be about: the
-// stream's own, else all in flight, because nothing says which.
+// stream's own, else all in flight, because nothing says which. Some servers
+// send what they have to say on whatever stream of the session is open.
 func (c *conn) aboard(stream int64) []*flight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if stream != 0 {
-		if f := c.flights[stream]; f != nil {
-			return []*flight{f}
-		}
-		return nil
+	if f := c.flights[stream]; f != nil {
+		return []*flight{f}
 	}
 	all := make([]*flight, 0, len(c.flights))
 	for _, f := range c.flights {

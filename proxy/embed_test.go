@@ -35,6 +35,10 @@ import (
 var userModels string
 
 func TestMain(m *testing.M) {
+	if address, ok := os.LookupEnv(relayVar); ok {
+		relay(address)
+		return
+	}
 	none, err := os.MkdirTemp("", "toolfinch-no-models-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

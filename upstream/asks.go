@@ -242,9 +242,9 @@ func (s *server) askClient(ctx context.Context, of []*flight, method string, par
 	flying := new(atomic.Int64)
 	flying.Store(int64(len(of)))
 	for _, f := range of {
-		defer context.AfterFunc(f.ctx, func() {
+		defer context.AfterFunc(f.air, func() {
 			if flying.Add(-1) == 0 {
-				cancel(context.Cause(f.ctx))
+				cancel(context.Cause(f.air))
 			}
 		})()
 		f.limit.hold()
@@ -252,16 +252,13 @@ func (s *server) askClient(ctx context.Context, of []*flight, method string, par
 	}
 	ctx, end := s.patient(ctx)
 	defer end()
-	var result json.RawMessage
-	var err error
 	for _, f := range of {
-		result, err = f.call.Client.Ask(ctx, method, params)
-		if err == nil || f.flying() || errors.As(err, new(*tool.RPCError)) || ctx.Err() != nil {
-			break
+		result, carried, err := f.carry(ctx, method, params)
+		if carried || ctx.Err() != nil || errors.As(err, new(*tool.RPCError)) {
+			return result, s.asked(ctx, err)
 		}
-		// It has just ended, and nothing can be asked beside its answer any more.
 	}
-	return result, s.asked(ctx, err)
+	return nil, context.Canceled
 }
 
 // askOwner asks the one client that a connection belongs to, outside of a call.

@@ -21,12 +21,15 @@ type flight struct {
 	ctx    context.Context // of the call; its cause is why it ended
 	cancel context.CancelCauseFunc
 	limit  *patience
+	air    context.Context // of the call until the upstream has answered it
+	down   context.CancelFunc
 
 	mu      sync.Mutex // guards what follows; never held over Notify
 	waiting []notification
 	passing bool
 	over    bool
 	work    sync.WaitGroup
+	carried sync.WaitGroup // questions that went out beside the answer
 }
 
 type notification struct {
@@ -45,25 +48,48 @@ func takeOff(ctx context.Context, call *tool.Call, limit time.Duration) *flight 
 		f.token = rawjson.Member(rawjson.Member(call.Params, "_meta"), "progressToken")
 	}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	f.air, f.down = context.WithCancel(f.ctx)
 	f.limit = newPatience(limit, func() {
 		f.cancel(fmt.Errorf("%w: no answer within %s", ErrTimeout, limit))
 	})
 	return f
 }
 
-// land ends the call, and whatever its client is being asked. It returns when
-// everything that arrived before was passed on.
+// land ends the call, and what its client is being asked for it alone. It
+// returns when everything that arrived before was passed on, and what is asked
+// beside the answer is answered, though it be for another call: some clients
+// answer no question of a call that has been answered.
 func (f *flight) land() {
 	f.limit.stop()
-	f.cancel(nil)
+	f.down()
 	f.mu.Lock()
 	f.over = true
 	f.mu.Unlock()
+	f.carried.Wait()
+	f.cancel(nil)
 	f.work.Wait()
 }
 
-// flying reports whether the call has not ended.
-func (f *flight) flying() bool { return f.ctx.Err() == nil }
+// flying reports whether the upstream has not answered the call.
+func (f *flight) flying() bool { return f.air.Err() == nil }
+
+// carry asks the client beside the answer of the call. It reports false when
+// the call could not carry the question to its end.
+func (f *flight) carry(ctx context.Context, method string, params json.RawMessage) (result json.RawMessage, carried bool, err error) {
+	f.mu.Lock()
+	if f.over {
+		f.mu.Unlock()
+		return nil, false, context.Canceled
+	}
+	f.carried.Add(1)
+	f.mu.Unlock()
+	defer f.carried.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(f.ctx, func() { cancel(context.Cause(f.ctx)) })()
+	result, err = f.call.Client.Ask(ctx, method, params)
+	return result, err == nil || f.ctx.Err() == nil, err
+}
 
 // key tells calls of different clients apart.
 func (f *flight) key() string {

@@ -405,10 +405,8 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 	case "notifications/subscriptions/acknowledged":
 		c.acknowledged(params)
 	default:
-		if stream != 0 { // whatever it is, it came with the answer of that call
-			for _, f := range c.aboard(stream) {
-				f.pass(method, params)
-			}
+		for _, f := range c.aboard(stream) { // whatever it is, it came with a call
+			f.pass(method, params)
 		}
 	}
 }

@@ -116,3 +116,18 @@ func TestSendingAndAnsweringAtOnce(t *testing.T) {
 		t.Errorf("%d messages were sent, %d taken", len(sent), taken.Load())
 	}
 }
+
+// mcp-go refuses a request whose _meta it cannot read, and it reads all of it.
+func TestTheStubHasOfMetaWhatTheLibraryKnows(t *testing.T) {
+	for sent, want := range map[string]string{
+		`{"a/b":1e400,"progressToken":7,"x":{}}`: `{"progressToken":7}`,
+		`{"io.modelcontextprotocol/clientCapabilities":{"x":1e400},"a/b":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`: `{"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`,
+		`{"io.modelcontextprotocol/clientCapabilities":null}`:                                                                       `{"io.modelcontextprotocol/clientCapabilities":null}`,
+		`[1]`: `[1]`,
+	} {
+		x := NewExchange([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":`+sent+`,"name":"a"}}`), nil)
+		if got, want := string(x.Stub()), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"toolfinch","_meta":`+want+`}}`; got != want {
+			t.Errorf("Stub() = %s, want %s", got, want)
+		}
+	}
+}

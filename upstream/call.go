@@ -44,7 +44,8 @@ func newRequest(def *tool.Def) request {
 // call sends one tools/call, prompts/get or resources/read. See Pool.Call.
 func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
 	r := newRequest(def)
-	if call.Arguments != nil && !json.Valid(call.Arguments) {
+	// What came off the wire has been read as JSON already.
+	if call.Params == nil && call.Arguments != nil && !json.Valid(call.Arguments) {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
 	}
 	if err := s.reopen(&r, call); err != nil {
@@ -248,17 +249,21 @@ func (c *conn) ownParams(members object) json.RawMessage {
 	return members.end()
 }
 
-// header returns the HTTP headers that a 2026-07-28 server wants with a request.
+// header returns the HTTP headers that a 2026-07-28 server wants with a request
+// about what def defines, or about a task; nil and "" for neither.
 func (c *conn) header(method string, params json.RawMessage, def *tool.Def, task string) http.Header {
 	if c.era != EraModern || c.http == nil {
 		return nil
 	}
 	header := http.Header{}
-	for name, value := range mcp.StandardHeaders(c.version, mcp.MCPMethod(method), params) {
-		header.Set(name, value)
+	// mcp-go would decode all of params for the name.
+	header.Set(mcp.HeaderMethod, method)
+	name := task
+	if def != nil {
+		name = def.ID.Name
 	}
-	if name, ok := mcp.EncodeHeaderValue(task); ok && task != "" {
-		header.Set(mcp.HeaderName, name)
+	if encoded, ok := mcp.EncodeHeaderValue(name); ok && name != "" {
+		header.Set(mcp.HeaderName, encoded)
 	}
 	if def != nil && bytes.Contains(def.InputSchema, []byte("x-mcp-header")) {
 		var typed mcp.Tool

@@ -70,7 +70,13 @@ func mirrored(x *Exchange, r *http.Request) bool {
 	if !mcp.RequiresStandardHeaders(version) {
 		return true
 	}
-	if mcp.ValidateStandardHeaders(r.Header.Get, version, mcp.MCPMethod(x.Method), x.Params) != nil {
+	named := []byte(`{}`) // of params what the library looks at: it would decode all
+	for _, key := range []string{"name", "uri"} {
+		if value := rawjson.Member(x.Params, key); value != nil {
+			named, _ = rawjson.Set(named, key, value)
+		}
+	}
+	if mcp.ValidateStandardHeaders(r.Header.Get, version, mcp.MCPMethod(x.Method), named) != nil {
 		return false
 	}
 	r.Header = r.Header.Clone()

@@ -52,10 +52,20 @@ type parked struct {
 	ended  bool
 	asks   map[string]*asked
 	count  int
-	notify func(string, json.RawMessage) // to the request that waits now
+	notify func(string, json.RawMessage) // to the request that waits now; nil while none does
+	missed []missed                      // notifications meanwhile
 	token  json.RawMessage               // its progress token
 	expire *time.Timer
 }
+
+type missed struct {
+	method string
+	params json.RawMessage
+}
+
+// maxMissed bounds the notifications kept for a client that is to come back;
+// later ones are dropped.
+const maxMissed = 256
 
 type asked struct {
 	method string
@@ -148,15 +158,39 @@ func (l *Live) guarded(ctx context.Context, call *tool.Call) (result tool.Result
 	return l.call(ctx, call)
 }
 
-// tell sends a notification to the request that waits now, if any. Progress
-// carries that request's token: the one that the upstream knows is of the first.
+// tell sends a notification to the request that waits now, or to the next.
 func (p *parked) tell(method string, params json.RawMessage) {
 	p.mu.Lock()
 	notify, token := p.notify, p.token
-	p.mu.Unlock()
-	if notify == nil {
-		return
+	if notify == nil && len(p.missed) < maxMissed {
+		p.missed = append(p.missed, missed{method, params})
 	}
+	p.mu.Unlock()
+	if notify != nil {
+		p.pass(notify, token, method, params)
+	}
+}
+
+// attend makes a request the one that waits now, and tells it what was missed.
+func (p *parked) attend(notify func(string, json.RawMessage)) {
+	for {
+		p.mu.Lock()
+		late, token := p.missed, p.token
+		if p.missed = nil; len(late) == 0 {
+			p.notify = notify
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		for _, m := range late {
+			p.pass(notify, token, m.method, m.params)
+		}
+	}
+}
+
+// pass sends a notification. Progress carries the token of the request that
+// waits: the one that the upstream knows is of the first.
+func (p *parked) pass(notify func(string, json.RawMessage), token json.RawMessage, method string, params json.RawMessage) {
 	if method == "notifications/progress" && !bytes.Equal(token, p.progress) {
 		if token == nil {
 			return
@@ -282,9 +316,12 @@ func (l *Live) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
 	}
 	responses := rawjson.Member(call.Params, "inputResponses")
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.expire.Stop()
-	p.state, p.notify, p.token = "", x.Notify, progressToken(call.Params)
+	p.state, p.token = "", progressToken(call.Params)
+	p.mu.Unlock()
+	p.attend(x.Notify)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for key, value := range rawjson.Members(responses) {
 		if a := p.asks[key]; a != nil {
 			delete(p.asks, key)

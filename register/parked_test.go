@@ -549,6 +549,40 @@ func TestProgressGoesToTheRequestThatWaits(t *testing.T) {
 	})
 }
 
+func TestWhatIsToldWhileNobodyWaitsIsToldLater(t *testing.T) {
+	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+		parked := make(chan struct{})
+		addTool(t, live, "srv_busy", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			go func() {
+				<-parked
+				for step := range 3 {
+					call.Notify("notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":"first","progress":%d}`, step)))
+				}
+				parked <- struct{}{}
+			}()
+			if _, err := call.Client.Ask(ctx, "roots/list", nil); err != nil {
+				return nil, err
+			}
+			return tool.TextResult("done"), nil
+		})
+		n.meta = `,"progressToken":"first"`
+		state := stateOf(t, n.answer(1, "tools/call", `"name":"srv_busy"`))
+		parked <- struct{}{}
+		<-parked
+		n.meta = `,"progressToken":"second"`
+		messages := n.request(2, "tools/call", fmt.Sprintf(`"name":"srv_busy","inputResponses":{"1":{}},"requestState":"%s"`, state))
+		for step := range 3 {
+			want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"second","progress":%d}}`, step)
+			if got := await(t, messages, ""); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		if got := await(t, messages, ""); !strings.Contains(got, `"id":2,`) {
+			t.Errorf("then %s, want the answer", got)
+		}
+	})
+}
+
 func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 	live := newLive(t, Settings{})
 	asker(t, live)

@@ -107,6 +107,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		Ask: func(ctx context.Context, client, method string, params json.RawMessage) (json.RawMessage, error) {
 			return p.live.Ask(ctx, client, method, params)
 		},
+		Reaches: func(client string) bool { return p.live.Reaches(client) },
 	}, log)
 	p.catalog = retrieve.NewCatalog(p.upstreamTool, retrieve.Reserved(), config.Pinned)
 	p.catalog.LearnTokens(known.tokens)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -33,18 +34,30 @@ func (l *Live) HTTP() http.Handler {
 	known := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// mcp-go opens a GET stream for any session ID.
 		id := r.Header.Get(server.HeaderKeySessionID)
+		s := l.session(id)
 		legacy := !mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
 		if legacy && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
 			switch {
 			case id == "":
 				http.Error(w, "the Mcp-Session-Id header is missing", http.StatusBadRequest)
 				return
-			case l.session(id) == nil:
+			case s == nil:
 				http.Error(w, "unknown session", http.StatusNotFound)
 				return
 			}
 		}
-		endpoint.ServeHTTP(w, r)
+		if !legacy || r.Method != http.MethodGet {
+			endpoint.ServeHTTP(w, r)
+			return
+		}
+		stream := newOutlet(w)
+		var writing sync.WaitGroup
+		writing.Go(stream.run)
+		s.attach(stream)
+		endpoint.ServeHTTP(stream, r)
+		s.detach(stream)
+		stream.end()
+		writing.Wait()
 	})
 	l.endpoint = endpoint
 	return wire.HTTP(known, MaxMessage, l.answered)

@@ -86,3 +86,39 @@ func TestAModernClientPostsNoAnswers(t *testing.T) {
 		t.Errorf("answer = %s", got)
 	}
 }
+
+// mcp-go's queue of a session is emptied by every request of it that is open,
+// and what one takes in the moment of its end is lost.
+func TestNothingOnTheGETStreamIsLostToOtherRequests(t *testing.T) {
+	live := newLive(t, Settings{})
+	p := connect(t, serveHTTP(t, live), "busy")
+	messages, stop := p.listen()
+	defer stop()
+	eventually(t, "the stream is open", func() bool { return live.Reaches(p.session) })
+	ended := make(chan struct{})
+	var busy sync.WaitGroup
+	for range 4 {
+		busy.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+					p.messages(list)
+				}
+			}
+		})
+	}
+	const told = 500
+	for i := range told {
+		live.Notify(p.session, "notifications/told", json.RawMessage(fmt.Sprintf(`{"n":%d}`, i)))
+		want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/told","params":{"n":%d}}`, i)
+		if got := await(t, messages, "told"); got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	}
+	close(ended)
+	busy.Wait()
+	stop()
+	eventually(t, "the stream is closed", func() bool { return !live.Reaches(p.session) })
+}

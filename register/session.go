@@ -33,7 +33,9 @@ type session struct {
 	listed       chan struct{} // closed by the next tools/list
 	notified     time.Time     // of the last list_changed that no tools/list followed yet
 	asked        map[string]chan *wire.ClientReply
-	asks         int // counts requests to the client
+	asks         int     // counts requests to the client
+	outlet       *outlet // the GET stream of streamable HTTP; nil while none is open
+	piped        bool    // stdio or SSE: one connection for everything
 }
 
 func newSession(id string) *session {
@@ -204,8 +206,43 @@ func (l *Live) Log(sessionID string, params json.RawMessage) {
 	}
 }
 
+// Reaches reports whether the client of a session can be sent a request that
+// belongs to none of its calls.
+func (l *Live) Reaches(sessionID string) bool {
+	s := l.session(sessionID)
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.piped || s.outlet != nil
+}
+
+// attach makes o the stream of the session, which the newest is; detach ends that.
+func (s *session) attach(o *outlet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outlet = o
+}
+
+func (s *session) detach(o *outlet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outlet == o {
+		s.outlet = nil
+	}
+}
+
 // send queues a message for the client of a session; it never blocks.
 func (l *Live) send(sessionID string, message []byte) bool {
+	if s := l.session(sessionID); s != nil {
+		s.mu.Lock()
+		o := s.outlet
+		s.mu.Unlock()
+		if o != nil && o.offer(message) {
+			return true
+		}
+	}
 	err := l.mcp.SendNotificationToSpecificClient(sessionID, wire.MethodRaw, wire.Raw(message))
 	if err != nil {
 		l.log.Debug("message not sent", "session", sessionID, "error", err)

@@ -61,6 +61,11 @@ func (l *Live) open(ctx context.Context, id string, write func([]byte) error) (*
 	s := &stream{live: l, id: id, write: write, level: mcp.LoggingLevelError,
 		notifications: make(chan mcp.JSONRPCNotification, 100)}
 	l.remember(id)
+	if s := l.session(id); s != nil {
+		s.mu.Lock()
+		s.piped = true
+		s.mu.Unlock()
+	}
 	if err := l.mcp.RegisterSession(ctx, s); err != nil {
 		l.forget(id)
 		return nil, nil, fmt.Errorf("session %s: %w", id, err)

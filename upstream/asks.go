@@ -252,6 +252,11 @@ func (s *server) askClient(ctx context.Context, of []*flight, method string, par
 	}
 	ctx, end := s.patient(ctx)
 	defer end()
+	if len(of) > 1 && s.events.Reaches != nil && s.events.Ask != nil && s.events.Reaches(client.Key) {
+		// Beside one of the calls, that one's answer would wait for a human.
+		result, err := s.events.Ask(ctx, client.Key, method, params)
+		return result, s.asked(ctx, err)
+	}
 	for _, f := range of {
 		result, carried, err := f.carry(ctx, method, params)
 		if carried || ctx.Err() != nil || errors.As(err, new(*tool.RPCError)) {

@@ -213,6 +213,36 @@ func TestQuestionsThatCouldBeAnybodysWaitOrFail(t *testing.T) {
 	}
 }
 
+// Which of a client's calls wants to know is not said: sent beside one of them,
+// that one's answer would have to wait.
+func TestAQuestionOfOneOfSeveralCallsGoesBesideThemAll(t *testing.T) {
+	for _, reaches := range []bool{true, false} {
+		beside := make(chan string, 1)
+		p := newPoolWith(t, nil, Events{
+			Reaches: func(string) bool { return reaches },
+			Ask: func(_ context.Context, key, _ string, _ json.RawMessage) (json.RawMessage, error) {
+				beside <- key
+				return json.RawMessage(`{"beside":1}`), nil
+			},
+		}, newAsker(t, "asker"))
+		mustCallAs(t, p, asked("a"), "echo", `{}`)
+		ctx, cancel := context.WithCancel(t.Context())
+		hung := make(chan struct{})
+		go func() {
+			defer close(hung)
+			_, _ = p.Call(ctx, def("s", "hang"), &tool.Call{Client: asked("a")})
+		}()
+		one := p.byName["s"]
+		eventually(t, func() bool { return len(one.seats.main.line.current().aboard(0)) == 1 })
+		got := mustCallAs(t, p, asked("a"), "ask", question)
+		if strings.Contains(got, `"beside":1`) != reaches || len(beside) == 1 != reaches {
+			t.Errorf("reaches %t: the server got %s", reaches, got)
+		}
+		cancel()
+		<-hung
+	}
+}
+
 func TestOfSeveralThatCannotBeAskedNobodyIs(t *testing.T) {
 	p := newPool(t, newAsker(t, "asker"))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -73,6 +73,8 @@ type Events struct {
 	// Ask is tool.Client.Ask for a request outside of a call, to the one client
 	// that a connection belongs to.
 	Ask func(ctx context.Context, clientKey, method string, params json.RawMessage) (json.RawMessage, error)
+	// Reaches reports whether Ask gets through to a client at once.
+	Reaches func(clientKey string) bool
 }
 
 // State is the health of a server: what the last exchange with it said.

@@ -409,7 +409,32 @@ func (l *Live) dispatch(ctx context.Context, call *tool.Call) (tool.Result, erro
 		s.set = s.set.touch(call.Name)
 		s.mu.Unlock()
 	}
-	return t.Handler(ctx, call)
+	result, err := t.Handler(ctx, call)
+	if err == nil && call.Kind == tool.KindResource && t.Name != t.Def.ID.Name {
+		result = l.exposeContents(t.Def.ID.Server, result)
+	}
+	return result, err
+}
+
+// exposeContents is a result of resources/read with the URIs that clients know
+// the server's resources by.
+func (l *Live) exposeContents(server string, result tool.Result) tool.Result {
+	contents := []byte{'['}
+	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
+		uri, _ := json.Marshal(l.source.Exposed(server, rawjson.Text(rawjson.Member(item, "uri"))))
+		own, err := rawjson.Set(item, "uri", uri)
+		if err != nil {
+			return result
+		}
+		if len(contents) > 1 {
+			contents = append(contents, ',')
+		}
+		contents = append(contents, own...)
+	}
+	if exposed, err := rawjson.Set(result, "contents", append(contents, ']')); err == nil && len(contents) > 1 {
+		return exposed
+	}
+	return result
 }
 
 // notFound is the error for a name that nothing has. The code for resources

@@ -48,6 +48,10 @@ func (s *server) rounds(f *flight, r request) (tool.Result, error) {
 	client := f.call.Client
 	for round := 1; ; round++ {
 		result, era, err := s.deliver(f, r)
+		// What the client lacks is the answer, also when the server has one to that.
+		if rpc := new(tool.RPCError); errors.As(context.Cause(f.ctx), &rpc) {
+			return nil, rpc
+		}
 		if err != nil {
 			return s.bridge(f, r, era, err)
 		}

@@ -22,7 +22,8 @@ func newReindex(s *settings) *cobra.Command {
 		Use:   "reindex",
 		Short: "Connect to every server once and bring the store up to date",
 		Long: `Reindex connects to all configured servers in parallel, stores what their tools
-are now, and prints a row for each. Servers that fail keep their last known tools.
+are now, and prints a row for each. OTHER counts its prompts, resources and
+resource templates. Servers that fail keep their last known tools.
 
 Exit codes: 0 all servers succeeded, 1 some failed, 2 bad configuration.`,
 		Example: `  toolfinch reindex
@@ -66,14 +67,14 @@ Exit codes: 0 all servers succeeded, 1 some failed, 2 bad configuration.`,
 
 func printRows(w io.Writer, rows []proxy.Refreshed) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVER\tTOOLS\tADDED\tCHANGED\tREMOVED\tTIME\tERROR")
+	fmt.Fprintln(table, "SERVER\tTOOLS\tADDED\tCHANGED\tREMOVED\tOTHER\tTIME\tERROR")
 	for _, row := range rows {
-		tools, problem := fmt.Sprint(row.Diff.Total), ""
+		tools, others, problem := fmt.Sprint(row.Diff.Total), fmt.Sprint(row.Diff.Others), ""
 		if row.Err != nil {
-			tools, problem = "-", oneLine(row.Err.Error())
+			tools, others, problem = "-", "-", oneLine(row.Err.Error())
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", row.Server, tools,
-			len(row.Diff.Added), len(row.Diff.Changed), len(row.Diff.Removed), row.Took.Round(time.Millisecond), problem)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", row.Server, tools,
+			len(row.Diff.Added), len(row.Diff.Changed), len(row.Diff.Removed), others, row.Took.Round(time.Millisecond), problem)
 	}
 	return table.Flush()
 }
@@ -87,6 +88,7 @@ func printRowsJSON(w io.Writer, rows []proxy.Refreshed) error {
 		Added   int    `json:"added"`
 		Changed int    `json:"changed"`
 		Removed int    `json:"removed"`
+		Others  int    `json:"others"`
 		Millis  int64  `json:"ms"`
 		Error   string `json:"error,omitempty"`
 	}
@@ -95,7 +97,7 @@ func printRowsJSON(w io.Writer, rows []proxy.Refreshed) error {
 	}{Servers: []row{}}
 	for _, r := range rows {
 		line := row{Server: r.Server, Tools: r.Diff.Total, Added: len(r.Diff.Added), Changed: len(r.Diff.Changed),
-			Removed: len(r.Diff.Removed), Millis: r.Took.Milliseconds()}
+			Removed: len(r.Diff.Removed), Others: r.Diff.Others, Millis: r.Took.Milliseconds()}
 		if r.Err != nil {
 			line.Error = r.Err.Error()
 		}

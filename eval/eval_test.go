@@ -121,7 +121,7 @@ func TestReadToolsNamesTheLine(t *testing.T) {
 		`[]`:                                    "file.jsonl:3: ",
 		`{"name":"b"}`:                          "file.jsonl:3: no server",
 		`{"server":7,"name":"b"}`:               "file.jsonl:3: server must not be a number",
-		`{"server":"s"}`:                        "file.jsonl:3: not a tool definition: no name",
+		`{"server":"s"}`:                        "file.jsonl:3: not a definition: no name",
 		`{"server":"s","name":"a","title":"2"}`: "file.jsonl:3: s:a is on line 1 already",
 	} {
 		if _, err := ReadTools(write(t, good, "", line)); err == nil || !strings.Contains(err.Error(), want) {

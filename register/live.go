@@ -313,19 +313,7 @@ func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern 
 	}
 	switch {
 	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:
-		if !modern || l.settings.Task == nil || !l.offered().Tasks {
-			return nil, methodNotFound(x.Method)
-		}
-		if rawjson.Member(rawjson.Member(call.Client.Capabilities, "extensions"), tool.ExtensionTasks) == nil {
-			return nil, &tool.RPCError{
-				Code: tool.CodeMissingCapability, Message: "the client has not declared the tasks extension",
-				Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tool.ExtensionTasks + `":{}}}}`),
-			}
-		}
-		if name, _ := mcp.DecodeHeaderValue(x.Header.Get(mcp.HeaderName)); x.Header != nil && name != call.Name {
-			return nil, &tool.RPCError{Code: mcp.HEADER_MISMATCH, Message: "the " + mcp.HeaderName + " header does not name the task"}
-		}
-		return l.settings.Task(ctx, x.Method, call)
+		return l.task(ctx, x, call)
 	case x.Method == wire.MethodComplete:
 		return l.complete(ctx, call)
 	case modern && x.Method == wire.MethodCallTool && x.Header != nil:

@@ -40,6 +40,8 @@ func (n *newcomer) headers(method, members string) []string {
 	switch method {
 	case "resources/read":
 		key = "uri"
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		key = "taskId"
 	case "tools/call", "prompts/get":
 	default:
 		return headers

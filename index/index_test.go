@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"toolfinch/tool"
 )
@@ -415,11 +416,11 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	for range 20 {
 		cycle()
 	}
-	for range 1000 { // the last ones may be on their way out
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); { // the last ones may be on their way out
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		runtime.Gosched()
+		time.Sleep(time.Millisecond)
 	}
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }

@@ -56,7 +56,8 @@ func (s *server) wantedLevel() string {
 	return s.level
 }
 
-// raiseWithin is how long a call, or a client, waits for a log level to be set.
+// raiseWithin is how long a call, a client or a new connection waits for a log
+// level to be set.
 const raiseWithin = 2 * time.Second
 
 // raise asks a legacy server for what a client of the 2026-07-28 era wants to

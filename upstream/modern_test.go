@@ -521,6 +521,16 @@ func TestLogLevels(t *testing.T) {
 		t.Errorf("levels = %s", got)
 	}
 
+	alone := newAsker(t, "asker")
+	alone.Isolate = IsolateAlways
+	p = newPool(t, alone)
+	p.SetLogLevel("notice")
+	for _, key := range []string{"a", "b", "c"} { // each over a connection of its own
+		if got := mustCallAs(t, p, asked(key), "seen", `{}`); !strings.Contains(got, `"method":"logging/setLevel","params":{"level":"notice"}`) {
+			t.Errorf("the first call of %s came before the level: %s", key, got)
+		}
+	}
+
 	m := newModernHTTP(t)
 	m.answers(func(_ string, params json.RawMessage) string {
 		level := strings.Trim(string(member(member(params, "_meta"), "io.modelcontextprotocol/logLevel")), `"`)

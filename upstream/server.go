@@ -96,7 +96,7 @@ func (s *server) dialled(l *line, c *conn, err error) {
 	level := s.wantedLevel()
 	s.mu.Unlock()
 	if level != "" {
-		c.spawn(func() { c.setLevel(level, 10*time.Second) })
+		c.setLevel(level, raiseWithin) // before the first call over it
 	}
 	if l.main {
 		c.attend()

@@ -162,8 +162,8 @@ func (p *Proxy) offer() {
 	for _, s := range p.config.Servers {
 		known := p.known[s.Name]
 		if known == nil || known.capabilities == nil {
-			o.Offered = register.Offered{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}
-			break
+			o.Prompts, o.Resources, o.Subscribe, o.Completions, o.Logging = true, true, true, true, true
+			continue // but for tasks: a 2026-07-28 client asks again
 		}
 		has := func(names ...string) bool {
 			value := known.capabilities

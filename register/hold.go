@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 )
@@ -42,6 +43,16 @@ func (l *Live) hold(ctx context.Context, client string, listed <-chan struct{}) 
 	}
 }
 
+// Bounds of what is remembered of clients, which may call themselves anything.
+const (
+	maxClients    = 10_000
+	maxClientName = 128 // bytes of its name, and of its version
+)
+
+func clip(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), maxClientName)], "")
+}
+
 // clients remembers, by "name version", who re-lists after list_changed.
 type clients struct {
 	remember func(client string, relists bool)
@@ -69,13 +80,16 @@ func (c *clients) never(client string) bool {
 
 func (c *clients) relisted(client string) {
 	c.mu.Lock()
-	c.misses[client] = 0
+	delete(c.misses, client)
 	c.mu.Unlock()
 	c.learn(client, true)
 }
 
 func (c *clients) missed(client string) {
 	c.mu.Lock()
+	if _, known := c.misses[client]; !known && len(c.misses) >= maxClients {
+		clear(c.misses)
+	}
 	c.misses[client]++
 	trusted := c.relists[client] && c.misses[client] < missesToForget
 	c.mu.Unlock()
@@ -87,8 +101,14 @@ func (c *clients) missed(client string) {
 func (c *clients) learn(client string, relists bool) {
 	c.mu.Lock()
 	before, known := c.relists[client]
-	c.relists[client] = relists
+	full := !known && len(c.relists) >= maxClients
+	if !full {
+		c.relists[client] = relists
+	}
 	c.mu.Unlock()
+	if full {
+		return // it is waited for, as one never seen
+	}
 	if c.remember != nil && client != "" && (!known || before != relists) {
 		c.remember(client, relists)
 	}

@@ -34,7 +34,7 @@ func (l *Live) HTTP() http.Handler {
 	known := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// mcp-go opens a GET stream for any session ID.
 		id := r.Header.Get(server.HeaderKeySessionID)
-		s := l.session(id)
+		s := l.httpSession(id)
 		legacy := !mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion))
 		if legacy && (r.Method == http.MethodGet || r.Method == http.MethodDelete) {
 			switch {
@@ -60,7 +60,24 @@ func (l *Live) HTTP() http.Handler {
 		writing.Wait()
 	})
 	l.endpoint = endpoint
-	return wire.HTTP(known, MaxMessage, l.answered)
+	return wire.HTTP(known, MaxMessage, func(id string, reply *wire.ClientReply) bool {
+		return l.httpSession(id) != nil && l.answered(id, reply)
+	})
+}
+
+// httpSession is session for an ID that came over streamable HTTP: the sessions
+// of other transports are nobody's to name.
+func (l *Live) httpSession(id string) *session {
+	s := l.session(id)
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.piped {
+		return nil
+	}
+	return s
 }
 
 // answered gives an answer that was posted for a session to whoever asked.
@@ -90,7 +107,7 @@ func (h httpSessions) Generate() string {
 }
 
 func (h httpSessions) Validate(id string) (terminated bool, err error) {
-	if h.live.session(id) == nil {
+	if h.live.httpSession(id) == nil {
 		return false, errUnknownSession
 	}
 	return false, nil

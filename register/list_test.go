@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -430,31 +429,4 @@ func TestMethodsOfTheOtherEra(t *testing.T) {
 			}
 		}
 	})
-}
-
-// prefixing is a catalog whose resources carry a prefix.
-type prefixing struct{ catalog }
-
-func (prefixing) Exposed(server, uri string) string { return "toolfinch:" + server + "/" + uri }
-
-func TestWhatIsReadSaysTheURIThatWasAskedFor(t *testing.T) {
-	def, err := tool.ParseKind(tool.KindResource, "srv", json.RawMessage(`{"uri":"x:1","name":"one"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for answer, want := range map[string]string{
-		`{"contents":[{"x":1.0,"uri":"x:1","text":"<a>"},{"uri":"x:1/part","blob":""}],"y":1e400}`: `{"contents":[{"x":1.0,"uri":"toolfinch:srv/x:1","text":"<a>"},{"uri":"toolfinch:srv/x:1/part","blob":""}],"y":1e400}`,
-		`{"contents":[]}`:    `{"contents":[]}`,
-		`{"contents":["?"]}`: `{"contents":["?"]}`,
-		`{}`:                 `{}`,
-	} {
-		read := &tool.Tool{Name: "toolfinch:srv/x:1", Def: def, Handler: func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result(answer), nil }}
-		live := New(Settings{}, prefixing{catalog{read.Name: read}}, slog.New(slog.DiscardHandler))
-		live.Offer(nil)
-		p := connect(t, serveHTTP(t, live), "reader")
-		got := p.messages(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"toolfinch:srv/x:1"}}`)[0]
-		if got != `{"jsonrpc":"2.0","id":1,"result":`+want+`}` {
-			t.Errorf("read %s, want %s", got, want)
-		}
-	}
 }

@@ -109,7 +109,9 @@ type Live struct {
 
 	leveling sync.Mutex // held over SetLevel, so that the last it hears is the newest
 
-	parking  sync.WaitGroup // calls that outlive the request that made them
+	life     context.Context // of what is done aside
+	end      context.CancelFunc
+	parking  sync.WaitGroup // calls that outlive the request that made them, and what is done aside
 	parkedMu sync.Mutex     // guards what follows; held for look-ups only
 	parked   map[string]*parked
 	stopped  bool // no call is parked any more
@@ -139,7 +141,8 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 		announced: map[tool.Kind]string{},
 		closing:   make(chan struct{}),
 	}
-	l.subscriptions.byURI = map[string]*subscribed{}
+	l.life, l.end = context.WithCancel(context.Background())
+	l.subscriptions.byID, l.subscriptions.of = map[tool.ID][]subscription{}, map[string]int{}
 	l.subscriptions.change = func(ctx context.Context, id tool.ID, on bool) error {
 		if settings.Subscribe == nil {
 			return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "resource subscriptions are not offered"}
@@ -155,7 +158,7 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 	hooks.AddAfterInitialize(func(ctx context.Context, _ any, request *mcp.InitializeRequest, result *mcp.InitializeResult) {
 		if s := l.sessionOf(ctx); s != nil {
 			info := request.Params.ClientInfo
-			s.initialize(strings.TrimSpace(info.Name+" "+info.Version), wire.MessageFrom(ctx))
+			s.initialize(strings.TrimSpace(clip(info.Name)+" "+clip(info.Version)), wire.MessageFrom(ctx))
 		}
 		l.declare(&result.Capabilities, &result.Instructions)
 	})
@@ -241,6 +244,7 @@ func (l *Live) Run(ctx context.Context) {
 		l.notifier.run(ctx)
 	}
 	<-ctx.Done()
+	l.end()
 	l.parkedMu.Lock()
 	l.stopped = true
 	for state, p := range l.parked {
@@ -249,6 +253,20 @@ func (l *Live) Run(ctx context.Context) {
 	}
 	l.parkedMu.Unlock()
 	l.parking.Wait()
+}
+
+// aside runs f off the caller's path: upstreams that hang must not keep sessions
+// from ending. The end of Run ends ctx, and waits for f.
+func (l *Live) aside(f func(ctx context.Context)) {
+	l.parkedMu.Lock()
+	stopped := l.stopped
+	if !stopped {
+		l.parking.Go(func() { f(l.life) })
+	}
+	l.parkedMu.Unlock()
+	if stopped {
+		f(l.life)
+	}
 }
 
 // serve is mcp-go's handler of the stub: the answer goes out raw.
@@ -397,32 +415,7 @@ func (l *Live) dispatch(ctx context.Context, call *tool.Call) (tool.Result, erro
 		s.set = s.set.touch(call.Name)
 		s.mu.Unlock()
 	}
-	result, err := t.Handler(ctx, call)
-	if err == nil && call.Kind == tool.KindResource && t.Name != t.Def.ID.Name {
-		result = l.exposeContents(t.Def.ID.Server, result)
-	}
-	return result, err
-}
-
-// exposeContents is a result of resources/read with the URIs that clients know
-// the server's resources by.
-func (l *Live) exposeContents(server string, result tool.Result) tool.Result {
-	contents := []byte{'['}
-	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
-		uri, _ := json.Marshal(l.source.Exposed(server, rawjson.Text(rawjson.Member(item, "uri"))))
-		own, err := rawjson.Set(item, "uri", uri)
-		if err != nil {
-			return result
-		}
-		if len(contents) > 1 {
-			contents = append(contents, ',')
-		}
-		contents = append(contents, own...)
-	}
-	if exposed, err := rawjson.Set(result, "contents", append(contents, ']')); err == nil && len(contents) > 1 {
-		return exposed
-	}
-	return result
+	return t.Handler(ctx, call)
 }
 
 // notFound is the error for a name that nothing has. The code for resources

@@ -20,7 +20,7 @@ func logMessage(level string) json.RawMessage {
 // chatty adds srv_log, which logs once at every level.
 func chatty(t testing.TB, live *Live) {
 	addTool(t, live, "srv_log", func(_ context.Context, call *tool.Call) (tool.Result, error) {
-		for _, level := range append(slices.Clone(levels), "custom") {
+		for _, level := range append(slices.Clone(tool.LogLevels), "custom") {
 			call.Notify("notifications/message", logMessage(level))
 		}
 		return tool.TextResult("logged"), nil
@@ -59,9 +59,9 @@ func TestALegacyClientGetsTheLevelItSet(t *testing.T) {
 		if got := logged(t, c.post(call(1, "srv_log", `{}`))); len(got) != 9 {
 			t.Errorf("a client that set no level got %v, want all", got)
 		}
-		for i, level := range levels {
+		for i, level := range tool.LogLevels {
 			await(t, c.post(setLevel(level)), `"id":9`)
-			want := append(slices.Clone(levels[i:]), "custom")
+			want := append(slices.Clone(tool.LogLevels[i:]), "custom")
 			if got := logged(t, c.post(call(1, "srv_log", `{}`))); !slices.Equal(got, want) {
 				t.Errorf("at level %s got %v, want %v", level, got, want)
 			}
@@ -112,7 +112,7 @@ func TestUpstreamsAreAskedForTheMostVerboseLevel(t *testing.T) {
 func TestLevelsSetAtOnce(t *testing.T) {
 	var last string // guarded by the lock that is held over SetLevel
 	live := newLive(t, Settings{SetLevel: func(level string) { last = level }})
-	sessions := make([]*session, len(levels))
+	sessions := make([]*session, len(tool.LogLevels))
 	for i := range sessions {
 		live.remember(fmt.Sprint(i))
 		sessions[i] = live.session(fmt.Sprint(i))
@@ -121,7 +121,7 @@ func TestLevelsSetAtOnce(t *testing.T) {
 	for range 50 {
 		var all sync.WaitGroup
 		for i, s := range sessions {
-			all.Go(func() { live.setLevel(s, levels[i]) })
+			all.Go(func() { live.setLevel(s, tool.LogLevels[i]) })
 		}
 		all.Wait()
 		if last != "debug" {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"sync"
-	"time"
+	"sync/atomic"
 )
 
 // outlet is the open GET stream of a streamable HTTP session. mcp-go's queue of
@@ -16,8 +16,8 @@ type outlet struct {
 	queued chan []byte
 	ended  chan struct{}
 
-	mu   sync.Mutex // guards open; held while something is written
-	open bool       // the header has been sent
+	open atomic.Bool // the header has been sent
+	mu   sync.Mutex  // held while something is written
 }
 
 // maxOutlet is how many messages may wait for a client that does not read.
@@ -30,9 +30,7 @@ func newOutlet(w http.ResponseWriter) *outlet {
 // offer queues a message; it never blocks. It reports false when the stream is
 // not open, or too much waits already.
 func (o *outlet) offer(message []byte) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.open {
+	if !o.open.Load() {
 		return false
 	}
 	select {
@@ -48,13 +46,10 @@ func (o *outlet) run() {
 	for {
 		select {
 		case message := <-o.queued:
-			client := http.NewResponseController(o.ResponseWriter)
 			o.mu.Lock()
-			_ = client.SetWriteDeadline(time.Now().Add(keepAlive))
 			// An error means that the client is gone: its request ends.
 			_, _ = o.ResponseWriter.Write(bytes.Join([][]byte{[]byte("event: message\ndata: "), message, []byte("\n\n")}, nil))
-			_ = client.Flush()
-			_ = client.SetWriteDeadline(time.Time{})
+			_ = http.NewResponseController(o.ResponseWriter).Flush()
 			o.mu.Unlock()
 		case <-o.ended:
 			return
@@ -64,9 +59,7 @@ func (o *outlet) run() {
 
 // end makes run return; the stream is not written any more.
 func (o *outlet) end() {
-	o.mu.Lock()
-	o.open = false
-	o.mu.Unlock()
+	o.open.Store(false)
 	close(o.ended)
 }
 
@@ -74,7 +67,7 @@ func (o *outlet) WriteHeader(status int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ResponseWriter.WriteHeader(status)
-	o.open = status == http.StatusOK
+	o.open.Store(status == http.StatusOK)
 }
 
 func (o *outlet) Write(p []byte) (int, error) {

@@ -54,6 +54,7 @@ type parked struct {
 	count  int
 	notify func(string, json.RawMessage) // to the request that waits now; nil while none does
 	missed []missed                      // notifications meanwhile
+	unread int                           // bytes of their params
 	token  json.RawMessage               // its progress token
 	expire *time.Timer
 }
@@ -63,9 +64,12 @@ type missed struct {
 	params json.RawMessage
 }
 
-// maxMissed bounds the notifications kept for a client that is to come back;
-// later ones are dropped.
-const maxMissed = 256
+// Bounds of the notifications kept for a client that is to come back, in number
+// and in bytes; later ones are dropped.
+const (
+	maxMissed = 256
+	maxUnread = 1 << 20
+)
 
 type asked struct {
 	method string
@@ -162,8 +166,9 @@ func (l *Live) guarded(ctx context.Context, call *tool.Call) (result tool.Result
 func (p *parked) tell(method string, params json.RawMessage) {
 	p.mu.Lock()
 	notify, token := p.notify, p.token
-	if notify == nil && len(p.missed) < maxMissed {
+	if notify == nil && len(p.missed) < maxMissed && p.unread+len(params) <= maxUnread {
 		p.missed = append(p.missed, missed{method, params})
+		p.unread += len(params)
 	}
 	p.mu.Unlock()
 	if notify != nil {
@@ -176,7 +181,7 @@ func (p *parked) attend(notify func(string, json.RawMessage)) {
 	for {
 		p.mu.Lock()
 		late, token := p.missed, p.token
-		if p.missed = nil; len(late) == 0 {
+		if p.missed, p.unread = nil, 0; len(late) == 0 {
 			p.notify = notify
 			p.mu.Unlock()
 			return

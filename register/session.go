@@ -118,17 +118,10 @@ func (s *session) answered(reply *wire.ClientReply) bool {
 	return true
 }
 
-// capabilityOf is what a client must have declared to be sent a request.
-var capabilityOf = map[string]string{
-	"elicitation/create":     tool.CapabilityElicitation,
-	"sampling/createMessage": tool.CapabilitySampling,
-	"roots/list":             tool.CapabilityRoots,
-}
-
 // checkAsk returns the error for a request that the client cannot take: for a
 // legacy client the one that it would give itself (schema 2025-11-25).
 func checkAsk(c *tool.Client, method string, params json.RawMessage) error {
-	capability, known := capabilityOf[method]
+	capability, known := tool.Asks[method]
 	missing := func(required string) error {
 		return &tool.RPCError{
 			Code: tool.CodeMissingCapability, Message: "the client lacks a capability that this needs: " + capability,
@@ -142,6 +135,15 @@ func checkAsk(c *tool.Client, method string, params json.RawMessage) error {
 		return missing(`{"` + capability + `":{}}`)
 	case !c.Can(capability):
 		return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the client does not support " + capability}
+	case capability == tool.CapabilitySampling:
+		wants := rawjson.Member(params, "tools") != nil || rawjson.Member(params, "toolChoice") != nil
+		switch {
+		case !wants || rawjson.Member(rawjson.Member(c.Capabilities, capability), "tools") != nil:
+			return nil
+		case c.Modern:
+			return missing(`{"sampling":{"tools":{}}}`)
+		}
+		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the client does not support tools in sampling"}
 	case capability != tool.CapabilityElicitation:
 		return nil
 	}
@@ -185,8 +187,15 @@ func (l *Live) Ask(ctx context.Context, sessionID, method string, params json.Ra
 	return s.ask(ctx, func(message []byte) bool { return l.send(s.id, message) }, method, params)
 }
 
+// maxQueued is the longest notification, in bytes, that is kept for a session
+// that nobody listens on.
+const maxQueued = 16 << 10
+
 // Notify sends a notification that belongs to no call to the client of a session.
 func (l *Live) Notify(sessionID, method string, params json.RawMessage) {
+	if len(params) > maxQueued && !l.Reaches(sessionID) {
+		return // much of it could wait for long
+	}
 	l.send(sessionID, wire.Message(nil, method, params))
 }
 
@@ -250,14 +259,11 @@ func (l *Live) send(sessionID string, message []byte) bool {
 	return err == nil
 }
 
-// levels are the log levels of RFC 5424, least severe first.
-var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
 // severe reports whether a log message is at least of a level. What is no
 // known level counts as severe enough.
 func severe(params json.RawMessage, level string) bool {
-	is := slices.Index(levels, rawjson.Text(rawjson.Member(params, "level")))
-	return is < 0 || is >= slices.Index(levels, level)
+	is := slices.Index(tool.LogLevels, rawjson.Text(rawjson.Member(params, "level")))
+	return is < 0 || is >= slices.Index(tool.LogLevels, level)
 }
 
 // leveled wraps notify so that only the log messages pass that c wants.
@@ -284,14 +290,14 @@ func (l *Live) setLevel(s *session, level string) {
 func (l *Live) tellLevel() {
 	l.leveling.Lock()
 	defer l.leveling.Unlock()
-	most := len(levels)
+	most := len(tool.LogLevels)
 	for _, s := range l.everySession() {
-		if i := slices.Index(levels, s.described().LogLevel); i >= 0 {
+		if i := slices.Index(tool.LogLevels, s.described().LogLevel); i >= 0 {
 			most = min(most, i)
 		}
 	}
-	if most < len(levels) && l.settings.SetLevel != nil {
-		l.settings.SetLevel(levels[most])
+	if most < len(tool.LogLevels) && l.settings.SetLevel != nil {
+		l.settings.SetLevel(tool.LogLevels[most])
 	}
 }
 
@@ -344,7 +350,7 @@ func (l *Live) forget(id string) {
 		return
 	}
 	s.end()
-	l.subscriptions.leave(context.Background(), id)
+	l.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, id) })
 	if s.described().LogLevel != "" {
 		l.tellLevel()
 	}

@@ -1,9 +1,12 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,47 +26,72 @@ const (
 )
 
 // subscriptions knows who wants to hear of which resource. An upstream is
-// subscribed to with the first and left with the last of them.
+// subscribed to with the first and left with the last of them. What counts is
+// the server's own URI: clients may know it by another, which may change when
+// another server comes to list the same.
 type subscriptions struct {
 	change func(ctx context.Context, id tool.ID, on bool) error
 
-	turns sync.Map // server -> *sync.Mutex: held while the upstream answers, so that its subscriptions change in order
+	turns sync.Map // server -> chan struct{} that holds one: taken while the upstream answers, so that its subscriptions change in order
 
-	mu    sync.Mutex // guards what follows; held for look-ups only
-	byURI map[string]*subscribed
+	mu   sync.Mutex                 // guards what follows; held for look-ups only
+	byID map[tool.ID][]subscription // an ID with none is about to be left
+	of   map[string]int             // how many a client has, by key
 }
+
+// maxSubscriptions is how many resources a session, or one subscriptions/listen,
+// may follow.
+const maxSubscriptions = 1000
+
+var errTooManySubscriptions = &tool.RPCError{Code: tool.CodeInternal, Message: fmt.Sprintf("more than %d subscriptions: end others first", maxSubscriptions)}
+
+// subscription is of a session or a listener, by the URI that it named.
+type subscription struct{ key, uri string }
 
 // leaveTimeout bounds how long upstreams are waited for that are left.
 const leaveTimeout = 10 * time.Second
 
-type subscribed struct {
-	id   tool.ID
-	keys []string // of sessions and listeners; none when it is about to be left
-}
-
-func (s *subscriptions) turn(server string) *sync.Mutex {
-	turn, _ := s.turns.LoadOrStore(server, new(sync.Mutex))
-	return turn.(*sync.Mutex)
+// turn waits for the turn to change the subscriptions of a server, and returns
+// what ends it. Without the turn it returns the reason why ctx has ended.
+func (s *subscriptions) turn(ctx context.Context, server string) (end func(), err error) {
+	turn, _ := s.turns.LoadOrStore(server, make(chan struct{}, 1))
+	held := turn.(chan struct{})
+	select {
+	case held <- struct{}{}:
+		return func() { <-held }, nil
+	case <-ctx.Done():
+		return func() {}, context.Cause(ctx)
+	}
 }
 
 func (s *subscriptions) join(ctx context.Context, uri string, id tool.ID, key string) error {
-	turn := s.turn(id.Server)
-	turn.Lock()
-	defer turn.Unlock()
+	end, err := s.turn(ctx, id.Server)
+	if err != nil {
+		return err
+	}
+	defer end()
+	one := subscription{key, uri}
 	s.mu.Lock()
-	known := s.byURI[uri]
-	if known != nil && !slices.Contains(known.keys, key) {
-		known.keys = append(known.keys, key)
+	all, known := s.byID[id]
+	has := slices.Contains(all, one)
+	full := !has && s.of[key] >= maxSubscriptions
+	if known && !has && !full {
+		s.byID[id] = append(all, one)
+		s.of[key]++
 	}
 	s.mu.Unlock()
-	if known != nil {
+	switch {
+	case full:
+		return errTooManySubscriptions
+	case known:
 		return nil
 	}
 	if err := s.change(ctx, id, true); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.byURI[uri] = &subscribed{id: id, keys: []string{key}}
+	s.byID[id] = []subscription{one}
+	s.of[key]++
 	s.mu.Unlock()
 	return nil
 }
@@ -71,35 +99,38 @@ func (s *subscriptions) join(ctx context.Context, uri string, id tool.ID, key st
 // leave ends the subscriptions of key: of one URI, or all when none is named.
 // An upstream that cannot be told has none to end.
 func (s *subscriptions) leave(ctx context.Context, key string, uris ...string) {
-	last := map[string]tool.ID{}
+	var last []tool.ID
 	s.mu.Lock()
-	for uri, known := range s.byURI {
-		if len(uris) > 0 && !slices.Contains(uris, uri) {
-			continue
+	for id, all := range s.byID {
+		left := slices.DeleteFunc(all, func(one subscription) bool {
+			return one.key == key && (len(uris) == 0 || slices.Contains(uris, one.uri))
+		})
+		s.of[key] -= len(all) - len(left)
+		if s.byID[id] = left; len(left) == 0 {
+			last = append(last, id)
 		}
-		known.keys = slices.DeleteFunc(known.keys, func(k string) bool { return k == key })
-		if len(known.keys) == 0 {
-			last[uri] = known.id
-		}
+	}
+	if s.of[key] == 0 {
+		delete(s.of, key)
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	for uri, id := range last {
-		s.drop(ctx, uri, id)
+	for _, id := range last {
+		s.drop(ctx, id)
 	}
 }
 
-// drop leaves the upstream, unless somebody has joined meanwhile.
-func (s *subscriptions) drop(ctx context.Context, uri string, id tool.ID) {
-	turn := s.turn(id.Server)
-	turn.Lock()
-	defer turn.Unlock()
+// drop leaves the upstream, unless somebody has joined meanwhile. One that keeps
+// others waiting until ctx ends is left out of turn: nothing is kept for it.
+func (s *subscriptions) drop(ctx context.Context, id tool.ID) {
+	end, _ := s.turn(ctx, id.Server)
+	defer end()
 	s.mu.Lock()
-	known := s.byURI[uri]
-	unused := known != nil && len(known.keys) == 0
+	all, known := s.byID[id]
+	unused := known && len(all) == 0
 	if unused {
-		delete(s.byURI, uri)
+		delete(s.byID, id)
 	}
 	s.mu.Unlock()
 	if unused {
@@ -107,13 +138,31 @@ func (s *subscriptions) drop(ctx context.Context, uri string, id tool.ID) {
 	}
 }
 
-func (s *subscriptions) keys(uri string) []string {
+// to returns the subscriptions to a resource of a server, and those to one that
+// it is a part of: servers may tell of parts of what was subscribed to. Of the
+// latter the URI is "": theirs is not that of the part.
+func (s *subscriptions) to(server, uri string) []subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.byURI[uri]; known != nil {
-		return slices.Clone(known.keys)
+	var found []subscription
+	for id, all := range s.byID {
+		switch {
+		case id.Server != server:
+		case id.Name == uri:
+			found = append(found, all...)
+		case partOf(uri, id.Name):
+			for _, one := range all {
+				found = append(found, subscription{key: one.key})
+			}
+		}
 	}
-	return nil
+	return found
+}
+
+// partOf reports whether a URI is below another.
+func partOf(uri, whole string) bool {
+	rest, below := strings.CutPrefix(uri, whole)
+	return below && rest != "" && (strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
 // subscribe answers resources/subscribe and resources/unsubscribe.
@@ -138,22 +187,28 @@ func (l *Live) subscribe(ctx context.Context, x *wire.Exchange, s *session) (too
 
 // Updated tells who subscribed to a resource of a server that it changed.
 func (l *Live) Updated(server, uri string, params json.RawMessage) {
-	exposed := l.source.Exposed(server, uri)
-	keys := l.subscriptions.keys(exposed)
-	if len(keys) == 0 {
-		return
-	}
-	if exposed != uri {
-		quoted, _ := json.Marshal(exposed)
-		if own, err := rawjson.Set(params, "uri", quoted); err == nil {
-			params = own
+	exposed := ""
+	told := map[subscription]bool{} // a client that subscribed to a resource and to the whole of it hears once
+	for _, one := range l.subscriptions.to(server, uri) {
+		if one.uri == "" {
+			exposed = cmp.Or(exposed, l.source.Exposed(server, uri))
+			one.uri = exposed
 		}
-	}
-	for _, key := range keys {
-		if s := l.session(key); s != nil {
-			l.Notify(key, resourceUpdated, params)
-		} else if listener := l.listener(key); listener != nil {
-			listener.tell(resourceUpdated, params)
+		if told[one] {
+			continue
+		}
+		told[one] = true
+		own := params
+		if one.uri != uri {
+			quoted, _ := json.Marshal(one.uri)
+			if set, err := rawjson.Set(params, "uri", quoted); err == nil {
+				own = set
+			}
+		}
+		if s := l.session(one.key); s != nil {
+			l.Notify(one.key, resourceUpdated, own)
+		} else if listener := l.listener(one.key); listener != nil {
+			listener.tell(resourceUpdated, own)
 		}
 	}
 }
@@ -162,13 +217,13 @@ func (l *Live) Updated(server, uri string, params json.RawMessage) {
 type listener struct {
 	id     json.RawMessage // of the request, which names the subscription
 	wants  map[string]bool // by notification
-	queued chan [2]string  // method and params
+	queued chan missed
 }
 
 // tell never blocks: a client that does not read misses what it would ask for anyway.
 func (t *listener) tell(method string, params json.RawMessage) {
 	select {
-	case t.queued <- [2]string{method, string(params)}:
+	case t.queued <- missed{method, params}:
 	default:
 	}
 }
@@ -206,7 +261,7 @@ func (l *Live) listen(ctx context.Context, x *wire.Exchange) (tool.Result, error
 		PromptsListChanged:   want.PromptsListChanged && offered.Prompts,
 		ResourcesListChanged: want.ResourcesListChanged && offered.Resources,
 	}
-	t := &listener{id: x.ID, queued: make(chan [2]string, 100), wants: map[string]bool{
+	t := &listener{id: x.ID, queued: make(chan missed, 100), wants: map[string]bool{
 		toolsChanged:     allowed.ToolsListChanged,
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,
@@ -244,7 +299,7 @@ func (l *Live) listen(ctx context.Context, x *wire.Exchange) (tool.Result, error
 	for {
 		select {
 		case n := <-t.queued:
-			x.Notify(n[0], t.tagged(json.RawMessage(n[1])))
+			x.Notify(n.method, t.tagged(n.params))
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-l.closing:

@@ -132,6 +132,51 @@ func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
 	}
 }
 
+func TestPartsOfAResourceAreToldOf(t *testing.T) {
+	upstream := newFollowed()
+	transports(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, c *conversation) {
+		resources(t, live)
+		messages := c.listen()
+		await(t, c.post(subscribe(1, "srv+x:r")), `"id":1`)
+		live.Updated("srv", "x:rest", json.RawMessage(`{"uri":"x:rest"}`)) // another resource
+		live.Updated("other", "x:r/1", json.RawMessage(`{"uri":"x:r/1"}`)) // another server's
+		live.Updated("srv", "x:r/1", json.RawMessage(`{"uri":"x:r/1"}`))
+		want := `{"jsonrpc":"2.0","method":"` + updated + `","params":{"uri":"srv+x:r/1"}}`
+		if got := await(t, messages, updated); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// What clients know a resource by changes when another server lists the same URI.
+func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
+	upstream := newFollowed()
+	transports(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, c *conversation) {
+		resources(t, live)
+		items := live.source.(exposing).catalog
+		items["x:r"] = items["srv+x:r"]
+		messages := c.listen()
+		await(t, c.post(subscribe(1, "x:r")), `"id":1`)
+		await(t, c.post(subscribe(2, "srv+x:r")), `"id":2`)
+		live.Updated("srv", "x:r", json.RawMessage(`{"uri":"x:r"}`))
+		got := []string{await(t, messages, updated), await(t, messages, updated)}
+		slices.Sort(got)
+		for i, uri := range []string{"srv+x:r", "x:r"} {
+			if !strings.Contains(got[i], `{"uri":"`+uri+`"}`) {
+				t.Errorf("got %v", got)
+			}
+		}
+		await(t, c.post(unsubscribe(3, "srv+x:r")), `"id":3`)
+		live.Updated("srv", "x:r", json.RawMessage(`{"uri":"x:r"}`))
+		if got := await(t, messages, updated); !strings.Contains(got, `{"uri":"x:r"}`) {
+			t.Errorf("after the other was ended: %s", got)
+		}
+		if await(t, c.post(unsubscribe(4, "x:r")), `"id":4`); !strings.HasSuffix(upstream.seen(), "+x:r -x:r") {
+			t.Errorf("the upstream has seen %s", upstream.seen())
+		}
+	})
+}
+
 func TestASubscriptionThatFailsLeavesNothing(t *testing.T) {
 	upstream := newFollowed()
 	upstream.fail = &tool.RPCError{Code: -31000, Raw: json.RawMessage(`{"code":-31000,"message":"full","x":1.0}`)}
@@ -144,7 +189,7 @@ func TestASubscriptionThatFailsLeavesNothing(t *testing.T) {
 	if got, want := p.messages(subscribe(1, "srv+x:nope"))[0], `{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"unknown resource \"srv+x:nope\"","data":{"uri":"srv+x:nope"}}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if keys := live.subscriptions.keys("srv+x:r"); len(keys) > 0 {
+	if keys := live.subscriptions.to("srv", "x:r"); len(keys) > 0 {
 		t.Errorf("%v is still subscribed", keys)
 	}
 	upstream.mu.Lock()
@@ -184,12 +229,12 @@ func TestJoiningWhileTheLastLeaves(t *testing.T) {
 			}
 		})
 		both.Wait()
-		if keys := s.keys("x:r"); !slices.Equal(keys, []string{"second"}) || !upstream.on[id] {
+		if keys := s.to("srv", "x:r"); !slices.Equal(keys, []subscription{{"second", "x:r"}}) || !upstream.on[id] {
 			t.Fatalf("subscribed are %v, at the upstream %t", keys, upstream.on[id])
 		}
 		s.leave(t.Context(), "second")
-		if len(s.byURI) > 0 || upstream.on[id] {
-			t.Fatalf("left behind: %v, at the upstream %t", s.byURI, upstream.on[id])
+		if len(s.byID) > 0 || upstream.on[id] {
+			t.Fatalf("left behind: %v, at the upstream %t", s.byID, upstream.on[id])
 		}
 	}
 }
@@ -214,7 +259,7 @@ func TestASessionThatEndsWhileItSubscribes(t *testing.T) {
 	p.do(http.MethodDelete, "").Body.Close()
 	close(release)
 	receive(t, answered, "the answer")
-	if keys := live.subscriptions.keys("srv+x:r"); len(keys) > 0 || upstream.seen() != "+x:r -x:r" {
+	if keys := live.subscriptions.to("srv", "x:r"); len(keys) > 0 || upstream.seen() != "+x:r -x:r" {
 		t.Errorf("subscribed are %v, the upstream has seen %q", keys, upstream.seen())
 	}
 }
@@ -323,7 +368,7 @@ func TestAListenerWhoseSubscriptionFailsHearsTheRest(t *testing.T) {
 		if got := await(t, messages, "acknowledged"); !strings.Contains(got, `"notifications":{"toolsListChanged":true}`) {
 			t.Errorf("got %s", got)
 		}
-		if keys := live.subscriptions.keys("srv+x:r"); len(keys) > 0 {
+		if keys := live.subscriptions.to("srv", "x:r"); len(keys) > 0 {
 			t.Errorf("%v is subscribed", keys)
 		}
 	})

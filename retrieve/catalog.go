@@ -179,7 +179,7 @@ func (c *Catalog) build(servers []Server) state {
 		servers: slices.Clone(servers),
 		tools:   make(map[string]*tool.Tool, len(ids)),
 		ids:     make(map[string]*tool.Tool, len(ids)),
-		others:  newOthers(servers, prefix, c.handler),
+		others:  newOthers(servers, prefix, c.handlerOf),
 	}
 	for _, s := range servers {
 		for _, def := range s.Defs {

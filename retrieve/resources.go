@@ -1,6 +1,7 @@
 package retrieve
 
 import (
+	"context"
 	"net/url"
 	"regexp"
 	"slices"
@@ -36,6 +37,7 @@ type others struct {
 
 	resources map[string]*tool.Tool // by exposed URI, and of several servers' by the plain one: the first server's
 	templates []*template           // in the order of servers and their lists
+	compared  map[string]int        // how many of them are of a server, and more that are left out
 	offering  []string              // the servers that have resources
 }
 
@@ -52,6 +54,7 @@ func newOthers(servers []Server, prefix map[string]string, handler func(*tool.De
 		byKey:     map[string]*tool.Tool{},
 		byID:      map[tool.ID]*tool.Tool{},
 		resources: map[string]*tool.Tool{},
+		compared:  map[string]int{},
 	}
 	var prompts []tool.ID
 	listed := map[tool.ID]bool{}
@@ -106,6 +109,9 @@ func (o *others) add(t *tool.Tool) {
 			o.resources[id.Name] = t
 		}
 	case tool.KindTemplate:
+		if o.compared[id.Server]++; o.compared[id.Server] > maxMatched {
+			return
+		}
 		literal, _, _ := strings.Cut(id.Name, "{")
 		compiled := sync.OnceValue(func() func(string) bool { return matcher(id.Name) })
 		o.templates = append(o.templates, &template{t, literal, func(uri string) bool { return compiled()(uri) }})
@@ -144,6 +150,7 @@ const (
 	maxTemplate   = 512 // bytes
 	maxVariables  = 16  // of a template
 	maxMatchedURI = 2 << 10
+	maxMatched    = 200 // templates of a server that URIs are compared with, the first ones
 )
 
 // Modifiers like {id:3} say how long a value is, which the library takes a
@@ -217,7 +224,7 @@ func (c *Catalog) resource(uri string, guess bool) (*tool.Tool, bool) {
 		return t, true
 	}
 	def := &tool.Def{ID: id}
-	return &tool.Tool{Name: uri, Def: def, Handler: c.handler(def)}, true
+	return &tool.Tool{Name: uri, Def: def, Handler: c.handlerOf(def)}, true
 }
 
 // Exposed returns the URI that clients know a server's resource by: its own
@@ -230,6 +237,43 @@ func (c *Catalog) Exposed(server, uri string) string {
 		return uri
 	}
 	return prefixedURI(server, uri)
+}
+
+// handlerOf is the handler of a definition. What is read of a resource says the
+// URIs that clients know it by, when it was asked for by another than its own.
+func (c *Catalog) handlerOf(def *tool.Def) tool.Handler {
+	handler := c.handler(def)
+	if def.ID.Kind != tool.KindResource {
+		return handler
+	}
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		result, err := handler(ctx, call)
+		if err == nil && call.Name != def.ID.Name {
+			result = c.exposeContents(def.ID.Server, result)
+		}
+		return result, err
+	}
+}
+
+// exposeContents is a result of resources/read with the URIs that clients know
+// the server's resources by.
+func (c *Catalog) exposeContents(server string, result tool.Result) tool.Result {
+	contents := []byte{'['}
+	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
+		if uri := rawjson.Text(rawjson.Member(item, "uri")); uri != "" {
+			if own, err := rawjson.Set(item, "uri", marshal(c.Exposed(server, uri))); err == nil {
+				item = own
+			}
+		}
+		if len(contents) > 1 {
+			contents = append(contents, ',')
+		}
+		contents = append(contents, item...)
+	}
+	if exposed, err := rawjson.Set(result, "contents", append(contents, ']')); err == nil && len(contents) > 1 {
+		return exposed
+	}
+	return result
 }
 
 // CacheHint says how long the list of a kind may be cached, and whether for

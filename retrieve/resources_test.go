@@ -162,6 +162,37 @@ func TestEveryURILeadsToOneServer(t *testing.T) {
 	}
 }
 
+func TestWhatIsReadSaysTheURIThatWasAskedFor(t *testing.T) {
+	answer := ""
+	catalog := NewCatalog(func(*tool.Def) tool.Handler {
+		return func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result(answer), nil }
+	}, nil, nil)
+	t.Cleanup(func() { _ = catalog.Close() })
+	servers := []Server{listing(t, "one", "resource x:1", "resource x:own"), listing(t, "two", "resource x:1")}
+	if err := catalog.Swap(t.Context(), servers); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ uri, answer, want string }{
+		{"toolfinch:two/x:1", `{"contents":[{"x":1.0,"uri":"x:1","text":"<a>"},{"uri":"x:1/part","blob":""}],"y":1e400}`,
+			`{"contents":[{"x":1.0,"uri":"toolfinch:two/x:1","text":"<a>"},{"uri":"toolfinch:two/x:1/part","blob":""}],"y":1e400}`},
+		{"toolfinch:one/x:1", `{"contents":[{"uri":"x:own"}]}`, `{"contents":[{"uri":"x:own"}]}`},
+		{"toolfinch:two/y:2", `{"contents":[{"uri":"y:2"}]}`, `{"contents":[{"uri":"toolfinch:two/y:2"}]}`},
+		{"x:own", `{"contents":[{"uri":"x:1"}]}`, `{"contents":[{"uri":"x:1"}]}`},
+		{"toolfinch:two/x:1", `{"contents":["?",{"text":""}]}`, `{"contents":["?",{"text":""}]}`},
+		{"toolfinch:two/x:1", `{}`, `{}`},
+	} {
+		found, ok := catalog.Resource(test.uri)
+		if !ok {
+			t.Fatalf("%s is not found", test.uri)
+		}
+		answer = test.answer
+		got, err := found.Handler(t.Context(), &tool.Call{Kind: tool.KindResource, Name: test.uri})
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s: %s, %v; want %s", test.uri, got, err, test.want)
+		}
+	}
+}
+
 func TestTheOnlyServerWithResourcesHasAll(t *testing.T) {
 	tools := listing(t, "tools", "tool a")
 	tools.Capabilities = json.RawMessage(`{"tools":{},"prompts":{}}`)

@@ -12,9 +12,9 @@ import (
 	"toolfinch/rawjson"
 )
 
-// Def is what a tool, a prompt, a resource or a resource template says of itself. Raw is the truth; the other fields are
-// decoded from it for those who search, validate or print. A Def is never
-// changed after it was made.
+// Def is what a tool, a prompt, a resource or a resource template says of
+// itself. Raw is the truth; the other fields are decoded from it for those who
+// search, validate or print. A Def is never changed after it was made.
 type Def struct {
 	ID           ID
 	Raw          json.RawMessage // the object from tools/list (prompts/list, ...), as it was sent
@@ -42,10 +42,11 @@ func (a Annotations) Repeatable() bool { return a.ReadOnly || a.Idempotent }
 // ErrBadDef is wrapped by every error of ParseDef.
 var ErrBadDef = errors.New("not a definition")
 
-// ParseDef decodes one object of a tools/list answer, ParseKind one of any
-// list. They ask only for an object with a name (a URI, a URI template): whatever else is odd (a schema that is no schema, an
-// unknown key, a hint of the wrong type) stays in Raw and harms nobody. The
-// parts of the Def share the memory of Raw, a copy of raw.
+// ParseDef decodes one object of a tools/list answer, ParseKind one of any list.
+// They ask only for an object with a name (a URI, a URI template): whatever else
+// is odd (a schema that is no schema, an unknown key, a hint of the wrong type)
+// stays in Raw and harms nobody. The parts of the Def share the memory of Raw, a
+// copy of raw.
 func ParseDef(server string, raw json.RawMessage) (*Def, error) {
 	return ParseKind(KindTool, server, raw)
 }

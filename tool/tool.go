@@ -81,6 +81,17 @@ const (
 	CapabilityRoots       = "roots"
 )
 
+// Asks are the requests that an upstream may make of a client, each with the
+// capability that the client needs for it.
+var Asks = map[string]string{
+	"elicitation/create":     CapabilityElicitation,
+	"sampling/createMessage": CapabilitySampling,
+	"roots/list":             CapabilityRoots,
+}
+
+// LogLevels are the levels of log messages (RFC 5424), the least severe first.
+var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
 // ExtensionTasks is the tasks extension of 2026-07-28, as capabilities name it.
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
 

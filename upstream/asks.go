@@ -22,15 +22,10 @@ const (
 	methodRoots  = "roots/list"
 )
 
-// askable are these methods, with the capability that a client needs for them.
-var askable = map[string]string{
-	methodElicit: tool.CapabilityElicitation,
-	methodSample: tool.CapabilitySampling,
-	methodRoots:  tool.CapabilityRoots,
-}
-
 const (
 	maxAsks      = 1024             // requests of a server over one connection that are being answered
+	maxAskBytes  = 64 << 20         // of their params, together
+	maxAskID     = 1 << 10          // bytes
 	answerWithin = 10 * time.Second // for a message of ours to arrive
 	// How long to wait until there is but one client that a request can be for;
 	// less when another request waits: they may be each other's obstacle.
@@ -48,21 +43,27 @@ var (
 // hands on and returns. mcp-go would answer some transports' requests, others'
 // never, and unknown methods with the wrong code.
 func (c *conn) requested(stream int64, id json.RawMessage, method string, params json.RawMessage) {
+	if len(id) > maxAskID || id[0] == '{' || id[0] == '[' {
+		return // no answer could name it
+	}
 	ctx, cancel := context.WithCancelCause(c.life)
 	c.mu.Lock()
-	full := len(c.asks) >= maxAsks
-	if !full {
+	_, twice := c.asks[string(id)]
+	full := c.asking >= maxAsks || c.asking > 0 && c.askBytes+len(params) > maxAskBytes
+	if !full && !twice {
 		c.asks[string(id)] = cancel
+		c.asking++
+		c.askBytes += len(params)
 	}
 	c.mu.Unlock()
-	if full {
+	if full || twice { // what is asked twice is answered once
 		cancel(nil)
-		if c.queue != nil { // a goroutine for each over HTTP is what the limit is against
+		if !twice && c.queue != nil { // a goroutine for each over HTTP is what the limit is against
 			c.respond(id, nil, &tool.RPCError{Code: tool.CodeInternal, Message: "too many requests at once"})
 		}
 		return
 	}
-	first := c.look(stream, askable[method]) // before the answer of the call can have been read
+	first := c.look(stream, tool.Asks[method]) // before the answer of the call can have been read
 	c.spawn(func() {
 		result, err := c.ask(ctx, first, method, params)
 		withdrawn := errors.Is(context.Cause(ctx), errWithdrawn)
@@ -73,6 +74,10 @@ func (c *conn) requested(stream int64, id json.RawMessage, method string, params
 		if !withdrawn {
 			c.respond(id, result, err)
 		}
+		c.mu.Lock()
+		c.asking--
+		c.askBytes -= len(params)
+		c.mu.Unlock()
 	})
 }
 
@@ -117,7 +122,7 @@ func (c *conn) ask(ctx context.Context, first sight, method string, params json.
 	if method == "ping" {
 		return nil, nil
 	}
-	capability, ok := askable[method]
+	capability, ok := tool.Asks[method]
 	if !ok {
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "there is no method " + strconv.Quote(method)}
 	}
@@ -232,7 +237,7 @@ func cannot(capability string) error {
 func (s *server) askClient(ctx context.Context, of []*flight, method string, params json.RawMessage) (json.RawMessage, error) {
 	client := of[0].call.Client
 	if client == nil || client.Ask == nil {
-		return nil, cannot(askable[method])
+		return nil, cannot(tool.Asks[method])
 	}
 	if method == methodElicit {
 		s.remember(params, client.Key)
@@ -312,7 +317,7 @@ func (s *server) asks() {
 // done. params are those of elicitation/create.
 func (s *server) remember(params json.RawMessage, key string) {
 	id := rawjson.Text(rawjson.Member(params, "elicitationId"))
-	if id == "" || key == "" || rawjson.Text(rawjson.Member(params, "mode")) != "url" {
+	if id == "" || len(id) > maxAskID || key == "" || rawjson.Text(rawjson.Member(params, "mode")) != "url" {
 		return
 	}
 	s.mu.Lock()

@@ -171,10 +171,7 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 	if call.Notify != nil {
 		token = tokenPrefix + strconv.FormatInt(id, 10)
 	}
-	abilities := []byte(`{}`)
-	if call.Client != nil && call.Client.Capabilities != nil {
-		abilities = without(call.Client.Capabilities, "tasks")
-	}
+	abilities := abilitiesOf(call.Client)
 	sent := false
 	for key, value := range rawjson.Members(call.Params) {
 		switch {
@@ -200,6 +197,24 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 		out.text("requestState", *r.state)
 	}
 	return out.end()
+}
+
+// abilitiesOf is what a 2026-07-28 server is told that a call's client can do:
+// what it declared, without tasks of revision 2025-11-25, and of a legacy
+// client without those of 2026-07-28, which it has no way to ask for.
+func abilitiesOf(client *tool.Client) []byte {
+	if client == nil {
+		return []byte(`{}`)
+	}
+	own := without(client.Capabilities, "tasks")
+	extensions := rawjson.Member(own, "extensions")
+	if client.Modern || rawjson.Member(extensions, tool.ExtensionTasks) == nil {
+		return own
+	}
+	if rest, err := rawjson.Set(own, "extensions", without(extensions, tool.ExtensionTasks)); err == nil {
+		return rest
+	}
+	return own
 }
 
 // protocolKeys are the keys of a client's own protocol in _meta: they speak of

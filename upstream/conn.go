@@ -58,7 +58,9 @@ type conn struct {
 	flights   map[int64]*flight                  // calls in flight, by the ID of their request
 	landed    chan struct{}                      // closed, and replaced, when one of them ends
 	asks      map[string]context.CancelCauseFunc // requests of the server that are being answered, by their ID
-	waiting   int                                // of these, how many wait to know whom they are for
+	asking    int                                // how many of them there are, and those whose answer is on its way
+	askBytes  int                                // of their params, together
+	waiting   int                                // how many wait to know whom they are for
 	listen    listening
 
 	work sync.WaitGroup // goroutines of this connection

@@ -26,6 +26,7 @@ type flight struct {
 
 	mu      sync.Mutex // guards what follows; never held over Notify
 	waiting []notification
+	bytes   int // of their params
 	passing bool
 	over    bool
 	work    sync.WaitGroup
@@ -37,8 +38,12 @@ type notification struct {
 	params json.RawMessage
 }
 
-// maxWaiting bounds the notifications that wait for one client; more are dropped.
-const maxWaiting = 256
+// Bounds of the notifications that wait for one client, in number and in bytes;
+// more are dropped.
+const (
+	maxWaiting      = 256
+	maxWaitingBytes = 4 << 20
+)
 
 // takeOff begins a call that may take as long as limit, not counting the time
 // in which its client is asked something.
@@ -106,10 +111,11 @@ func (f *flight) pass(method string, params json.RawMessage) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.over || len(f.waiting) >= maxWaiting {
+	if f.over || len(f.waiting) >= maxWaiting || f.bytes+len(params) > maxWaitingBytes {
 		return
 	}
 	f.waiting = append(f.waiting, notification{method, params})
+	f.bytes += len(params)
 	if !f.passing {
 		f.passing = true
 		f.work.Go(f.drain)
@@ -126,6 +132,7 @@ func (f *flight) drain() {
 		}
 		next := f.waiting[0]
 		f.waiting = f.waiting[1:]
+		f.bytes -= len(next.params)
 		f.mu.Unlock()
 		f.call.Notify(next.method, next.params)
 	}

@@ -10,13 +10,10 @@ import (
 	"toolfinch/tool"
 )
 
-// severities of log messages, the most verbose level first.
-var severities = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-
 // moreVerbose reports whether level lets more through than other. "" is no
 // level, as is whatever the protocol does not know.
 func moreVerbose(level, other string) bool {
-	a, b := slices.Index(severities, level), slices.Index(severities, other)
+	a, b := slices.Index(tool.LogLevels, level), slices.Index(tool.LogLevels, other)
 	return a >= 0 && (b < 0 || a < b)
 }
 
@@ -84,7 +81,7 @@ func (c *conn) raise(client *tool.Client) {
 // setLevel tells a legacy server the level, unless it knows. A 2026-07-28
 // server is told with each request.
 func (c *conn) setLevel(level string, within time.Duration) {
-	if c.era != EraLegacy || c.capabilities.Logging == nil || !slices.Contains(severities, level) {
+	if c.era != EraLegacy || c.capabilities.Logging == nil || !slices.Contains(tool.LogLevels, level) {
 		return
 	}
 	c.mu.Lock()

@@ -14,8 +14,14 @@ import (
 	"toolfinch/tool"
 )
 
-// maxPages bounds the list of a server that never stops.
-const maxPages = 1000
+// Bounds of what is taken of a server's list of one kind.
+const (
+	maxPages    = 1000
+	maxDefs     = 200_000
+	maxDefBytes = 256 << 20 // of a list
+	maxDef      = 1 << 20   // bytes of one definition; a longer one is rejected
+	maxRejected = 20        // how many rejections are told of
+)
 
 // listing is what a server lists of one kind.
 type listing struct {
@@ -46,12 +52,22 @@ func (c *conn) lists(kind tool.Kind) bool {
 
 // list asks for all definitions of a kind. Those that are none, and second ones
 // of a name, are rejected; the others are kept.
-func (c *conn) list(ctx context.Context, kind tool.Kind) (listing, error) {
-	var all listing
+func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error) {
 	if !c.lists(kind) {
 		return all, nil
 	}
 	how := listMethods[kind]
+	rejected, size := 0, 0
+	reject := func(err error) {
+		if rejected++; rejected <= maxRejected {
+			all.rejected = append(all.rejected, err)
+		}
+	}
+	defer func() {
+		if rejected > maxRejected {
+			all.rejected = append(all.rejected, fmt.Errorf("%d more of the list of %s", rejected-maxRejected, how.called))
+		}
+	}()
 	seen := map[string]bool{}
 	cursors := map[string]bool{}
 	cursor := ""
@@ -69,15 +85,22 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (listing, error) {
 		if err := json.Unmarshal(rawjson.Member(raw, how.member), &items); err != nil {
 			return listing{}, fmt.Errorf("the list of %s is none: %w", how.called, err)
 		}
+		if size += len(raw); size > maxDefBytes || len(seen)+len(items) > maxDefs {
+			return listing{}, fmt.Errorf("the list of %s is longer than %d MiB or %d", how.called, maxDefBytes>>20, maxDefs)
+		}
 		for i, item := range items {
+			if len(item) > maxDef {
+				reject(fmt.Errorf("%s %d: the definition is longer than %d kB", kind, len(seen)+i+1, maxDef>>10))
+				continue
+			}
 			def, err := tool.ParseKind(kind, c.settings.Name, item)
 			switch {
 			case err != nil:
-				all.rejected = append(all.rejected, fmt.Errorf("%s %d: %w", kind, len(seen)+i+1, err))
+				reject(fmt.Errorf("%s %d: %w", kind, len(seen)+i+1, err))
 			case c.unmirrorable(def):
-				all.rejected = append(all.rejected, fmt.Errorf("%s %q has an x-mcp-header annotation that no header can be made of", kind, def.ID.Name))
+				reject(fmt.Errorf("%s %.100q has an x-mcp-header annotation that no header can be made of", kind, def.ID.Name))
 			case seen[def.ID.Name]:
-				all.rejected = append(all.rejected, fmt.Errorf("%s %q is listed twice", kind, def.ID.Name))
+				reject(fmt.Errorf("%s %.100q is listed twice", kind, def.ID.Name))
 			default:
 				seen[def.ID.Name] = true
 				all.defs = append(all.defs, def)

@@ -312,7 +312,8 @@ func TestErrorsOfTheOtherEra(t *testing.T) {
 	formOnly := modern("d")
 	formOnly.Capabilities = json.RawMessage(`{"elicitation":{"form":{}}}`)
 	var rpc *tool.RPCError
-	if _, err := callAs(t, p, formOnly, "url", `{}`); !errors.As(err, &rpc) || rpc.Code != tool.CodeURLElicitation {
+	if _, err := callAs(t, p, formOnly, "url", `{}`); !errors.As(err, &rpc) || rpc.Code != tool.CodeMissingCapability ||
+		string(rpc.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
 		t.Errorf("a client that opens no URLs: %v", err)
 	}
 	// Called again, the server gets a call as if it were the first.
@@ -388,6 +389,57 @@ func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
 	_, err = callAs(t, p, asked("d"), "ask", `{}`)
 	if wantError(t, err, "s", errEndless); rounds.Load() != maxRounds {
 		t.Errorf("it was called %d times, want %d", rounds.Load(), maxRounds)
+	}
+}
+
+// Its clients know what they opened by an ID, and those of 2026-07-28 do not.
+func TestAURLHasAnIDForALegacyClient(t *testing.T) {
+	m := newModernHTTP(t)
+	p := newPool(t, m.settings())
+	for params, fresh := range map[string]bool{
+		`{"mode":"url","url":"https://example.com/x","x":1.0`:                           true,
+		`{"mode":"url","url":"https://example.com/x","elicitationId":"its own","x":1.0`: false,
+		`{"mode":"form","message":"who?"`:                                               false,
+	} {
+		m.answers(func(_ string, sent json.RawMessage) string {
+			if member(sent, "inputResponses") != nil {
+				return `{"resultType":"complete"}`
+			}
+			return `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":` + params + `}}}}`
+		})
+		var got string
+		client := asked("a")
+		client.Ask = func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
+			got = string(params)
+			return json.RawMessage(`{"action":"accept"}`), nil
+		}
+		mustCallAs(t, p, client, "ask", `{}`)
+		var id string
+		_ = json.Unmarshal(member(json.RawMessage(got), "elicitationId"), &id)
+		want := params + `}`
+		if fresh {
+			want = `{"elicitationId":"` + id + `",` + params[1:] + `}`
+		}
+		if got != want || fresh && len(id) < 16 {
+			t.Errorf("asked %s, want %s", got, want)
+		}
+	}
+}
+
+func TestWhatAModernServerIsToldOfAClient(t *testing.T) {
+	const declared = `{"x":1.0,"tasks":{},"extensions":{"io.modelcontextprotocol/tasks":{},"other":{"y":1.0}}}`
+	for _, test := range []struct {
+		client *tool.Client
+		want   string
+	}{
+		{nil, `{}`},
+		{&tool.Client{}, `{}`},
+		{&tool.Client{Capabilities: json.RawMessage(declared), Modern: true}, `{"x":1.0,"extensions":{"io.modelcontextprotocol/tasks":{},"other":{"y":1.0}}}`},
+		{&tool.Client{Capabilities: json.RawMessage(declared)}, `{"x":1.0,"extensions":{"other":{"y":1.0}}}`},
+	} {
+		if got := string(abilitiesOf(test.client)); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.client, got, test.want)
+		}
 	}
 }
 

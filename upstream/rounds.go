@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,8 +116,8 @@ func (s *server) gather(f *flight, need needed, round int) (json.RawMessage, err
 	for key, one := range need.Requests {
 		asking.Go(func() {
 			response, err := json.RawMessage(nil), error(nil)
-			if _, ok := askable[one.Method]; ok {
-				response, err = s.askClient(ctx, []*flight{f}, one.Method, one.Params)
+			if _, ok := tool.Asks[one.Method]; ok {
+				response, err = s.askClient(ctx, []*flight{f}, one.Method, identified(one.Method, one.Params))
 			} else {
 				err = fmt.Errorf("it asks the client for %q, which is nothing to ask for", one.Method)
 			}
@@ -134,6 +135,18 @@ func (s *server) gather(f *flight, need needed, round int) (json.RawMessage, err
 		return nil, context.Cause(ctx)
 	}
 	return responses.end(), nil
+}
+
+// identified is the params of a request with an ID for the URL, if it asks to
+// open one: 2026-07-28 has none, and clients of 2025-11-25 refuse to do without.
+func identified(method string, params json.RawMessage) json.RawMessage {
+	if method != methodElicit || rawjson.Text(rawjson.Member(params, "mode")) != "url" || rawjson.Member(params, "elicitationId") != nil {
+		return params
+	}
+	if own, err := rawjson.Set(params, "elicitationId", []byte(`"`+rand.Text()+`"`)); err == nil {
+		return own
+	}
+	return params
 }
 
 // sealed is an input_required result with a state that only this pool can read.
@@ -191,8 +204,15 @@ func (s *server) bridge(f *flight, r request, era Era, err error) (tool.Result, 
 		for one := range rawjson.Elements(open) {
 			s.remember(one, client.Key)
 		}
-		if requests := urlRequests(open); client.Modern && canOpen(client) && requests != nil {
+		switch requests := urlRequests(open); {
+		case !client.Modern || requests == nil:
+		case canOpen(client):
 			return s.sealed(requests, state{Afresh: true}, r.def.ID)
+		default: // the code means nothing in that era
+			return nil, &tool.RPCError{
+				Code: tool.CodeMissingCapability, Message: "the client lacks a capability that this needs: elicitation by URL",
+				Data: json.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`),
+			}
 		}
 	case tool.CodeResourceNotFound:
 		if client.Modern && r.method == "resources/read" {

@@ -41,7 +41,7 @@ const (
 	capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}}}`
 )
 
-var errTooMany = fmt.Errorf("more than %d clients use it at once", maxExtra)
+var errTooMany = fmt.Errorf("more than %d clients use it at once; call again", maxExtra)
 
 // alone reports whether clients must not share a connection to the server.
 func (s *server) alone(ctx context.Context) (bool, error) {
@@ -137,16 +137,24 @@ func (s *server) leave(one *seat) {
 	}
 }
 
-// evict makes room by closing a connection kept for whatever call comes next.
-// Lock held.
+// evict makes room by closing a connection that no call uses: one kept for
+// whatever call comes next, else the one that has been idle longest. Lock held.
 func (s *server) evict() bool {
 	t := &s.seats
-	i := slices.IndexFunc(t.extra, func(one *seat) bool { return one.modern && one.calls == 0 })
-	if i < 0 {
+	victim := -1
+	for i, one := range t.extra {
+		switch {
+		case one.calls > 0:
+		case victim < 0, one.modern && !t.extra[victim].modern,
+			one.modern == t.extra[victim].modern && one.idle.Before(t.extra[victim].idle):
+			victim = i
+		}
+	}
+	if victim < 0 {
 		return false
 	}
-	s.work.Go(t.extra[i].line.close)
-	t.extra = slices.Delete(t.extra, i, i+1)
+	s.work.Go(t.extra[victim].line.close)
+	t.extra = slices.Delete(t.extra, victim, victim+1)
 	return true
 }
 

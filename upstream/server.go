@@ -165,8 +165,12 @@ func (s *server) close() {
 	closing.Wait()
 }
 
-// debounce is how long list_changed may repeat before the server is listed.
-const debounce = 200 * time.Millisecond
+// debounce is how long list_changed has to be quiet before the server is listed,
+// and debounceMost how long that can be put off.
+const (
+	debounce     = 200 * time.Millisecond
+	debounceMost = 5 * time.Second
+)
 
 // watch keeps the server connected and its tools known until ctx ends.
 func (s *server) watch(ctx context.Context, changes chan<- Change) {
@@ -231,7 +235,7 @@ func (s *server) rest(ctx context.Context, c *conn) (kinds []tool.Kind, again bo
 		return nil, false
 	case <-s.relist:
 	}
-	quiet := time.NewTimer(debounce)
+	quiet, most := time.NewTimer(debounce), time.After(debounceMost)
 	defer quiet.Stop()
 	for {
 		select {
@@ -240,18 +244,28 @@ func (s *server) rest(ctx context.Context, c *conn) (kinds []tool.Kind, again bo
 		case <-s.relist:
 			quiet.Reset(debounce)
 		case <-quiet.C:
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for _, kind := range tool.Kinds {
-				if s.pending[kind] {
-					kinds = append(kinds, kind)
-				}
-			}
-			clear(s.pending)
-			return kinds, true
+			return s.takePending(), true
+		case <-most:
+			return s.takePending(), true
 		}
 	}
 }
+
+// takePending returns the lists that have changed, and forgets them.
+func (s *server) takePending() (kinds []tool.Kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kind := range tool.Kinds {
+		if s.pending[kind] {
+			kinds = append(kinds, kind)
+		}
+	}
+	clear(s.pending)
+	return kinds
+}
+
+// maxNotice bounds a notification, in bytes: many may wait for many clients.
+const maxNotice = 1 << 20
 
 func (s *server) tell(ctx context.Context, changes chan<- Change, change Change) bool {
 	select {
@@ -368,6 +382,10 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 		if c.main {
 			s.changed(kinds...)
 		}
+		return
+	}
+	if len(params) > maxNotice {
+		s.log.Debug("a notification is too long and was dropped", "method", method, "bytes", len(params))
 		return
 	}
 	switch method {

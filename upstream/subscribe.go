@@ -19,6 +19,11 @@ import (
 
 const methodListen = "subscriptions/listen"
 
+// maxSubscriptions is how many resources of a server are followed at once.
+const maxSubscriptions = 10_000
+
+var errTooManySubscriptions = &tool.RPCError{Code: tool.CodeInternal, Message: "too many resources of the server are subscribed to"}
+
 // listening is the state of the one subscription to a 2026-07-28 server; of
 // conn, and guarded by its lock.
 type listening struct {
@@ -28,6 +33,7 @@ type listening struct {
 	covers  int           // the value of wanted that it was sent with
 	acked   int           // the highest value of covers that the server has confirmed
 	heard   chan struct{} // closed, and replaced, when acked grows
+	silent  bool          // the server does not confirm: it is not waited for
 }
 
 // subscribe notes a resource that the server is to tell changes of, on every
@@ -48,6 +54,10 @@ func (s *server) subscribe(ctx context.Context, uri string, on bool) error {
 		return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the server has no subscriptions to resources"}
 	}
 	s.mu.Lock()
+	if on && len(s.subscriptions) >= maxSubscriptions && !s.subscriptions[uri] {
+		s.mu.Unlock()
+		return errTooManySubscriptions
+	}
 	changed := s.subscriptions[uri] != on
 	if on {
 		s.subscriptions[uri] = true
@@ -139,9 +149,12 @@ func (c *conn) relisten(ctx context.Context) error {
 	defer cancel()
 	c.mu.Lock()
 	c.listen.wanted++
-	mine := c.listen.wanted
+	mine, silent := c.listen.wanted, c.listen.silent
 	c.mu.Unlock()
 	wake(c.listen.changed)
+	if silent {
+		return nil
+	}
 	for {
 		c.mu.Lock()
 		done, heard := c.listen.acked >= mine, c.listen.heard
@@ -152,7 +165,10 @@ func (c *conn) relisten(ctx context.Context) error {
 		select {
 		case <-heard:
 		case <-ctx.Done():
-			return nil // not every server confirms
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.listen.silent = c.listen.acked < mine // not every server confirms
+			return nil
 		case <-c.life.Done():
 			return broken{context.Cause(c.life)}
 		}
@@ -165,6 +181,7 @@ func (c *conn) acknowledged(params json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id == strconv.FormatInt(c.listen.id, 10) {
+		c.listen.silent = false
 		c.confirm(c.listen.covers)
 	}
 }

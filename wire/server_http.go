@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -20,6 +21,7 @@ import (
 // that was sent to the session's client; what it does not know goes to next.
 func HTTP(next http.Handler, limit int64, answered func(session string, reply *ClientReply) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w = &impatient{w, http.NewResponseController(w), writeWithin}
 		if r.Method != http.MethodPost {
 			next.ServeHTTP(&unwrapper{w}, r)
 			return
@@ -174,6 +176,39 @@ func writeEvent(w io.Writer, message []byte) error {
 	}
 	return nil
 }
+
+const (
+	// writeWithin is how long a client may take to read writeAtOnce bytes.
+	writeWithin = 30 * time.Second
+	writeAtOnce = 64 << 10
+)
+
+// impatient writes to a client that has to read: one that does not must not
+// hold its calls forever. After an error the request's context ends.
+type impatient struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	within  time.Duration
+}
+
+func (i *impatient) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		part := b[:min(len(b), writeAtOnce)]
+		_ = i.control.SetWriteDeadline(time.Now().Add(i.within))
+		var written int
+		written, err = i.ResponseWriter.Write(part)
+		n, b = n+written, b[len(part):]
+	}
+	return n, err
+}
+
+func (i *impatient) Flush() {
+	_ = i.control.SetWriteDeadline(time.Now().Add(i.within))
+	_ = i.control.Flush()
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (i *impatient) Unwrap() http.ResponseWriter { return i.ResponseWriter }
 
 // unwrapper puts the messages that MethodRaw stands for into a stream of mcp-go.
 type unwrapper struct{ http.ResponseWriter }

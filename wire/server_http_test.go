@@ -2,13 +2,16 @@ package wire
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"toolfinch/rawjson"
 )
@@ -248,5 +251,28 @@ func TestTheStubHasTheHeadersThatFitIt(t *testing.T) {
 		if kept != nil && (kept.Get("Mcp-Method") != test.method || kept.Get("Mcp-Name") != test.name) {
 			t.Errorf("the exchange has the headers %v, want the client's", kept)
 		}
+	}
+}
+
+func TestAClientThatDoesNotReadIsGivenUp(t *testing.T) {
+	ended := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		slow := &impatient{w, http.NewResponseController(w), 50 * time.Millisecond}
+		for {
+			if _, err := slow.Write(make([]byte, 1<<20)); err != nil {
+				<-r.Context().Done() // whoever works for it hears of it
+				ended <- err
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	response, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the write ended with %v", err)
 	}
 }

@@ -47,7 +47,8 @@ func (o *outlet) run() {
 		select {
 		case message := <-o.queued:
 			o.mu.Lock()
-			// An error means that the client is gone: its request ends.
+			// In one write, as mcp-go does: package wire knows events by that. An
+			// error means that the client is gone: its request ends.
 			_, _ = o.ResponseWriter.Write(bytes.Join([][]byte{[]byte("event: message\ndata: "), message, []byte("\n\n")}, nil))
 			_ = http.NewResponseController(o.ResponseWriter).Flush()
 			o.mu.Unlock()

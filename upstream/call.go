@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -280,12 +279,10 @@ func (c *conn) header(method string, params json.RawMessage, def *tool.Def, task
 	if encoded, ok := mcp.EncodeHeaderValue(name); ok && name != "" {
 		header.Set(mcp.HeaderName, encoded)
 	}
-	if def != nil && bytes.Contains(def.InputSchema, []byte("x-mcp-header")) {
-		var typed mcp.Tool
-		if json.Unmarshal(def.Raw, &typed) == nil && mcp.ValidateParamHeaderAnnotations(&typed) == nil {
-			for name, value := range mcp.GenerateParamHeaders(&typed, params) {
-				header.Set(name, value)
-			}
+	// Checked again: the definition may be one that the store remembered.
+	if typed := annotated(def); typed != nil && mcp.ValidateParamHeaderAnnotations(typed) == nil {
+		for name, value := range mcp.GenerateParamHeaders(typed, params) {
+			header.Set(name, value)
 		}
 	}
 	return header

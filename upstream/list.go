@@ -123,11 +123,20 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error
 // unmirrorable reports whether a tool must be left out because of its
 // x-mcp-header annotations, as clients of 2026-07-28 must over HTTP (SEP-2243).
 func (c *conn) unmirrorable(def *tool.Def) bool {
-	if c.era != EraModern || c.http == nil || !bytes.Contains(def.InputSchema, []byte("x-mcp-header")) {
+	if c.era != EraModern || c.http == nil {
 		return false
 	}
-	var typed mcp.Tool
-	return json.Unmarshal(def.Raw, &typed) == nil && mcp.ValidateParamHeaderAnnotations(&typed) != nil
+	typed := annotated(def)
+	return typed != nil && mcp.ValidateParamHeaderAnnotations(typed) != nil
+}
+
+// annotated is a tool as mcp-go reads it, nil for one without x-mcp-header.
+func annotated(def *tool.Def) *mcp.Tool {
+	typed := new(mcp.Tool)
+	if def == nil || !bytes.Contains(def.InputSchema, []byte("x-mcp-header")) || json.Unmarshal(def.Raw, typed) != nil {
+		return nil
+	}
+	return typed
 }
 
 // cacheHint is what a page of a list says of keeping it, nil for nothing.

@@ -112,9 +112,7 @@ func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
 	step := func(p *peer, message, want string) {
 		t.Helper()
 		p.messages(message)
-		if got := upstream.seen(); got != want {
-			t.Errorf("after %s the upstream has seen %q, want %q", message, got, want)
-		}
+		eventually(t, "after "+message+" the upstream has seen "+want, func() bool { return upstream.seen() == want })
 	}
 	step(a, subscribe(1, "srv+x:r"), "+x:r")
 	step(a, subscribe(1, "srv+x:r"), "+x:r") // twice is once
@@ -127,9 +125,7 @@ func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
 	step(third, unsubscribe(1, "srv+x:r"), "+x:r -x:r")
 	step(third, subscribe(1, "srv+x:s"), "+x:r -x:r +x:s")
 	third.do(http.MethodDelete, "").Body.Close()
-	if got := upstream.seen(); got != "+x:r -x:r +x:s -x:s" {
-		t.Errorf("after the last session ended the upstream has seen %q", got)
-	}
+	eventually(t, "the last session's end leaves the upstream", func() bool { return upstream.seen() == "+x:r -x:r +x:s -x:s" })
 }
 
 func TestPartsOfAResourceAreToldOf(t *testing.T) {
@@ -259,9 +255,9 @@ func TestASessionThatEndsWhileItSubscribes(t *testing.T) {
 	p.do(http.MethodDelete, "").Body.Close()
 	close(release)
 	receive(t, answered, "the answer")
-	if keys := live.subscriptions.to("srv", "x:r"); len(keys) > 0 || upstream.seen() != "+x:r -x:r" {
-		t.Errorf("subscribed are %v, the upstream has seen %q", keys, upstream.seen())
-	}
+	eventually(t, "the upstream is left, and nobody is subscribed", func() bool {
+		return upstream.seen() == "+x:r -x:r" && len(live.subscriptions.to("srv", "x:r")) == 0
+	})
 }
 
 const subscriptionID = `"_meta":{"io.modelcontextprotocol/subscriptionId":%d}`

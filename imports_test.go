@@ -18,10 +18,11 @@ var floors = map[string]int{
 	"cmd/toolfinch": 5,
 	"proxy":         4, "eval": 4,
 	"retrieve": 3, "configs": 3,
-	"upstream": 2, "store": 2, "index": 2, "register": 2,
-	"tool": 1, "hook": 1, "wire": 1,
+	"upstream": 2, "store": 2, "index": 2, "register": 2, "view": 2, "output": 2,
+	"tool": 1, "hook": 1, "wire": 1, "script": 1,
 	"embed": 1, "embed/hf": 1,
 	"demo":    1,
+	"clients": 1,
 	"rawjson": 0, "embed/kernel": 0, "embed/models": 0,
 }
 
@@ -39,7 +40,12 @@ var only = map[string][]string{
 	"toolfinch/cmd":                         {},
 	"github.com/spf13/cobra":                {"cmd/toolfinch"},
 	"github.com/goccy/go-yaml":              {"configs"},
-	"github.com/santhosh-tekuri/jsonschema": {"retrieve"},
+	"github.com/fsnotify/fsnotify":          {"configs"},
+	"github.com/tailscale/hujson":           {"configs", "clients"},
+	"github.com/pelletier/go-toml":          {"clients"},
+	"github.com/santhosh-tekuri/jsonschema": {"retrieve", "view"},
+	"github.com/jmespath/go-jmespath":       {"output"},
+	"go.starlark.net":                       {"script"},
 }
 
 func TestImportsRunDownTheHouse(t *testing.T) {

@@ -4,10 +4,12 @@
 package tool
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"toolfinch/rawjson"
 )
@@ -50,11 +52,60 @@ type Call struct {
 	Notify func(method string, params json.RawMessage)
 	// Client is who made the call. Nil when it is nobody that could be asked.
 	Client *Client
+	// Principal is who the client was authenticated as, "" for nobody.
+	Principal string
+	// Header returns the first value of a header of the HTTP request that made
+	// the call, "" without one. Nil on other transports.
+	Header func(name string) string
+	// Depth counts the tools that this call was made by: 0 for a client's own,
+	// 1 for a step of a composite tool or a call of a script, and so on.
+	Depth int
+}
+
+// MaxDepth bounds Depth: tools that call tools may call each other.
+const MaxDepth = 8
+
+// ErrTooDeep is returned by Inner for a call from MaxDepth.
+var ErrTooDeep = fmt.Errorf("tools call each other more than %d deep", MaxDepth)
+
+// Owner is who may see again what the call was answered with: the principal,
+// else the session. "" is nobody.
+func (c *Call) Owner() string {
+	switch {
+	case c.Principal != "":
+		return "principal " + c.Principal
+	case c.Session != "":
+		return "session " + c.Session
+	}
+	return ""
+}
+
+// Inner is a call that c makes of another tool: for the same client, with its
+// _meta, and no other parameters of c. A 2026-07-28 client cannot answer it by
+// calling again, so it is to be asked while the call runs, as in the legacy era.
+func (c *Call) Inner(name string, arguments json.RawMessage) (*Call, error) {
+	if c.Depth >= MaxDepth {
+		return nil, ErrTooDeep
+	}
+	inner := *c
+	inner.Kind, inner.Name, inner.Arguments, inner.Depth = KindTool, name, arguments, c.Depth+1
+	inner.Params = nil
+	if meta := rawjson.Member(c.Params, "_meta"); meta != nil {
+		inner.Params = append(append(json.RawMessage(`{"_meta":`), meta...), '}')
+	}
+	if c.Client != nil && c.Client.Modern {
+		legacy := *c.Client
+		legacy.Modern = false
+		inner.Client = &legacy
+	}
+	return &inner, nil
 }
 
 // Client is who made a call: what an upstream may know of it, and may ask it
 // while the call runs.
 type Client struct {
+	// Name is the client's name and version, as it says, "" when it did not.
+	Name string
 	// Key is the same for all calls of one session and for no others. A
 	// 2026-07-28 client has no session: its key is one of the call.
 	Key string
@@ -108,6 +159,38 @@ func (c *Client) Answers() bool {
 // Result is the result object of tools/call: {"content": [...], ...}; of
 // prompts/get: {"messages": [...], ...}; of resources/read: {"contents": [...], ...}.
 type Result json.RawMessage
+
+// Failed reports whether the tool says that it failed.
+func (r Result) Failed() bool { return string(rawjson.Member(json.RawMessage(r), "isError")) == "true" }
+
+// Complete reports whether r answers the call: it does not when it asks the
+// client for input (2026-07-28), or names a task.
+func (r Result) Complete() bool {
+	kind := rawjson.Text(rawjson.Member(json.RawMessage(r), "resultType"))
+	return kind == "" || kind == "complete"
+}
+
+// Value is what a program wants of the result of a tool: its structured content,
+// else its text as a JSON string when it has nothing but text (the blocks joined
+// by line breaks), else the array of content blocks.
+func (r Result) Value() json.RawMessage {
+	if structured := rawjson.Member(json.RawMessage(r), "structuredContent"); structured != nil && string(structured) != "null" {
+		return structured
+	}
+	content := rawjson.Member(json.RawMessage(r), "content")
+	var texts []string
+	for block := range rawjson.Elements(content) {
+		if rawjson.Text(rawjson.Member(block, "type")) != "text" {
+			return content
+		}
+		texts = append(texts, rawjson.Text(rawjson.Member(block, "text")))
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(strings.Join(texts, "\n")) // text cannot fail
+	return bytes.TrimRight(out.Bytes(), "\n")
+}
 
 // RPCError is a JSON-RPC error object. Raw, when set, is the object as an
 // upstream sent it, with members this program does not know.

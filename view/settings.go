@@ -1,0 +1,233 @@
+// Package view makes views of the catalog: definitions go in, tools come out,
+// selected, renamed, redescribed, with arguments bound and hooks around, beside
+// tools that are composed of others or written in Starlark. It dials nobody,
+// searches nothing and lists nothing to clients.
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"toolfinch/tool"
+)
+
+// Settings is one view as its owner wrote it.
+type Settings struct {
+	Name        string // unique; names its endpoint and its meta-tools
+	Description string // optional; told to clients
+	At          Place
+
+	Exposure    Exposure // default ExposureAuto
+	DirectBelow int      // tokens of all its definitions up to which ExposureAuto lists them; default DefaultDirectBelow
+
+	Tools      []Server  // in file order
+	IncludeAll bool      // everything of every server; Tools then only changes some of it
+	Exclude    []Pattern // of what IncludeAll and globs bring, over "server.tool"
+
+	Hooks      Hooks
+	Composites []Composite
+	Customs    []Custom
+	RunScript  *ScriptLimits // nil: run_script is not offered
+}
+
+// Exposure is how the tools of a view reach a client.
+type Exposure string
+
+// The exposures.
+const (
+	ExposureAuto            Exposure = "auto"              // direct while that costs few tokens, else retrieve
+	ExposureDirect          Exposure = "direct"            // all are listed
+	ExposureRetrieve        Exposure = "retrieve"          // retrieve_tools, registration and call_tool
+	ExposureSearch          Exposure = "search"            // {view}_search_tools, {view}_describe_tool, {view}_call_tool
+	ExposureSearchPerServer Exposure = "search_per_server" // three such for each server
+)
+
+// Exposures are all of them, the default first.
+var Exposures = []Exposure{ExposureAuto, ExposureDirect, ExposureRetrieve, ExposureSearch, ExposureSearchPerServer}
+
+// Default is the name of the view that is served where none is named.
+const Default = "default"
+
+// DefaultDirectBelow is how many tokens ExposureAuto spends on listing a view.
+const DefaultDirectBelow = 3000
+
+// Place is where something stands in a configuration. The zero Place is nowhere.
+type Place struct{ Line, Column int } // from 1
+
+// Problem is something wrong with a view that only shows beside the definitions
+// of the upstreams.
+type Problem struct {
+	View    string // "" for what stands under a server
+	At      Place
+	Message string
+	Hint    string // what to do; "" when the message says it
+	// Warning says that all would be well if a server had, or once it has, been
+	// listed.
+	Warning bool
+}
+
+// Error returns one line.
+func (p Problem) Error() string {
+	text := p.Message
+	if p.View != "" {
+		text = fmt.Sprintf("view %q: %s", p.View, text)
+	}
+	if p.Hint != "" {
+		text += " (" + p.Hint + ")"
+	}
+	return text
+}
+
+// Server says what a view has of one upstream.
+type Server struct {
+	Name   string
+	At     Place
+	Tools  []Override   // in file order; of several that match a tool, an exact name wins, then the last glob
+	Output *OutputCache // of all its tools; nil for none, or for what stands under the server
+}
+
+// OutputCache says which results are kept to be read in parts.
+type OutputCache struct {
+	MinSize int           // bytes of a result from which on it is kept; 0: none is
+	Preview int           // bytes of it that the model gets at once; default DefaultPreview
+	TTL     time.Duration // how long it can be read; default DefaultOutputTTL
+}
+
+// Defaults of OutputCache.
+const (
+	DefaultMinSize   = 20_000
+	DefaultPreview   = 2_000
+	DefaultOutputTTL = time.Hour
+)
+
+// Override selects a tool, by name or glob, and changes what clients see of it.
+// nil leaves a field as it is.
+type Override struct {
+	Tool        string // the upstream's name, or a glob of path.Match where * crosses /
+	At          Place
+	Name        string  // exposed under this very name; not for globs; "" for none
+	Title       *string // {original} stands for the upstream's
+	Description *string // {original} stands for the upstream's
+	Disabled    bool
+	Parameters  []Parameter
+	Output      *OutputCache // nil for what the server has
+}
+
+// Pattern is a glob and where it stands.
+type Pattern struct {
+	Glob string
+	At   Place
+}
+
+// Parameter changes one top-level property of a tool's input schema. Values are
+// JSON.
+type Parameter struct {
+	Name        string // as the tool has it before the change
+	At          Place
+	Rename      string  // what clients call it; "" for no change
+	Description *string // {original} stands for the tool's own
+	Default     []byte  // sent where the client sends nothing, and told in the schema; makes it optional
+	Hidden      bool    // not in the schema; Default is sent, if there is one
+	Value       []byte  // always sent; hides it
+}
+
+// Hooks of a view see every call of its tools.
+type Hooks struct {
+	PreCall, PostCall *Hook // nil for none
+	// Pre and Post are functions of a program that embeds this one. Pre run before
+	// PreCall, Post after PostCall.
+	Pre  []PreCall
+	Post []PostCall
+}
+
+// Hook is a function in a Starlark module, or a command.
+type Hook struct {
+	At       Place
+	Module   string        // absolute path of a Starlark module; "" for a command
+	Function string        // of Module
+	Command  []string      // program and arguments
+	Dir      string        // working directory of Command
+	Timeout  time.Duration // default DefaultHookTimeout
+	Continue bool          // a hook that fails is logged and the call goes on; default: the call fails
+}
+
+// DefaultHookTimeout bounds one run of a hook.
+const DefaultHookTimeout = 5 * time.Second
+
+// Composite is a tool that calls several at once.
+type Composite struct {
+	Name        string
+	At          Place
+	Title       string
+	Description string
+	Inputs      []Input
+	Steps       []Step
+	FailFast    bool          // on_error: fail. One failed step fails the whole; default: it is reported under its key
+	Concurrency int           // steps at a time; default DefaultConcurrency
+	Timeout     time.Duration // of each step that has none of its own; default DefaultStepTimeout
+}
+
+// Defaults of Composite.
+const (
+	DefaultConcurrency = 8
+	DefaultStepTimeout = 60 * time.Second
+)
+
+// Input is a parameter of a composite or custom tool.
+type Input struct {
+	Name     string
+	Required bool
+	// Schema is a JSON Schema: type, description, default, enum, items, ...; never
+	// empty, {} takes anything.
+	Schema []byte
+}
+
+// Step is one call of a composite.
+type Step struct {
+	Key  string
+	At   Place
+	Tool string // "server.tool"
+	// Args is a JSON object. In its texts {inputs.x} stands for an input: as it is
+	// where that is the whole text, else as text. {{ and }} stand for braces. Where
+	// an optional input without default is missing, a member that is {inputs.x}
+	// alone is left out.
+	Args    []byte
+	Timeout time.Duration // 0: the composite's
+}
+
+// Custom is a tool written in Starlark: a function, or the value of tool(...).
+type Custom struct {
+	At       Place
+	Module   string // absolute path
+	Function string // name of the module's global
+	Name     string // "" for Function
+	Limits   ScriptLimits
+}
+
+// ScriptLimits bound one run of a custom tool or of run_script. Zero fields are
+// at their defaults.
+type ScriptLimits struct {
+	Calls  int           // of other tools; default 50
+	Steps  uint64        // of the interpreter; default 10 million
+	Time   time.Duration // default 60s
+	Output int           // bytes of the result as JSON; default 100 kB
+}
+
+// Defaults of ScriptLimits.
+const (
+	DefaultScriptCalls  = 50
+	DefaultScriptSteps  = 10_000_000
+	DefaultScriptTime   = 60 * time.Second
+	DefaultScriptOutput = 100_000
+)
+
+// OrDefaults fills in what is zero.
+func (l ScriptLimits) OrDefaults() ScriptLimits {
+	return ScriptLimits{
+		Calls:  cmp.Or(l.Calls, DefaultScriptCalls),
+		Steps:  cmp.Or(l.Steps, DefaultScriptSteps),
+		Time:   cmp.Or(l.Time, DefaultScriptTime),
+		Output: cmp.Or(l.Output, DefaultScriptOutput),
+	}
+}

@@ -1,0 +1,66 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"toolfinch/script"
+	"toolfinch/tool"
+)
+
+// Upstream is what one upstream brings to views: its tools, prompts and
+// resources. The Name of a tool is empty unless it is exposed under that very
+// name. ID and the name in Raw stay the upstream's, whatever clients see.
+type Upstream struct {
+	Server string
+	Listed bool // false while it has never been listed: what it has is not known
+	Tools  []*tool.Tool
+	Output map[tool.ID]*OutputCache // of tools whose large results are kept; filled in by Base
+}
+
+// View is a view of the upstreams as they are now.
+type View struct {
+	Settings  Settings
+	Upstreams []Upstream   // those it has something of, in the order of the catalog
+	Own       []*tool.Tool // composite and custom tools; the server of their IDs is the view's name
+	Meta      []*tool.Tool // run_script, when it is offered
+}
+
+// Env is what a view needs of its surroundings. Its functions are called while
+// calls run, and must be safe for concurrent use.
+type Env struct {
+	Log *slog.Logger
+	// Program loads the Starlark module at an absolute path, or returns the one that
+	// was loaded before, if the file has not changed.
+	Program func(path string) (*script.Program, error)
+	// Find finds any upstream's tool by "server.tool", as Base made it; Nearest the
+	// IDs that look like id. Composite and custom tools, which the owner wrote, call
+	// these.
+	Find    func(id string) (*tool.Tool, bool)
+	Nearest func(id string, n int) []string
+	// Retrieve searches the default view, for custom tools: an array of tools as
+	// retrieve_tools answers it.
+	Retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
+	// Within finds a tool of the view by the name clients see or "server.tool", and
+	// Search searches the view: for run_script, which a model wrote.
+	Within func(name string) (*tool.Tool, error)
+	Search func(ctx context.Context, query string, limit int) (json.RawMessage, error)
+	// Headers are the names of the HTTP headers that hooks may see.
+	Headers []string
+	// Keep keeps large results (package output).
+	Keep func(OutputCache) tool.Middleware
+}
+
+// PreCall is a hook before a call. It returns the arguments to call with, nil
+// for those that were sent, or an error, an *AbortError to refuse the call.
+type PreCall func(ctx context.Context, info *script.Info, arguments json.RawMessage) (json.RawMessage, error)
+
+// PostCall is a hook after a call. It returns the result to answer with, nil for
+// the one that came.
+type PostCall func(ctx context.Context, info *script.Info, arguments json.RawMessage, result tool.Result) (tool.Result, error)
+
+// AbortError is a call that a hook refused. Its text is for the model.
+type AbortError struct{ Reason string }
+
+func (e *AbortError) Error() string { return e.Reason }

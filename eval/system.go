@@ -99,7 +99,7 @@ func serversOf(set *Set) []retrieve.Server {
 			at[name] = i
 			servers = append(servers, retrieve.Server{Name: name, Description: set.About[name]})
 		}
-		servers[i].Defs = append(servers[i].Defs, def)
+		servers[i].Tools = append(servers[i].Tools, &tool.Tool{Def: def})
 	}
 	return servers
 }

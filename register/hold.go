@@ -53,6 +53,11 @@ func clip(name string) string {
 	return strings.ToValidUTF8(name[:min(len(name), maxClientName)], "")
 }
 
+// clientName is how a client is known: "name version".
+func clientName(name, version string) string {
+	return strings.TrimSpace(clip(name) + " " + clip(version))
+}
+
 // clients remembers, by "name version", who re-lists after list_changed.
 type clients struct {
 	remember func(client string, relists bool)

@@ -13,16 +13,22 @@ import (
 	"toolfinch/wire"
 )
 
-// listTools answers tools/list: meta-tools, pinned tools, then what is registered.
+// listTools answers tools/list: meta-tools, then all tools, or the pinned ones and
+// what is registered.
 func (l *Live) listTools(s *session) tool.Result {
-	tools := append([]*tool.Tool{}, l.meta...)
-	pinned := l.source.Pinned()
-	tools = append(tools, pinned...)
+	face := l.face.Load()
+	var registered Set
 	if s != nil {
-		for _, r := range l.relisted(s).tools {
-			if !contains(pinned, r.Name) {
-				tools = append(tools, r.Tool)
-			}
+		registered = l.relisted(s)
+	}
+	if l.direct(s) {
+		return listing("tools", slices.Concat(face.Meta, l.source.Tools()), "")
+	}
+	pinned := l.source.Pinned()
+	tools := slices.Concat(face.Search, face.Meta, pinned)
+	for _, r := range registered.tools {
+		if !contains(pinned, r.Name) {
+			tools = append(tools, r.Tool)
 		}
 	}
 	return listing("tools", tools, "")

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,8 @@ type Source interface {
 	Lookup(name string) (*tool.Tool, bool)
 	// Nearest returns up to n exposed names that look like name.
 	Nearest(name string, n int) []string
+	// Tools returns all tools, in a stable order.
+	Tools() []*tool.Tool
 	// Pinned returns the tools that are listed from the start, in their order.
 	Pinned() []*tool.Tool
 	// Items returns all prompts, resources or templates, in a stable order.
@@ -49,12 +52,10 @@ type Source interface {
 
 // Settings of a Live.
 type Settings struct {
-	Version       string        // of this program
-	Instructions  func() string // sent with initialize and server/discover
-	Offered       func() Offered
-	Register      bool         // false: retrieved tools are not registered (CALL_TOOL)
-	MaxRegistered int          // per session; default 40
-	Hook          hook.Command // run after list_changed; no Line, no hook
+	Version      string        // of this program
+	Instructions func() string // sent with initialize and server/discover
+	Offered      func() Offered
+	Hook         hook.Command // run after list_changed; no Line, no hook
 	// Relists is what is known of clients ("name version"): whether they list
 	// tools again after list_changed. Remember, if set, is told of news; it
 	// must not block.
@@ -63,8 +64,9 @@ type Settings struct {
 	// SetLevel, if set, is told the most verbose level that any client's
 	// logging/setLevel asked for.
 	SetLevel func(level string)
-	// Subscribe, if set, subscribes to a resource of an upstream, or ends that.
-	Subscribe func(ctx context.Context, id tool.ID, on bool) error
+	// Subscriptions are those of all Lives that serve the same upstreams; nil where
+	// resources cannot be subscribed to.
+	Subscriptions *Subscriptions
 	// Complete, if set, answers completion/complete at an upstream. The ref in the
 	// call's Params has the upstream's own name.
 	Complete func(ctx context.Context, server string, call *tool.Call) (tool.Result, error)
@@ -73,6 +75,9 @@ type Settings struct {
 	// RootsChanged and Forget, if set, hear of a session whose roots changed, and
 	// of one that has ended.
 	RootsChanged, Forget func(session string)
+	// PrincipalHeader is the HTTP header in which a trusted reverse proxy names who
+	// was authenticated; "" for none.
+	PrincipalHeader string
 	// IdleTimeout ends an HTTP session without requests and without an open
 	// stream. Default 30 minutes.
 	IdleTimeout time.Duration
@@ -82,6 +87,28 @@ type Settings struct {
 type Offered struct {
 	Prompts, Resources, Subscribe, Completions, Logging bool
 	Tasks                                               bool // the extension of 2026-07-28
+}
+
+// Face is what a Live shows beside what its source has. It may change while
+// clients are connected.
+type Face struct {
+	// Mode names how tools reach clients: when it changes, sessions that stay are
+	// shown the new way.
+	Mode string
+	// Direct reports whether a client that comes now is listed every tool; nil:
+	// none is. What a session was shown first it is shown to its end.
+	Direct func() bool
+	// Search are the meta-tools of clients that are not listed every tool. Meta are
+	// those of all.
+	Search, Meta []*tool.Tool
+	// Register says that retrieved tools are registered, MaxRegistered how many of
+	// them per session; default DefaultMaxRegistered.
+	Register      bool
+	MaxRegistered int
+	// SearchTool is the name of the one of Search that finds tools, "" without.
+	SearchTool string
+	// Around wraps every call, the last outermost.
+	Around []tool.Middleware
 }
 
 // DefaultMaxRegistered is how many tools a session may have registered.
@@ -94,8 +121,7 @@ type Live struct {
 	settings Settings
 	source   Source
 	log      *slog.Logger
-	meta     []*tool.Tool
-	call     tool.Handler
+	face     atomic.Pointer[offeredFace]
 	mcp      *server.MCPServer
 	clients  *clients
 	notifier *notifier
@@ -103,9 +129,8 @@ type Live struct {
 
 	closing   chan struct{} // closed when event streams are to end
 	closeOnce sync.Once
-	calls     atomic.Int64 // counts those of 2026-07-28 clients
 
-	subscriptions subscriptions
+	subscriptions *Subscriptions
 
 	leveling sync.Mutex // held over SetLevel, so that the last it hears is the newest
 
@@ -120,13 +145,17 @@ type Live struct {
 	sessions  map[string]*session
 	listeners map[string]*listener
 	announced map[tool.Kind]string // what of each list was announced last
+	all       string               // what of all tools was, where clients may be listed them
+}
+
+// offeredFace is a Face with the handler of calls that follows from it.
+type offeredFace struct {
+	Face
+	call tool.Handler
 }
 
 // New makes a server for source. Offer must be called before it serves.
 func New(settings Settings, source Source, log *slog.Logger) *Live {
-	if settings.MaxRegistered == 0 {
-		settings.MaxRegistered = DefaultMaxRegistered
-	}
 	if settings.IdleTimeout == 0 {
 		settings.IdleTimeout = 30 * time.Minute
 	}
@@ -138,18 +167,13 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 		sessions:  map[string]*session{},
 		listeners: map[string]*listener{},
 		parked:    map[string]*parked{},
-		announced: map[tool.Kind]string{},
 		closing:   make(chan struct{}),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
-	l.subscriptions.byID, l.subscriptions.of = map[tool.ID][]subscription{}, map[string]int{}
-	l.subscriptions.change = func(ctx context.Context, id tool.ID, on bool) error {
-		if settings.Subscribe == nil {
-			return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "resource subscriptions are not offered"}
-		}
-		return settings.Subscribe(ctx, id, on)
+	if l.subscriptions = settings.Subscriptions; l.subscriptions == nil {
+		l.subscriptions = NewSubscriptions(nil)
 	}
-	l.call = l.dispatch
+	l.Offer(Face{})
 	if settings.Hook.Line != "" {
 		l.notifier = newNotifier(settings.Hook, log)
 	}
@@ -158,7 +182,7 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 	hooks.AddAfterInitialize(func(ctx context.Context, _ any, request *mcp.InitializeRequest, result *mcp.InitializeResult) {
 		if s := l.sessionOf(ctx); s != nil {
 			info := request.Params.ClientInfo
-			s.initialize(strings.TrimSpace(clip(info.Name)+" "+clip(info.Version)), wire.MessageFrom(ctx))
+			s.initialize(clientName(info.Name, info.Version), wire.MessageFrom(ctx))
 		}
 		l.declare(&result.Capabilities, &result.Instructions)
 	})
@@ -187,9 +211,7 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 			settings.RootsChanged(s.id)
 		}
 	})
-	for kind, items := range l.lists() {
-		l.announced[kind] = fingerprint(items)
-	}
+	l.announced, l.all = l.seen()
 	// The only tool the library knows: the stub of every request.
 	l.mcp.AddTool(mcp.NewTool(wire.StubTool), l.serve)
 	return l
@@ -227,14 +249,40 @@ func (l *Live) declare(c *mcp.ServerCapabilities, instructions *string) {
 	}
 }
 
-// Offer sets the meta-tools, which every client sees first and always, and the
-// middleware around every call.
-func (l *Live) Offer(meta []*tool.Tool, around ...tool.Middleware) {
-	l.meta = meta
-	l.call = l.dispatch
-	for _, wrap := range around {
-		l.call = wrap(l.call)
+// Offer sets what is shown beside the source's tools. Sync tells clients.
+func (l *Live) Offer(face Face) {
+	if face.MaxRegistered == 0 {
+		face.MaxRegistered = DefaultMaxRegistered
 	}
+	next := &offeredFace{Face: face, call: l.dispatch}
+	for _, wrap := range face.Around {
+		next.call = wrap(next.call)
+	}
+	before := l.face.Swap(next)
+	if before == nil || before.Mode == face.Mode {
+		return
+	}
+	for _, s := range l.everySession() {
+		s.mu.Lock()
+		s.direct = nil
+		s.mu.Unlock()
+	}
+}
+
+// direct reports whether the client of s, nil for one of 2026-07-28, is listed
+// every tool.
+func (l *Live) direct(s *session) bool {
+	direct := l.face.Load().Direct
+	if direct == nil || s == nil {
+		return direct != nil && direct()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.direct == nil {
+		is := direct()
+		s.direct = &is
+	}
+	return *s.direct
 }
 
 // Run runs what works in the background, the shell hook, until ctx ends. Calls
@@ -325,6 +373,12 @@ func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern 
 		call.Client = s.described()
 		call.Client.Ask = s.asking(call.Client, x)
 	}
+	if x.Header != nil {
+		call.Header = x.Header.Get
+		if l.settings.PrincipalHeader != "" {
+			call.Principal = x.Header.Get(l.settings.PrincipalHeader)
+		}
+	}
 	call.Notify = x.Notify
 	if call.Client != nil {
 		call.Notify = leveled(call.Client, x.Notify)
@@ -342,7 +396,7 @@ func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern 
 	if modern && call.Client.Answers() {
 		return l.serveModern(ctx, x, call)
 	}
-	return l.call(ctx, call)
+	return l.face.Load().call(ctx, call)
 }
 
 func methodNotFound(method string) error {
@@ -400,9 +454,12 @@ func (l *Live) dispatch(ctx context.Context, call *tool.Call) (tool.Result, erro
 	case tool.KindResource:
 		t, ok = l.source.Resource(call.Name)
 	default:
-		for _, t := range l.meta {
-			if t.Name == call.Name {
-				return t.Handler(ctx, call)
+		face := l.face.Load()
+		for _, meta := range [][]*tool.Tool{face.Search, face.Meta} {
+			for _, t := range meta {
+				if t.Name == call.Name {
+					return t.Handler(ctx, call)
+				}
 			}
 		}
 		t, ok = l.source.Lookup(call.Name)
@@ -440,7 +497,10 @@ func (l *Live) hint(call *tool.Call) string {
 	if near := l.source.Nearest(call.Name, 3); len(near) > 0 {
 		hint = "; nearest: " + strings.Join(near, ", ")
 	}
-	return hint + ". Search with retrieve_tools."
+	if search := l.face.Load().SearchTool; search != "" {
+		hint += ". Search with " + search + "."
+	}
+	return hint
 }
 
 // Register puts tools on the live server of a session: one change of its set
@@ -453,7 +513,14 @@ func (l *Live) Register(ctx context.Context, sessionID string, tools []*tool.Too
 		now[t.Name] = true
 	}
 	s := l.session(sessionID)
-	if s == nil || !l.settings.Register {
+	if s != nil && l.direct(s) {
+		for _, t := range tools {
+			now[t.Name] = true
+		}
+		return now
+	}
+	face := l.face.Load()
+	if s == nil || !face.Register {
 		return now
 	}
 	var wanted []*tool.Tool
@@ -463,7 +530,7 @@ func (l *Live) Register(ctx context.Context, sessionID string, tools []*tool.Too
 		}
 	}
 	s.mu.Lock()
-	set, change := s.set.plan(wanted, l.settings.MaxRegistered)
+	set, change := s.set.plan(wanted, face.MaxRegistered)
 	s.set = set
 	listed, client := s.listed, s.client
 	if !change.Empty() {
@@ -491,34 +558,37 @@ func (l *Live) announce(s *session, change Change) {
 	}
 }
 
-// Sync lets registrations follow the catalog after it changed, and tells
-// clients which lists they see differently now. Of the tools only those
-// sessions are told that see a difference, or all when the pinned tools differ.
+// Sync lets registrations follow the catalog and the face after they changed,
+// and tells clients which lists they see differently now. Of the tools only
+// those sessions are told that see a difference, or all when the meta-tools or
+// the pinned tools differ.
 func (l *Live) Sync() {
-	lists := l.lists()
+	lists, all := l.seen()
 	changed := map[tool.Kind]bool{}
 	l.mu.Lock()
-	for kind, items := range lists {
-		now := fingerprint(items)
+	for kind, now := range lists {
 		changed[kind] = l.announced[kind] != now
-		l.announced[kind] = now
 	}
+	allChanged := l.all != all
+	l.announced, l.all = lists, all
 	sessions := make([]*session, 0, len(l.sessions))
 	for _, s := range l.sessions {
 		sessions = append(sessions, s)
 	}
 	l.mu.Unlock()
 
+	everybody := changed[tool.KindTool] || allChanged && l.direct(nil)
 	for _, s := range sessions {
 		s.mu.Lock()
 		set, change, differs := s.set.sync(l.source.Lookup)
 		s.set = set
+		direct := s.direct != nil && *s.direct
 		s.mu.Unlock()
-		if differs && !changed[tool.KindTool] {
+		if (differs || direct && allChanged) && !everybody {
 			l.announce(s, change)
 		}
 	}
-	if changed[tool.KindTool] {
+	if everybody {
 		l.broadcast(toolsChanged)
 	}
 	if changed[tool.KindPrompt] {
@@ -529,13 +599,18 @@ func (l *Live) Sync() {
 	}
 }
 
-// lists are what every client sees, by kind.
-func (l *Live) lists() map[tool.Kind][]*tool.Tool {
-	lists := map[tool.Kind][]*tool.Tool{tool.KindTool: l.source.Pinned()}
+// seen are fingerprints of what clients see now: the lists of each kind, and all
+// tools where some clients may be listed them.
+func (l *Live) seen() (lists map[tool.Kind]string, all string) {
+	face := l.face.Load()
+	lists = map[tool.Kind]string{tool.KindTool: face.Mode + fingerprint(slices.Concat(face.Search, face.Meta, l.source.Pinned()))}
 	for _, kind := range tool.Kinds[1:] {
-		lists[kind] = l.source.Items(kind)
+		lists[kind] = fingerprint(l.source.Items(kind))
 	}
-	return lists
+	if face.Direct != nil {
+		all = fingerprint(l.source.Tools())
+	}
+	return lists, all
 }
 
 // fingerprint is the same for lists that look the same.

@@ -26,6 +26,7 @@ type catalog map[string]*tool.Tool
 func (c catalog) Lookup(name string) (*tool.Tool, bool) { t, ok := c[name]; return t, ok }
 func (c catalog) Nearest(string, int) []string          { return []string{"srv_a"} }
 func (c catalog) Pinned() []*tool.Tool                  { return nil }
+func (c catalog) Tools() []*tool.Tool                   { return c.Items(tool.KindTool) }
 
 func (c catalog) Items(kind tool.Kind) []*tool.Tool {
 	var items []*tool.Tool
@@ -76,7 +77,6 @@ func newLive(t testing.TB, settings Settings) *Live {
 		}
 		return tool.TextResult("done"), nil
 	})
-	settings.Register = true
 	live := New(settings, source, slog.New(slog.DiscardHandler))
 	find := newTool(t, "find", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		var in struct{ Tools []string }
@@ -88,7 +88,7 @@ func newLive(t testing.TB, settings Settings) *Live {
 		registered := live.Register(ctx, call.Session, found)
 		return tool.TextResult(fmt.Sprintf("%d registered", len(registered))), nil
 	})
-	live.Offer([]*tool.Tool{find})
+	live.Offer(Face{Search: []*tool.Tool{find}, Register: true, SearchTool: "retrieve_tools"})
 	return live
 }
 
@@ -316,7 +316,10 @@ func TestAClientThatNeverRelistsWaitsOnce(t *testing.T) {
 }
 
 func TestConcurrentRetrievalsLoseNoRegistration(t *testing.T) {
-	live := newLive(t, Settings{MaxRegistered: 300, Relists: map[string]bool{"many 1": false}})
+	live := newLive(t, Settings{Relists: map[string]bool{"many 1": false}})
+	face := live.face.Load().Face
+	face.MaxRegistered = 300
+	live.Offer(face)
 	p := connect(t, serveHTTP(t, live), "many")
 	var calls sync.WaitGroup
 	for i := range 200 {

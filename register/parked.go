@@ -159,7 +159,7 @@ func (l *Live) guarded(ctx context.Context, call *tool.Call) (result tool.Result
 			err = &tool.RPCError{Code: tool.CodeInternal, Message: "internal error"}
 		}
 	}()
-	return l.call(ctx, call)
+	return l.face.Load().call(ctx, call)
 }
 
 // tell sends a notification to the request that waits now, or to the next.

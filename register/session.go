@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -26,6 +27,7 @@ type session struct {
 
 	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
 	set          Set
+	direct       *bool           // whether it is listed every tool, nil until it is listed any
 	client       string          // "name version", "" until initialize
 	capabilities json.RawMessage // as declared in initialize, nil before
 	initialized  bool
@@ -67,7 +69,7 @@ func (s *session) initialize(client string, message []byte) {
 func (s *session) described() *tool.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &tool.Client{Key: s.id, Capabilities: s.capabilities, LogLevel: s.level}
+	return &tool.Client{Name: s.client, Key: s.id, Capabilities: s.capabilities, LogLevel: s.level}
 }
 
 var errClientGone = errors.New("the client is gone")
@@ -200,12 +202,14 @@ func (l *Live) Notify(sessionID, method string, params json.RawMessage) {
 }
 
 // Log sends a log message of an upstream that belongs to no call to the session
-// that it must be for, as far as that wants it; where that is not known, to
-// every session that asked for log messages.
+// that it must be for, as far as that wants it; where that is "", to every
+// session that asked for log messages.
 func (l *Live) Log(sessionID string, params json.RawMessage) {
 	const method = "notifications/message"
 	if s := l.session(sessionID); s != nil {
 		leveled(s.described(), func(method string, params json.RawMessage) { l.Notify(s.id, method, params) })(method, params)
+	}
+	if sessionID != "" {
 		return
 	}
 	for _, s := range l.everySession() {
@@ -359,12 +363,18 @@ func (l *Live) forget(id string) {
 	}
 }
 
+// modernCalls counts the calls of 2026-07-28 clients, of all Lives: their keys are
+// the upstreams' too.
+var modernCalls atomic.Int64
+
 // modernClient is the 2026-07-28 client behind a request, by what it says of
 // itself with each.
 func (l *Live) modernClient(params json.RawMessage) *tool.Client {
 	meta := rawjson.Member(params, "_meta")
+	info := rawjson.Member(meta, mcp.MetaKeyClientInfo)
 	c := &tool.Client{
-		Key:          "call-" + strconv.FormatInt(l.calls.Add(1), 10),
+		Name:         clientName(rawjson.Text(rawjson.Member(info, "name")), rawjson.Text(rawjson.Member(info, "version"))),
+		Key:          "call-" + strconv.FormatInt(modernCalls.Add(1), 10),
 		Modern:       true,
 		Capabilities: rawjson.Member(meta, mcp.MetaKeyClientCapabilities),
 		LogLevel:     rawjson.Text(rawjson.Member(meta, mcp.MetaKeyLogLevel)),

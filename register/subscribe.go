@@ -25,11 +25,12 @@ const (
 	resourceUpdated  = "notifications/resources/updated"
 )
 
-// subscriptions knows who wants to hear of which resource. An upstream is
+// Subscriptions knows who wants to hear of which resource, of all Lives that
+// serve the same upstreams. An upstream is
 // subscribed to with the first and left with the last of them. What counts is
 // the server's own URI: clients may know it by another, which may change when
 // another server comes to list the same.
-type subscriptions struct {
+type Subscriptions struct {
 	change func(ctx context.Context, id tool.ID, on bool) error
 
 	turns sync.Map // server -> chan struct{} that holds one: taken while the upstream answers, so that its subscriptions change in order
@@ -37,6 +38,17 @@ type subscriptions struct {
 	mu   sync.Mutex                 // guards what follows; held for look-ups only
 	byID map[tool.ID][]subscription // an ID with none is about to be left
 	of   map[string]int             // how many a client has, by key
+}
+
+// NewSubscriptions returns subscriptions of nobody. change subscribes to a
+// resource of an upstream, or ends that; nil where that cannot be.
+func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) error) *Subscriptions {
+	if change == nil {
+		change = func(context.Context, tool.ID, bool) error {
+			return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "resource subscriptions are not offered"}
+		}
+	}
+	return &Subscriptions{change: change, byID: map[tool.ID][]subscription{}, of: map[string]int{}}
 }
 
 // maxSubscriptions is how many resources a session, or one subscriptions/listen,
@@ -53,7 +65,7 @@ const leaveTimeout = 10 * time.Second
 
 // turn waits for the turn to change the subscriptions of a server, and returns
 // what ends it. Without the turn it returns the reason why ctx has ended.
-func (s *subscriptions) turn(ctx context.Context, server string) (end func(), err error) {
+func (s *Subscriptions) turn(ctx context.Context, server string) (end func(), err error) {
 	turn, _ := s.turns.LoadOrStore(server, make(chan struct{}, 1))
 	held := turn.(chan struct{})
 	select {
@@ -64,7 +76,7 @@ func (s *subscriptions) turn(ctx context.Context, server string) (end func(), er
 	}
 }
 
-func (s *subscriptions) join(ctx context.Context, uri string, id tool.ID, key string) error {
+func (s *Subscriptions) join(ctx context.Context, uri string, id tool.ID, key string) error {
 	end, err := s.turn(ctx, id.Server)
 	if err != nil {
 		return err
@@ -98,7 +110,7 @@ func (s *subscriptions) join(ctx context.Context, uri string, id tool.ID, key st
 
 // leave ends the subscriptions of key: of one URI, or all when none is named.
 // An upstream that cannot be told has none to end.
-func (s *subscriptions) leave(ctx context.Context, key string, uris ...string) {
+func (s *Subscriptions) leave(ctx context.Context, key string, uris ...string) {
 	var last []tool.ID
 	s.mu.Lock()
 	for id, all := range s.byID {
@@ -123,7 +135,7 @@ func (s *subscriptions) leave(ctx context.Context, key string, uris ...string) {
 
 // drop leaves the upstream, unless somebody has joined meanwhile. One that keeps
 // others waiting until ctx ends is left out of turn: nothing is kept for it.
-func (s *subscriptions) drop(ctx context.Context, id tool.ID) {
+func (s *Subscriptions) drop(ctx context.Context, id tool.ID) {
 	end, _ := s.turn(ctx, id.Server)
 	defer end()
 	s.mu.Lock()
@@ -141,7 +153,7 @@ func (s *subscriptions) drop(ctx context.Context, id tool.ID) {
 // to returns the subscriptions to a resource of a server, and those to one that
 // it is a part of: servers may tell of parts of what was subscribed to. Of the
 // latter the URI is "": theirs is not that of the part.
-func (s *subscriptions) to(server, uri string) []subscription {
+func (s *Subscriptions) to(server, uri string) []subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []subscription
@@ -190,6 +202,10 @@ func (l *Live) Updated(server, uri string, params json.RawMessage) {
 	exposed := ""
 	told := map[subscription]bool{} // a client that subscribed to a resource and to the whole of it hears once
 	for _, one := range l.subscriptions.to(server, uri) {
+		s, listener := l.session(one.key), l.listener(one.key)
+		if s == nil && listener == nil {
+			continue // another Live's
+		}
 		if one.uri == "" {
 			exposed = cmp.Or(exposed, l.source.Exposed(server, uri))
 			one.uri = exposed
@@ -205,9 +221,9 @@ func (l *Live) Updated(server, uri string, params json.RawMessage) {
 				own = set
 			}
 		}
-		if s := l.session(one.key); s != nil {
+		if s != nil {
 			l.Notify(one.key, resourceUpdated, own)
-		} else if listener := l.listener(one.key); listener != nil {
+		} else {
 			listener.tell(resourceUpdated, own)
 		}
 	}

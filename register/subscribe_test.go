@@ -76,7 +76,7 @@ func unsubscribe(id int, uri string) string {
 
 func TestSubscribersHearOfTheirResource(t *testing.T) {
 	upstream := newFollowed()
-	transports(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		messages := c.listen()
 		if got, want := await(t, c.post(subscribe(1, "srv+x:r")), `"id":1`), `{"jsonrpc":"2.0","id":1,"result":{}}`; got != want {
@@ -105,7 +105,7 @@ func TestSubscribersHearOfTheirResource(t *testing.T) {
 
 func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
 	upstream := newFollowed()
-	live := newLive(t, Settings{Subscribe: upstream.subscribe})
+	live := newLive(t, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)})
 	resources(t, live)
 	url := serveHTTP(t, live)
 	a, b, third := connect(t, url, "a"), connect(t, url, "b"), connect(t, url, "c")
@@ -130,7 +130,7 @@ func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
 
 func TestPartsOfAResourceAreToldOf(t *testing.T) {
 	upstream := newFollowed()
-	transports(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		messages := c.listen()
 		await(t, c.post(subscribe(1, "srv+x:r")), `"id":1`)
@@ -147,7 +147,7 @@ func TestPartsOfAResourceAreToldOf(t *testing.T) {
 // What clients know a resource by changes when another server lists the same URI.
 func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
 	upstream := newFollowed()
-	transports(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		items := live.source.(exposing).catalog
 		items["x:r"] = items["srv+x:r"]
@@ -176,7 +176,7 @@ func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
 func TestASubscriptionThatFailsLeavesNothing(t *testing.T) {
 	upstream := newFollowed()
 	upstream.fail = &tool.RPCError{Code: -31000, Raw: json.RawMessage(`{"code":-31000,"message":"full","x":1.0}`)}
-	live := newLive(t, Settings{Subscribe: upstream.subscribe})
+	live := newLive(t, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)})
 	resources(t, live)
 	p := connect(t, serveHTTP(t, live), "fails")
 	if got, want := p.messages(subscribe(1, "srv+x:r"))[0], `{"jsonrpc":"2.0","id":1,"error":{"code":-31000,"message":"full","x":1.0}}`; got != want {
@@ -211,8 +211,8 @@ func TestSubscriptionsThatAreNotOffered(t *testing.T) {
 // Whoever joins while the last one leaves is subscribed at the upstream too.
 func TestJoiningWhileTheLastLeaves(t *testing.T) {
 	upstream := newFollowed()
-	live := newLive(t, Settings{Subscribe: upstream.subscribe})
-	id, s := tool.ID{Server: "srv", Name: "x:r", Kind: tool.KindResource}, &live.subscriptions
+	live := newLive(t, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)})
+	id, s := tool.ID{Server: "srv", Name: "x:r", Kind: tool.KindResource}, live.subscriptions
 	for range 300 {
 		if err := s.join(t.Context(), "x:r", id, "first"); err != nil {
 			t.Fatal(err)
@@ -240,13 +240,13 @@ func TestJoiningWhileTheLastLeaves(t *testing.T) {
 func TestASessionThatEndsWhileItSubscribes(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	upstream := newFollowed()
-	live := newLive(t, Settings{Subscribe: func(ctx context.Context, id tool.ID, on bool) error {
+	live := newLive(t, Settings{Subscriptions: NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
 		if on {
 			close(entered)
 			<-release
 		}
 		return upstream.subscribe(ctx, id, on)
-	}})
+	})})
 	resources(t, live)
 	p := connect(t, serveHTTP(t, live), "hasty")
 	answered := make(chan []string, 1)
@@ -277,7 +277,7 @@ func TestAListenerHearsWhatItAskedFor(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			upstream := newFollowed()
-			newcomers(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, n *newcomer) {
+			newcomers(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, n *newcomer) {
 				resources(t, live)
 				live.Sync()
 				messages := n.request(7, "subscriptions/listen", `"notifications":`+test.wants)
@@ -336,7 +336,7 @@ func TestAListenerOfNothingIsAnsweredAtOnce(t *testing.T) {
 
 func TestTwoListenersOnOneStreamAreToldApart(t *testing.T) {
 	upstream := newFollowed()
-	live := newLive(t, Settings{Subscribe: upstream.subscribe})
+	live := newLive(t, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)})
 	resources(t, live)
 	n := &newcomer{t: t, stdio: overStdio(t, live, ""), capabilities: `{}`}
 	for id, uri := range map[int]string{1: "srv+x:r", 2: "srv+x:s"} {
@@ -358,7 +358,7 @@ func TestTwoListenersOnOneStreamAreToldApart(t *testing.T) {
 func TestAListenerWhoseSubscriptionFailsHearsTheRest(t *testing.T) {
 	upstream := newFollowed()
 	upstream.fail = errors.New("full")
-	newcomers(t, `{}`, Settings{Subscribe: upstream.subscribe}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, n *newcomer) {
 		resources(t, live)
 		messages := n.request(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["srv+x:r"]}`)
 		if got := await(t, messages, "acknowledged"); !strings.Contains(got, `"notifications":{"toolsListChanged":true}`) {

@@ -43,8 +43,9 @@ func KindOf(a tool.Annotations) Kind {
 }
 
 // CallTool returns the handler of call_tool for tools up to the given kind, and
-// for prompts and resources, which only read.
-func (r *Retriever) CallTool(most Kind) tool.Handler {
+// for prompts and resources, which only read; of one server alone, or of all
+// with "".
+func (r *Retriever) CallTool(most Kind, server string) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		name, arguments, err := parseCall(call.Arguments)
 		if err != nil {
@@ -52,7 +53,10 @@ func (r *Retriever) CallTool(most Kind) tool.Handler {
 		}
 		t, err := r.catalog.Find(name)
 		if errors.Is(err, tool.ErrNotFound) {
-			return r.callOther(ctx, call, name, arguments)
+			return r.callOther(ctx, call, name, arguments, server)
+		}
+		if server != "" && t.Def.ID.Server != server {
+			return tool.ErrorResult(r.unknown(name, server)), nil
 		}
 		if kind := KindOf(t.Def.Annotations); kind > most {
 			return tool.ErrorResult(fmt.Sprintf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)), nil
@@ -70,9 +74,10 @@ func (r *Retriever) CallTool(most Kind) tool.Handler {
 }
 
 // callOther gets the prompt or reads the resource of that name.
-func (r *Retriever) callOther(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage) (tool.Result, error) {
+func (r *Retriever) callOther(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage, server string) (tool.Result, error) {
 	t, found := r.catalog.Prompt(name)
 	inner := *call
+	inner.Kind = tool.KindPrompt
 	if found {
 		inner.Arguments = asTexts(arguments)
 		inner.Params = namedParams(call.Params, "name", name)
@@ -82,10 +87,14 @@ func (r *Retriever) callOther(ctx context.Context, call *tool.Call, name string,
 		}
 		// Only what looks like a URI is left to a server that does not list it.
 		if t, found = r.catalog.resource(name, strings.Contains(name, "://")); !found {
-			return tool.ErrorResult(r.unknown(name)), nil
+			return tool.ErrorResult(r.unknown(name, server)), nil
 		}
+		inner.Kind = tool.KindResource
 		inner.Arguments = nil
 		inner.Params = namedParams(call.Params, "uri", name)
+	}
+	if server != "" && t.Def.ID.Server != server {
+		return tool.ErrorResult(r.unknown(name, server)), nil
 	}
 	inner.Name = t.Name
 	result, err := t.Handler(ctx, &inner)
@@ -162,12 +171,13 @@ func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
 	return append(append(append(out, `],"structuredContent":`...), result...), '}')
 }
 
-func (r *Retriever) unknown(name string) string {
+// unknown says that no tool has the name, or none of that server.
+func (r *Retriever) unknown(name, server string) string {
 	text := fmt.Sprintf("unknown tool %q", clip(name, 128))
-	if near := r.catalog.Nearest(name, 3); len(near) > 0 {
+	if near := r.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
-	return text + ". Find tools with retrieve_tools."
+	return text + ". Find tools with " + r.settings.SearchTool + "."
 }
 
 // parseCall reads {"name": ..., "arguments": {...}}. Arguments that a model

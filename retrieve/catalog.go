@@ -20,11 +20,12 @@ import (
 	"toolfinch/tool"
 )
 
-// Server is what one upstream brings to the catalog.
+// Server is what one upstream brings to the catalog. A tool with a name is
+// exposed under it; the others are named here.
 type Server struct {
 	Name         string
 	Description  string
-	Defs         []*tool.Def             // of all kinds, of each in listed order
+	Tools        []*tool.Tool            // of all kinds, of each in listed order; nil while never listed
 	Prefix       *string                 // what exposed names begin with; nil for its name, "" for nothing
 	Instructions string                  // how to use it, by its own word
 	Capabilities json.RawMessage         // the object as the server sent it; nil while unknown
@@ -36,7 +37,7 @@ type Server struct {
 // are safe for concurrent use; Swap is for one caller at a time.
 type Catalog struct {
 	handler  func(*tool.Def) tool.Handler
-	reserved []string
+	reserved []string // this and pins are Swap's own
 	pins     []string
 
 	mu    sync.RWMutex // guards state and index; read-held during a search, never over other I/O
@@ -54,6 +55,7 @@ type state struct {
 	tools   map[string]*tool.Tool // by exposed name
 	ids     map[string]*tool.Tool // by "server.name"
 	names   []string              // exposed, sorted
+	given   map[string]bool       // names that tools came with
 	pinned  []*tool.Tool
 	others  others
 }
@@ -81,15 +83,19 @@ type Hit struct {
 	Why   *index.Explanation // nil unless asked for
 }
 
-// NewCatalog returns an empty catalog. handler makes the handler of what
-// an upstream defines; reserved names are taken by the meta-tools; pins are the
-// globs, over exposed names and "server.name", of the tools listed from the
-// start.
+// NewCatalog returns an empty catalog. handler makes the handler of a resource
+// that is not listed; for the rest see Arrange.
 func NewCatalog(handler func(*tool.Def) tool.Handler, reserved, pins []string) *Catalog {
-	c := &Catalog{handler: handler, reserved: reserved, pins: pins}
+	c := &Catalog{handler: handler}
+	c.Arrange(reserved, pins)
 	c.listing.Store(-1)
 	return c
 }
+
+// Arrange says, for the Swaps to come, which names are taken by meta-tools, and
+// the globs, over exposed names and "server.name", of the tools listed from the
+// start. It is for the caller of Swap.
+func (c *Catalog) Arrange(reserved, pins []string) { c.reserved, c.pins = reserved, pins }
 
 // Swap makes servers the content of the catalog. Tools that did not change
 // keep their place in the index; an error leaves the catalog as it was.
@@ -106,7 +112,7 @@ func (c *Catalog) Swap(ctx context.Context, servers []Server) error {
 	for _, name := range next.keys() {
 		t, old := next.at(name), before.at(name)
 		if old == nil || old.Def.ID != t.Def.ID || old.Def.Hash != t.Def.Hash || about[t.Def.ID.Server] != aboutBefore[t.Def.ID.Server] {
-			changed = append(changed, index.Document{Name: name, Def: t.Def, ServerDescription: about[t.Def.ID.Server]})
+			changed = append(changed, next.document(name, about))
 		}
 	}
 	for _, name := range before.keys() {
@@ -147,10 +153,21 @@ func documents(s state, about map[string]string) []index.Document {
 	keys := s.keys()
 	docs := make([]index.Document, len(keys))
 	for i, name := range keys {
-		def := s.at(name).Def
-		docs[i] = index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
+		docs[i] = s.document(name, about)
 	}
 	return docs
+}
+
+// document is what is indexed of a tool: what clients see of it, its name too
+// where it was given one.
+func (s state) document(name string, about map[string]string) index.Document {
+	def := s.at(name).Def
+	if s.given[name] {
+		renamed := *def
+		renamed.ID.Name = name
+		def = &renamed
+	}
+	return index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
 }
 
 func descriptions(servers []Server) map[string]string {
@@ -164,31 +181,39 @@ func descriptions(servers []Server) map[string]string {
 func (c *Catalog) build(servers []Server) state {
 	var ids []tool.ID
 	prefix := map[string]string{}
+	given := map[string]bool{}
 	for _, s := range servers {
 		if s.Prefix != nil {
 			prefix[s.Name] = *s.Prefix
 		}
-		for _, def := range s.Defs {
-			if def.ID.Kind == tool.KindTool {
-				ids = append(ids, def.ID)
+		for _, t := range s.Tools {
+			switch {
+			case t.Def.ID.Kind != tool.KindTool:
+			case t.Name != "":
+				given[t.Name] = true
+			default:
+				ids = append(ids, t.Def.ID)
 			}
 		}
 	}
-	names := register.Names(ids, c.reserved, prefix)
+	names := register.Names(ids, slices.AppendSeq(slices.Clone(c.reserved), maps.Keys(given)), prefix)
 	next := state{
 		servers: slices.Clone(servers),
-		tools:   make(map[string]*tool.Tool, len(ids)),
-		ids:     make(map[string]*tool.Tool, len(ids)),
-		others:  newOthers(servers, prefix, c.handlerOf),
+		tools:   make(map[string]*tool.Tool, len(ids)+len(given)),
+		ids:     make(map[string]*tool.Tool, len(ids)+len(given)),
+		given:   given,
+		others:  newOthers(servers, prefix, c.exposing),
 	}
 	for _, s := range servers {
-		for _, def := range s.Defs {
-			if def.ID.Kind != tool.KindTool {
+		for _, t := range s.Tools {
+			if t.Def.ID.Kind != tool.KindTool {
 				continue
 			}
-			t := &tool.Tool{Name: names[def.ID], Def: def, Handler: c.handler(def)}
+			if t.Name == "" {
+				t = &tool.Tool{Name: names[t.Def.ID], Def: t.Def, Handler: t.Handler}
+			}
 			next.tools[t.Name] = t
-			next.ids[def.ID.String()] = t
+			next.ids[t.Def.ID.String()] = t
 		}
 	}
 	next.names = slices.Sorted(maps.Keys(next.tools))

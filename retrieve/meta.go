@@ -48,11 +48,11 @@ func (r *Retriever) MetaTools(offer Offer) []*tool.Tool {
 		for kind, text := range []string{"only reads", "changes things but destroys nothing", "may delete or overwrite"} {
 			tools = append(tools, r.callTool(Kind(kind), "call_tool_"+Kind(kind).String(),
 				"Call a tool found by retrieve_tools that "+text+".",
-				fmt.Sprintf(`{"readOnlyHint":%t,"destructiveHint":%t}`, Kind(kind) == KindRead, Kind(kind) == KindDestructive)))
+				fmt.Sprintf(`{"readOnlyHint":%t,"destructiveHint":%t}`, Kind(kind) == KindRead, Kind(kind) == KindDestructive), ""))
 		}
 	default:
 		tools = append(tools, r.callTool(KindDestructive, CallTool,
-			"Call any tool found by retrieve_tools, listed or not. Arguments that do not fit are answered with the tool's schema.", `{}`))
+			"Call any tool found by retrieve_tools, listed or not. Arguments that do not fit are answered with the tool's schema.", `{}`, ""))
 	}
 	return tools
 }
@@ -79,11 +79,11 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }
 
-func (r *Retriever) callTool(most Kind, name, description, annotations string) *tool.Tool {
+func (r *Retriever) callTool(most Kind, name, description, annotations, server string) *tool.Tool {
 	return meta(name, description, `{"type":"object","properties":{`+
 		`"name":{"type":"string","description":"Name or uri found, or server.tool"},`+
 		`"arguments":{"type":"object"}},"required":["name"]}`,
-		"", annotations, r.CallTool(most))
+		"", annotations, r.CallTool(most, server))
 }
 
 // meta makes a meta-tool. Clients with a tool search of their own keep it loaded.

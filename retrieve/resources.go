@@ -48,7 +48,7 @@ type template struct {
 	matches func(uri string) bool
 }
 
-func newOthers(servers []Server, prefix map[string]string, handler func(*tool.Def) tool.Handler) others {
+func newOthers(servers []Server, prefix map[string]string, exposing func(*tool.Tool) tool.Handler) others {
 	o := others{
 		items:     map[tool.Kind][]*tool.Tool{},
 		byKey:     map[string]*tool.Tool{},
@@ -60,8 +60,8 @@ func newOthers(servers []Server, prefix map[string]string, handler func(*tool.De
 	listed := map[tool.ID]bool{}
 	claims := map[tool.ID]int{} // how many servers have it, by ID without the server
 	for _, s := range servers {
-		for _, def := range s.Defs {
-			switch id := def.ID; {
+		for _, t := range s.Tools {
+			switch id := t.Def.ID; {
 			case id.Kind == tool.KindTool || listed[id]:
 				continue
 			case id.Kind == tool.KindPrompt:
@@ -69,18 +69,18 @@ func newOthers(servers []Server, prefix map[string]string, handler func(*tool.De
 			default:
 				claims[tool.ID{Name: id.Name, Kind: id.Kind}]++
 			}
-			listed[def.ID] = true
+			listed[t.Def.ID] = true
 		}
 	}
 	names := register.Names(prompts, nil, prefix)
 	for _, s := range servers {
 		offers := rawjson.Member(s.Capabilities, "resources") != nil
-		for _, def := range s.Defs {
-			id := def.ID
+		for _, brought := range s.Tools {
+			id := brought.Def.ID
 			if id.Kind == tool.KindTool || o.byID[id] != nil {
 				continue
 			}
-			t := &tool.Tool{Name: names[id], Def: def, Handler: handler(def)}
+			t := &tool.Tool{Name: names[id], Def: brought.Def, Handler: exposing(brought)}
 			if id.Kind != tool.KindPrompt {
 				offers = true
 				t.Name = exposedURI(id, claims[tool.ID{Name: id.Name, Kind: id.Kind}])
@@ -224,7 +224,9 @@ func (c *Catalog) resource(uri string, guess bool) (*tool.Tool, bool) {
 		return t, true
 	}
 	def := &tool.Def{ID: id}
-	return &tool.Tool{Name: uri, Def: def, Handler: c.handlerOf(def)}, true
+	t := &tool.Tool{Name: uri, Def: def, Handler: c.handler(def)}
+	t.Handler = c.exposing(t)
+	return t, true
 }
 
 // Exposed returns the URI that clients know a server's resource by: its own
@@ -239,10 +241,10 @@ func (c *Catalog) Exposed(server, uri string) string {
 	return prefixedURI(server, uri)
 }
 
-// handlerOf is the handler of a definition. What is read of a resource says the
-// URIs that clients know it by, when it was asked for by another than its own.
-func (c *Catalog) handlerOf(def *tool.Def) tool.Handler {
-	handler := c.handler(def)
+// exposing is the handler of t. What is read of a resource says the URIs that
+// clients know it by, when it was asked for by another than its own.
+func (c *Catalog) exposing(t *tool.Tool) tool.Handler {
+	def, handler := t.Def, t.Handler
 	if def.ID.Kind != tool.KindResource {
 		return handler
 	}
@@ -283,7 +285,7 @@ func (c *Catalog) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	all := CacheHint{Public: true}
 	some := false
 	for _, s := range c.now().servers {
-		if !slices.ContainsFunc(s.Defs, func(d *tool.Def) bool { return d.ID.Kind == kind }) {
+		if !slices.ContainsFunc(s.Tools, func(t *tool.Tool) bool { return t.Def.ID.Kind == kind }) {
 			continue
 		}
 		hint, said := s.Cache[kind]

@@ -34,7 +34,7 @@ func listing(t testing.TB, name string, lines ...string) Server {
 		if kind == "tool" {
 			kind = tool.KindTool
 		}
-		s.Defs = append(s.Defs, ofKind(t, kind, name, fmt.Sprintf(`{%q:%q}`, kind.Key(), id)))
+		s.Tools = append(s.Tools, tool.Of([]*tool.Def{ofKind(t, kind, name, fmt.Sprintf(`{%q:%q}`, kind.Key(), id))}, echo)...)
 	}
 	return s
 }
@@ -164,11 +164,15 @@ func TestEveryURILeadsToOneServer(t *testing.T) {
 
 func TestWhatIsReadSaysTheURIThatWasAskedFor(t *testing.T) {
 	answer := ""
-	catalog := NewCatalog(func(*tool.Def) tool.Handler {
-		return func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result(answer), nil }
-	}, nil, nil)
+	handler := func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result(answer), nil }
+	catalog := NewCatalog(func(*tool.Def) tool.Handler { return handler }, nil, nil)
 	t.Cleanup(func() { _ = catalog.Close() })
 	servers := []Server{listing(t, "one", "resource x:1", "resource x:own"), listing(t, "two", "resource x:1")}
+	for _, s := range servers {
+		for _, resource := range s.Tools {
+			resource.Handler = handler
+		}
+	}
 	if err := catalog.Swap(t.Context(), servers); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +217,7 @@ func TestTheOnlyServerWithResourcesHasAll(t *testing.T) {
 func TestListsAreCachedAsLongAsAllServersAllow(t *testing.T) {
 	with := func(kind string, ttl time.Duration, public bool) Server {
 		s := listing(t, kind+fmt.Sprint(ttl, public), kind+" x")
-		s.Cache = map[tool.Kind]CacheHint{s.Defs[0].ID.Kind: {ttl, public}}
+		s.Cache = map[tool.Kind]CacheHint{s.Tools[0].Def.ID.Kind: {ttl, public}}
 		return s
 	}
 	for _, test := range []struct {
@@ -259,16 +263,16 @@ func newMixed(t testing.TB, settings Settings) (*Retriever, *Catalog) {
 	catalog := NewCatalog(answers, Reserved(), nil)
 	t.Cleanup(func() { _ = catalog.Close() })
 	err := catalog.Swap(t.Context(), []Server{
-		{Name: "github", Description: "Code hosting", Defs: []*tool.Def{
+		{Name: "github", Description: "Code hosting", Tools: tool.Of([]*tool.Def{
 			def(t, "github", `{"name":"review","description":"Review a change in a repository"}`),
 			ofKind(t, tool.KindPrompt, "github", `{"name":"review","description":"Review a pull request. At length."}`),
 			ofKind(t, tool.KindPrompt, "github", `{"name":"critique","title":"Critique","description":"Review code for a change. At length.","arguments":[{"name":"branch","required":true,"x":1.0},{"name":"depth"}]}`),
 			ofKind(t, tool.KindPrompt, "github", `{"name":"ask_back"}`),
-		}},
-		{Name: "files", Defs: []*tool.Def{
+		}, answers)},
+		{Name: "files", Tools: tool.Of([]*tool.Def{
 			ofKind(t, tool.KindResource, "files", `{"uri":"file:///review/guide.md","name":"guide","description":"How to review a change","mimeType":"text/markdown"}`),
 			ofKind(t, tool.KindTemplate, "files", `{"uriTemplate":"review://{change}","name":"change","description":"Review notes of one change"}`),
-		}},
+		}, answers)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -415,7 +419,7 @@ func TestCallToolGetsPromptsAndReadsResources(t *testing.T) {
 				if most == KindRead && strings.Contains(test.what, "tool") {
 					continue // whose kind call_tool_read refuses
 				}
-				result, err := r.CallTool(most)(t.Context(), &tool.Call{Arguments: params.Arguments, Params: json.RawMessage(test.params)})
+				result, err := r.CallTool(most, "")(t.Context(), &tool.Call{Arguments: params.Arguments, Params: json.RawMessage(test.params)})
 				if err != nil || !json.Valid(result) {
 					t.Fatalf("%s, %v", result, err)
 				}
@@ -439,10 +443,10 @@ func TestSwapFollowsPromptsAndResources(t *testing.T) {
 		slices.Sort(names)
 		return strings.Join(names, " ")
 	}
-	err := catalog.Swap(t.Context(), []Server{{Name: "github", Defs: []*tool.Def{
+	err := catalog.Swap(t.Context(), []Server{{Name: "github", Tools: tool.Of([]*tool.Def{
 		ofKind(t, tool.KindPrompt, "github", `{"name":"critique","description":"Bake a cake"}`),
 		ofKind(t, tool.KindPrompt, "github", `{"name":"new","description":"Review"}`),
-	}}})
+	}, echo)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,9 @@ type Settings struct {
 	Memory *Memory
 	// Validate reports whether call_tool checks arguments for a server's tools.
 	Validate func(server string) bool
+	// SearchTool is the name of the meta-tool that answers send clients to when a
+	// tool is unknown; default RetrieveTools.
+	SearchTool string
 }
 
 // Retriever answers retrieve_tools and call_tool over a catalog.
@@ -63,6 +66,9 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	}
 	if settings.QueryTimeout == 0 {
 		settings.QueryTimeout = DefaultQueryTimeout
+	}
+	if settings.SearchTool == "" {
+		settings.SearchTool = RetrieveTools
 	}
 	return &Retriever{catalog: catalog, settings: settings}
 }

@@ -34,17 +34,17 @@ func newRetriever(t testing.TB, settings Settings) (*Retriever, *Catalog) {
 	catalog := NewCatalog(echo, Reserved(), []string{"clock_*"})
 	t.Cleanup(func() { _ = catalog.Close() })
 	err := catalog.Swap(t.Context(), []Server{
-		{Name: "github", Description: "Code hosting", Defs: []*tool.Def{
+		{Name: "github", Description: "Code hosting", Tools: tool.Of([]*tool.Def{
 			def(t, "github", `{"name":"create_issue","description":"Create an issue in a repository. It is filed at once.","inputSchema":{"type":"object","properties":{"title":{"type":"string"},"labels":{"type":"array","items":{"type":"string"}},"state":{"enum":["open","closed"]}},"required":["title"]},"outputSchema":{"type":"object"},"annotations":{"destructiveHint":false,"x":1}}`),
 			def(t, "github", `{"name":"search_code","description":"Search code across repositories","inputSchema":{"type":"object","properties":{"q":{"type":"string"}}},"annotations":{"readOnlyHint":true}}`),
 			def(t, "github", `{"name":"delete_repository","description":"Delete a repository forever","inputSchema":{"$ref":"file:///etc/passwd"}}`),
-		}},
-		{Name: "clock", Defs: []*tool.Def{
+		}, echo)},
+		{Name: "clock", Tools: tool.Of([]*tool.Def{
 			def(t, "clock", `{"name":"now","description":"Tell the current time in a city","inputSchema":{"type":"object"}}`),
-		}},
-		{Name: "calendar", Defs: []*tool.Def{
+		}, echo)},
+		{Name: "calendar", Tools: tool.Of([]*tool.Def{
 			def(t, "calendar", `{"name":"add_event","description":"Add an event to the calendar","inputSchema":"no schema at all"}`),
-		}},
+		}, echo)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestCallTool(t *testing.T) {
 		{"arguments no object", `{"name":"clock_now","arguments":[1]}`, `must be an object`, r, KindDestructive, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			text, isError := ask(t, test.retriever.CallTool(test.most), test.arguments)
+			text, isError := ask(t, test.retriever.CallTool(test.most, ""), test.arguments)
 			if isError != test.isError || !strings.Contains(text, test.want) {
 				t.Errorf("answer %q (error %v), want %q (error %v)", text, isError, test.want, test.isError)
 			}
@@ -264,9 +264,9 @@ func TestSwapFollowsChanges(t *testing.T) {
 	if got := catalog.Pinned(); len(got) != 1 || got[0].Name != "clock_now" {
 		t.Errorf("pinned = %v", got)
 	}
-	err := catalog.Swap(t.Context(), []Server{{Name: "clock", Defs: []*tool.Def{
+	err := catalog.Swap(t.Context(), []Server{{Name: "clock", Tools: tool.Of([]*tool.Def{
 		def(t, "clock", `{"name":"now","description":"Bake a cake"}`),
-	}}})
+	}, echo)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func manyServers(t testing.TB, n int, changed ...int) []Server {
 		}
 		raw := fmt.Sprintf(`{"name":"tool_%d","description":%q}`, i, description)
 		s := &servers[i%len(servers)]
-		s.Defs = append(s.Defs, def(t, s.Name, raw))
+		s.Tools = append(s.Tools, tool.Of([]*tool.Def{def(t, s.Name, raw)}, echo)...)
 	}
 	return servers
 }
@@ -547,7 +547,7 @@ func TestAnswersSayHowManyToolsAreEmbedded(t *testing.T) {
 	}
 	embedAll(t, catalog, newFake("fake:1"), &storeInMemory{})
 	servers := slices.Clone(catalog.Servers())
-	servers = append(servers, Server{Name: "zoo", Defs: []*tool.Def{def(t, "zoo", `{"name":"feed"}`), def(t, "zoo", `{"name":"clean"}`)}})
+	servers = append(servers, Server{Name: "zoo", Tools: tool.Of([]*tool.Def{def(t, "zoo", `{"name":"feed"}`), def(t, "zoo", `{"name":"clean"}`)}, echo)})
 	if err := catalog.Swap(t.Context(), servers); err != nil {
 		t.Fatal(err)
 	}
@@ -637,7 +637,7 @@ func realServers(t testing.TB) []Server {
 		}
 		s := Server{Name: name, Description: content.ServerInfo.Description}
 		for _, raw := range content.Tools {
-			s.Defs = append(s.Defs, def(t, name, string(raw)))
+			s.Tools = append(s.Tools, tool.Of([]*tool.Def{def(t, name, string(raw))}, echo)...)
 		}
 		servers = append(servers, s)
 	}

@@ -27,6 +27,15 @@ type Tool struct {
 	Handler Handler
 }
 
+// Of returns a tool without a name for each definition.
+func Of(defs []*Def, handler func(*Def) Handler) []*Tool {
+	tools := make([]*Tool, len(defs))
+	for i, def := range defs {
+		tools[i] = &Tool{Def: def, Handler: handler(def)}
+	}
+	return tools
+}
+
 // Handler answers a call. A tool that fails by its own word returns a Result
 // (with isError inside); an error means that no answer of the tool exists.
 // An *RPCError is passed to the caller as it is, code, message and data.

@@ -1,0 +1,169 @@
+package retrieve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"toolfinch/register"
+	"toolfinch/tool"
+)
+
+// maxSearchName leaves room for what follows it in 64 characters.
+const maxSearchName = 64 - len("_describe_tool")
+
+var notInToolName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// SearchName is the name of the meta-tool that searches tools under prefix, the
+// name of a view or server.
+func SearchName(prefix string) string { return searchPrefix(prefix) + "_search_tools" }
+
+// SearchNames are the names of all meta-tools of SearchTools.
+func SearchNames(prefix string) []string {
+	p := searchPrefix(prefix)
+	return []string{p + "_search_tools", p + "_describe_tool", p + "_call_tool"}
+}
+
+func searchPrefix(prefix string) string {
+	prefix = notInToolName.ReplaceAllString(prefix, "_")
+	if len(prefix) > maxSearchName {
+		prefix = prefix[:maxSearchName]
+	}
+	return prefix
+}
+
+// SearchTools returns the three meta-tools of clients that are listed nothing
+// else: {prefix}_search_tools, {prefix}_describe_tool and {prefix}_call_tool, for
+// the tools of one server, or of all with "". about says what they are for.
+func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
+	names := SearchNames(prefix)
+	if about != "" {
+		about = " " + FirstSentence(about)
+	}
+	return []*tool.Tool{
+		meta(names[0], "Find tools of "+prefix+" by what they do, in plain words; without a query, list them."+about+
+			" Then "+names[1]+" says how to call one, "+names[2]+" calls it.",
+			fmt.Sprintf(`{"type":"object","properties":{`+
+				`"query":{"type":"string","default":"","description":"What the tool should do; empty lists all"},`+
+				`"limit":{"type":"integer","minimum":1,"maximum":%d,"description":"Default %d for a query, %d for a list"}}}`, maxListed, r.settings.TopK, maxListed),
+			"", `{"readOnlyHint":true,"openWorldHint":false}`, r.search(server)),
+		meta(names[1], "The whole definition of a tool that "+names[0]+" found: description and schemas.",
+			`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`,
+			"", `{"readOnlyHint":true,"openWorldHint":false}`, r.describe(server)),
+		r.callTool(KindDestructive, names[2], "Call a tool that "+names[0]+" found. Arguments that do not fit are answered with the tool's schema.", `{}`, server),
+	}
+}
+
+// maxListed is how many tools a search without a query lists.
+const maxListed = 100
+
+// foundTool is a hit as search_tools shows it.
+type foundTool struct {
+	Name      string `json:"name"`
+	Server    string `json:"server,omitempty"`
+	Summary   string `json:"summary,omitempty"`
+	Signature string `json:"signature"`
+}
+
+// search is the handler of {prefix}_search_tools.
+func (r *Retriever) search(server string) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		var in struct {
+			Query string `json:"query"`
+			Limit *int   `json:"limit"`
+		}
+		if len(call.Arguments) > 0 && json.Unmarshal(call.Arguments, &in) != nil || in.Limit != nil && (*in.Limit < 1 || *in.Limit > maxListed) {
+			return tool.ErrorResult(fmt.Sprintf(`send {"query": "what the tool should do", "limit": %d}; limit is at most %d`, r.settings.TopK, maxListed)), nil
+		}
+		var out struct {
+			Tools     []foundTool `json:"tools"`
+			Confident *bool       `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
+			More      int         `json:"more,omitempty"`      // of a list: how many tools are not in it
+		}
+		out.Tools = []foundTool{}
+		show := func(t *tool.Tool) {
+			shown := foundTool{Name: t.Name, Summary: FirstSentence(t.Def.Description), Signature: Signature(t.Def.InputSchema)}
+			if server == "" {
+				shown.Server = t.Def.ID.Server
+			}
+			out.Tools = append(out.Tools, shown)
+		}
+		if strings.TrimSpace(in.Query) == "" {
+			limit := maxListed
+			if in.Limit != nil {
+				limit = *in.Limit
+			}
+			for _, t := range r.catalog.Tools() {
+				switch {
+				case server != "" && t.Def.ID.Server != server:
+				case len(out.Tools) < limit:
+					show(t)
+				default:
+					out.More++
+				}
+			}
+			return answer(marshal(out)).result(), nil
+		}
+		q := Query{Text: in.Query, Limit: r.settings.TopK, Server: server}
+		if in.Limit != nil {
+			q.Limit = *in.Limit
+		}
+		found, err := r.Search(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		var ids []tool.ID
+		for _, hit := range found.Hits {
+			show(hit.Tool)
+			ids = append(ids, hit.Def.ID)
+		}
+		if r.settings.Memory != nil {
+			r.settings.Memory.Asked(call.Session, in.Query, ids)
+		}
+		confident := found.Confidence >= Confident
+		out.Confident = &confident
+		return answer(marshal(out)).result(), nil
+	}
+}
+
+// describe is the handler of {prefix}_describe_tool.
+func (r *Retriever) describe(server string) tool.Handler {
+	return func(_ context.Context, call *tool.Call) (tool.Result, error) {
+		var in struct{ Name string }
+		if json.Unmarshal(call.Arguments, &in) != nil || in.Name == "" {
+			return tool.ErrorResult(`send {"name": "..."}, a name that ` + r.settings.SearchTool + " found"), nil
+		}
+		t, err := r.catalog.Find(in.Name)
+		if errors.Is(err, tool.ErrNotFound) || server != "" && t.Def.ID.Server != server {
+			return tool.ErrorResult(r.unknown(in.Name, server)), nil
+		}
+		return answer(register.Listed(t)).result(), nil
+	}
+}
+
+// SearchItems searches tools for a program: an array of objects with name,
+// server, description and inputSchema, best first.
+func (r *Retriever) SearchItems(ctx context.Context, query string, limit int) (json.RawMessage, error) {
+	if strings.TrimSpace(query) == "" {
+		return nil, errors.New("retrieve: the query is empty")
+	}
+	found, err := r.Search(ctx, Query{Text: query, Limit: min(max(limit, 1), MaxLimit)})
+	if err != nil {
+		return nil, err
+	}
+	type item struct {
+		Name        string          `json:"name"`
+		Server      string          `json:"server"`
+		Description string          `json:"description"`
+		InputSchema json.RawMessage `json:"inputSchema,omitempty"`
+		Score       float64         `json:"score"`
+	}
+	items := []item{}
+	for _, hit := range found.Hits {
+		items = append(items, item{hit.Name, hit.Def.ID.Server, hit.Def.Description, hit.Def.InputSchema, hit.Score})
+	}
+	return marshal(items), nil
+}

@@ -65,6 +65,7 @@ type said struct {
 	capabilities json.RawMessage
 	instructions string
 	era          upstream.Era
+	interactive  bool
 	cache        map[tool.Kind]upstream.CacheHint
 }
 
@@ -219,7 +220,7 @@ func (p *Proxy) recall(ctx context.Context) known {
 	warn("servers", err)
 	for _, s := range servers {
 		k.servers[s.Name] = upstream.Known{Era: upstream.Era(s.Era), Interactive: s.Interactive}
-		p.known[s.Name] = &said{capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era)}
+		p.known[s.Name] = &said{capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive}
 	}
 	defs, err := p.store.Tools(ctx)
 	warn("tools", err)
@@ -396,6 +397,15 @@ const (
 // follow is the refresh loop, the only writer of store and catalog while the
 // proxy runs.
 func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) error {
+	p.life = ctx
+	for _, v := range p.views.Load().all {
+		v.run(ctx)
+	}
+	defer func() {
+		for _, v := range p.views.Load().all {
+			<-v.ended
+		}
+	}()
 	if err := p.Complete(ctx); err != nil && ctx.Err() == nil {
 		p.log.Error("not all known tools are indexed", "error", err)
 	}
@@ -468,7 +478,7 @@ func (p *Proxy) learn(ctx context.Context, change upstream.Change) (diff store.D
 	}
 	p.known[change.Server] = &said{
 		defs:         append([]*tool.Def{}, change.Defs...), // not nil: it was listed
-		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, cache: change.Cache,
+		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, interactive: change.Interactive, cache: change.Cache,
 	}
 	diff, err := p.store.PutServer(ctx, store.Server{
 		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,

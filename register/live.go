@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -302,6 +303,20 @@ func (l *Live) Run(ctx context.Context) {
 	l.parkedMu.Unlock()
 	l.parking.Wait()
 }
+
+// Close ends the sessions and the open event streams of all clients.
+func (l *Live) Close(ctx context.Context) {
+	l.EndStreams(ctx)
+	l.mu.Lock()
+	ids := slices.Collect(maps.Keys(l.sessions))
+	l.mu.Unlock()
+	for _, id := range ids {
+		l.forget(id)
+	}
+}
+
+// Knows reports whether a session is one of this Live's.
+func (l *Live) Knows(sessionID string) bool { return l.session(sessionID) != nil }
 
 // aside runs f off the caller's path: upstreams that hang must not keep sessions
 // from ending. The end of Run ends ctx, and waits for f.

@@ -30,6 +30,9 @@ type Server struct {
 	Instructions string                  // how to use it, by its own word
 	Capabilities json.RawMessage         // the object as the server sent it; nil while unknown
 	Cache        map[tool.Kind]CacheHint // what it said of its lists
+	// Excluded, if set, reports whether a resource that the server has is left out
+	// here, listed or not.
+	Excluded func(id tool.ID) bool
 }
 
 // Catalog is the set of tools, prompts and resources that can be found and
@@ -313,11 +316,11 @@ func (c *Catalog) Pinned() []*tool.Tool { return c.now().pinned }
 func (c *Catalog) Servers() []Server { return c.now().servers }
 
 // Nearest returns up to n exposed names that look most like name.
-func (c *Catalog) Nearest(name string, n int) []string { return nearest(name, c.now().names, n) }
+func (c *Catalog) Nearest(name string, n int) []string { return Nearest(name, c.now().names, n) }
 
-// nearest orders candidates by edit distance to name, letters' case and
+// Nearest returns up to n of the candidates, ordered by edit distance to name, letters' case and
 // separators aside, and drops what has little in common with it.
-func nearest(name string, candidates []string, n int) []string {
+func Nearest(name string, candidates []string, n int) []string {
 	type near struct {
 		name     string
 		distance int

@@ -80,3 +80,16 @@ func (c *Catalog) ListingTokens() (tokens int, complete bool) {
 	total := c.listing.Load()
 	return int(total), total >= 0
 }
+
+// ListingCost is ListingTokens, or while that is not known an estimate of it.
+func (c *Catalog) ListingCost() int {
+	if tokens, complete := c.ListingTokens(); complete {
+		return tokens
+	}
+	const bytesOfToken = 4 // of JSON Schema and English, roughly
+	bytes := 0
+	for _, t := range c.Tools() {
+		bytes += len(t.Def.Raw)
+	}
+	return bytes / bytesOfToken
+}

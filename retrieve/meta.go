@@ -104,32 +104,36 @@ func meta(name, description, input, output, annotations string, handler tool.Han
 	return &tool.Tool{Name: name, Def: def, Handler: handler}
 }
 
-// Instructions is what a client is told of this server at the start: how to use
-// it, who is behind it, and what those say of themselves, within bounds.
-func Instructions(offer Offer) string {
-	var b strings.Builder
-	b.WriteString("This server finds tools for you instead of listing them all. Say what you need to retrieve_tools; ")
-	if offer.Call {
-		b.WriteString("then call what it found by its name, or through call_tool when it is not in your list.")
-	} else {
-		b.WriteString("then call what it found by its name.")
+// Intro says, for Instructions, how to use the meta-tools.
+func (o Offer) Intro() string {
+	const intro = "This server finds tools for you instead of listing them all. Say what you need to retrieve_tools; "
+	if o.Call {
+		return intro + "then call what it found by its name, or through call_tool when it is not in your list."
 	}
-	if len(offer.About) == 0 {
+	return intro + "then call what it found by its name."
+}
+
+// Instructions is what a client is told of this server at the start: how to use
+// it (intro), who is behind it, and what those say of themselves, within bounds.
+func Instructions(intro string, about []Server) string {
+	var b strings.Builder
+	b.WriteString(intro)
+	if len(about) == 0 {
 		return b.String()
 	}
 	b.WriteString("\nServers behind it:")
-	for i, s := range offer.About {
+	for i, s := range about {
 		line := "\n- " + s.Name
 		if s.Description != "" {
 			line += ": " + FirstSentence(s.Description)
 		}
 		if b.Len()+len(line) > maxInstructions {
-			fmt.Fprintf(&b, "\n- and %d more", len(offer.About)-i)
+			fmt.Fprintf(&b, "\n- and %d more", len(about)-i)
 			break
 		}
 		b.WriteString(line)
 	}
-	return b.String() + ownInstructions(offer.About)
+	return strings.TrimLeft(b.String()+ownInstructions(about), "\n")
 }
 
 // ownInstructions are the upstreams' instructions, each under a heading.

@@ -223,6 +223,10 @@ func (c *Catalog) resource(uri string, guess bool) (*tool.Tool, bool) {
 	if t, listed := o.byID[id]; listed {
 		return t, true
 	}
+	i := slices.IndexFunc(now.servers, func(s Server) bool { return s.Name == id.Server })
+	if excluded := now.servers[i].Excluded; excluded != nil && excluded(id) {
+		return nil, false
+	}
 	def := &tool.Def{ID: id}
 	t := &tool.Tool{Name: uri, Def: def, Handler: c.handler(def)}
 	t.Handler = c.exposing(t)

@@ -469,7 +469,7 @@ func TestUpstreamsInstructionsWithinBounds(t *testing.T) {
 		{Name: "long", Instructions: long},
 		{Name: "endless", Instructions: strings.Repeat("é", 1000)},
 	}}
-	text := Instructions(offer)
+	text := Instructions(offer.Intro(), offer.About)
 	if strings.Contains(text, "of quiet") || !strings.Contains(text, "\n\nInstructions of short:\nUse it\nwell.\n\nInstructions of long:\nä sentence. ") {
 		t.Errorf("%s", text)
 	}
@@ -492,7 +492,7 @@ func TestUpstreamsInstructionsWithinBounds(t *testing.T) {
 		offer.About = append(offer.About, Server{Name: fmt.Sprintf("server%d", i), Instructions: long})
 	}
 	offer.About = append(offer.About, Server{Name: "last", Instructions: "Small."})
-	text = Instructions(offer)
+	text = Instructions(offer.Intro(), offer.About)
 	_, own, _ := strings.Cut(text, "\n\n")
 	own, rest, cut := strings.Cut(own, "\n\nThe instructions of server")
 	if !cut || len(own) > maxOwnTogether || len(own) < maxOwnTogether-maxOwn || len(rest) > maxNames+60 {

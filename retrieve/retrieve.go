@@ -34,6 +34,8 @@ type Settings struct {
 	Register func(ctx context.Context, session string, tools []*tool.Tool) map[string]bool
 	// Health, if set, is asked for every answer and must not block.
 	Health func() Health
+	// Vectors gives queries their vectors; default a QueryVectors of its own.
+	Vectors *QueryVectors
 	// QueryTimeout bounds the wait for the vectors of a query; default
 	// DefaultQueryTimeout.
 	QueryTimeout time.Duration
@@ -54,7 +56,6 @@ type Retriever struct {
 	catalog  *Catalog
 	settings Settings
 	schemas  schemas
-	vectors  queryVectors
 
 	offersCall atomic.Bool // answers may name call_tool
 }
@@ -66,6 +67,9 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	}
 	if settings.QueryTimeout == 0 {
 		settings.QueryTimeout = DefaultQueryTimeout
+	}
+	if settings.Vectors == nil {
+		settings.Vectors = &QueryVectors{}
 	}
 	if settings.SearchTool == "" {
 		settings.SearchTool = RetrieveTools
@@ -169,7 +173,7 @@ func (r *Retriever) checkServer(name string) error {
 		names = append(names, s.Name)
 	}
 	message := fmt.Sprintf("unknown server %q", clip(name, 64))
-	if near := nearest(name, names, 3); len(near) > 0 {
+	if near := Nearest(name, names, 3); len(near) > 0 {
 		return fmt.Errorf("%s; nearest: %s", message, strings.Join(near, ", "))
 	}
 	return fmt.Errorf("%s; servers: %s", message, clip(strings.Join(names, ", "), 400))
@@ -229,7 +233,7 @@ func doubted(n int, confidence float64) int {
 func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
 	query := index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: r.prior(q.Text), Explain: q.Explain}
 	var reason string
-	if query.Vectors, reason = r.vectors.of(ctx, q.Text, r.settings.QueryTimeout); ctx.Err() != nil {
+	if query.Vectors, reason = r.settings.Vectors.of(ctx, q.Text, r.settings.QueryTimeout); ctx.Err() != nil {
 		return Found{}, ctx.Err()
 	}
 	found, err := r.catalog.Search(ctx, query)

@@ -253,7 +253,7 @@ func TestMetaToolsAreSmallAndStayLoaded(t *testing.T) {
 		if size > 2500 {
 			t.Errorf("%+v: the meta-tools take %d bytes, want at most 2500", offer.Split, size)
 		}
-		if text := Instructions(offer); len(text) > maxInstructions+40 || !strings.Contains(text, "server-number-0") || !strings.Contains(text, "more") {
+		if text := Instructions(offer.Intro(), offer.About); len(text) > maxInstructions+40 || !strings.Contains(text, "server-number-0") || !strings.Contains(text, "more") {
 			t.Errorf("instructions of %d bytes: %s", len(text), text)
 		}
 	}

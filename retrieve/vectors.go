@@ -112,8 +112,9 @@ const (
 	restAfter      = 30 * time.Second
 )
 
-// queryVectors gives queries their vectors, as long as that works.
-type queryVectors struct {
+// QueryVectors gives queries their vectors, as long as that works: for all
+// retrievers of one embedder. The zero value gives none.
+type QueryVectors struct {
 	mu       sync.Mutex // guards all below; not held while embedding
 	queries  Queries
 	reason   string // why there are none
@@ -121,17 +122,21 @@ type queryVectors struct {
 	rest     time.Time // no attempt before
 }
 
-// UseVectors makes searches use vectors of queries from now on; nil ends that,
-// and reason, which may be empty, is told in answers.
+// UseVectors is Use of the retriever's QueryVectors.
 func (r *Retriever) UseVectors(queries Queries, reason string) {
-	v := &r.vectors
+	r.settings.Vectors.Use(queries, reason)
+}
+
+// Use makes searches use vectors of queries from now on; nil ends that, and
+// reason, which may be empty, is told in answers.
+func (v *QueryVectors) Use(queries Queries, reason string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queries, v.reason, v.failures, v.rest = queries, reason, 0, time.Time{}
 }
 
 // of returns the vectors of a query or, with nil, why words decide alone.
-func (v *queryVectors) of(ctx context.Context, text string, timeout time.Duration) ([][]float32, string) {
+func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duration) ([][]float32, string) {
 	v.mu.Lock()
 	queries, reason, rest := v.queries, v.reason, v.rest
 	v.mu.Unlock()

@@ -425,9 +425,9 @@ func TestAnswersSayHowTheyWereFound(t *testing.T) {
 				rest, fail := strings.Contains(step.next, "rested"), strings.Contains(step.next, "fail")
 				s.next = step.next
 				if rest {
-					r.vectors.mu.Lock()
-					r.vectors.rest = time.Now()
-					r.vectors.mu.Unlock()
+					r.settings.Vectors.mu.Lock()
+					r.settings.Vectors.rest = time.Now()
+					r.settings.Vectors.mu.Unlock()
 					s.next = map[bool]string{true: "fail", false: "answer"}[fail]
 				}
 				r.settings.QueryTimeout = time.Hour

@@ -155,6 +155,19 @@ func usage(args cobra.PositionalArgs) cobra.PositionalArgs {
 // load reads the configuration and makes the log it asks for. flags are
 // further settings from the command line, by configuration key.
 func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.Config, *slog.Logger, error) {
+	config, err := s.read(cmd, flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	log := newLog(cmd.ErrOrStderr(), config)
+	for _, warning := range config.Warnings {
+		log.Warn(warning.Error())
+	}
+	return config, log, nil
+}
+
+// read reads the configuration.
+func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.Config, error) {
 	all := map[string]string{}
 	for key, value := range flags {
 		all[key] = value
@@ -169,16 +182,12 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 	}
 	config, err := configs.Load(configs.Options{Path: s.config, Flags: all})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := refuseSelf(config); err != nil {
-		return nil, nil, &exitError{exitUsage, err}
+		return nil, &exitError{exitUsage, err}
 	}
-	log := newLog(cmd.ErrOrStderr(), config)
-	for _, warning := range config.Warnings {
-		log.Warn(warning.Error())
-	}
-	return config, log, nil
+	return config, nil
 }
 
 func newLog(w io.Writer, config *configs.Config) *slog.Logger {

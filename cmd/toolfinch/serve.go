@@ -7,7 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"os/signal"
 	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -16,17 +21,22 @@ import (
 )
 
 func newServe(s *settings) *cobra.Command {
-	var transport, listen string
+	var transport, listen, view string
 	var port int
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the proxy to an agent, over stdio or HTTP",
 		Long: `Serve connects to the configured MCP servers and serves one MCP server in front
 of them: over stdio to the agent that started it, or over HTTP at /mcp (streamable
-HTTP) and /sse (for older clients), with /healthz and /readyz beside. What was
-learned before can be searched at once; connections follow. Logs go to stderr.`,
+HTTP) and /sse (for older clients), with /healthz and /readyz beside. Each view of
+tool_views has an endpoint of its own, /mcp/NAME; --view serves that one alone. What
+was learned before can be searched at once; connections follow. Logs go to stderr.
+
+An edit of the configuration is taken at once, or with SIGHUP: servers and views
+that it does not change go on. A broken edit is refused and logged.`,
 		Example: `  toolfinch serve
   toolfinch serve --config ~/toolfinch.yaml
+  toolfinch serve --view github
   toolfinch serve --transport http --port 9000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,18 +54,21 @@ learned before can be searched at once; connections follow. Logs go to stderr.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), config, log, cmd.InOrStdin(), cmd.OutOrStdout())
+			reload := func() (*configs.Config, error) { return s.read(cmd, flags) }
+			return serve(cmd.Context(), config, view, reload, log, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address for --transport http")
 	cmd.Flags().IntVar(&port, "port", 8080, "port on 127.0.0.1 for --transport http")
+	cmd.Flags().StringVar(&view, "view", "", "serve this view of tool_views alone")
 	cmd.MarkFlagsMutuallyExclusive("listen", "port")
 	return cmd
 }
 
-// serve runs a proxy until its client leaves or ctx ends.
-func serve(ctx context.Context, config *configs.Config, log *slog.Logger, stdin io.Reader, stdout io.Writer) (err error) {
+// serve runs a proxy until its client leaves or ctx ends. viewName, unless empty,
+// is the one view that is served; reload reads the configuration again.
+func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, stdin io.Reader, stdout io.Writer) (err error) {
 	var listener net.Listener
 	if config.Transport == "http" {
 		if listener, err = net.Listen("tcp", config.Listen); err != nil {
@@ -68,14 +81,62 @@ func serve(ctx context.Context, config *configs.Config, log *slog.Logger, stdin 
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
+	if _, err := p.View(viewName); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
+	}
+	p.Only = viewName
 	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools())
 	// Many of these run beside an agent all day, and the garbage of a call is small.
 	p.Completed = func() { collectGarbage(50) }
 	return p.Run(ctx, func(ctx context.Context) error {
+		var following sync.WaitGroup
+		defer following.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		following.Go(func() { follow(ctx, p, config, reload, log) })
 		if listener == nil {
 			return p.ServeStdio(ctx, stdin, stdout)
 		}
 		log.Info("listening", "url", "http://"+listener.Addr().String()+"/mcp")
 		return p.ServeHTTP(ctx, listener)
 	})
+}
+
+// follow takes edits of the configuration until ctx ends: when a file that it
+// depends on changed, and on SIGHUP.
+func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload func() (*configs.Config, error), log *slog.Logger) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	var files atomic.Pointer[[]string]
+	watch := func(config *configs.Config) {
+		all := append([]string{config.Path}, config.Modules()...)
+		files.Store(&all)
+	}
+	watch(config)
+	changed, err := configs.Watch(ctx, func() []string { return *files.Load() }, log)
+	if err != nil {
+		log.Warn("edits of the configuration are taken on SIGHUP alone", "error", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+		case <-changed:
+		}
+		next, err := reload()
+		if err == nil {
+			err = p.Reload(ctx, next)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			log.Error("the edited configuration is refused; the one before stays", "error", err)
+		default:
+			watch(next)
+			log.Info("configuration reloaded", "servers", len(next.Servers), "views", len(next.Views))
+		}
+	}
 }

@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/configs"
+	"toolfinch/script"
+	"toolfinch/upstream"
+	"toolfinch/view"
+)
+
+// reload is a configuration that waits to be taken, and where to say how it went.
+type reload struct {
+	config *configs.Config
+	done   chan error
+}
+
+// Reload takes another configuration while the proxy runs. Servers and views that
+// did not change go on, with their connections, sessions and calls; changed
+// servers are connected anew. A configuration whose views have errors that the
+// present one has not is refused, and nothing changes. What only a restart
+// changes is logged. It needs Run.
+func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
+	r := reload{config, make(chan error, 1)}
+	select {
+	case p.reloads <- r:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// reload is Reload on the refresh loop.
+func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
+	if p.Only != "" && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == p.Only }) {
+		return fmt.Errorf("view %q is being served and cannot be removed", p.Only)
+	}
+	before := p.config.Load()
+	next, problems := p.arrange(config, p.upstreams(config), nil)
+	var refused []error
+	for _, problem := range problems {
+		if !problem.Warning && !slices.ContainsFunc(p.Problems(), func(old view.Problem) bool { return old.View == problem.View && old.Message == problem.Message }) {
+			refused = append(refused, fmt.Errorf("%s:%d:%d: %w", config.Path, problem.At.Line, problem.At.Column, problem))
+		}
+	}
+	if len(refused) > 0 {
+		return errors.Join(refused...)
+	}
+	if keys := needRestart(before, config); len(keys) > 0 {
+		p.log.Warn("changed, but only a restart takes it", "keys", strings.Join(keys, ", "))
+	}
+	known := map[string]upstream.Known{}
+	for server, said := range p.known {
+		known[server] = upstream.Known{Era: said.era, Interactive: said.interactive}
+	}
+	p.config.Store(config)
+	p.pool.Update(config.Servers, known)
+	configured := slices.Clone(config.Disabled)
+	for _, s := range config.Servers {
+		configured = append(configured, s.Name)
+	}
+	for server := range p.known {
+		if !slices.Contains(configured, server) {
+			delete(p.known, server)
+		}
+	}
+	if _, err := p.store.KeepServers(ctx, configured); err != nil && ctx.Err() == nil {
+		p.log.Warn("removed servers are still in the store", "error", err)
+	}
+	if err := p.show(ctx, next); err != nil {
+		return err
+	}
+	p.report(problems)
+	wake(p.uncount)
+	wake(p.unembed)
+	return nil
+}
+
+// needRestart returns the keys of the file that differ and are read at the start
+// only.
+func needRestart(before, after *configs.Config) []string {
+	var keys []string
+	for _, setting := range []struct {
+		key           string
+		before, after any
+	}{
+		{"embedder", before.Embed, after.Embed},
+		{"learn", before.Learn, after.Learn},
+		{"list_changed_exec", before.ListChangedExec, after.ListChangedExec},
+		{"data_dir", before.DataDir, after.DataDir},
+		{"log_level", before.LogLevel, after.LogLevel},
+		{"log_format", before.LogFormat, after.LogFormat},
+		{"transport", before.Transport, after.Transport},
+		{"listen", before.Listen, after.Listen},
+		{"allowed_origins", before.Origins, after.Origins},
+		{"principal_header", before.PrincipalHeader, after.PrincipalHeader},
+	} {
+		if !reflect.DeepEqual(setting.before, setting.after) {
+			keys = append(keys, setting.key)
+		}
+	}
+	return keys
+}
+
+// program is a loaded Starlark module and the files it was made of.
+type program struct {
+	*script.Program
+	files map[string]stamp
+}
+
+// stamp changes when a file does.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+func stampOf(path string) stamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{info.ModTime(), info.Size()}
+}
+
+// program returns the Starlark module at path, loaded anew when one of its files
+// changed.
+func (p *Proxy) program(path string) (*script.Program, error) {
+	if known, ok := p.programs[path]; ok {
+		current := true
+		for file, stamp := range known.files {
+			current = current && stampOf(file) == stamp
+		}
+		if current {
+			return known.Program, nil
+		}
+	}
+	loaded, err := script.Load(path, nil, func(line string) { p.log.Info("script", "print", line) })
+	if err != nil {
+		return nil, err
+	}
+	one := program{loaded, map[string]stamp{}}
+	for _, file := range loaded.Files() {
+		one.files[file] = stampOf(file)
+	}
+	p.programs[path] = one
+	return loaded, nil
+}

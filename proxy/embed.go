@@ -32,7 +32,7 @@ func (p *Proxy) embedTools(ctx context.Context) {
 		case <-p.unembed:
 		}
 		began, reported := time.Now(), time.Now()
-		before := p.catalog.Embedded()
+		before := p.embedded()
 		err := p.Embed(ctx, func(done, total int) {
 			if time.Since(reported) >= reportEmbedding {
 				reported = time.Now()
@@ -54,7 +54,7 @@ func (p *Proxy) embedTools(ctx context.Context) {
 			continue
 		}
 		rest = retryEmbedding
-		if n := p.catalog.Embedded(); n != before {
+		if n := p.embedded(); n != before {
 			p.log.Info("tools embedded", "tools", n, "took", time.Since(began).Round(time.Millisecond))
 			debug.FreeOSMemory()
 		}
@@ -71,9 +71,9 @@ func (p *Proxy) Embed(ctx context.Context, progress func(done, total int)) error
 		if p.wordsAlone {
 			return nil
 		}
-		embedder, err := embed.Open(ctx, p.config.Embed, p.log)
+		embedder, err := embed.Open(ctx, p.config.Load().Embed, p.log)
 		if err != nil {
-			p.retriever.UseVectors(nil, whyNot(err))
+			p.vectors.Use(nil, whyNot(err))
 			return fmt.Errorf("embedder: %w", err)
 		}
 		if embedder == nil {
@@ -81,20 +81,35 @@ func (p *Proxy) Embed(ctx context.Context, progress func(done, total int)) error
 			return nil
 		}
 		p.embedder = embedder
-		p.retriever.UseVectors(embed.NewRecent(embedder), "")
+		p.vectors.Use(embed.NewRecent(embedder), "")
 	}
 	cache := embed.NewCache(p.embedder, index.TextVersion, p.store)
 	if cache.Dim = int(p.dimension.Load()); p.misfits(cache.Dim) {
-		p.catalog.DropVectors()
+		for _, v := range p.views.Load().all {
+			v.catalog.DropVectors()
+		}
 	}
-	err := p.catalog.Embed(ctx, cache, progress)
-	if err != nil && ctx.Err() == nil && p.catalog.Embedded() == 0 {
+	var err error
+	for _, v := range p.views.Load().all { // the default view first: the others have little more
+		err = errors.Join(err, v.catalog.Embed(ctx, cache, progress))
+		progress = nil
+	}
+	if err != nil && ctx.Err() == nil && p.embedded() == 0 {
 		// Perhaps what it was opened from is bad: the next try opens it anew.
-		p.retriever.UseVectors(nil, "the embedder fails to embed the tools")
+		p.vectors.Use(nil, "the embedder fails to embed the tools")
 		err = errors.Join(err, p.embedder.Close())
 		p.embedder = nil
 	}
 	return err
+}
+
+// embedded is how many tools, prompts and resources of all views have a vector.
+func (p *Proxy) embedded() int {
+	n := 0
+	for _, v := range p.views.Load().all {
+		n += v.catalog.Embedded()
+	}
+	return n
 }
 
 // embedAnew embeds all tools again, with a dimension that the embedder did not
@@ -129,7 +144,7 @@ func (p *Proxy) closeEmbedder() error {
 	if p.embedder == nil {
 		return nil
 	}
-	p.retriever.UseVectors(nil, "")
+	p.vectors.Use(nil, "")
 	err := p.embedder.Close()
 	p.embedder = nil
 	return err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -19,13 +20,14 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/embed"
-	"toolfinch/hook"
+	"toolfinch/output"
 	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/upstream"
+	"toolfinch/view"
 )
 
 // Proxy is one configured toolfinch.
@@ -33,19 +35,32 @@ type Proxy struct {
 	// Completed, if set before Run, is called once all that the store knows is
 	// indexed.
 	Completed func()
+	// Only, if set before Run, is the name of the one view that is served, in the
+	// place of the default view.
+	Only string
 
-	config    *configs.Config
-	log       *slog.Logger
-	store     *store.Store
-	pool      *upstream.Pool
-	catalog   *retrieve.Catalog
-	retriever *retrieve.Retriever
-	live      *register.Live
+	config  atomic.Pointer[configs.Config]
+	version string
+	log     *slog.Logger
+	store   *store.Store
+	pool    *upstream.Pool
+	outputs *output.Cache
 
-	known   map[string]*said // by server; the refresh loop's own
-	partial bool             // not all of defs is in the catalog; the refresh loop's own
-	offered atomic.Pointer[offered]
+	views         atomic.Pointer[views]
+	subscriptions *register.Subscriptions
+	vectors       retrieve.QueryVectors
+	levels        levels
+	problems      atomic.Pointer[[]view.Problem]
+
+	// What follows is the refresh loop's own.
+	life     context.Context    // of Run; nil before
+	known    map[string]*said   // by server
+	programs map[string]program // by path
+	partial  bool               // not all that is known can be found yet
+
+	relists map[string]bool // what was known of clients at the start
 	clients chan clientNews
+	reloads chan reload
 	uncount chan struct{}    // wakes the token counter
 	unembed chan struct{}    // wakes the embedder
 	memory  *retrieve.Memory // nil unless it is to learn
@@ -69,12 +84,6 @@ type said struct {
 	cache        map[tool.Kind]upstream.CacheHint
 }
 
-// offered is what clients are told of this server at the start.
-type offered struct {
-	register.Offered
-	instructions string
-}
-
 type clientNews struct {
 	client  string
 	relists bool
@@ -88,99 +97,36 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Proxy{
-		config:  config,
-		log:     log,
-		store:   db,
-		known:   map[string]*said{},
-		clients: make(chan clientNews, 16),
-		uncount: make(chan struct{}, 1),
-		unembed: make(chan struct{}, 1),
-		uses:    make(chan retrieve.Use, 256),
+		version:  version,
+		log:      log,
+		store:    db,
+		outputs:  output.New(db, log),
+		known:    map[string]*said{},
+		programs: map[string]program{},
+		clients:  make(chan clientNews, 16),
+		reloads:  make(chan reload),
+		uncount:  make(chan struct{}, 1),
+		unembed:  make(chan struct{}, 1),
+		uses:     make(chan retrieve.Use, 256),
 	}
+	p.config.Store(config)
+	p.views.Store(&views{})
+	p.problems.Store(&[]view.Problem{})
+	p.subscriptions = register.NewSubscriptions(p.subscribe)
 	known := p.recall(ctx)
+	p.relists = known.clients
 	if config.Learn {
 		p.memory = retrieve.NewMemory(known.uses, p.rememberUse)
 	}
-	p.pool = upstream.NewPool(config.Servers, known.servers, upstream.Events{
-		Updated: func(server, uri string, params json.RawMessage) { p.live.Updated(server, uri, params) },
-		Log:     func(client string, params json.RawMessage) { p.live.Log(client, params) },
-		Notify:  func(client, method string, params json.RawMessage) { p.live.Notify(client, method, params) },
-		Ask: func(ctx context.Context, client, method string, params json.RawMessage) (json.RawMessage, error) {
-			return p.live.Ask(ctx, client, method, params)
-		},
-		Reaches: func(client string) bool { return p.live.Reaches(client) },
-	}, log)
-	p.catalog = retrieve.NewCatalog(p.upstreamTool, retrieve.Reserved(), config.Pinned)
-	p.catalog.LearnTokens(known.tokens)
-	if err := p.catalog.Swap(ctx, firstOf(p.servers())); err != nil {
-		return nil, errors.Join(err, db.Close())
+	p.pool = upstream.NewPool(config.Servers, known.servers, p.events(), log)
+	all := p.upstreams(config)
+	p.partial = cutTo(all, openTools)
+	next, problems := p.arrange(config, all, known.tokens)
+	if err := p.show(ctx, next); err != nil {
+		return nil, errors.Join(fmt.Errorf("proxy: %w", err), p.Close())
 	}
-	p.partial = p.catalog.Len() < known.tools
-	p.offer()
-	p.live = register.New(register.Settings{
-		Version:       version,
-		Instructions:  func() string { return p.offered.Load().instructions },
-		Offered:       func() register.Offered { return p.offered.Load().Offered },
-		Register:      config.Routing != configs.RoutingCallTool,
-		MaxRegistered: config.MaxRegistered,
-		Hook:          hook.Command{Line: config.ListChangedExec},
-		Relists:       known.clients,
-		Remember:      p.rememberClient,
-		SetLevel:      p.pool.SetLogLevel,
-		Subscribe:     p.subscribe,
-		Complete:      p.pool.Complete,
-		Task:          p.pool.Task,
-		RootsChanged:  p.pool.RootsChanged,
-		Forget:        p.pool.Forget,
-	}, p.catalog, log)
-	p.retriever = retrieve.New(p.catalog, retrieve.Settings{
-		TopK:     config.TopK,
-		Register: p.live.Register,
-		Health:   p.health,
-		Validate: p.validates,
-
-		QueryTimeout: config.QueryEmbedTimeout,
-		Memory:       p.memory,
-		Misfit:       p.embedAnew,
-	})
-	p.live.Offer(p.retriever.MetaTools(p.metaTools()))
+	p.report(problems)
 	return p, nil
-}
-
-// metaTools says which meta-tools there are.
-func (p *Proxy) metaTools() retrieve.Offer {
-	return retrieve.Offer{
-		Call:  p.config.Routing != configs.RoutingDynamic,
-		Split: p.config.CallTool == configs.CallToolSplit,
-		About: p.servers(),
-	}
-}
-
-// offer works out what clients are told at the start: what upstreams offer,
-// and what those may offer that are not known yet, because a client asks once.
-func (p *Proxy) offer() {
-	o := &offered{instructions: retrieve.Instructions(p.metaTools())}
-	for _, s := range p.config.Servers {
-		known := p.known[s.Name]
-		if known == nil || known.capabilities == nil {
-			o.Prompts, o.Resources, o.Subscribe, o.Completions, o.Logging = true, true, true, true, true
-			continue // but for tasks: a 2026-07-28 client asks again
-		}
-		has := func(names ...string) bool {
-			value := known.capabilities
-			for _, name := range names {
-				value = rawjson.Member(value, name)
-			}
-			return value != nil && string(value) != "false" && string(value) != "null"
-		}
-		o.Prompts = o.Prompts || has("prompts")
-		o.Resources = o.Resources || has("resources")
-		o.Subscribe = o.Subscribe || has("resources", "subscribe")
-		o.Completions = o.Completions || has("completions")
-		o.Logging = o.Logging || has("logging")
-		o.Tasks = o.Tasks || known.era == upstream.EraModern && has("extensions", tool.ExtensionTasks)
-	}
-	p.offered.Store(o)
 }
 
 // subscribe subscribes to a resource of an upstream, or ends that.
@@ -197,15 +143,15 @@ type known struct {
 	tokens  map[string]int
 	clients map[string]bool
 	uses    []retrieve.Use
-	tools   int
 }
 
 // recall reads the store. What cannot be read is learned again.
 func (p *Proxy) recall(ctx context.Context) known {
 	k := known{servers: map[string]upstream.Known{}}
-	configured := slices.Clone(p.config.Disabled)
+	config := p.config.Load()
+	configured := slices.Clone(config.Disabled)
 	enabled := map[string]bool{}
-	for _, s := range p.config.Servers {
+	for _, s := range config.Servers {
 		configured = append(configured, s.Name)
 		enabled[s.Name] = true
 	}
@@ -227,16 +173,13 @@ func (p *Proxy) recall(ctx context.Context) known {
 	for _, def := range defs {
 		if s := p.known[def.ID.Server]; s != nil && enabled[def.ID.Server] {
 			s.defs = append(s.defs, def)
-			if def.ID.Kind == tool.KindTool {
-				k.tools++
-			}
 		}
 	}
 	k.tokens, err = p.store.Tokens(ctx)
 	warn("token counts", err)
 	k.clients, err = p.store.Clients(ctx)
 	warn("clients", err)
-	if p.config.Learn {
+	if config.Learn {
 		uses, err := p.store.Learned(ctx)
 		warn("what was learned from use", err)
 		for _, u := range uses {
@@ -257,46 +200,46 @@ func (p *Proxy) upstreamTool(def *tool.Def) tool.Handler {
 	}
 }
 
-// servers joins the configuration with what is known, in config order.
-func (p *Proxy) servers() []retrieve.Server {
-	out := make([]retrieve.Server, len(p.config.Servers))
-	for i, s := range p.config.Servers {
-		out[i] = retrieve.Server{Name: s.Name, Description: s.Description, Prefix: s.Prefix}
-		if known := p.known[s.Name]; known != nil {
-			out[i].Defs, out[i].Capabilities, out[i].Instructions = known.defs, known.capabilities, known.instructions
-			out[i].Cache = map[tool.Kind]retrieve.CacheHint{}
-			for kind, hint := range known.cache {
-				out[i].Cache[kind] = retrieve.CacheHint(hint)
-			}
+// upstreams joins a configuration with what is known, in its order.
+func (p *Proxy) upstreams(config *configs.Config) []view.Upstream {
+	all := make([]view.Upstream, len(config.Servers))
+	for i, s := range config.Servers {
+		all[i] = view.Upstream{Server: s.Name}
+		if known := p.known[s.Name]; known != nil && known.defs != nil {
+			all[i].Listed = true
+			all[i].Tools = tool.Of(known.defs, p.upstreamTool)
 		}
 	}
-	return out
-}
-
-// swap makes all that is known the catalog.
-func (p *Proxy) swap(ctx context.Context) error {
-	if err := p.catalog.Swap(ctx, p.servers()); err != nil {
-		return err
-	}
-	p.partial = false
-	p.offer()
-	return nil
+	return all
 }
 
 // openTools is how many tools are indexed before the first question can be
 // answered; the others follow at once.
 const openTools = 10_000
 
-// firstOf is as many of the servers, in their order, as have openTools tools
-// together; the others are as if they had not been listed yet.
-func firstOf(servers []retrieve.Server) []retrieve.Server {
+// cutTo leaves as many of the upstreams, in their order, as have most tools
+// together; the others are as if they had not been listed yet. It reports
+// whether there are such.
+func cutTo(all []view.Upstream, most int) (cut bool) {
 	total := 0
-	for i := range servers {
-		if total += len(servers[i].Defs); total > openTools {
-			servers[i].Defs = nil
+	for i := range all {
+		if total += len(all[i].Tools); total > most {
+			all[i].Tools, all[i].Listed, cut = nil, false, true
 		}
 	}
-	return servers
+	return cut
+}
+
+// swap makes all that is known what can be found and called.
+func (p *Proxy) swap(ctx context.Context) error {
+	config := p.config.Load()
+	next, problems := p.arrange(config, p.upstreams(config), nil)
+	if err := p.show(ctx, next); err != nil {
+		return err
+	}
+	p.report(problems)
+	p.partial = false
+	return nil
 }
 
 // Complete indexes what Open left for later because it was much. Run does so
@@ -309,34 +252,6 @@ func (p *Proxy) Complete(ctx context.Context) error {
 		return fmt.Errorf("proxy: %w", err)
 	}
 	return nil
-}
-
-func (p *Proxy) health() retrieve.Health {
-	listed := map[string]bool{}
-	for _, s := range p.catalog.Servers() {
-		listed[s.Name] = s.Defs != nil
-	}
-	var h retrieve.Health
-	for _, s := range p.pool.Status() {
-		switch {
-		case s.State == upstream.StateFailed:
-			h.Failed++
-		case s.State == upstream.StateReady && listed[s.Server]:
-			h.Ready++
-		default:
-			h.Pending++
-		}
-	}
-	return h
-}
-
-func (p *Proxy) validates(server string) bool {
-	for _, s := range p.config.Servers {
-		if s.Name == server {
-			return s.Validate
-		}
-	}
-	return true
 }
 
 // rememberClient never blocks: it is called while a client waits.
@@ -363,12 +278,12 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, life := errgroup.WithContext(life)
-	changes := make(chan upstream.Change, len(p.config.Servers))
+	changes := make(chan upstream.Change, 16)
 	g.Go(func() error { return quiet(p.pool.Watch(life, changes)) })
 	g.Go(func() error { return p.follow(life, changes) })
 	g.Go(func() error { p.countTokens(life); return nil })
 	g.Go(func() error { p.embedTools(life); return nil })
-	g.Go(func() error { p.live.Run(life); return nil })
+	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error {
 		defer end()
 		serving, cancel := context.WithCancel(ctx)
@@ -406,6 +321,15 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 			<-v.ended
 		}
 	}()
+	p.life = ctx
+	for _, v := range p.views.Load().all {
+		v.run(ctx)
+	}
+	defer func() {
+		for _, v := range p.views.Load().all {
+			<-v.ended
+		}
+	}()
 	if err := p.Complete(ctx); err != nil && ctx.Err() == nil {
 		p.log.Error("not all known tools are indexed", "error", err)
 	}
@@ -422,6 +346,8 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 			if err := p.store.PutClient(ctx, news.client, news.relists); err != nil && ctx.Err() == nil {
 				p.log.Warn("client not remembered", "error", err)
 			}
+		case r := <-p.reloads:
+			r.done <- p.reload(ctx, r.config)
 		case use := <-p.uses:
 			if err := p.store.PutLearned(ctx, store.LearnedUse(use)); err != nil && ctx.Err() == nil {
 				p.log.Warn("what was learned from a call is not kept", "error", err)
@@ -442,7 +368,6 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 				}
 				continue
 			}
-			p.live.Sync()
 			wake(p.uncount)
 			wake(p.unembed)
 		}
@@ -508,7 +433,7 @@ func (p *Proxy) countTokens(ctx context.Context) {
 			return
 		case <-p.uncount:
 		}
-		p.putTokens(ctx, p.catalog.CountTokens(ctx))
+		p.putTokens(ctx, p.countNew(ctx))
 		select {
 		case <-ctx.Done():
 			return
@@ -516,6 +441,15 @@ func (p *Proxy) countTokens(ctx context.Context) {
 			debug.FreeOSMemory()
 		}
 	}
+}
+
+// countNew counts the definitions of all views that were not counted yet.
+func (p *Proxy) countNew(ctx context.Context) map[string]int {
+	fresh := map[string]int{}
+	for _, v := range p.views.Load().all {
+		maps.Copy(fresh, v.catalog.CountTokens(ctx))
+	}
+	return fresh
 }
 
 func (p *Proxy) putTokens(ctx context.Context, fresh map[string]int) {
@@ -527,19 +461,17 @@ func (p *Proxy) putTokens(ctx context.Context, fresh map[string]int) {
 	}
 }
 
-// Retriever answers searches; it works from Open on.
-func (p *Proxy) Retriever() *retrieve.Retriever { return p.retriever }
-
-// Tools is the number of tools known.
-func (p *Proxy) Tools() int { return p.catalog.Len() }
-
 // Close ends every connection and the store. It may be called twice.
 func (p *Proxy) Close() error {
 	var err error
 	p.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()
-		err = errors.Join(p.pool.Close(ctx), p.catalog.Close(), p.closeEmbedder(), p.store.Close())
+		err = p.pool.Close(ctx)
+		for _, v := range p.views.Load().all {
+			err = errors.Join(err, v.close(ctx))
+		}
+		err = errors.Join(err, p.closeEmbedder(), p.store.Close())
 	})
 	return err
 }

@@ -28,17 +28,18 @@ func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed)) []Refreshed {
 	}
 	outcomes := make(chan outcome)
 	var dials sync.WaitGroup
-	for i, s := range p.config.Servers {
+	servers := p.config.Load().Servers
+	for i, s := range servers {
 		dials.Go(func() {
 			start := time.Now()
 			change := p.pool.Refresh(ctx, s.Name)
 			outcomes <- outcome{i, time.Since(start), change}
 		})
 	}
-	rows := make([]Refreshed, len(p.config.Servers))
+	rows := make([]Refreshed, len(servers))
 	for range rows {
 		o := <-outcomes
-		row := Refreshed{Server: p.config.Servers[o.i].Name, Took: o.took, Err: o.change.Err}
+		row := Refreshed{Server: servers[o.i].Name, Took: o.took, Err: o.change.Err}
 		row.Diff = p.learn(ctx, o.change)
 		rows[o.i] = row
 		if done != nil {
@@ -49,6 +50,6 @@ func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed)) []Refreshed {
 	if err := p.swap(ctx); err != nil {
 		p.log.Error("the catalog was not refreshed", "error", err)
 	}
-	p.putTokens(ctx, p.catalog.CountTokens(ctx))
+	p.putTokens(ctx, p.countNew(ctx))
 	return rows
 }

@@ -19,11 +19,16 @@ const drain = 10 * time.Second
 
 // ServeStdio serves one client on in and out until it closes in.
 func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	return p.live.ServeStdio(ctx, in, out)
+	v, err := p.View(p.Only)
+	if err != nil {
+		return err
+	}
+	return v.live.ServeStdio(ctx, in, out)
 }
 
-// ServeHTTP serves clients on listener until ctx ends: streamable HTTP at
-// /mcp, HTTP+SSE at /sse, /healthz and /readyz. Calls in flight get 10 s then.
+// ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
+// and of each view at /mcp/{view}, HTTP+SSE at /sse, /healthz and /readyz. Calls
+// in flight get 10 s then.
 func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           p.Handler(),
@@ -39,7 +44,9 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	p.live.EndStreams(ctx)
+	for _, v := range p.views.Load().all {
+		v.live.EndStreams(ctx)
+	}
 	err := server.Shutdown(ctx)
 	if err != nil {
 		err = server.Close() // what still runs is cut off
@@ -52,27 +59,39 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 
 // Handler is everything that is served over HTTP. It is asked for once.
 func (p *Proxy) Handler() http.Handler {
-	events, messages := p.live.SSE("/message")
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", p.live.HTTP())
-	mux.Handle("/sse", events)
-	mux.Handle("POST /message", messages)
+	to := func(serve func(v *View) http.Handler) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			name := r.PathValue("view")
+			v, err := p.View(name)
+			if err != nil || p.Only != "" && v.name != p.Only {
+				http.Error(w, "no such view", http.StatusNotFound)
+				return
+			}
+			serve(v).ServeHTTP(w, r)
+		}
+	}
+	mux.Handle("/mcp", to(func(v *View) http.Handler { return v.http() }))
+	mux.Handle("/mcp/{view}", to(func(v *View) http.Handler { return v.http() }))
+	mux.Handle("/sse", to(func(v *View) http.Handler { return v.sse().events }))
+	mux.Handle("POST /message", to(func(v *View) http.Handler { return v.sse().messages }))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", p.ready)
-	return guard(mux, p.config.Origins)
+	return guard(mux, p.config.Load().Origins)
 }
 
 // ready answers 200 once there is something to find, or no server left to wait for.
 func (p *Proxy) ready(w http.ResponseWriter, _ *http.Request) {
-	h := p.health()
+	v := p.main()
+	h := v.health()
 	w.Header().Set("Content-Type", "application/json")
-	if p.catalog.Len() == 0 && h.Pending > 0 {
+	if v.catalog.Len() == 0 && h.Pending > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_ = json.NewEncoder(w).Encode(map[string]int{
-		"tools": p.catalog.Len(), "servers_ready": h.Ready, "servers_pending": h.Pending, "servers_failed": h.Failed,
+		"tools": v.catalog.Len(), "servers_ready": h.Ready, "servers_pending": h.Pending, "servers_failed": h.Failed,
 	})
 }
 

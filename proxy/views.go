@@ -150,10 +150,11 @@ func (p *Proxy) newView(name string, config *configs.Config, tokens map[string]i
 
 // run runs what the live server does in the background until close.
 func (v *View) run(ctx context.Context) {
+	ended := make(chan struct{})
 	ctx, v.end = context.WithCancel(ctx)
-	v.ended = make(chan struct{})
+	v.ended = ended
 	go func() {
-		defer close(v.ended)
+		defer close(ended)
 		v.live.Run(ctx)
 	}()
 }

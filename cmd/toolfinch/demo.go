@@ -50,7 +50,7 @@ With --serve the proxy stays up for your own agent instead.`,
 			log := slog.New(slog.DiscardHandler)
 			if serveIt {
 				config.LogLevel = slog.LevelInfo
-				return serve(cmd.Context(), config, newLog(cmd.ErrOrStderr(), config), cmd.InOrStdin(), cmd.OutOrStdout())
+				return serve(cmd.Context(), config, "", nil, newLog(cmd.ErrOrStderr(), config), cmd.InOrStdin(), cmd.OutOrStdout())
 			}
 			return play(cmd.Context(), config, log, cmd.OutOrStdout())
 		},

@@ -67,7 +67,8 @@ that it does not change go on. A broken edit is refused and logged.`,
 }
 
 // serve runs a proxy until its client leaves or ctx ends. viewName, unless empty,
-// is the one view that is served; reload reads the configuration again.
+// is the one view that is served; reload, unless nil, reads the configuration
+// again.
 func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, stdin io.Reader, stdout io.Writer) (err error) {
 	var listener net.Listener
 	if config.Transport == "http" {
@@ -93,7 +94,9 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		defer following.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		following.Go(func() { follow(ctx, p, config, reload, log) })
+		if reload != nil {
+			following.Go(func() { follow(ctx, p, config, reload, log) })
+		}
 		if listener == nil {
 			return p.ServeStdio(ctx, stdin, stdout)
 		}
@@ -136,6 +139,9 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 			log.Error("the edited configuration is refused; the one before stays", "error", err)
 		default:
 			watch(next)
+			for _, warning := range next.Warnings {
+				log.Warn(warning.Error())
+			}
 			log.Info("configuration reloaded", "servers", len(next.Servers), "views", len(next.Views))
 		}
 	}

@@ -56,7 +56,8 @@ type Proxy struct {
 	life     context.Context    // of Run; nil before
 	known    map[string]*said   // by server
 	programs map[string]program // by path
-	partial  bool               // not all that is known can be found yet
+	reported map[view.Problem]bool
+	partial  bool // not all that is known can be found yet
 
 	relists map[string]bool // what was known of clients at the start
 	clients chan clientNews
@@ -103,6 +104,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		outputs:  output.New(db, log),
 		known:    map[string]*said{},
 		programs: map[string]program{},
+		reported: map[view.Problem]bool{},
 		clients:  make(chan clientNews, 16),
 		reloads:  make(chan reload),
 		uncount:  make(chan struct{}, 1),
@@ -313,6 +315,7 @@ const (
 // proxy runs.
 func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) error {
 	p.life = ctx
+	p.report(p.Problems())
 	for _, v := range p.views.Load().all {
 		v.run(ctx)
 	}
@@ -322,6 +325,7 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 		}
 	}()
 	p.life = ctx
+	p.report(p.Problems())
 	for _, v := range p.views.Load().all {
 		v.run(ctx)
 	}

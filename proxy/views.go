@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -425,17 +426,23 @@ func (p *Proxy) show(ctx context.Context, next []arranged) error {
 	return failed
 }
 
-// report logs what is wrong with the views, unless that is known.
+// report notes what is wrong with the views, and logs each thing once while Run
+// runs. What servers are said to lack waits until all of them were listed or
+// have failed.
 func (p *Proxy) report(problems []view.Problem) {
-	before := *p.problems.Load()
 	p.problems.Store(&problems)
+	if p.life == nil {
+		return // whoever opened the proxy asks for Problems
+	}
+	pending := slices.ContainsFunc(p.pool.Status(), func(s upstream.Status) bool { return s.State == upstream.StatePending })
 	for _, problem := range problems {
-		switch {
-		case slices.Contains(before, problem):
-		case problem.Warning:
-			p.log.Warn(problem.Error(), "line", problem.At.Line)
-		default:
-			p.log.Error(problem.Error(), "line", problem.At.Line)
+		level := slog.LevelError
+		if problem.Warning {
+			level = slog.LevelWarn
+		}
+		if !p.reported[problem] && !(problem.Warning && pending) {
+			p.reported[problem] = true
+			p.log.Log(context.Background(), level, problem.Error(), "line", problem.At.Line)
 		}
 	}
 }

@@ -3,17 +3,13 @@
 package hook
 
 import (
-	"context"
 	"os/exec"
 	"syscall"
 )
 
-func shell(ctx context.Context, line string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "sh", "-c", line)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return cmd
-}
+// shell runs a command line.
+var shell = [2]string{"sh", "-c"}
 
-func killGroup(cmd *exec.Cmd) error {
-	return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-}
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+func killGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -1,5 +1,5 @@
-// Package hook runs the owner's shell commands: bounded in time and output,
-// in a process group of their own. It does not decide when one runs.
+// Package hook runs the owner's commands: bounded in time and output, in a
+// process group of their own. It does not decide when one runs.
 package hook
 
 import (
@@ -23,29 +23,50 @@ const maxOutput = 4 << 10
 // Run executes the command with env on top of the proxy's environment and
 // returns the beginning of what it printed. The error says how it ended.
 func (c Command) Run(ctx context.Context, env []string) (output []byte, err error) {
-	timeout := c.Timeout
+	var head head
+	err = runGroup(ctx, c.Timeout, func(ctx context.Context) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, shell[0], shell[1], c.Line)
+		cmd.Env = append(os.Environ(), env...)
+		cmd.Stdout, cmd.Stderr = &head, &head
+		return cmd
+	})
+	if err != nil {
+		return head.b, fmt.Errorf("hook: %w", err)
+	}
+	return head.b, nil
+}
+
+// runGroup runs the command that build makes, in a process group of its own,
+// and kills the whole group once it has ended, after the timeout (0: 5s), or
+// when ctx ends; then the error is the cause of that.
+func runGroup(ctx context.Context, timeout time.Duration, build func(context.Context) *exec.Cmd) error {
 	if timeout == 0 {
 		timeout = 5 * time.Second
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("killed after %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, timeoutError(timeout))
 	defer cancel()
 
-	cmd := shell(ctx, c.Line)
-	cmd.Env = append(os.Environ(), env...)
-	var head head
-	cmd.Stdout, cmd.Stderr = &head, &head
+	cmd := build(ctx)
+	ownGroup(cmd)
 	cmd.Cancel = func() error { return killGroup(cmd) }
 	cmd.WaitDelay = time.Second // a grandchild that left the group may hold the pipe
-	err = cmd.Run()
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+	err := cmd.Run()
+	if cmd.Process != nil {
 		_ = killGroup(cmd) // what it left running in the background ends with it
-		return head.b, nil
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	switch {
+	case err == nil || errors.Is(err, exec.ErrWaitDelay):
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
-	return head.b, fmt.Errorf("hook: %w", err)
+	return err
 }
+
+// timeoutError is a command that took longer than this.
+type timeoutError time.Duration
+
+func (e timeoutError) Error() string { return "killed after " + time.Duration(e).String() }
 
 // head keeps the first maxOutput bytes.
 type head struct{ b []byte }

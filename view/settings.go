@@ -8,8 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"time"
-
-	"toolfinch/tool"
 )
 
 // Settings is one view as its owner wrote it.
@@ -112,6 +110,8 @@ type Override struct {
 	Disabled    bool
 	Parameters  []Parameter
 	Output      *OutputCache // nil for what the server has
+
+	hooked bool // a hook before the call may send parameters that are hidden
 }
 
 // Pattern is a glob and where it stands.
@@ -128,7 +128,7 @@ type Parameter struct {
 	Rename      string  // what clients call it; "" for no change
 	Description *string // {original} stands for the tool's own
 	Default     []byte  // sent where the client sends nothing, and told in the schema; makes it optional
-	Hidden      bool    // not in the schema; Default is sent, if there is one
+	Hidden      bool    // not in the schema; Default is sent, if there is one, or what a hook before the call says
 	Value       []byte  // always sent; hides it
 }
 

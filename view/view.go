@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 
 	"toolfinch/script"
 	"toolfinch/tool"
@@ -16,7 +17,11 @@ type Upstream struct {
 	Server string
 	Listed bool // false while it has never been listed: what it has is not known
 	Tools  []*tool.Tool
-	Output map[tool.ID]*OutputCache // of tools whose large results are kept; filled in by Base
+	// Output is what overrides say of keeping large results, OutputDefault is for
+	// the other tools: filled in by Base. In a View, Output has the tools whose large
+	// results are kept, and OutputDefault is nil.
+	Output        map[tool.ID]*OutputCache
+	OutputDefault *OutputCache
 }
 
 // View is a view of the upstreams as they are now.
@@ -25,6 +30,16 @@ type View struct {
 	Upstreams []Upstream   // those it has something of, in the order of the catalog
 	Own       []*tool.Tool // composite and custom tools; the server of their IDs is the view's name
 	Meta      []*tool.Tool // run_script, when it is offered
+}
+
+// Keeps reports whether large results of some of the view's tools are kept.
+func (v *View) Keeps() bool {
+	return slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return len(u.Output) > 0 })
+}
+
+// Excludes reports whether the view leaves out a prompt or resource, listed or not.
+func (s *Settings) Excludes(id tool.ID) bool {
+	return !s.selected(choice{tool: &tool.Tool{Def: &tool.Def{ID: id}}})
 }
 
 // Env is what a view needs of its surroundings. Its functions are called while
@@ -39,6 +54,9 @@ type Env struct {
 	// these.
 	Find    func(id string) (*tool.Tool, bool)
 	Nearest func(id string, n int) []string
+	// Pending reports whether the tool with this ID may yet come: its server has not
+	// been listed, or is disabled. Nil: Compile tells by the upstreams it is given.
+	Pending func(id string) bool
 	// Retrieve searches the default view, for custom tools: an array of tools as
 	// retrieve_tools answers it.
 	Retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)

@@ -1,0 +1,133 @@
+// Package output keeps large results of tools: a client gets the beginning of
+// one and a token, and reads on with the tool read_output. It neither says which
+// results are large nor knows where they are kept.
+package output
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"log/slog"
+	"time"
+
+	"toolfinch/tool"
+)
+
+// Settings say which results are kept.
+type Settings struct {
+	MinSize int           // bytes of a result from which on it is kept; 0: none is
+	Preview int           // bytes of its text that the client gets at once; default DefaultPreview
+	TTL     time.Duration // how long it can be read; default DefaultTTL
+}
+
+// Defaults of Settings.
+const (
+	DefaultPreview = 2000
+	DefaultTTL     = time.Hour
+)
+
+const (
+	// sweepEvery is how often Sweep looks: what has expired cannot be read anyway.
+	sweepEvery = 10 * time.Minute
+	// patience bounds one use of the store.
+	patience = 10 * time.Second
+)
+
+// Store keeps bytes until they expire, by the SHA-256 of their token and of
+// their owner. It bounds what it keeps: the oldest goes first. Output returns nil
+// for what is not there.
+type Store interface {
+	PutOutput(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error
+	Output(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error)
+	DropOutputs(ctx context.Context, now time.Time) (int, error)
+}
+
+// Cache keeps results in a Store. Its methods are safe for concurrent use.
+type Cache struct {
+	store Store
+	log   *slog.Logger
+	now   func() time.Time
+	// evaluating holds a token while an expression is evaluated, one at a time: the
+	// library can be neither stopped nor told how much memory to take.
+	evaluating chan struct{}
+}
+
+// New returns a cache that keeps results in store.
+func New(store Store, log *slog.Logger) *Cache {
+	return &Cache{store: store, log: log, now: time.Now, evaluating: make(chan struct{}, 1)}
+}
+
+// Keep returns what keeps the large results of a handler. A complete result of
+// at least MinSize bytes, of a call that a client with an owner made, is stored
+// and answered in short: a preview of its text with a note how to read on, blocks
+// without text as far as they have less than MinSize bytes together, structured
+// content if it alone has less, and all other members as they were. A result
+// that would not get shorter is answered whole, and so is one that cannot be
+// stored, which costs a warning in the log.
+func (c *Cache) Keep(s Settings) tool.Middleware {
+	s.Preview = cmp.Or(max(s.Preview, 0), DefaultPreview)
+	s.TTL = cmp.Or(max(s.TTL, 0), DefaultTTL)
+	return func(next tool.Handler) tool.Handler {
+		if s.MinSize <= 0 {
+			return next
+		}
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			result, err := next(ctx, call)
+			if err != nil || len(result) < s.MinSize || call.Kind != tool.KindTool || call.Depth > 0 {
+				return result, err
+			}
+			if owner := call.Owner(); owner != "" && result.Complete() {
+				return c.keep(ctx, s, call.Name, owner, result), nil
+			}
+			return result, nil
+		}
+	}
+}
+
+// keep stores the result and returns the answer.
+func (c *Cache) keep(ctx context.Context, s Settings, name, owner string, result tool.Result) tool.Result {
+	token, now := rand.Text(), c.now()
+	expires := now.Add(s.TTL)
+	answer, ok := shorten(result, s, token, expires)
+	if !ok {
+		return result
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := c.store.PutOutput(ctx, hash(token), hash(owner), result, now, expires); err != nil {
+		c.log.Warn("a large result could not be kept and is answered whole", "tool", name, "bytes", len(result), "error", err)
+		return result
+	}
+	return answer
+}
+
+// Sweep drops what has expired, now and every ten minutes until ctx ends.
+func (c *Cache) Sweep(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		c.sweep(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (c *Cache) sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	dropped, err := c.store.DropOutputs(ctx, c.now())
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.log.Warn("expired results could not be dropped", "error", err)
+	case dropped > 0:
+		c.log.Debug("expired results dropped", "count", dropped)
+	}
+}
+
+// hash is what the store knows of a token or an owner: who reads the database
+// can use neither.
+func hash(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Bounds of what PutOutput keeps, of one owner and in all. Rows are bounded too:
+// each Put looks at all of them.
+const (
+	maxOwnOutputs    = 64 << 20  // bytes
+	maxOutputs       = 512 << 20 // bytes
+	maxOwnOutputRows = 1000
+	maxOutputRows    = 10_000
+	dropAtOnce       = 10 // a megabyte takes 10 ms to overwrite, and others wait
+)
+
+const (
+	dropOutputs       = `DELETE FROM outputs WHERE id IN (SELECT id FROM outputs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`
+	addOutput         = `INSERT INTO outputs (token, owner, expires_at, size, content) VALUES (?, ?, ?, ?, ?)`
+	selectOutput      = `SELECT content FROM outputs WHERE token = ? AND owner = ? AND expires_at > ?`
+	boundOwnedOutputs = `
+		DELETE FROM outputs WHERE id IN (
+			SELECT id FROM (
+				SELECT id, sum(size) OVER newest AS bytes, row_number() OVER newest AS row
+				FROM outputs WHERE owner = :owner WINDOW newest AS (ORDER BY id DESC))
+			WHERE bytes > :bytes OR row > :rows)`
+	boundOutputs = `
+		DELETE FROM outputs WHERE id IN (
+			SELECT id FROM (
+				SELECT id, sum(size) OVER newest AS bytes, row_number() OVER newest AS row
+				FROM outputs WINDOW newest AS (ORDER BY id DESC))
+			WHERE bytes > :bytes OR row > :rows)`
+)
+
+// PutOutput keeps content for its owner until it expires; token and owner are
+// the SHA-256 of what names them. Some of what has expired at now is dropped, and where
+// an owner would have more than 64 MB or 1,000 outputs, or all of them together
+// more than 512 MB or 10,000, the oldest go. Content of more than 64 MB is an
+// error.
+func (s *Store) PutOutput(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error {
+	if len(content) > maxOwnOutputs {
+		return fmt.Errorf("store: put output: it has %d bytes, more than %d", len(content), maxOwnOutputs)
+	}
+	err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, addOutput, token[:], owner[:], expires.UnixMilli(), len(content), content); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, boundOwnedOutputs,
+			sql.Named("owner", owner[:]), sql.Named("bytes", maxOwnOutputs), sql.Named("rows", maxOwnOutputRows))
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, boundOutputs, sql.Named("bytes", maxOutputs), sql.Named("rows", maxOutputRows))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store: put output: %w", err)
+	}
+	return nil
+}
+
+// Output returns what was kept under token for owner, nil when there is nothing
+// or it has expired at now. The bytes are the caller's.
+func (s *Store) Output(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error) {
+	var content []byte
+	err := s.db.QueryRowContext(ctx, selectOutput, token[:], owner[:], now.UnixMilli()).Scan(&content)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: read output: %w", err)
+	}
+	return content, nil
+}
+
+// DropOutputs drops the outputs that have expired at now, and returns how many
+// there were. On an error some may have been dropped.
+func (s *Store) DropOutputs(ctx context.Context, now time.Time) (dropped int, err error) {
+	for {
+		var n int64
+		err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+			result, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce)
+			if err != nil {
+				return err
+			}
+			n, err = result.RowsAffected()
+			return err
+		})
+		if err != nil {
+			return dropped, fmt.Errorf("store: drop outputs: %w", err)
+		}
+		dropped += int(n)
+		if n < dropAtOnce {
+			return dropped, nil
+		}
+	}
+}

@@ -1,0 +1,422 @@
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// binding turns the arguments that a client sends into those that the tool
+// below takes. It is never changed after it was made.
+type binding struct {
+	visible map[string]property // by what clients call it: the properties they are shown
+	// closed are the properties' own names that clients do not see. They are compared
+	// without regard to case, as some servers read them.
+	closed   []string
+	defaults []property // sent where the client sends nothing
+	values   []property // always sent
+}
+
+// property is one that the tool below takes.
+type property struct {
+	key   []byte // its name as JSON
+	value []byte
+	at    int // in binding.defaults, -1 for no default
+}
+
+// around binds the arguments of calls before next has them. call.Params keeps
+// those that the client sent: nobody below reads arguments there.
+func (b *binding) around(next tool.Handler) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		// What came off the wire has been read as JSON already.
+		if call.Params == nil && len(call.Arguments) > 0 && !json.Valid(call.Arguments) {
+			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
+		}
+		sent := bytes.TrimSpace(call.Arguments)
+		switch {
+		case len(sent) == 0, string(sent) == "null":
+			sent = []byte(`{}`)
+		case sent[0] != '{': // what is bound could not be sent
+			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments must be an object"}
+		}
+		bound := *call
+		bound.Arguments = b.bind(sent)
+		return next(ctx, &bound)
+	}
+}
+
+// bind makes the arguments of the tool below of an object of a client's.
+func (b *binding) bind(sent []byte) json.RawMessage {
+	out := append(make([]byte, 0, len(sent)+b.room()), '{')
+	var given []int // of defaults
+	for name, value := range rawjson.Members(sent) {
+		p, known := b.visible[name]
+		switch {
+		case known && p.at >= 0:
+			given = append(given, p.at)
+		case known:
+		case b.isClosed(name):
+			continue
+		default: // the tool's schema says what becomes of it
+			p.key = quoted(name)
+		}
+		out = appendMember(out, p.key, value)
+	}
+	for i, p := range b.defaults {
+		if !slices.Contains(given, i) {
+			out = appendMember(out, p.key, p.value)
+		}
+	}
+	for _, p := range b.values {
+		out = appendMember(out, p.key, p.value)
+	}
+	return append(out, '}')
+}
+
+func (b *binding) isClosed(name string) bool {
+	return slices.ContainsFunc(b.closed, func(closed string) bool { return strings.EqualFold(closed, name) })
+}
+
+// room is what a binding may add to arguments, in bytes.
+func (b *binding) room() int {
+	n := 64 // longer names
+	for _, p := range slices.Concat(b.defaults, b.values) {
+		n += len(p.key) + len(p.value) + 2
+	}
+	return n
+}
+
+// bind changes the input schema of a tool as parameters say, and makes the
+// binding for its arguments: nil when those stay as they are.
+//
+// The schema follows in its properties, in required, dependentRequired,
+// dependentSchemas and dependencies, in allOf, anyOf, oneOf, if, then and else
+// at the root and below one another, and in every $ref to a property of the
+// root; a property that is gone but referred to is kept under $defs. Lists of
+// what is required lose what clients cannot send and what is sent for them. Not
+// followed: not, propertyNames, patternProperties, minProperties, maxProperties,
+// a $ref in the place of a schema named above, a $ref to properties that are not
+// the root's; and what depends on a property that is gone is not asked for. There
+// the upstream may refuse what its changed schema allows.
+//
+// hooked says that a hook may send what is hidden.
+func bind(def *tool.Def, parameters []Parameter, hooked bool) (json.RawMessage, *binding, []Problem) {
+	if len(parameters) == 0 {
+		return def.InputSchema, nil, nil
+	}
+	b, problems := newBinder(def, parameters, hooked)
+	if len(problems) > 0 {
+		return nil, nil, problems
+	}
+	return b.schema(def.InputSchema), b.binding(), nil
+}
+
+// binder knows the properties of one tool and what becomes of each.
+type binder struct {
+	names      []string             // of properties, in their order
+	parameters map[string]Parameter // by name; those that are changed
+}
+
+func newBinder(def *tool.Def, parameters []Parameter, hooked bool) (*binder, []Problem) {
+	b := &binder{parameters: make(map[string]Parameter, len(parameters))}
+	known := map[string]bool{}
+	for name := range rawjson.Members(rawjson.Member(def.InputSchema, "properties")) {
+		if !known[name] {
+			known[name] = true
+			b.names = append(b.names, name)
+		}
+	}
+	var problems []Problem
+	wrong := func(p Parameter, hint, format string, args ...any) {
+		message := fmt.Sprintf("tool %s: parameter %q: %s", def.ID, p.Name, fmt.Sprintf(format, args...))
+		problems = append(problems, Problem{At: p.At, Message: message, Hint: hint})
+	}
+	for _, p := range parameters {
+		switch {
+		case !known[p.Name]:
+			wrong(p, didYouMean(p.Name, b.names), "the tool has none of that name")
+		case p.Value != nil && !json.Valid(p.Value), p.Default != nil && !json.Valid(p.Default):
+			wrong(p, "", "its value is not JSON")
+		default:
+			b.parameters[p.Name] = p
+		}
+	}
+	var required []string
+	for element := range rawjson.Elements(rawjson.Member(def.InputSchema, "required")) {
+		required = append(required, rawjson.Text(element))
+	}
+	taken := map[string]string{}
+	for _, name := range b.names {
+		p := b.parameters[name]
+		if b.gone(name) {
+			if slices.Contains(required, name) && !b.supplied(name) && !hooked {
+				wrong(p, "give it a default or a value", "it is hidden, but the tool requires it")
+			}
+			continue
+		}
+		seen := b.seen(name)
+		other, clash := taken[seen]
+		taken[seen] = name
+		if !clash {
+			continue
+		}
+		if p.Name == "" { // it keeps its name: the other was given it
+			p = b.parameters[other]
+			other = name
+		}
+		wrong(p, "choose another name", "clients would know it and %q by one name, %q", other, seen)
+	}
+	return b, problems
+}
+
+// gone reports whether clients do not see a property.
+func (b *binder) gone(name string) bool {
+	p := b.parameters[name]
+	return p.Hidden || p.Value != nil
+}
+
+// supplied reports whether a property is sent where the client sends nothing.
+func (b *binder) supplied(name string) bool {
+	p := b.parameters[name]
+	return p.Value != nil || p.Default != nil
+}
+
+// seen is what clients call a property that they see.
+func (b *binder) seen(name string) string { return cmp.Or(b.parameters[name].Rename, name) }
+
+// binding is for the arguments, nil when they stay as they are.
+func (b *binder) binding() *binding {
+	out := &binding{visible: make(map[string]property, len(b.names))}
+	changes := false
+	for _, name := range b.names {
+		p := b.parameters[name]
+		own := property{key: quoted(name), at: -1}
+		switch {
+		case p.Value != nil:
+			own.value = p.Value
+			out.values = append(out.values, own)
+		case p.Default != nil && p.Hidden:
+			own.value = p.Default
+			out.values = append(out.values, own)
+		case p.Default != nil:
+			own.value, own.at = p.Default, len(out.defaults)
+			out.defaults = append(out.defaults, own)
+		}
+		if !b.gone(name) {
+			out.visible[b.seen(name)] = own
+		}
+		if b.gone(name) || b.seen(name) != name {
+			out.closed = append(out.closed, name)
+		}
+		changes = changes || b.gone(name) || b.seen(name) != name || own.at >= 0
+	}
+	if !changes {
+		return nil
+	}
+	return out
+}
+
+// schema is the input schema as clients see it.
+func (b *binder) schema(schema json.RawMessage) json.RawMessage {
+	properties := rawjson.Member(schema, "properties")
+	told := rewrite(properties, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
+		if !b.gone(name) { // what is sent for others is nobody's business
+			value = b.parameters[name].tell(value)
+		}
+		return name, value, true
+	})
+	if !bytes.Equal(told, properties) {
+		schema = set(schema, "properties", told)
+	}
+	return b.refer(b.follow(schema, 0), told)
+}
+
+// tell is the schema of a property with the description and the default of p.
+func (p Parameter) tell(schema json.RawMessage) json.RawMessage {
+	if string(schema) == "true" && (p.Description != nil || p.Default != nil) {
+		schema = json.RawMessage(`{}`) // the same as an object
+	}
+	if p.Description != nil {
+		said := rawjson.Text(rawjson.Member(schema, "description"))
+		if text := strings.ReplaceAll(*p.Description, original, said); text != said {
+			schema = set(schema, "description", quoted(text))
+		}
+	}
+	if p.Default != nil {
+		schema = set(schema, "default", p.Default)
+	}
+	return schema
+}
+
+// deepest bounds how far into a schema changes are followed: it is foreign, and
+// each level reads those below again.
+const deepest = 32
+
+// follow renames and removes properties wherever the schema, or one that holds
+// for the same object, speaks of them.
+func (b *binder) follow(schema json.RawMessage, depth int) json.RawMessage {
+	if depth > deepest {
+		return schema
+	}
+	below := func(schema json.RawMessage) json.RawMessage { return b.follow(schema, depth+1) }
+	keyed := func(object json.RawMessage, change func(json.RawMessage) json.RawMessage) json.RawMessage {
+		return rewrite(object, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
+			return b.seen(name), change(value), !b.gone(name)
+		})
+	}
+	return rewrite(schema, func(keyword string, value json.RawMessage) (string, json.RawMessage, bool) {
+		switch keyword {
+		case "required":
+			left := b.required(value)
+			return keyword, left, string(left) != "[]" || bytes.Equal(left, value) // draft 4 forbids an empty list
+		case "properties":
+			value = keyed(value, func(schema json.RawMessage) json.RawMessage { return schema })
+		case "dependentRequired":
+			value = keyed(value, b.required)
+		case "dependentSchemas":
+			value = keyed(value, below)
+		case "dependencies":
+			value = keyed(value, func(value json.RawMessage) json.RawMessage {
+				if value[0] == '[' {
+					return b.required(value)
+				}
+				return below(value)
+			})
+		case "allOf", "anyOf", "oneOf":
+			value = elements(value, func(schema json.RawMessage) (json.RawMessage, bool) { return below(schema), true })
+		case "if", "then", "else":
+			value = below(value)
+		}
+		return keyword, value, true
+	})
+}
+
+// required is a list of properties that must be there, without those that are
+// supplied or that clients cannot send.
+func (b *binder) required(list json.RawMessage) json.RawMessage {
+	return elements(list, func(element json.RawMessage) (json.RawMessage, bool) {
+		name := rawjson.Text(element)
+		if seen := b.seen(name); seen != name {
+			element = quoted(seen)
+		}
+		return element, !b.gone(name) && !b.supplied(name)
+	})
+}
+
+// elements is rewrite for an array.
+func elements(array json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
+	out := append(make([]byte, 0, len(array)+16), '[')
+	changed := false
+	for element := range rawjson.Elements(array) {
+		next, stays := change(element)
+		changed = changed || !stays || !bytes.Equal(next, element)
+		if !stays {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, next...)
+	}
+	if !changed {
+		return array
+	}
+	return append(out, ']')
+}
+
+// refer makes references to properties follow them: to their new names, and
+// under $defs where they are gone. properties are those of the root before any
+// was renamed or removed.
+func (b *binder) refer(schema, properties json.RawMessage) json.RawMessage {
+	if !bytes.Contains(properties, []byte(`"$ref"`)) && !bytes.Contains(schema, []byte(`"$ref"`)) {
+		return schema
+	}
+	moved := map[string]string{} // pointer to pointer
+	for _, name := range b.names {
+		if !b.gone(name) {
+			moved[pointerTo("properties", name)] = pointerTo("properties", b.seen(name))
+		}
+	}
+	for again := true; again; { // what is kept may refer to more
+		again = false
+		for _, name := range b.names {
+			from := pointerTo("properties", name)
+			if moved[from] != "" || !refersTo(schema, from) {
+				continue
+			}
+			defs := rawjson.Member(schema, "$defs")
+			if defs == nil {
+				defs = json.RawMessage(`{}`)
+			}
+			free := name
+			for rawjson.Member(defs, free) != nil {
+				free += "_"
+			}
+			schema = set(schema, "$defs", set(defs, free, rawjson.Member(properties, name)))
+			moved[from], again = pointerTo("$defs", free), true
+		}
+	}
+	return repoint(schema, func(pointer string) string { return redirect(pointer, moved) }, 0)
+}
+
+// redirect is where a reference leads now.
+func redirect(pointer string, moved map[string]string) string {
+	const properties = "#/properties/"
+	name, below, deeper := strings.Cut(strings.TrimPrefix(pointer, properties), "/")
+	to, ok := moved[properties+name]
+	switch {
+	case !ok || !strings.HasPrefix(pointer, properties):
+		return pointer
+	case deeper:
+		return to + "/" + below
+	}
+	return to
+}
+
+// refersTo reports whether a reference in the schema leads to the pointer or
+// below it.
+func refersTo(schema json.RawMessage, pointer string) bool {
+	found := false
+	repoint(schema, func(ref string) string {
+		found = found || ref == pointer || strings.HasPrefix(ref, pointer+"/")
+		return ref
+	}, 0)
+	return found
+}
+
+// repoint changes every reference in a schema.
+func repoint(schema json.RawMessage, change func(string) string, depth int) json.RawMessage {
+	if depth > deepest || len(schema) == 0 {
+		return schema
+	}
+	switch schema[0] {
+	case '{':
+		return rewrite(schema, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
+			if name != "$ref" || value[0] != '"' {
+				return name, repoint(value, change, depth+1), true
+			}
+			ref := rawjson.Text(value)
+			if to := change(ref); to != ref {
+				value = quoted(to)
+			}
+			return name, value, true
+		})
+	case '[':
+		return elements(schema, func(element json.RawMessage) (json.RawMessage, bool) {
+			return repoint(element, change, depth+1), true
+		})
+	}
+	return schema
+}
+
+// pointerTo is the reference to a member of a member of the root.
+func pointerTo(keyword, name string) string {
+	return "#/" + keyword + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}

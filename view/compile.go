@@ -1,0 +1,208 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	"toolfinch/tool"
+)
+
+// Base is what the upstreams bring to every view: what stands under a server
+// changes or removes tools, and everything else stays. A tool with a Problem
+// that is an error is left out.
+func Base(upstreams []Upstream, servers []Server) ([]Upstream, []Problem) {
+	out := slices.Clone(upstreams)
+	var problems []Problem
+	for i := range out {
+		server := entryOf(servers, out[i].Server)
+		if server == nil {
+			continue
+		}
+		problems = append(problems, server.unmatched(out[i])...)
+		problems = append(problems, out[i].change(server)...)
+	}
+	return out, problems
+}
+
+// change makes of the upstream what stands under its server.
+func (u *Upstream) change(server *Server) []Problem {
+	var problems []Problem
+	var names claims
+	tools := make([]*tool.Tool, 0, len(u.Tools))
+	output := map[tool.ID]*OutputCache{}
+	for _, c := range choices(u.Tools, server.Tools) {
+		if c.by != nil && c.by.Disabled {
+			continue
+		}
+		t, wrong := c.by.apply(c.tool)
+		if len(wrong) == 0 {
+			wrong = names.claim(t, c.at(server.At))
+		}
+		if len(wrong) > 0 {
+			problems = append(problems, wrong...)
+			continue
+		}
+		tools = append(tools, t)
+		if c.by != nil && c.by.Output != nil {
+			output[t.Def.ID] = c.by.Output
+		}
+	}
+	u.Tools, u.Output, u.OutputDefault = tools, output, server.Output
+	return problems
+}
+
+// Compile makes the view of the upstreams that Base returned. A Problem that is
+// an error leaves out the tool that it is about, and nothing else.
+func Compile(s Settings, base []Upstream, env Env) (*View, []Problem) {
+	env = env.pendingIn(base)
+	c := compiler{settings: s, env: env, names: claims{view: s.Name}}
+	var problems []Problem
+	c.hooks, problems = newHooks(s, env)
+	problems = append(problems, s.absent(base)...)
+	v := &View{Settings: s}
+	for _, u := range base {
+		server := entryOf(s.Tools, u.Server)
+		if server != nil {
+			problems = append(problems, server.unmatched(u)...)
+		}
+		if !s.wants(server) {
+			continue
+		}
+		in, wrong := c.upstream(u, server)
+		problems = append(problems, wrong...)
+		if len(in.Tools) > 0 || !in.Listed {
+			v.Upstreams = append(v.Upstreams, in)
+		}
+	}
+	var wrong []Problem
+	v.Own, wrong = c.own()
+	problems = append(problems, wrong...)
+	if t := runScript(s, env); t != nil {
+		v.Meta = append(v.Meta, t)
+	}
+	for i := range problems {
+		problems[i].View, problems[i].At = s.Name, cmp.Or(problems[i].At, s.At)
+	}
+	return v, problems
+}
+
+// compiler makes one view.
+type compiler struct {
+	settings Settings
+	env      Env
+	hooks    *hooks
+	names    claims
+}
+
+// upstream is what the view has of u; server is nil where nothing is said of it.
+func (c *compiler) upstream(u Upstream, server *Server) (Upstream, []Problem) {
+	out := Upstream{Server: u.Server, Listed: u.Listed, Output: map[tool.ID]*OutputCache{}}
+	var overrides []Override
+	if server != nil {
+		overrides = server.Tools
+	}
+	var problems []Problem
+	for _, choice := range choices(u.Tools, overrides) {
+		if !c.settings.selected(choice) {
+			continue
+		}
+		if choice.tool.Def.ID.Kind != tool.KindTool { // hooks and large results are of tools
+			out.Tools = append(out.Tools, choice.tool)
+			continue
+		}
+		var kept *OutputCache
+		if c.env.Keep != nil {
+			kept = outputOf(choice, u, server)
+		}
+		t, wrong := c.tool(choice, kept)
+		if len(wrong) > 0 {
+			problems = append(problems, wrong...)
+			continue
+		}
+		out.Tools = append(out.Tools, t)
+		if kept != nil {
+			out.Output[t.Def.ID] = kept
+		}
+	}
+	return out, problems
+}
+
+// tool is one tool of the view, with all that is around it.
+func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) {
+	// Hooks are inside of what the view does with arguments: they see, and can set,
+	// the tool's own, as they do when a composite or custom tool calls it.
+	if from.by != nil && c.hooks != nil && len(c.hooks.pre) > 0 {
+		by := *from.by
+		by.hooked = true
+		from.by = &by
+	}
+	t, problems := from.by.apply(c.hooked(from.tool))
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	if problems := c.names.claim(t, from.at(Place{})); len(problems) > 0 {
+		return nil, problems
+	}
+	if kept == nil {
+		return t, nil
+	}
+	t, err := withoutOutputSchema(t)
+	if err != nil {
+		return nil, []Problem{{At: from.at(c.settings.At), Message: err.Error()}}
+	}
+	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: c.env.Keep(*kept)(t.Handler)}, nil
+}
+
+// hooked is the tool with the view's hooks around it.
+func (c *compiler) hooked(t *tool.Tool) *tool.Tool {
+	if c.hooks == nil {
+		return t
+	}
+	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: c.hooks.around(t)}
+}
+
+// own are the view's composite and custom tools.
+func (c *compiler) own() ([]*tool.Tool, []Problem) {
+	made, problems := composites(c.settings, c.env, c.hooks)
+	written, wrong := customs(c.settings, c.env, c.hooks)
+	problems = append(problems, wrong...)
+	places := map[string]Place{}
+	for _, composite := range c.settings.Composites {
+		places[composite.Name] = composite.At
+	}
+	for _, custom := range c.settings.Customs {
+		places[cmp.Or(custom.Name, custom.Function)] = custom.At
+	}
+	var tools []*tool.Tool
+	for _, t := range slices.Concat(made, written) {
+		if wrong := c.names.claim(t, places[t.Name]); len(wrong) > 0 {
+			problems = append(problems, wrong...)
+			continue
+		}
+		tools = append(tools, c.hooked(t))
+	}
+	return tools, problems
+}
+
+// outputOf says how large results of a tool are kept, nil for not at all: the
+// view's word on the tool goes before the server's, and that on a tool before
+// that on all.
+func outputOf(c choice, u Upstream, server *Server) *OutputCache {
+	var found *OutputCache
+	if c.by != nil {
+		found = c.by.Output
+	}
+	found = cmp.Or(found, u.Output[c.tool.Def.ID])
+	if server != nil {
+		found = cmp.Or(found, server.Output)
+	}
+	found = cmp.Or(found, u.OutputDefault)
+	if found == nil || found.MinSize <= 0 {
+		return nil
+	}
+	return &OutputCache{
+		MinSize: found.MinSize,
+		Preview: cmp.Or(found.Preview, DefaultPreview),
+		TTL:     cmp.Or(found.TTL, DefaultOutputTTL),
+	}
+}

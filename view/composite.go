@@ -1,0 +1,166 @@
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"toolfinch/tool"
+)
+
+// composite is a tool that calls several at once, ready to run.
+type composite struct {
+	name        string
+	env         Env
+	hooks       *hooks
+	inputs      *inputs
+	steps       []step
+	failFast    bool
+	concurrency int
+}
+
+type step struct {
+	key     string
+	tool    string // "server.tool"
+	args    template
+	timeout time.Duration
+}
+
+// composites makes the composite tools of a view, without hooks around them. One
+// with a mistake in it is left out; one with a step whose tool is not there
+// stays, as the tool may come.
+func composites(s Settings, env Env, h *hooks) ([]*tool.Tool, []Problem) {
+	var tools []*tool.Tool
+	var problems []Problem
+	for _, settings := range s.Composites {
+		c, wrong := newComposite(s, settings, env, h)
+		if c == nil {
+			problems = append(problems, wrong...)
+			continue
+		}
+		var ids []string
+		var places []Place
+		for _, step := range settings.Steps {
+			ids, places = append(ids, step.Tool), append(places, step.At)
+		}
+		least, _, wrong := checkCalls(s, env, "composite tool "+settings.Name, ids, places)
+		problems = append(problems, wrong...)
+		t, err := ownTool(s.Name, settings.Name, settings.Title, settings.Description, c.inputs.raw, nil, hints(least))
+		if err != nil {
+			problems = append(problems, Problem{View: s.Name, At: settings.At, Message: fmt.Sprintf("composite tool %s: %v", settings.Name, err)})
+			continue
+		}
+		t.Handler = c.call
+		h.owns(t.Def)
+		tools = append(tools, t)
+	}
+	return tools, problems
+}
+
+func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite, []Problem) {
+	var problems []Problem
+	wrong := func(at Place, format string, args ...any) {
+		problems = append(problems, Problem{View: s.Name, At: at, Message: "composite tool " + settings.Name + ": " + fmt.Sprintf(format, args...)})
+	}
+	c := &composite{
+		name: settings.Name, env: env, hooks: h, failFast: settings.FailFast,
+		concurrency: cmp.Or(settings.Concurrency, DefaultConcurrency),
+	}
+	var err error
+	if c.inputs, err = newInputs(settings.Inputs); err != nil {
+		wrong(settings.At, "inputs: %v", err)
+	}
+	if len(settings.Steps) == 0 {
+		wrong(settings.At, "it has no steps")
+	}
+	var names []string
+	for _, input := range settings.Inputs {
+		names = append(names, input.Name)
+	}
+	for _, one := range settings.Steps {
+		args := bytes.TrimSpace(one.Args)
+		if len(args) == 0 {
+			args = []byte(`{}`)
+		}
+		if !isObject(args) {
+			wrong(one.At, "step %s: args is not an object", one.Key)
+			continue
+		}
+		parsed, err := parseTemplate(args, names)
+		if err != nil {
+			wrong(one.At, "step %s: args: %v", one.Key, err)
+		}
+		c.steps = append(c.steps, step{one.Key, one.Tool, parsed, cmp.Or(one.Timeout, settings.Timeout, DefaultStepTimeout)})
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return c, nil
+}
+
+// stepError is the step that failed first, where that fails the whole.
+type stepError struct {
+	key string
+	err error
+}
+
+func (e *stepError) Error() string { return fmt.Sprintf("step %s failed: %v", e.key, e.err) }
+
+// call is the handler of a composite.
+func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	in, err := c.inputs.read(call.Arguments)
+	if err != nil {
+		return tool.ErrorResult(err.Error()), nil
+	}
+	progress := newProgress(call, len(c.steps))
+	values := make([]json.RawMessage, len(c.steps)) // each written by its step alone
+	failures := make([]error, len(c.steps))
+	group, running := errgroup.WithContext(ctx)
+	group.SetLimit(c.concurrency)
+	for i, step := range c.steps {
+		group.Go(func() error {
+			values[i], failures[i] = c.run(running, call, step, in, progress.part(step.key))
+			if failures[i] != nil && c.failFast {
+				return &stepError{step.key, failures[i]}
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: %w", c.name, ctx.Err())
+	case err != nil:
+		return tool.ErrorResult(err.Error()), nil
+	}
+	answer, failed := []byte(`{`), 0
+	for i, step := range c.steps {
+		if failures[i] != nil {
+			failed++
+			values[i] = append(appendMember([]byte(`{`), []byte(`"error"`), quoted(failures[i].Error())), '}')
+		}
+		answer = appendMember(answer, quoted(step.key), values[i])
+	}
+	return valueResult(append(answer, '}'), failed == len(c.steps))
+}
+
+// run calls the tool of a step and returns the value of its result.
+func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.RawMessage, part *part) (json.RawMessage, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %s", s.timeout))
+	defer cancel()
+	handler, err := findHooked(c.env, c.hooks, s.tool)
+	if err != nil {
+		part.finish(err)
+		return nil, err
+	}
+	arguments, _ := s.args.fill(in) // an object is never missing
+	return callInner(ctx, call, handler, s.tool, arguments, part)
+}

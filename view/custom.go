@@ -1,0 +1,253 @@
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"toolfinch/rawjson"
+	"toolfinch/script"
+	"toolfinch/tool"
+)
+
+// custom is a tool written in Starlark, ready to run.
+type custom struct {
+	def      *tool.Def
+	view     string
+	env      Env
+	hooks    *hooks
+	function *script.Function
+	inputs   *inputs
+	output   *jsonschema.Schema // nil when it declares none
+	limits   script.Limits
+}
+
+// customs makes the custom tools of a view, without hooks around them. One that
+// cannot be loaded is left out.
+func customs(s Settings, env Env, h *hooks) ([]*tool.Tool, []Problem) {
+	var tools []*tool.Tool
+	var problems []Problem
+	for _, settings := range s.Customs {
+		t, wrong := newCustom(s, settings, env, h)
+		problems = append(problems, wrong...)
+		if t != nil {
+			tools = append(tools, t)
+		}
+	}
+	return tools, problems
+}
+
+func newCustom(s Settings, settings Custom, env Env, h *hooks) (*tool.Tool, []Problem) {
+	name := cmp.Or(settings.Name, settings.Function)
+	fail := func(err error) (*tool.Tool, []Problem) {
+		return nil, []Problem{{View: s.Name, At: settings.At, Message: fmt.Sprintf("custom tool %s: %v", name, err)}}
+	}
+	program, err := env.Program(settings.Module)
+	if err != nil {
+		return fail(err)
+	}
+	c := &custom{view: s.Name, env: env, hooks: h, limits: limitsOf(settings.Limits)}
+	if c.function, err = program.Function(settings.Function); err != nil {
+		return fail(err)
+	}
+	if c.inputs, err = newInputs(inputsOf(c.function)); err != nil {
+		return fail(fmt.Errorf("parameters: %w", err))
+	}
+	declared := c.function.Tool
+	if declared == nil {
+		declared = &script.Declared{}
+	}
+	if declared.OutputSchema != nil {
+		if c.output, err = compileSchema(declared.OutputSchema); err != nil {
+			return fail(fmt.Errorf("output_schema: %w", err))
+		}
+	}
+	annotations, problems := annotationsOf(s, settings, env, name, declared)
+	t, err := ownTool(s.Name, name, declared.Title, cmp.Or(declared.Description, c.function.Doc), c.inputs.raw, declared.OutputSchema, annotations)
+	if err != nil {
+		return fail(err)
+	}
+	t.Handler, c.def = c.call, t.Def
+	h.owns(t.Def)
+	return t, problems
+}
+
+// annotationsOf are what the module declares, but no less than what the tools do
+// that it says it calls; nil when it says nothing of either.
+func annotationsOf(s Settings, settings Custom, env Env, name string, declared *script.Declared) (json.RawMessage, []Problem) {
+	if declared.Calls == nil {
+		return declared.Annotations, nil
+	}
+	at := slices.Repeat([]Place{settings.At}, len(declared.Calls))
+	least, known, problems := checkCalls(s, env, "custom tool "+name, declared.Calls, at)
+	out, lax := stricter(declared.Annotations, least)
+	if len(lax) > 0 && known {
+		problems = append(problems, Problem{
+			View: s.Name, At: settings.At,
+			Message: fmt.Sprintf("custom tool %s: its annotations promise more than the tools it calls: %s", name, strings.Join(lax, ", ")),
+			Hint:    "clients are told what those tools say",
+		})
+	}
+	return out, problems
+}
+
+// stricter returns declared annotations with the hints that promise more than
+// least set to those of least, and the names of these.
+func stricter(declared json.RawMessage, least tool.Annotations) (annotations json.RawMessage, lax []string) {
+	out := declared
+	if out == nil {
+		out = json.RawMessage(`{}`)
+	}
+	// A hint that is unsafe is one that warns when it is true.
+	hint := func(name string, floor, unsafe bool) {
+		said := rawjson.Member(declared, name)
+		value := floor
+		switch {
+		case string(said) == fmt.Sprint(unsafe):
+			value = unsafe
+		case string(said) == fmt.Sprint(!unsafe) && floor == unsafe:
+			lax = append(lax, name)
+		}
+		out = set(out, name, fmt.Append(nil, value))
+	}
+	hint("openWorldHint", least.OpenWorld, true)
+	hint("idempotentHint", least.Idempotent, false)
+	hint("destructiveHint", least.Destructive, true)
+	hint("readOnlyHint", least.ReadOnly, false)
+	return out, lax
+}
+
+// inputsOf are the parameters of a function: as its module declares them, else
+// as its signature has them.
+func inputsOf(f *script.Function) []Input {
+	var list []Input
+	if f.Tool != nil && len(f.Tool.Parameters) > 0 {
+		for _, p := range f.Tool.Parameters {
+			list = append(list, Input{Name: p.Name, Required: p.Required, Schema: p.Schema})
+		}
+		return list
+	}
+	for _, p := range f.Params {
+		list = append(list, Input{Name: p.Name, Required: !p.Optional, Schema: schemaOf(p.Default)})
+	}
+	return list
+}
+
+// schemaOf is the schema of a parameter by its default.
+func schemaOf(value json.RawMessage) []byte {
+	kind := ""
+	switch {
+	case len(value) == 0 || value[0] == 'n': // none, or None: anything
+		return []byte(`{}`)
+	case value[0] == '"':
+		kind = "string"
+	case value[0] == '{':
+		kind = "object"
+	case value[0] == '[':
+		kind = "array"
+	case value[0] == 't', value[0] == 'f':
+		kind = "boolean"
+	case bytes.ContainsAny(value, ".eE"):
+		kind = "number"
+	default:
+		kind = "integer"
+	}
+	return fmt.Appendf(nil, `{"type":%q,"default":%s}`, kind, value)
+}
+
+func limitsOf(l ScriptLimits) script.Limits {
+	l = l.OrDefaults()
+	return script.Limits{Steps: l.Steps, Time: l.Time, Calls: l.Calls, Output: l.Output}
+}
+
+// call is the handler of a custom tool.
+func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	arguments, err := c.inputs.read(call.Arguments)
+	if err != nil {
+		return tool.ErrorResult(err.Error()), nil
+	}
+	name := c.def.ID.Name
+	info := newInfo(c.view, c.env, name, "", call)
+	host := &host{call: call, progress: newProgress(call, 0), find: c.find, retrieve: c.env.Retrieve}
+	says := func(text string) {
+		c.env.Log.InfoContext(ctx, "custom tool says", "view", c.view, "tool", name, "text", text)
+	}
+	value, err := c.function.CallNamed(ctx, info, host, c.limits, says, arguments)
+	if err != nil && ctx.Err() == nil && !errors.As(err, new(*script.AbortError)) {
+		c.env.Log.WarnContext(ctx, "custom tool failed", "view", c.view, "tool", name, "error", err)
+	}
+	if err == nil && c.output != nil {
+		value = orNull(value)
+		if violations := violationsOf(c.output, structuredOf(value)); len(violations) > 0 {
+			c.env.Log.WarnContext(ctx, "custom tool broke its output schema", "view", c.view, "tool", name, "violations", violations)
+			return tool.ErrorResult("what the tool returned does not fit its output schema:\n- " + strings.Join(violations, "\n- ")), nil
+		}
+	}
+	return scriptResult(ctx, name, value, err)
+}
+
+// find finds what the tool calls: only what it declares, if it declares any.
+func (c *custom) find(id string) (string, tool.Handler, error) {
+	if declared := c.function.Tool; declared != nil && declared.Calls != nil && !slices.Contains(declared.Calls, id) {
+		return "", nil, fmt.Errorf("%q is not among the calls that the tool declares", id)
+	}
+	handler, err := findHooked(c.env, c.hooks, id)
+	return id, handler, err
+}
+
+// orNull is the value of a script that returned something or None.
+func orNull(value json.RawMessage) json.RawMessage {
+	if value == nil {
+		return json.RawMessage(`null`)
+	}
+	return value
+}
+
+// scriptResult is what a script came to, as the result of its tool.
+func scriptResult(ctx context.Context, name string, value json.RawMessage, err error) (tool.Result, error) {
+	var abort *script.AbortError
+	switch {
+	case err == nil && value == nil:
+		return tool.TextResult("done"), nil
+	case err == nil:
+		return valueResult(value, false)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: %w", name, ctx.Err())
+	case errors.As(err, &abort):
+		return tool.ErrorResult(cmp.Or(abort.Reason, "aborted")), nil
+	}
+	return tool.ErrorResult(err.Error()), nil
+}
+
+// host is what a script can do beside computing.
+type host struct {
+	call     *tool.Call
+	progress *progress
+	// find returns the handler of a tool and the name to call it by.
+	find     func(name string) (string, tool.Handler, error)
+	retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
+}
+
+// CallTool implements script.Host.
+func (h *host) CallTool(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error) {
+	exposed, handler, err := h.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return callInner(ctx, h.call, handler, exposed, arguments, h.progress.part(name))
+}
+
+// Retrieve implements script.Host.
+func (h *host) Retrieve(ctx context.Context, query string, limit int) (json.RawMessage, error) {
+	if h.retrieve == nil {
+		return nil, errors.New("there is nothing to search here")
+	}
+	return h.retrieve(ctx, query, limit)
+}

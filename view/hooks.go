@@ -1,0 +1,414 @@
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"toolfinch/hook"
+	"toolfinch/rawjson"
+	"toolfinch/script"
+	"toolfinch/tool"
+)
+
+// The events that hooks are run at; also the names of their settings.
+const (
+	preCall  = "pre_call"
+	postCall = "post_call"
+)
+
+// hookLimits are for what an owner wrote, which runs on whole results with the
+// images that are in them.
+func hookLimits(timeout time.Duration) script.Limits {
+	return script.Limits{
+		Time:   cmp.Or(timeout, DefaultHookTimeout),
+		Steps:  20_000_000,
+		Memory: 256 << 20,
+		Output: hook.MaxAnswer,
+	}
+}
+
+// hooks are the hooks of one view, loaded. A nil *hooks has none.
+type hooks struct {
+	view string
+	env  Env
+	pre  []loaded[PreCall]
+	post []loaded[PostCall]
+	// own are the composite and custom tools, which have no upstream. Written only
+	// while the view is compiled, before any call.
+	own map[*tool.Def]bool
+}
+
+// loaded is a hook that is ready to run.
+type loaded[F PreCall | PostCall] struct {
+	name    string // for the log
+	run     F
+	lenient bool // on_error: continue
+}
+
+// newHooks loads the hooks of a view. A hook that cannot be loaded stays one
+// that fails: leaving it out would let through what it was to hold back.
+func newHooks(s Settings, env Env) (*hooks, []Problem) {
+	if s.Hooks.PreCall == nil && s.Hooks.PostCall == nil && len(s.Hooks.Pre) == 0 && len(s.Hooks.Post) == 0 {
+		return nil, nil
+	}
+	h := &hooks{view: s.Name, env: env, own: map[*tool.Def]bool{}}
+	var problems []Problem
+	for i, run := range s.Hooks.Pre {
+		h.pre = append(h.pre, loaded[PreCall]{name: fmt.Sprintf("Go function %d", i+1), run: run})
+	}
+	if configured := s.Hooks.PreCall; configured != nil {
+		run, name, err := h.load(preCall, configured)
+		if err != nil {
+			problems = append(problems, Problem{View: s.Name, At: configured.At, Message: preCall + " hook: " + err.Error()})
+		}
+		h.pre = append(h.pre, loaded[PreCall]{name, func(ctx context.Context, info *script.Info, arguments json.RawMessage) (json.RawMessage, error) {
+			return run(ctx, info, arguments, nil)
+		}, configured.Continue})
+	}
+	if configured := s.Hooks.PostCall; configured != nil {
+		run, name, err := h.load(postCall, configured)
+		if err != nil {
+			problems = append(problems, Problem{View: s.Name, At: configured.At, Message: postCall + " hook: " + err.Error()})
+		}
+		h.post = append(h.post, loaded[PostCall]{name, func(ctx context.Context, info *script.Info, arguments json.RawMessage, result tool.Result) (tool.Result, error) {
+			changed, err := run(ctx, info, arguments, json.RawMessage(result))
+			return tool.Result(changed), err
+		}, configured.Continue})
+	}
+	for i, run := range s.Hooks.Post {
+		h.post = append(h.post, loaded[PostCall]{name: fmt.Sprintf("Go function %d", i+1), run: run})
+	}
+	return h, problems
+}
+
+// owns remembers that def is of a composite or custom tool.
+func (h *hooks) owns(def *tool.Def) {
+	if h != nil {
+		h.own[def] = true
+	}
+}
+
+// around returns the handler of t with the hooks around it: t.Handler itself
+// where there are none. Calls of it are answered as the hooks say; what fails
+// closed or is refused is a tool error, for the model to read.
+func (h *hooks) around(t *tool.Tool) tool.Handler {
+	if h == nil {
+		return t.Handler
+	}
+	upstream := t.Def.ID.Server
+	if h.own[t.Def] {
+		upstream = ""
+	}
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		info := newInfo(h.view, h.env, t.Def.ID.Name, upstream, call)
+		arguments := call.Arguments
+		if len(arguments) == 0 || string(arguments) == "null" {
+			arguments = json.RawMessage(`{}`)
+		}
+		changed, answer, err := h.before(ctx, info, arguments)
+		if answer != nil || err != nil {
+			return answer, err
+		}
+		if changed != nil {
+			with := *call
+			with.Arguments = changed
+			call, arguments = &with, changed
+		}
+		result, err := t.Handler(ctx, call)
+		if err != nil || !result.Complete() {
+			return result, err
+		}
+		return h.after(ctx, info, arguments, result)
+	}
+}
+
+// before runs what is to run before a call. It returns the arguments to call
+// with, nil for those that were sent, or the answer in place of a call.
+func (h *hooks) before(ctx context.Context, info *script.Info, arguments json.RawMessage) (changed json.RawMessage, answer tool.Result, err error) {
+	for _, one := range h.pre {
+		got, err := one.run(ctx, info, arguments)
+		if err == nil && got != nil && !isObject(got) {
+			err = &answerError{"the arguments it returned are not an object"}
+		}
+		var abort *AbortError
+		switch {
+		case errors.As(err, &abort):
+			return nil, tool.ErrorResult(strings.TrimSuffix("refused: "+abort.Reason, ": ")), nil
+		case err != nil:
+			if answer, err := h.failed(ctx, info, preCall, one.name, one.lenient, err); answer != nil || err != nil {
+				return nil, answer, err
+			}
+		case got != nil:
+			arguments, changed = got, got
+		}
+	}
+	return changed, nil, nil
+}
+
+// after runs what is to run after a call and returns what to answer.
+func (h *hooks) after(ctx context.Context, info *script.Info, arguments json.RawMessage, result tool.Result) (tool.Result, error) {
+	for _, one := range h.post {
+		got, err := one.run(ctx, info, arguments, result)
+		if err == nil && got != nil {
+			got, err = asResult(got)
+		}
+		var abort *AbortError
+		switch {
+		case errors.As(err, &abort):
+			return tool.ErrorResult(strings.TrimSuffix("the tool was called, but its result is withheld: "+abort.Reason, ": ")), nil
+		case err != nil:
+			if answer, err := h.failed(ctx, info, postCall, one.name, one.lenient, err); answer != nil || err != nil {
+				return answer, err
+			}
+		case got != nil:
+			result = got
+		}
+	}
+	return result, nil
+}
+
+// failed logs what a hook failed of and returns what to answer, nothing when the
+// call is to go on. The answer has only what is not private to the owner.
+func (h *hooks) failed(ctx context.Context, info *script.Info, event, name string, lenient bool, err error) (tool.Result, error) {
+	if ctx.Err() != nil { // the caller is gone: it says nothing of the hook
+		return nil, fmt.Errorf("%s hook of view %q: %w", event, h.view, ctx.Err())
+	}
+	h.env.Log.ErrorContext(ctx, "hook failed", "view", h.view, "event", event, "hook", name, "tool", info.Name, "continue", lenient, "error", err)
+	if lenient {
+		return nil, nil
+	}
+	text := fmt.Sprintf("hook %s of view %q failed: %s.", event, h.view, publicReason(err))
+	if event == preCall {
+		return tool.ErrorResult(text + " The tool was not called."), nil
+	}
+	return tool.ErrorResult(text + " The tool was called; its result is withheld."), nil
+}
+
+// publicReason is what clients may know of why a hook failed.
+func publicReason(err error) string {
+	var (
+		answer   *answerError
+		program  *hook.Error
+		inScript *script.Error
+	)
+	switch {
+	case errors.As(err, &answer): // first: it may wrap one that tells paths
+		return answer.text
+	case errors.As(err, &program):
+		return program.Reason
+	case errors.As(err, &inScript):
+		return strings.TrimSuffix(inScript.Error(), ".")
+	}
+	return "the log of toolfinch says why"
+}
+
+// answerError says what is wrong with a hook or with what it returned, for
+// anybody to read.
+type answerError struct{ text string }
+
+func (e *answerError) Error() string { return e.text }
+
+// asResult is what a post hook returned as the result of a tool.
+func asResult(got tool.Result) (tool.Result, error) {
+	if !isObject(got) {
+		return nil, &answerError{"the result it returned is not an object"}
+	}
+	if rawjson.Member(got, "content") != nil {
+		return got, nil
+	}
+	with, err := rawjson.Set(got, "content", []byte(`[]`))
+	if err != nil {
+		return nil, &answerError{"the result it returned is not an object"}
+	}
+	return with, nil
+}
+
+func isObject(raw []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) && json.Valid(raw)
+}
+
+// event runs a hook of the configuration. result is nil before the call.
+type event func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error)
+
+// load makes a hook ready to run; one that cannot be is one that fails.
+func (h *hooks) load(name string, configured *Hook) (run event, logged string, err error) {
+	if configured.Module == "" {
+		program := hook.Program{Argv: configured.Command, Dir: configured.Dir, Timeout: cmp.Or(configured.Timeout, DefaultHookTimeout)}
+		return inCommand(name, program), strings.Join(configured.Command, " "), program.Check()
+	}
+	logged = filepath.Base(configured.Module) + ":" + configured.Function
+	function, err := h.function(name, configured)
+	if err != nil {
+		return func(context.Context, *script.Info, json.RawMessage, json.RawMessage) (json.RawMessage, error) {
+			return nil, fmt.Errorf("%w: %w", &answerError{"it could not be loaded"}, err)
+		}, logged, err
+	}
+	return inScript(h.env.Log, name, logged, function, hookLimits(configured.Timeout)), logged, nil
+}
+
+func (h *hooks) function(name string, configured *Hook) (*script.Function, error) {
+	program, err := h.env.Program(configured.Module)
+	if err != nil {
+		return nil, err
+	}
+	function, err := program.Function(configured.Function)
+	if err != nil {
+		return nil, err
+	}
+	takes := []string{"ctx", "args"}
+	if name == postCall {
+		takes = append(takes, "result")
+	}
+	required := 1
+	for _, parameter := range function.Params {
+		if !parameter.Optional {
+			required++
+		}
+	}
+	if required > len(takes) || 1+len(function.Params) < len(takes) {
+		return nil, fmt.Errorf("%s does not take (%s), which %s is called with", configured.Function, strings.Join(takes, ", "), name)
+	}
+	return function, nil
+}
+
+// inScript runs a Starlark function as a hook.
+func inScript(log *slog.Logger, name, logged string, function *script.Function, limits script.Limits) event {
+	return func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error) {
+		say := func(text string) {
+			log.InfoContext(ctx, "hook says", "view", info.View, "hook", logged, "tool", info.Name, "text", text)
+		}
+		values := []json.RawMessage{arguments, result}
+		if name == preCall {
+			values = values[:1]
+		}
+		got, err := function.Call(ctx, info, nil, limits, say, values...)
+		var abort *script.AbortError
+		if errors.As(err, &abort) {
+			return nil, &AbortError{Reason: abort.Reason}
+		}
+		return got, err
+	}
+}
+
+// hookRequest is what a command hook reads.
+type hookRequest struct {
+	Event  string          `json:"event"`
+	Ctx    hookContext     `json:"ctx"`
+	Args   json.RawMessage `json:"args"`
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// hookContext is a script.Info as a command hook reads it, all members always
+// there.
+type hookContext struct {
+	View      string            `json:"view"`
+	Tool      string            `json:"tool"`
+	Name      string            `json:"name"`
+	Upstream  string            `json:"upstream"`
+	Session   string            `json:"session"`
+	Client    string            `json:"client"`
+	Principal *string           `json:"principal"` // null for nobody
+	Headers   map[string]string `json:"headers"`
+	Meta      json.RawMessage   `json:"meta"`
+}
+
+// inCommand runs a program as a hook.
+func inCommand(name string, program hook.Program) event {
+	changes := "args"
+	if name == postCall {
+		changes = "result"
+	}
+	return func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error) {
+		request, err := marshal(hookRequest{Event: name, Ctx: contextOf(info), Args: arguments, Result: result})
+		if err != nil {
+			return nil, fmt.Errorf("write the request of the hook: %w", err)
+		}
+		answer, err := program.Exchange(ctx, nil, request)
+		if err != nil {
+			return nil, err
+		}
+		return readAnswer(answer, changes)
+	}
+}
+
+// readAnswer reads what a command hook answered. A member that it may not have
+// is an error: it meant something by it.
+func readAnswer(answer []byte, changes string) (changed json.RawMessage, err error) {
+	for key, value := range rawjson.Members(answer) {
+		switch {
+		case string(value) == "null":
+		case key == "abort":
+			var reason string
+			if json.Unmarshal(value, &reason) != nil {
+				return nil, &answerError{`the "abort" it answered is not text`}
+			}
+			return nil, &AbortError{Reason: reason}
+		case key == changes:
+			changed = value
+		default:
+			return nil, &answerError{fmt.Sprintf(`it answered a member %.40q; it can answer {}, {"%s": {...}} or {"abort": "reason"}`, key, changes)}
+		}
+	}
+	return changed, nil
+}
+
+func contextOf(info *script.Info) hookContext {
+	c := hookContext{
+		View: info.View, Tool: info.Tool, Name: info.Name, Upstream: info.Upstream,
+		Session: info.Session, Client: info.Client, Headers: info.Headers, Meta: info.Meta,
+	}
+	if info.Principal != "" {
+		c.Principal = &info.Principal
+	}
+	if c.Headers == nil {
+		c.Headers = map[string]string{}
+	}
+	if c.Meta == nil {
+		c.Meta = json.RawMessage(`{}`)
+	}
+	return c
+}
+
+// newInfo is what hooks and scripts may know of a call. Names of headers are in
+// lower case, however the configuration writes them.
+func newInfo(view string, env Env, name, upstream string, call *tool.Call) *script.Info {
+	info := &script.Info{
+		View: view, Tool: name, Name: call.Name, Upstream: upstream,
+		Session: call.Session, Principal: call.Principal, Meta: rawjson.Member(call.Params, "_meta"),
+	}
+	if call.Client != nil {
+		info.Client = call.Client.Name
+	}
+	if call.Header == nil {
+		return info
+	}
+	for _, header := range env.Headers {
+		if value := call.Header(header); value != "" {
+			if info.Headers == nil {
+				info.Headers = make(map[string]string, len(env.Headers))
+			}
+			info.Headers[strings.ToLower(header)] = value
+		}
+	}
+	return info
+}
+
+// marshal is json.Marshal without HTML escapes, which would change the bytes of
+// others.
+func marshal(v any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(out.Bytes(), "\n"), nil
+}

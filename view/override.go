@@ -1,0 +1,196 @@
+package view
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// original is what stands for the upstream's own text.
+const original = "{original}"
+
+// apply returns the tool as the override has it: t itself when that changes
+// nothing, nil beside problems that are errors. What hides or binds a parameter
+// may be there to keep clients from something, so a tool that it does not fit
+// is not shown as it was.
+func (o *Override) apply(t *tool.Tool) (*tool.Tool, []Problem) {
+	if o == nil {
+		return t, nil
+	}
+	def := t.Def
+	schema, bound, problems := bind(def, o.Parameters, o.hooked)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	name := t.Name
+	if o.Name != "" && !isGlob(o.Tool) {
+		name = o.Name
+	}
+	raw := def.Raw
+	for _, member := range []struct {
+		name string
+		text *string
+		said string
+	}{
+		{"title", o.Title, def.Title},
+		{"description", o.Description, def.Description},
+	} {
+		if member.text == nil {
+			continue
+		}
+		if text := strings.ReplaceAll(*member.text, original, member.said); text != member.said {
+			raw = set(raw, member.name, quoted(text))
+		}
+	}
+	if !bytes.Equal(schema, def.InputSchema) {
+		raw = set(raw, "inputSchema", schema)
+	}
+	changed, err := change(t, name, raw, bound)
+	if err != nil {
+		return nil, []Problem{{At: o.At, Message: err.Error()}}
+	}
+	return changed, nil
+}
+
+// change makes t another tool, as far as anything is different.
+func change(t *tool.Tool, name string, raw json.RawMessage, bound *binding) (*tool.Tool, error) {
+	next := tool.Tool{Name: name, Def: t.Def, Handler: t.Handler}
+	if !bytes.Equal(raw, t.Def.Raw) {
+		def, err := tool.ParseDef(t.Def.ID.Server, raw)
+		if err != nil {
+			return nil, fmt.Errorf("tool %s: change the definition: %w", t.Def.ID, err)
+		}
+		next.Def = def
+	}
+	if bound != nil {
+		next.Handler = bound.around(t.Handler)
+	}
+	if next.Name == t.Name && next.Def == t.Def && bound == nil {
+		return t, nil
+	}
+	return &next, nil
+}
+
+// withoutOutputSchema is the tool without its promise of structured content,
+// which clients hold every answer against.
+func withoutOutputSchema(t *tool.Tool) (*tool.Tool, error) {
+	raw := rewrite(t.Def.Raw, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
+		return name, value, name != "outputSchema"
+	})
+	return change(t, t.Name, raw, nil)
+}
+
+// exposable is what clients accept as the name of a tool.
+var exposable = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// metaTools are names that views need for themselves.
+var metaTools = []string{
+	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
+	"read_output", "run_script",
+}
+
+// unusable says why a tool of the view may not have the name, "" when it may.
+// view is "" for what stands under a server.
+func unusable(name, view string) string {
+	switch {
+	case !exposable.MatchString(name):
+		return fmt.Sprintf("the name %q is not 1 to 64 letters, digits, _ and -", name)
+	case slices.Contains(metaTools, name), view != "" && isSearchTool(name, view):
+		return fmt.Sprintf("the name %q is taken by a tool of the view itself", name)
+	}
+	return ""
+}
+
+// isSearchTool reports whether a search view may offer a tool of its own under
+// the name, for the whole view or for one of its servers.
+func isSearchTool(name, view string) bool {
+	rest, ours := strings.CutPrefix(name, view+"_")
+	return ours && slices.ContainsFunc([]string{"search_tools", "describe_tool", "call_tool"}, func(last string) bool {
+		return rest == last || strings.HasSuffix(rest, "_"+last)
+	})
+}
+
+// claims are the names that were given to tools, each with whose it is.
+type claims struct {
+	view  string
+	taken map[string]claim
+}
+
+type claim struct {
+	by tool.ID
+	at Place
+}
+
+// claim takes a name for a tool. A tool without a name of its own gets one that
+// nobody else has, later.
+func (c *claims) claim(t *tool.Tool, at Place) []Problem {
+	if t.Name == "" {
+		return nil
+	}
+	if why := unusable(t.Name, c.view); why != "" {
+		return []Problem{{At: at, Message: fmt.Sprintf("tool %s: %s", t.Def.ID, why), Hint: "choose another name"}}
+	}
+	if first, taken := c.taken[t.Name]; taken {
+		return []Problem{{
+			At:      cmp.Or(at, first.at),
+			Message: fmt.Sprintf("%s and %s are both named %q", first.by, t.Def.ID, t.Name),
+			Hint:    "rename one of them; the second is left out",
+		}}
+	}
+	if c.taken == nil {
+		c.taken = map[string]claim{}
+	}
+	c.taken[t.Name] = claim{t.Def.ID, at}
+	return nil
+}
+
+// set is rawjson.Set of an object.
+func set(object []byte, name string, value []byte) []byte {
+	out, err := rawjson.Set(object, name, value)
+	if err != nil { // not an object: there is nothing to change in it
+		return object
+	}
+	return out
+}
+
+// rewrite returns the object with every member as change has it: its name, its
+// value, and whether it stays. Values keep their bytes; white space between
+// members goes. An object in which nothing changes is returned as it is.
+func rewrite(object []byte, change func(name string, value json.RawMessage) (string, json.RawMessage, bool)) []byte {
+	out := append(make([]byte, 0, len(object)+16), '{')
+	changed := false
+	for name, value := range rawjson.Members(object) {
+		newName, newValue, stays := change(name, value)
+		if !stays || newName != name || !bytes.Equal(newValue, value) {
+			changed = true
+		}
+		if stays {
+			out = appendMember(out, quoted(newName), newValue)
+		}
+	}
+	if !changed {
+		return object
+	}
+	return append(out, '}')
+}
+
+// appendMember adds a member to an object that is open.
+func appendMember(open, name, value []byte) []byte {
+	if len(open) > 1 {
+		open = append(open, ',')
+	}
+	return append(append(append(open, name...), ':'), value...)
+}
+
+// quoted is text as JSON.
+func quoted(text string) []byte {
+	out, _ := marshal(text) // of a string: never fails
+	return out
+}

@@ -1,0 +1,257 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"toolfinch/tool"
+)
+
+// choice is a tool of an upstream and the override that is for it.
+type choice struct {
+	tool *tool.Tool
+	by   *Override // nil for none
+}
+
+// named reports whether the override names this very tool.
+func (c choice) named() bool { return c.by != nil && c.by.Tool == c.tool.Def.ID.Name }
+
+// at is where the override stands, else elsewhere.
+func (c choice) at(elsewhere Place) Place {
+	if c.by != nil {
+		return c.by.At
+	}
+	return elsewhere
+}
+
+// choices pairs tools with the overrides for them: an exact name, else the last
+// glob that matches. What is not a tool has none.
+func choices(tools []*tool.Tool, overrides []Override) []choice {
+	exact := make(map[string]*Override, len(overrides))
+	var globs []*Override // last first
+	for i := range overrides {
+		o := &overrides[i]
+		exact[o.Tool] = o
+		if isGlob(o.Tool) {
+			globs = append(globs, o)
+		}
+	}
+	slices.Reverse(globs)
+	out := make([]choice, len(tools))
+	for i, t := range tools {
+		out[i].tool = t
+		if t.Def.ID.Kind != tool.KindTool || len(overrides) == 0 {
+			continue
+		}
+		name := t.Def.ID.Name
+		if out[i].by = exact[name]; out[i].by != nil {
+			continue
+		}
+		if at := slices.IndexFunc(globs, func(o *Override) bool { return matches(o.Tool, name) }); at >= 0 {
+			out[i].by = globs[at]
+		}
+	}
+	return out
+}
+
+// selected reports whether a view has the tool, prompt or resource. What is
+// named exactly is not excluded.
+func (s *Settings) selected(c choice) bool {
+	switch {
+	case c.by != nil && c.by.Disabled:
+		return false
+	case c.named():
+		return true
+	case c.by == nil && !s.IncludeAll:
+		return false
+	}
+	id := c.tool.Def.ID.String()
+	return !slices.ContainsFunc(s.Exclude, func(p Pattern) bool { return matches(p.Glob, id) })
+}
+
+// wants reports whether a view may have something of a server.
+func (s *Settings) wants(server *Server) bool {
+	return s.IncludeAll || server != nil &&
+		slices.ContainsFunc(server.Tools, func(o Override) bool { return !o.Disabled })
+}
+
+// entryOf is what is said of a server, nil for nothing.
+func entryOf(servers []Server, name string) *Server {
+	if i := slices.IndexFunc(servers, func(s Server) bool { return s.Name == name }); i >= 0 {
+		return &servers[i]
+	}
+	return nil
+}
+
+// unmatched are the problems of overrides that are for no tool of u.
+func (s *Server) unmatched(u Upstream) []Problem {
+	if len(s.Tools) == 0 {
+		return nil
+	}
+	var names []string
+	for _, t := range u.Tools {
+		if t.Def.ID.Kind == tool.KindTool {
+			names = append(names, t.Def.ID.Name)
+		}
+	}
+	if !u.Listed && len(names) == 0 {
+		return []Problem{{
+			At:      s.At,
+			Message: fmt.Sprintf("the tools of server %q are not checked: it has not been listed yet", s.Name),
+			Warning: true,
+		}}
+	}
+	var problems []Problem
+	for i := range s.Tools {
+		o := &s.Tools[i]
+		glob := isGlob(o.Tool)
+		if slices.ContainsFunc(names, func(name string) bool { return name == o.Tool || glob && matches(o.Tool, name) }) {
+			continue
+		}
+		p := Problem{At: o.At, Warning: !u.Listed}
+		if glob {
+			p.Message, p.Warning = fmt.Sprintf("server %q has no tool that matches %q", s.Name, o.Tool), true
+		} else {
+			p.Message, p.Hint = fmt.Sprintf("server %q has no tool %q", s.Name, o.Tool), didYouMean(o.Tool, names)
+		}
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+// absent are the warnings for servers that are not there, and for what Exclude
+// names in vain.
+func (s *Settings) absent(base []Upstream) []Problem {
+	var problems []Problem
+	for _, server := range s.Tools {
+		if slices.ContainsFunc(base, func(u Upstream) bool { return u.Server == server.Name }) {
+			continue
+		}
+		var names []string
+		for _, u := range base {
+			names = append(names, u.Server)
+		}
+		hint := ""
+		if near := nearest(server.Name, names, 1); len(near) > 0 {
+			hint = "or did you mean " + strconv.Quote(near[0]) + "?"
+		}
+		problems = append(problems, Problem{
+			At: server.At, Message: fmt.Sprintf("server %q is disabled or unknown", server.Name), Hint: hint, Warning: true,
+		})
+	}
+	if slices.ContainsFunc(base, func(u Upstream) bool { return !u.Listed }) {
+		return problems // what is excluded may still come
+	}
+	for _, p := range s.Exclude {
+		excludes := func(t *tool.Tool) bool { return matches(p.Glob, t.Def.ID.String()) }
+		if !slices.ContainsFunc(base, func(u Upstream) bool { return slices.ContainsFunc(u.Tools, excludes) }) {
+			problems = append(problems, Problem{
+				At: p.At, Message: fmt.Sprintf("exclude: nothing matches %q", p.Glob), Hint: `globs are over "server.tool"`, Warning: true,
+			})
+		}
+	}
+	return problems
+}
+
+// isGlob reports whether a tool is selected by a pattern, not by its name.
+func isGlob(name string) bool { return strings.ContainsAny(name, `*?[\`) }
+
+// matches reports whether the glob matches the whole name. A bad glob, which
+// the configuration refuses, matches nothing.
+func matches(glob, name string) bool {
+	// path.Match keeps "*" from crossing "/", which is no separator here.
+	ok, err := path.Match(strings.ReplaceAll(glob, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00"))
+	return err == nil && ok
+}
+
+// didYouMean is a hint for a word that is none of the valid ones.
+func didYouMean(word string, valid []string) string {
+	const shown = 5
+	near := nearest(word, valid, 3)
+	switch {
+	case len(near) > 0:
+		return "did you mean " + orList(near) + "?"
+	case len(valid) == 0:
+		return "there is none"
+	case len(valid) > shown:
+		return fmt.Sprintf("there are %s and %d more", strings.Join(valid[:shown], ", "), len(valid)-shown)
+	}
+	return "known: " + strings.Join(valid, ", ")
+}
+
+// orList is "a", "b" or "c".
+func orList(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = strconv.Quote(word)
+	}
+	last := len(quoted) - 1
+	if last == 0 {
+		return quoted[0]
+	}
+	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+}
+
+// nearest returns up to n of the valid words that are most like word, the
+// nearest first; none that has little in common with it. Letters' case and the
+// separators - _ and . do not count.
+func nearest(word string, valid []string, n int) []string {
+	type near struct {
+		word     string
+		distance int
+	}
+	plain := fold(word)
+	if plain == "" {
+		return nil
+	}
+	var found []near
+	for _, v := range valid {
+		other := fold(v)
+		d := distance(plain, other)
+		if strings.Contains(other, plain) {
+			d = min(d, 2)
+		}
+		if d <= max(1, max(len(plain), len(other))/3) {
+			found = append(found, near{v, d})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b near) int { return cmp.Compare(a.distance, b.distance) })
+	var words []string
+	for _, f := range found[:min(n, len(found))] {
+		words = append(words, f.word)
+	}
+	return words
+}
+
+func fold(word string) string {
+	const longest = 128 // the distance costs its square
+	if len(word) > longest {
+		word = word[:longest]
+	}
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(word))
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, diagonal+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

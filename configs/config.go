@@ -1,17 +1,20 @@
 // Package configs owns the configuration: it finds the file, reads it, joins it
-// with environment and flags, and reports everything wrong with it in one go.
-// It starts nothing, dials nothing and writes nothing.
+// with environment and flags, reports everything wrong with it in one go, tells
+// when it changes and edits it in place. It starts nothing and dials nothing.
 package configs
 
 import (
 	_ "embed"
 	"log/slog"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 	"toolfinch/upstream"
+	"toolfinch/view"
 )
 
 // Config is a configuration that has been checked. Every field is filled in.
@@ -34,7 +37,13 @@ type Config struct {
 	Transport         string              // "stdio" (default) or "http"
 	Listen            string              // host:port; default 127.0.0.1:8080
 	Origins           []string            // Origin values accepted besides loopback, in lower case
+	Tools             []view.Server       // what stands under the enabled servers for every view, in file order; default none
+	Views             []view.Settings     // in file order; default none
+	HookHeaders       []string            // names of the HTTP headers that hooks may see, in lower case; default none
+	PrincipalHeader   string              // HTTP header in which a trusted proxy names the user; default "": none
 	Warnings          []*Error            // what was read but has no effect, in file order
+
+	secrets *secrets // what Resolved masks beside what it recognises; nil for nothing
 }
 
 // Routing is how found tools reach the client.
@@ -104,4 +113,31 @@ func defaults() *Config {
 		Transport:         TransportStdio,
 		Listen:            DefaultListen,
 	}
+}
+
+// Modules returns the absolute paths of all files that views name, without the
+// files those load: Starlark modules and programs of hooks. Each comes once, in
+// file order.
+func (c *Config) Modules() []string {
+	var files []string
+	add := func(file string) {
+		if filepath.IsAbs(file) && !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	for _, v := range c.Views {
+		for _, h := range []*view.Hook{v.Hooks.PreCall, v.Hooks.PostCall} {
+			if h == nil {
+				continue
+			}
+			add(h.Module)
+			if len(h.Command) > 0 {
+				add(h.Command[0])
+			}
+		}
+		for _, custom := range v.Customs {
+			add(custom.Module)
+		}
+	}
+	return files
 }

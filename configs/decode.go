@@ -26,6 +26,11 @@ type decoder struct {
 	errors   []*Error
 	warnings []*Error
 	openAI   openAIOrigins
+	known    []string        // names of all servers, in file order
+	off      map[string]bool // the disabled ones among them
+	viewsAt  *node           // tool_views, read once the servers are known; nil without
+	baseName claims          // names that tools blocks under servers expose
+	secrets  *secrets        // what came from variables with telling names
 }
 
 func (d *decoder) at(n *node, message, hint string) *Error {
@@ -116,6 +121,19 @@ var settings = []setting{
 	}},
 	{"listen", (*decoder).listen},
 	{"allowed_origins", (*decoder).origins},
+	{"hook_headers", func(d *decoder, c *Config, n *node, label string) {
+		c.HookHeaders = d.headerNames(n, label)
+	}},
+	{"principal_header", func(d *decoder, c *Config, n *node, label string) {
+		c.PrincipalHeader = d.headerName(n, label)
+	}},
+	{"tool_views", func(d *decoder, _ *Config, n *node, label string) {
+		if n.outside() {
+			d.fail(n, label+" can only be set in the file", "")
+			return
+		}
+		d.viewsAt = n
+	}},
 }
 
 // serverBlocks are the keys that hold servers: ours, that of most clients, and
@@ -154,6 +172,9 @@ func (d *decoder) root(root *node, c *Config) {
 			d.fail(p.key, fmt.Sprintf("unknown key %q", shorten(key)), topHint(key))
 		}
 	}
+	if d.viewsAt != nil {
+		d.views(c, d.viewsAt, "tool_views")
+	}
 	if len(servers) == 0 && len(d.errors) == 0 {
 		d.warn(root, "no servers are configured", emptyHint)
 	}
@@ -178,7 +199,7 @@ func (d *decoder) override(c *Config, key, label, value string) {
 		return
 	}
 	n := &node{kind: kindText, text: value}
-	if key == "pinned" || key == "allowed_origins" {
+	if key == "pinned" || key == "allowed_origins" || key == "hook_headers" {
 		n = &node{kind: kindList}
 		for item := range strings.SplitSeq(value, ",") {
 			n.items = append(n.items, &node{kind: kindText, text: strings.TrimSpace(item)})
@@ -227,6 +248,7 @@ func (d *decoder) expand(n *node, label string, to *string) bool {
 	}
 	if err == nil {
 		*to = text
+		d.secrets.note(n, text, d.env)
 	}
 	return err == nil
 }

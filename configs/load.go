@@ -60,6 +60,10 @@ func Load(opts Options) (*Config, error) {
 		workDir: dir,
 		home:    home,
 		env:     opts.Env,
+
+		off:      make(map[string]bool),
+		baseName: make(claims),
+		secrets:  new(secrets),
 	}
 	c := defaults()
 	c.Path = file.path
@@ -71,6 +75,7 @@ func Load(opts Options) (*Config, error) {
 		return nil, Errors(inOrder(d.errors))
 	}
 	c.Warnings = inOrder(d.warnings)
+	c.secrets = d.secrets.orNil()
 	return c, nil
 }
 

@@ -455,7 +455,7 @@ func TestOpenAI(t *testing.T) {
 // Nobody prints the key by printing the configuration.
 func TestKeyIsNotPrinted(t *testing.T) {
 	c := mustLoad(t, minimal+"embedder: OPENAI\n", "OPENAI_API_KEY=hunter2")
-	asJSON, err := json.Marshal(c)
+	asJSON, err := json.Marshal(c.Embed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -766,6 +766,9 @@ func FuzzLoad(f *testing.F) {
 		if err == nil {
 			if c == nil || c.TopK < 1 || c.TopK > MaxTopK || c.DataDir == "" {
 				t.Errorf("no error and no configuration: %+v", c)
+			}
+			if _, problems := parseYAML([]byte(c.Resolved())); len(problems) > 0 {
+				t.Errorf("prints no YAML: %v\n%s", problems, c.Resolved())
 			}
 			return
 		}

@@ -11,12 +11,14 @@ import (
 	"unicode/utf8"
 
 	"toolfinch/upstream"
+	"toolfinch/view"
 )
 
 // server is one server while it is read.
 type server struct {
 	upstream.Settings
-	label   string // what messages call it
+	views   view.Server // what every view has of it
+	label   string      // what messages call it
 	enabled bool
 
 	// Where things stand in the file, nil when they do not.
@@ -93,6 +95,20 @@ var serverSettings = []serverSetting{
 		const want, hint = "a duration from 1s to 24h", `like "10m", or a number of seconds`
 		d.durationWithin(n, label, want, hint, time.Second, maxDuration, &s.AskTimeout)
 	}},
+	{"tools", func(d *decoder, s *server, n *node, label string) {
+		if n.kind == kindList { // a choice of tools in other programs' files
+			d.warn(n, label+" is not used as a list", "write what changes of each tool: {name: {...}}; choose tools in tool_views")
+			return
+		}
+		taken := d.baseName
+		if d.lenient {
+			taken = make(claims)
+		}
+		s.views.Tools = d.toolsBlock(n, label, taken)
+	}},
+	{"output_cache", func(d *decoder, s *server, n *node, label string) {
+		s.views.Output = d.outputCache(n, label)
+	}},
 }
 
 func serverKeys() []string {
@@ -118,6 +134,7 @@ func (d *decoder) servers(block *node, label string, c *Config, seen map[string]
 			d.fail(p.key, fmt.Sprintf("duplicate server name %q", shorten(name)), fmt.Sprintf("first on line %d", first.line))
 		} else {
 			seen[name] = p.key
+			d.known = append(d.known, name)
 		}
 		d.checkName(p.key)
 		s := d.server(p.key, p.value)
@@ -125,7 +142,11 @@ func (d *decoder) servers(block *node, label string, c *Config, seen map[string]
 		case s == nil:
 		case s.enabled:
 			c.Servers = append(c.Servers, s.Settings)
+			if len(s.views.Tools) > 0 || s.views.Output != nil {
+				c.Tools = append(c.Tools, s.views)
+			}
 		default:
+			d.off[name] = true
 			c.Disabled = append(c.Disabled, name)
 		}
 	}
@@ -183,6 +204,7 @@ func (d *decoder) server(key, n *node) *server {
 			AskTimeout:     upstream.DefaultAskTimeout,
 			Isolate:        upstream.IsolateAuto,
 		},
+		views:   view.Server{Name: key.text, At: placeOf(key)},
 		label:   fmt.Sprintf("server %q", shorten(key.text)),
 		name:    key,
 		enabled: true,

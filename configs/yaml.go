@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -123,6 +124,10 @@ type yamlBuilder struct {
 	problems []problem
 }
 
+// hugeNumber is a number without quotes that the parser takes for text, as no
+// type of Go's holds it.
+var hugeNumber = regexp.MustCompile(`^[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?$`)
+
 func (b *yamlBuilder) fail(at ast.Node, message, hint string) {
 	line, column := tokenPlace(at.GetToken())
 	b.problems = append(b.problems, problem{line, column, message, hint})
@@ -140,6 +145,9 @@ func (b *yamlBuilder) node(from ast.Node) *node {
 	case *ast.NullNode:
 	case *ast.StringNode:
 		n.kind, n.text = kindText, v.Value
+		if v.GetToken().Type == token.StringType && hugeNumber.MatchString(v.Value) {
+			n.kind = kindNumber
+		}
 	case *ast.LiteralNode:
 		n.kind, n.text = kindText, v.Value.Value
 	case *ast.BoolNode:

@@ -51,6 +51,7 @@ type Proxy struct {
 	vectors       retrieve.QueryVectors
 	levels        levels
 	problems      atomic.Pointer[[]view.Problem]
+	modules       atomic.Pointer[[]string]
 
 	// What follows is the refresh loop's own.
 	life     context.Context    // of Run; nil before
@@ -62,6 +63,7 @@ type Proxy struct {
 	relists map[string]bool // what was known of clients at the start
 	clients chan clientNews
 	reloads chan reload
+	ended   chan struct{}    // closed when reloads are taken no more
 	uncount chan struct{}    // wakes the token counter
 	unembed chan struct{}    // wakes the embedder
 	memory  *retrieve.Memory // nil unless it is to learn
@@ -107,6 +109,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		reported: map[view.Problem]bool{},
 		clients:  make(chan clientNews, 16),
 		reloads:  make(chan reload),
+		ended:    make(chan struct{}),
 		uncount:  make(chan struct{}, 1),
 		unembed:  make(chan struct{}, 1),
 		uses:     make(chan retrieve.Use, 256),
@@ -114,6 +117,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 	p.config.Store(config)
 	p.views.Store(&views{})
 	p.problems.Store(&[]view.Problem{})
+	p.modules.Store(&[]string{})
 	p.subscriptions = register.NewSubscriptions(p.subscribe)
 	known := p.recall(ctx)
 	p.relists = known.clients
@@ -314,16 +318,7 @@ const (
 // follow is the refresh loop, the only writer of store and catalog while the
 // proxy runs.
 func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) error {
-	p.life = ctx
-	p.report(p.Problems())
-	for _, v := range p.views.Load().all {
-		v.run(ctx)
-	}
-	defer func() {
-		for _, v := range p.views.Load().all {
-			<-v.ended
-		}
-	}()
+	defer close(p.ended)
 	p.life = ctx
 	p.report(p.Problems())
 	for _, v := range p.views.Load().all {

@@ -23,7 +23,8 @@ type rawClient struct {
 	modern bool
 	http   *http.Client // nil on stdio
 	url    string
-	id     string // of the session
+	id     string  // of the session
+	hello  message // the answer to initialize
 	life   context.Context
 	work   sync.WaitGroup
 	lines  io.Writer // stdio
@@ -64,8 +65,14 @@ var kinds = []kind{{false, false}, {false, true}, {true, false}, {true, true}}
 // error. A legacy client without capabilities declares none at all.
 func newClient(t testing.TB, p *proxy.Proxy, url string, k kind, capabilities string, answer func(method string, params json.RawMessage) string) *rawClient {
 	t.Helper()
+	return newClientAt(t, p, url+"/mcp", k, capabilities, answer)
+}
+
+// newClientAt is newClient for the endpoint of a view, on HTTP.
+func newClientAt(t testing.TB, p *proxy.Proxy, endpoint string, k kind, capabilities string, answer func(method string, params json.RawMessage) string) *rawClient {
+	t.Helper()
 	life, end := context.WithCancel(context.Background())
-	c := &rawClient{t: t, modern: k.modern, url: url + "/mcp", life: life, capabilities: capabilities, answer: answer, waiting: map[string]chan message{}}
+	c := &rawClient{t: t, modern: k.modern, url: endpoint, life: life, capabilities: capabilities, answer: answer, waiting: map[string]chan message{}}
 	if k.stdio {
 		fromClient, toServer := io.Pipe()
 		fromServer, toClient := io.Pipe()
@@ -103,8 +110,9 @@ func newClient(t testing.TB, p *proxy.Proxy, url string, k kind, capabilities st
 	if k.modern {
 		return c
 	}
-	if got := c.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"raw","version":"1"}}`); got.Result == nil {
-		t.Fatalf("initialize: %s", got.raw)
+	c.hello = c.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"raw","version":"1"}}`)
+	if c.hello.Result == nil {
+		t.Fatalf("initialize: %s", c.hello.raw)
 	}
 	c.tell("notifications/initialized", `{}`)
 	if !k.stdio {

@@ -22,15 +22,21 @@ type reload struct {
 	done   chan error
 }
 
+// ErrEnded is wrapped by the error of what needs Run, once that has ended.
+var ErrEnded = errors.New("the proxy has ended")
+
 // Reload takes another configuration while the proxy runs. Servers and views that
 // did not change go on, with their connections, sessions and calls; changed
 // servers are connected anew. A configuration whose views have errors that the
 // present one has not is refused, and nothing changes. What only a restart
-// changes is logged. It needs Run.
+// changes is logged. It waits for Run to begin; the error once that has ended
+// wraps ErrEnded.
 func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 	r := reload{config, make(chan error, 1)}
 	select {
 	case p.reloads <- r:
+	case <-p.ended:
+		return fmt.Errorf("reload: %w", ErrEnded)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -47,7 +53,8 @@ func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
 	if p.Only != "" && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == p.Only }) {
 		return fmt.Errorf("view %q is being served and cannot be removed", p.Only)
 	}
-	before := p.config.Load()
+	before, programs := p.config.Load(), p.programs
+	p.programs = unedited(programs)
 	next, problems := p.arrange(config, p.upstreams(config), nil)
 	var refused []error
 	for _, problem := range problems {
@@ -56,6 +63,7 @@ func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
 		}
 	}
 	if len(refused) > 0 {
+		p.programs = programs
 		return errors.Join(refused...)
 	}
 	if keys := needRestart(before, config); len(keys) > 0 {
@@ -134,17 +142,30 @@ func stampOf(path string) stamp {
 	return stamp{info.ModTime(), info.Size()}
 }
 
-// program returns the Starlark module at path, loaded anew when one of its files
-// changed.
+// unedited are the modules of which no file has changed.
+func unedited(programs map[string]program) map[string]program {
+	same := map[string]program{}
+	for path, one := range programs {
+		edited := false
+		for file, stamp := range one.files {
+			edited = edited || stampOf(file) != stamp
+		}
+		if !edited {
+			same[path] = one
+		}
+	}
+	return same
+}
+
+// Modules are the absolute paths of the files that the views' Starlark modules
+// were made of.
+func (p *Proxy) Modules() []string { return *p.modules.Load() }
+
+// program returns the Starlark module at path. An edited file is for Reload to
+// take: news of an upstream must not bring half an edit.
 func (p *Proxy) program(path string) (*script.Program, error) {
 	if known, ok := p.programs[path]; ok {
-		current := true
-		for file, stamp := range known.files {
-			current = current && stampOf(file) == stamp
-		}
-		if current {
-			return known.Program, nil
-		}
+		return known.Program, nil
 	}
 	loaded, err := script.Load(path, nil, func(line string) { p.log.Info("script", "print", line) })
 	if err != nil {
@@ -155,5 +176,12 @@ func (p *Proxy) program(path string) (*script.Program, error) {
 		one.files[file] = stampOf(file)
 	}
 	p.programs[path] = one
+	files := p.Modules()
+	for file := range one.files {
+		if !slices.Contains(files, file) {
+			files = append(slices.Clone(files), file)
+		}
+	}
+	p.modules.Store(&files)
 	return loaded, nil
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -136,7 +137,7 @@ func (p *Proxy) newView(name string, config *configs.Config, tokens map[string]i
 		SetLevel:        func(level string) { p.levels.set(v, level, p.pool.SetLogLevel) },
 		Subscriptions:   p.subscriptions,
 		Complete:        p.pool.Complete,
-		Task:            p.pool.Task,
+		Task:            v.task,
 		RootsChanged:    p.pool.RootsChanged,
 		Forget:          p.pool.Forget,
 		PrincipalHeader: config.PrincipalHeader,
@@ -147,6 +148,15 @@ func (p *Proxy) newView(name string, config *configs.Config, tokens map[string]i
 		return eventStream{events, messages}
 	})
 	return v
+}
+
+// task is a request about a task of an upstream that the view has something of.
+func (v *View) task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
+	escaped, _, _ := strings.Cut(call.Name, "/") // as upstream.Pool names tasks
+	if server, err := url.PathUnescape(escaped); err != nil || !v.has(server) {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
+	}
+	return v.proxy.pool.Task(ctx, method, call)
 }
 
 // run runs what the live server does in the background until close.

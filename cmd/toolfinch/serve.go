@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -111,25 +112,34 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
-	var files atomic.Pointer[[]string]
+	var named atomic.Pointer[[]string]
 	watch := func(config *configs.Config) {
 		all := append([]string{config.Path}, config.Modules()...)
-		files.Store(&all)
+		named.Store(&all)
 	}
 	watch(config)
-	changed, err := configs.Watch(ctx, func() []string { return *files.Load() }, log)
+	changed, err := configs.Watch(ctx, func() []string { return slices.Concat(*named.Load(), p.Modules()) }, log)
 	if err != nil {
 		log.Warn("edits of the configuration are taken on SIGHUP alone", "error", err)
+	} else {
+		defer func() {
+			for range changed { // it is closed once nothing is watched any more
+			}
+		}()
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangup:
-		case <-changed:
+		case _, open := <-changed:
+			if !open {
+				return // ctx has ended
+			}
 		}
 		next, err := reload()
 		if err == nil {
+			watch(next) // refused or not: what it names may be what is mended
 			err = p.Reload(ctx, next)
 		}
 		switch {
@@ -138,7 +148,6 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 		case err != nil:
 			log.Error("the edited configuration is refused; the one before stays", "error", err)
 		default:
-			watch(next)
 			for _, warning := range next.Warnings {
 				log.Warn(warning.Error())
 			}

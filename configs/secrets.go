@@ -1,0 +1,403 @@
+package configs
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"toolfinch/rawjson"
+)
+
+// mask stands for a secret.
+const mask = "***"
+
+// secrets is what came from variables with the names of secrets.
+type secrets struct {
+	texts  map[string]string // whole texts to themselves with those variables masked
+	values []string          // values of those variables, the longest first
+}
+
+// minSecret is how long a value must be to be looked for within other texts, in
+// bytes: a shorter one is a piece of too many words.
+const minSecret = 5
+
+// note remembers text, which n became once its variables were replaced.
+func (s *secrets) note(n *node, text string, env lookup) {
+	if s == nil || !n.hasVariables() {
+		return
+	}
+	found := false
+	masked, err := expand(n.text, func(name string) (string, bool) {
+		value, set := env(name)
+		if !isSecretName(name) {
+			return value, set
+		}
+		found = true
+		if len(value) >= minSecret && !slices.Contains(s.values, value) {
+			s.values = append(s.values, value)
+		}
+		return mask, true
+	})
+	if !found || err != nil {
+		return
+	}
+	if s.texts == nil {
+		s.texts = make(map[string]string)
+	}
+	s.texts[text] = masked
+	slices.SortStableFunc(s.values, func(a, b string) int { return len(b) - len(a) })
+}
+
+// orNil returns nil when there is nothing to mask.
+func (s *secrets) orNil() *secrets {
+	if s == nil || s.texts == nil {
+		return nil
+	}
+	return s
+}
+
+// known masks what is known to be secret in a text.
+func (s *secrets) known(text string) string {
+	if s == nil {
+		return text
+	}
+	if masked, ok := s.texts[text]; ok {
+		return masked
+	}
+	for _, value := range s.values {
+		text = strings.ReplaceAll(text, value, mask)
+	}
+	return text
+}
+
+// prose masks what looks like a secret in a text for readers: what is known,
+// URLs, tokens by their form.
+func (s *secrets) prose(text string) string {
+	text = s.known(text)
+	text = urlForm.ReplaceAllStringFunc(text, maskURL)
+	text = dsnForm.ReplaceAllString(text, "${1}:"+mask+"@$2")
+	text = schemeForm.ReplaceAllString(text, "$1 "+mask)
+	return tokenForm.ReplaceAllString(text, mask)
+}
+
+// word masks one argument of a command, or a whole shell command: prose, and
+// values that follow their names.
+func (s *secrets) word(text string) string {
+	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
+		if root, bad := parseJSON([]byte(text)); bad == nil {
+			return string(nodeJSON(s.tree(root, "", ofData)))
+		}
+	}
+	text = s.prose(text)
+	for _, form := range []*regexp.Regexp{assignForm, flagForm} {
+		text = form.ReplaceAllStringFunc(text, func(match string) string {
+			parts := form.FindStringSubmatch(match)
+			scheme := strings.EqualFold(parts[3], "Bearer") || strings.EqualFold(parts[3], "Basic") // masked is what follows
+			if scheme || !isSecretName(parts[1]) || strings.HasPrefix(parts[3], mask) {
+				return match
+			}
+			return parts[1] + parts[2] + maskValue(parts[3])
+		})
+	}
+	return text
+}
+
+// words masks the arguments of a command.
+func (s *secrets) words(args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		before := ""
+		if i > 0 {
+			before = args[i-1]
+		}
+		name, isFlag := strings.CutPrefix(before, "-")
+		switch {
+		case isFlag && !strings.ContainsAny(before, "= ") && isSecretName(name) && arg != "":
+			out[i] = maskValue(s.known(arg))
+		case before == "-H" || before == "--header":
+			out[i] = pairForm.ReplaceAllStringFunc(arg, func(pair string) string {
+				parts := pairForm.FindStringSubmatch(pair)
+				return parts[1] + parts[2] + maskValue(parts[3])
+			})
+		case before == "-e" || before == "--env": // docker
+			if name, value, ok := strings.Cut(arg, "="); ok && value != "" {
+				out[i] = name + "=" + mask
+				continue
+			}
+			out[i] = s.word(arg)
+		default:
+			out[i] = s.word(arg)
+		}
+	}
+	return out
+}
+
+var (
+	urlForm = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>` + "`" + `]+`)
+	// user:password@tcp(host:port), as drivers of databases have it
+	dsnForm    = regexp.MustCompile(`([^\s:/@]+):[^\s@]+@(\w+\()`)
+	schemeForm = regexp.MustCompile(`(?i)\b(Bearer|Basic) +[^\s"',;]+`)
+	tokenForm  = regexp.MustCompile(`\b(?:sk-|rk_|ghp_|gho_|ghu_|ghs_|github_pat_|glpat-|xox[abeprs]-|xapp-|AKIA|ntn_|secret_|npm_|hf_|lin_api_|pk_|eyJ)[A-Za-z0-9_.-]{12,}`)
+	assignForm = regexp.MustCompile(`([A-Za-z0-9_.-]+)( ?[=:] ?)("[^"]*"|'[^']*'|[^\s"']+)`)
+	flagForm   = regexp.MustCompile(`(--?[A-Za-z0-9_.-]+)( +)("[^"]*"|'[^']*'|[^\s"'-][^\s"']*)`)
+	pairForm   = regexp.MustCompile(`^([^:=\s]+)( ?[=:] ?)(.*)$`)
+	authScheme = regexp.MustCompile(`^([A-Za-z]+) +\S`)
+)
+
+// maskValue masks a value of env or headers. Of credentials it leaves the
+// scheme: "Bearer ***".
+func maskValue(value string) string {
+	if value == "" {
+		return ""
+	}
+	for _, scheme := range []string{"bearer", "basic", "token", "digest", "apikey"} {
+		if parts := authScheme.FindStringSubmatch(value); parts != nil && strings.EqualFold(parts[1], scheme) {
+			return parts[1] + " " + mask
+		}
+	}
+	return mask
+}
+
+// secretWords make a name that of a secret when they stand in it as words.
+var secretWords = []string{
+	"key", "keys", "token", "tokens", "pass", "pwd", "pat", "auth", "authorization", "bearer", "cookie", "cookies",
+	"dsn", "signature", "sig", "private", "session", "jwt", "pin", "otp", "salt",
+}
+
+// secretParts do so wherever they stand.
+var secretParts = []string{"secret", "password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "credential", "accesstoken", "authtoken"}
+
+// isSecretName reports whether a variable, flag, header or parameter of that name
+// is likely to hold a secret. It errs on the side of yes.
+func isSecretName(name string) bool {
+	switch name {
+	case "PWD", "OLDPWD": // folders
+		return false
+	}
+	words := nameWords(name)
+	if slices.ContainsFunc(words, func(w string) bool { return slices.Contains(secretWords, w) }) {
+		return true
+	}
+	joined := strings.Join(words, "")
+	return slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(joined, part) })
+}
+
+// nameWords splits apiKey, API_KEY and x-api-key into words in lower case.
+func nameWords(name string) []string {
+	var words []string
+	var word strings.Builder
+	end := func() {
+		if word.Len() > 0 {
+			words = append(words, word.String())
+			word.Reset()
+		}
+	}
+	lower := false
+	for _, r := range name {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			end()
+			lower = false
+			continue
+		}
+		if lower && unicode.IsUpper(r) {
+			end()
+		}
+		lower = unicode.IsLower(r)
+		word.WriteRune(unicode.ToLower(r))
+	}
+	end()
+	return words
+}
+
+// maskURL masks password, query and what looks like a key in the path of a URL.
+// It works on the text: what is no proper URL may hold a secret too.
+func maskURL(raw string) string {
+	scheme, rest, _ := strings.Cut(raw, "://")
+	rest, fragment, hasFragment := strings.Cut(rest, "#")
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	// A password may hold a / that nobody has escaped: a host has a port of digits.
+	end := strings.IndexByte(rest, '/')
+	if end < 0 {
+		end = len(rest)
+	}
+	if _, port, found := strings.Cut(rest[:end], ":"); found && !isDigits(port) && !strings.HasPrefix(rest, "[") {
+		end = len(rest)
+	}
+	var b strings.Builder
+	b.WriteString(scheme + "://")
+	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+		if user, _, found := strings.Cut(rest[:at], ":"); found && user != "" {
+			b.WriteString(user + ":")
+		}
+		b.WriteString(mask + "@")
+		rest = rest[at+1:]
+	}
+	host, path, hasPath := strings.Cut(rest, "/")
+	b.WriteString(host)
+	if hasPath {
+		segments := strings.Split(path, "/")
+		for i, segment := range segments {
+			if looksRandom(segment) {
+				segments[i] = mask
+			}
+		}
+		b.WriteString("/" + strings.Join(segments, "/"))
+	}
+	if hasQuery {
+		pairs := strings.Split(query, "&")
+		for i, p := range pairs {
+			name, value, found := strings.Cut(p, "=")
+			switch {
+			case found && value != "":
+				pairs[i] = name + "=" + mask
+			case !found && p != "": // the whole may be a key
+				pairs[i] = mask
+			}
+		}
+		b.WriteString("?" + strings.Join(pairs, "&"))
+	}
+	if hasFragment && fragment != "" {
+		b.WriteString("#" + mask)
+	}
+	return b.String()
+}
+
+// looksRandom reports whether a segment of a path may be a key: long, of letters
+// and digits.
+func looksRandom(s string) bool {
+	const long = 20
+	letters, digits := strings.ContainsFunc(s, unicode.IsLetter), strings.ContainsAny(s, "0123456789")
+	return len(s) >= long && letters && digits && !strings.Contains(s, "{")
+}
+
+// shape is what a tree of JSON is.
+type shape int
+
+const (
+	ofData   shape = iota // all below the name of a secret is secret
+	ofSchema              // a JSON Schema: only values that it names are
+)
+
+// schemaValues are the keywords of JSON Schema that hold values.
+var schemaValues = []string{"default", "const", "enum", "examples", "example"}
+
+// tree returns a value that is called name with its secrets masked.
+func (s *secrets) tree(n *node, name string, of shape) *node {
+	return s.mask(n, of, of == ofData && isSecretName(name), isSecretName(name))
+}
+
+// mask masks n wholly when hide. named says that a schema is that of a secret.
+func (s *secrets) mask(n *node, of shape, hide, named bool) *node {
+	out := *n
+	switch n.kind {
+	case kindText:
+		out.text = s.prose(n.text)
+		if hide {
+			out.text = maskValue(n.text)
+		}
+	case kindNumber:
+		if hide {
+			out.kind, out.text = kindText, mask
+		}
+	case kindList:
+		out.items = make([]*node, len(n.items))
+		for i, item := range n.items {
+			out.items[i] = s.mask(item, of, hide, named)
+		}
+	case kindMapping:
+		out.pairs = make([]pair, len(n.pairs))
+		for i, p := range n.pairs {
+			key := p.key.text
+			secret := isSecretName(key)
+			if countsTokens(key, p.value) {
+				secret = false
+			}
+			switch {
+			case of == ofData || hide:
+				out.pairs[i] = pair{p.key, s.mask(p.value, ofData, hide || secret, false)}
+			case slices.Contains(schemaValues, key):
+				out.pairs[i] = pair{p.key, s.mask(p.value, ofData, named, false)}
+			default:
+				out.pairs[i] = pair{p.key, s.mask(p.value, ofSchema, false, named || secret)}
+			}
+		}
+	}
+	return &out
+}
+
+// countsTokens reports whether a number is how many tokens a model may use.
+func countsTokens(name string, n *node) bool {
+	return n.kind == kindNumber && slices.Contains(nameWords(name), "tokens")
+}
+
+// nodeJSON writes a node as JSON.
+func nodeJSON(n *node) []byte {
+	var b bytes.Buffer
+	appendJSON(&b, n)
+	return b.Bytes()
+}
+
+func appendJSON(b *bytes.Buffer, n *node) {
+	switch n.kind {
+	case kindBool, kindNumber:
+		b.WriteString(n.text)
+	case kindText:
+		b.Write(jsonText(n.text))
+	case kindList:
+		b.WriteByte('[')
+		for i, item := range n.items {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			appendJSON(b, item)
+		}
+		b.WriteByte(']')
+	case kindMapping:
+		b.WriteByte('{')
+		for i, p := range n.pairs {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.Write(jsonText(p.key.text))
+			b.WriteString(": ")
+			appendJSON(b, p.value)
+		}
+		b.WriteByte('}')
+	default:
+		b.WriteString("null")
+	}
+}
+
+// jsonNode is the tree of a JSON value that was checked before. Members come in
+// their order, numbers as they are written.
+func jsonNode(raw []byte) *node {
+	raw = bytes.TrimSpace(raw)
+	n := &node{kind: kindNull}
+	if len(raw) == 0 {
+		return n
+	}
+	switch raw[0] {
+	case '{':
+		n.kind = kindMapping
+		for name, value := range rawjson.Members(raw) {
+			n.pairs = append(n.pairs, pair{textNode(name), jsonNode(value)})
+		}
+	case '[':
+		n.kind = kindList
+		for item := range rawjson.Elements(raw) {
+			n.items = append(n.items, jsonNode(item))
+		}
+	case '"':
+		n.kind, n.text = kindText, rawjson.Text(raw)
+	case 't', 'f':
+		n.kind, n.text = kindBool, string(raw)
+	case 'n':
+	default:
+		n.kind, n.text = kindNumber, string(raw)
+	}
+	return n
+}
+
+func textNode(s string) *node { return &node{kind: kindText, text: s} }

@@ -1,0 +1,417 @@
+package configs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"toolfinch/view"
+)
+
+// starlark is a module with whatever functions: configs only asks whether the
+// file is there.
+const starlark = "def pre_call(ctx, args):\n    return None\n"
+
+// loadWith reads text as toolfinch.yaml beside other files, by their paths.
+func loadWith(t testing.TB, text string, files []string, env ...string) (*Config, error) {
+	t.Helper()
+	dir := write(t, "toolfinch.yaml", text)
+	for _, file := range files {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(starlark), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Load(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(env...)})
+}
+
+const everyViewKey = `
+hook_headers: [X-Team, Authorization]
+principal_header: X-Forwarded-User
+tool_views: # may stand before the servers
+  everything-1_2:
+    description: For ${WHO}
+    exposure_mode: Search
+    direct_below: 100
+    tools:
+      git.hub:
+        search_code:
+          name: find
+          title: "Find {original}"
+          description: "${WHO}: {original} {other}"
+          parameters:
+            path: {rename: file, description: "{original}!", default: "${WHO}"}
+            deep: {value: {z: 1, a: [1.0, 12345678901234567890123, -0.5e-7, 1e400,  null, true, "5", "${WHO}<"]}}
+            gone: {hidden: true, default: }
+            empty: {}
+          output_cache: false
+        "issue_*": {}
+        off: {enabled: false, output_cache: {min_size: 1.5kB, preview: 1KiB, ttl: 90}}
+        nothing:
+    include_all: true
+    exclude: ["git.hub.delete_*"]
+    hooks:
+      pre_call: hooks/a.star:pre_call
+      post_call: {command: [./bin/hook, "${WHO}", 7], timeout: 250ms, on_error: fail}
+      on_error: continue
+      timeout: 2s
+    composite_tools:
+      both:
+        title: Both
+        description: Calls {inputs.q}
+        inputs:
+          q: {type: string, required: true, description: "What ${WHO} asks", enum: [a, 1.0]}
+          where: {type: object, properties: {x: {type: integer}}, required: [x]}
+          n: integer
+          any:
+        parallel:
+          one: {tool: git.hub.code.search, args: {text: "{inputs.q} {{inputs.x}}", n: "{inputs.n}", size: 10}}
+          two: {tool: git.log, timeout: 5s}
+        on_error: fail
+        concurrency: 2
+        timeout: 1m
+    custom_tools:
+      - hooks/a.star:one
+      - {module: "~/tools.star:two", name: other, max_calls: 1, max_steps: 2, timeout: 3s, max_output: 4}
+    run_script: {max_calls: 7}
+  small:
+    composite_tools: {one: {parallel: {a: {tool: git.log}}}}
+    hooks: {pre_call: {starlark: hooks/a.star:pre_call}, post_call: {command: [python3, x.py]}}
+    run_script: true
+  quiet: {include_all: true, run_script: false}
+mcp_servers:
+  git: {command: a}
+  git.hub:
+    command: a
+    output_cache: true
+    tools:
+      delete: {enabled: false}
+      search_code: {name: code_search}
+  plain: {command: a, tools: {}}
+`
+
+func TestEveryKeyOfViews(t *testing.T) {
+	elsewhere := t.TempDir()
+	if err := os.WriteFile(filepath.Join(elsewhere, "tools.star"), []byte(starlark), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loadWith(t, everyViewKey, []string{"hooks/a.star", "bin/hook"}, "WHO=me", "HOME="+elsewhere, "USERPROFILE="+elsewhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) > 0 {
+		t.Errorf("warns: %v", Errors(c.Warnings))
+	}
+	dir := filepath.Dir(c.Path)
+	module := filepath.Join(dir, "hooks", "a.star")
+	program := filepath.Join(dir, "bin", "hook")
+	third := filepath.Join(elsewhere, "tools.star")
+	defaults := view.ScriptLimits{}.OrDefaults()
+	some := defaults
+	some.Calls = 7
+	wantTools := []view.Server{{
+		Name:   "git.hub",
+		Output: &view.OutputCache{MinSize: 20_000, Preview: 2_000, TTL: time.Hour},
+		Tools:  []view.Override{{Tool: "delete", Disabled: true}, {Tool: "search_code", Name: "code_search"}},
+	}}
+	wantViews := []view.Settings{{
+		Name: "everything-1_2", Description: "For me", Exposure: view.ExposureSearch, DirectBelow: 100,
+		Tools: []view.Server{{Name: "git.hub", Tools: []view.Override{
+			{
+				Tool: "search_code", Name: "find", Title: new("Find {original}"), Description: new("me: {original} {other}"),
+				Parameters: []view.Parameter{
+					{Name: "path", Rename: "file", Description: new("{original}!"), Default: []byte(`"me"`)},
+					{Name: "deep", Value: []byte(`{"z":1,"a":[1.0,12345678901234567890123,-0.5e-7,1e400,null,true,"5","me<"]}`)},
+					{Name: "gone", Hidden: true, Default: []byte(`null`)},
+					{Name: "empty"},
+				},
+				Output: &view.OutputCache{},
+			},
+			{Tool: "issue_*"},
+			{Tool: "off", Disabled: true, Output: &view.OutputCache{MinSize: 1500, Preview: 1024, TTL: 90 * time.Second}},
+			{Tool: "nothing"},
+		}}},
+		IncludeAll: true,
+		Exclude:    []view.Pattern{{Glob: "git.hub.delete_*"}},
+		Hooks: view.Hooks{
+			PreCall:  &view.Hook{Module: module, Function: "pre_call", Timeout: 2 * time.Second, Continue: true},
+			PostCall: &view.Hook{Command: []string{program, "me", "7"}, Dir: dir, Timeout: 250 * time.Millisecond},
+		},
+		Composites: []view.Composite{{
+			Name: "both", Title: "Both", Description: "Calls {inputs.q}",
+			Inputs: []view.Input{
+				{Name: "q", Required: true, Schema: []byte(`{"type":"string","description":"What me asks","enum":["a",1.0]}`)},
+				{Name: "where", Schema: []byte(`{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"]}`)},
+				{Name: "n", Schema: []byte(`{"type":"integer"}`)},
+				{Name: "any", Schema: []byte(`{}`)},
+			},
+			Steps: []view.Step{
+				{Key: "one", Tool: "git.hub.code.search", Args: []byte(`{"text":"{inputs.q} {{inputs.x}}","n":"{inputs.n}","size":10}`)},
+				{Key: "two", Tool: "git.log", Args: []byte(`{}`), Timeout: 5 * time.Second},
+			},
+			FailFast: true, Concurrency: 2, Timeout: time.Minute,
+		}},
+		Customs: []view.Custom{
+			{Module: module, Function: "one", Limits: defaults},
+			{Module: third, Function: "two", Name: "other", Limits: view.ScriptLimits{Calls: 1, Steps: 2, Time: 3 * time.Second, Output: 4}},
+		},
+		RunScript: &some,
+	}, {
+		Name: "small", Exposure: view.ExposureAuto, DirectBelow: view.DefaultDirectBelow,
+		Hooks: view.Hooks{
+			PreCall:  &view.Hook{Module: module, Function: "pre_call", Timeout: view.DefaultHookTimeout},
+			PostCall: &view.Hook{Command: []string{"python3", "x.py"}, Dir: dir, Timeout: view.DefaultHookTimeout},
+		},
+		Composites: []view.Composite{{
+			Name: "one", Concurrency: view.DefaultConcurrency, Timeout: view.DefaultStepTimeout,
+			Steps: []view.Step{{Key: "a", Tool: "git.log", Args: []byte(`{}`)}},
+		}},
+		RunScript: &defaults,
+	}, {
+		Name: "quiet", IncludeAll: true, Exposure: view.ExposureAuto, DirectBelow: view.DefaultDirectBelow,
+	}}
+	if place := c.Views[0].Tools[0].Tools[0].At; place != (view.Place{Line: 11, Column: 9}) {
+		t.Errorf("search_code stands at %v", place)
+	}
+	nowhere(reflect.ValueOf(c.Tools))
+	nowhere(reflect.ValueOf(c.Views))
+	if !reflect.DeepEqual(c.Tools, wantTools) {
+		t.Errorf("tools: got\n%+v\nwant\n%+v", c.Tools, wantTools)
+	}
+	for i := range wantViews {
+		if !reflect.DeepEqual(c.Views[i], wantViews[i]) {
+			t.Errorf("got\n%+v\nwant\n%+v", c.Views[i], wantViews[i])
+		}
+	}
+	if !reflect.DeepEqual(c.HookHeaders, []string{"x-team", "authorization"}) || c.PrincipalHeader != "x-forwarded-user" {
+		t.Errorf("headers: %q, %q", c.HookHeaders, c.PrincipalHeader)
+	}
+	if want := []string{module, program, third}; !reflect.DeepEqual(c.Modules(), want) {
+		t.Errorf("Modules() = %q, want %q", c.Modules(), want)
+	}
+}
+
+// nowhere forgets all places within v, which must each have been somewhere.
+func nowhere(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			nowhere(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			nowhere(v.Index(i))
+		}
+	case reflect.Struct:
+		if place, ok := v.Interface().(view.Place); ok {
+			if place.Line < 1 || place.Column < 1 {
+				panic("a thing without a place")
+			}
+			v.SetZero()
+			return
+		}
+		for i := range v.NumField() {
+			nowhere(v.Field(i))
+		}
+	}
+}
+
+// What a disabled server would bring is left out and said; nothing else of a
+// view is.
+func TestViewsWarn(t *testing.T) {
+	c := mustLoad(t, `
+mcp_servers:
+  a: {command: a, tools: ["*"]}
+  off: {command: a, enabled: false, tools: {x: {name: same}, y: {name: other, title: "${UNSET}"}}, output_cache: true}
+tool_views:
+  a: # as a server, with a tool of its own
+    tools: {a: {x: {name: same}}, off: {y: {name: same}}}
+    composite_tools:
+      here: {parallel: {one: {tool: a.b}, two: {tool: off.b}}}
+      gone: {parallel: {two: {tool: off.b}}}
+  bare: {}
+  hidden: {tools: {a: {x: {enabled: false}}}, exclude: [a.y], run_script: true}
+  left: {tools: {a: {}}, include_all: true}
+  deaf: {tools: {a: {x: {parameters: {p: {hidden: true, description: d}}}}}}
+`)
+	const want = `toolfinch.yaml:3:26: server "a": tools is not used as a list (write what changes of each tool: {name: {...}}; choose tools in tool_views)
+toolfinch.yaml:7:35: view "a": tools: server "off" is disabled: its tools are left out
+toolfinch.yaml:9:55: view "a": composite_tools.here.parallel.two: server "off" is disabled: the step is left out
+toolfinch.yaml:10:37: view "a": composite_tools.gone.parallel.two: server "off" is disabled: the step is left out
+toolfinch.yaml:11:3: view "bare" has nothing in it (name tools under tools, or write include_all: true)
+toolfinch.yaml:12:3: view "hidden" has nothing in it (name tools under tools, or write include_all: true)
+toolfinch.yaml:12:56: view "hidden": exclude is not used without include_all or a pattern of tools
+toolfinch.yaml:13:18: view "left": tools.a names no tools (include_all has brought them already)
+toolfinch.yaml:14:70: view "deaf": tools.a.x.parameters.p: the description is not used, the parameter is hidden`
+	if got := Errors(c.Warnings).Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if v := c.Views[0]; len(v.Tools) != 1 || len(v.Composites) != 1 || len(v.Composites[0].Steps) != 1 || len(c.Tools) != 0 {
+		t.Errorf("%+v, tools %+v", v, c.Tools)
+	}
+}
+
+// JSON says what YAML says, types and order kept.
+func TestViewsInJSON(t *testing.T) {
+	text := `{
+	"mcpServers": {"a": {"command": "a"}},
+	"tool_views": {"v": {"tools": {"a": {"x": {"parameters": {
+		"p": {"value": {"z": 9007199254740993, "a": 1.0, "e": 1e400, "s": "\u00fc"}},
+		"q": {"default": null},
+	}}}}}}, // as editors write it
+}`
+	c, err := Load(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Views[0].Tools[0].Tools[0].Parameters
+	if got, want := string(p[0].Value), `{"z":9007199254740993,"a":1.0,"e":1e400,"s":"ü"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if string(p[1].Default) != "null" || p[1].Value != nil {
+		t.Errorf("default %s, value %s", p[1].Default, p[1].Value)
+	}
+}
+
+// Templates are those of package view.
+func TestCheckTemplate(t *testing.T) {
+	tests := []struct{ text, want string }{
+		{"", ""}, {"a", ""}, {"{inputs.q}", ""}, {"a {inputs.q}{inputs.two words} b", ""}, {"{{inputs.x}}", ""}, {"{{{inputs.q}}}", ""},
+		{"{inputs.x}", `there is no input "x"`}, {"{inputs.}", `there is no input ""`}, {"{inputs}", `"{inputs}" is no input`},
+		{"{q}", `"{q}" is no input`}, {"{", "a { is not closed"}, {"a } b", "a } closes nothing"}, {"{inputs.q}}", "a } closes nothing"},
+		{"{inputs.q", "a { is not closed"},
+	}
+	for _, tt := range tests {
+		if got, _ := checkTemplate(tt.text, []string{"q", "two words"}); got != tt.want {
+			t.Errorf("checkTemplate(%q) = %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
+func TestJSONNumber(t *testing.T) {
+	tests := map[string]string{
+		"1": "1", "-0": "-0", "1.0": "1.0", "1e3": "1e3", "1.50E+10": "1.50E+10",
+		"9007199254740993": "9007199254740993", "123456789012345678901234567890": "123456789012345678901234567890",
+		"+5": "5", "0x1F": "31", "-0x10": "-16", "0o17": "15", "017": "15", "0b101": "5", "1_000": "1000",
+		".5": "0.5", "-.5": "-0.5", "5.": "5.0", "00.5": "0.5", "1_0.5": "10.5",
+		".inf": "", "-.inf": "", ".nan": "", "": "", ".": "", "-": "", "0x": "", "1e": "", "e5": "",
+	}
+	for in, want := range tests {
+		if got, ok := jsonNumber(in); got != want || ok != (want != "") {
+			t.Errorf("jsonNumber(%q) = %q, %v; want %q", in, got, ok, want)
+		}
+	}
+}
+
+// Aliases of aliases are a value like others until they have no end.
+func TestEndlessValue(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(minimal + "x-0: &x0 [aaaaaaaaaaaaaaaa]\n")
+	for i := range 30 {
+		fmt.Fprintf(&text, "x-%[2]d: &x%[2]d [*x%[1]d, *x%[1]d]\n", i, i+1)
+	}
+	for _, place := range []string{
+		"tools: {a: {t: {parameters: {p: {value: *x30}}}}}",
+		"composite_tools: {c: {inputs: {q: {enum: *x30}}, parallel: {s: {tool: a.t}}}}",
+		"composite_tools: {c: {parallel: {s: {tool: a.t, args: {x: *x30}}}}}",
+	} {
+		_, err := load(t, text.String()+"tool_views: {v: {"+place+"}}\n")
+		if err == nil || !strings.Contains(err.Error(), "is larger than 1 MiB") {
+			t.Errorf("%s: got %v", place, err)
+		}
+	}
+}
+
+// Values nest as deep as YAML may, in JSON too.
+func TestDeepValue(t *testing.T) {
+	for depth, fails := range map[int]bool{90: false, 110: true, 5000: true} {
+		value := strings.Repeat("[", depth) + strings.Repeat("]", depth)
+		text := `{"mcp_servers": {"a": {"command": "a"}}, "tool_views": {"v": {"tools": {"a": {"t": {"parameters": {"p": {"value": ` + value + `}}}}}}}}`
+		c, err := Load(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
+		if (err != nil) != fails {
+			t.Errorf("%d levels: %v, %v", depth, c, err)
+		}
+	}
+}
+
+// The servers that could not be read are not missed.
+func TestOneErrorForBrokenServers(t *testing.T) {
+	_, err := load(t, "mcp_servers: [a]\ntool_views: {v: {tools: {a: {t: {}}}, composite_tools: {c: {parallel: {s: {tool: a.t}}}}}}\n")
+	if errs, _ := err.(Errors); len(errs) != 1 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The views of the example are good too, once their files are there.
+func TestExampleViews(t *testing.T) {
+	before, views, found := strings.Cut(Example(), "# tool_views:")
+	if !found {
+		t.Fatal("the example shows no views")
+	}
+	views = "tool_views:" + regexp.MustCompile(`(?m)^# `).ReplaceAllString(views, "")
+	before = regexp.MustCompile(`(?m)^    # (tools:|  move_file:|output_cache:)`).ReplaceAllString(before, "    $1")
+	before = strings.Replace(before, "# principal_header:", "principal_header:", 1)
+	c, err := loadWith(t, before+views, []string{"hooks/example.star"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) > 0 || len(c.Views) != 1 || len(c.Tools) != 1 || c.Tools[0].Output == nil || c.PrincipalHeader == "" {
+		t.Errorf("warnings %v, views %+v, tools %+v", Errors(c.Warnings), c.Views, c.Tools)
+	}
+	var keys []string
+	keys = append(keys, keysOf(viewSettings)...)
+	keys = append(keys, keysOf(overrideSettings)...)
+	keys = append(keys, keysOf(parameterSettings)...)
+	keys = append(keys, keysOf(outputCacheSettings)...)
+	keys = append(keys, keysOf(hooksSettings)...)
+	keys = append(keys, keysOf(hookSettings)...)
+	keys = append(keys, keysOf(compositeSettings)...)
+	keys = append(keys, keysOf(stepSettings)...)
+	keys = append(keys, keysOf(customSettings)...)
+	for _, key := range keys {
+		if !regexp.MustCompile(`\b`+key+`: `).MatchString(views) && !regexp.MustCompile(`\b`+key+`:\n`).MatchString(views) &&
+			!strings.Contains(before, key+": ") {
+			t.Errorf("the example does not show %s", key)
+		}
+	}
+}
+
+// Nothing that came from a variable stands in a message about a view.
+func TestNoSecretsInViewErrors(t *testing.T) {
+	const secret = "hunter2"
+	text := minimal + `
+hook_headers: ["${S} "]
+principal_header: "${S} "
+tool_views:
+  v:
+    exposure_mode: ${S}
+    direct_below: ${S}
+    include_all: ${S}
+    exclude: ["[${S}"]
+    tools:
+      a:
+        x: {name: "${S}!", output_cache: "${S}", parameters: {p: {rename: "${S}", hidden: "${S}"}}}
+        y: {name: "${S}"}
+        z: {name: "${S}", output_cache: {min_size: "${S}", ttl: "${S}"}}
+    hooks: {pre_call: "${S}", post_call: "${S}/x.star:f", on_error: "${S}", timeout: "${S}"}
+    composite_tools:
+      c: {inputs: {q: "${S}"}, on_error: "${S}", parallel: {s: {tool: "${S}.x", timeout: "${S}"}}}
+    custom_tools: ["${S}", {module: "${S}:f", name: "${S} ", max_steps: "${S}"}]
+    run_script: "${S}"
+`
+	_, err := load(t, text, "S="+secret)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if strings.Contains(err.Error(), secret) {
+		t.Errorf("the secret is out:\n%v", err)
+	}
+}

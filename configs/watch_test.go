@@ -1,0 +1,233 @@
+package configs
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// watching is a running Watch.
+type watching struct {
+	t       *testing.T
+	mu      sync.Mutex // guards files
+	files   []string
+	changed <-chan struct{}
+}
+
+func (w *watching) names() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.files
+}
+
+func (w *watching) set(files ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.files = files
+}
+
+// told waits until a change is told.
+func (w *watching) told(what string) {
+	w.t.Helper()
+	select {
+	case _, open := <-w.changed:
+		if !open {
+			w.t.Fatalf("%s: the watch has ended", what)
+		}
+	case <-time.After(30 * time.Second):
+		w.t.Fatalf("%s is not told", what)
+	}
+}
+
+// watch starts a Watch that has ended when the test ends.
+func watch(t *testing.T, files ...string) *watching {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watching{t: t, files: files}
+	changed, err := Watch(ctx, w.names, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.changed = changed
+	t.Cleanup(func() {
+		cancel()
+		for range changed {
+		}
+	})
+	return w
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However a file is saved, it is told.
+func TestWatchTellsEveryWayToSave(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "toolfinch.yaml")
+	put(t, file, "one")
+	w := watch(t, file)
+
+	put(t, file, "two: in place")
+	w.told("a file written in place")
+
+	put(t, filepath.Join(dir, ".swp"), "three: beside it")
+	must(t, os.Rename(filepath.Join(dir, ".swp"), file))
+	w.told("a file renamed over it")
+
+	must(t, os.Remove(file))
+	w.told("a file removed")
+
+	put(t, file, "four: again")
+	w.told("a file that is back")
+
+	put(t, file, "five: and written")
+	w.told("a write to the file that is back")
+}
+
+// Other files of the folder, and a file that stays what it was, are no change.
+func TestWatchTellsNothingElse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, other := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
+	put(t, file, "one")
+	put(t, other, "one")
+	w := &watcher{files: func() []string { return []string{file} }, refused: make(map[string]bool)}
+	w.notify = mustNotify(t)
+	if w.look() {
+		t.Error("the first look is a change")
+	}
+	put(t, other, "another one")
+	must(t, os.Chmod(file, 0o644))
+	if w.look() {
+		t.Error("another file is a change")
+	}
+	put(t, file, "longer")
+	if !w.look() || w.look() {
+		t.Error("a change is not told once")
+	}
+	// The same size at another time.
+	must(t, os.Chtimes(file, time.Time{}, time.Unix(1_000_000_000, 0)))
+	if !w.look() {
+		t.Error("a file of another time is no change")
+	}
+}
+
+// A file that the configuration has come to name is watched, and one it no
+// longer names is not.
+func TestWatchAsksForFilesAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, hook := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "hooks", "a.star")
+	put(t, file, "one")
+	put(t, hook, "one")
+	w := watch(t, file)
+	put(t, file, "names the hook")
+	w.told("the configuration")
+	w.set(file, hook)
+	put(t, hook, "another") // at any time from now on, looked at before or not
+	w.told("the hook")
+	w.set(hook)
+	put(t, hook, "yet another")
+	w.told("the hook, when it is the only file")
+}
+
+// A folder that comes later is found.
+func TestWatchWaitsForFolders(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "later", "a.yaml")
+	w := watch(t, file)
+	put(t, file, "here")
+	w.told("a file in a new folder")
+	must(t, os.RemoveAll(filepath.Dir(file)))
+	w.told("a folder that is gone")
+	put(t, file, "here again")
+	w.told("a folder that is back")
+	put(t, file, "here and there")
+	w.told("a write in the folder that is back")
+}
+
+// A volume of Kubernetes: the file is a link through ..data, which is replaced.
+func TestWatchFollowsLinks(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("symbolic links need rights on Windows")
+	}
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "toolfinch.yaml"), filepath.Join(dir, "..data")
+	put(t, filepath.Join(dir, "..v1", "toolfinch.yaml"), "same")
+	put(t, filepath.Join(dir, "..v2", "toolfinch.yaml"), "same")
+	must(t, os.Symlink("..v1", link))
+	must(t, os.Symlink(filepath.Join("..data", "toolfinch.yaml"), file))
+	w := watch(t, file)
+
+	must(t, os.Symlink("..v2", link+"_tmp"))
+	must(t, os.Rename(link+"_tmp", link))
+	w.told("another version behind the link")
+
+	put(t, filepath.Join(dir, "..v2", "toolfinch.yaml"), "edited")
+	w.told("an edit behind the link")
+}
+
+// Watch ends with its context, in whatever state.
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.yaml")
+	ctx, cancel := context.WithCancel(context.Background())
+	changed, err := Watch(ctx, func() []string { return []string{file} }, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, file, "one")
+	cancel()
+	for range changed { // ends when the channel is closed
+	}
+}
+
+func mustNotify(t testing.TB) *fsnotify.Watcher {
+	t.Helper()
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { notify.Close() })
+	return notify
+}
+
+func BenchmarkLook(b *testing.B) {
+	dir := b.TempDir()
+	var files []string
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		files = append(files, filepath.Join(dir, name))
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w := &watcher{files: func() []string { return files }, refused: make(map[string]bool), notify: mustNotify(b)}
+	for b.Loop() {
+		w.look()
+	}
+}

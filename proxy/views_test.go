@@ -1,0 +1,512 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"toolfinch/configs"
+	"toolfinch/proxy"
+	"toolfinch/view"
+)
+
+// configOf is a configuration of views over scripts.
+func configOf(t testing.TB, scripts []*script, views ...view.Settings) *configs.Config {
+	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Views: views}
+	for _, s := range scripts {
+		config.Servers = append(config.Servers, s.settings)
+	}
+	return config
+}
+
+// openViews runs a proxy and waits until its views have what the scripts list.
+// only is the view that is served on stdio, "" for the default view.
+func openViews(t testing.TB, only string, scripts []*script, config *configs.Config) (*proxy.Proxy, string) {
+	t.Helper()
+	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Only = only
+	url := run(t, p)
+	tools := 0
+	for _, s := range scripts {
+		tools += len(s.lists["tools"])
+	}
+	eventually(t, func() bool {
+		return len(toolsOf(t, p, view.Default)) == tools &&
+			!slices.ContainsFunc(p.Views(), func(v *proxy.View) bool { return len(v.Tools()) == 0 })
+	})
+	return p, url
+}
+
+// toolsOf are the names of the tools that a view has now.
+func toolsOf(t testing.TB, p *proxy.Proxy, name string) (names []string) {
+	t.Helper()
+	v, err := p.View(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range v.Tools() {
+		names = append(names, one.Name)
+	}
+	return names
+}
+
+// listed are the names of the tools that a client is listed, in order.
+func (c *rawClient) listed() (names []string) {
+	var all []json.RawMessage
+	_ = json.Unmarshal(part(c.ask("tools/list", `{}`).Result, "tools"), &all)
+	for _, one := range all {
+		names = append(names, partText(one, "name"))
+	}
+	return names
+}
+
+// toolCall is the params of tools/call.
+func toolCall(name, arguments string) string {
+	quoted, _ := json.Marshal(name)
+	return `{"name":` + string(quoted) + `,"arguments":` + arguments + `}`
+}
+
+// logging sends a log message and waits until the upstream was asked for some.
+func (s *script) logs(t testing.TB, text string) {
+	t.Helper()
+	s.tell(t, "notifications/message", `{"level":"error","data":"`+text+`"}`)
+}
+
+// What is outside of the view has this word in all that is said of it, and the
+// server that is not in it at all is called outer.
+const outside = "zebra"
+
+// insider brings the one tool of the view, and all else that a server may.
+func insider(t testing.TB) *script {
+	s := newScript(t, "inner", false, false)
+	s.list("tools",
+		`{"name":"open","description":"Opens a door","inputSchema":{"type":"object","properties":{"path":{"type":"string"}}},"unknown":1e400}`,
+		`{"name":"close_zebra","description":"Closes a zebra","inputSchema":{"type":"object"}}`)
+	zebras(s)
+	return s
+}
+
+func outsider(t testing.TB) *script {
+	s := newScript(t, "outer", false, false)
+	s.list("tools",
+		`{"name":"wipe_zebra","description":"Wipes a zebra","inputSchema":{"type":"object"}}`,
+		`{"name":"open","description":"Opens a zebra","inputSchema":{"type":"object"}}`)
+	zebras(s)
+	return s
+}
+
+func zebras(s *script) {
+	s.list("prompts", `{"name":"prompt_zebra","description":"Speaks to a zebra"}`)
+	s.list("resources", `{"uri":"file:///`+s.settings.Name+`/zebra","name":"The zebra"}`)
+	s.list("resourceTemplates", `{"uriTemplate":"`+s.settings.Name+`-zebra://{id}","name":"Any zebra"}`)
+	s.on("tools/call", func(r *request) {
+		r.result(`{"content":[{"type":"text","text":"done"}],"structuredContent":{"heard":` + string(part(r.Params, "arguments")) + `},"unknown":[1.0]}`)
+	})
+	for _, method := range []string{"prompts/get", "resources/read", "completion/complete"} {
+		s.on(method, func(r *request) { r.result(`{"contents":[],"messages":[],"zebra":true}`) })
+	}
+	s.on("initialize", func(r *request) {
+		said := map[string]string{"inner": "Knock first.", "outer": "Feed the zebra."}[s.settings.Name]
+		r.result(`{"protocolVersion":"2025-11-25","capabilities":` + everyCapability + `,"serverInfo":{"name":"script","version":"1"},"instructions":"` + said + `"}`)
+	})
+}
+
+// narrowed is a view with one tool, renamed.
+func narrowed(name string, exposure view.Exposure) view.Settings {
+	return view.Settings{
+		Name: name, Exposure: exposure, RunScript: &view.ScriptLimits{},
+		Tools: []view.Server{{Name: "inner", Tools: []view.Override{{Tool: "open", Name: "renamed"}}}},
+	}
+}
+
+// Names of what is outside, exposed, as IDs, of the upstream, and misspelt, so
+// that what is near may be named. The tool that was renamed has its old ones here.
+var (
+	outsideTools     = []string{"outer_wipe_zebra", "outer.wipe_zebra", "wipe_zebra", "outer_vipe_zebra", "inner_close_zebra", "inner.close_zebra", "inner_closes_zebra", "outer_open", "outer.open", "inner_open", "open"}
+	outsidePrompts   = []string{"outer_prompt_zebra", "inner_prompt_zebra", "prompt_zebra", "inner.prompt_zebra"}
+	outsideResources = []string{
+		"file:///outer/zebra", "file:///inner/zebra", "toolfinch:outer/file:///outer/zebra", "toolfinch:inner/file:///inner/zebra",
+		"toolfinch:outer/file:///unlisted", "toolfinch:inner/file:///unlisted", "file:///unlisted", "outer-zebra://1", "inner-zebra://1",
+		"toolfinch:outer/outer-zebra://1", "toolfinch:%6futer/file:///outer/zebra",
+	}
+)
+
+// narrow is a client of a view that is a boundary.
+type narrow struct {
+	*rawClient
+	view         string
+	exposure     view.Exposure
+	inner, outer *script
+	p            *proxy.Proxy
+}
+
+func TestAViewIsABoundary(t *testing.T) {
+	for _, exposure := range view.Exposures {
+		for _, stdio := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, %s", exposure, kind{stdio: stdio}.String()[len("legacy "):]), func(t *testing.T) {
+				t.Parallel()
+				inner, outer := insider(t), outsider(t)
+				const name = "narrow"
+				config := configOf(t, []*script{inner, outer}, narrowed(name, exposure))
+				config.Pinned = []string{"*open", "renamed"}
+				p, url := openViews(t, map[bool]string{true: name}[stdio], []*script{inner, outer}, config)
+				for _, modern := range []bool{false, true} {
+					k := kind{modern, stdio}
+					t.Run(k.String(), func(t *testing.T) {
+						c := newClientAt(t, p, url+"/mcp/"+name, k, `{}`, reply)
+						n := &narrow{c, name, exposure, inner, outer, p}
+						t.Run("all inside works", func(t *testing.T) { n.inside(t) })
+						t.Run("nothing outside is listed", func(t *testing.T) { n.lists(t) })
+						t.Run("nothing outside is found", func(t *testing.T) { n.finds(t) })
+						t.Run("nothing outside is called", func(t *testing.T) { n.calls(t) })
+						t.Run("nothing outside is heard of", func(t *testing.T) { n.hearsNothing(t) })
+					})
+				}
+				for _, s := range []*script{inner, outer} {
+					for _, method := range []string{"prompts/get", "resources/read", "resources/subscribe", "completion/complete"} {
+						if got := s.got(method); len(got) > 0 {
+							t.Errorf("%s was reached: %s", s.settings.Name, got[0].raw)
+						}
+					}
+				}
+				for _, call := range inner.got("tools/call") {
+					if partText(call.Params, "name") != "open" {
+						t.Errorf("inner was reached: %s", call.raw)
+					}
+				}
+				if got := outer.got("tools/call"); len(got) > 0 {
+					t.Errorf("outer was reached: %s", got[0].raw)
+				}
+			})
+		}
+	}
+}
+
+// discreet fails the test when an answer names what is outside. asked, which
+// errors repeat, does not count.
+func discreet(t *testing.T, got message, asked ...string) {
+	t.Helper()
+	said := got.raw
+	for _, one := range asked {
+		said = strings.ReplaceAll(said, one, "")
+	}
+	if strings.Contains(said, outside) || strings.Contains(said, "outer") {
+		t.Errorf("the answer to %s names what is outside: %s", asked, got.raw)
+	}
+}
+
+func failed(got message) bool {
+	return got.Error != nil || string(part(got.Result, "isError")) == "true"
+}
+
+// calling are the meta-tools that call tools.
+func (n *narrow) calling(names []string) (all []string) {
+	for _, name := range names {
+		if strings.HasSuffix(name, "call_tool") {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func (n *narrow) inside(t *testing.T) {
+	names := n.listed()
+	const arguments = `{"path":"<a>","big":12345678901234567890,"f":1.0}`
+	asks := []string{toolCall("renamed", arguments)}
+	for _, call := range n.calling(names) {
+		asks = append(asks, toolCall(call, toolCall("renamed", arguments)), toolCall(call, toolCall("inner.open", arguments)))
+	}
+	if want := map[view.Exposure]int{view.ExposureDirect: 1, view.ExposureAuto: 1}[n.exposure]; want == 0 && len(asks) == 1 {
+		t.Errorf("no tool calls others in %v", names)
+	}
+	for _, params := range asks {
+		got := n.ask("tools/call", params)
+		if want := `{"content":[{"type":"text","text":"done"}],"structuredContent":{"heard":` + arguments + `},"unknown":[1.0]`; !strings.HasPrefix(string(got.Result), want) {
+			t.Errorf("%s = %s\nwant %s", params, got.raw, want)
+		}
+		calls := n.inner.got("tools/call")
+		last := calls[len(calls)-1]
+		if name, sent := partText(last.Params, "name"), string(part(last.Params, "arguments")); name != "open" || sent != arguments {
+			t.Errorf("the server heard %s", last.raw)
+		}
+	}
+	for _, source := range []string{`result = call_tool(\"renamed\", path=\"x\")[\"heard\"][\"path\"]`, `result = parallel([{\"tool\": \"inner.open\", \"args\": {\"path\": \"x\"}}])[0][\"result\"][\"heard\"][\"path\"]`} {
+		if got := n.ask("tools/call", toolCall("run_script", `{"script":"`+source+`"}`)); !strings.Contains(string(got.Result), `"x"`) || failed(got) {
+			t.Errorf("run_script %s = %s", source, got.raw)
+		}
+	}
+}
+
+func (n *narrow) lists(t *testing.T) {
+	names := n.listed()
+	if !slices.Contains(names, "renamed") {
+		t.Errorf("the pinned tool is not listed: %v", names)
+	}
+	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+		discreet(t, n.ask(method, `{}`))
+	}
+	hello := n.hello
+	if n.modern {
+		hello = n.ask("server/discover", `{}`)
+	}
+	discreet(t, hello)
+	if instructions := partText(hello.Result, "instructions"); n.exposure != view.ExposureDirect && !strings.Contains(instructions, "Knock first.") {
+		t.Errorf("instructions = %q, want those of the server inside among them", instructions)
+	}
+	for _, capability := range []string{"prompts", "resources", "completions"} {
+		if declared := part(part(hello.Result, "capabilities"), capability); declared != nil {
+			t.Errorf("%s are declared, which the view does not have: %s", capability, hello.Result)
+		}
+	}
+}
+
+func (n *narrow) finds(t *testing.T) {
+	names := n.listed()
+	offers := func(name string) bool { return slices.Contains(names, name) }
+	for _, arguments := range []string{
+		`{"query":"wipe a zebra"}`, `{"query":"zebra","limit":50,"detail":"name"}`, `{"query":"zebra","kind":"any"}`, `{"query":"zebra","kind":"prompt","detail":"summary"}`,
+		`{"query":"zebra","kind":"resource"}`, `{"query":"zebra","server":"outer"}`, `{"query":"zebra","server":"outr"}`, `{"query":"open a door","server":"inner","kind":"any"}`,
+	} {
+		got := n.ask("tools/call", toolCall("retrieve_tools", arguments))
+		discreet(t, got, `\"outer\"`, `\"outr\"`)
+		if !offers("retrieve_tools") {
+			continue
+		}
+		foreign := strings.Contains(arguments, "out")
+		if foreign != failed(got) {
+			t.Errorf("retrieve_tools %s = %s", arguments, got.raw)
+		}
+		if want := `{"tools":1,"servers_ready":1,"servers_pending":0,"servers_failed":0`; !foreign && !strings.HasPrefix(string(part(part(got.Result, "structuredContent"), "index")), want) {
+			t.Errorf("retrieve_tools %s counts what is outside: %s", arguments, got.Result)
+		}
+		if saved := part(part(got.Result, "structuredContent"), "tokens_saved"); len(saved) > 3 {
+			t.Errorf("listing one tool would not cost %s tokens more", saved)
+		}
+	}
+	for _, prefix := range []string{"narrow", "inner", "outer"} {
+		for _, query := range []string{`{}`, `{"query":"zebra"}`, `{"query":"open","limit":100}`} {
+			name := prefix + "_search_tools"
+			got := n.ask("tools/call", toolCall(name, query))
+			discreet(t, got, name)
+			if offers(name) == failed(got) {
+				t.Errorf("%s %s = %s", name, query, got.raw)
+			}
+			if offers(name) && query != `{"query":"zebra"}` && !strings.Contains(string(got.Result), `renamed`) {
+				t.Errorf("%s %s does not find the tool inside: %s", name, query, got.raw)
+			}
+		}
+		describe := prefix + "_describe_tool"
+		for _, name := range slices.Concat(outsideTools, outsidePrompts, outsideResources) {
+			got := n.ask("tools/call", toolCall(describe, `{"name":"`+name+`"}`))
+			discreet(t, got, describe, name)
+			if !failed(got) {
+				t.Errorf("%s %s = %s", describe, name, got.raw)
+			}
+		}
+		if got := n.ask("tools/call", toolCall(describe, `{"name":"renamed"}`)); offers(describe) && !strings.Contains(string(got.Result), `"name":"renamed"`) {
+			t.Errorf("%s = %s", describe, got.raw)
+		}
+	}
+	got := n.ask("tools/call", toolCall("run_script", `{"script":"result = retrieve(\"wipe the zebra\", limit=50)"}`))
+	discreet(t, got)
+	if failed(got) {
+		t.Errorf("retrieve in run_script = %s", got.raw)
+	}
+}
+
+func (n *narrow) calls(t *testing.T) {
+	for _, name := range slices.Concat(outsideTools, outsidePrompts, outsideResources, []string{"inner.open"}) {
+		direct := n.ask("tools/call", toolCall(name, `{}`))
+		discreet(t, direct, name)
+		if !failed(direct) {
+			t.Errorf("tools/call %s = %s", name, direct.raw)
+		}
+		if name == "inner.open" {
+			break // of all else it is a name
+		}
+		for _, call := range []string{"call_tool", "call_tool_read", "call_tool_destructive", "narrow_call_tool", "inner_call_tool", "outer_call_tool"} {
+			got := n.ask("tools/call", toolCall(call, toolCall(name, `{}`)))
+			discreet(t, got, call, name)
+			if !failed(got) {
+				t.Errorf("%s %s = %s", call, name, got.raw)
+			}
+		}
+		got := n.ask("tools/call", toolCall("run_script", `{"script":"result = call_tool(\"`+name+`\")"}`))
+		discreet(t, got, name)
+		if !failed(got) {
+			t.Errorf("run_script that calls %s = %s", name, got.raw)
+		}
+		got = n.ask("tools/call", toolCall("run_script", `{"script":"result = parallel([{\"tool\": \"`+name+`\"}])[0][\"error\"]"}`))
+		discreet(t, got, name)
+		if failed(got) {
+			t.Errorf("run_script that calls %s in parallel = %s", name, got.raw)
+		}
+	}
+	refuses := func(method, params, name string) {
+		t.Helper()
+		got := n.ask(method, params)
+		discreet(t, got, name)
+		if got.Error == nil {
+			t.Errorf("%s %s = %s", method, params, got.raw)
+		}
+	}
+	for _, name := range slices.Concat(outsidePrompts, outsideTools) {
+		refuses("prompts/get", `{"name":"`+name+`"}`, name)
+		refuses("completion/complete", `{"ref":{"type":"ref/prompt","name":"`+name+`"},"argument":{"name":"x","value":""}}`, name)
+	}
+	for _, uri := range append(slices.Clone(outsideResources), "inner-zebra://{id}", "outer-zebra://{id}") {
+		refuses("resources/read", `{"uri":"`+uri+`"}`, uri)
+		refuses("completion/complete", `{"ref":{"type":"ref/resource","uri":"`+uri+`"},"argument":{"name":"x","value":""}}`, uri)
+		refuses("resources/subscribe", `{"uri":"`+uri+`"}`, uri)
+	}
+	if n.modern {
+		uris, _ := json.Marshal(outsideResources)
+		got := n.ask("subscriptions/listen", `{"notifications":{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":`+string(uris)+`}}`)
+		if got.Result == nil { // it ends at once when there is nothing to wait for
+			t.Errorf("listen = %s", got.raw)
+		}
+		for _, m := range n.got("notifications/subscriptions/acknowledged") {
+			discreet(t, m)
+		}
+	}
+}
+
+// hearsNothing changes all of outer, and then the one tool inside: the client
+// hears of that alone.
+func (n *narrow) hearsNothing(t *testing.T) {
+	n.rawClient.t = t
+	m := &meeting{rawClient: n.rawClient}
+	listening := m.listen(`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`)
+	if !n.modern {
+		if got := n.ask("logging/setLevel", `{"level":"debug"}`); got.Result == nil {
+			t.Fatalf("setLevel = %s", got.raw)
+		}
+	}
+	n.clear()
+	version := fmt.Sprint(n.modern)
+	n.outer.list("tools", `{"name":"wipe_zebra","description":"Wipes a zebra"}`, `{"name":"new_zebra`+version+`"}`)
+	n.outer.list("prompts", `{"name":"new_zebra`+version+`"}`)
+	n.outer.list("resources", `{"uri":"file:///new/zebra`+version+`","name":"n"}`)
+	n.outer.logs(t, "zebra")
+	for _, list := range []string{"tools", "prompts", "resources"} {
+		n.outer.tell(t, "notifications/"+list+"/list_changed", `{}`)
+	}
+	eventually(t, func() bool { return slices.Contains(toolsOf(t, n.p, view.Default), "outer_new_zebra"+version) })
+	eventually(t, func() bool {
+		got := n.outer.got("resources/list")
+		return len(got) > 0 && len(n.outer.got("prompts/list")) > 1
+	})
+
+	n.inner.list("tools", `{"name":"open","description":"Opens a gate `+version+`","inputSchema":{"type":"object"}}`, `{"name":"close_zebra"}`)
+	n.inner.logs(t, "knocked")
+	n.inner.tell(t, "notifications/tools/list_changed", `{}`)
+	n.hears("notifications/tools/list_changed", listening)
+	if !n.modern {
+		n.hears("notifications/message", func(params json.RawMessage) bool { return partText(params, "data") == "knocked" })
+	}
+	if got := n.ask("tools/list", `{}`); !strings.Contains(got.raw, "Opens a gate "+version) {
+		t.Errorf("tools/list = %s", got.raw)
+	}
+	if got := n.got("notifications/tools/list_changed"); len(got) != 1 {
+		t.Errorf("%d list_changed, want the one that inner caused", len(got))
+	}
+	for _, m := range n.got("notifications/message") {
+		if m.raw == "" || strings.Contains(m.raw, outside) {
+			t.Errorf("heard of outer: %s", m.raw)
+		}
+	}
+	for _, list := range []string{"prompts", "resources"} {
+		if got := n.got("notifications/" + list + "/list_changed"); len(got) > 0 {
+			t.Errorf("%s changed outside, and the client heard: %s", list, got[0].raw)
+		}
+	}
+}
+
+func TestTasksOfServersOutsideAViewAreNotThere(t *testing.T) {
+	const tasks = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	var scripts []*script
+	for _, name := range []string{"inner", "outer"} {
+		s := newScript(t, name, true, false)
+		s.capabilities = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+		s.list("tools", `{"name":"open","inputSchema":{"type":"object"}}`)
+		s.on("tasks/get", func(r *request) { r.result(`{"resultType":"complete","taskId":"1","status":"working"}`) })
+		scripts = append(scripts, s)
+	}
+	p, url := openViews(t, "narrow", scripts, configOf(t, scripts, narrowed("narrow", view.ExposureDirect)))
+	c := newClient(t, p, url, kind{modern: true, stdio: true}, tasks, reply)
+	if got := c.ask("tasks/get", `{"taskId":"inner/1"}`); partText(got.Result, "status") != "working" {
+		t.Errorf("a task of the server inside: %s", got.raw)
+	}
+	for _, id := range []string{"outer/1", "%6futer/1", "outer", "1", ""} {
+		if got := c.ask("tasks/get", `{"taskId":"`+id+`"}`); got.Error == nil {
+			t.Errorf("task %q: %s", id, got.raw)
+		}
+	}
+	if got := scripts[1].got("tasks/get"); len(got) > 0 {
+		t.Errorf("the server outside was asked: %s", got[0].raw)
+	}
+}
+
+func TestASessionOfOneViewIsNoneOfAnothers(t *testing.T) {
+	scripts := []*script{insider(t), outsider(t)}
+	p, url := openViews(t, "", scripts, configOf(t, scripts, narrowed("narrow", view.ExposureDirect), narrowed("other", view.ExposureDirect)))
+	ids := map[string]string{}
+	for _, name := range []string{"narrow", "other", "default"} {
+		ids[name] = newClientAt(t, p, url+"/mcp/"+name, kind{}, `{}`, reply).id
+	}
+	for _, endpoint := range []string{"narrow", "other", "default"} {
+		for owner, id := range ids {
+			want := http.StatusNotFound
+			if owner == endpoint {
+				want = http.StatusOK
+			}
+			if got := status(t, http.MethodPost, url+"/mcp/"+endpoint, id); got != want {
+				t.Errorf("the session of %s at %s: status %d, want %d", owner, endpoint, got, want)
+			}
+			if owner != endpoint {
+				for _, method := range []string{http.MethodGet, http.MethodDelete} {
+					if got := status(t, method, url+"/mcp/"+endpoint, id); got != http.StatusNotFound {
+						t.Errorf("%s with the session of %s at %s: status %d, want 404", method, owner, endpoint, got)
+					}
+				}
+			}
+		}
+	}
+	if got := status(t, http.MethodPost, url+"/mcp", ids["default"]); got != http.StatusOK {
+		t.Errorf("the default view without its name: status %d", got)
+	}
+	for _, name := range []string{"narro", "Narrow", "inner", "narrow%2f", "narrow/x"} {
+		if got := status(t, http.MethodPost, url+"/mcp/"+name, ids["narrow"]); got != http.StatusNotFound {
+			t.Errorf("/mcp/%s: status %d, want 404", name, got)
+		}
+	}
+}
+
+// status is that of a tools/list, or of another method without a body.
+func status(t *testing.T, method, url, session string) int {
+	t.Helper()
+	body := ""
+	if method == http.MethodPost {
+		body = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	}
+	request, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	request.Header.Set("Mcp-Session-Id", session)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}

@@ -394,7 +394,8 @@ func collect(ctx context.Context, changes <-chan upstream.Change, first upstream
 
 // learn takes what an upstream said of itself into memory and store.
 func (p *Proxy) learn(ctx context.Context, change upstream.Change) (diff store.Diff) {
-	if change.Err != nil {
+	removed := !slices.ContainsFunc(p.config.Load().Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
+	if change.Err != nil || removed {
 		return diff // its last known tools stay; the pool has logged it
 	}
 	for _, err := range change.Rejected {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -290,8 +291,9 @@ func (c *conn) askOwner(ctx context.Context, method string, params json.RawMessa
 }
 
 func (s *server) patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, s.settings.AskTimeout,
-		fmt.Errorf("%w: the client did not answer within %s", ErrTimeout, s.settings.AskTimeout))
+	limit := s.limits.Load().ask
+	return context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("%w: the client did not answer within %s", ErrTimeout, limit))
 }
 
 // asked is err with the reason for which asking ended, if it did.
@@ -320,23 +322,41 @@ func (s *server) remember(params json.RawMessage, key string) {
 	if id == "" || len(id) > maxAskID || key == "" || rawjson.Text(rawjson.Member(params, "mode")) != "url" {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.elicited[id]; !known {
-		if s.elicitedOrder = append(s.elicitedOrder, id); len(s.elicitedOrder) > maxRemembered {
-			delete(s.elicited, s.elicitedOrder[0])
-			s.elicitedOrder = s.elicitedOrder[1:]
+	s.opened.add(id, key)
+}
+
+// openURLs are the keys of clients by the ID of the URL they were asked to open.
+// A server that was changed and its successor share them: either may ask, and
+// either may be told that it is done.
+type openURLs struct {
+	mu      sync.Mutex // guards what follows; never held over I/O
+	clients map[string]string
+	order   []string // the same IDs, the oldest first
+}
+
+func (o *openURLs) add(id, key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, known := o.clients[id]; !known {
+		if o.order = append(o.order, id); len(o.order) > maxRemembered {
+			delete(o.clients, o.order[0])
+			o.order = o.order[1:]
 		}
 	}
-	s.elicited[id] = key
+	o.clients[id] = key
+}
+
+// client is the key of the client that opens the URL of an ID, "" for none.
+func (o *openURLs) client(id string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.clients[id]
 }
 
 // completed passes on that a URL was dealt with, to the client that has it.
 func (c *conn) completed(params json.RawMessage) {
 	s := c.server
-	s.mu.Lock()
-	key := s.elicited[rawjson.Text(rawjson.Member(params, "elicitationId"))]
-	s.mu.Unlock()
+	key := s.opened.client(rawjson.Text(rawjson.Member(params, "elicitationId")))
 	if key == "" {
 		return
 	}

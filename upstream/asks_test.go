@@ -237,7 +237,7 @@ func TestAQuestionOfOneOfSeveralCallsGoesBesideThemAll(t *testing.T) {
 			defer close(hung)
 			_, _ = p.Call(ctx, def("s", "hang"), &tool.Call{Client: asked("a")})
 		}()
-		one := p.byName["s"]
+		one := p.now.Load().byName["s"]
 		eventually(t, func() bool { return len(one.seats.main.line.current().aboard(0)) == 1 })
 		got := mustCallAs(t, p, asked("a"), "ask", question)
 		if strings.Contains(got, `"beside":1`) != reaches || len(beside) == 1 != reaches {
@@ -256,7 +256,7 @@ func TestOfSeveralThatCannotBeAskedNobodyIs(t *testing.T) {
 		defer close(hung)
 		_, _ = p.Call(ctx, def("s", "hang"), &tool.Call{Client: &tool.Client{Key: "a"}})
 	}()
-	one := p.byName["s"]
+	one := p.now.Load().byName["s"]
 	eventually(t, func() bool {
 		c := one.seats.main.line.current()
 		return c != nil && len(c.aboard(0)) == 1
@@ -301,7 +301,7 @@ func TestAnInteractiveServerIsNotShared(t *testing.T) {
 		t.Error("a client was given another connection")
 	}
 	p.Forget("2")
-	if again := pid(asked("2")); pids[again] && len(p.byName["s"].lines()) > 5 {
+	if again := pid(asked("2")); pids[again] && len(p.now.Load().byName["s"].lines()) > 5 {
 		t.Error("the connection of a client that left is still there")
 	}
 }
@@ -346,7 +346,7 @@ func TestTooManyConnections(t *testing.T) {
 	s := newAsker(t, "asker")
 	s.Isolate = IsolateAlways
 	p := newPool(t, s)
-	one := p.byName["s"]
+	one := p.now.Load().byName["s"]
 	places := make([]*seat, maxExtra+1)
 	for i := range places {
 		var err error

@@ -50,14 +50,14 @@ func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool
 	if err := s.reopen(&r, call); err != nil {
 		return nil, err
 	}
-	f := takeOff(ctx, call, s.settings.CallTimeout)
+	f := takeOff(ctx, call, s.limits.Load().call)
 	defer f.land()
 	return s.rounds(f, r)
 }
 
 // complete sends one completion/complete. See Pool.Complete.
 func (s *server) complete(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	f := takeOff(ctx, call, s.settings.CallTimeout)
+	f := takeOff(ctx, call, s.limits.Load().call)
 	defer f.land()
 	result, _, err := s.deliver(f, request{
 		method: "completion/complete", op: "complete", repeatable: true,

@@ -342,6 +342,17 @@ func (c *conn) introduction() json.RawMessage {
 	return c.info
 }
 
+// transport is the way that the connection was dialled.
+func (c *conn) transport() Transport {
+	switch c.http.(type) {
+	case nil:
+		return TransportStdio
+	case *transport.SSE:
+		return TransportSSE
+	}
+	return TransportHTTP
+}
+
 // offers returns the server's capabilities.
 func (c *conn) offers() json.RawMessage {
 	c.mu.Lock()

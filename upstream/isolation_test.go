@@ -51,7 +51,7 @@ func TestServerInfoIsKeptAsItWasSent(t *testing.T) {
 func TestTheLastWordOfAChildCounts(t *testing.T) {
 	p := newPool(t, shell("s", `read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"last":true}}'`))
 	for range 10 {
-		c, err := p.byName["s"].connect(t.Context())
+		c, err := p.now.Load().byName["s"].connect(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestAChildThatClosesItsInputOrOutputIsReplaced(t *testing.T) {
 read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"second":true}}'; read -r end`)
 			s.Cwd = t.TempDir()
 			p := newPool(t, s)
-			c, err := p.byName["s"].connect(t.Context())
+			c, err := p.now.Load().byName["s"].connect(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +195,10 @@ func (p *plainHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.Unmarshal(member(m.Params, "name"), &name)
 		p.calls[name](w, string(m.ID), m.Params)
 	case "notifications/cancelled":
-		p.cancelled <- string(member(m.Params, "requestId"))
+		select {
+		case p.cancelled <- string(member(m.Params, "requestId")):
+		default: // nobody wants to know of that many
+		}
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		w.WriteHeader(http.StatusAccepted)

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/tool"
@@ -65,9 +67,9 @@ type Events struct {
 	// Updated is told that a resource has changed: the server's own URI of it, and
 	// the params of notifications/resources/updated.
 	Updated func(server, uri string, params json.RawMessage)
-	// Log gets the params of a notifications/message, and the key of the client
-	// that alone uses the connection it came on, "" for none or several.
-	Log func(clientKey string, params json.RawMessage)
+	// Log gets the params of a server's notifications/message, and the key of the
+	// client that alone uses the connection it came on, "" for none or several.
+	Log func(server, clientKey string, params json.RawMessage)
 	// Notify gets a notification for one client (notifications/elicitation/complete).
 	Notify func(clientKey, method string, params json.RawMessage)
 	// Ask is tool.Client.Ask for a request outside of a call, to the one client
@@ -89,46 +91,62 @@ const (
 
 // Status of one server.
 type Status struct {
-	Server string
-	State  State
-	Err    error     // of the last exchange, nil when it went well
-	Since  time.Time // of State
-	Tools  int
-	Era    Era
+	Server    string
+	State     State
+	Err       error     // of the last exchange, nil when it went well
+	Since     time.Time // of State
+	Tools     int
+	Era       Era
+	Transport string // a Transport: as connected last, as configured before that
+	Restarts  int    // how often a connection took the place of one that had ended
 }
 
 // Pool is the set of configured servers. Its methods are safe for concurrent use.
 type Pool struct {
-	order  []*server
-	byName map[string]*server
 	events Events
 	sealer *sealer
+	log    *slog.Logger
+	life   context.Context // ends with Close
 	end    context.CancelFunc
-	work   sync.WaitGroup
+	now    atomic.Pointer[members] // replaced under mu, read without
+	work   sync.WaitGroup          // whoever closes servers that have left
+
+	mu      sync.Mutex // guards what follows, and the replacing of now; never held over I/O
+	leaving []*server  // removed or replaced, not closed yet
+	watcher *watcher   // nil unless Watch runs
+	level   string     // of log messages, that legacy clients want
 }
 
 // NewPool makes a pool; nothing is connected. known is what is remembered of the
 // servers, by name.
 func NewPool(settings []Settings, known map[string]Known, events Events, log *slog.Logger) *Pool {
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{byName: map[string]*server{}, events: events, sealer: newSealer(), end: end}
-	for _, s := range settings {
-		one := newServer(p, life, s, known[s.Name], log)
-		p.order = append(p.order, one)
-		p.byName[s.Name] = one
-	}
+	p := &Pool{events: events, sealer: newSealer(), log: log, life: life, end: end}
+	p.now.Store(&members{})
+	p.Update(settings, known)
 	return p
 }
 
 // Watch keeps every server connected and its definitions known, all in parallel,
-// until ctx ends. It sends what becomes known to changes, and returns once
-// every connection is closed and every child process gone.
+// until ctx ends or the pool is closed; servers that Update brings too. It sends
+// what becomes known to changes, and returns once every connection is closed
+// and every child process gone. It is called once.
 func (p *Pool) Watch(ctx context.Context, changes chan<- Change) error {
-	var watching sync.WaitGroup
-	for _, s := range p.order {
-		watching.Go(func() { s.watch(ctx, changes) })
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(p.life, stop)()
+	w := &watcher{ctx: watching, changes: changes}
+	p.mu.Lock()
+	p.watcher = w
+	for _, s := range p.now.Load().order {
+		w.begin(s, nil)
 	}
-	watching.Wait()
+	p.mu.Unlock()
+	<-watching.Done()
+	p.mu.Lock()
+	p.watcher = nil
+	p.mu.Unlock()
+	w.work.Wait()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
 	return p.Close(ending)
@@ -140,10 +158,11 @@ const closeWithin = 15 * time.Second
 
 // Refresh connects to a server if need be and lists what it has now.
 func (p *Pool) Refresh(ctx context.Context, name string) Change {
-	s := p.byName[name]
+	s := p.enter(name)
 	if s == nil {
 		return Change{Server: name, Err: &Error{Server: name, Op: "refresh", Err: ErrUnknownServer}}
 	}
+	defer s.exit()
 	c, err := s.connect(ctx)
 	if err != nil {
 		return Change{Server: name, Err: &Error{Server: name, Op: "connect", Err: plain(err)}}
@@ -161,10 +180,11 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 // What the upstream asks while the call runs, the call's client is asked; a
 // client of the 2026-07-28 era may get an input_required result instead.
 func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
-	s := p.byName[def.ID.Server]
+	s := p.enter(def.ID.Server)
 	if s == nil {
 		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
 	}
+	defer s.exit()
 	return s.call(ctx, def, call)
 }
 
@@ -172,31 +192,41 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 // params object, with the server's own name in its ref. A server that cannot
 // completes to nothing. Errors are those of Call.
 func (p *Pool) Complete(ctx context.Context, server string, call *tool.Call) (tool.Result, error) {
-	s := p.byName[server]
+	s := p.enter(server)
 	if s == nil {
 		return nil, &Error{Server: server, Op: "complete", Err: ErrUnknownServer}
 	}
+	defer s.exit()
 	return s.complete(ctx, call)
 }
 
-// Subscribe has a server tell of changes of a resource, by its own URI, until
-// Unsubscribe, over whatever connections. Of a server that is not there that
-// begins when it is. A server that cannot is an *tool.RPCError.
+// Subscribe has a server tell of changes of a resource, by its own URI, over
+// whatever connections, until Unsubscribe or until the server is removed. Of a
+// server that is not there that begins when it is. A server that cannot is an
+// *tool.RPCError.
 func (p *Pool) Subscribe(ctx context.Context, server, uri string) error {
 	return p.subscribe(ctx, server, uri, true)
 }
 
-// Unsubscribe ends what Subscribe began.
+// Unsubscribe ends what Subscribe began; a 2026-07-28 server hears of it a moment
+// after.
 func (p *Pool) Unsubscribe(ctx context.Context, server, uri string) error {
 	return p.subscribe(ctx, server, uri, false)
 }
 
 func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error {
-	s := p.byName[server]
-	if s == nil {
-		return &Error{Server: server, Op: "subscribe " + uri, Err: ErrUnknownServer}
+	for {
+		s := p.enter(server)
+		if s == nil {
+			return &Error{Server: server, Op: "subscribe " + uri, Err: ErrUnknownServer}
+		}
+		err := s.subscribe(ctx, uri, on)
+		s.exit()
+		if ctx.Err() != nil || !s.isRetired() {
+			return err
+		}
+		// Its successor may not have heard of it.
 	}
-	return s.subscribe(ctx, uri, on)
 }
 
 // SetLogLevel asks every legacy upstream for log messages from level on, now
@@ -204,8 +234,12 @@ func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error
 // waits until those that are connected have answered, 2 s at most, because the
 // next call is to be logged.
 func (p *Pool) SetLogLevel(level string) {
+	p.mu.Lock()
+	p.level = level
+	servers := p.now.Load().order
+	p.mu.Unlock()
 	var told sync.WaitGroup
-	for _, s := range p.order {
+	for _, s := range servers {
 		s.setLevel(level, &told)
 	}
 	told.Wait()
@@ -214,7 +248,7 @@ func (p *Pool) SetLogLevel(level string) {
 // RootsChanged tells the upstreams that know a client's roots that they have
 // changed. It does not wait.
 func (p *Pool) RootsChanged(clientKey string) {
-	for _, s := range p.order {
+	for _, s := range p.all() {
 		s.rootsChanged(clientKey)
 	}
 }
@@ -222,15 +256,23 @@ func (p *Pool) RootsChanged(clientKey string) {
 // Forget gives up the connections that a client has to itself: its session has
 // ended. It does not wait.
 func (p *Pool) Forget(clientKey string) {
-	for _, s := range p.order {
+	for _, s := range p.all() {
 		s.forget(clientKey)
 	}
 }
 
+// all are the servers and those that are leaving.
+func (p *Pool) all() []*server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Concat(p.now.Load().order, p.leaving)
+}
+
 // Status returns the health of every server, in configured order.
 func (p *Pool) Status() []Status {
-	all := make([]Status, len(p.order))
-	for i, s := range p.order {
+	servers := p.now.Load().order
+	all := make([]Status, len(servers))
+	for i, s := range servers {
 		s.mu.Lock()
 		all[i] = s.status
 		s.mu.Unlock()
@@ -246,15 +288,13 @@ func (p *Pool) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, s := range p.order {
-			s.barrier() // whoever dials from here on sees that the life has ended
-		}
-		p.work.Wait()
+		p.barrier() // an Update from here on sees that the life has ended
 		var closing sync.WaitGroup
-		for _, s := range p.order {
+		for _, s := range p.now.Load().order {
 			closing.Go(s.close)
 		}
 		closing.Wait()
+		p.work.Wait()
 	}()
 	select {
 	case <-done:

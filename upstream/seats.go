@@ -158,7 +158,7 @@ func (s *server) evict() bool {
 	return true
 }
 
-// sweep closes connections that have been idle, until the pool's life ends.
+// sweep closes connections that have been idle, until the server's life ends.
 func (s *server) sweep() {
 	every := time.NewTicker(sweepEach)
 	defer every.Stop()

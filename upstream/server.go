@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -21,14 +22,19 @@ import (
 
 // server supervises the connections to one upstream.
 type server struct {
-	settings Settings
+	settings Settings // complete; of those that limits has too, as they were first
+	limits   atomic.Pointer[limits]
 	log      *slog.Logger
 	events   Events
 	sealer   *sealer
-	life     context.Context // of the pool
-	work     *sync.WaitGroup // the pool's: whoever starts a goroutine adds to it
-	relist   chan struct{}   // holds one signal: pending is not empty, or something else is to be told
-	fresh    chan struct{}   // a call has connected while the watch loop was backing off
+	life     context.Context    // ends when the connections are to be closed
+	end      context.CancelFunc // of life
+	term     context.Context    // ends when another takes its place, or none does
+	resign   context.CancelFunc // of term
+	work     sync.WaitGroup     // whoever starts a goroutine adds to it
+	watching sync.WaitGroup     // the watch loop, if there is one
+	relist   chan struct{}      // holds one signal: pending is not empty, or something else is to be told
+	fresh    chan struct{}      // a call has connected while the watch loop was backing off
 	seats    seats
 
 	mu            sync.Mutex // guards what follows; never held over I/O
@@ -37,35 +43,39 @@ type server struct {
 	interactive   bool               // it has asked clients something
 	pending       map[tool.Kind]bool // lists that have changed
 	listed        map[tool.Kind]listing
-	subscriptions map[string]bool   // URIs of resources
-	level         string            // of log messages, that legacy clients want
-	raised        string            // that a 2026-07-28 client has wanted
-	elicited      map[string]string // keys of clients by the ID of the URL they were asked to open
-	elicitedOrder []string          // the same IDs, the oldest first
+	subscriptions map[string]bool // URIs of resources
+	level         string          // of log messages, that legacy clients want
+	raised        string          // that a 2026-07-28 client has wanted
+	opened        *openURLs
+	connected     bool          // the main connection was there once
+	retired       bool          // its term has ended
+	uses          int           // by callers of the pool
+	vacant        chan struct{} // closed once it is retired and has no uses
 }
 
-func newServer(p *Pool, life context.Context, s Settings, known Known, log *slog.Logger) *server {
-	if s.ConnectTimeout <= 0 {
-		s.ConnectTimeout = DefaultConnectTimeout
-	}
-	if s.CallTimeout <= 0 {
-		s.CallTimeout = DefaultCallTimeout
-	}
-	if s.AskTimeout <= 0 {
-		s.AskTimeout = DefaultAskTimeout
+// newServer makes a server of settings that are complete. It lives no longer
+// than the pool.
+func newServer(p *Pool, s Settings, known Known) *server {
+	transport := s.Transport
+	if s.Command != "" {
+		transport = TransportStdio
 	}
 	one := &server{
-		settings: s, log: log.With("server", s.Name), events: p.events, sealer: p.sealer, life: life, work: &p.work,
+		settings: s, log: p.log.With("server", s.Name), events: p.events, sealer: p.sealer,
 		relist:        make(chan struct{}, 1),
 		fresh:         make(chan struct{}, 1),
-		status:        Status{Server: s.Name, State: StatePending, Since: time.Now(), Era: known.Era},
+		status:        Status{Server: s.Name, State: StatePending, Since: time.Now(), Era: known.Era, Transport: string(transport)},
 		era:           known.Era,
 		interactive:   known.Interactive,
 		pending:       map[tool.Kind]bool{},
 		listed:        map[tool.Kind]listing{},
 		subscriptions: map[string]bool{},
-		elicited:      map[string]string{},
+		opened:        &openURLs{clients: map[string]string{}},
+		vacant:        make(chan struct{}),
 	}
+	one.adjust(s)
+	one.life, one.end = context.WithCancel(p.life)
+	one.term, one.resign = context.WithCancel(one.life)
 	one.seats.main = &seat{line: &line{server: one, main: true, declare: json.RawMessage(capabilities)}}
 	return one
 }
@@ -83,7 +93,11 @@ func (s *server) dialled(l *line, c *conn, err error) {
 	if l.main {
 		s.mu.Lock()
 		if err == nil {
-			s.era, s.status.Era = c.era, c.era
+			s.era, s.status.Era, s.status.Transport = c.era, c.era, string(c.transport())
+			if s.connected {
+				s.status.Restarts++
+			}
+			s.connected = true
 		}
 		s.mu.Unlock()
 		s.exchanged(err)
@@ -149,15 +163,19 @@ func (s *server) exchangedOver(c *conn, err error) {
 }
 
 // barrier returns once nobody starts work any more that does not see that the
-// life of the pool has ended.
+// life has ended.
 func (s *server) barrier() {
 	for _, l := range s.lines() {
 		l.barrier()
 	}
 }
 
-// close ends the connections. The life of the pool has ended before.
+// close ends the server's life and connections, and waits for whatever it has
+// started. It may be called twice.
 func (s *server) close() {
+	s.end()
+	s.barrier()
+	s.work.Wait()
 	var closing sync.WaitGroup
 	for _, l := range s.lines() {
 		closing.Go(l.close)
@@ -268,6 +286,9 @@ func (s *server) takePending() (kinds []tool.Kind) {
 const maxNotice = 1 << 20
 
 func (s *server) tell(ctx context.Context, changes chan<- Change, change Change) bool {
+	if ctx.Err() != nil { // a channel with room must not win by chance
+		return false
+	}
 	select {
 	case changes <- change:
 		return true
@@ -288,7 +309,7 @@ func (s *server) list(ctx context.Context, c *conn, kinds []tool.Kind) Change {
 	var listing sync.WaitGroup
 	for i, kind := range kinds {
 		listing.Go(func() {
-			within := s.settings.CallTimeout
+			within := s.limits.Load().call
 			if kind != tool.KindTool {
 				within = min(within, othersWithin)
 			}
@@ -407,7 +428,7 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 			f.pass(method, params)
 		}
 		if len(targets) == 0 && s.events.Log != nil {
-			s.events.Log(c.onlyUser(), params)
+			s.events.Log(s.settings.Name, c.onlyUser(), params)
 		}
 		if len(targets) == 0 {
 			s.log.Debug("log message of the upstream", "params", string(bytes.TrimSpace(params[:min(len(params), 500)])))

@@ -43,7 +43,7 @@ func (s *server) subscribe(ctx context.Context, uri string, on bool) error {
 	if !on {
 		op = "unsubscribe"
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.settings.CallTimeout, ErrTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Load().call, ErrTimeout)
 	defer cancel()
 	main := s.seats.main.line
 	c, err := main.current(), error(nil)
@@ -71,10 +71,13 @@ func (s *server) subscribe(ctx context.Context, uri string, on bool) error {
 	if c == nil || !changed {
 		return nil // a connection to come begins with all of them
 	}
-	if c.era == EraModern {
-		err = c.relisten(ctx)
-	} else {
+	switch {
+	case c.era == EraLegacy:
 		err = c.subscribe(ctx, uri, on)
+	case on:
+		err = c.confirmed(ctx, c.relisten())
+	default: // nobody misses anything while it is still in place, so many at once are one
+		c.relisten()
 	}
 	var rpc *tool.RPCError
 	switch {
@@ -123,7 +126,7 @@ func (c *conn) attend() {
 		return
 	}
 	c.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.life, c.settings.CallTimeout)
+		ctx, cancel := context.WithTimeout(c.life, c.server.limits.Load().call)
 		defer cancel()
 		for _, uri := range uris {
 			if err := c.subscribe(ctx, uri, true); err != nil {
@@ -142,16 +145,24 @@ const (
 	ackWithin = 3 * time.Second
 )
 
-// relisten has the subscription opened again with what is wanted now, and waits
-// a while for the server to confirm that.
-func (c *conn) relisten(ctx context.Context) error {
+// relisten has the subscription opened again with what is wanted now, soon. It
+// returns the number of that wish.
+func (c *conn) relisten() int {
+	c.mu.Lock()
+	c.listen.wanted++
+	mine := c.listen.wanted
+	c.mu.Unlock()
+	wake(c.listen.changed)
+	return mine
+}
+
+// confirmed waits a while for the server to confirm a subscription with a wish.
+func (c *conn) confirmed(ctx context.Context, mine int) error {
 	ctx, cancel := context.WithTimeout(ctx, ackWithin)
 	defer cancel()
 	c.mu.Lock()
-	c.listen.wanted++
-	mine, silent := c.listen.wanted, c.listen.silent
+	silent := c.listen.silent
 	c.mu.Unlock()
-	wake(c.listen.changed)
 	if silent {
 		return nil
 	}

@@ -19,12 +19,16 @@ import (
 // Task sends a tasks/get, tasks/update or tasks/cancel to the server whose task
 // it is, which call.Name says. Errors are as of Call.
 func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
-	server, id, ok := strings.Cut(call.Name, "/")
-	name, err := url.PathUnescape(server)
-	s := p.byName[name]
-	if !ok || err != nil || s == nil {
+	escaped, id, ok := strings.Cut(call.Name, "/")
+	name, err := url.PathUnescape(escaped)
+	var s *server
+	if ok && err == nil {
+		s = p.enter(name)
+	}
+	if s == nil {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
 	}
+	defer s.exit()
 	f := takeOff(ctx, call, s.settings.CallTimeout)
 	defer f.land()
 	result, _, err := s.deliver(f, request{method: method, op: method, task: id, repeatable: method != "tasks/update"})

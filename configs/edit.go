@@ -433,11 +433,7 @@ func (f *edit) save() error {
 
 // check returns what is wrong with a content of the file.
 func (f *edit) check(data []byte) []*Error {
-	d := &decoder{
-		file: f.name, dir: filepath.Dir(f.path), workDir: filepath.Dir(f.path),
-		home: homeDir(runtime.GOOS, os.LookupEnv), env: os.LookupEnv,
-		off: make(map[string]bool), baseName: make(claims), secrets: new(secrets),
-	}
+	d := newDecoder(source{path: f.path, shown: f.name}, filepath.Dir(f.path), os.LookupEnv)
 	c := defaults()
 	c.Path = f.path
 	if isBlank(data) { // and nobody's mistake: it may have become so

@@ -54,17 +54,7 @@ func Load(opts Options) (*Config, error) {
 	if bad != nil {
 		return nil, Errors{bad}
 	}
-	d := &decoder{
-		file:    file.shown,
-		dir:     filepath.Dir(file.path),
-		workDir: dir,
-		home:    home,
-		env:     opts.Env,
-
-		off:      make(map[string]bool),
-		baseName: make(claims),
-		secrets:  new(secrets),
-	}
+	d := newDecoder(file, dir, opts.Env)
 	c := defaults()
 	c.Path = file.path
 	d.load(c, data)
@@ -77,6 +67,20 @@ func Load(opts Options) (*Config, error) {
 	c.Warnings = inOrder(d.warnings)
 	c.secrets = d.secrets.orNil()
 	return c, nil
+}
+
+// newDecoder reads file; workDir is where relative paths from outside of it start.
+func newDecoder(file source, workDir string, env lookup) *decoder {
+	return &decoder{
+		file:     file.shown,
+		dir:      filepath.Dir(file.path),
+		workDir:  workDir,
+		home:     homeDir(runtime.GOOS, env),
+		env:      env,
+		off:      make(map[string]bool),
+		baseName: make(claims),
+		secrets:  new(secrets),
+	}
 }
 
 func (d *decoder) load(c *Config, data []byte) {

@@ -1,0 +1,300 @@
+// Package clients knows where other MCP clients keep their servers, and reads
+// and edits those files in place. It knows nothing of toolfinch's own
+// configuration, and asks nobody before it writes.
+package clients
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Server is one MCP server as a client's file has it. Its texts are in this
+// project's notation: ${NAME} is a variable of the environment, $${ is ${.
+type Server struct {
+	Name      string
+	Command   string // "" for a URL
+	Args      []string
+	Env       map[string]string
+	Cwd       string
+	URL       string // "" for a command
+	Headers   map[string]string
+	Transport string // "sse" or "streamable-http" where the client says so, else ""
+	Disabled  bool
+	Problem   string // why it is no server that can be used, "" when it can
+}
+
+// Client is a program that can be connected.
+type Client struct {
+	ID       string   // what users type: "claude-code"
+	Name     string   // what people call it: "Claude Code"
+	block    []string // where in a file its servers are
+	toml     bool
+	notation notation
+	files    func(System) []File
+	// entry is what makes the client start a command or call a URL; an error where
+	// it cannot.
+	entry func(Entry) (json.RawMessage, error)
+}
+
+// System is the machine to look at.
+type System struct {
+	GOOS string                      // runtime.GOOS
+	Env  func(string) (string, bool) // os.LookupEnv
+	Dir  string                      // absolute folder of the project
+}
+
+// File is one place where a client looks for servers. It need not exist.
+type File struct {
+	Client  *Client
+	Path    string // absolute
+	Project string // folder of the project that it is for, "" for all of the user's
+	block   []string
+}
+
+// Entry is what connect writes: a command, or a URL of streamable HTTP.
+type Entry struct {
+	Command string
+	Args    []string
+	URL     string
+}
+
+// ErrNoURL says that a client's file takes commands only.
+var ErrNoURL = errors.New("takes no URL in its file, only a command")
+
+// All are the clients, in the order they are shown in.
+var All = []*Client{
+	{ID: "claude-desktop", Name: "Claude Desktop", block: mcpServers, notation: literal, files: claudeDesktop, entry: commandOnly},
+	{ID: "claude-code", Name: "Claude Code", block: mcpServers, notation: ours, files: claudeCode, entry: typed},
+	{ID: "cursor", Name: "Cursor", block: mcpServers, notation: ours, files: inHome("mcp.json", ".cursor"), entry: plain("url")},
+	{ID: "vscode", Name: "VS Code", block: []string{"servers"}, notation: ours, files: vsCode, entry: typed},
+	{ID: "windsurf", Name: "Windsurf", block: mcpServers, notation: ours, files: windsurf, entry: plain("serverUrl")},
+	{ID: "codex", Name: "Codex", block: []string{"mcp_servers"}, toml: true, notation: ours, files: codex, entry: plain("url")},
+	{ID: "gemini", Name: "Gemini CLI", block: mcpServers, notation: dollar, files: inHome("settings.json", ".gemini"), entry: plain("httpUrl")},
+	{ID: "opencode", Name: "opencode", block: []string{"mcp"}, notation: braces, files: opencode, entry: openCodeEntry},
+	{ID: "zed", Name: "Zed", block: []string{"context_servers"}, notation: literal, files: zed, entry: plain("url")},
+}
+
+var mcpServers = []string{"mcpServers"}
+
+// Find returns the client with the ID, nil when there is none.
+func Find(id string) *Client {
+	i := slices.IndexFunc(All, func(c *Client) bool { return strings.EqualFold(c.ID, id) })
+	if i < 0 {
+		return nil
+	}
+	return All[i]
+}
+
+// IDs are those of All.
+func IDs() []string {
+	ids := make([]string, len(All))
+	for i, c := range All {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
+// Files returns where the client looks for servers, its user's file first.
+// Without a home directory only those of the project are known.
+func (c *Client) Files(sys System) []File {
+	var files []File
+	for _, f := range c.files(sys) {
+		f.Client = c
+		if f.block == nil {
+			f.block = c.block
+		}
+		if filepath.IsAbs(f.Path) || sys.GOOS == "windows" {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// File returns the file that connect edits: the user's, or that of the project.
+// Of several it is the first that exists. An error names what is missing.
+func (c *Client) File(sys System, project bool) (File, error) {
+	var found []File
+	for _, f := range c.Files(sys) {
+		if (f.Project != "") == project && (f.Project == "" || f.Project == sys.Dir) && slices.Equal(f.block, c.block) {
+			found = append(found, f)
+		}
+	}
+	if len(found) == 0 && project {
+		return File{}, fmt.Errorf("%s has no file of its own for a project", c.Name)
+	}
+	if len(found) == 0 {
+		return File{}, fmt.Errorf("no home directory is known: %s cannot be found", c.Name)
+	}
+	for _, f := range found {
+		if f.Exists() {
+			return f, nil
+		}
+	}
+	return found[0], nil
+}
+
+// Installed reports whether the client seems to be there: the folder of its
+// user's file is.
+func (c *Client) Installed(sys System) bool {
+	f, err := c.File(sys, false)
+	if err != nil {
+		return false
+	}
+	home, _ := sys.home()
+	if dir := filepath.Dir(f.Path); dir != home {
+		_, err := os.Stat(dir)
+		return err == nil
+	}
+	return f.Exists()
+}
+
+// Exists reports whether something is at the path.
+func (f File) Exists() bool {
+	_, err := os.Stat(f.Path)
+	return err == nil
+}
+
+// Shown is the path as people write it: ~ for the home directory.
+func (f File) Shown(sys System) string {
+	if home, ok := sys.home(); ok {
+		if rest, ok := strings.CutPrefix(f.Path, filepath.Clean(home)+string(filepath.Separator)); ok {
+			return "~" + string(filepath.Separator) + rest
+		}
+	}
+	return f.Path
+}
+
+// Read returns the bytes of the file; none, and no error, where it does not
+// exist.
+func (f File) Read() ([]byte, error) {
+	data, err := ReadFile(f.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// Servers returns the servers in the bytes of the file, in its order; those of
+// TOML by name.
+func (f File) Servers(data []byte) ([]Server, error) {
+	var servers []Server
+	var err error
+	if f.Client.toml {
+		servers, err = tomlServers(data)
+	} else {
+		servers, err = jsonServers(data, f.block)
+	}
+	if err != nil {
+		return nil, f.wrap(err)
+	}
+	for i := range servers {
+		servers[i].translate(f.Client.notation)
+		servers[i].settle(f.Project)
+	}
+	return servers, nil
+}
+
+// Set returns the bytes with the named server being entry, and everything else
+// as it was. Nothing is written.
+func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
+	value, err := f.Client.entry(entry)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", f.Client.Name, err)
+	}
+	if f.Client.toml {
+		data, err = tomlSet(data, name, entry)
+	} else {
+		data, err = jsonSet(data, append(slices.Clone(f.block), name), value)
+	}
+	return data, f.wrap(err)
+}
+
+// Remove returns the bytes without the named server, and everything else as it
+// was; the same bytes where there is no such server. Nothing is written.
+func (f File) Remove(data []byte, name string) ([]byte, error) {
+	var err error
+	if f.Client.toml {
+		data, err = tomlRemove(data, name)
+	} else {
+		data, err = jsonRemove(data, append(slices.Clone(f.block), name))
+	}
+	return data, f.wrap(err)
+}
+
+func (f File) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", filepath.Base(f.Path), err)
+}
+
+// settle makes paths that are seen from a project's folder absolute: they are
+// about to be read from elsewhere.
+func (s *Server) settle(project string) {
+	if project == "" {
+		return
+	}
+	if s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "~") && !strings.Contains(s.Cwd, "${") {
+		s.Cwd = filepath.Join(project, s.Cwd)
+	}
+	if strings.HasPrefix(s.Command, "./") || strings.HasPrefix(s.Command, "../") {
+		s.Command = filepath.Join(project, s.Command)
+	}
+}
+
+func object(pairs ...any) json.RawMessage {
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		separator := ","
+		if i == 0 {
+			separator = "{"
+		}
+		fmt.Fprintf(&b, "%s%s:%s", separator, quote(pairs[i]), quote(pairs[i+1]))
+	}
+	return json.RawMessage(b.String() + "}")
+}
+
+// quote is v as JSON that people can read: < stays <.
+func quote(v any) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // texts, lists of texts and truth values: it cannot fail
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func plain(urlKey string) func(Entry) (json.RawMessage, error) {
+	return func(e Entry) (json.RawMessage, error) {
+		if e.URL != "" {
+			return object(urlKey, e.URL), nil
+		}
+		return object("command", e.Command, "args", e.Args), nil
+	}
+}
+
+func commandOnly(e Entry) (json.RawMessage, error) {
+	if e.URL != "" {
+		return nil, ErrNoURL
+	}
+	return plain("")(e)
+}
+
+func typed(e Entry) (json.RawMessage, error) {
+	if e.URL != "" {
+		return object("type", "http", "url", e.URL), nil
+	}
+	return object("type", "stdio", "command", e.Command, "args", e.Args), nil
+}
+
+func openCodeEntry(e Entry) (json.RawMessage, error) {
+	if e.URL != "" {
+		return object("type", "remote", "url", e.URL, "enabled", true), nil
+	}
+	return object("type", "local", "command", append([]string{e.Command}, e.Args...), "enabled", true), nil
+}

@@ -1,0 +1,463 @@
+package clients
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func machine(goos, home string, pairs ...string) System {
+	vars := map[string]string{"HOME": home}
+	if goos == "windows" {
+		vars = map[string]string{"USERPROFILE": home}
+	}
+	for _, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		vars[name] = value
+	}
+	return System{GOOS: goos, Dir: "/p", Env: func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	}}
+}
+
+func TestWhereClientsKeepTheirServers(t *testing.T) {
+	tests := []struct {
+		client  string
+		linux   string
+		darwin  string
+		windows string
+		project string
+	}{
+		{"claude-desktop", "/h/.config/Claude/claude_desktop_config.json", "/h/Library/Application Support/Claude/claude_desktop_config.json", "/r/Claude/claude_desktop_config.json", ""},
+		{"claude-code", "/h/.claude.json", "/h/.claude.json", "/h/.claude.json", "/p/.mcp.json"},
+		{"cursor", "/h/.cursor/mcp.json", "/h/.cursor/mcp.json", "/h/.cursor/mcp.json", "/p/.cursor/mcp.json"},
+		{"vscode", "/h/.config/Code/User/mcp.json", "/h/Library/Application Support/Code/User/mcp.json", "/r/Code/User/mcp.json", "/p/.vscode/mcp.json"},
+		{"windsurf", "/h/.codeium/windsurf/mcp_config.json", "/h/.codeium/windsurf/mcp_config.json", "/h/.codeium/windsurf/mcp_config.json", ""},
+		{"codex", "/h/.codex/config.toml", "/h/.codex/config.toml", "/h/.codex/config.toml", "/p/.codex/config.toml"},
+		{"gemini", "/h/.gemini/settings.json", "/h/.gemini/settings.json", "/h/.gemini/settings.json", "/p/.gemini/settings.json"},
+		{"opencode", "/h/.config/opencode/opencode.json", "/h/.config/opencode/opencode.json", "/h/.config/opencode/opencode.json", "/p/opencode.json"},
+		{"zed", "/h/.config/zed/settings.json", "/h/.config/zed/settings.json", "/r/Zed/settings.json", "/p/.zed/settings.json"},
+	}
+	if len(tests) != len(All) {
+		t.Errorf("%d clients are tested, %d are known", len(tests), len(All))
+	}
+	for _, test := range tests {
+		c := Find(test.client)
+		if c == nil {
+			t.Errorf("%s is not known", test.client)
+			continue
+		}
+		for goos, want := range map[string]string{"linux": test.linux, "darwin": test.darwin, "windows": test.windows} {
+			sys := machine(goos, "/h")
+			if goos == "windows" {
+				sys = machine(goos, "/h", "APPDATA=/r")
+			}
+			f, err := c.File(sys, false)
+			if got := filepath.ToSlash(f.Path); got != want || err != nil {
+				t.Errorf("%s on %s: %s, %v, want %s", test.client, goos, got, err, want)
+			}
+			f, err = c.File(sys, true)
+			if got := filepath.ToSlash(f.Path); got != test.project || (err != nil) != (test.project == "") {
+				t.Errorf("%s on %s in a project: %s, %v, want %s", test.client, goos, got, err, test.project)
+			}
+		}
+	}
+}
+
+func TestVariablesMoveTheFiles(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the paths are those of other systems")
+	}
+	tests := []struct{ client, variable, want string }{
+		{"vscode", "XDG_CONFIG_HOME=/x", "/x/Code/User/mcp.json"},
+		{"vscode", "XDG_CONFIG_HOME=relative", "/h/.config/Code/User/mcp.json"},
+		{"codex", "CODEX_HOME=/x", "/x/config.toml"},
+		{"claude-code", "CLAUDE_CONFIG_DIR=/x", "/x/.claude.json"},
+	}
+	for _, test := range tests {
+		f, err := Find(test.client).File(machine("linux", "/h", test.variable), false)
+		if f.Path != test.want || err != nil {
+			t.Errorf("%s with %s: %s, %v, want %s", test.client, test.variable, f.Path, err, test.want)
+		}
+	}
+	if f, err := Find("cursor").File(machine("linux", ""), false); err == nil {
+		t.Errorf("without a home directory %s", f.Path)
+	}
+}
+
+func TestServersOfEveryClient(t *testing.T) {
+	tests := []struct {
+		client, file string
+		want         []Server
+	}{
+		{"claude-desktop", `{"globalShortcut": "", "mcpServers": {
+			"files": {"command": "npx", "args": ["-y", "${HOME}", 5], "env": {"KEY": "s", "N": 1}}}}`, []Server{
+			{Name: "files", Command: "npx", Args: []string{"-y", "$${HOME}", "5"}, Env: map[string]string{"KEY": "s", "N": "1"}},
+		}},
+		{"claude-code", `{"numStartups": 3, "mcpServers": {
+			"a": {"type": "stdio", "command": "a", "env": {"T": "${T:-x}"}},
+			"b": {"type": "http", "url": "https://b.example.com", "headers": {"X": "1"}},
+			"c": {"type": "sse", "url": "https://c.example.com"}}}`, []Server{
+			{Name: "a", Command: "a", Env: map[string]string{"T": "${T:-x}"}},
+			{Name: "b", URL: "https://b.example.com", Headers: map[string]string{"X": "1"}, Transport: "streamable-http"},
+			{Name: "c", URL: "https://c.example.com", Transport: "sse"},
+		}},
+		{"vscode", "{\n// mine\n\"servers\": {\"a\": {\"command\": \"a\", \"cwd\": \"/d\",},}, \"inputs\": []}", []Server{
+			{Name: "a", Command: "a", Cwd: "/d"},
+		}},
+		{"windsurf", `{"mcpServers": {"a": {"serverUrl": "https://a.example.com", "disabled": true}, "b": {}}}`, []Server{
+			{Name: "a", URL: "https://a.example.com", Disabled: true},
+			{Name: "b", Problem: "it has neither a command nor a URL"},
+		}},
+		{"codex", `model = "m"
+[mcp_servers.b]
+url = "https://b.example.com"
+bearer_token_env_var = "TOKEN"
+http_headers = { X = "${lit}" }
+enabled = false
+[mcp_servers.a]
+command = "a"
+args = ["1"]
+env_vars = ["PATHS"]
+[mcp_servers.a.env]
+K = "v"
+`, []Server{
+			{Name: "a", Command: "a", Args: []string{"1"}, Env: map[string]string{"K": "v", "PATHS": "${PATHS}"}},
+			{Name: "b", URL: "https://b.example.com", Headers: map[string]string{"X": "$${lit}", "Authorization": "Bearer ${TOKEN}"}, Disabled: true},
+		}},
+		{"gemini", `{"mcpServers": {"a": {"httpUrl": "https://a.example.com/$PLACE"}, "b": {"command": "b", "args": ["$", "${X}", "5$"]}}}`, []Server{
+			{Name: "a", URL: "https://a.example.com/${PLACE}", Transport: "streamable-http"},
+			{Name: "b", Command: "b", Args: []string{"$", "${X}", "5$"}},
+		}},
+		{"opencode", `{"$schema": "x", "mcp": {
+			"a": {"type": "local", "command": ["npx", "-y", "a"], "environment": {"K": "{env:KEY}", "L": "${x}"}, "enabled": false},
+			"b": {"type": "remote", "url": "https://b.example.com", "headers": {"Authorization": "Bearer {env:T}!"}}}}`, []Server{
+			{Name: "a", Command: "npx", Args: []string{"-y", "a"}, Env: map[string]string{"K": "${KEY}", "L": "$${x}"}, Disabled: true},
+			{Name: "b", URL: "https://b.example.com", Headers: map[string]string{"Authorization": "Bearer ${T}!"}},
+		}},
+		{"zed", `{"context_servers": {
+			"old": {"command": {"path": "/bin/old", "args": ["1"], "env": {"K": "v"}}},
+			"new": {"source": "custom", "command": "new", "args": []},
+			"extension": {"settings": {}}}}`, []Server{
+			{Name: "old", Command: "/bin/old", Args: []string{"1"}, Env: map[string]string{"K": "v"}},
+			{Name: "new", Command: "new"},
+			{Name: "extension", Problem: "it has neither a command nor a URL"},
+		}},
+		{"cursor", "", nil},
+		{"cursor", `{"mcpServers": null}`, nil},
+	}
+	for _, test := range tests {
+		f := File{Client: Find(test.client), Path: "/p/x"}
+		f.block = f.Client.block
+		got, err := f.Servers([]byte(test.file))
+		if err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s:\n got %+v, %v\nwant %+v", test.client, got, err, test.want)
+		}
+	}
+}
+
+// Paths of a project's file are seen from the project.
+func TestPathsOfAProjectAreSettled(t *testing.T) {
+	f := File{Client: Find("cursor"), Path: "/p/.cursor/mcp.json", Project: "/p", block: mcpServers}
+	got, err := f.Servers([]byte(`{"mcpServers": {"a": {"command": "./a", "cwd": "sub"}, "b": {"command": "b", "cwd": "${D}"}}}`))
+	if err != nil || filepath.ToSlash(got[0].Command) != "/p/a" || filepath.ToSlash(got[0].Cwd) != "/p/sub" || got[1].Cwd != "${D}" || got[1].Command != "b" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestBrokenFilesAreSaidToBeSo(t *testing.T) {
+	tests := []struct{ client, data, want string }{
+		{"cursor", `{"mcpServers": {`, "f: is not valid JSON: "},
+		{"cursor", `[]`, "f: is not a JSON object"},
+		{"cursor", `{"mcpServers": []}`, "f: mcpServers is not an object"},
+		{"codex", "x = [", "f: is not valid TOML"},
+		{"codex", "[mcp_servers.a]\nargs = \"secret\"\n", "f: is not valid TOML or has a value of another kind than is known: line 2"},
+	}
+	for _, test := range tests {
+		f := File{Client: Find(test.client), Path: "/p/f"}
+		f.block = f.Client.block
+		_, err := f.Servers([]byte(test.data))
+		if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", test.data, err, test.want)
+		}
+		if test.data == "[mcp_servers.a]\nargs = \"secret\"\n" {
+			continue // it can be edited all the same
+		}
+		if _, err := f.Set([]byte(test.data), "x", Entry{Command: "x"}); err == nil {
+			t.Errorf("%s: was edited", test.data)
+		}
+	}
+}
+
+// Every file in testdata is what a client has; beside it stands what it is with
+// toolfinch in it. Taking that out again gives the first, byte for byte.
+func TestConnectAndUndo(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.before")
+	if err != nil || len(files) < len(All) {
+		t.Fatal(len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			before := read(t, file)
+			id, _, _ := strings.Cut(filepath.Base(file), ".")
+			c := Find(id)
+			f := File{Client: c, Path: file, block: c.block}
+			entry := Entry{Command: `/opt/tool "finch"`, Args: []string{"serve", "--config", "/c <1>.yaml"}}
+			after, err := f.Set(before, "toolfinch", entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := strings.TrimSuffix(file, ".before") + ".after"
+			if *update {
+				if err := os.WriteFile(golden, after, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := read(t, golden); !bytes.Equal(after, want) {
+				t.Errorf("got\n%s\nwant\n%s", after, want)
+			}
+			servers, err := f.Servers(after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, s := range servers {
+				found = found || s.Name == "toolfinch" && s.Command == entry.Command && reflect.DeepEqual(s.Args, entry.Args)
+			}
+			if !found {
+				t.Errorf("toolfinch is not among %+v", servers)
+			}
+			if again, err := f.Set(after, "toolfinch", entry); err != nil || !bytes.Equal(again, after) {
+				t.Errorf("once more: %v\n%s", err, again)
+			}
+			undone, err := f.Remove(after, "toolfinch")
+			if err != nil {
+				t.Fatal(err)
+			}
+			// An object that was not there stays behind, empty.
+			if !strings.Contains(string(before), c.block[0]) {
+				if s, err := f.Servers(undone); len(s) > 0 || err != nil {
+					t.Errorf("undone: %+v, %v", s, err)
+				}
+				return
+			}
+			if !bytes.Equal(undone, before) {
+				t.Errorf("undone\n%s\nwant\n%s", undone, before)
+			}
+			if other, err := f.Remove(before, "toolfinch"); err != nil || !bytes.Equal(other, before) {
+				t.Errorf("removing nothing: %v\n%s", err, other)
+			}
+		})
+	}
+}
+
+// Of what connect does, by URL: the key that each client has for it.
+func TestConnectByURL(t *testing.T) {
+	want := map[string]string{
+		"claude-code": `"type": "http"`, "cursor": `"url":`, "vscode": `"type": "http"`, "windsurf": `"serverUrl":`,
+		"codex": "url = ", "gemini": `"httpUrl":`, "opencode": `"type": "remote"`, "zed": `"url":`,
+	}
+	for _, c := range All {
+		f := File{Client: c, Path: "/p/f", block: c.block}
+		after, err := f.Set(nil, "toolfinch", Entry{URL: "http://127.0.0.1:8080/mcp"})
+		if c.ID == "claude-desktop" {
+			if !errors.Is(err, ErrNoURL) {
+				t.Errorf("%s: %v", c.ID, err)
+			}
+			continue
+		}
+		if err != nil || !strings.Contains(string(after), want[c.ID]) {
+			t.Errorf("%s: %v\n%s", c.ID, err, after)
+		}
+		servers, err := f.Servers(after)
+		if err != nil || len(servers) != 1 || servers[0].URL != "http://127.0.0.1:8080/mcp" {
+			t.Errorf("%s: %+v, %v", c.ID, servers, err)
+		}
+	}
+}
+
+// A server whose place nobody can edit without touching more is left to people.
+func TestTOMLThatIsNotATableIsRefused(t *testing.T) {
+	f := File{Client: Find("codex"), Path: "/p/config.toml"}
+	for _, data := range []string{
+		"mcp_servers = { toolfinch = { command = \"x\" } }\n",
+		"[mcp_servers]\ntoolfinch = { command = \"x\" }\n",
+		"mcp_servers.toolfinch.command = \"x\"\n",
+	} {
+		if after, err := f.Remove([]byte(data), "toolfinch"); !errors.Is(err, errOthers) {
+			t.Errorf("%s: removed: %v\n%s", data, err, after)
+		}
+		if after, err := f.Set([]byte(data), "toolfinch", Entry{Command: "y"}); !errors.Is(err, errOthers) {
+			t.Errorf("%s: set: %v\n%s", data, err, after)
+		}
+	}
+}
+
+// What a member's comments are is seen by where they stand.
+func TestRemoveJSONTakesItsCommentsOnly(t *testing.T) {
+	tests := []struct{ name, before, want string }{
+		{"above and behind", "{\n  // first\n  \"a\": 1, // of a\n  // of b\n  \"b\": 2, // of b too\n  // of c\n  \"c\": 3\n}\n",
+			"{\n  // first\n  \"a\": 1, // of a\n  // of c\n  \"c\": 3\n}\n"},
+		{"the last", "{\n  \"a\": 1, // of a\n  \"b\": 2 // of b\n}\n", "{\n  \"a\": 1 // of a\n}\n"},
+		{"the first", "{\n  // of b\n  \"b\": 2,\n  \"c\": 3\n}\n", "{\n  \"c\": 3\n}\n"},
+		{"kept apart", "{\n  // about all\n\n  // of b\n  \"b\": 2,\n  \"c\": 3\n}\n", "{\n  // about all\n  \"c\": 3\n}\n"},
+		{"the only one", "{\"b\": 2}", "{}"},
+		{"on one line", `{"a": 1, "b": 2, "c": 3}`, `{"a": 1, "c": 3}`},
+		{"trailing comma", "{\n\t\"a\": 1,\n\t\"b\": 2,\n}\n", "{\n\t\"a\": 1,\n}\n"},
+		{"absent", "{\"a\": 1} // x", "{\"a\": 1} // x"},
+		{"byte order mark", "\ufeff{\"a\": 1, \"b\": 2}", "\ufeff{\"a\": 1}"},
+		{"line ends", "{\r\n  \"a\": 1, // a\r\n  \"b\": 2\r\n}\r\n", "{\r\n  \"a\": 1 // a\r\n}\r\n"},
+	}
+	for _, test := range tests {
+		got, err := jsonRemove([]byte(test.before), []string{"b"})
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s: %v\n got %q\nwant %q", test.name, err, got, test.want)
+		}
+	}
+}
+
+func TestSetJSON(t *testing.T) {
+	value := `{"k":["v",1]}`
+	tests := []struct{ name, before, want string }{
+		{"nothing there", "", "{\n  \"m\": {\n    \"b\": {\n      \"k\": [\"v\", 1]\n    }\n  }\n}\n"},
+		{"empty block", "{\n\t\"x\": 1,\n\t\"m\": {}\n}\n", "{\n\t\"x\": 1,\n\t\"m\": {\n\t\t\"b\": {\n\t\t\t\"k\": [\"v\", 1]\n\t\t}\n\t}\n}\n"},
+		{"null", `{"m": null}`, `{"m": {"b": {"k": ["v", 1]}}}`},
+		{"comment behind the last", "{\n  \"m\": {\n    \"a\": 1 // of a\n    // end\n  }\n}\n",
+			"{\n  \"m\": {\n    \"a\": 1, // of a\n    // end\n\n    \"b\": {\n      \"k\": [\"v\", 1]\n    }\n  }\n}\n"},
+		{"trailing comma", "{\n  \"m\": {\n    \"a\": 1,\n  },\n}\n", "{\n  \"m\": {\n    \"a\": 1,\n    \"b\": {\n      \"k\": [\"v\", 1]\n    },\n  },\n}\n"},
+		{"one line", `{"m": {"a": 1}}`, `{"m": {"a": 1, "b": {"k": ["v", 1]}}}`},
+		{"replaced", "{\"m\": {\n  \"b\": 5, // why\n  \"c\": 12345678901234567890\n}}", "{\"m\": {\n  \"b\": {\n    \"k\": [\"v\", 1]\n  }, // why\n  \"c\": 12345678901234567890\n}}"},
+		{"line ends", "{\r\n  \"m\": {}\r\n}\r\n", "{\r\n  \"m\": {\r\n    \"b\": {\r\n      \"k\": [\"v\", 1]\r\n    }\r\n  }\r\n}\r\n"},
+	}
+	for _, test := range tests {
+		got, err := jsonSet([]byte(test.before), []string{"m", "b"}, []byte(value))
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s: %v\n got %q\nwant %q", test.name, err, got, test.want)
+		}
+	}
+	if _, err := SetJSON([]byte(`{"m": 5}`), []string{"m", "b"}, []byte("1")); err == nil {
+		t.Error("a number became an object")
+	}
+}
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "sub", "f.json")
+	if err := Replace(path, nil, []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("a new file: %v, %v", info.Mode(), err)
+	}
+	if err := Replace(path, nil, []byte("two")); !errors.Is(err, ErrChanged) {
+		t.Errorf("a file that appeared meanwhile: %v", err)
+	}
+	if err := Replace(path, []byte("zero"), []byte("two")); !errors.Is(err, ErrChanged) {
+		t.Errorf("a file that changed meanwhile: %v", err)
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link.json")
+	if err := os.Symlink(filepath.Join("sub", "f.json"), link); err != nil {
+		t.Skip("no symbolic links here:", err)
+	}
+	if err := Replace(link, []byte("one"), []byte("two")); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(read(t, path)); got != "two" {
+		t.Errorf("behind the link: %q", got)
+	}
+	if target, err := os.Readlink(link); err != nil {
+		t.Errorf("the link is gone: %s, %v", target, err)
+	}
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
+		t.Errorf("the mode did not stay: %v, %v", info.Mode(), err)
+	}
+	if err := os.Chmod(path, 0o440); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(path, []byte("two"), []byte("three")); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("a read-only file: %v", err)
+	}
+	if err := Replace(dir, nil, []byte("x")); err == nil || strings.Contains(err.Error(), dir) {
+		t.Errorf("a folder: %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "sub", ".*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if _, err := ReadFile(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
+		t.Errorf("an absent file: %v", err)
+	}
+}
+
+func TestBackupsDoNotReplaceEachOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.json")
+	if err := Replace(path, nil, []byte("now")); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 7, 28, 9, 5, 0, 0, time.UTC)
+	for i, want := range []string{"f.json.toolfinch-backup-20260728-090500", "f.json.toolfinch-backup-20260728-090500-2"} {
+		got, err := Backup(path, []byte{byte('a' + i)}, at)
+		if err != nil || filepath.Base(got) != want || string(read(t, got)) != string(rune('a'+i)) {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}
+
+// Claude Code keeps in its own file which folders it was used in: their shared
+// files are found, and the servers that are the user's alone there.
+func TestClaudeCodeKnowsItsProjects(t *testing.T) {
+	home, project := t.TempDir(), t.TempDir()
+	own := `{"projects": {` + quote(project) + `: {"mcpServers": {"alone": {"command": "a"}}}, "/gone/away": {}}}`
+	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(own), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sys := machine(runtime.GOOS, home)
+	sys.Dir = home
+	c := Find("claude-code")
+	var places []string
+	for _, f := range c.Files(sys) {
+		data, err := f.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers, err := f.Servers(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range servers {
+			places = append(places, f.Project+": "+s.Name)
+		}
+		if f.Project != "" && f.Project != project && f.Project != home {
+			t.Errorf("a project that is gone: %s", f.Path)
+		}
+	}
+	if want := []string{project + ": alone"}; !reflect.DeepEqual(places, want) {
+		t.Errorf("found %v, want %v", places, want)
+	}
+	if f, err := c.File(sys, false); err != nil || filepath.Base(f.Path) != ".claude.json" || f.Project != "" {
+		t.Errorf("connect writes %+v, %v", f, err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,183 @@
+package clients
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// maxSize bounds a file, in bytes: Claude Code keeps histories in its own.
+const maxSize = 64 << 20
+
+// ErrChanged says that a file is not what it was when the edit was made.
+var ErrChanged = errors.New("the file has changed meanwhile; try again")
+
+// ErrReadOnly says that a file is not to be written.
+var ErrReadOnly = errors.New("the file is read-only")
+
+// ReadFile returns the bytes of a file. Errors have no path but its base name.
+func ReadFile(path string) ([]byte, error) {
+	name := filepath.Base(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, reason(err))
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, reason(err))
+	}
+	if len(data) > maxSize {
+		return nil, fmt.Errorf("%s: is larger than %d MiB", name, maxSize>>20)
+	}
+	return data, nil
+}
+
+// Replace writes after in place of before, which is what the file must still
+// hold, nil for none. It is the whole new file or the old one that is there,
+// whatever happens on the way. Mode and, where possible, owner stay; a symbolic
+// link stays one and its target is written. A new file is for its user only, as
+// it may come to hold secrets; folders on the way to it are made.
+func Replace(path string, before, after []byte) error {
+	if err := replace(path, before, after); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), reason(err))
+	}
+	return nil
+}
+
+func replace(path string, before, after []byte) (err error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		if err := writable(path, info); err != nil {
+			return err
+		}
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = temp.Close() // closed already, or never to be read
+			_ = os.Remove(temp.Name())
+		}
+	}()
+	if _, err := temp.Write(after); err != nil {
+		return err
+	}
+	if info != nil {
+		if err := temp.Chmod(info.Mode().Perm()); err != nil {
+			return err
+		}
+		keepOwner(temp, info)
+	}
+	if err := temp.Sync(); err != nil {
+		return err
+	}
+	if err := temp.Close(); err != nil {
+		return err
+	}
+	if err := unchanged(path, before); err != nil {
+		return err
+	}
+	if err := os.Rename(temp.Name(), path); err != nil {
+		return err
+	}
+	syncDir(filepath.Dir(path))
+	return nil
+}
+
+// Backup writes data beside the file at path, under its name, .toolfinch-backup-
+// and the time, and returns the new file's path. It is open to the same users as
+// the file.
+func Backup(path string, data []byte, now time.Time) (string, error) {
+	mode := fs.FileMode(0o600)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+	}
+	base := path + ".toolfinch-backup-" + now.Format("20060102-150405")
+	backup := base
+	for n := 2; ; n++ {
+		f, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		if errors.Is(err, fs.ErrExist) && n < 100 {
+			backup = fmt.Sprintf("%s-%d", base, n)
+			continue
+		}
+		if err == nil {
+			_, err = f.Write(data)
+			err = errors.Join(err, f.Sync(), f.Close())
+		}
+		if err != nil {
+			return "", fmt.Errorf("back up %s: %w", filepath.Base(path), reason(err))
+		}
+		return backup, nil
+	}
+}
+
+// writable refuses what its owner has protected: a rename would go past that,
+// and past what is no file.
+func writable(path string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	if info.Mode().Perm()&0o200 == 0 {
+		return ErrReadOnly
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func unchanged(path string, before []byte) error {
+	now, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if before == nil {
+			return nil
+		}
+		return ErrChanged
+	}
+	if err != nil {
+		return err
+	}
+	if before == nil || !bytes.Equal(now, before) {
+		return ErrChanged
+	}
+	return nil
+}
+
+// syncDir makes the rename last. Not every system can, and the file is whole
+// without it.
+func syncDir(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync()
+		_ = d.Close()
+	}
+}
+
+// reason is an error of a file without its path.
+func reason(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	return err
+}

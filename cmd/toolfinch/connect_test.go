@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestPreviewShowsTheLinesThatChange(t *testing.T) {
+	tests := []struct{ name, before, after, want string }{
+		{"added", "a\nb\nc\n", "a\nb\nx\ny\nc\n", "f, line 3\n+ x\n+ y\n"},
+		{"changed", "a\r\nb\r\nc", "a\r\nx\r\nc", "f, line 2\n- b\n+ x\n"},
+		{"removed", "a\nb\n", "a\n", "f, line 2\n- b\n"},
+		{"repeated", "a\na\n", "a\na\na\n", "f, line 3\n+ a\n"},
+		{"of a long line", "{" + strings.Repeat("a", 200) + "}", "{" + strings.Repeat("a", 200) + ",new}", "f, line 1\n- ……\n+ …,new…\n"},
+		{"from empty", "", "a\n", "f, line 1\n+ a\n"},
+	}
+	for _, test := range tests {
+		if got := preview("f", []byte(test.before), []byte(test.after)); got != test.want {
+			t.Errorf("%s:\n%s\nwant\n%s", test.name, got, test.want)
+		}
+	}
+	if got, want := preview("f", nil, []byte("a\n")), "f (new)\n+ a\n"; got != want {
+		t.Errorf("a new file:\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestOnlyYesIsYes(t *testing.T) {
+	for text, want := range map[string]bool{"y\n": true, "YES\n": true, " y \n": true, "y": true, "\n": false, "no\n": false, "": false, "yup\n": false} {
+		if got := answer(t.Context(), strings.NewReader(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	silent, end := io.Pipe()
+	defer end.Close()
+	if answer(ctx, silent) {
+		t.Error("interrupted, and taken for a yes")
+	}
+}
+
+// What is shown of a server has no secret in it.
+func TestSecretsAreNotShown(t *testing.T) {
+	const secret = "hunter2"
+	for _, args := range [][]string{
+		{"x", "--api-key", secret}, {"x", "--token=" + secret}, {"x", "-e", "DB_PASSWORD=" + secret},
+		{"x", "--header", "Authorization: Bearer " + secret}, {"x", "https://me:" + secret + "@example.com/a?b=c"},
+		{"x", "https://example.com/?key=" + secret}, {"x", "--secret", secret, "y"},
+	} {
+		if got := strings.Join(maskArgs(args), " "); strings.Contains(got, secret) {
+			t.Errorf("%q is shown as %s", args, got)
+		}
+	}
+	plain := []string{"npx", "-y", "server", "--port", "80", "/a/b", "https://example.com/mcp"}
+	if got := maskArgs(plain); !slices.Equal(got, plain) {
+		t.Errorf("shown as %q", got)
+	}
+}

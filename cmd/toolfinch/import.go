@@ -1,0 +1,383 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/clients"
+	"toolfinch/configs"
+)
+
+func newImport(s *settings) *cobra.Command {
+	var all, dryRun, asJSON bool
+	var names []string
+	cmd := &cobra.Command{
+		Use:   "import [CLIENT]...",
+		Short: "Show the servers of other MCP clients, and take them over",
+		Long: `Import finds the servers that other MCP clients on this machine are configured with
+and shows them. With --all or --server it writes them into the configuration; those
+that are there already are left out, and one of a taken name gets another. The
+clients' files are not changed. Without any configuration it makes ./toolfinch.yaml.
+
+Clients: ` + strings.Join(clients.IDs(), ", "),
+		Example: `  toolfinch import
+  toolfinch import cursor --all
+  toolfinch import --server github --server notion --dry-run`,
+		ValidArgs: clients.IDs(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			chosen, err := clientsByID(args)
+			if err != nil {
+				return err
+			}
+			if all && len(names) > 0 {
+				return &exitError{exitUsage, errors.New("--all takes every server: leave out --server")}
+			}
+			path, err := s.editedFile(true)
+			if err != nil {
+				return err
+			}
+			ours, err := configs.Servers(path)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // what is not there will be made
+				return editError(err)
+			}
+			found, broken := findServers(chosen, system())
+			rows := planImport(found, ours, filepath.Base(path))
+			if err := known(names, rows); err != nil {
+				return err
+			}
+			for _, err := range broken {
+				fmt.Fprintln(cmd.ErrOrStderr(), "toolfinch:", err)
+			}
+			rows = choose(rows, all, names)
+			write := (all || len(names) > 0) && !dryRun
+			if write {
+				broken = append(broken, importRows(path, rows)...)
+			}
+			if asJSON {
+				err = printImportJSON(cmd, rows, broken)
+			} else {
+				err = printImport(cmd, rows, path, all || len(names) > 0, dryRun)
+			}
+			if err == nil && len(broken) > 0 {
+				return &exitError{exitFailed, nil}
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&all, "all", false, "take over every server that is new")
+	flags.StringArrayVar(&names, "server", nil, "take over the server of this `NAME`; may be repeated")
+	flags.BoolVar(&dryRun, "dry-run", false, "write nothing")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// system is this machine, seen from the working directory.
+func system() clients.System {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "" // then nothing of a project is found
+	}
+	return clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: dir}
+}
+
+func clientsByID(ids []string) ([]*clients.Client, error) {
+	if len(ids) == 0 {
+		return clients.All, nil
+	}
+	var chosen []*clients.Client
+	for _, id := range ids {
+		c := clients.Find(id)
+		if c == nil {
+			return nil, &exitError{exitUsage, fmt.Errorf("unknown client %q; known: %s", id, strings.Join(clients.IDs(), ", "))}
+		}
+		chosen = append(chosen, c)
+	}
+	return chosen, nil
+}
+
+// foundServer is a server in the file of a client.
+type foundServer struct {
+	file   clients.File
+	shown  string // the file's path
+	server clients.Server
+}
+
+// findServers reads the files of the clients. What cannot be read costs the
+// servers of that file.
+func findServers(chosen []*clients.Client, sys clients.System) ([]foundServer, []error) {
+	var found []foundServer
+	var broken []error
+	for _, c := range chosen {
+		seen := map[string]bool{}
+		for _, f := range c.Files(sys) {
+			data, err := f.Read()
+			if err == nil && data == nil {
+				continue
+			}
+			var servers []clients.Server
+			if err == nil {
+				servers, err = f.Servers(data)
+			}
+			if err != nil {
+				if !seen[f.Path] { // a file can hold several blocks
+					broken = append(broken, fmt.Errorf("%s: %w", c.Name, err))
+				}
+				seen[f.Path] = true
+				continue
+			}
+			for _, server := range servers {
+				found = append(found, foundServer{f, f.Shown(sys), server})
+			}
+		}
+	}
+	return found, broken
+}
+
+// importRow is a server of a client and what becomes of it.
+type importRow struct {
+	Client  string   `json:"client"`
+	File    string   `json:"file"`
+	Project string   `json:"project,omitempty"`
+	Server  string   `json:"server"`
+	Command []string `json:"command,omitempty"` // and arguments; what looks like a secret is ***
+	URL     string   `json:"url,omitempty"`     // likewise
+	Env     []string `json:"env,omitempty"`     // names
+	Headers []string `json:"headers,omitempty"` // names
+	Enabled bool     `json:"enabled"`
+	// Status is "new", "there" (already in the configuration), "self" (toolfinch
+	// itself), "unusable", or after an import "added" or "failed".
+	Status string `json:"status"`
+	As     string `json:"as,omitempty"` // its name in the configuration
+	Reason string `json:"reason,omitempty"`
+
+	server configs.Server
+}
+
+// planImport says what would become of each server if all were taken over.
+func planImport(found []foundServer, ours []configs.Written, config string) []importRow {
+	known := slices.Clone(ours)
+	rows := make([]importRow, 0, len(found))
+	for _, f := range found {
+		s := f.server
+		server := configs.Server{
+			Command: s.Command, Args: s.Args, Env: s.Env, Cwd: s.Cwd, URL: s.URL, Headers: s.Headers,
+			Transport: s.Transport, Disabled: s.Disabled,
+		}
+		row := importRow{
+			Client: f.file.Client.ID, File: f.shown, Project: f.file.Project, Server: s.Name, URL: maskURL(s.URL), Enabled: !s.Disabled,
+			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), server: server,
+		}
+		if s.Command != "" {
+			row.Command = maskArgs(append([]string{s.Command}, s.Args...))
+		}
+		at := slices.IndexFunc(known, func(w configs.Written) bool { return sameServer(w.Server, server) })
+		switch {
+		case s.Problem != "":
+			row.Status, row.Reason = "unusable", s.Problem
+		case isToolfinch(s):
+			row.Status, row.Reason = "self", "it is toolfinch"
+		case at >= 0:
+			row.Status, row.As, row.Reason = "there", known[at].Name, "in "+config
+			if known[at].Name != s.Name {
+				row.Reason += " as " + known[at].Name
+			}
+			if at >= len(ours) {
+				row.Reason = "same as above"
+			}
+		default:
+			row.Status, row.As = "new", freeName(s.Name, known)
+			known = append(known, configs.Written{Name: row.As, Server: server})
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func sameServer(a, b configs.Server) bool {
+	return a.Command == b.Command && slices.Equal(a.Args, b.Args) && maps.Equal(a.Env, b.Env) && a.Cwd == b.Cwd &&
+		a.URL == b.URL && maps.Equal(a.Headers, b.Headers)
+}
+
+// isToolfinch reports whether a server is this program.
+func isToolfinch(s clients.Server) bool {
+	base := strings.TrimSuffix(strings.ToLower(filepath.Base(s.Command)), ".exe")
+	if own, err := os.Executable(); err == nil && s.Command != "" && samePath(s.Command, own) {
+		base = "toolfinch"
+	}
+	return base == "toolfinch" && slices.Contains(s.Args, "serve")
+}
+
+// freeName is the name, or the name with the first number that makes it free.
+func freeName(name string, taken []configs.Written) string {
+	free := name
+	for n := 2; slices.ContainsFunc(taken, func(w configs.Written) bool { return w.Name == free }); n++ {
+		free = fmt.Sprintf("%s-%d", name, n)
+	}
+	return free
+}
+
+// known refuses names that no client has.
+func known(names []string, rows []importRow) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(rows, func(r importRow) bool { return r.Server == name }) {
+			var there []string
+			for _, row := range rows {
+				if !slices.Contains(there, row.Server) {
+					there = append(there, row.Server)
+				}
+			}
+			if len(there) == 0 {
+				return &exitError{exitUsage, fmt.Errorf("no client has a server %q, nor any other", name)}
+			}
+			return &exitError{exitUsage, fmt.Errorf("no client has a server %q; there are: %s", name, strings.Join(there, ", "))}
+		}
+	}
+	return nil
+}
+
+// choose leaves the rows that were asked for; without a choice it is all.
+func choose(rows []importRow, all bool, names []string) []importRow {
+	if all || len(names) == 0 {
+		return rows
+	}
+	return slices.DeleteFunc(rows, func(r importRow) bool { return !slices.Contains(names, r.Server) })
+}
+
+// importRows writes what is new into the configuration, and marks what became of
+// it. One that cannot be written costs that one.
+func importRows(path string, rows []importRow) []error {
+	var failed []error
+	for i, row := range rows {
+		if row.Status != "new" {
+			continue
+		}
+		if err := configs.AddServer(path, row.As, row.server); err != nil {
+			rows[i].Status, rows[i].Reason = "failed", err.Error()
+			failed = append(failed, fmt.Errorf("server %q of %s: %w", row.Server, row.Client, err))
+			continue
+		}
+		rows[i].Status = "added"
+	}
+	return failed
+}
+
+func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryRun bool) error {
+	out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if len(rows) == 0 {
+		fmt.Fprintln(notes, "no servers of other clients were found")
+		return nil
+	}
+	if !chosen {
+		t := table{head: []string{"CLIENT", "FILE", "SERVER", "STATUS", "COMMAND OR URL"}}
+		fresh := 0
+		for _, row := range rows {
+			status := row.Status
+			if row.Reason != "" {
+				status = row.Reason
+			}
+			if row.Status == "new" {
+				fresh++
+			}
+			t.add(row.Client, row.File, row.Server, status, strings.Join(row.Command, " ")+row.URL)
+		}
+		if err := t.print(out); err != nil {
+			return err
+		}
+		if fresh > 0 {
+			fmt.Fprintln(notes, "\nTo take them over: toolfinch import --all, or --server NAME")
+		}
+		return nil
+	}
+	secrets := false
+	for _, row := range rows {
+		as := ""
+		if row.As != row.Server {
+			as = fmt.Sprintf(" as %q", row.As)
+		}
+		switch row.Status {
+		case "added", "new":
+			verb := "added"
+			if dryRun {
+				verb = "would add"
+			}
+			fmt.Fprintf(out, "%s server %q of %s%s to %s\n", verb, row.Server, row.Client, as, shown(path))
+			secrets = secrets || len(row.Env)+len(row.Headers) > 0
+		case "failed":
+			fmt.Fprintf(notes, "server %q of %s was not added: %s\n", row.Server, row.Client, strings.ReplaceAll(row.Reason, "\n", "; "))
+		default:
+			fmt.Fprintf(out, "left out server %q of %s: %s\n", row.Server, row.Client, row.Reason)
+		}
+	}
+	if secrets {
+		fmt.Fprintf(notes, "values of env and headers are copied as they are, secrets included; write ${NAME} in %s to read one from the environment\n", shown(path))
+	}
+	return nil
+}
+
+func printImportJSON(cmd *cobra.Command, rows []importRow, broken []error) error {
+	errs := make([]string, len(broken))
+	for i, err := range broken {
+		errs[i] = err.Error()
+	}
+	return printJSON(cmd.OutOrStdout(), struct {
+		Servers []importRow `json:"servers"`
+		Errors  []string    `json:"errors"`
+	}{rows, errs})
+}
+
+// secretName is in the name of what holds a secret.
+var secretName = regexp.MustCompile(`(?i)(token|key|secret|passw|auth|credential|bearer)`)
+
+// maskArgs is a command line as it may be shown.
+func maskArgs(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range args {
+		name, value, pair := strings.Cut(arg, "=")
+		switch {
+		case pair && value != "" && secretName.MatchString(name):
+			out[i] = name + "=***"
+		case i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=") && !strings.HasPrefix(arg, "-") && secretName.MatchString(args[i-1]):
+			out[i] = "***"
+		case secretName.MatchString(arg) && strings.Contains(arg, ":") && strings.Contains(arg, " "): // a header
+			name, _, _ := strings.Cut(arg, ":")
+			out[i] = name + ": ***"
+		case strings.Contains(arg, "://"):
+			out[i] = maskURL(arg)
+		}
+	}
+	return out
+}
+
+// maskURL is a URL as it may be shown: without its password and what stands in
+// its query.
+func maskURL(text string) string {
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "***"
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = "***"
+	}
+	user := u.User != nil
+	u.User = nil
+	masked := u.String()
+	if user {
+		masked = strings.Replace(masked, "://", "://***@", 1)
+	}
+	return masked
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+)
+
+func newServer(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Add, remove and switch the servers of the configuration",
+		Long: `Server edits the configuration file in place: comments, order and everything else
+stay as they are. A change after which the file would not load is not written.`,
+		Args: knownSubcommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(newServerAdd(s), newServerRemove(s), newServerSwitch(s, true), newServerSwitch(s, false))
+	for _, sub := range cmd.Commands() {
+		sub.Args = usage(sub.Args)
+	}
+	return cmd
+}
+
+func newServerAdd(s *settings) *cobra.Command {
+	var env, headers []string
+	var server configs.Server
+	cmd := &cobra.Command{
+		Use:   "add NAME {--url URL | -- COMMAND [ARG]...}",
+		Short: "Add a server to the configuration",
+		Long: `Add writes a server into the configuration, behind those that are there. Without
+any configuration it makes ./toolfinch.yaml. Texts are written as they are given:
+'${NAME}' is a variable of the environment, $${ stands for ${ itself.`,
+		Example: `  toolfinch server add files -- npx -y @modelcontextprotocol/server-filesystem .
+  toolfinch server add github --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${GITHUB_TOKEN}'
+  toolfinch server add notion --env 'TOKEN=${NOTION_TOKEN}' --disabled -- npx -y notion-mcp`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, command := args[0], args[1:]
+			switch dash := cmd.ArgsLenAtDash(); {
+			case len(command) > 0 && dash != 1:
+				return &exitError{exitUsage, errors.New("write NAME, then the flags, then -- and the command")}
+			case len(command) == 0 && server.URL == "":
+				return &exitError{exitUsage, fmt.Errorf("say what server %q is: --url, or -- and a command", name)}
+			case len(command) > 0 && server.URL != "":
+				return &exitError{exitUsage, errors.New("a server has a --url or a command: leave out one")}
+			case len(command) > 0:
+				server.Command, server.Args = command[0], command[1:]
+			}
+			path, err := s.editedFile(true)
+			if err != nil {
+				return err
+			}
+			server.Command = seenFrom(server.Command, filepath.Dir(path))
+			if server.Env, err = pairs("--env", env, "="); err != nil {
+				return err
+			}
+			if server.Headers, err = pairs("--header", headers, "=:"); err != nil {
+				return err
+			}
+			if err := configs.AddServer(path, name, server); err != nil {
+				return editError(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "added server %q to %s\n", name, shown(path))
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&server.URL, "url", "", "the `URL` of a server behind HTTP")
+	flags.StringArrayVar(&env, "env", nil, "a variable for the command, `NAME=VALUE`; may be repeated")
+	flags.StringArrayVar(&headers, "header", nil, "a header for the URL, `NAME=VALUE`; may be repeated")
+	flags.StringVar(&server.Description, "description", "", "what the server is for: searched with its tools")
+	flags.BoolVar(&server.Disabled, "disabled", false, "keep it out of the way until it is enabled")
+	return cmd
+}
+
+func newServerRemove(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove NAME",
+		Short:   "Remove a server from the configuration",
+		Long:    `Remove takes a server out of the configuration, with the comments directly above it.`,
+		Example: "  toolfinch server remove github",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := s.editedFile(false)
+			if err != nil {
+				return err
+			}
+			if err := configs.RemoveServer(path, args[0]); err != nil {
+				return editError(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed server %q from %s\n", args[0], shown(path))
+			return err
+		},
+	}
+}
+
+func newServerSwitch(s *settings, on bool) *cobra.Command {
+	verb, short := "disable", "Keep a server in the configuration and out of the way"
+	if on {
+		verb, short = "enable", "Use a server that was disabled"
+	}
+	return &cobra.Command{
+		Use:     verb + " NAME",
+		Short:   short,
+		Example: "  toolfinch server " + verb + " github",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := s.editedFile(false)
+			if err != nil {
+				return err
+			}
+			changed, err := configs.SetEnabled(path, args[0], on)
+			switch {
+			case err != nil:
+				return editError(err)
+			case !changed:
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "server %q is %sd already\n", args[0], verb)
+			default:
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%sd server %q in %s\n", verb, args[0], shown(path))
+			}
+			return err
+		},
+	}
+}
+
+// editedFile is the configuration to edit. Where there is none it is one to be
+// made, if the command can do that.
+func (s *settings) editedFile(make bool) (string, error) {
+	path, err := configs.Find(configs.Options{Path: s.config})
+	if make && errors.Is(err, configs.ErrNoConfig) {
+		return filepath.Abs("toolfinch.yaml")
+	}
+	return path, err
+}
+
+// editError gives what the user can mend in arguments or file its exit code.
+func editError(err error) error {
+	if _, ok := errors.AsType[*configs.NameError](err); ok || errors.Is(err, fs.ErrNotExist) {
+		return &exitError{exitUsage, err}
+	}
+	return err
+}
+
+// shown is a path as seen from here, where that is shorter.
+func shown(path string) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if rest, ok := strings.CutPrefix(path, dir+string(filepath.Separator)); ok {
+		return rest
+	}
+	return path
+}
+
+// seenFrom makes a relative path of the command line one that is seen from the
+// configuration's folder, where it is to be written.
+func seenFrom(command, folder string) string {
+	if !strings.HasPrefix(command, "./") && !strings.HasPrefix(command, "../") {
+		return command
+	}
+	if here, err := os.Getwd(); err != nil || samePath(here, folder) {
+		return command
+	}
+	abs, err := filepath.Abs(command)
+	if err != nil {
+		return command
+	}
+	return abs
+}
+
+// pairs reads the values of a flag: name, one of the separators, value. What
+// stands behind the separator may be a secret, and is in no message.
+func pairs(flag string, given []string, separators string) (map[string]string, error) {
+	if len(given) == 0 {
+		return nil, nil
+	}
+	all := make(map[string]string, len(given))
+	for i, pair := range given {
+		at := strings.IndexAny(pair, separators)
+		if at <= 0 {
+			return nil, &exitError{exitUsage, fmt.Errorf("%s %d of %d is no NAME=VALUE", flag, i+1, len(given))}
+		}
+		name, value := pair[:at], pair[at+1:]
+		if pair[at] == ':' {
+			value = strings.TrimLeft(value, " ")
+		}
+		if _, twice := all[name]; twice {
+			return nil, &exitError{exitUsage, fmt.Errorf("%s names %s twice", flag, name)}
+		}
+		all[name] = value
+	}
+	return all, nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/upstream"
+)
+
+func newServers(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "servers",
+		Short: "List the configured servers and what is known of them",
+		Long: `Servers lists every configured server, with what it had when it was listed last.
+RESOURCES counts resource templates too. Nothing is connected: toolfinch reindex asks
+all servers anew, toolfinch validate checks them.`,
+		Example: `  toolfinch servers
+  toolfinch servers --json | jq -r '.servers[] | select(.enabled) | .name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			config, log, err := s.load(cmd, nil)
+			if err != nil {
+				return err
+			}
+			db, err := store.Open(cmd.Context(), config.DataDir, log)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, db.Close()) }()
+			rows, err := serverRows(cmd.Context(), config, db)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printJSON(cmd.OutOrStdout(), struct {
+					Servers []serverRow `json:"servers"`
+				}{rows})
+			case len(rows) == 0:
+				fmt.Fprintln(cmd.ErrOrStderr(), "no server is configured")
+				return nil
+			}
+			return printServers(cmd.OutOrStdout(), rows)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// serverRow is a server as it is configured, and what the store knows of it.
+// Neither arguments nor URLs are in it: they may hold secrets.
+type serverRow struct {
+	Name        string     `json:"name"`
+	Description string     `json:"description,omitempty"`
+	Enabled     bool       `json:"enabled"`
+	Transport   string     `json:"transport,omitempty"` // "" of a disabled server
+	Command     string     `json:"command,omitempty"`
+	Host        string     `json:"host,omitempty"`
+	Protocol    string     `json:"protocol,omitempty"` // its era, once it is known
+	Tools       int        `json:"tools"`
+	Prompts     int        `json:"prompts"`
+	Resources   int        `json:"resources"`
+	Templates   int        `json:"templates"`
+	Listed      *time.Time `json:"listed"` // null: never
+}
+
+// serverRows returns the enabled servers and then the others, both in file order.
+func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([]serverRow, error) {
+	rows := []serverRow{}
+	for _, s := range config.Servers {
+		rows = append(rows, configuredRow(s))
+	}
+	for _, name := range config.Disabled {
+		rows = append(rows, serverRow{Name: name})
+	}
+	at := func(server string) *serverRow {
+		i := slices.IndexFunc(rows, func(r serverRow) bool { return r.Name == server })
+		if i < 0 {
+			return nil // it has left the configuration
+		}
+		return &rows[i]
+	}
+	servers, err := db.Servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range servers {
+		if row := at(s.Name); row != nil {
+			row.Protocol, row.Listed = s.Era, &s.UpdatedAt
+		}
+	}
+	defs, err := db.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, def := range defs {
+		row := at(def.ID.Server)
+		if row == nil {
+			continue
+		}
+		switch def.ID.Kind {
+		case tool.KindTool:
+			row.Tools++
+		case tool.KindPrompt:
+			row.Prompts++
+		case tool.KindResource:
+			row.Resources++
+		case tool.KindTemplate:
+			row.Templates++
+		}
+	}
+	return rows, nil
+}
+
+func configuredRow(s upstream.Settings) serverRow {
+	row := serverRow{Name: s.Name, Description: s.Description, Enabled: true, Transport: string(cmp.Or(s.Transport, upstream.TransportAuto))}
+	if s.Command != "" {
+		row.Transport = string(upstream.TransportStdio)
+		row.Command = filepath.Base(s.Command)
+	} else if u, err := url.Parse(s.URL); err == nil {
+		row.Host = u.Host // without the user and password
+	}
+	return row
+}
+
+func printServers(w io.Writer, rows []serverRow) error {
+	t := &table{head: []string{"SERVER", "TRANSPORT", "AT", "TOOLS", "PROMPTS", "RESOURCES", "LISTED", "ENABLED"}}
+	for _, row := range rows {
+		tools, prompts, resources, listed := "-", "-", "-", "never"
+		if row.Listed != nil {
+			tools, prompts, resources = strconv.Itoa(row.Tools), strconv.Itoa(row.Prompts), strconv.Itoa(row.Resources+row.Templates)
+			listed = row.Listed.Local().Format("2006-01-02 15:04")
+		}
+		enabled := "yes"
+		if !row.Enabled {
+			enabled = "no"
+		}
+		t.add(row.Name, cmp.Or(row.Transport, "-"), cmp.Or(row.Command, row.Host, "-"), tools, prompts, resources, listed, enabled)
+	}
+	t.paint = func(row, column int) string {
+		switch {
+		case !rows[row].Enabled:
+			return faint
+		case column == 6 && rows[row].Listed == nil:
+			return yellow
+		}
+		return ""
+	}
+	return t.print(w)
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/view"
+)
+
+func newView(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "view",
+		Short: "List, add and remove the views of the configuration",
+		Long: `A view is a server made of chosen tools: it is served at /mcp/NAME over HTTP, and
+with serve --view NAME on standard input and output. Add and remove edit the
+configuration file in place: comments, order and everything else stay.`,
+		Args: knownSubcommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(newViewList(s), newViewAdd(s), newViewRemove(s))
+	for _, sub := range cmd.Commands() {
+		sub.Args = usage(sub.Args)
+	}
+	return cmd
+}
+
+// viewRow is a view as it is listed.
+type viewRow struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Exposure    string   `json:"exposure_mode"`
+	IncludeAll  bool     `json:"include_all"`
+	Tools       []string `json:"tools"` // server.tool or globs; those switched off are not among them
+	Exclude     []string `json:"exclude,omitempty"`
+	Composites  []string `json:"composite_tools,omitempty"`
+	Customs     []string `json:"custom_tools,omitempty"`
+	RunScript   bool     `json:"run_script"`
+}
+
+func newViewList(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the views of the configuration",
+		Example: "  toolfinch view list\n  toolfinch view list --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, _, err := s.load(cmd, nil)
+			if err != nil {
+				return err
+			}
+			rows := make([]viewRow, len(config.Views))
+			for i, v := range config.Views {
+				rows[i] = rowOfView(v)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), struct {
+					Views []viewRow `json:"views"`
+				}{rows})
+			}
+			if len(rows) == 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "no views are configured: toolfinch view add makes one")
+				return nil
+			}
+			t := table{head: []string{"VIEW", "EXPOSURE", "TOOLS", "DESCRIPTION"}}
+			for _, row := range rows {
+				t.add(row.Name, row.Exposure, row.summary(), row.Description)
+			}
+			return t.print(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func rowOfView(v view.Settings) viewRow {
+	row := viewRow{
+		Name: v.Name, Description: v.Description, Exposure: string(cmp.Or(v.Exposure, view.ExposureAuto)),
+		IncludeAll: v.IncludeAll, Tools: []string{}, RunScript: v.RunScript != nil,
+	}
+	for _, server := range v.Tools {
+		for _, tool := range server.Tools {
+			if !tool.Disabled {
+				row.Tools = append(row.Tools, server.Name+"."+tool.Tool)
+			}
+		}
+	}
+	for _, pattern := range v.Exclude {
+		row.Exclude = append(row.Exclude, pattern.Glob)
+	}
+	for _, c := range v.Composites {
+		row.Composites = append(row.Composites, c.Name)
+	}
+	for _, c := range v.Customs {
+		row.Customs = append(row.Customs, cmp.Or(c.Name, c.Function))
+	}
+	return row
+}
+
+// summary is the tools of the view in a few words.
+func (r viewRow) summary() string {
+	const most = 3
+	var parts []string
+	if r.IncludeAll {
+		parts = append(parts, "all")
+		if len(r.Exclude) > 0 {
+			parts[0] += " but " + strings.Join(r.Exclude, " ")
+		}
+	} else {
+		parts = append(parts, r.Tools...)
+	}
+	parts = append(append(parts, r.Composites...), r.Customs...)
+	if r.RunScript {
+		parts = append(parts, "run_script")
+	}
+	if len(parts) > most {
+		parts = append(parts[:most], fmt.Sprintf("%d more", len(parts)-most))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "none")
+}
+
+func newViewAdd(s *settings) *cobra.Command {
+	var v configs.NewView
+	cmd := &cobra.Command{
+		Use:   "add NAME {--tool SERVER.GLOB... | --include-all}",
+		Short: "Add a view to the configuration",
+		Long: `Add writes a view into the configuration, behind those that are there. What else a
+view can do (names, arguments, hooks, composite tools) is written into the file.`,
+		Example: `  toolfinch view add code --tool github.search_code --tool 'github.issue_*' --exposure search
+  toolfinch view add most --include-all --exclude 'github.delete_*'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(v.Tools) == 0 && !v.IncludeAll {
+				return &exitError{exitUsage, errors.New("say what is in the view: --tool or --include-all")}
+			}
+			path, err := s.editedFile(false)
+			if err != nil {
+				return err
+			}
+			if err := configs.AddView(path, args[0], v); err != nil {
+				return editError(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "added view %q to %s\n", args[0], shown(path))
+			return err
+		},
+	}
+	var exposures []string
+	for _, e := range view.Exposures {
+		exposures = append(exposures, string(e))
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&v.Description, "description", "", "what the view is for: told to clients")
+	flags.StringVar(&v.Exposure, "exposure", "", "how its tools are shown, `MODE`: "+strings.Join(exposures, ", ")+" (default auto)")
+	flags.StringArrayVar(&v.Tools, "tool", nil, "a tool or a glob of tools, `SERVER.GLOB`; may be repeated")
+	flags.BoolVar(&v.IncludeAll, "include-all", false, "all tools of all servers")
+	flags.StringArrayVar(&v.Exclude, "exclude", nil, "what of those is left out, a `GLOB` over server.tool; may be repeated")
+	return cmd
+}
+
+func newViewRemove(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove NAME",
+		Short:   "Remove a view from the configuration",
+		Long:    `Remove takes a view out of the configuration, with the comments directly above it.`,
+		Example: "  toolfinch view remove code",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := s.editedFile(false)
+			if err != nil {
+				return err
+			}
+			if err := configs.RemoveView(path, args[0]); err != nil {
+				return editError(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed view %q from %s\n", args[0], shown(path))
+			return err
+		},
+	}
+}

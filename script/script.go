@@ -5,6 +5,8 @@ package script
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -34,9 +36,63 @@ type Host interface {
 
 // Limits bound one run. Zero fields are at their defaults.
 type Limits struct {
-	Steps  uint64        // of the interpreter; default 1 million
-	Memory int64         // bytes allocated in all; default 64 MB
+	Steps  uint64        // of the interpreter; default 1 million. Builtins take one for each 256 bytes they look at
+	Memory int64         // bytes allocated in all, freed or not, about; default 64 MB
 	Time   time.Duration // default 5s; calls of tools count
-	Calls  int           // of tools; default none
+	Calls  int           // of tools; default 0, so that none may be called
 	Output int           // bytes of the result as JSON; default 1 MB
 }
+
+// Declared is what a module says of a function with tool(...).
+type Declared struct {
+	Title        string
+	Description  string
+	Parameters   []Parameter     // in order; nil when not declared
+	Annotations  json.RawMessage // an object; nil when not declared
+	OutputSchema json.RawMessage // an object; nil when not declared
+	Calls        []string        // "server.tool"; nil when not declared, empty for none
+}
+
+// Parameter is a declared parameter of a tool.
+type Parameter struct {
+	Name     string
+	Required bool
+	Schema   json.RawMessage // a JSON Schema object without "required"
+}
+
+// Param is a parameter of a function, as its signature has it.
+type Param struct {
+	Name     string
+	Optional bool            // it has a default
+	Default  json.RawMessage // nil when there is none, or when it is no JSON
+}
+
+// ErrLimit is wrapped by the error of a run that reached one of its limits. The
+// text says which.
+var ErrLimit = errors.New("limit reached")
+
+// AbortError is a run that the script ended with abort(reason).
+type AbortError struct{ Reason string }
+
+func (e *AbortError) Error() string { return e.Reason }
+
+// Error is any other end of a script. Its text is for who can fix the script.
+type Error struct {
+	File    string // base name
+	Line    int    // from 1; 0 where no line is to blame
+	Message string
+	Err     error // what caused it: ErrLimit, a context's error, what the Host returned; or nil
+}
+
+// Error returns "file:line: message".
+func (e *Error) Error() string {
+	switch {
+	case e.File == "":
+		return e.Message
+	case e.Line == 0:
+		return e.File + ": " + e.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Message)
+}
+
+func (e *Error) Unwrap() error { return e.Err }

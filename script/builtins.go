@@ -1,0 +1,589 @@
+package script
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.starlark.net/starlark"
+)
+
+// meter is called before a builtin, to charge for it. It may change the
+// arguments.
+type meter func(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error
+
+type methods map[string]*starlark.Builtin
+
+func methodsOf(v starlark.Value) methods {
+	switch v.(type) {
+	case starlark.String:
+		return stringMethods
+	case *starlark.List:
+		return listMethods
+	case *starlark.Dict:
+		return dictMethods
+	case *starlark.Set:
+		return setMethods
+	}
+	return nil
+}
+
+// metered wraps the methods of a value's type.
+func metered(of starlark.HasAttrs, meters map[string]meter) methods {
+	all := methods{}
+	for name, charge := range meters {
+		all[name] = starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			r := runOf(thread)
+			if err := charge(r, b, args, kwargs); err != nil {
+				return nil, err
+			}
+			original, err := b.Receiver().(starlark.HasAttrs).Attr(name)
+			if err != nil {
+				return nil, err
+			}
+			return original.(*starlark.Builtin).CallInternal(thread, args, kwargs)
+		})
+	}
+	for _, name := range of.AttrNames() {
+		if all[name] == nil {
+			panic("no meter for ." + name + " of " + of.Type()) // a new version of the interpreter has it
+		}
+	}
+	return all
+}
+
+// free is the meter of what costs nothing, or shares its receiver's memory.
+func free(*run, *starlark.Builtin, starlark.Tuple, []starlark.Tuple) error { return nil }
+
+func text(b *starlark.Builtin) string { return string(b.Receiver().(starlark.String)) }
+
+// scan is the meter of what looks at its whole receiver, a text.
+func scan(r *run, b *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
+	return r.work(len(text(b)))
+}
+
+// rewriteText is the meter of what makes a text of about the same length.
+func rewriteText(r *run, b *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
+	return r.alloc(int64(sizeText + 2*len(text(b))))
+}
+
+// parts is the meter of what splits a text.
+func parts(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+	s := text(b)
+	if err := r.work(len(s)); err != nil {
+		return err
+	}
+	separator := ""
+	for _, arg := range append(args[:len(args):len(args)], values(kwargs)...) {
+		if text, ok := arg.(starlark.String); ok {
+			separator = string(text)
+		}
+	}
+	n := 1
+	switch {
+	case strings.HasSuffix(b.Name(), "lines"):
+		n += strings.Count(s, "\n")
+	case separator != "":
+		n += strings.Count(s, separator)
+	default:
+		for _, c := range s {
+			if unicode.IsSpace(c) {
+				n++
+			}
+		}
+	}
+	return r.allocN(n, 2*sizeSlot+2*sizeText)
+}
+
+func values(kwargs []starlark.Tuple) (out []starlark.Value) {
+	for _, pair := range kwargs {
+		out = append(out, pair[1])
+	}
+	return out
+}
+
+var stringMethods = metered(starlark.String(""), map[string]meter{
+	"capitalize": rewriteText, "lower": rewriteText, "title": rewriteText, "upper": rewriteText,
+	"strip": scan, "lstrip": scan, "rstrip": scan, "removeprefix": scan, "removesuffix": scan,
+	"count": scan, "find": scan, "rfind": scan, "index": scan, "rindex": scan, "startswith": scan, "endswith": scan,
+	"isalnum": scan, "isalpha": scan, "isdigit": scan, "islower": scan, "isspace": scan, "istitle": scan, "isupper": scan,
+	"codepoint_ords": free, "codepoints": free, "elem_ords": free, "elems": free,
+	"partition": scan, "rpartition": scan,
+	"split": parts, "rsplit": parts, "splitlines": parts,
+	"format": func(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+		return r.allocFormat(text(b), "{", append(args[:len(args):len(args)], values(kwargs)...)...)
+	},
+	"join": func(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+		if len(args) != 1 {
+			return nil
+		}
+		iterable, ok := args[0].(starlark.Iterable)
+		if !ok {
+			return nil
+		}
+		elements, err := r.elements(iterable, -1)
+		if err != nil {
+			return err
+		}
+		args[0] = elements
+		if err := r.allocN(len(elements), len(text(b))); err != nil {
+			return err
+		}
+		total := int64(0)
+		for _, element := range elements {
+			if s, ok := element.(starlark.String); ok {
+				total += int64(len(s))
+			}
+		}
+		return r.alloc(2 * total) // growing copies
+	},
+	"replace": func(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+		s := text(b)
+		if err := r.work(len(s)); err != nil {
+			return err
+		}
+		if len(args) < 2 {
+			return nil
+		}
+		old, _ := starlark.AsString(args[0])
+		with, _ := starlark.AsString(args[1])
+		n := strings.Count(s, old)
+		if len(args) > 2 {
+			if most, err := starlark.AsInt32(args[2]); err == nil && most >= 0 {
+				n = min(n, most)
+			}
+		}
+		if err := r.alloc(int64(sizeText + len(s))); err != nil {
+			return err
+		}
+		return r.allocN(n, len(with))
+	},
+})
+
+// shift is the meter of what moves the elements of a list.
+func shift(r *run, b *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
+	return r.work(sizeSlot * starlark.Len(b.Receiver()))
+}
+
+// find is the meter of what looks for an element in a list.
+func find(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return r.workElements(args[0], b.Receiver())
+}
+
+var listMethods = metered(new(starlark.List), map[string]meter{
+	"append": func(r *run, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
+		return r.alloc(4 * sizeSlot)
+	},
+	"clear": free,
+	"extend": func(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+		if len(args) != 1 {
+			return nil
+		}
+		if iterable, ok := args[0].(starlark.Iterable); ok {
+			elements, err := r.elements(iterable, -1)
+			if err != nil {
+				return err
+			}
+			args[0] = elements
+			// When there is no room, all are copied.
+			return r.allocN(len(elements), 3*sizeSlot)
+		}
+		return nil
+	},
+	"index": find,
+	"insert": func(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+		if err := shift(r, b, args, kwargs); err != nil {
+			return err
+		}
+		return r.alloc(4 * sizeSlot)
+	},
+	"pop":    shift,
+	"remove": find,
+})
+
+// key is the meter of what looks up a key.
+func key(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return r.weighKey(args[0])
+}
+
+// newKey is the meter of what may add a key.
+func newKey(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+	if err := r.alloc(sizeEntry / 2); err != nil { // between a new one and an old one
+		return err
+	}
+	return key(r, b, args, kwargs)
+}
+
+// list is the meter of what makes a list with n bytes for each of its elements.
+func list(n int) meter {
+	return func(r *run, b *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
+		return r.allocN(starlark.Len(b.Receiver())+4, n)
+	}
+}
+
+var dictMethods = metered(new(starlark.Dict), map[string]meter{
+	"clear": free,
+	"get":   key, "pop": key, "setdefault": newKey,
+	"items": list(2 * sizePair), "keys": list(sizeSlot), "values": list(sizeSlot + sizePair),
+	"popitem": list(1), // it looks for the first
+	"update": func(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+		n := len(kwargs)
+		if len(args) == 1 {
+			update, err := r.newDict(args[0])
+			if err != nil {
+				return err
+			}
+			args[0] = update
+			n += update.Len()
+		}
+		return r.allocN(n, sizeEntry)
+	},
+})
+
+// sets is the meter of what combines sets: an iterable that is none is made one,
+// bounded, first.
+func sets(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+	n := starlark.Len(b.Receiver())
+	for i, arg := range args {
+		if _, ok := arg.(*starlark.Set); !ok {
+			iterable, ok := arg.(starlark.Iterable)
+			if !ok {
+				continue // the method says it
+			}
+			set, err := r.newSet(iterable)
+			if err != nil {
+				return err
+			}
+			args[i] = set
+		}
+		n += starlark.Len(args[i])
+	}
+	if strings.HasPrefix(b.Name(), "is") {
+		return r.workN(n, sizeEntry)
+	}
+	return r.alloc(sizeDict + int64(n)*sizeEntry)
+}
+
+var setMethods = metered(new(starlark.Set), map[string]meter{
+	"add": newKey, "clear": free, "discard": key, "pop": free, "remove": key,
+	"difference": sets, "intersection": sets, "issubset": sets, "issuperset": sets,
+	"symmetric_difference": sets, "union": sets, "update": sets,
+})
+
+// newSet makes a set of what an iterable yields. Keys may be made to collide, so
+// it looks at the time.
+func (r *run) newSet(iterable starlark.Iterable) (*starlark.Set, error) {
+	if err := r.alloc(sizeDict); err != nil {
+		return nil, err
+	}
+	set := new(starlark.Set)
+	iterator := iterable.Iterate()
+	defer iterator.Done()
+	var v starlark.Value
+	for i := 0; iterator.Next(&v); i++ {
+		if err := r.weighKey(v); err != nil {
+			return nil, err
+		}
+		before := set.Len()
+		if err := set.Insert(v); err != nil {
+			return nil, err
+		}
+		if set.Len() > before {
+			if err := r.alloc(sizeEntry); err != nil {
+				return nil, err
+			}
+		}
+		if i%128 == 127 {
+			if err := r.alive(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return set, nil
+}
+
+// newDict makes a dict of a dict, or of pairs.
+func (r *run) newDict(from starlark.Value) (*starlark.Dict, error) {
+	if err := r.alloc(sizeDict); err != nil {
+		return nil, err
+	}
+	dict := new(starlark.Dict)
+	put := func(i int, key, value starlark.Value) error {
+		if i%128 == 127 {
+			if err := r.alive(); err != nil {
+				return err
+			}
+		}
+		if err := r.alloc(sizeEntry); err != nil {
+			return err
+		}
+		if err := r.weighKey(key); err != nil {
+			return err
+		}
+		return dict.SetKey(key, value)
+	}
+	i := 0
+	if mapping, ok := from.(*starlark.Dict); ok {
+		for key, value := range mapping.Entries() {
+			if err := put(i, key, value); err != nil {
+				return nil, err
+			}
+			i++
+		}
+		return dict, nil
+	}
+	iterable, ok := from.(starlark.Iterable)
+	if !ok {
+		return nil, fmt.Errorf("got %s, want a dict or pairs", from.Type())
+	}
+	iterator := iterable.Iterate()
+	defer iterator.Done()
+	var element starlark.Value
+	for ; iterator.Next(&element); i++ {
+		pair, ok := element.(starlark.Iterable)
+		if !ok {
+			return nil, fmt.Errorf("element %d is no pair but %s", i, element.Type())
+		}
+		two, err := r.elements(pair, 3)
+		if err != nil {
+			return nil, err
+		}
+		if len(two) != 2 {
+			return nil, fmt.Errorf("element %d is no pair", i)
+		}
+		if err := put(i, two[0], two[1]); err != nil {
+			return nil, err
+		}
+	}
+	return dict, nil
+}
+
+// each is the meter of what makes something of all that its arguments yield, with
+// n bytes for each.
+func each(n int) meter {
+	return func(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+		for i, arg := range args {
+			iterable, ok := arg.(starlark.Iterable)
+			if !ok {
+				continue // the builtin says it
+			}
+			elements, err := r.elements(iterable, -1)
+			if err != nil {
+				return err
+			}
+			if err := r.allocN(len(elements), n); err != nil {
+				return err
+			}
+			args[i] = elements
+		}
+		return nil
+	}
+}
+
+// ordered is the meter of what compares all that its argument yields.
+func ordered(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+	if err := each(2*sizeSlot)(r, b, args, kwargs); err != nil {
+		return err
+	}
+	times := 1
+	for _, arg := range args {
+		if elements, ok := arg.(starlark.Tuple); ok {
+			if b.Name() == "sorted" {
+				times = bits.Len(uint(len(elements)))
+			}
+			if err := r.weigh(elements, times); err != nil {
+				return err
+			}
+		} else if err := r.weigh(arg, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printed is the meter of what makes text of its arguments.
+func printed(r *run, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+	if err := r.allocText(args...); err != nil {
+		return err
+	}
+	return r.allocText(values(kwargs)...)
+}
+
+// universe are the interpreter's own functions whose cost depends on their
+// arguments, metered. The others are as they are.
+var universe = func() starlark.StringDict {
+	all := starlark.StringDict{}
+	for name, charge := range map[string]meter{
+		"list": each(sizeSlot), "tuple": each(sizeSlot), "reversed": each(sizeSlot), "enumerate": each(2 * sizePair), "bytes": each(4),
+		"sorted": ordered, "min": ordered, "max": ordered,
+		"repr": func(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+			return r.allocText(args) // as a tuple: quoted
+		},
+		"str": func(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+			if len(args) == 1 {
+				if _, ok := args[0].(starlark.String); ok {
+					return nil
+				}
+			}
+			return printed(r, b, args, kwargs)
+		},
+		"print": printed, "fail": printed,
+		"int": func(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+			if len(args) > 0 && starlark.Len(args[0]) > maxIntBits/4 {
+				return limitError("%d digits of an integer", maxIntBits/4)
+			}
+			return nil
+		},
+		"float": func(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+			if len(args) > 0 && starlark.Len(args[0]) > maxIntBits/4 {
+				return limitError("%d digits of a number", maxIntBits/4)
+			}
+			return nil
+		},
+		"zip": func(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+			shortest := -1
+			for _, arg := range args {
+				if n := starlark.Len(arg); n >= 0 && (shortest < 0 || n < shortest) {
+					shortest = n
+				}
+			}
+			for i, arg := range args {
+				iterable, ok := arg.(starlark.Iterable)
+				if !ok {
+					continue
+				}
+				elements, err := r.elements(iterable, shortest)
+				if err != nil {
+					return err
+				}
+				args[i] = elements
+				shortest = len(elements)
+			}
+			return r.allocN(max(shortest, 0), sizePair+sizeSlot*len(args))
+		},
+	} {
+		original := starlark.Universe[name].(*starlark.Builtin)
+		all[name] = starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			if err := charge(runOf(thread), b, args, kwargs); err != nil {
+				return nil, err
+			}
+			return original.CallInternal(thread, args, kwargs)
+		})
+	}
+	all["set"] = builtin("set", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var from starlark.Iterable = starlark.Tuple{}
+		if err := starlark.UnpackPositionalArgs("set", args, kwargs, 0, &from); err != nil {
+			return nil, err
+		}
+		return r.newSet(from)
+	})
+	all["dict"] = builtin("dict", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var from starlark.Value = starlark.Tuple{}
+		if err := starlark.UnpackPositionalArgs("dict", args, nil, 0, &from); err != nil {
+			return nil, err
+		}
+		dict, err := r.newDict(from)
+		if err != nil {
+			return nil, fmt.Errorf("dict: %w", err)
+		}
+		for _, pair := range kwargs {
+			if err := r.alloc(sizeEntry); err != nil {
+				return nil, err
+			}
+			if err := dict.SetKey(pair[0], pair[1]); err != nil {
+				return nil, err
+			}
+		}
+		return dict, nil
+	})
+	all["any"], all["all"] = quantifier("any", true), quantifier("all", false)
+	all["getattr"] = builtin("getattr", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var of, otherwise starlark.Value
+		var name string
+		if err := starlark.UnpackPositionalArgs("getattr", args, kwargs, 2, &of, &name, &otherwise); err != nil {
+			return nil, err
+		}
+		v, err := attr(of, name)
+		if err != nil && otherwise != nil {
+			return otherwise, nil
+		}
+		return v, err
+	})
+	return all
+}()
+
+// builtin makes a function of this package one of scripts.
+func builtin(name string, do func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error)) *starlark.Builtin {
+	return starlark.NewBuiltin(name, func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		return do(runOf(thread), args, kwargs)
+	})
+}
+
+// quantifier is any (until true) or all (until false): range(10**9) is an
+// argument, so it looks at the time.
+func quantifier(name string, until starlark.Bool) *starlark.Builtin {
+	return builtin(name, func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var of starlark.Iterable
+		if err := starlark.UnpackPositionalArgs(name, args, kwargs, 1, &of); err != nil {
+			return nil, err
+		}
+		iterator := of.Iterate()
+		defer iterator.Done()
+		var v starlark.Value
+		for i := 0; iterator.Next(&v); i++ {
+			if v.Truth() == until {
+				return until, nil
+			}
+			if i%1024 == 1023 {
+				if err := r.work(1024 * sizeSlot); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return !until, nil
+	})
+}
+
+// didYouMean is a hint at the name most like one that is not there, or "".
+func didYouMean(name string, names []string) string {
+	best, distance := "", 1+max(1, utf8.RuneCountInString(name)/3)
+	for _, other := range names {
+		if d := editDistance(name, other); d < distance {
+			best, distance = other, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", best)
+}
+
+// editDistance counts the letters to change, add or drop. It looks at the first
+// 64 of each.
+func editDistance(a, b string) int {
+	a, b = strings.ToLower(a[:min(len(a), 64)]), strings.ToLower(b[:min(len(b), 64)])
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,340 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// hog is a script that would take the process down, or keep it busy for hours, in
+// an interpreter that counts steps alone.
+var hogs = map[string]string{
+	"doubling a text":                  "x = 'a'\nfor _ in range(100):\n  x = x + x",
+	"doubling a text in place":         "x = 'a'\nfor _ in range(100):\n  x += x",
+	"doubling a list":                  "x = [1]\nfor _ in range(100):\n  x = x + x",
+	"doubling a list in place":         "x = [1]\nfor _ in range(100):\n  x += x",
+	"doubling a list in a dict":        "x = {'a': [1]}\nfor _ in range(100):\n  x['a'] += x['a']",
+	"doubling a tuple":                 "x = (1,)\nfor _ in range(100):\n  x = x + x",
+	"repeating a text":                 "x = 'a' * 1000000000",
+	"repeating a text from the right":  "x = 1000000000 * 'a'",
+	"repeating in place":               "x = 'a'\nx *= 1000000000",
+	"repeating a list":                 "x = [0] * 900000000",
+	"repeating bytes":                  "x = b'a' * 900000000",
+	"repeating a huge number of times": "x = 'a' * (1 << 200)",
+	"growing by pieces":                "x = []\nfor i in range(10000000):\n  x.append('a' * 1000)",
+	"list of a range":                  "x = list(range(1000000000))",
+	"tuple of a range":                 "x = tuple(range(1000000000))",
+	"set of a range":                   "x = set(range(1000000000))",
+	"sorted range":                     "x = sorted(range(1000000000))",
+	"reversed range":                   "x = reversed(range(1000000000))",
+	"enumerated range":                 "x = enumerate(range(1000000000))",
+	"zipped ranges":                    "x = zip(range(1000000000), range(1000000000))",
+	"extended by a range":              "x = []\nx.extend(range(1000000000))",
+	"max of a range":                   "x = max(range(1000000000))",
+	"any of a range":                   "x = any(range(0, 1)) or all(range(1, 1000000000))",
+	"not any of a range":               "x = any([[] for _ in range(1)]) or any(enumerate(range(1000000000)))",
+	"range as arguments":               "print(*range(1000000000))",
+	"range as arguments of a function": "def f(*a):\n  return a\nx = f(*range(1000000000))",
+	"dict of a range":                  "x = dict(zip(range(1000000000), range(1000000000)))",
+	"comprehension":                    "x = [i for i in range(1000000000)]",
+	"comprehension of lists":           "x = [[] for i in range(1000000000)]",
+	"comprehension of dicts":           "x = [{} for i in range(1000000000)]",
+	"comprehension of functions":       "x = [lambda: i for i in range(1000000000)]",
+	"dict comprehension":               "x = {i: i for i in range(1000000000)}",
+	"nested comprehensions":            "x = [[j for j in range(100000)] for i in range(100000)]",
+	"filling a dict":                   "x = {}\nfor i in range(1000000000):\n  x[i] = i",
+	"setdefault":                       "x = {}\nfor i in range(1000000000):\n  x.setdefault(i, [])",
+	"filling a set":                    "x = set()\nfor i in range(1000000000):\n  x.add(i)",
+	"copies by slices":                 "b = list(range(100000))\nx = [b[:] for _ in range(100000)]",
+	"slices with a step":               "b = 'a' * 1000000\nx = [b[::-1] for _ in range(100000)]",
+	"join":                             "x = ('a' * 100000).join(['b'] * 100000)",
+	"join of one text many times":      "b = 'a' * 1000000\nx = ','.join([b] * 1000000)",
+	"join of a range":                  "x = ''.join(range(1000000000))",
+	"replace":                          "x = ('a' * 1000000).replace('a', 'b' * 1000000)",
+	"replace of nothing":               "x = ('a' * 1000000).replace('', 'b' * 1000000)",
+	"split":                            "x = ('a' * 30000000).split('a')",
+	"split at spaces":                  "x = ('a ' * 15000000).split()",
+	"splitlines":                       "x = ('\\n' * 30000000).splitlines()",
+	"percent":                          "b = 'a' * 1000000\nx = ('%s' * 1000) % tuple([b] * 1000)",
+	"percent with names":               "b = 'a' * 1000000\nx = ('%(b)s' * 1000) % {'b': b}",
+	"percent in place":                 "x = '%s' * 1000\nx %= tuple(['a' * 1000000] * 1000)",
+	"format":                           "b = 'a' * 1000000\nx = ('{0}' * 1000).format(b)",
+	"format with names":                "b = 'a' * 1000000\nx = ('{b}' * 1000).format(b=b)",
+	"upper":                            "b = 'a' * 1000000\nx = [b.upper() for _ in range(1000000)]",
+	"items":                            "d = {i: i for i in range(10000)}\nx = [d.items() for _ in range(100000)]",
+	"values in a text method":          "f = getattr('a', 'join')\nx = f(['b' * 1000000] * 100000)",
+	"squaring":                         "x = 3\nfor _ in range(100):\n  x = x * x",
+	"squaring in place":                "x = 3\nfor _ in range(100):\n  x *= x",
+	"shifting":                         "x = 1\nfor _ in range(1000000):\n  x = x << 500",
+	"shifting in place":                "x = 1\nfor _ in range(1000000):\n  x <<= 500",
+	"digits":                           "x = int('9' * 1000000)",
+	"union of dicts":                   "d = {i: i for i in range(10000)}\nx = [d | d for _ in range(100000)]",
+	"union of sets":                    "d = set(range(10000))\nx = [d | d for _ in range(100000)]",
+	"union method":                     "x = set([1]).union(range(1000000000))",
+	"update of a dict":                 "x = {}\nx.update([(i, i) for i in range(1000)] * 100000)",
+	"colliding keys":                   "x = set([i << 32 for i in range(50000)] * 100)",
+	"shared tuples as a key":           "t = (1, 2)\nfor _ in range(60):\n  t = (t, t)\nx = {t: 1}",
+	"shared tuples looked up":          "t = (1, 2)\nfor _ in range(60):\n  t = (t, t)\nd = {}\nx = d[t]",
+	"shared tuples sought":             "t = (1, 2)\nfor _ in range(60):\n  t = (t, t)\nx = t in {}",
+	"shared tuples got":                "t = (1, 2)\nfor _ in range(60):\n  t = (t, t)\nx = {}.get(t)",
+	"shared lists compared":            "a = [1] * 1000\nb = [1] * 1000\nfor _ in range(8):\n  a = [a] * 1000\n  b = [b] * 1000\nx = a == b",
+	"shared lists sought":              "a = [1] * 1000\nb = [1] * 1000\nfor _ in range(8):\n  a = [a] * 1000\n  b = [b] * 1000\nx = a in [b]",
+	"shared lists sorted":              "a = [1] * 1000\nb = [1] * 1000\nfor _ in range(8):\n  a = [a] * 1000\n  b = [b] * 1000\nx = sorted([a, b])",
+	"shared lists printed":             "a = [1]\nfor _ in range(60):\n  a = [a, a]\nprint(a)",
+	"shared lists as text":             "a = [1]\nfor _ in range(60):\n  a = [a, a]\nx = str(a)",
+	"shared lists in a format":         "a = [1]\nfor _ in range(60):\n  a = [a, a]\nx = '%s' % [a]",
+	"shared lists in an error":         "a = [1]\nfor _ in range(60):\n  a = [a, a]\nfail(a)",
+	"shared lists as JSON":             "a = [1]\nfor _ in range(60):\n  a = [a, a]\nx = json.encode(a)",
+	"shared structs as text":           "a = struct(a = 1)\nfor _ in range(60):\n  a = struct(a = a, b = a)\nx = str(a)",
+	"shared lists as the result":       "result = [1]\nfor _ in range(60):\n  result = [result, result]",
+	"deep lists as text":               "a = []\nfor _ in range(100000):\n  a = [a]\nx = str(a)",
+	"deep lists as JSON":               "a = []\nfor _ in range(100000):\n  a = [a]\nx = json.encode(a)",
+	"deep lists as the result":         "result = []\nfor _ in range(100000):\n  result = [result]",
+	"deep tuples as a key":             "a = ()\nfor _ in range(100000):\n  a = (a,)\nx = {a: 1}",
+	"a list in itself":                 "a = []\na.append(a)\nresult = a",
+	"deep JSON":                        "x = json.decode('[' * 1000000)",
+	"wide JSON":                        "x = json.decode('[' + '{},' * 1000000 + '{}]')",
+	"JSON with many digits":            "x = json.decode('9' * 1000000)",
+	"indented JSON":                    "x = json.indent('[' * 900 + '1,' * 100000 + '1' + ']' * 900, indent = ' ' * 1000)",
+	"findall":                          "x = re.findall('', 'a' * 10000000)",
+	"findall with groups":              "x = re.findall('(a)(a?)(a?)', 'a' * 5000000)",
+	"sub":                              "x = re.sub('a', 'b' * 10000, 'a' * 1000000)",
+	"sub doubling":                     "x = re.sub('a+', r'\\g<0>' * 1000, 'a' * 1000000)",
+	"re.split":                         "x = re.split('a', 'a' * 10000000)",
+	"a large pattern":                  "x = re.search('(a{1000}){1000}' * 900, 'a')",
+	"many repetitions":                 "x = re.search('a{1000}' * 1000, 'a')",
+	"a slow pattern":                   "x = [re.search('(x+x+)+y' * 20, 'x' * 1000000) for _ in range(1000)]",
+	"printing":                         "for _ in range(1000000):\n  print('a' * 10000)",
+	"hashing":                          "b = 'a' * 10000000\nx = [hash.sha256(b) for _ in range(1000000)]",
+	"comparing long texts":             "a = 'a' * 10000000 + 'b'\nb = 'a' * 10000000 + 'b'\nx = [a == b for _ in range(1000000)]",
+	"sorting long texts":               "a = 'a' * 10000000\nb = ('a' * 10000000)\nx = sorted([a, b] * 100000)",
+	"looking in a long list":           "b = list(range(1000000))\nx = [-1 in b for _ in range(100000)]",
+	"loop":                             "for i in range(1000000000):\n  pass",
+	"nested loops":                     "for i in range(100000):\n  for j in range(100000):\n    pass",
+	"arguments of a call":              "call_tool('t', {'a': 'a' * 20000000})",
+}
+
+// peak reports how far the heap grew at most while do ran.
+func peak(do func()) uint64 {
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var most atomic.Uint64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			most.Store(max(most.Load(), now.HeapAlloc+now.StackInuse))
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	do()
+	close(stop)
+	<-stopped
+	if base := before.HeapAlloc + before.StackInuse; most.Load() > base {
+		return most.Load() - base
+	}
+	return 0
+}
+
+func TestNoScriptTakesMoreThanItsLimits(t *testing.T) {
+	for name, source := range hogs {
+		t.Run(name, func(t *testing.T) { refuses(t, source, 0) })
+	}
+}
+
+// With ten times the steps, the memory of what builtins do not see must still be
+// bounded.
+func TestMoreStepsAreNotMoreMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	for _, name := range []string{
+		"comprehension", "comprehension of lists", "comprehension of dicts", "comprehension of functions", "dict comprehension",
+		"filling a dict", "filling a set", "setdefault", "growing by pieces", "nested comprehensions", "shifting in place",
+		"shared tuples as a key", "shared lists compared", "sorting long texts",
+	} {
+		t.Run(name, func(t *testing.T) { refuses(t, hogs[name], 10_000_000) })
+	}
+}
+
+func refuses(t *testing.T, source string, steps uint64) {
+	t.Helper()
+	var err error
+	grew := peak(func() {
+		_, err = Run(context.Background(), source, nil, &fakeHost{}, Limits{Steps: steps, Calls: 1, Time: 2 * time.Minute}, nil)
+	})
+	var failed *Error
+	if !errors.Is(err, ErrLimit) || !errors.As(err, &failed) || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("error %v, want ErrLimit, and not for the time", err)
+	}
+	// What lives, what was freed but not yet collected, and what is counted about.
+	if most := uint64(6 * DefaultMemory); grew > most {
+		t.Errorf("the heap grew by %d MB, more than %d", grew>>20, most>>20)
+	}
+}
+
+func TestLimitsSayWhich(t *testing.T) {
+	for _, test := range []struct {
+		name, source, want string
+		limits             Limits
+	}{
+		{"steps", "for i in range(10000):\n  pass", "script:1: limit reached: 1000 steps: loop less, or raise the limit of steps", Limits{Steps: 1000}},
+		{"memory", "x = 1\ny = 'a' * 2000", "script:2: limit reached: 1000 bytes of memory in all: make smaller values, or fewer", Limits{Memory: 1000}},
+		{"time", "for i in range(1000000000):\n  pass", "limit reached: 10ms of time: do less, or raise the timeout", Limits{Time: 10 * time.Millisecond, Steps: 1 << 60}},
+		{"time of a call", "call_tool('wait')", "script:1: limit reached: 10ms of time: do less, or raise the timeout", Limits{Time: 10 * time.Millisecond, Calls: 1}},
+		{"calls", "call_tool('t')\ncall_tool('t')\ncall_tool('t')", "script:3: limit reached: 2 calls of tools: make fewer, or raise the limit of calls", Limits{Calls: 2}},
+		{"calls in parallel", "call_tool('t')\nparallel([{'tool': 't'}, {'tool': 't'}])", "script:2: limit reached: 2 calls of tools: make fewer, or raise the limit of calls", Limits{Calls: 2}},
+		{"calls, none", "call_tool('t')", "script:1: limit reached: 0 calls of tools: make fewer, or raise the limit of calls", Limits{}},
+		{"output", "result = 'a' * 100", "script: the result: limit reached: 100 bytes of output: return less, or raise the limit of output", Limits{Output: 100}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Run(context.Background(), test.source, nil, &fakeHost{}, test.limits, nil)
+			if !errors.Is(err, ErrLimit) || !strings.HasSuffix(err.Error(), strings.TrimPrefix(test.want, "script:1: ")) {
+				t.Errorf("error %v\nwant  %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatFitsItsLimitsPasses(t *testing.T) {
+	for _, source := range []string{
+		"result = len('a' * 1000000)",
+		"result = len([i for i in range(20000)])",
+		"result = len(sorted([str(i) for i in range(10000)]))",
+		"x = {}\nfor i in range(10000):\n  x[str(i % 100)] = x.get(str(i % 100), 0) + 1\nresult = x",
+		"result = json.decode(json.encode([{'id': i, 'name': 'name %d' % i} for i in range(2000)]))",
+		"result = len(zip(range(1000000000), ['a', 'b']))",
+		"result = len(re.findall(r'\\d+', 'order 12 of 345; ' * 1000))",
+		"result = len('\\n'.join(['line %d' % i for i in range(5000)]).split('\\n'))",
+		"result = (1 << 500) * (1 << 500)",
+	} {
+		if _, err := Run(context.Background(), source, nil, nil, Limits{}, nil); err != nil {
+			t.Errorf("%s\n%v", source, err)
+		}
+	}
+}
+
+func TestARunEndsWithItsContext(t *testing.T) {
+	for name, source := range map[string]string{
+		"in a loop":           "log('on')\nfor i in range(1000000000):\n  pass",
+		"in a call":           "log('on')\ncall_tool('wait')",
+		"in calls":            "log('on')\nparallel([{'tool': 'wait'}] * 20)",
+		"in a builtin":        "x = range(1, 1000000000000)\nlog('on')\nfor _ in range(1000):\n  all(x)",
+		"before it has begun": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if source == "" {
+				cancel()
+			}
+			host := &fakeHost{}
+			_, err := Run(ctx, source, nil, host, Limits{Steps: 1 << 60, Memory: 1 << 30, Calls: 20, Time: time.Hour}, func(string) { cancel() })
+			var failed *Error
+			if !errors.Is(err, context.Canceled) || errors.Is(err, ErrLimit) || !errors.As(err, &failed) {
+				t.Errorf("error %v, want context.Canceled", err)
+			}
+			if host.running.Load() != 0 {
+				t.Errorf("%d calls still run", host.running.Load())
+			}
+		})
+	}
+}
+
+func TestSourcesNestedTooDeepAreRefused(t *testing.T) {
+	const n = 100_000
+	for name, source := range map[string]string{
+		"brackets":    "x = " + strings.Repeat("[", n) + strings.Repeat("]", n),
+		"parentheses": "x = " + strings.Repeat("(", n) + "1" + strings.Repeat(")", n),
+		"minus":       "x = " + strings.Repeat("-", n) + "1",
+		"not":         "x = " + strings.Repeat("not ", n) + "1",
+		"lambda":      "x = " + strings.Repeat("lambda: ", n) + "1",
+		"else":        "x = " + strings.Repeat("1 if 2 else ", n) + "1",
+		"sum":         "x = 1" + strings.Repeat("+1", n),
+		"and":         "x = 1" + strings.Repeat(" and 1", n),
+		"calls":       "x = f" + strings.Repeat("()", n),
+		"fields":      "x = f" + strings.Repeat(".a", n),
+		"indexes":     "x = f" + strings.Repeat("[0]", n),
+		"elif":        "if 1:\n  pass\n" + strings.Repeat("elif 1:\n  pass\n", n/2),
+		"length":      strings.Repeat("x = 1\n", n*2),
+		"digits":      "x = json.decode('1')\n" + "y = " + strings.Repeat("(", 2000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Run(context.Background(), source, nil, nil, Limits{}, nil)
+			var failed *Error
+			if !errors.As(err, &failed) || len(err.Error()) > 3000 {
+				t.Errorf("error %.300v", err)
+			}
+		})
+	}
+}
+
+// Programs made of random pieces of the language end, one way or the other.
+func TestRandomScriptsEnd(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	var expression func(depth int) string
+	expression = func(depth int) string {
+		if depth == 0 {
+			return pick("a", "b", "c", "1", "7", "'x'", "[1]", "{'k': 2}", "(3, 4)", "range(100000)", "None", "True", "1.5", "set([1])")
+		}
+		x, y := expression(depth-1), expression(depth-1)
+		switch random.IntN(8) {
+		case 0, 1, 2:
+			return "(" + x + " " + pick("+", "*", "-", "%", "|", "&", "^", "<<", ">>", "//", "/", "==", "<", "in", "and", "or") + " " + y + ")"
+		case 3:
+			return pick("list", "tuple", "sorted", "str", "repr", "len", "dict", "set", "max", "min", "enumerate", "reversed", "any", "all", "json.encode", "type") + "(" + x + ")"
+		case 4:
+			return x + pick(".append", ".extend", ".join", ".replace", ".split", ".format", ".update", ".get", ".items", ".union", ".pop") + "(" + pick("", x, x+", "+y) + ")"
+		case 5:
+			return x + "[" + pick(":", y, y+":", "::"+y) + "]"
+		case 6:
+			return "[" + x + " for " + pick("a", "b") + " in " + y + "]"
+		}
+		return pick("[", "(") + x + ", " + y + pick("]", ")")
+	}
+	for i := range 3000 {
+		source := "a, b, c = 'text', [1, 2], {'a': (1,)}\nfor _ in range(30):\n"
+		for range 1 + random.IntN(4) {
+			source += "  " + pick("a", "b", "c") + " " + pick("=", "=", "+=", "*=", "|=", "%=") + " " + expression(random.IntN(4)) + "\n"
+		}
+		out, err := Run(context.Background(), source+"result = [a, b, c]", nil, nil, Limits{Steps: 100_000, Memory: 1 << 20}, nil)
+		var failed *Error
+		if err == nil && !json.Valid(out) || err != nil && !errors.As(err, &failed) {
+			t.Fatalf("script %d:\n%s\n%s, %v", i, source, out, err)
+		}
+		if failed != nil && strings.Contains(failed.Message, "internal error") {
+			t.Fatalf("script %d:\n%s\n%v", i, source, err)
+		}
+	}
+}
+
+func FuzzRun(f *testing.F) {
+	for _, source := range hogs {
+		f.Add(source)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		out, err := Run(context.Background(), source, nil, nil, Limits{Steps: 20_000, Memory: 1 << 20}, nil)
+		var failed *Error
+		var abort *AbortError
+		if err == nil && out != nil && !json.Valid(out) || err != nil && !errors.As(err, &failed) && !errors.As(err, &abort) {
+			t.Fatalf("%s, %v", out, err)
+		}
+		if failed != nil && strings.Contains(failed.Message, "internal error") {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package script
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	starlarkmath "go.starlark.net/lib/math"
+	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+)
+
+func module(name string, members starlark.StringDict) *starlarkstruct.Module {
+	return &starlarkstruct.Module{Name: name, Members: members}
+}
+
+// predeclared is what every script has.
+var predeclared = func() starlark.StringDict {
+	all := starlark.StringDict{
+		"json":   jsonModule,
+		"re":     reModule,
+		"time":   timeModule,
+		"hash":   hashModule,
+		"math":   starlarkmath.Module,
+		"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
+		"abort": builtin("abort", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			var reason string
+			if err := starlark.UnpackArgs("abort", args, kwargs, "reason", &reason); err != nil {
+				return nil, err
+			}
+			return nil, &AbortError{Reason: reason}
+		}),
+	}
+	for _, more := range []starlark.StringDict{operators, universe} {
+		for name, value := range more {
+			all[name] = value
+		}
+	}
+	return all
+}()
+
+// with returns predeclared and more.
+func with(more starlark.StringDict) starlark.StringDict {
+	all := make(starlark.StringDict, len(predeclared)+len(more))
+	for _, some := range []starlark.StringDict{predeclared, more} {
+		for name, value := range some {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+var jsonModule = module("json", starlark.StringDict{
+	"encode": builtin("json.encode", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var v starlark.Value
+		if err := starlark.UnpackPositionalArgs("json.encode", args, kwargs, 1, &v); err != nil {
+			return nil, err
+		}
+		return r.encodeText(v)
+	}),
+	"decode": builtin("json.decode", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var s string
+		var otherwise starlark.Value
+		if err := starlark.UnpackArgs("json.decode", args, kwargs, "text", &s, "default?", &otherwise); err != nil {
+			return nil, err
+		}
+		if err := r.work(len(s)); err != nil {
+			return nil, err
+		}
+		v, err := r.decode(s)
+		if err != nil && otherwise != nil && !errors.Is(err, ErrLimit) {
+			return otherwise, nil
+		}
+		return v, err
+	}),
+	"indent": builtin("json.indent", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var s, prefix string
+		indent := "\t"
+		if err := starlark.UnpackArgs("json.indent", args, kwargs, "text", &s, "prefix?", &prefix, "indent?", &indent); err != nil {
+			return nil, err
+		}
+		if err := r.allocIndent(s, prefix, indent); err != nil {
+			return nil, err
+		}
+		var out bytes.Buffer
+		if err := json.Indent(&out, []byte(s), prefix, indent); err != nil {
+			return nil, fmt.Errorf("json.indent: %w", err)
+		}
+		return starlark.String(out.String()), nil
+	}),
+})
+
+// encodeText is json.encode.
+func (r *run) encodeText(v starlark.Value) (starlark.Value, error) {
+	if err := r.weigh(v, 1); err != nil {
+		return nil, err
+	}
+	out, err := encode(v, int(min(r.memory/3, math.MaxInt32))) // growing copies, and the string
+	if errors.Is(err, errOutput) {
+		return nil, r.alloc(-1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("json.encode: %w", err)
+	}
+	return starlark.String(out), r.alloc(3 * int64(len(out)))
+}
+
+// allocIndent is called before JSON is indented: every bracket and comma may
+// begin a line, as deep as it stands.
+func (r *run) allocIndent(s, prefix, indent string) error {
+	size, depth, quoted := int64(2*len(s)), 0, false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return errTooDeep
+			}
+			size += int64(len(prefix) + depth*len(indent) + 1)
+		case c == '}' || c == ']':
+			depth = max(depth-1, 0)
+			size += int64(len(prefix) + depth*len(indent) + 1)
+		case c == ',':
+			size += int64(len(prefix) + depth*len(indent) + 1)
+		}
+	}
+	if size > r.memory {
+		return r.alloc(-1)
+	}
+	return r.alloc(3 * size) // growing copies, and the string
+}
+
+// timeModule counts in seconds since 1970, UTC, as floats.
+var timeModule = module("time", starlark.StringDict{
+	"now": builtin("time.now", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		if err := starlark.UnpackPositionalArgs("time.now", args, kwargs, 0); err != nil {
+			return nil, err
+		}
+		return starlark.Float(float64(r.now().UnixMicro()) / 1e6), nil
+	}),
+	"parse": builtin("time.parse", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var s string
+		if err := starlark.UnpackPositionalArgs("time.parse", args, kwargs, 1, &s); err != nil {
+			return nil, err
+		}
+		for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999", time.DateOnly} {
+			if at, err := time.Parse(layout, s); err == nil {
+				return starlark.Float(float64(at.UnixMicro()) / 1e6), nil
+			}
+		}
+		return nil, fmt.Errorf("time.parse: %.60q is no time such as 2006-01-02T15:04:05Z, or date", s)
+	}),
+	"format": builtin("time.format", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var seconds starlark.Value
+		format := "%Y-%m-%dT%H:%M:%SZ"
+		if err := starlark.UnpackArgs("time.format", args, kwargs, "seconds", &seconds, "format?", &format); err != nil {
+			return nil, err
+		}
+		at, ok := starlark.AsFloat(seconds)
+		if !ok || math.Abs(at) > 253402300799 { // the end of the year 9999
+			return nil, errors.New("time.format: seconds must be a number of seconds since 1970, before the year 10000")
+		}
+		if err := r.alloc(int64(16 * len(format))); err != nil {
+			return nil, err
+		}
+		return strftime(time.UnixMicro(int64(math.Floor(at*1e6))).UTC(), format)
+	}),
+})
+
+// layouts are the directives of strftime as layouts of package time.
+var layouts = map[byte]string{
+	'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'I': "03", 'p': "PM", 'f': ".000000",
+	'j': "002", 'y': "06", 'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January", 'z': "-0700", 'Z': "MST", 'F': time.DateOnly, 'T': time.TimeOnly,
+}
+
+func strftime(at time.Time, format string) (starlark.Value, error) {
+	var out strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' {
+			out.WriteByte(format[i])
+			continue
+		}
+		if i++; i >= len(format) {
+			return nil, errors.New("time.format: the format ends in %")
+		}
+		layout, ok := layouts[format[i]]
+		switch {
+		case ok:
+			out.WriteString(strings.TrimPrefix(at.Format(layout), "."))
+		case format[i] == '%':
+			out.WriteByte('%')
+		default:
+			return nil, fmt.Errorf("time.format: no directive %%%c", format[i])
+		}
+	}
+	return starlark.String(out.String()), nil
+}
+
+var hashModule = module("hash", starlark.StringDict{
+	"sha256": digest("hash.sha256", func(s string) []byte { sum := sha256.Sum256([]byte(s)); return sum[:] }),
+	"md5":    digest("hash.md5", func(s string) []byte { sum := md5.Sum([]byte(s)); return sum[:] }),
+	"hmac_sha256": builtin("hash.hmac_sha256", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var key, s string
+		if err := starlark.UnpackArgs("hash.hmac_sha256", args, kwargs, "key", &key, "text", &s); err != nil {
+			return nil, err
+		}
+		if err := r.alloc(int64(len(key) + len(s))); err != nil {
+			return nil, err
+		}
+		mac := hmac.New(sha256.New, []byte(key))
+		mac.Write([]byte(s))
+		return starlark.String(hex.EncodeToString(mac.Sum(nil))), nil
+	}),
+})
+
+// digest is a function from a text to the digits of its hash.
+func digest(name string, sum func(string) []byte) *starlark.Builtin {
+	return builtin(name, func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var s string
+		if err := starlark.UnpackPositionalArgs(name, args, kwargs, 1, &s); err != nil {
+			return nil, err
+		}
+		if err := r.alloc(int64(len(s))); err != nil {
+			return nil, err
+		}
+		return starlark.String(hex.EncodeToString(sum(s))), nil
+	})
+}

@@ -41,7 +41,7 @@ var only = map[string][]string{
 	"github.com/spf13/cobra":                {"cmd/toolfinch"},
 	"github.com/goccy/go-yaml":              {"configs"},
 	"github.com/fsnotify/fsnotify":          {"configs"},
-	"github.com/tailscale/hujson":           {"configs", "clients"},
+	"github.com/tailscale/hujson":           {"clients"},
 	"github.com/pelletier/go-toml":          {"clients"},
 	"github.com/santhosh-tekuri/jsonschema": {"retrieve", "view"},
 	"github.com/jmespath/go-jmespath":       {"output"},

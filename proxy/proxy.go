@@ -79,7 +79,7 @@ type Proxy struct {
 
 // said is what is known of a server: what it said when it was listed last.
 type said struct {
-	defs         []*tool.Def // nil when it was never listed
+	defs         []*tool.Def
 	capabilities json.RawMessage
 	instructions string
 	era          upstream.Era
@@ -172,7 +172,7 @@ func (p *Proxy) recall(ctx context.Context) known {
 	warn("servers", err)
 	for _, s := range servers {
 		k.servers[s.Name] = upstream.Known{Era: upstream.Era(s.Era), Interactive: s.Interactive}
-		p.known[s.Name] = &said{capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive}
+		p.known[s.Name] = &said{defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive}
 	}
 	defs, err := p.store.Tools(ctx)
 	warn("tools", err)
@@ -211,7 +211,7 @@ func (p *Proxy) upstreams(config *configs.Config) []view.Upstream {
 	all := make([]view.Upstream, len(config.Servers))
 	for i, s := range config.Servers {
 		all[i] = view.Upstream{Server: s.Name}
-		if known := p.known[s.Name]; known != nil && known.defs != nil {
+		if known := p.known[s.Name]; known != nil {
 			all[i].Listed = true
 			all[i].Tools = tool.Of(known.defs, p.upstreamTool)
 		}

@@ -17,10 +17,16 @@ type Refreshed struct {
 	Err    error // nothing was learned; the last known tools stay
 }
 
-// Refresh connects to every server once, in parallel, and brings the store up
-// to date. done, if not nil, is called for each server as it finishes, one at
-// a time. The result is in config order. Use it instead of Run, not beside it.
-func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed)) []Refreshed {
+// Refresh connects to the servers once, to all of them when none is named, in
+// parallel, and brings the store up to date. done, if not nil, is called for each
+// server as it finishes, one at a time. The result is in the order asked for, or
+// in config order. Use it instead of Run, not beside it.
+func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed), servers ...string) []Refreshed {
+	if len(servers) == 0 {
+		for _, s := range p.config.Load().Servers {
+			servers = append(servers, s.Name)
+		}
+	}
 	type outcome struct {
 		i      int
 		took   time.Duration
@@ -28,18 +34,17 @@ func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed)) []Refreshed {
 	}
 	outcomes := make(chan outcome)
 	var dials sync.WaitGroup
-	servers := p.config.Load().Servers
-	for i, s := range servers {
+	for i, server := range servers {
 		dials.Go(func() {
 			start := time.Now()
-			change := p.pool.Refresh(ctx, s.Name)
+			change := p.pool.Refresh(ctx, server)
 			outcomes <- outcome{i, time.Since(start), change}
 		})
 	}
 	rows := make([]Refreshed, len(servers))
 	for range rows {
 		o := <-outcomes
-		row := Refreshed{Server: servers[o.i].Name, Took: o.took, Err: o.change.Err}
+		row := Refreshed{Server: servers[o.i], Took: o.took, Err: o.change.Err}
 		row.Diff = p.learn(ctx, o.change)
 		rows[o.i] = row
 		if done != nil {
@@ -52,4 +57,16 @@ func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed)) []Refreshed {
 	}
 	p.putTokens(ctx, p.countNew(ctx))
 	return rows
+}
+
+// Unlisted returns the enabled servers that were never listed, in config order:
+// what they have is not known. Use it before Run, not beside it.
+func (p *Proxy) Unlisted() []string {
+	var names []string
+	for _, s := range p.config.Load().Servers {
+		if p.known[s.Name] == nil {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }

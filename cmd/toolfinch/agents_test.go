@@ -48,6 +48,7 @@ func (t turn) tool(name string) (modelTool, bool) {
 // ends.
 type model struct {
 	path, content string
+	direct        string // a tool that is offered from the start, and is used without looking for it; "" for none
 
 	mu    sync.Mutex // guards turns; not held over anything
 	turns []turn
@@ -56,6 +57,9 @@ type model struct {
 const surfaced = "files_write_file"
 
 func (m *model) next(t turn) move {
+	if m.direct != "" {
+		return m.nextDirect(t)
+	}
 	retrieve, agent := t.tool("retrieve_tools")
 	if !agent {
 		return move{text: "A file"} // agents ask for titles and the like
@@ -73,6 +77,21 @@ func (m *model) next(t turn) move {
 		return move{tool: write, arguments: arguments}
 	case len(t.results) == 1:
 		return move{tool: call, arguments: map[string]any{"name": surfaced, "arguments": arguments}}
+	}
+	return move{text: "The file is written."}
+}
+
+// nextDirect is next for a model that leaves a note with the tool it was given.
+func (m *model) nextDirect(t turn) move {
+	leave, offered := t.tool(m.direct)
+	if !offered {
+		return move{text: "A note"} // agents ask for titles and the like
+	}
+	m.mu.Lock()
+	m.turns = append(m.turns, t)
+	m.mu.Unlock()
+	if len(t.results) == 0 {
+		return move{tool: leave, arguments: map[string]any{"content": m.content}}
 	}
 	return move{text: "The file is written."}
 }
@@ -114,35 +133,7 @@ func (a agent) run(t *testing.T, h house, servers int) {
 		t.Fatalf("reindex: %v", err)
 	}
 	m := &model{path: filepath.Join(h.files, "note.txt"), content: "Written by " + a.name + ".\n"}
-	endpoint := httptest.NewServer(a.endpoint(m))
-	defer endpoint.Close()
-	work := filepath.Join(h.home, "work")
-	if err := os.Mkdir(work, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	command, env := a.prepare(t, h.home, endpoint.URL, []string{program(t), "serve", "--config", h.config})
-
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir, cmd.Env = work, append(h.env, env...)
-	cmd.WaitDelay = 5 * time.Second
-	began := time.Now()
-	out, err := cmd.CombinedOutput()
-	took := time.Since(began)
-	defer func() {
-		if t.Failed() {
-			t.Logf("the agent printed:\n%s", out)
-		}
-	}()
-	if err != nil {
-		t.Fatalf("the agent ended with %v", err)
-	}
-	t.Logf("%.1f s", took.Seconds())
-	h.noneLeft(t)
-	if !strings.Contains(string(out), "The file is written.") {
-		t.Error("the agent does not print the model's last words")
-	}
+	a.write(t, h, m)
 
 	if len(m.turns) != 3 {
 		t.Fatalf("the model was asked %d times, want 3: %+v", len(m.turns), m.turns)
@@ -161,6 +152,41 @@ func (a agent) run(t *testing.T, h house, servers int) {
 	}
 	if got, err := os.ReadFile(m.path); err != nil || string(got) != m.content {
 		t.Errorf("the file has %q, %v", got, err)
+	}
+}
+
+// write has the agent write a file with the model, through a toolfinch that it
+// starts with the extra arguments.
+func (a agent) write(t *testing.T, h house, m *model, args ...string) {
+	t.Helper()
+	endpoint := httptest.NewServer(a.endpoint(m))
+	defer endpoint.Close()
+	work := filepath.Join(h.home, "work")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command, env := a.prepare(t, h.home, endpoint.URL, append([]string{program(t), "serve", "--config", h.config}, args...))
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir, cmd.Env = work, append(h.env, env...)
+	cmd.WaitDelay = 5 * time.Second
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	took := time.Since(began)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the agent printed:\n%s", out)
+		}
+	})
+	if err != nil {
+		t.Fatalf("the agent ended with %v", err)
+	}
+	t.Logf("%.1f s", took.Seconds())
+	h.noneLeft(t)
+	if !strings.Contains(string(out), "The file is written.") {
+		t.Error("the agent does not print the model's last words")
 	}
 }
 

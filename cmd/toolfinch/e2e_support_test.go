@@ -206,10 +206,17 @@ func (h house) output(t *testing.T, args ...string) ([]byte, error) {
 // process. The test's end stops it and checks that nothing of it is left.
 func (h house) serveHTTP(t *testing.T) (url string, pid int) {
 	t.Helper()
+	url, pid, _ = h.serveLogged(t)
+	return url, pid
+}
+
+// serveLogged is serveHTTP with what the process logs.
+func (h house) serveLogged(t *testing.T) (url string, pid int, log *logWriter) {
+	t.Helper()
 	cmd := exec.Command(program(t), "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
 	cmd.Env = h.env
 	listening := make(chan string, 1)
-	log := &logWriter{listening: listening}
+	log = &logWriter{listening: listening}
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -236,14 +243,14 @@ func (h house) serveHTTP(t *testing.T) (url string, pid int) {
 	})
 	select {
 	case url := <-listening:
-		return url, cmd.Process.Pid
+		return url, cmd.Process.Pid, log
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("toolfinch ended with %v\n%s", err, log)
 	case <-time.After(patience):
 		t.Fatalf("toolfinch does not listen\n%s", log)
 	}
-	return "", 0
+	return "", 0, nil
 }
 
 // stdio is how the SDK's client starts toolfinch; extra is for its environment.
@@ -288,6 +295,25 @@ func (l *logWriter) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// wait waits until the log has all of the texts in one line after the first from
+// bytes, and returns how long the log is then.
+func (l *logWriter) wait(t *testing.T, from int, texts ...string) int {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		log := l.String()
+		for line := range strings.Lines(log[from:]) {
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+				return len(log)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing with %q is logged:\n%s", texts, log[from:])
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // check fails the test for what must never be in the log, and shows the log of
@@ -540,6 +566,7 @@ type called struct {
 	Result struct {
 		Content           []struct{ Type, Text string }
 		StructuredContent json.RawMessage
+		Meta              json.RawMessage `json:"_meta"`
 		IsError           bool
 	}
 	Progress []struct {

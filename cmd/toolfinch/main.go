@@ -122,6 +122,9 @@ flags, arguments or configuration.`,
 	root.AddCommand(newServe(s), newReindex(s), newSearch(s), newDemo(s), newDemoServer(), newBench(), newEval(s), newVersion())
 	root.AddCommand(newModel(s))
 	root.AddCommand(newLearned(s))
+	root.AddCommand(newServer(s), newView(s), newImport(s), newConnect(s), newInit(s))
+	root.AddCommand(newServers(s), newTools(s), newSchema(s), newCall(s), newValidate(s), newConfig(s))
+	s.completions(root)
 	for _, cmd := range root.Commands() {
 		cmd.Args = usage(cmd.Args)
 	}

@@ -1,0 +1,598 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"toolfinch/rawjson"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+)
+
+// shape is what a JSON schema says of a value, as far as a command line needs it.
+type shape struct {
+	types []string          // types of JSON Schema; nil for any
+	enum  []json.RawMessage // nil for any value of the types
+	items *shape            // of an array's elements; nil for any
+}
+
+// The types of JSON Schema, in the order in which a text is tried as one: the
+// narrowest first.
+const (
+	typeNull    = "null"
+	typeBoolean = "boolean"
+	typeInteger = "integer"
+	typeNumber  = "number"
+	typeArray   = "array"
+	typeObject  = "object"
+	typeString  = "string"
+)
+
+// shapeOf reads a schema that is a part of root. What it does not understand it
+// leaves to the server: any value will do.
+func shapeOf(schema, root json.RawMessage) shape {
+	r := reader{root: root, left: 1000}
+	return r.shape(schema)
+}
+
+// reader reads a schema, and no more than so many parts of it: a schema may refer
+// to itself.
+type reader struct {
+	root json.RawMessage
+	left int
+}
+
+func (r *reader) shape(schema json.RawMessage) shape {
+	if r.left == 0 {
+		return shape{}
+	}
+	r.left--
+	if ref := rawjson.Text(rawjson.Member(schema, "$ref")); ref != "" {
+		return r.shape(pointedAt(r.root, ref))
+	}
+	var s shape
+	if kind := rawjson.Member(schema, "type"); kind != nil {
+		if one := rawjson.Text(kind); one != "" {
+			s.types = []string{one}
+		} else {
+			_ = json.Unmarshal(kind, &s.types)
+		}
+	}
+	s.enum = slices.Collect(rawjson.Elements(rawjson.Member(schema, "enum")))
+	if value := rawjson.Member(schema, "const"); value != nil {
+		s.enum = []json.RawMessage{value}
+	}
+	if items := rawjson.Member(schema, "items"); items != nil {
+		of := r.shape(items)
+		s.items = &of
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		if alternatives := rawjson.Member(schema, key); alternatives != nil && s.types == nil {
+			s.unite(r, alternatives)
+		}
+	}
+	for part := range rawjson.Elements(rawjson.Member(schema, "allOf")) {
+		of := r.shape(part)
+		if s.types == nil {
+			s.types = of.types
+		}
+		if s.enum == nil {
+			s.enum = of.enum
+		}
+		s.items = cmp.Or(s.items, of.items)
+	}
+	if s.types == nil {
+		s.types = typesOf(s.enum)
+	}
+	if s.types == nil && rawjson.Member(schema, "properties") != nil {
+		s.types = []string{typeObject}
+	}
+	if s.types == nil && s.items != nil {
+		s.types = []string{typeArray}
+	}
+	return s
+}
+
+// unite makes s any of the alternatives.
+func (s *shape) unite(r *reader, alternatives json.RawMessage) {
+	var types []string
+	var enum []json.RawMessage
+	anything, open := false, false
+	for one := range rawjson.Elements(alternatives) {
+		of := r.shape(one)
+		anything = anything || of.types == nil
+		for _, t := range of.types {
+			if !slices.Contains(types, t) {
+				types = append(types, t)
+			}
+		}
+		switch {
+		case of.enum != nil:
+			enum = append(enum, of.enum...)
+		case len(of.types) == 1 && of.types[0] == typeNull:
+			enum = append(enum, json.RawMessage(typeNull))
+		default:
+			open = true
+		}
+		s.items = cmp.Or(s.items, of.items)
+	}
+	if !anything {
+		s.types = types
+	}
+	if !open && s.enum == nil {
+		s.enum = enum
+	}
+}
+
+// pointedAt is the part of root that a local reference names; nil for others.
+func pointedAt(root json.RawMessage, ref string) json.RawMessage {
+	path, local := strings.CutPrefix(ref, "#/")
+	if !local {
+		return nil
+	}
+	for _, key := range strings.Split(path, "/") {
+		root = rawjson.Member(root, strings.NewReplacer("~1", "/", "~0", "~").Replace(key))
+	}
+	return root
+}
+
+// typesOf returns the types of values, nil for none.
+func typesOf(values []json.RawMessage) []string {
+	var types []string
+	for _, value := range values {
+		t := typeNumber
+		switch value[0] {
+		case '"':
+			t = typeString
+		case 't', 'f':
+			t = typeBoolean
+		case 'n':
+			t = typeNull
+		case '{':
+			t = typeObject
+		case '[':
+			t = typeArray
+		}
+		if !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types
+}
+
+func (s shape) has(t string) bool { return slices.Contains(s.types, t) }
+
+// isOnly reports whether the value is of type t, or null.
+func (s shape) isOnly(t string) bool {
+	return s.has(t) && !slices.ContainsFunc(s.types, func(other string) bool { return other != t && other != typeNull })
+}
+
+var (
+	integers = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+	numbers  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+)
+
+// value is the JSON value that a text on the command line stands for. Its digits
+// stay as they were typed.
+func (s shape) value(text string) (json.RawMessage, error) {
+	if s.enum != nil && !s.has(typeArray) {
+		for _, one := range s.enum {
+			if one[0] == '"' && rawjson.Text(one) == text {
+				return one, nil
+			}
+		}
+		for _, one := range s.enum {
+			if string(one) == text {
+				return one, nil
+			}
+		}
+		return nil, fmt.Errorf("must be %s, not %q%s", s, text, s.nearest(text))
+	}
+	raw := []byte(strings.TrimSpace(text))
+	if s.types == nil {
+		if json.Valid(raw) {
+			return raw, nil
+		}
+		return quoted(text), nil
+	}
+	for _, try := range []struct {
+		kind string
+		fits bool
+	}{
+		{typeNull, string(raw) == "null" && !s.has(typeString)},
+		{typeBoolean, string(raw) == "true" || string(raw) == "false"},
+		{typeInteger, integers.Match(raw)},
+		{typeNumber, numbers.Match(raw)},
+		{typeArray, bytes.HasPrefix(raw, []byte("[")) && json.Valid(raw)},
+		{typeObject, bytes.HasPrefix(raw, []byte("{")) && json.Valid(raw)},
+	} {
+		if try.fits && s.has(try.kind) {
+			return raw, nil
+		}
+	}
+	if s.has(typeString) {
+		return quoted(text), nil
+	}
+	if s.has(typeArray) {
+		one, err := s.element().value(text)
+		if err != nil {
+			return nil, err
+		}
+		return slices.Concat([]byte("["), one, []byte("]")), nil
+	}
+	return nil, fmt.Errorf("must be %s, not %q", s, text)
+}
+
+// values is the JSON value that a flag given several times stands for: an array
+// of all, else what was given last.
+func (s shape) values(texts []string) (json.RawMessage, error) {
+	if len(texts) == 1 || !s.has(typeArray) {
+		return s.value(texts[len(texts)-1])
+	}
+	var all [][]byte
+	for _, text := range texts {
+		raw := []byte(strings.TrimSpace(text))
+		if bytes.HasPrefix(raw, []byte("[")) && json.Valid(raw) {
+			for one := range rawjson.Elements(raw) {
+				all = append(all, one)
+			}
+			continue
+		}
+		one, err := s.element().value(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return slices.Concat([]byte("["), bytes.Join(all, []byte(",")), []byte("]")), nil
+}
+
+func (s shape) element() shape {
+	if s.items == nil {
+		return shape{}
+	}
+	return *s.items
+}
+
+// String names what is expected: "an integer", "one of a, b".
+func (s shape) String() string {
+	if s.enum != nil {
+		return "one of " + strings.Join(s.choices(), ", ")
+	}
+	var names []string
+	for _, t := range s.types {
+		switch t {
+		case typeNull:
+		case typeInteger, typeArray:
+			names = append(names, "an "+t)
+		case typeObject:
+			names = append(names, "a JSON object")
+		case typeBoolean:
+			names = append(names, "true or false")
+		default:
+			names = append(names, "a "+t)
+		}
+	}
+	return strings.Join(names, " or ")
+}
+
+// choices are the values of an enum as they are typed.
+func (s shape) choices() []string {
+	var out []string
+	for _, one := range s.enum {
+		if one[0] == '"' {
+			out = append(out, rawjson.Text(one))
+		} else {
+			out = append(out, string(one))
+		}
+	}
+	return out
+}
+
+func (s shape) nearest(text string) string {
+	if near := retrieve.Nearest(text, s.choices(), 1); len(near) > 0 {
+		return "; did you mean " + near[0] + "?"
+	}
+	return ""
+}
+
+// kind names the type in a list of flags.
+func (s shape) kind() string {
+	switch {
+	case s.enum != nil && !s.has(typeArray):
+		return strings.Join(s.choices(), "|")
+	case s.types == nil:
+		return "JSON or text"
+	case s.isOnly(typeArray) && s.element().has(typeArray):
+		return "JSON array, repeatable"
+	case s.isOnly(typeArray):
+		return s.element().kind() + ", repeatable"
+	}
+	var names []string
+	for _, t := range s.types {
+		switch t {
+		case typeNull:
+		case typeArray, typeObject:
+			names = append(names, "JSON "+t)
+		default:
+			names = append(names, t)
+		}
+	}
+	return strings.Join(names, "|")
+}
+
+func quoted(text string) json.RawMessage {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(text) // text cannot fail
+	return bytes.TrimRight(out.Bytes(), "\n")
+}
+
+// toolFlag is an argument of a tool as a flag.
+type toolFlag struct {
+	argument string // the tool's name of it
+	name     string // of the flag, without dashes
+	required bool
+	fallback json.RawMessage // its default, nil for none
+	about    string
+	shape    shape
+}
+
+// toolFlags are the flags of a tool in the order of its schema. ours are flags of
+// the command, which have no other name.
+func toolFlags(schema json.RawMessage, ours func(name string) bool) []toolFlag {
+	required := map[string]bool{}
+	for name := range rawjson.Elements(rawjson.Member(schema, "required")) {
+		required[rawjson.Text(name)] = true
+	}
+	var flags []toolFlag
+	add := func(argument string, property json.RawMessage) {
+		f := toolFlag{
+			argument: argument, name: argument, required: required[argument],
+			fallback: rawjson.Member(property, "default"),
+			about:    rawjson.Text(rawjson.Member(property, "description")),
+			shape:    shapeOf(property, schema),
+		}
+		if ours(argument) {
+			f.name = argPrefix + argument
+		}
+		flags = append(flags, f)
+		delete(required, argument)
+	}
+	for argument, property := range rawjson.Members(rawjson.Member(schema, "properties")) {
+		add(argument, property)
+	}
+	for name := range rawjson.Elements(rawjson.Member(schema, "required")) { // without a property: any value
+		if argument := rawjson.Text(name); required[argument] {
+			add(argument, nil)
+		}
+	}
+	return flags
+}
+
+// argPrefix leads to an argument of the tool whatever it is called.
+const argPrefix = "arg-"
+
+// negated are the prefixes of a boolean that is false.
+const negated = "no-"
+
+// find finds the flag that was typed, whatever its case and separators where it
+// is the only such; off says that it was negated.
+func findFlag(flags []toolFlag, typed string) (f *toolFlag, off bool) {
+	at := func(match func(f *toolFlag) bool) *toolFlag {
+		var found *toolFlag
+		for i := range flags {
+			if match(&flags[i]) {
+				if found != nil {
+					return nil
+				}
+				found = &flags[i]
+			}
+		}
+		return found
+	}
+	fold := func(s string) string {
+		return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(s))
+	}
+	boolean, isNegated := strings.CutPrefix(typed, negated)
+	argument, isArgument := strings.CutPrefix(typed, argPrefix)
+	for _, way := range []struct {
+		try   bool
+		off   bool
+		match func(f *toolFlag) bool
+	}{
+		{true, false, func(f *toolFlag) bool { return f.name == typed }},
+		{isArgument, false, func(f *toolFlag) bool { return f.argument == argument }},
+		{isNegated, true, func(f *toolFlag) bool { return f.shape.has(typeBoolean) && f.name == boolean }},
+		{true, false, func(f *toolFlag) bool { return fold(f.name) == fold(typed) }},
+		{isNegated, true, func(f *toolFlag) bool { return f.shape.has(typeBoolean) && fold(f.name) == fold(boolean) }},
+	} {
+		if way.try {
+			if f := at(way.match); f != nil {
+				return f, way.off
+			}
+		}
+	}
+	return nil, false
+}
+
+// given is a flag of the tool with its values as typed, or a value that it was
+// switched to.
+type given struct {
+	*toolFlag
+	texts []string
+}
+
+// arguments makes the arguments object of what was typed after the tool, on top
+// of base, which may be nil. Every mistake is an error that says what to do.
+func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.RawMessage, error) {
+	sets, err := readFlags(flags, words)
+	if err != nil {
+		return nil, err
+	}
+	out := base
+	if out == nil {
+		out = json.RawMessage("{}")
+	}
+	var problems []error
+	var members [][]byte
+	for _, set := range sets {
+		value, err := set.shape.values(set.texts)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--%s %w", set.name, err))
+			continue
+		}
+		if base == nil {
+			members = append(members, slices.Concat(quoted(set.argument), []byte(":"), value))
+		} else if out, err = rawjson.Set(out, set.argument, value); err != nil {
+			return nil, err
+		}
+	}
+	if base == nil {
+		out = slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}"))
+	}
+	var missing []string
+	for i := range flags {
+		f := &flags[i]
+		was := slices.ContainsFunc(sets, func(g given) bool { return g.argument == f.argument })
+		if f.required && f.fallback == nil && !was && rawjson.Member(base, f.argument) == nil {
+			missing = append(missing, "--"+f.name)
+		}
+	}
+	if len(missing) > 0 {
+		problems = append(problems, fmt.Errorf("missing %s", strings.Join(missing, ", ")))
+	}
+	return out, errors.Join(problems...)
+}
+
+// readFlags reads what was typed after the tool: each flag once, in the order in
+// which they came first.
+func readFlags(flags []toolFlag, words []string) ([]given, error) {
+	var sets []given
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		typed, isFlag := strings.CutPrefix(word, "--")
+		if !isFlag || typed == "" {
+			return nil, fmt.Errorf("%q belongs to no flag: write --NAME VALUE; --NAME=false for a boolean", word)
+		}
+		typed, text, hasText := strings.Cut(typed, "=")
+		f, off := findFlag(flags, typed)
+		if f == nil {
+			return nil, unknownFlag(flags, typed)
+		}
+		follows := len(words) > 0 && !strings.HasPrefix(words[0], "--")
+		switch {
+		case off && hasText:
+			return nil, fmt.Errorf("--%s takes no value", typed)
+		case off:
+			text = "false"
+		case hasText:
+		case f.shape.isOnly(typeBoolean), f.shape.has(typeBoolean) && !follows:
+			text = "true"
+		case !follows:
+			return nil, fmt.Errorf("--%s needs a value; write --%s=VALUE for one that begins with --", typed, typed)
+		default:
+			text, words = words[0], words[1:]
+		}
+		i := slices.IndexFunc(sets, func(g given) bool { return g.toolFlag == f })
+		if i < 0 {
+			i = len(sets)
+			sets = append(sets, given{toolFlag: f})
+		}
+		sets[i].texts = append(sets[i].texts, text)
+	}
+	return sets, nil
+}
+
+func unknownFlag(flags []toolFlag, typed string) error {
+	var names []string
+	for _, f := range flags {
+		names = append(names, f.name)
+	}
+	hint := ""
+	if near := retrieve.Nearest(typed, names, 1); len(near) > 0 {
+		hint = "; did you mean --" + near[0] + "?"
+	}
+	return fmt.Errorf("unknown flag --%s%s", typed, hint)
+}
+
+// printFlags lists the flags of a tool.
+func printFlags(w io.Writer, t *tool.Tool, flags []toolFlag) error {
+	if len(flags) == 0 {
+		_, err := fmt.Fprintf(w, "%s takes no arguments.\n", t.Def.ID)
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "Flags of %s (* required):\n", t.Def.ID); err != nil {
+		return err
+	}
+	lines := &table{indent: "  "}
+	for _, f := range flags {
+		name, about := "--"+f.name, f.about
+		if f.required && f.fallback == nil {
+			name += "*"
+		}
+		if f.fallback != nil && string(f.fallback) != "null" {
+			about = strings.TrimSpace(about + " (default " + string(f.fallback) + ")")
+		}
+		lines.add(name, f.shape.kind(), about)
+	}
+	return lines.print(w)
+}
+
+// callLine is the command line of call, taken apart.
+type callLine struct {
+	ours []string // flags of the command, with their values
+	tool string   // "" when none is named
+	rest []string // what is about the tool's arguments
+}
+
+// splitCall tells the command's flags from the tool's, which are not known before
+// the configuration is read. So a word that begins with -- is a flag wherever it
+// stands; as a value it is written with =. takesValue is asked of the command's
+// flags only, by name.
+func splitCall(words []string, ours, takesValue func(name string) bool) (callLine, error) {
+	var line callLine
+	for len(words) > 0 {
+		word := words[0]
+		words = words[1:]
+		switch word {
+		case "-h":
+			word = "--help"
+		case "-c":
+			word = "--config"
+		}
+		if value, ok := strings.CutPrefix(word, "-c="); ok {
+			word = "--config=" + value
+		}
+		name, isFlag := strings.CutPrefix(word, "--")
+		name, _, hasValue := strings.Cut(name, "=")
+		switch {
+		case isFlag && ours(name):
+			line.ours = append(line.ours, word)
+			if !takesValue(name) || hasValue {
+				continue
+			}
+			if len(words) == 0 {
+				return line, fmt.Errorf("--%s needs a value", name)
+			}
+			line.ours, words = append(line.ours, words[0]), words[1:]
+		case isFlag && line.tool == "":
+			return line, fmt.Errorf("unknown flag %s: flags of the tool come after it, as in toolfinch call SERVER.TOOL %s", strconv.Quote(word), word)
+		case line.tool == "" && !strings.HasPrefix(word, "-"):
+			line.tool = word
+		default:
+			line.rest = append(line.rest, word)
+		}
+	}
+	return line, nil
+}

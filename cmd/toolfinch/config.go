@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+)
+
+func newConfig(s *settings) *cobra.Command {
+	var resolved bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the configuration as it is understood, or where it is",
+		Long: `Config --resolved prints the whole configuration as serve would take it: variables
+replaced, defaults filled in, environment and flags applied, paths absolute. Secrets
+are masked as ***. Nothing is started.`,
+		Example: `  toolfinch config --resolved
+  toolfinch config path`,
+		Args: knownSubcommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !resolved {
+				return cmd.Help()
+			}
+			config, err := s.readOnly(cmd)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), config.Resolved())
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&resolved, "resolved", false, "print the configuration with defaults and variables filled in, secrets masked")
+	path := &cobra.Command{
+		Use:     "path",
+		Short:   "Print the path of the configuration file that is used",
+		Example: "  $EDITOR \"$(toolfinch config path)\"",
+		Args:    usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := s.readOnly(cmd)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), config.Path)
+			return err
+		},
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(path)
+	return cmd
+}
+
+// readOnly reads the configuration as it is for serve, without what commands and
+// child processes get beside, and prints its warnings.
+func (s *settings) readOnly(cmd *cobra.Command) (*configs.Config, error) {
+	flags := map[string]string{}
+	for key, value := range map[string]string{"data_dir": s.dataDir, "log_level": s.logLevel, "log_format": s.logFormat} {
+		if value != "" {
+			flags[key] = value
+		}
+	}
+	config, err := configs.Load(configs.Options{Path: s.config, Flags: flags})
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range config.Warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+	}
+	return config, nil
+}

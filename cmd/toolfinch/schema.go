@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/proxy"
+	"toolfinch/register"
+	"toolfinch/tool"
+)
+
+func newSchema(s *settings) *cobra.Command {
+	var server, view string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "schema [SERVER.TOOL]",
+		Short: "Print the definition of a tool as clients see it",
+		Long: `Schema prints what a client is told of a tool, as JSON: its name, description, input
+schema and all else, byte for byte as its server sent it where the configuration does
+not change it. The tool is named by its ID or by the name that clients see. Without a
+tool it prints an array: of the tools of a server, or with --json of all.`,
+		Example: `  toolfinch schema github.search_code
+  toolfinch schema github_search_code | jq .inputSchema
+  toolfinch schema --server github
+  toolfinch schema --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && server != "":
+				return &exitError{exitUsage, errors.New("name a tool or --server, not both\nSee: toolfinch schema --help")}
+			case len(args) == 0 && server == "" && !all:
+				return &exitError{exitUsage, errors.New("name a tool, --server, or --json for all tools\nSee: toolfinch schema --help")}
+			}
+			return s.withView(cmd, view, func(config *configs.Config, p *proxy.Proxy, v *proxy.View) error {
+				if len(args) == 1 {
+					t, err := findTool(cmd, config, p, v, args[0])
+					if err != nil {
+						return err
+					}
+					return printIndented(cmd.OutOrStdout(), register.Listed(t))
+				}
+				tools, failed, err := toolsOf(cmd, config, p, v, server)
+				if err != nil {
+					return err
+				}
+				if err := printIndented(cmd.OutOrStdout(), definitions(tools)); err != nil {
+					return err
+				}
+				if failed {
+					return &exitError{code: exitFailed}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&server, "server", "", "print all tools of this server")
+	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: that of clients that name none)")
+	cmd.Flags().BoolVar(&all, "json", false, "print all tools; what is printed is always JSON")
+	return cmd
+}
+
+// definitions is an array of what clients see of tools.
+func definitions(tools []*tool.Tool) json.RawMessage {
+	out := []byte{'['}
+	for i, t := range tools {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, register.Listed(t)...)
+	}
+	return append(out, ']')
+}
+
+// printIndented writes JSON with its numbers, texts and order as they are.
+func printIndented(w io.Writer, raw json.RawMessage) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "  "); err != nil {
+		return err
+	}
+	out.WriteByte('\n')
+	_, err := w.Write(out.Bytes())
+	return err
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/proxy"
+	"toolfinch/upstream"
+	"toolfinch/view"
+)
+
+func newValidate(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Check the configuration, every server, view, hook and tool of your own",
+		Long: `Validate reads the configuration, connects to every enabled server, and compiles
+every view with its hooks, composite and custom tools over what the servers have. It
+prints one line for each, with a reason where something is wrong:
+
+  ✓ is well    ! is a warning    ✗ is an error    - is disabled
+
+Exit codes: 0 without errors, 1 with any, 2 for a configuration that does not load.`,
+		Example: `  toolfinch validate
+  toolfinch validate --json | jq '.checks[] | select(.status == "error")'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			config, err := s.read(cmd, nil)
+			if err != nil {
+				return err
+			}
+			checks, err := validate(cmd, config, s.quietLog(cmd, config))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), struct {
+					Checks []check `json:"checks"`
+				}{checks})
+			} else {
+				err = printChecks(cmd.OutOrStdout(), checks)
+			}
+			if err == nil && slices.ContainsFunc(checks, func(c check) bool { return c.Status == statusError }) {
+				err = &exitError{code: exitFailed}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// status is how a check went.
+type status string
+
+const (
+	statusOK       status = "ok"
+	statusWarning  status = "warning"
+	statusError    status = "error"
+	statusDisabled status = "disabled"
+)
+
+// mark is the status as a character, and its colour.
+func (s status) mark() (mark, colour string) {
+	switch s {
+	case statusOK:
+		return "✓", green
+	case statusWarning:
+		return "!", yellow
+	case statusError:
+		return "✗", red
+	}
+	return "-", faint
+}
+
+// check is one line of validate. What has several problems has several.
+type check struct {
+	Status status `json:"status"`
+	Kind   string `json:"kind"` // config, server, view, hook, composite or custom
+	Name   string `json:"name"`
+	Line   int    `json:"line,omitempty"` // of the configuration, from 1
+	Text   string `json:"text,omitempty"` // the reason, or what there is
+	Tools  *int   `json:"tools,omitempty"`
+	Millis *int64 `json:"ms,omitempty"`
+}
+
+// validate checks everything: the configuration, then the servers, then what
+// stands under them and in views, in file order.
+func validate(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (checks []check, err error) {
+	file := filepath.Base(config.Path)
+	for _, warning := range config.Warnings {
+		text := warning.Message
+		if warning.Hint != "" {
+			text += " (" + warning.Hint + ")"
+		}
+		checks = append(checks, check{Status: statusWarning, Kind: "config", Name: file, Line: warning.Line, Text: text})
+	}
+	if len(checks) == 0 {
+		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
+	}
+	p, err := proxy.Open(cmd.Context(), config, version, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	bar := newBar(cmd.ErrOrStderr(), len(config.Servers))
+	rows := p.Refresh(cmd.Context(), bar.step)
+	bar.clear()
+	if cmd.Context().Err() != nil {
+		return nil, context.Cause(cmd.Context())
+	}
+
+	parts := partsOf(config, p, rows)
+	sorted := p.Problems()
+	slices.SortStableFunc(sorted, func(a, b view.Problem) int {
+		return cmp.Or(cmp.Compare(a.At.Line, b.At.Line), cmp.Compare(a.At.Column, b.At.Column))
+	})
+	for _, problem := range sorted {
+		part := partOf(parts, problem)
+		c := check{Status: statusError, Kind: part.check.Kind, Name: part.check.Name, Line: problem.At.Line, Text: textOf(problem)}
+		if problem.Warning {
+			c.Status = statusWarning
+		}
+		part.problems = append(part.problems, c)
+	}
+	for _, part := range parts {
+		checks = append(checks, part.lines()...)
+	}
+	return checks, nil
+}
+
+// textOf is a problem without its view, which the line has already.
+func textOf(problem view.Problem) string {
+	problem.View = ""
+	return problem.Error()
+}
+
+// part is what has a line of its own: a server, a view, a hook or a tool.
+type part struct {
+	check    check // when it has no problems
+	view     string
+	places   []view.Place
+	problems []check
+}
+
+// lines are those of the part: its problems, else that it is well. A server that
+// was listed says so whatever is wrong beside.
+func (p *part) lines() []check {
+	if len(p.problems) == 0 || p.check.Kind == "server" {
+		return append([]check{p.check}, p.problems...)
+	}
+	return p.problems
+}
+
+// partsOf are all parts in file order.
+func partsOf(config *configs.Config, p *proxy.Proxy, rows []proxy.Refreshed) []*part {
+	var parts []*part
+	for i, s := range config.Servers {
+		parts = append(parts, serverPart(s, config.Tools, rows[i]))
+	}
+	for _, name := range config.Disabled {
+		parts = append(parts, &part{check: check{Status: statusDisabled, Kind: "server", Name: name, Text: "disabled"}})
+	}
+	for _, v := range p.Views() {
+		settings := v.Settings()
+		n := len(v.Tools())
+		viewOf := func(kind, name string, places ...view.Place) *part {
+			return &part{check: check{Status: statusOK, Kind: kind, Name: name, Line: places[0].Line}, view: settings.Name, places: places}
+		}
+		own := viewOf("view", settings.Name, settings.At)
+		own.check.Tools = &n
+		own.check.Text = fmt.Sprintf("%s, %s", plural(n, "tool"), cmp.Or(settings.Exposure, view.ExposureAuto))
+		parts = append(parts, own)
+		for _, hook := range []struct {
+			event string
+			*view.Hook
+		}{{"pre_call", settings.Hooks.PreCall}, {"post_call", settings.Hooks.PostCall}} {
+			if hook.Hook != nil {
+				one := viewOf("hook", settings.Name+"."+hook.event, hook.At)
+				one.check.Text = nameOf(hook.Hook)
+				parts = append(parts, one)
+			}
+		}
+		for _, c := range settings.Composites {
+			places := []view.Place{c.At}
+			for _, step := range c.Steps {
+				places = append(places, step.At)
+			}
+			one := viewOf("composite", settings.Name+"."+c.Name, places...)
+			one.check.Text = plural(len(c.Steps), "step")
+			parts = append(parts, one)
+		}
+		for _, c := range settings.Customs {
+			one := viewOf("custom", settings.Name+"."+cmp.Or(c.Name, c.Function), c.At)
+			one.check.Text = filepath.Base(c.Module) + ":" + c.Function
+			parts = append(parts, one)
+		}
+	}
+	return parts
+}
+
+func serverPart(s upstream.Settings, tools []view.Server, row proxy.Refreshed) *part {
+	ms := row.Took.Milliseconds()
+	p := &part{check: check{Status: statusOK, Kind: "server", Name: s.Name, Tools: &row.Diff.Total, Millis: &ms}}
+	p.check.Text = fmt.Sprintf("%s in %s", plural(row.Diff.Total, "tool"), row.Took.Round(time.Millisecond))
+	if row.Err != nil {
+		p.check.Status, p.check.Tools, p.check.Text = statusError, nil, reasonOf(row.Err)
+	}
+	for _, server := range tools {
+		if server.Name != s.Name {
+			continue
+		}
+		p.places = append(p.places, server.At)
+		for _, override := range server.Tools {
+			p.places = append(p.places, override.At)
+			for _, parameter := range override.Parameters {
+				p.places = append(p.places, parameter.At)
+			}
+		}
+	}
+	return p
+}
+
+// reasonOf is the error without the server, which the line has already.
+func reasonOf(err error) string {
+	if e, ok := errors.AsType[*upstream.Error](err); ok {
+		return fmt.Sprintf("%s: %v", e.Op, e.Err)
+	}
+	return err.Error()
+}
+
+// nameOf names what runs: a function of a module, or a program.
+func nameOf(h *view.Hook) string {
+	if h.Module != "" {
+		return filepath.Base(h.Module) + ":" + h.Function
+	}
+	if len(h.Command) == 0 {
+		return ""
+	}
+	return filepath.Base(h.Command[0])
+}
+
+// partOf is the part that a problem is about: the one that stands where it is,
+// else its view, else the first there is.
+func partOf(parts []*part, problem view.Problem) *part {
+	of := func(match func(p *part) bool) *part {
+		if i := slices.IndexFunc(parts, match); i >= 0 {
+			return parts[i]
+		}
+		return nil
+	}
+	// A composite and its view may begin at one place, and it is told of the
+	// narrower; the view is named first.
+	for _, match := range []func(p *part) bool{
+		func(p *part) bool {
+			return p.view == problem.View && p.check.Kind != "view" && slices.Contains(p.places, problem.At)
+		},
+		func(p *part) bool { return p.view == problem.View && p.check.Kind == "view" },
+		func(p *part) bool { return slices.Contains(p.places, problem.At) },
+	} {
+		if p := of(match); p != nil {
+			return p
+		}
+	}
+	return parts[0]
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func printChecks(w io.Writer, checks []check) error {
+	t := &table{paint: func(row, column int) string {
+		if column > 0 {
+			return ""
+		}
+		_, colour := checks[row].Status.mark()
+		return colour
+	}}
+	for _, c := range checks {
+		mark, _ := c.Status.mark()
+		text := c.Text
+		if c.Line > 0 && (c.Status == statusError || c.Status == statusWarning) {
+			text = fmt.Sprintf("line %d: %s", c.Line, text)
+		}
+		t.add(mark, c.Kind, c.Name, strings.TrimSpace(text))
+	}
+	return t.print(w)
+}

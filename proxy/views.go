@@ -209,8 +209,9 @@ func (p *Proxy) arrange(config *configs.Config, upstreams []view.Upstream, token
 			v = p.newView(settings.Name, config, tokens)
 		}
 		compiled, wrong := view.Compile(settings, base, p.env(v, config, tools))
-		problems = append(problems, wrong...)
-		next = append(next, p.arrangeView(v, config, compiled))
+		arranged := p.arrangeView(v, config, compiled)
+		problems = slices.Concat(problems, wrong, arranged.clashes())
+		next = append(next, arranged)
 	}
 	return next, problems
 }
@@ -295,8 +296,14 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 		face.Search = retriever.SearchTools(settings.Name, "", settings.Description)
 		intro = joined(intro, "Find tools with "+searchTool+".")
 	case view.ExposureSearchPerServer:
+		taken := map[string]int{}
 		for _, s := range next.servers {
-			face.Search = append(face.Search, retriever.SearchTools(s.Name, s.Name, s.Description)...)
+			prefix := s.Name
+			name := retrieve.SearchName(prefix)
+			if taken[name]++; taken[name] > 1 { // servers a.b and a_b
+				prefix = fmt.Sprintf("%d_%s", taken[name], prefix)
+			}
+			face.Search = append(face.Search, retriever.SearchTools(prefix, s.Name, s.Description)...)
 		}
 		face.SearchTool = ""
 		intro = joined(intro, "Each server has tools that find, describe and call its own.")
@@ -304,7 +311,7 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 		below := cmp.Or(settings.DirectBelow, view.DefaultDirectBelow)
 		face.Direct = func() bool { return v.settled() && v.catalog.ListingCost() < below }
 		face.Search = retriever.MetaTools(offer)
-		intro = joined(intro, offer.Intro())
+		intro = joined(intro, offer.AutoIntro())
 	default:
 		face.Search = retriever.MetaTools(offer)
 		intro = joined(intro, offer.Intro())
@@ -334,6 +341,43 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 		next.shown.upstreams = append(next.shown.upstreams, u.Server)
 	}
 	return next
+}
+
+// clashes are names that a tool was given and that another has without being
+// given any: that one is shown under a longer one.
+func (a *arranged) clashes() []view.Problem {
+	var unnamed []tool.ID
+	prefix := map[string]string{}
+	given := map[string]bool{}
+	for _, s := range a.servers {
+		if s.Prefix != nil {
+			prefix[s.Name] = *s.Prefix
+		}
+		for _, t := range s.Tools {
+			switch {
+			case t.Def.ID.Kind != tool.KindTool:
+			case t.Name != "":
+				given[t.Name] = true
+			default:
+				unnamed = append(unnamed, t.Def.ID)
+			}
+		}
+	}
+	if len(given) == 0 {
+		return nil
+	}
+	var problems []view.Problem
+	names := register.Names(unnamed, nil, prefix)
+	for _, id := range unnamed {
+		if given[names[id]] {
+			problems = append(problems, view.Problem{
+				View: a.name, At: a.shown.settings.At,
+				Message: fmt.Sprintf("two tools are named %q: one was given the name that %s has", names[id], id),
+				Hint:    "give one of them another name",
+			})
+		}
+	}
+	return problems
 }
 
 func joined(texts ...string) string {

@@ -177,7 +177,7 @@ func (r *Retriever) unknown(name, server string) string {
 	if near := r.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
-	return text + ". Find tools with " + r.settings.SearchTool + "."
+	return text + ". Find tools with " + r.searchTool(server) + "."
 }
 
 // parseCall reads {"name": ..., "arguments": {...}}. Arguments that a model

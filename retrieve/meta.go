@@ -113,6 +113,11 @@ func (o Offer) Intro() string {
 	return intro + "then call what it found by its name."
 }
 
+// AutoIntro is Intro where all tools may be listed instead.
+func (o Offer) AutoIntro() string {
+	return "Call tools that are listed by their names. If retrieve_tools is listed: " + o.Intro()
+}
+
 // Instructions is what a client is told of this server at the start: how to use
 // it (intro), who is behind it, and what those say of themselves, within bounds.
 func Instructions(intro string, about []Server) string {

@@ -134,7 +134,7 @@ func (r *Retriever) describe(server string) tool.Handler {
 	return func(_ context.Context, call *tool.Call) (tool.Result, error) {
 		var in struct{ Name string }
 		if json.Unmarshal(call.Arguments, &in) != nil || in.Name == "" {
-			return tool.ErrorResult(`send {"name": "..."}, a name that ` + r.settings.SearchTool + " found"), nil
+			return tool.ErrorResult(`send {"name": "..."}, a name that ` + r.searchTool(server) + " found"), nil
 		}
 		t, err := r.catalog.Find(in.Name)
 		if errors.Is(err, tool.ErrNotFound) || server != "" && t.Def.ID.Server != server {
@@ -144,8 +144,16 @@ func (r *Retriever) describe(server string) tool.Handler {
 	}
 }
 
-// SearchItems searches tools for a program: an array of objects with name,
-// server, description and inputSchema, best first.
+// searchTool is the meta-tool that finds the tools of a server, or all with "".
+func (r *Retriever) searchTool(server string) string {
+	if server == "" {
+		return r.settings.SearchTool
+	}
+	return SearchName(server) // a server's own trio begins with its name
+}
+
+// SearchItems searches tools for a program: an array of objects with name, id
+// ("server.tool"), server, description, inputSchema and score, best first.
 func (r *Retriever) SearchItems(ctx context.Context, query string, limit int) (json.RawMessage, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, errors.New("retrieve: the query is empty")
@@ -156,6 +164,7 @@ func (r *Retriever) SearchItems(ctx context.Context, query string, limit int) (j
 	}
 	type item struct {
 		Name        string          `json:"name"`
+		ID          string          `json:"id"`
 		Server      string          `json:"server"`
 		Description string          `json:"description"`
 		InputSchema json.RawMessage `json:"inputSchema,omitempty"`
@@ -163,7 +172,7 @@ func (r *Retriever) SearchItems(ctx context.Context, query string, limit int) (j
 	}
 	items := []item{}
 	for _, hit := range found.Hits {
-		items = append(items, item{hit.Name, hit.Def.ID.Server, hit.Def.Description, hit.Def.InputSchema, hit.Score})
+		items = append(items, item{hit.Name, hit.Def.ID.String(), hit.Def.ID.Server, hit.Def.Description, hit.Def.InputSchema, hit.Score})
 	}
 	return marshal(items), nil
 }

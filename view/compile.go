@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"toolfinch/tool"
@@ -175,6 +176,14 @@ func (c *compiler) own() ([]*tool.Tool, []Problem) {
 	}
 	var tools []*tool.Tool
 	for _, t := range slices.Concat(made, written) {
+		if _, taken := c.env.Find(t.Def.ID.String()); taken {
+			problems = append(problems, Problem{
+				At:      places[t.Name],
+				Message: fmt.Sprintf("%q is also a tool of the server %q, which the view is named like", t.Name, c.settings.Name),
+				Hint:    "choose another name for the tool or the view",
+			})
+			continue
+		}
 		if wrong := c.names.claim(t, places[t.Name]); len(wrong) > 0 {
 			problems = append(problems, wrong...)
 			continue

@@ -264,7 +264,7 @@ func TestOwnToolsAreHookedAndNamedLikeAnyOther(t *testing.T) {
 		}}},
 	}
 	env := Env{
-		Find:    func(string) (*tool.Tool, bool) { return u.Tools[0], true },
+		Find:    func(id string) (*tool.Tool, bool) { return u.Tools[0], id == "s.a" },
 		Nearest: func(string, int) []string { return nil },
 	}
 	v, problems := Compile(s, []Upstream{u}, env)

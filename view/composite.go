@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -50,6 +52,9 @@ func composites(s Settings, env Env, h *hooks) ([]*tool.Tool, []Problem) {
 		}
 		least, _, wrong := checkCalls(s, env, "composite tool "+settings.Name, ids, places)
 		problems = append(problems, wrong...)
+		for _, step := range settings.Steps {
+			problems = append(problems, unknownArguments(s, settings, step, env)...)
+		}
 		t, err := ownTool(s.Name, settings.Name, settings.Title, settings.Description, c.inputs.raw, nil, hints(least))
 		if err != nil {
 			problems = append(problems, Problem{View: s.Name, At: settings.At, Message: fmt.Sprintf("composite tool %s: %v", settings.Name, err)})
@@ -101,6 +106,33 @@ func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite
 		return nil, problems
 	}
 	return c, nil
+}
+
+// unknownArguments warns of arguments of a step that its tool does not tell of:
+// some tools take more than they say.
+func unknownArguments(s Settings, by Composite, step Step, env Env) []Problem {
+	t, found := env.Find(step.Tool)
+	if !found {
+		return nil
+	}
+	var names []string
+	for name := range rawjson.Members(rawjson.Member(t.Def.InputSchema, "properties")) {
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	var problems []Problem
+	for name := range rawjson.Members(step.Args) {
+		if !slices.Contains(names, name) {
+			problems = append(problems, Problem{
+				View: s.Name, At: step.At, Warning: true,
+				Message: fmt.Sprintf("composite tool %s: step %s: the tool %s does not tell of an argument %q", by.Name, step.Key, step.Tool, name),
+				Hint:    didYouMean(name, names),
+			})
+		}
+	}
+	return problems
 }
 
 // stepError is the step that failed first, where that fails the whole.

@@ -358,3 +358,24 @@ func TestCompositesCannotCallEachOtherForEver(t *testing.T) {
 		t.Errorf("%s", result)
 	}
 }
+
+func TestAStepIsWarnedOfAnArgumentThatItsToolDoesNotTellOf(t *testing.T) {
+	known := withSchema(t, `{"properties":{"query":{},"limit":{}}}`)
+	env := Env{
+		Find:    func(id string) (*tool.Tool, bool) { return known, id == "s.a" },
+		Nearest: func(string, int) []string { return nil },
+	}
+	at := Place{4, 2}
+	s := Settings{Name: "v", Composites: []Composite{{Name: "c", Steps: []Step{
+		{Key: "good", Tool: "s.a", Args: []byte(`{"query":"x"}`)},
+		{Key: "odd", Tool: "s.a", At: at, Args: []byte(`{"limit":1,"querry":"x"}`)},
+	}}}}
+	tools, problems := composites(s, env, nil)
+	want := Problem{
+		View: "v", At: at, Warning: true, Hint: `did you mean "query"?`,
+		Message: `composite tool c: step odd: the tool s.a does not tell of an argument "querry"`,
+	}
+	if len(tools) != 1 || len(problems) != 1 || problems[0] != want {
+		t.Errorf("%d tools, problems %+v, want %+v", len(tools), problems, want)
+	}
+}

@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"embed": 1, "embed/hf": 1,
 	"demo":    1,
 	"clients": 1,
-	"rawjson": 0, "embed/kernel": 0, "embed/models": 0,
+	"rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
 }
 
 // only lists who may import what; a prefix of the import path counts.
@@ -43,7 +43,7 @@ var only = map[string][]string{
 	"github.com/fsnotify/fsnotify":          {"configs"},
 	"github.com/tailscale/hujson":           {"clients"},
 	"github.com/pelletier/go-toml":          {"clients"},
-	"github.com/santhosh-tekuri/jsonschema": {"retrieve", "view"},
+	"github.com/santhosh-tekuri/jsonschema": {"schema"},
 	"github.com/jmespath/go-jmespath":       {"output"},
 	"go.starlark.net":                       {"script"},
 }

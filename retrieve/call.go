@@ -10,11 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-
 	"toolfinch/rawjson"
+	"toolfinch/schema"
 	"toolfinch/tool"
 )
 
@@ -213,9 +210,6 @@ func parseCall(raw json.RawMessage) (name string, arguments json.RawMessage, err
 // schemas keeps compiled input schemas by the hash of their definition.
 type schemas struct{ compiled sync.Map }
 
-// maxViolations is how many violations an answer names.
-const maxViolations = 10
-
 // check returns what is wrong with the arguments, nothing when the schema is
 // no schema: then only the upstream can tell.
 func (s *schemas) check(def *tool.Def, arguments json.RawMessage) []string {
@@ -226,56 +220,17 @@ func (s *schemas) check(def *tool.Def, arguments json.RawMessage) []string {
 	if !ok {
 		found, _ = s.compiled.LoadOrStore(def.Hash, compile(def.InputSchema))
 	}
-	schema := found.(*jsonschema.Schema)
-	if schema == nil {
-		return nil
+	if compiled := found.(*schema.Schema); compiled != nil {
+		return compiled.Violations(arguments)
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(arguments))
-	if err != nil {
-		return []string{err.Error()}
-	}
-	var invalid *jsonschema.ValidationError
-	if !errors.As(schema.Validate(value), &invalid) {
-		return nil
-	}
-	return leaves(invalid, message.NewPrinter(language.English), nil)
+	return nil
 }
 
-func compile(raw json.RawMessage) *jsonschema.Schema {
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+// compile returns nil for what is no schema.
+func compile(raw json.RawMessage) *schema.Schema {
+	compiled, err := schema.Compile(raw)
 	if err != nil {
 		return nil
 	}
-	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(noLoader{})
-	const url = "tool:///input"
-	if compiler.AddResource(url, value) != nil {
-		return nil
-	}
-	schema, err := compiler.Compile(url)
-	if err != nil {
-		return nil
-	}
-	return schema
-}
-
-// noLoader keeps an upstream's schema from making this program read files.
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("reference to %s is not followed", url)
-}
-
-func leaves(e *jsonschema.ValidationError, p *message.Printer, to []string) []string {
-	if len(to) >= maxViolations {
-		return to
-	}
-	if len(e.Causes) == 0 {
-		at := "/" + strings.Join(e.InstanceLocation, "/")
-		return append(to, at+": "+e.ErrorKind.LocalizedString(p))
-	}
-	for _, cause := range e.Causes {
-		to = leaves(cause, p, to)
-	}
-	return to
+	return compiled
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"toolfinch/rawjson"
+	"toolfinch/schema"
 	"toolfinch/tool"
 )
 
@@ -353,11 +354,11 @@ func TestParametersOfRealTools(t *testing.T) {
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
-			if _, err := compileSchema(before.Def.InputSchema); err != nil {
+			if _, err := schema.Compile(before.Def.InputSchema); err != nil {
 				continue
 			}
 			for _, changed := range []*tool.Tool{renamed, half} {
-				if _, err := compileSchema(changed.Def.InputSchema); err != nil {
+				if _, err := schema.Compile(changed.Def.InputSchema); err != nil {
 					t.Errorf("%s: %v: %s", before.Def.ID, err, changed.Def.InputSchema)
 				}
 			}

@@ -10,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"toolfinch/rawjson"
+	"toolfinch/schema"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
@@ -25,7 +24,7 @@ type custom struct {
 	hooks    *hooks
 	function *script.Function
 	inputs   *inputs
-	output   *jsonschema.Schema // nil when it declares none
+	output   *schema.Schema // nil when it declares none
 	limits   script.Limits
 }
 
@@ -65,7 +64,7 @@ func newCustom(s Settings, settings Custom, env Env, h *hooks) (*tool.Tool, []Pr
 		declared = &script.Declared{}
 	}
 	if declared.OutputSchema != nil {
-		if c.output, err = compileSchema(declared.OutputSchema); err != nil {
+		if c.output, err = schema.Compile(declared.OutputSchema); err != nil {
 			return fail(fmt.Errorf("output_schema: %w", err))
 		}
 	}
@@ -185,7 +184,7 @@ func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error)
 	}
 	if err == nil && c.output != nil {
 		value = orNull(value)
-		if violations := violationsOf(c.output, structuredOf(value)); len(violations) > 0 {
+		if violations := c.output.Violations(structuredOf(value)); len(violations) > 0 {
 			c.env.Log.WarnContext(ctx, "custom tool broke its output schema", "view", c.view, "tool", name, "violations", violations)
 			return tool.ErrorResult("what the tool returned does not fit its output schema:\n- " + strings.Join(violations, "\n- ")), nil
 		}

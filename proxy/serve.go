@@ -45,7 +45,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	for _, v := range p.views.Load().all {
-		v.live.EndStreams(ctx)
+		v.endStreams(ctx)
 	}
 	err := server.Shutdown(ctx)
 	if err != nil {

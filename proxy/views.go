@@ -170,8 +170,16 @@ func (v *View) run(ctx context.Context) {
 	}()
 }
 
+// endStreams ends the open event streams of all clients. The endpoint is made
+// first, if none has come yet: one that comes now must not make it after its end.
+func (v *View) endStreams(ctx context.Context) {
+	v.http()
+	v.live.EndStreams(ctx)
+}
+
 // close ends the sessions of the view, and then the view.
 func (v *View) close(ctx context.Context) error {
+	v.endStreams(ctx)
 	v.live.Close(ctx)
 	v.proxy.levels.set(v, "", v.proxy.pool.SetLogLevel)
 	if v.end != nil {

@@ -145,8 +145,7 @@ type Live struct {
 	mu        sync.Mutex // guards what follows; held for look-ups only
 	sessions  map[string]*session
 	listeners map[string]*listener
-	announced map[tool.Kind]string // what of each list was announced last
-	all       string               // what of all tools was, where clients may be listed them
+	announced seen // what clients were told of last
 }
 
 // offeredFace is a Face with the handler of calls that follows from it.
@@ -212,7 +211,7 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 			settings.RootsChanged(s.id)
 		}
 	})
-	l.announced, l.all = l.seen()
+	l.announced = l.seen()
 	// The only tool the library knows: the stub of every request.
 	l.mcp.AddTool(mcp.NewTool(wire.StubTool), l.serve)
 	return l
@@ -574,58 +573,62 @@ func (l *Live) announce(s *session, change Change) {
 }
 
 // Sync lets registrations follow the catalog and the face after they changed,
-// and tells clients which lists they see differently now. Of the tools only
-// those sessions are told that see a difference, or all when the meta-tools or
-// the pinned tools differ.
+// and tells those clients of a list who see it differently now.
 func (l *Live) Sync() {
-	lists, all := l.seen()
-	changed := map[tool.Kind]bool{}
+	now := l.seen()
 	l.mu.Lock()
-	for kind, now := range lists {
-		changed[kind] = l.announced[kind] != now
-	}
-	allChanged := l.all != all
-	l.announced, l.all = lists, all
-	sessions := make([]*session, 0, len(l.sessions))
-	for _, s := range l.sessions {
-		sessions = append(sessions, s)
-	}
+	before := l.announced
+	l.announced = now
 	l.mu.Unlock()
-
-	everybody := changed[tool.KindTool] || allChanged && l.direct(nil)
-	for _, s := range sessions {
+	offered, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
+	for _, s := range l.everySession() {
 		s.mu.Lock()
 		set, change, differs := s.set.sync(l.source.Lookup)
 		s.set = set
 		direct := s.direct != nil && *s.direct
 		s.mu.Unlock()
-		if (differs || direct && allChanged) && !everybody {
+		switch {
+		case direct && !all, !direct && !offered && !differs:
+		case offered: // by the owner, who needs no hook for it
+			l.Notify(s.id, toolsChanged, nil)
+		default:
 			l.announce(s, change)
 		}
 	}
-	if everybody {
-		l.broadcast(toolsChanged)
+	if before.modern != now.modern {
+		l.tellListeners(toolsChanged)
 	}
-	if changed[tool.KindPrompt] {
+	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
+	if changed(tool.KindPrompt) {
 		l.broadcast(promptsChanged)
 	}
-	if changed[tool.KindResource] || changed[tool.KindTemplate] {
+	if changed(tool.KindResource) || changed(tool.KindTemplate) {
 		l.broadcast(resourcesChanged)
 	}
 }
 
-// seen are fingerprints of what clients see now: the lists of each kind, and all
-// tools where some clients may be listed them.
-func (l *Live) seen() (lists map[tool.Kind]string, all string) {
+// seen are fingerprints of what clients see.
+type seen struct {
+	lists  map[tool.Kind]string // of tools what is listed without any registered
+	all    string               // what a client sees that is listed every tool, "" where none is
+	modern string               // what a 2026-07-28 client sees of tools
+}
+
+func (l *Live) seen() seen {
 	face := l.face.Load()
-	lists = map[tool.Kind]string{tool.KindTool: face.Mode + fingerprint(slices.Concat(face.Search, face.Meta, l.source.Pinned()))}
+	now := seen{lists: map[tool.Kind]string{}}
 	for _, kind := range tool.Kinds[1:] {
-		lists[kind] = fingerprint(l.source.Items(kind))
+		now.lists[kind] = fingerprint(l.source.Items(kind))
 	}
+	now.lists[tool.KindTool] = face.Mode + fingerprint(slices.Concat(face.Search, face.Meta, l.source.Pinned()))
+	now.modern = now.lists[tool.KindTool]
 	if face.Direct != nil {
-		all = fingerprint(l.source.Tools())
+		now.all = face.Mode + fingerprint(slices.Concat(face.Meta, l.source.Tools()))
+		if face.Direct() {
+			now.modern = now.all
+		}
 	}
-	return lists, all
+	return now
 }
 
 // fingerprint is the same for lists that look the same.

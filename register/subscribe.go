@@ -335,6 +335,11 @@ func (l *Live) broadcast(method string) {
 	for _, s := range l.everySession() {
 		l.Notify(s.id, method, nil)
 	}
+	l.tellListeners(method)
+}
+
+// tellListeners tells the clients of 2026-07-28.
+func (l *Live) tellListeners(method string) {
 	l.mu.Lock()
 	var told []*listener
 	for _, t := range l.listeners {

@@ -51,11 +51,14 @@ type Cache struct {
 	// evaluating holds a token while an expression is evaluated, one at a time: the
 	// library can be neither stopped nor told how much memory to take.
 	evaluating chan struct{}
+	// process sets sessions of this process apart from those of others with the same
+	// store: on stdio all have one ID.
+	process string
 }
 
 // New returns a cache that keeps results in store.
 func New(store Store, log *slog.Logger) *Cache {
-	return &Cache{store: store, log: log, now: time.Now, evaluating: make(chan struct{}, 1)}
+	return &Cache{store: store, log: log, now: time.Now, evaluating: make(chan struct{}, 1), process: rand.Text()}
 }
 
 // Keep returns what keeps the large results of a handler. A complete result of
@@ -77,7 +80,7 @@ func (c *Cache) Keep(s Settings) tool.Middleware {
 			if err != nil || len(result) < s.MinSize || call.Kind != tool.KindTool || call.Depth > 0 {
 				return result, err
 			}
-			if owner := call.Owner(); owner != "" && result.Complete() {
+			if owner, ok := c.owner(call); ok && result.Complete() {
 				return c.keep(ctx, s, call.Name, owner, result), nil
 			}
 			return result, nil
@@ -86,7 +89,7 @@ func (c *Cache) Keep(s Settings) tool.Middleware {
 }
 
 // keep stores the result and returns the answer.
-func (c *Cache) keep(ctx context.Context, s Settings, name, owner string, result tool.Result) tool.Result {
+func (c *Cache) keep(ctx context.Context, s Settings, name string, owner [32]byte, result tool.Result) tool.Result {
 	token, now := rand.Text(), c.now()
 	expires := now.Add(s.TTL)
 	answer, ok := shorten(result, s, token, expires)
@@ -95,7 +98,7 @@ func (c *Cache) keep(ctx context.Context, s Settings, name, owner string, result
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := c.store.PutOutput(ctx, hash(token), hash(owner), result, now, expires); err != nil {
+	if err := c.store.PutOutput(ctx, hash(token), owner, result, now, expires); err != nil {
 		c.log.Warn("a large result could not be kept and is answered whole", "tool", name, "bytes", len(result), "error", err)
 		return result
 	}
@@ -126,6 +129,16 @@ func (c *Cache) sweep(ctx context.Context) {
 	case dropped > 0:
 		c.log.Debug("expired results dropped", "count", dropped)
 	}
+}
+
+// owner is the hash of who may read what the call was answered with. ok is false
+// for nobody.
+func (c *Cache) owner(call *tool.Call) (owner [32]byte, ok bool) {
+	name := call.Owner()
+	if call.Principal == "" {
+		return hash(c.process + name), name != ""
+	}
+	return hash(name), true
 }
 
 // hash is what the store knows of a token or an owner: who reads the database

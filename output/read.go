@@ -67,13 +67,13 @@ func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) 
 	if err != nil {
 		return tool.ErrorResult(err.Error()), nil
 	}
-	owner := call.Owner()
-	if owner == "" {
+	owner, ok := c.owner(call)
+	if !ok {
 		return tool.ErrorResult(unknown), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	content, err := c.store.Output(ctx, hash(r.Token), hash(owner), c.now())
+	content, err := c.store.Output(ctx, hash(r.Token), owner, c.now())
 	if err != nil {
 		c.log.Warn("a kept result could not be read", "error", err)
 		return tool.ErrorResult("the output cannot be read at the moment: try again, or call the tool again that made it"), nil

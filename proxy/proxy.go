@@ -39,6 +39,7 @@ type Proxy struct {
 	// place of the default view.
 	Only string
 
+	first   *configs.Config // what was opened: a part of it holds until a restart
 	config  atomic.Pointer[configs.Config]
 	version string
 	log     *slog.Logger
@@ -54,6 +55,7 @@ type Proxy struct {
 	modules       atomic.Pointer[[]string]
 
 	// What follows is the refresh loop's own.
+	closing  sync.WaitGroup     // views that are no more
 	life     context.Context    // of Run; nil before
 	known    map[string]*said   // by server
 	programs map[string]program // by path
@@ -100,6 +102,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Proxy{
+		first:    config,
 		version:  version,
 		log:      log,
 		store:    db,
@@ -328,6 +331,7 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 		for _, v := range p.views.Load().all {
 			<-v.ended
 		}
+		p.closing.Wait()
 	}()
 	if err := p.Complete(ctx); err != nil && ctx.Err() == nil {
 		p.log.Error("not all known tools are indexed", "error", err)

@@ -123,7 +123,7 @@ func (v *View) Call(ctx context.Context, t *tool.Tool, arguments json.RawMessage
 }
 
 // newView makes a view that shows nothing yet.
-func (p *Proxy) newView(name string, config *configs.Config, tokens map[string]int) *View {
+func (p *Proxy) newView(name string, tokens map[string]int) *View {
 	v := &View{name: name, proxy: p}
 	v.catalog = retrieve.NewCatalog(p.upstreamTool, nil, nil)
 	v.catalog.LearnTokens(tokens)
@@ -131,7 +131,7 @@ func (p *Proxy) newView(name string, config *configs.Config, tokens map[string]i
 		Version:         p.version,
 		Instructions:    func() string { return v.now.Load().instructions },
 		Offered:         func() register.Offered { return v.now.Load().offered },
-		Hook:            hook.Command{Line: config.ListChangedExec},
+		Hook:            hook.Command{Line: p.first.ListChangedExec},
 		Relists:         p.relists,
 		Remember:        p.rememberClient,
 		SetLevel:        func(level string) { p.levels.set(v, level, p.pool.SetLogLevel) },
@@ -140,7 +140,7 @@ func (p *Proxy) newView(name string, config *configs.Config, tokens map[string]i
 		Task:            v.task,
 		RootsChanged:    p.pool.RootsChanged,
 		Forget:          p.pool.Forget,
-		PrincipalHeader: config.PrincipalHeader,
+		PrincipalHeader: p.first.PrincipalHeader,
 	}, v.catalog, p.log)
 	v.http = sync.OnceValue(v.live.HTTP)
 	v.sse = sync.OnceValue(func() eventStream {
@@ -214,7 +214,7 @@ func (p *Proxy) arrange(config *configs.Config, upstreams []view.Upstream, token
 	for _, settings := range settingsOf(config) {
 		v := p.views.Load().byName[settings.Name]
 		if v == nil {
-			v = p.newView(settings.Name, config, tokens)
+			v = p.newView(settings.Name, tokens)
 		}
 		compiled, wrong := view.Compile(settings, base, p.env(v, config, tools))
 		arranged := p.arrangeView(v, config, compiled)
@@ -423,7 +423,8 @@ func (p *Proxy) serversOf(config *configs.Config, compiled *view.View) []retriev
 		out[i].Tools = append(out[i].Tools, compiled.Own...)
 		return out
 	}
-	return append(out, retrieve.Server{Name: settings.Name, Description: settings.Description, Tools: compiled.Own})
+	nothing := func(tool.ID) bool { return true } // a server of that name is not this
+	return append(out, retrieve.Server{Name: settings.Name, Description: settings.Description, Tools: compiled.Own, Excluded: nothing})
 }
 
 // offeredBy is what clients are told at the start that there is beside tools:
@@ -480,9 +481,13 @@ func (p *Proxy) show(ctx context.Context, next []arranged) error {
 	}
 	for _, v := range before.all {
 		if after.byName[v.name] == nil {
-			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-			failed = errors.Join(failed, v.close(ending))
-			cancel()
+			p.closing.Go(func() { // beside: its calls may take long to end
+				ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+				defer cancel()
+				if err := v.close(ending); err != nil {
+					p.log.Warn("a removed view did not end well", "view", v.name, "error", err)
+				}
+			})
 		}
 	}
 	return failed
@@ -587,8 +592,11 @@ func (l *levels) set(v *View, level string, tell func(level string)) {
 func (p *Proxy) events() upstream.Events {
 	return upstream.Events{
 		Updated: func(server, uri string, params json.RawMessage) {
+			id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
 			for _, v := range p.views.Load().all {
-				v.live.Updated(server, uri, params)
+				if settings := v.now.Load().settings; !settings.Excludes(id) { // a part of what is not excluded may be
+					v.live.Updated(server, uri, params)
+				}
 			}
 		},
 		Log: func(server, client string, params json.RawMessage) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"toolfinch/rawjson"
@@ -172,12 +173,29 @@ func (l *Live) complete(ctx context.Context, call *tool.Call) (tool.Result, erro
 	if target == nil || l.settings.Complete == nil {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "completion for what is no known prompt or resource template: " + strconv.Quote(name)}
 	}
-	own, _ := json.Marshal(target.Def.ID.Name)
-	ref, err := rawjson.Set(ref, key, own)
+	own, err := json.Marshal(target.Def.ID.Name)
 	if err != nil {
 		return nil, err
 	}
-	if call.Params, err = rawjson.Set(call.Params, "ref", ref); err != nil {
+	mapped := []byte{'{'}
+	for member, value := range rawjson.Members(ref) {
+		switch {
+		case member == key:
+			value = own
+		case strings.EqualFold(member, key):
+			continue // a server that does not look at case would read it as the name
+		}
+		if len(mapped) > 1 {
+			mapped = append(mapped, ',')
+		}
+		quoted, err := json.Marshal(member)
+		if err != nil {
+			return nil, err
+		}
+		mapped = append(append(append(mapped, quoted...), ':'), value...)
+	}
+	mapped = append(mapped, '}')
+	if call.Params, err = rawjson.Set(call.Params, "ref", mapped); err != nil {
 		return nil, err
 	}
 	return l.settings.Complete(ctx, target.Def.ID.Server, call)

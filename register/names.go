@@ -19,7 +19,8 @@ var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 // in the server's place; "" leaves the tool's own name. A name that is too long,
 // reserved, or would fall to more than one tool ends in a hash of the tool's ID
 // instead, for each of them, so that the result depends on the set of tools and
-// not on its order. Tools and prompts are named apart, each among themselves.
+// not on its order; so does one that is another's name with a hash. Tools and
+// prompts are named apart, each among themselves.
 func Names(ids []tool.ID, reserved []string, prefix map[string]string) map[tool.ID]string {
 	claims := make(map[string]int, len(ids)+len(reserved))
 	for _, name := range reserved {
@@ -31,12 +32,20 @@ func Names(ids []tool.ID, reserved []string, prefix map[string]string) map[tool.
 		claims[plain[i]]++
 	}
 	names := make(map[tool.ID]string, len(ids))
-	for i, id := range ids {
-		name := plain[i]
-		if len(name) > maxName || claims[name] > 1 {
-			name = withHash(name, id)
+	hashed := map[string]bool{}
+	for more := true; more; {
+		more = false
+		for i, id := range ids {
+			switch {
+			case names[id] != "" && names[id] != plain[i]: // has a hash
+			case len(plain[i]) > maxName || claims[plain[i]] > 1 || hashed[plain[i]]:
+				names[id] = withHash(plain[i], id)
+				hashed[names[id]] = true
+				more = true // it may be the plain name of another
+			default:
+				names[id] = plain[i]
+			}
 		}
-		names[id] = name
 	}
 	return names
 }

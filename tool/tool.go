@@ -160,6 +160,25 @@ func (c *Client) Can(capability string) bool {
 	return c != nil && rawjson.Member(c.Capabilities, capability) != nil
 }
 
+// WithoutTasks is the client as if it had not declared the tasks extension: what
+// it calls is answered with the result itself.
+func (c *Client) WithoutTasks() *Client {
+	if c == nil || rawjson.Member(rawjson.Member(c.Capabilities, "extensions"), ExtensionTasks) == nil {
+		return c
+	}
+	extensions := map[string]json.RawMessage{}
+	for name, value := range rawjson.Members(rawjson.Member(c.Capabilities, "extensions")) {
+		if name != ExtensionTasks {
+			extensions[name] = value
+		}
+	}
+	with := *c
+	if rest, err := json.Marshal(extensions); err == nil {
+		with.Capabilities, _ = rawjson.Set(c.Capabilities, "extensions", rest)
+	}
+	return &with
+}
+
 // Answers reports whether the client could be asked anything at all.
 func (c *Client) Answers() bool {
 	return c.Can(CapabilityElicitation) || c.Can(CapabilitySampling) || c.Can(CapabilityRoots)
@@ -173,10 +192,13 @@ type Result json.RawMessage
 func (r Result) Failed() bool { return string(rawjson.Member(json.RawMessage(r), "isError")) == "true" }
 
 // Complete reports whether r answers the call: it does not when it asks the
-// client for input (2026-07-28), or names a task.
+// client for input (2026-07-28), or names a task, and has no content.
 func (r Result) Complete() bool {
-	kind := rawjson.Text(rawjson.Member(json.RawMessage(r), "resultType"))
-	return kind == "" || kind == "complete"
+	switch rawjson.Text(rawjson.Member(json.RawMessage(r), "resultType")) {
+	case "input_required", "task":
+		return rawjson.Member(json.RawMessage(r), "content") != nil || rawjson.Member(json.RawMessage(r), "structuredContent") != nil
+	}
+	return true
 }
 
 // Value is what a program wants of the result of a tool: its structured content,

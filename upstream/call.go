@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -177,6 +179,7 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 		case key == "_meta":
 			sent = true
 			out.add(key, c.meta(value, token, level, abilities))
+		case misspelt(key): // many servers would read it as the key that it looks like
 		case key == "taskId" && r.task != "":
 			out.text(key, r.task)
 		case r.def == nil:
@@ -196,6 +199,16 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 		out.text("requestState", *r.state)
 	}
 	return out.end()
+}
+
+// paramKeys are the members of params that say what a request is about.
+var paramKeys = []string{"_meta", "name", "uri", "arguments", "task", "taskId", "ref", "argument", "context", "requestState", "inputResponses"}
+
+// misspelt reports whether a key is one of paramKeys but for the case of its
+// letters. Servers whose JSON library does not look at case, as that of Go, take
+// it for the key itself, and the last one counts.
+func misspelt(key string) bool {
+	return slices.ContainsFunc(paramKeys, func(known string) bool { return key != known && strings.EqualFold(key, known) })
 }
 
 // abilitiesOf is what a 2026-07-28 server is told that a call's client can do:

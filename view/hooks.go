@@ -117,10 +117,15 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 		if answer != nil || err != nil {
 			return answer, err
 		}
-		if changed != nil {
+		if changed != nil || len(h.post) > 0 {
 			with := *call
-			with.Arguments = changed
-			call, arguments = &with, changed
+			call = &with
+		}
+		if changed != nil {
+			call.Arguments, arguments = changed, changed
+		}
+		if len(h.post) > 0 { // the result of a task would pass them by
+			call.Client = call.Client.WithoutTasks()
 		}
 		result, err := t.Handler(ctx, call)
 		if err != nil || !result.Complete() {
@@ -242,7 +247,7 @@ type event func(ctx context.Context, info *script.Info, arguments, result json.R
 func (h *hooks) load(name string, configured *Hook) (run event, logged string, err error) {
 	if configured.Module == "" {
 		program := hook.Program{Argv: configured.Command, Dir: configured.Dir, Timeout: cmp.Or(configured.Timeout, DefaultHookTimeout)}
-		return inCommand(name, program), strings.Join(configured.Command, " "), program.Check()
+		return inCommand(name, program), filepath.Base(configured.Command[0]), program.Check()
 	}
 	logged = filepath.Base(configured.Module) + ":" + configured.Function
 	function, err := h.function(name, configured)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -18,12 +20,8 @@ import (
 // because the tool may have come or gone since the view was made.
 func findHooked(env Env, h *hooks, id string) (tool.Handler, error) {
 	t, found := env.Find(id)
-	if !found {
-		text := fmt.Sprintf("there is no tool %q; its server may not be connected", id)
-		if near := env.Nearest(id, 3); len(near) > 0 {
-			text += "; nearest: " + strings.Join(near, ", ")
-		}
-		return nil, errors.New(text)
+	if !found { // what is near is for the owner, who reads it in a Problem
+		return nil, fmt.Errorf("there is no tool %q; its server may not be connected", id)
 	}
 	return h.around(t), nil
 }
@@ -102,7 +100,7 @@ func callInner(ctx context.Context, call *tool.Call, handler tool.Handler, name 
 		return nil, err
 	}
 	inner.Notify = part.notify(call.Notify)
-	result, err := handler(ctx, inner)
+	result, err := safely(ctx, handler, inner)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		err = context.Cause(ctx)
@@ -117,6 +115,18 @@ func callInner(ctx context.Context, call *tool.Call, handler tool.Handler, name 
 		return nil, err
 	}
 	return result.Value(), nil
+}
+
+// safely is handler(ctx, call) whose panic is an error: it runs on a goroutine
+// of ours, where a panic in a hook of an embedder would end the process.
+func safely(ctx context.Context, handler tool.Handler, call *tool.Call) (result tool.Result, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			slog.ErrorContext(ctx, "panic in a call of a tool", "tool", call.Name, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s: internal error", call.Name)
+		}
+	}()
+	return handler(ctx, call)
 }
 
 // textOf is a value as text: a string without its quotes, else its JSON.

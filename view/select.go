@@ -87,6 +87,11 @@ func entryOf(servers []Server, name string) *Server {
 	return nil
 }
 
+// maxHints is for how many of a server's missing tools the nearest is looked for:
+// that takes a millisecond for each in thousands, and may be wanted with every
+// change of the server.
+const maxHints = 5
+
 // unmatched are the problems of overrides that are for no tool of u.
 func (s *Server) unmatched(u Upstream) []Problem {
 	if len(s.Tools) == 0 {
@@ -113,10 +118,14 @@ func (s *Server) unmatched(u Upstream) []Problem {
 			continue
 		}
 		p := Problem{At: o.At, Warning: !u.Listed}
-		if glob {
+		switch {
+		case glob:
 			p.Message, p.Warning = fmt.Sprintf("server %q has no tool that matches %q", s.Name, o.Tool), true
-		} else {
-			p.Message, p.Hint = fmt.Sprintf("server %q has no tool %q", s.Name, o.Tool), didYouMean(o.Tool, names)
+		case len(problems) < maxHints:
+			p.Hint = didYouMean(o.Tool, names)
+			fallthrough
+		default:
+			p.Message = fmt.Sprintf("server %q has no tool %q", s.Name, o.Tool)
 		}
 		problems = append(problems, p)
 	}

@@ -10,9 +10,9 @@ import (
 	"toolfinch/configs"
 )
 
-// Every configuration that docs/views.md, docs/hooks.md and the examples show
-// loads, without a warning. One without servers is a part of a file, and gets
-// those of the examples.
+// Every configuration of views that README.md, docs/views.md, docs/hooks.md and
+// the examples show loads, without a warning. One without servers is a part of a
+// file, and gets those of the examples.
 func TestDocumentedConfigurations(t *testing.T) {
 	const servers = `mcp_servers:
   files: {command: x}
@@ -30,6 +30,10 @@ func TestDocumentedConfigurations(t *testing.T) {
 		for _, match := range fenced.FindAllStringSubmatch(lines(t, "../../docs/"+doc), -1) {
 			shown[doc] = append(shown[doc], match[1])
 		}
+	}
+	indented := regexp.MustCompile(`(?m)^    tool_views:\n(?:^    .*\n)+`)
+	for _, block := range indented.FindAllString(lines(t, "../../README.md"), -1) {
+		shown["README.md"] = append(shown["README.md"], strings.ReplaceAll("\n"+block, "\n    ", "\n"))
 	}
 	const examples = "../../view/testdata/examples"
 	files, err := os.ReadDir(examples)
@@ -52,7 +56,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 			}
 		}
 	}
-	if len(shown) < 9 || len(shown["views.md"]) < 5 || len(shown["hooks.md"]) < 2 {
+	if len(shown) < 10 || len(shown["README.md"]) == 0 || len(shown["views.md"]) < 5 || len(shown["hooks.md"]) < 2 {
 		t.Errorf("only %d places have configurations: the test reads past them", len(shown))
 	}
 	for where, blocks := range shown {

@@ -70,26 +70,23 @@ func (h house) edit(t *testing.T, file, from, to string) {
 	}
 }
 
-// viewClient is a client of one view. What it writes has its own name, as all
-// share the files and the memory.
+// viewClient is a client of one view.
 type viewClient struct {
 	*sdkClient
 	house   house
 	connect map[string]any // how it is connected
-	own     string
 }
 
 // Each view of the example is used by the SDK's client as agents use it, over
 // both transports.
 func TestViewsOfTheExample(t *testing.T) {
-	h := newViewsHouse(t)
-	url, _ := h.serveHTTP(t)
+	t.Parallel() // most of the time somebody waits
 	tests := []struct {
 		view string
 		use  func(viewClient, *testing.T)
 	}{
 		{"knowledge-expert", viewClient.expert},
-		{"notion", viewClient.searches},
+		{"notion", viewClient.search},
 		{"all-tools", viewClient.all},
 		{"unified-search", viewClient.composite},
 		{"smart-search", viewClient.custom},
@@ -98,37 +95,59 @@ func TestViewsOfTheExample(t *testing.T) {
 		{"by-server", viewClient.byServer},
 		{"small", viewClient.small},
 	}
-	for _, tt := range tests {
-		t.Run(tt.view, func(t *testing.T) {
-			stdio := h.stdio(t)
-			stdio["args"] = append(stdio["args"].([]string), "--view", tt.view)
-			for transport, parameters := range map[string]map[string]any{"HTTP": {"url": url + "/" + tt.view}, "stdio": stdio} {
-				t.Run(transport, func(t *testing.T) {
-					c := viewClient{newSDKClient(t, h.env), h, parameters, strings.ToLower(transport)}
-					c.do(t, "connect", parameters, nil)
-					tt.use(c, t)
-				})
+	use := func(t *testing.T, h house, connect func(view string) map[string]any) {
+		for _, tt := range tests {
+			t.Run(tt.view, func(t *testing.T) {
+				c := viewClient{newSDKClient(t, h.env), h, connect(tt.view)}
+				c.do(t, "connect", c.connect, nil)
+				tt.use(c, t)
+			})
+		}
+	}
+	t.Run("stdio", func(t *testing.T) {
+		t.Parallel()
+		h := newViewsHouse(t)
+		use(t, h, func(view string) map[string]any {
+			parameters := h.stdio(t)
+			parameters["args"] = append(parameters["args"].([]string), "--view", view)
+			return parameters
+		})
+		t.Run("all is valid", func(t *testing.T) {
+			if out, err := h.output(t, "validate"); err != nil || strings.Contains(string(out), "✗") {
+				t.Errorf("%v\n%s", err, out)
 			}
 		})
-	}
-
-	t.Run("no view", func(t *testing.T) {
-		response, err := http.Post(url+"/smal", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		if response.StatusCode != http.StatusNotFound || !strings.Contains(string(body), "small") {
-			t.Errorf("over HTTP: status %d, %s; want 404 and the nearest name", response.StatusCode, body)
-		}
-		_, err = h.output(t, "serve", "--view", "smal")
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != 2 {
-			t.Errorf("serve --view: %v, want exit code 2", err)
-		}
+		t.Run("no view", func(t *testing.T) {
+			_, err := h.output(t, "serve", "--view", "smal")
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+				t.Errorf("serve ended with %v, want exit code 2", err)
+			}
+		})
 	})
-	t.Run("the principal of a 2026-07-28 client", func(t *testing.T) { principals(t, h, url) })
+	t.Run("HTTP", func(t *testing.T) {
+		t.Parallel()
+		h := newViewsHouse(t)
+		url, _ := h.serveHTTP(t)
+		use(t, h, func(view string) map[string]any { return map[string]any{"url": url + "/" + view} })
+		t.Run("no view", func(t *testing.T) {
+			if got := postTo(t, url+"/smal"); got != http.StatusNotFound {
+				t.Errorf("status %d, want 404", got)
+			}
+		})
+		t.Run("the principal of a 2026-07-28 client", func(t *testing.T) { principals(t, h, url) })
+	})
+}
+
+// postTo posts nothing to speak of and returns the status.
+func postTo(t *testing.T, url string) int {
+	t.Helper()
+	response, err := http.Post(url, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
 }
 
 // listedAs fails the test unless the client sees these tools in this order, and
@@ -196,7 +215,7 @@ func (c viewClient) expert(t *testing.T) {
 		t.Errorf("the description is %q", search.Description)
 	}
 
-	name := "Ada of " + c.own
+	const name = "Ada"
 	entity := func(observations ...string) map[string]any {
 		return map[string]any{"entities": []any{map[string]any{"name": name, "entityType": "person", "observations": observations}}}
 	}
@@ -253,7 +272,7 @@ func (c viewClient) hits(t *testing.T, tool string, arguments any) (names []stri
 	return names
 }
 
-func (c viewClient) searches(t *testing.T) {
+func (c viewClient) search(t *testing.T) {
 	c.listedAs(t, "notion_search_tools", "notion_describe_tool", "notion_call_tool")
 	pages := c.hits(t, "notion_search_tools", map[string]any{})
 	for _, name := range []string{"search_notion", "notion_API-post-page", "notion_API-retrieve-a-page"} {
@@ -300,10 +319,10 @@ func (c viewClient) all(t *testing.T) {
 	if !slices.Contains(names(tools), "files_write_file") {
 		t.Errorf("listed are now %q", names(tools))
 	}
-	path := filepath.Join(c.house.files, c.own+".txt")
-	c.call(t, "files_write_file", map[string]any{"path": path, "content": "from " + c.own})
+	path := filepath.Join(c.house.files, "written.txt")
+	c.call(t, "files_write_file", map[string]any{"path": path, "content": "from afar"})
 	got := c.call(t, "call_tool", map[string]any{"name": "files_read_text_file", "arguments": map[string]any{"path": path}})
-	if got.text() != "from "+c.own {
+	if got.text() != "from afar" {
 		t.Errorf("read back: %q", got.text())
 	}
 	for _, name := range c.retrieve(t, map[string]any{"query": "delete entities, relations and observations", "limit": 20}).names() {
@@ -323,10 +342,10 @@ func (c viewClient) composite(t *testing.T) {
 	if readOnly := search.Annotations.ReadOnlyHint; readOnly == nil || !*readOnly {
 		t.Errorf("its steps only read, but it says %+v", search.Annotations)
 	}
-	word := "composite" + c.own
-	path := c.house.file(t, word+"/about "+word+".txt", "x")
+	const word = "finches"
+	path := c.house.file(t, "birds/about "+word+".txt", "x")
 	writer := newMemory(t, c.house)
-	writer.call(t, "create_entities", map[string]any{"entities": []any{map[string]any{"name": word, "entityType": "word", "observations": []string{"a", "b"}}}})
+	writer.call(t, "create_entities", map[string]any{"entities": []any{map[string]any{"name": word, "entityType": "birds", "observations": []string{"are small", "sing"}}}})
 
 	ask := func(folder string) map[string]json.RawMessage {
 		got := c.call(t, "search_everywhere", map[string]any{"query": word, "folder": folder})
@@ -337,7 +356,7 @@ func (c viewClient) composite(t *testing.T) {
 		if !sameJSON(t, got.Result.StructuredContent, got.text()) {
 			t.Errorf("the text is another answer: %s", got.text())
 		}
-		if !strings.Contains(string(byKey["knowledge"]), `"observations":["a","b"]`) {
+		if !strings.Contains(string(byKey["knowledge"]), `"observations":["are small","sing"]`) {
 			t.Errorf("knowledge is %s", byKey["knowledge"])
 		}
 		return byKey
@@ -350,7 +369,7 @@ func (c viewClient) composite(t *testing.T) {
 		t.Errorf("files outside are %s", got)
 	}
 	c.refuses(t, "search_everywhere", map[string]any{"query": "x"}, "folder")
-	c.outside(t, "memory_search_nodes", "memory.search_nodes", "files_search_files", "retrieve_tools", "call_tool")
+	c.outside(t, "memory_search_nodes", "memory.search_nodes", "files_search_files")
 }
 
 // newMemory is a client of the memory server itself.
@@ -373,9 +392,9 @@ func (c viewClient) custom(t *testing.T) {
 	if readOnly := search.Annotations.ReadOnlyHint; readOnly == nil || !*readOnly {
 		t.Errorf("it says %+v", search.Annotations)
 	}
-	topic := "custom" + c.own
+	const topic = "harbour"
 	for _, name := range []string{"one", "two", "three"} {
-		c.house.file(t, topic+"/"+topic+" "+name+".txt", "this is "+name+"\nand more")
+		c.house.file(t, "places/"+topic+" "+name+".txt", "this is "+name+"\nand more")
 	}
 	newMemory(t, c.house).call(t, "create_entities", map[string]any{"entities": []any{map[string]any{"name": topic, "entityType": "topic", "observations": []string{}}}})
 	got := c.call(t, "contextual_search", map[string]any{"topic": topic, "folder": c.house.files})
@@ -396,11 +415,11 @@ func (c viewClient) custom(t *testing.T) {
 	}
 	c.refuses(t, "contextual_search", map[string]any{"topic": topic, "folder": c.house.files, "limit": 11}, "limit")
 	c.refuses(t, "contextual_search", map[string]any{"topic": topic}, "folder")
-	c.outside(t, "files_read_text_file", "files.read_text_file", "memory_search_nodes", "retrieve_tools")
+	c.outside(t, "files_read_text_file", "files.read_text_file", "memory_search_nodes")
 }
 
 func (c viewClient) workshop(t *testing.T) {
-	tools := c.listedAs(t, "add_two", "files_list_directory", "leave_note", "read", "run_script", "read_output")
+	tools := c.listedAs(t, "run_script", "read_output", "add_two", "files_list_directory", "leave_note", "read")
 	read := tools["read"].definition(t)
 	if !slices.Equal(read.InputSchema.Required, []string{"file"}) || len(read.InputSchema.Properties) != 2 ||
 		read.InputSchema.Properties["file"].Description != "The file, with its folder" || read.InputSchema.Properties["head"].Default != 2000.0 ||
@@ -417,12 +436,12 @@ func (c viewClient) workshop(t *testing.T) {
 	if got := c.call(t, "add_two", map[string]any{"a": 40}).text(); !strings.Contains(got, "42") {
 		t.Errorf("add_two answered %s", got)
 	}
-	c.call(t, "leave_note", map[string]any{"content": "by " + c.own})
-	if got, err := os.ReadFile(filepath.Join(c.house.files, "note.txt")); err != nil || string(got) != "by "+c.own {
+	c.call(t, "leave_note", map[string]any{"content": "I was here"})
+	if got, err := os.ReadFile(filepath.Join(c.house.files, "note.txt")); err != nil || string(got) != "I was here" {
 		t.Errorf("the note is %q, %v", got, err)
 	}
 	// What is bound cannot be overruled.
-	elsewhere := filepath.Join(c.house.files, c.own+" elsewhere.txt")
+	elsewhere := filepath.Join(c.house.files, "elsewhere.txt")
 	c.try(t, "leave_note", map[string]any{"content": "mine", "path": elsewhere})
 	if _, err := os.Stat(elsewhere); err == nil {
 		t.Error("the note was left elsewhere")
@@ -435,7 +454,7 @@ func (c viewClient) workshop(t *testing.T) {
 	for line := range 3000 {
 		fmt.Fprintf(&text, "line %d of a long text: %d\n", line+1, line*line)
 	}
-	path := c.house.file(t, c.own+" long.txt", text.String())
+	path := c.house.file(t, "long.txt", text.String())
 	lines := text.String()[:strings.Index(text.String(), "line 2001 ")] // what head leaves
 	got := c.call(t, "read", map[string]any{"file": path})
 	if !strings.HasPrefix(got.text(), "line 1 of") || len(got.text()) > 1000 || got.Result.StructuredContent != nil {
@@ -479,15 +498,17 @@ result = {"squares": total(re.findall(r": (\d+)", whole)), "sums": [s["result"] 
 		t.Errorf("the script answered %s, want %s", got.Result.StructuredContent, want)
 	}
 	for _, name := range []string{"files_move_file", "files.move_file", "memory.read_graph", "run_script"} {
-		c.refuses(t, "run_script", map[string]any{"script": `result = call_tool("` + name + `")`}, "")
+		c.refuses(t, "run_script", map[string]any{"script": `result = call_tool("` + name + `")`}, name)
 	}
 	c.refuses(t, "run_script", map[string]any{"script": "result = 1 +"}, "1:")
 	c.outside(t, "files_move_file", "everything_echo", "memory_read_graph", "retrieve_tools", "call_tool")
 
 	// What this client was answered is no other client's to read.
-	other := newSDKClient(t, c.house.env)
-	other.do(t, "connect", c.connect, nil)
-	other.refuses(t, "read_output", map[string]any{"token": token[1]}, "no such output")
+	if c.connect["url"] != nil {
+		other := newSDKClient(t, c.house.env)
+		other.do(t, "connect", c.connect, nil)
+		other.refuses(t, "read_output", map[string]any{"token": token[1]}, "no such output")
+	}
 	if own := c.call(t, "read_output", map[string]any{"token": token[1], "lines": "1"}); !strings.HasPrefix(own.text(), "line 1 of") {
 		t.Errorf("its own client reads %s", own.text())
 	}
@@ -495,11 +516,11 @@ result = {"squares": total(re.findall(r": (\d+)", whole)), "sums": [s["result"] 
 
 func (c viewClient) guarded(t *testing.T) {
 	c.listedAs(t, "files_list_allowed_directories", "files_read_text_file")
-	path := c.house.file(t, c.own+"/short.txt", "one\ntwo")
+	path := c.house.file(t, "short.txt", "one\ntwo")
 	if got := c.call(t, "files_read_text_file", map[string]any{"path": path}).text(); got != "2 lines\none\ntwo" {
 		t.Errorf("it is read as %q", got)
 	}
-	c.refuses(t, "files_read_text_file", map[string]any{"path": c.house.file(t, c.own+"/my.key", "secret")}, "files_read_text_file does not read keys")
+	c.refuses(t, "files_read_text_file", map[string]any{"path": c.house.file(t, "my.key", "secret")}, "files_read_text_file does not read keys")
 	c.refuses(t, "files_read_text_file", map[string]any{"path": "/etc/hostname"}, "Access denied")
 	if got := c.call(t, "files_list_allowed_directories", map[string]any{}).text(); !strings.HasSuffix(got, c.house.files) {
 		t.Errorf("the other tool answered %q", got)
@@ -517,7 +538,7 @@ func (c viewClient) byServer(t *testing.T) {
 			t.Errorf("files has %s", name)
 		}
 	}
-	path := c.house.file(t, c.own+" by server.txt", "here")
+	path := c.house.file(t, "by server.txt", "here")
 	got := c.call(t, "files_call_tool", map[string]any{"name": "files_read_text_file", "arguments": map[string]any{"path": path}})
 	if got.text() != "here" {
 		t.Errorf("it is read as %q", got.text())
@@ -586,7 +607,7 @@ func ask2026(t *testing.T, url string, header map[string]string, name string, ar
 // principals are two users behind a reverse proxy that says who they are, and one
 // that it does not know.
 func principals(t *testing.T, h house, url string) {
-	ada, bob := map[string]string{"X-Forwarded-User": "ada", "X-Team": "finches", "X-Other": "secret"}, map[string]string{"X-Forwarded-User": "bob"}
+	ada, bob := map[string]string{"X-Forwarded-User": "ada", "X-Team": "finches"}, map[string]string{"X-Forwarded-User": "bob"}
 
 	entities := []any{map[string]any{"name": "principal", "entityType": "test", "observations": []string{"is known"}}}
 	if got := ask2026(t, url+"/knowledge-expert", ada, "memory_create_entities", map[string]any{"entities": entities}); !strings.Contains(got.text(), "noted by finches") {
@@ -613,14 +634,9 @@ func principals(t *testing.T, h house, url string) {
 	}
 }
 
-// pids are the processes below pid whose command line has the text.
-func pids(pid int, text string) (all []int) {
-	for _, p := range descendants(pid) {
-		if strings.Contains(p.command, text) {
-			all = append(all, p.pid)
-		}
-	}
-	return all
+// runningBelow are the processes below pid whose command line has the text.
+func runningBelow(pid int, text string) []process {
+	return slices.DeleteFunc(descendants(pid), func(p process) bool { return !strings.Contains(p.command, text) })
 }
 
 const (
@@ -630,10 +646,12 @@ const (
 
 // A user edits the configuration and its hooks while clients are connected.
 func TestEditsAreTakenWhileServing(t *testing.T) {
+	t.Parallel() // most of the time somebody waits
 	h := newViewsHouse(t)
 	url, pid, log := h.serveLogged(t)
 	expert := newSDKClient(t, h.env)
 	expert.do(t, "connect", map[string]any{"url": url + "/knowledge-expert"}, nil)
+	expert.list(t)
 	note := func(name string) string {
 		t.Helper()
 		return expert.call(t, "memory_create_entities", map[string]any{"entities": []any{
@@ -646,21 +664,22 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 	main := newSDKClient(t, h.env)
 	main.do(t, "connect", map[string]any{"url": url}, nil)
 	main.waitReady(t, 4)
-	before := map[string][]int{}
-	for _, server := range []string{"server-filesystem", "server-memory", "server-everything", "notion"} {
-		before[server] = pids(pid, server)
+	// before are the processes of the servers; none where the system does not show them.
+	before := map[string][]process{}
+	all := []string{"server-filesystem", "server-memory", "server-everything", "notion"}
+	for _, server := range all {
+		before[server] = runningBelow(pid, server)
 	}
-	seen := 0
 	// stay fails the test unless those servers are the processes they were.
 	stay := func(t *testing.T, servers ...string) {
 		t.Helper()
 		for _, server := range servers {
-			if got := pids(pid, server); len(processes()) > 0 && !slices.Equal(got, before[server]) {
-				t.Errorf("%s was process %d and is now %d", server, before[server], got)
+			if got := runningBelow(pid, server); !slices.Equal(got, before[server]) {
+				t.Errorf("%s was %v and is now %v", server, before[server], got)
 			}
 		}
 	}
-	all := []string{"server-filesystem", "server-memory", "server-everything", "notion"}
+	seen := 0 // bytes of the log
 
 	for _, step := range []struct {
 		name string
@@ -716,7 +735,7 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 		}},
 		{"a mistake in a hook is refused", func(t *testing.T) {
 			h.edit(t, "hooks/knowledge.star", "def pre_call(ctx, args):", "def pre_call(ctx, args)")
-			seen = log.wait(t, seen, refused, "knowledge.star:3")
+			seen = log.wait(t, seen, refused, "toolfinch.yaml:", "knowledge.star:")
 			if got := note("with a mistake in the hook"); !strings.Contains(got, "heard from nobody") {
 				t.Errorf("the hook makes it %s", got)
 			}
@@ -733,8 +752,9 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 				t.Errorf("the other memory has %q, %v", text, err)
 			}
 			stay(t, "server-filesystem", "server-everything", "notion")
-			if now := pids(pid, "server-memory"); len(processes()) > 0 && (len(now) != 1 || slices.Equal(now, before["server-memory"])) {
-				t.Errorf("the memory was process %d and is now %d", before["server-memory"], now)
+			noneLeft(t, before["server-memory"])
+			if now := runningBelow(pid, "server-memory"); len(now) != len(before["server-memory"]) {
+				t.Errorf("the memory was %v and is now %v", before["server-memory"], now)
 			}
 		}},
 		{"SIGHUP reads the file again", func(t *testing.T) {
@@ -749,21 +769,17 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 			h.edit(t, "toolfinch.yaml", "    env: {NOTION_TOKEN: none", "    enabled: false\n    env: {NOTION_TOKEN: none")
 			seen = log.wait(t, seen, reloaded)
 			main.waitReady(t, 3)
-			if now := pids(pid, "notion"); len(now) != 0 {
-				t.Errorf("notion is still process %d", now)
+			noneLeft(t, before["notion"])
+			if now := runningBelow(pid, "notion"); len(now) != 0 {
+				t.Errorf("notion is still %v", now)
 			}
 			stay(t, "server-filesystem", "server-everything")
 		}},
 		{"a view that is no more is not served", func(t *testing.T) {
 			h.edit(t, "toolfinch.yaml", "  fresh:\n    tools: {everything: {echo: {name: say}}}\n", "")
 			seen = log.wait(t, seen, reloaded)
-			response, err := http.Post(url+"/fresh", "application/json", strings.NewReader(`{}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			response.Body.Close()
-			if response.StatusCode != http.StatusNotFound {
-				t.Errorf("status %d, want 404", response.StatusCode)
+			if got := postTo(t, url+"/fresh"); got != http.StatusNotFound {
+				t.Errorf("status %d, want 404", got)
 			}
 			note("at the end")
 		}},
@@ -778,6 +794,7 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 // thirty invoices and the sum of all. Counted is what the model reads and writes,
 // each once: the definitions, the calls, and the text of the results.
 func TestScriptSavesTokens(t *testing.T) {
+	t.Parallel() // most of the time somebody waits
 	h := newViewsHouse(t)
 	h.edit(t, "toolfinch.yaml", "tool_views:\n", `tool_views:
   by-calls:

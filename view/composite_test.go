@@ -315,7 +315,7 @@ func TestAStepWhoseToolIsNotThere(t *testing.T) {
 		t.Errorf("annotations %+v: what is not known may destroy", a)
 	}
 	call := &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)}
-	const missing = `"a":{"error":"there is no tool \"github.serch_code\"; its server may not be connected; nearest: github.search_code"}`
+	const missing = `"a":{"error":"there is no tool \"github.serch_code\"; its server may not be connected"}`
 	if got, want := mustCall(t, tools[0].Handler, call).Value(), `{`+missing+`,"b":{"error":"there is no tool \"absent.search\"; its server may not be connected"},"c":{}}`; string(got) != want {
 		t.Errorf("%s, want %s", got, want)
 	}

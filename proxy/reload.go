@@ -53,7 +53,7 @@ func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
 	if p.Only != "" && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == p.Only }) {
 		return fmt.Errorf("view %q is being served and cannot be removed", p.Only)
 	}
-	before, programs := p.config.Load(), p.programs
+	programs := p.programs
 	p.programs = unedited(programs)
 	next, problems := p.arrange(config, p.upstreams(config), nil)
 	var refused []error
@@ -66,7 +66,7 @@ func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
 		p.programs = programs
 		return errors.Join(refused...)
 	}
-	if keys := needRestart(before, config); len(keys) > 0 {
+	if keys := needRestart(p.first, config); len(keys) > 0 {
 		p.log.Warn("changed, but only a restart takes it", "keys", strings.Join(keys, ", "))
 	}
 	known := map[string]upstream.Known{}

@@ -125,7 +125,8 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := &d.root
+	unit := d.unit()
+	at, indent := &d.root, ""
 	for i, name := range path {
 		object, ok := at.Value.(*hujson.Object)
 		if !ok {
@@ -136,9 +137,10 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 			return data, nil
 		}
 		if i == len(path)-1 {
-			remove(object, name)
+			remove(object, name, hujson.Extra(d.newline+indent))
 			return d.pack(), nil
 		}
+		indent = indentOf(member.Name.BeforeExtra, indent+unit)
 		at = &member.Value
 	}
 	return data, nil
@@ -280,52 +282,131 @@ func spread(v *hujson.Value) {
 	}
 }
 
-func remove(object *hujson.Object, name string) {
+// remove takes the member with the name out of the object. The closing brace is
+// put behind outer, a line break, where it needs one.
+func remove(object *hujson.Object, name string, outer hujson.Extra) {
 	i := len(object.Members) - 1
 	for ; nameOf(object.Members[i]) != name; i-- {
 	}
-	kept := othersComments(object.Members[i].Name.BeforeExtra, i == 0)
-	trailing := object.Members[len(object.Members)-1].Value.AfterExtra != nil
+	gone := object.Members[i]
 	last := i == len(object.Members)-1
+	ends := last && gone.Value.AfterExtra == nil // without a comma
 	object.Members = slices.Delete(object.Members, i, i+1)
-	follow := &object.AfterExtra
+
+	follow, place := &object.AfterExtra, outer
 	if !last {
-		follow = &object.Members[i].Name.BeforeExtra
+		follow, place = &object.Members[i].Name.BeforeExtra, lineStart(gone.Name.BeforeExtra, outer)
 	}
-	*follow = append(slices.Clone(kept), sameLine(*follow)...)
-	if n := len(object.Members); last && n > 0 {
-		object.Members[n-1].Value.AfterExtra = nil
-		if trailing {
-			object.Members[n-1].Value.AfterExtra = hujson.Extra("")
+	tail := *follow
+	var next hujson.Extra // what is before the member's comma and not on its line
+	if own := gone.Value.AfterExtra; len(splitLines(own)) > 1 {
+		next = sameLine(own)
+	} else {
+		tail = sameLine(tail)
+	}
+	above := othersComments(gone.Name.BeforeExtra, i == 0)
+	var before *hujson.Extra // what is between the previous value and its comma
+	if i > 0 {
+		before = &object.Members[i-1].Value.AfterExtra
+	}
+	switch {
+	case before != nil && len(splitLines(*before)) > 1 && len(splitLines(gone.Name.BeforeExtra)) == 1:
+		// Commas begin the lines: what else stands above a member is before its comma.
+		line := lineStart(*before, outer)
+		*before = othersComments(*before, false)
+		if next == nil {
+			next = line
 		}
+		if !ends {
+			*before = append(*before, next...)
+		}
+	case isComment(next):
+		tail = append(slices.Clone(next), tail...)
+	case !last && len(splitLines(tail)) == 1 && !isComment(tail) && !isComment(above) && !isComment(gone.Name.BeforeExtra):
+		tail = gone.Name.BeforeExtra // the next one takes its place
 	}
-	if len(object.Members) == 0 && len(bytes.TrimSpace(object.AfterExtra)) == 0 {
+	if ends && before != nil { // the previous one loses its comma
+		if *before = bytes.TrimRight(*before, " \t\r\n"); len(above) > 0 {
+			above = join(*before, above, outer)
+		} else {
+			above = *before
+		}
+		*before = nil
+	} else if last && before != nil && *before == nil {
+		*before = hujson.Extra("")
+	}
+	*follow = join(above, tail, place)
+	if len(object.Members) == 0 && !isComment(object.AfterExtra) {
 		object.AfterExtra = nil
 	}
 }
 
+// join puts b behind a: on the next line, which begins with lineBreak, where it
+// would become a part of a comment.
+func join(a, b, lineBreak hujson.Extra) hujson.Extra {
+	end, start := splitLines(a), splitLines(b)
+	if bytes.Contains(end[len(end)-1], []byte("//")) && (len(start) == 1 || isComment(start[0])) {
+		b = append(slices.Clone(lineBreak), bytes.TrimLeft(b, " \t")...)
+	}
+	return append(slices.Clone(a), b...)
+}
+
+// lineStart is the last line break of extra and the white space behind it;
+// otherwise where there is none.
+func lineStart(extra, otherwise hujson.Extra) hujson.Extra {
+	i := bytes.LastIndexByte(extra, '\n')
+	if i < 0 {
+		return otherwise
+	}
+	end := len(extra) - len(bytes.TrimLeft(extra[i:], " \t\n"))
+	if i > 0 && extra[i-1] == '\r' {
+		i--
+	}
+	return extra[i:end]
+}
+
+// splitLines takes what stands between values apart behind each line break that
+// is not within a comment.
+func splitLines(extra hujson.Extra) [][]byte {
+	var lines [][]byte
+	start := 0
+	for i := 0; i < len(extra); {
+		rest, length := extra[i:], 1
+		switch {
+		case bytes.HasPrefix(rest, []byte("//")):
+			length = max(bytes.IndexByte(rest, '\n'), 1)
+		case bytes.HasPrefix(rest, []byte("/*")):
+			length = max(bytes.Index(rest, []byte("*/")), 0) + 2
+		}
+		if i += length; rest[0] == '\n' {
+			lines = append(lines, extra[start:i])
+			start = i
+		}
+	}
+	return append(lines, extra[start:])
+}
+
 // sameLine cuts from what follows a member the comment that ends its line.
 func sameLine(extra hujson.Extra) hujson.Extra {
-	i := bytes.IndexByte(extra, '\n')
-	if i < 0 || !isComment(extra[:i]) {
+	lines := splitLines(extra)
+	if len(lines) == 1 || !isComment(lines[0]) {
 		return extra
 	}
-	if i > 0 && extra[i-1] == '\r' {
+	i := len(lines[0]) - 1
+	if extra[i-1] == '\r' {
 		i--
 	}
 	return extra[i:]
 }
 
-func isComment(line []byte) bool {
-	line = bytes.TrimSpace(line)
-	return bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) && bytes.HasSuffix(line, []byte("*/"))
-}
+// isComment reports whether there is more than white space between values.
+func isComment(extra hujson.Extra) bool { return len(bytes.TrimSpace(extra)) > 0 }
 
 // othersComments is what stands before a member without the comments directly
 // above it: the comment on the line of what is before, and those that an empty
 // line keeps apart. It ends without a line break.
 func othersComments(extra hujson.Extra, first bool) hujson.Extra {
-	lines := bytes.SplitAfter(extra, []byte("\n"))
+	lines := splitLines(extra)
 	if len(lines) == 1 { // all on one line
 		return nil
 	}
@@ -334,7 +415,7 @@ func othersComments(extra hujson.Extra, first bool) hujson.Extra {
 		end--
 	}
 	kept := bytes.Join(lines[:end], nil)
-	if first && len(bytes.TrimSpace(kept)) == 0 {
+	if first && !isComment(kept) {
 		return nil
 	}
 	return bytes.TrimRight(kept, " \t\r\n")
@@ -386,11 +467,7 @@ func sameBut(before, after []byte, path []string) error {
 	if err != nil {
 		return err
 	}
-	b, err := rest(after)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(a, b) {
+	if b, err := rest(after); err != nil || !bytes.Equal(a, b) {
 		return errOthers
 	}
 	return nil

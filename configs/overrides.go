@@ -20,8 +20,11 @@ var reservedNames = []string{
 
 var exposedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// claims are the exposed names that were given so far, and where.
+// claims are the exposed names that were given so far, and where; ownTool for
+// those of the view's own tools.
 type claims map[string]*node
+
+var ownTool = new(node)
 
 // claim checks an exposed name and that no other tool has it. The name itself is
 // not repeated: it may come from a variable.
@@ -29,11 +32,18 @@ func (d *decoder) claim(taken claims, n *node, label, name string) {
 	if !d.checkExposed(n, label, name) {
 		return
 	}
-	if first := taken[name]; first != nil {
+	switch first := taken[name]; first {
+	case nil:
+		taken[name] = n
+	case ownTool:
+		d.failOwn(n, label)
+	default:
 		d.fail(n, label+" is the name of another tool already", fmt.Sprintf("of the one on line %d", first.line))
-		return
 	}
-	taken[name] = n
+}
+
+func (d *decoder) failOwn(n *node, label string) {
+	d.fail(n, label+" is the name of one of toolfinch's own tools: "+n.String(), "choose another one")
 }
 
 func (d *decoder) checkExposed(n *node, label, name string) bool {
@@ -42,7 +52,7 @@ func (d *decoder) checkExposed(n *node, label, name string) bool {
 		d.mustBe(n, label, "1 to 64 letters, digits, _ and -", "clients and models accept no other names of tools")
 		return false
 	case slices.Contains(reservedNames, name):
-		d.fail(n, label+" is the name of one of toolfinch's own tools: "+n.String(), "choose another one")
+		d.failOwn(n, label)
 		return false
 	}
 	return true

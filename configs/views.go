@@ -71,6 +71,9 @@ func (d *decoder) view(key, n *node) *view.Settings {
 		return nil
 	}
 	taken := make(claims)
+	for _, name := range d.searchTools(v, n.given("tools")) {
+		taken[name] = ownTool
+	}
 	if tools := n.given("tools"); tools != nil {
 		v.Tools = d.viewTools(tools, label+": tools", v.IncludeAll, taken)
 	}
@@ -94,6 +97,42 @@ func (d *decoder) view(key, n *node) *view.Settings {
 		d.warn(exclude, label+": exclude is not used without include_all or a pattern of tools", "")
 	}
 	return v
+}
+
+// searchTools are the names of the tools that search the view, or each of its
+// servers.
+func (d *decoder) searchTools(v *view.Settings, tools *node) []string {
+	switch v.Exposure {
+	case view.ExposureSearch:
+		return searchNames(v.Name)
+	case view.ExposureSearchPerServer:
+	default:
+		return nil
+	}
+	var names []string
+	seen := map[string]int{}
+	for _, server := range d.known {
+		if d.off[server] || !v.IncludeAll && (tools == nil || tools.find(server) == nil) {
+			continue
+		}
+		prefix := server
+		first := searchNames(server)[0]
+		if seen[first]++; seen[first] > 1 { // servers a.b and a_b
+			prefix = fmt.Sprintf("%d_%s", seen[first], server)
+		}
+		names = append(names, searchNames(prefix)...)
+	}
+	return names
+}
+
+var notInToolName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// searchNames are the names that package retrieve, which is not below this one,
+// gives the tools that search what prefix names.
+func searchNames(prefix string) []string {
+	prefix = notInToolName.ReplaceAllString(prefix, "_")
+	prefix = prefix[:min(len(prefix), 64-len("_describe_tool"))]
+	return []string{prefix + "_search_tools", prefix + "_describe_tool", prefix + "_call_tool"}
 }
 
 // viewTools reads what a view has of each server.

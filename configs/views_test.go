@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"toolfinch/retrieve"
 	"toolfinch/view"
 )
 
@@ -256,6 +258,67 @@ toolfinch.yaml:14:70: view "deaf": tools.a.x.parameters.p: the description is no
 	}
 	if v := c.Views[0]; len(v.Tools) != 1 || len(v.Composites) != 1 || len(v.Composites[0].Steps) != 1 || len(c.Tools) != 0 {
 		t.Errorf("%+v, tools %+v", v, c.Tools)
+	}
+}
+
+// A view's own tools keep their names, those of other views and modes are free.
+func TestNamesOfAViewsOwnTools(t *testing.T) {
+	const servers = `
+mcp_servers:
+  git.hub: {command: a}
+  git_hub: {command: a}
+  off: {command: a, enabled: false}
+tool_views:
+  my-view:
+    %s
+    tools: {git.hub: {a: {name: %s}}, off: {}}
+    composite_tools: {c: {parallel: {one: {tool: git_hub.b}}}}
+`
+	const search, each = "exposure_mode: search", "exposure_mode: search_per_server"
+	for _, test := range []struct {
+		mode, name string
+		own        bool
+	}{
+		{search, "my-view_search_tools", true},
+		{search, "my-view_describe_tool", true},
+		{search, "my-view_call_tool", true},
+		{search, "my-view_find_tools", false},
+		{search, "other_search_tools", false},
+		{search, "git_hub_search_tools", false},
+		{each, "git_hub_search_tools", true},
+		{each, "git_hub_call_tool", true},
+		{each, "2_git_hub_call_tool", false}, // there is but one of that name
+		{each, "off_call_tool", false},
+		{each, "my-view_search_tools", false},
+		{each + "\n    include_all: true", "2_git_hub_call_tool", true},
+		{"exposure_mode: direct", "my-view_search_tools", false},
+		{"exposure_mode: auto", "git_hub_call_tool", false},
+	} {
+		_, err := load(t, fmt.Sprintf(servers, test.mode, test.name))
+		const want = `view "my-view": tools.git.hub.a.name is the name of one of toolfinch's own tools: `
+		if own := err != nil && strings.Contains(err.Error(), want); own != test.own || err != nil && !own {
+			t.Errorf("%s, %s: %v, want it refused: %v", test.mode, test.name, err, test.own)
+		}
+	}
+	_, err := loadWith(t, minimal+`
+tool_views:
+  v:
+    exposure_mode: search
+    composite_tools: {v_call_tool: {parallel: {one: {tool: a.b}}}}
+    custom_tools: [{module: "h.star:f", name: v_search_tools}, "h.star:v_describe_tool"]
+`, []string{"h.star"})
+	for _, what := range []string{"composite_tools.v_call_tool", "custom_tools[0].name", "custom_tools[1]: its function"} {
+		if err == nil || !strings.Contains(err.Error(), `view "v": `+what+" is the name of one of toolfinch's own tools") {
+			t.Errorf("%s is not refused: %v", what, err)
+		}
+	}
+}
+
+func TestSearchNamesAreThoseOfTheTools(t *testing.T) {
+	for _, prefix := range []string{"a", "a.b c/d", "é", strings.Repeat("long.", 20)} {
+		if got, want := searchNames(prefix), retrieve.SearchNames(prefix); !slices.Equal(got, want) {
+			t.Errorf("searchNames(%q) = %q, want %q", prefix, got, want)
+		}
 	}
 }
 

@@ -78,3 +78,32 @@ func TestNamesBeginWithThePrefixOfTheirServer(t *testing.T) {
 		}
 	}
 }
+
+// A server that lists a tool by the name which another's was given, with its
+// hash, does not get that name.
+func TestANameWithAHashIsNotTakenOver(t *testing.T) {
+	// Both would be fs_secure_read.
+	ids := []tool.ID{{Server: "fs_secure", Name: "read"}, {Server: "fs", Name: "secure_read"}}
+	before := Names(ids, nil, nil)
+	victim := ids[0]
+	for range 3 { // the next lists what the one before was given
+		ids = append(ids, tool.ID{Server: "fs", Name: strings.TrimPrefix(Names(ids, nil, nil)[victim], "fs_")})
+		victim = ids[len(ids)-1]
+	}
+	for range 2 {
+		names := Names(ids, nil, nil)
+		has := map[string]tool.ID{}
+		for _, id := range ids {
+			if other, taken := has[names[id]]; taken {
+				t.Errorf("%v and %v are both %q", other, id, names[id])
+			}
+			has[names[id]] = id
+		}
+		for id, name := range before {
+			if names[id] != name {
+				t.Errorf("%v was %q and is now %q", id, name, names[id])
+			}
+		}
+		slices.Reverse(ids)
+	}
+}

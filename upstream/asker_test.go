@@ -18,7 +18,7 @@ import (
 //	ask      {"method", "params"}: asks, and returns {"answer": the whole response}
 //	asks     {"n"}: asks n times at once
 //	later    asks for the roots once the call is over; what comes goes to seen
-//	withdraw asks, and withdraws that before it answers
+//	withdraw asks, and withdraws that once its folder has a file "withdraw"
 //	echo     returns {"params": its params, "hello": those of initialize}
 //	url      refuses: a URL is to be opened first
 //	seen     returns {"seen": [all notifications and answers that no call waited for]}
@@ -165,8 +165,9 @@ func (a *asker) call(id, params json.RawMessage) {
 		defer func() { a.note(a.ask("roots/list", nil)) }()
 	case "withdraw":
 		asked, _ := a.send("elicitation/create", json.RawMessage(`{"message":"wait"}`))
-		a.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"asked"}}`)
-		time.Sleep(50 * time.Millisecond) // the question is on its way: a later one would still be withdrawn
+		for _, err := os.Stat(os.Getenv(folderVar) + "/withdraw"); err != nil; _, err = os.Stat(os.Getenv(folderVar) + "/withdraw") {
+			time.Sleep(5 * time.Millisecond)
+		}
 		a.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, asked)
 	case "echo":
 		result = fmt.Sprintf(`{"params":%s,"hello":%s,"pid":%d}`, params, a.hello, os.Getpid())

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -158,7 +160,8 @@ func TestAskingStopsTheClockOfTheCall(t *testing.T) {
 }
 
 func TestAskingEndsWithItsReason(t *testing.T) {
-	p := newPool(t, newAsker(t, "asker"))
+	s := newAsker(t, "asker")
+	p := newPool(t, s)
 	started, ended := make(chan struct{}, 1), make(chan error, 1)
 	waits := asked("a")
 	waits.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
@@ -167,9 +170,21 @@ func TestAskingEndsWithItsReason(t *testing.T) {
 		ended <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}
-	mustCallAs(t, p, waits, "withdraw", `{}`)
+	withdrawn := make(chan error, 1)
+	go func() {
+		_, err := callAs(t, p, waits, "withdraw", `{}`)
+		withdrawn <- err
+	}()
 	<-started
-	<-ended
+	if err := os.WriteFile(filepath.Join(s.Env[folderVar], "withdraw"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if why := <-ended; !errors.Is(why, errWithdrawn) {
+		t.Errorf("asking ended with %v", why)
+	}
+	if err := <-withdrawn; err != nil {
+		t.Error(err)
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

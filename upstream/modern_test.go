@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,13 +29,18 @@ type modernHTTP struct {
 	mu      sync.Mutex // guards what follows
 	answer  func(method string, params json.RawMessage) string
 	lists   map[string]int
-	streams map[chan string]string // open subscriptions: the ID of the request
-	filters []string               // of all subscriptions, in order
-	headers []http.Header          // of requests to answer
+	streams []*modernStream // open subscriptions, in the order of their beginning
+	begun   int             // how many subscriptions there were
+	headers []http.Header   // of requests to answer
+}
+
+type modernStream struct {
+	id, filter string
+	events     chan string
 }
 
 func newModernHTTP(t testing.TB) *modernHTTP {
-	m := &modernHTTP{lists: map[string]int{}, streams: map[chan string]string{}}
+	m := &modernHTTP{lists: map[string]int{}}
 	m.answer = func(string, json.RawMessage) string { return `{}` }
 	m.Server = httptest.NewServer(m)
 	t.Cleanup(m.Close)
@@ -50,8 +56,8 @@ func (m *modernHTTP) settings() Settings {
 func (m *modernHTTP) say(method, params string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for stream, id := range m.streams {
-		stream <- fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}%s}}`, method, id, params)
+	for _, stream := range m.streams {
+		stream.events <- fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s}%s}}`, method, stream.id, params)
 	}
 }
 
@@ -67,13 +73,22 @@ func (m *modernHTTP) count(method string) int {
 	return m.lists[method]
 }
 
-func (m *modernHTTP) lastFilter() string {
+// filter is that of the youngest subscription that is open, "" without one. A
+// connection on its way out may open one after its successor has: wait until
+// what is open is what is wanted.
+func (m *modernHTTP) filter() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.filters) == 0 || len(m.streams) == 0 {
+	if len(m.streams) == 0 {
 		return ""
 	}
-	return m.filters[len(m.filters)-1]
+	return m.streams[len(m.streams)-1].filter
+}
+
+func (m *modernHTTP) subscriptions() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.begun
 }
 
 func (m *modernHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -122,21 +137,21 @@ func (m *modernHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (m *modernHTTP) subscribe(w http.ResponseWriter, r *http.Request, id, filter json.RawMessage) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	stream := make(chan string, 10)
+	stream := &modernStream{id: string(id), filter: string(filter), events: make(chan string, 10)}
 	m.mu.Lock()
-	m.streams[stream] = string(id)
-	m.filters = append(m.filters, string(filter))
+	m.streams = append(m.streams, stream)
+	m.begun++
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
-		delete(m.streams, stream)
+		m.streams = slices.DeleteFunc(m.streams, func(s *modernStream) bool { return s == stream })
 		m.mu.Unlock()
 	}()
 	fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":%s}}}\n\n", id)
 	w.(http.Flusher).Flush()
 	for {
 		select {
-		case text := <-stream:
+		case text := <-stream.events:
 			fmt.Fprintf(w, "data: %s\n\n", text)
 			w.(http.Flusher).Flush()
 		case <-r.Context().Done():
@@ -203,14 +218,17 @@ func TestOnlyTheListThatChangedIsListedAgain(t *testing.T) {
 	if change := <-changes; len(change.Defs) != 4 {
 		t.Fatalf("change = %+v", change)
 	}
-	eventually(t, func() bool { return m.lastFilter() != "" })
-	if got, want := m.lastFilter(), `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`; got != want {
+	eventually(t, func() bool { return m.filter() != "" })
+	if got, want := m.filter(), `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`; got != want {
 		t.Errorf("filter = %s, want %s", got, want)
 	}
 	m.say("notifications/prompts/list_changed", "")
 	m.say("notifications/resources/list_changed", "")
-	if change := <-changes; len(change.Defs) != 4 {
-		t.Errorf("change = %+v", change)
+	// Two changes may be told as one or as two.
+	for prompts, resources := 1, 2; prompts < 2 || resources < 4; prompts, resources = m.count("prompts/list"), m.count("resources/list") {
+		if change := <-changes; len(change.Defs) != 4 {
+			t.Errorf("change = %+v", change)
+		}
 	}
 	if tools, prompts, resources := m.count("tools/list"), m.count("prompts/list"), m.count("resources/list"); tools != 1 || prompts != 2 || resources != 4 {
 		t.Errorf("tools were listed %d times, prompts %d, pages of resources %d", tools, prompts, resources)
@@ -502,7 +520,7 @@ func TestSubscriptions(t *testing.T) {
 				}
 			}
 			if name == "modern" {
-				if got := m.lastFilter(); !strings.HasSuffix(got, `"resourceSubscriptions":["memo://a","memo://b"]}`) {
+				if got := m.filter(); !strings.HasSuffix(got, `"resourceSubscriptions":["memo://a","memo://b"]}`) {
 					t.Errorf("filter = %s", got)
 				}
 				m.say("notifications/resources/updated", `,"uri":"memo://a","x":1.0`)
@@ -517,7 +535,7 @@ func TestSubscriptions(t *testing.T) {
 			}
 			switch name {
 			case "modern":
-				eventually(t, func() bool { return strings.HasSuffix(m.lastFilter(), `"resourceSubscriptions":["memo://a"]}`) })
+				eventually(t, func() bool { return strings.HasSuffix(m.filter(), `"resourceSubscriptions":["memo://a"]}`) })
 			default:
 				seen := mustCallAs(t, p, nil, "seen", `{}`)
 				if strings.Count(seen, `"resources/subscribe"`) != 2 || strings.Count(seen, `"resources/unsubscribe"`) != 1 {
@@ -533,7 +551,7 @@ func TestSubscriptions(t *testing.T) {
 			eventually(t, func() bool {
 				_, _ = callAs(t, p, nil, "echo", `{}`)
 				if name == "modern" {
-					return strings.Contains(m.lastFilter(), "memo://a")
+					return strings.Contains(m.filter(), "memo://a")
 				}
 				return strings.Count(mustCallAs(t, p, nil, "seen", `{}`), `"uri":"memo://a"`) == 1
 			})

@@ -162,8 +162,10 @@ func TestOtherCallsGoOnBesideAFault(t *testing.T) {
 	_, err := ask(t, p, "s", "big")
 	wantError(t, err, "s", wire.ErrTooLarge)
 	runtime.ReadMemStats(&after)
-	if grown := after.HeapSys - min(before.HeapSys, after.HeapSys); grown > 3*wire.MaxAnswer {
-		t.Errorf("a line of 100 MB took %d MB", grown>>20)
+	// All that was ever allocated while the line grew: what is in use depends on the
+	// collector, and on the tests before.
+	if took := after.TotalAlloc - before.TotalAlloc; took > 7*wire.MaxAnswer {
+		t.Errorf("a line of 100 MB took %d MB", took>>20)
 	}
 	mustAsk(t, p, "s", "raw", "hologram")
 
@@ -202,6 +204,7 @@ func TestAServerThatHangsOrCrashesDelaysNobody(t *testing.T) {
 	watched := make(chan error, 1)
 	go func() { watched <- p.Watch(ctx, changes) }()
 	var crashes int
+	began := time.Now()
 	for seen := map[string]bool{}; len(seen) < 3; {
 		change := <-changes
 		if change.Server == "crash" {
@@ -228,8 +231,9 @@ func TestAServerThatHangsOrCrashesDelaysNobody(t *testing.T) {
 	if err := <-watched; err != nil {
 		t.Errorf("Watch = %v", err)
 	}
-	if crashes > 3 {
-		t.Errorf("the crashing server was started %d times in a moment", crashes)
+	// Between two attempts are 250 ms at least.
+	if took := time.Since(began); crashes > 1+int(took/(250*time.Millisecond)) {
+		t.Errorf("the crashing server was started %d times in %s", crashes, took)
 	}
 	_, err = ask(t, p, "good", "raw")
 	wantError(t, err, "good", ErrClosed)

@@ -430,6 +430,27 @@ func TestAPrincipalReadsItFromAnySession(t *testing.T) {
 	}
 }
 
+// Processes of one data directory have sessions of one name: on stdio all have.
+func TestProcessesWithOneStoreDoNotReadEachOthersOutputs(t *testing.T) {
+	f := newFixture(t)
+	other := &fixture{Cache: New(f.store, slog.New(slog.DiscardHandler)), store: f.store}
+	other.now = f.now
+	ada := alice
+	ada.Principal = "ada"
+	for name, test := range map[string]struct {
+		call  tool.Call
+		reads bool
+	}{"a session": {alice, false}, "a principal": {ada, true}} {
+		token := tokenIn.FindStringSubmatch(note(t, f.call(t, Settings{MinSize: 1, Preview: 1}, test.call, text(strings.Repeat("long ", 1000)))))[1]
+		if texts, failed := f.read(t, test.call, with(token, "")); failed {
+			t.Errorf("%s, in its own process: %q", name, texts)
+		}
+		if texts, failed := other.read(t, test.call, with(token, "")); failed == test.reads {
+			t.Errorf("%s, in another process: %q", name, texts)
+		}
+	}
+}
+
 func TestTheDatabaseDoesNotTellTokensAndOwners(t *testing.T) {
 	f := newFixture(t)
 	call := alice

@@ -304,13 +304,13 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 		face.Search = retriever.SearchTools(settings.Name, "", settings.Description)
 		intro = joined(intro, "Find tools with "+searchTool+".")
 	case view.ExposureSearchPerServer:
-		taken := map[string]int{}
+		taken := map[string]bool{}
 		for _, s := range next.servers {
 			prefix := s.Name
-			name := retrieve.SearchName(prefix)
-			if taken[name]++; taken[name] > 1 { // servers a.b and a_b
-				prefix = fmt.Sprintf("%d_%s", taken[name], prefix)
+			for n := 2; taken[retrieve.SearchName(prefix)]; n++ { // servers a.b and a_b
+				prefix = fmt.Sprintf("%d_%s", n, s.Name)
 			}
+			taken[retrieve.SearchName(prefix)] = true
 			face.Search = append(face.Search, retriever.SearchTools(prefix, s.Name, s.Description)...)
 		}
 		face.SearchTool = ""

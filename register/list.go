@@ -182,8 +182,8 @@ func (l *Live) complete(ctx context.Context, call *tool.Call) (tool.Result, erro
 		switch {
 		case member == key:
 			value = own
-		case strings.EqualFold(member, key):
-			continue // a server that does not look at case would read it as the name
+		case member != "type" && slices.ContainsFunc([]string{"type", "name", "uri"}, func(known string) bool { return strings.EqualFold(member, known) }):
+			continue // a server that does not look at case would read it as another key
 		}
 		if len(mapped) > 1 {
 			mapped = append(mapped, ',')

@@ -350,6 +350,78 @@ func TestWhatHooksPrintGoesToTheLog(t *testing.T) {
 	}
 }
 
+// What poses as a question or a task and has content is an answer.
+func TestNoResultWithContentPassesTheHooksAfterIt(t *testing.T) {
+	for _, kind := range []string{"complete", "odd", "task", "input_required"} {
+		for _, content := range []string{`"content":[{"type":"text","text":"secret"}]`, `"structuredContent":{"x":"secret"}`} {
+			of := upstreamTool(t, "s.t", `{}`, func(context.Context, *tool.Call) (tool.Result, error) {
+				return tool.Result(`{"resultType":"` + kind + `",` + content + `}`), nil
+			})
+			answer, _ := throughHooks(t, Hooks{Post: []PostCall{func(context.Context, *script.Info, json.RawMessage, tool.Result) (tool.Result, error) {
+				return tool.TextResult("seen"), nil
+			}}}, of, &tool.Call{})
+			if said(answer) != "seen" {
+				t.Errorf("%s, %s: %s", kind, content, answer)
+			}
+		}
+	}
+}
+
+// The result of a task would pass the hooks by.
+func TestBehindHooksAfterACallNoTaskIsMade(t *testing.T) {
+	const declared = `{"roots":{"x":1.0},"extensions":{"io.modelcontextprotocol/tasks":{},"another":{"n":12345678901234567890}}}`
+	pre := []PreCall{func(context.Context, *script.Info, json.RawMessage) (json.RawMessage, error) { return nil, nil }}
+	post := []PostCall{func(context.Context, *script.Info, json.RawMessage, tool.Result) (tool.Result, error) {
+		return nil, nil
+	}}
+	for want, hooks := range map[string]Hooks{
+		declared: {Pre: pre},
+		`{"roots":{"x":1.0},"extensions":{"another":{"n":12345678901234567890}}}`: {Pre: pre, Post: post},
+	} {
+		var told string
+		of := upstreamTool(t, "s.t", `{}`, func(_ context.Context, call *tool.Call) (tool.Result, error) {
+			told = string(call.Client.Capabilities)
+			return tool.TextResult("done"), nil
+		})
+		call := &tool.Call{Client: &tool.Client{Modern: true, Capabilities: json.RawMessage(declared)}}
+		throughHooks(t, hooks, of, call)
+		if told != want {
+			t.Errorf("the tool is called by a client that declares %s, want %s", told, want)
+		}
+		if got := string(call.Client.Capabilities); got != declared {
+			t.Errorf("the caller's own call says now %s", got)
+		}
+	}
+}
+
+// Arguments of a command may be secrets.
+func TestTheCommandLineOfAHookIsNotLogged(t *testing.T) {
+	_, log := throughHooks(t, Hooks{PreCall: &Hook{Command: []string{"sh", "-c", "exit 1", "--token", "hunter2"}}},
+		upstreamTool(t, "s.t", `{}`, echo), &tool.Call{})
+	if !strings.Contains(log, "hook=sh") || strings.Contains(log, "hunter2") {
+		t.Errorf("log %s", log)
+	}
+}
+
+// A step runs on a goroutine of its own, where nobody else would recover.
+func TestAGoHookThatPanicsInAStepFailsThatStep(t *testing.T) {
+	env, _ := envOf(upstreamTool(t, "a.bad", `{}`, echo), upstreamTool(t, "a.good", `{}`, echo))
+	s := everywhere(Step{Key: "bad", Tool: "a.bad", Args: []byte(`{}`)}, Step{Key: "good", Tool: "a.good", Args: []byte(`{}`)})
+	s.Hooks.Pre = []PreCall{func(_ context.Context, info *script.Info, _ json.RawMessage) (json.RawMessage, error) {
+		if info.Tool == "bad" {
+			panic("at the disco")
+		}
+		return nil, nil
+	}}
+	h, problems := newHooks(s, env)
+	wantProblems(t, problems)
+	tools, problems := composites(s, env, h)
+	result := mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+	if want := `{"bad":{"error":"a.bad: internal error"},"good":{}}`; string(result.Value()) != want {
+		t.Errorf("%s, want %s", result, want)
+	}
+}
+
 func TestWithoutHooksTheHandlerIsTheToolsOwn(t *testing.T) {
 	env, _ := envOf()
 	h, problems := newHooks(Settings{Name: "v"}, env)

@@ -504,11 +504,9 @@ result = {"squares": total(re.findall(r": (\d+)", whole)), "sums": [s["result"] 
 	c.outside(t, "files_move_file", "everything_echo", "memory_read_graph", "retrieve_tools", "call_tool")
 
 	// What this client was answered is no other client's to read.
-	if c.connect["url"] != nil {
-		other := newSDKClient(t, c.house.env)
-		other.do(t, "connect", c.connect, nil)
-		other.refuses(t, "read_output", map[string]any{"token": token[1]}, "no such output")
-	}
+	other := newSDKClient(t, c.house.env)
+	other.do(t, "connect", c.connect, nil)
+	other.refuses(t, "read_output", map[string]any{"token": token[1]}, "no such output")
 	if own := c.call(t, "read_output", map[string]any{"token": token[1], "lines": "1"}); !strings.HasPrefix(own.text(), "line 1 of") {
 		t.Errorf("its own client reads %s", own.text())
 	}

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
@@ -29,6 +30,48 @@ func (c *Config) Resolved() string {
 	}
 	writeYAML(&b, root, 0)
 	return b.String()
+}
+
+// ResolvedJSON is Resolved as JSON.
+func (c *Config) ResolvedJSON() json.RawMessage {
+	r := &resolver{secrets: c.secrets}
+	var b bytes.Buffer
+	writeJSON(&b, r.config(c))
+	return b.Bytes()
+}
+
+func writeJSON(b *bytes.Buffer, n *node) {
+	number, isNumber := jsonNumber(n.text)
+	switch {
+	case n.kind == kindMapping:
+		b.WriteByte('{')
+		for i, p := range n.pairs {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.Write(jsonText(p.key.text))
+			b.WriteByte(':')
+			writeJSON(b, p.value)
+		}
+		b.WriteByte('}')
+	case n.kind == kindList:
+		b.WriteByte('[')
+		for i, item := range n.items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeJSON(b, item)
+		}
+		b.WriteByte(']')
+	case n.kind == kindNull:
+		b.WriteString("null")
+	case n.kind == kindBool:
+		b.WriteString(n.text)
+	case n.kind == kindNumber && isNumber:
+		b.WriteString(number)
+	default: // a duration is written without quotes, too
+		b.Write(jsonText(n.text))
+	}
 }
 
 // resolver makes the tree of a Config that Load would read as that Config again.

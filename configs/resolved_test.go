@@ -81,6 +81,30 @@ func TestResolvedLooksLikeThis(t *testing.T) {
 	}
 }
 
+// JSON is the same tree: read as a configuration it is the same one, too.
+func TestResolvedAsJSONSaysTheSame(t *testing.T) {
+	c, err := loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name, text string) *node {
+		root, _, problems := parse(name, []byte(text))
+		if len(problems) > 0 {
+			t.Fatalf("%s: %v", name, problems)
+		}
+		return root
+	}
+	var yaml, json strings.Builder
+	writeYAML(&yaml, read("x.yaml", c.Resolved()), 0)
+	writeYAML(&json, read("x.json", string(c.ResolvedJSON())), 0)
+	if !strings.Contains(json.String(), "mcp_servers") || strings.Contains(json.String(), "hush") {
+		t.Errorf("JSON has secrets, or nothing:\n%s", json.String())
+	}
+	if unquoted := strings.NewReplacer(`"`, ""); unquoted.Replace(yaml.String()) != unquoted.Replace(json.String()) { // durations are text
+		t.Errorf("YAML\n%s\nJSON\n%s", yaml.String(), json.String())
+	}
+}
+
 // Every secret in it begins with hush.
 const secretsEverywhere = `
 mcp_servers:

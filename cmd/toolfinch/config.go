@@ -9,7 +9,7 @@ import (
 )
 
 func newConfig(s *settings) *cobra.Command {
-	var resolved bool
+	var resolved, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration as it is understood, or where it is",
@@ -27,11 +27,15 @@ are masked as ***. Nothing is started.`,
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), config.ResolvedJSON())
+			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), config.Resolved())
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&resolved, "resolved", false, "print the configuration with defaults and variables filled in, secrets masked")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	path := &cobra.Command{
 		Use:     "path",
 		Short:   "Print the path of the configuration file that is used",

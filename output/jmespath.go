@@ -26,7 +26,7 @@ const (
 	maxExpression = 1000      // bytes
 	maxWork       = 256 << 20 // bytes, times how often the expression may copy them
 	maxValue      = 5 << 20   // bytes of the value as JSON
-	maxSteps      = 500e6     // values, times tokens of the expression, times how often it looks at them
+	maxSteps      = 120e6     // values, times tokens of the expression, times how often it looks at them
 	nodeBytes     = 64        // of a value in memory, beside its text
 	maxNodes      = 500_000   // values in the data
 

@@ -128,6 +128,12 @@ func TestExpressionsThatMultiplyAreRefused(t *testing.T) {
 			t.Errorf("%.60s: %.200q", expression, texts)
 		}
 	}
+	token = f.token(t, text("["+strings.Repeat("0,", 400_000)+"0]"))
+	for _, expression := range []string{twice("[*]", 200), "[?" + strings.Repeat("@==`1`||", 100) + "@]"} {
+		if texts, failed := f.read(t, alice, with(token, `"jmespath":`+string(quote(expression)))); !failed || texts[0] != errTooMuch.Error() {
+			t.Errorf("%.60s: %.200q", expression, texts)
+		}
+	}
 	// What shares its parts needs little memory, but would be long to write.
 	token = f.token(t, text(`["`+strings.Repeat("x", 500_000)+`"]`))
 	if texts, failed := f.read(t, alice, with(token, `"jmespath":"[@,@,@,@]|[@,@,@,@]"`)); !failed || !strings.Contains(texts[0], "more than 5242880 bytes") {

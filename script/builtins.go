@@ -2,12 +2,13 @@ package script
 
 import (
 	"fmt"
-	"math/bits"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
 )
 
 // meter is called before a builtin, to charge for it. It may change the
@@ -34,16 +35,8 @@ func methodsOf(v starlark.Value) methods {
 func metered(of starlark.HasAttrs, meters map[string]meter) methods {
 	all := methods{}
 	for name, charge := range meters {
-		all[name] = starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-			r := runOf(thread)
-			if err := charge(r, b, args, kwargs); err != nil {
-				return nil, err
-			}
-			original, err := b.Receiver().(starlark.HasAttrs).Attr(name)
-			if err != nil {
-				return nil, err
-			}
-			return original.(*starlark.Builtin).CallInternal(thread, args, kwargs)
+		all[name] = charged(name, charge, func(b *starlark.Builtin) (starlark.Value, error) {
+			return b.Receiver().(starlark.HasAttrs).Attr(name)
 		})
 	}
 	for _, name := range of.AttrNames() {
@@ -52,6 +45,30 @@ func metered(of starlark.HasAttrs, meters map[string]meter) methods {
 		}
 	}
 	return all
+}
+
+// byName are the metered builtins that take arguments by name, and the name, ""
+// for any. Their meters know of it; what no meter has seen reaches no builtin.
+var byName = map[string]string{"format": "", "update": "", "int": "base", "print": "sep", "fail": "sep"}
+
+// charged is a builtin of the interpreter behind its meter.
+func charged(name string, charge meter, original func(b *starlark.Builtin) (starlark.Value, error)) *starlark.Builtin {
+	only, some := byName[name]
+	return starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		for _, pair := range kwargs {
+			if key := string(pair[0].(starlark.String)); !some || only != "" && key != only {
+				return nil, fmt.Errorf("%s takes no argument named %.40q", name, key)
+			}
+		}
+		if err := charge(runOf(thread), b, args, kwargs); err != nil {
+			return nil, err
+		}
+		of, err := original(b)
+		if err != nil {
+			return nil, err
+		}
+		return of.(*starlark.Builtin).CallInternal(thread, args, kwargs)
+	})
 }
 
 // free is the meter of what costs nothing, or shares its receiver's memory.
@@ -66,20 +83,48 @@ func scan(r *run, b *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) err
 
 // rewriteText is the meter of what makes a text of about the same length.
 func rewriteText(r *run, b *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
-	return r.alloc(int64(sizeText + 2*len(text(b))))
+	return r.alloc(int64(sizeText + 4*len(text(b)))) // a malformed byte becomes three
+}
+
+// affix is the meter of what looks for one of several texts at an end.
+func affix(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+	s := len(text(b))
+	if err := r.work(s); err != nil || len(args) == 0 {
+		return err
+	}
+	several, _ := args[0].(starlark.Tuple)
+	total := len(several) * sizeSlot
+	for _, one := range several {
+		total += min(max(starlark.Len(one), 0), s)
+	}
+	return r.work(total)
+}
+
+// strip is the meter of what removes characters at the ends: each is looked for
+// in the others.
+func strip(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+	s, cutset := len(text(b)), ""
+	if len(args) > 0 {
+		cutset, _ = starlark.AsString(args[0])
+	}
+	if err := r.work(s + len(cutset)); err != nil {
+		return err
+	}
+	if strings.IndexFunc(cutset, func(c rune) bool { return c >= utf8.RuneSelf }) < 0 {
+		return nil
+	}
+	return r.workN(s, len(cutset))
 }
 
 // parts is the meter of what splits a text.
-func parts(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+func parts(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
 	s := text(b)
 	if err := r.work(len(s)); err != nil {
 		return err
 	}
 	separator := ""
-	for _, arg := range append(args[:len(args):len(args)], values(kwargs)...) {
-		if text, ok := arg.(starlark.String); ok {
-			separator = string(text)
-		}
+	if len(args) > 0 {
+		separator, _ = starlark.AsString(args[0])
 	}
 	n := 1
 	switch {
@@ -94,6 +139,11 @@ func parts(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.T
 			}
 		}
 	}
+	if len(args) > 1 { // as many as they say are made room for
+		if most, err := starlark.AsInt32(args[1]); err == nil && most > n {
+			args[1] = starlark.MakeInt(n)
+		}
+	}
 	return r.allocN(n, 2*sizeSlot+2*sizeText)
 }
 
@@ -104,15 +154,27 @@ func values(kwargs []starlark.Tuple) (out []starlark.Value) {
 	return out
 }
 
+// partition is the meter of what makes three texts of one.
+func partition(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+	if err := scan(r, b, args, kwargs); err != nil {
+		return err
+	}
+	return r.alloc(2 * sizePair)
+}
+
 var stringMethods = metered(starlark.String(""), map[string]meter{
 	"capitalize": rewriteText, "lower": rewriteText, "title": rewriteText, "upper": rewriteText,
-	"strip": scan, "lstrip": scan, "rstrip": scan, "removeprefix": scan, "removesuffix": scan,
-	"count": scan, "find": scan, "rfind": scan, "index": scan, "rindex": scan, "startswith": scan, "endswith": scan,
+	"strip": strip, "lstrip": strip, "rstrip": strip, "removeprefix": scan, "removesuffix": scan,
+	"count": scan, "find": scan, "rfind": scan, "index": scan, "rindex": scan, "startswith": affix, "endswith": affix,
 	"isalnum": scan, "isalpha": scan, "isdigit": scan, "islower": scan, "isspace": scan, "istitle": scan, "isupper": scan,
 	"codepoint_ords": free, "codepoints": free, "elem_ords": free, "elems": free,
-	"partition": scan, "rpartition": scan,
+	"partition": partition, "rpartition": partition,
 	"split": parts, "rsplit": parts, "splitlines": parts,
 	"format": func(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+		// Each name is looked for among all.
+		if err := r.workN(strings.Count(text(b), "{"), 32*len(kwargs)); err != nil {
+			return err
+		}
 		return r.allocFormat(text(b), "{", append(args[:len(args):len(args)], values(kwargs)...)...)
 	},
 	"join": func(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
@@ -215,11 +277,11 @@ func key(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) e
 }
 
 // newKey is the meter of what may add a key.
-func newKey(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
-	if err := r.alloc(sizeEntry / 2); err != nil { // between a new one and an old one
+func newKey(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+	if err := r.alloc(sizeEntry / 2); err != nil || len(args) == 0 { // between a new one and an old one
 		return err
 	}
-	return key(r, b, args, kwargs)
+	return r.put(args[0])
 }
 
 // list is the meter of what makes a list with n bytes for each of its elements.
@@ -244,6 +306,11 @@ var dictMethods = metered(new(starlark.Dict), map[string]meter{
 			args[0] = update
 			n += update.Len()
 		}
+		for _, pair := range kwargs {
+			if err := r.put(pair[0]); err != nil {
+				return err
+			}
+		}
 		return r.allocN(n, sizeEntry)
 	},
 })
@@ -251,13 +318,20 @@ var dictMethods = metered(new(starlark.Dict), map[string]meter{
 // sets is the meter of what combines sets: an iterable that is none is made one,
 // bounded, first.
 func sets(r *run, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+	if err := r.putAll(b.Receiver().(*starlark.Set)); err != nil {
+		return err
+	}
 	n := starlark.Len(b.Receiver())
 	for i, arg := range args {
-		if _, ok := arg.(*starlark.Set); !ok {
-			iterable, ok := arg.(starlark.Iterable)
-			if !ok {
-				continue // the method says it
+		iterable, ok := arg.(starlark.Iterable)
+		if !ok {
+			continue // the method says it
+		}
+		if set, ok := arg.(*starlark.Set); ok {
+			if err := r.putAll(set); err != nil {
+				return err
 			}
+		} else {
 			set, err := r.newSet(iterable)
 			if err != nil {
 				return err
@@ -278,8 +352,7 @@ var setMethods = metered(new(starlark.Set), map[string]meter{
 	"symmetric_difference": sets, "union": sets, "update": sets,
 })
 
-// newSet makes a set of what an iterable yields. Keys may be made to collide, so
-// it looks at the time.
+// newSet makes a set of what an iterable yields.
 func (r *run) newSet(iterable starlark.Iterable) (*starlark.Set, error) {
 	if err := r.alloc(sizeDict); err != nil {
 		return nil, err
@@ -288,8 +361,8 @@ func (r *run) newSet(iterable starlark.Iterable) (*starlark.Set, error) {
 	iterator := iterable.Iterate()
 	defer iterator.Done()
 	var v starlark.Value
-	for i := 0; iterator.Next(&v); i++ {
-		if err := r.weighKey(v); err != nil {
+	for iterator.Next(&v) {
+		if err := r.put(v); err != nil {
 			return nil, err
 		}
 		before := set.Len()
@@ -301,13 +374,19 @@ func (r *run) newSet(iterable starlark.Iterable) (*starlark.Set, error) {
 				return nil, err
 			}
 		}
-		if i%128 == 127 {
-			if err := r.alive(); err != nil {
-				return nil, err
-			}
-		}
 	}
 	return set, nil
+}
+
+// set is dict[key] = value, charged as if the key was new.
+func (r *run) set(dict *starlark.Dict, key, value starlark.Value) error {
+	if err := r.alloc(sizeEntry); err != nil {
+		return err
+	}
+	if err := r.put(key); err != nil {
+		return err
+	}
+	return dict.SetKey(key, value)
 }
 
 // newDict makes a dict of a dict, or of pairs.
@@ -316,27 +395,11 @@ func (r *run) newDict(from starlark.Value) (*starlark.Dict, error) {
 		return nil, err
 	}
 	dict := new(starlark.Dict)
-	put := func(i int, key, value starlark.Value) error {
-		if i%128 == 127 {
-			if err := r.alive(); err != nil {
-				return err
-			}
-		}
-		if err := r.alloc(sizeEntry); err != nil {
-			return err
-		}
-		if err := r.weighKey(key); err != nil {
-			return err
-		}
-		return dict.SetKey(key, value)
-	}
-	i := 0
 	if mapping, ok := from.(*starlark.Dict); ok {
 		for key, value := range mapping.Entries() {
-			if err := put(i, key, value); err != nil {
+			if err := r.set(dict, key, value); err != nil {
 				return nil, err
 			}
-			i++
 		}
 		return dict, nil
 	}
@@ -347,7 +410,7 @@ func (r *run) newDict(from starlark.Value) (*starlark.Dict, error) {
 	iterator := iterable.Iterate()
 	defer iterator.Done()
 	var element starlark.Value
-	for ; iterator.Next(&element); i++ {
+	for i := 0; iterator.Next(&element); i++ {
 		pair, ok := element.(starlark.Iterable)
 		if !ok {
 			return nil, fmt.Errorf("element %d is no pair but %s", i, element.Type())
@@ -359,7 +422,7 @@ func (r *run) newDict(from starlark.Value) (*starlark.Dict, error) {
 		if len(two) != 2 {
 			return nil, fmt.Errorf("element %d is no pair", i)
 		}
-		if err := put(i, two[0], two[1]); err != nil {
+		if err := r.set(dict, two[0], two[1]); err != nil {
 			return nil, err
 		}
 	}
@@ -388,33 +451,32 @@ func each(n int) meter {
 	}
 }
 
-// ordered is the meter of what compares all that its argument yields.
-func ordered(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
-	if err := each(2*sizeSlot)(r, b, args, kwargs); err != nil {
-		return err
-	}
-	times := 1
-	for _, arg := range args {
-		if elements, ok := arg.(starlark.Tuple); ok {
-			if b.Name() == "sorted" {
-				times = bits.Len(uint(len(elements)))
-			}
-			if err := r.weigh(elements, times); err != nil {
-				return err
-			}
-		} else if err := r.weigh(arg, 1); err != nil {
+// printed is the meter of what makes text of its arguments.
+func printed(r *run, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+	for _, separator := range values(kwargs) {
+		if err := r.allocN(len(args), 2*starlark.Len(separator)); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// printed is the meter of what makes text of its arguments.
-func printed(r *run, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
-	if err := r.allocText(args...); err != nil {
+	n, err := r.textSize(args...)
+	if err != nil {
 		return err
 	}
-	return r.allocText(values(kwargs)...)
+	return r.alloc(2 * n) // growing copies
+}
+
+// digits is the meter of what reads a number, or makes one.
+func digits(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if n, ok := args[0].(starlark.Int); ok {
+		return r.alloc(int64(bitLen(n) / 8))
+	}
+	if starlark.Len(args[0]) > maxIntBits/4 {
+		return limitError("%d digits of a number", maxIntBits/4)
+	}
+	return r.alloc(int64(sizeNumber + max(starlark.Len(args[0]), 0)))
 }
 
 // universe are the interpreter's own functions whose cost depends on their
@@ -422,8 +484,15 @@ func printed(r *run, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark
 var universe = func() starlark.StringDict {
 	all := starlark.StringDict{}
 	for name, charge := range map[string]meter{
-		"list": each(sizeSlot), "tuple": each(sizeSlot), "reversed": each(sizeSlot), "enumerate": each(2 * sizePair), "bytes": each(4),
-		"sorted": ordered, "min": ordered, "max": ordered,
+		"list": each(sizeSlot), "tuple": each(sizeSlot), "reversed": each(sizeSlot), "enumerate": each(2 * sizePair),
+		"bytes": func(r *run, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) error {
+			if len(args) == 1 {
+				if s, ok := args[0].(starlark.String); ok {
+					return r.alloc(int64(sizeText + 6*len(s))) // a malformed byte becomes three, in growing copies
+				}
+			}
+			return each(4)(r, b, args, kwargs)
+		},
 		"repr": func(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
 			return r.allocText(args) // as a tuple: quoted
 		},
@@ -436,17 +505,9 @@ var universe = func() starlark.StringDict {
 			return printed(r, b, args, kwargs)
 		},
 		"print": printed, "fail": printed,
-		"int": func(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
-			if len(args) > 0 && starlark.Len(args[0]) > maxIntBits/4 {
-				return limitError("%d digits of an integer", maxIntBits/4)
-			}
-			return nil
-		},
-		"float": func(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
-			if len(args) > 0 && starlark.Len(args[0]) > maxIntBits/4 {
-				return limitError("%d digits of a number", maxIntBits/4)
-			}
-			return nil
+		"int": digits, "float": digits, "abs": digits,
+		"chr": func(r *run, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
+			return r.alloc(sizeText)
 		},
 		"zip": func(r *run, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) error {
 			shortest := -1
@@ -470,13 +531,7 @@ var universe = func() starlark.StringDict {
 			return r.allocN(max(shortest, 0), sizePair+sizeSlot*len(args))
 		},
 	} {
-		original := starlark.Universe[name].(*starlark.Builtin)
-		all[name] = starlark.NewBuiltin(name, func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-			if err := charge(runOf(thread), b, args, kwargs); err != nil {
-				return nil, err
-			}
-			return original.CallInternal(thread, args, kwargs)
-		})
+		all[name] = charged(name, charge, func(*starlark.Builtin) (starlark.Value, error) { return starlark.Universe[name], nil })
 	}
 	all["set"] = builtin("set", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var from starlark.Iterable = starlark.Tuple{}
@@ -495,15 +550,13 @@ var universe = func() starlark.StringDict {
 			return nil, fmt.Errorf("dict: %w", err)
 		}
 		for _, pair := range kwargs {
-			if err := r.alloc(sizeEntry); err != nil {
-				return nil, err
-			}
-			if err := dict.SetKey(pair[0], pair[1]); err != nil {
+			if err := r.set(dict, pair[0], pair[1]); err != nil {
 				return nil, err
 			}
 		}
 		return dict, nil
 	})
+	all["sorted"], all["min"], all["max"] = sortedFunction, minFunction, maxFunction
 	all["any"], all["all"] = quantifier("any", true), quantifier("all", false)
 	all["getattr"] = builtin("getattr", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var of, otherwise starlark.Value
@@ -511,11 +564,41 @@ var universe = func() starlark.StringDict {
 		if err := starlark.UnpackPositionalArgs("getattr", args, kwargs, 2, &of, &name, &otherwise); err != nil {
 			return nil, err
 		}
-		v, err := attr(of, name)
-		if err != nil && otherwise != nil {
-			return otherwise, nil
+		if otherwise != nil {
+			if v, err := member(of, name); v == nil || err != nil {
+				return otherwise, nil
+			}
 		}
-		return v, err
+		return attr(of, name)
+	})
+	all["hasattr"] = builtin("hasattr", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var of starlark.Value
+		var name string
+		if err := starlark.UnpackPositionalArgs("hasattr", args, kwargs, 2, &of, &name); err != nil {
+			return nil, err
+		}
+		v, err := member(of, name)
+		return starlark.Bool(v != nil && err == nil), nil
+	})
+	all["dir"] = builtin("dir", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		var of starlark.Value
+		if err := starlark.UnpackPositionalArgs("dir", args, kwargs, 1, &of); err != nil {
+			return nil, err
+		}
+		names := []starlark.Value{}
+		if with, ok := of.(starlark.HasAttrs); ok {
+			n := 50 // at most, but for those that a script makes
+			if s, ok := of.(*starlarkstruct.Struct); ok {
+				n = s.Len()
+			}
+			if err := r.allocN(n+1, 2*sizeSlot+2*sizeText); err != nil {
+				return nil, err
+			}
+			for _, name := range slices.Sorted(slices.Values(with.AttrNames())) {
+				names = append(names, starlark.String(name))
+			}
+		}
+		return starlark.NewList(names), nil
 	})
 	return all
 }()
@@ -554,8 +637,8 @@ func quantifier(name string, until starlark.Bool) *starlark.Builtin {
 
 // didYouMean is a hint at the name most like one that is not there, or "".
 func didYouMean(name string, names []string) string {
-	best, distance := "", 1+max(1, utf8.RuneCountInString(name)/3)
-	for _, other := range names {
+	best, distance := "", 1+max(1, min(utf8.RuneCountInString(name), maxSpelled)/3)
+	for _, other := range names[:min(len(names), 1000)] {
 		if d := editDistance(name, other); d < distance {
 			best, distance = other, d
 		}
@@ -566,10 +649,12 @@ func didYouMean(name string, names []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", best)
 }
 
-// editDistance counts the letters to change, add or drop. It looks at the first
-// 64 of each.
+// maxSpelled is how many bytes of a name are compared with others.
+const maxSpelled = 64
+
+// editDistance counts the letters to change, add or drop.
 func editDistance(a, b string) int {
-	a, b = strings.ToLower(a[:min(len(a), 64)]), strings.ToLower(b[:min(len(b), 64)])
+	a, b = strings.ToLower(a[:min(len(a), maxSpelled)]), strings.ToLower(b[:min(len(b), maxSpelled)])
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -59,9 +59,10 @@ func (r *run) decodeObject(raw json.RawMessage) (*starlark.Dict, error) {
 }
 
 type decoder struct {
-	r *run
-	s string
-	i int
+	r    *run
+	s    string
+	i    int
+	seen int // values
 }
 
 func (d *decoder) bad(what string) error {
@@ -90,6 +91,11 @@ func (d *decoder) value(depth int) (starlark.Value, error) {
 	}
 	if d.i >= len(d.s) {
 		return nil, d.bad("a value is missing")
+	}
+	if d.seen++; d.seen%1024 == 0 {
+		if err := d.r.alive(); err != nil {
+			return nil, err
+		}
 	}
 	switch c := d.s[d.i]; c {
 	case '{':
@@ -151,7 +157,11 @@ func (d *decoder) object(depth int) (starlark.Value, error) {
 				return nil, err
 			}
 		}
-		if err := dict.SetKey(starlark.String(name), value); err != nil {
+		key := starlark.String(strings.ToValidUTF8(name, "\uFFFD"))
+		if err := d.r.put(key); err != nil {
+			return nil, err
+		}
+		if err := dict.SetKey(key, value); err != nil {
 			return nil, err
 		}
 		if d.next(',') {
@@ -385,6 +395,9 @@ func (e *encoder) dict(dict *starlark.Dict, depth int) error {
 		if !ok {
 			return fmt.Errorf("a key of a JSON object must be a string, this one is %s", key.Type())
 		}
+		if !utf8.ValidString(string(name)) { // written as U+FFFD, two could become one
+			return errors.New("a key of a JSON object must be whole characters")
+		}
 		if err := e.member(separator, string(name), value, depth); err != nil {
 			return err
 		}
@@ -420,13 +433,13 @@ func (e *encoder) float(f float64) error {
 }
 
 func (e *encoder) text(s string) error {
-	if len(s) > e.most-len(e.out) {
-		return errOutput
-	}
 	const hex = "0123456789abcdef"
 	e.out = append(e.out, '"')
 	from := 0
 	for i := 0; i < len(s); {
+		if len(e.out)+i-from > e.most {
+			return errOutput
+		}
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			char, size := utf8.DecodeRuneInString(s[i:])

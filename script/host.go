@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"go.starlark.net/starlark"
 )
@@ -81,12 +82,12 @@ func (c *callContext) once(kept *starlark.Value, make func() (starlark.Value, er
 }
 
 func (r *run) headers() (starlark.Value, error) {
-	if err := r.alloc(sizeDict + int64(len(r.info.Headers))*sizeEntry); err != nil {
+	if err := r.alloc(sizeDict); err != nil {
 		return nil, err
 	}
 	dict := new(starlark.Dict)
 	for _, name := range sortedKeys(r.info.Headers) {
-		if err := dict.SetKey(starlark.String(name), starlark.String(r.info.Headers[name])); err != nil {
+		if err := r.set(dict, starlark.String(name), starlark.String(r.info.Headers[name])); err != nil {
 			return nil, err
 		}
 	}
@@ -122,6 +123,9 @@ var hostFunctions = map[string]*starlark.Builtin{
 		if r.host == nil {
 			return nil, errNoHost("retrieve")
 		}
+		if err := r.takeCalls(1); err != nil {
+			return nil, err
+		}
 		found, err := r.host.Retrieve(r.ctx, query, limit)
 		if err != nil {
 			return nil, &hostError{"retrieve", err}
@@ -144,7 +148,7 @@ func errNoHost(function string) error {
 	return fmt.Errorf("%s: hooks cannot call tools or search for them, only custom tools and scripts can", function)
 }
 
-// takeCalls is called before n tools are.
+// takeCalls is called before n tools are, or are searched for.
 func (r *run) takeCalls(n int) error {
 	if n > r.calls {
 		return limitError("%d calls of tools: make fewer, or raise the limit of calls", r.limits.Calls)
@@ -168,17 +172,14 @@ func callTool(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Va
 	}
 	arguments := new(starlark.Dict)
 	if given != nil {
-		if err := r.allocN(given.Len(), sizeEntry); err != nil {
-			return nil, err
-		}
 		for key, value := range given.Entries() {
-			if err := arguments.SetKey(key, value); err != nil {
+			if err := r.set(arguments, key, value); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, pair := range kwargs {
-		if err := arguments.SetKey(pair[0], pair[1]); err != nil {
+		if err := r.set(arguments, pair[0], pair[1]); err != nil {
 			return nil, err
 		}
 	}
@@ -242,9 +243,12 @@ func parallel(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Va
 			return nil, fmt.Errorf("parallel: call %d: %w", i, err)
 		}
 	}
-	callAll(r.ctx, r.host, calls)
+	fit := callAll(r.ctx, r.host, calls, r.memory)
 	if err := r.alive(); err != nil {
 		return nil, err
+	}
+	if !fit {
+		return nil, r.alloc(-1)
 	}
 	return r.outcomes(calls)
 }
@@ -277,8 +281,13 @@ func (r *run) parallelCall(call *parallelCall, element starlark.Value) error {
 }
 
 // callAll makes the calls, some at a time, and returns when all have ended. Those
-// not begun when ctx ends are not.
-func callAll(ctx context.Context, host Host, calls []parallelCall) {
+// not begun when ctx ends are not. It reports whether their results fit in so many
+// bytes, and drops those that do not.
+func callAll(ctx context.Context, host Host, calls []parallelCall, memory int64) (fit bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var left atomic.Int64
+	left.Store(memory)
 	next := make(chan *parallelCall, len(calls))
 	for i := range calls {
 		next <- &calls[i]
@@ -291,10 +300,15 @@ func callAll(ctx context.Context, host Host, calls []parallelCall) {
 				if call.err = ctx.Err(); call.err == nil {
 					call.make(ctx, host)
 				}
+				if left.Add(-int64(len(call.result))) < 0 {
+					call.result = nil
+					cancel()
+				}
 			}
 		})
 	}
 	running.Wait()
+	return left.Load() >= 0
 }
 
 // make makes the call. A panic in a host must not end the program: here nobody

@@ -18,17 +18,21 @@ const (
 	maxMessage = 2000    // bytes of an error
 	// workPerStep is how many bytes are looked at for the price of a step.
 	workPerStep = 256
+	// maxStretch is how many steps' worth is done at a stretch: what takes more is
+	// refused, however many steps are left, since nothing could stop it.
+	maxStretch = 4 * DefaultSteps
 	// nodeWork is how many bytes count for as much as one value of a tree.
 	nodeWork = 64
 )
 
 // Approximate sizes in memory, with the slack of growing.
 const (
-	sizeSlot  = 16  // a value in a list
-	sizeText  = 16  // a string beside its bytes
-	sizeDict  = 560 // an empty dict or set: it has room for eight entries
-	sizeEntry = 120 // one more
-	sizePair  = 72  // a tuple of two in a list
+	sizeSlot   = 16  // a value in a list
+	sizeText   = 16  // a string beside its bytes
+	sizeDict   = 560 // an empty dict or set: it has room for eight entries
+	sizeEntry  = 120 // one more
+	sizePair   = 72  // a tuple of two in a list
+	sizeNumber = 160 // of a float made an integer
 )
 
 // errTime is the cause of a context that ended for the limit of time.
@@ -42,6 +46,10 @@ type run struct {
 	limits Limits
 	memory int64 // bytes left
 	calls  int   // of tools, left
+	owed   int   // bytes looked at, not yet a step
+	keys   crowds
+	logged int   // bytes of the log
+	lines  int   // of the log
 	limit  error // that stopped the interpreter, nil while none did
 
 	info  *Info
@@ -91,19 +99,21 @@ func (r *run) allocN(n, size int) error {
 	return r.alloc(int64(total))
 }
 
-// work is called before a builtin looks at n bytes.
+// work is called before a builtin looks at n bytes. What is less than a step adds
+// up.
 func (r *run) work(n int) error {
-	if n < workPerStep {
+	r.owed += max(n, 0)
+	if r.owed < workPerStep {
 		return nil
 	}
-	left := uint64(0)
-	if r.thread.Steps < r.limits.Steps {
-		left = r.limits.Steps - r.thread.Steps
-	}
-	steps := uint64(n / workPerStep)
-	if steps > left {
+	steps := uint64(r.owed / workPerStep)
+	r.owed %= workPerStep
+	if r.thread.Steps > r.limits.Steps || steps > r.limits.Steps-r.thread.Steps {
 		r.thread.Steps = r.limits.Steps
 		return r.errSteps()
+	}
+	if steps > maxStretch {
+		return limitError("%d bytes looked at in one operation: split it up", maxStretch*workPerStep)
 	}
 	r.thread.Steps += steps
 	return r.alive()

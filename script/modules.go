@@ -25,18 +25,23 @@ func module(name string, members starlark.StringDict) *starlarkstruct.Module {
 // predeclared is what every script has.
 var predeclared = func() starlark.StringDict {
 	all := starlark.StringDict{
-		"json":   jsonModule,
-		"re":     reModule,
-		"time":   timeModule,
-		"hash":   hashModule,
-		"math":   starlarkmath.Module,
-		"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
+		"json": jsonModule,
+		"re":   reModule,
+		"time": timeModule,
+		"hash": hashModule,
+		"math": mathModule,
+		"struct": starlark.NewBuiltin("struct", func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+			if err := runOf(thread).allocN(len(kwargs)+1, 3*sizeSlot); err != nil {
+				return nil, err
+			}
+			return starlarkstruct.Make(thread, b, args, kwargs)
+		}),
 		"abort": builtin("abort", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 			var reason string
 			if err := starlark.UnpackArgs("abort", args, kwargs, "reason", &reason); err != nil {
 				return nil, err
 			}
-			return nil, &AbortError{Reason: reason}
+			return nil, &AbortError{Reason: shorten(reason)}
 		}),
 	}
 	for _, more := range []starlark.StringDict{operators, universe} {
@@ -57,6 +62,20 @@ func with(more starlark.StringDict) starlark.StringDict {
 	}
 	return all
 }
+
+// mathModule is the interpreter's, metered.
+var mathModule = func() *starlarkstruct.Module {
+	members := starlark.StringDict{}
+	for name, v := range starlarkmath.Module.Members {
+		if function, ok := v.(*starlark.Builtin); ok {
+			v = charged(name, func(r *run, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
+				return r.alloc(sizeNumber)
+			}, func(*starlark.Builtin) (starlark.Value, error) { return function, nil })
+		}
+		members[name] = v
+	}
+	return module("math", members)
+}()
 
 var jsonModule = module("json", starlark.StringDict{
 	"encode": builtin("json.encode", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -155,6 +174,9 @@ var timeModule = module("time", starlark.StringDict{
 		if err := starlark.UnpackPositionalArgs("time.parse", args, kwargs, 1, &s); err != nil {
 			return nil, err
 		}
+		if len(s) > maxTime {
+			return nil, fmt.Errorf("time.parse: a text of more than %d bytes is no time", maxTime)
+		}
 		for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999", time.DateOnly} {
 			if at, err := time.Parse(layout, s); err == nil {
 				return starlark.Float(float64(at.UnixMicro()) / 1e6), nil
@@ -178,6 +200,9 @@ var timeModule = module("time", starlark.StringDict{
 		return strftime(time.UnixMicro(int64(math.Floor(at*1e6))).UTC(), format)
 	}),
 })
+
+// maxTime bounds the bytes of a time.
+const maxTime = 64
 
 // layouts are the directives of strftime as layouts of package time.
 var layouts = map[byte]string{

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -52,7 +53,7 @@ var operators = func() starlark.StringDict {
 		if err := r.alloc(48); err != nil { // between a new entry and an old one
 			return nil, err
 		}
-		return args[0], r.weighKey(args[0])
+		return args[0], r.put(args[0])
 	})
 	define("$item", func(r *run, args starlark.Tuple) (starlark.Value, error) { return args[0], r.alloc(4 * sizeSlot) })
 	define("$made", func(r *run, args starlark.Tuple) (starlark.Value, error) {
@@ -64,6 +65,8 @@ var operators = func() starlark.StringDict {
 			size = 64 + v.Len()*sizeSlot
 		case starlark.Tuple:
 			size = 24 + len(v)*sizeSlot
+		case *starlark.Function:
+			size += (v.NumFreeVars() + v.NumParams()) * sizeSlot
 		}
 		return args[0], r.alloc(int64(size))
 	})
@@ -76,7 +79,10 @@ var operators = func() starlark.StringDict {
 	})
 	define("$**args", func(r *run, args starlark.Tuple) (starlark.Value, error) {
 		if mapping, ok := args[0].(*starlark.Dict); ok {
-			return mapping, r.allocN(mapping.Len(), 2*sizePair+sizeEntry)
+			if err := r.allocN(mapping.Len(), 2*sizePair+sizeEntry); err != nil {
+				return nil, err
+			}
+			return mapping, r.putAll(mapping)
 		}
 		return args[0], nil
 	})
@@ -173,9 +179,15 @@ func (r *run) allocBinary(op syntax.Token, x, y starlark.Value) error {
 		}
 		return r.allocN(starlark.Len(x)+max(0, starlark.Len(y)), sizeSlot)
 	case *starlark.Dict, *starlark.Set:
-		if n := starlark.Len(y); n >= 0 {
-			return r.alloc(sizeDict + int64(starlark.Len(x)+n)*sizeEntry)
+		if y.Type() != x.Type() {
+			return nil
 		}
+		for _, keys := range []starlark.Value{x, y} {
+			if err := r.putAll(keys.(starlark.Iterable)); err != nil {
+				return err
+			}
+		}
+		return r.alloc(sizeDict + int64(starlark.Len(x)+starlark.Len(y))*sizeEntry)
 	case *starlarkstruct.Struct:
 		if y, ok := y.(*starlarkstruct.Struct); ok {
 			return r.alloc(int64(x.Len()+y.Len()) * sizeEntry)
@@ -230,8 +242,13 @@ func (r *run) allocRepeat(v, times starlark.Value) error {
 // with mark: all of them could be the largest value.
 func (r *run) allocFormat(format, mark string, values ...starlark.Value) error {
 	largest := int64(0)
+	quoted := strings.Contains(format, "%r") || strings.Contains(format, "!r")
 	for _, v := range values {
-		n, err := r.textSize(v)
+		measured := v
+		if quoted {
+			measured = starlark.Tuple{v}
+		}
+		n, err := r.textSize(measured)
 		if err != nil {
 			return err
 		}
@@ -240,7 +257,7 @@ func (r *run) allocFormat(format, mark string, values ...starlark.Value) error {
 		}
 		largest = max(largest, n+2)
 	}
-	if err := r.alloc(int64(sizeText + 2*len(format))); err != nil {
+	if err := r.alloc(int64(sizeText+2*len(format)) + 2*largest); err != nil { // growing copies
 		return err
 	}
 	return r.allocN(strings.Count(format, mark), int(largest))
@@ -392,21 +409,32 @@ func (r *run) slice(x, lo, hi, step starlark.Value) (starlark.Value, error) {
 	return sliceable.Slice(start, end, by), nil
 }
 
-// attr is x.name. Methods of the interpreter's own types are metered.
+// attr is x.name, or an error that says what there is.
 func attr(x starlark.Value, name string) (starlark.Value, error) {
+	v, err := member(x, name)
+	if v != nil || err != nil {
+		return v, err
+	}
+	var names []string
+	if with, ok := x.(starlark.HasAttrs); ok {
+		names = with.AttrNames()
+	}
+	return nil, fmt.Errorf("%s has no .%.200s%s", x.Type(), name, didYouMean(name, names))
+}
+
+// member is x.name, nil when there is none. Methods of the interpreter's own types
+// are metered.
+func member(x starlark.Value, name string) (starlark.Value, error) {
 	if method := methodsOf(x)[name]; method != nil {
 		return method.BindReceiver(x), nil
 	}
 	with, ok := x.(starlark.HasAttrs)
 	if !ok {
-		return nil, fmt.Errorf("%s has no .%s", x.Type(), name)
+		return nil, nil
 	}
 	v, err := with.Attr(name)
-	if v != nil && err == nil {
-		return v, nil
+	if missing := starlark.NoSuchAttrError(""); errors.As(err, &missing) {
+		return nil, nil
 	}
-	if _, missing := err.(starlark.NoSuchAttrError); err != nil && !missing {
-		return nil, err
-	}
-	return nil, fmt.Errorf("%s has no .%s%s", x.Type(), name, didYouMean(name, with.AttrNames()))
+	return v, err
 }

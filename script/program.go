@@ -27,8 +27,18 @@ const (
 	DefaultOutput = 1 << 20
 )
 
-// maxSource bounds the bytes of one file.
-const maxSource = 1 << 20
+// maxSource bounds the bytes of one file, and maxScript those of a whole script.
+const (
+	maxSource = 1 << 20
+	maxScript = 256 << 10
+)
+
+// Bounds of what a run may log.
+const (
+	maxLine   = 2 << 10
+	maxLines  = 1000
+	maxLogged = 256 << 10
+)
 
 // maxFiles bounds the files of a program.
 const maxFiles = 100
@@ -279,7 +289,13 @@ func Run(ctx context.Context, source string, info *Info, host Host, limits Limit
 	defer r.end()
 	var out json.RawMessage
 	err := r.protect(func() error {
+		if len(source) > maxScript {
+			return limitError("%d bytes of source", maxScript)
+		}
 		program, err := compile(scriptName, []byte(source), scriptNames)
+		if err == nil {
+			err = r.alive() // compiling looks at no time
+		}
 		if err != nil {
 			return err
 		}
@@ -332,7 +348,12 @@ func compile(name string, source []byte, names starlark.StringDict) (*starlark.P
 	}
 	var program *starlark.Program
 	if err == nil {
-		program, err = starlark.FileProgram(file, names.Has)
+		// Of a name that nothing defines the interpreter says which is most like it,
+		// for each such name. So all names are there until one is looked for.
+		defined := func(name string) bool { return names.Has(name) || !starlark.Universe.Has(name) }
+		if program, err = starlark.FileProgram(file, defined); err == nil {
+			err = undefined(file, names)
+		}
 	}
 	if err == nil {
 		return program, nil
@@ -347,6 +368,26 @@ func compile(name string, source []byte, names starlark.StringDict) (*starlark.P
 		at, message = unresolved[0].Pos, unresolved[0].Msg
 	}
 	return nil, &Error{File: name, Line: int(at.Line), Message: shorten(message) + pythonHint(source, int(at.Line)), Err: err}
+}
+
+// undefined is an error at the first name of a resolved file that nothing defines.
+func undefined(file *syntax.File, names starlark.StringDict) (err error) {
+	syntax.Walk(file, func(node syntax.Node) bool {
+		id, ok := node.(*syntax.Ident)
+		if !ok || err != nil {
+			return err == nil
+		}
+		if binding, ok := id.Binding.(*resolve.Binding); ok && binding.Scope == resolve.Predeclared && !names.Has(id.Name) {
+			known := slices.Concat(sortedKeys(names), sortedKeys(starlark.Universe))
+			for _, global := range file.Module.(*resolve.Module).Globals {
+				known = append(known, global.First.Name)
+			}
+			known = slices.DeleteFunc(known, func(name string) bool { return name[0] == '$' })
+			err = syntax.Error{Pos: id.NamePos, Msg: "undefined: " + id.Name + didYouMean(id.Name, known)}
+		}
+		return true
+	})
+	return err
 }
 
 // python is what people, and more so models, take for Starlark.
@@ -414,11 +455,18 @@ func newRun(ctx context.Context, name string, info *Info, host Host, limits Limi
 	return r
 }
 
-// say writes a line to the log.
+// say writes a line to the log, until there are too many.
 func (r *run) say(text string) {
-	if r.log != nil {
-		r.log(text)
+	if r.log == nil || r.lines > maxLines || r.logged > maxLogged {
+		return
 	}
+	text = cut(text, maxLine)
+	if r.lines++; r.lines > maxLines {
+		text = "... (and more)"
+	} else if r.logged += len(text); r.logged > maxLogged {
+		text = "... (and more)"
+	}
+	r.log(text)
 }
 
 // protect runs what the interpreter does. A panic there is an error of the script.
@@ -492,11 +540,14 @@ func (r *run) failure(name string, err error) error {
 	return failed
 }
 
-func shorten(message string) string {
-	if len(message) <= maxMessage {
-		return message
+func shorten(message string) string { return cut(message, maxMessage) }
+
+// cut is the beginning of a text of more than n bytes.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
 	}
-	return strings.ToValidUTF8(message[:maxMessage], "") + " ..."
+	return strings.ToValidUTF8(text[:n], "") + " ..."
 }
 
 // dedent removes the indentation that the lines after the first share, and white

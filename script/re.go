@@ -3,10 +3,12 @@ package script
 import (
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"regexp/syntax"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 )
@@ -15,19 +17,29 @@ import (
 const (
 	maxPattern   = 10_000 // bytes of one
 	maxProgram   = 50_000 // instructions that one compiles to, about
-	keptPatterns = 256    // that are kept compiled
+	maxParts     = 1000   // of what replaces a match
+	maxGroupName = 256    // bytes in a replacement
+	// keptSize bounds the patterns that are kept compiled, and a hundredth of it each
+	// of them. A unit is an instruction, about 500 bytes.
+	keptSize = 20_000
+	// shortWork bounds the parts of a pattern times the places of a text that are
+	// matched at a stretch. More is matched reading the text, which can be stopped.
+	shortWork = 100_000_000
 )
 
 // pattern is a compiled regular expression.
 type pattern struct {
 	*regexp.Regexp
-	size int // instructions, about
+	size  int                            // instructions, about
+	inner string                         // its source such that it can stand in parentheses
+	later func() (*regexp.Regexp, error) // matches one character, and then what this does
 }
 
 // patterns are the regular expressions that were used last. The lock guards the
-// map and is never held while one is compiled.
+// map and the size of all in it, and is never held while one is compiled.
 var patterns = struct {
 	sync.Mutex
+	size int
 	kept map[string]*pattern
 }{kept: map[string]*pattern{}}
 
@@ -49,71 +61,172 @@ func (r *run) compilePattern(source string) (*pattern, error) {
 		}
 		return nil, err
 	}
-	size := programSize(tree)
-	if size > maxProgram {
+	size, classes := programSize(tree)
+	if size+classes > maxProgram {
 		return nil, limitError("%d parts of a regular expression, its repetitions written out", maxProgram)
 	}
-	if err := r.allocN(size, 500); err != nil {
+	cost := size + classes/8
+	if err := r.allocN(2*cost, 500); err != nil { // twice, for later
 		return nil, err
 	}
-	if err := r.workN(size, workPerStep); err != nil {
+	if err := r.workN(cost, workPerStep); err != nil {
 		return nil, err
 	}
 	compiled, err := regexp.Compile(source)
 	if err != nil {
 		return nil, err
 	}
-	made := &pattern{compiled, size}
-	if size > 1000 {
+	made := &pattern{Regexp: compiled, size: size, inner: source}
+	if strings.Contains(source, `\Q`) { // it may quote to the end
+		made.inner = tree.String()
+	}
+	made.later = sync.OnceValues(func() (*regexp.Regexp, error) { return regexp.Compile("(?s:.)(?:" + made.inner + ")") })
+	if cost > keptSize/100 {
 		return made, nil // keeping is for what is cheap to keep
 	}
 	patterns.Lock()
 	defer patterns.Unlock()
-	if len(patterns.kept) >= keptPatterns {
+	if patterns.size += cost; patterns.size > keptSize {
 		clear(patterns.kept)
+		patterns.size = cost
 	}
 	patterns.kept[strings.Clone(source)] = made
 	return made, nil
 }
 
-// programSize is how large an expression is once repetitions are written out.
-func programSize(tree *syntax.Regexp) int {
-	size := 1
-	if tree.Op == syntax.OpLiteral {
+// programSize is how large an expression is once repetitions are written out, and
+// the ends of all ranges in its character classes, which repetitions share.
+func programSize(tree *syntax.Regexp) (size, classes int) {
+	size = 1
+	switch tree.Op {
+	case syntax.OpLiteral:
 		size = len(tree.Rune)
+	case syntax.OpCharClass:
+		classes = len(tree.Rune)
 	}
 	for _, sub := range tree.Sub {
-		size += programSize(sub)
+		more, ranges := programSize(sub)
+		size += more
+		classes += ranges
 	}
 	if tree.Op == syntax.OpRepeat {
 		size *= max(tree.Min, tree.Max, 1)
 	}
-	return min(size, 1<<30)
+	return min(size, 1<<30), classes
 }
 
-// workMatch is called before a pattern goes over a text: that takes time for each
-// part of the pattern at each place.
-func (r *run) workMatch(p *pattern, s string) error {
-	if err := r.workN(len(s), 2*p.size); err != nil {
-		return err
+// perPlace is what a pattern costs at each place of a text: each of its parts may
+// be tried there, and takes the groups along.
+func (p *pattern) perPlace() int { return p.size * (8 + p.NumSubexp()) / 4 }
+
+// allocMatch is called before a pattern is matched.
+func (r *run) allocMatch(p *pattern) error {
+	return r.allocN(p.size+1, 64+16*(p.NumSubexp()+1))
+}
+
+// place reads a text for a matcher, and charges for what is read.
+type place struct {
+	r    *run
+	cost int // of a character
+	s    string
+	i    int
+	err  error // that ended the run: the text seems to end
+}
+
+func (t *place) ReadRune() (rune, int, error) {
+	if t.err == nil {
+		t.err = t.r.work(t.cost)
 	}
-	return r.alloc(int64(64 * (p.size + 1))) // the matcher's own
+	if t.i >= len(t.s) || t.err != nil {
+		return 0, 0, io.EOF
+	}
+	c, size := utf8.DecodeRuneInString(t.s[t.i:])
+	t.i += size
+	return c, size, nil
+}
+
+// find returns the offsets of the groups of the first match at pos or later, nil
+// without one.
+func (r *run) find(p *pattern, s string, pos int) ([]int, error) {
+	if pos == 0 && len(s)*p.perPlace() <= shortWork {
+		if err := r.workN(len(s), p.perPlace()); err != nil {
+			return nil, err
+		}
+		return p.FindStringSubmatchIndex(s), nil
+	}
+	matcher, from := p.Regexp, 0
+	if pos > 0 { // what is before decides whether ^ and \b match
+		var err error
+		if matcher, err = p.later(); err != nil {
+			return nil, err
+		}
+		_, size := utf8.DecodeLastRuneInString(s[:pos])
+		from = pos - size
+	}
+	text := &place{r: r, cost: max(p.perPlace(), nodeWork), s: s[from:]}
+	at := matcher.FindReaderSubmatchIndex(text)
+	if text.err != nil || at == nil {
+		return nil, text.err
+	}
+	for i := range at {
+		if at[i] >= 0 {
+			at[i] += from
+		}
+	}
+	if pos > 0 {
+		_, size := utf8.DecodeRuneInString(s[at[0]:])
+		at[0] += size
+	}
+	return at, nil
 }
 
 // matches finds at most n matches, all for a negative n, each as offsets of the
-// groups.
+// groups. An empty one right behind another is none.
 func (r *run) matches(p *pattern, s string, n int) ([][]int, error) {
-	if err := r.workMatch(p, s); err != nil {
+	if err := r.allocMatch(p); err != nil {
 		return nil, err
 	}
-	each := 64 + 16*(p.NumSubexp()+1)
-	room := int(r.memory/int64(2*each)) + 1
-	most := room
-	if n >= 0 {
-		most = min(n, room)
+	each := 2 * (64 + 16*(p.NumSubexp()+1))
+	if len(s) <= shortWork/max(1, len(s)*p.perPlace()) { // each match may look at all that follows
+		if err := r.workN(len(s), p.perPlace()); err != nil {
+			return nil, err
+		}
+		room := int(r.memory/int64(each)) + 1
+		if n < 0 || n > room {
+			n = room
+		}
+		found := p.FindAllStringSubmatchIndex(s, n)
+		return found, r.allocN(len(found), each)
 	}
-	found := p.FindAllStringSubmatchIndex(s, most)
-	return found, r.allocN(len(found), 2*each)
+	return r.matchesInTurn(p, s, n, each)
+}
+
+// matchesInTurn is matches such that it can be stopped; each takes so many bytes.
+func (r *run) matchesInTurn(p *pattern, s string, n, each int) (found [][]int, err error) {
+	for pos, end := 0, -1; pos <= len(s) && len(found) != n; {
+		if err := r.work(workPerStep); err != nil {
+			return nil, err
+		}
+		at, err := r.find(p, s, pos)
+		if err != nil {
+			return nil, err
+		}
+		if at == nil {
+			break
+		}
+		if at[1] > at[0] || at[0] != end {
+			if err := r.alloc(int64(each)); err != nil {
+				return nil, err
+			}
+			found = append(found, at)
+		}
+		end = at[1]
+		if pos = end; at[1] == at[0] {
+			_, size := utf8.DecodeRuneInString(s[pos:])
+			pos += max(size, 1)
+		}
+	}
+	return found, nil
 }
 
 // reFunction is a function of a pattern, a text, and what more unpack takes.
@@ -216,14 +329,17 @@ var reModule = module("re", starlark.StringDict{
 		if err := starlark.UnpackPositionalArgs("re.escape", args, kwargs, 1, &s); err != nil {
 			return nil, err
 		}
-		return starlark.String(regexp.QuoteMeta(s)), r.alloc(int64(3 * len(s)))
+		if err := r.alloc(int64(4 * len(s))); err != nil {
+			return nil, err
+		}
+		return starlark.String(regexp.QuoteMeta(s)), nil
 	}),
 })
 
 // anchored is a function that matches at the beginning of the text.
 func anchored(name, format string) *starlark.Builtin {
 	return reFunction(name, func(r *run, p *pattern, s string, _ *reArgs) (starlark.Value, error) {
-		around, err := r.compilePattern(fmt.Sprintf(format, p.String()))
+		around, err := r.compilePattern(fmt.Sprintf(format, p.inner))
 		if err != nil {
 			return nil, err
 		}
@@ -233,10 +349,13 @@ func anchored(name, format string) *starlark.Builtin {
 
 // first is the first match, or None.
 func (r *run) first(p, shown *pattern, s string) (starlark.Value, error) {
-	if err := r.workMatch(p, s); err != nil {
+	if err := r.allocMatch(p); err != nil {
 		return nil, err
 	}
-	at := p.FindStringSubmatchIndex(s)
+	at, err := r.find(p, s, 0)
+	if err != nil {
+		return nil, err
+	}
 	if at == nil {
 		return starlark.None, nil
 	}
@@ -245,12 +364,18 @@ func (r *run) first(p, shown *pattern, s string) (starlark.Value, error) {
 
 // substitute is re.sub: in repl \1 and \g<name> stand for groups.
 func substitute(r *run, p *pattern, s string, more *reArgs) (starlark.Value, error) {
+	if strings.Count(more.repl, `\`) > maxParts {
+		return nil, limitError("%d backslashes in what replaces a match", maxParts)
+	}
 	template, err := parseTemplate(p, more.repl)
 	if err != nil {
 		return nil, err
 	}
 	found, err := r.matches(p, s, more.most())
 	if err != nil {
+		return nil, err
+	}
+	if err := r.workN(len(found), len(template)*nodeWork); err != nil {
 		return nil, err
 	}
 	size := int64(len(s))
@@ -305,7 +430,7 @@ func parseTemplate(p *pattern, repl string) (template []part, err error) {
 		switch {
 		case c >= '0' && c <= '9':
 			name = string(c)
-		case c == 'g' && strings.HasPrefix(rest, "<") && strings.Contains(rest, ">"):
+		case c == 'g' && strings.HasPrefix(rest, "<") && strings.Contains(rest[:min(len(rest), maxGroupName)], ">"):
 			name, rest, _ = strings.Cut(rest[1:], ">")
 		case c == '\\':
 			template = append(template, part{text: `\`})

@@ -15,6 +15,9 @@ import (
 // down chains such as a+b+c, which the parser builds in a loop.
 const maxSyntaxDepth = 1500
 
+// maxParams bounds the parameters of a function.
+const maxParams = 255
+
 type rewriter struct{ depth int }
 
 // unsupported is what a rewriter panics with.
@@ -35,7 +38,7 @@ func rewrite(file *syntax.File) (err error) {
 		}
 	}()
 	w := &rewriter{}
-	w.stmts(file.Stmts)
+	file.Stmts = w.stmts(file.Stmts)
 	return nil
 }
 
@@ -47,10 +50,15 @@ func (w *rewriter) enter(node syntax.Node) {
 	}
 }
 
-func (w *rewriter) stmts(list []syntax.Stmt) {
-	for i, stmt := range list {
-		list[i] = w.stmt(stmt)
+func (w *rewriter) stmts(list []syntax.Stmt) (out []syntax.Stmt) {
+	for _, stmt := range list {
+		out = append(out, w.stmt(stmt))
+		if def, ok := stmt.(*syntax.DefStmt); ok {
+			name := &syntax.Ident{NamePos: def.Name.NamePos, Name: def.Name.Name}
+			out = append(out, &syntax.ExprStmt{X: call(def.Def, "$made", name)})
+		}
 	}
+	return out
 }
 
 func (w *rewriter) stmt(stmt syntax.Stmt) syntax.Stmt {
@@ -61,7 +69,7 @@ func (w *rewriter) stmt(stmt syntax.Stmt) syntax.Stmt {
 		return w.assign(s)
 	case *syntax.DefStmt:
 		w.params(s.Params)
-		w.stmts(s.Body)
+		s.Body = w.stmts(s.Body)
 	case *syntax.ExprStmt:
 		if _, literal := s.X.(*syntax.Literal); !literal { // a docstring stays one
 			s.X = w.expr(s.X)
@@ -69,11 +77,11 @@ func (w *rewriter) stmt(stmt syntax.Stmt) syntax.Stmt {
 	case *syntax.ForStmt:
 		s.Vars = w.target(s.Vars)
 		s.X = w.expr(s.X)
-		w.stmts(s.Body)
+		s.Body = w.stmts(s.Body)
 	case *syntax.IfStmt:
 		s.Cond = w.expr(s.Cond)
-		w.stmts(s.True)
-		w.stmts(s.False)
+		s.True = w.stmts(s.True)
+		s.False = w.stmts(s.False)
 	case *syntax.ReturnStmt:
 		if s.Result != nil {
 			s.Result = w.expr(s.Result)
@@ -144,6 +152,9 @@ func (w *rewriter) targets(list []syntax.Expr) {
 }
 
 func (w *rewriter) params(list []syntax.Expr) {
+	if len(list) > maxParams { // passing them by name takes quadratic time
+		panic(unsupported{syntax.Start(list[maxParams]), fmt.Sprintf("more than %d parameters", maxParams)})
+	}
 	for _, param := range list {
 		if named, ok := param.(*syntax.BinaryExpr); ok {
 			named.Y = w.expr(named.Y)
@@ -189,6 +200,9 @@ func (w *rewriter) expr(e syntax.Expr) syntax.Expr {
 		e.Cond, e.True, e.False = w.expr(e.Cond), w.expr(e.True), w.expr(e.False)
 	case *syntax.Comprehension:
 		w.comprehension(e)
+		if _, dict := e.Body.(*syntax.DictEntry); dict {
+			return call(e.Lbrack, "$made", e)
+		}
 	case *syntax.ListExpr:
 		if w.exprs(e.List); len(e.List) > 0 {
 			return call(e.Lbrack, "$made", e)

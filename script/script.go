@@ -39,7 +39,7 @@ type Limits struct {
 	Steps  uint64        // of the interpreter; default 1 million. Builtins take one for each 256 bytes they look at
 	Memory int64         // bytes allocated in all, freed or not, about; default 64 MB
 	Time   time.Duration // default 5s; calls of tools count
-	Calls  int           // of tools; default 0, so that none may be called
+	Calls  int           // of tools, and searches; default 0, so that none may be called
 	Output int           // bytes of the result as JSON; default 1 MB
 }
 

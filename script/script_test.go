@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -103,10 +104,15 @@ func TestRunResults(t *testing.T) {
 		{"result = ['a,b'.split(','), '-'.join(['a', 'b']), 'aXa'.replace('a', 'b', 1), '{} {x}'.format(1, x = 2), '%s %d %r' % ('a', 2, 'b'), ' a '.strip(), 'Ab'.upper()]", `[["a","b"],"a-b","bXa","1 2","a 2 \"b\"","a","AB"]`},
 		{"result = [json.decode('{\"a\": 1.0}'), json.encode({'b': [None, True]}), json.decode('x', None), json.indent('[1,2]', indent = ' ')]", `[{"a":1.0},"{\"b\":[null,true]}",null,"[\n 1,\n 2\n]"]`},
 		{"m = re.search(r'(?P<user>\\w+)@(\\w+)', 'to ann@home now')\nresult = [m.group(), m.group(1), m.group('user'), m.groups(), m.span(), m.groupdict()]", `["ann@home","ann","ann",["ann","home"],[3,11],{"user":"ann"}]`},
-		{"result = [re.match('b', 'ab'), re.fullmatch('a', 'ab'), bool(re.match('a', 'ab')), re.findall('[0-9]+', 'a1b22'), re.findall('(.)(1)', 'a1b1'), re.split(', *', 'a,  b,c', 1)]", `[null,null,true,["1","22"],[["a","1"],["b","1"]],["a","b,c"]]`},
+		{"result = [re.match('b', 'ab'), re.fullmatch('a', 'ab'), bool(re.match('a', 'ab')), re.findall('[0-9]+', 'a1b22'), re.findall('(.)(1)', 'a1b1'), re.split(', *', 'a,  b,c', 1), re.match(r'\\Q.', '.a').span()]", `[null,null,true,["1","22"],[["a","1"],["b","1"]],["a","b,c"],[0,1]]`},
 		{"result = [re.sub(r'(\\w)-(?P<n>\\w)', r'\\g<n>\\\\\\1', 'a-b c-d', 1), re.sub('x', '', 'axb')]", `["b\\a c-d","ab"]`},
 		{"result = [time.parse('2024-02-29T12:00:00.5Z'), time.parse('1970-01-02'), time.format(86400, '%Y/%m/%d %H:%M:%S %% %f'), time.format(0), time.now() > 1700000000]", `[1709208000.5,86400.0,"1970/01/02 00:00:00 % 000000","1970-01-01T00:00:00Z",true]`},
 		{"result = [hash.sha256('a')[:8], hash.md5('a'), hash.hmac_sha256('k', 'a')[:8], math.floor(1.5)]", `["ca978112","0cc175b9c0f1b6a831c399e269772661","78da9151",1]`},
+		{"result = [sorted([3, 1, 2], None, True), sorted([(1, 'b'), (0, 'c'), (1, 'a')], key = lambda p: p[0]), sorted([(1, 'b'), (0, 'c'), (1, 'a')], key = lambda p: p[0], reverse = True), sorted(['b', 'A'], key = len)]", `[[3,2,1],[[0,"c"],[1,"b"],[1,"a"]],[[1,"b"],[1,"a"],[0,"c"]],["b","A"]]`},
+		{"result = [min([3, 1, 2]), max('a', 'c', 'b'), min(['bb', 'a', 'c'], key = len), max(['bb', 'a', 'cc'], key = len), min([1], key = None)]", `[1,"c","a","bb",1]`},
+		{"result = [hasattr('', 'join'), hasattr('', 'x'), getattr(struct(a = 1), 'b', 2), getattr(struct(a = 1), 'a', 2), hasattr(struct(a = 1), 'a'), dir(struct(b = 1, a = 2)), dir(1)]", `[true,false,2,1,true,["a","b"],[]]`},
+		{"result = ['a b c'.rsplit(None, 1), 'a b c'.split(' ', 1), 'a b c'.split(' ', 100), 'xax'.strip('x'), '«a»'.strip('«»'), 'abc'.startswith(('x', 'ab')), 'abc'.endswith('bc')]", `[["a b","c"],["a","b c"],["a","b","c"],"a","a",true,true]`},
+		{"result = [int('ff', base = 16), int('7'), int(1.5), abs(-2), float('1.5'), math.log(8, 2), '{a!r}'.format(a = 'x'), '{:}'.format(1)]", `[255,7,1,2,1.5,3.0,"\"x\"","1"]`},
 		{"result = call_tool('echo', {'a': 1}, b = 2.0)", `{"a":1,"b":2.0}`},
 		{"result = retrieve('files', limit = 2)", `[{"name":"files","limit":2}]`},
 		{"result = parallel([{'tool': 'echo', 'args': {'n': 1}}, {'tool': 'fail'}, {'tool': 'bad'}, {'tool': 'panic'}])", `[{"result":{"n":1}},{"error":"the tool is out of order"},{"error":"invalid JSON at byte 5: a value is missing"},{"error":"panic: a bug"}]`},
@@ -150,6 +156,14 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		{"fail('no luck')", "script:1: fail: no luck"},
 		{"load('x.star', 'y')", "script:1: load not implemented by this application"},
 		{"result = {1: 2}", "script: the result: a key of a JSON object must be a string, this one is int"},
+		{"sorted([1, 'a'])", "script:1: string < int not implemented"},
+		{"sorted([1], key = lambda x: x.nope)", "script:1: int has no .nope"},
+		{"max([])", "script:1: max: argument is an empty sequence"},
+		{"int(x = '1')", `script:1: int takes no argument named "x"`},
+		{"json.dekode('1')", "script:1: module has no .dekode (did you mean decode?)"},
+		{"def f():\n  return lenn(1)", "script:2: undefined: lenn (did you mean len?)"},
+		{"total = 1\ndef f():\n  x = 1\nprint(totl, x)", "script:4: undefined: totl (did you mean total?)"},
+		{"result = {'é'[:1]: 1}", "script: the result: a key of a JSON object must be whole characters"},
 		{"result = float('nan')", "script: the result: NaN is no JSON"},
 		{"result = len", "script: the result: a builtin_function_or_method is no JSON"},
 		{"re.search('(?=a)', 'a')", "script:1: re.search: error parsing regexp: invalid or unsupported Perl syntax: `(?=` (there is no looking ahead or behind)"},
@@ -412,6 +426,48 @@ func TestParallelIsBoundedAndOrdered(t *testing.T) {
 	}
 	if most := host.most.Load(); most > maxParallel || host.calls.Load() != 40 {
 		t.Errorf("%d calls, %d at a time", host.calls.Load(), most)
+	}
+}
+
+// A text too long to be matched at a stretch has the same matches.
+func TestMatchesInTurnAreAllMatches(t *testing.T) {
+	r := newRun(context.Background(), "test", nil, nil, Limits{}, nil)
+	defer r.end()
+	for _, source := range []string{
+		"a", "a*", "a*?", "", "^", "$", "(?m)^", "(?m)$", `\b`, `\B`, `\bb`, "^a", "(?m)^a", "(?m)^(.*)$", "(a)|(b)", "(?:a*b)?", "(a?)(b)?", ".", "(?i)A", "é|漢", `\z`, `\A`, "a|^b", "[^a]+", `\Qa`,
+	} {
+		p, err := r.compilePattern(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []string{"", "a", "b", "ab", "aab\nba\n\nab", "é漢 aé a\xffb\xff", "bab aba", strings.Repeat("ab \n", 20)} {
+			for _, n := range []int{-1, 1, 2} {
+				got, err := r.matchesInTurn(p, s, n, 100)
+				if want := p.FindAllStringSubmatchIndex(s, n); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("%q in %q, %d: %v, %v; want %v", source, s, n, got, err, want)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkMatches(b *testing.B) {
+	text := strings.Repeat(`{"name":"ann","mail":"ann@example.org","key":"sk-abcdefghijklmnop0123456789"},`, 13)
+	for _, size := range []int{1, 10, 100} {
+		s := strings.Repeat(text, size)
+		b.Run(fmt.Sprintf("%dkB", size), func(b *testing.B) {
+			f := function(b, "def sub(ctx, s):\n  return len(re.sub(r'\\bsk-[A-Za-z0-9]{20,}', '***', s))", "sub")
+			arguments, err := json.Marshal(s)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(s)))
+			for b.Loop() {
+				if _, err := f.Call(context.Background(), info, nil, Limits{}, nil, arguments); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

@@ -165,7 +165,13 @@ func (c *rawClient) beginAs(id, method, params string) pending {
 	c.work.Go(func() {
 		defer cancel()
 		c.post(ctx, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`+params+`}`)
-		if c.http != nil {
+		if c.http == nil {
+			return
+		}
+		c.mu.Lock()
+		waits := c.waiting[id] == answer // and not the next request of that ID
+		c.mu.Unlock()
+		if waits {
 			c.settle(message{ID: json.RawMessage(id)}) // no answer comes any more
 		}
 	})

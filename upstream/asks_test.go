@@ -132,6 +132,9 @@ func TestAskingStopsTheClockOfTheCall(t *testing.T) {
 	s := newAsker(t, "asker")
 	s.CallTimeout, s.AskTimeout = 300*time.Millisecond, 5*time.Second
 	p := newPool(t, s)
+	if change := p.Refresh(t.Context(), "s"); change.Err != nil { // the clock is of the call, not of the start of a process
+		t.Fatal(change.Err)
+	}
 	slow := asked("a")
 	slow.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
 		select {
@@ -149,6 +152,9 @@ func TestAskingStopsTheClockOfTheCall(t *testing.T) {
 
 	s.AskTimeout = 50 * time.Millisecond
 	p = newPool(t, s)
+	if change := p.Refresh(t.Context(), "s"); change.Err != nil {
+		t.Fatal(change.Err)
+	}
 	never := asked("a")
 	never.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
 		<-ctx.Done()

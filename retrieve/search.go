@@ -60,12 +60,26 @@ func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 // maxListed is how many tools a search without a query lists.
 const maxListed = 100
 
-// foundTool is a hit as search_tools shows it.
+// foundTools is the answer of {prefix}_search_tools.
+type foundTools struct {
+	Tools     []foundTool `json:"tools"`
+	Confident *bool       `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
+	More      int         `json:"more,omitempty"`      // of a list: how many tools are not in it
+}
+
 type foundTool struct {
 	Name      string `json:"name"`
-	Server    string `json:"server,omitempty"`
+	Server    string `json:"server,omitempty"` // where several are searched
 	Summary   string `json:"summary,omitempty"`
 	Signature string `json:"signature"`
+}
+
+func (f *foundTools) add(t *tool.Tool, server string) {
+	found := foundTool{Name: t.Name, Summary: FirstSentence(t.Def.Description), Signature: Signature(t.Def.InputSchema)}
+	if server == "" {
+		found.Server = t.Def.ID.Server
+	}
+	f.Tools = append(f.Tools, found)
 }
 
 // search is the handler of {prefix}_search_tools.
@@ -78,55 +92,56 @@ func (r *Retriever) search(server string) tool.Handler {
 		if len(call.Arguments) > 0 && json.Unmarshal(call.Arguments, &in) != nil || in.Limit != nil && (*in.Limit < 1 || *in.Limit > maxListed) {
 			return tool.ErrorResult(fmt.Sprintf(`send {"query": "what the tool should do", "limit": %d}; limit is at most %d`, r.settings.TopK, maxListed)), nil
 		}
-		var out struct {
-			Tools     []foundTool `json:"tools"`
-			Confident *bool       `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
-			More      int         `json:"more,omitempty"`      // of a list: how many tools are not in it
-		}
-		out.Tools = []foundTool{}
-		show := func(t *tool.Tool) {
-			shown := foundTool{Name: t.Name, Summary: FirstSentence(t.Def.Description), Signature: Signature(t.Def.InputSchema)}
-			if server == "" {
-				shown.Server = t.Def.ID.Server
+		limit := func(usual int) int {
+			if in.Limit != nil {
+				return *in.Limit
 			}
-			out.Tools = append(out.Tools, shown)
+			return usual
 		}
 		if strings.TrimSpace(in.Query) == "" {
-			limit := maxListed
-			if in.Limit != nil {
-				limit = *in.Limit
-			}
-			for _, t := range r.catalog.Tools() {
-				switch {
-				case server != "" && t.Def.ID.Server != server:
-				case len(out.Tools) < limit:
-					show(t)
-				default:
-					out.More++
-				}
-			}
-			return answer(marshal(out)).result(), nil
+			return answer(marshal(r.list(server, limit(maxListed)))).result(), nil
 		}
-		q := Query{Text: in.Query, Limit: r.settings.TopK, Server: server}
-		if in.Limit != nil {
-			q.Limit = *in.Limit
-		}
-		found, err := r.Search(ctx, q)
+		found, err := r.find(ctx, call.Session, Query{Text: in.Query, Limit: limit(r.settings.TopK), Server: server})
 		if err != nil {
 			return nil, err
 		}
-		var ids []tool.ID
-		for _, hit := range found.Hits {
-			show(hit.Tool)
-			ids = append(ids, hit.Def.ID)
-		}
-		if r.settings.Memory != nil {
-			r.settings.Memory.Asked(call.Session, in.Query, ids)
-		}
-		confident := found.Confidence >= Confident
-		out.Confident = &confident
-		return answer(marshal(out)).result(), nil
+		return answer(marshal(found)).result(), nil
 	}
+}
+
+// list is the first tools by name.
+func (r *Retriever) list(server string, limit int) foundTools {
+	all := foundTools{Tools: []foundTool{}}
+	for _, t := range r.catalog.Tools() {
+		switch {
+		case server != "" && t.Def.ID.Server != server:
+		case len(all.Tools) < limit:
+			all.add(t, server)
+		default:
+			all.More++
+		}
+	}
+	return all
+}
+
+// find is the tools that fit a query best.
+func (r *Retriever) find(ctx context.Context, session string, q Query) (foundTools, error) {
+	all := foundTools{Tools: []foundTool{}}
+	found, err := r.Search(ctx, q)
+	if err != nil {
+		return all, err
+	}
+	var ids []tool.ID
+	for _, hit := range found.Hits {
+		all.add(hit.Tool, q.Server)
+		ids = append(ids, hit.Def.ID)
+	}
+	if r.settings.Memory != nil {
+		r.settings.Memory.Asked(session, q.Text, ids)
+	}
+	confident := found.Confidence >= Confident
+	all.Confident = &confident
+	return all, nil
 }
 
 // describe is the handler of {prefix}_describe_tool.

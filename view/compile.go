@@ -71,7 +71,8 @@ func Compile(s Settings, base []Upstream, env Env) (*View, []Problem) {
 		}
 		in, wrong := c.upstream(u, server)
 		problems = append(problems, wrong...)
-		if len(in.Tools) > 0 || !in.Listed {
+		nothing := s.IncludeAll && len(u.Tools) == 0 // it may have what it does not list
+		if len(in.Tools) > 0 || !in.Listed || nothing {
 			v.Upstreams = append(v.Upstreams, in)
 		}
 	}

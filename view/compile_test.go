@@ -308,3 +308,25 @@ func BenchmarkCompile(b *testing.B) {
 		})
 	}
 }
+
+func TestAServerThatListsNothingIsInAViewOfAll(t *testing.T) {
+	bare := Upstream{Server: "bare", Listed: true, Tools: []*tool.Tool{}}
+	full := listed(t, "full", "a")
+	for _, test := range []struct {
+		settings Settings
+		want     string
+	}{
+		{Settings{IncludeAll: true}, "bare full"},
+		{Settings{IncludeAll: true, Exclude: []Pattern{{Glob: "full.*"}}}, "bare"}, // all of it is left out
+		{Settings{Tools: []Server{{Name: "full", Tools: []Override{{Tool: "*"}}}}}, "full"},
+	} {
+		v, problems := Compile(test.settings, []Upstream{bare, full}, Env{Find: func(string) (*tool.Tool, bool) { return nil, false }})
+		var names []string
+		for _, u := range v.Upstreams {
+			names = append(names, u.Server)
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("%+v has something of %q (%v), want %q", test.settings, got, problems, test.want)
+		}
+	}
+}

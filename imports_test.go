@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"embed": 1, "embed/hf": 1,
 	"demo":    1,
 	"clients": 1,
-	"rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
+	"nearest": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
 }
 
 // only lists who may import what; a prefix of the import path counts.

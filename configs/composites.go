@@ -142,7 +142,7 @@ func (d *decoder) stepHint(n *node, id string) string {
 		if r != '.' {
 			continue
 		}
-		if near, ok := nearest(id[:i], d.known); ok {
+		if near, ok := closest(id[:i], d.known); ok {
 			return fmt.Sprintf("did you mean %q?", near+id[i:])
 		}
 	}

@@ -333,7 +333,7 @@ func (f *edit) errors(problems []problem) error {
 }
 
 func (f *edit) unknown(kind, name string, names []string) error {
-	near, _ := nearest(name, names)
+	near, _ := closest(name, names)
 	return &NameError{File: f.name, Kind: kind, Name: name, Near: near}
 }
 

@@ -251,7 +251,7 @@ func (d *decoder) serverPair(s *server, p pair) {
 	if slices.Contains(topKeys(), key) {
 		hint = "it belongs to the top level of the file"
 	}
-	if near, _ := nearest(key, serverKeys()); near == "command" || near == "url" {
+	if near, _ := closest(key, serverKeys()); near == "command" || near == "url" {
 		s.misspelt = true
 	}
 	d.fail(p.key, fmt.Sprintf("%s: unknown key %q", s.label, shorten(key)), hint)

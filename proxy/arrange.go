@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"toolfinch/configs"
+	"toolfinch/nearest"
 	"toolfinch/output"
 	"toolfinch/rawjson"
 	"toolfinch/register"
@@ -78,7 +79,7 @@ func (p *Proxy) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 			return t, ok
 		},
 		Nearest: func(id string, n int) []string {
-			return retrieve.Nearest(id, slices.Sorted(maps.Keys(tools)), n)
+			return nearest.Names(id, slices.Sorted(maps.Keys(tools)), n, nearest.Loose)
 		},
 		Retrieve: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
 			return p.views.Load().byName[view.Default].Retriever().SearchItems(ctx, query, limit)
@@ -183,39 +184,16 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 	return next
 }
 
-// clashes are names that a tool was given and that another has without being
-// given any: that one is shown under a longer one.
+// clashes are the problems of names that tools of the view were given and that
+// others would have had.
 func (a *arranged) clashes() []view.Problem {
-	var unnamed []tool.ID
-	prefix := map[string]string{}
-	given := map[string]bool{}
-	for _, s := range a.servers {
-		if s.Prefix != nil {
-			prefix[s.Name] = *s.Prefix
-		}
-		for _, t := range s.Tools {
-			switch {
-			case t.Def.ID.Kind != tool.KindTool:
-			case t.Name != "":
-				given[t.Name] = true
-			default:
-				unnamed = append(unnamed, t.Def.ID)
-			}
-		}
-	}
-	if len(given) == 0 {
-		return nil
-	}
 	var problems []view.Problem
-	names := register.Names(unnamed, nil, prefix)
-	for _, id := range unnamed {
-		if given[names[id]] {
-			problems = append(problems, view.Problem{
-				View: a.name, At: a.shown.settings.At,
-				Message: fmt.Sprintf("two tools are named %q: one was given the name that %s has", names[id], id),
-				Hint:    "give one of them another name",
-			})
-		}
+	for _, clash := range retrieve.Clashes(a.servers) {
+		problems = append(problems, view.Problem{
+			View: a.name, At: a.shown.settings.At,
+			Message: fmt.Sprintf("two tools are named %q: one was given the name that %s has", clash.Name, clash.ID),
+			Hint:    "give one of them another name",
+		})
 	}
 	return problems
 }

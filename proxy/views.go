@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"toolfinch/hook"
+	"toolfinch/nearest"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -68,7 +69,7 @@ func (p *Proxy) View(name string) (*View, error) {
 	for _, v := range all.all {
 		names = append(names, v.name)
 	}
-	if near := retrieve.Nearest(name, names, 1); len(near) > 0 {
+	if near := nearest.Names(name, names, 1, nearest.Loose); len(near) > 0 {
 		return nil, fmt.Errorf("%w: %q; did you mean %s?", ErrNoView, name, near[0])
 	}
 	return nil, fmt.Errorf("%w: %q; there are %s", ErrNoView, name, strings.Join(names, ", "))

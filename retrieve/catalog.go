@@ -4,7 +4,6 @@
 package retrieve
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"toolfinch/index"
+	"toolfinch/nearest"
 	"toolfinch/register"
 	"toolfinch/tool"
 )
@@ -181,10 +181,10 @@ func descriptions(servers []Server) map[string]string {
 	return about
 }
 
-func (c *Catalog) build(servers []Server) state {
-	var ids []tool.ID
-	prefix := map[string]string{}
-	given := map[string]bool{}
+// claims are the IDs of tools without a name, the names that others came with,
+// and the prefixes of servers that have one.
+func claims(servers []Server) (unnamed []tool.ID, given map[string]bool, prefix map[string]string) {
+	given, prefix = map[string]bool{}, map[string]string{}
 	for _, s := range servers {
 		if s.Prefix != nil {
 			prefix[s.Name] = *s.Prefix
@@ -195,10 +195,38 @@ func (c *Catalog) build(servers []Server) state {
 			case t.Name != "":
 				given[t.Name] = true
 			default:
-				ids = append(ids, t.Def.ID)
+				unnamed = append(unnamed, t.Def.ID)
 			}
 		}
 	}
+	return unnamed, given, prefix
+}
+
+// Clash is a name that a tool was given, and the tool that would have had it.
+type Clash struct {
+	Name string
+	ID   tool.ID
+}
+
+// Clashes returns the names that tools come with and that others would have had
+// without being given any: those get another one.
+func Clashes(servers []Server) []Clash {
+	unnamed, given, prefix := claims(servers)
+	if len(given) == 0 {
+		return nil
+	}
+	var clashes []Clash
+	names := register.Names(unnamed, nil, prefix)
+	for _, id := range unnamed {
+		if given[names[id]] {
+			clashes = append(clashes, Clash{names[id], id})
+		}
+	}
+	return clashes
+}
+
+func (c *Catalog) build(servers []Server) state {
+	ids, given, prefix := claims(servers)
 	names := register.Names(ids, slices.AppendSeq(slices.Clone(c.reserved), maps.Keys(given)), prefix)
 	next := state{
 		servers: slices.Clone(servers),
@@ -316,63 +344,6 @@ func (c *Catalog) Pinned() []*tool.Tool { return c.now().pinned }
 func (c *Catalog) Servers() []Server { return c.now().servers }
 
 // Nearest returns up to n exposed names that look most like name.
-func (c *Catalog) Nearest(name string, n int) []string { return Nearest(name, c.now().names, n) }
-
-// Nearest returns up to n of the candidates, ordered by edit distance to name, letters' case and
-// separators aside, and drops what has little in common with it.
-func Nearest(name string, candidates []string, n int) []string {
-	type near struct {
-		name     string
-		distance int
-	}
-	want := fold(name)
-	var found []near
-	for _, candidate := range candidates {
-		have := fold(candidate)
-		d := distance(want, have)
-		if strings.Contains(have, want) && want != "" {
-			d = min(d, 2)
-		}
-		if d <= max(len(want), len(have))*2/3 {
-			found = append(found, near{candidate, d})
-		}
-	}
-	slices.SortFunc(found, func(a, b near) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.name, b.name))
-	})
-	var names []string
-	for _, f := range found[:min(n, len(found))] {
-		names = append(names, f.name)
-	}
-	return names
-}
-
-// fold bounds and normalises a name for comparison: what is compared against
-// may come from a client.
-func fold(name string) string {
-	if len(name) > 128 {
-		name = name[:128]
-	}
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(name))
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+func (c *Catalog) Nearest(name string, n int) []string {
+	return nearest.Names(name, c.now().names, n, nearest.Loose)
 }

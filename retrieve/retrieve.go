@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"toolfinch/index"
+	"toolfinch/nearest"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -173,7 +174,7 @@ func (r *Retriever) checkServer(name string) error {
 		names = append(names, s.Name)
 	}
 	message := fmt.Sprintf("unknown server %q", clip(name, 64))
-	if near := Nearest(name, names, 3); len(near) > 0 {
+	if near := nearest.Names(name, names, 3, nearest.Loose); len(near) > 0 {
 		return fmt.Errorf("%s; nearest: %s", message, strings.Join(near, ", "))
 	}
 	return fmt.Errorf("%s; servers: %s", message, clip(strings.Join(names, ", "), 400))

@@ -9,6 +9,8 @@ import (
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
+
+	"toolfinch/nearest"
 )
 
 // meter is called before a builtin, to charge for it. It may change the
@@ -637,38 +639,9 @@ func quantifier(name string, until starlark.Bool) *starlark.Builtin {
 
 // didYouMean is a hint at the name most like one that is not there, or "".
 func didYouMean(name string, names []string) string {
-	best, distance := "", 1+max(1, min(utf8.RuneCountInString(name), maxSpelled)/3)
-	for _, other := range names[:min(len(names), 1000)] {
-		if d := editDistance(name, other); d < distance {
-			best, distance = other, d
-		}
-	}
-	if best == "" {
+	near := nearest.Names(name, names[:min(len(names), 1000)], 1, nearest.Close)
+	if len(near) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (did you mean %s?)", best)
-}
-
-// maxSpelled is how many bytes of a name are compared with others.
-const maxSpelled = 64
-
-// editDistance counts the letters to change, add or drop.
-func editDistance(a, b string) int {
-	a, b = strings.ToLower(a[:min(len(a), maxSpelled)]), strings.ToLower(b[:min(len(b), maxSpelled)])
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return fmt.Sprintf(" (did you mean %s?)", near[0])
 }

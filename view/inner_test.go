@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/nearest"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
@@ -65,7 +66,7 @@ func envOf(tools ...*tool.Tool) (Env, *logged) {
 			}
 			return nil, false
 		},
-		Nearest: func(id string, n int) []string { return nearest(id, ids, n) },
+		Nearest: func(id string, n int) []string { return nearest.Names(id, ids, n, nearest.Close) },
 		Pending: func(id string) bool { return strings.HasPrefix(id, "absent.") },
 		Retrieve: func(_ context.Context, query string, limit int) (json.RawMessage, error) {
 			return fmt.Appendf(nil, `[{"name":%q,"limit":%d}]`, query, limit), nil

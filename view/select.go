@@ -1,13 +1,13 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"toolfinch/nearest"
 	"toolfinch/tool"
 )
 
@@ -145,7 +145,7 @@ func (s *Settings) absent(base []Upstream) []Problem {
 			names = append(names, u.Server)
 		}
 		hint := ""
-		if near := nearest(server.Name, names, 1); len(near) > 0 {
+		if near := nearest.Names(server.Name, names, 1, nearest.Close); len(near) > 0 {
 			hint = "or did you mean " + strconv.Quote(near[0]) + "?"
 		}
 		problems = append(problems, Problem{
@@ -180,7 +180,7 @@ func matches(glob, name string) bool {
 // didYouMean is a hint for a word that is none of the valid ones.
 func didYouMean(word string, valid []string) string {
 	const shown = 5
-	near := nearest(word, valid, 3)
+	near := nearest.Names(word, valid, 3, nearest.Close)
 	switch {
 	case len(near) > 0:
 		return "did you mean " + orList(near) + "?"
@@ -203,64 +203,4 @@ func orList(words []string) string {
 		return quoted[0]
 	}
 	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
-}
-
-// nearest returns up to n of the valid words that are most like word, the
-// nearest first; none that has little in common with it. Letters' case and the
-// separators - _ and . do not count.
-func nearest(word string, valid []string, n int) []string {
-	type near struct {
-		word     string
-		distance int
-	}
-	plain := fold(word)
-	if plain == "" {
-		return nil
-	}
-	var found []near
-	for _, v := range valid {
-		other := fold(v)
-		d := distance(plain, other)
-		if strings.Contains(other, plain) {
-			d = min(d, 2)
-		}
-		if d <= max(1, max(len(plain), len(other))/3) {
-			found = append(found, near{v, d})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b near) int { return cmp.Compare(a.distance, b.distance) })
-	var words []string
-	for _, f := range found[:min(n, len(found))] {
-		words = append(words, f.word)
-	}
-	return words
-}
-
-func fold(word string) string {
-	const longest = 128 // the distance costs its square
-	if len(word) > longest {
-		word = word[:longest]
-	}
-	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(word))
-}
-
-// distance is the Levenshtein distance in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

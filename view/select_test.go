@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/nearest"
 	"toolfinch/tool"
 )
 
@@ -176,7 +177,7 @@ func TestNearest(t *testing.T) {
 		"weather":    "",
 		"":           "",
 	} {
-		if got := strings.Join(nearest(word, valid, 3), " "); got != want {
+		if got := strings.Join(nearest.Names(word, valid, 3, nearest.Close), " "); got != want {
 			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"toolfinch/nearest"
 	"toolfinch/rawjson"
-	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
 
@@ -298,7 +298,7 @@ func (s shape) choices() []string {
 }
 
 func (s shape) nearest(text string) string {
-	if near := retrieve.Nearest(text, s.choices(), 1); len(near) > 0 {
+	if near := nearest.Names(text, s.choices(), 1, nearest.Loose); len(near) > 0 {
 		return "; did you mean " + near[0] + "?"
 	}
 	return ""
@@ -520,7 +520,7 @@ func unknownFlag(flags []toolFlag, typed string) error {
 		names = append(names, f.name)
 	}
 	hint := ""
-	if near := retrieve.Nearest(typed, names, 1); len(near) > 0 {
+	if near := nearest.Names(typed, names, 1, nearest.Loose); len(near) > 0 {
 		hint = "; did you mean --" + near[0] + "?"
 	}
 	return fmt.Errorf("unknown flag --%s%s", typed, hint)

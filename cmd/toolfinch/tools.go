@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/nearest"
 	"toolfinch/proxy"
 	"toolfinch/rawjson"
 	"toolfinch/register"
@@ -173,7 +174,7 @@ func unknownServer(config *configs.Config, v *proxy.View, server string) error {
 	if slices.Contains(names, server) {
 		return nil
 	}
-	return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, nearest(server, names))}
+	return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, names))}
 }
 
 func serverNames(config *configs.Config) []string {
@@ -184,10 +185,10 @@ func serverNames(config *configs.Config) []string {
 	return names
 }
 
-// nearest names what looks like a name that there is not, or all when there are
+// orNearest names what looks like a name that there is not, or all when there are
 // few.
-func nearest(name string, candidates []string) string {
-	if near := retrieve.Nearest(name, candidates, 3); len(near) > 0 {
+func orNearest(name string, candidates []string) string {
+	if near := nearest.Names(name, candidates, 3, nearest.Loose); len(near) > 0 {
 		return "; nearest: " + strings.Join(near, ", ")
 	}
 	if len(candidates) == 0 || len(candidates) > 8 {
@@ -247,7 +248,7 @@ func findTool(cmd *cobra.Command, config *configs.Config, p *proxy.Proxy, v *pro
 			candidates = append(candidates, t.Name)
 		}
 	}
-	return nil, &exitError{exitUsage, fmt.Errorf("%w%s", err, nearest(name, candidates))}
+	return nil, &exitError{exitUsage, fmt.Errorf("%w%s", err, orNearest(name, candidates))}
 }
 
 // mayHave returns those of the servers that are to be listed before a tool can be

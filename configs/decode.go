@@ -319,14 +319,22 @@ func (d *decoder) queryEmbedTimeout(c *Config, n *node, label string) {
 	d.durationWithin(n, label, want, hint, MinQueryEmbedTimeout, MaxQueryEmbedTimeout, &c.QueryEmbedTimeout)
 }
 
+// quantity reads a number, or text that has one with its unit.
+func (d *decoder) quantity(n *node, label, want, hint string) (text string, ok bool) {
+	switch n.kind {
+	case kindNumber:
+		return n.text, true
+	case kindText:
+		ok = d.expand(n, label, &text)
+		return text, ok
+	}
+	d.mustBe(n, label, want, hint)
+	return "", false
+}
+
 func (d *decoder) durationWithin(n *node, label, want, hint string, low, high time.Duration, to *time.Duration) {
-	var text string
-	if n.kind == kindNumber {
-		text = n.text
-	} else if n.kind != kindText {
-		d.mustBe(n, label, want, hint)
-		return
-	} else if !d.expand(n, label, &text) {
+	text, ok := d.quantity(n, label, want, hint)
+	if !ok {
 		return
 	}
 	duration, err := time.ParseDuration(text)

@@ -194,13 +194,8 @@ const maxResult = 100_000_000
 // size reads a number of bytes, 1 to maxResult: 20000, "20kB", "1.5 MiB".
 func (d *decoder) size(n *node, label string, to *int) {
 	const want, hint = "a size from 1 byte to 100MB", `like "20kB", "1MB", or a number of bytes`
-	var text string
-	if n.kind == kindNumber {
-		text = n.text
-	} else if n.kind != kindText {
-		d.mustBe(n, label, want, hint)
-		return
-	} else if !d.expand(n, label, &text) {
+	text, ok := d.quantity(n, label, want, hint)
+	if !ok {
 		return
 	}
 	parts := sizeForm.FindStringSubmatch(text)

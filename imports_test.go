@@ -15,10 +15,11 @@ import (
 // floors is the table of docs/architecture.md: imports run down only, and from a
 // package to those in its folder.
 var floors = map[string]int{
-	"cmd/toolfinch": 5,
-	"proxy":         4, "eval": 4,
-	"retrieve": 3, "configs": 3,
-	"upstream": 2, "store": 2, "index": 2, "register": 2, "view": 2, "output": 2,
+	"cmd/toolfinch": 6,
+	"proxy":         5,
+	"web":           4, "eval": 4,
+	"retrieve": 3, "configs": 3, "proxyclient": 3,
+	"upstream": 2, "store": 2, "index": 2, "register": 2, "view": 2, "output": 2, "proxytool": 2,
 	"tool": 1, "hook": 1, "wire": 1, "script": 1,
 	"embed": 1, "embed/hf": 1,
 	"demo":    1,
@@ -29,14 +30,14 @@ var floors = map[string]int{
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
 	"os/exec":                               {"hook", "upstream", "embed/models", "cmd/toolfinch"},
-	"github.com/mark3labs/mcp-go/client":    {"upstream", "demo"},
-	"github.com/mark3labs/mcp-go/server":    {"register", "demo"},
+	"github.com/mark3labs/mcp-go/client":    {"upstream", "demo", "proxyclient"},
+	"github.com/mark3labs/mcp-go/server":    {"register", "demo", "proxytool"},
 	"github.com/blevesearch":                {"index"},
 	"github.com/philippgille/chromem-go":    {"index"},
 	"github.com/sashabaranov/go-openai":     {"embed"},
 	"database/sql":                          {"store", "demo"},
 	"modernc.org/sqlite":                    {"store", "demo"},
-	"net/http":                              {"wire", "upstream", "register", "proxy", "embed", "embed/models", "demo", "cmd/toolfinch"},
+	"net/http":                              {"wire", "upstream", "register", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "cmd/toolfinch"},
 	"toolfinch/cmd":                         {},
 	"github.com/spf13/cobra":                {"cmd/toolfinch"},
 	"github.com/goccy/go-yaml":              {"configs"},

@@ -38,7 +38,10 @@ type Config struct {
 	Listen            string              // host:port; default 127.0.0.1:8080
 	Origins           []string            // Origin values accepted besides loopback, in lower case
 	Tools             []view.Server       // what stands under the enabled servers for every view, in file order; default none
-	Views             []view.Settings     // in file order; default none
+	REST              bool                // whether HTTP serves the REST API, /openapi.json and /metrics; default true
+	Gating            *view.Gating        // of a default view that Views has not; default nil: what is found may be called
+	ProxyTool         string              // name of the proxy tool of such a view; default "": none
+	Views             []view.Settings     // in file order, with what they leave to the top level; default none
 	HookHeaders       []string            // names of the HTTP headers that hooks may see, in lower case; default none
 	PrincipalHeader   string              // HTTP header in which a trusted proxy names the user; default "": none
 	Warnings          []*Error            // what was read but has no effect, in file order
@@ -112,6 +115,7 @@ func defaults() *Config {
 		CallTool:          CallToolSingle,
 		Transport:         TransportStdio,
 		Listen:            DefaultListen,
+		REST:              true,
 	}
 }
 

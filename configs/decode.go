@@ -29,6 +29,8 @@ type decoder struct {
 	known    []string        // names of all servers, in file order
 	off      map[string]bool // the disabled ones among them
 	viewsAt  *node           // tool_views, read once the servers are known; nil without
+	views    []viewOrigin    // of Config.Views, in their order
+	proxy    origin          // proxy_tool of the top level
 	baseName claims          // names that tools blocks under servers expose
 	secrets  *secrets        // what came from variables with telling names
 }
@@ -121,11 +123,21 @@ var settings = []setting{
 	}},
 	{"listen", (*decoder).listen},
 	{"allowed_origins", (*decoder).origins},
+	{"rest_api", func(d *decoder, c *Config, n *node, label string) {
+		d.boolean(n, label, &c.REST)
+	}},
 	{"hook_headers", func(d *decoder, c *Config, n *node, label string) {
 		c.HookHeaders = d.headerNames(n, label)
 	}},
 	{"principal_header", func(d *decoder, c *Config, n *node, label string) {
 		c.PrincipalHeader = d.headerName(n, label)
+	}},
+	{"gating", func(d *decoder, c *Config, n *node, label string) {
+		c.Gating = d.gating(n, label)
+	}},
+	{"proxy_tool", func(d *decoder, c *Config, n *node, label string) {
+		d.proxy = origin{n, label}
+		c.ProxyTool = d.proxyTool(n, label)
 	}},
 	{"tool_views", func(d *decoder, _ *Config, n *node, label string) {
 		if n.outside() {
@@ -173,7 +185,7 @@ func (d *decoder) root(root *node, c *Config) {
 		}
 	}
 	if d.viewsAt != nil {
-		d.views(c, d.viewsAt, "tool_views")
+		d.toolViews(c, d.viewsAt, "tool_views")
 	}
 	if len(servers) == 0 && len(d.errors) == 0 {
 		d.warn(root, "no servers are configured", emptyHint)

@@ -440,6 +440,7 @@ func (f *edit) check(data []byte) []*Error {
 		return nil
 	}
 	d.load(c, data)
+	d.settleViews(c)
 	return inOrder(d.errors)
 }
 

@@ -26,6 +26,8 @@ var envVariables = []struct{ variable, key string }{
 	{"MCPPROXY_LIST_CHANGED_EXEC", "list_changed_exec"},
 	{"MCPPROXY_DATA_DIR", "data_dir"},
 	{"MCPPROXY_LOG_LEVEL", "log_level"},
+	{"MCPPROXY_REST_API", "rest_api"},
+	{"MCPPROXY_PROXY_TOOL", "proxy_tool"},
 }
 
 const envConfig = "MCPPROXY_CONFIG"

@@ -59,6 +59,7 @@ func Load(opts Options) (*Config, error) {
 	c.Path = file.path
 	d.load(c, data)
 	d.overrides(c, opts.Flags)
+	d.settleViews(c)
 	d.checkOpenAI(c)
 	d.defaultDataDir(c)
 	if len(d.errors) > 0 {

@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/upstream"
+	"toolfinch/view"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -237,7 +238,7 @@ func TestDefaults(t *testing.T) {
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, CallTool: "single", Transport: "stdio", Listen: "127.0.0.1:8080",
+		MaxRegistered: 40, CallTool: "single", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
@@ -290,6 +291,9 @@ call_tool: split
 transport: http
 listen: "[::1]:0"
 allowed_origins: [https://App.example.com:8443]
+rest_api: false
+gating: {max_tokens: 0, max_tools: 1, ttl: 90}
+proxy_tool: everything-1_2
 `)
 	dir := filepath.Dir(c.Path)
 	want := &Config{
@@ -316,6 +320,7 @@ allowed_origins: [https://App.example.com:8443]
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
 		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, CallTool: CallToolSplit,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
+		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2",
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
@@ -325,16 +330,18 @@ allowed_origins: [https://App.example.com:8443]
 // A flag wins over the environment, the environment over the file.
 func TestPrecedence(t *testing.T) {
 	text := minimal + "routing_type: CALL_TOOL\ntop_k: 1\nlist_changed_exec: file\ndata_dir: file\nlog_level: error\n" +
-		"embedder: AUTO\nhf_model: file\nopenai_model: file\nopenai_base_url: file\nopenai_api_key: file\nquery_embed_timeout: 1s\nlearn: true\n"
+		"embedder: AUTO\nhf_model: file\nopenai_model: file\nopenai_base_url: file\nopenai_api_key: file\nquery_embed_timeout: 1s\nlearn: true\n" +
+		"rest_api: true\nproxy_tool: file\n"
 	env := []string{
 		"MCPPROXY_ROUTING_TYPE=dynamic", "MCPPROXY_TOP_K=2", "MCPPROXY_EMBEDDER=BM25",
 		"MCPPROXY_LIST_CHANGED_EXEC=env ${X}", "MCPPROXY_DATA_DIR=~/env", "MCPPROXY_LOG_LEVEL=debug",
 		"MCPPROXY_HF_MODEL=env", "MCPPROXY_OPENAI_MODEL=env", "OPENAI_BASE_URL=env", "OPENAI_API_KEY=env",
 		"MCPPROXY_QUERY_EMBED_TIMEOUT=10ms", "MCPPROXY_LEARN=false",
+		"MCPPROXY_REST_API=false", "MCPPROXY_PROXY_TOOL=env",
 	}
 	c := mustLoad(t, text, env...)
 	if c.Routing != RoutingDynamic || c.TopK != 2 || c.ListChangedExec != "env ${X}" ||
-		c.DataDir != filepath.Join(home, "env") || c.LogLevel != slog.LevelDebug {
+		c.DataDir != filepath.Join(home, "env") || c.LogLevel != slog.LevelDebug || c.REST || c.ProxyTool != "env" {
 		t.Errorf("environment over file: %+v", c)
 	}
 	if want := (embed.Settings{Kind: "BM25", HFModel: "env", OpenAI: embed.OpenAI{APIKey: "env", BaseURL: "env", Model: "env"}}); c.Embed != want ||
@@ -405,12 +412,15 @@ func TestBadEnvironmentAndFlags(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", minimal+"top_k: 0\n")
 	_, err := Load(Options{Dir: dir, Env: environ(
 		"MCPPROXY_TOP_K=many", "MCPPROXY_ROUTING_TYPE=CAL_TOOL", "MCPPROXY_EMBEDDER=openai:small", "MCPPROXY_LOG_LEVEL=loud",
+		"MCPPROXY_REST_API=1", "MCPPROXY_PROXY_TOOL=off",
 	), Flags: map[string]string{"max_registered": "-1", "pinned": "a,[", "top": "1"}})
 	const want = `toolfinch.yaml:2:8: top_k must be a whole number from 1 to 50, not 0
 MCPPROXY_ROUTING_TYPE must be AUTO, CALL_TOOL or DYNAMIC, not "CAL_TOOL" (did you mean "CALL_TOOL"?)
 MCPPROXY_TOP_K must be a whole number from 1 to 50, not "many"
 MCPPROXY_EMBEDDER must be AUTO, BM25, HF or OPENAI, not "openai:small"
 MCPPROXY_LOG_LEVEL must be debug, info, warn or error, not "loud"
+MCPPROXY_REST_API must be true or false, not "1"
+MCPPROXY_PROXY_TOOL must be the name of a tool, not "off" (true and false, without quotes, switch the proxy tool on and off)
 --max-registered must be a whole number from 1 to 1000000, not "-1"
 --pinned[1] is not a valid glob (* and ? match anything, [a-z] a range, a backslash the character after it)
 unknown setting --top (did you mean "top_k"?)`

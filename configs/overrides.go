@@ -15,7 +15,9 @@ import (
 
 // reservedNames are the meta-tools: no tool is exposed under one of them.
 var reservedNames = []string{
-	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive", "read_output", "run_script",
+	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
+	"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "list_provisioned",
+	"read_output", "run_script",
 }
 
 var exposedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -217,20 +219,12 @@ var outputCacheSettings = []field[view.OutputCache]{
 // outputCache reads true, false or a mapping; nil when it is none of them.
 func (d *decoder) outputCache(n *node, label string) *view.OutputCache {
 	o := &view.OutputCache{MinSize: view.DefaultMinSize, Preview: view.DefaultPreview, TTL: view.DefaultOutputTTL}
-	if n.kind != kindMapping {
-		on := false
-		switch {
-		case n.kind == kindList || n.kind == kindNumber:
-			d.mustBe(n, label, "true, false or a mapping", "its keys: "+strings.Join(keysOf(outputCacheSettings), ", "))
-			return nil
-		case !d.boolean(n, label, &on):
-			return nil
-		case !on:
-			return &view.OutputCache{}
-		}
-		return o
+	switch on, ok := onOff(d, n, label, outputCacheSettings, o); {
+	case !ok:
+		return nil
+	case !on:
+		return &view.OutputCache{}
 	}
-	fields(d, n, label, label+".", outputCacheSettings, o)
 	if o.Preview > o.MinSize {
 		if preview := n.given("preview"); preview != nil {
 			d.fail(preview, label+".preview is larger than min_size: the preview would be the whole", "")

@@ -161,8 +161,11 @@ func (r *resolver) config(c *Config) *node {
 	b.text("transport", c.Transport)
 	b.text("listen", c.Listen)
 	b.list("allowed_origins", r.prose(c.Origins))
+	b.boolean("rest_api", c.REST)
 	b.list("hook_headers", c.HookHeaders)
 	b.text("principal_header", c.PrincipalHeader)
+	b.add("gating", gatingNode(c.Gating))
+	b.add("proxy_tool", r.proxyTool(c.ProxyTool))
 	views := newBlock()
 	for i := range c.Views {
 		views.add(c.Views[i].Name, r.view(&c.Views[i]))
@@ -340,7 +343,30 @@ func (r *resolver) view(v *view.Settings) *node {
 	if v.RunScript != nil {
 		b.add("run_script", &limits(newBlock(), *v.RunScript).node)
 	}
+	b.add("gating", gatingNode(v.Gating))
+	b.add("proxy_tool", r.proxyTool(v.ProxyTool))
 	return &b.node
+}
+
+func gatingNode(g *view.Gating) *node {
+	if g == nil {
+		return boolNode(false)
+	}
+	b := newBlock()
+	b.boolean("enabled", true)
+	b.number("max_tokens", g.MaxTokens)
+	b.number("max_tools", g.MaxTools)
+	if g.TTL > 0 {
+		b.time("ttl", g.TTL)
+	}
+	return &b.node
+}
+
+func (r *resolver) proxyTool(name string) *node {
+	if name == "" {
+		return boolNode(false)
+	}
+	return textNode(r.secrets.known(name))
 }
 
 func (r *resolver) hook(h *view.Hook) *node {

@@ -50,6 +50,20 @@ func fields[T any](d *decoder, n *node, label, prefix string, table []field[T], 
 	return true
 }
 
+// onOff reads true, false, or a mapping by its table, which is on. ok is false for
+// what is none of them.
+func onOff[T any](d *decoder, n *node, label string, table []field[T], to *T) (on, ok bool) {
+	switch n.kind {
+	case kindMapping:
+		return true, fields(d, n, label, label+".", table, to)
+	case kindList, kindNumber:
+		d.mustBe(n, label, "true, false or a mapping", "its keys: "+strings.Join(keysOf(table), ", "))
+		return false, false
+	}
+	ok = d.boolean(n, label, &on)
+	return on, ok
+}
+
 // given returns the value of a key that is there and not left empty, else nil.
 func (n *node) given(key string) *node {
 	if v := n.find(key); v != nil && v.kind != kindNull {

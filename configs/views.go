@@ -44,10 +44,23 @@ var viewSettings = []field[view.Settings]{
 	{key: "run_script", set: func(d *decoder, v *view.Settings, n *node, label string) {
 		v.RunScript = d.runScript(n, label)
 	}},
+	{key: "gating", set: func(d *decoder, v *view.Settings, n *node, label string) {
+		v.Gating = d.gating(n, label)
+	}},
+	{key: "proxy_tool", set: func(d *decoder, v *view.Settings, n *node, label string) {
+		v.ProxyTool = d.proxyTool(n, label)
+	}},
 }
 
-// views reads the views, once all servers are known.
-func (d *decoder) views(c *Config, n *node, label string) {
+// viewOrigin is where a view came from and which names it gives.
+type viewOrigin struct {
+	key, value *node
+	label      string
+	taken      claims
+}
+
+// toolViews reads the views, once all servers are known.
+func (d *decoder) toolViews(c *Config, n *node, label string) {
 	if n.kind != kindMapping {
 		d.fail(n, label+" must be a mapping of names to views, not "+string(n.kind), "")
 		return
@@ -57,20 +70,45 @@ func (d *decoder) views(c *Config, n *node, label string) {
 		if !viewName.MatchString(name) {
 			d.fail(p.key, fmt.Sprintf("illegal view name %q: 1 to 32 letters, digits, _ and -", shorten(name)), "it becomes part of a URL and of names of tools")
 		}
-		if v := d.view(p.key, p.value); v != nil {
+		from := viewOrigin{p.key, p.value, fmt.Sprintf("view %q", shorten(name)), make(claims)}
+		if v := d.view(from); v != nil {
 			c.Views = append(c.Views, *v)
+			d.views = append(d.views, from)
 		}
 	}
 }
 
+// settleViews gives the views what they leave to the top level, once environment
+// and flags are known too, and looks at what can be wrong with it.
+func (d *decoder) settleViews(c *Config) {
+	hasDefault := false
+	for i, from := range d.views {
+		v, at := &c.Views[i], from.key
+		hasDefault = hasDefault || v.Name == view.Default
+		if from.value.given("gating") == nil {
+			v.Gating = c.Gating
+		}
+		if own := from.value.given("proxy_tool"); own != nil {
+			at = own
+		} else {
+			v.ProxyTool = c.ProxyTool
+		}
+		d.checkGating(v, from.value, from.label)
+		d.checkProxyTool(c, v, from.taken, at, from.label)
+	}
+	if !hasDefault {
+		all := view.Settings{Name: view.Default, IncludeAll: true, ProxyTool: c.ProxyTool}
+		d.checkProxyTool(c, &all, nil, d.proxy.node, d.proxy.label)
+	}
+}
+
 // view reads one view; nil when it is none at all.
-func (d *decoder) view(key, n *node) *view.Settings {
-	label := fmt.Sprintf("view %q", shorten(key.text))
+func (d *decoder) view(from viewOrigin) *view.Settings {
+	key, n, label, taken := from.key, from.value, from.label, from.taken
 	v := &view.Settings{Name: key.text, At: placeOf(key), Exposure: view.ExposureAuto, DirectBelow: view.DefaultDirectBelow}
 	if !fields(d, n, label, label+": ", viewSettings, v) {
 		return nil
 	}
-	taken := make(claims)
 	for _, name := range d.searchTools(v, n.given("tools")) {
 		taken[name] = ownTool
 	}
@@ -388,17 +426,8 @@ var limitSettings = []field[view.ScriptLimits]{
 // runScript reads true, false or limits; nil when scripts are not offered.
 func (d *decoder) runScript(n *node, label string) *view.ScriptLimits {
 	var limits view.ScriptLimits
-	switch n.kind {
-	case kindMapping:
-		fields(d, n, label, label+".", limitSettings, &limits)
-	case kindList, kindNumber:
-		d.mustBe(n, label, "true, false or a mapping", "its keys: "+strings.Join(keysOf(limitSettings), ", "))
+	if on, _ := onOff(d, n, label, limitSettings, &limits); !on {
 		return nil
-	default:
-		on := false
-		if !d.boolean(n, label, &on) || !on {
-			return nil
-		}
 	}
 	limits = limits.OrDefaults()
 	return &limits

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/output"
 	"toolfinch/retrieve"
 	"toolfinch/view"
 )
@@ -38,6 +39,8 @@ func loadWith(t testing.TB, text string, files []string, env ...string) (*Config
 const everyViewKey = `
 hook_headers: [X-Team, Authorization]
 principal_header: X-Forwarded-User
+gating: {max_tokens: 500}
+proxy_tool: true
 tool_views: # may stand before the servers
   everything-1_2:
     description: For ${WHO}
@@ -84,11 +87,13 @@ tool_views: # may stand before the servers
       - hooks/a.star:one
       - {module: "~/tools.star:two", name: other, max_calls: 1, max_steps: 2, timeout: 3s, max_output: 4}
     run_script: {max_calls: 7}
+    gating: {max_tools: 0, ttl: 1m}
+    proxy_tool: {name: all}
   small:
     composite_tools: {one: {parallel: {a: {tool: git.log}}}}
     hooks: {pre_call: {starlark: hooks/a.star:pre_call}, post_call: {command: [python3, x.py]}}
     run_script: true
-  quiet: {include_all: true, run_script: false}
+  quiet: {include_all: true, run_script: false, gating: false, proxy_tool: false}
 mcp_servers:
   git: {command: a}
   git.hub:
@@ -166,6 +171,8 @@ func TestEveryKeyOfViews(t *testing.T) {
 			{Module: third, Function: "two", Name: "other", Limits: view.ScriptLimits{Calls: 1, Steps: 2, Time: 3 * time.Second, Output: 4}},
 		},
 		RunScript: &some,
+		Gating:    &view.Gating{MaxTokens: view.DefaultMaxTokens, TTL: time.Minute},
+		ProxyTool: "all",
 	}, {
 		Name: "small", Exposure: view.ExposureAuto, DirectBelow: view.DefaultDirectBelow,
 		Hooks: view.Hooks{
@@ -177,10 +184,12 @@ func TestEveryKeyOfViews(t *testing.T) {
 			Steps: []view.Step{{Key: "a", Tool: "git.log", Args: []byte(`{}`)}},
 		}},
 		RunScript: &defaults,
+		Gating:    &view.Gating{MaxTokens: 500, MaxTools: view.DefaultMaxTools},
+		ProxyTool: view.DefaultProxyTool,
 	}, {
 		Name: "quiet", IncludeAll: true, Exposure: view.ExposureAuto, DirectBelow: view.DefaultDirectBelow,
 	}}
-	if place := c.Views[0].Tools[0].Tools[0].At; place != (view.Place{Line: 11, Column: 9}) {
+	if place := c.Views[0].Tools[0].Tools[0].At; place != (view.Place{Line: 13, Column: 9}) {
 		t.Errorf("search_code stands at %v", place)
 	}
 	nowhere(reflect.ValueOf(c.Tools))
@@ -314,6 +323,14 @@ tool_views:
 	}
 }
 
+func TestReservedNamesAreThoseOfTheMetaTools(t *testing.T) {
+	for _, name := range append(retrieve.Reserved(), output.Name) {
+		if !slices.Contains(reservedNames, name) {
+			t.Errorf("%s may be given to a tool", name)
+		}
+	}
+}
+
 func TestSearchNamesAreThoseOfTheTools(t *testing.T) {
 	for _, prefix := range []string{"a", "a.b c/d", "é", strings.Repeat("long.", 20)} {
 		if got, want := searchNames(prefix), retrieve.SearchNames(prefix); !slices.Equal(got, want) {
@@ -439,6 +456,8 @@ func TestExampleViews(t *testing.T) {
 	keys = append(keys, keysOf(compositeSettings)...)
 	keys = append(keys, keysOf(stepSettings)...)
 	keys = append(keys, keysOf(customSettings)...)
+	keys = append(keys, keysOf(gatingSettings)...)
+	keys = append(keys, keysOf(proxyToolSettings)...)
 	for _, key := range keys {
 		if !regexp.MustCompile(`\b`+key+`: `).MatchString(views) && !regexp.MustCompile(`\b`+key+`:\n`).MatchString(views) &&
 			!strings.Contains(before, key+": ") {
@@ -469,6 +488,10 @@ tool_views:
       c: {inputs: {q: "${S}"}, on_error: "${S}", parallel: {s: {tool: "${S}.x", timeout: "${S}"}}}
     custom_tools: ["${S}", {module: "${S}:f", name: "${S} ", max_steps: "${S}"}]
     run_script: "${S}"
+    gating: {enabled: "${S}", max_tokens: "${S}", max_tools: "${S}", ttl: "${S}"}
+    proxy_tool: "${S}!"
+  w: {include_all: true, gating: "${S}", proxy_tool: {name: "${S} "}}
+  x: {include_all: true, proxy_tool: "${S}", composite_tools: {hunter2: {parallel: {s: {tool: a.x}}}}}
 `
 	_, err := load(t, text, "S="+secret)
 	if err == nil {
@@ -476,5 +499,8 @@ tool_views:
 	}
 	if strings.Contains(err.Error(), secret) {
 		t.Errorf("the secret is out:\n%v", err)
+	}
+	if !strings.Contains(err.Error(), "the proxy tool has the name of another tool") {
+		t.Errorf("a name from a variable is not compared:\n%v", err)
 	}
 }

@@ -69,6 +69,9 @@ type Call struct {
 	// Depth counts the tools that this call was made by: 0 for a client's own,
 	// 1 for a step of a composite tool or a call of a script, and so on.
 	Depth int
+	// Local says that a command of the owner made the call, no client: what clients
+	// must provision first it need not.
+	Local bool
 }
 
 // MaxDepth bounds Depth: tools that call tools may call each other.

@@ -56,7 +56,7 @@ func (u *Upstream) change(server *Server) []Problem {
 // an error leaves out the tool that it is about, and nothing else.
 func Compile(s Settings, base []Upstream, env Env) (*View, []Problem) {
 	env = env.pendingIn(base)
-	c := compiler{settings: s, env: env, names: claims{view: s.Name}}
+	c := compiler{settings: s, env: env, names: claims{view: s.Name, proxy: s.ProxyTool}}
 	var problems []Problem
 	c.hooks, problems = newHooks(s, env)
 	problems = append(problems, s.absent(base)...)

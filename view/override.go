@@ -93,6 +93,7 @@ var exposable = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 // metaTools are names that views need for themselves.
 var metaTools = []string{
 	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
+	"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "list_provisioned",
 	"read_output", "run_script",
 }
 
@@ -120,6 +121,7 @@ func isSearchTool(name, view string) bool {
 // claims are the names that were given to tools, each with whose it is.
 type claims struct {
 	view  string
+	proxy string // the name of the proxy tool, "" without
 	taken map[string]claim
 }
 
@@ -134,7 +136,11 @@ func (c *claims) claim(t *tool.Tool, at Place) []Problem {
 	if t.Name == "" {
 		return nil
 	}
-	if why := unusable(t.Name, c.view); why != "" {
+	why := unusable(t.Name, c.view)
+	if t.Name == c.proxy {
+		why = fmt.Sprintf("the name %q is the proxy tool's", t.Name)
+	}
+	if why != "" {
 		return []Problem{{At: at, Message: fmt.Sprintf("tool %s: %s", t.Def.ID, why), Hint: "choose another name"}}
 	}
 	if first, taken := c.taken[t.Name]; taken {

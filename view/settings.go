@@ -27,7 +27,25 @@ type Settings struct {
 	Composites []Composite
 	Customs    []Custom
 	RunScript  *ScriptLimits // nil: run_script is not offered
+
+	Gating    *Gating // nil: what is found may be called
+	ProxyTool string  // name of the proxy tool; "" for none
 }
+
+// Gating says that tools must be provisioned before they can be called, and how
+// much of them a client may have at a time. Zero bounds are none.
+type Gating struct {
+	MaxTokens int           // of the definitions; DefaultMaxTokens where none is written
+	MaxTools  int           // DefaultMaxTools where none is written
+	TTL       time.Duration // how long a tool stays provisioned where the client gives no time; 0: for good
+}
+
+// Defaults of Gating, and of the proxy tool's name.
+const (
+	DefaultMaxTokens = 8000
+	DefaultMaxTools  = 40
+	DefaultProxyTool = "proxy"
+)
 
 // Exposure is how the tools of a view reach a client.
 type Exposure string

@@ -21,6 +21,13 @@ type Face struct {
 	// Search are the meta-tools of clients that are not listed every tool. Meta are
 	// those of all.
 	Search, Meta []*tool.Tool
+	// Unlisted are meta-tools that answer when they are called, and are not listed.
+	Unlisted []*tool.Tool
+	// Gate says that tools can be called once they are provisioned, and is how much
+	// of them an owner may have; nil: they can be called. Where there is one, only
+	// what is provisioned is listed beside the meta-tools and the pinned ones, Direct
+	// and Register notwithstanding. A smaller budget than before takes nothing away.
+	Gate *Budget
 	// Register says that retrieved tools are registered, MaxRegistered how many of
 	// them per session; default DefaultMaxRegistered.
 	Register      bool
@@ -44,6 +51,10 @@ type offeredFace struct {
 func (l *Live) Offer(face Face) {
 	if face.MaxRegistered == 0 {
 		face.MaxRegistered = DefaultMaxRegistered
+	}
+	if face.Gate != nil {
+		face.Direct, face.Register = nil, false
+		face.Mode += " gated"
 	}
 	next := &offeredFace{Face: face, call: l.dispatch}
 	for _, wrap := range face.Around {
@@ -139,6 +150,7 @@ func (l *Live) Sync() {
 	before := l.announced
 	l.announced = now
 	l.mu.Unlock()
+	gated := l.Gated()
 	offered, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
 	for _, s := range l.everySession() {
 		s.mu.Lock()
@@ -146,6 +158,9 @@ func (l *Live) Sync() {
 		s.set = set
 		direct := s.direct != nil && *s.direct
 		s.mu.Unlock()
+		if _, provisioned, other := s.shown.follow("", l.listedTo); gated {
+			change, differs = provisioned, other
+		}
 		switch {
 		case direct && !all, !direct && !offered && !differs:
 		case offered: // by the owner, who needs no hook for it
@@ -154,9 +169,10 @@ func (l *Live) Sync() {
 			l.announce(s, change)
 		}
 	}
-	if before.modern != now.modern {
-		l.tellListeners(toolsChanged)
-	}
+	l.tellListeners(toolsChanged, func(t *listener) bool {
+		_, _, differs := t.shown.follow("", l.listedTo)
+		return differs || before.modern != now.modern
+	})
 	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
 	if changed(tool.KindPrompt) {
 		l.broadcast(promptsChanged)

@@ -22,6 +22,15 @@ const (
 	missesToForget = 3
 )
 
+// expect is for who is about to tell the client of s that its list has changed.
+// It returns what hold needs.
+func (s *session) expect() (client string, listed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notified = time.Now()
+	return s.client, s.listed
+}
+
 // hold waits until listed is closed, plus the grace. A client known never to
 // re-list is not waited for.
 func (l *Live) hold(ctx context.Context, client string, listed <-chan struct{}) {

@@ -14,25 +14,45 @@ import (
 	"toolfinch/wire"
 )
 
-// listTools answers tools/list: meta-tools, then all tools, or the pinned ones and
-// what is registered.
-func (l *Live) listTools(s *session) tool.Result {
-	face := l.face.Load()
+// listTools answers tools/list. s is nil for a 2026-07-28 client.
+func (l *Live) listTools(call *tool.Call, s *session) tool.Result {
 	var registered Set
 	if s != nil {
 		registered = l.relisted(s)
 	}
+	tools := l.toolsFor(call, s, registered)
+	if l.settings.Listed != nil {
+		client := ""
+		if call.Client != nil {
+			client = call.Client.Name
+		}
+		l.settings.Listed(call.Session, client, tools)
+	}
+	return listing("tools", tools, "")
+}
+
+// toolsFor are meta-tools, then all tools, or the pinned ones and what is
+// provisioned or registered.
+func (l *Live) toolsFor(call *tool.Call, s *session, registered Set) []*tool.Tool {
+	face := l.face.Load()
 	if l.direct(s) {
-		return listing("tools", slices.Concat(face.Meta, l.source.Tools()), "")
+		return slices.Concat(face.Meta, l.source.Tools())
 	}
 	pinned := l.source.Pinned()
 	tools := slices.Concat(face.Search, face.Meta, pinned)
+	switch {
+	case face.Gate != nil && s != nil:
+		provisioned, _, _ := s.shown.follow(Owner(call), l.listedTo)
+		return append(tools, provisioned...)
+	case face.Gate != nil:
+		return append(tools, l.listedTo(Owner(call))...)
+	}
 	for _, r := range registered.tools {
 		if !contains(pinned, r.Name) {
 			tools = append(tools, r.Tool)
 		}
 	}
-	return listing("tools", tools, "")
+	return tools
 }
 
 // listsByMethod are the lists of what is not a tool, by method.
@@ -115,6 +135,7 @@ func (l *Live) cached(result tool.Result, method string) tool.Result {
 	switch method {
 	case wire.MethodListTools:
 		ttl, public = l.source.CacheHint(tool.KindTool)
+		public = public && !l.Gated() // a principal is listed its own
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
 		ttl, public = l.source.CacheHint(listsByMethod[method].kind)
 	case wire.MethodReadResource:

@@ -1,6 +1,7 @@
-// Package register owns what one client sees: its session, the registered set,
-// the live server, list_changed, the hold and the shell hook. It neither
-// searches nor dials; it gets tools and hands calls to their handlers.
+// Package register owns what one client sees, and may call: its session, the
+// registered and the provisioned set, the gate, the live server, list_changed,
+// the hold and the shell hook. It neither searches nor dials nor stores; it gets
+// tools and hands calls to their handlers.
 package register
 
 import (
@@ -32,6 +33,8 @@ import (
 type Source interface {
 	// Lookup finds a tool by the name clients see.
 	Lookup(name string) (*tool.Tool, bool)
+	// ByID finds a tool by its ID.
+	ByID(id tool.ID) (*tool.Tool, bool)
 	// Nearest returns up to n exposed names that look like name.
 	Nearest(name string, n int) []string
 	// Tools returns all tools, in a stable order.
@@ -78,6 +81,18 @@ type Settings struct {
 	// PrincipalHeader is the HTTP header in which a trusted reverse proxy names who
 	// was authenticated; "" for none.
 	PrincipalHeader string
+	// Tokens counts what a definition costs a model that is listed it; nil:
+	// tool.CountTokens of Listed, each time.
+	Tokens func(t *tool.Tool) int
+	// Kept is what the store had provisioned at the start. Keep, if set, writes the
+	// whole set of an owner that is no session after it changed, an empty one too;
+	// for one owner it is called in the order of the changes, the next of which wait
+	// for it. An error is logged.
+	Kept []KeptProvision
+	Keep func(ctx context.Context, owner string, set []KeptProvision) error
+	// Listed, if set, is told of every answer to tools/list; session is "" for a
+	// 2026-07-28 client. It must not block, nor change tools.
+	Listed func(session, client string, tools []*tool.Tool)
 	// IdleTimeout ends an HTTP session without requests and without an open
 	// stream. Default 30 minutes.
 	IdleTimeout time.Duration
@@ -106,6 +121,7 @@ type Live struct {
 	closeOnce sync.Once
 
 	subscriptions *Subscriptions
+	ledger        *ledger
 
 	leveling sync.Mutex // held over SetLevel, so that the last it hears is the newest
 
@@ -132,6 +148,7 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 		source:    source,
 		log:       log,
 		clients:   newClients(settings.Relists, settings.Remember),
+		ledger:    newLedger(),
 		sessions:  map[string]*session{},
 		listeners: map[string]*listener{},
 		parked:    map[string]*parked{},
@@ -141,6 +158,7 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 	if l.subscriptions = settings.Subscriptions; l.subscriptions == nil {
 		l.subscriptions = NewSubscriptions(nil)
 	}
+	l.recall(settings.Kept)
 	l.Offer(Face{})
 	if settings.Hook.Line != "" {
 		l.notifier = newNotifier(settings.Hook, log)
@@ -217,13 +235,16 @@ func (l *Live) declare(c *mcp.ServerCapabilities, instructions *string) {
 	}
 }
 
-// Run runs what works in the background, the shell hook, until ctx ends. Calls
-// that wait for a 2026-07-28 client to come back end with it.
+// Run runs what works in the background, the shell hook and the end of what is
+// provisioned for a time, until ctx ends. Calls that wait for a 2026-07-28 client
+// to come back end with it.
 func (l *Live) Run(ctx context.Context) {
+	var running sync.WaitGroup
 	if l.notifier != nil {
-		l.notifier.run(ctx)
+		running.Go(func() { l.notifier.run(ctx) })
 	}
-	<-ctx.Done()
+	l.expire(ctx)
+	running.Wait()
 	l.end()
 	l.parkedMu.Lock()
 	l.stopped = true
@@ -283,9 +304,13 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 }
 
 func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
+	call := l.callOf(x, s, modern)
+	if s != nil {
+		s.shown.by(Owner(call))
+	}
 	switch x.Method {
 	case wire.MethodListTools:
-		return l.listTools(s), nil
+		return l.listTools(call, s), nil
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
 		return l.listPage(x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:
@@ -297,8 +322,26 @@ func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern 
 		if !modern {
 			return nil, methodNotFound(x.Method)
 		}
-		return l.listen(ctx, x)
+		return l.listen(ctx, x, Owner(call))
 	}
+	switch {
+	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:
+		return l.task(ctx, x, call)
+	case x.Method == wire.MethodComplete:
+		return l.complete(ctx, call)
+	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
+		if err := l.checkParamHeaders(x, call.Name); err != nil {
+			return nil, err
+		}
+	}
+	if modern && call.Client.Answers() {
+		return l.serveModern(ctx, x, call)
+	}
+	return l.face.Load().call(ctx, call)
+}
+
+// callOf is a request as a call.
+func (l *Live) callOf(x *wire.Exchange, s *session, modern bool) *tool.Call {
 	call := &tool.Call{Params: x.Params}
 	switch x.Method {
 	case wire.MethodGetTask, wire.MethodUpdateTask, wire.MethodCancelTask:
@@ -329,20 +372,7 @@ func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern 
 	if call.Client != nil {
 		call.Notify = leveled(call.Client, x.Notify)
 	}
-	switch {
-	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:
-		return l.task(ctx, x, call)
-	case x.Method == wire.MethodComplete:
-		return l.complete(ctx, call)
-	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
-		if err := l.checkParamHeaders(x, call.Name); err != nil {
-			return nil, err
-		}
-	}
-	if modern && call.Client.Answers() {
-		return l.serveModern(ctx, x, call)
-	}
-	return l.face.Load().call(ctx, call)
+	return call
 }
 
 func methodNotFound(method string) error {
@@ -401,7 +431,7 @@ func (l *Live) dispatch(ctx context.Context, call *tool.Call) (tool.Result, erro
 		t, ok = l.source.Resource(call.Name)
 	default:
 		face := l.face.Load()
-		for _, meta := range [][]*tool.Tool{face.Search, face.Meta} {
+		for _, meta := range [][]*tool.Tool{face.Search, face.Meta, face.Unlisted} {
 			for _, t := range meta {
 				if t.Name == call.Name {
 					return t.Handler(ctx, call)

@@ -24,9 +24,17 @@ import (
 type catalog map[string]*tool.Tool
 
 func (c catalog) Lookup(name string) (*tool.Tool, bool) { t, ok := c[name]; return t, ok }
-func (c catalog) Nearest(string, int) []string          { return []string{"srv_a"} }
-func (c catalog) Pinned() []*tool.Tool                  { return nil }
-func (c catalog) Tools() []*tool.Tool                   { return c.Items(tool.KindTool) }
+func (c catalog) ByID(id tool.ID) (*tool.Tool, bool) {
+	for _, t := range c {
+		if t.Def.ID == id {
+			return t, true
+		}
+	}
+	return nil, false
+}
+func (c catalog) Nearest(string, int) []string { return []string{"srv_a"} }
+func (c catalog) Pinned() []*tool.Tool         { return nil }
+func (c catalog) Tools() []*tool.Tool          { return c.Items(tool.KindTool) }
 
 func (c catalog) Items(kind tool.Kind) []*tool.Tool {
 	var items []*tool.Tool

@@ -24,6 +24,7 @@ type session struct {
 	id      string
 	gone    chan struct{} // closed when the client can answer no more
 	endOnce sync.Once
+	shown   shown // what it has provisioned, as far as it knows
 
 	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
 	set          Set
@@ -41,7 +42,8 @@ type session struct {
 }
 
 func newSession(id string) *session {
-	return &session{id: id, gone: make(chan struct{}), listed: make(chan struct{}), asked: map[string]chan *wire.ClientReply{}}
+	return &session{id: id, gone: make(chan struct{}), listed: make(chan struct{}), asked: map[string]chan *wire.ClientReply{},
+		shown: shown{owner: sessionOwner + id}}
 }
 
 // end lets go of those who wait for the client to answer.
@@ -339,6 +341,11 @@ func (l *Live) everySession() []*session {
 	return all
 }
 
+// sessionsOf returns those of everySession whose last request came for owner.
+func (l *Live) sessionsOf(owner string) []*session {
+	return slices.DeleteFunc(l.everySession(), func(s *session) bool { return !s.shown.isOf(owner) })
+}
+
 func (l *Live) remember(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -354,6 +361,7 @@ func (l *Live) forget(id string) {
 		return
 	}
 	s.end()
+	l.ledger.drop(sessionOwner + id)
 	l.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, id) })
 	if s.described().LogLevel != "" {
 		l.tellLevel()

@@ -234,6 +234,7 @@ type listener struct {
 	id     json.RawMessage // of the request, which names the subscription
 	wants  map[string]bool // by notification
 	queued chan missed
+	shown  shown // what its principal has provisioned, as far as it knows
 }
 
 // tell never blocks: a client that does not read misses what it would ask for anyway.
@@ -263,8 +264,9 @@ func (t *listener) tagged(params json.RawMessage) json.RawMessage {
 	return params
 }
 
-// listen answers subscriptions/listen: it lasts until the client ends it.
-func (l *Live) listen(ctx context.Context, x *wire.Exchange) (tool.Result, error) {
+// listen answers subscriptions/listen: it lasts until the client, whose requests
+// come for owner, ends it.
+func (l *Live) listen(ctx context.Context, x *wire.Exchange, owner string) (tool.Result, error) {
 	var params struct {
 		Notifications mcp.SubscriptionFilter `json:"notifications"`
 	}
@@ -281,7 +283,8 @@ func (l *Live) listen(ctx context.Context, x *wire.Exchange) (tool.Result, error
 		toolsChanged:     allowed.ToolsListChanged,
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,
-	}}
+	}, shown: shown{owner: owner}}
+	t.shown.follow("", l.listedTo)
 	key := l.modernClient(nil).Key
 	l.mu.Lock()
 	l.listeners[key] = t
@@ -335,11 +338,12 @@ func (l *Live) broadcast(method string) {
 	for _, s := range l.everySession() {
 		l.Notify(s.id, method, nil)
 	}
-	l.tellListeners(method)
+	l.tellListeners(method, func(*listener) bool { return true })
 }
 
-// tellListeners tells the clients of 2026-07-28.
-func (l *Live) tellListeners(method string) {
+// tellListeners tells those clients of 2026-07-28 that want to hear of it and
+// that concerns says it is for.
+func (l *Live) tellListeners(method string, concerns func(*listener) bool) {
 	l.mu.Lock()
 	var told []*listener
 	for _, t := range l.listeners {
@@ -349,6 +353,8 @@ func (l *Live) tellListeners(method string) {
 	}
 	l.mu.Unlock()
 	for _, t := range told {
-		t.tell(method, nil)
+		if concerns(t) {
+			t.tell(method, nil)
+		}
 	}
 }

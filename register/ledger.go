@@ -1,0 +1,145 @@
+package register
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"toolfinch/tool"
+)
+
+// maxOwners is how many owners a Live holds grants of.
+const maxOwners = 10_000
+
+// ledger holds the grants of all owners. What it hands out is never changed.
+type ledger struct {
+	wake chan struct{} // holds one signal: due is earlier than it was
+
+	mu       sync.Mutex // guards what follows, and the accounts; held for look-ups and assignments only
+	accounts map[string]*account
+	due      time.Time // when Run is to look for grants that have ended; zero: not at all
+}
+
+// account is one owner's. It goes once it is empty and nobody uses it.
+type account struct {
+	turn   chan struct{} // holds one: taken while the grants are changed and written
+	users  int           // who wait for the turn, or have it
+	grants grants
+	until  map[tool.ID]time.Time // the same, for look-ups
+	first  time.Time             // of grants
+}
+
+func newLedger() *ledger {
+	return &ledger{wake: make(chan struct{}, 1), accounts: map[string]*account{}}
+}
+
+// open returns the account of an owner, for whom it stays until close.
+func (l *ledger) open(owner string) (*account, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.accounts[owner]
+	if a == nil {
+		if len(l.accounts) >= maxOwners {
+			return nil, fmt.Errorf("%w (%d): try again later, when some have unprovisioned theirs", ErrTooManyOwners, maxOwners)
+		}
+		a = &account{turn: make(chan struct{}, 1)}
+		l.accounts[owner] = a
+	}
+	a.users++
+	return a, nil
+}
+
+func (l *ledger) close(owner string, a *account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.users--; a.users == 0 && len(a.grants) == 0 && l.accounts[owner] == a {
+		delete(l.accounts, owner)
+	}
+}
+
+// wait takes the turn of an account, or returns why ctx ended first.
+func (a *account) wait(ctx context.Context) error {
+	select {
+	case a.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// of returns the grants of an owner, also those whose time has come.
+func (l *ledger) of(owner string) grants {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.accounts[owner]; a != nil {
+		return a.grants
+	}
+	return nil
+}
+
+// has reports whether an owner has a grant of a tool now.
+func (l *ledger) has(owner string, id tool.ID) bool {
+	l.mu.Lock()
+	var until time.Time
+	ok := false
+	if a := l.accounts[owner]; a != nil {
+		until, ok = a.until[id]
+	}
+	l.mu.Unlock()
+	return ok && (until.IsZero() || until.After(time.Now()))
+}
+
+// put is for who has the turn of the account.
+func (l *ledger) put(a *account, all grants) {
+	all = slices.Clone(all)
+	until := make(map[tool.ID]time.Time, len(all))
+	for i := range all {
+		all[i].tool = nil // a catalog must not live as long as what was provisioned of it
+		until[all[i].id] = all[i].until
+	}
+	first := all.first()
+	l.mu.Lock()
+	a.grants, a.until, a.first = all, until, first
+	sooner := !first.IsZero() && (l.due.IsZero() || first.Before(l.due))
+	if sooner {
+		l.due = first
+	}
+	l.mu.Unlock()
+	if sooner {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// drop forgets an owner. A change that is under way changes nothing any more.
+func (l *ledger) drop(owner string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.accounts, owner)
+}
+
+// next returns when Run is to look, and the owners of grants that have ended.
+// Where there are some it is to look again soon, lest one cannot be changed now.
+func (l *ledger) next(now time.Time) (owners []string, due time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.due.IsZero() || l.due.After(now) {
+		return nil, l.due
+	}
+	l.due = time.Time{}
+	for owner, a := range l.accounts {
+		at := a.first
+		if over(at, now) {
+			owners = append(owners, owner)
+			at = now.Add(time.Second)
+		}
+		if !at.IsZero() && (l.due.IsZero() || at.Before(l.due)) {
+			l.due = at
+		}
+	}
+	return owners, l.due
+}

@@ -3,6 +3,7 @@ package retrieve
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"toolfinch/rawjson"
@@ -49,6 +50,7 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 		Confident   bool              `json:"confident"` // false: perhaps nothing here is what was asked for
 		Servers     map[string]string `json:"servers,omitempty"`
 		Index       indexState        `json:"index"`
+		Next        string            `json:"next,omitempty"` // what to do before tools can be called
 		Tokens      int               `json:"tokens"`
 		TokensSaved *int              `json:"tokens_saved,omitempty"`
 	}{Tools: []item{}}
@@ -67,6 +69,9 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 	if r.settings.Health != nil {
 		health := r.settings.Health()
 		out.Index = indexState{Ready: health.Ready, Pending: health.Pending, Failed: health.Failed}
+	}
+	if r.gated() && slices.ContainsFunc(out.Tools, func(it item) bool { return it.Registered != nil && !*it.Registered }) {
+		out.Next = "Tools that are not registered cannot be called yet: send their names to " + ProvisionTools + " as tool_ids."
 	}
 	out.Confident = found.Confidence >= Confident
 	out.Index.Tools = r.catalog.Len()
@@ -182,7 +187,7 @@ func promptSignature(arguments json.RawMessage) string {
 // tokens is what a hit costs at this level of detail.
 func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 	if q.Detail == DetailFull && t.Def.ID.Kind == tool.KindTool {
-		return r.catalog.definitionTokens(t)
+		return r.catalog.Tokens(t)
 	}
 	return r.catalog.costs.cost(string(q.Detail)+t.Name+t.Def.Hash, func() []byte {
 		return marshal(r.item(Hit{Tool: t}, q, nil))

@@ -44,7 +44,7 @@ func KindOf(a tool.Annotations) Kind {
 // with "".
 func (r *Retriever) CallTool(most Kind, server string) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		name, arguments, err := parseCall(call.Arguments)
+		name, arguments, err := parseCall("name", call.Arguments)
 		if err != nil {
 			return tool.ErrorResult(err.Error()), nil
 		}
@@ -58,27 +58,65 @@ func (r *Retriever) CallTool(most Kind, server string) tool.Handler {
 		if kind := KindOf(t.Def.Annotations); kind > most {
 			return tool.ErrorResult(fmt.Sprintf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)), nil
 		}
+		result, err := r.checked(t)(ctx, CallOf(call, t, name, arguments))
+		var misfit *argumentsError
+		if errors.As(err, &misfit) {
+			return tool.ErrorResult(misfit.Error()), nil
+		}
+		return result, err
+	}
+}
+
+// argumentsError says what is wrong with the arguments of a call, and the schema.
+type argumentsError struct {
+	tool       *tool.Tool
+	violations []string
+}
+
+func (e *argumentsError) Error() string {
+	return fmt.Sprintf("the arguments do not fit %s:\n- %s\nIts input schema is:\n%s",
+		e.tool.Name, strings.Join(e.violations, "\n- "), e.tool.Def.InputSchema)
+}
+
+// checked is a tool's handler behind the check of its arguments, where they are
+// checked, an *argumentsError; and that behind the gate: what is not provisioned
+// answers nothing but that.
+func (r *Retriever) checked(t *tool.Tool) tool.Handler {
+	check := func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		if r.settings.Validate == nil || r.settings.Validate(t.Def.ID.Server) {
-			if violations := r.schemas.check(t.Def, arguments); len(violations) > 0 {
-				return tool.ErrorResult(fmt.Sprintf("the arguments do not fit %s:\n- %s\nIts input schema is:\n%s",
-					t.Name, strings.Join(violations, "\n- "), t.Def.InputSchema)), nil
+			if violations := r.schemas.check(t.Def, call.Arguments); len(violations) > 0 {
+				return nil, &argumentsError{t, violations}
 			}
 		}
-		inner := *call
-		inner.Name, inner.Arguments = t.Name, arguments
-		return t.Handler(ctx, &inner)
+		return t.Handler(ctx, call)
 	}
+	if r.settings.Gate == nil {
+		return check
+	}
+	return r.settings.Gate.Gate(&tool.Tool{Name: t.Name, Def: t.Def, Handler: check})
+}
+
+// CallOf is the call of t that call_tool and its like make for the client that
+// called them: all that call has, but for the name and the arguments. t may be a
+// prompt, or a resource that is read by the URI name.
+func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessage) *tool.Call {
+	inner := *call
+	inner.Kind, inner.Name, inner.Arguments = t.Def.ID.Kind, t.Name, arguments
+	switch inner.Kind {
+	case tool.KindPrompt:
+		inner.Arguments = asTexts(arguments)
+		inner.Params = namedParams(call.Params, "name", name)
+	case tool.KindResource, tool.KindTemplate:
+		inner.Kind, inner.Arguments = tool.KindResource, nil
+		inner.Params = namedParams(call.Params, "uri", name)
+	}
+	return &inner
 }
 
 // callOther gets the prompt or reads the resource of that name.
 func (r *Retriever) callOther(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage, server string) (tool.Result, error) {
 	t, found := r.catalog.Prompt(name)
-	inner := *call
-	inner.Kind = tool.KindPrompt
-	if found {
-		inner.Arguments = asTexts(arguments)
-		inner.Params = namedParams(call.Params, "name", name)
-	} else {
+	if !found {
 		if slices.ContainsFunc(r.catalog.Items(tool.KindTemplate), func(t *tool.Tool) bool { return t.Name == name }) {
 			return tool.ErrorResult(fmt.Sprintf("%s is a template: fill in what stands in braces and send the uri that results", clip(name, 128))), nil
 		}
@@ -86,15 +124,11 @@ func (r *Retriever) callOther(ctx context.Context, call *tool.Call, name string,
 		if t, found = r.catalog.resource(name, strings.Contains(name, "://")); !found {
 			return tool.ErrorResult(r.unknown(name, server)), nil
 		}
-		inner.Kind = tool.KindResource
-		inner.Arguments = nil
-		inner.Params = namedParams(call.Params, "uri", name)
 	}
 	if server != "" && t.Def.ID.Server != server {
 		return tool.ErrorResult(r.unknown(name, server)), nil
 	}
-	inner.Name = t.Name
-	result, err := t.Handler(ctx, &inner)
+	result, err := t.Handler(ctx, CallOf(call, t, name, arguments))
 	if err != nil {
 		return nil, err
 	}
@@ -177,34 +211,41 @@ func (r *Retriever) unknown(name, server string) string {
 	return text + ". Find tools with " + r.searchTool(server) + "."
 }
 
-// parseCall reads {"name": ..., "arguments": {...}}. Arguments that a model
-// sent as JSON text are taken for the object they hold.
-func parseCall(raw json.RawMessage) (name string, arguments json.RawMessage, err error) {
-	const example = `send {"name": "server_tool", "arguments": {...}}`
+// parseCall reads {"name": ..., "arguments": {...}}, or with another key for the
+// name. Its errors are *RequestErrors.
+func parseCall(key string, raw json.RawMessage) (name string, arguments json.RawMessage, err error) {
+	example := fmt.Sprintf(`send {%q: "server_tool", "arguments": {...}}`, key)
 	var in map[string]json.RawMessage
 	if json.Unmarshal(raw, &in) != nil {
-		return "", nil, fmt.Errorf("the arguments must be an object: %s", example)
+		return "", nil, badRequest("the arguments must be an object: %s", example)
 	}
-	if json.Unmarshal(in["name"], &name) != nil || name == "" {
-		return "", nil, fmt.Errorf("name is missing: %s", example)
+	if json.Unmarshal(in[key], &name) != nil || name == "" {
+		return "", nil, badRequest("%s is missing: %s", key, example)
 	}
-	for key := range in {
-		if key != "name" && key != "arguments" {
-			return "", nil, fmt.Errorf("unknown argument %q; the tool's own arguments go into \"arguments\": %s", clip(key, 40), example)
+	for other := range in {
+		if other != key && other != "arguments" {
+			return "", nil, badRequest("unknown argument %q; the tool's own arguments go into \"arguments\": %s", clip(other, 40), example)
 		}
 	}
-	arguments = bytes.TrimSpace(in["arguments"])
+	arguments, ok := asObject(in["arguments"])
+	if !ok {
+		return "", nil, badRequest("arguments must be an object: %s", example)
+	}
+	return name, arguments, nil
+}
+
+// asObject returns arguments as the object that they are, that a model sent as
+// JSON text, or that nothing stands for.
+func asObject(arguments json.RawMessage) (object json.RawMessage, ok bool) {
+	arguments = bytes.TrimSpace(arguments)
 	var text string
 	if json.Unmarshal(arguments, &text) == nil && json.Valid([]byte(text)) {
 		arguments = bytes.TrimSpace([]byte(text))
 	}
-	switch {
-	case len(arguments) == 0 || string(arguments) == "null":
-		return name, json.RawMessage(`{}`), nil
-	case arguments[0] != '{':
-		return "", nil, fmt.Errorf("arguments must be an object: %s", example)
+	if len(arguments) == 0 || string(arguments) == "null" {
+		return json.RawMessage(`{}`), true
 	}
-	return name, arguments, nil
+	return arguments, arguments[0] == '{' && json.Valid(arguments)
 }
 
 // schemas keeps compiled input schemas by the hash of their definition.

@@ -1,6 +1,7 @@
-// Package retrieve owns what can be found now, and the answer of
-// retrieve_tools. It reads no disk and dials nobody: definitions are given to
-// it, and calls go to the handlers it was given.
+// Package retrieve owns what can be found now, and the meta-tools that find,
+// provision and call it. It reads no disk and dials nobody: definitions are
+// given to it, calls go to the handlers it was given, and what is provisioned is
+// kept by package register.
 package retrieve
 
 import (
@@ -48,6 +49,7 @@ type Catalog struct {
 	index *index.Index
 
 	costs   costs
+	words   words
 	version atomic.Int64 // counts swaps
 	listing atomic.Int64 // tokens of all definitions, -1 while not counted
 }
@@ -57,8 +59,9 @@ type state struct {
 	servers []Server
 	tools   map[string]*tool.Tool // by exposed name
 	ids     map[string]*tool.Tool // by "server.name"
-	names   []string              // exposed, sorted
-	given   map[string]bool       // names that tools came with
+	byID    map[tool.ID]*tool.Tool
+	names   []string        // exposed, sorted
+	given   map[string]bool // names that tools came with
 	pinned  []*tool.Tool
 	others  others
 }
@@ -140,6 +143,7 @@ func (c *Catalog) Swap(ctx context.Context, servers []Server) error {
 	c.mu.Lock()
 	c.state, c.index = next, ix
 	c.mu.Unlock()
+	c.words.forget(2*len(next.keys()) + len(servers))
 	c.version.Add(1)
 	c.listing.Store(-1)
 	if outdated != nil { // no search has it any more: they hold the lock
@@ -232,6 +236,7 @@ func (c *Catalog) build(servers []Server) state {
 		servers: slices.Clone(servers),
 		tools:   make(map[string]*tool.Tool, len(ids)+len(given)),
 		ids:     make(map[string]*tool.Tool, len(ids)+len(given)),
+		byID:    make(map[tool.ID]*tool.Tool, len(ids)+len(given)),
 		given:   given,
 		others:  newOthers(servers, prefix, c.exposing),
 	}
@@ -245,6 +250,7 @@ func (c *Catalog) build(servers []Server) state {
 			}
 			next.tools[t.Name] = t
 			next.ids[t.Def.ID.String()] = t
+			next.byID[t.Def.ID] = t
 		}
 	}
 	next.names = slices.Sorted(maps.Keys(next.tools))
@@ -322,6 +328,12 @@ func (c *Catalog) Find(name string) (*tool.Tool, error) {
 		return t, nil
 	}
 	return nil, fmt.Errorf("%w: %q", tool.ErrNotFound, name)
+}
+
+// ByID finds a tool by its ID, which stays when what clients call it changes.
+func (c *Catalog) ByID(id tool.ID) (*tool.Tool, bool) {
+	t, ok := c.now().byID[id]
+	return t, ok
 }
 
 // Tools returns all tools, sorted by exposed name.

@@ -58,7 +58,7 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 		c.costs.mu.Lock()
 		_, known := c.costs.known[t.Def.Hash]
 		c.costs.mu.Unlock()
-		n := c.definitionTokens(t)
+		n := c.Tokens(t)
 		if !known {
 			fresh[t.Def.Hash] = n
 		}
@@ -70,7 +70,9 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 	return fresh
 }
 
-func (c *Catalog) definitionTokens(t *tool.Tool) int {
+// Tokens is what the definition of a tool costs a model's context, as clients are
+// listed it. It is remembered by content.
+func (c *Catalog) Tokens(t *tool.Tool) int {
 	return c.costs.cost(t.Def.Hash, func() []byte { return register.Listed(t) })
 }
 

@@ -15,11 +15,18 @@ const (
 	CallToolRead        = "call_tool_read"
 	CallToolWrite       = "call_tool_write"
 	CallToolDestructive = "call_tool_destructive"
+
+	DiscoverTools    = "discover_tools"
+	ProvisionTools   = "provision_tools"
+	UnprovisionTools = "unprovision_tools"
+	ExecuteTool      = "execute_tool"
+	ListProvisioned  = "list_provisioned"
 )
 
 // Reserved returns the names of all meta-tools, offered or not.
 func Reserved() []string {
-	return []string{RetrieveTools, CallTool, CallToolRead, CallToolWrite, CallToolDestructive}
+	return []string{RetrieveTools, CallTool, CallToolRead, CallToolWrite, CallToolDestructive,
+		DiscoverTools, ProvisionTools, UnprovisionTools, ExecuteTool, ListProvisioned}
 }
 
 // Offer says which meta-tools there are.
@@ -59,9 +66,12 @@ func (r *Retriever) MetaTools(offer Offer) []*tool.Tool {
 
 func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 	description := "Find tools by what they do, in plain words. Returns the best matches with their schemas; "
-	if offer.Call {
+	switch {
+	case r.settings.Gate != nil:
+		description += ProvisionTools + " makes them callable."
+	case offer.Call:
 		description += "call them by name, or through call_tool if they are not listed."
-	} else {
+	default:
 		description += "call them by name."
 	}
 	if names := serverNames(offer.About); names != "" {

@@ -15,6 +15,7 @@ import (
 	"toolfinch/index"
 	"toolfinch/nearest"
 	"toolfinch/rawjson"
+	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -47,8 +48,11 @@ type Settings struct {
 	Memory *Memory
 	// Validate reports whether call_tool checks arguments for a server's tools.
 	Validate func(server string) bool
+	// Gate is the live server whose clients provision tools before they call them;
+	// nil: every tool can be called.
+	Gate *register.Live
 	// SearchTool is the name of the meta-tool that answers send clients to when a
-	// tool is unknown; default RetrieveTools.
+	// tool is unknown; default RetrieveTools, with a Gate DiscoverTools.
 	SearchTool string
 }
 
@@ -74,6 +78,9 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	}
 	if settings.SearchTool == "" {
 		settings.SearchTool = RetrieveTools
+	}
+	if settings.Gate != nil && settings.SearchTool == RetrieveTools {
+		settings.SearchTool = DiscoverTools // the other is not listed then
 	}
 	return &Retriever{catalog: catalog, settings: settings}
 }
@@ -190,22 +197,35 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 	if err != nil {
 		return nil, err
 	}
+	r.asked(call.Session, q.Text, found.Hits)
+	return r.answer(q, found, r.registered(ctx, call, q, found.Hits)).result(), nil
+}
+
+// registered registers the tools among the hits and reports which are. In a gated
+// view nothing is: it reports which can be called.
+func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hits []Hit) map[string]bool {
+	if !q.tools() || r.settings.Register == nil && !r.gated() {
+		return nil
+	}
 	var tools []*tool.Tool
-	var ids []tool.ID
-	for _, hit := range found.Hits {
-		if hit.Def.ID.Kind == tool.KindTool { // nothing else is registered, or learned from
-			tools, ids = append(tools, hit.Tool), append(ids, hit.Def.ID)
+	for _, hit := range hits {
+		if hit.Def.ID.Kind == tool.KindTool { // nothing else is registered
+			tools = append(tools, hit.Tool)
 		}
 	}
-	if r.settings.Memory != nil {
-		r.settings.Memory.Asked(call.Session, q.Text, ids)
+	if !r.gated() {
+		return r.settings.Register(ctx, call.Session, tools)
 	}
-	var registered map[string]bool
-	if r.settings.Register != nil && q.tools() {
-		registered = r.settings.Register(ctx, call.Session, tools)
+	registered := map[string]bool{}
+	callable := r.callable(call)
+	for _, t := range tools {
+		registered[t.Name] = callable(t)
 	}
-	return r.answer(q, found, registered).result(), nil
+	return registered
 }
+
+// gated reports whether tools must be provisioned before they can be called.
+func (r *Retriever) gated() bool { return r.settings.Gate != nil && r.settings.Gate.Gated() }
 
 // Found is what a search found.
 type Found struct {
@@ -230,13 +250,38 @@ func doubted(n int, confidence float64) int {
 	return int(math.Ceil(float64(n) * min(1, max(leastDoubted, confidence/Confident))))
 }
 
+// unknownConfidence is the Confidence of hits that the search did not judge.
+const unknownConfidence = -1
+
+// confident is Confident of the hits, nil where that is not known.
+func (f Found) confident() *bool {
+	if f.Confidence == unknownConfidence {
+		return nil
+	}
+	is := f.Confidence >= Confident
+	return &is
+}
+
 // Search is the retrieval of retrieve_tools alone.
 func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
-	query := index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: r.prior(q.Text), Explain: q.Explain}
-	var reason string
-	if query.Vectors, reason = r.settings.Vectors.of(ctx, q.Text, r.settings.QueryTimeout); ctx.Err() != nil {
-		return Found{}, ctx.Err()
+	query, reason, err := r.query(ctx, q)
+	if err != nil {
+		return Found{}, err
 	}
+	found, err := r.rank(ctx, query, reason)
+	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
+	return found, err
+}
+
+// query is what the index is asked, and why without vectors.
+func (r *Retriever) query(ctx context.Context, q Query) (query index.Query, reason string, err error) {
+	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: r.prior(q.Text), Explain: q.Explain}
+	query.Vectors, reason = r.settings.Vectors.of(ctx, q.Text, r.settings.QueryTimeout)
+	return query, reason, ctx.Err()
+}
+
+// rank searches the catalog, without the query's vectors if those do not fit.
+func (r *Retriever) rank(ctx context.Context, query index.Query, reason string) (Found, error) {
 	found, err := r.catalog.Search(ctx, query)
 	if errors.Is(err, index.ErrVector) {
 		reason = reasonFailed
@@ -250,8 +295,21 @@ func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
 		found, err = r.catalog.Search(ctx, query)
 	}
 	found.Reason = reason
-	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
 	return found, err
+}
+
+// asked tells the memory what a query found.
+func (r *Retriever) asked(session, query string, hits []Hit) {
+	if r.settings.Memory == nil {
+		return
+	}
+	var ids []tool.ID
+	for _, hit := range hits {
+		if hit.Def.ID.Kind == tool.KindTool { // nothing else is learned from
+			ids = append(ids, hit.Def.ID)
+		}
+	}
+	r.settings.Memory.Asked(session, query, ids)
 }
 
 // prior is what use says of tools for a query, by exposed name.

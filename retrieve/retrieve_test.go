@@ -28,24 +28,30 @@ func echo(d *tool.Def) tool.Handler {
 	}
 }
 
-// newRetriever is a retriever over three servers of a few tools each.
-func newRetriever(t testing.TB, settings Settings) (*Retriever, *Catalog) {
+// fewServers are three servers of a few tools each.
+func fewServers(t testing.TB, handler func(*tool.Def) tool.Handler) []Server {
 	t.Helper()
-	catalog := NewCatalog(echo, Reserved(), []string{"clock_*"})
-	t.Cleanup(func() { _ = catalog.Close() })
-	err := catalog.Swap(t.Context(), []Server{
+	return []Server{
 		{Name: "github", Description: "Code hosting", Tools: tool.Of([]*tool.Def{
 			def(t, "github", `{"name":"create_issue","description":"Create an issue in a repository. It is filed at once.","inputSchema":{"type":"object","properties":{"title":{"type":"string"},"labels":{"type":"array","items":{"type":"string"}},"state":{"enum":["open","closed"]}},"required":["title"]},"outputSchema":{"type":"object"},"annotations":{"destructiveHint":false,"x":1}}`),
 			def(t, "github", `{"name":"search_code","description":"Search code across repositories","inputSchema":{"type":"object","properties":{"q":{"type":"string"}}},"annotations":{"readOnlyHint":true}}`),
 			def(t, "github", `{"name":"delete_repository","description":"Delete a repository forever","inputSchema":{"$ref":"file:///etc/passwd"}}`),
-		}, echo)},
+		}, handler)},
 		{Name: "clock", Tools: tool.Of([]*tool.Def{
 			def(t, "clock", `{"name":"now","description":"Tell the current time in a city","inputSchema":{"type":"object"}}`),
-		}, echo)},
+		}, handler)},
 		{Name: "calendar", Tools: tool.Of([]*tool.Def{
 			def(t, "calendar", `{"name":"add_event","description":"Add an event to the calendar","inputSchema":"no schema at all"}`),
-		}, echo)},
-	})
+		}, handler)},
+	}
+}
+
+// newRetriever is a retriever over fewServers.
+func newRetriever(t testing.TB, settings Settings) (*Retriever, *Catalog) {
+	t.Helper()
+	catalog := NewCatalog(echo, Reserved(), []string{"clock_*"})
+	t.Cleanup(func() { _ = catalog.Close() })
+	err := catalog.Swap(t.Context(), fewServers(t, echo))
 	if err != nil {
 		t.Fatal(err)
 	}

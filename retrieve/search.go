@@ -131,14 +131,10 @@ func (r *Retriever) find(ctx context.Context, session string, q Query) (foundToo
 	if err != nil {
 		return all, err
 	}
-	var ids []tool.ID
 	for _, hit := range found.Hits {
 		all.add(hit.Tool, q.Server)
-		ids = append(ids, hit.Def.ID)
 	}
-	if r.settings.Memory != nil {
-		r.settings.Memory.Asked(session, q.Text, ids)
-	}
+	r.asked(session, q.Text, found.Hits)
 	confident := found.Confidence >= Confident
 	all.Confident = &confident
 	return all, nil

@@ -1,0 +1,288 @@
+package retrieve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"toolfinch/register"
+	"toolfinch/tool"
+)
+
+// RequestError is a request of a client that cannot be answered as it is. Its
+// text says what to send instead.
+type RequestError struct{ Reason string }
+
+func (e *RequestError) Error() string { return e.Reason }
+
+func badRequest(format string, values ...any) error {
+	return &RequestError{fmt.Sprintf(format, values...)}
+}
+
+// DiscoverQuery is what discover_tools is asked.
+type DiscoverQuery struct {
+	Text  string   // what the tool should do; "" lists tools by name
+	Tags  []string // all of which a tool must have: see HasTags
+	Limit int      // 1 to MaxLimit; 0 for the default, Settings.TopK
+}
+
+// Discovered is what is told of a tool that may be provisioned.
+type Discovered struct {
+	ToolID      string   `json:"tool_id"` // the name clients see
+	Server      string   `json:"server"`
+	Name        string   `json:"name"` // the upstream's own
+	Title       string   `json:"title,omitempty"`
+	Description string   `json:"description"` // FirstSentence of it
+	Tags        []string `json:"tags"`
+	Tokens      int      `json:"tokens"` // of the definition
+	Score       float64  `json:"score,omitempty"`
+	Provisioned *bool    `json:"provisioned,omitempty"` // whether it can be called now; nil where views are not gated
+	Signature   string   `json:"signature"`
+}
+
+// discovery is the answer of discover_tools.
+type discovery struct {
+	Tools     []Discovered `json:"tools"`
+	Tokens    int          `json:"tokens"`              // of all these tools
+	Confident *bool        `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
+	More      int          `json:"more,omitempty"`      // of a list: how many tools are not in it
+}
+
+// Discover finds tools by what they do and by tags, best first, and says what
+// each costs. call says who asks. The error is a *RequestError for a query that
+// is none.
+func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) ([]Discovered, error) {
+	found, err := r.discover(ctx, call, q)
+	return found.Tools, err
+}
+
+func (r *Retriever) discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (discovery, error) {
+	if q.Limit == 0 {
+		q.Limit = r.settings.TopK
+	}
+	if q.Limit < 1 || q.Limit > MaxLimit {
+		return discovery{}, badRequest("limit must be a whole number from 1 to %d", MaxLimit)
+	}
+	for _, tag := range q.Tags {
+		if strings.TrimSpace(tag) == "" {
+			return discovery{}, badRequest("a tag is empty")
+		}
+	}
+	out := discovery{Tools: []Discovered{}}
+	add := r.discovered(call, &out)
+	if strings.TrimSpace(q.Text) == "" {
+		has := r.catalog.tagged(q.Tags)
+		for _, t := range r.catalog.Tools() {
+			switch {
+			case !has(t):
+			case len(out.Tools) < q.Limit:
+				add(Hit{Tool: t})
+			default:
+				out.More++
+			}
+		}
+		return out, nil
+	}
+	found, err := r.searchTagged(ctx, Query{Text: q.Text, Limit: q.Limit}, q.Tags)
+	if err != nil {
+		return discovery{}, err
+	}
+	r.asked(call.Session, q.Text, found.Hits)
+	for _, hit := range found.Hits {
+		add(hit)
+	}
+	out.Confident = found.confident()
+	return out, nil
+}
+
+// discovered returns what adds a tool to an answer.
+func (r *Retriever) discovered(call *tool.Call, out *discovery) func(Hit) {
+	callable := func(*tool.Tool) *bool { return nil }
+	if r.gated() {
+		can := r.callable(call)
+		callable = func(t *tool.Tool) *bool { is := can(t); return &is }
+	}
+	return func(hit Hit) {
+		def := hit.Def
+		tokens := r.catalog.Tokens(hit.Tool)
+		out.Tokens += tokens
+		out.Tools = append(out.Tools, Discovered{
+			ToolID: hit.Name, Server: def.ID.Server, Name: def.ID.Name, Title: def.Title,
+			Description: FirstSentence(def.Description), Tags: r.catalog.words.tagsOf(hit.Tool), Tokens: tokens,
+			Score: hit.Score, Provisioned: callable(hit.Tool), Signature: Signature(def.InputSchema),
+		})
+	}
+}
+
+// callable returns what reports whether the maker of a call can call a tool, in a
+// gated view.
+func (r *Retriever) callable(call *tool.Call) func(*tool.Tool) bool {
+	owner := register.Owner(call)
+	return func(t *tool.Tool) bool { return r.settings.Gate.IsProvisioned(owner, t.Def.ID) }
+}
+
+// How many hits are looked through for tags: of a search with vectors, which
+// takes the square of them to spread, and of one by words.
+const (
+	wideHybrid = 30
+	wideWords  = 500
+)
+
+// searchTagged is Search among the tools that have all tags: first of the server
+// that one of them names, if one does, and then, where it found too few or looked
+// at too few, by words.
+func (r *Retriever) searchTagged(ctx context.Context, q Query, tags []string) (Found, error) {
+	if len(tags) == 0 {
+		return r.Search(ctx, q)
+	}
+	query, reason, err := r.query(ctx, q)
+	if err != nil {
+		return Found{}, err
+	}
+	query.Server = r.serverAmong(tags)
+	query.Limit = wideWords
+	if query.Vectors != nil {
+		query.Limit = max(q.Limit, wideHybrid)
+	}
+	found, err := r.rank(ctx, query, reason)
+	if err != nil {
+		return Found{}, err
+	}
+	var best *tool.Tool
+	if len(found.Hits) > 0 {
+		best = found.Hits[0].Tool
+	}
+	seen := found.Hits
+	has := r.catalog.tagged(tags)
+	found.Hits = having(has, seen, nil, q.Limit)
+	complete := len(seen) < query.Limit && query.Server == "" // there is nothing else
+	if len(found.Hits) < q.Limit && !complete {
+		query.Vectors, query.Server, query.Limit = nil, "", wideWords
+		more, err := r.catalog.Search(ctx, query)
+		if err != nil {
+			return Found{}, err
+		}
+		found.Hits = append(found.Hits, having(has, more.Hits, seen, q.Limit-len(found.Hits))...)
+	}
+	if len(found.Hits) == 0 || found.Hits[0].Tool != best {
+		found.Confidence = unknownConfidence // it was that of a tool which is left out
+		return found, nil
+	}
+	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
+	return found, nil
+}
+
+// having returns the first hits, at most limit, that has holds for and that are
+// not among seen.
+func having(has func(*tool.Tool) bool, hits, seen []Hit, limit int) []Hit {
+	var out []Hit
+	for _, hit := range hits {
+		if len(out) == limit {
+			break
+		}
+		if has(hit.Tool) && !slices.ContainsFunc(seen, func(h Hit) bool { return h.Tool == hit.Tool }) {
+			out = append(out, hit)
+		}
+	}
+	return out
+}
+
+// serverAmong returns the server that one of the tags names, "" where none or
+// several servers are named.
+func (r *Retriever) serverAmong(tags []string) string {
+	var named string
+	for _, s := range r.catalog.Servers() {
+		if plain := plainly(s.Name); plain != "" && slices.ContainsFunc(tags, func(tag string) bool { return plainly(tag) == plain }) {
+			if named != "" {
+				return ""
+			}
+			named = s.Name
+		}
+	}
+	return named
+}
+
+// readArguments reads the arguments of a meta-tool, each with the function of its
+// name; null counts as absent. Its errors are *RequestErrors.
+func readArguments(name string, raw json.RawMessage, takes string, read map[string]func(json.RawMessage) error) error {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil
+	}
+	var in map[string]json.RawMessage
+	if json.Unmarshal(raw, &in) != nil {
+		return badRequest("the arguments must be an object; %s takes %s", name, takes)
+	}
+	for _, key := range slices.Sorted(maps.Keys(in)) {
+		value := in[key]
+		do, ok := read[key]
+		if !ok {
+			return badRequest("unknown argument %q; %s takes %s", clip(key, 40), name, takes)
+		}
+		if string(value) == "null" {
+			continue
+		}
+		if err := do(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readText, readNumber and readTexts read one argument.
+func readText(name string, to *string) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		if json.Unmarshal(raw, to) != nil {
+			return badRequest("%s must be text", name)
+		}
+		return nil
+	}
+}
+
+func readNumber(name string, most int, to *int) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		var n float64
+		if json.Unmarshal(raw, &n) != nil || n != math.Trunc(n) || n < 1 || n > float64(most) {
+			return badRequest("%s must be a whole number from 1 to %d, not %s", name, most, clip(string(raw), 40))
+		}
+		*to = int(n)
+		return nil
+	}
+}
+
+// readTexts takes an array of texts, one as JSON text, and a single text: models send
+// all three.
+func readTexts(name string, to *[]string) func(json.RawMessage) error {
+	return func(raw json.RawMessage) error {
+		var one string
+		if json.Unmarshal(raw, &one) == nil {
+			if !strings.HasPrefix(strings.TrimSpace(one), "[") {
+				*to = []string{one}
+				return nil
+			}
+			raw = json.RawMessage(one)
+		}
+		var all []string
+		if json.Unmarshal(raw, &all) != nil {
+			return badRequest(`%s must be an array of texts, like ["a", "b"]`, name)
+		}
+		*to = all
+		return nil
+	}
+}
+
+// ParseDiscover reads the arguments of discover_tools. Its errors are
+// *RequestErrors.
+func (r *Retriever) ParseDiscover(arguments json.RawMessage) (DiscoverQuery, error) {
+	q := DiscoverQuery{Limit: r.settings.TopK}
+	err := readArguments(DiscoverTools, arguments, "query, tags, limit", map[string]func(json.RawMessage) error{
+		"query": readText("query", &q.Text),
+		"tags":  readTexts("tags", &q.Tags),
+		"limit": readNumber("limit", MaxLimit, &q.Limit),
+	})
+	return q, err
+}

@@ -1,0 +1,117 @@
+package retrieve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"toolfinch/register"
+	"toolfinch/tool"
+	"toolfinch/upstream"
+)
+
+// Failure says why a tool could not be executed.
+type Failure string
+
+// The failures. A bad request is one that can be put right by asking otherwise: no
+// such tool, not provisioned, arguments that do not fit.
+const (
+	FailureBadRequest Failure = "bad_request"
+	FailureConnection Failure = "connection" // the server could not be reached, or was lost
+	FailureTimeout    Failure = "timeout"
+	FailureExecution  Failure = "execution" // whatever else
+)
+
+// ExecuteError is a call that has no result.
+type ExecuteError struct {
+	Failure Failure
+	ID      string // as it was asked for
+	Server  string // that failed; "" of a bad request
+	Err     error
+}
+
+// Error is for the client. It begins with "Invalid tool ID format: X", "Tool X not
+// provisioned.", "Server S not connected: " or "Tool execution failed: ", or says
+// what does not fit of the arguments.
+func (e *ExecuteError) Error() string {
+	var of *upstream.Error
+	errors.As(e.Err, &of)
+	switch e.Failure {
+	case FailureBadRequest:
+		return e.Err.Error()
+	case FailureConnection:
+		reason := e.Err
+		if of != nil {
+			reason = of.Err
+		}
+		return fmt.Sprintf("Server %s not connected: %s", e.Server, strings.TrimPrefix(reason.Error(), "connect: "))
+	}
+	text := e.Err.Error()
+	if of == nil {
+		text = fmt.Sprintf("server %s: %s", e.Server, text)
+	}
+	if e.Failure == FailureTimeout && !strings.Contains(text, upstream.ErrTimeout.Error()) {
+		text += " (" + upstream.ErrTimeout.Error() + ")"
+	}
+	return "Tool execution failed: " + text
+}
+
+func (e *ExecuteError) Unwrap() error { return e.Err }
+
+// Execute calls the tool that clients see under the name id, for whoever makes
+// the call, and with its _meta, progress and answers to what the tool asks.
+// arguments are an object, JSON text that holds one, or absent. A result that says
+// the tool failed is a result. The error is an *ExecuteError.
+func (r *Retriever) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
+	t, ok := r.catalog.Lookup(id)
+	if !ok {
+		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &RequestError{r.invalidID(id)}}
+	}
+	arguments, ok = asObject(arguments)
+	if !ok {
+		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: badRequest("arguments must be an object")}
+	}
+	result, err := r.checked(t)(ctx, CallOf(call, t, id, arguments))
+	if err != nil {
+		return nil, failureOf(t, err)
+	}
+	return result, nil
+}
+
+// failureOf is the error of a call that came back with err.
+func failureOf(t *tool.Tool, err error) *ExecuteError {
+	e := &ExecuteError{Failure: FailureExecution, ID: t.Name, Server: t.Def.ID.Server, Err: err}
+	var of *upstream.Error
+	if errors.As(err, &of) { // of a composite tool: the server of the step
+		e.Server = of.Server
+	}
+	switch {
+	case errors.As(err, new(*argumentsError)), errors.Is(err, register.ErrNotProvisioned):
+		e.Failure, e.Server = FailureBadRequest, ""
+	case errors.Is(err, upstream.ErrNotConnected), errors.Is(err, upstream.ErrClosed):
+		e.Failure = FailureConnection
+	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		e.Failure = FailureTimeout
+	}
+	return e
+}
+
+// execute is the handler of execute_tool. An upstream's own error passes as it
+// is, as through call_tool.
+func (r *Retriever) execute(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	id, arguments, err := parseCall("tool_id", call.Arguments)
+	if err != nil {
+		return tool.ErrorResult(err.Error()), nil
+	}
+	result, err := r.Execute(ctx, call, id, arguments)
+	var rpc *tool.RPCError
+	switch {
+	case errors.As(err, &rpc):
+		return nil, rpc
+	case err != nil:
+		return tool.ErrorResult(err.Error()), nil
+	}
+	return result, nil
+}

@@ -1,0 +1,349 @@
+package retrieve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/register"
+	"toolfinch/tool"
+)
+
+// ErrNotGated is returned where there is nothing to provision.
+var ErrNotGated = register.ErrNotGated
+
+// GatedIntro is Offer.Intro of a gated view.
+const GatedIntro = "Tools here must be provisioned before they can be called, within a budget of tokens. " +
+	"Say what you need to discover_tools, provision what you choose of it with provision_tools, " +
+	"then call it by its name, or through execute_tool when it is not in your list. " +
+	"unprovision_tools makes room for others."
+
+// Bounds of what provision_tools takes.
+const (
+	maxTTL     = 365 * 24 * time.Hour
+	maxRequest = 1_000_000_000 // tokens
+)
+
+// ProvisionRequest is what provision_tools is asked: IDs or a Query, not both.
+type ProvisionRequest struct {
+	IDs       []string      `json:"tool_ids,omitempty"` // exposed names: all of them, or none
+	Query     string        `json:"query,omitempty"`    // the tools that fit it best, as far as they fit the budget
+	Limit     int           `json:"limit,omitempty"`    // of a query: at most so many tools, 1 to MaxLimit; 0 for the default, Settings.TopK
+	MaxTokens int           `json:"max_tokens,omitempty"`
+	TTL       time.Duration `json:"-"` // how long they stay; 0: as long as the view's settings say
+}
+
+// ProvisionedTool is a tool that is, was, or would be provisioned.
+type ProvisionedTool struct {
+	ToolID     string          `json:"tool_id"` // the name clients see
+	Tokens     int             `json:"tokens"`  // of its definition
+	ExpiresAt  time.Time       `json:"expires_at,omitzero"`
+	Definition json.RawMessage `json:"definition,omitempty"` // as clients are listed it
+}
+
+// ProvisionUsage is what provisioned tools take of a budget.
+type ProvisionUsage struct {
+	Tools  int `json:"tools"`
+	Tokens int `json:"tokens"`
+}
+
+// ProvisionBudget bounds what may be provisioned at a time; 0 is no bound.
+type ProvisionBudget struct {
+	MaxTools  int `json:"max_tools,omitempty"`
+	MaxTokens int `json:"max_tokens,omitempty"`
+}
+
+// ProvisionState is how much is provisioned now, of what may be.
+type ProvisionState struct {
+	Usage  ProvisionUsage  `json:"usage"`
+	Budget ProvisionBudget `json:"budget"`
+}
+
+// ProvisionAnswer is the answer of provision_tools.
+type ProvisionAnswer struct {
+	Provisioned []ProvisionedTool `json:"provisioned"`           // with definitions; those that were before, too
+	DidNotFit   []ProvisionedTool `json:"did_not_fit,omitempty"` // of a query
+	Confident   *bool             `json:"confident,omitempty"`   // of a query; false: perhaps none is what was asked for
+	ProvisionState
+}
+
+// UnprovisionAnswer is the answer of unprovision_tools.
+type UnprovisionAnswer struct {
+	Unprovisioned  []ProvisionedTool `json:"unprovisioned"`
+	NotProvisioned []string          `json:"not_provisioned,omitempty"` // what else was named
+	ProvisionState
+}
+
+// ProvisionList is the answer of list_provisioned, in the order in which tools
+// were provisioned.
+type ProvisionList struct {
+	Provisioned []ProvisionedTool `json:"provisioned"`
+	ProvisionState
+}
+
+// Provision provisions tools for whoever makes the call. Of a query those are
+// taken that fit the budget, best first, and the others are named. Errors are
+// ErrNotGated, *RequestError and *register.BudgetError; nothing has changed then.
+func (r *Retriever) Provision(ctx context.Context, call *tool.Call, q ProvisionRequest) (ProvisionAnswer, error) {
+	if !r.gated() {
+		return ProvisionAnswer{}, ErrNotGated
+	}
+	if err := r.checkProvision(&q); err != nil {
+		return ProvisionAnswer{}, err
+	}
+	request := register.ProvisionRequest{Fit: q.Query != "", MaxTokens: q.MaxTokens, TTL: q.TTL, Session: call.Session}
+	var answer ProvisionAnswer
+	var err error
+	if request.Fit {
+		found, searchErr := r.Search(ctx, Query{Text: q.Query, Limit: q.Limit})
+		if searchErr != nil {
+			return answer, searchErr
+		}
+		r.asked(call.Session, q.Query, found.Hits)
+		answer.Confident = found.confident()
+		for _, hit := range found.Hits {
+			request.Tools = append(request.Tools, hit.Tool)
+		}
+	} else if request.Tools, err = r.toolsOf(q.IDs); err != nil {
+		return answer, err
+	}
+	done, err := r.settings.Gate.Provision(ctx, register.Owner(call), request)
+	switch {
+	case errors.Is(err, tool.ErrNotFound): // it went since it was looked up
+		return answer, &RequestError{err.Error()}
+	case err != nil:
+		return answer, err
+	}
+	answer.Provisioned = provisioned(append(done.Added, done.Kept...), true)
+	if len(done.Left) > 0 {
+		answer.DidNotFit = provisioned(done.Left, false)
+	}
+	answer.ProvisionState = stateOf(done.Usage, done.Budget)
+	return answer, nil
+}
+
+func (r *Retriever) checkProvision(q *ProvisionRequest) error {
+	q.Query = strings.TrimSpace(q.Query)
+	if q.Limit == 0 {
+		q.Limit = r.settings.TopK
+	}
+	switch {
+	case len(q.IDs) > 0 && q.Query != "":
+		return badRequest("send tool_ids or query, not both")
+	case len(q.IDs) == 0 && q.Query == "":
+		return badRequest("send tool_ids, as %s answered them, or a query: in a few words what the tools should do", DiscoverTools)
+	case q.Limit < 1 || q.Limit > MaxLimit:
+		return badRequest("limit must be a whole number from 1 to %d", MaxLimit)
+	case q.MaxTokens < 0:
+		return badRequest("max_tokens must be a whole number from 1")
+	case q.TTL < 0 || q.TTL > maxTTL:
+		return badRequest("ttl_seconds must be a whole number from 1 to %d", maxTTL/time.Second)
+	}
+	return nil
+}
+
+// Unprovision takes tools away from whoever makes the call: those with the IDs,
+// or all with nil. IDs that are not provisioned are named in the answer. Errors
+// are ErrNotGated and *RequestError for what is no ID; nothing has changed then.
+func (r *Retriever) Unprovision(ctx context.Context, call *tool.Call, ids []string) (UnprovisionAnswer, error) {
+	if !r.gated() {
+		return UnprovisionAnswer{}, ErrNotGated
+	}
+	var tools []*tool.Tool
+	if ids != nil {
+		var err error
+		if tools, err = r.toolsOf(ids); err != nil {
+			return UnprovisionAnswer{}, err
+		}
+	}
+	owner := register.Owner(call)
+	removed, err := r.settings.Gate.Unprovision(ctx, owner, tools)
+	if err != nil {
+		return UnprovisionAnswer{}, err
+	}
+	answer := UnprovisionAnswer{Unprovisioned: provisioned(removed, false)}
+	for _, t := range tools {
+		wasNot := !slices.ContainsFunc(removed, func(p register.Provision) bool { return p.Def.ID == t.Def.ID })
+		if wasNot && !slices.Contains(answer.NotProvisioned, t.Name) {
+			answer.NotProvisioned = append(answer.NotProvisioned, t.Name)
+		}
+	}
+	_, usage, budget := r.settings.Gate.Provisions(owner)
+	answer.ProvisionState = stateOf(usage, budget)
+	return answer, nil
+}
+
+// Provisions returns what is provisioned for whoever makes the call. The error is
+// ErrNotGated.
+func (r *Retriever) Provisions(call *tool.Call) (ProvisionList, error) {
+	if !r.gated() {
+		return ProvisionList{}, ErrNotGated
+	}
+	now, usage, budget := r.settings.Gate.Provisions(register.Owner(call))
+	return ProvisionList{provisioned(now, false), stateOf(usage, budget)}, nil
+}
+
+func provisioned(all []register.Provision, whole bool) []ProvisionedTool {
+	out := []ProvisionedTool{}
+	for _, p := range all {
+		one := ProvisionedTool{ToolID: p.Name, Tokens: p.Tokens, ExpiresAt: p.Until.UTC().Truncate(time.Second)}
+		if whole {
+			one.Definition = register.Listed(p.Tool)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func stateOf(usage register.Usage, budget register.Budget) ProvisionState {
+	return ProvisionState{ProvisionUsage(usage), ProvisionBudget{budget.MaxTools, budget.MaxTokens}}
+}
+
+// maxUnknown is how many unknown IDs an error names.
+const maxUnknown = 5
+
+// toolsOf are the tools with these IDs, or a *RequestError that names the unknown
+// ones. IDs are looked up, never taken apart: names of servers and of tools have
+// underscores in them.
+func (r *Retriever) toolsOf(ids []string) ([]*tool.Tool, error) {
+	tools := []*tool.Tool{}
+	var unknown []string
+	for _, id := range ids {
+		t, ok := r.catalog.Lookup(id)
+		switch {
+		case ok:
+			tools = append(tools, t)
+		case len(unknown) < maxUnknown:
+			unknown = append(unknown, r.invalidID(id))
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, &RequestError{strings.Join(unknown, "\n")}
+	}
+	return tools, nil
+}
+
+func (r *Retriever) invalidID(id string) string {
+	text := "Invalid tool ID format: " + clip(id, 128)
+	if near := r.catalog.Nearest(id, 3); len(near) > 0 {
+		text += ". Nearest: " + strings.Join(near, ", ")
+	}
+	return text
+}
+
+// ParseProvision reads the arguments of provision_tools. Its errors are
+// *RequestErrors.
+func (r *Retriever) ParseProvision(arguments json.RawMessage) (ProvisionRequest, error) {
+	var q ProvisionRequest
+	var seconds int
+	err := readArguments(ProvisionTools, arguments, "tool_ids or query, limit, max_tokens, ttl_seconds", map[string]func(json.RawMessage) error{
+		"tool_ids":       readTexts("tool_ids", &q.IDs),
+		"query":          readText("query", &q.Query),
+		"limit":          readNumber("limit", MaxLimit, &q.Limit),
+		"max_tokens":     readNumber("max_tokens", maxRequest, &q.MaxTokens),
+		"context_tokens": readNumber("context_tokens", maxRequest, &q.MaxTokens), // what clients of older servers call it
+		"ttl_seconds":    readNumber("ttl_seconds", int(maxTTL/time.Second), &seconds),
+	})
+	q.TTL = time.Duration(seconds) * time.Second
+	return q, err
+}
+
+// parseUnprovision returns nil IDs for all.
+func parseUnprovision(arguments json.RawMessage) (ids []string, err error) {
+	var all bool
+	err = readArguments(UnprovisionTools, arguments, "tool_ids, or all", map[string]func(json.RawMessage) error{
+		"tool_ids": readTexts("tool_ids", &ids),
+		"all": func(raw json.RawMessage) error {
+			if json.Unmarshal(raw, &all) != nil {
+				return badRequest("all must be true or false")
+			}
+			return nil
+		},
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case all == (len(ids) > 0):
+		return nil, badRequest(`send tool_ids, or {"all": true}`)
+	case all:
+		return nil, nil
+	}
+	return ids, nil
+}
+
+// GateTools returns the meta-tools of a gated view: discover_tools,
+// provision_tools, unprovision_tools, execute_tool and list_provisioned. Together
+// they stay under 2.5 kB listed.
+func (r *Retriever) GateTools() []*tool.Tool {
+	const (
+		reads   = `{"readOnlyHint":true,"openWorldHint":false}`
+		changes = `{"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`
+		ids     = `"tool_ids":{"type":"array","items":{"type":"string"}}`
+	)
+	return []*tool.Tool{
+		meta(DiscoverTools, "Step 1: find tools by what they do, in plain words. Answers tool_id, summary and token cost; without a query lists all.",
+			fmt.Sprintf(`{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do"},`+
+				`"tags":{"type":"array","items":{"type":"string"},"description":"Only tools with all: server, read-only, destructive or a word"},`+
+				`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d}}}`, MaxLimit, r.settings.TopK), "", reads,
+			func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+				q, err := r.ParseDiscover(call.Arguments)
+				if err != nil {
+					return refused(err)
+				}
+				return answered(r.discover(ctx, call, q))
+			}),
+		meta(ProvisionTools, "Step 2: make tools callable, within the token budget: tool_ids (all or none), or the best for a query that fit. "+
+			"Answers their definitions. Then call them by name or with execute_tool.",
+			`{"type":"object","properties":{`+ids+`,"query":{"type":"string"},`+
+				`"max_tokens":{"type":"integer","minimum":1,"description":"Spend no more on this"},`+
+				`"ttl_seconds":{"type":"integer","minimum":1}}}`, "", changes,
+			func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+				q, err := r.ParseProvision(call.Arguments)
+				if err != nil {
+					return refused(err)
+				}
+				return answered(r.Provision(ctx, call, q))
+			}),
+		meta(UnprovisionTools, "Give back provisioned tools, to make room in the budget.",
+			`{"type":"object","properties":{`+ids+`,"all":{"type":"boolean"}}}`, "", changes,
+			func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+				ids, err := parseUnprovision(call.Arguments)
+				if err != nil {
+					return refused(err)
+				}
+				return answered(r.Unprovision(ctx, call, ids))
+			}),
+		meta(ExecuteTool, "Step 3: call a provisioned tool that is not in your list. Arguments that do not fit are answered with its schema.",
+			`{"type":"object","properties":{"tool_id":{"type":"string"},"arguments":{"type":"object"}},"required":["tool_id"]}`, "", `{}`, r.execute),
+		meta(ListProvisioned, "What is provisioned, how long, and how much of the budget it takes.",
+			`{"type":"object","properties":{}}`, "", reads,
+			func(_ context.Context, call *tool.Call) (tool.Result, error) {
+				if err := readArguments(ListProvisioned, call.Arguments, "none", nil); err != nil {
+					return refused(err)
+				}
+				return answered(r.Provisions(call))
+			}),
+	}
+}
+
+// answered is the result of a meta-tool, refused that of a request a model can
+// correct.
+func answered(value any, err error) (tool.Result, error) {
+	if err != nil {
+		return refused(err)
+	}
+	return answer(marshal(value)).result(), nil
+}
+
+func refused(err error) (tool.Result, error) {
+	var request *RequestError
+	var budget *register.BudgetError
+	if errors.As(err, &request) || errors.As(err, &budget) || errors.Is(err, ErrNotGated) {
+		return tool.ErrorResult(err.Error()), nil
+	}
+	return nil, err
+}

@@ -1,0 +1,77 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"toolfinch/upstream"
+)
+
+// metricsType is that of the text format of Prometheus.
+const metricsType = "text/plain; version=0.0.4; charset=utf-8"
+
+// metrics answers with what is counted, in the text format of Prometheus.
+func (s *server) metrics(q *request) (any, error) {
+	var out exposition
+	saved := s.house.Savings(q.Context())
+
+	out.family("toolfinch_tools", "gauge", "Tools that can be found in a view now.")
+	for _, row := range saved {
+		v, err := s.house.View(row.View)
+		if err != nil {
+			continue // it went meanwhile
+		}
+		out.sample(int64(v.Catalog.Len()), "view", row.View)
+	}
+
+	out.family("toolfinch_servers", "gauge", "Servers by the state that the last exchange with them left.")
+	states := map[string]int64{}
+	for _, server := range s.house.Servers() {
+		states[server.State]++
+	}
+	for _, state := range []upstream.State{upstream.StatePending, upstream.StateReady, upstream.StateFailed} {
+		out.sample(states[string(state)], "state", string(state))
+	}
+
+	out.family("toolfinch_sessions_total", "counter", "Sessions of clients since the start.")
+	for _, row := range saved {
+		out.sample(int64(row.Sessions), "view", row.View)
+	}
+	out.family("toolfinch_retrievals_total", "counter", "Searches for tools that clients have made since the start.")
+	for _, row := range saved {
+		out.sample(int64(row.Retrievals), "view", row.View)
+	}
+	out.family("toolfinch_tokens_total", "counter", "Tokens since the start: of listing every tool to each session (full), of what was listed, and of the answers of searches.")
+	for _, row := range saved {
+		out.sample(row.Full, "view", row.View, "kind", "full")
+		out.sample(row.Listed, "view", row.View, "kind", "listed")
+		out.sample(row.Answers, "view", row.View, "kind", "answers")
+	}
+	return document{contentType: metricsType, body: out.text.Bytes()}, nil
+}
+
+// exposition is metrics in the text format, version 0.0.4.
+type exposition struct {
+	text bytes.Buffer
+	name string
+}
+
+// family begins a metric; the samples that follow are its own.
+func (e *exposition) family(name, kind, help string) {
+	e.name = name
+	fmt.Fprintf(&e.text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// sample adds a value with labels: names and values in turn.
+func (e *exposition) sample(value int64, labels ...string) {
+	e.text.WriteString(e.name)
+	before := "{"
+	for i := 0; i < len(labels); i += 2 {
+		fmt.Fprintf(&e.text, `%s%s="%s"`, before, labels[i], labelEscapes.Replace(labels[i+1]))
+		before = ","
+	}
+	fmt.Fprintf(&e.text, "} %d\n", value)
+}

@@ -1,0 +1,68 @@
+package web
+
+import (
+	"time"
+
+	"toolfinch/retrieve"
+)
+
+// Bounds of what a request to provision may ask for.
+const (
+	maxTokens = 1_000_000_000
+	maxTTL    = 365 * 24 * 60 * 60 // seconds
+)
+
+// provision makes tools callable: those that are named, all or none, or the best
+// for a query that fit.
+func (s *server) provision(q *request) (any, error) {
+	var ask retrieve.ProvisionRequest
+	var tokens, context, ttl int
+	err := q.fields(
+		textsField("tool_ids", &ask.IDs),
+		textField("query", &ask.Query),
+		numberField("max_tokens", &tokens, 1, maxTokens),
+		numberField("context_tokens", &context, 1, maxTokens),
+		numberField("ttl_seconds", &ttl, 1, maxTTL),
+		numberField("limit", &ask.Limit, 1, retrieve.MaxLimit),
+	)
+	switch {
+	case err != nil:
+		return nil, err
+	case ask.Query == "" && ask.Limit > 0:
+		return nil, badRequest("limit goes with a query")
+	case tokens > 0 && context > 0:
+		return nil, badRequest("context_tokens is another name of max_tokens: send one of them")
+	}
+	q.target = clipped(ask.IDs)
+	ask.MaxTokens = max(tokens, context)
+	ask.TTL = time.Duration(ttl) * time.Second
+	call, err := q.call()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := q.view.Retriever.Provision(q.Context(), call, ask)
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// unprovision takes one tool back.
+func (s *server) unprovision(q *request) (any, error) {
+	call, err := q.call()
+	if err != nil {
+		return nil, err
+	}
+	t, err := q.tool(q.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := q.view.Retriever.Unprovision(q.Context(), call, []string{t.Name})
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.Unprovisioned) == 0 {
+		return nil, notFound("Tool %s is not provisioned.", t.Name)
+	}
+	return answer, nil
+}

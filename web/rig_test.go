@@ -1,0 +1,313 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toolfinch/register"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+	"toolfinch/upstream"
+	"toolfinch/web"
+)
+
+// strange is a result with everything that a typed structure would lose.
+const strange = `{"content":[{"type":"text","text":"a<b>&c"}],"structuredContent":{"z":123456789012345678901234567890,"a":1.0,"e":"\u003c"},  "_meta":{"a/b":[1e400]},"unknown":null}`
+
+// clockTools are of a server inside the test.
+var clockTools = []string{
+	`{"name":"now","description":"Tell the current time in a city","inputSchema":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"x":12345678901234567890},"annotations":{"readOnlyHint":true}}`,
+	`{"name":"strange","description":"Answer with strange numbers"}`,
+	`{"name":"echo","description":"Answer with the arguments, <as> & where they came"}`,
+	`{"name":"fail","description":"Fail by its own word"}`,
+	`{"name":"refuse","description":"Answer with a protocol error"}`,
+	`{"name":"empty","description":"Answer with nothing"}`,
+	`{"name":"burn","description":"Burn down the handler"}`,
+	`{"name":"wait","description":"Wait until nobody waits any more"}`,
+}
+
+// rig is a house with three servers: clock in the test, hang that never answers a
+// call, and dead that nobody can reach; and the views default, gated and tight,
+// the last with a budget of one tool.
+type rig struct {
+	t       testing.TB
+	handler http.Handler
+	pool    *upstream.Pool
+	views   map[string]web.View
+	log     *logged
+	calls   chan *tool.Call // that reached echo
+	waiting chan struct{}   // gets one for each call of wait that has begun
+}
+
+// logged is what was logged, as lines of JSON.
+type logged struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+const callTimeout = 300 * time.Millisecond
+
+func newRig(t testing.TB) *rig {
+	r := &rig{t: t, views: map[string]web.View{}, log: &logged{}, calls: make(chan *tool.Call, 100), waiting: make(chan struct{}, 100)}
+	mute := httptest.NewServer(mcpServer{method: "initialize"})
+	t.Cleanup(mute.Close)
+	hang := httptest.NewServer(mcpServer{method: "tools/call"})
+	t.Cleanup(hang.Close)
+	dead := httptest.NewServer(http.NotFoundHandler())
+	dead.Close()
+	reach := func(name, url string) upstream.Settings {
+		return upstream.Settings{
+			Name: name, URL: url, Transport: upstream.TransportHTTP, Protocol: upstream.ProtocolLegacy,
+			ConnectTimeout: callTimeout, CallTimeout: callTimeout,
+		}
+	}
+	silent := slog.New(slog.DiscardHandler)
+	r.pool = upstream.NewPool([]upstream.Settings{
+		reach("hang", hang.URL), reach("dead", dead.URL), reach("mute", mute.URL),
+	}, nil, upstream.Events{}, silent)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := r.pool.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, budget := range map[string]*register.Budget{
+		"default": nil, "gated": {MaxTools: 5, MaxTokens: 100_000}, "tight": {MaxTools: 1, MaxTokens: 100_000},
+	} {
+		r.views[name] = r.view(name, budget, silent)
+	}
+	r.handler = web.Handler(r, "1.2.3", slog.New(slog.NewJSONHandler(r.log, nil)))
+	return r
+}
+
+func (r *rig) view(name string, budget *register.Budget, log *slog.Logger) web.View {
+	catalog := retrieve.NewCatalog(r.handle, retrieve.Reserved(), nil)
+	r.t.Cleanup(func() { _ = catalog.Close() })
+	live := register.New(register.Settings{Version: "1"}, catalog, log)
+	live.Offer(register.Face{Gate: budget})
+	settings := retrieve.Settings{Validate: func(string) bool { return true }}
+	if budget != nil {
+		settings.Gate = live
+	}
+	servers := []retrieve.Server{
+		{Name: "clock", Description: "Clocks of the world", Tools: r.tools("clock", clockTools...)},
+		{Name: "hang", Tools: r.tools("hang", `{"name":"sleep","description":"Sleep for ever"}`)},
+		{Name: "dead", Tools: r.tools("dead", `{"name":"rise","description":"Rise again"}`)},
+		{Name: "mute"},
+	}
+	for _, s := range servers {
+		for i, t := range s.Tools {
+			s.Tools[i] = &tool.Tool{Def: t.Def, Handler: live.Gate(t)}
+		}
+	}
+	if err := catalog.Swap(r.t.Context(), servers); err != nil {
+		r.t.Fatal(err)
+	}
+	return web.View{Name: name, Catalog: catalog, Retriever: retrieve.New(catalog, settings), Live: live}
+}
+
+func (r *rig) tools(server string, raw ...string) []*tool.Tool {
+	var defs []*tool.Def
+	for _, definition := range raw {
+		def, err := tool.ParseDef(server, json.RawMessage(definition))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defs = append(defs, def)
+	}
+	return tool.Of(defs, r.handle)
+}
+
+// handle is the handler of every tool.
+func (r *rig) handle(def *tool.Def) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		if def.ID.Server != "clock" {
+			return r.pool.Call(ctx, def, call)
+		}
+		switch def.ID.Name {
+		case "strange":
+			return tool.Result(strange), nil
+		case "echo":
+			r.calls <- call
+			return tool.Result(`{"content":[],"structuredContent":` + string(call.Arguments) + `}`), nil
+		case "fail":
+			return tool.ErrorResult("it rained"), nil
+		case "refuse":
+			return nil, &tool.RPCError{Code: -32000, Message: "not today"}
+		case "empty":
+			return nil, nil
+		case "burn":
+			panic("secret of the house")
+		case "wait":
+			r.waiting <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return tool.TextResult("noon"), nil
+	}
+}
+
+// The rig is a web.House.
+
+func (r *rig) View(name string) (web.View, error) {
+	if name == "" {
+		name = "default"
+	}
+	v, ok := r.views[name]
+	if !ok {
+		return web.View{}, fmt.Errorf("%w: %q", web.ErrNoView, name)
+	}
+	return v, nil
+}
+
+func (r *rig) Servers() []web.Server {
+	servers := []web.Server{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: len(clockTools)}}
+	for _, s := range r.pool.Status() {
+		of := web.Server{Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: s.Transport, Tools: s.Tools, Restarts: s.Restarts}
+		if s.Err != nil {
+			of.Error = s.Err.Error()
+		}
+		servers = append(servers, of)
+	}
+	return append(servers, web.Server{Name: "elsewhere", State: "ready"})
+}
+
+func (r *rig) Reconnect(ctx context.Context, name string) (web.Server, error) {
+	if change := r.pool.Refresh(ctx, name); change.Err != nil {
+		return web.Server{}, change.Err
+	}
+	for _, s := range r.Servers() {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return web.Server{}, web.ErrNoServer
+}
+
+func (r *rig) Reindex(context.Context) []web.Reindexed {
+	return []web.Reindexed{
+		{Server: "clock", Tools: len(clockTools), Added: 1},
+		{Server: "dead", Error: "upstream dead: connect: no"},
+		{Server: "elsewhere"},
+	}
+}
+
+func (r *rig) Savings(context.Context) []web.Saved {
+	return []web.Saved{
+		{View: "default", Sessions: 2, Retrievals: 5, Full: 20_000, Listed: 300, Answers: 700},
+		{View: "gated"}, {View: "gone"},
+	}
+}
+
+func (r *rig) Principal(request *http.Request) string { return request.Header.Get("X-User") }
+
+// fire is a house where nothing works.
+type fire struct{}
+
+func (fire) View(string) (web.View, error)       { panic("secret of the house") }
+func (fire) Servers() []web.Server               { panic("secret of the house") }
+func (fire) Savings(context.Context) []web.Saved { panic("secret of the house") }
+func (fire) Principal(*http.Request) string {
+	panic("secret of the house")
+}
+func (fire) Reindex(context.Context) []web.Reindexed { panic("secret of the house") }
+func (fire) Reconnect(context.Context, string) (web.Server, error) {
+	return web.Server{}, errors.New("secret of the house")
+}
+
+// session begins an MCP session in a view.
+func (r *rig) session(view string) string {
+	r.t.Helper()
+	request := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	answer := httptest.NewRecorder()
+	r.views[view].Live.HTTP().ServeHTTP(answer, request)
+	id := answer.Header().Get("Mcp-Session-Id")
+	if id == "" {
+		r.t.Fatalf("no session: %s", answer.Body)
+	}
+	return id
+}
+
+// ask sends a request; each of header is "Name: value". A body is JSON unless
+// header says otherwise.
+func (r *rig) ask(method, target, body string, header ...string) *httptest.ResponseRecorder {
+	return ask(r.handler, method, target, body, header...)
+}
+
+func ask(handler http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(method, target, strings.NewReader(body))
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		request.Header.Set(name, value)
+	}
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, request)
+	return answer
+}
+
+// mcpServer is an MCP server over HTTP that never answers one method; with "" it
+// answers all.
+type mcpServer struct{ method string }
+
+func (s mcpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	body, _ := io.ReadAll(r.Body)
+	if json.Unmarshal(body, &m) != nil || m.ID == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	result := `{}`
+	switch m.Method {
+	case s.method:
+		<-r.Context().Done()
+		return
+	case "initialize":
+		result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
+	case "tools/list":
+		result = `{"tools":[{"name":"sleep","description":"Sleep for a while"}]}`
+	case "tools/call":
+		result = strange
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+func serverOf(name string, tools []*tool.Tool) retrieve.Server {
+	return retrieve.Server{Name: name, Tools: tools}
+}

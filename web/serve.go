@@ -1,0 +1,338 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"toolfinch/nearest"
+	"toolfinch/tool"
+)
+
+// Bounds of a request's body, in bytes and in time, and of the time that a client
+// may take to read its answer.
+const (
+	maxBody    = 4 << 20
+	bodyTime   = 30 * time.Second
+	answerTime = time.Minute
+)
+
+// sessionHeader names the MCP session that a request belongs to.
+const sessionHeader = "Mcp-Session-Id"
+
+// server is the handler of all paths.
+type server struct {
+	house House
+	log   *slog.Logger
+	mux   *http.ServeMux
+}
+
+// operation is what is done for one method of one path.
+type operation struct {
+	name  string   // its operationId in the OpenAPI document
+	query []string // the query parameters it takes
+	body  bodyRule
+	audit bool // each call is logged
+	// answer returns what to send with status 200: a document, or what becomes JSON.
+	answer func(q *request) (any, error)
+}
+
+type bodyRule int
+
+const (
+	bodyNone     bodyRule = iota // what is sent is not read
+	bodyOptional                 // nothing, or a JSON object
+	bodyRequired                 // a JSON object
+)
+
+// document is an answer that is sent as it is; of JSON where no type is named.
+type document struct {
+	contentType string
+	body        []byte
+}
+
+func newServer(house House, version string, log *slog.Logger) *server {
+	s := &server{house: house, log: log, mux: http.NewServeMux()}
+	for pattern, operations := range s.operations(version) {
+		s.mux.Handle(pattern, s.methods(operations))
+	}
+	s.mux.HandleFunc("/", s.notFound)
+	return s
+}
+
+// operations are all that there are, by path and method.
+func (s *server) operations(version string) map[string]map[string]operation {
+	openAPI := map[string]operation{http.MethodGet: {name: "openapi", answer: s.openAPI(version)}}
+	return map[string]map[string]operation{
+		"/openapi.json":     openAPI,
+		"/api/openapi.json": openAPI,
+		"/metrics":          {http.MethodGet: {name: "metrics", answer: s.metrics}},
+		"/api/proxy/execute": {
+			http.MethodPost: {name: "execute", query: []string{"view"}, body: bodyRequired, audit: true, answer: s.execute},
+		},
+		"/api/tools": {
+			http.MethodGet: {name: "listTools", query: []string{"view", "limit", "offset", "server", "tags"}, answer: s.listTools},
+		},
+		"/api/tools/discover": {
+			http.MethodGet:  {name: "discover", query: []string{"view", "query", "limit", "tags"}, answer: s.discoverGet},
+			http.MethodPost: {name: "discoverByBody", query: []string{"view"}, body: bodyRequired, answer: s.discoverPost},
+		},
+		"/api/tools/provision": {
+			http.MethodPost: {name: "provision", query: []string{"view"}, body: bodyRequired, audit: true, answer: s.provision},
+		},
+		"/api/tools/provision/{id}": {
+			http.MethodDelete: {name: "unprovision", query: []string{"view"}, audit: true, answer: s.unprovision},
+		},
+		"/api/tools/{id}": {
+			http.MethodGet: {name: "getTool", query: []string{"view"}, answer: s.getTool},
+		},
+		"/api/servers": {
+			http.MethodGet: {name: "listServers", query: []string{"view"}, answer: s.listServers},
+		},
+		"/api/servers/{name}/reconnect": {
+			http.MethodPost: {name: "reconnect", query: []string{"view"}, body: bodyOptional, audit: true, answer: s.reconnect},
+		},
+		"/api/reindex": {
+			http.MethodPost: {name: "reindex", query: []string{"view"}, body: bodyOptional, audit: true, answer: s.reindex},
+		},
+	}
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if at := r.URL.EscapedPath(); path.Clean(at) != at { // ServeMux would redirect
+		s.notFound(w, r)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+func (s *server) notFound(w http.ResponseWriter, _ *http.Request) {
+	s.refuse(w, &problem{status: http.StatusNotFound, detail: "there is nothing here; /openapi.json says what there is"})
+}
+
+// methods serves a path. HEAD is GET, of which net/http sends the headers alone.
+func (s *server) methods(operations map[string]operation) http.HandlerFunc {
+	var allowed []string
+	for method := range operations {
+		allowed = append(allowed, method)
+	}
+	if get, ok := operations[http.MethodGet]; ok {
+		operations = maps.Clone(operations)
+		operations[http.MethodHead] = get
+		allowed = append(allowed, http.MethodHead)
+	}
+	slices.Sort(allowed)
+	allow := strings.Join(allowed, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		op, ok := operations[r.Method]
+		if !ok {
+			w.Header().Set("Allow", allow)
+			s.refuse(w, &problem{status: http.StatusMethodNotAllowed, detail: "this path answers " + allow})
+			return
+		}
+		s.serve(w, r, op)
+	}
+}
+
+// statusGone is logged, never sent: the client did not wait.
+const statusGone = 499
+
+// serve answers one request. Nothing is written before the answer is complete.
+func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
+	start := time.Now()
+	q := &request{Request: r, house: s.house}
+	answer, err := s.run(w, q, op)
+	status := http.StatusOK
+	var refused *problem
+	switch {
+	case err == nil:
+	case errors.Is(err, errUnread), r.Context().Err() != nil:
+		status = statusGone
+	default:
+		refused = s.problem(op, err)
+		status = refused.status
+	}
+	if op.audit {
+		s.log.Info("rest", "operation", op.name, "target", clip(q.target), "principal", s.principal(r), "status", status, "took", time.Since(start))
+	}
+	switch {
+	case status == statusGone:
+		panic(http.ErrAbortHandler) // the connection has no more use
+	case refused != nil:
+		s.refuse(w, refused)
+	default:
+		send(w, status, answer)
+	}
+}
+
+// run reads a request and has it answered. The answer is a document.
+func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer document, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("a request made the handler panic", "operation", op.name, "panic", p, "stack", string(debug.Stack()))
+			err = &problem{status: http.StatusInternalServerError, detail: textInternal}
+		}
+	}()
+	if err := q.read(w, op); err != nil {
+		return document{}, err
+	}
+	value, err := op.answer(q)
+	if err != nil {
+		return document{}, err
+	}
+	if ready, ok := value.(document); ok {
+		return ready, nil
+	}
+	body, err := marshal(value)
+	return document{body: body}, err
+}
+
+// principal is the house's, "" when it panics: the log comes after everything.
+func (s *server) principal(r *http.Request) (name string) {
+	defer func() { _ = recover() }()
+	return s.house.Principal(r)
+}
+
+// send writes an answer. An error of the writing is the client's going away.
+func send(w http.ResponseWriter, status int, d document) {
+	if d.contentType == "" {
+		d.contentType = "application/json"
+	}
+	w.Header().Set("Content-Type", d.contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(d.body)))
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(answerTime))
+	w.WriteHeader(status)
+	_, _ = w.Write(d.body)
+	_ = control.Flush() // while the deadline holds: what comes next on the connection may be a stream
+	_ = control.SetWriteDeadline(time.Time{})
+}
+
+func (s *server) refuse(w http.ResponseWriter, p *problem) {
+	send(w, p.status, document{body: p.body()})
+}
+
+// request is one request on its way through an operation.
+type request struct {
+	*http.Request
+	house  House
+	view   View // where the operation takes one
+	values url.Values
+	sent   []byte // the body, a JSON object; empty without one
+	target string // what it is about, for the log
+}
+
+// read reads what the operation takes, and refuses what it does not.
+func (q *request) read(w http.ResponseWriter, op operation) error {
+	var err error
+	if q.values, err = url.ParseQuery(q.URL.RawQuery); err != nil {
+		return badRequest("the query of the URL cannot be read: escape %% as %%25, and ; as %%3B")
+	}
+	for name, values := range q.values {
+		switch {
+		case !slices.Contains(op.query, name):
+			return unknownName("query parameter", name, op.query)
+		case len(values) > 1 && name != "tags":
+			return badRequest("the query parameter %q is given twice", name)
+		}
+	}
+	if err := q.readBody(w, op.body); err != nil {
+		return err
+	}
+	if slices.Contains(op.query, "view") {
+		q.view, err = q.house.View(q.values.Get("view"))
+	}
+	return err
+}
+
+// errUnread is wrapped by the error of a body that did not arrive.
+var errUnread = errors.New("the body did not arrive")
+
+func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
+	if rule == bodyNone || rule == bodyOptional && q.ContentLength == 0 {
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return &problem{status: http.StatusUnsupportedMediaType, detail: "the body must be sent with Content-Type: application/json"}
+	}
+	control := http.NewResponseController(w)
+	// Where the deadline cannot be set the body is bounded by whoever serves.
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
+	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody))
+	_ = control.SetReadDeadline(time.Time{})
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return &problem{status: http.StatusRequestEntityTooLarge, detail: "the body is larger than 4 MB"}
+	case err != nil:
+		return errors.Join(errUnread, err)
+	}
+	q.sent = bytes.TrimSpace(body)
+	switch {
+	case len(q.sent) == 0 && rule == bodyOptional:
+		return nil
+	case len(q.sent) == 0 || q.sent[0] != '{' || !json.Valid(q.sent):
+		return badRequest("the body must be one JSON object")
+	}
+	return nil
+}
+
+// call is the call that the request makes, without a name and arguments. It is
+// of the principal, else of the MCP session that the request names.
+func (q *request) call() (*tool.Call, error) {
+	call := &tool.Call{Principal: q.house.Principal(q.Request), Header: q.Header.Get}
+	if session := q.Header.Get(sessionHeader); session != "" && call.Principal == "" {
+		if !q.view.Live.Knows(session) {
+			return nil, badRequest("unknown session: %s names no session of this view", sessionHeader)
+		}
+		call.Session = session
+	}
+	return call, nil
+}
+
+// unknownName refuses a name, and says which was perhaps meant.
+func unknownName(what, name string, known []string) error {
+	near := nearest.Names(name, known, 1, nearest.Loose)
+	switch {
+	case len(near) > 0:
+		return badRequest("unknown %s %q; did you mean %q?", what, clip(name), near[0])
+	case len(known) == 0:
+		return badRequest("unknown %s %q; there is none here", what, clip(name))
+	}
+	return badRequest("unknown %s %q; there are %s", what, clip(name), strings.Join(known, ", "))
+}
+
+// maxClipped bounds, in bytes, what is repeated of what a client sent.
+const maxClipped = 128
+
+func clip(s string) string {
+	if len(s) <= maxClipped {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxClipped], "") + "..."
+}
+
+// marshal keeps <, > and & as they are.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}

@@ -1,0 +1,177 @@
+package web
+
+import (
+	"encoding/json"
+	"slices"
+
+	"toolfinch/register"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+)
+
+// Bounds of a page of GET /api/tools, and its default.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// execute calls a tool. Its result goes out as it came, also one that says the
+// tool failed: that is the tool's own word.
+func (s *server) execute(q *request) (any, error) {
+	var id string
+	var arguments json.RawMessage
+	if err := q.fields(textField("tool_id", &id), rawField("arguments", &arguments)); err != nil {
+		return nil, err
+	}
+	q.target = id
+	if id == "" {
+		return nil, badRequest(`tool_id is missing: send {"tool_id": "server_tool", "arguments": {...}}`)
+	}
+	call, err := q.call()
+	if err != nil {
+		return nil, err
+	}
+	result, err := q.view.Retriever.Execute(q.Context(), call, id, arguments)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(result) {
+		return nil, &retrieve.ExecuteError{Failure: retrieve.FailureExecution, ID: id, Err: errNoResult}
+	}
+	out := make([]byte, 0, len(result)+len(`{"result":}`))
+	return document{body: append(append(append(out, `{"result":`...), result...), '}')}, nil
+}
+
+func (s *server) discoverGet(q *request) (any, error) {
+	limit, err := q.number("limit", 0, 1, retrieve.MaxLimit)
+	if err != nil {
+		return nil, err
+	}
+	return discover(q, retrieve.DiscoverQuery{Text: q.values.Get("query"), Tags: q.tags(), Limit: limit})
+}
+
+func (s *server) discoverPost(q *request) (any, error) {
+	var d retrieve.DiscoverQuery
+	if err := q.fields(textField("query", &d.Text), numberField("limit", &d.Limit, 1, retrieve.MaxLimit), textsField("tags", &d.Tags)); err != nil {
+		return nil, err
+	}
+	d.Tags = trimmed(d.Tags)
+	return discover(q, d)
+}
+
+type found struct {
+	Tools []retrieve.Discovered `json:"tools"`
+}
+
+func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
+	call, err := q.call()
+	if err != nil {
+		return nil, err
+	}
+	tools, err := q.view.Retriever.Discover(q.Context(), call, query)
+	if err != nil {
+		return nil, err
+	}
+	return found{append([]retrieve.Discovered{}, tools...)}, nil
+}
+
+// listTools answers one page of all tools that pass the filters, by name.
+func (s *server) listTools(q *request) (any, error) {
+	limit, err := q.number("limit", defaultPage, 1, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	offset, err := q.number("offset", 0, 0, 1<<31-1)
+	if err != nil {
+		return nil, err
+	}
+	call, err := q.call()
+	if err != nil {
+		return nil, err
+	}
+	tools, err := q.filtered(q.values.Get("server"), q.tags())
+	if err != nil {
+		return nil, err
+	}
+	page := struct {
+		Tools []retrieve.Discovered `json:"tools"`
+		Total int                   `json:"total"`
+	}{[]retrieve.Discovered{}, len(tools)}
+	from := min(offset, len(tools))
+	for _, t := range tools[from:min(from+limit, len(tools))] {
+		page.Tools = append(page.Tools, q.view.discovered(t, register.Owner(call)))
+	}
+	return page, nil
+}
+
+// filtered are the tools of a server, "" for any, that have all the tags.
+func (q *request) filtered(server string, tags []string) ([]*tool.Tool, error) {
+	tools := q.view.Catalog.Tools()
+	about := map[string]string{}
+	var names []string
+	for _, s := range q.view.Catalog.Servers() {
+		about[s.Name] = s.Description
+		names = append(names, s.Name)
+	}
+	if server != "" && !slices.Contains(names, server) {
+		return nil, unknownName("server", server, names)
+	}
+	return slices.DeleteFunc(tools, func(t *tool.Tool) bool {
+		of := t.Def.ID.Server
+		return server != "" && of != server || !retrieve.HasTags(t, about[of], tags)
+	}), nil
+}
+
+// discovered is what discovery says of a tool that was not searched for.
+func (v View) discovered(t *tool.Tool, owner string) retrieve.Discovered {
+	d := retrieve.Discovered{
+		ToolID:      t.Name,
+		Server:      t.Def.ID.Server,
+		Name:        t.Def.ID.Name,
+		Title:       t.Def.Title,
+		Description: t.Def.Description,
+		Tags:        retrieve.Tags(t),
+		Tokens:      v.Catalog.Tokens(t),
+		Signature:   retrieve.Signature(t.Def.InputSchema),
+	}
+	if v.Live.Gated() {
+		is := v.Live.IsProvisioned(owner, t.Def.ID)
+		d.Provisioned = &is
+	}
+	return d
+}
+
+// getTool answers one tool with its definition as clients are listed it.
+func (s *server) getTool(q *request) (any, error) {
+	call, err := q.call()
+	if err != nil {
+		return nil, err
+	}
+	t, err := q.tool(q.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	d := q.view.discovered(t, register.Owner(call))
+	return struct {
+		ToolID      string          `json:"tool_id"`
+		Server      string          `json:"server"`
+		Name        string          `json:"name"`
+		Tokens      int             `json:"tokens"`
+		Tags        []string        `json:"tags"`
+		Provisioned *bool           `json:"provisioned,omitempty"`
+		Definition  json.RawMessage `json:"definition"`
+	}{d.ToolID, d.Server, d.Name, d.Tokens, d.Tags, d.Provisioned, register.Listed(t)}, nil
+}
+
+// tool is the one of that ID, which is the name that clients see and no other.
+func (q *request) tool(id string) (*tool.Tool, error) {
+	q.target = id
+	if t, ok := q.view.Catalog.Lookup(id); ok {
+		return t, nil
+	}
+	near := q.view.Catalog.Nearest(id, 3)
+	if len(near) == 0 {
+		return nil, notFound("there is no tool %q", clip(id))
+	}
+	return nil, notFound("there is no tool %q; nearest: %s", clip(id), joined(near))
+}

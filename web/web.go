@@ -1,0 +1,95 @@
+// Package web answers over plain HTTP what MCP clients get over MCP: it owns the
+// REST API, its OpenAPI document and the metrics. It decides nothing of its own:
+// what can be found, provisioned and called is the view's affair, and who may
+// come in is its caller's.
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"toolfinch/register"
+	"toolfinch/retrieve"
+)
+
+// Errors of a House that the API tells apart. Their text is shown to clients.
+var (
+	ErrNoView   = errors.New("no such view")
+	ErrNoServer = errors.New("no such server")
+)
+
+// House is what is served. Its methods are safe for concurrent use; the texts of
+// its errors, and those in what it returns, are shown to clients.
+type House interface {
+	// View returns the view of that name; "" is the one of clients that name none.
+	// The error wraps ErrNoView.
+	View(name string) (View, error)
+	// Servers are the servers in configured order, without those that are disabled.
+	Servers() []Server
+	// Reconnect closes what connections a server has, connects and lists it anew. The
+	// error wraps ErrNoServer, or is an *upstream.Error of a server that cannot be
+	// reached.
+	Reconnect(ctx context.Context, name string) (Server, error)
+	// Reindex lists all servers anew, in parallel, and returns one row for each, in
+	// configured order.
+	Reindex(ctx context.Context) []Reindexed
+	// Savings returns one row for each view, those that nobody has used too. It may
+	// count first what has not been counted yet; ctx ends that.
+	Savings(ctx context.Context) []Saved
+	// Principal is who made a request, as whoever let it in says; "" for nobody.
+	Principal(r *http.Request) string
+}
+
+// View is one view of the servers. A request uses the values it got to its end.
+type View struct {
+	Name      string
+	Catalog   *retrieve.Catalog
+	Retriever *retrieve.Retriever
+	Live      *register.Live
+}
+
+// Server is what is known of one server.
+type Server struct {
+	Name        string    `json:"name"`
+	Description string    `json:"description,omitempty"`
+	State       string    `json:"state"` // an upstream.State: pending, ready or failed
+	Since       time.Time `json:"since,omitzero"`
+	Era         string    `json:"era,omitempty"`       // an upstream.Era, "" while unknown
+	Transport   string    `json:"transport,omitempty"` // an upstream.Transport
+	Tools       int       `json:"tools"`
+	Restarts    int       `json:"restarts"` // how often a connection took the place of one that had ended
+	Error       string    `json:"error,omitempty"`
+}
+
+// Reindexed is what listing one server anew brought. With Error set nothing was
+// learned, and what was known stays.
+type Reindexed struct {
+	Server  string `json:"server"`
+	Tools   int    `json:"tools"`   // that it has now
+	Added   int    `json:"added"`   // tools that it had not before
+	Removed int    `json:"removed"` // tools that it had before
+	Changed int    `json:"changed"` // tools whose definition is another now
+	Error   string `json:"error,omitempty"`
+}
+
+// Saved is what a view's clients have had since the start. Full, Listed and
+// Answers are tokens: of listing everything to each session, of what tools/list
+// answered, and of what searching answered.
+type Saved struct {
+	View                  string
+	Sessions, Retrievals  int
+	Full, Listed, Answers int64
+}
+
+// Patterns are those of net/http.ServeMux under which Handler is to be served.
+var Patterns = []string{"/api/", "/openapi.json", "/metrics"}
+
+// Handler serves the REST API under /api/, the document that describes it at
+// /openapi.json and /api/openapi.json, and /metrics. It lets everybody in: the
+// caller puts in front of it what guards MCP. version is the program's.
+func Handler(house House, version string, log *slog.Logger) http.Handler {
+	return newServer(house, version, log)
+}

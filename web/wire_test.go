@@ -1,0 +1,247 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"toolfinch/tool"
+	"toolfinch/web"
+)
+
+func slogTo(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }
+
+func TestAClientThatGoesEndsItsCall(t *testing.T) {
+	r := newRig(t)
+	server := httptest.NewServer(r.handler)
+	defer server.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/api/proxy/execute", strings.NewReader(`{"tool_id":"clock_wait"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	go func() {
+		<-r.waiting
+		leave()
+	}()
+	if answer, err := http.DefaultClient.Do(request); err == nil {
+		t.Fatalf("answered: %s", answer.Status)
+	}
+	server.Close() // waits for the handler
+	if log := r.log.String(); !strings.Contains(log, `"status":499`) || strings.Contains(log, "ERROR") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestABodyThatBreaksOffIsNotAnswered(t *testing.T) {
+	r := newRig(t)
+	server := httptest.NewServer(r.handler)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /api/proxy/execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if answer, _ := io.ReadAll(conn); len(answer) > 0 {
+		t.Errorf("answered: %s", answer)
+	}
+}
+
+// A connection is used again: the time for a body is no bound of what follows.
+func TestAConnectionIsUsedAgain(t *testing.T) {
+	r := newRig(t)
+	server := httptest.NewServer(r.handler)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for range 3 {
+		const body = `{"tool_id":"clock_now","arguments":{"city":"Bern"}}`
+		fmt.Fprintf(conn, "POST /api/proxy/execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		answer, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := io.ReadAll(answer.Body); answer.StatusCode != 200 || !strings.Contains(string(got), "noon") {
+			t.Fatalf("%s %s", answer.Status, got)
+		}
+	}
+}
+
+// quoted is a house whose only view has a name that must be escaped.
+type quoted struct{ *rig }
+
+func (q quoted) Savings(context.Context) []web.Saved {
+	return []web.Saved{{View: "a\"b\\c\nd", Full: 1 << 60}}
+}
+
+func (q quoted) View(string) (web.View, error) { return q.views["default"], nil }
+
+var metricLine = regexp.MustCompile(`^([a-z_]+)\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*)\} (\d+)$`)
+
+// samples parses the text format of Prometheus, as far as it is used.
+func samples(t *testing.T, text string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	family, typed, closed := "", false, map[string]bool{}
+	for line := range strings.Lines(text) {
+		line, ended := strings.CutSuffix(line, "\n")
+		if !ended {
+			t.Fatalf("the last line has no end: %q", line)
+		}
+		if help, ok := strings.CutPrefix(line, "# HELP "); ok {
+			closed[family] = true
+			family, _, _ = strings.Cut(help, " ")
+			if closed[family] {
+				t.Errorf("%s comes twice", family)
+			}
+			typed = false
+			continue
+		}
+		if kind, ok := strings.CutPrefix(line, "# TYPE "+family+" "); ok && (kind == "counter") == strings.HasSuffix(family, "_total") {
+			typed = true
+			continue
+		}
+		m := metricLine.FindStringSubmatch(line)
+		if m == nil || m[1] != family || !typed {
+			t.Fatalf("no sample of %s: %q", family, line)
+		}
+		key := m[1] + "{" + m[2] + "}"
+		if _, twice := found[key]; twice {
+			t.Errorf("%s comes twice", key)
+		}
+		found[key] = m[3]
+	}
+	return found
+}
+
+func TestMetrics(t *testing.T) {
+	r := newRig(t)
+	answer := r.ask("GET", "/metrics", "")
+	if got := answer.Header().Get("Content-Type"); got != "text/plain; version=0.0.4; charset=utf-8" {
+		t.Errorf("Content-Type %q", got)
+	}
+	got := samples(t, answer.Body.String())
+	for key, want := range map[string]string{
+		`toolfinch_tools{view="default"}`:                       "10",
+		`toolfinch_tools{view="gated"}`:                         "10",
+		`toolfinch_tools{view="gone"}`:                          "",
+		`toolfinch_servers{state="pending"}`:                    "3",
+		`toolfinch_servers{state="ready"}`:                      "2",
+		`toolfinch_servers{state="failed"}`:                     "0",
+		`toolfinch_sessions_total{view="default"}`:              "2",
+		`toolfinch_sessions_total{view="gated"}`:                "0",
+		`toolfinch_retrievals_total{view="default"}`:            "5",
+		`toolfinch_tokens_total{view="default",kind="full"}`:    "20000",
+		`toolfinch_tokens_total{view="default",kind="listed"}`:  "300",
+		`toolfinch_tokens_total{view="default",kind="answers"}`: "700",
+	} {
+		if got[key] != want {
+			t.Errorf("%s %q, want %q", key, got[key], want)
+		}
+	}
+	escaped := samples(t, ask(web.Handler(quoted{r}, "1", slogTo(io.Discard)), "GET", "/metrics", "").Body.String())
+	if escaped[`toolfinch_tokens_total{view="a\"b\\c\nd",kind="full"}`] != "1152921504606846976" {
+		t.Errorf("escaped: %v", escaped)
+	}
+}
+
+// benchRig is a rig with n tools more.
+func benchRig(b *testing.B, n int) *rig {
+	r := newRig(b)
+	var raw []string
+	for i := range n {
+		raw = append(raw, fmt.Sprintf(`{"name":"task_%d","description":"Process batch %d of %s records and report the outcome","inputSchema":{"type":"object","properties":{"id":{"type":"string"}}}}`,
+			i, i, []string{"invoice", "customer", "shipment", "payment", "ticket"}[i%5]))
+	}
+	v := r.views["default"]
+	servers := append(v.Catalog.Servers(), serverOf("bulk", r.tools("bulk", raw...)))
+	if err := v.Catalog.Swap(b.Context(), servers); err != nil {
+		b.Fatal(err)
+	}
+	v.Catalog.CountTokens(b.Context())
+	r.handler = web.Handler(r, "1", slog.New(slog.DiscardHandler))
+	return r
+}
+
+const executeNow = `{"tool_id":"clock_now","arguments":{"city":"Bern"}}`
+
+func BenchmarkExecute(b *testing.B) {
+	r := benchRig(b, 0)
+	b.Run("tool", func(b *testing.B) {
+		t, ok := r.views["default"].Catalog.Lookup("clock_now")
+		if !ok {
+			b.Fatal("no clock_now")
+		}
+		for b.Loop() {
+			if _, err := t.Handler(b.Context(), &tool.Call{Name: t.Name}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("handler", func(b *testing.B) {
+		for b.Loop() {
+			if answer := r.ask("POST", "/api/proxy/execute", executeNow); answer.Code != 200 {
+				b.Fatal(answer.Body)
+			}
+		}
+	})
+	b.Run("loopback", func(b *testing.B) {
+		server := httptest.NewServer(r.handler)
+		defer server.Close()
+		for b.Loop() {
+			fetch(b, "POST", server.URL+"/api/proxy/execute", executeNow)
+		}
+	})
+}
+
+func BenchmarkDiscover(b *testing.B) {
+	for _, n := range []int{1_000, 5_000} {
+		r := benchRig(b, n)
+		server := httptest.NewServer(r.handler)
+		for name, target := range map[string]string{
+			"query": "/api/tools/discover?query=report+the+outcome+of+a+batch+of+payment+records",
+			"tags":  "/api/tools/discover?query=batch+of+payment+records&tags=bulk,payment",
+			"list":  "/api/tools?limit=100&tags=payment",
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				for b.Loop() {
+					fetch(b, "GET", server.URL+target, "")
+				}
+			})
+		}
+		server.Close()
+	}
+}
+
+func fetch(b *testing.B, method, url, body string) {
+	request, err := http.NewRequestWithContext(b.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if got, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != 200 {
+		b.Fatal(answer.Status, string(got), err)
+	}
+}

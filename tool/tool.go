@@ -199,9 +199,18 @@ func (r Result) Failed() bool { return string(rawjson.Member(json.RawMessage(r),
 func (r Result) Complete() bool {
 	switch rawjson.Text(rawjson.Member(json.RawMessage(r), "resultType")) {
 	case "input_required", "task":
-		return rawjson.Member(json.RawMessage(r), "content") != nil || rawjson.Member(json.RawMessage(r), "structuredContent") != nil
+		return some(rawjson.Member(json.RawMessage(r), "content")) || rawjson.Member(json.RawMessage(r), "structuredContent") != nil
 	}
 	return true
+}
+
+// some reports whether an array has elements. mcp-go sends an empty one with what
+// asks for input.
+func some(array json.RawMessage) bool {
+	for range rawjson.Elements(array) {
+		return true
+	}
+	return false
 }
 
 // Value is what a program wants of the result of a tool: its structured content,

@@ -1,0 +1,375 @@
+package proxytool
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"unicode"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/nearest"
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// Option changes what Attach does.
+type Option func(*options)
+
+type options struct {
+	name string
+	log  *slog.Logger
+}
+
+// WithName gives the proxy tool another name than DefaultName.
+func WithName(name string) Option { return func(o *options) { o.name = name } }
+
+// WithLogger says where uses of the proxy tool are logged, see New. Without it
+// they are not.
+func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
+
+// Attach gives a server the proxy tool over its own tools, resources and prompts,
+// those of the calling session too. What goes through it passes the hooks, filters
+// and middleware of the server as what comes directly does; the proxy tool is not
+// reached through itself. It fails when the server has a tool of that name.
+//
+// A server that validates arguments against input schemas takes args as an object
+// only, and no null.
+func Attach(s *server.MCPServer, opts ...Option) error {
+	o := options{name: DefaultName}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.name == "" {
+		return errors.New("attach the proxy tool: its name is empty")
+	}
+	if s.GetTool(o.name) != nil {
+		return fmt.Errorf("attach the proxy tool: the server has a tool named %q already; choose another name", o.name)
+	}
+	t := New(o.name, &attached{server: s, own: o.name}, o.log)
+	def := mcp.NewToolWithRawSchema(o.name, t.Def.Description, t.Def.InputSchema)
+	def.Annotations = mcp.ToolAnnotation{}
+	def.Meta = &mcp.Meta{AdditionalFields: map[string]any{"anthropic/alwaysLoad": true}}
+	s.AddTool(def, func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		call, err := callOf(ctx, s, request)
+		if err != nil {
+			return nil, err
+		}
+		if server.IsModernRequest(ctx) {
+			ctx = unchecked(ctx, request.Header)
+		}
+		return answered(t.Handler(ctx, call))
+	})
+	return nil
+}
+
+// callOf is a request as a call.
+func callOf(ctx context.Context, s *server.MCPServer, request mcp.CallToolRequest) (*tool.Call, error) {
+	params, err := json.Marshal(request.Params)
+	if err != nil {
+		return nil, fmt.Errorf("read the arguments: %w", err)
+	}
+	arguments := request.Params.RawArguments
+	if len(arguments) == 0 {
+		arguments = rawjson.Member(params, "arguments")
+	}
+	call := &tool.Call{
+		Name:      request.Params.Name,
+		Arguments: arguments,
+		Params:    params,
+		Client:    &tool.Client{Modern: server.IsModernRequest(ctx)},
+		Notify: func(method string, params json.RawMessage) {
+			var fields map[string]any
+			decoder := json.NewDecoder(strings.NewReader(string(params)))
+			decoder.UseNumber()
+			if decoder.Decode(&fields) == nil {
+				_ = s.SendNotificationToClient(ctx, method, fields) // nobody listens: it is lost
+			}
+		},
+	}
+	if session := server.ClientSessionFromContext(ctx); session != nil {
+		call.Session = session.SessionID()
+		if told, ok := session.(server.SessionWithClientInfo); ok {
+			info := told.GetClientInfo()
+			call.Client.Name = strings.TrimSpace(info.Name + " " + info.Version)
+		}
+	}
+	if call.Client.Modern {
+		call.Session = "" // such a client has none: it is one of the transport
+	}
+	return call, nil
+}
+
+// unchecked is ctx for requests inside one of the 2026-07-28 era over HTTP.
+// Without the header of the version the server does not compare them to the
+// other headers, which say what the outer one is.
+func unchecked[H ~map[string][]string](ctx context.Context, _ H) context.Context {
+	return withoutVersion[H]{ctx}
+}
+
+type withoutVersion[H ~map[string][]string] struct{ context.Context }
+
+func (c withoutVersion[H]) Value(key any) any {
+	value := c.Context.Value(key)
+	headers, ok := value.(H)
+	if !ok {
+		return value
+	}
+	headers = maps.Clone(headers)
+	delete(headers, "Mcp-Protocol-Version")
+	return headers
+}
+
+// answered is the answer of the proxy tool for the server.
+func answered(result tool.Result, err error) (*mcp.CallToolResult, error) {
+	var rpc *tool.RPCError
+	switch {
+	case errors.As(err, &rpc) && rpc.Code == tool.CodeURLElicitation:
+		var required mcp.URLElicitationRequiredError
+		if json.Unmarshal(rpc.Data, &required) == nil {
+			return nil, required
+		}
+		fallthrough
+	case rpc != nil:
+		// The server would make it an internal error.
+		return mcp.NewToolResultError(rpc.Message), nil
+	case err != nil:
+		return nil, err
+	}
+	return typedResult(result)
+}
+
+// typedResult is a result as the server takes it, content and all values as the
+// bytes they are.
+func typedResult(raw tool.Result) (*mcp.CallToolResult, error) {
+	result := &mcp.CallToolResult{}
+	if err := json.Unmarshal(set(json.RawMessage(raw), "content", []byte("[]")), result); err != nil {
+		return nil, fmt.Errorf("the answer is not a result: %w", err)
+	}
+	if result.Meta != nil {
+		for key, value := range rawjson.Members(rawjson.Member(json.RawMessage(raw), "_meta")) {
+			if _, ok := result.Meta.AdditionalFields[key]; ok {
+				result.Meta.AdditionalFields[key] = value
+			}
+		}
+	}
+	result.RawStructuredContent = rawjson.Member(json.RawMessage(raw), "structuredContent")
+	result.Content = []mcp.Content{}
+	for item := range rawjson.Elements(rawjson.Member(json.RawMessage(raw), "content")) {
+		result.Content = append(result.Content, content{raw: item})
+	}
+	return result, nil
+}
+
+// content is a content item as bytes. What it embeds makes it one.
+type content struct {
+	mcp.TextContent
+	raw json.RawMessage
+}
+
+// MarshalJSON returns the bytes.
+func (c content) MarshalJSON() ([]byte, error) { return c.raw, nil }
+
+// attached is a server as a Source. It asks with messages, as clients do.
+type attached struct {
+	server *server.MCPServer
+	own    string // name of the proxy tool
+	last   atomic.Uint64
+}
+
+// request sends a message and returns the result.
+func (a *attached) request(ctx context.Context, method mcp.MCPMethod, params json.RawMessage) (json.RawMessage, error) {
+	var message fields
+	message.text("jsonrpc", mcp.JSONRPC_VERSION)
+	message.text("id", "proxytool-"+strconv.FormatUint(a.last.Add(1), 10)) // as no client's of the session
+	message.text("method", string(method))
+	message.raw("params", params)
+	switch response := a.server.HandleMessage(ctx, message.object()).(type) {
+	case mcp.JSONRPCResponse:
+		result, err := json.Marshal(response.Result)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", method, err)
+		}
+		return result, nil
+	case mcp.JSONRPCError:
+		failed := &tool.RPCError{Code: response.Error.Code, Message: response.Error.Message}
+		if data, err := json.Marshal(response.Error.Data); err == nil && response.Error.Data != nil {
+			failed.Data = data
+		}
+		return nil, failed
+	}
+	return nil, fmt.Errorf("%s: the server did not answer", method)
+}
+
+// Call calls, reads or gets.
+func (a *attached) Call(ctx context.Context, call *tool.Call, t Type, path string, args json.RawMessage) (json.RawMessage, error) {
+	var params fields
+	for name, value := range rawjson.Members(call.Params) {
+		switch name {
+		case "_meta", "inputResponses", "requestState": // of a client that answers by calling again
+			params.raw(name, value)
+		}
+	}
+	if t == TypeResource {
+		params.text("uri", path)
+		return a.request(ctx, mcp.MethodResourcesRead, params.object())
+	}
+	params.text("name", path)
+	if args != nil {
+		params.raw("arguments", args)
+	}
+	if t == TypePrompt {
+		return a.request(ctx, mcp.MethodPromptsGet, params.object())
+	}
+	if path == a.own {
+		return nil, refuse("path", "%s cannot be called through itself", a.own)
+	}
+	return a.request(ctx, mcp.MethodToolsCall, params.object())
+}
+
+// Info finds a definition by its path, of a resource also by a name that no
+// other has.
+func (a *attached) Info(ctx context.Context, call *tool.Call, t Type, path string) (Item, error) {
+	items, err := a.List(ctx, call, t, nil)
+	if err != nil {
+		return Item{}, err
+	}
+	for _, item := range items {
+		if item.Path == path {
+			return item, nil
+		}
+	}
+	var named []Item
+	paths := make([]string, len(items))
+	for i, item := range items {
+		if paths[i] = item.Path; t == TypeResource && nameOf(item) == path {
+			named = append(named, item)
+		}
+	}
+	if len(named) == 1 {
+		return named[0], nil
+	}
+	near := ""
+	if names := nearest.Names(path, paths, 3, nearest.Close); len(names) > 0 {
+		near = "; nearest: " + strings.Join(names, ", ")
+	}
+	return Item{}, refuse("path", "there is no %s %q%s", t, clip(path), near)
+}
+
+// List lists what the calling session is listed, but for the proxy tool.
+func (a *attached) List(ctx context.Context, call *tool.Call, t Type, filter *Filter) ([]Item, error) {
+	if filter != nil && filter.Server != "" {
+		return nil, refuse("filter", "filter.server: this server has no servers behind it")
+	}
+	var items []Item
+	for _, from := range lists[t] {
+		some, err := a.list(ctx, call, from)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, some...)
+	}
+	return slices.DeleteFunc(items, func(item Item) bool {
+		return t == TypeTool && item.Path == a.own || !filter.passes(item)
+	}), nil
+}
+
+// source is where definitions are listed.
+type source struct {
+	method mcp.MCPMethod
+	member string // of the result
+	kind   tool.Kind
+}
+
+var lists = map[Type][]source{
+	TypeTool: {{mcp.MethodToolsList, "tools", tool.KindTool}},
+	TypeResource: {
+		{mcp.MethodResourcesList, "resources", tool.KindResource},
+		{mcp.MethodResourcesTemplatesList, "resourceTemplates", tool.KindTemplate},
+	},
+	TypePrompt: {{mcp.MethodPromptsList, "prompts", tool.KindPrompt}},
+}
+
+// list returns all pages of a list.
+func (a *attached) list(ctx context.Context, call *tool.Call, from source) ([]Item, error) {
+	var items []Item
+	meta := rawjson.Member(call.Params, "_meta")
+	for cursor := ""; ; {
+		var params fields
+		if meta != nil {
+			params.raw("_meta", meta)
+		}
+		if cursor != "" {
+			params.text("cursor", cursor)
+		}
+		result, err := a.request(ctx, from.method, params.object())
+		var rpc *tool.RPCError
+		if errors.As(err, &rpc) && rpc.Code == tool.CodeMethodNotFound {
+			return nil, nil // the server has none of them
+		}
+		if err != nil {
+			return nil, err
+		}
+		for raw := range rawjson.Elements(rawjson.Member(result, from.member)) {
+			items = append(items, Item{Path: rawjson.Text(rawjson.Member(raw, from.kind.Key())), Raw: raw})
+		}
+		next := rawjson.Text(rawjson.Member(result, "nextCursor"))
+		if next == "" || next == cursor {
+			break
+		}
+		cursor = next
+	}
+	if from.kind == tool.KindResource || from.kind == tool.KindTemplate {
+		// The server sorts them by name alone, so that those of one name change
+		// places, and pages would not fit together.
+		slices.SortStableFunc(items, func(a, b Item) int {
+			return cmp.Or(cmp.Compare(nameOf(a), nameOf(b)), cmp.Compare(a.Path, b.Path))
+		})
+	}
+	return items, nil
+}
+
+func nameOf(item Item) string { return rawjson.Text(rawjson.Member(item.Raw, "name")) }
+
+// passes reports whether an item has the prefix, all tags as words, and all
+// words of the query somewhere in what it says of itself.
+func (f *Filter) passes(item Item) bool {
+	if f == nil {
+		return true
+	}
+	if !strings.HasPrefix(item.Path, f.Prefix) {
+		return false
+	}
+	said := item.Path
+	for _, member := range []string{"name", "title", "description"} {
+		said += " " + rawjson.Text(rawjson.Member(item.Raw, member))
+	}
+	said = strings.ToLower(said)
+	for word := range strings.FieldsSeq(strings.ToLower(f.Query)) {
+		if !strings.Contains(said, word) {
+			return false
+		}
+	}
+	words := wordsOf(said)
+	for _, tag := range f.Tags {
+		for _, word := range wordsOf(strings.ToLower(tag)) {
+			if !slices.Contains(words, word) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}

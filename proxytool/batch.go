@@ -1,0 +1,113 @@
+package proxytool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// parallel is how many operations of a batch run at a time.
+const parallel = 8
+
+// batch runs operations and answers with their results in their order. What
+// fails is an error result in its place.
+func (p *proxy) batch(ctx context.Context, call *tool.Call, ops []Operation) (json.RawMessage, error) {
+	inner, err := within(call)
+	if err != nil {
+		return nil, err
+	}
+	progress := progress{token: rawjson.Member(rawjson.Member(call.Params, "_meta"), "progressToken"), total: len(ops), notify: call.Notify}
+	results := make([]json.RawMessage, len(ops))
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for i, op := range ops {
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				results[i] = json.RawMessage(p.inBatch(ctx, inner, op))
+				progress.step()
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns one
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	label := Label{Action: ActionBatch, Data: DataToolResult, Many: &yes, Page: &Page{Total: len(ops), Count: len(ops)}}
+	return one(embedJSON(uriOf(label), array(results), label)), nil
+}
+
+// within is the call that operations of a batch are made by: nothing in it can
+// be answered by calling again, but it is no deeper than the batch.
+func within(call *tool.Call) (*tool.Call, error) {
+	outer := *call
+	outer.Depth--
+	// Progress of several would go up and down under one token: the batch has its own.
+	if meta := rawjson.Member(call.Params, "_meta"); rawjson.Member(meta, "progressToken") != nil {
+		var rest fields
+		for key, value := range rawjson.Members(meta) {
+			if key != "progressToken" {
+				rest.raw(key, value)
+			}
+		}
+		outer.Params = set(call.Params, "_meta", rest.object())
+	}
+	return outer.Inner(call.Name, nil)
+}
+
+func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (result tool.Result) {
+	// It runs on a goroutine of ours, where a panic would end the process.
+	defer func() {
+		if r := recover(); r != nil {
+			p.log.ErrorContext(ctx, "panic in a batch", slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
+			result = tool.ErrorResult(fmt.Sprintf("%s: internal error", clip(op.Path)))
+		}
+	}()
+	own := *call
+	own.Arguments = op.Arguments()
+	result, err := p.run(ctx, &own, op, op.checkInBatch())
+	var rpc *tool.RPCError
+	switch {
+	case errors.As(err, &rpc):
+		return tool.ErrorResult(rpc.Message)
+	case err != nil:
+		return tool.ErrorResult(err.Error())
+	case !result.Complete():
+		return tool.ErrorResult(fmt.Sprintf("%s asks for input; call it alone, not in a batch", clip(op.Path)))
+	}
+	return result
+}
+
+// progress counts the operations of a batch that are done, for a client that
+// wants to know.
+type progress struct {
+	token  json.RawMessage // nil: it does not
+	total  int
+	notify func(method string, params json.RawMessage)
+
+	mu   sync.Mutex // guards done, and held over notify: the count must not go back
+	done int
+}
+
+func (p *progress) step() {
+	if p.token == nil || p.notify == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	var params fields
+	params.raw("progressToken", p.token)
+	params.number("progress", p.done)
+	params.number("total", p.total)
+	p.notify("notifications/progress", params.object())
+}

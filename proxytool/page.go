@@ -1,0 +1,69 @@
+package proxytool
+
+import (
+	"encoding/base64"
+	"hash/fnv"
+	"strconv"
+	"strings"
+)
+
+// cut returns the page of a list that an operation asks for.
+func cut(items []Item, op Operation) ([]Item, Page, error) {
+	from := 0
+	switch {
+	case op.Offset != nil:
+		from = *op.Offset
+	case op.Cursor != "":
+		last, err := find(items, op)
+		if err != nil {
+			return nil, Page{}, err
+		}
+		from = last + 1
+	}
+	page := Page{Total: len(items), Offset: from}
+	items = items[min(from, len(items)):]
+	if op.Limit != nil && *op.Limit < len(items) {
+		items = items[:*op.Limit]
+		page.Next = cursor(items[len(items)-1], op)
+	}
+	page.Count = len(items)
+	return items, page, nil
+}
+
+// cursor names the last item of a page and what is listed.
+func cursor(last Item, op Operation) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(scope(op) + " " + key(last)))
+}
+
+// find returns where the item that the cursor of an operation names is.
+func find(items []Item, op Operation) (int, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(op.Cursor)
+	of, name, ok := strings.Cut(string(raw), " ")
+	if err == nil && ok && of == scope(op) {
+		for i := len(items) - 1; i >= 0; i-- { // the last of twins: it goes on in any case
+			if key(items[i]) == name {
+				return i, nil
+			}
+		}
+	}
+	return 0, refuse("cursor", "cursor does not fit this list (any more); list from the start, without a cursor")
+}
+
+// key tells the items of a list apart: a resource and a template may have the
+// same path.
+func key(item Item) string {
+	if isTemplate(item.Raw) {
+		return "{" + item.Path
+	}
+	return "=" + item.Path
+}
+
+// scope is the same for operations that list the same.
+func scope(op Operation) string {
+	sum := fnv.New64a()
+	sum.Write([]byte(op.Type))
+	if op.Filter != nil {
+		sum.Write(encode(op.Filter))
+	}
+	return strconv.FormatUint(sum.Sum64(), 36)
+}

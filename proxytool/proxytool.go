@@ -1,0 +1,268 @@
+// Package proxytool owns the proxy tool of the MCP Proxy Extension: one tool
+// over tools, resources and prompts, its parameters, its answers and what turns
+// those back into results. It dials nobody and finds nothing: a Source does.
+package proxytool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// DefaultName is what clients look for first.
+const DefaultName = "proxy"
+
+// Item is one definition of a list.
+type Item struct {
+	Path string          // name of a tool or prompt, URI or URI template of a resource
+	Raw  json.RawMessage // the object as tools/list (...) has it: valid JSON
+}
+
+// Source is what the proxy tool is over. Its methods get the call of the proxy
+// tool, so that they know who asks, and may be called at the same time. What it
+// lists and answers is what the caller may reach without the proxy tool too. An
+// *ArgumentError becomes an error result; every other error is returned as it is.
+type Source interface {
+	// List returns what passes the filter (nil: all) in its order, of resources
+	// the resources and then the templates.
+	List(ctx context.Context, call *tool.Call, t Type, filter *Filter) ([]Item, error)
+	// Info returns one definition.
+	Info(ctx context.Context, call *tool.Call, t Type, path string) (Item, error)
+	// Call returns the result object of tools/call, resources/read or prompts/get.
+	// args is an object or nil, of a prompt one of strings, of a resource nil.
+	Call(ctx context.Context, call *tool.Call, t Type, path string, args json.RawMessage) (json.RawMessage, error)
+}
+
+const description = "Proxy to the tools, resources and prompts of this server through one tool: " +
+	"list what there is, get info about one, call it (call a tool, read a resource, get a prompt), or run several operations as a batch."
+
+const inputSchema = `{"type":"object","properties":{` +
+	`"action":{"type":"string","enum":["list","info","call","batch"]},` +
+	`"type":{"type":"string","enum":["tool","resource","prompt"],"description":"Required, except for batch"},` +
+	`"path":{"type":"string","description":"For info and call: name of the tool or prompt, URI of the resource"},` +
+	`"args":{"type":"object","description":"For call: arguments of the tool or prompt"},` +
+	`"filter":{"type":"object","description":"For list","properties":{"prefix":{"type":"string"},"server":{"type":"string"},` +
+	`"tags":{"type":"array","items":{"type":"string"}},"query":{"type":"string","description":"What it should do"}}},` +
+	`"limit":{"type":"integer","minimum":1,"maximum":1000,"description":"For list"},` +
+	`"offset":{"type":"integer","minimum":0,"description":"For list"},` +
+	`"cursor":{"type":"string","description":"For list: nextCursor of the page before"},` +
+	`"operations":{"type":"array","maxItems":50,"items":{"type":"object"},"description":"For batch: each with action, type, path, ..."}` +
+	`},"required":["action"]}`
+
+// New returns the proxy tool of that name over a source. Uses of it are logged:
+// calls, batches and what was refused as Info, the rest as Debug; never arguments
+// or results. A nil log logs nothing. The name must not be empty.
+func New(name string, source Source, log *slog.Logger) *tool.Tool {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	var raw fields
+	raw.text("name", name)
+	raw.text("description", description)
+	raw.raw("inputSchema", []byte(inputSchema))
+	raw.raw("_meta", []byte(`{"anthropic/alwaysLoad":true}`)) // as for every tool that leads to others
+	def, err := tool.ParseDef("toolfinch", raw.object())
+	if err != nil {
+		panic("proxytool: " + err.Error()) // the name is empty
+	}
+	p := &proxy{source: source, log: log}
+	return &tool.Tool{Name: name, Def: def, Handler: p.handle}
+}
+
+type proxy struct {
+	source Source
+	log    *slog.Logger
+}
+
+func (p *proxy) handle(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	op, err := read(call.Arguments)
+	op.invalid = err
+	return p.run(ctx, call, op, op.check(func(Operation) error { return nil }))
+}
+
+// run answers an operation that was checked, and logs it.
+func (p *proxy) run(ctx context.Context, call *tool.Call, op Operation, invalid error) (tool.Result, error) {
+	start := time.Now()
+	var result json.RawMessage
+	err := invalid
+	if err == nil {
+		result, err = p.answer(ctx, call, op)
+	}
+	var wrong *ArgumentError
+	refused := errors.As(err, &wrong)
+	p.audit(ctx, call, op, outcome(tool.Result(result), err, refused), time.Since(start))
+	if refused {
+		return tool.ErrorResult(wrong.Error()), nil
+	}
+	return tool.Result(result), err
+}
+
+func (p *proxy) answer(ctx context.Context, call *tool.Call, op Operation) (json.RawMessage, error) {
+	label := Label{Action: op.Action, Type: op.Type, Path: op.Path}
+	switch op.Action {
+	case ActionBatch:
+		return p.batch(ctx, call, op.Operations)
+	case ActionList:
+		items, err := p.source.List(ctx, call, op.Type, op.Filter)
+		if err != nil {
+			return nil, err
+		}
+		items, page, err := cut(items, op)
+		if err != nil {
+			return nil, err
+		}
+		label.Data, label.Many, label.Page = dataOf(op.Type), &yes, &page
+		return one(embedJSON(uriOf(label), join(items), label)), nil
+	case ActionInfo:
+		item, err := p.source.Info(ctx, call, op.Type, op.Path)
+		if err != nil {
+			return nil, err
+		}
+		label.Data, label.Many = dataOf(op.Type), &no
+		return one(embedJSON(uriOf(label), item.Raw, label)), nil
+	}
+	args := op.Args
+	switch {
+	case op.Type == TypeResource || !op.hasArgs():
+		args = nil
+	case op.Type == TypePrompt:
+		args = texts(args)
+	}
+	result, err := p.source.Call(ctx, call, op.Type, op.Path, args)
+	if err != nil {
+		return nil, err
+	}
+	return called(result, label)
+}
+
+var yes, no = true, false
+
+// called is the result of a call as a result of the proxy tool. One that asks
+// for something stays as it is.
+func called(result json.RawMessage, label Label) (json.RawMessage, error) {
+	if !opens(result) {
+		return nil, fmt.Errorf("%s %s: the answer is not a result", label.Type, clip(label.Path))
+	}
+	if !tool.Result(result).Complete() {
+		return result, nil
+	}
+	switch label.Type {
+	case TypePrompt:
+		label.Data = DataPromptResult
+		return one(PromptAsToolContent(result, label)), nil
+	case TypeResource:
+		members := label.object()
+		content := []json.RawMessage{}
+		for c := range rawjson.Elements(rawjson.Member(result, "contents")) {
+			content = append(content, embed(objectify(c), members))
+		}
+		return swap(result, "contents", "content", array(content)), nil
+	}
+	old := rawjson.Member(result, "content")
+	if old == nil || old[0] != '[' {
+		return result, nil
+	}
+	members := label.object()
+	content := []json.RawMessage{}
+	for item := range rawjson.Elements(old) {
+		content = append(content, annotate(item, members))
+	}
+	return set(result, "content", array(content)), nil
+}
+
+// one is a result with one content item.
+func one(item json.RawMessage) json.RawMessage {
+	var out fields
+	out.raw("content", array([]json.RawMessage{item}))
+	return out.object()
+}
+
+func join(items []Item) json.RawMessage {
+	raw := make([]json.RawMessage, len(items))
+	for i, item := range items {
+		raw[i] = item.Raw
+	}
+	return array(raw)
+}
+
+// texts makes text of arguments that are something else: a prompt takes text
+// alone, and models send the number 5 for "5".
+func texts(args json.RawMessage) json.RawMessage {
+	var out fields
+	for name, value := range rawjson.Members(args) {
+		switch {
+		case string(value) == "null":
+		case value[0] == '"':
+			out.raw(name, value)
+		default:
+			out.text(name, string(value))
+		}
+	}
+	return out.object()
+}
+
+func outcome(result tool.Result, err error, refused bool) string {
+	switch {
+	case refused:
+		return "refused"
+	case err != nil:
+		return "error"
+	case !result.Complete():
+		return "incomplete"
+	case result.Failed():
+		return "failed"
+	}
+	return "ok"
+}
+
+func (p *proxy) audit(ctx context.Context, call *tool.Call, op Operation, outcome string, took time.Duration) {
+	level := slog.LevelInfo
+	if (op.Action == ActionList || op.Action == ActionInfo) && outcome != "refused" {
+		level = slog.LevelDebug
+	}
+	if !p.log.Enabled(ctx, level) {
+		return
+	}
+	client := ""
+	if call.Client != nil {
+		client = call.Client.Name
+	}
+	p.log.LogAttrs(ctx, level, "proxy",
+		slog.String("action", clip(string(op.Action))), slog.String("type", clip(string(op.Type))), slog.String("path", logged(op.Path)),
+		slog.String("principal", call.Principal), slog.String("session", call.Session), slog.String("client", clip(client)),
+		slog.String("outcome", outcome), slog.Duration("duration", took))
+}
+
+// logged is a path without what may be secret in a URI: who reads it, a query.
+func logged(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	if strings.Contains(path, "@") {
+		if u, err := url.Parse(path); err == nil {
+			u.User = nil
+			path = u.String()
+		}
+	}
+	return clip(path)
+}
+
+// clip bounds what stands in messages and logs.
+func clip(s string) string {
+	const most = 128
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
+}

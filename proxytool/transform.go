@@ -1,0 +1,354 @@
+package proxytool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// ErrNoAnswer is wrapped by the errors of transforms and Decode: the result is
+// not what the proxy tool answers to such an operation.
+var ErrNoAnswer = errors.New("not such an answer of a proxy tool")
+
+// ResourceAsToolContent makes an embedded resource of one element of the
+// contents of resources/read. A text that is JSON becomes compact, its mimeType
+// "application/json", and the one it had stands under contentType.
+func ResourceAsToolContent(content json.RawMessage, l Label) json.RawMessage {
+	return embed(objectify(content), l.object())
+}
+
+// PromptAsToolContent makes an embedded resource with the JSON of a result of
+// prompts/get.
+func PromptAsToolContent(result json.RawMessage, l Label) json.RawMessage {
+	return embedJSON(uriOf(l), result, l)
+}
+
+// ToolResultAsPrompt returns the result of prompts/get that the answer of the
+// proxy tool to the call of a prompt holds.
+func ToolResultAsPrompt(result json.RawMessage) (json.RawMessage, error) {
+	d, err := Decode(result)
+	if err != nil {
+		return nil, err
+	}
+	if d.Label.Type != TypePrompt || d.Label.Action != ActionCall || len(d.Items) != 1 {
+		return nil, fmt.Errorf("%w: not the result of a prompt", ErrNoAnswer)
+	}
+	return d.Items[0], nil
+}
+
+// ToolResultAsResource returns the result of resources/read that the answer of
+// the proxy tool to the call of a resource holds. Contents get their mimeType
+// back; JSON text stays compact. Members that only results of tools have go,
+// others stay.
+func ToolResultAsResource(result json.RawMessage) (json.RawMessage, error) {
+	if err := usable(result); err != nil {
+		return nil, err
+	}
+	contents := []json.RawMessage{}
+	for item := range rawjson.Elements(rawjson.Member(result, "content")) {
+		label, _ := LabelOf(item)
+		resource := rawjson.Member(item, "resource")
+		if label.Type != TypeResource || label.Action != ActionCall || !opens(resource) {
+			return nil, fmt.Errorf("%w: content that is not of a resource", ErrNoAnswer)
+		}
+		contents = append(contents, restore(resource))
+	}
+	return swap(result, "content", "contents", array(contents), "isError", "structuredContent"), nil
+}
+
+// Decoded is the answer of a proxy tool to a list, an info, the call of a prompt
+// or a batch.
+type Decoded struct {
+	Label Label
+	// Items are the objects as they were sent, one unless Label.Many says many.
+	Items []json.RawMessage
+}
+
+// Decode reads an answer of a proxy tool by its annotations (or _meta, where
+// something dropped them). The type is read from dataType or pythonType, written
+// simply, qualified ("mcp.types.Tool") or as a union with or without spaces, and
+// where neither stands, from proxyType.
+func Decode(result json.RawMessage) (*Decoded, error) {
+	if err := usable(result); err != nil {
+		return nil, err
+	}
+	var item json.RawMessage
+	items := 0
+	for item = range rawjson.Elements(rawjson.Member(result, "content")) {
+		items++
+	}
+	label, labelled := LabelOf(item)
+	resource := rawjson.Member(item, "resource")
+	data := json.RawMessage(rawjson.Text(rawjson.Member(resource, "text")))
+	switch {
+	case items != 1:
+		return nil, fmt.Errorf("%w: %d content items instead of one", ErrNoAnswer, items)
+	case !labelled:
+		return nil, fmt.Errorf("%w: content without its annotations", ErrNoAnswer)
+	case rawjson.Text(rawjson.Member(resource, "mimeType")) != "application/json" || !json.Valid(data):
+		return nil, fmt.Errorf("%w: content that is not JSON", ErrNoAnswer)
+	}
+	if err := label.fit(); err != nil {
+		return nil, err
+	}
+	return decoded(label, data)
+}
+
+func decoded(label Label, data json.RawMessage) (*Decoded, error) {
+	d := &Decoded{Label: label, Items: []json.RawMessage{}}
+	if label.Many == nil || !*label.Many {
+		d.Items = append(d.Items, data)
+	} else {
+		if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+			return nil, fmt.Errorf("%w: many that are no array", ErrNoAnswer)
+		}
+		d.Items = slices.AppendSeq(d.Items, rawjson.Elements(data))
+	}
+	for _, item := range d.Items {
+		if !opens(item) {
+			return nil, fmt.Errorf("%w: an item that is no object", ErrNoAnswer)
+		}
+	}
+	return d, nil
+}
+
+// fit normalizes Data, and fails when it is not what the operation is about.
+func (l *Label) fit() error {
+	want := ""
+	switch {
+	case l.Action == ActionBatch:
+		want = DataToolResult
+	case l.Action == ActionCall && l.Type == TypePrompt:
+		want = DataPromptResult
+	case l.Action == ActionCall:
+		return fmt.Errorf("%w: the result of a call says nothing of its type", ErrNoAnswer)
+	case l.Action != ActionList && l.Action != ActionInfo, !slices.Contains(types, string(l.Type)):
+		return fmt.Errorf("%w: action %q of type %q", ErrNoAnswer, clip(string(l.Action)), clip(string(l.Type)))
+	default:
+		want = dataOf(l.Type)
+	}
+	if l.Data != "" && !sameData(l.Data, want) {
+		return fmt.Errorf("%w: data of type %q instead of %q", ErrNoAnswer, clip(l.Data), want)
+	}
+	l.Data = want
+	return nil
+}
+
+// sameData reports whether each part of a union names one of want's.
+func sameData(said, want string) bool {
+	known := unionOf(want)
+	for _, part := range unionOf(said) {
+		if !slices.Contains(known, part) {
+			return false
+		}
+	}
+	return true
+}
+
+func unionOf(identifier string) []string {
+	parts := strings.Split(identifier, "|")
+	for i, part := range parts {
+		parts[i] = strings.TrimSpace(part[strings.LastIndexByte(part, '.')+1:])
+	}
+	return parts
+}
+
+// Tools returns the items of a list of tools or the info of one. mcp-go's types
+// do not hold all that a definition may say: Items do.
+func (d *Decoded) Tools() ([]mcp.Tool, error) { return typed[mcp.Tool](d, DataTool) }
+
+// Prompts returns the items of a list of prompts or the info of one.
+func (d *Decoded) Prompts() ([]mcp.Prompt, error) { return typed[mcp.Prompt](d, DataPrompt) }
+
+// PromptResult returns the result of the call of a prompt.
+func (d *Decoded) PromptResult() (*mcp.GetPromptResult, error) {
+	all, err := typed[mcp.GetPromptResult](d, DataPromptResult)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(all) != 1:
+		return nil, fmt.Errorf("%w: %d results of a prompt", ErrNoAnswer, len(all))
+	}
+	return &all[0], nil
+}
+
+// Results returns the results of the operations of a batch.
+func (d *Decoded) Results() ([]mcp.CallToolResult, error) {
+	return typed[mcp.CallToolResult](d, DataToolResult)
+}
+
+// Resources returns the items of a list of resources or the info of one, what
+// has a uriTemplate apart.
+func (d *Decoded) Resources() ([]mcp.Resource, []mcp.ResourceTemplate, error) {
+	plain, templates := *d, *d
+	plain.Items, templates.Items = nil, nil
+	for _, item := range d.Items {
+		if isTemplate(item) {
+			templates.Items = append(templates.Items, item)
+		} else {
+			plain.Items = append(plain.Items, item)
+		}
+	}
+	resources, err := typed[mcp.Resource](&plain, DataResource)
+	if err != nil {
+		return nil, nil, err
+	}
+	several, err := typed[mcp.ResourceTemplate](&templates, DataResource)
+	return resources, several, err
+}
+
+func isTemplate(item json.RawMessage) bool {
+	return rawjson.Member(item, tool.KindTemplate.Key()) != nil
+}
+
+func typed[T any](d *Decoded, data string) ([]T, error) {
+	if d.Label.Data != data {
+		return nil, fmt.Errorf("%w: it holds %s, not %s", ErrNoAnswer, d.Label.Data, data)
+	}
+	out := make([]T, len(d.Items))
+	for i, item := range d.Items {
+		if err := json.Unmarshal(item, &out[i]); err != nil {
+			return nil, fmt.Errorf("item %d of %s: %w", i, data, err)
+		}
+	}
+	return out, nil
+}
+
+// usable fails for a result that nothing can be read from.
+func usable(result json.RawMessage) error {
+	switch {
+	case !isObject(result):
+		return fmt.Errorf("%w: not a result", ErrNoAnswer)
+	case tool.Result(result).Failed():
+		return fmt.Errorf("%w: it is an error: %s", ErrNoAnswer, rawjson.Text(tool.Result(result).Value()))
+	case !tool.Result(result).Complete():
+		return fmt.Errorf("%w: it is not complete", ErrNoAnswer)
+	}
+	return nil
+}
+
+// objectify makes the content of a resource JSON where its text is.
+func objectify(content json.RawMessage) json.RawMessage {
+	text, mimeType := rawjson.Member(content, "text"), rawjson.Member(content, "mimeType")
+	// A contentType of its own would be lost.
+	if text == nil || rawjson.Member(content, "contentType") != nil {
+		return content
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, []byte(rawjson.Text(text))) != nil {
+		return content
+	}
+	out := set(content, "text", quote(compact.String()))
+	out = set(out, "mimeType", []byte(`"application/json"`))
+	if mimeType != nil && string(mimeType) != "null" {
+		out = set(out, "contentType", mimeType)
+	}
+	return out
+}
+
+// restore gives the content of a resource the mimeType that objectify replaced.
+func restore(content json.RawMessage) json.RawMessage {
+	original := rawjson.Member(content, "contentType")
+	if original == nil || rawjson.Text(rawjson.Member(content, "mimeType")) != "application/json" {
+		return content
+	}
+	var out fields
+	for key, value := range rawjson.Members(content) {
+		switch key {
+		case "contentType":
+		case "mimeType":
+			out.raw(key, original)
+		default:
+			out.raw(key, value)
+		}
+	}
+	return out.object()
+}
+
+func set(object json.RawMessage, name string, value []byte) json.RawMessage {
+	if with, err := rawjson.Set(object, name, value); err == nil {
+		return with
+	}
+	return object
+}
+
+// swap is object with the member old replaced by one of another name and without
+// those to drop, all else in its place. Without an old one the new one comes last.
+func swap(object json.RawMessage, old, name string, value json.RawMessage, drop ...string) json.RawMessage {
+	var out fields
+	done := false
+	for key, member := range rawjson.Members(object) {
+		switch {
+		case key == old && !done:
+			out.raw(name, value)
+			done = true
+		case key != old && key != name && !slices.Contains(drop, key):
+			out.raw(key, member)
+		}
+	}
+	if !done {
+		out.raw(name, value)
+	}
+	return out.object()
+}
+
+func embed(resource, label json.RawMessage) json.RawMessage {
+	var out fields
+	out.text("type", "resource")
+	out.raw("resource", resource)
+	out.raw("annotations", label)
+	out.raw("_meta", label)
+	return out.object()
+}
+
+// embedJSON embeds data as the text of a resource.
+func embedJSON(uri string, data json.RawMessage, l Label) json.RawMessage {
+	var resource fields
+	resource.text("uri", uri)
+	resource.text("mimeType", "application/json")
+	resource.raw("text", quote(string(data)))
+	return embed(resource.object(), l.object())
+}
+
+// uriOf is the URI of what an answer embeds: "proxy:list/tool",
+// "proxy:info/tool/NAME", "proxy:call/prompt/NAME", "proxy:batch".
+func uriOf(l Label) string {
+	uri := "proxy:" + string(l.Action)
+	if l.Type != "" {
+		uri += "/" + string(l.Type)
+	}
+	if l.Path != "" {
+		uri += "/" + escape(l.Path)
+	}
+	return uri
+}
+
+// escape encodes what a URI cannot have. What is encoded already stays so: a path
+// may be a URI.
+func escape(path string) string {
+	const others = "-._~:/?#@!$&'()*+,;="
+	var out strings.Builder
+	for i := range len(path) {
+		c := path[i]
+		switch {
+		case isHex(c), 'g' <= c && c <= 'z', 'G' <= c && c <= 'Z', strings.IndexByte(others, c) >= 0,
+			c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]):
+			out.WriteByte(c)
+		default:
+			fmt.Fprintf(&out, "%%%02X", c)
+		}
+	}
+	return out.String()
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}

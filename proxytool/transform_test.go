@@ -1,0 +1,192 @@
+package proxytool_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"toolfinch/proxytool"
+	"toolfinch/rawjson"
+)
+
+func TestRoundTrips(t *testing.T) {
+	source := &shelf{answers: map[string]string{
+		"p":   `{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"x"}}],"n":12345678901234567890}`,
+		"r:/": `{"contents":[{"uri":"r:/","mimeType":"text/x-json","text":"{\"z\":9007199254740993,\"a\":1.0}"},{"uri":"r:/2","blob":"AA=="},{"uri":"r:/3","mimeType":"text/plain","text":"hi"}],"ttlMs":7,"_meta":{"k":1.0}}`,
+	}}
+	prompt, err := proxytool.ToolResultAsPrompt(use(t, source, `{"action":"call","type":"prompt","path":"p"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "prompt", string(prompt), source.answers["p"])
+
+	resource, err := proxytool.ToolResultAsResource(use(t, source, `{"action":"call","type":"resource","path":"r:/"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "resource", string(resource), source.answers["r:/"])
+}
+
+func TestToolResultAsResourceDropsWhatOnlyToolsHave(t *testing.T) {
+	item := string(proxytool.ResourceAsToolContent(json.RawMessage(`{"uri":"r:/","text":"x"}`), proxytool.Label{Action: proxytool.ActionCall, Type: proxytool.TypeResource, Path: "r:/"}))
+	got, err := proxytool.ToolResultAsResource(json.RawMessage(`{"isError":false,"content":[` + item + `],"structuredContent":{},"_meta":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "result", string(got), `{"contents":[{"uri":"r:/","text":"x"}],"_meta":{}}`)
+}
+
+func TestLabelOfReadsWhatAnnotateWrote(t *testing.T) {
+	many := true
+	want := proxytool.Label{Action: proxytool.ActionList, Type: proxytool.TypeTool, Path: `a"b`, Data: proxytool.DataTool, Many: &many,
+		Page: &proxytool.Page{Total: 9, Offset: 2, Count: 3, Next: "c"}}
+	item := proxytool.Annotate(json.RawMessage(`{"type":"text"}`), want)
+	for name, item := range map[string]json.RawMessage{
+		"both":             item,
+		"annotations only": json.RawMessage(`{"annotations":` + member(item, "annotations") + `}`),
+		"_meta only":       json.RawMessage(`{"_meta":` + member(item, "_meta") + `,"annotations":{"priority":1}}`),
+	} {
+		got, ok := proxytool.LabelOf(item)
+		if !ok || !strings.Contains(fmt.Sprintf("%+v", *got.Page), "Total:9 Offset:2 Count:3 Next:c") || !*got.Many {
+			t.Fatalf("%s: LabelOf() = %+v, %v", name, got, ok)
+		}
+		got.Page, got.Many = want.Page, want.Many
+		if got != want {
+			t.Errorf("%s: LabelOf() = %+v, want %+v", name, got, want)
+		}
+	}
+	if _, ok := proxytool.LabelOf(json.RawMessage(`{"annotations":{"priority":1}}`)); ok {
+		t.Error("a label where there is none")
+	}
+}
+
+// answer is the answer of some proxy tool, annotated as it likes.
+func answer(annotations, text string) json.RawMessage {
+	quoted, _ := json.Marshal(text)
+	return json.RawMessage(`{"content":[{"type":"resource","resource":{"uri":"proxy:x","mimeType":"application/json","text":` +
+		string(quoted) + `},` + annotations + `}]}`)
+}
+
+func TestDecodeByAnnotation(t *testing.T) {
+	const tools, resources = `[{"name":"a","inputSchema":{"type":"object","n":12345678901234567890}},{"name":"b","inputSchema":{}}]`,
+		`[{"uriTemplate":"r://{x}","name":"t"},{"uri":"r://1","name":"one"}]`
+	for _, test := range []struct{ name, annotations, text, data string }{
+		{"pythonType", `"annotations":{"proxyAction":"list","proxyType":"tool","pythonType":"Tool","many":true}`, tools, proxytool.DataTool},
+		{"dataType", `"annotations":{"proxyAction":"list","proxyType":"tool","dataType":"Tool","many":true}`, tools, proxytool.DataTool},
+		{"_meta alone", `"_meta":{"proxyAction":"list","proxyType":"tool","dataType":"Tool","many":true}`, tools, proxytool.DataTool},
+		{"no type but proxyType", `"annotations":{"proxyAction":"list","proxyType":"tool","many":true}`, tools, proxytool.DataTool},
+		{"a qualified name", `"annotations":{"proxyAction":"list","proxyType":"tool","pythonType":"mcp.types.Tool","many":true}`, tools, proxytool.DataTool},
+		{"a union with spaces", `"annotations":{"proxyAction":"list","proxyType":"resource","pythonType":"Resource | ResourceTemplate","many":true}`, resources, proxytool.DataResource},
+		{"a union without spaces", `"annotations":{"proxyAction":"list","proxyType":"resource","pythonType":"Resource|ResourceTemplate","many":true}`, resources, proxytool.DataResource},
+		{"a qualified union", `"annotations":{"proxyAction":"list","proxyType":"resource","pythonType":"mcp.types.Resource | mcp.types.ResourceTemplate","many":true}`, resources, proxytool.DataResource},
+		{"one of a union", `"annotations":{"proxyAction":"info","proxyType":"resource","pythonType":"ResourceTemplate"}`, `{"uriTemplate":"r://{x}","name":"t"}`, proxytool.DataResource},
+		{"a prompt", `"annotations":{"proxyAction":"info","proxyType":"prompt","pythonType":"Prompt","many":false}`, `{"name":"p"}`, proxytool.DataPrompt},
+		{"a prompt result", `"annotations":{"proxyAction":"call","proxyType":"prompt","pythonType":"GetPromptResult"}`, `{"messages":[]}`, proxytool.DataPromptResult},
+		{"a batch", `"annotations":{"proxyAction":"batch","dataType":"CallToolResult","many":true}`, `[{"content":[]}]`, proxytool.DataToolResult},
+		{"an empty list", `"annotations":{"proxyAction":"list","proxyType":"prompt","dataType":"Prompt","many":true}`, ` [ ] `, proxytool.DataPrompt},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d, err := proxytool.Decode(answer(test.annotations, test.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "data", d.Label.Data, test.data)
+			want := []string{test.text}
+			if d.Label.Many != nil && *d.Label.Many {
+				want = nil
+				for element := range rawjson.Elements([]byte(test.text)) {
+					want = append(want, string(element))
+				}
+			}
+			if fmt.Sprintf("%s", d.Items) != fmt.Sprint(want) {
+				t.Errorf("items %s, want %s", d.Items, want)
+			}
+		})
+	}
+}
+
+func TestDecodedTypes(t *testing.T) {
+	decode := func(annotations, text string) *proxytool.Decoded {
+		t.Helper()
+		d, err := proxytool.Decode(answer(`"annotations":{`+annotations+`}`, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := decode(`"proxyAction":"list","proxyType":"tool","many":true`, `[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{}}]`)
+	if tools, err := d.Tools(); err != nil || len(tools) != 2 || tools[1].Name != "b" {
+		t.Errorf("Tools() = %v, %v", tools, err)
+	}
+	if _, err := d.Prompts(); !errors.Is(err, proxytool.ErrNoAnswer) {
+		t.Errorf("Prompts() of tools: %v, want ErrNoAnswer", err)
+	}
+	d = decode(`"proxyAction":"list","proxyType":"resource","many":true`, `[{"uriTemplate":"r://{x}","name":"t"},{"uri":"r://1","name":"one"}]`)
+	resources, templates, err := d.Resources()
+	if err != nil || len(resources) != 1 || resources[0].URI != "r://1" || len(templates) != 1 || templates[0].URITemplate.Raw() != "r://{x}" {
+		t.Errorf("Resources() = %v, %v, %v", resources, templates, err)
+	}
+	d = decode(`"proxyAction":"info","proxyType":"prompt"`, `{"name":"p"}`)
+	if prompts, err := d.Prompts(); err != nil || len(prompts) != 1 || prompts[0].Name != "p" {
+		t.Errorf("Prompts() = %v, %v", prompts, err)
+	}
+	d = decode(`"proxyAction":"call","proxyType":"prompt"`, `{"description":"d","messages":[]}`)
+	if result, err := d.PromptResult(); err != nil || result.Description != "d" {
+		t.Errorf("PromptResult() = %v, %v", result, err)
+	}
+	d = decode(`"proxyAction":"call","proxyType":"prompt","many":true`, `[]`)
+	if _, err := d.PromptResult(); !errors.Is(err, proxytool.ErrNoAnswer) {
+		t.Errorf("PromptResult() of none: %v, want ErrNoAnswer", err)
+	}
+	d = decode(`"proxyAction":"batch","many":true`, `[{"content":[],"isError":true}]`)
+	if results, err := d.Results(); err != nil || len(results) != 1 || !results[0].IsError {
+		t.Errorf("Results() = %v, %v", results, err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	const list = `"annotations":{"proxyAction":"list","proxyType":"tool","many":true`
+	for name, result := range map[string]json.RawMessage{
+		"no object":               json.RawMessage(`[]`),
+		"an error":                json.RawMessage(`{"content":[],"isError":true}`),
+		"one that asks for input": json.RawMessage(`{"resultType":"input_required"}`),
+		"no content":              json.RawMessage(`{"content":[]}`),
+		"two items":               json.RawMessage(`{"content":[{},{}]}`),
+		"no annotations":          answer(`"annotations":{}`, `[]`),
+		"another type":            answer(list+`,"dataType":"Prompt"}`, `[]`),
+		"an unknown type":         answer(list+`,"pythonType":"Frob"}`, `[]`),
+		"half a union":            answer(list+`,"pythonType":"Tool | Frob"}`, `[]`),
+		"an unknown proxyType":    answer(`"annotations":{"proxyAction":"list","proxyType":"frob"}`, `[]`),
+		"the call of a tool":      answer(`"annotations":{"proxyAction":"call","proxyType":"tool"}`, `{}`),
+		"many that are one":       answer(list+`}`, `{}`),
+		"items that are none":     answer(list+`}`, `[7]`),
+		"text that is no JSON":    answer(list+`}`, `[`),
+		"another mimeType":        json.RawMessage(strings.Replace(string(answer(list+`}`, `[]`)), "application/json", "text/plain", 1)),
+	} {
+		if d, err := proxytool.Decode(result); !errors.Is(err, proxytool.ErrNoAnswer) {
+			t.Errorf("%s: Decode() = %+v, %v; want ErrNoAnswer", name, d, err)
+		}
+	}
+	for name, result := range map[string]json.RawMessage{
+		"a list":        answer(list+`}`, `[]`),
+		"plain content": json.RawMessage(`{"content":[{"type":"text","text":"x"}]}`),
+	} {
+		if _, err := proxytool.ToolResultAsPrompt(result); !errors.Is(err, proxytool.ErrNoAnswer) {
+			t.Errorf("%s as a prompt: %v, want ErrNoAnswer", name, err)
+		}
+		if _, err := proxytool.ToolResultAsResource(result); !errors.Is(err, proxytool.ErrNoAnswer) {
+			t.Errorf("%s as a resource: %v, want ErrNoAnswer", name, err)
+		}
+	}
+}
+
+func TestPromptAsToolContent(t *testing.T) {
+	item := proxytool.PromptAsToolContent(json.RawMessage(`{"messages":[]}`),
+		proxytool.Label{Action: proxytool.ActionCall, Type: proxytool.TypePrompt, Path: "p", Data: proxytool.DataPromptResult})
+	got, err := proxytool.ToolResultAsPrompt(json.RawMessage(`{"content":[` + string(item) + `]}`))
+	if err != nil || string(got) != `{"messages":[]}` {
+		t.Errorf("%s, %v", got, err)
+	}
+}

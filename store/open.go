@@ -202,7 +202,9 @@ func check(ctx context.Context, db *sql.DB) error {
 	if verdict != "ok" {
 		return fmt.Errorf("%w: %s", errDamaged, verdict)
 	}
-	for _, query := range []string{selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned} {
+	for _, query := range []string{
+		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns,
+	} {
 		rows, err := db.QueryContext(ctx, query)
 		if err != nil {
 			return err

@@ -72,7 +72,7 @@ func (s *server) complete(ctx context.Context, call *tool.Call) (tool.Result, er
 // and allowed, and returns the result and the era of the server that gave it.
 // Errors are *tool.RPCError or *Error.
 func (s *server) deliver(f *flight, r request) (json.RawMessage, Era, error) {
-	fail := func(err error) error { return &Error{Server: s.settings.Name, Op: r.op, Err: err} }
+	fail := func(err error) error { return &Error{Server: s.settings.Name, Op: r.op, Err: f.ended(err)} }
 	for retried := false; ; retried = true {
 		c, result, err := s.attempt(f, r)
 		if err == nil {
@@ -80,9 +80,9 @@ func (s *server) deliver(f *flight, r request) (json.RawMessage, Era, error) {
 			return result, c.era, nil
 		}
 		if c == nil {
-			return nil, EraUnknown, fail(fmt.Errorf("connect: %w", plain(err)))
+			return nil, EraUnknown, fail(fmt.Errorf("connect: %w", marked{plain(err), ErrNotConnected}))
 		}
-		if errors.Is(err, context.Canceled) { // by the caller: it says nothing of the server
+		if f.abandoned(err) { // it says nothing of the server
 			return nil, c.era, fail(context.Canceled)
 		}
 		again := s.lost(c, err) || errors.As(err, new(retriable))
@@ -95,8 +95,10 @@ func (s *server) deliver(f *flight, r request) (json.RawMessage, Era, error) {
 			s.exchanged(nil)
 			return nil, c.era, rpc
 		}
-		s.exchanged(plain(err))
-		return nil, c.era, fail(plain(err))
+		if err = plain(err); !errors.Is(err, errRenewed) { // nor does that
+			s.exchanged(err)
+		}
+		return nil, c.era, fail(err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -173,7 +174,11 @@ func (c *conn) exchange(ctx context.Context, id int64, reply *wire.Reply, method
 		}
 		return nil, context.Cause(ctx)
 	}
-	return nil, c.explain(err, reply.Sent())
+	err = c.explain(err, reply.Sent())
+	if errors.As(err, new(retriable)) && reply.Status() == http.StatusOK && !errors.Is(err, wire.ErrWrongID) {
+		return nil, retriable{marked{fmt.Errorf("the event stream ended without an answer: %w", plain(err)), ErrClosed}}
+	}
+	return nil, err
 }
 
 // finish appends what follows the ID of a message.
@@ -203,8 +208,16 @@ func (c *conn) answer(reply *wire.Reply) (json.RawMessage, error) {
 		return nil, undelivered{broken{reply.Err}}
 	case c.dead():
 		return nil, broken{reply.Err}
+	case brokenOff(reply.Err):
+		return nil, retriable{marked{reply.Err, ErrClosed}}
 	}
 	return nil, reply.Err
+}
+
+// brokenOff reports whether err is that the connection of one HTTP request was
+// lost. The others have their own.
+func brokenOff(err error) bool {
+	return errors.As(err, new(*net.OpError)) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // sessionLost reports whether the server no longer knows our session. The
@@ -234,7 +247,7 @@ func (c *conn) post(ctx context.Context, id int64, method string, message []byte
 }
 
 var (
-	errSessionEnded = errors.New("the session has ended")
+	errSessionEnded = marked{errors.New("the session has ended"), ErrClosed}
 	errUnauthorized = errors.New("the server wants authorization (401): set it under headers")
 )
 
@@ -257,9 +270,10 @@ func (c *conn) explain(err error, sent bool) error {
 	case errors.As(err, &status):
 		return status
 	case errors.As(err, &op) && op.Op == "dial":
-		return undelivered{broken{clean(err)}}
+		return undelivered{broken{marked{clean(err), ErrNotConnected}}}
+	case brokenOff(err):
+		return retriable{marked{clean(err), ErrClosed}}
 	default:
-		// One request's connection was lost; the others have their own.
 		return retriable{clean(err)}
 	}
 	if !sent {

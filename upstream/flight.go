@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 // read holds up its own call and no other.
 type flight struct {
 	call   *tool.Call
+	caller context.Context // the caller's own
 	token  json.RawMessage // the client's own progress token; nil when it sent none
 	ctx    context.Context // of the call; its cause is why it ended
 	cancel context.CancelCauseFunc
@@ -48,7 +50,7 @@ const (
 // takeOff begins a call that may take as long as limit, not counting the time
 // in which its client is asked something.
 func takeOff(ctx context.Context, call *tool.Call, limit time.Duration) *flight {
-	f := &flight{call: call}
+	f := &flight{call: call, caller: ctx}
 	if call.Notify != nil {
 		f.token = rawjson.Member(rawjson.Member(call.Params, "_meta"), "progressToken")
 	}
@@ -73,6 +75,25 @@ func (f *flight) land() {
 	f.carried.Wait()
 	f.cancel(nil)
 	f.work.Wait()
+}
+
+// abandoned reports whether err is that the caller has given the call up, for
+// whatever cause.
+func (f *flight) abandoned(err error) bool {
+	return errors.Is(err, context.Canceled) ||
+		errors.Is(f.caller.Err(), context.Canceled) && errors.Is(err, context.Cause(f.caller))
+}
+
+// ended is err, marked as what it is when it came of the end of the caller's
+// context: that may have a cause of its own.
+func (f *flight) ended(err error) error {
+	if !errors.Is(err, context.Cause(f.caller)) {
+		return err
+	}
+	if errors.Is(f.caller.Err(), context.DeadlineExceeded) {
+		return marked{err, ErrTimeout}
+	}
+	return marked{err, f.caller.Err()}
 }
 
 // flying reports whether the upstream has not answered the call.

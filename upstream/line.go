@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -23,62 +24,96 @@ type line struct {
 
 // dialing is one attempt to connect that any number of callers wait for.
 type dialing struct {
-	done chan struct{}
-	conn *conn
-	err  error
+	ctx    context.Context // ends when the attempt is to be given up
+	giveUp context.CancelCauseFunc
+	done   chan struct{}
+	conn   *conn
+	err    error
+}
+
+func newDialing(life context.Context) *dialing {
+	d := &dialing{done: make(chan struct{})}
+	d.ctx, d.giveUp = context.WithCancelCause(life)
+	return d
 }
 
 // connect returns a connection that works as far as is known, dialling one if
 // there is none. Callers at the same time share one attempt.
 func (l *line) connect(ctx context.Context) (*conn, error) {
-	l.mu.Lock()
-	if l.conn != nil && !l.conn.dead() {
-		defer l.mu.Unlock()
-		return l.conn, nil
-	}
-	if l.closed || l.server.life.Err() != nil {
-		l.mu.Unlock()
-		return nil, ErrClosed
-	}
-	d := l.dialing
-	if d == nil {
-		d = &dialing{done: make(chan struct{})}
-		l.dialing = d
-		old := l.conn
-		l.conn = nil
-		l.server.work.Go(func() { l.dial(d, old) })
-	}
-	l.mu.Unlock()
-	select {
-	case <-d.done:
-		return d.conn, d.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	for {
+		d, c, err := l.begin()
+		if d == nil {
+			return c, err
+		}
+		select {
+		case <-d.done:
+			if !errors.Is(d.err, errRenewed) {
+				return d.conn, d.err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 
-func (l *line) dial(d *dialing, old *conn) {
-	s := l.server
-	if old != nil {
-		s.work.Go(old.close) // it may take its time
+// begin returns the connection that there is, or else the attempt to make one
+// that runs, begun now if need be.
+func (l *line) begin() (*dialing, *conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil && !l.conn.dead() {
+		return nil, l.conn, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(s.life, s.settings.ConnectTimeout,
+	if l.ended() {
+		return nil, nil, ErrClosed
+	}
+	if l.dialing == nil {
+		d, old := newDialing(l.server.life), l.conn
+		l.conn, l.dialing = nil, d
+		l.server.work.Go(func() {
+			if old != nil {
+				l.server.work.Go(old.close) // it may take its time
+			}
+			l.dial(d)
+		})
+	}
+	return l.dialing, nil, nil
+}
+
+// ended reports whether nothing is to be begun any more. Lock held.
+func (l *line) ended() bool { return l.closed || l.server.life.Err() != nil }
+
+func (l *line) dial(d *dialing) {
+	s := l.server
+	defer d.giveUp(nil)
+	ctx, cancel := context.WithTimeoutCause(d.ctx, s.settings.ConnectTimeout,
 		fmt.Errorf("%w: no connection within %s", ErrTimeout, s.settings.ConnectTimeout))
 	defer cancel()
-	c, err := dial(ctx, l)
+	var c *conn
+	err := context.Cause(ctx) // it may be given up before it begins
+	if err == nil {
+		c, err = dial(ctx, l)
+	}
 	l.mu.Lock()
-	l.dialing = nil
-	gone := err == nil && l.closed
-	if err == nil && !gone {
+	current := l.dialing == d
+	if current {
+		l.dialing = nil
+	}
+	gone := l.closed
+	if err == nil && current && !gone {
 		l.conn = c
 	}
 	l.mu.Unlock()
-	if gone { // its client left meanwhile
+	if err == nil && (gone || !current) {
 		c.close()
-		c, err = nil, ErrClosed
+		c, err = nil, ErrClosed // its client left meanwhile
 	}
 	d.conn, d.err = c, err
-	s.dialled(l, c, err)
+	if current {
+		s.dialled(l, c, err)
+	} else {
+		d.err = errRenewed // whoever waits for it is to wait for what took its place
+	}
 	close(d.done)
 }
 

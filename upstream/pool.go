@@ -16,11 +16,14 @@ import (
 	"toolfinch/tool"
 )
 
-// Errors that callers may tell apart. They come wrapped in an *Error.
+// Errors that callers may tell apart. They come wrapped in an *Error. Where
+// there was no connection, why may be the others: ErrNotConnected is to be
+// looked for before them.
 var (
 	ErrUnknownServer = errors.New("no such server is configured")
-	ErrClosed        = errors.New("the connection is closed")
-	ErrTimeout       = errors.New("timed out")
+	ErrNotConnected  = errors.New("not connected")            // nothing was sent: there was no connection
+	ErrClosed        = errors.New("the connection is closed") // it was lost while it was used
+	ErrTimeout       = errors.New("timed out")                // by a limit of the server's settings, or the caller's deadline
 )
 
 // Error is what went wrong with an upstream. Its text may be shown to clients.
@@ -163,11 +166,29 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 		return Change{Server: name, Err: &Error{Server: name, Op: "refresh", Err: ErrUnknownServer}}
 	}
 	defer s.exit()
-	c, err := s.connect(ctx)
-	if err != nil {
-		return Change{Server: name, Err: &Error{Server: name, Op: "connect", Err: plain(err)}}
+	return s.refresh(ctx)
+}
+
+// Reconnect closes every connection to a server, those of single clients too,
+// and once they are closed connects anew, without the delay that earlier failures
+// have earned, and lists what it has now. Calls in flight end as when the server
+// dies: those that may be repeated are, over the new connection. What is being
+// dialled is given up as well; who waits for it gets the new connection.
+//
+// It takes no longer than the closing (some seconds), ConnectTimeout and
+// CallTimeout. Callers at the same time share one attempt, which goes on when
+// their contexts end.
+func (p *Pool) Reconnect(ctx context.Context, name string) Change {
+	s := p.enter(name)
+	if s == nil {
+		return Change{Server: name, Err: &Error{Server: name, Op: "reconnect", Err: ErrUnknownServer}}
 	}
-	return s.list(ctx, c, tool.Kinds)
+	change := s.reconnect(ctx)
+	s.exit()
+	if s.isRetired() && ctx.Err() == nil {
+		return p.Refresh(ctx, name) // what took its place is new as it is
+	}
+	return change
 }
 
 // Call calls a tool, gets a prompt or reads a resource, by the kind of def,
@@ -175,7 +196,9 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 // made a second time if it was never delivered or may be repeated: prompts,
 // resources, and tools annotated as read-only or idempotent. An error answer
 // comes back as *tool.RPCError with the upstream's bytes, everything else as
-// *Error.
+// *Error: ErrNotConnected without a connection, ErrClosed when it was lost,
+// ErrTimeout when CallTimeout or ctx's deadline has passed, context.Canceled
+// when the caller gave up.
 //
 // What the upstream asks while the call runs, the call's client is asked; a
 // client of the 2026-07-28 era may get an input_required result instead.

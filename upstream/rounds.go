@@ -45,7 +45,7 @@ type needed struct {
 
 // rounds sends a request, and again until it is answered.
 func (s *server) rounds(f *flight, r request) (tool.Result, error) {
-	fail := func(err error) error { return &Error{Server: s.settings.Name, Op: r.op, Err: err} }
+	fail := func(err error) error { return &Error{Server: s.settings.Name, Op: r.op, Err: f.ended(err)} }
 	client := f.call.Client
 	for round := 1; ; round++ {
 		result, era, err := s.deliver(f, r)

@@ -35,6 +35,7 @@ type server struct {
 	watching sync.WaitGroup     // the watch loop, if there is one
 	relist   chan struct{}      // holds one signal: pending is not empty, or something else is to be told
 	fresh    chan struct{}      // a call has connected while the watch loop was backing off
+	anew     chan struct{}      // holds one signal: the watch loop is to connect at once, as if for the first time
 	seats    seats
 
 	mu            sync.Mutex // guards what follows; never held over I/O
@@ -47,6 +48,7 @@ type server struct {
 	level         string          // of log messages, that legacy clients want
 	raised        string          // that a 2026-07-28 client has wanted
 	opened        *openURLs
+	renewal       *renewal      // the Reconnect that runs, nil for none
 	connected     bool          // the main connection was there once
 	retired       bool          // its term has ended
 	uses          int           // by callers of the pool
@@ -64,6 +66,7 @@ func newServer(p *Pool, s Settings, known Known) *server {
 		settings: s, log: p.log.With("server", s.Name), events: p.events, sealer: p.sealer,
 		relist:        make(chan struct{}, 1),
 		fresh:         make(chan struct{}, 1),
+		anew:          make(chan struct{}, 1),
 		status:        Status{Server: s.Name, State: StatePending, Since: time.Now(), Era: known.Era, Transport: string(transport)},
 		era:           known.Era,
 		interactive:   known.Interactive,
@@ -196,12 +199,14 @@ func (s *server) watch(ctx context.Context, changes chan<- Change) {
 	retry.InitialInterval = 500 * time.Millisecond
 	retry.MaxInterval = time.Minute
 	for ctx.Err() == nil {
+		drainSignal(s.anew) // what it is about is what connect waits for now
 		c, err := s.connect(ctx)
 		change := Change{Server: s.settings.Name, Err: err}
 		if err == nil {
 			connected := time.Now()
 			for kinds := tool.Kinds; ctx.Err() == nil && !c.dead(); {
-				if change = s.list(ctx, c, kinds); !s.tell(ctx, changes, change) || change.Err != nil {
+				change = s.list(ctx, c, kinds)
+				if errors.Is(change.Err, errRenewed) || !s.tell(ctx, changes, change) || change.Err != nil {
 					break
 				}
 				var again bool
@@ -223,6 +228,10 @@ func (s *server) watch(ctx context.Context, changes chan<- Change) {
 			return
 		}
 		drainSignal(s.fresh)
+		if drainSignal(s.anew) {
+			retry.Reset()
+			continue
+		}
 		if s.seats.main.line.current() != nil {
 			continue // a call has been quicker
 		}
@@ -231,15 +240,20 @@ func (s *server) watch(ctx context.Context, changes chan<- Change) {
 		select {
 		case <-ctx.Done():
 		case <-s.fresh:
+		case <-s.anew:
+			retry.Reset()
 		case <-time.After(wait):
 		}
 	}
 }
 
-func drainSignal(c <-chan struct{}) {
+// drainSignal takes the signal out of a channel, and reports whether there was one.
+func drainSignal(c <-chan struct{}) bool {
 	select {
 	case <-c:
+		return true
 	default:
+		return false
 	}
 }
 
@@ -369,7 +383,17 @@ func (s *server) lost(c *conn, err error) bool {
 	return true
 }
 
-// plain is err without the marks that this package puts on it.
+// marked is an error that is also mark to errors.Is. Its text does not say so.
+type marked struct {
+	error
+	mark error
+}
+
+func (m marked) Unwrap() error { return m.error }
+
+func (m marked) Is(target error) bool { return target == m.mark }
+
+// plain is err without the marks that are this package's own affair.
 func plain(err error) error {
 	for {
 		switch e := err.(type) {

@@ -65,6 +65,14 @@ func serveLines(mode string) {
 			panic(err)
 		}
 		trace("pid", strconv.Itoa(child.Process.Pid))
+	case "together": // it says nothing before it is let
+		trace(fmt.Sprintf("up-%d", os.Getpid()), "")
+		for {
+			if _, err := os.Stat(os.Getenv(folderVar) + "/go"); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "garbage":
 		say("Server starting...\n{broken\n\x00\xff")
 	}
@@ -129,6 +137,12 @@ func serveLines(mode string) {
 				if _, err := os.Stat(os.Getenv(folderVar) + "/exited"); err != nil {
 					trace("exited", "")
 					os.Exit(1)
+				}
+				say(`{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, m.ID)
+			case "hang_once":
+				if _, err := os.Stat(os.Getenv(folderVar) + "/hangs"); err != nil {
+					trace("hangs", string(m.ID))
+					continue
 				}
 				say(`{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, m.ID)
 			case "big":

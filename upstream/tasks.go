@@ -29,7 +29,7 @@ func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.R
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
 	}
 	defer s.exit()
-	f := takeOff(ctx, call, s.settings.CallTimeout)
+	f := takeOff(ctx, call, s.limits.Load().call)
 	defer f.land()
 	result, _, err := s.deliver(f, request{method: method, op: method, task: id, repeatable: method != "tasks/update"})
 	if err != nil {

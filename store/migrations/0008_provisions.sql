@@ -1,0 +1,14 @@
+-- What an owner may call in a gated view. Of an owner, id grows in the order in
+-- which the tools were provisioned; of all, with the time of the owner's last
+-- change. kind '' is a tool. until is milliseconds since 1970, UTC; 0 is never.
+CREATE TABLE provisions (
+	id     INTEGER PRIMARY KEY,
+	view   TEXT NOT NULL,
+	owner  TEXT NOT NULL,
+	server TEXT NOT NULL,
+	kind   TEXT NOT NULL,
+	name   TEXT NOT NULL,
+	until  INTEGER NOT NULL,
+	UNIQUE (view, owner, server, kind, name)
+) STRICT;
+CREATE INDEX provisions_by_end ON provisions (until) WHERE until > 0;

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"toolfinch/tool"
+)
+
+// Provision says that an owner may call a tool of a gated view.
+type Provision struct {
+	Owner string    // at most 1,024 bytes
+	ID    tool.ID   // the upstream's tool; it need not exist any more
+	Until time.Time // when that ends, in milliseconds; zero for never
+}
+
+// Principals are many and forget nothing by themselves, so what is kept of all
+// of them is bounded.
+const (
+	maxProvisions     = 100_000 // rows, of all views and owners
+	maxOwnProvisions  = 10_000  // rows of one set
+	maxProvisionOwner = 1024    // bytes
+)
+
+const (
+	provisionColumns = `SELECT owner, server, kind, name, until FROM provisions`
+	selectProvisions = provisionColumns + ` WHERE view = ? AND (until = 0 OR until > ?) ORDER BY owner, id`
+	clearProvisions  = `DELETE FROM provisions WHERE view = ? AND owner = ?`
+	dropProvisions   = `DELETE FROM provisions WHERE until > 0 AND until <= ?`
+	addProvision     = `INSERT OR IGNORE INTO provisions (view, owner, server, kind, name, until) VALUES (?, ?, ?, ?, ?, ?)`
+
+	// A set goes as a whole: half of one is nothing that anybody asked for.
+	boundProvisions = `
+		DELETE FROM provisions WHERE (view, owner) IN (
+			SELECT view, owner FROM provisions
+			WHERE id <= (SELECT id FROM provisions ORDER BY id DESC LIMIT 1 OFFSET ?))`
+)
+
+// PutProvisions makes set what the owner may call in the view, in this order, in
+// place of what was stored; an empty set removes it. The Owner of each is not
+// looked at, and of two with one ID the first counts. What has expired is
+// dropped, of all views and owners. Where all sets together would have more than
+// 100,000 rows, those changed longest ago go. A set of more than 10,000 and an
+// owner of more than 1,024 bytes are errors.
+func (s *Store) PutProvisions(ctx context.Context, view, owner string, set []Provision) error {
+	if len(owner) > maxProvisionOwner {
+		return fmt.Errorf("store: put provisions: the name of their owner has %d bytes, more than %d", len(owner), maxProvisionOwner)
+	}
+	if len(set) > maxOwnProvisions {
+		return fmt.Errorf("store: put provisions: they are %d, more than %d", len(set), maxOwnProvisions)
+	}
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, clearProvisions, view, owner); err != nil {
+			return err
+		}
+		if err := addProvisions(ctx, tx, view, owner, set); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, dropProvisions, time.Now().UnixMilli()); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, boundProvisions, maxProvisions)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store: put provisions: %w", err)
+	}
+	return nil
+}
+
+func addProvisions(ctx context.Context, tx *sql.Tx, view, owner string, set []Provision) error {
+	add, err := tx.PrepareContext(ctx, addProvision)
+	if err != nil {
+		return err
+	}
+	defer add.Close()
+	for _, p := range set {
+		until := int64(0)
+		if !p.Until.IsZero() {
+			until = max(p.Until.UnixMilli(), 1) // 0 would be never
+		}
+		if _, err := add.ExecContext(ctx, view, owner, p.ID.Server, string(p.ID.Kind), p.ID.Name, until); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Provisions returns what may be called in a view and has not expired, by owner,
+// of each in the order in which it was put.
+func (s *Store) Provisions(ctx context.Context, view string) ([]Provision, error) {
+	rows, err := s.db.QueryContext(ctx, selectProvisions, view, time.Now().UnixMilli())
+	if err != nil {
+		return nil, fmt.Errorf("store: read provisions: %w", err)
+	}
+	defer rows.Close()
+	var out []Provision
+	for rows.Next() {
+		var p Provision
+		var until int64
+		if err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until); err != nil {
+			return nil, fmt.Errorf("store: read provisions: %w", err)
+		}
+		if until > 0 {
+			p.Until = time.UnixMilli(until).UTC()
+		}
+		out = append(out, p)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("store: read provisions: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,610 @@
+//go:build unix
+
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mcpserver "github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/tool"
+)
+
+// reconnect reconnects, which has to go well.
+func reconnect(t testing.TB, p *Pool, server string) Change {
+	t.Helper()
+	change := p.Reconnect(t.Context(), server)
+	if change.Err != nil || change.Server != server {
+		t.Fatalf("Reconnect = %+v", change)
+	}
+	return change
+}
+
+// wantChildren checks how many processes there are, where that can be known.
+func wantChildren(t testing.TB, want int) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		return
+	}
+	if n := children(); n != want {
+		t.Errorf("%d children, want %d", n, want)
+	}
+}
+
+func put(t testing.TB, folder, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReconnectMakesANewConnection(t *testing.T) {
+	p := newPool(t, lines(t, "s", "raw"))
+	if change := reconnect(t, p, "s"); len(change.Defs) != 14 || change.Era != EraLegacy {
+		t.Errorf("a server that was not connected: %+v", change)
+	}
+	first := pidOf(t, p, "s")
+	if change := reconnect(t, p, "s"); len(change.Defs) != 14 {
+		t.Errorf("a server that was connected: %+v", change)
+	}
+	if running(first) {
+		t.Error("the old process runs")
+	}
+	wantChildren(t, 1)
+	second := pidOf(t, p, "s")
+	if second == first {
+		t.Error("it is the same process")
+	}
+	if status := p.Status()[0]; status.State != StateReady || status.Restarts != 1 || status.Tools != 14 {
+		t.Errorf("status = %+v", status)
+	}
+}
+
+// Many servers hold something that only one process can have.
+func TestTheOldProcessIsGoneBeforeTheNewOneBegins(t *testing.T) {
+	s := shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end; sleep 0.3; rmdir alone`)
+	s.Args[1] = "mkdir alone || exit 7\n" + s.Args[1]
+	s.Cwd = t.TempDir()
+	p := newPool(t, s)
+	for range 3 {
+		reconnect(t, p, "s")
+	}
+}
+
+func TestReconnectOfAServerThatIsNone(t *testing.T) {
+	s := lines(t, "s", "raw")
+	p := newPool(t, s)
+	wantError(t, p.Reconnect(t.Context(), "other").Err, "other", ErrUnknownServer)
+	p.Update(nil, nil)
+	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrUnknownServer)
+
+	p.Update([]Settings{s}, nil)
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrClosed)
+	wantChildren(t, 0)
+}
+
+func TestReconnectOfAServerThatCannotBeReached(t *testing.T) {
+	p := newPool(t, Settings{Name: "s", Command: "no-such-program"})
+	err := p.Reconnect(t.Context(), "s").Err
+	wantError(t, err, "s", ErrNotConnected)
+	if want := `upstream s: connect: the command "no-such-program" is not on the PATH`; err.Error() != want {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+}
+
+func TestCallsInFlightAcrossAReconnect(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		hints []string
+		again bool
+	}{
+		{"may not be repeated", nil, false},
+		{"may be repeated", []string{"idempotentHint"}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := lines(t, "s", "raw")
+			p := newPool(t, s)
+			type answer struct {
+				text string
+				err  error
+			}
+			hung := make(chan answer, 1)
+			go func() {
+				text, err := ask(t, p, "s", "hang_once", test.hints...)
+				hung <- answer{text, err}
+			}()
+			trace(t, s, "hangs")
+			reconnect(t, p, "s")
+			got := <-hung
+			if test.again && (got.err != nil || got.text != `{"ok":true}`) {
+				t.Errorf("the call = %s, %v; want it made again", got.text, got.err)
+			}
+			if !test.again {
+				wantError(t, got.err, "s", ErrClosed)
+			}
+			// That the owner wanted it so is no fault of the server's.
+			if status := p.Status()[0]; status.State != StateReady {
+				t.Errorf("status = %+v", status)
+			}
+		})
+	}
+}
+
+func TestReconnectClosesTheConnectionsOfSingleClients(t *testing.T) {
+	s := lines(t, "s", "raw")
+	s.Isolate = IsolateAlways
+	p := newPool(t, s)
+	pids := func() map[int]bool {
+		out := map[int]bool{}
+		for _, key := range []string{"a", "b", "c"} {
+			client := &tool.Client{Key: key, Capabilities: json.RawMessage(`{"roots":{}}`)}
+			got, err := p.Call(t.Context(), def("s", "pid"), &tool.Call{Client: client})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var answer struct{ PID int }
+			if err := json.Unmarshal(got, &answer); err != nil {
+				t.Fatal(err)
+			}
+			out[answer.PID] = true
+		}
+		return out
+	}
+	before := pids()
+	reconnect(t, p, "s")
+	wantChildren(t, 1)
+	after := pids()
+	for pid := range before {
+		if after[pid] || running(pid) {
+			t.Errorf("process %d is still used, or runs", pid)
+		}
+	}
+	if len(before) != 3 || len(after) != 3 {
+		t.Errorf("processes %v, then %v; want three each", before, after)
+	}
+	wantChildren(t, 3)
+}
+
+// What waits for a server that does not come up gets the one that does.
+func TestReconnectGivesUpWhatIsBeingDialled(t *testing.T) {
+	s := lines(t, "s", "together")
+	s.ConnectTimeout = time.Minute
+	p := newPool(t, s)
+	folder := s.Env[folderVar]
+	waiting := make(chan string, 1)
+	go func() {
+		text, err := ask(t, p, "s", "pid")
+		waiting <- fmt.Sprint(text, err)
+	}()
+	up := func(n int) func() bool {
+		return func() bool {
+			found, _ := filepath.Glob(folder + "/up-*")
+			return len(found) == n
+		}
+	}
+	eventually(t, up(1))
+	done := make(chan Change, 1)
+	go func() { done <- p.Reconnect(t.Context(), "s") }()
+	eventually(t, up(2))
+	wantChildren(t, 1)
+	put(t, folder, "go")
+	if change := <-done; change.Err != nil || len(change.Defs) != 14 {
+		t.Errorf("Reconnect = %+v", change)
+	}
+	if got, want := <-waiting, fmt.Sprintf(`{"pid":%d}<nil>`, pidOf(t, p, "s")); got != want {
+		t.Errorf("the call that waited = %s, want %s", got, want)
+	}
+}
+
+// Whoever asks while a Reconnect runs waits for that one, and may give up
+// without ending it: so may the first.
+func TestReconnectsAtTheSameTimeShareOne(t *testing.T) {
+	s := lines(t, "s", "together")
+	p := newPool(t, s)
+	folder := s.Env[folderVar]
+	up := func() int { found, _ := filepath.Glob(folder + "/up-*"); return len(found) }
+
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan Change, 1)
+	go func() { first <- p.Reconnect(ctx, "s") }()
+	eventually(t, func() bool { return up() == 1 })
+	for range 5 {
+		short, end := context.WithTimeout(t.Context(), time.Millisecond)
+		wantError(t, p.Reconnect(short, "s").Err, "s", context.DeadlineExceeded)
+		end()
+	}
+	cancel()
+	wantError(t, (<-first).Err, "s", context.Canceled)
+	last := make(chan Change, 1)
+	go func() { last <- p.Reconnect(t.Context(), "s") }()
+	eventually(t, func() bool { // it is in, so it shares
+		one := p.now.Load().byName["s"]
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return one.uses == 1
+	})
+	put(t, folder, "go")
+	if change := <-last; change.Err != nil || len(change.Defs) != 14 {
+		t.Errorf("Reconnect = %+v", change)
+	}
+	if n := up(); n != 1 {
+		t.Errorf("%d processes were started, want one", n)
+	}
+	wantChildren(t, 1)
+}
+
+// retries collects how long Watch says that it waits.
+type retries struct {
+	slog.Handler
+	mu    sync.Mutex // guards waits
+	waits []time.Duration
+}
+
+func (r *retries) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r *retries) WithAttrs([]slog.Attr) slog.Handler { return r }
+
+func (r *retries) Handle(_ context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "retry_in" {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.waits = append(r.waits, a.Value.Duration())
+		}
+		return true
+	})
+	return nil
+}
+
+func (r *retries) all() []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]time.Duration(nil), r.waits...)
+}
+
+func TestReconnectBeginsTheDelaysOfWatchAnew(t *testing.T) {
+	const first = 750 * time.Millisecond // the longest that the first delay can be
+	r := &retries{Handler: slog.DiscardHandler}
+	s := lines(t, "s", "raw")
+	command := s.Command
+	s.Command = filepath.Join(t.TempDir(), "not-yet")
+	p := NewPool([]Settings{s}, nil, Events{}, slog.New(r))
+	changes, stop := watched(t, p)
+	before := 0
+	eventually(t, func() bool {
+		waits := r.all()
+		before = len(waits)
+		return before > 0 && waits[before-1] > first
+	})
+	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrNotConnected)
+	eventually(t, func() bool { return len(r.all()) > before })
+	if wait := r.all()[before]; wait > first {
+		t.Errorf("the delay after Reconnect is %s; those before were %v", wait, r.all()[:before])
+	}
+
+	if err := os.Symlink(command, s.Command); err != nil {
+		t.Fatal(err)
+	}
+	reconnect(t, p, "s")
+	eventually(t, func() bool { // Watch knows it too
+		change := <-changes
+		return change.Err == nil && len(change.Defs) == 14
+	})
+	wantChildren(t, 1)
+	stop()
+	wantChildren(t, 0)
+}
+
+func TestWatchGoesOnAfterAReconnect(t *testing.T) {
+	r := &retries{Handler: slog.DiscardHandler}
+	p := NewPool([]Settings{lines(t, "s", "raw")}, nil, Events{}, slog.New(r))
+	changes, stop := watched(t, p)
+	listed := func(defs int) {
+		t.Helper()
+		eventually(t, func() bool {
+			change := <-changes
+			if change.Err != nil {
+				t.Errorf("Watch told of an error: %v", change.Err)
+			}
+			return len(change.Defs) == defs
+		})
+	}
+	listed(14)
+	for range 3 {
+		reconnect(t, p, "s")
+		listed(14)
+		mustAsk(t, p, "s", "change", "true") // over the new connection, which Watch listens to
+		listed(15)
+	}
+	if waits := r.all(); len(waits) > 0 {
+		t.Errorf("Watch took it for a failure: it waited %v", waits)
+	}
+	wantChildren(t, 1)
+	stop()
+	wantChildren(t, 0)
+}
+
+// That a list did not come is told when it is news, not when it was cut off here.
+func TestAListCutOffByAReconnectIsNoFailure(t *testing.T) {
+	s := shell("s", `if ! test -e once; then touch once; read -r list; read -r end; exit; fi
+while read -r list; do
+  id=${list#*'"id":'}
+  echo '{"jsonrpc":"2.0","id":'${id%%,*}',"result":{"tools":[{"name":"a"}]}}'
+done`)
+	s.Cwd = t.TempDir()
+	p := newPool(t, s)
+	changes, stop := watched(t, p)
+	eventually(t, func() bool { _, err := os.Stat(filepath.Join(s.Cwd, "once")); return err == nil })
+	if change := reconnect(t, p, "s"); len(change.Defs) != 1 {
+		t.Errorf("Reconnect = %+v", change)
+	}
+	if change := <-changes; change.Err != nil || len(change.Defs) != 1 {
+		t.Errorf("Watch told of %+v", change)
+	}
+	stop()
+	wantChildren(t, 0)
+}
+
+func TestReconnectOverHTTP(t *testing.T) {
+	u := newPlainHTTP(t)
+	began := make(chan struct{})
+	var tries atomic.Int32
+	hold := make(chan struct{})
+	u.calls["slow"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		if tries.Add(1) == 1 {
+			close(began)
+			<-hold
+			return
+		}
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"again":true}}`, id)
+	}
+	t.Cleanup(func() { close(hold) })
+	p := newPool(t, u.settings())
+	slow := make(chan string, 1)
+	go func() {
+		got, err := ask(t, p, "s", "slow", "readOnlyHint")
+		slow <- fmt.Sprint(got, err)
+	}()
+	<-began
+	reconnect(t, p, "s")
+	if got := <-slow; got != `{"again":true}<nil>` {
+		t.Errorf("the call in flight: %s", got)
+	}
+}
+
+func TestReconnectOfAModernServerListensAgain(t *testing.T) {
+	m := newModernHTTP(t)
+	p := newPool(t, m.settings())
+	changes, _ := watched(t, p)
+	if change := <-changes; change.Err != nil {
+		t.Fatal(change.Err)
+	}
+	eventually(t, func() bool { return m.filter() != "" })
+	for range 2 {
+		had := m.subscriptions()
+		if change := reconnect(t, p, "s"); change.Era != EraModern {
+			t.Errorf("era %q", change.Era)
+		}
+		eventually(t, func() bool { return m.subscriptions() > had && m.filter() != "" })
+	}
+}
+
+// Everything at once: nothing hangs, nothing is left.
+func TestReconnectAmongEverythingElse(t *testing.T) {
+	s, other := lines(t, "s", "raw"), lines(t, "other", "raw")
+	s.Isolate = IsolateAlways
+	p := newPool(t, s, other)
+	changes, stop := watched(t, p)
+	var group sync.WaitGroup
+	over := make(chan struct{})
+	group.Go(func() {
+		for {
+			select {
+			case <-changes:
+			case <-over:
+				return
+			}
+		}
+	})
+	var work sync.WaitGroup
+	for i := range 4 {
+		work.Go(func() {
+			for n := range 10 {
+				server := []string{"s", "other"}[i%2]
+				client := &tool.Client{Key: fmt.Sprint(i), Capabilities: json.RawMessage(`{"roots":{}}`)}
+				_, err := p.Call(t.Context(), def(server, "raw", "readOnlyHint"), &tool.Call{Client: client})
+				if err != nil && !errors.Is(err, ErrClosed) { // twice in one call
+					t.Error(err)
+				}
+				if n%5 == i {
+					p.Forget(fmt.Sprint(i))
+				}
+			}
+		})
+	}
+	for i := range 2 {
+		work.Go(func() {
+			for range 3 {
+				server := []string{"s", "other"}[i%2]
+				if err := p.Reconnect(t.Context(), server).Err; err != nil && !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Go(func() {
+		for i := range 3 {
+			p.Update([]Settings{s, changed(other, i)}, nil)
+		}
+	})
+	work.Wait()
+	stop()
+	close(over)
+	group.Wait()
+	wantChildren(t, 0)
+}
+
+func TestCloseEndsAReconnect(t *testing.T) {
+	s := lines(t, "s", "together") // it never comes up
+	p := newPool(t, s)
+	done := make(chan Change, 1)
+	go func() { done <- p.Reconnect(t.Context(), "s") }()
+	eventually(t, func() bool { found, _ := filepath.Glob(s.Env[folderVar] + "/up-*"); return len(found) == 1 })
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if change := <-done; change.Err == nil {
+		t.Error("it went well")
+	}
+	wantChildren(t, 0)
+}
+
+// No server waits for another: of these, none says a word before all have been
+// started.
+func TestWatchStartsAllServersAtOnce(t *testing.T) {
+	const n = 24
+	folder := t.TempDir()
+	var settings []Settings
+	for i := range n {
+		s := lines(t, fmt.Sprint("s", i), "together")
+		s.Env[folderVar] = folder
+		s.ConnectTimeout = time.Minute
+		settings = append(settings, s)
+	}
+	p := newPool(t, settings...)
+	changes, _ := watched(t, p)
+	eventually(t, func() bool { found, _ := filepath.Glob(folder + "/up-*"); return len(found) == n })
+	put(t, folder, "go")
+	ready := map[string]bool{}
+	for len(ready) < n {
+		change := <-changes
+		if change.Err != nil {
+			t.Fatal(change.Err)
+		}
+		ready[change.Server] = true
+	}
+}
+
+// What a caller can tell of a call that was not answered.
+func TestWhyACallWasNotAnswered(t *testing.T) {
+	impatient := func(s Settings) Settings { s.CallTimeout = 300 * time.Millisecond; return s }
+	over := errors.New("the step took too long")
+	u := newPlainHTTP(t)
+	u.calls["exit"] = func(http.ResponseWriter, string, json.RawMessage) { panic(http.ErrAbortHandler) }
+	u.calls["break"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte(": soon\n\n"))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	u.calls["cut"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte(`{"jsonrpc":`))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	hold := make(chan struct{})
+	u.calls["hang"] = func(http.ResponseWriter, string, json.RawMessage) { <-hold }
+	t.Cleanup(func() { close(hold) })
+	background := func() (context.Context, context.CancelFunc) { return t.Context(), func() {} }
+	deadline := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), 300*time.Millisecond)
+	}
+	sentinels := map[string]error{
+		"not connected": ErrNotConnected, "closed": ErrClosed, "timed out": ErrTimeout,
+		"deadline": context.DeadlineExceeded, "canceled": context.Canceled, "the caller's cause": over,
+	}
+	mute, dies := lines(t, "s", "mute"), lines(t, "s", "crash")
+	mute.ConnectTimeout = 300 * time.Millisecond
+	never := lines(t, "s", "mute")
+	for _, test := range []struct {
+		name     string
+		settings Settings
+		tool     string
+		ctx      func() (context.Context, context.CancelFunc)
+		want     string // which of the sentinels it is, sorted
+		text     string // part of what it says
+	}{
+		{"it dies", lines(t, "s", "raw"), "exit", background, "closed", "call exit: the connection is closed: the process ended"},
+		{"it dies, the caller has a deadline", lines(t, "s", "raw"), "exit", func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), time.Minute)
+		}, "closed", "the process ended"},
+		{"its limit", impatient(lines(t, "s", "raw")), "hang", background, "timed out", "call hang: timed out: no answer within 300ms"},
+		{"the caller's deadline", lines(t, "s", "raw"), "hang", deadline, "deadline, timed out", "call hang: context deadline exceeded"},
+		{"the caller's deadline with a cause", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(t.Context(), 300*time.Millisecond, over)
+		}, "the caller's cause, timed out", "call hang: the step took too long"},
+		{"the caller gives up", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(300*time.Millisecond, cancel)
+			return ctx, cancel
+		}, "canceled", "context canceled"},
+		{"the caller gives up with a cause", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(300*time.Millisecond, func() { cancel(over) })
+			return ctx, func() { cancel(nil) }
+		}, "canceled", "context canceled"},
+		{"no program", Settings{Name: "s", Command: "no-such-program"}, "raw", background, "not connected", `call raw: connect: the command "no-such-program" is not on the PATH`},
+		{"it dies at the start", dies, "raw", background, "closed, not connected", "call raw: connect: the connection is closed: the process ended (exit status 3)"},
+		{"it does not come up", mute, "raw", background, "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},
+		{"it does not come up before the caller's deadline", never, "raw", deadline, "deadline, not connected, timed out", "call raw: connect: context deadline exceeded"},
+		{"it does not come up within its limit", impatient(never), "raw", background, "not connected, timed out", "call raw: connect: timed out: no answer within 300ms"},
+		{"HTTP: nobody listens", Settings{Name: "s", URL: "http://127.0.0.1:1/"}, "raw", background, "not connected", "call raw: connect: "},
+		{"HTTP: it breaks off", u.settings(), "exit", background, "closed", "call exit: "},
+		{"HTTP: it breaks off in an event stream", u.settings(), "break", background, "closed", "call break: the event stream ended without an answer"},
+		{"HTTP: it breaks off in its answer", u.settings(), "cut", background, "closed", "call cut: unexpected EOF"},
+		{"HTTP: its limit", impatient(u.settings()), "hang", background, "timed out", "no answer within 300ms"},
+		{"HTTP: the caller's deadline", u.settings(), "hang", deadline, "deadline, timed out", "context deadline exceeded"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newPool(t, test.settings)
+			if test.tool != "raw" { // the time is the call's, not the start's
+				if change := p.Refresh(t.Context(), "s"); change.Err != nil {
+					t.Fatal(change.Err)
+				}
+			}
+			ctx, cancel := test.ctx()
+			defer cancel()
+			_, err := p.Call(ctx, def("s", test.tool), &tool.Call{Arguments: json.RawMessage(`{}`)})
+			wantError(t, err, "s", nil)
+			var is []string
+			for _, name := range []string{"canceled", "closed", "deadline", "not connected", "the caller's cause", "timed out"} {
+				if errors.Is(err, sentinels[name]) {
+					is = append(is, name)
+				}
+			}
+			if got := strings.Join(is, ", "); got != test.want || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("%v is %s; want %s, and it says %q", err, got, test.want, test.text)
+			}
+		})
+	}
+}
+
+// A server that is gone, not only a call of it.
+func TestAServerThatIsGoneIsNotConnected(t *testing.T) {
+	r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(newMCP(), mcpserver.WithStateful(true)) })
+	p := newPool(t, r.settings("s", "/mcp"))
+	if change := p.Refresh(t.Context(), "s"); change.Err != nil {
+		t.Fatal(change.Err)
+	}
+	r.stop()
+	_, err := ask(t, p, "s", "hello", "readOnlyHint") // it may be made again, so it is known that nobody is there
+	wantError(t, err, "s", ErrNotConnected)
+	r.start()
+	mustAsk(t, p, "s", "hello", "hello there")
+}

@@ -27,7 +27,7 @@ func badRequest(format string, values ...any) error {
 // DiscoverQuery is what discover_tools is asked.
 type DiscoverQuery struct {
 	Text  string   // what the tool should do; "" lists tools by name
-	Tags  []string // all of which a tool must have: see HasTags
+	Tags  []string // all of which a tool must have: see Catalog.Tagged
 	Limit int      // 1 to MaxLimit; 0 for the default, Settings.TopK
 }
 
@@ -74,9 +74,14 @@ func (r *Retriever) discover(ctx context.Context, call *tool.Call, q DiscoverQue
 		}
 	}
 	out := discovery{Tools: []Discovered{}}
-	add := r.discovered(call, &out)
+	add := func(hit Hit) {
+		one := r.Describe(call, hit.Tool)
+		one.Score = hit.Score
+		out.Tokens += one.Tokens
+		out.Tools = append(out.Tools, one)
+	}
 	if strings.TrimSpace(q.Text) == "" {
-		has := r.catalog.tagged(q.Tags)
+		has := r.catalog.Tagged(q.Tags)
 		for _, t := range r.catalog.Tools() {
 			switch {
 			case !has(t):
@@ -100,23 +105,18 @@ func (r *Retriever) discover(ctx context.Context, call *tool.Call, q DiscoverQue
 	return out, nil
 }
 
-// discovered returns what adds a tool to an answer.
-func (r *Retriever) discovered(call *tool.Call, out *discovery) func(Hit) {
-	callable := func(*tool.Tool) *bool { return nil }
+// Describe is what discovery says of a tool to whoever makes the call.
+func (r *Retriever) Describe(call *tool.Call, t *tool.Tool) Discovered {
+	def := t.Def
+	d := Discovered{
+		ToolID: t.Name, Server: def.ID.Server, Name: def.ID.Name, Title: def.Title, Description: FirstSentence(def.Description),
+		Tags: r.catalog.words.tagsOf(t), Tokens: r.catalog.Tokens(t), Signature: Signature(def.InputSchema),
+	}
 	if r.gated() {
-		can := r.callable(call)
-		callable = func(t *tool.Tool) *bool { is := can(t); return &is }
+		is := r.callable(call)(t)
+		d.Provisioned = &is
 	}
-	return func(hit Hit) {
-		def := hit.Def
-		tokens := r.catalog.Tokens(hit.Tool)
-		out.Tokens += tokens
-		out.Tools = append(out.Tools, Discovered{
-			ToolID: hit.Name, Server: def.ID.Server, Name: def.ID.Name, Title: def.Title,
-			Description: FirstSentence(def.Description), Tags: r.catalog.words.tagsOf(hit.Tool), Tokens: tokens,
-			Score: hit.Score, Provisioned: callable(hit.Tool), Signature: Signature(def.InputSchema),
-		})
-	}
+	return d
 }
 
 // callable returns what reports whether the maker of a call can call a tool, in a
@@ -158,7 +158,7 @@ func (r *Retriever) searchTagged(ctx context.Context, q Query, tags []string) (F
 		best = found.Hits[0].Tool
 	}
 	seen := found.Hits
-	has := r.catalog.tagged(tags)
+	has := r.catalog.Tagged(tags)
 	found.Hits = having(has, seen, nil, q.Limit)
 	complete := len(seen) < query.Limit && query.Server == "" // there is nothing else
 	if len(found.Hits) < q.Limit && !complete {

@@ -30,10 +30,11 @@ func TestTags(t *testing.T) {
 	}
 }
 
-func TestHasTags(t *testing.T) {
+func TestTagged(t *testing.T) {
 	plain := &tool.Tool{Name: "my_server_create_issues", Def: def(t, "my-server", `{"name":"create_issues","title":"Ticket maker","description":"Reads the templates, then files tickets","inputSchema":{"type":"object","properties":{"priority":{}}}}`)}
 	reader := &tool.Tool{Name: "my_server_get", Def: def(t, "my-server", `{"name":"get","description":"Not destructive","annotations":{"readOnlyHint":true}}`)}
 	prompt := &tool.Tool{Name: "p", Def: ofKind(t, tool.KindPrompt, "my-server", `{"name":"p","description":"Write destructive code"}`)}
+	catalog := newCatalog(t, []Server{{Name: "my-server", Description: "An issue tracker", Tools: []*tool.Tool{}}})
 	for _, test := range []struct {
 		tool *tool.Tool
 		tags []string
@@ -66,7 +67,7 @@ func TestHasTags(t *testing.T) {
 		{prompt, []string{"read-only"}, false},
 		{prompt, []string{"open-world"}, false},
 	} {
-		if got := HasTags(test.tool, "An issue tracker", test.tags); got != test.want {
+		if got := catalog.Tagged(test.tags)(test.tool); got != test.want {
 			t.Errorf("%s has %q: %v, want %v", test.tool.Def.ID, test.tags, got, test.want)
 		}
 	}
@@ -76,7 +77,6 @@ func TestHasTags(t *testing.T) {
 func TestEveryTagShownIsHad(t *testing.T) {
 	servers := realServers(t)
 	catalog := newCatalog(t, servers)
-	about := descriptions(servers)
 	shown := 0
 	for _, one := range catalog.Tools() {
 		tags := Tags(one)
@@ -88,7 +88,7 @@ func TestEveryTagShownIsHad(t *testing.T) {
 		}
 		for _, tag := range tags {
 			shown++
-			if tag != strings.ToLower(tag) || !HasTags(one, about[one.Def.ID.Server], []string{tag}) || !catalog.tagged([]string{tag})(one) {
+			if tag != strings.ToLower(tag) || !catalog.Tagged([]string{tag})(one) {
 				t.Errorf("%s has not its tag %q", one.Name, tag)
 			}
 		}

@@ -31,7 +31,7 @@ var hints = []hint{
 // Tags returns the tags that a tool is shown with: its server, the hints that it
 // gives of itself (read-only, destructive, idempotent, open-world), and the words
 // of its name and of the first sentence of its description that say most. They
-// are in lower case, at most 10, and HasTags finds each.
+// are in lower case, at most 10, and Catalog.Tagged finds each.
 func Tags(t *tool.Tool) []string {
 	def := t.Def
 	tags := []string{strings.ToLower(def.ID.Server)}
@@ -58,21 +58,6 @@ func Tags(t *tool.Tool) []string {
 		tags = append(tags, word)
 	}
 	return tags
-}
-
-// HasTags reports whether a tool, prompt or resource has every one of tags. A
-// tag is the name of its server or, of a tool, one of the hints of Tags: case and
-// separators do not matter, and a hint that a tool says nothing of is at its
-// default. Any other tag is words that all stand, in some form, in the names of
-// the tool and its server, in its title, its description or serverDescription.
-func HasTags(t *tool.Tool, serverDescription string, tags []string) bool {
-	if len(tags) == 0 {
-		return true
-	}
-	terms := sync.OnceValue(func() []unique.Handle[string] {
-		return append(termsOf(t), handles(index.Terms(serverDescription))...)
-	})
-	return havingTags(tags)(t, func(stem unique.Handle[string]) bool { return slices.Contains(terms(), stem) })
 }
 
 // havingTags returns what reports whether a tool has all tags, says being whether
@@ -217,9 +202,13 @@ func (w *words) forget(most int) {
 	}
 }
 
-// tagged returns what reports whether a tool has all tags, as HasTags. It is for
-// one goroutine.
-func (c *Catalog) tagged(tags []string) func(t *tool.Tool) bool {
+// Tagged returns what reports whether a tool, prompt or resource of the catalog has
+// every one of tags; it is for one goroutine. A tag is the name of its server or,
+// of a tool, one of the hints of Tags: case and separators do not matter, and a
+// hint that a tool says nothing of is at its default. Any other tag is words that
+// all stand, in some form, in the names of the tool and its server, in its title,
+// its description or its server's.
+func (c *Catalog) Tagged(tags []string) func(t *tool.Tool) bool {
 	if len(tags) == 0 {
 		return func(*tool.Tool) bool { return true }
 	}

@@ -99,7 +99,7 @@ func (s *server) listTools(q *request) (any, error) {
 	}{[]retrieve.Discovered{}, len(tools)}
 	from := min(offset, len(tools))
 	for _, t := range tools[from:min(from+limit, len(tools))] {
-		page.Tools = append(page.Tools, q.view.discovered(t, register.Owner(call)))
+		page.Tools = append(page.Tools, q.view.Retriever.Describe(call, t))
 	}
 	return page, nil
 }
@@ -107,38 +107,17 @@ func (s *server) listTools(q *request) (any, error) {
 // filtered are the tools of a server, "" for any, that have all the tags.
 func (q *request) filtered(server string, tags []string) ([]*tool.Tool, error) {
 	tools := q.view.Catalog.Tools()
-	about := map[string]string{}
 	var names []string
 	for _, s := range q.view.Catalog.Servers() {
-		about[s.Name] = s.Description
 		names = append(names, s.Name)
 	}
 	if server != "" && !slices.Contains(names, server) {
 		return nil, unknownName("server", server, names)
 	}
+	has := q.view.Catalog.Tagged(tags)
 	return slices.DeleteFunc(tools, func(t *tool.Tool) bool {
-		of := t.Def.ID.Server
-		return server != "" && of != server || !retrieve.HasTags(t, about[of], tags)
+		return server != "" && t.Def.ID.Server != server || !has(t)
 	}), nil
-}
-
-// discovered is what discovery says of a tool that was not searched for.
-func (v View) discovered(t *tool.Tool, owner string) retrieve.Discovered {
-	d := retrieve.Discovered{
-		ToolID:      t.Name,
-		Server:      t.Def.ID.Server,
-		Name:        t.Def.ID.Name,
-		Title:       t.Def.Title,
-		Description: t.Def.Description,
-		Tags:        retrieve.Tags(t),
-		Tokens:      v.Catalog.Tokens(t),
-		Signature:   retrieve.Signature(t.Def.InputSchema),
-	}
-	if v.Live.Gated() {
-		is := v.Live.IsProvisioned(owner, t.Def.ID)
-		d.Provisioned = &is
-	}
-	return d
 }
 
 // getTool answers one tool with its definition as clients are listed it.
@@ -151,7 +130,7 @@ func (s *server) getTool(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := q.view.discovered(t, register.Owner(call))
+	d := q.view.Retriever.Describe(call, t)
 	return struct {
 		ToolID      string          `json:"tool_id"`
 		Server      string          `json:"server"`

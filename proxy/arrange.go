@@ -14,6 +14,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/nearest"
 	"toolfinch/output"
+	"toolfinch/proxytool"
 	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
@@ -63,7 +64,9 @@ func settingsOf(config *configs.Config) []view.Settings {
 	all := slices.Clone(config.Views)
 	i := slices.IndexFunc(all, func(s view.Settings) bool { return s.Name == view.Default })
 	if i < 0 {
-		return slices.Insert(all, 0, view.Settings{Name: view.Default, Exposure: view.ExposureRetrieve, IncludeAll: true})
+		return slices.Insert(all, 0, view.Settings{
+			Name: view.Default, Exposure: view.ExposureRetrieve, IncludeAll: true, Gating: config.Gating, ProxyTool: config.ProxyTool,
+		})
 	}
 	def := all[i]
 	return slices.Insert(slices.Delete(all, i, i+1), 0, def)
@@ -105,7 +108,12 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 	if searching {
 		searchTool = retrieve.SearchName(settings.Name)
 	}
+	var gate *register.Live
+	if settings.Gating != nil {
+		gate = v.live
+	}
 	retriever := retrieve.New(v.catalog, retrieve.Settings{
+		Gate:         gate,
 		TopK:         config.TopK,
 		Register:     v.live.Register,
 		Health:       v.health,
@@ -157,11 +165,20 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 		face.Search = retriever.MetaTools(offer)
 		intro = joined(intro, offer.Intro())
 	}
+	if settings.Gating != nil {
+		intro = joined(settings.Description, gated(&face, retriever, *settings.Gating))
+		next.gate()
+	}
+	if settings.ProxyTool != "" {
+		face.Meta = append(slices.Clone(face.Meta), proxytool.New(settings.ProxyTool, capabilities{v}, p.log))
+	}
 	if compiled.Keeps() {
 		face.Meta = append(slices.Clone(face.Meta), p.outputs.Tool())
 	}
+	face.Search, face.Meta, face.Unlisted = p.savings.around(v, face.Search, settings.ProxyTool),
+		p.savings.around(v, face.Meta, settings.ProxyTool), p.savings.around(v, face.Unlisted, settings.ProxyTool)
 	next.face = face
-	for _, t := range slices.Concat(face.Search, face.Meta) {
+	for _, t := range slices.Concat(face.Search, face.Meta, face.Unlisted) {
 		next.reserved = append(next.reserved, t.Name)
 	}
 	next.reserved = append(next.reserved, retrieve.Reserved()...)
@@ -182,6 +199,29 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 		next.shown.upstreams = append(next.shown.upstreams, u.Server)
 	}
 	return next
+}
+
+// gated makes a face one that shows what is provisioned. It returns what clients
+// are told of it.
+func gated(face *register.Face, retriever *retrieve.Retriever, gating view.Gating) (intro string) {
+	face.Gate = &register.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
+	if face.SearchTool == retrieve.RetrieveTools { // listed beside discover_tools it would say the same twice
+		face.Unlisted, face.Search = face.Search, nil
+	}
+	face.Search = append(slices.Clone(face.Search), retriever.GateTools()...)
+	face.SearchTool = retrieve.DiscoverTools
+	return retrieve.GatedIntro
+}
+
+// gate puts the gate around every tool of the view.
+func (a *arranged) gate() {
+	for i, s := range a.servers {
+		for j, t := range s.Tools {
+			if t.Def.ID.Kind == tool.KindTool {
+				a.servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: a.live.Gate(t)}
+			}
+		}
+	}
 }
 
 // clashes are the problems of names that tools of the view were given and that

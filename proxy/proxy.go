@@ -65,12 +65,15 @@ type Proxy struct {
 	relists map[string]bool // what was known of clients at the start
 	clients chan clientNews
 	reloads chan reload
-	ended   chan struct{}    // closed when reloads are taken no more
+	news    chan news
+	ended   chan struct{}    // closed when reloads and news are taken no more
 	uncount chan struct{}    // wakes the token counter
 	unembed chan struct{}    // wakes the embedder
 	memory  *retrieve.Memory // nil unless it is to learn
 	uses    chan retrieve.Use
 	close   sync.Once
+
+	savings *accountant
 
 	embedding  sync.Mutex     // one Embed at a time; guards the next three
 	embedder   embed.Embedder // nil before the first Embed
@@ -112,6 +115,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		reported: map[view.Problem]bool{},
 		clients:  make(chan clientNews, 16),
 		reloads:  make(chan reload),
+		news:     make(chan news),
 		ended:    make(chan struct{}),
 		uncount:  make(chan struct{}, 1),
 		unembed:  make(chan struct{}, 1),
@@ -124,6 +128,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 	p.subscriptions = register.NewSubscriptions(p.subscribe)
 	known := p.recall(ctx)
 	p.relists = known.clients
+	p.savings = newAccountant(db, log, p.putTokens)
 	if config.Learn {
 		p.memory = retrieve.NewMemory(known.uses, p.rememberUse)
 	}
@@ -293,6 +298,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.countTokens(life); return nil })
 	g.Go(func() error { p.embedTools(life); return nil })
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
+	g.Go(func() error { p.savings.run(life); return nil })
 	g.Go(func() error {
 		defer end()
 		serving, cancel := context.WithCancel(ctx)
@@ -356,25 +362,33 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 				p.log.Warn("what was learned from a call is not kept", "error", err)
 			}
 		case change := <-changes:
-			batch := collect(ctx, changes, change)
-			news := false
-			for _, change := range batch {
-				p.learn(ctx, change)
-				news = news || change.Err == nil
-			}
-			if !news {
-				continue // the last known tools stay
-			}
-			if err := p.swap(ctx); err != nil {
-				if ctx.Err() == nil {
-					p.log.Error("the catalog was not refreshed", "error", err)
-				}
-				continue
-			}
-			wake(p.uncount)
-			wake(p.unembed)
+			p.take(ctx, collect(ctx, changes, change))
+		case n := <-p.news:
+			n.diffs <- p.take(ctx, n.changes)
 		}
 	}
+}
+
+// take makes what became known of servers what is found and called.
+func (p *Proxy) take(ctx context.Context, changes []upstream.Change) []store.Diff {
+	diffs := make([]store.Diff, len(changes))
+	news := false
+	for i, change := range changes {
+		diffs[i] = p.learn(ctx, change)
+		news = news || change.Err == nil
+	}
+	if !news {
+		return diffs // the last known tools stay
+	}
+	if err := p.swap(ctx); err != nil {
+		if ctx.Err() == nil {
+			p.log.Error("the catalog was not refreshed", "error", err)
+		}
+		return diffs
+	}
+	wake(p.uncount)
+	wake(p.unembed)
+	return diffs
 }
 
 // collect gathers the changes of one burst.

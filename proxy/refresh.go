@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,31 +28,13 @@ func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed), servers ...st
 			servers = append(servers, s.Name)
 		}
 	}
-	type outcome struct {
-		i      int
-		took   time.Duration
-		change upstream.Change
-	}
-	outcomes := make(chan outcome)
-	var dials sync.WaitGroup
-	for i, server := range servers {
-		dials.Go(func() {
-			start := time.Now()
-			change := p.pool.Refresh(ctx, server)
-			outcomes <- outcome{i, time.Since(start), change}
-		})
-	}
 	rows := make([]Refreshed, len(servers))
-	for range rows {
-		o := <-outcomes
-		row := Refreshed{Server: servers[o.i], Took: o.took, Err: o.change.Err}
-		row.Diff = p.learn(ctx, o.change)
-		rows[o.i] = row
+	each(ctx, servers, p.pool.Refresh, func(i int, took time.Duration, change upstream.Change) {
+		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Diff: p.learn(ctx, change)}
 		if done != nil {
-			done(row)
+			done(rows[i])
 		}
-	}
-	dials.Wait()
+	})
 	if err := p.swap(ctx); err != nil {
 		p.log.Error("the catalog was not refreshed", "error", err)
 	}
@@ -69,4 +52,57 @@ func (p *Proxy) Unlisted() []string {
 		}
 	}
 	return names
+}
+
+// each asks servers in parallel, and calls done for each as it answers, one at a
+// time.
+func each(ctx context.Context, servers []string, ask func(ctx context.Context, server string) upstream.Change, done func(i int, took time.Duration, change upstream.Change)) {
+	var asking sync.WaitGroup
+	var one sync.Mutex // held over done
+	for i, server := range servers {
+		asking.Go(func() {
+			start := time.Now()
+			change := ask(ctx, server)
+			one.Lock()
+			defer one.Unlock()
+			done(i, time.Since(start), change)
+		})
+	}
+	asking.Wait()
+}
+
+// news is what was learned beside the refresh loop, and where that says what of it
+// is new.
+type news struct {
+	changes []upstream.Change
+	diffs   chan []store.Diff
+}
+
+// relist asks servers in parallel while Run runs, and returns once what they have
+// can be found. The result is in the order asked for.
+func (p *Proxy) relist(ctx context.Context, servers []string, ask func(ctx context.Context, server string) upstream.Change) ([]Refreshed, error) {
+	rows := make([]Refreshed, len(servers))
+	n := news{make([]upstream.Change, len(servers)), make(chan []store.Diff, 1)}
+	each(ctx, servers, ask, func(i int, took time.Duration, change upstream.Change) {
+		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err}
+		n.changes[i] = change
+	})
+	select {
+	case p.news <- n:
+	case <-p.ended:
+		return nil, fmt.Errorf("list servers: %w", ErrEnded)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case diffs := <-n.diffs:
+		for i := range rows {
+			rows[i].Diff = diffs[i]
+		}
+		return rows, nil
+	case <-p.ended:
+		return nil, fmt.Errorf("list servers: %w", ErrEnded)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"toolfinch/web"
 )
 
 // drain is how long calls in flight may go on at shutdown.
@@ -27,8 +29,8 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 }
 
 // ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
-// and of each view at /mcp/{view}, HTTP+SSE at /sse, /healthz and /readyz. Calls
-// in flight get 10 s then.
+// and of each view at /mcp/{view}, HTTP+SSE at /sse, the REST API at /api, /healthz
+// and /readyz. Calls in flight get 10 s then.
 func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           p.Handler(),
@@ -62,9 +64,8 @@ func (p *Proxy) Handler() http.Handler {
 	mux := http.NewServeMux()
 	to := func(serve func(v *View) http.Handler) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			name := r.PathValue("view")
-			v, err := p.View(name)
-			if err != nil || p.Only != "" && v.name != p.Only {
+			v, err := p.served(r.PathValue("view"))
+			if err != nil {
 				http.Error(w, "no such view", http.StatusNotFound)
 				return
 			}
@@ -79,7 +80,22 @@ func (p *Proxy) Handler() http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", p.ready)
+	rest := p.ifREST(web.Handler(house{p}, p.version, p.log))
+	for _, pattern := range []string{"/api/", "/openapi.json", "/metrics"} {
+		mux.Handle(pattern, rest)
+	}
 	return guard(mux, p.config.Load().Origins)
+}
+
+// ifREST is next as long as the configuration has the REST API served.
+func (p *Proxy) ifREST(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.config.Load().REST {
+			http.NotFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ready answers 200 once there is something to find, or no server left to wait for.

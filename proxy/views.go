@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -17,13 +16,15 @@ import (
 	"toolfinch/nearest"
 	"toolfinch/register"
 	"toolfinch/retrieve"
+	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/upstream"
 	"toolfinch/view"
+	"toolfinch/web"
 )
 
 // ErrNoView is wrapped by the error for a name that no view has.
-var ErrNoView = errors.New("no such view")
+var ErrNoView = web.ErrNoView
 
 // View is one view of the upstreams: what can be found and called in it, and the
 // live server of its clients.
@@ -75,6 +76,15 @@ func (p *Proxy) View(name string) (*View, error) {
 	return nil, fmt.Errorf("%w: %q; there are %s", ErrNoView, name, strings.Join(names, ", "))
 }
 
+// served is View, of those that clients reach: Only alone where that is set.
+func (p *Proxy) served(name string) (*View, error) {
+	v, err := p.View(name)
+	if err == nil && p.Only != "" && v.name != p.Only {
+		err = fmt.Errorf("%w: %q", ErrNoView, name)
+	}
+	return v, err
+}
+
 // main is the view that clients get who name none. The default view is always
 // there, so only a bad Only leads to it in another's place.
 func (p *Proxy) main() *View {
@@ -112,14 +122,18 @@ func (v *View) Find(name string) (*tool.Tool, error) { return v.catalog.Find(nam
 // Nearest returns up to n names of tools that look like name.
 func (v *View) Nearest(name string, n int) []string { return v.catalog.Nearest(name, n) }
 
-// Call calls a tool of the view, with all that is around it. notify, which may be
-// nil, gets what the tool says meanwhile.
+// Call calls a tool of the view for the owner, with all that is around it but the
+// gate. notify, which may be nil, gets what the tool says meanwhile.
 func (v *View) Call(ctx context.Context, t *tool.Tool, arguments json.RawMessage, notify func(method string, params json.RawMessage)) (tool.Result, error) {
-	return t.Handler(ctx, &tool.Call{Name: t.Name, Arguments: arguments, Notify: notify})
+	return t.Handler(ctx, &tool.Call{Name: t.Name, Arguments: arguments, Notify: notify, Local: true})
 }
 
 // newView makes a view that shows nothing yet.
 func (p *Proxy) newView(name string, tokens map[string]int) *View {
+	kept, err := p.store.Provisions(context.Background(), name)
+	if err != nil {
+		p.log.Warn("the store could not be read: what clients had provisioned is not known", "view", name, "error", err)
+	}
 	v := &View{name: name, proxy: p}
 	v.catalog = retrieve.NewCatalog(p.upstreamTool, nil, nil)
 	v.catalog.LearnTokens(tokens)
@@ -135,7 +149,11 @@ func (p *Proxy) newView(name string, tokens map[string]int) *View {
 		Complete:        p.pool.Complete,
 		Task:            v.task,
 		RootsChanged:    p.pool.RootsChanged,
-		Forget:          p.pool.Forget,
+		Forget:          func(session string) { p.pool.Forget(session); p.savings.forget(session) },
+		Tokens:          func(t *tool.Tool) int { return v.catalog.Tokens(t) },
+		Kept:            keptProvisions(kept),
+		Keep:            v.keepProvisions,
+		Listed:          func(session, client string, tools []*tool.Tool) { p.savings.listed(v, session, client, tools) },
 		PrincipalHeader: p.first.PrincipalHeader,
 	}, v.catalog, p.log)
 	v.http = sync.OnceValue(v.live.HTTP)
@@ -144,6 +162,23 @@ func (p *Proxy) newView(name string, tokens map[string]int) *View {
 		return eventStream{events, messages}
 	})
 	return v
+}
+
+func keptProvisions(stored []store.Provision) []register.KeptProvision {
+	kept := make([]register.KeptProvision, len(stored))
+	for i, s := range stored {
+		kept[i] = register.KeptProvision(s)
+	}
+	return kept
+}
+
+// keepProvisions writes what an owner has provisioned.
+func (v *View) keepProvisions(ctx context.Context, owner string, set []register.KeptProvision) error {
+	stored := make([]store.Provision, len(set))
+	for i, kept := range set {
+		stored[i] = store.Provision(kept)
+	}
+	return v.proxy.store.PutProvisions(ctx, v.name, owner, stored)
 }
 
 // task is a request about a task of an upstream that the view has something of.

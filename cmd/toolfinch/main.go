@@ -121,7 +121,7 @@ flags, arguments or configuration.`,
 	flags.StringVar(&s.logFormat, "log-format", "", "text or json")
 	root.AddCommand(newServe(s), newReindex(s), newSearch(s), newDemo(s), newDemoServer(), newBench(), newEval(s), newVersion())
 	root.AddCommand(newModel(s))
-	root.AddCommand(newLearned(s))
+	root.AddCommand(newLearned(s), newSavings(s))
 	root.AddCommand(newServer(s), newView(s), newImport(s), newConnect(s), newInit(s))
 	root.AddCommand(newServers(s), newTools(s), newSchema(s), newCall(s), newValidate(s), newConfig(s))
 	s.completions(root)

@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"toolfinch/configs"
+	"toolfinch/upstream"
+	"toolfinch/web"
+)
+
+// house is the proxy as the REST API knows it.
+type house struct{ *Proxy }
+
+// View returns a view that clients reach over HTTP.
+func (h house) View(name string) (web.View, error) {
+	v, err := h.served(name)
+	if err != nil {
+		return web.View{}, err
+	}
+	return web.View{Name: v.name, Catalog: v.catalog, Retriever: v.Retriever(), Live: v.live}, nil
+}
+
+// Servers are the upstreams of what is served, in the order of the configuration.
+func (h house) Servers() []web.Server {
+	config := h.config.Load()
+	all := []web.Server{}
+	for _, s := range h.pool.Status() {
+		if !h.serves(s.Server) {
+			continue
+		}
+		server := web.Server{
+			Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
+			Tools: s.Tools, Restarts: s.Restarts, Description: described(config, s.Server),
+		}
+		if s.Err != nil {
+			server.Error = s.Err.Error()
+		}
+		all = append(all, server)
+	}
+	return all
+}
+
+// serves reports whether something of an upstream is served. Beside a view that
+// is served alone there is nothing else.
+func (h house) serves(server string) bool { return h.Only == "" || h.main().has(server) }
+
+func described(config *configs.Config, server string) string {
+	i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == server })
+	if i < 0 {
+		return "" // it has just left
+	}
+	return config.Servers[i].Description
+}
+
+// Reconnect connects an upstream anew and lists it.
+func (h house) Reconnect(ctx context.Context, name string) (web.Server, error) {
+	if !h.serves(name) {
+		return web.Server{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
+	}
+	rows, err := h.relist(ctx, []string{name}, h.pool.Reconnect)
+	switch {
+	case err != nil:
+		return web.Server{}, err
+	case errors.Is(rows[0].Err, upstream.ErrUnknownServer):
+		return web.Server{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
+	case rows[0].Err != nil:
+		return web.Server{}, rows[0].Err
+	}
+	servers := h.Servers()
+	if i := slices.IndexFunc(servers, func(s web.Server) bool { return s.Name == name }); i >= 0 {
+		return servers[i], nil
+	}
+	return web.Server{}, fmt.Errorf("%w: %q", web.ErrNoServer, name) // it has just left
+}
+
+// Reindex lists all upstreams anew.
+func (h house) Reindex(ctx context.Context) []web.Reindexed {
+	var names []string
+	for _, s := range h.Servers() {
+		names = append(names, s.Name)
+	}
+	rows, err := h.relist(ctx, names, h.pool.Refresh)
+	reindexed := make([]web.Reindexed, len(names))
+	for i, name := range names {
+		reindexed[i] = web.Reindexed{Server: name}
+		switch {
+		case err != nil:
+			reindexed[i].Error = err.Error()
+		case rows[i].Err != nil:
+			reindexed[i].Error = rows[i].Err.Error()
+		default:
+			diff := rows[i].Diff
+			reindexed[i].Added, reindexed[i].Removed, reindexed[i].Changed = len(diff.Added), len(diff.Removed), len(diff.Changed)
+			reindexed[i].Tools = diff.Total
+		}
+	}
+	return reindexed
+}
+
+// Savings is what retrieval saved since the start, by view.
+func (h house) Savings(ctx context.Context) []web.Saved {
+	var saved []web.Saved
+	byView := map[string]int{}
+	for _, v := range h.views.Load().all {
+		if h.Only == "" || v.name == h.Only {
+			byView[v.name] = len(saved)
+			saved = append(saved, web.Saved{View: v.name})
+		}
+	}
+	for _, s := range h.Proxy.Savings(ctx) {
+		i, served := byView[s.View]
+		if !served {
+			continue
+		}
+		saved[i].Sessions += s.Sessions
+		saved[i].Retrievals += s.Retrievals
+		saved[i].Full += s.Full
+		saved[i].Listed += s.Listed
+		saved[i].Answers += s.Answers
+	}
+	return saved
+}
+
+// Principal is who the trusted reverse proxy says made a request.
+func (h house) Principal(r *http.Request) string {
+	if h.first.PrincipalHeader == "" {
+		return ""
+	}
+	return r.Header.Get(h.first.PrincipalHeader)
+}

@@ -1,0 +1,349 @@
+package proxy_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/configs"
+	"toolfinch/proxy"
+	"toolfinch/register"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/upstream"
+	"toolfinch/view"
+)
+
+// openListed opens a proxy, without running it, that knows the tools of its one
+// server, up. It returns what listing every tool of them costs.
+func openListed(t testing.TB, up *httptest.Server, views ...view.Settings) (p *proxy.Proxy, full int64) {
+	t.Helper()
+	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40,
+		Servers: []upstream.Settings{settings("up", up.URL)}, Views: views}, "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	if rows := p.Refresh(t.Context(), nil); rows[0].Err != nil {
+		t.Fatal(rows[0].Err)
+	}
+	v, err := p.View(view.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range v.Tools() {
+		full += int64(tool.CountTokens(register.Listed(one)))
+	}
+	return p, full
+}
+
+// received is what a client read, counted by the test.
+type received struct {
+	seen    map[string]bool
+	listed  int64
+	answers int64
+}
+
+// list asks for the tools; what was not listed before counts.
+func (r *received) list(t testing.TB, c *rawClient) {
+	t.Helper()
+	var listed struct{ Tools []json.RawMessage }
+	if err := json.Unmarshal(c.ask("tools/list", `{}`).Result, &listed); err != nil {
+		t.Fatal(err)
+	}
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	for _, def := range listed.Tools {
+		if !r.seen[string(def)] {
+			r.seen[string(def)] = true
+			r.listed += int64(tool.CountTokens(def))
+		}
+	}
+}
+
+// call calls a tool; the text of its answer counts.
+func (r *received) call(t testing.TB, c *rawClient, name, arguments string) {
+	t.Helper()
+	got := c.ask("tools/call", toolCall(name, arguments))
+	var result struct{ Content []struct{ Text string } }
+	if err := json.Unmarshal(got.Result, &result); err != nil || len(result.Content) != 1 {
+		t.Fatalf("%s: %s", name, got.raw)
+	}
+	r.answers += int64(tool.CountTokens([]byte(result.Content[0].Text)))
+}
+
+// wantSavings compares what is accounted with what is expected.
+func wantSavings(t testing.TB, got []store.Savings, want ...store.Savings) {
+	t.Helper()
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("accounted\n%+v, want\n%+v", got, want)
+	}
+}
+
+// A session is accounted once for all that its view has, once for each definition
+// that it is listed, and for each answer that carries definitions. Results of
+// tools are not.
+func TestSavingsOfASession(t *testing.T) {
+	p, full := openListed(t, newUpstream(t, 60))
+	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+	var r received
+	r.list(t, c)
+	r.list(t, c)
+	r.call(t, c, "retrieve_tools", `{"query":"create an issue"}`)
+	r.list(t, c)
+	r.call(t, c, "retrieve_tools", `{"query":"create an issue","detail":"name"}`)
+	c.ask("tools/call", toolCall("up_echo", `{"text":"a result is not accounted"}`))
+	c.ask("tools/call", toolCall("call_tool", `{"name":"up_echo","arguments":{"text":"nor is this"}}`))
+	want := store.Savings{View: "default", Client: "raw 1", Sessions: 1, Retrievals: 2, Full: full, Listed: r.listed, Answers: r.answers}
+	wantSavings(t, p.Savings(t.Context()), want)
+	if want.Listed+want.Answers >= want.Full {
+		t.Errorf("nothing is saved by %+v", want)
+	}
+	wantSavings(t, p.Savings(t.Context()), want) // what was accounted is not again
+}
+
+// The next session of a client receives everything anew.
+func TestSavingsOfSessionsAddUp(t *testing.T) {
+	p, full := openListed(t, newUpstream(t, 20))
+	var listed int64
+	for range 3 {
+		t.Run("session", func(t *testing.T) { // which ends with it
+			var r received
+			r.list(t, newClient(t, p, "", kind{stdio: true}, `{}`, nil))
+			listed += r.listed
+		})
+	}
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1", Sessions: 3, Full: 3 * full, Listed: listed})
+}
+
+// A 2026-07-28 client has no session: each of its lists is one, and its answers
+// are the view's.
+func TestSavingsWithoutSessions(t *testing.T) {
+	p, full := openListed(t, newUpstream(t, 20))
+	c := newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil)
+	var first, second received
+	first.list(t, c)
+	second.list(t, c)
+	first.call(t, c, "retrieve_tools", `{"query":"create an issue"}`)
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
+		Sessions: 2, Retrievals: 1, Full: 2 * full, Listed: first.listed + second.listed, Answers: first.answers})
+}
+
+// Where all tools are listed, nothing is saved and nothing lost.
+func TestSavingsOfAViewThatListsAll(t *testing.T) {
+	p, full := openListed(t, newUpstream(t, 20), view.Settings{Name: view.Default, Exposure: view.ExposureDirect, IncludeAll: true})
+	var r received
+	r.list(t, newClient(t, p, "", kind{stdio: true}, `{}`, nil))
+	if r.listed != full {
+		t.Fatalf("the list has %d tokens, want those of all tools: %d", r.listed, full)
+	}
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1", Sessions: 1, Full: full, Listed: full})
+}
+
+// Meta-tools of a view that find and describe are accounted, the one that calls
+// is not.
+func TestSavingsOfAViewThatIsSearched(t *testing.T) {
+	p, full := openListed(t, newUpstream(t, 60), view.Settings{Name: view.Default, Exposure: view.ExposureSearch, IncludeAll: true})
+	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+	var r received
+	r.list(t, c)
+	r.call(t, c, "default_search_tools", `{"query":"create an issue"}`)
+	r.call(t, c, "default_describe_tool", `{"name":"up_echo"}`)
+	r.call(t, c, "default_describe_tool", `{"name":"nothing has this name"}`) // a model reads this, too
+	c.ask("tools/call", toolCall("default_call_tool", `{"name":"up_echo","arguments":{"text":"a result"}}`))
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
+		Sessions: 1, Retrievals: 3, Full: full, Listed: r.listed, Answers: r.answers})
+}
+
+// In a gated view those are accounted that find and provision tools, and that say
+// what is provisioned.
+func TestSavingsOfAGatedView(t *testing.T) {
+	p, full := openListed(t, newUpstream(t, 60), view.Settings{Name: view.Default, Exposure: view.ExposureRetrieve, IncludeAll: true,
+		Gating: &view.Gating{MaxTools: 5, MaxTokens: 5000}})
+	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+	var r received
+	r.list(t, c)
+	r.call(t, c, "discover_tools", `{"query":"create an issue"}`)
+	c.ask("tools/call", toolCall("unprovision_tools", `{"all":true}`))
+	r.call(t, c, "provision_tools", `{"tool_ids":["up_echo"]}`)
+	r.list(t, c)
+	r.call(t, c, "list_provisioned", `{}`)
+	r.call(t, c, "retrieve_tools", `{"query":"create an issue"}`) // not listed, and answers
+	c.ask("tools/call", toolCall("up_echo", `{"text":"a result"}`))
+	c.ask("tools/call", toolCall("execute_tool", `{"tool_id":"up_echo","arguments":{"text":"a result"}}`))
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
+		Sessions: 1, Retrievals: 4, Full: full, Listed: r.listed, Answers: r.answers})
+}
+
+// Of the proxy tool what lists and describes is accounted; what called tools
+// answer is not, in a batch either.
+func TestSavingsOfTheProxyTool(t *testing.T) {
+	p, full := openListed(t, newUpstream(t, 20),
+		view.Settings{Name: view.Default, Exposure: view.ExposureSearch, IncludeAll: true, ProxyTool: "door"})
+	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+	var r received
+	r.list(t, c)
+	sum := store.Savings{View: "default", Client: "raw 1", Sessions: 1, Full: full, Listed: r.listed}
+	wantSavings(t, p.Savings(t.Context()), sum)
+
+	const call = `"action":"call","type":"tool","path":"up_echo","args":{"text":"a result"}`
+	const info = `"action":"info","type":"tool","path":"up_echo"`
+	for _, test := range []struct {
+		arguments string
+		counts    bool
+	}{
+		{`{` + call + `}`, false},
+		{`{"action":"list","type":"tool"}`, true},
+		{`{` + info + `}`, true},
+	} {
+		got := c.ask("tools/call", toolCall("door", test.arguments))
+		var result struct {
+			Content []struct{ Resource struct{ Text string } }
+		}
+		if err := json.Unmarshal(got.Result, &result); err != nil || failed(got) {
+			t.Fatalf("%s: %s", test.arguments, got.raw)
+		}
+		if test.counts {
+			sum.Retrievals++
+			sum.Answers += int64(tool.CountTokens([]byte(result.Content[0].Resource.Text)))
+		}
+		wantSavings(t, p.Savings(t.Context()), sum)
+	}
+
+	before := sum.Answers
+	tokens := func(arguments string, least int) int64 {
+		if got := c.ask("tools/call", toolCall("door", arguments)); failed(got) || len(got.raw) < least {
+			t.Fatalf("batch: %.2000s", got.raw)
+		}
+		got := p.Savings(t.Context())
+		cost := got[0].Answers - before
+		before = got[0].Answers
+		return cost
+	}
+	without := tokens(`{"action":"batch","operations":[{`+info+`}]}`, 100)
+	with := tokens(`{"action":"batch","operations":[{`+info+`},{`+strings.Replace(call, "a result", strings.Repeat("word ", 2000), 1)+`}]}`, 10_000)
+	if without == 0 || with >= without+1000 {
+		t.Errorf("a batch of info alone counts %d tokens, with a call of 2,000 words %d", without, with)
+	}
+}
+
+// A session that began before its servers were listed would have been listed
+// their tools later.
+func TestSavingsOfASessionThatCameFirst(t *testing.T) {
+	up := newUpstream(t, 60)
+	_, full := openListed(t, up)
+	p := open(t, t.TempDir(), settings("up", up.URL), settings("late", up.URL))
+	t.Cleanup(func() { _ = p.Close() })
+	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+	var r received
+	r.list(t, c)
+	sum := store.Savings{View: "default", Client: "raw 1", Sessions: 1, Listed: r.listed}
+	wantSavings(t, p.Savings(t.Context()), sum)
+	for _, server := range []string{"up", "late"} {
+		p.Refresh(t.Context(), nil, server)
+		r.call(t, c, "retrieve_tools", `{"query":"create an issue","server":"`+server+`"}`)
+		r.list(t, c)
+		sum.Retrievals++
+		sum.Full += full
+		sum.Listed, sum.Answers = r.listed, r.answers
+		wantSavings(t, p.Savings(t.Context()), sum)
+	}
+}
+
+// What many sessions do at once is accounted, and in the store when Run has
+// ended.
+func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
+	const sessions = 8
+	up := newUpstream(t, 60)
+	_, full := openListed(t, up)
+	dir := t.TempDir()
+	before := time.Now().UTC()
+	var listed, answers int64
+	t.Run("run", func(t *testing.T) {
+		p := open(t, dir, settings("up", up.URL))
+		url := run(t, p)
+		eventually(t, func() bool { return p.Tools() == 60 })
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range sessions {
+			c := newClient(t, p, url, kind{}, `{}`, nil)
+			all.Go(func() {
+				var r received
+				r.list(t, c)
+				for i := range 3 {
+					r.call(t, c, "retrieve_tools", fmt.Sprintf(`{"query":"create issue number %d"}`, i))
+					r.list(t, c)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				listed, answers = listed+r.listed, answers+r.answers
+			})
+		}
+		all.Wait()
+	})
+	db, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	got, err := db.Savings(t.Context(), before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum store.Savings
+	for _, day := range got { // two at midnight
+		if day.View != "default" || day.Client != "raw 1" {
+			t.Errorf("nobody is called that: %+v", day)
+		}
+		sum.Sessions += day.Sessions
+		sum.Retrievals += day.Retrievals
+		sum.Full += day.Full
+		sum.Listed += day.Listed
+		sum.Answers += day.Answers
+	}
+	wantSavings(t, []store.Savings{sum}, store.Savings{
+		Sessions: sessions, Retrievals: 3 * sessions, Full: sessions * full, Listed: listed, Answers: answers})
+}
+
+// More answers than may be held are estimated by those that were counted.
+func TestSavingsOfALoadAreEstimated(t *testing.T) {
+	up := server.NewMCPServer("long", "1", server.WithToolCapabilities(true))
+	for i := range 8 {
+		up.AddTool(mcp.NewTool(fmt.Sprint("paint_", i), mcp.WithDescription("Paint a fence. "+strings.Repeat(fmt.Sprint("Fence ", i, " is long. "), 1200))),
+			func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return mcp.NewToolResultText("ok"), nil
+			})
+	}
+	front := httptest.NewServer(server.NewStreamableHTTPServer(up, server.WithStateful(true)))
+	t.Cleanup(front.Close)
+	p, _ := openListed(t, front)
+	c := newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil)
+	const calls = 12 // of 200 kB each
+	var once received
+	for range calls - 1 {
+		c.ask("tools/call", toolCall("retrieve_tools", `{"query":"paint a fence","limit":5}`))
+	}
+	once.call(t, c, "retrieve_tools", `{"query":"paint a fence","limit":5}`)
+	want := calls * once.answers
+	got := p.Savings(t.Context())
+	if len(got) != 1 || got[0].Retrievals != calls {
+		t.Fatalf("accounted %+v, want %d retrievals", got, calls)
+	}
+	if answers := got[0].Answers; answers < want*99/100 || answers > want*101/100 {
+		t.Errorf("answers of %d tokens are accounted as %d", want, answers)
+	}
+}

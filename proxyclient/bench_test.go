@@ -1,0 +1,49 @@
+package proxyclient_test
+
+import (
+	"testing"
+
+	"toolfinch/proxyclient"
+	"toolfinch/proxytool"
+)
+
+// One call of a tool over HTTP: with mcp-go's client, with this one, and through
+// the proxy tool.
+func BenchmarkCall(b *testing.B) {
+	args := map[string]string{"text": "hello"}
+	h := newHouse(b)
+	site := newSite(b)
+	site.start(h.MCPServer)
+	b.Run("mcp-go", func(b *testing.B) {
+		c := ordinary(b, site.dial)
+		for b.Loop() {
+			if _, err := c.CallTool(b.Context(), callTool("echo", args)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("direct", func(b *testing.B) {
+		c := open(b, site.dial)
+		for b.Loop() {
+			if _, err := c.CallTool(b.Context(), callTool("echo", args)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("transparent", func(b *testing.B) {
+		c := open(b, site.dial, proxyclient.WithTransparent())
+		for b.Loop() {
+			if _, err := c.CallTool(b.Context(), callTool("echo", args)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("proxy", func(b *testing.B) {
+		c := open(b, site.dial)
+		for b.Loop() {
+			if _, err := c.Proxy(b.Context(), proxytool.TypeTool, proxytool.ActionCall, "echo", args); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

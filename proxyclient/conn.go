@@ -1,0 +1,259 @@
+package proxyclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// How often a lost connection is dialled for one call (or those that wait with
+// it), and the waits between: the first, doubled each time.
+const (
+	redials    = 5
+	firstDelay = 100 * time.Millisecond
+)
+
+// conn is one initialized session with the server.
+type conn struct {
+	mcp   *client.Client
+	tap   *tap
+	tool  string         // name of the proxy tool
+	calls sync.WaitGroup // over it; added to under the client's mu while it is the current one
+	end   context.CancelCauseFunc
+}
+
+// retire closes the connection once the calls over it have ended, which they do
+// in their time.
+func (c *conn) retire() error {
+	c.calls.Wait()
+	return c.close()
+}
+
+func (c *conn) close() error {
+	err := c.tap.Close()
+	c.end(ErrClosed)
+	c.tap.work.Wait()
+	return err
+}
+
+// dialing is a series of attempts to connect that any number of callers wait for.
+type dialing struct {
+	done chan struct{}
+	err  error
+}
+
+// connect returns the connection, dialling up to so many times if there is none.
+// It counts as one of its calls: the caller is to end that.
+func (c *Client) connect(ctx context.Context, attempts int) (*conn, error) {
+	for {
+		c.mu.Lock()
+		if c.closed {
+			c.mu.Unlock()
+			return nil, ErrClosed
+		}
+		if conn := c.conn; conn != nil {
+			conn.calls.Add(1)
+			c.mu.Unlock()
+			return conn, nil
+		}
+		d := c.dialing
+		if d == nil {
+			d = &dialing{done: make(chan struct{})}
+			c.dialing = d
+			c.work.Go(func() { c.redial(d, attempts) })
+		}
+		c.mu.Unlock()
+		select {
+		case <-d.done:
+			if d.err != nil {
+				return nil, d.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// redial fills in c.conn and ends d.
+func (c *Client) redial(d *dialing, attempts int) {
+	var made *conn
+	for delay := firstDelay; ; delay *= 2 {
+		var again bool
+		made, again, d.err = c.dialOnce()
+		attempts--
+		if d.err == nil || !again || attempts < 1 || !c.pause(delay) {
+			break
+		}
+	}
+	c.mu.Lock()
+	c.dialing = nil
+	if c.closed {
+		d.err = ErrClosed
+	} else {
+		c.conn = made // nil with an error
+	}
+	c.mu.Unlock()
+	if made != nil && d.err != nil { // Close did not see it
+		_ = made.close()
+	}
+	close(d.done)
+}
+
+// pause reports whether it waited to the end.
+func (c *Client) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.life.Done():
+		return false
+	}
+}
+
+// dialOnce makes a connection. again says that another attempt may do better.
+func (c *Client) dialOnce() (made *conn, again bool, err error) {
+	ctx, end := context.WithCancelCause(c.base)
+	late := time.AfterFunc(c.timeout, func() {
+		end(fmt.Errorf("not connected within %s: %w", c.timeout, context.DeadlineExceeded))
+	})
+	closed := context.AfterFunc(c.life, func() { end(ErrClosed) })
+	fail := func(t *tap, again bool, err error) (*conn, bool, error) {
+		late.Stop()
+		closed()
+		err = because(ctx, err)
+		if t != nil {
+			_ = t.Close()
+		}
+		end(ErrClosed)
+		if t != nil {
+			t.work.Wait()
+		}
+		return nil, again, err
+	}
+	inner, err := c.dial(ctx)
+	if err != nil {
+		return fail(nil, !errors.Is(err, ErrDialedOnce), err)
+	}
+	wrapped, t := tapInto(inner)
+	made = &conn{mcp: client.NewClient(wrapped, c.options...), tap: t, end: end}
+	made.mcp.OnNotification(c.notified)
+	trip := &trip{}
+	if made.tool, err = c.greet(context.WithValue(ctx, tripKey{}, trip), made.mcp, trip); err != nil {
+		return fail(t, trip.lost(), err)
+	}
+	if !late.Stop() || !closed() {
+		return fail(t, false, context.Cause(ctx))
+	}
+	return made, false, nil
+}
+
+// greet starts a session, and returns the name of the proxy tool.
+func (c *Client) greet(ctx context.Context, session *client.Client, trip *trip) (string, error) {
+	if err := session.Start(ctx); err != nil {
+		trip.err = err
+		return "", fmt.Errorf("start: %w", err)
+	}
+	hello := mcp.InitializeRequest{Params: mcp.InitializeParams{ClientInfo: c.info}}
+	if _, err := session.Initialize(ctx, hello); err != nil {
+		return "", fmt.Errorf("initialize: %w", err)
+	}
+	return detect(ctx, session, trip, c.toolName)
+}
+
+// do sends something over the connection; over a new one once more, if the first
+// was lost and either that is safe by its nature or it never got there.
+func (c *Client) do(ctx context.Context, what string, repeatable bool, send func(context.Context, *conn) error) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	for again := false; ; again = true {
+		conn, err := c.connect(ctx, redials)
+		if err != nil {
+			return fmt.Errorf("proxyclient: %s: connect: %w", what, because(ctx, err))
+		}
+		trip := &trip{}
+		err = send(context.WithValue(ctx, tripKey{}, trip), conn)
+		conn.calls.Done()
+		lost := ctx.Err() == nil && trip.lost()
+		if lost {
+			c.drop(conn)
+		}
+		if err == nil {
+			return nil
+		}
+		if !lost || again || !repeatable && !trip.unsent() {
+			return fmt.Errorf("proxyclient: %s: %w", what, because(ctx, err))
+		}
+	}
+}
+
+// drop gives up a connection.
+func (c *Client) drop(lost *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != lost { // another call did, or Close does
+		return
+	}
+	c.conn = nil
+	c.work.Go(func() { _ = lost.retire() })
+}
+
+// bound is ctx as every call has it: bounded, and ended by Close.
+func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(c.life, func() { stop(ErrClosed) })
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
+	return ctx, func() {
+		unhook()
+		cancel()
+		stop(nil)
+	}
+}
+
+// because says why ctx ended, if that is what err says.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(ctx.Err(), cause) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
+
+// trip is what became of the requests of one call: the tap fills in that of its
+// context. All but sent is read and written by the goroutine that calls.
+type trip struct {
+	sent     atomic.Bool     // a request was, or may have been, written
+	answered bool            // a request was answered, whatever the answer
+	raw      json.RawMessage // the last result, as it came; nil when the last answer was none
+	err      error           // of the transport, about the last request; nil when it was answered
+}
+
+type tripKey struct{}
+
+// lost reports whether the transport failed, so that another may do better.
+func (t *trip) lost() bool {
+	var auth *transport.AuthorizationRequiredError
+	var oauth *transport.OAuthAuthorizationRequiredError
+	return t.err != nil && !errors.As(t.err, &auth) && !errors.As(t.err, &oauth) && !errors.Is(t.err, transport.ErrLegacySSEServer)
+}
+
+// unsent reports whether the server has seen nothing of the call, by its own
+// word or because the request never left.
+func (t *trip) unsent() bool {
+	if t.answered {
+		return false
+	}
+	var op *net.OpError
+	return !t.sent.Load() || errors.Is(t.err, transport.ErrSessionTerminated) || errors.As(t.err, &op) && op.Op == "dial"
+}

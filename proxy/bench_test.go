@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"toolfinch/proxy"
 	"toolfinch/retrieve"
 	"toolfinch/upstream"
+	"toolfinch/view"
 )
 
 // newUpstream is a real MCP server over HTTP with n tools; the first, echo,
@@ -59,7 +61,13 @@ func newUpstream(t testing.TB, n int) *httptest.Server {
 // knows the tools.
 func newProxy(t testing.TB, dataDir string, tools int, upstreams ...*httptest.Server) (url string) {
 	t.Helper()
-	config := &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
+	return serveConfig(t, &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}, tools, upstreams...) + "/mcp"
+}
+
+// serveConfig serves toolfinch in front of the upstreams with what else config
+// says, and waits until it knows the tools.
+func serveConfig(t testing.TB, config *configs.Config, tools int, upstreams ...*httptest.Server) (url string) {
+	t.Helper()
 	for i, u := range upstreams {
 		config.Servers = append(config.Servers, upstream.Settings{Name: fmt.Sprintf("up%d", i), URL: u.URL,
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: upstream.DefaultCallTimeout, Validate: true})
@@ -84,7 +92,7 @@ func newProxy(t testing.TB, dataDir string, tools int, upstreams ...*httptest.Se
 		}
 	})
 	eventually(t, func() bool { return p.Tools() == tools })
-	return front.URL + "/mcp"
+	return front.URL
 }
 
 // newBareProxy is the least a proxy can be: an mcp-go server whose handler
@@ -115,8 +123,9 @@ func newBareProxy(t testing.TB, up *httptest.Server) (url string) {
 
 // session is a client cut down to HTTP, so that what is measured is the server.
 type session struct {
-	url, id string
-	client  *http.Client
+	url, id     string
+	client      *http.Client
+	provisioned bool // what a benchmark calls in a gated view
 }
 
 func newSession(t testing.TB, url string) *session {
@@ -163,6 +172,33 @@ func (s *session) call(name string, arguments any) (string, error) {
 	return string(answer), err
 }
 
+// rest sends a request of the REST API.
+func (s *session) rest(method, url string, body any) error {
+	var sent io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		sent = bytes.NewReader(text)
+	}
+	request, err := http.NewRequest(method, url, sent)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := s.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, answer)
+	}
+	return err
+}
+
 // BenchmarkCall compares a call of 100 bytes straight to an upstream, through
 // a bare proxy, and through toolfinch, HTTP to HTTP, in one run.
 func BenchmarkCall(b *testing.B) {
@@ -195,6 +231,57 @@ func BenchmarkRetrieve(b *testing.B) {
 				load(b, url, callers, func(s *session) error {
 					_, err := s.call("retrieve_tools", map[string]string{"query": "share a photo album with my contacts"})
 					return err
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkWays compares the ways to call one tool of 100 bytes, and to find one
+// among many, in a gated view: each is what its client waits for over HTTP.
+func BenchmarkWays(b *testing.B) {
+	for _, tools := range []int{1000, 5000} {
+		up := newUpstream(b, tools)
+		gated := serveConfig(b, &configs.Config{
+			DataDir: b.TempDir(), TopK: 5, Routing: configs.RoutingAuto, Gating: &view.Gating{MaxTokens: 2000}, ProxyTool: "proxy", REST: true,
+		}, tools, up)
+		id, arguments := "up0_echo", map[string]string{"text": strings.Repeat("x", 100)}
+		const query = "share a photo album with my contacts"
+		called := func(name string, arguments any) func(*session) error {
+			return func(s *session) error {
+				_, err := s.call(name, arguments)
+				return err
+			}
+		}
+		rest := func(method, path string, body any) func(*session) error {
+			return func(s *session) error { return s.rest(method, gated+path, body) }
+		}
+		for _, way := range []struct {
+			name, url string
+			call      func(*session) error
+		}{
+			{"call/direct", up.URL, called("echo", arguments)},
+			{"call/by name", gated + "/mcp", called(id, arguments)},
+			{"call/execute_tool", gated + "/mcp", called("execute_tool", map[string]any{"tool_id": id, "arguments": arguments})},
+			{"call/proxy", gated + "/mcp", called("proxy", map[string]any{"action": "call", "type": "tool", "path": id, "args": arguments})},
+			{"call/REST", gated + "/mcp", rest(http.MethodPost, "/api/proxy/execute", map[string]any{"tool_id": id, "arguments": arguments})},
+			{"discover/discover_tools", gated + "/mcp", called("discover_tools", map[string]any{"query": query})},
+			{"discover/tags", gated + "/mcp", called("discover_tools", map[string]any{"query": query, "tags": []string{"photo"}})},
+			{"discover/REST", gated + "/mcp", rest(http.MethodGet, "/api/tools/discover?query="+url.QueryEscape(query), nil)},
+			{"discover/retrieve_tools", gated + "/mcp", called("retrieve_tools", map[string]any{"query": query})},
+		} {
+			b.Run(fmt.Sprintf("tools=%d/%s", tools, way.name), func(b *testing.B) {
+				load(b, way.url, 1, func(s *session) error {
+					if !s.provisioned && way.url != up.URL {
+						s.provisioned = true
+						if _, err := s.call("provision_tools", map[string]any{"tool_ids": []string{id}}); err != nil {
+							return err
+						}
+						if err := s.rest(http.MethodPost, gated+"/api/tools/provision", map[string]any{"tool_ids": []string{id}}); err != nil {
+							return err
+						}
+					}
+					return way.call(s)
 				})
 			})
 		}

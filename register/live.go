@@ -305,7 +305,7 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 
 func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
 	call := l.callOf(x, s, modern)
-	if s != nil {
+	if s != nil && l.Gated() {
 		s.shown.by(Owner(call))
 	}
 	switch x.Method {

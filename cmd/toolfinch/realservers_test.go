@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // realServer is a published server and what is known of it. The keys that some
@@ -86,8 +87,10 @@ func TestRealServersAreIndexed(t *testing.T) {
 		return rows
 	}
 
+	start := time.Now()
 	first := reindex()
-	total := 0
+	took := time.Since(start)
+	total, slowest := 0, int64(0)
 	for _, name := range slices.Sorted(maps.Keys(realServers)) {
 		real, r := realServers[name], first[name]
 		total += r.Tools
@@ -96,9 +99,10 @@ func TestRealServersAreIndexed(t *testing.T) {
 		} else if r.Tools < real.least || r.Added != r.Tools {
 			t.Errorf("%s: %d tools, %d of them added; want %d or more, all added", name, r.Tools, r.Added, real.least)
 		}
+		slowest = max(slowest, r.MS)
 		t.Logf("%-12s %4d tools %6d ms", name, r.Tools, r.MS)
 	}
-	t.Logf("%-12s %4d tools", "together", total)
+	t.Logf("%-12s %4d tools %6d ms, of which %d beside the slowest", "together", total, took.Milliseconds(), took.Milliseconds()-slowest)
 
 	for name, r := range reindex() {
 		if r.Added+r.Changed+r.Removed > 0 {

@@ -41,6 +41,8 @@ type viewRow struct {
 	Composites  []string `json:"composite_tools,omitempty"`
 	Customs     []string `json:"custom_tools,omitempty"`
 	RunScript   bool     `json:"run_script"`
+	Gated       bool     `json:"gated"`
+	ProxyTool   string   `json:"proxy_tool,omitempty"`
 }
 
 func newViewList(s *settings) *cobra.Command {
@@ -70,7 +72,11 @@ func newViewList(s *settings) *cobra.Command {
 			}
 			t := table{head: []string{"VIEW", "EXPOSURE", "TOOLS", "DESCRIPTION"}}
 			for _, row := range rows {
-				t.add(row.Name, row.Exposure, row.summary(), row.Description)
+				exposure := row.Exposure
+				if row.Gated {
+					exposure += ", gated"
+				}
+				t.add(row.Name, exposure, row.summary(), row.Description)
 			}
 			return t.print(cmd.OutOrStdout())
 		},
@@ -83,6 +89,7 @@ func rowOfView(v view.Settings) viewRow {
 	row := viewRow{
 		Name: v.Name, Description: v.Description, Exposure: string(cmp.Or(v.Exposure, view.ExposureAuto)),
 		IncludeAll: v.IncludeAll, Tools: []string{}, RunScript: v.RunScript != nil,
+		Gated: v.Gating != nil, ProxyTool: v.ProxyTool,
 	}
 	for _, server := range v.Tools {
 		for _, tool := range server.Tools {

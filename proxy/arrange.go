@@ -324,11 +324,14 @@ func (p *Proxy) show(ctx context.Context, next []arranged) error {
 	var failed error
 	for _, v := range next {
 		v.catalog.Arrange(v.reserved, p.config.Load().Pinned)
-		v.now.Store(v.shown)
-		if err := v.catalog.Swap(ctx, v.servers); err != nil {
+		err := v.catalog.Swap(ctx, v.servers)
+		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("view %s: %w", v.name, err))
 		}
-		v.live.Offer(v.face)
+		if err == nil || v.now.Load() == nil { // else the tools of before keep their face
+			v.now.Store(v.shown)
+			v.live.Offer(v.face)
+		}
 		after.all = append(after.all, v.View)
 		after.byName[v.name] = v.View
 	}

@@ -62,7 +62,7 @@ func New(store Store, log *slog.Logger) *Cache {
 }
 
 // Keep returns what keeps the large results of a handler. A complete result of
-// at least MinSize bytes, of a call that a client with an owner made, is stored
+// at least MinSize bytes, of a call that an MCP client with an owner made, is stored
 // and answered in short: a preview of its text with a note how to read on, blocks
 // without text as far as they have less than MinSize bytes together, structured
 // content if it alone has less, and all other members as they were. A result
@@ -77,7 +77,7 @@ func (c *Cache) Keep(s Settings) tool.Middleware {
 		}
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			result, err := next(ctx, call)
-			if err != nil || len(result) < s.MinSize || call.Kind != tool.KindTool || call.Depth > 0 {
+			if err != nil || len(result) < s.MinSize || call.Kind != tool.KindTool || call.Depth > 0 || call.Client == nil {
 				return result, err
 			}
 			if owner, ok := c.owner(call); ok && result.Complete() {

@@ -45,7 +45,7 @@ func newFixture(t testing.TB) *fixture {
 	return f
 }
 
-var alice = tool.Call{Name: "big", Session: "alice"}
+var alice = tool.Call{Name: "big", Session: "alice", Client: &tool.Client{}}
 
 func answering(text string) tool.Handler {
 	result := tool.Result(text)

@@ -156,7 +156,7 @@ func printToolHelp(cmd *cobra.Command, t *tool.Tool, flags []toolFlag) error {
 
 // runCall calls the tool and prints what it answers.
 func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) error {
-	call := &tool.Call{Name: t.Name, Arguments: given}
+	call := &tool.Call{Name: t.Name, Local: true, Arguments: given}
 	stderr := cmd.ErrOrStderr()
 	heard := &narrator{w: stderr, on: screenOf(stderr)}
 	if heard.on.terminal {

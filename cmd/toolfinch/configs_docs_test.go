@@ -10,8 +10,8 @@ import (
 	"toolfinch/configs"
 )
 
-// Every configuration of views that README.md, docs/views.md, docs/hooks.md and
-// the examples show loads, without a warning. One without servers is a part of a
+// Every configuration of views that README.md, docs/views.md, docs/hooks.md,
+// docs/gating.md and the examples show loads, without a warning. One without servers is a part of a
 // file, and gets those of the examples.
 func TestDocumentedConfigurations(t *testing.T) {
 	const servers = `mcp_servers:
@@ -26,7 +26,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 `
 	shown := map[string][]string{} // by where they stand
 	fenced := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-	for _, doc := range []string{"views.md", "hooks.md"} {
+	for _, doc := range []string{"views.md", "hooks.md", "gating.md"} {
 		for _, match := range fenced.FindAllStringSubmatch(lines(t, "../../docs/"+doc), -1) {
 			shown[doc] = append(shown[doc], match[1])
 		}
@@ -56,7 +56,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 			}
 		}
 	}
-	if len(shown) < 10 || len(shown["README.md"]) == 0 || len(shown["views.md"]) < 5 || len(shown["hooks.md"]) < 2 {
+	if len(shown) < 10 || len(shown["README.md"]) == 0 || len(shown["views.md"]) < 5 || len(shown["hooks.md"]) < 2 || len(shown["gating.md"]) < 2 {
 		t.Errorf("only %d places have configurations: the test reads past them", len(shown))
 	}
 	for where, blocks := range shown {

@@ -170,7 +170,7 @@ func (p *Proxy) arrangeView(v *View, config *configs.Config, compiled *view.View
 		next.gate()
 	}
 	if settings.ProxyTool != "" {
-		face.Meta = append(slices.Clone(face.Meta), proxytool.New(settings.ProxyTool, capabilities{v}, p.log))
+		face.Meta = append(slices.Clone(face.Meta), proxytool.New(settings.ProxyTool, capabilities{v}, p.log.With("view", settings.Name)))
 	}
 	if compiled.Keeps() {
 		face.Meta = append(slices.Clone(face.Meta), p.outputs.Tool())

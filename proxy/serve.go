@@ -81,7 +81,7 @@ func (p *Proxy) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", p.ready)
 	rest := p.ifREST(web.Handler(house{p}, p.version, p.log))
-	for _, pattern := range []string{"/api/", "/openapi.json", "/metrics"} {
+	for _, pattern := range web.Patterns {
 		mux.Handle(pattern, rest)
 	}
 	return guard(mux, p.config.Load().Origins)

@@ -158,8 +158,13 @@ func (l *Live) Sync() {
 		s.set = set
 		direct := s.direct != nil && *s.direct
 		s.mu.Unlock()
-		if _, provisioned, other := s.shown.follow("", l.listedTo); gated {
-			change, differs = provisioned, other
+		if gated {
+			change, differs = Change{}, false
+		}
+		if s.shown.isKnown() {
+			if _, provisioned, other := s.shown.follow("", l.listedTo); gated {
+				change, differs = provisioned, other
+			}
 		}
 		switch {
 		case direct && !all, !direct && !offered && !differs:

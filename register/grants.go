@@ -10,8 +10,11 @@ import (
 
 // Budget bounds what one owner may have provisioned. Zero bounds are none.
 type Budget struct {
-	MaxTools, MaxTokens int
-	TTL                 time.Duration // how long a tool stays provisioned where the request does not say; 0: for good
+	MaxTools  int `json:"max_tools,omitempty"`
+	MaxTokens int `json:"max_tokens,omitempty"`
+	// TTL is how long a tool stays provisioned at most, and where the request does
+	// not say; 0: for good.
+	TTL time.Duration `json:"-"`
 }
 
 // holds reports whether the budget has room for that much.
@@ -32,7 +35,10 @@ func (b Budget) String() string {
 }
 
 // Usage is how much of a Budget is used: by the tools that the catalog has now.
-type Usage struct{ Tools, Tokens int }
+type Usage struct {
+	Tools  int `json:"tools"`
+	Tokens int `json:"tokens"`
+}
 
 func (u Usage) plus(g grant) Usage { return Usage{u.Tools + 1, u.Tokens + g.tokens} }
 
@@ -96,15 +102,22 @@ func (g grants) usage() Usage {
 }
 
 func (g grants) index(id tool.ID) int {
-	return slices.IndexFunc(g, func(one grant) bool { return one.id == id })
+	// Every call behind the gate looks here: nothing is copied, and names differ
+	// where servers are the same.
+	for i := range g {
+		if g[i].id.Name == id.Name && g[i].id == id {
+			return i
+		}
+	}
+	return -1
 }
 
 // added says what a request did.
 type added struct{ added, kept, left grants }
 
 // add provisions wanted, each of which takes part, as far as the budget and the
-// request's own bound, maxTokens, hold: what is there already costs nothing and
-// gets the new time. With fit, what has no room is left; else nothing is added
+// request's own bound, maxTokens, hold: what is there already costs nothing, and
+// ends as renewed says. With fit, what has no room is left; else nothing is added
 // then, and the error is a *BudgetError.
 func (g grants) add(wanted grants, budget Budget, maxTokens int, fit bool) (grants, added, error) {
 	next, used := slices.Clone(g), g.usage()
@@ -118,7 +131,7 @@ func (g grants) add(wanted grants, budget Budget, maxTokens int, fit bool) (gran
 		seen[one.id] = true
 		at := next.index(one.id)
 		if at >= 0 && next[at].tool != nil {
-			next[at].until = one.until
+			next[at].until = renewed(next[at].until, one.until, fit)
 			done.kept = append(done.kept, next[at])
 			continue
 		}
@@ -139,6 +152,16 @@ func (g grants) add(wanted grants, budget Budget, maxTokens int, fit bool) (gran
 		return g, added{}, &BudgetError{asked.Tools, asked.Tokens, before.Tools, before.Tokens, budget, maxTokens}
 	}
 	return next.trim(budget), done, nil
+}
+
+// renewed is when a tool ends that is provisioned again. Who names it means the
+// new end, unless there is none; who found it by a query shortens nothing.
+func renewed(before, now time.Time, fit bool) time.Time {
+	switch {
+	case !fit && now.IsZero(), fit && before.IsZero(), fit && !now.IsZero() && before.After(now):
+		return before
+	}
+	return now
 }
 
 // trim forgets what takes no part, the oldest first, until the budget has room

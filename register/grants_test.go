@@ -92,11 +92,22 @@ func TestAddKeepsTheBudget(t *testing.T) {
 }
 
 func TestAddingAgainRenewsTheTime(t *testing.T) {
+	var never time.Time
 	soon, late := time.Now(), time.Now().Add(time.Hour)
-	for _, until := range []time.Time{late, {}} {
-		got, done, err := grantsOf("a:1 b:1", soon).add(grantsOf("b:1", until), Budget{}, 0, false)
-		if err != nil || !got[0].until.Equal(soon) || !got[1].until.Equal(until) || !done.kept[0].until.Equal(until) {
-			t.Errorf("until %v: %+v, %v", until, got, err)
+	for _, test := range []struct {
+		before, now, named, found time.Time // with fit it is found, without it is named
+	}{
+		{never, never, never, never},
+		{never, soon, soon, never},
+		{soon, never, soon, never},
+		{soon, late, late, late},
+		{late, soon, soon, late},
+	} {
+		for fit, want := range map[bool]time.Time{false: test.named, true: test.found} {
+			got, done, err := grantsOf("a:1 b:1", test.before).add(grantsOf("b:1", test.now), Budget{}, 0, fit)
+			if err != nil || !got[0].until.Equal(test.before) || !got[1].until.Equal(want) || !done.kept[0].until.Equal(want) {
+				t.Errorf("until %v, then %v, fit %t: %+v, %v", test.before, test.now, fit, got, err)
+			}
 		}
 	}
 }

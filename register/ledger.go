@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -20,35 +19,44 @@ type ledger struct {
 	mu       sync.Mutex // guards what follows, and the accounts; held for look-ups and assignments only
 	accounts map[string]*account
 	due      time.Time // when Run is to look for grants that have ended; zero: not at all
+	uses     uint64    // counts look-ups and changes
 }
 
 // account is one owner's. It goes once it is empty and nobody uses it.
 type account struct {
 	turn   chan struct{} // holds one: taken while the grants are changed and written
 	users  int           // who wait for the turn, or have it
+	used   uint64        // the ledger's uses at the last of this account
 	grants grants
-	until  map[tool.ID]time.Time // the same, for look-ups
-	first  time.Time             // of grants
 }
 
 func newLedger() *ledger {
 	return &ledger{wake: make(chan struct{}, 1), accounts: map[string]*account{}}
 }
 
-// open returns the account of an owner, for whom it stays until close.
-func (l *ledger) open(owner string) (*account, error) {
+// open returns the account of an owner, for whom it stays until close. Where
+// there is none it makes one, or returns nil.
+func (l *ledger) open(owner string, makes bool) *account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.accounts[owner]
-	if a == nil {
-		if len(l.accounts) >= maxOwners {
-			return nil, fmt.Errorf("%w (%d): try again later, when some have unprovisioned theirs", ErrTooManyOwners, maxOwners)
-		}
-		a = &account{turn: make(chan struct{}, 1)}
+	if a == nil && makes {
+		a = newAccount()
 		l.accounts[owner] = a
 	}
-	a.users++
-	return a, nil
+	if a != nil {
+		a.users++
+		l.use(a)
+	}
+	return a
+}
+
+func newAccount() *account { return &account{turn: make(chan struct{}, 1)} }
+
+// use is for who has the lock.
+func (l *ledger) use(a *account) {
+	l.uses++
+	a.used = l.uses
 }
 
 func (l *ledger) close(owner string, a *account) {
@@ -69,39 +77,62 @@ func (a *account) wait(ctx context.Context) error {
 	}
 }
 
+// evict empties the account that was used longest ago, of those that nobody uses,
+// where more than maxOwners have grants. The caller gets it with its turn, as from
+// open; nil when there are not too many.
+func (l *ledger) evict() (owner string, oldest *account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.accounts) <= maxOwners {
+		return "", nil
+	}
+	held := 0
+	for name, a := range l.accounts {
+		if len(a.grants) == 0 {
+			continue // it goes by itself
+		}
+		held++
+		if a.users == 0 && (oldest == nil || a.used < oldest.used) {
+			owner, oldest = name, a
+		}
+	}
+	if held <= maxOwners || oldest == nil {
+		return "", nil
+	}
+	oldest.users++
+	oldest.turn <- struct{}{} // nobody has it, who has no user
+	oldest.grants = nil
+	return owner, oldest
+}
+
 // of returns the grants of an owner, also those whose time has come.
 func (l *ledger) of(owner string) grants {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a := l.accounts[owner]; a != nil {
-		return a.grants
+	a := l.accounts[owner]
+	if a == nil {
+		return nil
 	}
-	return nil
+	l.use(a)
+	return a.grants
 }
 
 // has reports whether an owner has a grant of a tool now.
 func (l *ledger) has(owner string, id tool.ID) bool {
-	l.mu.Lock()
-	var until time.Time
-	ok := false
-	if a := l.accounts[owner]; a != nil {
-		until, ok = a.until[id]
-	}
-	l.mu.Unlock()
-	return ok && (until.IsZero() || until.After(time.Now()))
+	all := l.of(owner)
+	i := all.index(id)
+	return i >= 0 && !over(all[i].until, time.Now())
 }
 
 // put is for who has the turn of the account.
 func (l *ledger) put(a *account, all grants) {
 	all = slices.Clone(all)
-	until := make(map[tool.ID]time.Time, len(all))
 	for i := range all {
 		all[i].tool = nil // a catalog must not live as long as what was provisioned of it
-		until[all[i].id] = all[i].until
 	}
 	first := all.first()
 	l.mu.Lock()
-	a.grants, a.until, a.first = all, until, first
+	a.grants = all
 	sooner := !first.IsZero() && (l.due.IsZero() || first.Before(l.due))
 	if sooner {
 		l.due = first
@@ -132,7 +163,7 @@ func (l *ledger) next(now time.Time) (owners []string, due time.Time) {
 	}
 	l.due = time.Time{}
 	for owner, a := range l.accounts {
-		at := a.first
+		at := a.grants.first()
 		if over(at, now) {
 			owners = append(owners, owner)
 			at = now.Add(time.Second)

@@ -126,18 +126,23 @@ func contains(tools []*tool.Tool, name string) bool {
 
 // cached adds to a result what the 2026-07-28 revision wants of lists and of
 // resources/read, unless it is there.
-func (l *Live) cached(result tool.Result, method string) tool.Result {
+func (l *Live) cached(result tool.Result, x *wire.Exchange) tool.Result {
 	if rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired {
 		return result
 	}
 	var ttl time.Duration
 	public := false
-	switch method {
+	switch x.Method {
 	case wire.MethodListTools:
 		ttl, public = l.source.CacheHint(tool.KindTool)
-		public = public && !l.Gated() // a principal is listed its own
+		if l.Gated() { // a principal is listed its own, which change with what it provisions
+			public = false
+			if PrincipalOf(x.Header, l.settings.PrincipalHeader) != "" {
+				ttl = 0
+			}
+		}
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
-		ttl, public = l.source.CacheHint(listsByMethod[method].kind)
+		ttl, public = l.source.CacheHint(listsByMethod[x.Method].kind)
 	case wire.MethodReadResource:
 	default:
 		return result

@@ -270,6 +270,10 @@ func (l *Live) Close(ctx context.Context) {
 // Knows reports whether a session is one of this Live's.
 func (l *Live) Knows(sessionID string) bool { return l.session(sessionID) != nil }
 
+// KnowsHTTP reports whether a session is one of this Live's over streamable HTTP:
+// others have IDs that anybody can guess.
+func (l *Live) KnowsHTTP(sessionID string) bool { return l.httpSession(sessionID) != nil }
+
 // aside runs f off the caller's path: upstreams that hang must not keep sessions
 // from ending. The end of Run ends ctx, and waits for f.
 func (l *Live) aside(f func(ctx context.Context)) {
@@ -297,7 +301,7 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	}
 	result, err := l.handle(ctx, x, s, modern)
 	if modern && err == nil {
-		result = l.cached(result, x.Method)
+		result = l.cached(result, x)
 	}
 	l.answer(x, json.RawMessage(result), err, modern)
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
@@ -364,15 +368,30 @@ func (l *Live) callOf(x *wire.Exchange, s *session, modern bool) *tool.Call {
 	}
 	if x.Header != nil {
 		call.Header = x.Header.Get
-		if l.settings.PrincipalHeader != "" {
-			call.Principal = x.Header.Get(l.settings.PrincipalHeader)
-		}
+		call.Principal = PrincipalOf(x.Header, l.settings.PrincipalHeader)
 	}
 	call.Notify = x.Notify
 	if call.Client != nil {
 		call.Notify = leveled(call.Client, x.Notify)
 	}
 	return call
+}
+
+// maxPrincipal is the longest name of a principal, in bytes.
+const maxPrincipal = 1024
+
+// PrincipalOf is who was authenticated, by the header of that name, which a trusted
+// reverse proxy sets. It is "" when the header is absent, comes more than once, so
+// that somebody else may have set one of them, or has more than 1,024 bytes; and
+// when name is "".
+func PrincipalOf(header http.Header, name string) string {
+	if name == "" {
+		return ""
+	}
+	if values := header.Values(name); len(values) == 1 && len(values[0]) <= maxPrincipal {
+		return values[0]
+	}
+	return ""
 }
 
 func methodNotFound(method string) error {

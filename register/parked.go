@@ -39,11 +39,12 @@ const (
 // parked is a call of a 2026-07-28 client that an upstream may ask something
 // in the middle of.
 type parked struct {
-	kind tool.Kind
-	name string // exposed
-	done chan outcome
-	wake chan struct{} // holds one signal: something was asked
-	end  context.CancelFunc
+	owner string // whose alone it is
+	kind  tool.Kind
+	name  string // exposed
+	done  chan outcome
+	wake  chan struct{} // holds one signal: something was asked
+	end   context.CancelFunc
 
 	progress json.RawMessage // the progress token of the first request
 
@@ -117,7 +118,7 @@ func (l *Live) serveModern(ctx context.Context, x *wire.Exchange, call *tool.Cal
 func (l *Live) park(ctx context.Context, x *wire.Exchange, call *tool.Call) (*parked, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	p := &parked{
-		kind: call.Kind, name: call.Name, end: end,
+		owner: Owner(call), kind: call.Kind, name: call.Name, end: end,
 		done: make(chan outcome, 1), wake: make(chan struct{}, 1),
 		asks: map[string]*asked{}, notify: x.Notify,
 	}
@@ -311,8 +312,8 @@ func (l *Live) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
 	}
 	l.parkedMu.Lock()
 	p := l.parked[state]
-	fits := p != nil && p.kind == call.Kind && p.name == call.Name
-	if fits { // else it is another tool's and stays where it is
+	fits := p != nil && p.owner == Owner(call) && p.kind == call.Kind && p.name == call.Name
+	if fits { // else it is another's, or another tool's, and stays where it is
 		delete(l.parked, state)
 	}
 	l.parkedMu.Unlock()

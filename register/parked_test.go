@@ -680,3 +680,31 @@ func TestManyModernClientsDoNotCross(t *testing.T) {
 		}
 	})
 }
+
+func TestAParkedCallIsContinuedByItsOwnerAlone(t *testing.T) {
+	live := newLive(t, Settings{PrincipalHeader: "X-User"})
+	asker(t, live)
+	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
+	p := &peer{t: t, url: n.url}
+	as := func(principal, members string) string {
+		headers := n.headers("tools/call", members)
+		if principal != "" {
+			headers = append(headers, "X-User", principal)
+		}
+		return await(t, p.stream(n.body(1, "tools/call", members), headers...), `"id":1`)
+	}
+	for _, owner := range []string{"ann", ""} {
+		question := asking("roots/list", `{}`)
+		state := stateOf(t, as(owner, question))
+		reply := func(state string) string {
+			return question + `,"inputResponses":{"1":{"roots":[]}},"requestState":"` + state + `"`
+		}
+		unknown := as("bob", reply(parkedPrefix+"unknown"))
+		if got := as("bob", reply(state)); got != unknown || !strings.Contains(got, "continues no call") {
+			t.Errorf("bob, with the state of %q: %s\nwith one that is none: %s", owner, got, unknown)
+		}
+		if got := as(owner, reply(state)); !strings.Contains(got, `"answered":{"roots":[]}`) {
+			t.Errorf("%q itself: %s", owner, got)
+		}
+	}
+}

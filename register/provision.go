@@ -23,8 +23,8 @@ var (
 	ErrNotProvisioned = errors.New("not provisioned")
 	// ErrNotGated is returned where there is nothing to provision.
 	ErrNotGated = errors.New("this view is not gated: every tool can be called")
-	// ErrTooManyOwners is wrapped where one more owner cannot be remembered.
-	ErrTooManyOwners = errors.New("too many clients have tools provisioned")
+	// ErrSessionEnded is wrapped where the owner is a session that is no more.
+	ErrSessionEnded = errors.New("the session has ended")
 )
 
 // NotProvisionedError is a call of a tool that was not provisioned for its
@@ -47,17 +47,22 @@ type Provision struct {
 
 // KeptProvision is a provisioned tool as the store has it.
 type KeptProvision struct {
-	Owner string
-	ID    tool.ID
-	Until time.Time // zero: for good
+	Owner  string
+	ID     tool.ID
+	Until  time.Time // zero: for good
+	Tokens int       // of its definition, when that was last counted
 }
 
 // ProvisionRequest is what to provision.
 type ProvisionRequest struct {
-	Tools     []*tool.Tool  // of the catalog
-	Fit       bool          // best first: take those that fit and leave the others; else all or nothing
-	MaxTokens int           // bounds what this request adds, beside the budget; 0: no bound
-	TTL       time.Duration // how long they stay, counted from now, also those provisioned before; 0: the budget's
+	Tools     []*tool.Tool // of the catalog
+	Fit       bool         // best first: take those that fit and leave the others; else all or nothing
+	MaxTokens int          // bounds what this request adds, beside the budget; 0: no bound
+	// TTL is how long they stay, counted from now: no longer than the budget's, where
+	// that has one, which is also what 0 asks for. A tool that is provisioned already
+	// ends then too; only with neither it stays as it is. With Fit it keeps the later
+	// of both ends: a query shortens nothing.
+	TTL time.Duration
 	// Session is the calling one, which is held for; "" for the one that the owner
 	// names, if any.
 	Session string
@@ -86,8 +91,6 @@ func sessionIn(owner string) (id string, is bool) {
 // keepTimeout bounds how long a changed set may take to be written.
 const keepTimeout = 10 * time.Second
 
-var errSessionEnded = errors.New("the session has ended")
-
 // Owner is who the tools belong to that a call provisions, and may call.
 func Owner(call *tool.Call) string {
 	if owner := call.Owner(); owner != "" {
@@ -105,11 +108,20 @@ func (l *Live) Gated() bool { return l.face.Load().Gate != nil }
 func (l *Live) Gate(t *tool.Tool) tool.Handler {
 	id, handler := t.Def.ID, t.Handler
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		if l.Gated() && !call.Local && !l.IsProvisioned(Owner(call), id) {
-			return nil, &NotProvisionedError{call.Name}
+		if err := l.Admit(call, id); err != nil {
+			return nil, err
 		}
 		return handler(ctx, call)
 	}
+}
+
+// Admit returns the *NotProvisionedError of a call that Gate would refuse, nil
+// of another.
+func (l *Live) Admit(call *tool.Call, id tool.ID) error {
+	if l.Gated() && !call.Local && !l.IsProvisioned(Owner(call), id) {
+		return &NotProvisionedError{call.Name}
+	}
+	return nil
 }
 
 // IsProvisioned reports whether owner may call the tool now: it is provisioned,
@@ -123,11 +135,12 @@ func (l *Live) isPinned(id tool.ID) bool {
 }
 
 // Provision provisions tools for owner within the budget: what is provisioned
-// already costs nothing again and lasts as long as if it were new. It tells the
-// owner's clients, and returns once the calling session has asked for the new
-// list, as far as it is known to do so (see hold). Errors are *BudgetError,
-// ErrNotGated, ErrTooManyOwners, tool.ErrNotFound for what is not in the catalog,
-// the end of the session and the reason why ctx ended; nothing has changed then.
+// already costs nothing again. It tells the owner's clients, and returns once the
+// calling session has asked for the new list, as far as it is known to do so (see
+// hold). Errors are *BudgetError, ErrNotGated, ErrSessionEnded, tool.ErrNotFound
+// for what is not in the catalog, and the reason why ctx ended; nothing has
+// changed then. Of more than 10,000 owners the one whose tools were used longest
+// ago loses them.
 func (l *Live) Provision(ctx context.Context, owner string, r ProvisionRequest) (Provisioned, error) {
 	gate := l.face.Load().Gate
 	if gate == nil {
@@ -138,7 +151,7 @@ func (l *Live) Provision(ctx context.Context, owner string, r ProvisionRequest) 
 		return Provisioned{}, err
 	}
 	answer := Provisioned{Budget: *gate}
-	err = l.amend(ctx, owner, func(all grants) (grants, error) {
+	err = l.amend(ctx, owner, true, func(all grants) (grants, error) {
 		next, done, err := all.add(wanted, *gate, r.MaxTokens, r.Fit)
 		answer.Added, answer.Left, answer.Usage = done.added.public(), done.left.public(), next.usage()
 		answer.Kept = append(pinned.public(), done.kept.public()...)
@@ -147,6 +160,7 @@ func (l *Live) Provision(ctx context.Context, owner string, r ProvisionRequest) 
 	if err != nil {
 		return Provisioned{}, err
 	}
+	l.makeRoom(ctx)
 	if id, is := sessionIn(owner); is && r.Session == "" {
 		r.Session = id
 	}
@@ -156,7 +170,7 @@ func (l *Live) Provision(ctx context.Context, owner string, r ProvisionRequest) 
 
 // wanted are the tools of a request as grants, and apart those that are pinned.
 func (l *Live) wanted(r ProvisionRequest, gate Budget) (wanted, pinned grants, err error) {
-	if r.TTL == 0 {
+	if r.TTL == 0 || gate.TTL != 0 && r.TTL > gate.TTL {
 		r.TTL = gate.TTL
 	}
 	var until time.Time
@@ -195,7 +209,7 @@ func (l *Live) Unprovision(ctx context.Context, owner string, tools []*tool.Tool
 	for i, t := range tools {
 		ids[i] = t.Def.ID
 	}
-	err = l.amend(ctx, owner, func(all grants) (grants, error) {
+	err = l.amend(ctx, owner, false, func(all grants) (grants, error) {
 		next, gone := all.without(ids)
 		removed = gone.public()
 		return next, nil
@@ -219,11 +233,12 @@ func (l *Live) Provisions(owner string) ([]Provision, Usage, Budget) {
 }
 
 // amend changes the grants of owner by f, which is given those whose time has
-// not come, and has them written. Changes of one owner wait for each other.
-func (l *Live) amend(ctx context.Context, owner string, f func(grants) (grants, error)) error {
-	a, err := l.ledger.open(owner)
-	if err != nil {
-		return err
+// not come, and has them written. Changes of one owner wait for each other. An
+// owner who has none is left alone unless some are to be made.
+func (l *Live) amend(ctx context.Context, owner string, makes bool, f func(grants) (grants, error)) error {
+	a := l.ledger.open(owner, makes)
+	if a == nil {
+		return nil
 	}
 	defer l.ledger.close(owner, a)
 	if err := a.wait(ctx); err != nil {
@@ -232,7 +247,7 @@ func (l *Live) amend(ctx context.Context, owner string, f func(grants) (grants, 
 	defer func() { <-a.turn }()
 	id, ofSession := sessionIn(owner)
 	if ofSession && l.session(id) == nil { // it is forgotten before its grants are
-		return errSessionEnded
+		return fmt.Errorf("%w: connect again", ErrSessionEnded)
 	}
 	before := l.ledger.of(owner)
 	next, err := f(l.priced(before.current(time.Now())))
@@ -249,6 +264,24 @@ func (l *Live) amend(ctx context.Context, owner string, f func(grants) (grants, 
 	return nil
 }
 
+// makeRoom takes the tools from those who used theirs longest ago, while there are
+// more owners than can be held, and tells their clients.
+func (l *Live) makeRoom(ctx context.Context) {
+	for {
+		owner, a := l.ledger.evict()
+		if a == nil {
+			return
+		}
+		l.log.Info("too many clients have tools provisioned: who used theirs longest ago has none any more", "owner", owner)
+		if _, ofSession := sessionIn(owner); !ofSession {
+			l.write(ctx, owner, nil)
+		}
+		<-a.turn
+		l.ledger.close(owner, a)
+		l.tellOwner(ctx, owner, "")
+	}
+}
+
 // write has a changed set written, which holds whether that works or not.
 func (l *Live) write(ctx context.Context, owner string, all grants) {
 	if l.settings.Keep == nil {
@@ -258,25 +291,26 @@ func (l *Live) write(ctx context.Context, owner string, all grants) {
 	defer cancel()
 	kept := make([]KeptProvision, len(all))
 	for i, one := range all {
-		kept[i] = KeptProvision{owner, one.id, one.until}
+		kept[i] = KeptProvision{owner, one.id, one.until, one.tokens}
 	}
 	if err := l.settings.Keep(ctx, owner, kept); err != nil {
 		l.log.Warn("provisioned tools are not stored: they are lost when the program ends", "error", err)
 	}
 }
 
-// recall takes what the store had at the start.
+// recall takes what the store had at the start, of as many owners as can be held.
 func (l *Live) recall(kept []KeptProvision) {
 	byOwner := map[string]grants{}
 	for _, k := range kept {
-		all := byOwner[k.Owner]
-		if _, ofSession := sessionIn(k.Owner); ofSession || all.index(k.ID) >= 0 {
+		all, known := byOwner[k.Owner]
+		_, ofSession := sessionIn(k.Owner)
+		if ofSession || all.index(k.ID) >= 0 || !known && len(byOwner) == maxOwners {
 			continue
 		}
-		byOwner[k.Owner] = append(all, grant{id: k.ID, until: k.Until})
+		byOwner[k.Owner] = append(all, grant{id: k.ID, until: k.Until, tokens: k.Tokens})
 	}
 	for owner, all := range byOwner {
-		a := &account{turn: make(chan struct{}, 1)}
+		a := newAccount()
 		l.ledger.accounts[owner] = a
 		l.ledger.put(a, all)
 	}
@@ -324,6 +358,7 @@ func (l *Live) listedTo(owner string) []*tool.Tool {
 type shown struct {
 	mu    sync.Mutex // guards what follows; held over look-ups, never over a write to the client
 	owner string     // of the client's last request
+	known bool       // the client has a list that can be out of date
 	tools []*tool.Tool
 }
 
@@ -348,13 +383,20 @@ func namesOf(tools []*tool.Tool) []string {
 	return names
 }
 
+// isKnown reports whether the client has a list that can be out of date.
+func (s *shown) isKnown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known
+}
+
 // follow makes what is listed now what is shown, and returns it with how it
-// differs from what was. owner is whom the request is from that asks for it, ""
-// for none.
+// differs from what was, which is nothing for a client that never asked. owner is
+// whom the request is from that asks for it, "" for none.
 func (s *shown) follow(owner string, listedTo func(owner string) []*tool.Tool) (now []*tool.Tool, change Change, differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owner = cmp.Or(owner, s.owner)
+	s.owner, s.known = cmp.Or(owner, s.owner), s.known || owner != ""
 	now = listedTo(s.owner)
 	before := s.tools
 	s.tools = now
@@ -422,7 +464,7 @@ func (l *Live) settle(ctx context.Context, owner string) {
 	l.tellOwner(ctx, owner, "")
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err := l.amend(ctx, owner, func(all grants) (grants, error) { return all, nil })
+	err := l.amend(ctx, owner, false, func(all grants) (grants, error) { return all, nil })
 	if err != nil {
 		l.log.Debug("ended provisions are not forgotten yet", "error", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -199,12 +200,12 @@ func TestProvisionAnswersWhatItDid(t *testing.T) {
 	if left := time.Until(got.Added[0].Until); left <= 0 || left > time.Hour || !got.Kept[0].Until.IsZero() {
 		t.Errorf("ends in %s, the pinned one %v", left, got.Kept[0].Until)
 	}
-	got, err := live.Provision(t.Context(), owner, ProvisionRequest{Tools: pick(source, "srv_a", "srv_c", "srv_x", "srv_d"), Fit: true, TTL: 2 * time.Hour})
+	got, err := live.Provision(t.Context(), owner, ProvisionRequest{Tools: pick(source, "srv_a", "srv_c", "srv_x", "srv_d"), Fit: true, TTL: time.Minute})
 	if err != nil || provisionNames(got.Added) != "srv_c" || provisionNames(got.Kept) != "srv_a" || provisionNames(got.Left) != "srv_d" || got.Left[0].Tokens != each {
 		t.Errorf("best that fit: %+v, %v", got, err)
 	}
 	all, usage, budget := live.Provisions(owner)
-	if provisionNames(all) != "srv_b srv_a srv_c" || usage != (Usage{3, 30}) || budget.MaxTokens != 1000 || time.Until(all[1].Until) < time.Hour {
+	if provisionNames(all) != "srv_b srv_a srv_c" || usage != (Usage{3, 30}) || budget.MaxTokens != 1000 || time.Until(all[1].Until) < time.Minute {
 		t.Errorf("provisions: %+v, %+v, %+v", all, usage, budget)
 	}
 	for what, want := range map[string]error{"srv_e": nil, "srv_x": tool.ErrNotFound} {
@@ -305,6 +306,8 @@ func TestAGatedStdioSession(t *testing.T) {
 	d.send(initialize)
 	d.until(`"id":"i"`)
 	d.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	d.send(list)
+	d.until(`"id":"l"`)
 	d.send(call(1, "provision", `{"Tools":["srv_a"]}`))
 	d.until("tools/list_changed")
 	d.send(list)
@@ -341,7 +344,7 @@ func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 	for _, name := range []string{"ann 1", "ann 2", "ann 3", "bob", ""} {
 		p := connect(t, url, "many")
 		principal, _, _ := strings.Cut(name, " ")
-		p.messages(call(0, "hidden", `{}`), "X-User", principal)
+		p.messages(list, "X-User", principal)
 		got, stop := p.listen()
 		defer stop()
 		of[name], changes[name] = p, got
@@ -440,7 +443,7 @@ func TestASessionThatEndsWhileItProvisions(t *testing.T) {
 	<-counting
 	live.forget("s")
 	close(count)
-	if err := receive(t, answered, "the answer"); !errors.Is(err, errSessionEnded) {
+	if err := receive(t, answered, "the answer"); !errors.Is(err, ErrSessionEnded) {
 		t.Errorf("error %v", err)
 	}
 	if len(live.ledger.accounts) != 0 {
@@ -453,7 +456,7 @@ func TestASessionThatEndsWhileItsSetChanges(t *testing.T) {
 	live, source := gated(t, Settings{}, Budget{})
 	live.remember("s")
 	one := pick(source, "srv_a")[0]
-	err := live.amend(t.Context(), "session s", func(all grants) (grants, error) {
+	err := live.amend(t.Context(), "session s", true, func(all grants) (grants, error) {
 		live.forget("s")
 		return append(all, grant{id: one.Def.ID}), nil
 	})
@@ -476,7 +479,7 @@ func TestTimeEndsWhatIsProvisioned(t *testing.T) {
 	await(t, changes, "tools/list_changed")
 	provision(t, live, "principal ann", time.Hour, "srv_b")
 	await(t, changes, "tools/list_changed")
-	err := live.amend(t.Context(), "principal ann", func(all grants) (grants, error) {
+	err := live.amend(t.Context(), "principal ann", true, func(all grants) (grants, error) {
 		all[1].until = time.Now() // its hour has passed
 		return all, nil
 	})
@@ -515,13 +518,13 @@ func TestTimeEndsWhatIsProvisioned(t *testing.T) {
 func TestWhatTheStoreHadIsProvisioned(t *testing.T) {
 	id := func(name string) tool.ID { return tool.ID{Server: "srv", Name: name} }
 	live, _ := gated(t, Settings{Kept: []KeptProvision{
-		{"principal ann", id("b"), time.Time{}},
-		{"principal ann", id("a"), time.Now().Add(time.Hour)},
-		{"principal ann", id("b"), time.Time{}},
-		{"principal ann", id("c"), time.Now().Add(-time.Hour)},
-		{"principal ann", id("gone"), time.Time{}},
-		{Anonymous, id("d"), time.Time{}},
-		{"session stdio", id("e"), time.Time{}},
+		{"principal ann", id("b"), time.Time{}, 0},
+		{"principal ann", id("a"), time.Now().Add(time.Hour), 0},
+		{"principal ann", id("b"), time.Time{}, 0},
+		{"principal ann", id("c"), time.Now().Add(-time.Hour), 0},
+		{"principal ann", id("gone"), time.Time{}, 0},
+		{Anonymous, id("d"), time.Time{}, 0},
+		{"session stdio", id("e"), time.Time{}, 0},
 	}}, Budget{})
 	for owner, want := range map[string]string{"principal ann": "srv_b srv_a", Anonymous: "srv_d", "session stdio": ""} {
 		if got := has(live, owner); got != want {
@@ -579,23 +582,246 @@ func TestProvisioningWaitsItsTurnNoLongerThanItsCaller(t *testing.T) {
 	}
 }
 
-func TestNobodysSetIsDroppedForAnothers(t *testing.T) {
-	live, source := gated(t, Settings{}, Budget{})
-	for i := range maxOwners {
-		provision(t, live, fmt.Sprintf("principal %d", i), 0, "srv_a")
+// crowd are as many owners as a Live holds tools of, each with srv_a.
+func crowd(n int) []KeptProvision {
+	kept := make([]KeptProvision, n)
+	for i := range kept {
+		kept[i] = KeptProvision{Owner: fmt.Sprintf("principal %d", i), ID: tool.ID{Server: "srv", Name: "a"}, Tokens: each}
 	}
-	_, err := live.Provision(t.Context(), "principal late", ProvisionRequest{Tools: pick(source, "srv_a")})
-	if !errors.Is(err, ErrTooManyOwners) {
-		t.Errorf("error %v", err)
+	return kept
+}
+
+func TestOfTooManyOwnersThoseGoWhoUsedTheirToolsLongestAgo(t *testing.T) {
+	kept := crowd(maxOwners)
+	written := map[string]int{} // tools, by owner; Keep is called by this goroutine alone
+	live, source := gated(t, Settings{Kept: kept, Keep: func(_ context.Context, owner string, set []KeptProvision) error {
+		written[owner] = len(set)
+		return nil
+	}}, Budget{MaxTools: 1})
+	a := pick(source, "srv_a")[0]
+	// used makes all but those the ones that used theirs last, each in its way.
+	used := func(but ...string) {
+		for i, k := range kept {
+			if slices.Contains(but, k.Owner) {
+				continue
+			}
+			switch i % 3 {
+			case 0:
+				live.IsProvisioned(k.Owner, a.Def.ID)
+			case 1:
+				live.listedTo(k.Owner)
+			case 2:
+				live.Provisions(k.Owner)
+			}
+		}
 	}
-	if has(live, "principal 0") != "srv_a" || has(live, "principal late") != "" {
-		t.Error("a set was dropped for another")
+	gone := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, k := range kept {
+			if live.ledger.accounts[k.Owner] == nil { // to ask for them would be to use them
+				got = append(got, k.Owner)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v have lost their tools, want %v", got, want)
+		}
 	}
-	provision(t, live, "principal 0", 0, "srv_b")
-	if _, err := live.Unprovision(t.Context(), "principal 0", nil); err != nil {
-		t.Fatal(err)
+	wrote := func(want map[string]int) {
+		t.Helper()
+		if !maps.Equal(written, want) {
+			t.Errorf("written: %v, want %v", written, want)
+		}
+		clear(written)
+	}
+
+	live.listedTo("principal 8")
+	used("principal 7", "principal 8")
+	if _, err := live.Provision(t.Context(), "principal late", ProvisionRequest{Tools: pick(source, "srv_a", "srv_b")}); err == nil {
+		t.Error("over budget, and no error")
+	}
+	if _, err := live.Unprovision(t.Context(), "principal late", nil); err != nil {
+		t.Error(err)
+	}
+	gone() // what is refused takes nothing from anybody
+	wrote(map[string]int{})
+	provision(t, live, "principal late", 0, "srv_a")
+	wrote(map[string]int{"principal late": 1, "principal 7": 0})
+	gone("principal 7")
+
+	// Who is in the middle of a change stays; a session's set is not in the store.
+	live.remember("s")
+	provision(t, live, "session s", 0, "srv_a")
+	wrote(map[string]int{"principal 8": 0})
+	changing := live.ledger.open("principal 9", false)
+	live.listedTo("session s")
+	used("principal 9")
+	live.listedTo("principal late")
+	provision(t, live, "principal later", 0, "srv_a")
+	live.ledger.close("principal 9", changing)
+	wrote(map[string]int{"principal later": 1})
+	if has(live, "session s") != "" || has(live, "principal late") != "srv_a" || has(live, "principal later") != "srv_a" {
+		t.Error("the session's set is not the one that went")
+	}
+	gone("principal 7", "principal 8")
+	if n := len(live.ledger.accounts); n != maxOwners {
+		t.Errorf("%d owners are held, want %d", n, maxOwners)
+	}
+}
+
+func TestClientsAreToldWhenTheirToolsGoForOthers(t *testing.T) {
+	live, source := gated(t, Settings{Kept: crowd(maxOwners)}, Budget{})
+	p := connect(t, serveHTTP(t, live), "idle")
+	provision(t, live, sessionOwner+p.session, 0, "srv_b") // one of the crowd goes
+	p.messages(list)
+	changes, stop := p.listen()
+	defer stop()
+	for owner := range maps.Clone(live.ledger.accounts) {
+		if owner != sessionOwner+p.session {
+			live.IsProvisioned(owner, source.tools["srv_a"].Def.ID)
+		}
 	}
 	provision(t, live, "principal late", 0, "srv_a")
+	await(t, changes, "tools/list_changed")
+	if got := listed(t, p.messages(list)[0]); len(got) != 3 {
+		t.Errorf("listed %v", got)
+	}
+}
+
+func TestTheStoreMakesNoMoreOwnersThanAreHeld(t *testing.T) {
+	live, _ := gated(t, Settings{Kept: append(crowd(2*maxOwners), crowd(1)...)}, Budget{})
+	if n := len(live.ledger.accounts); n != maxOwners {
+		t.Errorf("%d owners are held, want %d", n, maxOwners)
+	}
+}
+
+func TestWhoHasNothingIsNotRememberedForGivingItBack(t *testing.T) {
+	live, _ := gated(t, Settings{Keep: func(context.Context, string, []KeptProvision) error {
+		t.Error("a set that is none is written")
+		return nil
+	}}, Budget{})
+	err := live.amend(t.Context(), "principal nobody", false, func(all grants) (grants, error) {
+		t.Error("the grants of somebody without any are changed")
+		return all, nil
+	})
+	removed, err2 := live.Unprovision(t.Context(), "principal nobody", nil)
+	live.settle(t.Context(), "principal nobody")
+	if err != nil || err2 != nil || removed != nil || live.ledger.uses != 0 {
+		t.Errorf("%v, %v; removed %v; %d uses", err, err2, removed, live.ledger.uses)
+	}
+}
+
+// What tools cost that the catalog has not yet is known from the store: the budget
+// holds when they come.
+func TestTheBudgetHoldsAfterARestart(t *testing.T) {
+	var kept []KeptProvision
+	for _, name := range []string{"a", "b"} {
+		kept = append(kept, KeptProvision{"principal ann", tool.ID{Server: "srv", Name: name}, time.Time{}, each})
+	}
+	var written []KeptProvision
+	live, source := gated(t, Settings{Kept: kept, Keep: func(_ context.Context, _ string, set []KeptProvision) error {
+		written = set
+		return nil
+	}}, Budget{MaxTokens: 3 * each})
+	a, b := source.tools["srv_a"], source.tools["srv_b"]
+	source.change(func(c catalog) { delete(c, "srv_a"); delete(c, "srv_b") })
+	provision(t, live, "principal ann", 0, "srv_c")
+	if len(written) != 3 || written[0].Tokens != each || written[2].Tokens != each {
+		t.Errorf("written: %v", written)
+	}
+	provision(t, live, "principal ann", 0, "srv_d", "srv_e")
+	source.change(func(c catalog) { c["srv_a"], c["srv_b"] = a, b })
+	if _, usage, budget := live.Provisions("principal ann"); !budget.holds(usage) || usage.Tools != 3 {
+		t.Errorf("%s of %s", usage, budget)
+	}
+}
+
+func TestHowLongToolsStay(t *testing.T) {
+	const never = 0
+	for _, test := range []struct {
+		name            string
+		ttl, first, ask time.Duration // the view's, and what two requests ask
+		fit             bool          // the second
+		want            time.Duration // after the second
+	}{
+		{"the view says nothing, nor does anybody else", never, never, never, false, never},
+		{"the view's where nothing is asked", time.Hour, never, never, false, time.Hour},
+		{"the view's is the most", time.Hour, 9 * time.Hour, 9 * time.Hour, false, time.Hour},
+		{"named: shortened", never, never, time.Minute, false, time.Minute},
+		{"named: shortened below the view's", time.Hour, never, time.Minute, false, time.Minute},
+		{"named: renewed", never, time.Minute, time.Hour, false, time.Hour},
+		{"named: as the view's again", time.Hour, time.Minute, never, false, time.Hour},
+		{"named: left as it is", never, time.Minute, never, false, time.Minute},
+		{"found: not shortened", never, time.Hour, time.Minute, true, time.Hour},
+		{"found: not ended at all", never, never, time.Minute, true, never},
+		{"found: renewed", never, time.Minute, time.Hour, true, time.Hour},
+		{"found: for good", never, time.Minute, never, true, never},
+		{"found: as the view's again", time.Hour, time.Minute, never, true, time.Hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			live, source := gated(t, Settings{}, Budget{TTL: test.ttl})
+			provision(t, live, "principal ann", test.first, "srv_a")
+			before := time.Now()
+			done, err := live.Provision(t.Context(), "principal ann", ProvisionRequest{Tools: pick(source, "srv_a"), Fit: test.fit, TTL: test.ask})
+			if err != nil || len(done.Kept) != 1 {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			all, _, _ := live.Provisions("principal ann")
+			until := all[0].Until
+			if !until.Equal(done.Kept[0].Until) {
+				t.Errorf("it is said to end %v, and ends %v", done.Kept[0].Until, until)
+			}
+			if until.IsZero() != (test.want == never) || !until.IsZero() && until.Sub(before).Round(time.Minute) != test.want {
+				t.Errorf("it ends %v, want in %v", until, test.want)
+			}
+		})
+	}
+}
+
+func TestPrincipalOf(t *testing.T) {
+	long := strings.Repeat("x", 1024)
+	for _, test := range []struct {
+		name   string
+		values []string
+		want   string
+	}{
+		{"X-User", []string{"ann"}, "ann"},
+		{"x-user", []string{"ann"}, "ann"},
+		{"X-User", []string{long}, long},
+		{"X-User", []string{long + "x"}, ""},
+		{"X-User", []string{"ann", "bob"}, ""},
+		{"X-User", []string{"ann", "ann"}, ""},
+		{"X-User", []string{""}, ""},
+		{"X-User", nil, ""},
+		{"", []string{"ann"}, ""},
+	} {
+		if got := PrincipalOf(http.Header{"X-User": test.values, "": {"nobody"}}, test.name); got != test.want {
+			t.Errorf("%q of %.20q is %.20q, want %.20q", test.name, test.values, got, test.want)
+		}
+	}
+	if got := PrincipalOf(nil, "X-User"); got != "" {
+		t.Errorf("without headers it is %q", got)
+	}
+}
+
+func TestWhoNeverListedIsToldOfItsOwnChangesAlone(t *testing.T) {
+	live, _ := gated(t, Settings{}, Budget{})
+	provision(t, live, "principal ann", 0, "srv_a")
+	p := connect(t, serveHTTP(t, live), "blind")
+	changes, stop := p.listen()
+	defer stop()
+	p.messages(call(0, "hidden", `{}`), "X-User", "ann")
+	live.Sync()
+	provision(t, live, "principal ann", 0, "srv_b")
+	await(t, changes, "tools/list_changed")
+	if got := listed(t, p.messages(list, "X-User", "ann")[0]); len(got) != 5 {
+		t.Errorf("listed %v", got)
+	}
+	provision(t, live, "principal ann", 0, "srv_c")
+	await(t, changes, "tools/list_changed")
+	if len(changes) > 0 {
+		t.Errorf("told once too often: %s", <-changes)
+	}
 }
 
 func TestProvisionsFollowTheCatalog(t *testing.T) {
@@ -667,8 +893,12 @@ func TestAModernClientIsListedWhatItsPrincipalHas(t *testing.T) {
 	}
 	names := func(principal string) string {
 		message := await(t, ask(principal, "tools/list", ""), `"tools"`)
-		if !strings.Contains(message, `"cacheScope":"private"`) {
-			t.Errorf("a list that varies may be cached for all: %s", message)
+		ttl := `"ttlMs":0`
+		if principal == "" {
+			ttl = `"ttlMs":1000`
+		}
+		if !strings.Contains(message, `"cacheScope":"private"`) || !strings.Contains(message, ttl) {
+			t.Errorf("a list that varies may be cached by %q: %s", principal, message)
 		}
 		return strings.Join(listed(t, message)[3:], " ")
 	}
@@ -737,7 +967,7 @@ func TestAGateNarrowsWhatIsListed(t *testing.T) {
 }
 
 func TestTheHookHearsOfWhatIsProvisioned(t *testing.T) {
-	var s shown
+	s := shown{known: true}
 	with := func(names string) func(string) []*tool.Tool {
 		return func(string) []*tool.Tool { return named(strings.Fields(names)...) }
 	}
@@ -762,7 +992,7 @@ func TestTheHookHearsOfWhatIsProvisioned(t *testing.T) {
 func TestAListIsOfWhoeverAsksForIt(t *testing.T) {
 	var s shown
 	s.by("principal ann")
-	for _, test := range []struct{ asks, want string }{{"principal bob", "principal bob"}, {"", "principal bob"}} {
+	for _, test := range []struct{ asks, want string }{{"", "principal ann"}, {"principal bob", "principal bob"}, {"", "principal bob"}} {
 		s.follow(test.asks, func(owner string) []*tool.Tool {
 			if owner != test.want {
 				t.Errorf("asked by %q: the list is of %q", test.asks, owner)
@@ -785,10 +1015,7 @@ func TestTheTimerIsToldOfWhatEndsSooner(t *testing.T) {
 		{now.Add(time.Minute), true},
 	} {
 		owner := fmt.Sprint(i)
-		a, err := l.open(owner)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := l.open(owner, true)
 		l.put(a, grants{{id: tool.ID{Name: "a"}, until: test.ends}})
 		l.close(owner, a)
 		select {
@@ -811,13 +1038,22 @@ func TestTheTimerIsToldOfWhatEndsSooner(t *testing.T) {
 	}
 }
 
+// The set is as large as the default budget lets it be.
 func BenchmarkGate(b *testing.B) {
 	live, source := gated(b, Settings{}, Budget{})
-	one := source.tools["srv_c"]
+	var names []string
+	source.change(func(all catalog) {
+		for i := range 40 {
+			name := fmt.Sprintf("srv_tool_%02d", i)
+			all[name] = newTool(b, name, nil)
+			names = append(names, name)
+		}
+	})
+	one := source.tools[names[39]]
 	handler := live.Gate(&tool.Tool{Name: one.Name, Def: one.Def, Handler: func(context.Context, *tool.Call) (tool.Result, error) { return nil, nil }})
 	live.remember("s")
 	for _, owner := range []string{"session s", "principal ann"} {
-		provision(b, live, owner, time.Hour, "srv_a", "srv_b", "srv_c", "srv_d", "srv_e")
+		provision(b, live, owner, time.Hour, names...)
 	}
 	run := func(name string, call tool.Call) {
 		call.Name = one.Name

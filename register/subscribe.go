@@ -283,8 +283,8 @@ func (l *Live) listen(ctx context.Context, x *wire.Exchange, owner string) (tool
 		toolsChanged:     allowed.ToolsListChanged,
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,
-	}, shown: shown{owner: owner}}
-	t.shown.follow("", l.listedTo)
+	}}
+	t.shown.follow(owner, l.listedTo)
 	key := l.modernClient(nil).Key
 	l.mu.Lock()
 	l.listeners[key] = t

@@ -82,7 +82,12 @@ func (e *argumentsError) Error() string {
 // checked, an *argumentsError; and that behind the gate: what is not provisioned
 // answers nothing but that.
 func (r *Retriever) checked(t *tool.Tool) tool.Handler {
-	check := func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		if gate := r.settings.Gate; gate != nil {
+			if err := gate.Admit(call, t.Def.ID); err != nil {
+				return nil, err
+			}
+		}
 		if r.settings.Validate == nil || r.settings.Validate(t.Def.ID.Server) {
 			if violations := r.schemas.check(t.Def, call.Arguments); len(violations) > 0 {
 				return nil, &argumentsError{t, violations}
@@ -90,10 +95,6 @@ func (r *Retriever) checked(t *tool.Tool) tool.Handler {
 		}
 		return t.Handler(ctx, call)
 	}
-	if r.settings.Gate == nil {
-		return check
-	}
-	return r.settings.Gate.Gate(&tool.Tool{Name: t.Name, Def: t.Def, Handler: check})
 }
 
 // CallOf is the call of t that call_tool and its like make for the client that

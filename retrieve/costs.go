@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -33,7 +32,12 @@ func (c *costs) cost(key string, text func() []byte) int {
 	return n
 }
 
-// LearnTokens takes counts that were made before, by tool.Def.Hash.
+// ofName is cost of a name alone.
+func (c *costs) ofName(name string) int {
+	return c.cost("name "+name, func() []byte { return []byte(name) })
+}
+
+// LearnTokens takes counts that were made before, as CountTokens returned them.
 func (c *Catalog) LearnTokens(counts map[string]int) {
 	c.costs.mu.Lock()
 	defer c.costs.mu.Unlock()
@@ -46,7 +50,8 @@ func (c *Catalog) LearnTokens(counts map[string]int) {
 }
 
 // CountTokens counts every definition that was not counted yet and returns the
-// new counts by tool.Def.Hash. It takes about 0.1 s a megabyte.
+// new counts by tool.Def.Hash: of definitions as the upstreams have them, under
+// whatever name clients see them. It takes about 0.1 s a megabyte.
 func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 	fresh := map[string]int{}
 	total := 0
@@ -58,11 +63,11 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 		c.costs.mu.Lock()
 		_, known := c.costs.known[t.Def.Hash]
 		c.costs.mu.Unlock()
-		n := c.Tokens(t)
+		n := c.raw(t.Def)
 		if !known {
 			fresh[t.Def.Hash] = n
 		}
-		total += n
+		total += c.Tokens(t)
 	}
 	if version == c.version.Load() {
 		c.listing.Store(int64(total))
@@ -71,9 +76,18 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 }
 
 // Tokens is what the definition of a tool costs a model's context, as clients are
-// listed it. It is remembered by content.
+// listed it, give or take a token where they see another name than the upstream's.
+// The definition is counted once, whatever it is called, and so is each name.
 func (c *Catalog) Tokens(t *tool.Tool) int {
-	return c.costs.cost(t.Def.Hash, func() []byte { return register.Listed(t) })
+	n := c.raw(t.Def)
+	if t.Name != t.Def.ID.Name {
+		n += c.costs.ofName(t.Name) - c.costs.ofName(t.Def.ID.Name)
+	}
+	return n
+}
+
+func (c *Catalog) raw(def *tool.Def) int {
+	return c.costs.cost(def.Hash, func() []byte { return def.Raw })
 }
 
 // ListingTokens is what listing every tool would cost a model's context, and

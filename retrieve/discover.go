@@ -133,18 +133,29 @@ const (
 	wideWords  = 500
 )
 
-// searchTagged is Search among the tools that have all tags: first of the server
-// that one of them names, if one does, and then, where it found too few or looked
-// at too few, by words.
+// searchTagged is Search among the tools that have all tags, first of the server
+// that one of them names, if one does.
 func (r *Retriever) searchTagged(ctx context.Context, q Query, tags []string) (Found, error) {
 	if len(tags) == 0 {
 		return r.Search(ctx, q)
 	}
+	return r.among(ctx, q, r.serverAmong(tags), r.catalog.Tagged(tags))
+}
+
+// SearchAmong is Search among what passes holds for. It looks through the best 30
+// by words and meaning and then, for more, through the best 500 by words.
+func (r *Retriever) SearchAmong(ctx context.Context, q Query, passes func(*tool.Tool) bool) (Found, error) {
+	return r.among(ctx, q, q.Server, passes)
+}
+
+// among searches the server named first, "" for all, and then, where it found too
+// few or looked at too few, all that the query is for by words.
+func (r *Retriever) among(ctx context.Context, q Query, first string, passes func(*tool.Tool) bool) (Found, error) {
 	query, reason, err := r.query(ctx, q)
 	if err != nil {
 		return Found{}, err
 	}
-	query.Server = r.serverAmong(tags)
+	query.Server = first
 	query.Limit = wideWords
 	if query.Vectors != nil {
 		query.Limit = max(q.Limit, wideHybrid)
@@ -158,16 +169,15 @@ func (r *Retriever) searchTagged(ctx context.Context, q Query, tags []string) (F
 		best = found.Hits[0].Tool
 	}
 	seen := found.Hits
-	has := r.catalog.Tagged(tags)
-	found.Hits = having(has, seen, nil, q.Limit)
-	complete := len(seen) < query.Limit && query.Server == "" // there is nothing else
+	found.Hits = having(passes, seen, nil, q.Limit)
+	complete := len(seen) < query.Limit && query.Server == q.Server // there is nothing else
 	if len(found.Hits) < q.Limit && !complete {
-		query.Vectors, query.Server, query.Limit = nil, "", wideWords
+		query.Vectors, query.Server, query.Limit = nil, q.Server, wideWords
 		more, err := r.catalog.Search(ctx, query)
 		if err != nil {
 			return Found{}, err
 		}
-		found.Hits = append(found.Hits, having(has, more.Hits, seen, q.Limit-len(found.Hits))...)
+		found.Hits = append(found.Hits, having(passes, more.Hits, seen, q.Limit-len(found.Hits))...)
 	}
 	if len(found.Hits) == 0 || found.Hits[0].Tool != best {
 		found.Confidence = unknownConfidence // it was that of a tool which is left out

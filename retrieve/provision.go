@@ -26,15 +26,19 @@ const GatedIntro = "Tools here must be provisioned before they can be called, wi
 const (
 	maxTTL     = 365 * 24 * time.Hour
 	maxRequest = 1_000_000_000 // tokens
+	maxIDs     = 1000          // also of unprovision_tools
 )
 
 // ProvisionRequest is what provision_tools is asked: IDs or a Query, not both.
 type ProvisionRequest struct {
-	IDs       []string      `json:"tool_ids,omitempty"` // exposed names: all of them, or none
-	Query     string        `json:"query,omitempty"`    // the tools that fit it best, as far as they fit the budget
-	Limit     int           `json:"limit,omitempty"`    // of a query: at most so many tools, 1 to MaxLimit; 0 for the default, Settings.TopK
-	MaxTokens int           `json:"max_tokens,omitempty"`
-	TTL       time.Duration `json:"-"` // how long they stay; 0: as long as the view's settings say
+	IDs       []string `json:"tool_ids,omitempty"` // exposed names, at most 1,000: all of them, or none
+	Query     string   `json:"query,omitempty"`    // the tools that fit it best, as far as they fit the budget
+	Limit     int      `json:"limit,omitempty"`    // of a query: at most so many tools, 1 to MaxLimit; 0 for the default, Settings.TopK
+	MaxTokens int      `json:"max_tokens,omitempty"`
+	// TTL is how long they stay: no longer than the view's settings say, which is
+	// also what 0 asks for. Of what is provisioned already see
+	// register.ProvisionRequest.
+	TTL time.Duration `json:"-"`
 }
 
 // ProvisionedTool is a tool that is, was, or would be provisioned.
@@ -45,22 +49,10 @@ type ProvisionedTool struct {
 	Definition json.RawMessage `json:"definition,omitempty"` // as clients are listed it
 }
 
-// ProvisionUsage is what provisioned tools take of a budget.
-type ProvisionUsage struct {
-	Tools  int `json:"tools"`
-	Tokens int `json:"tokens"`
-}
-
-// ProvisionBudget bounds what may be provisioned at a time; 0 is no bound.
-type ProvisionBudget struct {
-	MaxTools  int `json:"max_tools,omitempty"`
-	MaxTokens int `json:"max_tokens,omitempty"`
-}
-
 // ProvisionState is how much is provisioned now, of what may be.
 type ProvisionState struct {
-	Usage  ProvisionUsage  `json:"usage"`
-	Budget ProvisionBudget `json:"budget"`
+	Usage  register.Usage  `json:"usage"`
+	Budget register.Budget `json:"budget"`
 }
 
 // ProvisionAnswer is the answer of provision_tools.
@@ -122,7 +114,7 @@ func (r *Retriever) Provision(ctx context.Context, call *tool.Call, q ProvisionR
 	if len(done.Left) > 0 {
 		answer.DidNotFit = provisioned(done.Left, false)
 	}
-	answer.ProvisionState = stateOf(done.Usage, done.Budget)
+	answer.ProvisionState = ProvisionState{done.Usage, done.Budget}
 	return answer, nil
 }
 
@@ -167,13 +159,12 @@ func (r *Retriever) Unprovision(ctx context.Context, call *tool.Call, ids []stri
 	}
 	answer := UnprovisionAnswer{Unprovisioned: provisioned(removed, false)}
 	for _, t := range tools {
-		wasNot := !slices.ContainsFunc(removed, func(p register.Provision) bool { return p.Def.ID == t.Def.ID })
-		if wasNot && !slices.Contains(answer.NotProvisioned, t.Name) {
+		if !slices.ContainsFunc(removed, func(p register.Provision) bool { return p.Def.ID == t.Def.ID }) {
 			answer.NotProvisioned = append(answer.NotProvisioned, t.Name)
 		}
 	}
 	_, usage, budget := r.settings.Gate.Provisions(owner)
-	answer.ProvisionState = stateOf(usage, budget)
+	answer.ProvisionState = ProvisionState{usage, budget}
 	return answer, nil
 }
 
@@ -184,7 +175,7 @@ func (r *Retriever) Provisions(call *tool.Call) (ProvisionList, error) {
 		return ProvisionList{}, ErrNotGated
 	}
 	now, usage, budget := r.settings.Gate.Provisions(register.Owner(call))
-	return ProvisionList{provisioned(now, false), stateOf(usage, budget)}, nil
+	return ProvisionList{provisioned(now, false), ProvisionState{usage, budget}}, nil
 }
 
 func provisioned(all []register.Provision, whole bool) []ProvisionedTool {
@@ -199,20 +190,24 @@ func provisioned(all []register.Provision, whole bool) []ProvisionedTool {
 	return out
 }
 
-func stateOf(usage register.Usage, budget register.Budget) ProvisionState {
-	return ProvisionState{ProvisionUsage(usage), ProvisionBudget{budget.MaxTools, budget.MaxTokens}}
-}
-
 // maxUnknown is how many unknown IDs an error names.
 const maxUnknown = 5
 
-// toolsOf are the tools with these IDs, or a *RequestError that names the unknown
-// ones. IDs are looked up, never taken apart: names of servers and of tools have
+// toolsOf are the tools with these IDs, each once, or a *RequestError that names
+// the unknown ones, or says that they are too many. IDs are looked up, never taken apart: names of servers and of tools have
 // underscores in them.
 func (r *Retriever) toolsOf(ids []string) ([]*tool.Tool, error) {
+	if len(ids) > maxIDs {
+		return nil, badRequest("tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
+	}
 	tools := []*tool.Tool{}
+	seen := make(map[string]bool, len(ids))
 	var unknown []string
 	for _, id := range ids {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
 		t, ok := r.catalog.Lookup(id)
 		switch {
 		case ok:

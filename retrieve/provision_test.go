@@ -106,7 +106,7 @@ func TestFromDiscoveryToACall(t *testing.T) {
 	answer := decoded[ProvisionAnswer](t, v.as(t, "ann", ProvisionTools, `{"tool_ids":["github_search_code"]}`))
 	search, _ := v.catalog.Lookup("github_search_code")
 	cost := v.catalog.Tokens(search)
-	if len(answer.Provisioned) != 1 || answer.Usage != (ProvisionUsage{1, cost}) || answer.Budget != (ProvisionBudget{MaxTools: 2}) || cost < 10 {
+	if len(answer.Provisioned) != 1 || answer.Usage != (register.Usage{Tools: 1, Tokens: cost}) || answer.Budget != (register.Budget{MaxTools: 2}) || cost < 10 {
 		t.Fatalf("provisioned: %+v", answer)
 	}
 	if got := answer.Provisioned[0]; string(got.Definition) != string(register.Listed(search)) || got.Tokens != cost || !got.ExpiresAt.IsZero() {
@@ -127,7 +127,7 @@ func TestFromDiscoveryToACall(t *testing.T) {
 	}
 
 	removed := decoded[UnprovisionAnswer](t, v.as(t, "ann", UnprovisionTools, `{"all":true}`))
-	if toolIDsOf(removed.Unprovisioned) != "github_search_code" || removed.Usage != (ProvisionUsage{}) {
+	if toolIDsOf(removed.Unprovisioned) != "github_search_code" || removed.Usage != (register.Usage{}) {
 		t.Errorf("unprovisioned: %+v", removed)
 	}
 	if got := v.as(t, "ann", ExecuteTool, execute); got != refusal {
@@ -292,7 +292,7 @@ func TestProvisionedToolsMayEnd(t *testing.T) {
 	for arguments, want := range map[string]time.Duration{
 		`{"tool_ids":["github_search_code"]}`:                        time.Hour,
 		`{"tool_ids":"github_create_issue","ttl_seconds":90}`:        90 * time.Second,
-		`{"tool_ids":"[\"calendar_add_event\"]","ttl_seconds":7200}`: 2 * time.Hour,
+		`{"tool_ids":"[\"calendar_add_event\"]","ttl_seconds":7200}`: time.Hour, // the view's is the most
 	} {
 		answer := decoded[ProvisionAnswer](t, v.as(t, "ann", ProvisionTools, arguments))
 		if len(answer.Provisioned) != 1 {
@@ -309,7 +309,7 @@ func TestProvisionedToolsMayEnd(t *testing.T) {
 			t.Errorf("listed: %+v", one)
 		}
 	}
-	if len(list.Provisioned) != 3 || list.Usage != (ProvisionUsage{3, sum}) {
+	if len(list.Provisioned) != 3 || list.Usage != (register.Usage{Tools: 3, Tokens: sum}) {
 		t.Errorf("listed: %+v", list)
 	}
 }
@@ -326,6 +326,35 @@ func TestUnprovisionNamesWhatWasNotProvisioned(t *testing.T) {
 	}
 	if _, err := v.Unprovision(t.Context(), &tool.Call{Principal: "ann"}, []string{}); err != nil || v.have(t, "ann") == "" {
 		t.Errorf("no IDs took everything away (error %v)", err)
+	}
+}
+
+func TestIDsAreBoundedAndCountOnce(t *testing.T) {
+	v := newGated(t, register.Budget{MaxTools: 1})
+	ids := make([]string, maxIDs)
+	for i := range ids {
+		ids[i] = "github_search_code"
+	}
+	list := func(ids []string) string { return `{"tool_ids":` + string(marshal(ids)) + `}` }
+	for _, meta := range []string{ProvisionTools, UnprovisionTools} {
+		if got := v.as(t, "ann", meta, list(append(ids, "github_search_code"))); got != "ERROR tool_ids has 1001 IDs, more than 1000: send fewer at a time" {
+			t.Errorf("%s of too many: %s", meta, got)
+		}
+	}
+	answer := decoded[ProvisionAnswer](t, v.as(t, "ann", ProvisionTools, list(ids)))
+	if toolIDsOf(answer.Provisioned) != "github_search_code" || answer.Usage.Tools != 1 {
+		t.Errorf("provisioned: %+v", answer)
+	}
+	for i := range ids {
+		ids[i] = "calendar_add_event"
+	}
+	removed := decoded[UnprovisionAnswer](t, v.as(t, "ann", UnprovisionTools, list(ids)))
+	if !slices.Equal(removed.NotProvisioned, []string{"calendar_add_event"}) {
+		t.Errorf("unprovisioned: %+v", removed)
+	}
+	unknown := v.as(t, "ann", ProvisionTools, `{"tool_ids":["nothing","nothing","github_search_code","nothing"]}`)
+	if strings.Count(unknown, "Invalid tool ID format: nothing") != 1 {
+		t.Errorf("unknown: %s", unknown)
 	}
 }
 

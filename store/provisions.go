@@ -11,9 +11,10 @@ import (
 
 // Provision says that an owner may call a tool of a gated view.
 type Provision struct {
-	Owner string    // at most 1,024 bytes
-	ID    tool.ID   // the upstream's tool; it need not exist any more
-	Until time.Time // when that ends, in milliseconds; zero for never
+	Owner  string    // at most 2,048 bytes
+	ID     tool.ID   // the upstream's tool; it need not exist any more
+	Until  time.Time // when that ends, in milliseconds; zero for never
+	Tokens int       // of its definition, when that was last counted
 }
 
 // Principals are many and forget nothing by themselves, so what is kept of all
@@ -21,15 +22,15 @@ type Provision struct {
 const (
 	maxProvisions     = 100_000 // rows, of all views and owners
 	maxOwnProvisions  = 10_000  // rows of one set
-	maxProvisionOwner = 1024    // bytes
+	maxProvisionOwner = 2048    // bytes
 )
 
 const (
-	provisionColumns = `SELECT owner, server, kind, name, until FROM provisions`
+	provisionColumns = `SELECT owner, server, kind, name, until, tokens FROM provisions`
 	selectProvisions = provisionColumns + ` WHERE view = ? AND (until = 0 OR until > ?) ORDER BY owner, id`
 	clearProvisions  = `DELETE FROM provisions WHERE view = ? AND owner = ?`
 	dropProvisions   = `DELETE FROM provisions WHERE until > 0 AND until <= ?`
-	addProvision     = `INSERT OR IGNORE INTO provisions (view, owner, server, kind, name, until) VALUES (?, ?, ?, ?, ?, ?)`
+	addProvision     = `INSERT OR IGNORE INTO provisions (view, owner, server, kind, name, until, tokens) VALUES (?, ?, ?, ?, ?, ?, ?)`
 
 	// A set goes as a whole: half of one is nothing that anybody asked for.
 	boundProvisions = `
@@ -43,7 +44,7 @@ const (
 // looked at, and of two with one ID the first counts. What has expired is
 // dropped, of all views and owners. Where all sets together would have more than
 // 100,000 rows, those changed longest ago go. A set of more than 10,000 and an
-// owner of more than 1,024 bytes are errors.
+// owner of more than 2,048 bytes are errors.
 func (s *Store) PutProvisions(ctx context.Context, view, owner string, set []Provision) error {
 	if len(owner) > maxProvisionOwner {
 		return fmt.Errorf("store: put provisions: the name of their owner has %d bytes, more than %d", len(owner), maxProvisionOwner)
@@ -81,7 +82,7 @@ func addProvisions(ctx context.Context, tx *sql.Tx, view, owner string, set []Pr
 		if !p.Until.IsZero() {
 			until = max(p.Until.UnixMilli(), 1) // 0 would be never
 		}
-		if _, err := add.ExecContext(ctx, view, owner, p.ID.Server, string(p.ID.Kind), p.ID.Name, until); err != nil {
+		if _, err := add.ExecContext(ctx, view, owner, p.ID.Server, string(p.ID.Kind), p.ID.Name, until, p.Tokens); err != nil {
 			return err
 		}
 	}
@@ -100,7 +101,7 @@ func (s *Store) Provisions(ctx context.Context, view string) ([]Provision, error
 	for rows.Next() {
 		var p Provision
 		var until int64
-		if err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until); err != nil {
+		if err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens); err != nil {
 			return nil, fmt.Errorf("store: read provisions: %w", err)
 		}
 		if until > 0 {

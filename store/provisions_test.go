@@ -16,7 +16,7 @@ import (
 
 // never is a provision without an end, as it comes back.
 func never(owner, server, name string) Provision {
-	return Provision{Owner: owner, ID: tool.ID{Server: server, Name: name}}
+	return Provision{Owner: owner, ID: tool.ID{Server: server, Name: name}, Tokens: len(name)}
 }
 
 func provision(t testing.TB, s *Store, view, owner string, set ...Provision) {
@@ -58,7 +58,7 @@ func TestAProvisionedSetComesBackAsItWasPut(t *testing.T) {
 		never("o", "s.a", "b"), // the same "server.name" as the next
 		never("o", "s", "a.b"),
 		never("o", "", ""),
-		{Owner: "o", ID: tool.ID{Server: "s", Name: "z", Kind: tool.KindPrompt}, Until: soon},
+		{Owner: "o", ID: tool.ID{Server: "s", Name: "z", Kind: tool.KindPrompt}, Until: soon, Tokens: 1 << 40},
 		{Owner: "o", ID: tool.ID{Server: "s", Name: "file:///ü?a=b", Kind: tool.KindResource}},
 		{Owner: "o", ID: tool.ID{Server: "s", Name: "file:///{x}", Kind: tool.KindTemplate}},
 	}
@@ -157,8 +157,8 @@ func TestOfTooManyProvisionsTheSetsChangedLongestAgoGo(t *testing.T) {
 	s := open(t, t.TempDir())
 	const of = 10 // tools of an owner
 	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)
-		INSERT INTO provisions (view, owner, server, kind, name, until)
-		SELECT 'v', printf('%06d', i / ?2), 's', '', i % ?2, 0 FROM n`, maxProvisions, of)
+		INSERT INTO provisions (view, owner, server, kind, name, until, tokens)
+		SELECT 'v', printf('%06d', i / ?2), 's', '', i % ?2, 0, 0 FROM n`, maxProvisions, of)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -20,23 +21,21 @@ import (
 )
 
 const (
-	// savePause is how long the accountant gathers before it counts and saves.
-	savePause = 5 * time.Second
-	// saveAtEnd bounds what is counted and saved when Run ends.
-	saveAtEnd = 5 * time.Second
-
-	// maxHeld is how many bytes of answers are held to be counted at a time: what is
-	// beyond is estimated, so that under load counting takes some hundredths of a
-	// processor and no more memory.
-	maxHeld = 1 << 20
-	// maxListed bounds the tools of the lists that wait to be accounted, maxNotes all
-	// that waits.
-	maxListed = 1 << 20
-	maxNotes  = 1 << 16
+	// saveEvery is how long the accountant gathers before it counts and saves. What
+	// is left when Run ends may take as long.
+	saveEvery = 5 * time.Second
+	// maxWaiting bounds what waits to be counted, in bytes: counting as much takes up
+	// to 0.4 s.
+	maxWaiting = 4 << 20
 	// maxAccounts bounds the pairs of a view and a client that are told apart, because
-	// clients may call themselves anything; maxAccounted the sessions.
-	maxAccounts  = 1000
+	// clients may call themselves anything.
+	maxAccounts = 1000
+	// maxAccounted bounds the sessions, maxNumbered the definitions that they are
+	// remembered to have received.
 	maxAccounted = 10_000
+	maxNumbered  = 200_000
+	// maxIdle ends the session of a client that has none in its protocol.
+	maxIdle = 30 * time.Minute
 )
 
 // accountant keeps account of what listing every tool would have cost the models
@@ -48,20 +47,17 @@ type accountant struct {
 	counts func(ctx context.Context, fresh map[string]int) // keeps counts of definitions
 	seed   maphash.Seed
 
-	mu    sync.Mutex // guards what follows; held for an append, never over anything else
-	notes []note
-	held  int // bytes of the answers among notes
-	tools int // of the lists among notes
-	lost  int // notes there was no room for
+	mu      sync.Mutex // guards what follows; held for an append, never over anything else
+	notes   []note
+	ended   []string // IDs of sessions
+	waiting int      // bytes of the notes
+	lost    int      // notes there was no room for
 
-	noted chan struct{} // wakes run: there are notes
-	much  chan struct{} // hurries it: half of what may wait does
-
-	working  sync.Mutex // guards what follows; held while tokens are counted and those of definitions kept, never where a client waits
+	working  sync.Mutex // guards what follows; held while tokens are counted and sums are written, never where a client waits
 	sessions map[string]*accounted
+	numbers  map[uint64]int // of definitions, by the hash of name and content
 	unsaved  map[account]store.Savings
 	all      map[account]store.Savings // since the start
-	counted  struct{ bytes, tokens int }
 }
 
 // account is what sums are kept by.
@@ -70,66 +66,59 @@ type account struct{ view, client string }
 // accounted is a session and what it has received.
 type accounted struct {
 	account
-	full int64               // tokens of listing every tool, at its most
-	seen map[uint64]struct{} // definitions, by name and content
+	key  string
+	used time.Time
+	full int64   // tokens of listing every tool, at its most
+	seen big.Int // the bits of the numbers of definitions
 }
 
-// note is something that is to be accounted: a list, an answer, or the end of a
-// session.
+// note is a list or an answer that is to be accounted.
 type note struct {
-	kind            noteKind
-	view            *View
-	session, client string
-	tools           []*tool.Tool
-	answer          tool.Result // nil of one that is only to be estimated
-	size            int         // bytes of the answer
+	account
+	view    *View
+	session string
+	at      time.Time
+	tools   []*tool.Tool
+	answer  tool.Result // nil of a list
+	search  bool        // it answers a search for tools
 }
 
-type noteKind int
-
-const (
-	noteList noteKind = iota
-	noteAnswer
-	noteEnd
-)
+// key is that of the note's session: its ID, else the view and the client.
+func (n note) key() string { return cmp.Or(n.session, "\x00"+n.account.view+"\x00"+n.client) }
 
 func newAccountant(db *store.Store, log *slog.Logger, counts func(ctx context.Context, fresh map[string]int)) *accountant {
 	return &accountant{
-		db: db, log: log, counts: counts, seed: maphash.MakeSeed(),
-		noted: make(chan struct{}, 1), much: make(chan struct{}, 1),
-		sessions: map[string]*accounted{}, unsaved: map[account]store.Savings{}, all: map[account]store.Savings{},
+		db: db, log: log, counts: counts, seed: maphash.MakeSeed(), sessions: map[string]*accounted{},
+		numbers: map[uint64]int{}, unsaved: map[account]store.Savings{}, all: map[account]store.Savings{},
 	}
 }
 
 // listed notes a tools/list answer of a view. session is "" for a client that has
-// none; nobody may change tools afterwards.
+// none: those of a view that call themselves the same have one together then,
+// whoever they were authenticated as. Nobody may change tools afterwards.
 func (a *accountant) listed(v *View, session, client string, tools []*tool.Tool) {
-	a.note(note{kind: noteList, view: v, session: session, client: client, tools: tools})
+	a.note(note{account: account{v.name, client}, view: v, session: session, tools: tools})
 }
 
-// forget notes that a session has ended.
-func (a *accountant) forget(session string) { a.note(note{kind: noteEnd, session: session}) }
-
-// note never blocks: a client waits. The end of a session is never lost.
-func (a *accountant) note(n note) {
+// forget notes that a session has ended. That is never lost.
+func (a *accountant) forget(session string) {
 	a.mu.Lock()
-	if n.kind != noteEnd && (len(a.notes) >= maxNotes || a.tools+len(n.tools) > maxListed) {
+	defer a.mu.Unlock()
+	a.ended = append(a.ended, session)
+}
+
+// note never blocks: a client waits.
+func (a *accountant) note(n note) {
+	size := 128 + len(n.answer) + 8*len(n.tools)
+	n.at = time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting > 0 && a.waiting+size > maxWaiting {
 		a.lost++
-		a.mu.Unlock()
 		return
 	}
-	if a.held+len(n.answer) > maxHeld {
-		n.answer = nil
-	}
 	a.notes = append(a.notes, n)
-	a.held += len(n.answer)
-	a.tools += len(n.tools)
-	much := len(a.notes) >= maxNotes/2 || a.tools >= maxListed/2
-	a.mu.Unlock()
-	wake(a.noted)
-	if much {
-		wake(a.much)
-	}
+	a.waiting += size
 }
 
 // around returns meta-tools of a view, those whose answers carry definitions with
@@ -138,84 +127,60 @@ func (a *accountant) note(n note) {
 func (a *accountant) around(v *View, tools []*tool.Tool, proxyTool string) []*tool.Tool {
 	out := slices.Clone(tools)
 	for i, t := range out {
-		switch {
-		case proxyTool != "" && t.Name == proxyTool:
-			out[i] = a.answering(v, t, carriesDefinitions)
-		case answersDefinitions(t.Name):
-			out[i] = a.answering(v, t, nil)
+		proxies := proxyTool != "" && t.Name == proxyTool
+		search := !proxies && searches(t.Name)
+		if !proxies && !search && !describes(t.Name) {
+			continue
 		}
+		out[i] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			result, err := t.Handler(ctx, call)
+			calls := proxies && rawjson.Text(rawjson.Member(call.Arguments, "action")) == string(proxytool.ActionCall)
+			if err == nil && len(result) > 0 && !result.Failed() && !calls {
+				n := note{account: account{view: v.name}, view: v, session: call.Session, answer: result, search: search}
+				if call.Client != nil {
+					n.client = call.Client.Name
+				}
+				a.note(n)
+			}
+			return result, err
+		}}
 	}
 	return out
 }
 
-// answersDefinitions reports whether the meta-tool of that name answers with
-// definitions.
-func answersDefinitions(name string) bool {
-	switch name {
-	case retrieve.RetrieveTools, retrieve.DiscoverTools, retrieve.ProvisionTools, retrieve.ListProvisioned:
-		return true
-	}
-	// Those of views and servers begin with their names: see retrieve.SearchNames.
-	return strings.HasSuffix(name, "_search_tools") || strings.HasSuffix(name, "_describe_tool")
+// searches reports whether the meta-tool of that name searches. Those of views and
+// servers begin with their names: see retrieve.SearchNames.
+func searches(name string) bool {
+	return name == retrieve.RetrieveTools || name == retrieve.DiscoverTools || strings.HasSuffix(name, "_search_tools")
 }
 
-// carriesDefinitions reports whether a call of the proxy tool may be answered with
-// definitions.
-func carriesDefinitions(call *tool.Call) bool {
-	switch proxytool.Action(rawjson.Text(rawjson.Member(call.Arguments, "action"))) {
-	case proxytool.ActionList, proxytool.ActionInfo, proxytool.ActionBatch:
-		return true
-	}
-	return false
-}
-
-// answering is t with its answers noted, of calls that are counted; nil counts all.
-func (a *accountant) answering(v *View, t *tool.Tool, counted func(*tool.Call) bool) *tool.Tool {
-	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		result, err := t.Handler(ctx, call)
-		if err == nil && (counted == nil || counted(call)) {
-			n := note{kind: noteAnswer, view: v, session: call.Session, answer: result, size: len(result)}
-			if call.Client != nil {
-				n.client = call.Client.Name
-			}
-			a.note(n)
-		}
-		return result, err
-	}}
+// describes reports whether another meta-tool of that name answers with definitions.
+func describes(name string) bool {
+	return name == retrieve.ProvisionTools || name == retrieve.ListProvisioned || strings.HasSuffix(name, "_describe_tool")
 }
 
 // run counts and saves what is noted until ctx ends, and then the rest.
 func (a *accountant) run(ctx context.Context) {
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			continue
-		case <-a.noted:
-		}
-		pause := time.NewTimer(savePause)
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		case <-a.much:
-		}
-		pause.Stop()
-		if ctx.Err() == nil {
-			a.settle(ctx)
+		case <-tick.C:
 			a.save(ctx)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveAtEnd)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveEvery)
 	defer cancel()
-	a.settle(ctx)
 	a.save(ctx)
 }
 
 // totals are the sums since the start, of all that was noted, by view and client.
 // Their Day is empty.
 func (a *accountant) totals(ctx context.Context) []store.Savings {
-	a.settle(ctx)
 	a.working.Lock()
 	defer a.working.Unlock()
+	a.settle(ctx)
 	return rows(a.all)
 }
 
@@ -225,136 +190,148 @@ func rows(sums map[account]store.Savings) []store.Savings {
 	})
 }
 
-// settle accounts what was noted, in its order.
-func (a *accountant) settle(ctx context.Context) {
+// save counts, and writes what was not written yet. What cannot be is kept for the
+// next time.
+func (a *accountant) save(ctx context.Context) {
 	a.working.Lock()
 	defer a.working.Unlock()
+	a.settle(ctx)
+	if len(a.unsaved) == 0 {
+		return
+	}
+	sums := rows(a.unsaved)
+	for i := range sums {
+		sums[i].Day = time.Now().UTC().Format(time.DateOnly)
+	}
+	if err := a.db.AddSavings(ctx, sums); err != nil {
+		a.log.Warn("savings are not written to the store yet", "error", err)
+		return
+	}
+	clear(a.unsaved)
+}
+
+// settle accounts what was noted, in its order. Sessions end last: an answer may be
+// under way when its session does. The lock working is held.
+func (a *accountant) settle(ctx context.Context) {
 	a.mu.Lock()
-	notes, lost := a.notes, a.lost
-	a.notes, a.held, a.tools, a.lost = nil, 0, 0, 0
+	notes, ended, lost := a.notes, a.ended, a.lost
+	a.notes, a.ended, a.waiting, a.lost = nil, nil, 0, 0
 	a.mu.Unlock()
 	if lost > 0 {
 		a.log.Warn("too much at once: lists or answers are missing from the account of savings", "missing", lost)
 	}
 	for _, n := range notes {
-		switch n.kind {
-		case noteList:
+		if n.answer == nil {
 			a.takeList(ctx, n)
-		case noteAnswer:
+		} else {
 			a.takeAnswer(ctx, n)
-		case noteEnd:
-			delete(a.sessions, n.session)
 		}
+	}
+	for _, session := range ended {
+		delete(a.sessions, session)
 	}
 }
 
-// takeList accounts a list: of a session what it had not received before. A
-// client without sessions is one with every list.
+// takeList accounts a list: of a session what it had not received before.
 func (a *accountant) takeList(ctx context.Context, n note) {
-	s := a.sessions[n.session]
+	if len(a.numbers) > maxNumbered {
+		clear(a.numbers)
+		clear(a.sessions)
+	}
+	s := a.session(n)
 	if s == nil {
-		s = &accounted{account: account{n.view.name, n.client}, seen: map[uint64]struct{}{}}
-		if n.session != "" {
-			if len(a.sessions) >= maxAccounted {
-				for any := range a.sessions {
-					delete(a.sessions, any)
-					break
-				}
-			}
-			a.sessions[n.session] = s
-		}
+		s = a.begin(n)
 		a.add(s.account, store.Savings{Sessions: 1})
 	}
 	var listed int64
 	for _, t := range n.tools {
 		key := maphash.Comparable(a.seed, [2]string{t.Name, t.Def.Hash})
-		if _, seen := s.seen[key]; !seen {
-			s.seen[key] = struct{}{}
+		number, known := a.numbers[key]
+		if !known {
+			number = len(a.numbers)
+			a.numbers[key] = number
+		}
+		if s.seen.Bit(number) == 0 {
+			s.seen.SetBit(&s.seen, number, 1)
 			listed += int64(n.view.catalog.Tokens(t))
 		}
 	}
-	a.add(s.account, store.Savings{Full: s.raise(a.fullOf(ctx, n.view)), Listed: listed})
+	a.add(s.account, store.Savings{Full: a.more(ctx, s, n.view), Listed: listed})
 }
 
 // takeAnswer accounts an answer, under the session's client where it has one.
 func (a *accountant) takeAnswer(ctx context.Context, n note) {
-	sum := store.Savings{Retrievals: 1, Answers: int64(a.tokensOf(n))}
-	s := a.sessions[n.session]
-	if s == nil {
-		a.add(account{n.view.name, n.client}, sum)
-		return
+	to, sum := n.account, store.Savings{Answers: int64(tool.CountTokens(definitionsIn(json.RawMessage(n.answer))))}
+	if n.search {
+		sum.Retrievals = 1
 	}
-	sum.Full = s.raise(a.fullOf(ctx, n.view))
-	a.add(s.account, sum)
+	if s := a.session(n); s != nil {
+		to, sum.Full = s.account, a.more(ctx, s, n.view)
+	}
+	a.add(to, sum)
 }
 
-// raise makes full what listing everything costs now, if that is more than
-// before, and returns by how much. A session that began before its servers were
-// listed would have been listed their tools later.
-func (s *accounted) raise(full int64) (by int64) {
-	by = max(0, full-s.full)
+// session is the session of a note, nil where none has begun: a list begins it.
+func (a *accountant) session(n note) *accounted {
+	s := a.sessions[n.key()]
+	if s == nil || n.session == "" && n.at.Sub(s.used) > maxIdle {
+		return nil
+	}
+	s.used = n.at
+	return s
+}
+
+// begin begins the session of a note. Where there are too many those that were not
+// used for longest make room, a tenth at a time.
+func (a *accountant) begin(n note) *accounted {
+	if len(a.sessions) >= maxAccounted {
+		oldest := slices.SortedFunc(maps.Values(a.sessions), func(x, y *accounted) int { return x.used.Compare(y.used) })
+		for _, s := range oldest[:maxAccounted/10] {
+			delete(a.sessions, s.key)
+		}
+	}
+	s := &accounted{account: n.account, key: n.key(), used: n.at}
+	a.sessions[s.key] = s
+	return s
+}
+
+// more is by how much listing every tool of its view costs a session more now than
+// ever before. One that began before its servers were listed would have been
+// listed their tools later.
+func (a *accountant) more(ctx context.Context, s *accounted, v *View) int64 {
+	tokens, complete := v.catalog.ListingTokens()
+	if !complete {
+		if fresh := v.catalog.CountTokens(ctx); len(fresh) > 0 {
+			a.counts(ctx, fresh)
+		}
+		tokens = v.catalog.ListingCost()
+	}
+	by := max(0, int64(tokens)-s.full)
 	s.full += by
 	return by
 }
 
-// fullOf is what listing every tool of a view costs.
-func (a *accountant) fullOf(ctx context.Context, v *View) int64 {
-	if tokens, complete := v.catalog.ListingTokens(); complete {
-		return int64(tokens)
-	}
-	if fresh := v.catalog.CountTokens(ctx); len(fresh) > 0 {
-		a.counts(ctx, fresh)
-	}
-	return int64(v.catalog.ListingCost())
-}
-
-// tokensOf counts an answer, or estimates it by those that were counted.
-func (a *accountant) tokensOf(n note) int {
-	if n.answer == nil {
-		if a.counted.bytes == 0 {
-			return n.size / 8 // four bytes a token, and most say everything twice
-		}
-		return int(int64(n.size) * int64(a.counted.tokens) / int64(a.counted.bytes))
-	}
-	tokens := tool.CountTokens(definitionsIn(json.RawMessage(n.answer)))
-	a.counted.bytes += n.size
-	a.counted.tokens += tokens
-	return tokens
-}
-
 // definitionsIn is the text of an answer that carries definitions: of a batch of
 // the proxy tool without the results of called tools.
-func definitionsIn(answer json.RawMessage) []byte {
-	var text []byte
+func definitionsIn(answer json.RawMessage) (out []byte) {
 	for block := range rawjson.Elements(rawjson.Member(answer, "content")) {
-		of := block
-		switch rawjson.Text(rawjson.Member(block, "type")) {
-		case "text":
-		case "resource":
-			of = rawjson.Member(block, "resource")
-		default:
-			continue
+		text := rawjson.Text(rawjson.Member(block, "text"))
+		if resource := rawjson.Member(block, "resource"); resource != nil {
+			text = rawjson.Text(rawjson.Member(resource, "text"))
 		}
-		read := rawjson.Text(rawjson.Member(of, "text"))
 		if proxied(block) != proxytool.ActionBatch {
-			text = append(text, read...)
+			out = append(out, text...)
 			continue
 		}
-		for result := range rawjson.Elements([]byte(read)) {
-			if action := proxied(first(result)); action == proxytool.ActionList || action == proxytool.ActionInfo {
-				text = append(text, result...)
+		for result := range rawjson.Elements(json.RawMessage(text)) {
+			for one := range rawjson.Elements(rawjson.Member(result, "content")) { // of what is no call
+				if action := proxied(one); action == proxytool.ActionList || action == proxytool.ActionInfo {
+					out = append(out, result...)
+				}
 			}
 		}
 	}
-	return text
-}
-
-// first is the first content block of a result, nil without.
-func first(result json.RawMessage) json.RawMessage {
-	for block := range rawjson.Elements(rawjson.Member(result, "content")) {
-		return block
-	}
-	return nil
+	return out
 }
 
 // proxied is what the proxy tool did to answer with a content block, "" where it
@@ -370,50 +347,17 @@ func (a *accountant) add(to account, sum store.Savings) {
 		to.client = ""
 	}
 	for _, sums := range []map[account]store.Savings{a.all, a.unsaved} {
-		sums[to] = plus(store.Savings{View: to.view, Client: to.client}, sums[to], sum)
-	}
-}
-
-// plus adds sums to the first, whose they are.
-func plus(of store.Savings, sums ...store.Savings) store.Savings {
-	for _, s := range sums {
-		of.Sessions += s.Sessions
-		of.Retrievals += s.Retrievals
-		of.Full += s.Full
-		of.Listed += s.Listed
-		of.Answers += s.Answers
-	}
-	return of
-}
-
-// save writes what was not written yet. What cannot be is kept for the next time.
-func (a *accountant) save(ctx context.Context) {
-	a.working.Lock()
-	unsaved := a.unsaved
-	a.unsaved = map[account]store.Savings{}
-	a.working.Unlock()
-	if len(unsaved) == 0 {
-		return
-	}
-	day := time.Now().UTC().Format(time.DateOnly)
-	sums := rows(unsaved)
-	for i := range sums {
-		sums[i].Day = day
-	}
-	err := a.db.AddSavings(ctx, sums)
-	if err == nil {
-		return
-	}
-	a.log.Warn("savings are not written to the store yet", "error", err)
-	a.working.Lock()
-	defer a.working.Unlock()
-	for of, sum := range unsaved {
-		a.unsaved[of] = plus(store.Savings{View: of.view, Client: of.client}, a.unsaved[of], sum)
+		of := sums[to]
+		sums[to] = store.Savings{
+			View: to.view, Client: to.client,
+			Sessions: of.Sessions + sum.Sessions, Retrievals: of.Retrievals + sum.Retrievals,
+			Full: of.Full + sum.Full, Listed: of.Listed + sum.Listed, Answers: of.Answers + sum.Answers,
+		}
 	}
 }
 
 // Savings is what listing every tool would have cost the models of the clients
 // since Open, and what they were sent instead, in tokens, by view and client. Day
 // is empty. What came since it was counted last is counted first, which under load
-// takes up to 0.1 s.
+// takes up to 0.4 s.
 func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.savings.totals(ctx) }

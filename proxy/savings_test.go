@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -10,9 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/configs"
 	"toolfinch/proxy"
@@ -126,21 +122,22 @@ func TestSavingsOfSessionsAddUp(t *testing.T) {
 			r.list(t, newClient(t, p, "", kind{stdio: true}, `{}`, nil))
 			listed += r.listed
 		})
+		p.Savings(t.Context()) // a process has one session of this kind: their IDs are the same
 	}
 	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1", Sessions: 3, Full: 3 * full, Listed: listed})
 }
 
-// A 2026-07-28 client has no session: each of its lists is one, and its answers
-// are the view's.
+// A 2026-07-28 client has no session: its lists are of one, however many.
 func TestSavingsWithoutSessions(t *testing.T) {
 	p, full := openListed(t, newUpstream(t, 20))
 	c := newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil)
-	var first, second received
-	first.list(t, c)
-	second.list(t, c)
-	first.call(t, c, "retrieve_tools", `{"query":"create an issue"}`)
+	var r received
+	for range 20 {
+		r.list(t, c)
+	}
+	r.call(t, c, "retrieve_tools", `{"query":"create an issue"}`)
 	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
-		Sessions: 2, Retrievals: 1, Full: 2 * full, Listed: first.listed + second.listed, Answers: first.answers})
+		Sessions: 1, Retrievals: 1, Full: full, Listed: r.listed, Answers: r.answers})
 }
 
 // Where all tools are listed, nothing is saved and nothing lost.
@@ -155,7 +152,7 @@ func TestSavingsOfAViewThatListsAll(t *testing.T) {
 }
 
 // Meta-tools of a view that find and describe are accounted, the one that calls
-// is not.
+// is not, nor what fails. Searches alone are retrievals.
 func TestSavingsOfAViewThatIsSearched(t *testing.T) {
 	p, full := openListed(t, newUpstream(t, 60), view.Settings{Name: view.Default, Exposure: view.ExposureSearch, IncludeAll: true})
 	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
@@ -163,10 +160,10 @@ func TestSavingsOfAViewThatIsSearched(t *testing.T) {
 	r.list(t, c)
 	r.call(t, c, "default_search_tools", `{"query":"create an issue"}`)
 	r.call(t, c, "default_describe_tool", `{"name":"up_echo"}`)
-	r.call(t, c, "default_describe_tool", `{"name":"nothing has this name"}`) // a model reads this, too
+	c.ask("tools/call", toolCall("default_describe_tool", `{"name":"nothing has this name"}`)) // fails
 	c.ask("tools/call", toolCall("default_call_tool", `{"name":"up_echo","arguments":{"text":"a result"}}`))
 	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
-		Sessions: 1, Retrievals: 3, Full: full, Listed: r.listed, Answers: r.answers})
+		Sessions: 1, Retrievals: 1, Full: full, Listed: r.listed, Answers: r.answers})
 }
 
 // In a gated view those are accounted that find and provision tools, and that say
@@ -186,7 +183,7 @@ func TestSavingsOfAGatedView(t *testing.T) {
 	c.ask("tools/call", toolCall("up_echo", `{"text":"a result"}`))
 	c.ask("tools/call", toolCall("execute_tool", `{"tool_id":"up_echo","arguments":{"text":"a result"}}`))
 	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
-		Sessions: 1, Retrievals: 4, Full: full, Listed: r.listed, Answers: r.answers})
+		Sessions: 1, Retrievals: 2, Full: full, Listed: r.listed, Answers: r.answers})
 }
 
 // Of the proxy tool what lists and describes is accounted; what called tools
@@ -218,7 +215,6 @@ func TestSavingsOfTheProxyTool(t *testing.T) {
 			t.Fatalf("%s: %s", test.arguments, got.raw)
 		}
 		if test.counts {
-			sum.Retrievals++
 			sum.Answers += int64(tool.CountTokens([]byte(result.Content[0].Resource.Text)))
 		}
 		wantSavings(t, p.Savings(t.Context()), sum)
@@ -317,33 +313,4 @@ func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
 	}
 	wantSavings(t, []store.Savings{sum}, store.Savings{
 		Sessions: sessions, Retrievals: 3 * sessions, Full: sessions * full, Listed: listed, Answers: answers})
-}
-
-// More answers than may be held are estimated by those that were counted.
-func TestSavingsOfALoadAreEstimated(t *testing.T) {
-	up := server.NewMCPServer("long", "1", server.WithToolCapabilities(true))
-	for i := range 8 {
-		up.AddTool(mcp.NewTool(fmt.Sprint("paint_", i), mcp.WithDescription("Paint a fence. "+strings.Repeat(fmt.Sprint("Fence ", i, " is long. "), 1200))),
-			func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return mcp.NewToolResultText("ok"), nil
-			})
-	}
-	front := httptest.NewServer(server.NewStreamableHTTPServer(up, server.WithStateful(true)))
-	t.Cleanup(front.Close)
-	p, _ := openListed(t, front)
-	c := newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil)
-	const calls = 12 // of 200 kB each
-	var once received
-	for range calls - 1 {
-		c.ask("tools/call", toolCall("retrieve_tools", `{"query":"paint a fence","limit":5}`))
-	}
-	once.call(t, c, "retrieve_tools", `{"query":"paint a fence","limit":5}`)
-	want := calls * once.answers
-	got := p.Savings(t.Context())
-	if len(got) != 1 || got[0].Retrievals != calls {
-		t.Fatalf("accounted %+v, want %d retrievals", got, calls)
-	}
-	if answers := got[0].Answers; answers < want*99/100 || answers > want*101/100 {
-		t.Errorf("answers of %d tokens are accounted as %d", want, answers)
-	}
 }

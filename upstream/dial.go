@@ -144,7 +144,7 @@ func dialHTTP(ctx context.Context, c *conn, era Era, declare json.RawMessage) er
 	}
 	t, err := transport.NewStreamableHTTP(c.settings.URL, options...)
 	if err != nil {
-		return err
+		return errBadURL
 	}
 	c.http, c.client = t, newClient(declaringHTTP{t, declare}, era)
 	if err := c.client.Start(c.life); err != nil {
@@ -162,7 +162,7 @@ func dialSSE(ctx context.Context, c *conn, era Era, declare json.RawMessage) err
 		transport.WithResponseTimeout(24*time.Hour), // ours is the call's context
 	)
 	if err != nil {
-		return err
+		return errBadURL
 	}
 	t.SetConnectionLostHandler(func(error) { c.fail(fmt.Errorf("%w: the event stream ended", ErrClosed)) })
 	c.http, c.client = t, newClient(declaringSSE{t, declare}, era)
@@ -175,6 +175,9 @@ func dialSSE(ctx context.Context, c *conn, era Era, declare json.RawMessage) err
 	}
 	return c.initialize(ctx)
 }
+
+// errBadURL says no more: the error of the library holds the URL, and that secrets.
+var errBadURL = errors.New("the configured URL is none")
 
 // httpClient keeps more connections than the two of the default.
 func (c *conn) httpClient() *http.Client {

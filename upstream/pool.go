@@ -108,6 +108,7 @@ type Status struct {
 type Pool struct {
 	events Events
 	sealer *sealer
+	tasks  *tasks
 	log    *slog.Logger
 	life   context.Context // ends with Close
 	end    context.CancelFunc
@@ -124,7 +125,7 @@ type Pool struct {
 // servers, by name.
 func NewPool(settings []Settings, known map[string]Known, events Events, log *slog.Logger) *Pool {
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: events, sealer: newSealer(), log: log, life: life, end: end}
+	p := &Pool{events: events, sealer: newSealer(), tasks: newTasks(), log: log, life: life, end: end}
 	p.now.Store(&members{})
 	p.Update(settings, known)
 	return p

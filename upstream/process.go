@@ -2,12 +2,14 @@ package upstream
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -55,7 +57,8 @@ func start(s Settings, log *slog.Logger) (*process, error) {
 	_, _, _ = inR.Close(), outW.Close(), errW.Close()
 	if err != nil {
 		_, _, _ = inW.Close(), outR.Close(), errR.Close()
-		return nil, startError(s.Command, err)
+		log.Warn("the command cannot be started", "command", s.Command, "cwd", s.Cwd, "error", err)
+		return nil, startError(s, err)
 	}
 	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{})}
 	p.stderr.Go(func() { logLines(errR, log) })
@@ -68,12 +71,17 @@ func start(s Settings, log *slog.Logger) (*process, error) {
 	return p, nil
 }
 
-// startError leaves out where the program was looked for: clients may see it.
-func startError(command string, err error) error {
+// startError leaves out where the program and its directory are, and where it was
+// looked for: clients may see it.
+func startError(s Settings, err error) error {
+	command := filepath.Base(s.Command)
+	dir, dirErr := os.Stat(cmp.Or(s.Cwd, "."))
 	var pathError *os.PathError
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return fmt.Errorf("the command %q is not on the PATH", command)
+	case dirErr != nil || !dir.IsDir():
+		return fmt.Errorf("the command %q cannot be started: there is no such working directory", command)
 	case errors.As(err, &pathError):
 		return fmt.Errorf("the command %q cannot be started: %w", command, pathError.Err)
 	}

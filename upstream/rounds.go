@@ -58,7 +58,7 @@ func (s *server) rounds(f *flight, r request) (tool.Result, error) {
 		}
 		switch {
 		case era == EraModern && becameTask(result):
-			return s.exposeTask(result), nil
+			return s.taskMade(result, f.call.Principal), nil
 		case era != EraModern || !inputRequired(result):
 			return tool.Result(result), nil
 		}

@@ -27,6 +27,7 @@ type server struct {
 	log      *slog.Logger
 	events   Events
 	sealer   *sealer
+	tasks    *tasks
 	life     context.Context    // ends when the connections are to be closed
 	end      context.CancelFunc // of life
 	term     context.Context    // ends when another takes its place, or none does
@@ -63,7 +64,7 @@ func newServer(p *Pool, s Settings, known Known) *server {
 		transport = TransportStdio
 	}
 	one := &server{
-		settings: s, log: p.log.With("server", s.Name), events: p.events, sealer: p.sealer,
+		settings: s, log: p.log.With("server", s.Name), events: p.events, sealer: p.sealer, tasks: p.tasks,
 		relist:        make(chan struct{}, 1),
 		fresh:         make(chan struct{}, 1),
 		anew:          make(chan struct{}, 1),
@@ -431,6 +432,10 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 	}
 	if len(params) > maxNotice {
 		s.log.Debug("a notification is too long and was dropped", "method", method, "bytes", len(params))
+		return
+	}
+	if strings.HasPrefix(method, notificationsTasks) {
+		c.taskNotified(stream, method, params)
 		return
 	}
 	switch method {

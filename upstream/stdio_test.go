@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -364,4 +367,55 @@ func running(pid int) bool {
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || !strings.Contains(string(stat), ") Z ")
+}
+
+// What clients may see of a command that does not start says nothing of where it
+// is. The log does.
+func TestErrorsOfCommandsHoldNoPaths(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "no-program")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no sh here")
+	}
+	for _, test := range []struct {
+		name   string
+		s      Settings
+		want   string
+		logged string
+	}{
+		{"it is not there", Settings{Command: filepath.Join(dir, "absent")}, `the command "absent" cannot be started: no such file or directory`, filepath.Join(dir, "absent")},
+		{"it may not be run", Settings{Command: file}, `the command "no-program" cannot be started: permission denied`, file},
+		{"its directory is not there", Settings{Command: shell, Cwd: filepath.Join(dir, "gone")},
+			`the command "sh" cannot be started: there is no such working directory`, filepath.Join(dir, "gone")},
+		{"its directory is none", Settings{Command: shell, Cwd: file}, `the command "sh" cannot be started: there is no such working directory`, file},
+		{"it is beside its directory", Settings{Command: "./absent", Cwd: dir}, `the command "absent" cannot be started: no such file or directory`, dir},
+		{"its arguments and environment are secret", Settings{Command: filepath.Join(dir, "absent"), Args: []string{dir}, Env: map[string]string{"D": dir}},
+			`the command "absent" cannot be started: no such file or directory`, dir},
+		{"it is no URL", Settings{URL: "http://user:" + dir + "@host\x7f/"}, "the configured URL is none", ""},
+		{"it is no URL of an event stream", Settings{URL: "http://user:" + dir + "@host\x7f/", Transport: TransportSSE}, "the configured URL is none", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.s.Name = "s"
+			var logged strings.Builder
+			p := NewPool([]Settings{test.s}, nil, Events{}, slog.New(slog.NewTextHandler(&logged, nil)))
+			_, err := p.Call(t.Context(), def("s", "raw"), &tool.Call{})
+			status := p.Status()[0].Err
+			if closing := p.Close(t.Context()); closing != nil {
+				t.Fatal(closing)
+			}
+			wantError(t, err, "s", ErrNotConnected)
+			for _, one := range []error{err, status} {
+				if one == nil || !strings.HasSuffix(one.Error(), test.want) || strings.Contains(one.Error(), dir) {
+					t.Errorf("error = %v, want %s", one, test.want)
+				}
+			}
+			if !strings.Contains(logged.String(), test.logged) {
+				t.Errorf("the log does not say where it was looked for: %s", logged.String())
+			}
+		})
+	}
 }

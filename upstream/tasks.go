@@ -3,9 +3,15 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
@@ -13,16 +19,21 @@ import (
 
 // The tasks extension of 2026-07-28 passes through between a client and a
 // server of that era: a result of type task names a task, and later requests
-// name it again. To find its server then, the ID that clients see begins with
-// the server's name.
+// name it again. To find its server then, the name that clients see begins with
+// the server's. Of a task that was made for a principal it has a proof of that
+// too, so that nobody else gets at it, who knows the name or guesses the ID.
+
+// notificationsTasks is what the methods of notifications about tasks begin with.
+const notificationsTasks = "notifications/tasks"
 
 // Task sends a tasks/get, tasks/update or tasks/cancel to the server whose task
-// it is, which call.Name says. Errors are as of Call.
+// it is, which call.Name says. A task of another principal, or of one where
+// call has none, is answered as one that does not exist. Names with a proof are
+// good for the life of the pool. Errors are as of Call.
 func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
-	escaped, id, ok := strings.Cut(call.Name, "/")
-	name, err := url.PathUnescape(escaped)
+	name, id, ok := p.tasks.open(call.Name, call.Principal)
 	var s *server
-	if ok && err == nil {
+	if ok {
 		s = p.enter(name)
 	}
 	if s == nil {
@@ -35,7 +46,7 @@ func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.R
 	if err != nil {
 		return nil, err
 	}
-	return s.exposeTask(result), nil
+	return tool.Result(s.exposeTask(result, call.Principal)), nil
 }
 
 // becameTask reports whether a result says that a call goes on as a task.
@@ -43,15 +54,136 @@ func becameTask(result json.RawMessage) bool {
 	return bytes.Contains(result, []byte(`"task"`)) && rawjson.Text(rawjson.Member(result, "resultType")) == "task"
 }
 
-// exposeTask is a result with the ID of its task, if it has one, as clients see it.
-func (s *server) exposeTask(result json.RawMessage) tool.Result {
-	id := rawjson.Text(rawjson.Member(result, "taskId"))
+// taskMade is the result of a call that goes on as a task, as its caller sees it.
+func (s *server) taskMade(result json.RawMessage, principal string) tool.Result {
+	s.tasks.made(s.settings.Name, rawjson.Text(rawjson.Member(result, "taskId")), principal)
+	return tool.Result(s.exposeTask(result, principal))
+}
+
+// exposeTask is a result, or the params of a notification, with the ID of its
+// task, if it has one, as the principal sees it.
+func (s *server) exposeTask(object json.RawMessage, principal string) json.RawMessage {
+	id := rawjson.Text(rawjson.Member(object, "taskId"))
 	if id == "" {
-		return tool.Result(result)
+		return object
 	}
-	quoted, _ := json.Marshal(url.PathEscape(s.settings.Name) + "/" + id)
-	if exposed, err := rawjson.Set(result, "taskId", quoted); err == nil {
+	quoted, _ := json.Marshal(s.tasks.name(s.settings.Name, id, principal)) // of a string: never fails
+	if exposed, err := rawjson.Set(object, "taskId", quoted); err == nil {
 		return exposed
 	}
-	return tool.Result(result)
+	return object
+}
+
+// taskNotified passes what the upstream notifies of a task on to the call on
+// whose stream it came. Nothing else says whose the task is.
+func (c *conn) taskNotified(stream int64, method string, params json.RawMessage) {
+	c.mu.Lock()
+	f := c.flights[stream]
+	c.mu.Unlock()
+	s := c.server
+	if f == nil || s.tasks.isOfAnother(s.settings.Name, rawjson.Text(rawjson.Member(params, "taskId")), f.call.Principal) {
+		s.log.Debug("a notification about a task belongs to no call and was dropped", "method", method)
+		return
+	}
+	f.pass(method, s.exposeTask(params, f.call.Principal))
+}
+
+// maxTasks is how many tasks the principals are remembered of.
+const maxTasks = 100_000
+
+// tasks names tasks towards clients. Names are "server/id", and
+// "server/!proof!id" of a principal's: no escaped name of a server, which the ID
+// of a further proxy begins with, has a "!".
+type tasks struct {
+	key []byte // of the proofs; lives as long as the pool
+
+	mu     sync.Mutex // guards what follows; never held over anything else
+	owners map[taskKey]string
+	order  []taskKey // of owners, the oldest first
+}
+
+// taskKey stands for a server and an ID.
+type taskKey [sha256.Size]byte
+
+func newTasks() *tasks {
+	t := &tasks{key: make([]byte, sha256.Size), owners: map[taskKey]string{}}
+	_, _ = rand.Read(t.key) // never fails
+	return t
+}
+
+// name is what the task of a server is called towards a principal, "" for nobody.
+func (t *tasks) name(server, id, principal string) string {
+	if principal != "" {
+		id = "!" + t.proof(server, id, principal) + "!" + id
+	}
+	return url.PathEscape(server) + "/" + id
+}
+
+// open takes a name apart, unless the task is not the principal's.
+func (t *tasks) open(name, principal string) (server, id string, ok bool) {
+	escaped, id, ok := strings.Cut(name, "/")
+	server, err := url.PathUnescape(escaped)
+	if !ok || err != nil {
+		return "", "", false
+	}
+	proof, bare, proven := cutProof(id)
+	if principal == "" {
+		return server, id, !proven && !t.isOfAnother(server, id, "")
+	}
+	return server, bare, proven && hmac.Equal([]byte(proof), []byte(t.proof(server, bare, principal)))
+}
+
+// made remembers for whom a task was made. A server may give an ID twice: the
+// last one counts.
+func (t *tasks) made(server, id, principal string) {
+	key := sum(nil, server, id)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, known := t.owners[key]
+	if !known && principal == "" {
+		return
+	}
+	t.owners[key] = principal
+	if known {
+		return
+	}
+	if t.order = append(t.order, key); len(t.order) > maxTasks {
+		delete(t.owners, t.order[0])
+		t.order = t.order[1:]
+	}
+}
+
+// isOfAnother reports whether a task was made for another principal.
+func (t *tasks) isOfAnother(server, id, principal string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	owner := t.owners[sum(nil, server, id)]
+	return owner != "" && owner != principal
+}
+
+// proofBytes is how much of a MAC proofs have: nobody tries 2^128.
+const proofBytes = 16
+
+func (t *tasks) proof(server, id, principal string) string {
+	mac := sum(t.key, server, id, principal)
+	return base64.RawURLEncoding.EncodeToString(mac[:proofBytes])
+}
+
+// cutProof takes the proof off an ID, if there is one.
+func cutProof(id string) (proof, bare string, ok bool) {
+	rest, ok := strings.CutPrefix(id, "!")
+	if !ok {
+		return "", "", false
+	}
+	proof, bare, ok = strings.Cut(rest, "!")
+	return proof, bare, ok && len(proof) == base64.RawURLEncoding.EncodedLen(proofBytes)
+}
+
+// sum is the MAC of texts; of no others that, written one after the other, are
+// the same.
+func sum(key []byte, texts ...string) (out taskKey) {
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%q", texts)
+	mac.Sum(out[:0])
+	return out
 }

@@ -51,10 +51,14 @@ they were not listed every tool. Days are those of UTC.
 
 FULL is what listing every tool of the view would have cost, once a session.
 LISTED is what the definitions cost that tools/list sent, each once a session.
-ANSWERS is what the answers of retrieve_tools and the other meta-tools cost that
-find and describe tools. Saved is FULL without LISTED and ANSWERS; below zero,
-listing everything would have been cheaper. A 2026-07-28 client has no sessions:
-each of its lists counts as one. Results of called tools are not counted.
+RETRIEVALS are searches for tools, and ANSWERS is what the answers of
+retrieve_tools and the other meta-tools cost that find and describe tools. Saved
+is FULL without LISTED and ANSWERS; below zero, listing everything would have been
+cheaper. Results of called tools and answers that failed are not counted.
+
+A 2026-07-28 client has no sessions: it counts as in one until half an hour after
+its last list or answer. Clients of a view that have the same name and version
+are in the same one then, whoever their users are.
 
 With --recorded, nothing of that is read: the tools of recorded servers are put
 behind a toolfinch of their own, a client connects, lists tools, asks for five

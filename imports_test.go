@@ -37,7 +37,7 @@ var only = map[string][]string{
 	"github.com/sashabaranov/go-openai":     {"embed"},
 	"database/sql":                          {"store", "demo"},
 	"modernc.org/sqlite":                    {"store", "demo"},
-	"net/http":                              {"wire", "upstream", "register", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "cmd/toolfinch"},
+	"net/http":                              {"wire", "upstream", "register", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "cmd/toolfinch"},
 	"toolfinch/cmd":                         {},
 	"github.com/spf13/cobra":                {"cmd/toolfinch"},
 	"github.com/goccy/go-yaml":              {"configs"},

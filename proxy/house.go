@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"toolfinch/configs"
+	"toolfinch/register"
 	"toolfinch/upstream"
+	"toolfinch/view"
 	"toolfinch/web"
 )
 
@@ -21,7 +23,20 @@ func (h house) View(name string) (web.View, error) {
 	if err != nil {
 		return web.View{}, err
 	}
-	return web.View{Name: v.name, Catalog: v.catalog, Retriever: v.Retriever(), Live: v.live}, nil
+	config, settings := h.config.Load(), v.now.Load().settings
+	return web.View{
+		Name: v.name, Catalog: v.catalog, Retriever: v.Retriever(), Live: v.live,
+		Whole: func(server string) bool {
+			return settings.IncludeAll && len(settings.Exclude) == 0 && !leavesOut(settings.Tools, server) && !leavesOut(config.Tools, server)
+		},
+	}, nil
+}
+
+// leavesOut reports whether a tool of a server is disabled.
+func leavesOut(servers []view.Server, server string) bool {
+	return slices.ContainsFunc(servers, func(s view.Server) bool {
+		return s.Name == server && slices.ContainsFunc(s.Tools, func(o view.Override) bool { return o.Disabled })
+	})
 }
 
 // Servers are the upstreams of what is served, in the order of the configuration.
@@ -86,7 +101,7 @@ func (h house) Reindex(ctx context.Context) []web.Reindexed {
 	rows, err := h.relist(ctx, names, h.pool.Refresh)
 	reindexed := make([]web.Reindexed, len(names))
 	for i, name := range names {
-		reindexed[i] = web.Reindexed{Server: name}
+		reindexed[i] = web.Reindexed{Server: name, Differences: &web.Differences{}}
 		switch {
 		case err != nil:
 			reindexed[i].Error = err.Error()
@@ -94,7 +109,7 @@ func (h house) Reindex(ctx context.Context) []web.Reindexed {
 			reindexed[i].Error = rows[i].Err.Error()
 		default:
 			diff := rows[i].Diff
-			reindexed[i].Added, reindexed[i].Removed, reindexed[i].Changed = len(diff.Added), len(diff.Removed), len(diff.Changed)
+			reindexed[i].Differences = &web.Differences{Added: len(diff.Added), Removed: len(diff.Removed), Changed: len(diff.Changed)}
 			reindexed[i].Tools = diff.Total
 		}
 	}
@@ -127,8 +142,5 @@ func (h house) Savings(ctx context.Context) []web.Saved {
 
 // Principal is who the trusted reverse proxy says made a request.
 func (h house) Principal(r *http.Request) string {
-	if h.first.PrincipalHeader == "" {
-		return ""
-	}
-	return r.Header.Get(h.first.PrincipalHeader)
+	return register.PrincipalOf(r.Header, h.first.PrincipalHeader)
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/nearest"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -28,8 +28,7 @@ var kindsOf = map[proxytool.Type][]tool.Kind{
 // List returns what passes the filter, in the order of lists, or best first where
 // it has a query.
 func (c capabilities) List(ctx context.Context, _ *tool.Call, t proxytool.Type, f *proxytool.Filter) ([]proxytool.Item, error) {
-	all, err := c.find(ctx, t, f)
-	if err != nil {
+	if err := c.checkServer(f); err != nil {
 		return nil, err
 	}
 	passes := func(*tool.Tool) bool { return true }
@@ -39,21 +38,16 @@ func (c capabilities) List(ctx context.Context, _ *tool.Call, t proxytool.Type, 
 			return strings.HasPrefix(t.Name, f.Prefix) && (f.Server == "" || f.Server == t.Def.ID.Server) && has(t)
 		}
 	}
-	items := []proxytool.Item{}
-	for _, t := range all {
-		if passes(t) {
-			items = append(items, itemOf(t))
+	if f == nil || f.Query == "" {
+		return itemsOf(slices.DeleteFunc(c.all(kindsOf[t]), func(t *tool.Tool) bool { return !passes(t) })), nil
+	}
+	search := c.view.Retriever().Search
+	if f.Prefix != "" || len(f.Tags) > 0 {
+		search = func(ctx context.Context, q retrieve.Query) (retrieve.Found, error) {
+			return c.view.Retriever().SearchAmong(ctx, q, passes)
 		}
 	}
-	return items, nil
-}
-
-func (c capabilities) find(ctx context.Context, t proxytool.Type, f *proxytool.Filter) ([]*tool.Tool, error) {
-	kinds := kindsOf[t]
-	if f == nil || f.Query == "" {
-		return c.all(kinds), nil
-	}
-	found, err := c.view.Retriever().Search(ctx, retrieve.Query{Text: f.Query, Limit: retrieve.MaxLimit, Server: f.Server, Kinds: kinds})
+	found, err := search(ctx, retrieve.Query{Text: f.Query, Limit: retrieve.MaxLimit, Server: f.Server, Kinds: kindsOf[t]})
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +55,26 @@ func (c capabilities) find(ctx context.Context, t proxytool.Type, f *proxytool.F
 	for i, hit := range found.Hits {
 		tools[i] = hit.Tool
 	}
-	return tools, nil
+	return itemsOf(tools), nil
+}
+
+// checkServer refuses a filter for a server that the view has not.
+func (c capabilities) checkServer(f *proxytool.Filter) error {
+	if f == nil || f.Server == "" {
+		return nil
+	}
+	var names []string
+	for _, s := range c.view.catalog.Servers() {
+		if s.Name == f.Server {
+			return nil
+		}
+		names = append(names, s.Name)
+	}
+	hint := ""
+	if near := nearest.Names(f.Server, names, 3, nearest.Loose); len(near) > 0 {
+		hint = "; nearest: " + strings.Join(near, ", ")
+	}
+	return &proxytool.ArgumentError{Parameter: "filter", Problem: fmt.Sprintf("filter.server: there is no server %q%s", f.Server, hint)}
 }
 
 func (c capabilities) all(kinds []tool.Kind) []*tool.Tool {
@@ -80,38 +93,55 @@ func itemOf(t *tool.Tool) proxytool.Item {
 	return proxytool.Item{Path: t.Name, Raw: register.Listed(t)}
 }
 
-// Info returns the definition that is listed under path. For the sake of clients
-// of other servers a resource is found by its name too, if no other has it.
+func itemsOf(tools []*tool.Tool) []proxytool.Item {
+	items := make([]proxytool.Item, len(tools))
+	for i, t := range tools {
+		items[i] = itemOf(t)
+	}
+	return items
+}
+
+// Info returns the definition that is listed under path.
 func (c capabilities) Info(_ context.Context, _ *tool.Call, t proxytool.Type, path string) (proxytool.Item, error) {
-	all := c.all(kindsOf[t])
-	if i := slices.IndexFunc(all, func(t *tool.Tool) bool { return t.Name == path }); i >= 0 {
-		return itemOf(all[i]), nil
-	}
-	var named []proxytool.Item
-	if t == proxytool.TypeResource {
-		for _, t := range all {
-			if item := itemOf(t); rawjson.Text(rawjson.Member(item.Raw, "name")) == path {
-				named = append(named, item)
-			}
-		}
-	}
-	if len(named) != 1 {
+	target, found := c.listed(t, path)
+	if !found {
 		return proxytool.Item{}, c.unknown(t, path)
 	}
-	return named[0], nil
+	return itemOf(target), nil
+}
+
+// listed is what is listed under path, a resource also under its name.
+func (c capabilities) listed(t proxytool.Type, path string) (*tool.Tool, bool) {
+	switch t {
+	case proxytool.TypeTool:
+		return c.view.catalog.Lookup(path)
+	case proxytool.TypePrompt:
+		return c.view.catalog.Prompt(path)
+	}
+	all := c.all(kindsOf[t])
+	i := proxytool.Find(itemsOf(all), path)
+	if i < 0 {
+		return nil, false
+	}
+	return all[i], true
 }
 
 // Call calls a tool, reads a resource or gets a prompt as its clients would.
 func (c capabilities) Call(ctx context.Context, call *tool.Call, t proxytool.Type, path string, args json.RawMessage) (json.RawMessage, error) {
+	if t == proxytool.TypeResource && !proxytool.IsURI(path) {
+		if named, ok := c.listed(t, path); ok {
+			if err := itemOf(named).Callable(); err != nil {
+				return nil, err
+			}
+			path = named.Name
+		}
+	}
 	var target *tool.Tool
 	var found bool
-	switch t {
-	case proxytool.TypeTool:
-		target, found = c.view.catalog.Lookup(path)
-	case proxytool.TypeResource:
-		target, found = c.view.catalog.Resource(path)
-	case proxytool.TypePrompt:
-		target, found = c.view.catalog.Prompt(path)
+	if t == proxytool.TypeResource {
+		target, found = c.view.catalog.Resource(path) // listed or not
+	} else {
+		target, found = c.listed(t, path)
 	}
 	if !found {
 		return nil, c.unknown(t, path)
@@ -121,9 +151,9 @@ func (c capabilities) Call(ctx context.Context, call *tool.Call, t proxytool.Typ
 }
 
 func (c capabilities) unknown(t proxytool.Type, path string) error {
-	hint := ""
-	if near := c.view.catalog.Nearest(path, 3); t == proxytool.TypeTool && len(near) > 0 {
-		hint = "; nearest: " + strings.Join(near, ", ")
+	var near []string
+	if t == proxytool.TypeTool {
+		near = c.view.catalog.Nearest(path, 3)
 	}
-	return &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q%s", t, path, hint)}
+	return proxytool.Unknown(t, path, near)
 }

@@ -105,6 +105,9 @@ func portalScript(t testing.TB, k kind) *script {
 	s.on("resources/read file:///data.json", func(r *request) {
 		r.result(`{` + complete + `"contents":[{"uri":"file:///data.json","mimeType":"application/vnd.x+json","text":"{ \"z\": 1.0, \"a\": 12345678901234567890 }"},{"uri":"file:///data.json","text":"{ not JSON"}]}`)
 	})
+	s.on("resources/read db://absent/refused", func(r *request) {
+		r.fail(`{"code":-32098,"message":"no such row","data":{"big":12345678901234567890}}`)
+	})
 	s.on("resources/read file:///blob", func(r *request) {
 		r.result(`{` + complete + `"contents":[{"uri":"file:///blob","mimeType":"application/json","blob":"e30="}]}`)
 	})
@@ -303,13 +306,13 @@ func portalTools(t *testing.T, m *meeting) {
 }
 
 func portalResources(t *testing.T, m *meeting) {
-	for _, uri := range []string{"file:///notes.txt", "db://people/7"} { // the latter of the template
-		got := m.portal(`{"action":"call","type":"resource","path":"` + uri + `"}`)
+	for path, uri := range map[string]string{"file:///notes.txt": "file:///notes.txt", "db://people/7": "db://people/7", "notes": "file:///notes.txt"} { // the second of the template, the last by its name
+		got := m.portal(`{"action":"call","type":"resource","path":"` + path + `"}`)
 		content := elements(part(got.Result, "content"))
 		if len(content) != 1 || string(part(content[0], "resource")) != `{"uri":"`+uri+`","mimeType":"text/plain","text":"<it>","unknown":1.0}` {
 			t.Fatalf("%s = %s", uri, got.raw)
 		}
-		labelled(t, content[0], "proxyAction", `"call"`, "proxyType", `"resource"`, "proxyPath", `"`+uri+`"`)
+		labelled(t, content[0], "proxyAction", `"call"`, "proxyType", `"resource"`, "proxyPath", `"`+path+`"`)
 		if part(got.Result, "contents") != nil {
 			t.Errorf("the answer has contents of resources/read: %s", got.raw)
 		}
@@ -347,7 +350,7 @@ func portalPrompts(t *testing.T, m *meeting) {
 func portalErrors(t *testing.T, m *meeting) {
 	for _, test := range []struct{ method, params, arguments string }{
 		{"tools/call", `{"name":"one_refuse"}`, `{"action":"call","type":"tool","path":"one_refuse"}`},
-		{"prompts/get", `{"name":"one_absent"}`, `{"action":"call","type":"prompt","path":"one_absent"}`},
+		{"resources/read", `{"uri":"db://absent/refused"}`, `{"action":"call","type":"resource","path":"db://absent/refused"}`},
 	} {
 		direct, got := m.ask(test.method, test.params), m.portal(test.arguments)
 		if got.Error == nil || string(part(got.Error, "code")) != string(part(direct.Error, "code")) || string(part(got.Error, "data")) != string(part(direct.Error, "data")) {
@@ -358,14 +361,33 @@ func portalErrors(t *testing.T, m *meeting) {
 		`{"action":"info","type":"tool","path":"one_absent"}`, `{"action":"call","type":"tool","path":"one_absent"}`,
 		`{"action":"call","type":"tool","path":"proxy","args":{"action":"list","type":"tool"}}`, `{"action":"call","type":"tool","path":"retrieve_tools"}`,
 		`{"action":"call","type":"tool","path":"params"}`, `{"action":"info","type":"resource","path":"file:///none"}`, `{"action":"info","type":"prompt","path":"greet"}`,
+		`{"action":"call","type":"prompt","path":"one_absent"}`, `{"action":"call","type":"prompt","path":"file:///notes.txt"}`,
 	} {
-		if got := m.portal(arguments); string(part(got.Error, "code")) != "-32602" {
-			t.Errorf("%s answers %s, want error -32602", arguments, got.raw)
+		if got := m.portal(arguments); !strings.Contains(told(got), "there is no ") {
+			t.Errorf("%s answers %s, want an error result", arguments, got.raw)
 		}
 	}
-	if got := m.portal(`{"action":"call","type":"tool","path":"one_paramz"}`); !strings.Contains(partText(got.Error, "message"), "one_params") {
+	if got := m.portal(`{"action":"call","type":"tool","path":"one_paramz"}`); !strings.Contains(told(got), "nearest: one_params") {
 		t.Errorf("a misspelt name is answered with %s", got.raw)
 	}
+	before := len(m.up.got("resources/read"))
+	for _, path := range []string{"db://{table}/{id}", "Rows"} { // itself, and by its name
+		if got := m.portal(`{"action":"call","type":"resource","path":"` + path + `"}`); !strings.Contains(told(got), "db://{table}/{id} is a template: fill in") {
+			t.Errorf("the call of a template is answered with %s", got.raw)
+		}
+	}
+	if n := len(m.up.got("resources/read")); n != before {
+		t.Errorf("the server was asked for a template %d times", n-before)
+	}
+}
+
+// told is the text of an error result, "" of anything else.
+func told(got message) string {
+	content := elements(part(got.Result, "content"))
+	if got.Error != nil || !failed(got) || len(content) != 1 {
+		return ""
+	}
+	return partText(content[0], "text")
 }
 
 func portalQuestions(t *testing.T, m *meeting) {
@@ -427,9 +449,9 @@ func portalPages(t *testing.T, m *meeting) {
 	for filter, want := range map[string][]string{
 		`{"prefix":"one_f"}`:                              {"one_fail", "one_form"},
 		`{"server":"one","prefix":"one_h"}`:               {"one_hang"},
-		`{"server":"two"}`:                                nil,
 		`{"tags":["read-only"]}`:                          {"one_params"},
-		`{"query":"content of every kind","limitless":1}`: nil, // refused
+		`{"tags":[" ",""],"query":" ","prefix":"one_h"}`:  {"one_hang"}, // what is empty is as if it were absent
+		`{"query":"content of every kind","limitless":1}`: nil,          // refused
 	} {
 		answer := m.portal(`{"action":"list","type":"tool","filter":` + filter + `}`)
 		if strings.Contains(filter, "limitless") {
@@ -444,6 +466,11 @@ func portalPages(t *testing.T, m *meeting) {
 		}
 		if !slices.Equal(names, want) {
 			t.Errorf("filter %s lists %v, want %v", filter, names, want)
+		}
+	}
+	for _, filter := range []string{`{"server":"oen"}`, `{"server":"oen","query":"content"}`} {
+		if got := told(m.portal(`{"action":"list","type":"prompt","filter":` + filter + `}`)); got != `filter.server: there is no server "oen"; nearest: one` {
+			t.Errorf("filter %s is answered with %q", filter, got)
 		}
 	}
 	found := elements([]byte(only(t, m.portal(`{"action":"list","type":"tool","filter":{"query":"content of every kind"},"limit":1}`)).text))
@@ -533,7 +560,7 @@ func TestTheProxyToolKeepsTheBoundaryOfItsView(t *testing.T) {
 					}
 					for _, filter := range []string{`{"server":"outer"}`, `{"query":"wipe the zebra"}`, `{"query":"zebra","server":"outer"}`, `{"tags":["zebra"]}`, `{"prefix":"outer"}`} {
 						got := c.portal(`{"action":"list","type":"` + string(typ) + `","filter":` + filter + `}`)
-						discreet(t, got)
+						discreet(t, got, `\"outer\"`)
 						if strings.Contains(filter, "outer") && !failed(got) && only(t, got, "totalCount", "0").text != "[]" {
 							t.Errorf("filter %s lists %s", filter, got.raw)
 						}
@@ -547,16 +574,16 @@ func TestTheProxyToolKeepsTheBoundaryOfItsView(t *testing.T) {
 						of := func(path string) string {
 							return `{"action":"` + action + `","type":"` + string(typ) + `","path":"` + path + `"}`
 						}
-						absent[action] = strings.ReplaceAll(string(c.portal(of("qqqq")).Error), "qqqq", "")
+						absent[action] = strings.ReplaceAll(told(c.portal(of("qqqq"))), "qqqq", "")
 						for _, path := range paths {
 							got := c.portal(of(path))
 							discreet(t, got, path)
-							if got.Error == nil {
+							if told(got) == "" {
 								t.Errorf("%s is in reach: %s", of(path), got.raw)
 								continue
 							}
-							without, _, _ := strings.Cut(strings.ReplaceAll(string(got.Error), path, ""), "; nearest")
-							if !strings.HasPrefix(absent[action], strings.TrimSuffix(without, `"}`)) {
+							without, _, _ := strings.Cut(strings.ReplaceAll(told(got), path, ""), "; nearest")
+							if !strings.HasPrefix(absent[action], without) {
 								t.Errorf("%s answers %s, what does not exist %s", of(path), without, absent[action])
 							}
 							batch := c.portal(`{"action":"batch","operations":[` + of(path) + `]}`)
@@ -690,7 +717,7 @@ func TestUsesOfTheProxyToolAreLogged(t *testing.T) {
 		{`{"action":"call","type":"tool","path":"one_params","args":{"password":"hush"}}`, "call", "tool", "one_params", "ok"},
 		{`{"action":"call","type":"tool","path":"one_fail","args":{"password":"hush"}}`, "call", "tool", "one_fail", "failed"},
 		{`{"action":"call","type":"tool","path":"one_refuse","args":{"password":"hush"}}`, "call", "tool", "one_refuse", "error"},
-		{`{"action":"call","type":"tool","path":"one_absent"}`, "call", "tool", "one_absent", "error"},
+		{`{"action":"call","type":"tool","path":"one_absent"}`, "call", "tool", "one_absent", "refused"},
 		{`{"action":"call","type":"resource","path":"db://hush:hush@people/7?key=hush"}`, "call", "resource", "db://people/7", "ok"},
 		{`{"action":"call","type":"prompt","path":"one_greet","args":{"who":"hush"}}`, "call", "prompt", "one_greet", "ok"},
 		{`{"action":"list","type":"tool","path":"one_params"}`, "list", "tool", "one_params", "refused"},
@@ -710,7 +737,7 @@ func TestUsesOfTheProxyToolAreLogged(t *testing.T) {
 			t.Fatalf("%s is logged %d times: %s", test.arguments, len(lines), lines)
 		}
 		for key, want := range map[string]string{
-			"level": "INFO", "action": test.action, "type": test.typ, "path": test.path, "outcome": test.outcome,
+			"level": "INFO", "view": "default", "action": test.action, "type": test.typ, "path": test.path, "outcome": test.outcome,
 			"principal": "ada", "session": c.id, "client": "raw 1",
 		} {
 			if got := partText([]byte(lines[0]), key); got != want {
@@ -783,7 +810,7 @@ func TestTheProxyToolCallsWhatIsCallableInAView(t *testing.T) {
 		t.Errorf("cap is %s", got.raw)
 	}
 	for _, path := range []string{"shop_hat", "shop.hat", "hat"} { // its names before
-		if got := c.portal(`{"action":"call","type":"tool","path":"` + path + `","args":{"size":3}}`); got.Error == nil {
+		if got := c.portal(`{"action":"call","type":"tool","path":"` + path + `","args":{"size":3}}`); !strings.Contains(told(got), "there is no tool") {
 			t.Errorf("%s answers %s", path, got.raw)
 		}
 	}

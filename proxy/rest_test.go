@@ -384,6 +384,10 @@ func TestRESTOfAViewThatIsServedAlone(t *testing.T) {
 			t.Errorf("%s names what is outside: %s", one.path, got.body)
 		}
 	}
+	// Of a server that is not whole in the view only what the view has is told.
+	curl(t, url, "GET", "/api/servers", "").wants(t, "servers", 200, `"name":"inner"`, `"tools":1,`)
+	curl(t, url, "POST", "/api/reindex", "").wants(t, "reindex", 200, `{"servers":[{"server":"inner","tools":1}]}`)
+	curl(t, url, "POST", "/api/servers/inner/reconnect", "").wants(t, "reconnect", 200, `"tools":1,`)
 	for _, path := range []string{"/api/tools?view=default", "/api/servers?view=default"} {
 		curl(t, url, "GET", path, "").wants(t, path, 404)
 	}
@@ -428,7 +432,7 @@ func TestRESTTellsFailuresApart(t *testing.T) {
 	call("good_hat").wants(t, "a good server", 200)
 	curl(t, url, "POST", "/api/servers/dead/reconnect", "").wants(t, "reconnect of the server that is gone", 502, "dead")
 	reindexed := curl(t, url, "POST", "/api/reindex", "{}")
-	reindexed.wants(t, "reindex", 200, `{"server":"dead","tools":0,"added":0,"removed":0,"changed":0,"error":"`, `{"server":"good","tools":1,"added":0,"removed":0,"changed":0}`)
+	reindexed.wants(t, "reindex", 200, `{"server":"dead","tools":1,"added":0,"removed":0,"changed":0,"error":"`, `{"server":"good","tools":1,"added":0,"removed":0,"changed":0}`)
 	curl(t, url, "GET", "/api/servers", "").wants(t, "servers", 200, `"name":"dead"`, `"state":"failed"`, `"error":"`)
 	curl(t, url, "GET", "/api/tools/dead_hat", "").wants(t, "what is known of the dead one", 200)
 	for _, got := range []answered{call("dead_hat"), call("dying_hat"), call("slow_hat")} {

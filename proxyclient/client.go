@@ -71,9 +71,10 @@ type Client struct {
 	end  context.CancelFunc
 	work sync.WaitGroup // dialling, and closing what was lost; added to under mu while not closed
 
-	mu       sync.Mutex // guards what follows; never held over I/O or a handler
-	conn     *conn      // nil while there is none
-	dialing  *dialing   // nil while nobody dials
+	mu       sync.Mutex    // guards what follows; never held over I/O or a handler
+	conn     *conn         // nil while there is none
+	dialing  *dialing      // nil while nobody dials
+	wait     time.Duration // before dialling again; 0 unless the last connection answered nothing
 	closed   bool
 	handlers []func(mcp.JSONRPCNotification)
 
@@ -94,7 +95,9 @@ func WithToolName(name string) Option { return func(c *Client) { c.toolName = na
 func WithTransparent() Option { return func(c *Client) { c.transparent = true } }
 
 // WithTimeout bounds every call, with the connecting and repeating that it may
-// take; default DefaultTimeout. The context of a call can only shorten it.
+// take; default DefaultTimeout. The context of a call can only shorten it. A
+// server that hangs is not replaced: on a pipe (stdio) calls go on to end by this
+// bound until its process ends or the Client is closed.
 func WithTimeout(d time.Duration) Option {
 	return func(c *Client) {
 		if d > 0 {

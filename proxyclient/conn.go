@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,10 +17,12 @@ import (
 )
 
 // How often a lost connection is dialled for one call (or those that wait with
-// it), and the waits between: the first, doubled each time.
+// it), and the waits between: the first, doubled each time. The longest comes
+// before a connection in place of several that answered nothing.
 const (
 	redials    = 5
 	firstDelay = 100 * time.Millisecond
+	maxDelay   = 5 * time.Second
 )
 
 // conn is one initialized session with the server.
@@ -29,6 +32,8 @@ type conn struct {
 	tool  string         // name of the proxy tool
 	calls sync.WaitGroup // over it; added to under the client's mu while it is the current one
 	end   context.CancelCauseFunc
+
+	answered atomic.Bool // a call over it was answered
 }
 
 // retire closes the connection once the calls over it have ended, which they do
@@ -69,7 +74,8 @@ func (c *Client) connect(ctx context.Context, attempts int) (*conn, error) {
 		if d == nil {
 			d = &dialing{done: make(chan struct{})}
 			c.dialing = d
-			c.work.Go(func() { c.redial(d, attempts) })
+			wait := c.wait
+			c.work.Go(func() { c.redial(d, wait, attempts) })
 		}
 		c.mu.Unlock()
 		select {
@@ -84,7 +90,8 @@ func (c *Client) connect(ctx context.Context, attempts int) (*conn, error) {
 }
 
 // redial fills in c.conn and ends d.
-func (c *Client) redial(d *dialing, attempts int) {
+func (c *Client) redial(d *dialing, wait time.Duration, attempts int) {
+	c.pause(wait)
 	var made *conn
 	for delay := firstDelay; ; delay *= 2 {
 		var again bool
@@ -149,7 +156,7 @@ func (c *Client) dialOnce() (made *conn, again bool, err error) {
 	made.mcp.OnNotification(c.notified)
 	trip := &trip{}
 	if made.tool, err = c.greet(context.WithValue(ctx, tripKey{}, trip), made.mcp, trip); err != nil {
-		return fail(t, trip.lost(), err)
+		return fail(t, trip.failed(), err)
 	}
 	if !late.Stop() || !closed() {
 		return fail(t, false, context.Cause(ctx))
@@ -183,6 +190,9 @@ func (c *Client) do(ctx context.Context, what string, repeatable bool, send func
 		trip := &trip{}
 		err = send(context.WithValue(ctx, tripKey{}, trip), conn)
 		conn.calls.Done()
+		if trip.answered {
+			conn.answered.Store(true)
+		}
 		lost := ctx.Err() == nil && trip.lost()
 		if lost {
 			c.drop(conn)
@@ -196,7 +206,8 @@ func (c *Client) do(ctx context.Context, what string, repeatable bool, send func
 	}
 }
 
-// drop gives up a connection.
+// drop gives up a connection. Where one after the other can be made and is lost
+// at the first call, dialling takes longer and longer.
 func (c *Client) drop(lost *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,6 +215,11 @@ func (c *Client) drop(lost *conn) {
 		return
 	}
 	c.conn = nil
+	if lost.answered.Load() {
+		c.wait = 0
+	} else {
+		c.wait = min(max(2*c.wait, firstDelay), maxDelay)
+	}
 	c.work.Go(func() { _ = lost.retire() })
 }
 
@@ -231,9 +247,10 @@ func because(ctx context.Context, err error) error {
 }
 
 // trip is what became of the requests of one call: the tap fills in that of its
-// context. All but sent is read and written by the goroutine that calls.
+// context. All but sent and heard is read and written by the goroutine that calls.
 type trip struct {
 	sent     atomic.Bool     // a request was, or may have been, written
+	heard    atomic.Int64    // HTTP responses that began
 	answered bool            // a request was answered, whatever the answer
 	raw      json.RawMessage // the last result, as it came; nil when the last answer was none
 	err      error           // of the transport, about the last request; nil when it was answered
@@ -241,19 +258,45 @@ type trip struct {
 
 type tripKey struct{}
 
-// lost reports whether the transport failed, so that another may do better.
-func (t *trip) lost() bool {
+// failed reports whether the transport failed in a way that may pass.
+func (t *trip) failed() bool {
 	var auth *transport.AuthorizationRequiredError
 	var oauth *transport.OAuthAuthorizationRequiredError
 	return t.err != nil && !errors.As(t.err, &auth) && !errors.As(t.err, &oauth) && !errors.Is(t.err, transport.ErrLegacySSEServer)
 }
 
+// Beginnings of errors that mcp-go has no value or type for: the server answered
+// a request with an HTTP status that says no to it, and what was to go on with an
+// answer that had begun failed.
+const (
+	textStatus = "request failed with status "
+	textResume = "failed to resume "
+)
+
+func (t *trip) says(text string) bool { return strings.HasPrefix(t.err.Error(), text) }
+
+// lost reports whether the connection is lost, so that another may do better. One
+// on which a request was too large or too much at the moment is not.
+func (t *trip) lost() bool { return t.failed() && !t.says(textStatus) }
+
 // unsent reports whether the server has seen nothing of the call, by its own
-// word or because the request never left.
+// word or because the request never left. What fails once a response has begun
+// may be the rest of it, asked for anew: the call itself has arrived.
 func (t *trip) unsent() bool {
 	if t.answered {
 		return false
 	}
-	var op *net.OpError
-	return !t.sent.Load() || errors.Is(t.err, transport.ErrSessionTerminated) || errors.As(t.err, &op) && op.Op == "dial"
+	if !t.sent.Load() {
+		return true
+	}
+	switch t.heard.Load() {
+	case 0:
+		var op *net.OpError
+		return errors.As(t.err, &op) && op.Op == "dial" || errors.Is(t.err, transport.ErrSessionTerminated)
+	case 1:
+		// Another request can have learned that the session is over, so that this
+		// one does not ask any more.
+		return errors.Is(t.err, transport.ErrSessionTerminated) && !t.says(textResume)
+	}
+	return false
 }

@@ -13,6 +13,11 @@ import (
 	"toolfinch/rawjson"
 )
 
+// maxPages bounds a list that its server ends nowhere.
+const maxPages = 1000
+
+var errEndless = fmt.Errorf("the list has more than %d pages", maxPages)
+
 // detect returns the name of the proxy tool: the tool of the name wanted, else
 // the first one listed with the parameters of a proxy tool. trip is ctx's.
 func detect(ctx context.Context, session *client.Client, trip *trip, wanted string) (string, error) {
@@ -37,7 +42,9 @@ func detect(ctx context.Context, session *client.Client, trip *trip, wanted stri
 		if next == "" || seen[next] {
 			break
 		}
-		seen[next] = true
+		if seen[next] = true; len(seen) >= maxPages {
+			return "", fmt.Errorf("list tools: %w", errEndless)
+		}
 		request.Params.Cursor = next
 	}
 	if looksRight == "" {

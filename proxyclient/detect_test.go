@@ -151,6 +151,22 @@ func TestAnswersOfSomethingElseAreErrors(t *testing.T) {
 	}
 }
 
+// What was asked of an ordinary client cannot be answered through the proxy tool.
+func TestAnswersToAnEarlierResultAreRefused(t *testing.T) {
+	c := open(t, overNothing(t, newHouse(t).MCPServer), proxyclient.WithTransparent())
+	round := mcp.MultiRoundTripParams{RequestState: "s"}
+	call, read, get := callTool("echo", nil), readResource("house://notes"), getPrompt("greet", nil)
+	call.Params.MultiRoundTripParams, read.Params.MultiRoundTripParams, get.Params.MultiRoundTripParams = round, round, round
+	_, called := c.CallTool(t.Context(), call)
+	_, read1 := c.ReadResource(t.Context(), read)
+	_, got := c.GetPrompt(t.Context(), get)
+	for what, err := range map[string]error{"call": called, "read": read1, "get": got} {
+		if err == nil || !strings.Contains(err.Error(), "takes no answers to an earlier result") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestOpenSaysWhyItFailed(t *testing.T) {
 	broken := errors.New("no wire")
 	_, err := proxyclient.Open(t.Context(), func(context.Context) (transport.Interface, error) { return nil, broken })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -109,6 +110,21 @@ var exchanges = []exchange{
 	{"call", call("echo", map[string]any{"text": "<hello> & \u00e9", "n": json.Number("9007199254740993")})},
 	{"call without arguments", call("echo", nil)},
 	{"call with raw arguments", call("echo", json.RawMessage(`{"z":1,"a":2,"f":1.0,"n":9007199254740993}`))},
+	{"call with the arguments of a request that was received", func(ctx context.Context, s session) (any, error) {
+		var request mcp.CallToolRequest
+		if err := json.Unmarshal([]byte(`{"params":{"name":"echo","arguments":{"f":1.0,"n":9007199254740993}}}`), &request); err != nil {
+			return nil, err
+		}
+		r, err := s.CallTool(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		if text := r.Content[0].(mcp.TextContent).Text; text != `{"f":1.0,"n":9007199254740993}` {
+			return nil, fmt.Errorf("the arguments came as %s", text)
+		}
+		return r.Content, nil
+	}},
+	{"labels of the tool's own", call("labelled", nil)},
 	{"structured", call("big", nil)},
 	{"content of every kind", call("mixed", nil)},
 	{"failure", call("fail", nil)},
@@ -215,12 +231,12 @@ func TestTextThatIsJSONComesCompactWithItsType(t *testing.T) {
 			if !reflect.DeepEqual(r.Contents, want) {
 				t.Errorf("contents = %s", asJSON(t, r.Contents))
 			}
-			// That of what had none is what it was found to be.
+			// What had none has none.
 			r, err = c.ReadResource(t.Context(), readResource("house://untyped"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			want = []mcp.ResourceContents{mcp.TextResourceContents{URI: "house://untyped", MIMEType: "application/json", Text: "[2]"}}
+			want = []mcp.ResourceContents{mcp.TextResourceContents{URI: "house://untyped", Text: "[2]"}}
 			if !reflect.DeepEqual(r.Contents, want) {
 				t.Errorf("contents = %s", asJSON(t, r.Contents))
 			}

@@ -104,6 +104,12 @@ func (h *house) addTools() {
 				mcp.NewEmbeddedResource(mcp.BlobResourceContents{URI: "house://blob", MIMEType: "application/x-thing", Blob: "AAEC"}),
 			}}, nil
 		})
+	h.AddTool(mcp.NewTool("labelled", mcp.WithDescription("Content with the keys of the proxy tool")),
+		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			text := mcp.NewTextContent("labelled")
+			text.Meta = &mcp.Meta{AdditionalFields: map[string]any{"proxyPath": "mine", "many": true, "proxied": map[string]any{"a": "b"}}}
+			return &mcp.CallToolResult{Content: []mcp.Content{text}}, nil
+		})
 	h.AddTool(mcp.NewTool("fail", mcp.WithDescription("Fails by its own word")),
 		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return mcp.NewToolResultError("no luck today"), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,8 +62,9 @@ func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest)
 		err      error
 	}
 	answered := make(chan answer, 1)
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { of.heard.Add(1) }})
 	t.work.Go(func() {
-		response, err := t.Interface.SendRequest(ctx, request)
+		response, err := t.Interface.SendRequest(traced, request)
 		if err == nil && response == nil {
 			err = errNoAnswer
 		}

@@ -1,12 +1,10 @@
 package proxyclient
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -70,7 +68,7 @@ func (c *Client) ListPrompts(ctx context.Context, request mcp.ListPromptsRequest
 // CallTool calls a tool. In transparent mode that is one behind the proxy tool,
 // and what the proxy tool adds to the content is taken off again; what it refuses,
 // such as a tool that is not there, is a result that failed. A task cannot be
-// asked for through it.
+// asked for through it, and no answers to what an earlier call asked for be given.
 func (c *Client) CallTool(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	p := request.Params
 	if !c.transparent {
@@ -83,12 +81,16 @@ func (c *Client) CallTool(ctx context.Context, request mcp.CallToolRequest) (*mc
 	if p.Task != nil {
 		return nil, fmt.Errorf("proxyclient: call tool %s: the proxy tool takes no task", p.Name)
 	}
+	args := p.Arguments
+	if len(p.RawArguments) > 0 { // as mcp-go sends them
+		args = p.RawArguments
+	}
 	op := proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypeTool, Path: p.Name}
-	result, err := c.runWith(ctx, op, p.Arguments, p.Meta, outbound(request.Header, request.Method))
+	result, err := c.pass(ctx, op, args, p.Meta, p.MultiRoundTripParams, outbound(request.Header, request.Method))
 	if err != nil {
 		return nil, err
 	}
-	return parse(op, withoutLabels(result.Raw), mcp.ParseCallToolResult)
+	return parse(op, proxytool.ToolResultUnlabelled(result.Raw), mcp.ParseCallToolResult)
 }
 
 // ReadResource reads a resource. In transparent mode that is one behind the proxy
@@ -103,7 +105,7 @@ func (c *Client) ReadResource(ctx context.Context, request mcp.ReadResourceReque
 		})
 	}
 	op := proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypeResource, Path: p.URI}
-	result, err := c.runWith(ctx, op, p.Arguments, p.Meta, outbound(request.Header, request.Method))
+	result, err := c.pass(ctx, op, p.Arguments, p.Meta, p.MultiRoundTripParams, outbound(request.Header, request.Method))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +127,7 @@ func (c *Client) GetPrompt(ctx context.Context, request mcp.GetPromptRequest) (*
 		})
 	}
 	op := proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypePrompt, Path: p.Name}
-	result, err := c.runWith(ctx, op, p.Arguments, p.Meta, outbound(request.Header, request.Method))
+	result, err := c.pass(ctx, op, p.Arguments, p.Meta, p.MultiRoundTripParams, outbound(request.Header, request.Method))
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +136,14 @@ func (c *Client) GetPrompt(ctx context.Context, request mcp.GetPromptRequest) (*
 		return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), err)
 	}
 	return parse(op, raw, mcp.ParseGetPromptResult)
+}
+
+// pass is runWith for a request of mcp-go's.
+func (c *Client) pass(ctx context.Context, op proxytool.Operation, args any, meta *mcp.Meta, round mcp.MultiRoundTripParams, header http.Header) (*Result, error) {
+	if round.InputResponses != nil || round.RequestState != "" {
+		return nil, fmt.Errorf("proxyclient: %s: the proxy tool takes no answers to an earlier result; what a server asks for, the handlers of WithClientOptions answer", describe(op))
+	}
+	return c.runWith(ctx, op, args, meta, header)
 }
 
 // direct sends a request to the server itself that may be repeated.
@@ -164,7 +174,7 @@ func (c *Client) listAll(ctx context.Context, typ proxytool.Type, request mcp.Pa
 	defer cancel()
 	op := proxytool.Operation{Action: proxytool.ActionList, Type: typ, Cursor: string(request.Params.Cursor)}
 	var all []json.RawMessage
-	for seen := map[string]bool{op.Cursor: true}; ; seen[op.Cursor] = true {
+	for seen := map[string]bool{op.Cursor: true}; len(seen) <= maxPages; seen[op.Cursor] = true {
 		result, err := c.run(ctx, op, request.Params.Meta, outbound(header, request.Method))
 		if err != nil {
 			return nil, err
@@ -182,6 +192,7 @@ func (c *Client) listAll(ctx context.Context, typ proxytool.Type, request mcp.Pa
 			return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), client.ErrRepeatedListCursor)
 		}
 	}
+	return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), errEndless)
 }
 
 // parted tells resources from the templates among them.
@@ -228,63 +239,4 @@ func outbound(header http.Header, method string) http.Header {
 		return nil
 	}
 	return header
-}
-
-// labels are what the proxy tool adds to annotations and _meta of the content of
-// a tool's result.
-var labels = []string{"proxyAction", "proxyType", "proxyPath"}
-
-// withoutLabels is the result of a tool as it was before the proxy tool.
-func withoutLabels(result json.RawMessage) json.RawMessage {
-	return rebuild(result, func(name string, value json.RawMessage) json.RawMessage {
-		if name != "content" || value[0] != '[' {
-			return value
-		}
-		var items [][]byte
-		for item := range rawjson.Elements(value) {
-			items = append(items, rebuild(item, withoutLabel))
-		}
-		return slices.Concat([]byte("["), bytes.Join(items, []byte(",")), []byte("]"))
-	})
-}
-
-func withoutLabel(name string, value json.RawMessage) json.RawMessage {
-	if name != "annotations" && name != "_meta" {
-		return value
-	}
-	cut := false
-	rest := rebuild(value, func(name string, value json.RawMessage) json.RawMessage {
-		if slices.Contains(labels, name) {
-			cut = true
-			return nil
-		}
-		return value
-	})
-	switch {
-	case !cut:
-		return value
-	case string(rest) == "{}": // it is there for the labels alone
-		return nil
-	}
-	return rest
-}
-
-// rebuild is an object with the values that member returns, without those of nil.
-// What is no object stays as it is.
-func rebuild(object json.RawMessage, member func(name string, value json.RawMessage) json.RawMessage) json.RawMessage {
-	if len(object) == 0 || object[0] != '{' {
-		return object
-	}
-	out := []byte{'{'}
-	for name, value := range rawjson.Members(object) {
-		if value = member(name, value); value == nil {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		key, _ := json.Marshal(name) // a string can be encoded
-		out = append(append(append(out, key...), ':'), value...)
-	}
-	return append(out, '}')
 }

@@ -3,6 +3,7 @@ package proxytool
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"toolfinch/rawjson"
@@ -49,7 +50,11 @@ const (
 	keyOffset = "offset"
 	keyCount  = "count"
 	keyNext   = "nextCursor"
+	// keyProxied is a member of _meta: what stood where the proxy tool wrote.
+	keyProxied = "proxied"
 )
+
+var labelKeys = []string{keyAction, keyType, keyPath, keyPython, keyData, keyMany, keyTotal, keyOffset, keyCount, keyNext}
 
 // dataOf is what a list of the type has.
 func dataOf(t Type) string {
@@ -135,8 +140,10 @@ func (l Label) object() json.RawMessage {
 }
 
 // Annotate returns a content item with the label in its annotations and _meta.
-// Whatever else stands there stays; an annotations or _meta that is no object is
-// left alone, and so is an item that is none.
+// Whatever else stands there stays, but what has the key of a label, the tool's
+// own or that of another proxy tool behind it, moves into the member "proxied" of
+// _meta: {"annotations": {...}, "_meta": {...}}. An annotations or _meta that is
+// no object moves there whole; an item that is none is left alone.
 func Annotate(item json.RawMessage, l Label) json.RawMessage {
 	return annotate(item, l.object())
 }
@@ -145,31 +152,76 @@ func annotate(item, label json.RawMessage) json.RawMessage {
 	if !opens(item) {
 		return item
 	}
-	for _, key := range []string{"_meta", "annotations"} { // a new one comes first
-		old := rawjson.Member(item, key)
-		with := label
-		switch {
-		case old == nil || string(old) == "null":
-		case opens(old):
-			with = merge(old, label)
-		default:
-			continue
-		}
-		if set, err := rawjson.Set(item, key, with); err == nil {
-			item = set
-		}
+	var moved fields
+	annotations := labelled(item, "annotations", label, &moved)
+	meta := labelled(item, "_meta", label, &moved)
+	if moved.Len() > 0 {
+		meta.raw(keyProxied, moved.object())
 	}
-	return item
+	return set(set(item, "_meta", meta.object()), "annotations", annotations.object()) // a new one comes first
 }
 
-// merge is object with the members of over set.
-func merge(object, over json.RawMessage) json.RawMessage {
-	for key, value := range rawjson.Members(over) {
-		if set, err := rawjson.Set(object, key, value); err == nil {
-			object = set
+// labelled is a member of an item with the label in it. What was in its place
+// goes to moved.
+func labelled(item json.RawMessage, name string, label json.RawMessage, moved *fields) *fields {
+	var out, own fields
+	out.all(label)
+	old := rawjson.Member(item, name)
+	if old != nil && !opens(old) && string(old) != "null" {
+		moved.raw(name, old)
+	}
+	for key, value := range rawjson.Members(old) {
+		if slices.Contains(labelKeys, key) || key == keyProxied {
+			own.raw(key, value)
+		} else {
+			out.raw(key, value)
 		}
 	}
-	return object
+	if own.Len() > 0 {
+		moved.raw(name, own.object())
+	}
+	return &out
+}
+
+// unannotate is the inverse of annotate with the label of a call. Of a proxy tool
+// that moves nothing it takes the keys off that such a label has.
+func unannotate(item json.RawMessage) json.RawMessage {
+	if _, ok := LabelOf(item); !ok {
+		return item
+	}
+	moved := rawjson.Member(rawjson.Member(item, "_meta"), keyProxied)
+	var out fields
+	for name, value := range rawjson.Members(item) {
+		if name == "annotations" || name == "_meta" {
+			if value = unlabelled(value, rawjson.Member(moved, name)); value == nil {
+				continue
+			}
+		}
+		out.raw(name, value)
+	}
+	return out.object()
+}
+
+// unlabelled is annotations or _meta without a label and with what was moved; nil
+// when nothing is left.
+func unlabelled(object, moved json.RawMessage) json.RawMessage {
+	if moved != nil && !opens(moved) || !opens(object) {
+		if moved != nil {
+			return moved
+		}
+		return object
+	}
+	var out fields
+	for key, value := range rawjson.Members(object) {
+		if key != keyAction && key != keyType && key != keyPath && key != keyProxied {
+			out.raw(key, value)
+		}
+	}
+	out.all(moved)
+	if out.Len() == 0 {
+		return nil
+	}
+	return out.object()
 }
 
 // opens reports whether valid JSON is an object.
@@ -187,6 +239,13 @@ func (f *fields) raw(name string, value []byte) {
 	f.Write(quote(name))
 	f.WriteByte(':')
 	f.Write(value)
+}
+
+// all writes the members of another object.
+func (f *fields) all(object json.RawMessage) {
+	for name, value := range rawjson.Members(object) {
+		f.raw(name, value)
+	}
 }
 
 func (f *fields) text(name, value string) { f.raw(name, quote(value)) }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +65,7 @@ func Attach(s *server.MCPServer, opts ...Option) error {
 			return nil, err
 		}
 		if server.IsModernRequest(ctx) {
-			ctx = unchecked(ctx, request.Header)
+			ctx = unchecked{ctx}
 		}
 		return answered(t.Handler(ctx, call))
 	})
@@ -109,23 +109,19 @@ func callOf(ctx context.Context, s *server.MCPServer, request mcp.CallToolReques
 	return call, nil
 }
 
-// unchecked is ctx for requests inside one of the 2026-07-28 era over HTTP.
+// unchecked is a context for requests inside one of the 2026-07-28 era over HTTP.
 // Without the header of the version the server does not compare them to the
 // other headers, which say what the outer one is.
-func unchecked[H ~map[string][]string](ctx context.Context, _ H) context.Context {
-	return withoutVersion[H]{ctx}
-}
+type unchecked struct{ context.Context }
 
-type withoutVersion[H ~map[string][]string] struct{ context.Context }
-
-func (c withoutVersion[H]) Value(key any) any {
+func (c unchecked) Value(key any) any {
 	value := c.Context.Value(key)
-	headers, ok := value.(H)
+	headers, ok := value.(http.Header)
 	if !ok {
 		return value
 	}
-	headers = maps.Clone(headers)
-	delete(headers, "Mcp-Protocol-Version")
+	headers = headers.Clone()
+	headers.Del("Mcp-Protocol-Version")
 	return headers
 }
 
@@ -220,7 +216,11 @@ func (a *attached) Call(ctx context.Context, call *tool.Call, t Type, path strin
 		}
 	}
 	if t == TypeResource {
-		params.text("uri", path)
+		uri, err := a.uriOf(ctx, call, path)
+		if err != nil {
+			return nil, err
+		}
+		params.text("uri", uri)
 		return a.request(ctx, mcp.MethodResourcesRead, params.object())
 	}
 	params.text("name", path)
@@ -236,33 +236,37 @@ func (a *attached) Call(ctx context.Context, call *tool.Call, t Type, path strin
 	return a.request(ctx, mcp.MethodToolsCall, params.object())
 }
 
-// Info finds a definition by its path, of a resource also by a name that no
-// other has.
+// uriOf is the URI to read for a path: itself, unless it is the name of a
+// resource. Only what may be no URI is looked up.
+func (a *attached) uriOf(ctx context.Context, call *tool.Call, path string) (string, error) {
+	if IsURI(path) {
+		return path, nil
+	}
+	items, err := a.List(ctx, call, TypeResource, nil)
+	if err != nil {
+		return "", err
+	}
+	i := Find(items, path)
+	if i < 0 {
+		return path, nil // the server may have what it does not list
+	}
+	return items[i].Path, items[i].Callable()
+}
+
+// Info finds a definition by its path.
 func (a *attached) Info(ctx context.Context, call *tool.Call, t Type, path string) (Item, error) {
 	items, err := a.List(ctx, call, t, nil)
 	if err != nil {
 		return Item{}, err
 	}
-	for _, item := range items {
-		if item.Path == path {
-			return item, nil
-		}
+	if i := Find(items, path); i >= 0 {
+		return items[i], nil
 	}
-	var named []Item
 	paths := make([]string, len(items))
 	for i, item := range items {
-		if paths[i] = item.Path; t == TypeResource && nameOf(item) == path {
-			named = append(named, item)
-		}
+		paths[i] = item.Path
 	}
-	if len(named) == 1 {
-		return named[0], nil
-	}
-	near := ""
-	if names := nearest.Names(path, paths, 3, nearest.Close); len(names) > 0 {
-		near = "; nearest: " + strings.Join(names, ", ")
-	}
-	return Item{}, refuse("path", "there is no %s %q%s", t, clip(path), near)
+	return Item{}, Unknown(t, path, nearest.Names(path, paths, 3, nearest.Close))
 }
 
 // List lists what the calling session is listed, but for the proxy tool.
@@ -337,8 +341,6 @@ func (a *attached) list(ctx context.Context, call *tool.Call, from source) ([]It
 	}
 	return items, nil
 }
-
-func nameOf(item Item) string { return rawjson.Text(rawjson.Member(item.Raw, "name")) }
 
 // passes reports whether an item has the prefix, all tags as words, and all
 // words of the query somewhere in what it says of itself.

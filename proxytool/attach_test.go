@@ -108,6 +108,20 @@ func TestAttachFindsOne(t *testing.T) {
 		equal(t, path, strings.Join(namesIn(json.RawMessage(`{"resource":{"text":`+string(quoted("["+textOf(item, "resource", "text")+"]"))+`}}`)), " "), want)
 		equal(t, "proxyPath", textOf(item, "annotations", "proxyPath"), path)
 	}
+	s.AddResource(mcp.NewResource("urn:plain", "plain"), func(_ context.Context, r mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: r.Params.URI, Text: "plainly"}}, nil
+	})
+	for path, want := range map[string]string{"first": "book://1", "plain": "urn:plain", "urn:plain": "urn:plain"} {
+		result := through(t, s, `{"action":"call","type":"resource","path":"`+path+`"}`)
+		if item := only(t, result); textOf(item, "resource", "uri") != want || textOf(item, "annotations", "proxyPath") != path {
+			t.Errorf("call of %s: %s", path, result)
+		}
+	}
+	for path, says := range map[string]string{"page://{n}": "page://{n} is a template: fill in", "page": "page://{n} is a template: fill in", "twin": "not found", "gone": "not found"} {
+		if text := errorText(t, through(t, s, `{"action":"call","type":"resource","path":"`+path+`"}`)); !strings.Contains(text, says) {
+			t.Errorf("call of %s: %q, want %q", path, text, says)
+		}
+	}
 	for path, says := range map[string]string{"twin": `there is no resource "twin"`, "book://11": "nearest: book://1"} {
 		if text := errorText(t, through(t, s, `{"action":"info","type":"resource","path":"`+path+`"}`)); !strings.Contains(text, says) {
 			t.Errorf("%s: %q, want %q", path, text, says)

@@ -72,9 +72,7 @@ func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (res
 			result = tool.ErrorResult(fmt.Sprintf("%s: internal error", clip(op.Path)))
 		}
 	}()
-	own := *call
-	own.Arguments = op.Arguments()
-	result, err := p.run(ctx, &own, op, op.checkInBatch())
+	result, err := p.run(ctx, call, op, op.checkInBatch())
 	var rpc *tool.RPCError
 	switch {
 	case errors.As(err, &rpc):

@@ -3,6 +3,7 @@ package proxytool
 import (
 	"encoding/base64"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -40,10 +41,8 @@ func find(items []Item, op Operation) (int, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(op.Cursor)
 	of, name, ok := strings.Cut(string(raw), " ")
 	if err == nil && ok && of == scope(op) {
-		for i := len(items) - 1; i >= 0; i-- { // the last of twins: it goes on in any case
-			if key(items[i]) == name {
-				return i, nil
-			}
+		if i := slices.IndexFunc(items, func(item Item) bool { return key(item) == name }); i >= 0 {
+			return i, nil
 		}
 	}
 	return 0, refuse("cursor", "cursor does not fit this list (any more); list from the start, without a cursor")

@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"toolfinch/nearest"
 	"toolfinch/rawjson"
 )
-
-// Version is the version of the MCP Proxy Extension that is spoken here.
-const Version = "0.1.0"
 
 // Bounds of an operation.
 const (
@@ -64,7 +61,7 @@ type Operation struct {
 
 	Operations []Operation // for batch: 1 to MaxOperations others
 
-	invalid error // of one in a batch: it could not be read
+	invalid error // it could not be read
 }
 
 // Filter selects from a list. What is empty selects nothing out.
@@ -92,11 +89,8 @@ func refuse(parameter, format string, values ...any) error {
 // *ArgumentError. An operation of a batch that is wrong does not make the batch
 // wrong: running it is its error.
 func Parse(arguments json.RawMessage) (Operation, error) {
-	op, err := read(arguments)
-	if err == nil {
-		err = op.check(func(Operation) error { return nil })
-	}
-	if err != nil {
+	op := read(arguments)
+	if err := op.check(); err != nil {
 		return Operation{}, err
 	}
 	return op, nil
@@ -105,26 +99,33 @@ func Parse(arguments json.RawMessage) (Operation, error) {
 // Check applies the rules of Parse to an operation made in Go, and to each
 // operation of a batch.
 func (o Operation) Check() error {
-	return o.check(Operation.checkInBatch)
+	if err := o.check(); err != nil {
+		return err
+	}
+	for i, op := range o.Operations {
+		if err := op.checkInBatch(); err != nil {
+			return refuse("operations", "operations[%d]: %s", i, err)
+		}
+	}
+	return nil
 }
 
-// read takes the parameters and looks at their JSON types. With an error it
-// returns what it could read.
-func read(arguments json.RawMessage) (Operation, error) {
+// read takes the parameters and looks at their JSON types. What is wrong with
+// them check tells.
+func read(arguments json.RawMessage) Operation {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		arguments = json.RawMessage("{}")
 	}
 	if !isObject(arguments) {
-		return Operation{}, refuse("", "the arguments must be a JSON object")
+		return Operation{invalid: refuse("", "the arguments must be a JSON object")}
 	}
 	var op Operation
-	var wrong error
 	for name, value := range rawjson.Members(arguments) {
-		if err := op.set(name, value); err != nil && wrong == nil {
-			wrong = err
+		if err := op.set(name, value); err != nil && op.invalid == nil {
+			op.invalid = err
 		}
 	}
-	return op, wrong
+	return op
 }
 
 func (o *Operation) set(name string, value json.RawMessage) error {
@@ -178,6 +179,7 @@ func readFilter(value json.RawMessage) (*Filter, error) {
 			err = text("filter.server", value, &f.Server)
 		case "query":
 			err = text("filter.query", value, &f.Query)
+			f.Query = strings.TrimSpace(f.Query)
 		case "tags":
 			f.Tags, err = tags(value)
 		}
@@ -188,19 +190,20 @@ func readFilter(value json.RawMessage) (*Filter, error) {
 	return &f, nil
 }
 
-// tags reads an array of strings, or one string.
+// tags reads an array of strings, or one string, without what is empty.
 func tags(value json.RawMessage) ([]string, error) {
-	var one string
-	if json.Unmarshal(value, &one) == nil {
-		return []string{one}, nil
+	if value[0] == '"' {
+		value = array([]json.RawMessage{value})
 	}
 	var all []*string
 	if json.Unmarshal(value, &all) != nil || slices.Contains(all, nil) {
 		return nil, refuse("filter", "filter.tags must be an array of strings")
 	}
-	out := make([]string, len(all))
-	for i, tag := range all {
-		out[i] = *tag
+	var out []string
+	for _, tag := range all {
+		if text := strings.TrimSpace(*tag); text != "" {
+			out = append(out, text)
+		}
 	}
 	return out, nil
 }
@@ -214,15 +217,13 @@ func readOperations(value json.RawMessage) ([]Operation, error) {
 		if len(ops) > MaxOperations { // too many, whatever the rest is
 			break
 		}
-		op, err := read(element)
-		op.invalid = err
-		ops = append(ops, op)
+		ops = append(ops, read(element))
 	}
 	return ops, nil
 }
 
-// check applies the rules; operations of a batch are checked by each.
-func (o Operation) check(each func(Operation) error) error {
+// check applies the rules, but not to the operations of a batch.
+func (o Operation) check() error {
 	if o.invalid != nil {
 		return o.invalid
 	}
@@ -230,7 +231,7 @@ func (o Operation) check(each func(Operation) error) error {
 		return err
 	}
 	if o.Action == ActionBatch {
-		return o.checkBatch(each)
+		return o.checkBatch()
 	}
 	if err := oneOf("type", string(o.Type), types); err != nil {
 		return err
@@ -278,7 +279,7 @@ func (o Operation) checkArgs() error {
 	return nil
 }
 
-func (o Operation) checkBatch(each func(Operation) error) error {
+func (o Operation) checkBatch() error {
 	name := o.listing()
 	switch {
 	case o.Type != "":
@@ -294,20 +295,15 @@ func (o Operation) checkBatch(each func(Operation) error) error {
 	if n := len(o.Operations); n < 1 || n > MaxOperations {
 		return refuse("operations", "operations is required for action batch: an array of 1 to %d operations", MaxOperations)
 	}
-	for i, op := range o.Operations {
-		if err := each(op); err != nil {
-			return refuse("operations", "operations[%d]: %s", i, err)
-		}
-	}
 	return nil
 }
 
-// checkInBatch checks an operation of a batch.
+// checkInBatch is check for an operation of a batch.
 func (o Operation) checkInBatch() error {
 	if o.invalid == nil && o.Action == ActionBatch {
 		return refuse("action", "a batch cannot be an operation of a batch")
 	}
-	return o.Check()
+	return o.check()
 }
 
 func (o Operation) hasArgs() bool {
@@ -373,11 +369,13 @@ func text(name string, value json.RawMessage, to *string) error {
 	return nil
 }
 
+// whole reads a whole number, however it is written: 10, 10.0 or 1e1.
 func whole(name string, value json.RawMessage) (*int, error) {
-	n, err := strconv.Atoi(string(value))
-	if err != nil {
+	var number float64
+	if json.Unmarshal(value, &number) != nil || number != math.Trunc(number) || math.Abs(number) > math.MaxInt32 {
 		return nil, refuse(name, "%s must be a whole number", name)
 	}
+	n := int(number)
 	return &n, nil
 }
 

@@ -42,6 +42,48 @@ type Source interface {
 	Call(ctx context.Context, call *tool.Call, t Type, path string, args json.RawMessage) (json.RawMessage, error)
 }
 
+// Find returns where the item of a path is, for the sake of clients of other
+// servers also that of the name of a resource which no other has; -1 without one.
+func Find(items []Item, path string) int {
+	var named []int
+	for i, item := range items {
+		if item.Path == path {
+			return i
+		}
+		if nameOf(item) == path {
+			named = append(named, i)
+		}
+	}
+	if len(named) != 1 {
+		return -1
+	}
+	return named[0]
+}
+
+// IsURI reports whether the path of a resource is a URI for certain: not a name,
+// and not a template.
+func IsURI(path string) bool { return strings.Contains(path, "://") && !strings.Contains(path, "{") }
+
+func nameOf(item Item) string { return rawjson.Text(rawjson.Member(item.Raw, "name")) }
+
+// Unknown is the error of a path that leads to nothing, with what is near it.
+func Unknown(t Type, path string, near []string) error {
+	hint := ""
+	if len(near) > 0 {
+		hint = "; nearest: " + strings.Join(near, ", ")
+	}
+	return refuse("path", "there is no %s %q%s", t, clip(path), hint)
+}
+
+// Callable is nil for what can be called by its path: all but a resource template
+// with something to fill in.
+func (i Item) Callable() error {
+	if !isTemplate(i.Raw) || !strings.Contains(i.Path, "{") {
+		return nil
+	}
+	return refuse("path", "%s is a template: fill in what stands in braces and call the URI that results", clip(i.Path))
+}
+
 const description = "Proxy to the tools, resources and prompts of this server through one tool: " +
 	"list what there is, get info about one, call it (call a tool, read a resource, get a prompt), or run several operations as a batch."
 
@@ -84,9 +126,8 @@ type proxy struct {
 }
 
 func (p *proxy) handle(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	op, err := read(call.Arguments)
-	op.invalid = err
-	return p.run(ctx, call, op, op.check(func(Operation) error { return nil }))
+	op := read(call.Arguments)
+	return p.run(ctx, call, op, op.check())
 }
 
 // run answers an operation that was checked, and logs it.
@@ -160,23 +201,14 @@ func called(result json.RawMessage, label Label) (json.RawMessage, error) {
 		label.Data = DataPromptResult
 		return one(PromptAsToolContent(result, label)), nil
 	case TypeResource:
-		members := label.object()
 		content := []json.RawMessage{}
 		for c := range rawjson.Elements(rawjson.Member(result, "contents")) {
-			content = append(content, embed(objectify(c), members))
+			content = append(content, ResourceAsToolContent(c, label))
 		}
 		return swap(result, "contents", "content", array(content)), nil
 	}
-	old := rawjson.Member(result, "content")
-	if old == nil || old[0] != '[' {
-		return result, nil
-	}
 	members := label.object()
-	content := []json.RawMessage{}
-	for item := range rawjson.Elements(old) {
-		content = append(content, annotate(item, members))
-	}
-	return set(result, "content", array(content)), nil
+	return eachContent(result, func(item json.RawMessage) json.RawMessage { return annotate(item, members) }), nil
 }
 
 // one is a result with one content item.

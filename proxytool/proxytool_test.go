@@ -95,12 +95,12 @@ func TestCallOfAToolAnnotatesItsContent(t *testing.T) {
 			`{"content":[{"annotations":{` + label + `},"_meta":{` + label + `},"type":"image","data":"AA==","mimeType":"image/png"},` +
 				`{"annotations":{` + label + `},"_meta":{` + label + `},"type":"odd","n":12345678901234567890}]}`},
 		{"what is there stays", `{"content":[{"type":"text","text":"a","annotations":{"audience":["user"],"priority":1.0},"_meta":{"k":9007199254740993}}]}`,
-			`{"content":[{"type":"text","text":"a","annotations":{"proxyPath":"x","proxyType":"tool","proxyAction":"call","audience":["user"],"priority":1.0},` +
-				`"_meta":{"proxyPath":"x","proxyType":"tool","proxyAction":"call","k":9007199254740993}}]}`},
-		{"a label that the tool made up", `{"content":[{"type":"text","text":"a","annotations":{"proxyType":"prompt"},"_meta":null}]}`,
-			`{"content":[{"type":"text","text":"a","annotations":{"proxyPath":"x","proxyAction":"call","proxyType":"tool"},"_meta":{` + label + `}}]}`},
-		{"annotations that are no object", `{"content":[{"type":"text","annotations":"keep"}]}`,
-			`{"content":[{"_meta":{` + label + `},"type":"text","annotations":"keep"}]}`},
+			`{"content":[{"type":"text","text":"a","annotations":{` + label + `,"audience":["user"],"priority":1.0},"_meta":{` + label + `,"k":9007199254740993}}]}`},
+		{"keys of the tool's own move", `{"content":[{"type":"text","annotations":{"count":1.0,"proxyType":"prompt","a":1},"_meta":{"many":false,"proxied":{"n":9007199254740993},"b":2}}]}`,
+			`{"content":[{"type":"text","annotations":{` + label + `,"a":1},"_meta":{` + label + `,"b":2,` +
+				`"proxied":{"annotations":{"count":1.0,"proxyType":"prompt"},"_meta":{"many":false,"proxied":{"n":9007199254740993}}}}}]}`},
+		{"what is no object moves", `{"content":[{"type":"text","annotations":"keep","_meta":null}]}`,
+			`{"content":[{"type":"text","annotations":{` + label + `},"_meta":{` + label + `,"proxied":{"annotations":"keep"}}}]}`},
 		{"an item that is no object", `{"content":["a"]}`, `{"content":["a"]}`},
 		{"the rest of the result", `{ "isError": true, "structuredContent": {"f":1.0}, "content":[], "_meta":{"a":1}, "odd":[1] }`,
 			`{ "isError": true, "structuredContent": {"f":1.0}, "content":[], "_meta":{"a":1}, "odd":[1] }`},
@@ -118,25 +118,36 @@ func TestCallOfAToolAnnotatesItsContent(t *testing.T) {
 }
 
 func TestCallOfAResourceAnswersEmbeddedResources(t *testing.T) {
-	const label = `{"proxyAction":"call","proxyType":"resource","proxyPath":"r://x"}`
-	for _, test := range []struct{ name, content, want string }{
+	const label = `"proxyAction":"call","proxyType":"resource","proxyPath":"r://x"`
+	for _, test := range []struct{ name, content, want, proxied string }{
 		{"JSON text", `{"uri":"r://x","mimeType":"text/plain","text":"{\n \"z\": 12345678901234567890, \"a\": 1.0, \"<\": \"é\" }\n"}`,
-			`{"contentType":"text/plain","uri":"r://x","mimeType":"application/json","text":"{\"z\":12345678901234567890,\"a\":1.0,\"<\":\"é\"}"}`},
+			`{"contentType":"text/plain","uri":"r://x","mimeType":"application/json","text":"{\"z\":12345678901234567890,\"a\":1.0,\"<\":\"é\"}"}`, `{"mimeType":"text/plain"}`},
 		{"JSON that says so", `{"uri":"r://x","mimeType":"application/json","text":"[ 1 ]"}`,
-			`{"contentType":"application/json","uri":"r://x","mimeType":"application/json","text":"[1]"}`},
-		{"JSON without a type", `{"uri":"r://x","text":"7"}`, `{"mimeType":"application/json","uri":"r://x","text":"7"}`},
-		{"other text", `{"uri":"r://x","mimeType":"text/markdown","text":"# {x}"}`, `{"uri":"r://x","mimeType":"text/markdown","text":"# {x}"}`},
-		{"no text at all", `{"uri":"r://x","mimeType":"text/plain","text":""}`, `{"uri":"r://x","mimeType":"text/plain","text":""}`},
-		{"a blob", `{"uri":"r://x","mimeType":"application/json","blob":"e30="}`, `{"uri":"r://x","mimeType":"application/json","blob":"e30="}`},
+			`{"contentType":"application/json","uri":"r://x","mimeType":"application/json","text":"[1]"}`, `{"mimeType":"application/json"}`},
+		{"JSON without a type", `{"uri":"r://x","text":"7"}`, `{"mimeType":"application/json","uri":"r://x","text":"7"}`, `{}`},
+		{"JSON whose type is null", `{"uri":"r://x","mimeType":null,"text":"7"}`, `{"uri":"r://x","mimeType":"application/json","text":"7"}`, `{"mimeType":null}`},
+		{"half a surrogate that is escaped in the JSON", `{"uri":"r://x","text":"[ \"\\ud800\" ]"}`, `{"mimeType":"application/json","uri":"r://x","text":"[\"\\ud800\"]"}`, `{}`},
+		{"other text", `{"uri":"r://x","mimeType":"text/markdown","text":"# {x}"}`, ``, ``},
+		{"no text at all", `{"uri":"r://x","mimeType":"text/plain","text":""}`, ``, ``},
+		{"a blob", `{"uri":"r://x","mimeType":"application/json","blob":"e30="}`, ``, ``},
 		{"members beside", `{"uri":"r://x","text":"{}","_meta":{"n":9007199254740993},"odd":1.0}`,
-			`{"mimeType":"application/json","uri":"r://x","text":"{}","_meta":{"n":9007199254740993},"odd":1.0}`},
-		{"a contentType of its own", `{"uri":"r://x","text":"{ }","contentType":"mine"}`, `{"uri":"r://x","text":"{ }","contentType":"mine"}`},
+			`{"mimeType":"application/json","uri":"r://x","text":"{}","_meta":{"n":9007199254740993},"odd":1.0}`, `{}`},
+		{"a contentType of its own", `{"uri":"r://x","text":"{ }","contentType":"mine"}`, ``, ``},
+		{"a contentType of its own beside the type of JSON", `{"uri":"r://x","mimeType":"application/json","contentType":"mine","text":"{ }"}`, ``, ``},
+		{"half a surrogate", `{"uri":"r://x","mimeType":"text/plain","text":"[ \"\ud800\" ]"}`, ``, ``},
+		{"an odd byte", "{\"uri\":\"r://x\",\"text\":\"[ \\\"\xff\\\" ]\"}", ``, ``},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			meta := label
+			if test.want == "" { // as it is
+				test.want = test.content
+			} else {
+				meta += `,"proxied":` + test.proxied
+			}
 			source := &shelf{answers: map[string]string{"r://x": `{"_meta":{"k":1},"contents":[` + test.content + `],"ttlMs":5}`}}
 			got := use(t, source, `{"action":"call","type":"resource","path":"r://x","args":{}}`)
 			equal(t, "result", string(got), `{"_meta":{"k":1},"content":[{"type":"resource","resource":`+test.want+
-				`,"annotations":`+label+`,"_meta":`+label+`}],"ttlMs":5}`)
+				`,"annotations":{`+label+`},"_meta":{`+meta+`}}],"ttlMs":5}`)
 			equal(t, "args", source.calls[0].args, "")
 		})
 	}
@@ -391,7 +402,7 @@ func TestCallsOfABatch(t *testing.T) {
 		t.Error("who asks is lost")
 	}
 	equal(t, "params", string(inner.Params), `{"_meta":{"k":9007199254740993}}`)
-	equal(t, "arguments", string(inner.Arguments), `{"action":"call","type":"tool","path":"x","args":{"a":1.0}}`)
+	equal(t, "args", source.calls[0].args, `{"a":1.0}`)
 	equal(t, "the batch's own params", string(call.Params), `{"name":"proxy","_meta":{"progressToken":1,"k":9007199254740993},"requestState":"s"}`)
 
 	call.Depth = tool.MaxDepth + 1

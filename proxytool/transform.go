@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -20,9 +21,12 @@ var ErrNoAnswer = errors.New("not such an answer of a proxy tool")
 
 // ResourceAsToolContent makes an embedded resource of one element of the
 // contents of resources/read. A text that is JSON becomes compact, its mimeType
-// "application/json", and the one it had stands under contentType.
+// "application/json", and the one it had stands under contentType; the member
+// "proxied" of the item's _meta is an object with the mimeType it had, if any. Text
+// that is no Unicode stays as it is, and so does an element with a contentType.
 func ResourceAsToolContent(content json.RawMessage, l Label) json.RawMessage {
-	return embed(objectify(content), l.object())
+	resource, proxied := objectify(content)
+	return embed(resource, l.object(), proxied)
 }
 
 // PromptAsToolContent makes an embedded resource with the JSON of a result of
@@ -45,9 +49,9 @@ func ToolResultAsPrompt(result json.RawMessage) (json.RawMessage, error) {
 }
 
 // ToolResultAsResource returns the result of resources/read that the answer of
-// the proxy tool to the call of a resource holds. Contents get their mimeType
-// back; JSON text stays compact. Members that only results of tools have go,
-// others stay.
+// the proxy tool to the call of a resource holds. What ResourceAsToolContent has
+// changed is as it was, but JSON text stays compact. Members that only results of
+// tools have go, others stay.
 func ToolResultAsResource(result json.RawMessage) (json.RawMessage, error) {
 	if err := usable(result); err != nil {
 		return nil, err
@@ -59,9 +63,28 @@ func ToolResultAsResource(result json.RawMessage) (json.RawMessage, error) {
 		if label.Type != TypeResource || label.Action != ActionCall || !opens(resource) {
 			return nil, fmt.Errorf("%w: content that is not of a resource", ErrNoAnswer)
 		}
-		contents = append(contents, restore(resource))
+		contents = append(contents, restore(resource, rawjson.Member(rawjson.Member(item, "_meta"), keyProxied)))
 	}
 	return swap(result, "content", "contents", array(contents), "isError", "structuredContent"), nil
+}
+
+// ToolResultUnlabelled returns the answer of the proxy tool to the call of a tool
+// as the tool gave it: the inverse of Annotate for each item of its content.
+func ToolResultUnlabelled(result json.RawMessage) json.RawMessage {
+	return eachContent(result, unannotate)
+}
+
+// eachContent is a result of a tool with the items that f makes of its content.
+func eachContent(result json.RawMessage, f func(item json.RawMessage) json.RawMessage) json.RawMessage {
+	old := rawjson.Member(result, "content")
+	if old == nil || old[0] != '[' {
+		return result
+	}
+	content := []json.RawMessage{}
+	for item := range rawjson.Elements(old) {
+		content = append(content, f(item))
+	}
+	return set(result, "content", array(content))
 }
 
 // Decoded is the answer of a proxy tool to a list, an info, the call of a prompt
@@ -235,37 +258,42 @@ func usable(result json.RawMessage) error {
 	return nil
 }
 
-// objectify makes the content of a resource JSON where its text is.
-func objectify(content json.RawMessage) json.RawMessage {
-	text, mimeType := rawjson.Member(content, "text"), rawjson.Member(content, "mimeType")
-	// A contentType of its own would be lost.
-	if text == nil || rawjson.Member(content, "contentType") != nil {
-		return content
-	}
+// objectify makes the content of a resource JSON where its text is. proxied tells
+// restore what was there; nil when nothing was changed.
+func objectify(content json.RawMessage) (out, proxied json.RawMessage) {
+	raw, mimeType := rawjson.Member(content, "text"), rawjson.Member(content, "mimeType")
+	text := rawjson.Text(raw)
 	var compact bytes.Buffer
-	if json.Compact(&compact, []byte(rawjson.Text(text))) != nil {
-		return content
+	switch {
+	case raw == nil, rawjson.Member(content, "contentType") != nil, // one of its own would be lost
+		strings.ContainsRune(text, utf8.RuneError), // what stands for half a surrogate or an odd byte
+		json.Compact(&compact, []byte(text)) != nil:
+		return content, nil
 	}
-	out := set(content, "text", quote(compact.String()))
+	out = set(content, "text", quote(compact.String()))
 	out = set(out, "mimeType", []byte(`"application/json"`))
-	if mimeType != nil && string(mimeType) != "null" {
-		out = set(out, "contentType", mimeType)
+	var was fields
+	if mimeType != nil {
+		was.raw("mimeType", mimeType)
+		if string(mimeType) != "null" {
+			out = set(out, "contentType", mimeType)
+		}
 	}
-	return out
+	return out, was.object()
 }
 
-// restore gives the content of a resource the mimeType that objectify replaced.
-func restore(content json.RawMessage) json.RawMessage {
-	original := rawjson.Member(content, "contentType")
-	if original == nil || rawjson.Text(rawjson.Member(content, "mimeType")) != "application/json" {
+// restore undoes objectify.
+func restore(content, proxied json.RawMessage) json.RawMessage {
+	if proxied == nil {
 		return content
 	}
+	mimeType := rawjson.Member(proxied, "mimeType")
 	var out fields
 	for key, value := range rawjson.Members(content) {
-		switch key {
-		case "contentType":
-		case "mimeType":
-			out.raw(key, original)
+		switch {
+		case key == "contentType", key == "mimeType" && mimeType == nil:
+		case key == "mimeType":
+			out.raw(key, mimeType)
 		default:
 			out.raw(key, value)
 		}
@@ -300,12 +328,19 @@ func swap(object json.RawMessage, old, name string, value json.RawMessage, drop 
 	return out.object()
 }
 
-func embed(resource, label json.RawMessage) json.RawMessage {
+func embed(resource, label, proxied json.RawMessage) json.RawMessage {
+	meta := label
+	if proxied != nil {
+		var with fields
+		with.all(label)
+		with.raw(keyProxied, proxied)
+		meta = with.object()
+	}
 	var out fields
 	out.text("type", "resource")
 	out.raw("resource", resource)
 	out.raw("annotations", label)
-	out.raw("_meta", label)
+	out.raw("_meta", meta)
 	return out.object()
 }
 
@@ -315,7 +350,7 @@ func embedJSON(uri string, data json.RawMessage, l Label) json.RawMessage {
 	resource.text("uri", uri)
 	resource.text("mimeType", "application/json")
 	resource.raw("text", quote(string(data)))
-	return embed(resource.object(), l.object())
+	return embed(resource.object(), l.object(), nil)
 }
 
 // uriOf is the URI of what an answer embeds: "proxy:list/tool",

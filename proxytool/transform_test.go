@@ -29,6 +29,72 @@ func TestRoundTrips(t *testing.T) {
 	equal(t, "resource", string(resource), source.answers["r:/"])
 }
 
+// What the proxy tool does to the content of tools and resources can be undone,
+// whatever was there, and behind several of them.
+func TestNothingIsLostOnTheWay(t *testing.T) {
+	for _, item := range []string{
+		`{"type":"text","text":"x"}`,
+		`{"type":"text","annotations":{"audience":["user"]},"text":"x","_meta":{"k":9007199254740993}}`,
+		`{"annotations":{"a":1,"proxyPath":"mine","many":true,"count":1.0},"_meta":{"proxied":{"annotations":{}},"nextCursor":"c"}}`,
+		`{"annotations":{"proxyPath":"mine"},"_meta":[1]}`,
+		`{"annotations":7,"_meta":{"proxyType":"prompt"}}`,
+		`{"resource":{"text":"[]"},"annotations":{"proxyAction":"list","proxyType":"tool","many":true},"_meta":{"proxyAction":"list"}}`,
+		`"text"`,
+	} {
+		answer := `{"content":[` + item + `],"structuredContent":{"n":1.0}}`
+		source := &shelf{answers: map[string]string{}}
+		for range 3 { // each over what the one before answers
+			source.answers["x"] = answer
+			answer = string(use(t, source, `{"action":"call","type":"tool","path":"x"}`))
+		}
+		for range 3 {
+			answer = string(proxytool.ToolResultUnlabelled(json.RawMessage(answer)))
+		}
+		same(t, "content", answer, `{"content":[`+item+`],"structuredContent":{"n":1.0}}`)
+	}
+	for _, content := range []string{
+		`{"uri":"r:/","mimeType":"text/plain","text":"[1.0]"}`, `{"uri":"r:/","text":"[1.0]"}`, `{"uri":"r:/","mimeType":null,"text":"[]"}`,
+		`{"uri":"r:/","mimeType":"application/json","text":"{}"}`, `{"uri":"r:/","mimeType":"application/json","contentType":"mine","text":"{ }"}`,
+		`{"uri":"r:/","mimeType":"application/json","contentType":"mine","blob":"AA=="}`, `{"uri":"r:/","mimeType":"text/plain","text":"[ \"\ud800\" ]"}`, `{"uri":"r:/"}`,
+	} {
+		answer := use(t, &shelf{answers: map[string]string{"r:/": `{"contents":[` + content + `]}`}}, `{"action":"call","type":"resource","path":"r:/"}`)
+		got, err := proxytool.ToolResultAsResource(answer)
+		if err != nil {
+			t.Errorf("%s: %v", content, err)
+		}
+		equal(t, "contents", string(got), `{"contents":[`+content+`]}`)
+	}
+}
+
+// A server that moves nothing may leave keys of the tool's own beside the label.
+func TestOnlyTheLabelOfACallIsTakenOff(t *testing.T) {
+	const label = `"proxyAction":"call","proxyType":"tool","proxyPath":"x"`
+	for labelled, want := range map[string]string{
+		`{"annotations":{` + label + `,"count":2}}`:                  `{"annotations":{"count":2}}`,
+		`{"annotations":{"count":2},"_meta":{"many":1}}`:             `{"annotations":{"count":2},"_meta":{"many":1}}`,
+		`{"type":"text","annotations":{` + label + `},"_meta":null}`: `{"type":"text","_meta":null}`,
+	} {
+		equal(t, labelled, string(proxytool.ToolResultUnlabelled(json.RawMessage(`{"content":[`+labelled+`]}`))), `{"content":[`+want+`]}`)
+	}
+	equal(t, "no content", string(proxytool.ToolResultUnlabelled(json.RawMessage(`{"content":7}`))), `{"content":7}`)
+}
+
+// same is equal for JSON whose members may stand in any order.
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	sorted := func(raw string) string {
+		var value any
+		decoder := json.NewDecoder(strings.NewReader(raw))
+		decoder.UseNumber()
+		if err := decoder.Decode(&value); err != nil {
+			t.Fatalf("%s: %v: %s", what, err, raw)
+		}
+		out, _ := json.Marshal(value)
+		return string(out)
+	}
+	equal(t, what, sorted(got), sorted(want))
+}
+
 func TestToolResultAsResourceDropsWhatOnlyToolsHave(t *testing.T) {
 	item := string(proxytool.ResourceAsToolContent(json.RawMessage(`{"uri":"r:/","text":"x"}`), proxytool.Label{Action: proxytool.ActionCall, Type: proxytool.TypeResource, Path: "r:/"}))
 	got, err := proxytool.ToolResultAsResource(json.RawMessage(`{"isError":false,"content":[` + item + `],"structuredContent":{},"_meta":{}}`))

@@ -33,15 +33,15 @@ func notFound(format string, args ...any) error {
 
 func (p *problem) body() []byte {
 	out := struct {
-		Detail string                    `json:"detail"`
-		Needed *retrieve.ProvisionUsage  `json:"needed,omitempty"`
-		Used   *retrieve.ProvisionUsage  `json:"used,omitempty"`
-		Budget *retrieve.ProvisionBudget `json:"budget,omitempty"`
+		Detail string           `json:"detail"`
+		Needed *register.Usage  `json:"needed,omitempty"`
+		Used   *register.Usage  `json:"used,omitempty"`
+		Budget *register.Budget `json:"budget,omitempty"`
 	}{Detail: p.detail}
 	if p.over != nil {
-		out.Needed = &retrieve.ProvisionUsage{Tools: p.over.Tools, Tokens: p.over.Tokens}
-		out.Used = &retrieve.ProvisionUsage{Tools: p.over.UsedTools, Tokens: p.over.UsedTokens}
-		out.Budget = &retrieve.ProvisionBudget{MaxTools: p.over.Budget.MaxTools, MaxTokens: p.over.Budget.MaxTokens}
+		out.Needed = &register.Usage{Tools: p.over.Tools, Tokens: p.over.Tokens}
+		out.Used = &register.Usage{Tools: p.over.UsedTools, Tokens: p.over.UsedTokens}
+		out.Budget = &p.over.Budget
 	}
 	body, _ := marshal(out) // text and numbers cannot fail
 	return body
@@ -71,8 +71,10 @@ func (s *server) problem(op operation, err error) *problem {
 		return &problem{status: http.StatusBadRequest, detail: refused.Error()}
 	case errors.As(err, &over):
 		return &problem{status: http.StatusConflict, detail: over.Error(), over: over}
-	case errors.Is(err, retrieve.ErrNotGated), errors.Is(err, register.ErrTooManyOwners):
+	case errors.Is(err, retrieve.ErrNotGated):
 		return &problem{status: http.StatusConflict, detail: err.Error()}
+	case errors.Is(err, register.ErrSessionEnded): // after the request was let in
+		return &problem{status: http.StatusBadRequest, detail: err.Error()}
 	case errors.Is(err, ErrNoView), errors.Is(err, ErrNoServer):
 		return &problem{status: http.StatusNotFound, detail: err.Error()}
 	case errors.As(err, &dead) && errors.Is(err, upstream.ErrUnknownServer):

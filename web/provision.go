@@ -44,6 +44,9 @@ func (s *server) provision(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, t := range answer.Provisioned {
+		q.provisioned = append(q.provisioned, t.ToolID)
+	}
 	return answer, nil
 }
 

@@ -126,7 +126,8 @@ func (r *rig) view(name string, budget *register.Budget, log *slog.Logger) web.V
 	if err := catalog.Swap(r.t.Context(), servers); err != nil {
 		r.t.Fatal(err)
 	}
-	return web.View{Name: name, Catalog: catalog, Retriever: retrieve.New(catalog, settings), Live: live}
+	whole := func(string) bool { return name == "default" }
+	return web.View{Name: name, Catalog: catalog, Retriever: retrieve.New(catalog, settings), Live: live, Whole: whole}
 }
 
 func (r *rig) tools(server string, raw ...string) []*tool.Tool {
@@ -184,7 +185,7 @@ func (r *rig) View(name string) (web.View, error) {
 }
 
 func (r *rig) Servers() []web.Server {
-	servers := []web.Server{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: len(clockTools)}}
+	servers := []web.Server{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: 99}}
 	for _, s := range r.pool.Status() {
 		of := web.Server{Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: s.Transport, Tools: s.Tools, Restarts: s.Restarts}
 		if s.Err != nil {
@@ -209,9 +210,9 @@ func (r *rig) Reconnect(ctx context.Context, name string) (web.Server, error) {
 
 func (r *rig) Reindex(context.Context) []web.Reindexed {
 	return []web.Reindexed{
-		{Server: "clock", Tools: len(clockTools), Added: 1},
-		{Server: "dead", Error: "upstream dead: connect: no"},
-		{Server: "elsewhere"},
+		{Server: "clock", Tools: 99, Differences: &web.Differences{Added: 1}},
+		{Server: "dead", Differences: &web.Differences{}, Error: "upstream dead: connect: no"},
+		{Server: "elsewhere", Differences: &web.Differences{}},
 	}
 }
 

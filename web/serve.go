@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -18,15 +19,16 @@ import (
 	"time"
 
 	"toolfinch/nearest"
+	"toolfinch/register"
 	"toolfinch/tool"
 )
 
 // Bounds of a request's body, in bytes and in time, and of the time that a client
 // may take to read its answer.
 const (
-	maxBody    = 4 << 20
+	maxBody    = register.MaxMessage // what MCP takes, REST takes
 	bodyTime   = 30 * time.Second
-	answerTime = time.Minute
+	answerTime = 10 * time.Minute
 )
 
 // sessionHeader names the MCP session that a request belongs to.
@@ -167,7 +169,12 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 		status = refused.status
 	}
 	if op.audit {
-		s.log.Info("rest", "operation", op.name, "target", clip(q.target), "principal", s.principal(r), "status", status, "took", time.Since(start))
+		line := []any{"operation", op.name, "target", clip(q.target), "view", q.view.Name, "principal", s.principal(r), "session", q.session,
+			"status", status, "took", time.Since(start)}
+		if len(q.provisioned) > 0 {
+			line = append(line, "provisioned", joined(q.provisioned))
+		}
+		s.log.Info("rest", line...)
 	}
 	switch {
 	case status == statusGone:
@@ -233,7 +240,11 @@ type request struct {
 	view   View // where the operation takes one
 	values url.Values
 	sent   []byte // the body, a JSON object; empty without one
-	target string // what it is about, for the log
+
+	// What follows is for the log.
+	target      string   // what it is about
+	session     string   // the MCP session that it belongs to
+	provisioned []string // the tools that it has made callable
 }
 
 // read reads what the operation takes, and refuses what it does not.
@@ -277,7 +288,7 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return &problem{status: http.StatusRequestEntityTooLarge, detail: "the body is larger than 4 MB"}
+		return &problem{status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("the body is larger than %d MB", maxBody>>20)}
 	case err != nil:
 		return errors.Join(errUnread, err)
 	}
@@ -296,10 +307,10 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 func (q *request) call() (*tool.Call, error) {
 	call := &tool.Call{Principal: q.house.Principal(q.Request), Header: q.Header.Get}
 	if session := q.Header.Get(sessionHeader); session != "" && call.Principal == "" {
-		if !q.view.Live.Knows(session) {
+		if !q.view.Live.KnowsHTTP(session) {
 			return nil, badRequest("unknown session: %s names no session of this view", sessionHeader)
 		}
-		call.Session = session
+		call.Session, q.session = session, session
 	}
 	return call, nil
 }

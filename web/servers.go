@@ -7,21 +7,27 @@ import (
 	"toolfinch/nearest"
 )
 
-// has reports whether the view has something of a server.
-func (v View) has(name string) bool {
+// tools counts what the view has of each of its servers.
+func (v View) tools() map[string]int {
+	tools := map[string]int{}
 	for _, s := range v.Catalog.Servers() {
-		if s.Name == name {
-			return true
+		tools[s.Name] = 0
+	}
+	for _, t := range v.Catalog.Tools() {
+		if _, ok := tools[t.Def.ID.Server]; ok {
+			tools[t.Def.ID.Server]++
 		}
 	}
-	return false
+	return tools
 }
 
 // servers are those of the view, in configured order.
 func (q *request) servers() []Server {
 	servers := []Server{}
+	tools := q.view.tools()
 	for _, s := range q.house.Servers() {
-		if q.view.has(s.Name) {
+		if n, ok := tools[s.Name]; ok {
+			s.Tools = n
 			servers = append(servers, s)
 		}
 	}
@@ -57,6 +63,7 @@ func (s *server) reconnect(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	connected.Tools = q.view.tools()[name]
 	return struct {
 		Server Server `json:"server"`
 	}{connected}, nil
@@ -68,10 +75,18 @@ func (s *server) reindex(q *request) (any, error) {
 		return nil, err
 	}
 	rows := []Reindexed{}
-	for _, row := range q.house.Reindex(q.Context()) {
-		if q.view.has(row.Server) {
-			rows = append(rows, row)
+	listed := q.house.Reindex(q.Context())
+	tools := q.view.tools()
+	for _, row := range listed {
+		n, ok := tools[row.Server]
+		if !ok {
+			continue
 		}
+		row.Tools = n
+		if !q.view.Whole(row.Server) {
+			row.Differences = nil
+		}
+		rows = append(rows, row)
 	}
 	return struct {
 		Servers []Reindexed `json:"servers"`

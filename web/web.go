@@ -49,6 +49,8 @@ type View struct {
 	Catalog   *retrieve.Catalog
 	Retriever *retrieve.Retriever
 	Live      *register.Live
+	// Whole reports whether all tools of a server are in the view, whatever it gets.
+	Whole func(server string) bool
 }
 
 // Server is what is known of one server.
@@ -59,20 +61,25 @@ type Server struct {
 	Since       time.Time `json:"since,omitzero"`
 	Era         string    `json:"era,omitempty"`       // an upstream.Era, "" while unknown
 	Transport   string    `json:"transport,omitempty"` // an upstream.Transport
-	Tools       int       `json:"tools"`
-	Restarts    int       `json:"restarts"` // how often a connection took the place of one that had ended
+	Tools       int       `json:"tools"`               // the API tells how many of them the view has
+	Restarts    int       `json:"restarts"`            // how often a connection took the place of one that had ended
 	Error       string    `json:"error,omitempty"`
 }
 
 // Reindexed is what listing one server anew brought. With Error set nothing was
 // learned, and what was known stays.
 type Reindexed struct {
-	Server  string `json:"server"`
-	Tools   int    `json:"tools"`   // that it has now
-	Added   int    `json:"added"`   // tools that it had not before
-	Removed int    `json:"removed"` // tools that it had before
-	Changed int    `json:"changed"` // tools whose definition is another now
-	Error   string `json:"error,omitempty"`
+	Server       string `json:"server"`
+	Tools        int    `json:"tools"` // that it has now; the API tells how many of them the view has
+	*Differences        // the API tells them where the view has the whole server
+	Error        string `json:"error,omitempty"`
+}
+
+// Differences are counts of tools.
+type Differences struct {
+	Added   int `json:"added"`   // that it had not before
+	Removed int `json:"removed"` // that it had before
+	Changed int `json:"changed"` // whose definition is another now
 }
 
 // Saved is what a view's clients have had since the start. Full, Listed and

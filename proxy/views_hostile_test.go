@@ -339,6 +339,7 @@ func TestOfManyMissingToolsTheNearestIsSaidOfAFew(t *testing.T) {
 	v.Tools = []view.Server{{Name: "up", Tools: missing}}
 	p, _ := openViews(t, "", []*script{s}, configOf(t, []*script{s}, v))
 	hints := 0
+	eventually(t, func() bool { return len(p.Problems()) >= len(missing) }) // they are told after the tools are shown
 	problems := p.Problems()
 	for _, problem := range problems {
 		if problem.Hint != "" {

@@ -3,11 +3,9 @@ package proxy
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
-	"toolfinch/nearest"
 	"toolfinch/proxytool"
 	"toolfinch/register"
 	"toolfinch/retrieve"
@@ -28,11 +26,11 @@ var kindsOf = map[proxytool.Type][]tool.Kind{
 // List returns what passes the filter, in the order of lists, or best first where
 // it has a query.
 func (c capabilities) List(ctx context.Context, _ *tool.Call, t proxytool.Type, f *proxytool.Filter) ([]proxytool.Item, error) {
-	if err := c.checkServer(f); err != nil {
-		return nil, err
-	}
 	passes := func(*tool.Tool) bool { return true }
 	if f != nil {
+		if err := c.view.Retriever().CheckServer(f.Server); err != nil {
+			return nil, &proxytool.ArgumentError{Parameter: "filter", Problem: "filter.server: " + err.Error()}
+		}
 		has := c.view.catalog.Tagged(f.Tags)
 		passes = func(t *tool.Tool) bool {
 			return strings.HasPrefix(t.Name, f.Prefix) && (f.Server == "" || f.Server == t.Def.ID.Server) && has(t)
@@ -56,25 +54,6 @@ func (c capabilities) List(ctx context.Context, _ *tool.Call, t proxytool.Type, 
 		tools[i] = hit.Tool
 	}
 	return itemsOf(tools), nil
-}
-
-// checkServer refuses a filter for a server that the view has not.
-func (c capabilities) checkServer(f *proxytool.Filter) error {
-	if f == nil || f.Server == "" {
-		return nil
-	}
-	var names []string
-	for _, s := range c.view.catalog.Servers() {
-		if s.Name == f.Server {
-			return nil
-		}
-		names = append(names, s.Name)
-	}
-	hint := ""
-	if near := nearest.Names(f.Server, names, 3, nearest.Loose); len(near) > 0 {
-		hint = "; nearest: " + strings.Join(near, ", ")
-	}
-	return &proxytool.ArgumentError{Parameter: "filter", Problem: fmt.Sprintf("filter.server: there is no server %q%s", f.Server, hint)}
 }
 
 func (c capabilities) all(kinds []tool.Kind) []*tool.Tool {

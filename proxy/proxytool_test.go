@@ -469,7 +469,7 @@ func portalPages(t *testing.T, m *meeting) {
 		}
 	}
 	for _, filter := range []string{`{"server":"oen"}`, `{"server":"oen","query":"content"}`} {
-		if got := told(m.portal(`{"action":"list","type":"prompt","filter":` + filter + `}`)); got != `filter.server: there is no server "oen"; nearest: one` {
+		if got := told(m.portal(`{"action":"list","type":"prompt","filter":` + filter + `}`)); got != `filter.server: unknown server "oen"; nearest: one` {
 			t.Errorf("filter %s is answered with %q", filter, got)
 		}
 	}

@@ -166,10 +166,12 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 	if strings.TrimSpace(q.Text) == "" {
 		return q, fmt.Errorf("query is empty: say in a few words what the tool should do, like \"create a calendar event\"")
 	}
-	return q, r.checkServer(q.Server)
+	return q, r.CheckServer(q.Server)
 }
 
-func (r *Retriever) checkServer(name string) error {
+// CheckServer returns nil for the name of a server of the catalog, and for "". The
+// error, for whoever sent the name, says which were perhaps meant.
+func (r *Retriever) CheckServer(name string) error {
 	if name == "" {
 		return nil
 	}

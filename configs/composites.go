@@ -78,6 +78,8 @@ func (d *decoder) composite(n *node, label string, c *view.Composite) bool {
 	for _, p := range d.unique(steps, "step") {
 		if step := d.step(p, label+".parallel."+shorten(p.key.text), inputs); step != nil {
 			c.Steps = append(c.Steps, *step)
+		} else {
+			c.LeftOut++
 		}
 	}
 	return len(c.Steps) > 0

@@ -33,6 +33,8 @@ type Config struct {
 	LogFormat         string              // "text" (default) or "json"
 	Pinned            []string            // globs of path.Match (where * stops at a /) over exposed names and server.tool
 	MaxRegistered     int                 // registered tools per session, at least 1; default 40
+	MaxSessions       int                 // sessions of clients at once, at least 1; default 10,000
+	SessionTimeout    time.Duration       // ends a session that is idle; default 30 minutes
 	CallTool          CallToolMode        // default CallToolSingle
 	Transport         string              // "stdio" (default) or "http"
 	Listen            string              // host:port; default 127.0.0.1:8080
@@ -82,10 +84,12 @@ const (
 
 // Bounds and defaults of Config.
 const (
-	DefaultTopK          = 5
-	MaxTopK              = 50
-	DefaultMaxRegistered = 40
-	DefaultListen        = "127.0.0.1:8080"
+	DefaultTopK           = 5
+	MaxTopK               = 50
+	DefaultMaxRegistered  = 40
+	DefaultMaxSessions    = 10_000
+	DefaultSessionTimeout = 30 * time.Minute
+	DefaultListen         = "127.0.0.1:8080"
 
 	DefaultQueryEmbedTimeout = 800 * time.Millisecond
 	MinQueryEmbedTimeout     = 10 * time.Millisecond
@@ -112,6 +116,8 @@ func defaults() *Config {
 		LogLevel:          slog.LevelInfo,
 		LogFormat:         LogText,
 		MaxRegistered:     DefaultMaxRegistered,
+		MaxSessions:       DefaultMaxSessions,
+		SessionTimeout:    DefaultSessionTimeout,
 		CallTool:          CallToolSingle,
 		Transport:         TransportStdio,
 		Listen:            DefaultListen,

@@ -23,6 +23,7 @@ type decoder struct {
 	env      lookup
 	isJSON   bool
 	lenient  bool // in a disabled server: what has variables is not looked at
+	later    bool // variables that are not set are no mistake: they may be where the file is used
 	errors   []*Error
 	warnings []*Error
 	openAI   openAIOrigins
@@ -31,6 +32,7 @@ type decoder struct {
 	viewsAt  *node           // tool_views, read once the servers are known; nil without
 	views    []viewOrigin    // of Config.Views, in their order
 	proxy    origin          // proxy_tool of the top level
+	exec     origin          // list_changed_exec
 	baseName claims          // names that tools blocks under servers expose
 	secrets  *secrets        // what came from variables with telling names
 }
@@ -104,6 +106,7 @@ var settings = []setting{
 		d.boolean(n, label, &c.Learn)
 	}},
 	{"list_changed_exec", func(d *decoder, c *Config, n *node, label string) {
+		d.exec = origin{n, label}
 		d.text(n, label, &c.ListChangedExec)
 	}},
 	{"data_dir", (*decoder).dataDir},
@@ -114,6 +117,12 @@ var settings = []setting{
 	{"pinned", (*decoder).pinned},
 	{"max_registered", func(d *decoder, c *Config, n *node, label string) {
 		d.number(n, label, 1, 1_000_000, &c.MaxRegistered)
+	}},
+	{"max_sessions", func(d *decoder, c *Config, n *node, label string) {
+		d.number(n, label, 1, 1_000_000, &c.MaxSessions)
+	}},
+	{"session_timeout", func(d *decoder, c *Config, n *node, label string) {
+		d.duration(n, label, &c.SessionTimeout)
 	}},
 	{"call_tool", func(d *decoder, c *Config, n *node, label string) {
 		choose(d, n, label, []CallToolMode{CallToolSingle, CallToolSplit}, &c.CallTool)
@@ -252,7 +261,9 @@ func (d *decoder) expand(n *node, label string, to *string) bool {
 	}
 	text, err := expand(n.text, d.env)
 	for _, e := range substitutionErrors(err) {
-		d.fail(n, label+": "+e.message, e.hint)
+		if e.unset == "" || !d.later {
+			d.fail(n, label+": "+e.message, e.hint)
+		}
 	}
 	if err == nil && strings.ContainsRune(text, 0) {
 		d.fail(n, label+" has a NUL character", "")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,8 +33,9 @@ var envVariables = []struct{ variable, key string }{
 
 const envConfig = "MCPPROXY_CONFIG"
 
-// substitutionError is one ${...} that cannot be replaced.
-type substitutionError struct{ message, hint string }
+// substitutionError is one ${...} that cannot be replaced. unset is the variable
+// that is missing, "" when something else is wrong.
+type substitutionError struct{ message, hint, unset string }
 
 func (e *substitutionError) Error() string { return e.message }
 
@@ -60,7 +62,7 @@ func expand(s string, env lookup) (string, error) {
 // nothing, and returns what stands behind that.
 func expandUntil(s string, env lookup, depth int) (out, rest string, err error) {
 	if depth > maxNesting {
-		return "", "", &substitutionError{fmt.Sprintf("defaults nested deeper than %d", maxNesting), ""}
+		return "", "", &substitutionError{message: fmt.Sprintf("defaults nested deeper than %d", maxNesting)}
 	}
 	var b strings.Builder
 	var errs []error
@@ -115,9 +117,25 @@ func variable(s string, env lookup, depth int) (value, rest string, err error) {
 		return "", rest, notAVariable(name)
 	}
 	return "", rest, &substitutionError{
-		"variable " + name + " is not set",
-		"set it, or give a default: ${" + name + ":-...}",
+		message: "variable " + name + " is not set",
+		hint:    "set it, or give a default: ${" + name + ":-...}",
+		unset:   name,
 	}
+}
+
+// Unset returns the variables in texts that the environment does not set, sorted.
+func Unset(texts ...string) []string {
+	var names []string
+	for _, text := range texts {
+		_, err := expand(text, os.LookupEnv)
+		for _, e := range substitutionErrors(err) {
+			if e.unset != "" {
+				names = append(names, e.unset)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // isVariable reports whether s is one ${...} and nothing else.
@@ -135,15 +153,15 @@ func isVariable(s string) bool {
 func notAVariable(name string) error {
 	switch before, _, _ := strings.Cut(name, ":"); {
 	case before == "input":
-		return &substitutionError{"${" + name + "} asks a person, which only an editor can do", "use a variable of the environment: ${NAME}"}
+		return &substitutionError{message: "${" + name + "} asks a person, which only an editor can do", hint: "use a variable of the environment: ${NAME}"}
 	case slices.Contains([]string{"config", "command"}, before), slices.Contains(editorVariables, name):
-		return &substitutionError{"${" + name + "} is known to editors only", "write the value, or use a variable of the environment: ${NAME}"}
+		return &substitutionError{message: "${" + name + "} is known to editors only", hint: "write the value, or use a variable of the environment: ${NAME}"}
 	}
-	return &substitutionError{"a ${...} that names no variable", "write $${ for ${ itself"}
+	return &substitutionError{message: "a ${...} that names no variable", hint: "write $${ for ${ itself"}
 }
 
 func unclosed() error {
-	return &substitutionError{"a ${ without its }", "write $${ for ${ itself"}
+	return &substitutionError{message: "a ${ without its }", hint: "write $${ for ${ itself"}
 }
 
 // substitutionErrors takes apart what errors.Join put together.

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"toolfinch/view"
 )
 
 // Options say where to look. The zero value is that of a plain command line.
@@ -61,6 +63,7 @@ func Load(opts Options) (*Config, error) {
 	d.overrides(c, opts.Flags)
 	d.settleViews(c)
 	d.checkOpenAI(c)
+	d.checkHook(c)
 	d.defaultDataDir(c)
 	if len(d.errors) > 0 {
 		return nil, Errors(inOrder(d.errors))
@@ -175,7 +178,8 @@ func exists(path string) bool {
 func noConfig(looked []string) error {
 	return fmt.Errorf(`%w: looked for %s in %s
 
-Write a toolfinch.yaml, for example:
+toolfinch init writes a toolfinch.yaml with every key, toolfinch import takes over the servers of
+other clients, toolfinch server add adds one. Or write a toolfinch.yaml, for example:
 
     mcp_servers:
       files:
@@ -217,4 +221,13 @@ func reason(err error) string {
 		err = e.Err
 	}
 	return "cannot be read: " + err.Error()
+}
+
+// checkHook warns of a hook for lists that do not change: with CALL_TOOL only a
+// gated view shows other tools than before.
+func (d *decoder) checkHook(c *Config) {
+	gated := c.Gating != nil || slices.ContainsFunc(c.Views, func(v view.Settings) bool { return v.Gating != nil })
+	if c.ListChangedExec != "" && c.Routing == RoutingCallTool && !gated {
+		d.warn(d.exec.node, d.exec.label+" is hardly ever run with routing_type CALL_TOOL, which registers no tools", "AUTO and DYNAMIC do")
+	}
 }

@@ -232,13 +232,13 @@ func TestDefaults(t *testing.T) {
 		Path: filepath.Join(dir, "toolfinch.yaml"),
 		Servers: []upstream.Settings{{
 			Name: "a", Command: "a", Transport: "auto", Protocol: "auto",
-			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, Validate: true,
+			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, CallTimeoutTotal: time.Hour, Validate: true,
 			AskTimeout: 10 * time.Minute, Isolate: "auto",
 		}},
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, CallTool: "single", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
+		MaxRegistered: 40, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
@@ -257,6 +257,7 @@ mcp_servers:
     description: what it is for
     connect_timeout: 5
     call_timeout: 1m30s
+    call_timeout_total: 2h
     protocol: legacy
     validate: false
     prefix: ""
@@ -287,6 +288,8 @@ log_level: WARN
 log_format: json
 pinned: ["files_*", "git.hub.?"]
 max_registered: 1
+max_sessions: 2
+session_timeout: 90s
 call_tool: split
 transport: http
 listen: "[::1]:0"
@@ -302,14 +305,14 @@ proxy_tool: everything-1_2
 			Name: "program", Command: "run", Args: []string{"a", "1", "2.50", "0x10", "true", "", "no"},
 			Env: map[string]string{"PORT": "80", "ON": "true", "TEXT": "x", "EMPTY": ""}, Cwd: filepath.Join(dir, "sub"),
 			Transport: upstream.TransportStdio, Description: "what it is for",
-			ConnectTimeout: 5 * time.Second, CallTimeout: 90 * time.Second, Protocol: upstream.ProtocolLegacy,
+			ConnectTimeout: 5 * time.Second, CallTimeout: 90 * time.Second, CallTimeoutTotal: 2 * time.Hour, Protocol: upstream.ProtocolLegacy,
 			AskTimeout: 24 * time.Hour, Isolate: upstream.IsolateNever, Prefix: new(""),
 		}, {
 			Name: "web @ example.com/x:1", URL: "HTTPS://mcp.example.com/mcp?x=1",
 			Headers:   map[string]string{"Authorization": "Bearer x", "X-Number": "5"},
 			Transport: upstream.TransportSSE, Protocol: upstream.ProtocolAuto,
-			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, Validate: true,
-			AskTimeout: time.Second, Isolate: upstream.IsolateAlways, Prefix: new("web-2"),
+			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, CallTimeoutTotal: time.Hour, Validate: true,
+			AskTimeout: time.Second, Isolate: upstream.IsolateAlways, Prefix: new("web-2"), Secrets: []string{"Bearer x"},
 		}},
 		Disabled: []string{"off"},
 		Routing:  RoutingCallTool, TopK: 50, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
@@ -318,7 +321,7 @@ proxy_tool: everything-1_2
 		}},
 		QueryEmbedTimeout: 2 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
-		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, CallTool: CallToolSplit,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2",
 	}
@@ -694,6 +697,25 @@ toolfinch.yaml:4:62: server "b": cwd is not used with url`
 		if c := mustLoad(t, empty); len(c.Warnings) != 1 || c.Warnings[0].Message != "no servers are configured" {
 			t.Errorf("%s: %v", empty, Errors(c.Warnings))
 		}
+	}
+}
+
+func TestAHookForListsThatDoNotChangeIsSaid(t *testing.T) {
+	const servers = "mcp_servers: {a: {command: x}}\nlist_changed_exec: date\n"
+	const want = `toolfinch.yaml:2:20: list_changed_exec is hardly ever run with routing_type CALL_TOOL, which registers no tools (AUTO and DYNAMIC do)`
+	for text, want := range map[string]string{
+		servers:                             "",
+		servers + "routing_type: DYNAMIC":   "",
+		servers + "routing_type: CALL_TOOL": want,
+		servers + "routing_type: CALL_TOOL\ngating: {max_tokens: 10}":             "",
+		servers + "routing_type: CALL_TOOL\ntool_views: {v: {include_all: true}}": want,
+	} {
+		if got := Errors(mustLoad(t, text).Warnings).Error(); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+	if c := mustLoad(t, servers, "MCPPROXY_ROUTING_TYPE=CALL_TOOL", "MCPPROXY_LIST_CHANGED_EXEC="); len(c.Warnings) > 0 {
+		t.Error(Errors(c.Warnings))
 	}
 }
 

@@ -157,6 +157,8 @@ func (r *resolver) config(c *Config) *node {
 	b.text("log_format", c.LogFormat)
 	b.list("pinned", r.prose(c.Pinned))
 	b.number("max_registered", c.MaxRegistered)
+	b.number("max_sessions", c.MaxSessions)
+	b.time("session_timeout", c.SessionTimeout)
 	b.text("call_tool", string(c.CallTool))
 	b.text("transport", c.Transport)
 	b.text("listen", c.Listen)
@@ -215,6 +217,7 @@ func (r *resolver) server(s *upstream.Settings, tools *view.Server) *node {
 	b.text("description", r.secrets.prose(s.Description))
 	b.time("connect_timeout", s.ConnectTimeout)
 	b.time("call_timeout", s.CallTimeout)
+	b.time("call_timeout_total", s.CallTimeoutTotal)
 	b.text("protocol", string(s.Protocol))
 	b.boolean("validate", s.Validate)
 	if s.Prefix != nil {

@@ -79,6 +79,9 @@ var serverSettings = []serverSetting{
 	{"call_timeout", func(d *decoder, s *server, n *node, label string) {
 		d.duration(n, label, &s.CallTimeout)
 	}},
+	{"call_timeout_total", func(d *decoder, s *server, n *node, label string) {
+		d.duration(n, label, &s.CallTimeoutTotal)
+	}},
 	{"protocol", func(d *decoder, s *server, n *node, label string) {
 		choose(d, n, label, []upstream.Protocol{upstream.ProtocolAuto, upstream.ProtocolLegacy}, &s.Protocol)
 	}},
@@ -195,14 +198,15 @@ func nameHint(name string) string {
 func (d *decoder) server(key, n *node) *server {
 	s := &server{
 		Settings: upstream.Settings{
-			Name:           key.text,
-			Transport:      upstream.TransportAuto,
-			Protocol:       upstream.ProtocolAuto,
-			ConnectTimeout: upstream.DefaultConnectTimeout,
-			CallTimeout:    upstream.DefaultCallTimeout,
-			Validate:       true,
-			AskTimeout:     upstream.DefaultAskTimeout,
-			Isolate:        upstream.IsolateAuto,
+			Name:             key.text,
+			Transport:        upstream.TransportAuto,
+			Protocol:         upstream.ProtocolAuto,
+			ConnectTimeout:   upstream.DefaultConnectTimeout,
+			CallTimeout:      upstream.DefaultCallTimeout,
+			CallTimeoutTotal: upstream.DefaultCallTimeoutTotal,
+			Validate:         true,
+			AskTimeout:       upstream.DefaultAskTimeout,
+			Isolate:          upstream.IsolateAuto,
 		},
 		views:   view.Server{Name: key.text, At: placeOf(key)},
 		label:   fmt.Sprintf("server %q", shorten(key.text)),
@@ -219,6 +223,7 @@ func (d *decoder) server(key, n *node) *server {
 		d.serverPair(s, p)
 	}
 	d.checkServer(s)
+	s.Secrets = d.secretsOf(s)
 	return s
 }
 

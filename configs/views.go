@@ -65,8 +65,13 @@ func (d *decoder) toolViews(c *Config, n *node, label string) {
 		d.fail(n, label+" must be a mapping of names to views, not "+string(n.kind), "")
 		return
 	}
+	names := []string{view.Default}
 	for _, p := range d.unique(n, "view") {
 		name := p.key.text
+		if i := slices.IndexFunc(names, func(other string) bool { return other != name && strings.EqualFold(other, name) }); i >= 0 {
+			d.fail(p.key, fmt.Sprintf("views %q and %q differ in case only", names[i], shorten(name)), "")
+		}
+		names = append(names, name)
 		if !viewName.MatchString(name) {
 			d.fail(p.key, fmt.Sprintf("illegal view name %q: 1 to 32 letters, digits, _ and -", shorten(name)), "it becomes part of a URL and of names of tools")
 		}

@@ -504,3 +504,16 @@ tool_views:
 		t.Errorf("a name from a variable is not compared:\n%v", err)
 	}
 }
+
+func TestViewsDifferInMoreThanCase(t *testing.T) {
+	for views, want := range map[string]string{
+		"{a: {include_all: true}, b: {include_all: true}, default: {include_all: true}}": "",
+		"{a: {include_all: true}, A: {include_all: true}}":                               `toolfinch.yaml:2:38: views "a" and "A" differ in case only`,
+		"{Default: {include_all: true}}":                                                 `toolfinch.yaml:2:14: views "default" and "Default" differ in case only`,
+	} {
+		_, err := load(t, "mcp_servers: {s: {command: x}}\ntool_views: "+views)
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want {
+			t.Errorf("%s: %v, want %s", views, got, want)
+		}
+	}
+}

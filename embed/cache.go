@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,7 +40,13 @@ type Cache struct {
 	// Dim, if not 0, is the dimension that the embedder has by now; what is stored
 	// in another one is embedded again. Set it before the first Embed.
 	Dim int
+
+	fresh atomic.Int64
 }
+
+// Fresh is how many texts were embedded by this Cache, because the store had no
+// vector of them.
+func (c *Cache) Fresh() int { return int(c.fresh.Load()) }
 
 // NewCache joins an embedder and a store. The template is the version of what
 // texts are made of: with another one, vectors are kept apart.
@@ -157,6 +164,7 @@ func (c *Cache) embed(ctx context.Context, batch []Key, distinct map[Key]string,
 		}
 		byKey[batch[i]] = vector
 	}
+	c.fresh.Add(int64(len(batch)))
 	// What is embedded is kept even when the caller has just given up.
 	put, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()

@@ -158,6 +158,9 @@ func TestCacheEmbedsNothingTwice(t *testing.T) {
 	if got, err = cache.Embed(t.Context(), texts, progress); err != nil || len(embedder.batches) != 0 {
 		t.Errorf("restart: %d batches, %v", len(embedder.batches), err)
 	}
+	if n := cache.Fresh(); n != 0 {
+		t.Errorf("restart: %d texts count as embedded", n)
+	}
 	matches(t, got, texts, 4)
 	if want := []string{"138/138"}; !slices.Equal(heard, want) {
 		t.Errorf("progress of a restart: %v", heard)
@@ -165,6 +168,9 @@ func TestCacheEmbedsNothingTwice(t *testing.T) {
 	texts[7] = "changed"
 	if got, err = cache.Embed(t.Context(), texts, nil); err != nil || !slices.Equal(embedder.texts(), []string{"changed"}) {
 		t.Errorf("a change: embedded %v, %v", embedder.texts(), err)
+	}
+	if n := cache.Fresh(); n != 1 {
+		t.Errorf("a change: %d texts count as embedded", n)
 	}
 	matches(t, got, texts, 4)
 

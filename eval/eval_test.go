@@ -508,14 +508,15 @@ func TestRunAgreesWithTheIndex(t *testing.T) {
 	for _, def := range set.Defs {
 		docs = append(docs, index.Document{Name: label(def), Def: def})
 	}
-	x, err := index.Build(context.Background(), docs)
+	x := index.New()
+	defer x.Close()
+	snapshot, err := x.Replace(context.Background(), docs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer x.Close()
 	var want float64
 	for _, q := range set.Queries {
-		found, err := x.Search(context.Background(), index.Query{Text: q.Text, Limit: 10})
+		found, err := snapshot.Search(context.Background(), index.Query{Text: q.Text, Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,8 +48,9 @@ type system struct {
 // system.
 func openSystem(ctx context.Context, set *Set, settings Settings) (*system, error) {
 	began := time.Now()
-	catalog := retrieve.NewCatalog(func(*tool.Def) tool.Handler { return nil }, retrieve.Reserved(), nil)
-	if err := catalog.Swap(ctx, serversOf(set)); err != nil {
+	catalog, err := retrieve.NewCatalog(func(*tool.Def) tool.Handler { return nil }).
+		With(ctx, retrieve.Contents{Servers: serversOf(set), Reserved: retrieve.Reserved()})
+	if err != nil {
 		return nil, err
 	}
 	s := &system{

@@ -10,9 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/await"
 )
 
-func sh(line string) Program { return Program{Argv: []string{"sh", "-c", line}} }
+// sh is a program that has time enough on any machine.
+func sh(line string) Program {
+	return Program{Argv: []string{"sh", "-c", line}, Timeout: await.Bound}
+}
 
 func TestAProgramAnswersAnObjectWithAnObject(t *testing.T) {
 	answer, err := sh(`printf '{"got":%s,"who":"%s"}\n' "$(cat)" "$WHO"`).Exchange(t.Context(), []string{"WHO=me"}, []byte(`{"n":12345678901234567890}`))
@@ -33,7 +38,7 @@ func TestAProgramIsFoundFromItsFolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "guard"), []byte("#!/bin/sh\nprintf '{\"dir\":\"%s\"}' \"$(basename \"$PWD\")\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	program := Program{Argv: []string{"./guard"}, Dir: dir}
+	program := Program{Argv: []string{"./guard"}, Dir: dir, Timeout: await.Bound}
 	if err := program.Check(); err != nil {
 		t.Error(err)
 	}
@@ -88,20 +93,15 @@ func TestStderrIsKeptUpToABound(t *testing.T) {
 
 func TestAProgramEndsWithItsCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	fifo := filepath.Join(t.TempDir(), "started")
+	started := filepath.Join(t.TempDir(), "started")
 	done := make(chan error, 1)
 	go func() {
-		_, err := sh(`echo > "$STARTED"; sleep 300`).Exchange(ctx, []string{"STARTED=" + fifo}, nil)
+		_, err := sh(`echo > "$STARTED"; sleep 300`).Exchange(ctx, []string{"STARTED=" + started}, nil)
 		done <- err
 	}()
-	for { // the program has run up to its sleep
-		if _, err := os.Stat(fifo); err == nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.Nil(t, func() error { _, err := os.Stat(started); return err })
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
+	if err := await.Value(t, done); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 }

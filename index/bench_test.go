@@ -165,7 +165,7 @@ func BenchmarkSearch(b *testing.B) {
 			})
 		}
 		run(size.name, x)
-		for n := 0; len(x.batches) < maxBatches; n += 50 {
+		for n := 0; len(x.now.batches) < maxBatches; n += 50 {
 			if err := x.Apply(b.Context(), docs[n:n+50], nil); err != nil {
 				b.Fatal(err)
 			}

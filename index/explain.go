@@ -82,7 +82,7 @@ func at(values []float64, i int) float64 {
 }
 
 // shares turns the scores of terms into shares of Words, by term and by field.
-func (x *Index) shares(name string, why *Explanation) {
+func (s *Snapshot) shares(name string, why *Explanation) {
 	var sum float64
 	for _, score := range why.Terms {
 		sum += score
@@ -90,20 +90,16 @@ func (x *Index) shares(name string, why *Explanation) {
 	if sum == 0 {
 		return
 	}
-	x.reading.RLock()
-	d := x.docs[name].Document
-	x.reading.RUnlock()
+	d := s.docs[name].Document
 	parts := map[string]map[string]float64{} // by term and field
-	if d.Def != nil {
-		a := newAnalyzer()
-		a.eachPart(d, func(part string, id int, amount float64) {
-			term := a.terms[id]
-			if parts[term] == nil {
-				parts[term] = map[string]float64{}
-			}
-			parts[term][part] += amount
-		})
-	}
+	a := newAnalyzer()
+	a.eachPart(d, func(part string, id int, amount float64) {
+		term := a.terms[id]
+		if parts[term] == nil {
+			parts[term] = map[string]float64{}
+		}
+		parts[term][part] += amount
+	})
 	terms := map[string]float64{}
 	for term, score := range why.Terms {
 		share := why.Words * score / sum

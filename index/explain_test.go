@@ -1,13 +1,10 @@
 package index
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 )
 
 // slip is what rounding to six digits, once or twice, leaves unexplained.
@@ -180,28 +177,6 @@ func TestTheExplanationOfAWordOfParts(t *testing.T) {
 	whole, part := why.Terms["base64"], why.Terms["base"]
 	if number := why.Terms["64"]; len(why.Terms) != 3 || math.Abs(whole-part) > slip || math.Abs(whole-number) > slip {
 		t.Errorf("terms %v, want the same for base64, base and 64: each is there once", why.Terms)
-	}
-}
-
-// A change of the index may take long, and a search is not to wait for it: the
-// lock of one who waits in turn would stop both for ever.
-func TestAnExplainedSearchWaitsForNoChange(t *testing.T) {
-	x := build(t, small(t)...)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	x.write.Lock() // as Apply, and Close, hold it
-	var search sync.WaitGroup
-	search.Go(func() {
-		if _, err := x.Search(context.Background(), Query{Text: "create an issue", Limit: 3, Explain: true}); err != nil {
-			t.Error(err)
-		}
-		cancel()
-	})
-	<-ctx.Done()
-	x.write.Unlock()
-	search.Wait()
-	if context.Cause(ctx) == context.DeadlineExceeded {
-		t.Error("the search has waited for the change")
 	}
 }
 

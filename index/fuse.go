@@ -25,7 +25,7 @@ const (
 // document whose vector is not there yet counts as similar as its words let
 // expect.
 func (r *ranking) fuse(vectors [][]float32) error {
-	similar, err := r.x.vectors.cosines(r.ctx, vectors)
+	similar, err := r.x.index.vectors.cosines(r.ctx, vectors)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 	for i, c := range all {
 		slots[i] = r.slots[c.doc]
 	}
-	vectors := r.x.vectors.of(slots)
+	vectors := r.x.index.vectors.of(slots)
 	for len(hits) < min(limit, len(all)) {
 		best, bestScore := -1, 0.0
 		var bestAdded added

@@ -22,7 +22,7 @@ import (
 	"toolfinch/tool"
 )
 
-// ErrClosed is returned by Apply and Search of a closed Index.
+// ErrClosed is returned by Replace and Search of a closed Index.
 var ErrClosed = errors.New("index is closed")
 
 // Document is a tool, prompt, resource or resource template as it is to be
@@ -51,31 +51,25 @@ func (d Document) exposed() string {
 	return strings.TrimPrefix(d.Name, string(d.Def.ID.Kind)+":")
 }
 
-// Index finds tools by words, and by meaning where it has vectors. Its methods are safe for concurrent use; the
-// answers depend on the documents alone, not on the order or the steps in
-// which they came.
+// Index keeps what searches over changing sets of definitions share. Each set is a
+// Snapshot; only what differs from the set before is indexed anew. Its methods are
+// safe for concurrent use. Answers depend on the documents alone, not on the steps
+// in which they came.
 type Index struct {
-	words api.Index
+	write  sync.Mutex // guards now; searches never take it
+	now    words
+	closed atomic.Bool
 
-	// write lets one Apply or Close at a time do its work; searches never take
-	// it.
-	write   sync.Mutex
-	docs    map[string]entry // by Name; see reading
+	slots   slots
+	vectors vectors // by slot
+}
+
+// words are the documents of an Index as the library has them.
+type words struct {
+	library api.Index        // nil before the first document
+	docs    map[string]entry // by Name; replaced, never edited
 	batches map[int]int      // live documents by batch; empty ones are left out
 	next    int              // number of the next batch
-	slots   slots
-	size    atomic.Int64 // len(docs), for those who do not wait for write
-
-	vectors vectors // by slot; has a lock of its own
-
-	// reading is held by who changes docs, beside write, and by who reads it
-	// without write; for moments only.
-	reading sync.RWMutex
-
-	// mu guards closed. A search holds it shared from beginning to end, so that
-	// Close waits for it; it is held whole only by Close, never over a wait.
-	mu     sync.RWMutex
-	closed bool
 }
 
 type entry struct {
@@ -86,11 +80,14 @@ type entry struct {
 
 // slots gives out small numbers; what was given back is given out again.
 type slots struct {
+	mu   sync.Mutex // guards what follows
 	free []int
 	next int
 }
 
 func (s *slots) take() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if n := len(s.free); n > 0 {
 		slot := s.free[n-1]
 		s.free = s.free[:n-1]
@@ -100,38 +97,126 @@ func (s *slots) take() int {
 	return s.next - 1
 }
 
-func (s *slots) giveBack(slot int) { s.free = append(s.free, slot) }
-
-// Build returns an index of docs; of two with the same name the later counts.
-// The caller closes the index.
-func Build(ctx context.Context, docs []Document) (*Index, error) {
-	// The library's top package would do the same and add nine megabytes to the
-	// program: analyzers, formats and stores that are of no use here.
-	words, err := scorch.NewScorch(scorch.Name, map[string]any{"path": ""}, analysis())
-	if err == nil {
-		err = words.Open()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("index: open: %w", err)
-	}
-	x := &Index{words: words, docs: make(map[string]entry), batches: make(map[int]int)}
-	if err := x.fill(ctx, docs); err != nil {
-		return nil, errors.Join(fmt.Errorf("index: build: %w", err), x.Close())
-	}
-	return x, nil
+func (s *slots) giveBack(slots []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, slots...)
 }
 
-// fill puts docs into the empty index, in as many batches as are prepared at
-// once: nobody sees them before all are there.
-func (x *Index) fill(ctx context.Context, docs []Document) error {
-	latest := make(map[string]Document, len(docs))
+// count is how many slots there are.
+func (s *slots) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next
+}
+
+// New returns an Index without documents. The caller closes it.
+func New() *Index { return &Index{} }
+
+// Replace makes docs the documents of the index and returns them as a Snapshot. Of
+// two documents with the same name the later counts. Searches of the Snapshots
+// before go on. An error leaves the index as it was.
+func (x *Index) Replace(ctx context.Context, docs []Document) (*Snapshot, error) {
+	x.write.Lock()
+	defer x.write.Unlock()
+	if x.closed.Load() {
+		return nil, ErrClosed
+	}
+	all := make(map[string]Document, len(docs))
 	for _, d := range docs {
-		latest[d.Name] = d
+		all[d.Name] = d
 	}
-	entries := make([]entry, 0, len(latest))
-	for _, d := range latest {
-		entries = append(entries, entry{Document: d, slot: x.slots.take()})
+	changed, gone := x.now.difference(all)
+	var fresh []int // slots of documents that are new
+	for name, e := range changed {
+		if old, known := x.now.docs[name]; known {
+			e.slot = old.slot
+		} else {
+			e.slot = x.slots.take()
+			fresh = append(fresh, e.slot)
+		}
+		changed[name] = e
 	}
+	next, err := x.now.with(ctx, changed, gone)
+	if err != nil {
+		x.slots.giveBack(fresh)
+		return nil, fmt.Errorf("index: %w", err)
+	}
+	before := x.now
+	x.now = next
+	x.dropOutdated(before.docs, changed, gone)
+	if before.library != nil && before.library != next.library {
+		_ = before.library.Close() // in memory: nothing is lost, and Snapshots have what they search
+	}
+	return x.snapshot()
+}
+
+// difference returns what of all is not in the index like this, and the names of
+// what is in the index and not among all.
+func (w words) difference(all map[string]Document) (changed map[string]entry, gone map[string]bool) {
+	changed, gone = map[string]entry{}, map[string]bool{}
+	for name, d := range all {
+		if old, known := w.docs[name]; !known || !old.same(d) {
+			changed[name] = entry{Document: d}
+		}
+	}
+	for name := range w.docs {
+		if _, stays := all[name]; !stays {
+			gone[name] = true
+		}
+	}
+	return changed, gone
+}
+
+// same reports whether both are found by the same queries.
+func (d Document) same(other Document) bool {
+	return d.Def.ID == other.Def.ID && d.Def.Hash == other.Def.Hash && d.ServerDescription == other.ServerDescription
+}
+
+// rebuildFrom is how many times more documents than there are make a new library
+// index faster than a change of the old one: it is built on all processors.
+const rebuildFrom = 4
+
+// with returns the words after a change. The library's index is shared with the
+// words before, but for one built anew.
+func (w words) with(ctx context.Context, changed map[string]entry, gone map[string]bool) (words, error) {
+	if len(changed)+len(gone) == 0 {
+		return w, nil
+	}
+	if w.library == nil || len(changed) > rebuildFrom*len(w.docs) {
+		for name, e := range w.docs {
+			if _, known := changed[name]; !known && !gone[name] {
+				changed[name] = e
+			}
+		}
+		return built(ctx, slices.Collect(maps.Values(changed)))
+	}
+	next := words{library: w.library, docs: maps.Clone(w.docs), batches: maps.Clone(w.batches), next: w.next}
+	next.fold(changed, gone)
+	entries := slices.Collect(maps.Values(changed))
+	if err := put(ctx, w.library, entries, gone); err != nil {
+		return w, err
+	}
+	for name := range gone {
+		next.forget(name)
+	}
+	next.record(entries)
+	return next, nil
+}
+
+// built returns words in a library index of their own, in as many batches as are
+// prepared at once.
+func built(ctx context.Context, entries []entry) (words, error) {
+	// The library's top package would do the same and add nine megabytes to the
+	// program: analyzers, formats and stores that are of no use here.
+	library, err := scorch.NewScorch(scorch.Name, map[string]any{"path": ""}, analysis())
+	if err == nil {
+		err = library.Open()
+	}
+	if err != nil {
+		return words{}, fmt.Errorf("open: %w", err)
+	}
+	w := words{library: library, docs: make(map[string]entry, len(entries)), batches: map[int]int{}}
 	workers := min(runtime.GOMAXPROCS(0), maxBatches/2)
 	parts := workers
 	if len(entries) > manyDocs { // what is in preparation takes several times its size
@@ -140,14 +225,13 @@ func (x *Index) fill(ctx context.Context, docs []Document) error {
 	var all errgroup.Group
 	all.SetLimit(workers)
 	for part := range slices.Chunk(entries, max(minPart, (len(entries)+parts-1)/parts)) {
-		x.record(part)
-		all.Go(func() error { return x.put(ctx, part, nil) })
+		w.record(part)
+		all.Go(func() error { return put(ctx, library, part, nil) })
 	}
 	if err := all.Wait(); err != nil {
-		return err
+		return words{}, errors.Join(err, library.Close())
 	}
-	x.size.Store(int64(len(x.docs)))
-	return nil
+	return w, nil
 }
 
 // analysis is the library's work queue, one for the process. One worker is
@@ -166,71 +250,20 @@ const manyDocs = 20_000
 // not pay.
 const minPart = 200
 
-// Apply adds or replaces the documents in changed and takes out the names in
-// removed; a name in both is replaced. Searches go on meanwhile and see all of
-// the change or nothing. An error leaves the index as it was.
-func (x *Index) Apply(ctx context.Context, changed []Document, removed []string) error {
-	x.write.Lock()
-	defer x.write.Unlock()
-	if x.closed { // set under write, too
-		return ErrClosed
-	}
-	next := make(map[string]entry, len(changed))
-	for _, d := range changed {
-		next[d.Name] = entry{Document: d}
-	}
-	var fresh []int // slots of documents that are new
-	for name, e := range next {
-		if old, known := x.docs[name]; known {
-			e.slot = old.slot
-		} else {
-			e.slot = x.slots.take()
-			fresh = append(fresh, e.slot)
-		}
-		next[name] = e
-	}
-	gone := make(map[string]bool)
-	for _, name := range removed {
-		if _, replaced := next[name]; !replaced && x.docs[name].Def != nil {
-			gone[name] = true
-		}
-	}
-	outdated := x.outdated(next, gone)
-	x.fold(next, gone)
-
-	entries := slices.Collect(maps.Values(next))
-	if err := x.put(ctx, entries, gone); err != nil {
-		for _, slot := range fresh {
-			x.slots.giveBack(slot)
-		}
-		return fmt.Errorf("index: apply: %w", err)
-	}
+// dropOutdated forgets the vectors of texts that are gone, and gives back the slots
+// of documents that are.
+func (x *Index) dropOutdated(before, changed map[string]entry, gone map[string]bool) {
+	var free []int
 	for name := range gone {
-		x.slots.giveBack(x.docs[name].slot)
-		x.forget(name)
+		x.vectors.remove(before[name].slot)
+		free = append(free, before[name].slot)
 	}
-	x.record(entries)
-	x.size.Store(int64(len(x.docs)))
-	for _, slot := range outdated {
-		if err := x.vectors.remove(slot); err != nil {
-			return fmt.Errorf("index: apply: %w", err)
+	x.slots.giveBack(free)
+	for name, e := range changed {
+		if old, known := before[name]; known && x.vectors.known(e.slot) && Text(old.Document) != Text(e.Document) {
+			x.vectors.remove(e.slot)
 		}
 	}
-	return nil
-}
-
-// outdated returns the slots whose vectors are of another text, or of none.
-func (x *Index) outdated(next map[string]entry, gone map[string]bool) []int {
-	var out []int
-	for name, e := range next {
-		if old, known := x.docs[name]; known && x.vectors.known(e.slot) && Text(old.Document) != Text(e.Document) {
-			out = append(out, e.slot)
-		}
-	}
-	for name := range gone {
-		out = append(out, x.docs[name].slot)
-	}
-	return out
 }
 
 // Missing returns the documents that have no vector, tools first, sorted by
@@ -239,7 +272,7 @@ func (x *Index) Missing() []Document {
 	x.write.Lock()
 	defer x.write.Unlock()
 	var out []Document
-	for _, e := range x.docs {
+	for _, e := range x.now.docs {
 		if !x.vectors.known(e.slot) {
 			out = append(out, e.Document)
 		}
@@ -256,12 +289,12 @@ func (x *Index) Missing() []Document {
 func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	x.write.Lock()
 	defer x.write.Unlock()
-	if x.closed {
+	if x.closed.Load() {
 		return ErrClosed
 	}
-	x.vectors.reserve(x.slots.next)
+	x.vectors.reserve(x.slots.count())
 	for i, d := range docs {
-		e, known := x.docs[d.Name]
+		e, known := x.now.docs[d.Name]
 		if !known || e.Def != d.Def && Text(e.Document) != Text(d) {
 			continue
 		}
@@ -278,11 +311,15 @@ func (x *Index) DropVectors() { x.vectors.clear() }
 // Vectors returns how many documents have a vector.
 func (x *Index) Vectors() int { return x.vectors.len() }
 
+// Len returns the number of documents in the index, 0 once it is closed.
+func (x *Index) Len() int {
+	x.write.Lock()
+	defer x.write.Unlock()
+	return len(x.now.docs)
+}
+
 // put changes the library's index, in one step for those who search it.
-func (x *Index) put(ctx context.Context, entries []entry, gone map[string]bool) error {
-	if len(entries)+len(gone) == 0 {
-		return nil
-	}
+func put(ctx context.Context, library api.Index, entries []entry, gone map[string]bool) error {
 	b := api.NewBatch()
 	for name := range gone {
 		b.Delete(name)
@@ -294,86 +331,77 @@ func (x *Index) put(ctx context.Context, entries []entry, gone map[string]bool) 
 		}
 		b.Update(a.document(e))
 	}
-	return x.words.Batch(b)
+	return library.Batch(b)
 }
 
 // record notes that entries are a new batch.
-func (x *Index) record(entries []entry) {
+func (w *words) record(entries []entry) {
 	if len(entries) == 0 {
 		return
 	}
 	for _, e := range entries {
-		x.forget(e.Name)
-		e.batch = x.next
-		x.reading.Lock()
-		x.docs[e.Name] = e
-		x.reading.Unlock()
+		w.forget(e.Name)
+		e.batch = w.next
+		w.docs[e.Name] = e
 	}
-	x.batches[x.next] = len(entries)
-	x.next++
+	w.batches[w.next] = len(entries)
+	w.next++
 }
 
-// fold adds the documents of the smallest batches to next when there are too
+// fold adds the documents of the smallest batches to changed when there are too
 // many batches. Those of about the same size go together, as in a
 // log-structured store, so that a document moves a few times in its life.
-func (x *Index) fold(next map[string]entry, gone map[string]bool) {
-	if len(x.batches) < maxBatches {
+func (w *words) fold(changed map[string]entry, gone map[string]bool) {
+	if len(w.batches) < maxBatches {
 		return
 	}
-	numbers := make([]int, 0, len(x.batches))
-	for n := range x.batches {
+	numbers := make([]int, 0, len(w.batches))
+	for n := range w.batches {
 		numbers = append(numbers, n)
 	}
 	slices.SortFunc(numbers, func(a, b int) int {
-		return cmp.Or(cmp.Compare(x.batches[a], x.batches[b]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(w.batches[a], w.batches[b]), cmp.Compare(a, b))
 	})
-	size, folded := len(next), make(map[int]bool)
+	size, folded := len(changed), make(map[int]bool)
 	for i, n := range numbers {
-		if i >= maxBatches/2 && x.batches[n] > size {
+		if i >= maxBatches/2 && w.batches[n] > size {
 			break
 		}
 		folded[n] = true
-		size += x.batches[n]
+		size += w.batches[n]
 	}
-	for name, e := range x.docs {
-		if _, changed := next[name]; folded[e.batch] && !changed && !gone[name] {
-			next[name] = e
+	for name, e := range w.docs {
+		if _, known := changed[name]; folded[e.batch] && !known && !gone[name] {
+			changed[name] = e
 		}
 	}
 }
 
-func (x *Index) forget(name string) {
-	e, ok := x.docs[name]
+func (w *words) forget(name string) {
+	e, ok := w.docs[name]
 	if !ok {
 		return
 	}
-	x.reading.Lock()
-	delete(x.docs, name)
-	x.reading.Unlock()
-	if x.batches[e.batch]--; x.batches[e.batch] == 0 {
-		delete(x.batches, e.batch)
+	delete(w.docs, name)
+	if w.batches[e.batch]--; w.batches[e.batch] == 0 {
+		delete(w.batches, e.batch)
 	}
 }
 
-// Len returns the number of documents in the index, 0 once it is closed.
-func (x *Index) Len() int { return int(x.size.Load()) }
-
-// Close waits for running searches and a running Apply, and frees the index.
-// Closing twice is fine.
+// Close frees the index; searches that run go on. Closing twice is fine.
 func (x *Index) Close() error {
 	x.write.Lock()
 	defer x.write.Unlock()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
+	if x.closed.Swap(true) {
 		return nil
 	}
-	x.reading.Lock()
-	x.closed, x.docs, x.batches = true, nil, nil
-	x.reading.Unlock()
+	library := x.now.library
+	x.now = words{}
 	x.vectors.clear()
-	x.size.Store(0)
-	if err := x.words.Close(); err != nil {
+	if library == nil {
+		return nil
+	}
+	if err := library.Close(); err != nil {
 		return fmt.Errorf("index: close: %w", err)
 	}
 	return nil

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"toolfinch/internal/await"
 	"toolfinch/tool"
 )
 
@@ -328,8 +327,8 @@ func TestAnswersDoNotDependOnHistory(t *testing.T) {
 		if err := x.Apply(t.Context(), changed, removed); err != nil {
 			t.Fatal(err)
 		}
-		if len(x.batches) > maxBatches {
-			t.Fatalf("%d batches", len(x.batches))
+		if len(x.now.batches) > maxBatches {
+			t.Fatalf("%d batches", len(x.now.batches))
 		}
 	}
 	var docs []Document
@@ -412,15 +411,9 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 		}
 	}
 	cycle() // the library's work queue stays, once
-	before := runtime.NumGoroutine()
-	for range 20 {
-		cycle()
-	}
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); { // the last ones may be on their way out
-		if runtime.NumGoroutine() <= before {
-			return
+	await.NoLeak(t, func() {
+		for range 20 {
+			cycle()
 		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+	}, "blevesearch/")
 }

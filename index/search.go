@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -72,32 +71,6 @@ const (
 	spelledID   = 4 // the exposed name, or "server.name"
 )
 
-// Search returns the best hits; equal scores are in the order of names.
-// Nothing found is no error. A tool whose name is the query, whatever its case
-// and separators, comes first. Query vectors that do not fit those of the
-// documents are an error that wraps ErrVector.
-func (x *Index) Search(ctx context.Context, q Query) (Result, error) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	if x.closed {
-		return Result{}, ErrClosed
-	}
-	if q.Limit < 1 {
-		return Result{}, nil
-	}
-	reader, err := x.words.Reader()
-	if err != nil {
-		return Result{}, fmt.Errorf("index: search: %w", err)
-	}
-	defer reader.Close()
-	r := &ranking{ctx: ctx, x: x, reader: reader}
-	found, err := r.search(q)
-	if err != nil {
-		return Result{}, fmt.Errorf("index: search: %w", err)
-	}
-	return found, nil
-}
-
 // QueryTexts returns what of a query is to be embedded: all of it and, where
 // it has several, its clauses.
 func QueryTexts(text string) []string {
@@ -132,7 +105,7 @@ func Terms(text string) []string {
 // numbers and are as long as the highest one met.
 type ranking struct {
 	ctx    context.Context
-	x      *Index
+	x      *Snapshot
 	reader api.IndexReader
 	groups []string // of the documents that are looked for
 	total  int      // number of documents in groups
@@ -169,7 +142,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	if q.Explain || len(q.Vectors) > 0 || len(q.Prior) > 0 { // else only exact matches change, which are sure
 		r.words = slices.Clone(r.scores)
 	}
-	if len(q.Vectors) > 0 && r.x.vectors.len() > 0 {
+	if len(q.Vectors) > 0 && r.x.index.vectors.len() > 0 {
 		if err := r.fuse(q.Vectors); err != nil {
 			return Result{}, err
 		}
@@ -384,12 +357,8 @@ func (r *ranking) spelled(doc, level int, text string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.x.reading.RLock()
 	d := r.x.docs[name].Document
-	r.x.reading.RUnlock()
 	switch {
-	case d.Def == nil: // gone since the search began
-		return level, nil
 	case text == d.exposed() || text == d.Def.ID.String():
 		return spelledID, nil
 	case text == d.Def.ID.Name:

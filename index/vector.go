@@ -114,18 +114,17 @@ func (v *vectors) pack() error {
 	return nil
 }
 
-func (v *vectors) remove(slot int) error {
+// remove forgets the vector of a slot. What the holder cannot remove is not asked
+// for again, and overwritten by the next vector of the slot.
+func (v *vectors) remove(slot int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if slot >= len(v.has) || !v.has[slot] {
-		return nil
+		return
 	}
-	if err := v.held.remove(slot); err != nil {
-		return err
-	}
+	_ = v.held.remove(slot)
 	v.has[slot] = false
 	v.count--
-	return nil
 }
 
 func (v *vectors) clear() {

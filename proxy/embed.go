@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"toolfinch/embed"
@@ -32,7 +31,7 @@ func (p *Proxy) embedTools(ctx context.Context) {
 		case <-p.unembed:
 		}
 		began, reported := time.Now(), time.Now()
-		before := p.embedded()
+		before := p.fresh.Load()
 		err := p.Embed(ctx, func(done, total int) {
 			if time.Since(reported) >= reportEmbedding {
 				reported = time.Now()
@@ -54,9 +53,9 @@ func (p *Proxy) embedTools(ctx context.Context) {
 			continue
 		}
 		rest = retryEmbedding
-		if n := p.embedded(); n != before {
-			p.log.Info("tools embedded", "tools", n, "took", time.Since(began).Round(time.Millisecond))
-			debug.FreeOSMemory()
+		if n := p.fresh.Load() - before; n > 0 {
+			p.log.Info("tools embedded", "texts", n, "took", time.Since(began).Round(time.Millisecond))
+			p.idle()
 		}
 	}
 }
@@ -71,7 +70,7 @@ func (p *Proxy) Embed(ctx context.Context, progress func(done, total int)) error
 		if p.wordsAlone {
 			return nil
 		}
-		embedder, err := embed.Open(ctx, p.config.Load().Embed, p.log)
+		embedder, err := embed.Open(ctx, p.first.Embed, p.log)
 		if err != nil {
 			p.vectors.Use(nil, whyNot(err))
 			return fmt.Errorf("embedder: %w", err)
@@ -85,12 +84,13 @@ func (p *Proxy) Embed(ctx context.Context, progress func(done, total int)) error
 	}
 	cache := embed.NewCache(p.embedder, index.TextVersion, p.store)
 	if cache.Dim = int(p.dimension.Load()); p.misfits(cache.Dim) {
-		for _, v := range p.views.Load().all {
+		for _, v := range p.served.Load().views {
 			v.catalog.DropVectors()
 		}
 	}
+	defer func() { p.fresh.Add(int64(cache.Fresh())) }()
 	var err error
-	for _, v := range p.views.Load().all { // the default view first: the others have little more
+	for _, v := range p.served.Load().views { // the default view first: the others have little more
 		err = errors.Join(err, v.catalog.Embed(ctx, cache, progress))
 		progress = nil
 	}
@@ -106,7 +106,7 @@ func (p *Proxy) Embed(ctx context.Context, progress func(done, total int)) error
 // embedded is how many tools, prompts and resources of all views have a vector.
 func (p *Proxy) embedded() int {
 	n := 0
-	for _, v := range p.views.Load().all {
+	for _, v := range p.served.Load().views {
 		n += v.catalog.Embedded()
 	}
 	return n

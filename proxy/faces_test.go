@@ -89,7 +89,7 @@ func (s *script) changes(t testing.TB, p *proxy.Proxy, defs ...string) {
 func TestADirectViewListsAllItsTools(t *testing.T) {
 	up := shop(t, "shop", "hat", "coat", "shoe")
 	scripts := []*script{up}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, everything("all", view.ExposureDirect)))
+	p, url := openViews(t, "", configOf(t, scripts, everything("all", view.ExposureDirect)))
 	for _, modern := range []bool{false, true} {
 		t.Run(kind{modern: modern}.String(), func(t *testing.T) {
 			up.changes(t, p, goods("hat", "coat", "shoe")...)
@@ -122,7 +122,7 @@ func TestAnAutoViewListsItsToolsWhileTheyAreFew(t *testing.T) {
 	scripts := []*script{up}
 	auto := everything("auto", view.ExposureAuto)
 	auto.DirectBelow = 300
-	p, url := openViews(t, "", scripts, configOf(t, scripts, auto))
+	p, url := openViews(t, "", configOf(t, scripts, auto))
 	var many []string
 	for i := range 30 {
 		many = append(many, fmt.Sprintf("item%02d", i))
@@ -178,7 +178,7 @@ func TestAnAutoViewDoesNotWaitForAServerThatIsGone(t *testing.T) {
 	gone := newScript(t, "gone", false, false)
 	gone.settings.URL, gone.settings.Command = "", "toolfinch-test-no-such-program"
 	scripts := []*script{up, gone}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, everything("auto", view.ExposureAuto)))
+	p, url := openViews(t, "", configOf(t, scripts, everything("auto", view.ExposureAuto)))
 	eventually(t, func() bool {
 		return slices.Equal(viewClient(t, p, url, "auto", true).listed(), []string{"shop_hat"})
 	})
@@ -190,7 +190,7 @@ func TestTheSearchTrioAnswers(t *testing.T) {
 	search, each := everything("my.view", view.ExposureSearch), everything("each", view.ExposureSearchPerServer)
 	search.Description = "Things to wear. And animals."
 	search.Tools = []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "headgear"}}}}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, search, each))
+	p, url := openViews(t, "", configOf(t, scripts, search, each))
 	for _, test := range []struct {
 		view string
 		asks []string
@@ -270,7 +270,7 @@ func contents(result json.RawMessage) (texts []string, structured string) {
 func TestToolsAreRegisteredForTheirOwnSession(t *testing.T) {
 	up := shop(t, "shop", "hat", "coat", "shoe")
 	scripts := []*script{up}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, everything("x", view.ExposureRetrieve), everything("y", view.ExposureRetrieve)))
+	p, url := openViews(t, "", configOf(t, scripts, everything("x", view.ExposureRetrieve), everything("y", view.ExposureRetrieve)))
 	sessions := map[string]*rawClient{}
 	for name, in := range map[string]string{"one of x": "x", "another of x": "x", "one of y": "y", "of default": "default"} {
 		sessions[name] = viewClient(t, p, url, in, false)
@@ -306,7 +306,7 @@ func TestALargeResultIsReadByItsOwnSession(t *testing.T) {
 		views = append(views, kept)
 	}
 	views = append(views, everything("whole", view.ExposureDirect))
-	p, url := openViews(t, "", scripts, configOf(t, scripts, views...))
+	p, url := openViews(t, "", configOf(t, scripts, views...))
 
 	if c := viewClient(t, p, url, "whole", false); slices.Contains(c.listed(), "read_output") || len(c.ask("tools/call", toolCall("big_dump", `{}`)).Result) < len(long) {
 		t.Error("a view that keeps nothing cuts a result, or offers to read on")
@@ -358,7 +358,7 @@ func TestAViewThatChangesNothingKeepsEveryByte(t *testing.T) {
 	up.on("tools/call", func(r *request) { r.result(result) })
 	scripts := []*script{up}
 	same := everything("same", view.ExposureRetrieve)
-	p, url := openViews(t, "", scripts, configOf(t, scripts, same, everything("direct", view.ExposureDirect)))
+	p, url := openViews(t, "", configOf(t, scripts, same, everything("direct", view.ExposureDirect)))
 	usual, other, direct := viewClient(t, p, url, "default", false), viewClient(t, p, url, "same", false), viewClient(t, p, url, "direct", false)
 	for _, ask := range []struct{ method, params string }{
 		{"tools/list", `{}`}, {"prompts/list", `{}`}, {"resources/list", `{}`}, {"resources/templates/list", `{}`},
@@ -387,7 +387,7 @@ func TestViewsShareWhatAServerTells(t *testing.T) {
 	up.list("tools", `{"name":"x"}`)
 	up.list("resources", `{"uri":"file:///r","name":"r"}`)
 	scripts := []*script{up}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, everything("x", view.ExposureDirect), everything("y", view.ExposureSearch)))
+	p, url := openViews(t, "", configOf(t, scripts, everything("x", view.ExposureDirect), everything("y", view.ExposureSearch)))
 	x, y, bystander := viewClient(t, p, url, "x", false), viewClient(t, p, url, "y", false), viewClient(t, p, url, "default", false)
 
 	t.Run("subscriptions", func(t *testing.T) {

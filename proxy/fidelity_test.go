@@ -128,14 +128,14 @@ func TestBadDefinitionsHarmNobody(t *testing.T) {
 		{"name":"good","description":"A good tool"}]`)
 	p := open(t, t.TempDir(), settings("raw", up.URL))
 	s := newSession(t, run(t, p)+"/mcp")
-	eventually(t, func() bool { return p.Tools() == 5 })
-	for _, query := range []string{"no schema", "bad header", "bad types", "long", "a good tool"} {
+	eventually(t, func() bool { return p.Tools() == 4 })
+	for _, query := range []string{"no schema", "bad header", "long", "a good tool"} {
 		answer, err := s.call("retrieve_tools", map[string]any{"query": query})
 		if err != nil || !strings.Contains(answer, `"raw_`) {
 			t.Errorf("query %q: %s, %v", query, answer, err)
 		}
 	}
-	for _, name := range []string{"raw_no_schema", "raw_bad_header", "raw_bad_types", "raw_good"} {
+	for _, name := range []string{"raw_no_schema", "raw_bad_header", "raw_good"} {
 		for _, call := range []func() (string, error){
 			func() (string, error) { return s.call(name, map[string]any{"a": 1}) },
 			func() (string, error) {
@@ -147,7 +147,7 @@ func TestBadDefinitionsHarmNobody(t *testing.T) {
 			}
 		}
 	}
-	if list := s.request(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`); !json.Valid([]byte(list)) || !strings.Contains(list, "raw_bad_header") {
+	if list := s.request(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`); !json.Valid([]byte(list)) || !strings.Contains(list, "raw_bad_header") || strings.Contains(list, "bad_types") {
 		t.Errorf("list = %s", list)
 	}
 }
@@ -155,12 +155,15 @@ func TestBadDefinitionsHarmNobody(t *testing.T) {
 // odd is JSON that a typed structure, or a number of 64 bits, would lose.
 const odd = `{"big":123456789012345678901234567890,"float":1.0,"huge":1e400,"tiny":-1E-400,"twice":1,"twice":2,"text":"\u003c<\ud83d\ude00é\/\u2028","space": [ null ,{ } ],"":{}}`
 
+// oddMember is odd without a number that makes official clients refuse a list.
+var oddMember = strings.Replace(odd, `"huge":1e400,`, "", 1)
+
 // The definitions of the table below: every field of the schemas of 2025-11-25
 // and 2026-07-28, and others.
 var oddDefinitions = map[string]string{
-	"prompts":           `{"unknown":` + odd + `,"name":"p","title":"T","description":"\u003c","icons":[{"src":"data:,","mimeType":"image/png","sizes":["any"],"theme":"dark","x":1.0}],"arguments":[{"name":"a","title":"A","description":"d","required":true,"x":` + odd + `}],"_meta":` + odd + `}`,
-	"resources":         `{"unknown":` + odd + `,"uri":"odd://\u0061","name":"r","title":"T","description":"d","icons":[],"mimeType":"text/plain","annotations":{"audience":["user"],"priority":0.50,"lastModified":"2026-01-01T00:00:00Z","x":` + odd + `},"size":9007199254740993,"_meta":` + odd + `}`,
-	"resourceTemplates": `{"unknown":` + odd + `,"uriTemplate":"odd://{x}/\u007by}","name":"t","title":"T","description":"d","icons":[],"mimeType":"text/plain","annotations":{"priority":1e-400},"_meta":` + odd + `}`,
+	"prompts":           `{"unknown":` + oddMember + `,"name":"p","title":"T","description":"\u003c","icons":[{"src":"data:,","mimeType":"image/png","sizes":["any"],"theme":"dark","x":1.0}],"arguments":[{"name":"a","title":"A","description":"d","required":true,"x":` + oddMember + `}],"_meta":` + oddMember + `}`,
+	"resources":         `{"unknown":` + oddMember + `,"uri":"odd://\u0061","name":"r","title":"T","description":"d","icons":[],"mimeType":"text/plain","annotations":{"audience":["user"],"priority":0.50,"lastModified":"2026-01-01T00:00:00Z","x":` + oddMember + `},"size":9007199254740993,"_meta":` + oddMember + `}`,
+	"resourceTemplates": `{"unknown":` + oddMember + `,"uriTemplate":"odd://{x}/\u007by}","name":"t","title":"T","description":"d","icons":[],"mimeType":"text/plain","annotations":{"priority":1e-400},"_meta":` + oddMember + `}`,
 }
 
 const oddContent = `{"type":"text","text":"\u003c","annotations":{"priority":0.50},"_meta":` + odd + `,"x":1.0},{"type":"image","data":"AA==","mimeType":"image/png","x":1.0},{"type":"audio","data":"AA==","mimeType":"audio/wav","x":1.0},{"type":"resource_link","uri":"file:///x","name":"x","size":9007199254740993,"x":1.0},{"type":"resource","resource":{"uri":"x://y","text":"t","x":1.0}},{"type":"resource","resource":{"uri":"x://z","blob":"AA==","x":1.0},"x":1.0},{"type":"hologram","depth":` + odd + `},7`

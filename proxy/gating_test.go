@@ -106,8 +106,9 @@ func number(t testing.TB, object json.RawMessage, path ...string) (n int) {
 
 // posted sends what is written to it to the message endpoint of HTTP+SSE.
 type posted struct {
-	t   testing.TB
-	url string
+	t    testing.TB
+	life context.Context // of the stream that the endpoint belongs to
+	url  string
 }
 
 func (p posted) Write(message []byte) (int, error) {
@@ -116,7 +117,7 @@ func (p posted) Write(message []byte) (int, error) {
 		return 0, err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode/100 != 2 {
+	if _, err := io.Copy(io.Discard, response.Body); (err != nil || response.StatusCode/100 != 2) && p.life.Err() == nil {
 		p.t.Errorf("a message over HTTP+SSE: status %d, %v", response.StatusCode, err)
 	}
 	return len(message), nil
@@ -137,6 +138,7 @@ func newSSE(t testing.TB, url string) *rawClient {
 	}
 	endpoint := make(chan string, 1)
 	c.work.Go(func() {
+		defer c.over()
 		defer response.Body.Close()
 		defer close(endpoint)
 		named := ""
@@ -159,7 +161,7 @@ func newSSE(t testing.TB, url string) *rawClient {
 		end()
 		c.work.Wait()
 	})
-	c.lines = posted{t, url + <-endpoint}
+	c.lines = posted{t, life, url + <-endpoint}
 	c.hello = c.ask("initialize", `{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`)
 	if c.hello.Result == nil {
 		t.Fatalf("initialize: %s", c.hello.raw)
@@ -312,7 +314,7 @@ func TestTheGateHoldsHoweverAToolIsCalled(t *testing.T) {
 	}
 	config := configOf(t, scripts, views...)
 	config.REST = true
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	callers := map[string]string{view.Default: "call_tool", "auto": "call_tool", "find": "find_call_tool", "each": "shop_call_tool"}
 
 	for name, caller := range callers {
@@ -349,7 +351,7 @@ func TestTheGateHoldsForEachOfTheSplitCallTools(t *testing.T) {
 	scripts := []*script{up}
 	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
 	config.CallTool = configs.CallToolSplit
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	for caller, tool := range map[string]string{"call_tool_read": "shop_look", "call_tool_write": "shop_put", "call_tool_destructive": "shop_burn"} {
 		for _, modern := range []bool{false, true} {
 			t.Run(caller+", "+kind{modern: modern}.String(), func(t *testing.T) {
@@ -376,7 +378,7 @@ func TestStepsOfTheOwnersToolsPassTheGate(t *testing.T) {
 	v.Composites = []view.Composite{{Name: "both", Steps: []view.Step{
 		{Key: "a", Tool: "shop.look", Args: []byte(`{"size":1}`)}, {Key: "b", Tool: "shop.burn", Args: []byte(`{"size":2}`)},
 	}}}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, v))
+	p, url := openViews(t, "", configOf(t, scripts, v))
 	c := viewClient(t, p, url, "own", false)
 	c.calls(t, "the session", "both", false)
 	if got := c.provisions(t, "both"); !slices.Equal(idsOf(got, "provisioned"), []string{"both"}) {
@@ -397,7 +399,7 @@ func TestPromptsResourcesAndPinnedToolsAreNotGated(t *testing.T) {
 	v.ProxyTool = "proxy"
 	config := configOf(t, scripts, v)
 	config.Pinned = []string{"shop_look"}
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	for _, modern := range []bool{false, true} {
 		t.Run(kind{modern: modern}.String(), func(t *testing.T) {
 			c := viewClient(t, p, url, view.Default, modern)
@@ -432,7 +434,7 @@ func TestListsOfGatedViews(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
 	scripts := []*script{up}
-	p, url := openViews(t, "", scripts, configOf(t, scripts,
+	p, url := openViews(t, "", configOf(t, scripts,
 		gated(view.Default, view.ExposureRetrieve, ample), gated("auto", view.ExposureAuto, ample),
 		gated("find", view.ExposureSearch, ample), gated("each", view.ExposureSearchPerServer, ample)))
 	trio := func(prefix string) []string {
@@ -529,7 +531,7 @@ func TestTheAnswerOfProvisionToolsWaitsForTheList(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
 	scripts := []*script{up}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample)))
+	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample)))
 	c := newClient(t, p, url, kind{stdio: true}, `{}`, reply)
 	late := laggard{c.lines, make(chan []byte, 1)}
 	c.lines = late
@@ -554,7 +556,7 @@ func TestOverBudgetNothingChanges(t *testing.T) {
 	both := gated("both", view.ExposureRetrieve, view.Gating{MaxTools: 2, MaxTokens: 10_000})
 	config := configOf(t, scripts, few, tight, both)
 	config.REST = true
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	cost := map[string]int{}
 	probe := viewClient(t, p, url, "few", false)
 	var found []json.RawMessage
@@ -628,7 +630,7 @@ func TestProvisioningByQueryTakesWhatFits(t *testing.T) {
 		`{"name":"telescope_stand","description":"Sets up the stand of a telescope"}`,
 		`{"name":"spoon","description":"Stirs"}`)
 	scripts := []*script{up}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTokens: 300})))
+	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTokens: 300})))
 	for _, modern := range []bool{false, true} {
 		t.Run(kind{modern: modern}.String(), func(t *testing.T) {
 			c := viewClient(t, p, url, view.Default, modern)
@@ -662,7 +664,7 @@ func TestProvisionedToolsMayHaveATimeToLive(t *testing.T) {
 	scripts := []*script{up}
 	hourly := ample
 	hourly.TTL = time.Hour
-	p, url := openViews(t, "", scripts, configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample), gated("hourly", view.ExposureRetrieve, hourly)))
+	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample), gated("hourly", view.ExposureRetrieve, hourly)))
 	expires := func(answer json.RawMessage) (at []time.Time) {
 		var all []struct {
 			ExpiresAt time.Time `json:"expires_at"`
@@ -725,7 +727,7 @@ func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 	scripts := []*script{up}
 	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
 	config.PrincipalHeader, config.REST = "X-User", true
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	clients := map[string]*rawClient{
 		"ann":            userClient(t, p, url, "ann", false),
 		"ann elsewhere":  userClient(t, p, url, "ann", false),
@@ -834,7 +836,7 @@ func TestTheSetOfASessionEndsWithIt(t *testing.T) {
 	scripts := []*script{up}
 	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
 	config.REST = true
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	c, other := viewClient(t, p, url, view.Default, false), viewClient(t, p, url, view.Default, false)
 	c.provisions(t, "shop_look")
 	c.calls(t, "the session", "shop_look", true)
@@ -938,7 +940,7 @@ func TestForgedIDsAreRefused(t *testing.T) {
 	scripts := []*script{up, one, two}
 	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
 	config.REST = true
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, view.Default, false)
 	session := "Mcp-Session-Id: " + c.id
 	c.provisions(t, "shop_look", "shop_look_up_all")
@@ -997,14 +999,14 @@ func TestForgedIDsAreRefused(t *testing.T) {
 func TestErrorsOfExecutionAreToldApart(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	up.settings.CallTimeout = 300 * time.Millisecond
 	up.on("tools/call put", func(r *request) { <-r.ended })
 	up.on("tools/call burn", func(r *request) { r.fail(`{"code":-32050,"message":"no matches"}`) })
 	up.on("tools/call look", func(r *request) { r.result(`{"content":[{"type":"text","text":"it is dark"}],"isError":true}`) })
 	scripts := []*script{up}
 	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
 	config.REST = true
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
+	hurry(t, p, config, up)
 	c := viewClient(t, p, url, view.Default, true)
 	c.provisions(t, "shop_look", "shop_put", "shop_burn")
 	execute := func(t *testing.T, tool, arguments string) (said string, code string, status int, detail string) {
@@ -1057,7 +1059,7 @@ func TestReloadsChangeTheGate(t *testing.T) {
 	open := everything(view.Default, view.ExposureRetrieve)
 	config := configOf(t, scripts, open)
 	config.PrincipalHeader, config.REST = "X-User", true
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	c, ann := viewClient(t, p, url, view.Default, false), userClient(t, p, url, "ann", true)
 	listening := (&meeting{rawClient: ann}).listen(`{"toolsListChanged":true}`)
 	c.does(t, "retrieve_tools", `{"query":"look at a ware","limit":1}`)
@@ -1133,7 +1135,7 @@ func TestAToolThatComesBackIsProvisionedStill(t *testing.T) {
 	up := wares(t)
 	defs := slices.Clone(up.lists["tools"])
 	scripts := []*script{up}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTools: 2})))
+	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTools: 2})))
 	c := viewClient(t, p, url, view.Default, false)
 	c.provisions(t, "shop_look")
 	up.changes(t, p, defs[1:]...)
@@ -1161,7 +1163,7 @@ func TestTheBudgetHoldsForAllSessionsOfAPrincipal(t *testing.T) {
 	scripts := []*script{up}
 	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTools: 5}))
 	config.PrincipalHeader = "X-User"
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	var asking sync.WaitGroup
 	for i, name := range names {
 		c := userClient(t, p, url, "ann", i%3 > 0)

@@ -7,23 +7,20 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"toolfinch/internal/await"
 	"toolfinch/proxy"
 )
 
 // leavesNothing fails the test when goroutines stay after everything that it
 // opens from now on was closed.
 func leavesNothing(t *testing.T) {
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		http.DefaultClient.CloseIdleConnections()
-		eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 })
-	})
+	ended := await.Began("mark3labs/mcp-go/")
+	t.Cleanup(func() { ended(t) })
 }
 
 // goodScript is an upstream that does what it should. Whatever another one or a
@@ -128,15 +125,15 @@ func TestHostileDefinitionsHarmNobody(t *testing.T) {
 	var got string
 	eventually(t, func() bool {
 		got = uris()
-		for _, one := range []string{`"many://4999"`, `"endless://one"`, `"huge://short"`, `"types://1"`, `"talks://one"`, `"toolfinch:good/good://one"`} {
+		for _, one := range []string{`"many://4999"`, `"endless://one"`, `"huge://short"`, `"talks://one"`, `"toolfinch:good/good://one"`} {
 			if !strings.Contains(got, one) {
 				return false
 			}
 		}
 		return true
 	})
-	if strings.Count(got, `"many://`) != len(defs) || strings.Contains(got, "huge://long") {
-		t.Errorf("%d of %d resources, or one that is too long", strings.Count(got, `"many://`), len(defs))
+	if strings.Count(got, `"many://`) != len(defs) || strings.Contains(got, "huge://long") || strings.Contains(got, "types://1") {
+		t.Errorf("%d of %d resources, or one that is too long or malformed", strings.Count(got, `"many://`), len(defs))
 	}
 	if got := c.ask("server/discover", `{}`); len(got.raw) > 64<<10 {
 		t.Errorf("server/discover has %d bytes", len(got.raw))
@@ -344,7 +341,7 @@ func TestAClientThatNeverReads(t *testing.T) {
 		if !strings.Contains(got.raw, `"good":1`) {
 			t.Errorf("%.300s", got.raw)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Bound):
 		t.Error("the server of a client that does not read answers nobody else")
 	}
 	works(t, c)
@@ -410,8 +407,8 @@ func TestSubscriptionsOfOneClientAreBounded(t *testing.T) {
 	eventually(t, func() bool { return len(s.got("resources/unsubscribe")) == 1001 })
 }
 
-// Of a server that asks, so many clients are served at once; others are told,
-// and served when these are.
+// Of a server that asks, so many clients are served at once. More are told to call
+// again, or those are that have not answered for longest.
 func TestParkedCallsAreBounded(t *testing.T) {
 	leavesNothing(t)
 	s := newScript(t, "bad", false, false)
@@ -435,22 +432,26 @@ func TestParkedCallsAreBounded(t *testing.T) {
 	for _, one := range calls {
 		if got := <-one.answer; text(part(got.Result, "resultType")) == "input_required" {
 			parked = append(parked, got)
-		} else if !strings.Contains(got.raw, "clients use it at once") {
+		} else if !strings.Contains(got.raw, "call again") {
 			t.Errorf("refused: %.300s", got.raw)
 		}
 	}
-	if len(parked) == 0 || len(parked) > 65 {
-		t.Errorf("%d calls are parked", len(parked))
-	}
 	works(t, newClient(t, p, url, kind{}, `{}`, reply))
+	answered := 0
 	for i, one := range parked {
 		again := c.again(`{"name":"bad_ask"}`, one)
-		if got := c.ask("tools/call", again); !strings.Contains(got.raw, `"answers":[`) {
+		switch got := c.ask("tools/call", again); {
+		case strings.Contains(got.raw, `"answers":[`):
+			answered++
+		case !strings.Contains(got.raw, "call again"): // it gave way
 			t.Errorf("parked call %d: %.300s", i, got.raw)
 		}
 		if got := c.ask("tools/call", again); got.Error == nil {
 			t.Errorf("a replay: %.300s", got.raw)
 		}
+	}
+	if answered == 0 || answered > 65 {
+		t.Errorf("%d calls were parked at once", answered)
 	}
 	if got := c.call("tools/call", `{"name":"bad_ask"}`); got.Error != nil {
 		t.Error(got.raw)
@@ -524,7 +525,8 @@ func TestRubbishOfClients(t *testing.T) {
 		all.Go(func() {
 			c := newClient(t, p, url, k, `{"roots":{}}`, reply)
 			for _, one := range rubbish {
-				if got := c.ask(one[0], one[1]); got.raw != "" && got.Error == nil && string(part(got.Result, "isError")) != "true" && one[0] != "resources/unsubscribe" {
+				passes := !k.modern && strings.Contains(one[1], "requestState") // means nothing in that era, and is the server's to judge
+				if got := c.ask(one[0], one[1]); !passes && got.raw != "" && got.Error == nil && string(part(got.Result, "isError")) != "true" && one[0] != "resources/unsubscribe" {
 					t.Errorf("%s client, %s %.100s: %.200s", k, one[0], one[1], got.raw)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"toolfinch/configs"
+	"toolfinch/limit"
 	"toolfinch/register"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -19,13 +20,13 @@ type house struct{ *Proxy }
 
 // View returns a view that clients reach over HTTP.
 func (h house) View(name string) (web.View, error) {
-	v, err := h.served(name)
+	v, err := h.reachable(name)
 	if err != nil {
 		return web.View{}, err
 	}
-	config, settings := h.config.Load(), v.now.Load().settings
+	config, settings := h.served.Load().config, v.settings
 	return web.View{
-		Name: v.name, Catalog: v.catalog, Retriever: v.Retriever(), Live: v.live,
+		Name: v.name, Catalog: v.catalog, Retriever: v.retriever, Live: v.live,
 		Whole: func(server string) bool {
 			return settings.IncludeAll && len(settings.Exclude) == 0 && !leavesOut(settings.Tools, server) && !leavesOut(config.Tools, server)
 		},
@@ -41,7 +42,7 @@ func leavesOut(servers []view.Server, server string) bool {
 
 // Servers are the upstreams of what is served, in the order of the configuration.
 func (h house) Servers() []web.Server {
-	config := h.config.Load()
+	config := h.served.Load().config
 	all := []web.Server{}
 	for _, s := range h.pool.Status() {
 		if !h.serves(s.Server) {
@@ -49,7 +50,7 @@ func (h house) Servers() []web.Server {
 		}
 		server := web.Server{
 			Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
-			Tools: s.Tools, Restarts: s.Restarts, Description: described(config, s.Server),
+			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts, Dropped: s.Dropped, Description: described(config, s.Server),
 		}
 		if s.Err != nil {
 			server.Error = s.Err.Error()
@@ -92,8 +93,18 @@ func (h house) Reconnect(ctx context.Context, name string) (web.Server, error) {
 	return web.Server{}, fmt.Errorf("%w: %q", web.ErrNoServer, name) // it has just left
 }
 
-// Reindex lists all upstreams anew.
+// Reindex lists all upstreams anew. Who asks meanwhile gets the same answer.
 func (h house) Reindex(ctx context.Context) []web.Reindexed {
+	shared := h.reindexing.DoChan("", func() (any, error) { return h.reindex(context.WithoutCancel(ctx)), nil })
+	select {
+	case done := <-shared:
+		return slices.Clone(done.Val.([]web.Reindexed))
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (h house) reindex(ctx context.Context) []web.Reindexed {
 	var names []string
 	for _, s := range h.Servers() {
 		names = append(names, s.Name)
@@ -120,7 +131,7 @@ func (h house) Reindex(ctx context.Context) []web.Reindexed {
 func (h house) Savings(ctx context.Context) []web.Saved {
 	var saved []web.Saved
 	byView := map[string]int{}
-	for _, v := range h.views.Load().all {
+	for _, v := range h.served.Load().views {
 		if h.Only == "" || v.name == h.Only {
 			byView[v.name] = len(saved)
 			saved = append(saved, web.Saved{View: v.name})
@@ -138,6 +149,11 @@ func (h house) Savings(ctx context.Context) []web.Saved {
 		saved[i].Answers += s.Answers
 	}
 	return saved
+}
+
+// Limits are those of what clients can make grow.
+func (h house) Limits() []*limit.Limit {
+	return slices.Concat(h.connected.Limits(), h.limits.All(), h.subscriptions.Limits(), h.pool.Limits())
 }
 
 // Principal is who the trusted reverse proxy says made a request.

@@ -3,6 +3,8 @@ package proxy_test
 import (
 	"strings"
 	"testing"
+
+	"toolfinch/view"
 )
 
 // namesake is a server whose tool, prompt, resource and template have the names
@@ -99,5 +101,25 @@ func testSharedUpdates(t *testing.T, m *meeting, other *script) {
 		if partText(one.Params, "of") != "b" {
 			t.Errorf("the client heard %s", one.Params)
 		}
+	}
+}
+
+// A proxy tool that takes the name of a server's tool renames that tool: this is a
+// problem of the configuration, and said.
+func TestAProxyToolWithTheNameOfATool(t *testing.T) {
+	s := newScript(t, "a", false, false)
+	s.list("tools", `{"name":"do"}`)
+	scripts := []*script{s}
+	v := everything("x", view.ExposureDirect)
+	v.ProxyTool = "a_do"
+	p, _ := openViews(t, "", configOf(t, scripts, v))
+	var said []string
+	for _, problem := range p.Problems() {
+		if !problem.Warning {
+			said = append(said, problem.Error())
+		}
+	}
+	if want := `view "x": the proxy tool has the name "a_do", which a.do would have (choose another one: proxy_tool: NAME)`; len(said) != 1 || !strings.Contains(said[0], want) {
+		t.Errorf("problems %q, want %s", said, want)
 	}
 }

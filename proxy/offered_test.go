@@ -14,6 +14,7 @@ func TestWhatIsOfferedWhileAServerWasNeverReached(t *testing.T) {
 	up := newScript(t, "one", true, false)
 	up.capabilities = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	up.list("tools", `{"name":"work","inputSchema":{"type":"object"}}`)
+	up.on("tools/call", func(r *request) { r.result(`{"resultType":"task","taskId":"1","status":"working"}`) })
 	up.on("tasks/get", func(r *request) { r.result(`{"resultType":"complete","taskId":"1","status":"working"}`) })
 	gone := &script{settings: upstream.Settings{Name: "gone", Command: "toolfinch-test-no-such-program"}}
 	p, url := openScripts(t, nil, up, gone)
@@ -27,7 +28,8 @@ func TestWhatIsOfferedWhileAServerWasNeverReached(t *testing.T) {
 			t.Errorf("%s is not declared: %s", capability, declared)
 		}
 	}
-	if got := c.ask("tasks/get", `{"taskId":"one/1"}`); !strings.Contains(string(got.Result), `"taskId":"one/1"`) {
-		t.Errorf("tasks/get: %s", got.raw)
+	made := partText(c.ask("tools/call", `{"name":"one_work","arguments":{}}`).Result, "taskId")
+	if got := c.ask("tasks/get", `{"taskId":"`+made+`"}`); made == "" || partText(got.Result, "taskId") != made {
+		t.Errorf("tasks/get of %q: %s", made, got.raw)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 
 	"toolfinch/configs"
 	"toolfinch/embed"
@@ -26,6 +26,7 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
+	"toolfinch/transport"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -35,29 +36,33 @@ type Proxy struct {
 	// Completed, if set before Run, is called once all that the store knows is
 	// indexed.
 	Completed func()
+	// Idle, if set before Run, is called when work in the background that took memory
+	// is done: definitions were counted, or texts embedded.
+	Idle func()
 	// Only, if set before Run, is the name of the one view that is served, in the
 	// place of the default view.
 	Only string
 
 	first   *configs.Config // what was opened: a part of it holds until a restart
-	config  atomic.Pointer[configs.Config]
 	version string
 	log     *slog.Logger
 	store   *store.Store
 	pool    *upstream.Pool
 	outputs *output.Cache
 
-	views         atomic.Pointer[views]
+	served        atomic.Pointer[served]
 	subscriptions *register.Subscriptions
+	connected     *transport.Clients
+	limits        *register.Limits
 	vectors       retrieve.QueryVectors
 	levels        levels
-	problems      atomic.Pointer[[]view.Problem]
-	modules       atomic.Pointer[[]string]
 
 	// What follows is the refresh loop's own.
 	closing  sync.WaitGroup     // views that are no more
 	life     context.Context    // of Run; nil before
 	known    map[string]*said   // by server
+	heard    map[string]bool    // the servers that were listed, or have failed, since Open
+	tokens   map[string]int     // counts of definitions that the store knew
 	programs map[string]program // by path
 	reported map[view.Problem]bool
 	partial  bool // not all that is known can be found yet
@@ -73,12 +78,14 @@ type Proxy struct {
 	uses    chan retrieve.Use
 	close   sync.Once
 
-	savings *accountant
+	savings    *accountant
+	reindexing singleflight.Group
 
 	embedding  sync.Mutex     // one Embed at a time; guards the next three
 	embedder   embed.Embedder // nil before the first Embed
 	wordsAlone bool           // there is to be none
 	dropped    bool           // vectors of another dimension were dropped
+	fresh      atomic.Int64   // texts that were embedded, not read from the store
 	dimension  atomic.Int64   // the embedder's, once the tools turned out to have another
 }
 
@@ -90,6 +97,7 @@ type said struct {
 	era          upstream.Era
 	interactive  bool
 	cache        map[tool.Kind]upstream.CacheHint
+	faults       []upstream.Fault // logged already
 }
 
 type clientNews struct {
@@ -104,6 +112,21 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
+	return open(ctx, config, version, log, db)
+}
+
+// OpenCopy is Open over a copy of the store in memory: what is learned is lost, and
+// the store stays as it is.
+func OpenCopy(ctx context.Context, config *configs.Config, version string, log *slog.Logger) (*Proxy, error) {
+	db, err := store.OpenCopy(ctx, config.DataDir, log)
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	return open(ctx, config, version, log, db)
+}
+
+// open takes db over.
+func open(ctx context.Context, config *configs.Config, version string, log *slog.Logger, db *store.Store) (*Proxy, error) {
 	p := &Proxy{
 		first:    config,
 		version:  version,
@@ -111,6 +134,7 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		store:    db,
 		outputs:  output.New(db, log),
 		known:    map[string]*said{},
+		heard:    map[string]bool{},
 		programs: map[string]program{},
 		reported: map[view.Problem]bool{},
 		clients:  make(chan clientNews, 16),
@@ -121,13 +145,11 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 		unembed:  make(chan struct{}, 1),
 		uses:     make(chan retrieve.Use, 256),
 	}
-	p.config.Store(config)
-	p.views.Store(&views{})
-	p.problems.Store(&[]view.Problem{})
-	p.modules.Store(&[]string{})
+	p.served.Store(&served{config: config, ready: make(chan struct{})})
 	p.subscriptions = register.NewSubscriptions(p.subscribe)
+	p.connected, p.limits = transport.NewClients(transport.Limits{Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout}), register.NewLimits()
 	known := p.recall(ctx)
-	p.relists = known.clients
+	p.relists, p.tokens = known.clients, known.tokens
 	p.savings = newAccountant(db, log, p.putTokens)
 	if config.Learn {
 		p.memory = retrieve.NewMemory(known.uses, p.rememberUse)
@@ -135,11 +157,9 @@ func Open(ctx context.Context, config *configs.Config, version string, log *slog
 	p.pool = upstream.NewPool(config.Servers, known.servers, p.events(), log)
 	all := p.upstreams(config)
 	p.partial = cutTo(all, openTools)
-	next, problems := p.arrange(config, all, known.tokens)
-	if err := p.show(ctx, next); err != nil {
+	if err := p.rebuild(ctx, config, all, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("proxy: %w", err), p.Close())
 	}
-	p.report(problems)
 	return p, nil
 }
 
@@ -162,7 +182,7 @@ type known struct {
 // recall reads the store. What cannot be read is learned again.
 func (p *Proxy) recall(ctx context.Context) known {
 	k := known{servers: map[string]upstream.Known{}}
-	config := p.config.Load()
+	config := p.served.Load().config
 	configured := slices.Clone(config.Disabled)
 	enabled := map[string]bool{}
 	for _, s := range config.Servers {
@@ -178,13 +198,20 @@ func (p *Proxy) recall(ctx context.Context) known {
 	warn("removed servers", err)
 	servers, err := p.store.Servers(ctx)
 	warn("servers", err)
+	unchecked := map[string]bool{}
 	for _, s := range servers {
+		unchecked[s.Name] = s.Unchecked
 		k.servers[s.Name] = upstream.Known{Era: upstream.Era(s.Era), Interactive: s.Interactive}
 		p.known[s.Name] = &said{defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive}
 	}
 	defs, err := p.store.Tools(ctx)
 	warn("tools", err)
 	for _, def := range defs {
+		if unchecked[def.ID.Server] {
+			if def, _, err = tool.TakeIn(def.ID.Kind, def.ID.Server, def.Raw); err != nil {
+				continue // the next list says so
+			}
+		}
 		if s := p.known[def.ID.Server]; s != nil && enabled[def.ID.Server] {
 			s.defs = append(s.defs, def)
 		}
@@ -244,15 +271,27 @@ func cutTo(all []view.Upstream, most int) (cut bool) {
 	return cut
 }
 
-// swap makes all that is known what can be found and called.
-func (p *Proxy) swap(ctx context.Context) error {
-	config := p.config.Load()
-	next, problems := p.arrange(config, p.upstreams(config), nil)
-	if err := p.show(ctx, next); err != nil {
+// refresh serves all that is known. Views that use none of the changed servers stay
+// as they are; nil: none does.
+func (p *Proxy) refresh(ctx context.Context, changed map[string]bool) error {
+	if p.partial {
+		changed = nil // more is known than what changed
+	}
+	config := p.served.Load().config
+	if err := p.rebuild(ctx, config, p.upstreams(config), changed); err != nil {
 		return err
 	}
-	p.report(problems)
 	p.partial = false
+	return nil
+}
+
+func (p *Proxy) rebuild(ctx context.Context, config *configs.Config, upstreams []view.Upstream, changed map[string]bool) error {
+	plans, problems := p.plan(config, upstreams, changed)
+	next, err := p.build(ctx, config, plans, problems)
+	if err != nil {
+		return err
+	}
+	p.show(ctx, next)
 	return nil
 }
 
@@ -262,7 +301,7 @@ func (p *Proxy) Complete(ctx context.Context) error {
 	if !p.partial {
 		return nil
 	}
-	if err := p.swap(ctx); err != nil {
+	if err := p.refresh(ctx, nil); err != nil {
 		return fmt.Errorf("proxy: %w", err)
 	}
 	return nil
@@ -330,11 +369,11 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 	defer close(p.ended)
 	p.life = ctx
 	p.report(p.Problems())
-	for _, v := range p.views.Load().all {
+	for _, v := range p.served.Load().views {
 		v.run(ctx)
 	}
 	defer func() {
-		for _, v := range p.views.Load().all {
+		for _, v := range p.served.Load().views {
 			<-v.ended
 		}
 		p.closing.Wait()
@@ -372,22 +411,32 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 // take makes what became known of servers what is found and called.
 func (p *Proxy) take(ctx context.Context, changes []upstream.Change) []store.Diff {
 	diffs := make([]store.Diff, len(changes))
+	changed := map[string]bool{}
 	news := false
 	for i, change := range changes {
-		diffs[i] = p.learn(ctx, change)
+		var err error
+		if diffs[i], err = p.learn(ctx, change); err != nil && ctx.Err() == nil {
+			p.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
+		}
 		news = news || change.Err == nil
+		if change.Err == nil || p.known[change.Server] == nil && !p.heard[change.Server] {
+			changed[change.Server] = true
+		}
+		p.heard[change.Server] = true
 	}
-	if !news {
+	if len(changed) == 0 && p.served.Load().complete {
 		return diffs // the last known tools stay
 	}
-	if err := p.swap(ctx); err != nil {
+	if err := p.refresh(ctx, changed); err != nil {
 		if ctx.Err() == nil {
 			p.log.Error("the catalog was not refreshed", "error", err)
 		}
 		return diffs
 	}
-	wake(p.uncount)
-	wake(p.unembed)
+	if news {
+		wake(p.uncount)
+		wake(p.unembed)
+	}
 	return diffs
 }
 
@@ -410,27 +459,55 @@ func collect(ctx context.Context, changes <-chan upstream.Change, first upstream
 	}
 }
 
-// learn takes what an upstream said of itself into memory and store.
-func (p *Proxy) learn(ctx context.Context, change upstream.Change) (diff store.Diff) {
-	removed := !slices.ContainsFunc(p.config.Load().Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
+// learn takes what an upstream said of itself into memory and store. The error is
+// the store's.
+func (p *Proxy) learn(ctx context.Context, change upstream.Change) (store.Diff, error) {
+	removed := !slices.ContainsFunc(p.served.Load().config.Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
 	if change.Err != nil || removed {
-		return diff // its last known tools stay; the pool has logged it
+		return store.Diff{}, nil // its last known tools stay; the pool has logged it
 	}
-	for _, err := range change.Rejected {
-		p.log.Warn("a tool was left out", "server", change.Server, "error", err)
-	}
+	p.reportFaults(change)
 	p.known[change.Server] = &said{
 		defs:         append([]*tool.Def{}, change.Defs...), // not nil: it was listed
 		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, interactive: change.Interactive, cache: change.Cache,
+		faults: change.Faults.Described,
 	}
 	diff, err := p.store.PutServer(ctx, store.Server{
 		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
 		Capabilities: change.Capabilities, Interactive: change.Interactive,
+		LeftOut: change.Faults.LeftOut, Mended: change.Faults.Mended,
 	}, change.Defs)
-	if err != nil && ctx.Err() == nil {
-		p.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
+	for _, name := range diff.Changed[:min(len(diff.Changed), maxNamed)] {
+		p.log.Warn("the definition of a tool changed", "server", change.Server, "tool", name)
 	}
-	return diff
+	if more := len(diff.Changed) - maxNamed; more > 0 {
+		p.log.Warn("more definitions changed", "server", change.Server, "more", more)
+	}
+	return diff, err
+}
+
+// maxNamed bounds how many tools are named in the log that one list changed.
+const maxNamed = 50
+
+// reportFaults logs the faults of a list that the list before did not have.
+func (p *Proxy) reportFaults(change upstream.Change) {
+	var before []upstream.Fault
+	if known := p.known[change.Server]; known != nil {
+		before = known.faults
+	}
+	for _, fault := range change.Faults.Described {
+		if slices.Contains(before, fault) {
+			continue
+		}
+		message := "a malformed definition is left out: clients would refuse the whole list"
+		if fault.Mended {
+			message = "a malformed definition is served mended"
+		}
+		p.log.Warn(message, "server", change.Server, fault.Kind.String(), fault.Name, "reason", fault.Text)
+	}
+	if more := change.Faults.LeftOut + change.Faults.Mended - len(change.Faults.Described); more > 0 && len(before) == 0 {
+		p.log.Warn("more definitions are malformed than are named", "server", change.Server, "more", more)
+	}
 }
 
 // wake tells whoever waits on c that there is work; once is enough.
@@ -441,8 +518,15 @@ func wake(c chan struct{}) {
 	}
 }
 
+// idle says that work in the background is done.
+func (p *Proxy) idle() {
+	if p.Idle != nil {
+		p.Idle()
+	}
+}
+
 // countTokens counts new definitions in the background. It is the last thing
-// that news of an upstream cause, so the memory they took is given back then.
+// that news of an upstream cause.
 func (p *Proxy) countTokens(ctx context.Context) {
 	wake(p.uncount)
 	for {
@@ -456,7 +540,7 @@ func (p *Proxy) countTokens(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(time.Second): // not beside the first answer
-			debug.FreeOSMemory()
+			p.idle()
 		}
 	}
 }
@@ -464,7 +548,7 @@ func (p *Proxy) countTokens(ctx context.Context) {
 // countNew counts the definitions of all views that were not counted yet.
 func (p *Proxy) countNew(ctx context.Context) map[string]int {
 	fresh := map[string]int{}
-	for _, v := range p.views.Load().all {
+	for _, v := range p.served.Load().views {
 		maps.Copy(fresh, v.catalog.CountTokens(ctx))
 	}
 	return fresh
@@ -486,7 +570,7 @@ func (p *Proxy) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()
 		err = p.pool.Close(ctx)
-		for _, v := range p.views.Load().all {
+		for _, v := range p.served.Load().views {
 			err = errors.Join(err, v.close(ctx))
 		}
 		err = errors.Join(err, p.closeEmbedder(), p.store.Close())

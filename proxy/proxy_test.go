@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/configs"
+	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 )
@@ -207,23 +207,30 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 }
 
 func TestReadyWhenThereIsSomethingToFind(t *testing.T) {
-	ready := func(url string) int {
+	ready := func(url string) (status int, word string) {
 		response, err := http.Get(url + "/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
-		var body map[string]int
+		var body struct{ Status string }
 		if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
 			t.Fatal(err)
 		}
-		return response.StatusCode
+		return response.StatusCode, body.Status
 	}
-	if got := ready(run(t, open(t, t.TempDir(), settings("hangs", hanging(t))))); got != http.StatusServiceUnavailable {
-		t.Errorf("with nothing known and a server pending: %d, want 503", got)
+	becomes := func(url string, status int, word string) {
+		t.Helper()
+		eventually(t, func() bool {
+			gotStatus, gotWord := ready(url)
+			return gotStatus == status && gotWord == word
+		})
 	}
-	url := run(t, open(t, t.TempDir(), settings("up", newUpstream(t, 1).URL), settings("hangs", hanging(t))))
-	eventually(t, func() bool { return ready(url) == http.StatusOK })
+	if status, word := ready(run(t, open(t, t.TempDir(), settings("hangs", hanging(t))))); status != http.StatusServiceUnavailable || word != "starting" {
+		t.Errorf("with nothing known and a server pending: %d %q, want 503 starting", status, word)
+	}
+	becomes(run(t, open(t, t.TempDir(), settings("up", newUpstream(t, 1).URL), settings("hangs", hanging(t)))), http.StatusOK, "ready")
+	becomes(run(t, open(t, t.TempDir(), settings("gone", "http://127.0.0.1:1/mcp"))), http.StatusOK, "degraded")
 }
 
 func TestShutdownLeavesNothingRunning(t *testing.T) {
@@ -253,11 +260,10 @@ func TestShutdownLeavesNothingRunning(t *testing.T) {
 		}
 	}
 	cycle()
-	http.DefaultClient.CloseIdleConnections()
-	before := runtime.NumGoroutine()
-	for range 3 {
-		cycle()
-	}
-	up.CloseClientConnections()
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before+3 })
+	await.NoLeak(t, func() {
+		for range 3 {
+			cycle()
+		}
+		up.CloseClientConnections()
+	}, "mark3labs/mcp-go/")
 }

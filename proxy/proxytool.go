@@ -28,7 +28,7 @@ var kindsOf = map[proxytool.Type][]tool.Kind{
 func (c capabilities) List(ctx context.Context, _ *tool.Call, t proxytool.Type, f *proxytool.Filter) ([]proxytool.Item, error) {
 	passes := func(*tool.Tool) bool { return true }
 	if f != nil {
-		if err := c.view.Retriever().CheckServer(f.Server); err != nil {
+		if err := c.view.retriever.CheckServer(f.Server); err != nil {
 			return nil, &proxytool.ArgumentError{Parameter: "filter", Problem: "filter.server: " + err.Error()}
 		}
 		has := c.view.catalog.Tagged(f.Tags)
@@ -39,10 +39,10 @@ func (c capabilities) List(ctx context.Context, _ *tool.Call, t proxytool.Type, 
 	if f == nil || f.Query == "" {
 		return itemsOf(slices.DeleteFunc(c.all(kindsOf[t]), func(t *tool.Tool) bool { return !passes(t) })), nil
 	}
-	search := c.view.Retriever().Search
+	search := c.view.retriever.Search
 	if f.Prefix != "" || len(f.Tags) > 0 {
 		search = func(ctx context.Context, q retrieve.Query) (retrieve.Found, error) {
-			return c.view.Retriever().SearchAmong(ctx, q, passes)
+			return c.view.retriever.SearchAmong(ctx, q, passes)
 		}
 	}
 	found, err := search(ctx, retrieve.Query{Text: f.Query, Limit: retrieve.MaxLimit, Server: f.Server, Kinds: kindsOf[t]})
@@ -80,9 +80,13 @@ func itemsOf(tools []*tool.Tool) []proxytool.Item {
 	return items
 }
 
-// Info returns the definition that is listed under path.
+// Info returns the definition that is listed under path, of a URI that is not listed
+// the template that it comes from.
 func (c capabilities) Info(_ context.Context, _ *tool.Call, t proxytool.Type, path string) (proxytool.Item, error) {
 	target, found := c.listed(t, path)
+	if !found && t == proxytool.TypeResource {
+		target, found = c.view.catalog.Template(path)
+	}
 	if !found {
 		return proxytool.Item{}, c.unknown(t, path)
 	}

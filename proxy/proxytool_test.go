@@ -370,6 +370,9 @@ func portalErrors(t *testing.T, m *meeting) {
 	if got := m.portal(`{"action":"call","type":"tool","path":"one_paramz"}`); !strings.Contains(told(got), "nearest: one_params") {
 		t.Errorf("a misspelt name is answered with %s", got.raw)
 	}
+	if got := m.portal(`{"action":"info","type":"resource","path":"db://people/7"}`); !strings.Contains(got.raw, `\"uriTemplate\":\"db://{table}/{id}\"`) {
+		t.Errorf("info of a URI from a template is answered with %s", got.raw)
+	}
 	before := len(m.up.got("resources/read"))
 	for _, path := range []string{"db://{table}/{id}", "Rows"} { // itself, and by its name
 		if got := m.portal(`{"action":"call","type":"resource","path":"` + path + `"}`); !strings.Contains(told(got), "db://{table}/{id} is a template: fill in") {
@@ -545,7 +548,7 @@ func TestTheProxyToolKeepsTheBoundaryOfItsView(t *testing.T) {
 			inner, outer := insider(t), outsider(t)
 			narrow := narrowed("narrow", exposure)
 			narrow.ProxyTool = "proxy"
-			p, url := openViews(t, "", []*script{inner, outer}, configOf(t, []*script{inner, outer}, narrow))
+			p, url := openViews(t, "", configOf(t, []*script{inner, outer}, narrow))
 			for _, modern := range []bool{false, true} {
 				c := viewClient(t, p, url, "narrow", modern)
 				if !slices.Contains(c.listed(), "proxy") {
@@ -626,7 +629,7 @@ func TestTheProxyToolIsWhereItIsConfigured(t *testing.T) {
 	off, named := everything("off", view.ExposureRetrieve), everything("named", view.ExposureDirect)
 	named.ProxyTool = "portal"
 	config := configOf(t, []*script{s}, off, named)
-	p, url := openViews(t, "", []*script{s}, config)
+	p, url := openViews(t, "", config)
 	for _, name := range []string{"default", "off"} {
 		for _, modern := range []bool{false, true} {
 			c := viewClient(t, p, url, name, modern)
@@ -791,7 +794,7 @@ func TestTheProxyToolCallsWhatIsCallableInAView(t *testing.T) {
 	both := everything("both", view.ExposureSearch)
 	both.ProxyTool = "proxy"
 	both.Tools = []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "cap", Description: ptr("Sells caps")}}}}
-	p, url := openViews(t, "", []*script{s}, configOf(t, []*script{s}, both))
+	p, url := openViews(t, "", configOf(t, []*script{s}, both))
 	v, err := p.View("both")
 	if err != nil {
 		t.Fatal(err)

@@ -35,8 +35,8 @@ type rawClient struct {
 	header       [2]string  // one more header of its requests over HTTP
 	answer       func(method string, params json.RawMessage) string
 	count        int
-	waiting      map[string]chan message
-	heard        []message // notifications and requests, in order
+	waiting      map[string]chan message // nil once no answer can come any more
+	heard        []message               // notifications and requests, in order
 
 	writing sync.Mutex // held while one line is written
 }
@@ -152,7 +152,11 @@ func (c *rawClient) begin(method, params string) pending {
 func (c *rawClient) beginAs(id, method, params string) pending {
 	answer := make(chan message, 1)
 	c.mu.Lock()
-	c.waiting[id] = answer
+	if c.waiting == nil {
+		answer <- message{ID: json.RawMessage(id)}
+	} else {
+		c.waiting[id] = answer
+	}
 	c.mu.Unlock()
 	if c.modern {
 		params = c.introduced(params)
@@ -314,6 +318,7 @@ func (c *rawClient) readBody(response *http.Response) {
 
 // read takes the lines of stdio.
 func (c *rawClient) read(from io.Reader) {
+	defer c.over()
 	in := bufio.NewReader(from)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -350,6 +355,16 @@ func (c *rawClient) settle(m message) {
 	if answer != nil {
 		answer <- m
 	}
+}
+
+// over ends the waiting for answers: the only stream on which they come has ended.
+func (c *rawClient) over() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, answer := range c.waiting {
+		answer <- message{ID: json.RawMessage(id)}
+	}
+	c.waiting = nil
 }
 
 func (c *rawClient) note(m message) {

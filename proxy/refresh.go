@@ -14,8 +14,10 @@ import (
 type Refreshed struct {
 	Server string
 	Diff   store.Diff
+	Faults upstream.Faults
 	Took   time.Duration
 	Err    error // nothing was learned; the last known tools stay
+	Lost   error // why what was learned is not in the store; Diff is zero then
 }
 
 // Refresh connects to the servers once, to all of them when none is named, in
@@ -24,29 +26,33 @@ type Refreshed struct {
 // in config order. Use it instead of Run, not beside it.
 func (p *Proxy) Refresh(ctx context.Context, done func(Refreshed), servers ...string) []Refreshed {
 	if len(servers) == 0 {
-		for _, s := range p.config.Load().Servers {
+		for _, s := range p.served.Load().config.Servers {
 			servers = append(servers, s.Name)
 		}
 	}
 	rows := make([]Refreshed, len(servers))
 	each(ctx, servers, p.pool.Refresh, func(i int, took time.Duration, change upstream.Change) {
-		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Diff: p.learn(ctx, change)}
+		diff, err := p.learn(ctx, change)
+		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Faults: change.Faults, Lost: err, Diff: diff}
 		if done != nil {
 			done(rows[i])
 		}
 	})
-	if err := p.swap(ctx); err != nil {
+	if err := p.refresh(ctx, nil); err != nil {
 		p.log.Error("the catalog was not refreshed", "error", err)
 	}
 	p.putTokens(ctx, p.countNew(ctx))
 	return rows
 }
 
+// Durable reports whether what is learned is kept when the program ends.
+func (p *Proxy) Durable() bool { return p.store.Durable() }
+
 // Unlisted returns the enabled servers that were never listed, in config order:
 // what they have is not known. Use it before Run, not beside it.
 func (p *Proxy) Unlisted() []string {
 	var names []string
-	for _, s := range p.config.Load().Servers {
+	for _, s := range p.served.Load().config.Servers {
 		if p.known[s.Name] == nil {
 			names = append(names, s.Name)
 		}
@@ -84,7 +90,7 @@ func (p *Proxy) relist(ctx context.Context, servers []string, ask func(ctx conte
 	rows := make([]Refreshed, len(servers))
 	n := news{make([]upstream.Change, len(servers)), make(chan []store.Diff, 1)}
 	each(ctx, servers, ask, func(i int, took time.Duration, change upstream.Change) {
-		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err}
+		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Faults: change.Faults}
 		n.changes[i] = change
 	})
 	select {

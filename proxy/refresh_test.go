@@ -1,12 +1,15 @@
 package proxy_test
 
 import (
+	"log/slog"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/configs"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 )
@@ -44,5 +47,38 @@ func TestServersAreMetOnce(t *testing.T) {
 	defer p.Close()
 	if got, want := p.Unlisted(), []string{"gone"}; !slices.Equal(got, want) {
 		t.Errorf("never listed are %v, want %v", got, want)
+	}
+}
+
+// What is malformed in a list is said once, and a definition that changed by the
+// name of its tool.
+func TestListsAreSpokenOfOnce(t *testing.T) {
+	s := newScript(t, "shop", false, false)
+	const malformed, mended = `{"name":"odd","inputSchema":{"type":"object"},"title":5}`, `{"name":"bare"}`
+	s.list("tools", malformed, mended, `{"name":"hat","inputSchema":{"type":"object"}}`)
+	var log strings.Builder
+	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: []upstream.Settings{s.settings}}
+	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	first := p.Refresh(t.Context(), nil)[0]
+	if first.Err != nil || first.Faults.LeftOut != 1 || first.Faults.Mended != 1 || p.Tools() != 2 {
+		t.Errorf("%d tools, %+v", p.Tools(), first)
+	}
+	p.Refresh(t.Context(), nil)
+	s.list("tools", malformed, mended, `{"name":"hat","inputSchema":{"type":"object"},"description":"Another"}`)
+	if third := p.Refresh(t.Context(), nil)[0]; !slices.Equal(third.Diff.Changed, []string{"hat"}) {
+		t.Errorf("changed are %v", third.Diff.Changed)
+	}
+	for _, line := range []string{
+		`clients would refuse the whole list" server=shop tool=odd reason="title is a number, not text"`,
+		`a malformed definition is served mended" server=shop tool=bare reason="inputSchema is missing:`,
+		`the definition of a tool changed" server=shop tool=hat`,
+	} {
+		if n := strings.Count(log.String(), line); n != 1 {
+			t.Errorf("%d times in the log: %s\n%s", n, line, log.String())
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -55,7 +56,7 @@ func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
 	}
 	programs := p.programs
 	p.programs = unedited(programs)
-	next, problems := p.arrange(config, p.upstreams(config), nil)
+	plans, problems := p.plan(config, p.upstreams(config), nil)
 	var refused []error
 	for _, problem := range problems {
 		if !problem.Warning && !slices.ContainsFunc(p.Problems(), func(old view.Problem) bool { return old.View == problem.View && old.Message == problem.Message }) {
@@ -66,6 +67,13 @@ func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
 		p.programs = programs
 		return errors.Join(refused...)
 	}
+	heard := p.heard
+	p.heard = p.heardStill(config)
+	next, err := p.build(ctx, config, plans, problems)
+	if err != nil {
+		p.programs, p.heard = programs, heard
+		return err
+	}
 	if keys := needRestart(p.first, config); len(keys) > 0 {
 		p.log.Warn("changed, but only a restart takes it", "keys", strings.Join(keys, ", "))
 	}
@@ -73,27 +81,32 @@ func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
 	for server, said := range p.known {
 		known[server] = upstream.Known{Era: said.era, Interactive: said.interactive}
 	}
-	p.config.Store(config)
 	p.pool.Update(config.Servers, known)
 	configured := slices.Clone(config.Disabled)
 	for _, s := range config.Servers {
 		configured = append(configured, s.Name)
 	}
-	for server := range p.known {
-		if !slices.Contains(configured, server) {
-			delete(p.known, server)
-		}
-	}
+	maps.DeleteFunc(p.known, func(server string, _ *said) bool { return !slices.Contains(configured, server) })
 	if _, err := p.store.KeepServers(ctx, configured); err != nil && ctx.Err() == nil {
 		p.log.Warn("removed servers are still in the store", "error", err)
 	}
-	if err := p.show(ctx, next); err != nil {
-		return err
-	}
-	p.report(problems)
+	p.show(ctx, next)
 	wake(p.uncount)
 	wake(p.unembed)
 	return nil
+}
+
+// heardStill are the servers that were heard of and that another configuration
+// leaves as they are.
+func (p *Proxy) heardStill(config *configs.Config) map[string]bool {
+	heard := map[string]bool{}
+	for _, before := range p.served.Load().config.Servers {
+		i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == before.Name })
+		if i >= 0 && p.heard[before.Name] && reflect.DeepEqual(before, config.Servers[i]) {
+			heard[before.Name] = true
+		}
+	}
+	return heard
 }
 
 // needRestart returns the keys of the file that differ and are read at the start
@@ -159,7 +172,18 @@ func unedited(programs map[string]program) map[string]program {
 
 // Modules are the absolute paths of the files that the views' Starlark modules
 // were made of.
-func (p *Proxy) Modules() []string { return *p.modules.Load() }
+func (p *Proxy) Modules() []string { return p.served.Load().modules }
+
+// moduleFiles are the files of all programs.
+func (p *Proxy) moduleFiles() []string {
+	files := map[string]bool{}
+	for _, one := range p.programs {
+		for file := range one.files {
+			files[file] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(files))
+}
 
 // program returns the Starlark module at path. An edited file is for Reload to
 // take: news of an upstream must not bring half an edit.
@@ -176,12 +200,5 @@ func (p *Proxy) program(path string) (*script.Program, error) {
 		one.files[file] = stampOf(file)
 	}
 	p.programs[path] = one
-	files := p.Modules()
-	for file := range one.files {
-		if !slices.Contains(files, file) {
-			files = append(slices.Clone(files), file)
-		}
-	}
-	p.modules.Store(&files)
 	return loaded, nil
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -41,6 +42,15 @@ func reload(t testing.TB, p *proxy.Proxy, config *configs.Config) {
 	if err := p.Reload(t.Context(), config); err != nil {
 		t.Fatalf("Reload: %v", err)
 	}
+}
+
+// hurry gives the calls of a server little time, once it was listed in its own.
+func hurry(t testing.TB, p *proxy.Proxy, config *configs.Config, hurried *script) {
+	t.Helper()
+	servers := slices.Clone(config.Servers)
+	i := slices.IndexFunc(servers, func(s upstream.Settings) bool { return s.Name == hurried.settings.Name })
+	servers[i].CallTimeout = 300 * time.Millisecond
+	reload(t, p, serving(config, servers...))
 }
 
 // module writes a Starlark module, which changes its size when the text does.
@@ -70,7 +80,7 @@ func working() (n int) {
 }
 
 func TestReloadsUnderLoadLoseNoCall(t *testing.T) {
-	reloads := 1000
+	reloads := 300
 	if testing.Short() {
 		reloads = 100
 	}
@@ -102,7 +112,7 @@ func TestReloadsUnderLoadLoseNoCall(t *testing.T) {
 		return v
 	}
 	config := configOf(t, scripts, steady, moving(0))
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 
 	connects := len(up.got("initialize"))
 	var callers []*rawClient
@@ -176,7 +186,7 @@ func TestViewsComeChangeAndGo(t *testing.T) {
 	scripts := []*script{up}
 	x, y := everything("x", view.ExposureDirect), everything("y", view.ExposureRetrieve)
 	config := configOf(t, scripts, x, y)
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	inX, inY, inDefault := viewClient(t, p, url, "x", false), viewClient(t, p, url, "y", false), viewClient(t, p, url, "default", false)
 	modernX, modernDefault := viewClient(t, p, url, "x", true), viewClient(t, p, url, "default", true)
 	listening := (&meeting{rawClient: modernX}).listen(`{"toolsListChanged":true}`)
@@ -236,7 +246,7 @@ func TestAViewThatGoesLeavesNothing(t *testing.T) {
 	up := shop(t, "shop", "hat")
 	scripts := []*script{up}
 	config := configOf(t, scripts)
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	comeAndGo := func() {
 		reload(t, p, edited(config, everything("passing", view.ExposureRetrieve)))
 		legacy, modern := viewClient(t, p, url, "passing", false), viewClient(t, p, url, "passing", true)
@@ -259,7 +269,7 @@ func TestAnotherExposureIsShownToSessionsThatStay(t *testing.T) {
 	up := shop(t, "shop", "hat")
 	scripts := []*script{up}
 	config := configOf(t, scripts, everything("x", view.ExposureDirect))
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, "x", false)
 	c.listed()
 	for _, test := range []struct {
@@ -285,7 +295,7 @@ func TestServersComeChangeAndGo(t *testing.T) {
 	stays, changes, goes, comes := shop(t, "stays", "a"), shop(t, "changes", "b"), shop(t, "goes", "c"), shop(t, "comes", "d")
 	scripts := []*script{stays, changes, goes}
 	config := configOf(t, scripts)
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, "default", false)
 	if got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a c","server":"goes"}`)); !strings.Contains(string(got.Result), `"registered":true`) {
 		t.Fatalf("retrieve_tools = %s", got.raw)
@@ -350,7 +360,7 @@ func TestABrokenEditChangesNothing(t *testing.T) {
 	x.Customs = []view.Custom{{Module: path, Function: "own"}}
 	config := configOf(t, scripts, x)
 	config.Path = "toolfinch.yaml"
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, "x", false)
 	asBefore := func() {
 		t.Helper()
@@ -400,7 +410,7 @@ func TestABrokenEditChangesNothing(t *testing.T) {
 	// News of a server must not bring what was refused.
 	up.changes(t, p, append(goods("hat"), `{"name":"coat"}`)...)
 	c.hears("notifications/tools/list_changed", nil)
-	eventually(t, func() bool { return strings.Contains(c.ask("tools/list", `{}`).raw, `{"name":"shop_coat"}`) })
+	eventually(t, func() bool { return strings.Contains(c.ask("tools/list", `{}`).raw, `{"name":"shop_coat",`) })
 	asBefore()
 
 	module(t, path, good)
@@ -420,7 +430,7 @@ func TestAnEditedModuleIsTaken(t *testing.T) {
 	x.Customs = []view.Custom{{Module: tools, Function: "own"}}
 	x.Hooks.PreCall = &view.Hook{Module: hooks, Function: "pre"}
 	config := configOf(t, scripts, x)
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, "x", false)
 	says := func(name, want string) {
 		t.Helper()
@@ -446,12 +456,18 @@ func TestReloadDoesNotWaitForAServerThatConnects(t *testing.T) {
 	up := shop(t, "shop", "hat")
 	scripts := []*script{up}
 	config := configOf(t, scripts)
-	config.Servers = append(config.Servers, settings("slow", hanging(t)))
-	p, _ := openViews(t, "", scripts, config)
+	slow := func() upstream.Settings {
+		s := settings("slow", hanging(t))
+		s.ConnectTimeout = 2 * await.Bound
+		return s
+	}
+	config.Servers = append(config.Servers, slow())
+	p, _ := startViews(t, "", config)
+	eventually(t, func() bool { return p.Tools() == 1 })
 	handshakes := len(up.got("initialize"))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // less than connecting may take
+	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
 	defer cancel()
-	other := settings("slow", hanging(t))
+	other := slow()
 	for _, servers := range [][]upstream.Settings{{up.settings, other}, {up.settings}, config.Servers} {
 		if err := p.Reload(ctx, serving(config, servers...)); err != nil {
 			t.Error(err)
@@ -488,7 +504,7 @@ func TestTheOnlyViewCannotBeRemoved(t *testing.T) {
 	scripts := []*script{up}
 	x := everything("x", view.ExposureDirect)
 	config := configOf(t, scripts, x)
-	p, url := openViews(t, "x", scripts, config)
+	p, url := openViews(t, "x", config)
 	c := newClient(t, p, url, kind{stdio: true}, `{}`, reply)
 	c.listed()
 	if err := p.Reload(t.Context(), edited(config)); err == nil || !strings.Contains(err.Error(), `"x"`) {

@@ -6,8 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,10 +81,10 @@ func (a answered) wants(t testing.TB, what string, status int, texts ...string) 
 }
 
 // openREST is openViews with the REST API.
-func openREST(t testing.TB, only string, scripts []*script, config *configs.Config) (*proxy.Proxy, string) {
+func openREST(t testing.TB, only string, config *configs.Config) (*proxy.Proxy, string) {
 	t.Helper()
 	config.REST = true
-	return openViews(t, only, scripts, config)
+	return openViews(t, only, config)
 }
 
 // bounded is a view of all tools of which few can be callable at a time.
@@ -100,7 +102,7 @@ func TestRESTOverHTTP(t *testing.T) {
 	s.on("tools/call odd", func(r *request) { r.result(odd) })
 	s.on("tools/call coat", func(r *request) { r.fail(`{"code":-32099,"message":"sold out"}`) })
 	narrow := view.Settings{Name: "narrow", Exposure: view.ExposureDirect, Tools: []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "odd", Name: "renamed"}}}}}
-	_, url := openREST(t, "", []*script{s}, configOf(t, []*script{s}, narrow, bounded()))
+	_, url := openREST(t, "", configOf(t, []*script{s}, narrow, bounded()))
 
 	t.Run("execute", func(t *testing.T) {
 		for _, test := range []struct {
@@ -179,16 +181,7 @@ func TestRESTOverHTTP(t *testing.T) {
 		curl(t, url, "POST", "/api/tools/provision?view=bounded", `{"tool_ids":["shop_cap"]}`).wants(t, "forged", 400, "Invalid tool ID format: shop_cap")
 		curl(t, url, "POST", "/api/tools/provision", `{"tool_ids":["shop_hat"]}`).wants(t, "where nothing is gated", 409)
 	})
-	t.Run("servers", func(t *testing.T) {
-		curl(t, url, "GET", "/api/servers", "").wants(t, "servers", 200, `{"servers":[{"name":"shop","description":"Clothes","state":"ready"`, `"era":"legacy"`, `"tools":3,"restarts":0`)
-		before := len(s.got("initialize"))
-		curl(t, url, "POST", "/api/servers/shop/reconnect", "").wants(t, "reconnect", 200, `{"server":{"name":"shop"`, `"state":"ready"`, `"restarts":`)
-		if n := len(s.got("initialize")); n != before+1 {
-			t.Errorf("the server was connected %d times more, want once", n-before)
-		}
-		curl(t, url, "POST", "/api/servers/shopp/reconnect", "").wants(t, "a misspelt server", 404, "nearest: shop")
-		curl(t, url, "POST", "/api/proxy/execute", `{"tool_id":"shop_hat","arguments":{"size":3}}`).wants(t, "after the reconnect", 200)
-	})
+	// Before it is connected anew: Watch lists it once more after that, beside.
 	t.Run("reindex finds what a server has gained", func(t *testing.T) {
 		s.list("tools", append(s.lists["tools"], goods("sock")...)...)
 		curl(t, url, "POST", "/api/reindex", "").wants(t, "reindex", 200, `{"servers":[{"server":"shop","tools":4,"added":1,"removed":0,"changed":0}]}`)
@@ -197,6 +190,16 @@ func TestRESTOverHTTP(t *testing.T) {
 		if got := curl(t, url, "GET", "/api/tools?view=narrow", ""); strings.Contains(got.body, "sock") {
 			t.Errorf("the narrow view has it, too: %s", got.body)
 		}
+	})
+	t.Run("servers", func(t *testing.T) {
+		curl(t, url, "GET", "/api/servers", "").wants(t, "servers", 200, `{"servers":[{"name":"shop","description":"Clothes","state":"ready"`, `"era":"legacy"`, `"tools":4,"restarts":0`)
+		before := len(s.got("initialize"))
+		curl(t, url, "POST", "/api/servers/shop/reconnect", "").wants(t, "reconnect", 200, `{"server":{"name":"shop"`, `"state":"ready"`, `"restarts":`)
+		if n := len(s.got("initialize")); n != before+1 {
+			t.Errorf("the server was connected %d times more, want once", n-before)
+		}
+		curl(t, url, "POST", "/api/servers/shopp/reconnect", "").wants(t, "a misspelt server", 404, "nearest: shop")
+		curl(t, url, "POST", "/api/proxy/execute", `{"tool_id":"shop_hat","arguments":{"size":3}}`).wants(t, "after the reconnect", 200)
 	})
 	t.Run("what there is not", func(t *testing.T) {
 		curl(t, url, "GET", "/api/nothing", "").wants(t, "another path", 404, "/openapi.json")
@@ -212,7 +215,7 @@ func TestRESTOverHTTP(t *testing.T) {
 // Everything that the document names is served, and answers as it says.
 func TestTheOpenAPIDocumentIsWhatIsServed(t *testing.T) {
 	s := shop(t, "shop", "hat")
-	_, url := openREST(t, "", []*script{s}, configOf(t, []*script{s}))
+	_, url := openREST(t, "", configOf(t, []*script{s}))
 	document := curl(t, url, "GET", "/openapi.json", "")
 	if again := curl(t, url, "GET", "/api/openapi.json", ""); again.body != document.body || document.status != 200 {
 		t.Fatalf("/api/openapi.json is another: %d %.200s", again.status, again.body)
@@ -229,6 +232,9 @@ func TestTheOpenAPIDocumentIsWhatIsServed(t *testing.T) {
 		for _, operation := range members([]byte(p.value)) {
 			method := strings.ToUpper(operation.key)
 			documented[method] = true
+			if part(part([]byte(operation.value), "responses"), "403") == nil {
+				t.Errorf("%s %s: that a web page is refused is not documented", method, at)
+			}
 			body := ""
 			if part([]byte(operation.value), "requestBody") != nil {
 				body = `{}`
@@ -263,6 +269,7 @@ func TestTheOpenAPIDocumentIsWhatIsServed(t *testing.T) {
 var restPaths = []struct{ method, path string }{
 	{"GET", "/openapi.json"}, {"GET", "/api/openapi.json"}, {"GET", "/metrics"}, {"GET", "/api/tools"}, {"GET", "/api/tools/discover?query=hat"},
 	{"GET", "/api/tools/shop_hat"}, {"GET", "/api/servers"}, {"POST", "/api/reindex"}, {"POST", "/api/proxy/execute"}, {"POST", "/api/tools/provision"},
+	{"GET", "/api/tools/provision"},
 	{"DELETE", "/api/tools/provision/shop_hat"}, {"POST", "/api/servers/shop/reconnect"}, {"GET", "/api/nothing"},
 }
 
@@ -271,13 +278,14 @@ func TestRESTHasTheGuardOfMCP(t *testing.T) {
 	s := shop(t, "shop", "hat")
 	config := configOf(t, []*script{s})
 	config.Origins = []string{"https://allowed.example"}
-	_, url := openREST(t, "", []*script{s}, config)
+	_, url := openREST(t, "", config)
 	for _, header := range []string{"Origin: https://evil.example", "Origin: null", "Host: evil.example", "Host: 127.0.0.1.evil.example"} {
 		if got := curl(t, url, "POST", "/mcp", `{}`, header); got.status != http.StatusForbidden {
 			t.Errorf("/mcp with %s: status %d", header, got.status)
 		}
 		for _, one := range restPaths {
-			if got := curl(t, url, one.method, one.path, "", header); got.status != http.StatusForbidden || strings.Contains(got.body, "shop") {
+			if got := curl(t, url, one.method, one.path, "", header); got.status != http.StatusForbidden || strings.Contains(got.body, "shop") ||
+				got.get("detail") == "" || got.header.Get("Content-Type") != "application/json" || got.header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%s %s with %s: status %d, want 403: %s", one.method, one.path, header, got.status, got.body)
 			}
 		}
@@ -295,7 +303,7 @@ func TestRESTHasTheGuardOfMCP(t *testing.T) {
 func TestRESTIsSwitchedOff(t *testing.T) {
 	s := shop(t, "shop", "hat")
 	config := configOf(t, []*script{s})
-	p, url := openREST(t, "", []*script{s}, config)
+	p, url := openREST(t, "", config)
 	for _, on := range []bool{false, true, false} {
 		next := *config
 		next.REST = on
@@ -323,7 +331,7 @@ func TestRESTKnowsWhoAsks(t *testing.T) {
 	s := shop(t, "shop", "hat", "coat")
 	config := configOf(t, []*script{s})
 	config.PrincipalHeader, config.Gating = "X-User", &view.Gating{MaxTools: 5, MaxTokens: 5000}
-	p, url := openREST(t, "", []*script{s}, config)
+	p, url := openREST(t, "", config)
 	const hat = `{"tool_id":"shop_hat","arguments":{"size":3}}`
 	execute := func(who string, status int, header ...string) {
 		t.Helper()
@@ -372,7 +380,7 @@ func TestRESTKnowsWhoAsks(t *testing.T) {
 func TestRESTOfAViewThatIsServedAlone(t *testing.T) {
 	inner, outer := insider(t), outsider(t)
 	scripts := []*script{inner, outer}
-	_, url := openREST(t, "narrow", scripts, configOf(t, scripts, narrowed("narrow", view.ExposureRetrieve)))
+	_, url := openREST(t, "narrow", configOf(t, scripts, narrowed("narrow", view.ExposureRetrieve)))
 	before := len(outer.got("initialize")) + len(outer.got("tools/list"))
 	for _, one := range []struct{ method, path string }{
 		{"GET", "/api/tools"}, {"GET", "/api/tools?view=narrow"}, {"GET", "/api/servers"}, {"POST", "/api/reindex"}, {"GET", "/metrics"},
@@ -415,12 +423,12 @@ func TestRESTTellsFailuresApart(t *testing.T) {
 		t.Cleanup(front.Close)
 		fronts[s], s.settings.URL = front, front.URL
 	}
-	dead.settings.ConnectTimeout = 2 * time.Second
-	slow.settings.CallTimeout = 200 * time.Millisecond
 	slow.on("tools/call", func(r *request) { <-r.ended })
 	dying.on("tools/call", func(*request) { panic(http.ErrAbortHandler) })
 	scripts := []*script{dead, dying, slow, good}
-	_, url := openREST(t, "", scripts, configOf(t, scripts))
+	config := configOf(t, scripts)
+	p, url := openREST(t, "", config)
+	hurry(t, p, config, slow)
 	fronts[dead].CloseClientConnections()
 	fronts[dead].Close()
 	call := func(id string) answered {
@@ -444,7 +452,7 @@ func TestRESTTellsFailuresApart(t *testing.T) {
 
 func TestMetricsCountWhatClientsDid(t *testing.T) {
 	s := shop(t, "shop", "hat", "coat")
-	p, url := openREST(t, "", []*script{s}, configOf(t, []*script{s}, everything("all", view.ExposureRetrieve)))
+	p, url := openREST(t, "", configOf(t, []*script{s}, everything("all", view.ExposureRetrieve)))
 	metrics := func() map[string]string {
 		got := curl(t, url, "GET", "/metrics", "")
 		if got.status != 200 || !strings.HasPrefix(got.header.Get("Content-Type"), "text/plain; version=0.0.4") {
@@ -472,9 +480,10 @@ func TestMetricsCountWhatClientsDid(t *testing.T) {
 	for range 2 {
 		c.call("tools/call", toolCall("retrieve_tools", `{"query":"hat"}`))
 	}
+	curl(t, url, "GET", "/api/tools/discover?view=all&query=hat", "").wants(t, "discover", 200)
 	eventually(t, func() bool {
 		got := metrics()
-		return got[`toolfinch_sessions_total{view="all"}`] == "1" && got[`toolfinch_retrievals_total{view="all"}`] == "2" &&
+		return got[`toolfinch_sessions_total{view="all"}`] == "1" && got[`toolfinch_retrievals_total{view="all"}`] == "3" &&
 			got[`toolfinch_sessions_total{view="default"}`] == "0" && got[`toolfinch_tokens_total{view="all",kind="full"}`] > "0" &&
 			got[`toolfinch_tokens_total{view="all",kind="answers"}`] > "0"
 	})
@@ -513,12 +522,55 @@ func TestRESTAnswersWithWholeResults(t *testing.T) {
 	kept.Tools = []view.Server{{Name: "shop", Output: &view.OutputCache{MinSize: 1000, Preview: 100, TTL: time.Hour}}}
 	config := configOf(t, []*script{s}, kept)
 	config.PrincipalHeader = "X-User"
-	p, url := openREST(t, "", []*script{s}, config)
+	p, url := openREST(t, "", config)
 	session := viewClient(t, p, url, "kept", false).id
 	for _, header := range []string{"X-Nobody: x", "X-User: ada", "Mcp-Session-Id: " + session} {
 		got := curl(t, url, "POST", "/api/proxy/execute?view=kept", `{"tool_id":"shop_hat","arguments":{"size":1}}`, header)
 		if got.status != http.StatusOK || got.get("result") != large {
 			t.Errorf("with %s: %d and %d bytes, want %d: %.400s", header, got.status, len(got.body), len(large), got.body)
 		}
+	}
+}
+
+// Clients that ask for all servers to be listed while they are being listed get the
+// same answer.
+func TestReindexingAtTheSameTimeIsDoneOnce(t *testing.T) {
+	s := shop(t, "shop", "hat")
+	_, url := openREST(t, "", configOf(t, []*script{s}))
+	before := len(s.got("tools/list"))
+	listing, release := make(chan struct{}, 100), make(chan struct{})
+	s.on("tools/list", func(r *request) {
+		listing <- struct{}{}
+		<-release
+		s.usual(r)
+	})
+	const clients = 8
+	var sent, answered sync.WaitGroup
+	for range clients {
+		sent.Add(1)
+		answered.Go(func() {
+			trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Done() }}
+			request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, url+"/api/reindex", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			if body, _ := io.ReadAll(response.Body); !strings.Contains(string(body), `{"server":"shop","tools":1,"added":0`) {
+				t.Errorf("%d %s", response.StatusCode, body)
+			}
+		})
+	}
+	<-listing
+	sent.Wait()
+	close(release)
+	answered.Wait()
+	if n := len(s.got("tools/list")) - before; n >= clients {
+		t.Errorf("%d clients had the server listed %d times", clients, n)
 	}
 }

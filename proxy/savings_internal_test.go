@@ -22,7 +22,7 @@ import (
 func newAccounts() (*accountant, *View, *strings.Builder) {
 	var logged strings.Builder
 	a := newAccountant(nil, slog.New(slog.NewTextHandler(&logged, nil)), func(context.Context, map[string]int) {})
-	return a, &View{name: "v", catalog: retrieve.NewCatalog(nil, nil, nil)}, &logged
+	return a, &View{endpoint: &endpoint{name: "v"}, catalog: retrieve.NewCatalog(nil)}, &logged
 }
 
 // someTools are tools whose names end in a number from first on.
@@ -86,7 +86,7 @@ func TestSessionOfAClientWithoutSessions(t *testing.T) {
 			t.Errorf("accounted %+v, want 2 retrievals", got)
 		}
 		a.listed(v, "", "another", tools)
-		a.listed(&View{name: "other", catalog: v.catalog}, "", "c", tools)
+		a.listed(&View{endpoint: &endpoint{name: "other"}, catalog: v.catalog}, "", "c", tools)
 		for _, got := range a.totals(t.Context()) {
 			if got.Client == "another" && got.Sessions != 1 || got.View == "other" && got.Sessions != 1 {
 				t.Errorf("accounted %+v, want one session", got)

@@ -8,11 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"toolfinch/transport"
 	"toolfinch/web"
 )
 
@@ -25,7 +25,7 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	return v.live.ServeStdio(ctx, in, out)
+	return transport.Stdio(ctx, v.live, p.connected, in, out, p.log)
 }
 
 // ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
@@ -36,6 +36,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 		Handler:           p.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -46,8 +47,8 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	for _, v := range p.views.Load().all {
-		v.endStreams(ctx)
+	for _, v := range p.served.Load().views {
+		v.live.EndStreams()
 	}
 	err := server.Shutdown(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func (p *Proxy) Handler() http.Handler {
 	mux := http.NewServeMux()
 	to := func(serve func(v *View) http.Handler) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			v, err := p.served(r.PathValue("view"))
+			v, err := p.reachable(r.PathValue("view"))
 			if err != nil {
 				http.Error(w, "no such view", http.StatusNotFound)
 				return
@@ -72,25 +73,25 @@ func (p *Proxy) Handler() http.Handler {
 			serve(v).ServeHTTP(w, r)
 		}
 	}
-	mux.Handle("/mcp", to(func(v *View) http.Handler { return v.http() }))
-	mux.Handle("/mcp/{view}", to(func(v *View) http.Handler { return v.http() }))
-	mux.Handle("/sse", to(func(v *View) http.Handler { return v.sse().events }))
-	mux.Handle("POST /message", to(func(v *View) http.Handler { return v.sse().messages }))
+	mux.Handle("/mcp", to(func(v *View) http.Handler { return v.http }))
+	mux.Handle("/mcp/{view}", to(func(v *View) http.Handler { return v.http }))
+	mux.Handle("/sse", to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Events) }))
+	mux.Handle("POST /message", to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Messages) }))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", p.ready)
-	rest := p.ifREST(web.Handler(house{p}, p.version, p.log))
+	rest := p.ifREST(p.connected.Counted(web.Handler(house{p}, p.version, p.log), refuse))
 	for _, pattern := range web.Patterns {
 		mux.Handle(pattern, rest)
 	}
-	return guard(mux, p.config.Load().Origins)
+	return p.connected.Guard(mux, p.served.Load().config.Origins, refuse)
 }
 
 // ifREST is next as long as the configuration has the REST API served.
 func (p *Proxy) ifREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.config.Load().REST {
+		if !p.served.Load().config.REST {
 			http.NotFound(w, r)
 			return
 		}
@@ -99,6 +100,7 @@ func (p *Proxy) ifREST(next http.Handler) http.Handler {
 }
 
 // ready answers 200 once there is something to find, or no server left to wait for.
+// Its status is degraded while every server of the view has failed.
 func (p *Proxy) ready(w http.ResponseWriter, _ *http.Request) {
 	v := p.main()
 	h := v.health()
@@ -106,42 +108,25 @@ func (p *Proxy) ready(w http.ResponseWriter, _ *http.Request) {
 	if v.catalog.Len() == 0 && h.Pending > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(map[string]int{
-		"tools": v.catalog.Len(), "servers_ready": h.Ready, "servers_pending": h.Pending, "servers_failed": h.Failed,
+	status := "ready"
+	switch {
+	case v.catalog.Len() == 0 && h.Pending > 0:
+		status = "starting"
+	case h.Failed > 0 && h.Ready+h.Pending == 0:
+		status = "degraded"
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"status": status, "tools": v.catalog.Len(), "servers_ready": h.Ready, "servers_pending": h.Pending, "servers_failed": h.Failed,
 	})
 }
 
-// guard keeps web pages out: a browser that was led here by a page, through a
-// rebound DNS name or a cross-site request, shows it in Host or Origin.
-func guard(next http.Handler, origins []string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && isLoopback(local.String()) && !isLoopback(r.Host) {
-			http.Error(w, "the Host header names no loopback address", http.StatusForbidden)
-			return
-		}
-		if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(origins, origin) && !isLoopbackOrigin(origin) {
-			http.Error(w, "this Origin is not allowed; see allowed_origins", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func isLoopbackOrigin(origin string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && isLoopback(u.Host)
-}
-
-// isLoopback reports whether a host, with or without a port, is this machine.
-func isLoopback(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
+// refuse answers a request with an error in the form of what it asked for.
+func refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
+	if slices.ContainsFunc(web.Patterns, func(pattern string) bool {
+		return r.URL.Path == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(r.URL.Path, pattern)
+	}) {
+		web.Refuse(w, status, reason)
+		return
 	}
-	host = strings.Trim(host, "[]")
-	if ip := net.ParseIP(host); ip != nil {
-		return ip.IsLoopback()
-	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+	http.Error(w, reason, status)
 }

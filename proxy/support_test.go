@@ -6,16 +6,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"toolfinch/internal/await"
 )
 
-// eventually fails the test when the condition does not come true.
+// eventually waits for the condition.
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not come true within 20 s")
-		}
-	}
+	await.True(t, condition)
 }
 
 // percentiles runs op b.N times from a number of callers.

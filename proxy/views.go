@@ -5,19 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
+	"toolfinch/configs"
 	"toolfinch/hook"
 	"toolfinch/nearest"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
+	"toolfinch/transport"
 	"toolfinch/upstream"
 	"toolfinch/view"
 	"toolfinch/web"
@@ -26,48 +25,53 @@ import (
 // ErrNoView is wrapped by the error for a name that no view has.
 var ErrNoView = web.ErrNoView
 
-// View is one view of the upstreams: what can be found and called in it, and the
-// live server of its clients.
+// served is all that is served at one time. It never changes; one store replaces it.
+type served struct {
+	config   *configs.Config
+	views    []*View // the default view first
+	byName   map[string]*View
+	problems []view.Problem // what is wrong with the views beside what the upstreams have
+	modules  []string       // the files of the views' Starlark modules
+	complete bool           // each upstream has been listed, or has failed, since Open
+	ready    chan struct{}  // closed when what is served became complete
+}
+
+// View is one view of the upstreams at one time: what can be found and called in
+// it. It never changes, and answers as it is even when another has taken its place.
 type View struct {
-	name    string
-	proxy   *Proxy
-	catalog *retrieve.Catalog
-	live    *register.Live
-	now     atomic.Pointer[shown]
-	http    func() http.Handler
-	sse     func() eventStream
+	*endpoint
+	settings  view.Settings
+	upstreams []string // whose tools it has
+	problems  []view.Problem
+	contents  retrieve.Contents
+	catalog   *retrieve.Catalog
+	retriever *retrieve.Retriever
+	shown     register.Served
+}
+
+// endpoint is what stays of a view while what it shows changes: the live server of
+// its clients.
+type endpoint struct {
+	name  string
+	proxy *Proxy
+	root  *retrieve.Catalog // what the view's catalogs are made from
+	live  *register.Live
+	http  *transport.Streamable
+	sse   *transport.SSE
 
 	end   context.CancelFunc // ends the live server's Run; this and ended are the refresh loop's own
 	ended chan struct{}
 }
 
-// eventStream is served over HTTP+SSE.
-type eventStream struct{ events, messages http.Handler }
-
-// shown is what a view is now.
-type shown struct {
-	settings     view.Settings
-	retriever    *retrieve.Retriever
-	upstreams    []string // whose tools it has
-	offered      register.Offered
-	instructions string
-}
-
-// views are all that are served, the default view first.
-type views struct {
-	all    []*View
-	byName map[string]*View
-}
-
 // View returns the view of that name; "" is the one that clients get who name
 // none. The error wraps ErrNoView and says which there are.
 func (p *Proxy) View(name string) (*View, error) {
-	all := p.views.Load()
+	all := p.served.Load()
 	if v := all.byName[cmp.Or(name, p.Only, view.Default)]; v != nil {
 		return v, nil
 	}
 	var names []string
-	for _, v := range all.all {
+	for _, v := range all.views {
 		names = append(names, v.name)
 	}
 	if near := nearest.Names(name, names, 1, nearest.Loose); len(near) > 0 {
@@ -76,8 +80,8 @@ func (p *Proxy) View(name string) (*View, error) {
 	return nil, fmt.Errorf("%w: %q; there are %s", ErrNoView, name, strings.Join(names, ", "))
 }
 
-// served is View, of those that clients reach: Only alone where that is set.
-func (p *Proxy) served(name string) (*View, error) {
+// reachable is View, of those that clients reach: Only alone where that is set.
+func (p *Proxy) reachable(name string) (*View, error) {
 	v, err := p.View(name)
 	if err == nil && p.Only != "" && v.name != p.Only {
 		err = fmt.Errorf("%w: %q", ErrNoView, name)
@@ -91,14 +95,19 @@ func (p *Proxy) main() *View {
 	if v, err := p.View(""); err == nil {
 		return v
 	}
-	return p.views.Load().byName[view.Default]
+	return p.served.Load().byName[view.Default]
 }
 
+// Ready returns a channel that is closed once each upstream has been listed or has
+// failed since Open, and what that brought is served. It needs Run. After a Reload
+// that brings servers it is another channel.
+func (p *Proxy) Ready() <-chan struct{} { return p.served.Load().ready }
+
 // Views returns all views, the default view first.
-func (p *Proxy) Views() []*View { return slices.Clone(p.views.Load().all) }
+func (p *Proxy) Views() []*View { return slices.Clone(p.served.Load().views) }
 
 // Problems are what is wrong with the views beside what the upstreams have now.
-func (p *Proxy) Problems() []view.Problem { return *p.problems.Load() }
+func (p *Proxy) Problems() []view.Problem { return p.served.Load().problems }
 
 // Retriever answers searches in the view of clients that name none; it works
 // from Open on.
@@ -108,10 +117,10 @@ func (p *Proxy) Retriever() *retrieve.Retriever { return p.main().Retriever() }
 func (p *Proxy) Tools() int { return p.main().catalog.Len() }
 
 // Settings returns what the view is configured as.
-func (v *View) Settings() view.Settings { return v.now.Load().settings }
+func (v *View) Settings() view.Settings { return v.settings }
 
 // Retriever answers searches in the view.
-func (v *View) Retriever() *retrieve.Retriever { return v.now.Load().retriever }
+func (v *View) Retriever() *retrieve.Retriever { return v.retriever }
 
 // Tools returns the tools of the view, sorted by the names clients see.
 func (v *View) Tools() []*tool.Tool { return v.catalog.Tools() }
@@ -128,40 +137,55 @@ func (v *View) Call(ctx context.Context, t *tool.Tool, arguments json.RawMessage
 	return t.Handler(ctx, &tool.Call{Name: t.Name, Arguments: arguments, Notify: notify, Local: true})
 }
 
-// newView makes a view that shows nothing yet.
-func (p *Proxy) newView(name string, tokens map[string]int) *View {
+// newEndpoint makes what a new view is served by.
+func (p *Proxy) newEndpoint(name string) *endpoint {
 	kept, err := p.store.Provisions(context.Background(), name)
 	if err != nil {
 		p.log.Warn("the store could not be read: what clients had provisioned is not known", "view", name, "error", err)
 	}
-	v := &View{name: name, proxy: p}
-	v.catalog = retrieve.NewCatalog(p.upstreamTool, nil, nil)
-	v.catalog.LearnTokens(tokens)
-	v.live = register.New(register.Settings{
+	e := &endpoint{name: name, proxy: p, root: retrieve.NewCatalog(p.upstreamTool)}
+	e.root.LearnTokens(p.tokens)
+	e.live = register.New(register.Settings{
 		Version:         p.version,
-		Instructions:    func() string { return v.now.Load().instructions },
-		Offered:         func() register.Offered { return v.now.Load().offered },
 		Hook:            hook.Command{Line: p.first.ListChangedExec},
 		Relists:         p.relists,
 		Remember:        p.rememberClient,
-		SetLevel:        func(level string) { p.levels.set(v, level, p.pool.SetLogLevel) },
+		SetLevel:        func(level string) { p.levels.set(e, level, p.pool.SetLogLevel) },
 		Subscriptions:   p.subscriptions,
+		Limits:          p.limits,
 		Complete:        p.pool.Complete,
-		Task:            v.task,
+		Task:            e.task,
 		RootsChanged:    p.pool.RootsChanged,
 		Forget:          func(session string) { p.pool.Forget(session); p.savings.forget(session) },
-		Tokens:          func(t *tool.Tool) int { return v.catalog.Tokens(t) },
+		Tokens:          func(t *tool.Tool) int { return e.root.Tokens(t) },
 		Kept:            keptProvisions(kept),
-		Keep:            v.keepProvisions,
-		Listed:          func(session, client string, tools []*tool.Tool) { p.savings.listed(v, session, client, tools) },
+		Keep:            e.keepProvisions,
+		Listed:          func(session, client string, tools []*tool.Tool) { p.savings.listed(e.view(), session, client, tools) },
 		PrincipalHeader: p.first.PrincipalHeader,
-	}, v.catalog, p.log)
-	v.http = sync.OnceValue(v.live.HTTP)
-	v.sse = sync.OnceValue(func() eventStream {
-		events, messages := v.live.SSE("/message")
-		return eventStream{events, messages}
-	})
-	return v
+	}, e.shown(), p.log)
+	e.http = transport.NewStreamable(e.live, p.connected, p.log)
+	e.sse = transport.NewSSE(e.live, p.connected, "/message", p.log)
+	return e
+}
+
+// view is the view that the endpoint serves now: one without anything before it is
+// served first, and after it was removed.
+func (e *endpoint) view() *View {
+	if v := e.proxy.served.Load().byName[e.name]; v != nil && v.endpoint == e {
+		return v
+	}
+	return &View{endpoint: e, catalog: e.root}
+}
+
+// shown returns what tells the live server what it serves.
+func (e *endpoint) shown() func() *register.Served {
+	nothing := &register.Served{Source: e.root}
+	return func() *register.Served {
+		if v := e.view(); v.shown.Source != nil {
+			return &v.shown
+		}
+		return nothing
+	}
 }
 
 func keptProvisions(stored []store.Provision) []register.KeptProvision {
@@ -173,55 +197,48 @@ func keptProvisions(stored []store.Provision) []register.KeptProvision {
 }
 
 // keepProvisions writes what an owner has provisioned.
-func (v *View) keepProvisions(ctx context.Context, owner string, set []register.KeptProvision) error {
+func (e *endpoint) keepProvisions(ctx context.Context, owner string, set []register.KeptProvision) error {
 	stored := make([]store.Provision, len(set))
 	for i, kept := range set {
 		stored[i] = store.Provision(kept)
 	}
-	return v.proxy.store.PutProvisions(ctx, v.name, owner, stored)
+	return e.proxy.store.PutProvisions(ctx, e.name, owner, stored)
 }
 
 // task is a request about a task of an upstream that the view has something of.
-func (v *View) task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
+func (e *endpoint) task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
 	escaped, _, _ := strings.Cut(call.Name, "/") // as upstream.Pool names tasks
-	if server, err := url.PathUnescape(escaped); err != nil || !v.has(server) {
+	if server, err := url.PathUnescape(escaped); err != nil || !e.view().has(server) {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
 	}
-	return v.proxy.pool.Task(ctx, method, call)
+	return e.proxy.pool.Task(ctx, method, call)
 }
 
 // run runs what the live server does in the background until close.
-func (v *View) run(ctx context.Context) {
+func (e *endpoint) run(ctx context.Context) {
 	ended := make(chan struct{})
-	ctx, v.end = context.WithCancel(ctx)
-	v.ended = ended
+	ctx, e.end = context.WithCancel(ctx)
+	e.ended = ended
 	go func() {
 		defer close(ended)
-		v.live.Run(ctx)
+		e.live.Run(ctx)
 	}()
 }
 
-// endStreams ends the open event streams of all clients. The endpoint is made
-// first, if none has come yet: one that comes now must not make it after its end.
-func (v *View) endStreams(ctx context.Context) {
-	v.http()
-	v.live.EndStreams(ctx)
-}
-
 // close ends the sessions of the view, and then the view.
-func (v *View) close(ctx context.Context) error {
-	v.endStreams(ctx)
-	v.live.Close(ctx)
-	v.proxy.levels.set(v, "", v.proxy.pool.SetLogLevel)
-	if v.end != nil {
-		v.end()
-		<-v.ended
+func (e *endpoint) close(context.Context) error {
+	e.http.Close()
+	e.live.Close()
+	e.proxy.levels.set(e, "", e.proxy.pool.SetLogLevel)
+	if e.end != nil {
+		e.end()
+		<-e.ended
 	}
-	return v.catalog.Close()
+	return e.root.Close()
 }
 
 // has reports whether the view has something of an upstream.
-func (v *View) has(server string) bool { return slices.Contains(v.now.Load().upstreams, server) }
+func (v *View) has(server string) bool { return slices.Contains(v.upstreams, server) }
 
 // health counts the upstreams of the view by their state.
 func (v *View) health() retrieve.Health {
@@ -242,14 +259,4 @@ func (v *View) health() retrieve.Health {
 		}
 	}
 	return h
-}
-
-// settled reports whether what the view has is known: each of its upstreams was
-// listed once, or has failed.
-func (v *View) settled() bool {
-	failed := map[string]bool{}
-	for _, s := range v.proxy.pool.Status() {
-		failed[s.Server] = s.State == upstream.StateFailed
-	}
-	return !slices.ContainsFunc(v.catalog.Servers(), func(s retrieve.Server) bool { return s.Tools == nil && !failed[s.Name] })
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -107,8 +106,8 @@ func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 	})
 	type ask struct{ view, method, params, want string }
 	asks := []ask{
-		{"most", "resources/read", `{"uri":"file:///open","URI":"file:///closed"}`, "resource file:///open"},
-		{"most", "prompts/get", `{"name":"up_open","Name":"closed"}`, "prompt open"},
+		{"most", "resources/read", `{"uri":"file:///open","URI":"file:///closed"}`, ""},
+		{"most", "prompts/get", `{"name":"up_open","Name":"closed"}`, ""},
 	}
 	for _, ref := range []string{
 		`"ref":{"type":"ref/prompt","name":"up_open"},"Ref":{"type":"ref/prompt","name":"closed"}`,
@@ -117,7 +116,11 @@ func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 		`"ref":{"type":"ref/prompt","name":"up_open","Type":"ref/resource","uri":"file:///closed"}`,
 		`"ref":{"type":"ref/prompt","name":"up_open","TYPE":"ref/resource","URI":"file:///closed"}`,
 	} {
-		asks = append(asks, ask{"most", "completion/complete", `{` + ref + `,"argument":{"name":"x","value":""}}`, "completion open"})
+		want := "completion open"
+		if strings.Contains(ref, `"Ref"`) {
+			want = "" // refused: a member of params itself
+		}
+		asks = append(asks, ask{"most", "completion/complete", `{` + ref + `,"argument":{"name":"x","value":""}}`, want})
 	}
 	for _, posing := range []string{`"Name":"closed"`, `"NAME":"closed"`, `"Arguments":{"path":"sent"}`, `"argument\u017f":{"path":"sent"}`, `"URI":"file:///closed"`} {
 		for name, arguments := range map[string]string{
@@ -127,7 +130,7 @@ func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 		} {
 			in, name, _ := strings.Cut(name, " ")
 			params := strings.TrimSuffix(toolCall(name, arguments), "}") + "," + posing + "}"
-			asks = append(asks, ask{in, "tools/call", params, "tool open bound"})
+			asks = append(asks, ask{in, "tools/call", params, ""})
 		}
 	}
 	asks = append(asks, ask{"retrieved", "tools/call", toolCall("up_open", `{"PATH":"sent"}`), "tool open bound"})
@@ -137,9 +140,15 @@ func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 			clients[in] = viewClient(t, p, url, in, modern)
 		}
 		for _, a := range asks {
-			got := clients[a.view].ask(a.method, a.params)
-			if asked := up.taken(); !slices.Equal(asked, []string{a.want}) {
-				t.Errorf("modern %v, %s %s asked the server for %q, want %q: %s", modern, a.method, a.params, asked, a.want, got.raw)
+			got, want := clients[a.view].ask(a.method, a.params), []string{a.want}
+			if a.want == "" {
+				want = nil
+				if !strings.Contains(string(got.raw), "which the protocol spells") {
+					t.Errorf("modern %v, %s %s: %s, want it refused", modern, a.method, a.params, got.raw)
+				}
+			}
+			if asked := up.taken(); !slices.Equal(asked, want) {
+				t.Errorf("modern %v, %s %s asked the server for %q, want %q: %s", modern, a.method, a.params, asked, want, got.raw)
 			}
 		}
 	}
@@ -167,7 +176,7 @@ func TestNoAnswerPassesAHookByPosingAsSomethingElse(t *testing.T) {
 	}
 	v := everything("v", view.ExposureDirect)
 	v.Hooks.Post = []view.PostCall{secrecy}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, v))
+	p, url := openViews(t, "", configOf(t, scripts, v))
 	for _, modern := range []bool{false, true} {
 		c := viewClient(t, p, url, "v", modern)
 		for _, s := range scripts {
@@ -200,7 +209,7 @@ func TestBehindHooksAfterCallsThereAreNoTasks(t *testing.T) {
 	})
 	plain, hooked := everything("plain", view.ExposureDirect), everything("hooked", view.ExposureDirect)
 	hooked.Hooks.Post = []view.PostCall{secrecy}
-	p, url := openViews(t, "", []*script{s}, configOf(t, []*script{s}, plain, hooked))
+	p, url := openViews(t, "", configOf(t, []*script{s}, plain, hooked))
 	for name, want := range map[string]string{"plain": `"taskId"`, "hooked": "hidden"} {
 		c := newClientAt(t, p, url+"/mcp/"+name, kind{modern: true}, tasks, reply)
 		if got := c.ask("tools/call", toolCall("up_slow", `{}`)); !strings.Contains(string(got.Result), want) {
@@ -263,7 +272,7 @@ func TestAViewThatEndsSlowlyIsInNobodysWay(t *testing.T) {
 	up := shop(t, "shop", "hat")
 	scripts := []*script{up}
 	config := configOf(t, scripts, everything("passing", view.ExposureDirect))
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	asked, answer := make(chan struct{}, 2), make(chan struct{})
 	defer close(answer)
 	up.on("tools/call hat", func(r *request) {
@@ -271,18 +280,20 @@ func TestAViewThatEndsSlowlyIsInNobodysWay(t *testing.T) {
 		<-answer
 		r.result(`{"content":[]}`)
 	})
+	var calls []pending
 	for _, modern := range []bool{false, true} {
-		newClientAt(t, p, url+"/mcp/passing", kind{modern: modern}, can, reply).begin("tools/call", toolCall("shop_hat", `{"size":1}`))
+		calls = append(calls, newClientAt(t, p, url+"/mcp/passing", kind{modern: modern}, can, reply).begin("tools/call", toolCall("shop_hat", `{"size":1}`)))
 		<-asked
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // less than the view waits for its calls
-	defer cancel()
-	if err := p.Reload(ctx, edited(config)); err != nil {
-		t.Errorf("Reload: %v", err)
-	}
+	reload(t, p, edited(config))
 	up.changes(t, p, goods("hat", "coat")...)
-	if err := p.Reload(ctx, edited(config, everything("passing", view.ExposureDirect))); err != nil {
-		t.Errorf("Reload with another view of the name: %v", err)
+	reload(t, p, edited(config, everything("passing", view.ExposureDirect)))
+	for _, call := range calls {
+		select {
+		case got := <-call.answer:
+			t.Errorf("a reload waited until the calls of the view had ended: %s", got.raw)
+		default:
+		}
 	}
 	if got := viewClient(t, p, url, "passing", false).listed(); len(got) != 2 {
 		t.Errorf("it lists %v", got)
@@ -307,7 +318,7 @@ func TestTheFirstRequestComesWithTheEndOfItsView(t *testing.T) {
 	defer asking.Wait()
 	t.Run("removed", func(t *testing.T) {
 		config := configOf(t, scripts)
-		p, url := openViews(t, "", scripts, config)
+		p, url := openViews(t, "", config)
 		for i := range 20 {
 			name := fmt.Sprintf("passing%d", i)
 			reload(t, p, edited(config, everything(name, view.ExposureDirect)))
@@ -318,7 +329,7 @@ func TestTheFirstRequestComesWithTheEndOfItsView(t *testing.T) {
 	})
 	for i := range 5 {
 		t.Run(fmt.Sprintf("shut down %d", i), func(t *testing.T) {
-			_, url := openViews(t, "", scripts, configOf(t, scripts, everything("v", view.ExposureDirect)))
+			_, url := openViews(t, "", configOf(t, scripts, everything("v", view.ExposureDirect)))
 			for _, name := range []string{"v", "default"} {
 				asking.Go(func() { first(url + "/mcp/" + name) })
 			}
@@ -337,7 +348,7 @@ func TestOfManyMissingToolsTheNearestIsSaidOfAFew(t *testing.T) {
 	}
 	v := everything("v", view.ExposureRetrieve)
 	v.Tools = []view.Server{{Name: "up", Tools: missing}}
-	p, _ := openViews(t, "", []*script{s}, configOf(t, []*script{s}, v))
+	p, _ := openViews(t, "", configOf(t, []*script{s}, v))
 	hints := 0
 	eventually(t, func() bool { return len(p.Problems()) >= len(missing) }) // they are told after the tools are shown
 	problems := p.Problems()
@@ -358,7 +369,7 @@ func TestServersOfLikeNamesHaveTheirOwnSearchTools(t *testing.T) {
 	for _, s := range scripts {
 		s.on("tools/call", func(r *request) { r.result(`{"content":[],"by":"` + s.settings.Name + `"}`) })
 	}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, everything("v", view.ExposureSearchPerServer)))
+	p, url := openViews(t, "", configOf(t, scripts, everything("v", view.ExposureSearchPerServer)))
 	c := viewClient(t, p, url, "v", false)
 	names := c.listed()
 	if slices.Sort(names); len(names) != 6 || len(slices.Compact(slices.Clone(names))) != 6 {
@@ -408,7 +419,7 @@ func TestUpdatesOfExcludedResourcesAreNotTold(t *testing.T) {
 	v := everything("v", view.ExposureDirect)
 	v.Exclude = []view.Pattern{{Glob: "up.file:///d/private/*"}}
 	config := configOf(t, []*script{s}, v)
-	p, url := openViews(t, "", []*script{s}, config)
+	p, url := openViews(t, "", config)
 	for _, modern := range []bool{false, true} {
 		reload(t, p, config)
 		c := viewClient(t, p, url, "v", modern)
@@ -453,7 +464,7 @@ func TestAToolOfAViewWithTheIDOfAServersToolIsLeftOut(t *testing.T) {
 	inner := insider(t)
 	v := narrowed("inner", view.ExposureSearch)
 	v.Composites = []view.Composite{{Name: "open", Steps: []view.Step{{Key: "step", Tool: "inner.close_zebra", Args: []byte(`{}`)}}}}
-	p, url := openViews(t, "", []*script{inner}, configOf(t, []*script{inner}, v))
+	p, url := openViews(t, "", configOf(t, []*script{inner}, v))
 	eventually(t, func() bool { // until the server is listed the view has the other
 		problems := p.Problems()
 		return slices.Equal(toolsOf(t, p, "inner"), []string{"renamed"}) && len(problems) == 1 && !problems[0].Warning && strings.Contains(problems[0].Message, `"open"`)
@@ -486,7 +497,7 @@ func TestThePrincipalHeaderIsThatOfTheStart(t *testing.T) {
 	}
 	config := configOf(t, scripts, told("old"))
 	config.PrincipalHeader = "X-Old"
-	p, url := openViews(t, "", scripts, config)
+	p, url := openViews(t, "", config)
 	next := edited(config, told("old"), told("new"))
 	next.PrincipalHeader = "X-New"
 	reload(t, p, next)

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"toolfinch/configs"
+	"toolfinch/internal/await"
 	"toolfinch/proxy"
-	"toolfinch/tool"
 	"toolfinch/view"
 )
 
@@ -24,27 +24,24 @@ func configOf(t testing.TB, scripts []*script, views ...view.Settings) *configs.
 	return config
 }
 
-// openViews runs a proxy and waits until its views have what the scripts list.
-// only is the view that is served on stdio, "" for the default view.
-func openViews(t testing.TB, only string, scripts []*script, config *configs.Config) (*proxy.Proxy, string) {
+// openViews runs a proxy and waits until it is ready. only is the view that is served
+// on stdio, "" for the default view.
+func openViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy, string) {
+	t.Helper()
+	p, url := startViews(t, only, config)
+	await.Value(t, p.Ready())
+	return p, url
+}
+
+// startViews is openViews without the wait.
+func startViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy, string) {
 	t.Helper()
 	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Only = only
-	url := run(t, p)
-	tools, servers := 0, map[string]bool{}
-	for _, s := range scripts {
-		tools += len(s.lists["tools"])
-		servers[s.settings.Name] = true
-	}
-	eventually(t, func() bool { // the views follow one after another
-		return len(toolsOf(t, p, view.Default)) == tools && !slices.ContainsFunc(p.Views(), func(v *proxy.View) bool {
-			return !slices.ContainsFunc(v.Tools(), func(one *tool.Tool) bool { return servers[one.Def.ID.Server] })
-		})
-	})
-	return p, url
+	return p, run(t, p)
 }
 
 // toolsOf are the names of the tools that a view has now.
@@ -159,7 +156,7 @@ func TestAViewIsABoundary(t *testing.T) {
 				const name = "narrow"
 				config := configOf(t, []*script{inner, outer}, narrowed(name, exposure))
 				config.Pinned = []string{"*open", "renamed"}
-				p, url := openViews(t, map[bool]string{true: name}[stdio], []*script{inner, outer}, config)
+				p, url := openViews(t, map[bool]string{true: name}[stdio], config)
 				for _, modern := range []bool{false, true} {
 					k := kind{modern, stdio}
 					t.Run(k.String(), func(t *testing.T) {
@@ -440,15 +437,18 @@ func TestTasksOfServersOutsideAViewAreNotThere(t *testing.T) {
 		s := newScript(t, name, true, false)
 		s.capabilities = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 		s.list("tools", `{"name":"open","inputSchema":{"type":"object"}}`)
+		s.on("tools/call", func(r *request) { r.result(`{"resultType":"task","taskId":"1","status":"working"}`) })
 		s.on("tasks/get", func(r *request) { r.result(`{"resultType":"complete","taskId":"1","status":"working"}`) })
 		scripts = append(scripts, s)
 	}
-	p, url := openViews(t, "narrow", scripts, configOf(t, scripts, narrowed("narrow", view.ExposureDirect)))
+	p, url := openViews(t, "narrow", configOf(t, scripts, narrowed("narrow", view.ExposureDirect)))
 	c := newClient(t, p, url, kind{modern: true, stdio: true}, tasks, reply)
-	if got := c.ask("tasks/get", `{"taskId":"inner/1"}`); partText(got.Result, "status") != "working" {
-		t.Errorf("a task of the server inside: %s", got.raw)
+	made := partText(c.ask("tools/call", `{"name":"renamed","arguments":{}}`).Result, "taskId")
+	if got := c.ask("tasks/get", `{"taskId":"`+made+`"}`); partText(got.Result, "status") != "working" {
+		t.Errorf("a task of the server inside, %q: %s", made, got.raw)
 	}
-	for _, id := range []string{"outer/1", "%6futer/1", "outer", "1", ""} {
+	_, proven, _ := strings.Cut(made, "/")
+	for _, id := range []string{"outer/1", "outer/" + proven, "%6futer/" + proven, "outer", "1", ""} {
 		if got := c.ask("tasks/get", `{"taskId":"`+id+`"}`); got.Error == nil {
 			t.Errorf("task %q: %s", id, got.raw)
 		}
@@ -460,7 +460,7 @@ func TestTasksOfServersOutsideAViewAreNotThere(t *testing.T) {
 
 func TestASessionOfOneViewIsNoneOfAnothers(t *testing.T) {
 	scripts := []*script{insider(t), outsider(t)}
-	p, url := openViews(t, "", scripts, configOf(t, scripts, narrowed("narrow", view.ExposureDirect), narrowed("other", view.ExposureDirect)))
+	p, url := openViews(t, "", configOf(t, scripts, narrowed("narrow", view.ExposureDirect), narrowed("other", view.ExposureDirect)))
 	ids := map[string]string{}
 	for _, name := range []string{"narrow", "other", "default"} {
 		ids[name] = newClientAt(t, p, url+"/mcp/"+name, kind{}, `{}`, reply).id

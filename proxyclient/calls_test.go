@@ -15,6 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/await"
 	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
 )
@@ -318,7 +319,7 @@ func TestCloseEndsCalls(t *testing.T) {
 func TestNothingStaysRunning(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
-			leaksNothing(t, func() {
+			await.NoLeak(t, func() {
 				t.Run("client", func(t *testing.T) {
 					h := newHouse(t)
 					c := open(t, way.dial(t, h.MCPServer), proxyclient.WithTransparent(), proxyclient.WithClientOptions(way.options...))
@@ -334,7 +335,7 @@ func TestNothingStaysRunning(t *testing.T) {
 						t.Error(err)
 					}
 				})
-			})
+			}, "mark3labs/mcp-go/")
 		})
 	}
 }

@@ -188,17 +188,28 @@ func TestAStatusOfOneCallLeavesTheSession(t *testing.T) {
 // Where each session is lost by its first call, they are not made as fast as
 // calls come.
 func TestAServerThatHangsUpIsNotStormed(t *testing.T) {
-	p := &plain{call: func(w http.ResponseWriter, _ *plainCall) { hangUp(w) }}
+	var mu sync.Mutex // guards lost
+	var lost []time.Time
+	p := &plain{call: func(w http.ResponseWriter, _ *plainCall) {
+		mu.Lock()
+		lost = append(lost, time.Now())
+		mu.Unlock()
+		hangUp(w)
+	}}
 	c := p.serve(t)
-	for range 50 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if _, err := c.Proxy(ctx, proxytool.TypeTool, proxytool.ActionList, "", nil); err == nil {
+	for p.sessions.Load() < 4 {
+		if _, err := c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionList, "", nil); err == nil {
 			t.Error("there is an answer")
 		}
-		cancel()
 	}
-	if n := p.sessions.Load(); n < 2 || n > 20 {
-		t.Errorf("%d sessions", n)
+	mu.Lock()
+	defer mu.Unlock()
+	least := 100 * time.Millisecond
+	for i := 1; i < len(lost); i++ {
+		if waited := lost[i].Sub(lost[i-1]); waited < least {
+			t.Errorf("session %d was made %s after the one before was lost, want at least %s", i+1, waited, least)
+		}
+		least *= 2
 	}
 }
 

@@ -10,17 +10,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/await"
 	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
 )
@@ -249,7 +248,7 @@ func (p *pipes) cutLast(t testing.TB) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut()
-	eventually(t, func() error {
+	await.Nil(t, func() error {
 		err := p.client.SendNotification(t.Context(), mcp.JSONRPCNotification{JSONRPC: "2.0"})
 		if errors.Is(err, transport.ErrTransportClosed) {
 			return nil
@@ -296,7 +295,7 @@ func newSite(t testing.TB) *site {
 func (s *site) start(of *server.MCPServer) {
 	s.t.Helper()
 	var listener net.Listener
-	eventually(s.t, func() (err error) {
+	await.Nil(s.t, func() (err error) {
 		listener, err = net.Listen("tcp", s.address)
 		return err
 	})
@@ -332,32 +331,4 @@ func open(t testing.TB, dial proxyclient.Dial, options ...proxyclient.Option) *p
 		}
 	})
 	return c
-}
-
-// eventually fails the test when check does not return nil in time.
-func eventually(t testing.TB, check func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 20 s: %v", err)
-		}
-	}
-}
-
-// leaksNothing fails the test when goroutines stay that f started.
-func leaksNothing(t *testing.T, f func()) {
-	t.Helper()
-	before := runtime.NumGoroutine()
-	f()
-	eventually(t, func() error {
-		if now := runtime.NumGoroutine(); now > before {
-			stacks := make([]byte, 1<<20)
-			return fmt.Errorf("%d goroutines, %d before:\n%s", now, before, stacks[:runtime.Stack(stacks, true)])
-		}
-		return nil
-	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/demo"
+	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
@@ -75,7 +76,7 @@ func serve(t testing.TB, path string, front *site, tools int) (stop func()) {
 		t.Fatal(err)
 	}
 	var listener net.Listener
-	eventually(t, func() (err error) {
+	await.Nil(t, func() (err error) {
 		listener, err = net.Listen("tcp", front.address)
 		return err
 	})
@@ -92,7 +93,7 @@ func serve(t testing.TB, path string, front *site, tools int) (stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	eventually(t, func() error {
+	await.Nil(t, func() error {
 		if n := p.Tools(); n != tools {
 			return fmt.Errorf("%d tools are known, want %d", n, tools)
 		}

@@ -45,16 +45,20 @@ const (
 	keyPath   = "proxyPath"
 	keyPython = "pythonType" // what clients of the draft look for
 	keyData   = "dataType"
-	keyMany   = "many"
+	keyMany   = "many" // what clients of the draft look for
+	keyArray  = "isArray"
 	keyTotal  = "totalCount"
 	keyOffset = "offset"
 	keyCount  = "count"
 	keyNext   = "nextCursor"
 	// keyProxied is a member of _meta: what stood where the proxy tool wrote.
 	keyProxied = "proxied"
+	// keyError is a member of the _meta of a result of a batch: the JSON-RPC error
+	// that stood in its place.
+	keyError = "error"
 )
 
-var labelKeys = []string{keyAction, keyType, keyPath, keyPython, keyData, keyMany, keyTotal, keyOffset, keyCount, keyNext}
+var labelKeys = []string{keyAction, keyType, keyPath, keyPython, keyData, keyMany, keyArray, keyTotal, keyOffset, keyCount, keyNext}
 
 // dataOf is what a list of the type has.
 func dataOf(t Type) string {
@@ -92,7 +96,7 @@ func (l *Label) read(object json.RawMessage) {
 			python = rawjson.Text(value)
 		case keyData:
 			l.Data = rawjson.Text(value)
-		case keyMany:
+		case keyMany, keyArray:
 			many := string(value) == "true"
 			l.Many = &many
 		case keyTotal:
@@ -127,6 +131,7 @@ func (l Label) object() json.RawMessage {
 	}
 	if l.Many != nil {
 		out.raw(keyMany, strconv.AppendBool(nil, *l.Many))
+		out.raw(keyArray, strconv.AppendBool(nil, *l.Many))
 	}
 	if l.Page != nil {
 		out.number(keyTotal, l.Page.Total)
@@ -183,7 +188,28 @@ func labelled(item json.RawMessage, name string, label json.RawMessage, moved *f
 	return &out
 }
 
-// unannotate is the inverse of annotate with the label of a call. Of a proxy tool
+// labelEmpty returns the result of a tool with the label in its own _meta if it has
+// no content that could carry one.
+func labelEmpty(result json.RawMessage, l Label) json.RawMessage {
+	if hasContent(result) {
+		return result
+	}
+	var moved fields
+	meta := labelled(result, "_meta", l.object(), &moved)
+	if moved.Len() > 0 {
+		meta.raw(keyProxied, moved.object())
+	}
+	return set(result, "_meta", meta.object())
+}
+
+func hasContent(result json.RawMessage) bool {
+	for range rawjson.Elements(rawjson.Member(result, "content")) {
+		return true
+	}
+	return false
+}
+
+// unannotate is the inverse of annotate and labelEmpty with the label of a call. Of a proxy tool
 // that moves nothing it takes the keys off that such a label has.
 func unannotate(item json.RawMessage) json.RawMessage {
 	if _, ok := LabelOf(item); !ok {

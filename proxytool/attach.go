@@ -16,6 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+	"github.com/yosida95/uritemplate/v3"
 
 	"toolfinch/nearest"
 	"toolfinch/rawjson"
@@ -136,8 +137,7 @@ func answered(result tool.Result, err error) (*mcp.CallToolResult, error) {
 		}
 		fallthrough
 	case rpc != nil:
-		// The server would make it an internal error.
-		return mcp.NewToolResultError(rpc.Message), nil
+		return typedResult(rpcResult(rpc)) // the server would make it an internal error
 	case err != nil:
 		return nil, err
 	}
@@ -253,13 +253,28 @@ func (a *attached) uriOf(ctx context.Context, call *tool.Call, path string) (str
 	return items[i].Path, items[i].Callable()
 }
 
-// Info finds a definition by its path.
+// templateOf returns where the template is that a URI comes from, -1 without one.
+func templateOf(items []Item, uri string) int {
+	return slices.IndexFunc(items, func(item Item) bool {
+		if !isTemplate(item.Raw) {
+			return false
+		}
+		parsed, err := uritemplate.New(item.Path)
+		return err == nil && parsed.Match(uri) != nil
+	})
+}
+
+// Info finds a definition by its path, for a URI that is not listed the template that
+// it comes from.
 func (a *attached) Info(ctx context.Context, call *tool.Call, t Type, path string) (Item, error) {
 	items, err := a.List(ctx, call, t, nil)
 	if err != nil {
 		return Item{}, err
 	}
 	if i := Find(items, path); i >= 0 {
+		return items[i], nil
+	}
+	if i := templateOf(items, path); t == TypeResource && i >= 0 {
 		return items[i], nil
 	}
 	paths := make([]string, len(items))

@@ -103,7 +103,7 @@ func TestAttachFindsOne(t *testing.T) {
 	s := library(t)
 	s.AddResource(mcp.NewResource("book://2", "twin"), nil)
 	s.AddResource(mcp.NewResource("book://3", "twin"), nil)
-	for path, want := range map[string]string{"book://1": "book://1", "page://{n}": "page://{n}", "first": "book://1", "page": "page://{n}"} {
+	for path, want := range map[string]string{"book://1": "book://1", "page://{n}": "page://{n}", "page://7": "page://{n}", "first": "book://1", "page": "page://{n}"} {
 		item := only(t, through(t, s, `{"action":"info","type":"resource","path":"`+path+`"}`))
 		equal(t, path, strings.Join(namesIn(json.RawMessage(`{"resource":{"text":`+string(quoted("["+textOf(item, "resource", "text")+"]"))+`}}`)), " "), want)
 		equal(t, "proxyPath", textOf(item, "annotations", "proxyPath"), path)

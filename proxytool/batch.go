@@ -76,13 +76,21 @@ func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (res
 	var rpc *tool.RPCError
 	switch {
 	case errors.As(err, &rpc):
-		return tool.ErrorResult(rpc.Message)
+		return rpcResult(rpc)
 	case err != nil:
 		return tool.ErrorResult(err.Error())
 	case !result.Complete():
 		return tool.ErrorResult(fmt.Sprintf("%s asks for input; call it alone, not in a batch", clip(op.Path)))
 	}
 	return result
+}
+
+// rpcResult is a JSON-RPC error in the place of a result: the whole object, with
+// code and data, is the member "error" of its _meta.
+func rpcResult(failed *tool.RPCError) tool.Result {
+	var meta fields
+	meta.raw(keyError, failed.JSON())
+	return tool.Result(set(json.RawMessage(tool.ErrorResult(failed.Message)), "_meta", meta.object()))
 }
 
 // progress counts the operations of a batch that are done, for a client that

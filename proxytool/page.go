@@ -23,12 +23,27 @@ func cut(items []Item, op Operation) ([]Item, Page, error) {
 	}
 	page := Page{Total: len(items), Offset: from}
 	items = items[min(from, len(items)):]
-	if op.Limit != nil && *op.Limit < len(items) {
-		items = items[:*op.Limit]
+	if limit := limitOf(items, op); limit < len(items) {
+		items = items[:limit]
 		page.Next = cursor(items[len(items)-1], op)
 	}
 	page.Count = len(items)
 	return items, page, nil
+}
+
+// limitOf is how many of the items a page has at most: what the operation says, else
+// as many as PageBytes hold, and at least one.
+func limitOf(items []Item, op Operation) int {
+	if op.Limit != nil {
+		return *op.Limit
+	}
+	bytes := 0
+	for i, item := range items {
+		if bytes += len(item.Raw); bytes > PageBytes {
+			return max(1, i)
+		}
+	}
+	return len(items)
 }
 
 // cursor names the last item of a page and what is listed.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -14,8 +13,9 @@ import (
 
 // Bounds of an operation.
 const (
-	MaxOperations = 50   // of a batch
-	MaxLimit      = 1000 // of a page of a list
+	MaxOperations = 50       // of a batch
+	MaxLimit      = 1000     // of a page of a list
+	PageBytes     = 32 << 10 // of the definitions in a page of a list without a limit
 )
 
 // Action is what an operation does.
@@ -55,7 +55,7 @@ type Operation struct {
 	Args   json.RawMessage // object; for call; nil (or null) for none
 
 	Filter *Filter // for list; nil for all
-	Limit  *int    // for list: at most so many, 1 to MaxLimit; nil for all
+	Limit  *int    // for list: at most so many, 1 to MaxLimit; nil for PageBytes of them
 	Offset *int    // for list: so many are left out at the start
 	Cursor string  // for list: goes on after an earlier page; not beside Offset
 
@@ -217,7 +217,11 @@ func readOperations(value json.RawMessage) ([]Operation, error) {
 		if len(ops) > MaxOperations { // too many, whatever the rest is
 			break
 		}
-		ops = append(ops, read(element))
+		op := read(element)
+		if !isObject(element) {
+			op.invalid = refuse("operations", "operations[%d] must be a JSON object", len(ops))
+		}
+		ops = append(ops, op)
 	}
 	return ops, nil
 }
@@ -256,7 +260,7 @@ func (o Operation) checkList() error {
 	case o.Path != "":
 		return refuse("path", "path is not allowed for action list; use info to look at one, or filter.prefix to list some")
 	case o.Limit != nil && (*o.Limit < 1 || *o.Limit > MaxLimit):
-		return refuse("limit", "limit must be 1 to %d; without one all are listed", MaxLimit)
+		return refuse("limit", "limit must be 1 to %d; without one a page has about %d kB", MaxLimit, PageBytes>>10)
 	case o.Offset != nil && *o.Offset < 0:
 		return refuse("offset", "offset must not be negative")
 	case o.Offset != nil && o.Cursor != "":
@@ -292,8 +296,11 @@ func (o Operation) checkBatch() error {
 	if name != "" {
 		return refuse(name, "%s is not allowed beside action batch; it belongs into each of the operations", name)
 	}
-	if n := len(o.Operations); n < 1 || n > MaxOperations {
+	switch n := len(o.Operations); {
+	case n < 1:
 		return refuse("operations", "operations is required for action batch: an array of 1 to %d operations", MaxOperations)
+	case n > MaxOperations:
+		return refuse("operations", "operations has more than %d: make several batches of them", MaxOperations)
 	}
 	return nil
 }
@@ -369,13 +376,12 @@ func text(name string, value json.RawMessage, to *string) error {
 	return nil
 }
 
-// whole reads a whole number, however it is written: 10, 10.0 or 1e1.
+// whole reads a whole number.
 func whole(name string, value json.RawMessage) (*int, error) {
-	var number float64
-	if json.Unmarshal(value, &number) != nil || number != math.Trunc(number) || math.Abs(number) > math.MaxInt32 {
+	n, ok := rawjson.Int(value)
+	if !ok {
 		return nil, refuse(name, "%s must be a whole number", name)
 	}
-	n := int(number)
 	return &n, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"toolfinch/proxytool"
+	"toolfinch/tool"
 )
 
 func at(n int) *int { return &n }
@@ -101,7 +102,7 @@ var refusals = []struct{ name, arguments, parameter, says string }{
 	{"limit that is not whole", `{"action":"list","type":"tool","limit":1.5}`, "limit", "limit must be a whole number"},
 	{"offset beyond all lists", `{"action":"list","type":"tool","offset":1e300}`, "offset", "offset must be a whole number"},
 	{"negative offset", `{"action":"list","type":"tool","offset":-1}`, "offset", "offset must not be negative"},
-	{"offset that is text", `{"action":"list","type":"tool","offset":"1"}`, "offset", "offset must be a whole number"},
+	{"offset that is text", `{"action":"list","type":"tool","offset":"x"}`, "offset", "offset must be a whole number"},
 	{"offset and cursor", `{"action":"list","type":"tool","offset":1,"cursor":"c"}`, "offset", "exclude each other"},
 	{"cursor of another JSON type", `{"action":"list","type":"tool","cursor":1}`, "cursor", "cursor must be a string"},
 	{"filter that is no object", `{"action":"list","type":"tool","filter":"x"}`, "filter", "filter must be an object"},
@@ -112,7 +113,7 @@ var refusals = []struct{ name, arguments, parameter, says string }{
 	{"list with operations", `{"action":"list","type":"tool","operations":[]}`, "operations", "operations are only for action batch"},
 	{"batch without operations", `{"action":"batch"}`, "operations", "an array of 1 to 50 operations"},
 	{"batch of nothing", `{"action":"batch","operations":[]}`, "operations", "an array of 1 to 50 operations"},
-	{"batch of too many", `{"action":"batch","operations":[` + strings.Repeat(`{},`, 50) + `{}]}`, "operations", "an array of 1 to 50 operations"},
+	{"batch of too many", `{"action":"batch","operations":[` + strings.Repeat(`{},`, 50) + `{}]}`, "operations", "operations has more than 50"},
 	{"operations that are no array", `{"action":"batch","operations":{}}`, "operations", "operations must be an array"},
 	{"batch with type", `{"action":"batch","type":"tool","operations":[{}]}`, "type", "type is not allowed beside action batch"},
 	{"batch with path", `{"action":"batch","path":"x","operations":[{}]}`, "path", "path is not allowed beside action batch"},
@@ -208,5 +209,50 @@ func FuzzParse(f *testing.F) {
 		if op.Check() == nil && fmt.Sprintf("%+v", again.Arguments()) != fmt.Sprintf("%+v", op.Arguments()) {
 			t.Fatalf("%s became %s", op.Arguments(), again.Arguments())
 		}
+	})
+}
+
+// Whatever a client sends and a source answers, the answer is a result, and what
+// decodes it reads objects.
+func FuzzAnswer(f *testing.F) {
+	const result = `{"content":[{"type":"text","text":"{}","annotations":{"proxyType":"x"},"_meta":[]}],"_meta":{"many":1}}`
+	for _, test := range refusals {
+		f.Add([]byte(test.arguments), []byte(`{}`))
+	}
+	for _, arguments := range []string{
+		`{"action":"call","type":"tool","path":"x","args":"{}"}`, `{"action":"call","type":"prompt","path":"x","args":{"a":5}}`, `{"action":"call","type":"resource","path":"x"}`,
+		`{"action":"batch","operations":[{"action":"call","type":"tool","path":"x"},7,{"action":"info","type":"tool","path":"t00"}]}`, `{"action":"list","type":"tool","limit":"1"}`,
+	} {
+		f.Add([]byte(arguments), []byte(result))
+		f.Add([]byte(arguments), []byte(`{"contents":[{"uri":"x","text":"[1]","mimeType":null}],"messages":[{"role":"user","content":{"type":"text","text":"x"}}]}`))
+		f.Add([]byte(arguments), []byte(`{"content":[]}`))
+	}
+	f.Fuzz(func(t *testing.T, arguments, answer []byte) {
+		if !json.Valid(arguments) || !json.Valid(answer) {
+			return // neither gets this far
+		}
+		source := &shelf{items: map[proxytool.Type][]proxytool.Item{proxytool.TypeTool: tools(3)}, answers: map[string]string{"x": string(answer)}}
+		got, err := proxytool.New("proxy", source, nil).Handler(t.Context(), &tool.Call{Arguments: arguments})
+		if err != nil {
+			return
+		}
+		if !json.Valid(got) || !strings.HasPrefix(strings.TrimSpace(string(got)), "{") {
+			t.Fatalf("%s is answered with %s", arguments, got)
+		}
+		decoded, err := proxytool.Decode(json.RawMessage(got))
+		if err != nil {
+			if !errors.Is(err, proxytool.ErrNoAnswer) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for _, item := range decoded.Items {
+			if !json.Valid(item) {
+				t.Fatalf("an item is %s", item)
+			}
+		}
+		_, _ = decoded.PromptResult()
+		_, _ = decoded.Results()
+		_, _ = decoded.Tools()
 	})
 }

@@ -35,7 +35,8 @@ type Source interface {
 	// List returns what passes the filter (nil: all) in its order, of resources
 	// the resources and then the templates.
 	List(ctx context.Context, call *tool.Call, t Type, filter *Filter) ([]Item, error)
-	// Info returns one definition.
+	// Info returns one definition: of a URI that is filled in from a template, the
+	// template.
 	Info(ctx context.Context, call *tool.Call, t Type, path string) (Item, error)
 	// Call returns the result object of tools/call, resources/read or prompts/get.
 	// args is an object or nil, of a prompt one of strings, of a resource nil.
@@ -94,7 +95,7 @@ const inputSchema = `{"type":"object","properties":{` +
 	`"args":{"type":"object","description":"For call: arguments of the tool or prompt"},` +
 	`"filter":{"type":"object","description":"For list","properties":{"prefix":{"type":"string"},"server":{"type":"string"},` +
 	`"tags":{"type":"array","items":{"type":"string"}},"query":{"type":"string","description":"What it should do"}}},` +
-	`"limit":{"type":"integer","minimum":1,"maximum":1000,"description":"For list"},` +
+	`"limit":{"type":"integer","minimum":1,"maximum":1000,"description":"For list; default about 32 kB"},` +
 	`"offset":{"type":"integer","minimum":0,"description":"For list"},` +
 	`"cursor":{"type":"string","description":"For list: nextCursor of the page before"},` +
 	`"operations":{"type":"array","maxItems":50,"items":{"type":"object"},"description":"For batch: each with action, type, path, ..."}` +
@@ -205,10 +206,11 @@ func called(result json.RawMessage, label Label) (json.RawMessage, error) {
 		for c := range rawjson.Elements(rawjson.Member(result, "contents")) {
 			content = append(content, ResourceAsToolContent(c, label))
 		}
-		return swap(result, "contents", "content", array(content)), nil
+		return labelEmpty(swap(result, "contents", "content", array(content)), label), nil
 	}
 	members := label.object()
-	return eachContent(result, func(item json.RawMessage) json.RawMessage { return annotate(item, members) }), nil
+	result = eachContent(result, func(item json.RawMessage) json.RawMessage { return annotate(item, members) })
+	return labelEmpty(result, label), nil
 }
 
 // one is a result with one content item.

@@ -54,7 +54,7 @@ func TestListAnswersOneEmbeddedResource(t *testing.T) {
 			equal(t, "uri", textOf(item, "resource", "uri"), "proxy:list/"+test.typ)
 			equal(t, "mimeType", textOf(item, "resource", "mimeType"), "application/json")
 			equal(t, "text", textOf(item, "resource", "text"), test.text)
-			want := fmt.Sprintf(`{"proxyAction":"list","proxyType":"%s","pythonType":"%s","dataType":"%[2]s","many":true,"totalCount":%s,"offset":0,"count":%[3]s}`,
+			want := fmt.Sprintf(`{"proxyAction":"list","proxyType":"%s","pythonType":"%s","dataType":"%[2]s","many":true,"isArray":true,"totalCount":%s,"offset":0,"count":%[3]s}`,
 				test.typ, test.data, test.total)
 			equal(t, "annotations", member(item, "annotations"), want)
 			equal(t, "_meta", member(item, "_meta"), want)
@@ -79,7 +79,7 @@ func TestInfoAnswersOneEmbeddedResource(t *testing.T) {
 			equal(t, "uri", textOf(item, "resource", "uri"), test.uri)
 			equal(t, "mimeType", textOf(item, "resource", "mimeType"), "application/json")
 			equal(t, "text", textOf(item, "resource", "text"), test.text)
-			want := fmt.Sprintf(`{"proxyAction":"info","proxyType":"%s","proxyPath":"%s","pythonType":"%s","dataType":"%[3]s","many":false}`, test.typ, test.path, test.data)
+			want := fmt.Sprintf(`{"proxyAction":"info","proxyType":"%s","proxyPath":"%s","pythonType":"%s","dataType":"%[3]s","many":false,"isArray":false}`, test.typ, test.path, test.data)
 			equal(t, "annotations", member(item, "annotations"), want)
 			equal(t, "_meta", member(item, "_meta"), want)
 		})
@@ -102,9 +102,10 @@ func TestCallOfAToolAnnotatesItsContent(t *testing.T) {
 		{"what is no object moves", `{"content":[{"type":"text","annotations":"keep","_meta":null}]}`,
 			`{"content":[{"type":"text","annotations":{` + label + `},"_meta":{` + label + `,"proxied":{"annotations":"keep"}}}]}`},
 		{"an item that is no object", `{"content":["a"]}`, `{"content":["a"]}`},
-		{"the rest of the result", `{ "isError": true, "structuredContent": {"f":1.0}, "content":[], "_meta":{"a":1}, "odd":[1] }`,
-			`{ "isError": true, "structuredContent": {"f":1.0}, "content":[], "_meta":{"a":1}, "odd":[1] }`},
-		{"no content", `{"structuredContent":{"a":1}}`, `{"structuredContent":{"a":1}}`},
+		{"the rest of the result", `{ "isError": true, "structuredContent": {"f":1.0}, "content":["a"], "_meta":{"a":1}, "odd":[1] }`,
+			`{ "isError": true, "structuredContent": {"f":1.0}, "content":["a"], "_meta":{"a":1}, "odd":[1] }`},
+		{"empty content: the result is labelled", `{"content":[],"_meta":{"a":1,"count":2}}`, `{"content":[],"_meta":{` + label + `,"a":1,"proxied":{"_meta":{"count":2}}}}`},
+		{"no content", `{"structuredContent":{"a":1}}`, `{"_meta":{` + label + `},"structuredContent":{"a":1}}`},
 		{"one that asks for input, with empty content", `{"resultType":"input_required","inputRequests":{"a":{}}, "content":[]}`,
 			`{"resultType":"input_required","inputRequests":{"a":{}}, "content":[]}`},
 		{"one that asks for input", `{"resultType":"input_required","inputRequests":{"a":{}},"requestState":"s"}`,
@@ -153,7 +154,7 @@ func TestCallOfAResourceAnswersEmbeddedResources(t *testing.T) {
 	}
 	for _, none := range []string{`{"contents":[]}`, `{}`} {
 		got := use(t, &shelf{answers: map[string]string{"r://x": none}}, `{"action":"call","type":"resource","path":"r://x"}`)
-		equal(t, none, string(got), `{"content":[]}`)
+		equal(t, none, string(got), `{"_meta":{`+label+`},"content":[]}`)
 	}
 }
 
@@ -233,6 +234,34 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// A list without a limit is no answer that fills a model's context.
+func TestAPageWithoutALimitIsBounded(t *testing.T) {
+	var large []proxytool.Item
+	for i := range 64 {
+		large = append(large, items(fmt.Sprintf(`{"name":"t%02d","description":"%02000d"}`, i, i))...)
+	}
+	large = append(large, items(fmt.Sprintf(`{"name":"huge","description":"%0*d"}`, 2*proxytool.PageBytes, 0), `{"name":"last"}`)...)
+	source := &shelf{items: map[proxytool.Type][]proxytool.Item{proxytool.TypeTool: large}}
+	var got []string
+	for cursor := ""; ; {
+		item := only(t, use(t, source, `{"action":"list","type":"tool","cursor":"`+cursor+`"}`))
+		names := namesIn(item)
+		if text := textOf(item, "resource", "text"); len(text) > proxytool.PageBytes+1000 && len(names) > 1 || len(names) == 0 {
+			t.Errorf("a page of %d items has %d bytes", len(names), len(text))
+		}
+		got = append(got, names...)
+		if cursor = textOf(item, "_meta", "nextCursor"); cursor == "" {
+			break
+		}
+	}
+	if len(got) != len(large) || got[63] != "t63" || got[65] != "last" {
+		t.Errorf("the pages together have %v", got)
+	}
+	if all := namesIn(only(t, use(t, source, `{"action":"list","type":"tool","limit":1000}`))); len(all) != len(large) {
+		t.Errorf("with a limit %d are listed", len(all))
+	}
+}
+
 func namesIn(item json.RawMessage) []string {
 	var names []string
 	for raw := range rawjson.Elements([]byte(textOf(item, "resource", "text"))) {
@@ -295,7 +324,7 @@ func TestBatchAnswersInOrder(t *testing.T) {
 	source := &shelf{
 		items:   map[proxytool.Type][]proxytool.Item{proxytool.TypeTool: tools(1)},
 		answers: map[string]string{"x": `{"content":[{"type":"text","text":"8"}],"structuredContent":{"n":12345678901234567890}}`, "asks": `{"resultType":"input_required"}`},
-		errs:    map[string]error{"rpc": &tool.RPCError{Code: tool.CodeInvalidParams, Message: "no such thing"}, "plain": errors.New("closed")},
+		errs:    map[string]error{"rpc": &tool.RPCError{Code: tool.CodeInvalidParams, Message: "no such thing", Data: json.RawMessage(`{"near":[1.0]}`)}, "plain": errors.New("closed")},
 		before: func(_ context.Context, path string) {
 			if path == "panics" {
 				panic("oh")
@@ -318,7 +347,7 @@ func TestBatchAnswersInOrder(t *testing.T) {
 	item := only(t, use(t, source, `{"action":"batch","operations":[`+strings.Join(ops, ",")+`]}`))
 	equal(t, "uri", textOf(item, "resource", "uri"), "proxy:batch")
 	equal(t, "mimeType", textOf(item, "resource", "mimeType"), "application/json")
-	const label = `{"proxyAction":"batch","pythonType":"CallToolResult","dataType":"CallToolResult","many":true,"totalCount":11,"offset":0,"count":11}`
+	const label = `{"proxyAction":"batch","pythonType":"CallToolResult","dataType":"CallToolResult","many":true,"isArray":true,"totalCount":11,"offset":0,"count":11}`
 	equal(t, "annotations", member(item, "annotations"), label)
 	equal(t, "_meta", member(item, "_meta"), label)
 
@@ -333,13 +362,21 @@ func TestBatchAnswersInOrder(t *testing.T) {
 		equal(t, ops[alone], string(results[alone]), string(use(t, source, ops[alone])))
 	}
 	for i, says := range map[int]string{
-		1: "no such thing", 3: "closed", 4: "path is required", 5: `unknown parameter "pth"`, 6: "must be a JSON object",
+		1: "no such thing", 3: "closed", 4: "path is required", 5: `unknown parameter "pth"`, 6: "operations[6] must be a JSON object",
 		7: "a batch cannot be an operation of a batch", 8: "asks asks for input; call it alone", 9: "panics: internal error",
 	} {
 		if text := errorText(t, results[i]); !strings.Contains(text, says) {
 			t.Errorf("%s: %q, want %q", ops[i], text, says)
 		}
 	}
+}
+
+// An error of JSON-RPC has more than a text: it is in the result that takes its place.
+func TestBatchKeepsErrorsOfJSONRPC(t *testing.T) {
+	failed := &tool.RPCError{Code: -31999, Message: "no", Raw: json.RawMessage(`{"code":-31999,"message":"no","data":{"big":12345678901234567890},"more":1}`)}
+	source := &shelf{errs: map[string]error{"x": failed}}
+	item := only(t, use(t, source, `{"action":"batch","operations":[{"action":"call","type":"tool","path":"x"}]}`))
+	equal(t, "text", textOf(item, "resource", "text"), `[{"_meta":{"error":`+string(failed.Raw)+`},"content":[{"type":"text","text":"no"}],"isError":true}]`)
 }
 
 func TestBatchRunsSeveralAtATime(t *testing.T) {

@@ -56,6 +56,9 @@ func ToolResultAsResource(result json.RawMessage) (json.RawMessage, error) {
 	if err := usable(result); err != nil {
 		return nil, err
 	}
+	if !hasContent(result) {
+		result = unannotate(result)
+	}
 	contents := []json.RawMessage{}
 	for item := range rawjson.Elements(rawjson.Member(result, "content")) {
 		label, _ := LabelOf(item)
@@ -69,8 +72,12 @@ func ToolResultAsResource(result json.RawMessage) (json.RawMessage, error) {
 }
 
 // ToolResultUnlabelled returns the answer of the proxy tool to the call of a tool
-// as the tool gave it: the inverse of Annotate for each item of its content.
+// as the tool gave it: the inverse of Annotate for each item of its content, or for
+// the result where that is empty.
 func ToolResultUnlabelled(result json.RawMessage) json.RawMessage {
+	if !hasContent(result) {
+		return unannotate(result)
+	}
 	return eachContent(result, unannotate)
 }
 
@@ -193,14 +200,18 @@ func (d *Decoded) Prompts() ([]mcp.Prompt, error) { return typed[mcp.Prompt](d, 
 
 // PromptResult returns the result of the call of a prompt.
 func (d *Decoded) PromptResult() (*mcp.GetPromptResult, error) {
-	all, err := typed[mcp.GetPromptResult](d, DataPromptResult)
 	switch {
-	case err != nil:
-		return nil, err
-	case len(all) != 1:
-		return nil, fmt.Errorf("%w: %d results of a prompt", ErrNoAnswer, len(all))
+	case d.Label.Data != DataPromptResult:
+		return nil, d.isNot(DataPromptResult)
+	case len(d.Items) != 1:
+		return nil, fmt.Errorf("%w: %d results of a prompt", ErrNoAnswer, len(d.Items))
 	}
-	return &all[0], nil
+	// Unmarshalling does not know which content it is.
+	result, err := mcp.ParseGetPromptResult(&d.Items[0])
+	if err != nil {
+		return nil, fmt.Errorf("the result of a prompt: %w", err)
+	}
+	return result, nil
 }
 
 // Results returns the results of the operations of a batch.
@@ -232,9 +243,13 @@ func isTemplate(item json.RawMessage) bool {
 	return rawjson.Member(item, tool.KindTemplate.Key()) != nil
 }
 
+func (d *Decoded) isNot(data string) error {
+	return fmt.Errorf("%w: it holds %s, not %s", ErrNoAnswer, d.Label.Data, data)
+}
+
 func typed[T any](d *Decoded, data string) ([]T, error) {
 	if d.Label.Data != data {
-		return nil, fmt.Errorf("%w: it holds %s, not %s", ErrNoAnswer, d.Label.Data, data)
+		return nil, d.isNot(data)
 	}
 	out := make([]T, len(d.Items))
 	for i, item := range d.Items {

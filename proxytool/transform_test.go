@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"toolfinch/proxytool"
 	"toolfinch/rawjson"
 )
@@ -201,6 +203,14 @@ func TestDecodedTypes(t *testing.T) {
 	d = decode(`"proxyAction":"call","proxyType":"prompt"`, `{"description":"d","messages":[]}`)
 	if result, err := d.PromptResult(); err != nil || result.Description != "d" {
 		t.Errorf("PromptResult() = %v, %v", result, err)
+	}
+	d = decode(`"proxyAction":"call","proxyType":"prompt"`, `{"messages":[{"role":"user","content":{"type":"text","text":"<é>"}},{"role":"assistant","content":{"type":"image","data":"AA==","mimeType":"image/png"}}]}`)
+	if result, err := d.PromptResult(); err != nil || len(result.Messages) != 2 || result.Messages[0].Content.(mcp.TextContent).Text != "<é>" || result.Messages[1].Role != mcp.RoleAssistant {
+		t.Errorf("PromptResult() with messages = %+v, %v", result, err)
+	}
+	d = decode(`"proxyAction":"list","proxyType":"tool","isArray":true`, `[{"name":"a"}]`)
+	if tools, err := d.Tools(); err != nil || len(tools) != 1 {
+		t.Errorf("Tools() by the neutral name = %v, %v", tools, err)
 	}
 	d = decode(`"proxyAction":"call","proxyType":"prompt","many":true`, `[]`)
 	if _, err := d.PromptResult(); !errors.Is(err, proxytool.ErrNoAnswer) {

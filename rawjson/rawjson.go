@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"math"
+	"unicode/utf8"
 )
 
 // errNotObject says that bytes which should be a JSON object are not one.
@@ -66,6 +68,20 @@ func Text(raw []byte) string {
 	return s
 }
 
+// Int returns the whole number that raw is, however it is written: 10, 10.0, 1e1,
+// and "10", as some models write it. ok is false for anything else, and beyond 32
+// bits.
+func Int(raw []byte) (n int, ok bool) {
+	var number float64
+	if len(raw) > 0 && raw[0] == '"' {
+		raw = []byte(Text(raw))
+	}
+	if json.Unmarshal(raw, &number) != nil || number != math.Trunc(number) || math.Abs(number) > math.MaxInt32 {
+		return 0, false
+	}
+	return int(number), string(raw) != "null"
+}
+
 // Set returns the object with the named member set to value, in its place if
 // it was there, else as the first one. All other bytes stay as they were.
 func Set(object []byte, name string, value []byte) ([]byte, error) {
@@ -105,6 +121,26 @@ func splice(b []byte, from, to int, with []byte) []byte {
 	return append(out, b[to:]...)
 }
 
+// MaxDepth is how deep JSON may nest that encoding/json takes.
+const MaxDepth = 10_000
+
+// Depth is how deep JSON nests: 0 for a number, 1 for a list of numbers.
+func Depth(value []byte) (most int) {
+	depth := 0
+	for i := 0; i < len(value); i++ {
+		switch value[i] {
+		case '"':
+			i = SkipString(value, i) - 1
+		case '{', '[':
+			depth++
+			most = max(most, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return most
+}
+
 // OneLine returns message without line breaks, which end a message on stdio
 // and a line of an event in SSE. JSON allows them only between tokens.
 func OneLine(message []byte) []byte {
@@ -124,7 +160,7 @@ type member struct{ key, keyEnd, value, end int }
 
 func (m member) name(object []byte) string {
 	raw := object[m.key:m.keyEnd]
-	if bytes.IndexByte(raw, '\\') < 0 {
+	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
 		return string(raw[1 : len(raw)-1])
 	}
 	var s string
@@ -141,7 +177,7 @@ func members(b []byte) iter.Seq[member] {
 		i = skipSpace(b, i+1)
 		for i < len(b) && b[i] == '"' {
 			m := member{key: i}
-			m.keyEnd = skipString(b, i)
+			m.keyEnd = SkipString(b, i)
 			i = skipSpace(b, m.keyEnd)
 			if i >= len(b) || b[i] != ':' {
 				return
@@ -167,8 +203,8 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the offset after the string that begins at b[i].
-func skipString(b []byte, i int) int {
+// SkipString returns the offset after the string that begins at b[i].
+func SkipString(b []byte, i int) int {
 	for i++; i < len(b); {
 		n := bytes.IndexByte(b[i:], '"')
 		if n < 0 {
@@ -194,13 +230,13 @@ func skipValue(b []byte, i int) int {
 	}
 	switch b[i] {
 	case '"':
-		return skipString(b, i)
+		return SkipString(b, i)
 	case '{', '[':
 		depth := 0
 		for i < len(b) {
 			switch b[i] {
 			case '"':
-				i = skipString(b, i)
+				i = SkipString(b, i)
 				continue
 			case '{', '[':
 				depth++

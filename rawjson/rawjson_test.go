@@ -3,6 +3,7 @@ package rawjson
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -57,6 +58,33 @@ func FuzzSetAgreesWithEncodingJSON(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestInt(t *testing.T) {
+	for raw, want := range map[string]int{`10`: 10, `10.0`: 10, `1e1`: 10, `"10"`: 10, `-3`: -3, `0`: 0} {
+		if got, ok := Int([]byte(raw)); got != want || !ok {
+			t.Errorf("Int(%s) = %d, %t", raw, got, ok)
+		}
+	}
+	for _, raw := range []string{``, `1.5`, `"x"`, `""`, `"null"`, `null`, `true`, `[1]`, `1e100`, `"\"1\""`} {
+		if got, ok := Int([]byte(raw)); ok {
+			t.Errorf("Int(%s) = %d", raw, got)
+		}
+	}
+}
+
+func TestDepth(t *testing.T) {
+	for value, want := range map[string]int{`7`: 0, `"[{"`: 0, `[]`: 1, `{"a":[{"b":"}"}],"c":[[[1]]]}`: 4, ``: 0} {
+		if got := Depth([]byte(value)); got != want {
+			t.Errorf("Depth(%s) = %d, want %d", value, got, want)
+		}
+	}
+	for depth, valid := range map[int]bool{MaxDepth: true, MaxDepth + 1: false} {
+		value := []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
+		if Depth(value) != depth || json.Valid(value) != valid {
+			t.Errorf("%d levels: Depth is %d, valid %t", depth, Depth(value), json.Valid(value))
+		}
+	}
 }
 
 func TestElements(t *testing.T) {

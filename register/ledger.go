@@ -6,15 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/limit"
 	"toolfinch/tool"
 )
-
-// maxOwners is how many owners a Live holds grants of.
-const maxOwners = 10_000
 
 // ledger holds the grants of all owners. What it hands out is never changed.
 type ledger struct {
 	wake chan struct{} // holds one signal: due is earlier than it was
+	sets *limit.Limit  // of owners that are no sessions
 
 	mu       sync.Mutex // guards what follows, and the accounts; held for look-ups and assignments only
 	accounts map[string]*account
@@ -24,14 +23,16 @@ type ledger struct {
 
 // account is one owner's. It goes once it is empty and nobody uses it.
 type account struct {
+	ofSession bool
+
 	turn   chan struct{} // holds one: taken while the grants are changed and written
 	users  int           // who wait for the turn, or have it
 	used   uint64        // the ledger's uses at the last of this account
 	grants grants
 }
 
-func newLedger() *ledger {
-	return &ledger{wake: make(chan struct{}, 1), accounts: map[string]*account{}}
+func newLedger(sets *limit.Limit) *ledger {
+	return &ledger{wake: make(chan struct{}, 1), sets: sets, accounts: map[string]*account{}}
 }
 
 // open returns the account of an owner, for whom it stays until close. Where
@@ -41,7 +42,7 @@ func (l *ledger) open(owner string, makes bool) *account {
 	defer l.mu.Unlock()
 	a := l.accounts[owner]
 	if a == nil && makes {
-		a = newAccount()
+		a = newAccount(owner)
 		l.accounts[owner] = a
 	}
 	if a != nil {
@@ -51,7 +52,10 @@ func (l *ledger) open(owner string, makes bool) *account {
 	return a
 }
 
-func newAccount() *account { return &account{turn: make(chan struct{}, 1)} }
+func newAccount(owner string) *account {
+	_, ofSession := sessionIn(owner)
+	return &account{turn: make(chan struct{}, 1), ofSession: ofSession}
+}
 
 // use is for who has the lock.
 func (l *ledger) use(a *account) {
@@ -78,7 +82,8 @@ func (a *account) wait(ctx context.Context) error {
 }
 
 // evict empties the account that was used longest ago, of those that nobody uses,
-// where more than maxOwners have grants. The caller gets it with its turn, as from
+// where more than maxOwners have grants; sessions, which end with what they have,
+// neither count nor lose it. The caller gets it with its turn, as from
 // open; nil when there are not too many.
 func (l *ledger) evict() (owner string, oldest *account) {
 	l.mu.Lock()
@@ -88,7 +93,7 @@ func (l *ledger) evict() (owner string, oldest *account) {
 	}
 	held := 0
 	for name, a := range l.accounts {
-		if len(a.grants) == 0 {
+		if a.ofSession || len(a.grants) == 0 {
 			continue // it goes by itself
 		}
 		held++
@@ -101,7 +106,8 @@ func (l *ledger) evict() (owner string, oldest *account) {
 	}
 	oldest.users++
 	oldest.turn <- struct{}{} // nobody has it, who has no user
-	oldest.grants = nil
+	l.set(oldest, nil)
+	_ = l.sets.Refuse() // counted
 	return owner, oldest
 }
 
@@ -132,7 +138,7 @@ func (l *ledger) put(a *account, all grants) {
 	}
 	first := all.first()
 	l.mu.Lock()
-	a.grants = all
+	l.set(a, all)
 	sooner := !first.IsZero() && (l.due.IsZero() || first.Before(l.due))
 	if sooner {
 		l.due = first
@@ -151,6 +157,14 @@ func (l *ledger) drop(owner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.accounts, owner)
+}
+
+// set is for who has the lock.
+func (l *ledger) set(a *account, all grants) {
+	if !a.ofSession {
+		l.sets.Count(int64(min(len(all), 1) - min(len(a.grants), 1)))
+	}
+	a.grants = all
 }
 
 // next returns when Run is to look, and the owners of grants that have ended.

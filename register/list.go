@@ -15,12 +15,12 @@ import (
 )
 
 // listTools answers tools/list. s is nil for a 2026-07-28 client.
-func (l *Live) listTools(call *tool.Call, s *session) tool.Result {
+func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Result {
 	var registered Set
 	if s != nil {
-		registered = l.relisted(s)
+		registered, _, _ = l.relisted(s).sync(served.Lookup) // it may have followed what came since
 	}
-	tools := l.toolsFor(call, s, registered)
+	tools := l.toolsFor(served, call, s, registered)
 	if l.settings.Listed != nil {
 		client := ""
 		if call.Client != nil {
@@ -28,24 +28,23 @@ func (l *Live) listTools(call *tool.Call, s *session) tool.Result {
 		}
 		l.settings.Listed(call.Session, client, tools)
 	}
-	return listing("tools", tools, "")
+	return listing("tools", tools, "", s == nil)
 }
 
 // toolsFor are meta-tools, then all tools, or the pinned ones and what is
 // provisioned or registered.
-func (l *Live) toolsFor(call *tool.Call, s *session, registered Set) []*tool.Tool {
-	face := l.face.Load()
-	if l.direct(s) {
-		return slices.Concat(face.Meta, l.source.Tools())
+func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered Set) []*tool.Tool {
+	if served.direct(s) {
+		return slices.Concat(served.Meta, served.Tools())
 	}
-	pinned := l.source.Pinned()
-	tools := slices.Concat(face.Search, face.Meta, pinned)
+	pinned := served.Pinned()
+	tools := slices.Concat(served.Search, served.Meta, pinned)
 	switch {
-	case face.Gate != nil && s != nil:
-		provisioned, _, _ := s.shown.follow(Owner(call), l.listedTo)
+	case served.gated() && s != nil:
+		provisioned, _, _ := s.shown.follow(Owner(call), l.listedTo(served))
 		return append(tools, provisioned...)
-	case face.Gate != nil:
-		return append(tools, l.listedTo(Owner(call))...)
+	case served.gated():
+		return append(tools, l.listedTo(served)(Owner(call))...)
 	}
 	for _, r := range registered.tools {
 		if !contains(pinned, r.Name) {
@@ -71,9 +70,9 @@ const pageSize = 1000
 
 // listPage answers prompts/list, resources/list and resources/templates/list.
 // A cursor names the last item of the page before.
-func (l *Live) listPage(x *wire.Exchange) (tool.Result, error) {
+func listPage(served *Served, x *wire.Exchange) (tool.Result, error) {
 	list := listsByMethod[x.Method]
-	items := l.source.Items(list.kind)
+	items := served.Items(list.kind)
 	if cursor := rawjson.Member(x.Params, "cursor"); cursor != nil && string(cursor) != "null" {
 		after, err := base64.RawURLEncoding.DecodeString(rawjson.Text(cursor))
 		i := slices.IndexFunc(items, func(t *tool.Tool) bool { return t.Name == string(after) })
@@ -87,17 +86,23 @@ func (l *Live) listPage(x *wire.Exchange) (tool.Result, error) {
 		items = items[:pageSize]
 		next = base64.RawURLEncoding.EncodeToString([]byte(items[pageSize-1].Name))
 	}
-	return listing(list.key, items, next), nil
+	return listing(list.key, items, next, true), nil
 }
 
-func listing(key string, items []*tool.Tool, next string) tool.Result {
+// listing is the result of a list. modern is of a client of 2026-07-28, and
+// makes a difference for tools alone.
+func listing(key string, items []*tool.Tool, next string, modern bool) tool.Result {
 	out := append([]byte(`{"`), key...)
 	out = append(out, `":[`...)
 	for i, t := range items {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, Listed(t)...)
+		raw := t.Def.Raw
+		if !modern && t.Def.Legacy != nil {
+			raw = t.Def.Legacy
+		}
+		out = append(out, exposed(t, raw)...)
 	}
 	out = append(out, ']')
 	if next != "" {
@@ -108,14 +113,17 @@ func listing(key string, items []*tool.Tool, next string) tool.Result {
 
 // Listed is a definition as a client sees it: the upstream's own bytes under
 // the exposed name or URI.
-func Listed(t *tool.Tool) json.RawMessage {
+func Listed(t *tool.Tool) json.RawMessage { return exposed(t, t.Def.Raw) }
+
+// exposed is a form of the definition of t under the exposed name or URI.
+func exposed(t *tool.Tool, raw json.RawMessage) json.RawMessage {
 	if t.Name == t.Def.ID.Name {
-		return t.Def.Raw
+		return raw
 	}
 	name, _ := json.Marshal(t.Name)
-	out, err := rawjson.Set(t.Def.Raw, t.Def.ID.Kind.Key(), name)
+	out, err := rawjson.Set(raw, t.Def.ID.Kind.Key(), name)
 	if err != nil { // ParseDef lets only objects in
-		return t.Def.Raw
+		return raw
 	}
 	return out
 }
@@ -126,7 +134,7 @@ func contains(tools []*tool.Tool, name string) bool {
 
 // cached adds to a result what the 2026-07-28 revision wants of lists and of
 // resources/read, unless it is there.
-func (l *Live) cached(result tool.Result, x *wire.Exchange) tool.Result {
+func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange) tool.Result {
 	if rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired {
 		return result
 	}
@@ -134,15 +142,15 @@ func (l *Live) cached(result tool.Result, x *wire.Exchange) tool.Result {
 	public := false
 	switch x.Method {
 	case wire.MethodListTools:
-		ttl, public = l.source.CacheHint(tool.KindTool)
-		if l.Gated() { // a principal is listed its own, which change with what it provisions
+		ttl, public = served.CacheHint(tool.KindTool)
+		if served.gated() { // a principal is listed its own, which change with what it provisions
 			public = false
 			if PrincipalOf(x.Header, l.settings.PrincipalHeader) != "" {
 				ttl = 0
 			}
 		}
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
-		ttl, public = l.source.CacheHint(listsByMethod[x.Method].kind)
+		ttl, public = served.CacheHint(listsByMethod[x.Method].kind)
 	case wire.MethodReadResource:
 	default:
 		return result
@@ -177,7 +185,7 @@ func (l *Live) relisted(s *session) Set {
 
 // complete answers completion/complete at the upstream whose prompt or
 // template it is for.
-func (l *Live) complete(ctx context.Context, call *tool.Call) (tool.Result, error) {
+func (l *Live) complete(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
 	ref := rawjson.Member(call.Params, "ref")
 	var target *tool.Tool
 	var key, name string
@@ -185,15 +193,15 @@ func (l *Live) complete(ctx context.Context, call *tool.Call) (tool.Result, erro
 	case "ref/prompt":
 		key = "name"
 		name = rawjson.Text(rawjson.Member(ref, key))
-		target, _ = l.source.Prompt(name)
+		target, _ = served.Prompt(name)
 	case "ref/resource":
 		key = "uri"
 		name = rawjson.Text(rawjson.Member(ref, key))
-		templates := l.source.Items(tool.KindTemplate)
+		templates := served.Items(tool.KindTemplate)
 		if i := slices.IndexFunc(templates, func(t *tool.Tool) bool { return t.Name == name }); i >= 0 {
 			target = templates[i]
 		} else {
-			target, _ = l.source.Resource(name)
+			target, _ = served.Resource(name)
 		}
 	}
 	if target == nil || l.settings.Complete == nil {

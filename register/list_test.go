@@ -22,7 +22,7 @@ func addItem(t testing.TB, live *Live, kind tool.Kind, name, raw string, handler
 	if err != nil {
 		t.Fatal(err)
 	}
-	live.source.(catalog)[name] = &tool.Tool{Name: name, Def: def, Handler: handler}
+	live.served().Source.(catalog)[name] = &tool.Tool{Name: name, Def: def, Handler: handler}
 }
 
 func request(id int, method, params string) string {
@@ -112,7 +112,7 @@ func TestLongListsComeInPages(t *testing.T) {
 func TestModernListsSayHowLongTheyHold(t *testing.T) {
 	newcomers(t, `{}`, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
 		addItem(t, live, tool.KindPrompt, "p", `{"name":"p"}`, nil)
-		live.source = cacheable{live.source.(catalog)}
+		show(live, func(v *Served) { v.Source = cacheable{live.served().Source.(catalog)} })
 		for method, want := range map[string]string{
 			"tools/list":               `"cacheScope":"private","ttlMs":5000`,
 			"prompts/list":             `"cacheScope":"public","ttlMs":1500`,
@@ -319,7 +319,6 @@ func TestWhatIsDeclaredIsWhatIsOffered(t *testing.T) {
 		{"all", Offered{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}, `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			settings := Settings{Offered: func() Offered { return test.offered }, Instructions: func() string { return "do <this>" }}
 			check := func(what, message string) {
 				t.Helper()
 				var answer struct {
@@ -338,13 +337,14 @@ func TestWhatIsDeclaredIsWhatIsOffered(t *testing.T) {
 					t.Errorf("%s: instructions %q", what, answer.Result.Instructions)
 				}
 			}
-			live := newLive(t, settings)
+			live := newLive(t, Settings{})
+			show(live, func(v *Served) { v.Offered, v.Instructions = test.offered, "do <this>" })
 			url := serveHTTP(t, live)
 			p := &peer{t: t, url: url}
 			check("initialize", p.messages(hello(`{}`))[0])
 			n := &newcomer{t: t, url: url, capabilities: `{}`}
 			check("server/discover", n.answer(1, "server/discover", ""))
-			d := serveStdio(t, t.Context(), newLive(t, settings))
+			d := serveStdio(t, t.Context(), live)
 			d.send(hello(`{}`))
 			check("initialize over stdio", d.until(`"id":"i"`))
 			d.in.Close()
@@ -363,7 +363,7 @@ func TestHeadersThatMirrorArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live.source.(catalog)["srv_routed"] = &tool.Tool{Name: "srv_routed", Def: def, Handler: func(context.Context, *tool.Call) (tool.Result, error) {
+	live.served().Source.(catalog)["srv_routed"] = &tool.Tool{Name: "srv_routed", Def: def, Handler: func(context.Context, *tool.Call) (tool.Result, error) {
 		return tool.TextResult("routed"), nil
 	}}
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: `{}`}

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -28,11 +27,15 @@ import (
 	"toolfinch/wire"
 )
 
-// Source is what a Live serves; the catalog implements it. Its methods are
-// called for every list and call and must not block.
+// Source is the tools, prompts and resources that a Live serves; the catalog
+// implements it. It never changes. Its methods are called for every list and call
+// and must not block.
 type Source interface {
 	// Lookup finds a tool by the name clients see.
 	Lookup(name string) (*tool.Tool, bool)
+	// OfApp finds the tool that an app (MCP Apps) calls by the name it has at the
+	// app's server, which is one of open, the likeliest first, or unknown.
+	OfApp(name string, open []string) (*tool.Tool, bool)
 	// ByID finds a tool by its ID.
 	ByID(id tool.ID) (*tool.Tool, bool)
 	// Nearest returns up to n exposed names that look like name.
@@ -55,10 +58,8 @@ type Source interface {
 
 // Settings of a Live.
 type Settings struct {
-	Version      string        // of this program
-	Instructions func() string // sent with initialize and server/discover
-	Offered      func() Offered
-	Hook         hook.Command // run after list_changed; no Line, no hook
+	Version string       // of this program
+	Hook    hook.Command // run after list_changed; no Line, no hook
 	// Relists is what is known of clients ("name version"): whether they list
 	// tools again after list_changed. Remember, if set, is told of news; it
 	// must not block.
@@ -70,6 +71,8 @@ type Settings struct {
 	// Subscriptions are those of all Lives that serve the same upstreams; nil where
 	// resources cannot be subscribed to.
 	Subscriptions *Subscriptions
+	// Limits are those of all Lives that serve the same clients; nil: of this one.
+	Limits *Limits
 	// Complete, if set, answers completion/complete at an upstream. The ref in the
 	// call's Params has the upstream's own name.
 	Complete func(ctx context.Context, server string, call *tool.Call) (tool.Result, error)
@@ -93,15 +96,6 @@ type Settings struct {
 	// Listed, if set, is told of every answer to tools/list; session is "" for a
 	// 2026-07-28 client. It must not block, nor change tools.
 	Listed func(session, client string, tools []*tool.Tool)
-	// IdleTimeout ends an HTTP session without requests and without an open
-	// stream. Default 30 minutes.
-	IdleTimeout time.Duration
-}
-
-// Offered is what is declared to clients beside tools: what upstreams offer.
-type Offered struct {
-	Prompts, Resources, Subscribe, Completions, Logging bool
-	Tasks                                               bool // the extension of 2026-07-28
 }
 
 // Live is the MCP server that clients talk to, over any transport and in both
@@ -109,19 +103,18 @@ type Offered struct {
 // answered from here, byte for byte.
 type Live struct {
 	settings Settings
-	source   Source
+	served   func() *Served
 	log      *slog.Logger
-	face     atomic.Pointer[offeredFace]
 	mcp      *server.MCPServer
 	clients  *clients
 	notifier *notifier
-	endpoint *server.StreamableHTTPServer // nil unless HTTP is served
 
 	closing   chan struct{} // closed when event streams are to end
 	closeOnce sync.Once
 
 	subscriptions *Subscriptions
 	ledger        *ledger
+	limits        *Limits
 
 	leveling sync.Mutex // held over SetLevel, so that the last it hears is the newest
 
@@ -138,17 +131,14 @@ type Live struct {
 	announced seen // what clients were told of last
 }
 
-// New makes a server for source. Offer must be called before it serves.
-func New(settings Settings, source Source, log *slog.Logger) *Live {
-	if settings.IdleTimeout == 0 {
-		settings.IdleTimeout = 30 * time.Minute
-	}
+// New makes a server of what served returns, which is asked once for each request
+// and must not block. Whoever changes that calls Sync.
+func New(settings Settings, served func() *Served, log *slog.Logger) *Live {
 	l := &Live{
 		settings:  settings,
-		source:    source,
+		served:    served,
 		log:       log,
 		clients:   newClients(settings.Relists, settings.Remember),
-		ledger:    newLedger(),
 		sessions:  map[string]*session{},
 		listeners: map[string]*listener{},
 		parked:    map[string]*parked{},
@@ -158,8 +148,11 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 	if l.subscriptions = settings.Subscriptions; l.subscriptions == nil {
 		l.subscriptions = NewSubscriptions(nil)
 	}
+	if l.limits = settings.Limits; l.limits == nil {
+		l.limits = NewLimits()
+	}
+	l.ledger = newLedger(l.limits.sets)
 	l.recall(settings.Kept)
-	l.Offer(Face{})
 	if settings.Hook.Line != "" {
 		l.notifier = newNotifier(settings.Hook, log)
 	}
@@ -170,12 +163,16 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 			info := request.Params.ClientInfo
 			s.initialize(clientName(info.Name, info.Version), wire.MessageFrom(ctx))
 		}
-		l.declare(&result.Capabilities, &result.Instructions)
+		l.served().declare(&result.Capabilities, &result.Instructions)
 	})
 	hooks.AddAfterDiscover(func(_ context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
-		l.declare(&result.Capabilities, &result.Instructions)
-		if l.offered().Tasks {
-			result.Capabilities.Extensions = map[string]any{tool.ExtensionTasks: struct{}{}}
+		served := l.served()
+		served.declare(&result.Capabilities, &result.Instructions)
+		if served.Offered.Tasks {
+			if result.Capabilities.Extensions == nil {
+				result.Capabilities.Extensions = map[string]any{}
+			}
+			result.Capabilities.Extensions[tool.ExtensionTasks] = struct{}{}
 		}
 	})
 	hooks.AddAfterSetLevel(func(ctx context.Context, _ any, request *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
@@ -183,7 +180,6 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 			l.setLevel(s, string(request.Params.Level))
 		}
 	})
-	hooks.AddOnUnregisterSession(func(_ context.Context, s server.ClientSession) { l.forget(s.SessionID()) })
 	l.mcp = server.NewMCPServer("toolfinch", settings.Version,
 		server.WithToolCapabilities(true),
 		server.WithPromptCapabilities(true),
@@ -193,46 +189,46 @@ func New(settings Settings, source Source, log *slog.Logger) *Live {
 		server.WithHooks(hooks),
 	)
 	l.mcp.AddNotificationHandler("notifications/roots/list_changed", func(ctx context.Context, _ mcp.JSONRPCNotification) {
-		if s := l.sessionOf(ctx); s != nil && settings.RootsChanged != nil {
+		s := l.sessionOf(ctx)
+		if s == nil {
+			return
+		}
+		s.rootsChanged()
+		if settings.RootsChanged != nil {
 			settings.RootsChanged(s.id)
 		}
 	})
-	l.announced = l.seen()
+	l.announced = seenOf(served())
 	// The only tool the library knows: the stub of every request.
 	l.mcp.AddTool(mcp.NewTool(wire.StubTool), l.serve)
 	return l
 }
 
-// offered is what is declared; everything where nothing is said of it.
-func (l *Live) offered() Offered {
-	if l.settings.Offered == nil {
-		return Offered{true, true, true, true, true, false}
-	}
-	return l.settings.Offered()
-}
-
 // declare makes what mcp-go would declare what is offered.
-func (l *Live) declare(c *mcp.ServerCapabilities, instructions *string) {
-	offered := l.offered()
-	if !offered.Prompts {
+func (v *Served) declare(c *mcp.ServerCapabilities, instructions *string) {
+	if !v.Offered.Prompts {
 		c.Prompts = nil
 	}
-	if !offered.Resources {
+	if !v.Offered.Resources {
 		c.Resources = nil
-	} else if !offered.Subscribe && c.Resources != nil {
+	} else if !v.Offered.Subscribe && c.Resources != nil {
 		without := *c.Resources
 		without.Subscribe = false
 		c.Resources = &without
 	}
-	if !offered.Completions {
+	if !v.Offered.Completions {
 		c.Completions = nil
 	}
-	if !offered.Logging {
+	if !v.Offered.Logging {
 		c.Logging = nil
 	}
-	if l.settings.Instructions != nil {
-		*instructions = l.settings.Instructions()
+	if len(v.Offered.Extensions) > 0 {
+		c.Extensions = map[string]any{}
+		for name, value := range v.Offered.Extensions {
+			c.Extensions[name] = value
+		}
 	}
+	*instructions = v.Instructions
 }
 
 // Run runs what works in the background, the shell hook and the end of what is
@@ -248,31 +244,26 @@ func (l *Live) Run(ctx context.Context) {
 	l.end()
 	l.parkedMu.Lock()
 	l.stopped = true
-	for state, p := range l.parked {
-		delete(l.parked, state)
-		p.end()
+	for state := range l.parked {
+		l.unparked(state).abandon()
 	}
 	l.parkedMu.Unlock()
 	l.parking.Wait()
 }
 
 // Close ends the sessions and the open event streams of all clients.
-func (l *Live) Close(ctx context.Context) {
-	l.EndStreams(ctx)
+func (l *Live) Close() {
+	l.EndStreams()
 	l.mu.Lock()
 	ids := slices.Collect(maps.Keys(l.sessions))
 	l.mu.Unlock()
 	for _, id := range ids {
-		l.forget(id)
+		l.Forget(id)
 	}
 }
 
 // Knows reports whether a session is one of this Live's.
 func (l *Live) Knows(sessionID string) bool { return l.session(sessionID) != nil }
-
-// KnowsHTTP reports whether a session is one of this Live's over streamable HTTP:
-// others have IDs that anybody can guess.
-func (l *Live) KnowsHTTP(sessionID string) bool { return l.httpSession(sessionID) != nil }
 
 // aside runs f off the caller's path: upstreams that hang must not keep sessions
 // from ending. The end of Run ends ctx, and waits for f.
@@ -299,49 +290,50 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	if !modern {
 		s = l.sessionOf(ctx)
 	}
-	result, err := l.handle(ctx, x, s, modern)
+	served := l.served()
+	result, err := l.handle(ctx, served, x, s, modern)
 	if modern && err == nil {
-		result = l.cached(result, x)
+		result = l.cached(served, result, x)
 	}
 	l.answer(x, json.RawMessage(result), err, modern)
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
 }
 
-func (l *Live) handle(ctx context.Context, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
+func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
 	call := l.callOf(x, s, modern)
-	if s != nil && l.Gated() {
+	if s != nil && served.gated() {
 		s.shown.by(Owner(call))
 	}
 	switch x.Method {
 	case wire.MethodListTools:
-		return l.listTools(call, s), nil
+		return l.listTools(served, call, s), nil
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
-		return l.listPage(x)
+		return listPage(served, x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:
 		if s == nil {
 			return nil, methodNotFound(x.Method)
 		}
-		return l.subscribe(ctx, x, s)
+		return l.subscribe(ctx, served, x, s)
 	case wire.MethodListen:
 		if !modern {
 			return nil, methodNotFound(x.Method)
 		}
-		return l.listen(ctx, x, Owner(call))
+		return l.listen(ctx, served, x, Owner(call))
 	}
 	switch {
 	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:
-		return l.task(ctx, x, call)
+		return l.task(ctx, served, x, call)
 	case x.Method == wire.MethodComplete:
-		return l.complete(ctx, call)
+		return l.complete(ctx, served, call)
 	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
-		if err := l.checkParamHeaders(x, call.Name); err != nil {
+		if err := checkParamHeaders(served, x, call.Name); err != nil {
 			return nil, err
 		}
 	}
 	if modern && call.Client.Answers() {
-		return l.serveModern(ctx, x, call)
+		return l.serveModern(ctx, served, x, call)
 	}
-	return l.face.Load().call(ctx, call)
+	return l.dispatch(ctx, served, call)
 }
 
 // callOf is a request as a call.
@@ -409,11 +401,7 @@ func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, moder
 		}
 	}
 	if rpc != nil {
-		status := 0
-		if modern {
-			status = statusOf(rpc.Code)
-		}
-		x.Fail(rpc.JSON(), status)
+		x.Fail(rpc.JSON())
 		return
 	}
 	if modern && rawjson.Member(result, "resultType") == nil {
@@ -422,49 +410,38 @@ func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, moder
 		}
 	}
 	if len(bytes.TrimSpace(result)) == 0 {
-		x.Fail((&tool.RPCError{Code: tool.CodeInternal, Message: "there is no result"}).JSON(), 0)
+		x.Fail((&tool.RPCError{Code: tool.CodeInternal, Message: "there is no result"}).JSON())
 		return
 	}
 	x.Result(result)
 }
 
-// statusOf is the HTTP status that the 2026-07-28 revision wants for an error.
-func statusOf(code int) int {
-	switch code {
-	case tool.CodeMethodNotFound:
-		return http.StatusNotFound
-	case tool.CodeInvalidParams, tool.CodeInvalidRequest, tool.CodeMissingCapability, mcp.HEADER_MISMATCH:
-		return http.StatusBadRequest
-	}
-	return 0
-}
-
 // dispatch finds the tool by its exposed name, registered or not, and calls it.
-func (l *Live) dispatch(ctx context.Context, call *tool.Call) (tool.Result, error) {
+func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
 	var t *tool.Tool
 	var ok bool
+	s := l.session(call.Session)
 	switch call.Kind {
 	case tool.KindPrompt:
-		t, ok = l.source.Prompt(call.Name)
+		t, ok = served.Prompt(call.Name)
 	case tool.KindResource:
-		t, ok = l.source.Resource(call.Name)
-	default:
-		face := l.face.Load()
-		for _, meta := range [][]*tool.Tool{face.Search, face.Meta, face.Unlisted} {
-			for _, t := range meta {
-				if t.Name == call.Name {
-					return t.Handler(ctx, call)
-				}
-			}
+		if t, ok = served.Resource(call.Name); ok {
+			s.reads(t.Def.ID)
 		}
-		t, ok = l.source.Lookup(call.Name)
+	default:
+		if meta := served.metaTool(call.Name); meta != nil {
+			return meta.Handler(ctx, call)
+		}
+		if t, ok = served.Lookup(call.Name); !ok {
+			t, ok = served.OfApp(call.Name, s.appsOpen())
+		}
 	}
 	if !ok {
-		return nil, notFound(call.Kind, call.Name, l.hint(call), call.Client != nil && call.Client.Modern)
+		return nil, notFound(call.Kind, call.Name, served.hint(call), call.Client != nil && call.Client.Modern)
 	}
-	if s := l.session(call.Session); s != nil && call.Kind == tool.KindTool {
+	if s != nil && call.Kind == tool.KindTool {
 		s.mu.Lock()
-		s.set = s.set.touch(call.Name)
+		s.set = s.set.touch(t.Name)
 		s.mu.Unlock()
 	}
 	return t.Handler(ctx, call)
@@ -484,16 +461,16 @@ func notFound(kind tool.Kind, name, hint string, modern bool) error {
 }
 
 // hint is what to do about an unknown tool.
-func (l *Live) hint(call *tool.Call) string {
+func (v *Served) hint(call *tool.Call) string {
 	if call.Kind != tool.KindTool {
 		return ""
 	}
 	hint := ""
-	if near := l.source.Nearest(call.Name, 3); len(near) > 0 {
+	if near := v.Nearest(call.Name, 3); len(near) > 0 {
 		hint = "; nearest: " + strings.Join(near, ", ")
 	}
-	if search := l.face.Load().SearchTool; search != "" {
-		hint += ". Search with " + search + "."
+	if v.SearchTool != "" {
+		hint += ". Search with " + v.SearchTool + "."
 	}
 	return hint
 }

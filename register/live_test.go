@@ -15,9 +15,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/tool"
+	"toolfinch/transport"
 )
 
 // catalog is a Source of tools that answer with a fixed result.
@@ -47,6 +49,7 @@ func (c catalog) Items(kind tool.Kind) []*tool.Tool {
 }
 func (c catalog) Prompt(name string) (*tool.Tool, bool)     { return c.of(tool.KindPrompt, name) }
 func (c catalog) Resource(uri string) (*tool.Tool, bool)    { return c.of(tool.KindResource, uri) }
+func (c catalog) OfApp(string, []string) (*tool.Tool, bool) { return nil, false }
 func (c catalog) Exposed(_, uri string) string              { return uri }
 func (c catalog) CacheHint(tool.Kind) (time.Duration, bool) { return 5 * time.Second, false }
 func (c catalog) of(k tool.Kind, name string) (*tool.Tool, bool) {
@@ -85,7 +88,7 @@ func newLive(t testing.TB, settings Settings) *Live {
 		}
 		return tool.TextResult("done"), nil
 	})
-	live := New(settings, source, slog.New(slog.DiscardHandler))
+	live := serve(settings, Served{Source: source, Offered: offersAll}, slog.New(slog.DiscardHandler))
 	find := newTool(t, "find", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		var in struct{ Tools []string }
 		_ = json.Unmarshal(call.Arguments, &in)
@@ -96,7 +99,7 @@ func newLive(t testing.TB, settings Settings) *Live {
 		registered := live.Register(ctx, call.Session, found)
 		return tool.TextResult(fmt.Sprintf("%d registered", len(registered))), nil
 	})
-	live.Offer(Face{Search: []*tool.Tool{find}, Register: true, SearchTool: "retrieve_tools"})
+	offer(live, Served{Search: []*tool.Tool{find}, Register: true, SearchTool: "retrieve_tools"})
 	return live
 }
 
@@ -109,9 +112,16 @@ type peer struct {
 
 func serveHTTP(t testing.TB, live *Live) string {
 	t.Helper()
-	server := httptest.NewServer(live.HTTP())
+	return serveStreamable(t, live, transport.Limits{})
+}
+
+func serveStreamable(t testing.TB, live *Live, limits transport.Limits) string {
+	t.Helper()
+	streamable := transport.NewStreamable(live, transport.NewClients(limits), slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(streamable)
 	t.Cleanup(func() {
-		live.EndStreams(context.Background())
+		live.EndStreams()
+		streamable.Close()
 		server.Close()
 	})
 	return server.URL
@@ -305,17 +315,16 @@ func TestAClientThatNeverRelistsWaitsOnce(t *testing.T) {
 	p := connect(t, url, "deaf")
 	start := time.Now()
 	p.messages(find(1, "srv_t001"))
-	first := time.Since(start)
-	if first < holdCap {
-		t.Errorf("the first answer took %s, want it held for %s", first, holdCap)
+	if took := time.Since(start); took < holdCap {
+		t.Errorf("the first answer took %s, want it held for %s", took, holdCap)
 	}
-	start = time.Now()
-	for i := range 5 {
-		connect(t, url, "deaf").messages(find(2, fmt.Sprintf("srv_t1%02d", i)))
-	}
-	if took := time.Since(start); took >= 5*holdCap {
-		t.Errorf("five more answers took %s: the client was waited for again each time", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		live.hold(t.Context(), "deaf 1", nil)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("the client was waited for again, for %s", took)
+		}
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	if relists, known := verdicts["deaf 1"]; !known || relists {
@@ -325,9 +334,9 @@ func TestAClientThatNeverRelistsWaitsOnce(t *testing.T) {
 
 func TestConcurrentRetrievalsLoseNoRegistration(t *testing.T) {
 	live := newLive(t, Settings{Relists: map[string]bool{"many 1": false}})
-	face := live.face.Load().Face
+	face := *live.served()
 	face.MaxRegistered = 300
-	live.Offer(face)
+	offer(live, face)
 	p := connect(t, serveHTTP(t, live), "many")
 	var calls sync.WaitGroup
 	for i := range 200 {
@@ -365,7 +374,7 @@ func TestSessionsThatAreNotOurs(t *testing.T) {
 			t.Errorf("%s with session %q: status %d, want %d", test.method, test.session, got, test.want)
 		}
 	}
-	if got := status(http.MethodPost, p.session, strings.Repeat(" ", MaxMessage+1)); got != http.StatusRequestEntityTooLarge {
+	if got := status(http.MethodPost, p.session, strings.Repeat(" ", transport.MaxMessage+1)); got != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body over the limit: status %d, want 413", got)
 	}
 }
@@ -411,7 +420,7 @@ func serveStdio(t testing.TB, ctx context.Context, live *Live) *duplex {
 	d := &duplex{t: t, in: inW, lines: bufio.NewScanner(outR), ended: make(chan error, 1)}
 	d.lines.Buffer(nil, 32<<20)
 	go func() {
-		err := live.ServeStdio(ctx, inR, outW)
+		err := transport.Stdio(ctx, live, transport.NewClients(transport.Limits{}), inR, outW, slog.New(slog.DiscardHandler))
 		outW.Close()
 		d.ended <- err
 	}()
@@ -457,8 +466,8 @@ func TestStdioSession(t *testing.T) {
 	d.until("1 registered")
 	d.send("this is no JSON")
 	d.until(`-32700`)
-	d.send(strings.Repeat("x", MaxMessage+1))
-	d.until("longer than")
+	d.send(strings.Repeat("x", transport.MaxMessage+1))
+	d.until("bytes in one message")
 
 	// Closing stdin lets the calls in flight be answered.
 	d.send(call(3, "srv_progress", `{}`))
@@ -472,7 +481,7 @@ func TestStdioSession(t *testing.T) {
 func TestCancellationReachesTheHandler(t *testing.T) {
 	live := newLive(t, Settings{})
 	started, cancelled := make(chan bool), make(chan bool)
-	live.source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
+	live.served().Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
 		close(started)
 		<-ctx.Done()
 		close(cancelled)
@@ -493,14 +502,8 @@ func TestCancellationReachesTheHandler(t *testing.T) {
 
 func TestLegacySSE(t *testing.T) {
 	live := newLive(t, Settings{})
-	mux := http.NewServeMux()
-	events, messages := live.SSE("/message")
-	mux.Handle("/sse", events)
-	mux.Handle("/message", messages)
-	server := httptest.NewServer(mux)
-	defer server.Close()
-
-	stream, err := http.Get(server.URL + "/sse")
+	url := serveSSE(t, live)
+	stream, err := http.Get(url + "/sse")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -516,7 +519,7 @@ func TestLegacySSE(t *testing.T) {
 		t.Fatalf("no event %s", event)
 		return ""
 	}
-	endpoint := server.URL + next("endpoint")
+	endpoint := url + next("endpoint")
 	post := func(body string) int {
 		t.Helper()
 		response, err := http.Post(endpoint, "application/json", bytes.NewReader([]byte(body)))
@@ -534,34 +537,29 @@ func TestLegacySSE(t *testing.T) {
 	if got, want := next("message"), `{"jsonrpc":"2.0","id":1,"result":`+strange+`}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	endpoint = server.URL + "/message?sessionId=forged"
+	endpoint = url + "/message?sessionId=forged"
 	if status := post(list); status != http.StatusNotFound {
 		t.Errorf("a forged session: status %d, want 404", status)
 	}
-	live.EndStreams(t.Context())
+	live.EndStreams()
 	if lines.Scan() && lines.Text() != "" {
 		t.Errorf("after EndStreams: %s", lines.Text())
 	}
 }
 
 func TestIdleSessionsExpireButNotOneThatListens(t *testing.T) {
-	live := newLive(t, Settings{IdleTimeout: 2 * time.Second})
-	url := serveHTTP(t, live)
-	idle, listening := connect(t, url, "idle"), connect(t, url, "listening")
+	live := newLive(t, Settings{})
+	url := serveStreamable(t, live, transport.Limits{SessionIdle: 2 * time.Second})
+	listening := connect(t, url, "listening")
 	_, stop := listening.listen()
 	defer stop()
+	idle := connect(t, url, "idle")
 	status := func(p *peer) int {
 		response := p.do(http.MethodGet, "", "Accept", "text/event-stream")
 		response.Body.Close()
 		return response.StatusCode
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for live.session(idle.session) != nil {
-		if time.Now().After(deadline) {
-			t.Fatal("the idle session is still there")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	eventually(t, "the idle session expires", func() bool { return live.session(idle.session) == nil })
 	if got := status(idle); got != http.StatusNotFound {
 		t.Errorf("idle session: status %d, want 404", got)
 	}
@@ -571,26 +569,28 @@ func TestIdleSessionsExpireButNotOneThatListens(t *testing.T) {
 }
 
 func TestAStdioClientOfTheModernEra(t *testing.T) {
-	d := serveStdio(t, t.Context(), newLive(t, Settings{}))
-	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
-	d.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
-	if got := d.until(`"id":1`); !strings.Contains(got, `"2026-07-28"`) {
-		t.Errorf("discover = %s", got)
-	}
-	d.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"find","arguments":{"Tools":["srv_t001"]},` + meta + `}}`)
-	d.until(`"id":2`)
-	d.send(`{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{` + meta + `}}`)
-	if names := listed(t, d.until(`"id":3`)); !slices.Equal(names, []string{"find"}) {
-		t.Errorf("after a retrieval the list is %v: it must not change", names)
-	}
-	// A subscription lasts as long as the session and does not keep it open.
-	d.send(`{"jsonrpc":"2.0","id":4,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`)
-	d.until("acknowledged")
-	start := time.Now()
-	d.in.Close()
-	for d.lines.Scan() {
-	}
-	if err := <-d.ended; err != nil || time.Since(start) > drain/2 {
-		t.Errorf("ServeStdio = %v after %s", err, time.Since(start))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		d := serveStdio(t, t.Context(), newLive(t, Settings{}))
+		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+		d.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
+		if got := d.until(`"id":1`); !strings.Contains(got, `"2026-07-28"`) {
+			t.Errorf("discover = %s", got)
+		}
+		d.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"find","arguments":{"Tools":["srv_t001"]},` + meta + `}}`)
+		d.until(`"id":2`)
+		d.send(`{"jsonrpc":"2.0","id":3,"method":"tools/list","params":{` + meta + `}}`)
+		if names := listed(t, d.until(`"id":3`)); !slices.Equal(names, []string{"find"}) {
+			t.Errorf("after a retrieval the list is %v: it must not change", names)
+		}
+		// A subscription lasts as long as the session and does not keep it open.
+		d.send(`{"jsonrpc":"2.0","id":4,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`)
+		d.until("acknowledged")
+		start := time.Now()
+		d.in.Close()
+		for d.lines.Scan() {
+		}
+		if err := <-d.ended; err != nil || time.Since(start) > time.Second {
+			t.Errorf("ServeStdio = %v after %s", err, time.Since(start))
+		}
+	})
 }

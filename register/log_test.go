@@ -114,7 +114,7 @@ func TestLevelsSetAtOnce(t *testing.T) {
 	live := newLive(t, Settings{SetLevel: func(level string) { last = level }})
 	sessions := make([]*session, len(tool.LogLevels))
 	for i := range sessions {
-		live.remember(fmt.Sprint(i))
+		live.Open(fmt.Sprint(i), false, func([]byte) bool { return false }, func() bool { return false })
 		sessions[i] = live.session(fmt.Sprint(i))
 		sessions[i].initialize("c 1", nil)
 	}
@@ -130,6 +130,29 @@ func TestLevelsSetAtOnce(t *testing.T) {
 	}
 }
 
+// What a server says to one session alone goes there, unless that set no level and
+// others are why the server says it.
+func TestLogOutsideOfCallsToOneSession(t *testing.T) {
+	live := newLive(t, Settings{})
+	url := serveHTTP(t, live)
+	silent, errorsOnly := overHTTP(t, url, `{}`), overHTTP(t, url, `{}`)
+	await(t, errorsOnly.post(setLevel("error")), `"id":9`)
+	for c, test := range map[*conversation]struct {
+		askedFor, unasked, want string
+	}{silent: {"critical", "info", "info"}, errorsOnly: {"info", "critical", "critical"}} {
+		stream := c.listen()
+		live.Log(c.session, true, logMessage(test.askedFor))
+		live.Log(c.session, false, logMessage(test.unasked))
+		live.Notify(c.session, "notifications/last", nil)
+		if got := await(t, stream, ""); !strings.Contains(got, `"level":"`+test.want) {
+			t.Errorf("got %s, want %s", got, test.want)
+		}
+		if got := await(t, stream, ""); !strings.Contains(got, "notifications/last") {
+			t.Errorf("got %s, want no more", got)
+		}
+	}
+}
+
 func TestLogOutsideOfCallsGoesToThoseWhoSetALevel(t *testing.T) {
 	live := newLive(t, Settings{})
 	url := serveHTTP(t, live)
@@ -137,8 +160,8 @@ func TestLogOutsideOfCallsGoesToThoseWhoSetALevel(t *testing.T) {
 	await(t, errorsOnly.post(setLevel("error")), `"id":9`)
 	await(t, all.post(setLevel("debug")), `"id":9`)
 	streams := map[*conversation]<-chan string{silent: silent.listen(), errorsOnly: errorsOnly.listen(), all: all.listen()}
-	live.Log("", logMessage("info"))
-	live.Log("", logMessage("critical"))
+	live.Log("", true, logMessage("info"))
+	live.Log("", true, logMessage("critical"))
 	for c, want := range map[*conversation][]string{silent: nil, errorsOnly: {"critical"}, all: {"info", "critical"}} {
 		live.Notify(c.session, "notifications/last", nil)
 		for _, level := range want {

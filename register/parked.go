@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/limit"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/wire"
@@ -27,8 +28,9 @@ const (
 	// gather is how long further requests of one call are waited for, so that
 	// those made together are asked together.
 	gather = 5 * time.Millisecond
-	// maxParked is how many calls may wait for their clients.
-	maxParked = 1000
+	// givesWay is how long a call waits before it ends for another's sake, where too
+	// many do.
+	givesWay = time.Minute
 	// parkedFor is how long a client may take to call again; the upstream gives
 	// up earlier where its settings say so. keptFor is how long the result of a
 	// call that ended meanwhile is kept.
@@ -44,20 +46,25 @@ type parked struct {
 	name  string // exposed
 	done  chan outcome
 	wake  chan struct{} // holds one signal: something was asked
-	end   context.CancelFunc
+	end   context.CancelCauseFunc
 
 	progress json.RawMessage // the progress token of the first request
+	bytes    *limit.Limit    // of what is kept
+	size     int64           // of the request, in bytes
 
-	mu     sync.Mutex // guards what follows; never held over a wait or a write
-	state  string     // the requestState that continues it, "" while a request waits
-	ended  bool
-	asks   map[string]*asked
-	count  int
-	notify func(string, json.RawMessage) // to the request that waits now; nil while none does
-	missed []missed                      // notifications meanwhile
-	unread int                           // bytes of their params
-	token  json.RawMessage               // its progress token
-	expire *time.Timer
+	mu        sync.Mutex // guards what follows; never held over a wait or a write
+	since     time.Time  // when it was parked last
+	state     string     // the requestState that continues it, "" while a request waits
+	ended     bool
+	abandoned bool // nobody will continue it: nothing is kept any more
+	asks      map[string]*asked
+	count     int
+	notify    func(string, json.RawMessage) // to the request that waits now; nil while none does
+	missed    []missed                      // notifications meanwhile
+	unread    int                           // bytes of their params
+	dropped   int                           // notifications that found no room among missed
+	token     json.RawMessage               // its progress token
+	expire    *time.Timer
 }
 
 type missed struct {
@@ -84,13 +91,13 @@ type outcome struct {
 }
 
 // serveModern calls for a 2026-07-28 client that can be asked something.
-func (l *Live) serveModern(ctx context.Context, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
+func (l *Live) serveModern(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
 	p, err := l.resume(call, x)
 	if err != nil {
 		return nil, err
 	}
 	if p == nil {
-		if p, err = l.park(ctx, x, call); err != nil {
+		if p, err = l.park(ctx, served, x, call); err != nil {
 			return nil, err
 		}
 	}
@@ -99,7 +106,7 @@ func (l *Live) serveModern(ctx context.Context, x *wire.Exchange, call *tool.Cal
 		case out := <-p.done:
 			return out.result, out.err
 		case <-ctx.Done():
-			p.end()
+			p.end(context.Cause(ctx))
 			return nil, context.Cause(ctx)
 		case <-p.wake:
 		}
@@ -115,12 +122,12 @@ func (l *Live) serveModern(ctx context.Context, x *wire.Exchange, call *tool.Cal
 }
 
 // park starts a call that outlives the request that made it.
-func (l *Live) park(ctx context.Context, x *wire.Exchange, call *tool.Call) (*parked, error) {
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
+func (l *Live) park(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (*parked, error) {
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &parked{
 		owner: Owner(call), kind: call.Kind, name: call.Name, end: end,
 		done: make(chan outcome, 1), wake: make(chan struct{}, 1),
-		asks: map[string]*asked{}, notify: x.Notify,
+		asks: map[string]*asked{}, notify: x.Notify, bytes: l.limits.parkedBytes, size: int64(len(call.Params)),
 	}
 	p.progress = progressToken(call.Params)
 	p.token = p.progress
@@ -134,15 +141,18 @@ func (l *Live) park(ctx context.Context, x *wire.Exchange, call *tool.Call) (*pa
 	l.parkedMu.Lock()
 	defer l.parkedMu.Unlock()
 	if l.stopped {
-		end()
+		end(nil)
 		return nil, errStopping
 	}
 	l.parking.Go(func() {
-		defer end()
-		result, err := l.guarded(life, call)
+		defer end(nil)
+		result, err := l.guarded(life, served, call)
 		p.done <- outcome{result, err}
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if p.dropped > 0 {
+			l.log.Warn("notifications of a call were dropped: they waited for its client to come back", "name", call.Name, "dropped", p.dropped)
+		}
 		p.ended = true
 		if p.state != "" {
 			p.expire.Reset(keptFor)
@@ -153,23 +163,27 @@ func (l *Live) park(ctx context.Context, x *wire.Exchange, call *tool.Call) (*pa
 
 // guarded is a call beside the goroutine of its request, where nobody else
 // would recover.
-func (l *Live) guarded(ctx context.Context, call *tool.Call) (result tool.Result, err error) {
+func (l *Live) guarded(ctx context.Context, served *Served, call *tool.Call) (result tool.Result, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			l.log.Error("panic while handling a request", "name", call.Name, "panic", r)
 			err = &tool.RPCError{Code: tool.CodeInternal, Message: "internal error"}
 		}
 	}()
-	return l.face.Load().call(ctx, call)
+	return l.dispatch(ctx, served, call)
 }
 
 // tell sends a notification to the request that waits now, or to the next.
 func (p *parked) tell(method string, params json.RawMessage) {
 	p.mu.Lock()
 	notify, token := p.notify, p.token
-	if notify == nil && len(p.missed) < maxMissed && p.unread+len(params) <= maxUnread {
+	switch {
+	case notify != nil || p.abandoned:
+	case len(p.missed) < maxMissed && p.unread+len(params) <= maxUnread && p.bytes.Take(int64(len(params))) == nil:
 		p.missed = append(p.missed, missed{method, params})
 		p.unread += len(params)
+	default:
+		p.dropped++
 	}
 	p.mu.Unlock()
 	if notify != nil {
@@ -182,6 +196,7 @@ func (p *parked) attend(notify func(string, json.RawMessage)) {
 	for {
 		p.mu.Lock()
 		late, token := p.missed, p.token
+		p.bytes.Release(int64(p.unread))
 		if p.missed, p.unread = nil, 0; len(late) == 0 {
 			p.notify = notify
 			p.mu.Unlock()
@@ -239,8 +254,7 @@ func (p *parked) signal() {
 }
 
 var (
-	errTooManyParked = errors.New("too many calls wait for their clients; try again later")
-	errStopping      = errors.New("the proxy is stopping")
+	errStopping = errors.New("the proxy is stopping")
 )
 
 // suspend returns the input_required result for what is asked now, nil when
@@ -264,13 +278,13 @@ func (l *Live) suspend(p *parked) (tool.Result, error) {
 	}
 	state := rand.Text()
 	if err := l.keep(state, p); err != nil {
-		p.end()
+		p.end(nil)
 		return nil, err
 	}
-	p.state, p.notify = state, nil
+	p.state, p.notify, p.since = state, nil, time.Now()
 	p.expire = time.AfterFunc(parkedFor, func() {
-		if l.unpark(state) != nil {
-			p.end()
+		if p := l.unpark(state); p != nil {
+			p.abandon()
 		}
 	})
 	return tool.Result(`{"resultType":"` + inputRequired + `","inputRequests":` + string(requests) + `},"requestState":"` + parkedPrefix + state + `"}`), nil
@@ -282,25 +296,72 @@ const inputRequired = "input_required"
 // parkedPrefix tells our request states from those that upstream seals.
 const parkedPrefix = "toolfinch-parked-"
 
+// keep parks a call. Where too many are, the one that has waited longest gives way,
+// if that is long.
 func (l *Live) keep(state string, p *parked) error {
 	l.parkedMu.Lock()
 	defer l.parkedMu.Unlock()
-	switch {
-	case l.stopped:
+	if l.stopped {
 		return errStopping
-	case len(l.parked) >= maxParked:
-		return errTooManyParked
+	}
+	err := l.limits.parked.Take(1)
+	if err != nil && l.yielded() {
+		err = l.limits.parked.Take(1)
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.limits.parkedBytes.Take(p.size); err != nil {
+		l.limits.parked.Release(1)
+		return err
 	}
 	l.parked[state] = p
 	return nil
 }
 
+// yielded ends the call that has waited longest, for more than givesWay. It is for
+// who holds parkedMu.
+func (l *Live) yielded() bool {
+	var oldest string
+	since := time.Now().Add(-givesWay)
+	for state, p := range l.parked {
+		p.mu.Lock()
+		if p.since.Before(since) {
+			oldest, since = state, p.since
+		}
+		p.mu.Unlock()
+	}
+	if oldest == "" {
+		return false
+	}
+	l.unparked(oldest).abandon()
+	return true
+}
+
 func (l *Live) unpark(state string) *parked {
 	l.parkedMu.Lock()
 	defer l.parkedMu.Unlock()
+	return l.unparked(state)
+}
+
+// unparked is unpark for who holds parkedMu.
+func (l *Live) unparked(state string) *parked {
 	p := l.parked[state]
-	delete(l.parked, state)
+	if p != nil {
+		delete(l.parked, state)
+		l.limits.parked.Release(1)
+		l.limits.parkedBytes.Release(p.size)
+	}
 	return p
+}
+
+// abandon ends a call that nobody will continue.
+func (p *parked) abandon() {
+	p.mu.Lock()
+	p.bytes.Release(int64(p.unread))
+	p.missed, p.unread, p.abandoned = nil, 0, true
+	p.mu.Unlock()
+	p.end(nil)
 }
 
 // resume returns the parked call that a request continues, with the answers
@@ -314,7 +375,7 @@ func (l *Live) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
 	p := l.parked[state]
 	fits := p != nil && p.owner == Owner(call) && p.kind == call.Kind && p.name == call.Name
 	if fits { // else it is another's, or another tool's, and stays where it is
-		delete(l.parked, state)
+		l.unparked(state)
 	}
 	l.parkedMu.Unlock()
 	if !fits {

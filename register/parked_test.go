@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
@@ -594,17 +595,30 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 	})
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
 	for i := range maxParked {
-		if err := live.keep(fmt.Sprint(i), &parked{end: func() {}}); err != nil {
+		if err := live.keep(fmt.Sprint(i), &parked{end: func(error) {}, bytes: live.limits.parkedBytes, since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := n.answer(1, "tools/call", asking("roots/list", `{}`)); !strings.Contains(got, `"isError":true`) || !strings.Contains(got, errTooManyParked.Error()) {
+	if got := n.answer(1, "tools/call", asking("roots/list", `{}`)); !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "too many calls wait for their clients: the limit is 1000") {
 		t.Errorf("tools/call: %s", got)
 	}
-	if got := n.answer(2, "prompts/get", `"name":"p"`); !strings.Contains(got, `"error":{"code":-32603,"message":"`+errTooManyParked.Error()) {
+	if got := n.answer(2, "prompts/get", `"name":"p"`); !strings.Contains(got, `"error":{"code":-32603,"message":"`+"too many calls wait for their clients: the limit is 1000") {
 		t.Errorf("prompts/get: %s", got)
 	}
 	live.parking.Wait() // the handlers were let go
+
+	// One that has waited for long gives way.
+	left := make(chan struct{})
+	old := live.unpark("7")
+	old.end, old.since = func(error) { close(left) }, time.Now().Add(-2*givesWay)
+	if err := live.keep("7", old); err != nil {
+		t.Fatal(err)
+	}
+	stateOf(t, n.answer(3, "tools/call", asking("roots/list", `{}`)))
+	receive(t, left, "the end of the call that waited longest")
+	if hits := live.limits.parked.Hits(); hits != 3 {
+		t.Errorf("the limit was reached %d times, want 3", hits)
+	}
 }
 
 // A call may end in the very moment that it is suspended: its result is

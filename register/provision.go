@@ -100,7 +100,7 @@ func Owner(call *tool.Call) string {
 }
 
 // Gated reports whether tools must be provisioned before they can be called.
-func (l *Live) Gated() bool { return l.face.Load().Gate != nil }
+func (l *Live) Gated() bool { return l.served().gated() }
 
 // Gate is the handler of t behind the gate: it answers calls of tools that are
 // provisioned for the caller, or pinned, and the owner's own. For others the
@@ -127,11 +127,8 @@ func (l *Live) Admit(call *tool.Call, id tool.ID) error {
 // IsProvisioned reports whether owner may call the tool now: it is provisioned,
 // or pinned, or nothing is gated. It says nothing of whether the catalog has it.
 func (l *Live) IsProvisioned(owner string, id tool.ID) bool {
-	return !l.Gated() || l.ledger.has(owner, id) || l.isPinned(id)
-}
-
-func (l *Live) isPinned(id tool.ID) bool {
-	return slices.ContainsFunc(l.source.Pinned(), func(t *tool.Tool) bool { return t.Def.ID == id })
+	served := l.served()
+	return !served.gated() || l.ledger.has(owner, id) || served.isPinned(id)
 }
 
 // Provision provisions tools for owner within the budget: what is provisioned
@@ -142,11 +139,12 @@ func (l *Live) isPinned(id tool.ID) bool {
 // changed then. Of more than 10,000 owners the one whose tools were used longest
 // ago loses them.
 func (l *Live) Provision(ctx context.Context, owner string, r ProvisionRequest) (Provisioned, error) {
-	gate := l.face.Load().Gate
+	served := l.served()
+	gate := served.Gate
 	if gate == nil {
 		return Provisioned{}, ErrNotGated
 	}
-	wanted, pinned, err := l.wanted(r, *gate)
+	wanted, pinned, err := l.wanted(served, r)
 	if err != nil {
 		return Provisioned{}, err
 	}
@@ -169,7 +167,8 @@ func (l *Live) Provision(ctx context.Context, owner string, r ProvisionRequest) 
 }
 
 // wanted are the tools of a request as grants, and apart those that are pinned.
-func (l *Live) wanted(r ProvisionRequest, gate Budget) (wanted, pinned grants, err error) {
+func (l *Live) wanted(served *Served, r ProvisionRequest) (wanted, pinned grants, err error) {
+	gate := served.Gate
 	if r.TTL == 0 || gate.TTL != 0 && r.TTL > gate.TTL {
 		r.TTL = gate.TTL
 	}
@@ -178,7 +177,7 @@ func (l *Live) wanted(r ProvisionRequest, gate Budget) (wanted, pinned grants, e
 		until = time.Now().Add(r.TTL).Round(0) // clients and the store are told the clock's time
 	}
 	for _, t := range r.Tools {
-		now, ok := l.source.ByID(t.Def.ID)
+		now, ok := served.ByID(t.Def.ID)
 		if !ok && r.Fit {
 			continue // it went since it was found
 		}
@@ -186,7 +185,7 @@ func (l *Live) wanted(r ProvisionRequest, gate Budget) (wanted, pinned grants, e
 			return nil, nil, fmt.Errorf("%w: %s", tool.ErrNotFound, t.Name)
 		}
 		one := grant{t.Def.ID, l.tokens(now), until, now}
-		if l.isPinned(one.id) {
+		if served.isPinned(one.id) {
 			one.until = time.Time{}
 			pinned = append(pinned, one)
 			continue
@@ -224,7 +223,7 @@ func (l *Live) Unprovision(ctx context.Context, owner string, tools []*tool.Tool
 // Provisions returns what owner has provisioned, in that order, of what the
 // catalog has now and whose time has not come. Pinned tools are not among them.
 func (l *Live) Provisions(owner string) ([]Provision, Usage, Budget) {
-	gate := l.face.Load().Gate
+	gate := l.served().Gate
 	if gate == nil {
 		return nil, Usage{}, Budget{}
 	}
@@ -273,9 +272,7 @@ func (l *Live) makeRoom(ctx context.Context) {
 			return
 		}
 		l.log.Info("too many clients have tools provisioned: who used theirs longest ago has none any more", "owner", owner)
-		if _, ofSession := sessionIn(owner); !ofSession {
-			l.write(ctx, owner, nil)
-		}
+		l.write(ctx, owner, nil)
 		<-a.turn
 		l.ledger.close(owner, a)
 		l.tellOwner(ctx, owner, "")
@@ -310,7 +307,7 @@ func (l *Live) recall(kept []KeptProvision) {
 		byOwner[k.Owner] = append(all, grant{id: k.ID, until: k.Until, tokens: k.Tokens})
 	}
 	for owner, all := range byOwner {
-		a := newAccount()
+		a := newAccount(owner)
 		l.ledger.accounts[owner] = a
 		l.ledger.put(a, all)
 	}
@@ -318,9 +315,9 @@ func (l *Live) recall(kept []KeptProvision) {
 
 // priced gives those their tool and what it costs now that take part.
 func (l *Live) priced(all grants) grants {
-	all = slices.Clone(all)
+	all, served := slices.Clone(all), l.served()
 	for i := range all {
-		if t, ok := l.source.ByID(all[i].id); ok && !l.isPinned(t.Def.ID) {
+		if t, ok := served.ByID(all[i].id); ok && !served.isPinned(t.Def.ID) {
 			all[i].tool, all[i].tokens = t, l.tokens(t)
 		}
 	}
@@ -336,21 +333,23 @@ func (l *Live) tokens(t *tool.Tool) int {
 
 // listedTo returns the provisioned tools that are listed to an owner. Those of
 // Anonymous are not: a 2026-07-28 client's list must not vary by its calls.
-func (l *Live) listedTo(owner string) []*tool.Tool {
-	if owner == Anonymous || !l.Gated() {
-		return nil
-	}
-	now := time.Now()
-	var tools []*tool.Tool
-	for _, one := range l.ledger.of(owner) {
-		if over(one.until, now) {
-			continue
+func (l *Live) listedTo(served *Served) func(owner string) []*tool.Tool {
+	return func(owner string) []*tool.Tool {
+		if owner == Anonymous || !served.gated() {
+			return nil
 		}
-		if t, ok := l.source.ByID(one.id); ok && !l.isPinned(one.id) {
-			tools = append(tools, t)
+		now := time.Now()
+		var tools []*tool.Tool
+		for _, one := range l.ledger.of(owner) {
+			if over(one.until, now) {
+				continue
+			}
+			if t, ok := served.ByID(one.id); ok && !served.isPinned(one.id) {
+				tools = append(tools, t)
+			}
 		}
+		return tools
 	}
-	return tools
 }
 
 // shown is which provisioned tools one client was last listed, or told of. It
@@ -410,10 +409,11 @@ func (s *shown) follow(owner string, listedTo func(owner string) []*tool.Tool) (
 // tellOwner tells the clients of owner that their list has changed, if it has,
 // and holds for the calling session.
 func (l *Live) tellOwner(ctx context.Context, owner, calling string) {
+	listedTo := l.listedTo(l.served())
 	var client string
 	var listed <-chan struct{} // nil: nobody is waited for
 	for _, s := range l.sessionsOf(owner) {
-		_, change, differs := s.shown.follow("", l.listedTo)
+		_, change, differs := s.shown.follow("", listedTo)
 		if !differs {
 			continue
 		}
@@ -426,7 +426,7 @@ func (l *Live) tellOwner(ctx context.Context, owner, calling string) {
 		if !t.shown.isOf(owner) {
 			return false
 		}
-		_, _, differs := t.shown.follow("", l.listedTo)
+		_, _, differs := t.shown.follow("", listedTo)
 		return differs
 	})
 	if listed != nil {

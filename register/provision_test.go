@@ -72,7 +72,7 @@ func gated(t testing.TB, settings Settings, budget Budget) (*Live, *shelf) {
 		settings.Tokens = func(*tool.Tool) int { return each }
 	}
 	settings.PrincipalHeader = "X-User"
-	live := New(settings, source, slog.New(slog.DiscardHandler))
+	live := serve(settings, Served{Source: source, Offered: offersAll}, slog.New(slog.DiscardHandler))
 	for _, name := range strings.Fields("srv_a srv_b srv_c srv_d srv_e srv_pin") {
 		one := newTool(t, name, func(context.Context, *tool.Call) (tool.Result, error) { return tool.TextResult("called " + name), nil })
 		one.Handler = live.Gate(one)
@@ -95,7 +95,7 @@ func gated(t testing.TB, settings Settings, budget Budget) (*Live, *shelf) {
 		return tool.TextResult(fmt.Sprintf("%d removed", len(removed))), err
 	})
 	hidden := newTool(t, "hidden", func(context.Context, *tool.Call) (tool.Result, error) { return tool.TextResult("answered"), nil })
-	live.Offer(Face{Meta: []*tool.Tool{provision, unprovision}, Unlisted: []*tool.Tool{hidden}, Gate: &budget})
+	offer(live, Served{Meta: []*tool.Tool{provision, unprovision}, Unlisted: []*tool.Tool{hidden}, Gate: &budget})
 	live.Sync()
 	return live, source
 }
@@ -116,7 +116,7 @@ func pick(source *shelf, names ...string) []*tool.Tool {
 // provision must succeed.
 func provision(t testing.TB, live *Live, owner string, ttl time.Duration, names ...string) Provisioned {
 	t.Helper()
-	done, err := live.Provision(t.Context(), owner, ProvisionRequest{Tools: pick(live.source.(*shelf), names...), TTL: ttl})
+	done, err := live.Provision(t.Context(), owner, ProvisionRequest{Tools: pick(live.served().Source.(*shelf), names...), TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestTheGateLetsThroughWhatIsProvisioned(t *testing.T) {
 		})
 	}
 	t.Run("nothing is gated", func(t *testing.T) {
-		live.Offer(Face{})
+		offer(live, Served{})
 		one, _ := source.Lookup("srv_c")
 		if _, err := one.Handler(t.Context(), &tool.Call{Name: "srv_c"}); err != nil {
 			t.Error(err)
@@ -291,10 +291,10 @@ func TestAGatedSession(t *testing.T) {
 	if got := listed(t, connect(t, p.url, "other").messages(list)[0]); len(got) != 3 {
 		t.Errorf("another session is listed %v", got)
 	}
-	if got := live.Register(t.Context(), p.session, pick(live.source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
+	if got := live.Register(t.Context(), p.session, pick(live.served().Source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
 		t.Errorf("registered %v", got)
 	}
-	live.forget(p.session)
+	live.Forget(p.session)
 	if len(live.ledger.accounts) != 0 {
 		t.Error("the set outlives its session")
 	}
@@ -379,7 +379,7 @@ func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 	}
 	// The set survives the sessions.
 	for _, name := range []string{"ann 1", "ann 2", "ann 3"} {
-		live.forget(of[name].session)
+		live.Forget(of[name].session)
 	}
 	of["new"] = connect(t, url, "many")
 	if got := names("new", "ann"); got != "srv_a srv_b" {
@@ -434,14 +434,14 @@ func TestConcurrentProvisioningHoldsTheBudget(t *testing.T) {
 func TestASessionThatEndsWhileItProvisions(t *testing.T) {
 	counting, count := make(chan bool, 1), make(chan bool)
 	live, source := gated(t, Settings{Tokens: func(*tool.Tool) int { counting <- true; <-count; return 1 }}, Budget{})
-	live.remember("s")
+	live.Open("s", false, func([]byte) bool { return false }, func() bool { return false })
 	answered := make(chan error, 1)
 	go func() {
 		_, err := live.Provision(t.Context(), "session s", ProvisionRequest{Tools: pick(source, "srv_a")})
 		answered <- err
 	}()
 	<-counting
-	live.forget("s")
+	live.Forget("s")
 	close(count)
 	if err := receive(t, answered, "the answer"); !errors.Is(err, ErrSessionEnded) {
 		t.Errorf("error %v", err)
@@ -454,10 +454,10 @@ func TestASessionThatEndsWhileItProvisions(t *testing.T) {
 // The same, when the session ends in the middle of the change.
 func TestASessionThatEndsWhileItsSetChanges(t *testing.T) {
 	live, source := gated(t, Settings{}, Budget{})
-	live.remember("s")
+	live.Open("s", false, func([]byte) bool { return false }, func() bool { return false })
 	one := pick(source, "srv_a")[0]
 	err := live.amend(t.Context(), "session s", true, func(all grants) (grants, error) {
-		live.forget("s")
+		live.Forget("s")
 		return append(all, grant{id: one.Def.ID}), nil
 	})
 	if err != nil || len(live.ledger.accounts) != 0 || live.IsProvisioned("session s", one.Def.ID) {
@@ -541,7 +541,7 @@ func TestASetThatCannotBeWrittenHolds(t *testing.T) {
 	if !live.IsProvisioned(Anonymous, pick(source, "srv_a")[0].Def.ID) || !strings.Contains(log.String(), "disk full") {
 		t.Errorf("log = %s", log.String())
 	}
-	live.remember("s")
+	live.Open("s", false, func([]byte) bool { return false }, func() bool { return false })
 	log.Reset()
 	provision(t, live, "session s", 0, "srv_a")
 	if log.Len() > 0 {
@@ -609,7 +609,7 @@ func TestOfTooManyOwnersThoseGoWhoUsedTheirToolsLongestAgo(t *testing.T) {
 			case 0:
 				live.IsProvisioned(k.Owner, a.Def.ID)
 			case 1:
-				live.listedTo(k.Owner)
+				live.listedTo(live.served())(k.Owner)
 			case 2:
 				live.Provisions(k.Owner)
 			}
@@ -635,7 +635,7 @@ func TestOfTooManyOwnersThoseGoWhoUsedTheirToolsLongestAgo(t *testing.T) {
 		clear(written)
 	}
 
-	live.listedTo("principal 8")
+	live.listedTo(live.served())("principal 8")
 	used("principal 7", "principal 8")
 	if _, err := live.Provision(t.Context(), "principal late", ProvisionRequest{Tools: pick(source, "srv_a", "srv_b")}); err == nil {
 		t.Error("over budget, and no error")
@@ -649,41 +649,54 @@ func TestOfTooManyOwnersThoseGoWhoUsedTheirToolsLongestAgo(t *testing.T) {
 	wrote(map[string]int{"principal late": 1, "principal 7": 0})
 	gone("principal 7")
 
-	// Who is in the middle of a change stays; a session's set is not in the store.
-	live.remember("s")
-	provision(t, live, "session s", 0, "srv_a")
-	wrote(map[string]int{"principal 8": 0})
-	changing := live.ledger.open("principal 9", false)
-	live.listedTo("session s")
+	// Who is in the middle of a change stays.
+	changing := live.ledger.open("principal 8", false)
 	used("principal 9")
-	live.listedTo("principal late")
+	live.listedTo(live.served())("principal late")
 	provision(t, live, "principal later", 0, "srv_a")
-	live.ledger.close("principal 9", changing)
-	wrote(map[string]int{"principal later": 1})
-	if has(live, "session s") != "" || has(live, "principal late") != "srv_a" || has(live, "principal later") != "srv_a" {
-		t.Error("the session's set is not the one that went")
-	}
-	gone("principal 7", "principal 8")
+	live.ledger.close("principal 8", changing)
+	wrote(map[string]int{"principal later": 1, "principal 9": 0})
+	gone("principal 7", "principal 9")
 	if n := len(live.ledger.accounts); n != maxOwners {
 		t.Errorf("%d owners are held, want %d", n, maxOwners)
 	}
 }
 
+// Anonymous clients can open as many sessions as there are: what one has goes with
+// it, and takes nothing from anybody.
+func TestSetsOfSessionsTakeNothingFromOthers(t *testing.T) {
+	live, _ := gated(t, Settings{Kept: crowd(maxOwners)}, Budget{})
+	for i := range 50 {
+		id := fmt.Sprint(i)
+		live.Open(id, false, func([]byte) bool { return false }, func() bool { return false })
+		provision(t, live, sessionOwner+id, 0, "srv_a")
+	}
+	if n := len(live.ledger.accounts); n != maxOwners+50 {
+		t.Errorf("%d owners are held, want %d", n, maxOwners+50)
+	}
+	if used := live.limits.sets.Used(); used != maxOwners {
+		t.Errorf("%d sets count, want %d", used, maxOwners)
+	}
+}
+
 func TestClientsAreToldWhenTheirToolsGoForOthers(t *testing.T) {
-	live, source := gated(t, Settings{Kept: crowd(maxOwners)}, Budget{})
+	live, source := gated(t, Settings{Kept: crowd(maxOwners), PrincipalHeader: "X-User"}, Budget{})
 	p := connect(t, serveHTTP(t, live), "idle")
-	provision(t, live, sessionOwner+p.session, 0, "srv_b") // one of the crowd goes
-	p.messages(list)
+	const owner = "principal idle"
+	provision(t, live, owner, 0, "srv_b") // one of the crowd goes
+	if got := listed(t, p.messages(list, "X-User", "idle")[0]); len(got) != 4 {
+		t.Errorf("listed %v", got)
+	}
 	changes, stop := p.listen()
 	defer stop()
-	for owner := range maps.Clone(live.ledger.accounts) {
-		if owner != sessionOwner+p.session {
-			live.IsProvisioned(owner, source.tools["srv_a"].Def.ID)
+	for other := range maps.Clone(live.ledger.accounts) {
+		if other != owner {
+			live.IsProvisioned(other, source.tools["srv_a"].Def.ID)
 		}
 	}
 	provision(t, live, "principal late", 0, "srv_a")
 	await(t, changes, "tools/list_changed")
-	if got := listed(t, p.messages(list)[0]); len(got) != 3 {
+	if got := listed(t, p.messages(list, "X-User", "idle")[0]); len(got) != 3 {
 		t.Errorf("listed %v", got)
 	}
 }
@@ -944,20 +957,20 @@ func TestWhatIsListedIsTold(t *testing.T) {
 func TestAGateNarrowsWhatIsListed(t *testing.T) {
 	live, source := gated(t, Settings{Relists: map[string]bool{"narrowed 1": false}}, Budget{})
 	p := connect(t, serveHTTP(t, live), "narrowed")
-	all := Face{Direct: func() bool { return true }, Register: true}
+	all := Served{Direct: func() bool { return true }, Register: true}
 	gate := all
 	gate.Gate = &Budget{}
-	some := Face{Register: true}
-	live.Offer(some)
+	some := Served{Register: true}
+	offer(live, some)
 	live.Register(t.Context(), p.session, pick(source, "srv_a"))
 	changes, stop := p.listen()
 	defer stop()
 	await(t, changes, "tools/list_changed") // of srv_a
 	for _, step := range []struct {
-		face Face
+		face Served
 		want int
 	}{{all, 6}, {gate, 1}, {all, 6}, {gate, 1}, {some, 2}, {gate, 1}, {some, 2}} {
-		live.Offer(step.face)
+		offer(live, step.face)
 		live.Sync()
 		await(t, changes, "tools/list_changed")
 		if got := listed(t, p.messages(list)[0]); len(got) != step.want {
@@ -1004,7 +1017,7 @@ func TestAListIsOfWhoeverAsksForIt(t *testing.T) {
 
 func TestTheTimerIsToldOfWhatEndsSooner(t *testing.T) {
 	now := time.Now()
-	l := newLedger()
+	l := newLedger(NewLimits().sets)
 	for i, test := range []struct {
 		ends time.Time
 		wake bool
@@ -1051,7 +1064,7 @@ func BenchmarkGate(b *testing.B) {
 	})
 	one := source.tools[names[39]]
 	handler := live.Gate(&tool.Tool{Name: one.Name, Def: one.Def, Handler: func(context.Context, *tool.Call) (tool.Result, error) { return nil, nil }})
-	live.remember("s")
+	live.Open("s", false, func([]byte) bool { return false }, func() bool { return false })
 	for _, owner := range []string{"session s", "principal ann"} {
 		provision(b, live, owner, time.Hour, names...)
 	}
@@ -1071,7 +1084,7 @@ func BenchmarkGate(b *testing.B) {
 	run("gated/session", tool.Call{Session: "s"})
 	run("gated/principal", tool.Call{Principal: "ann"})
 	run("local", tool.Call{Local: true})
-	live.Offer(Face{})
+	offer(live, Served{})
 	run("not gated", tool.Call{Session: "s"})
 }
 

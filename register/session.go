@@ -1,11 +1,13 @@
 package register
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,26 +26,33 @@ type session struct {
 	id      string
 	gone    chan struct{} // closed when the client can answer no more
 	endOnce sync.Once
-	shown   shown // what it has provisioned, as far as it knows
+	shown   shown                     // what it has provisioned, as far as it knows
+	piped   bool                      // stdio or SSE: one connection for everything
+	push    func(message []byte) bool // as of Open
+	reaches func() bool
 
 	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
 	set          Set
-	direct       *bool           // whether it is listed every tool, nil until it is listed any
+	mode         string          // in which direct was decided, or undecided
+	direct       bool            // it is listed every tool
 	client       string          // "name version", "" until initialize
 	capabilities json.RawMessage // as declared in initialize, nil before
 	initialized  bool
 	level        string        // of logging/setLevel, "" when it did not say
 	listed       chan struct{} // closed by the next tools/list
 	notified     time.Time     // of the last list_changed that no tools/list followed yet
-	asked        map[string]chan *wire.ClientReply
-	asks         int     // counts requests to the client
-	outlet       *outlet // the GET stream of streamable HTTP; nil while none is open
-	piped        bool    // stdio or SSE: one connection for everything
+	asked        map[string]chan *wire.Inbound
+	asks         int      // counts requests to the client
+	apps         []string // servers whose apps the client has read, the last first; replaced, never edited
+	roots        roots
 }
 
+// undecided is the mode of a session that has been listed no tool; no Served has it.
+const undecided = "\x00"
+
 func newSession(id string) *session {
-	return &session{id: id, gone: make(chan struct{}), listed: make(chan struct{}), asked: map[string]chan *wire.ClientReply{},
-		shown: shown{owner: sessionOwner + id}}
+	return &session{id: id, gone: make(chan struct{}), listed: make(chan struct{}), asked: map[string]chan *wire.Inbound{},
+		shown: shown{owner: sessionOwner + id}, mode: undecided}
 }
 
 // end lets go of those who wait for the client to answer.
@@ -64,7 +73,7 @@ func (s *session) initialize(client string, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.client, s.initialized = client, true
-	s.capabilities = rawjson.Member(rawjson.Member(message, "params"), "capabilities")
+	s.capabilities = bytes.Clone(rawjson.Member(rawjson.Member(message, "params"), "capabilities"))
 }
 
 // described returns the session's client as a call knows it, without Ask.
@@ -76,13 +85,26 @@ func (s *session) described() *tool.Client {
 
 var errClientGone = errors.New("the client is gone")
 
-// ask sends a request to the client with send and waits for the answer. When
-// ctx ends first, the client is told.
+// askPrefix begins the IDs of requests to clients; their number follows.
+const askPrefix = "toolfinch-"
+
+// ask sends a request to the client with send and waits for the answer, unless
+// it is known. When ctx ends first, the client is told.
 func (s *session) ask(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (json.RawMessage, error) {
-	answer := make(chan *wire.ClientReply, 1)
+	if method == methodRoots && s.keepsRoots(params) {
+		return s.askRoots(ctx, func() (json.RawMessage, error) { return s.request(ctx, send, method, params) })
+	}
+	return s.request(ctx, send, method, params)
+}
+
+func (s *session) request(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (json.RawMessage, error) {
+	if params == nil { // roots/list needs none, but the client of the Go SDK insists
+		params = json.RawMessage(`{}`)
+	}
+	answer := make(chan *wire.Inbound, 1)
 	s.mu.Lock()
 	s.asks++
-	id := strconv.Quote("toolfinch-" + strconv.Itoa(s.asks))
+	id := strconv.Quote(askPrefix + strconv.Itoa(s.asks))
 	s.asked[id] = answer
 	s.mu.Unlock()
 	defer func() {
@@ -109,17 +131,20 @@ func (s *session) ask(ctx context.Context, send func([]byte) bool, method string
 	}
 }
 
-// answered gives an answer to whoever asked; false when nobody did.
-func (s *session) answered(reply *wire.ClientReply) bool {
+// answered gives an answer to whoever asked. It reports false when nobody did; one
+// that was withdrawn, or answered already, is no longer waited for.
+func (s *session) answered(reply *wire.Inbound) bool {
 	s.mu.Lock()
 	waiting := s.asked[string(reply.ID)]
 	delete(s.asked, string(reply.ID))
+	number, ours := strings.CutPrefix(rawjson.Text(reply.ID), askPrefix)
+	n, err := strconv.Atoi(number)
+	late := ours && err == nil && 0 < n && n <= s.asks
 	s.mu.Unlock()
-	if waiting == nil {
-		return false
+	if waiting != nil {
+		waiting <- reply
 	}
-	waiting <- reply
-	return true
+	return waiting != nil || late
 }
 
 // checkAsk returns the error for a request that the client cannot take: for a
@@ -204,19 +229,18 @@ func (l *Live) Notify(sessionID, method string, params json.RawMessage) {
 }
 
 // Log sends a log message of an upstream that belongs to no call to the session
-// that it must be for, as far as that wants it; where that is "", to every
-// session that asked for log messages.
-func (l *Live) Log(sessionID string, params json.RawMessage) {
-	const method = "notifications/message"
-	if s := l.session(sessionID); s != nil {
-		leveled(s.described(), func(method string, params json.RawMessage) { l.Notify(s.id, method, params) })(method, params)
-	}
+// that it must be for; where that is "", to every session that set a level. A
+// session gets what is severe enough by its own level. One that set none gets what
+// a server says to it alone, unless asked: then others have set the server's level.
+func (l *Live) Log(sessionID string, asked bool, params json.RawMessage) {
+	sessions := l.everySession()
 	if sessionID != "" {
-		return
+		sessions = slices.DeleteFunc(sessions, func(s *session) bool { return s.id != sessionID })
 	}
-	for _, s := range l.everySession() {
-		if level := s.described().LogLevel; level != "" && severe(params, level) {
-			l.Notify(s.id, method, params)
+	for _, s := range sessions {
+		level := s.described().LogLevel
+		if level == "" && sessionID != "" && !asked || level != "" && severe(params, level) {
+			l.Notify(s.id, "notifications/message", params)
 		}
 	}
 }
@@ -225,44 +249,17 @@ func (l *Live) Log(sessionID string, params json.RawMessage) {
 // belongs to none of its calls.
 func (l *Live) Reaches(sessionID string) bool {
 	s := l.session(sessionID)
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.piped || s.outlet != nil
-}
-
-// attach makes o the stream of the session, which the newest is; detach ends that.
-func (s *session) attach(o *outlet) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.outlet = o
-}
-
-func (s *session) detach(o *outlet) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.outlet == o {
-		s.outlet = nil
-	}
+	return s != nil && s.reaches()
 }
 
 // send queues a message for the client of a session; it never blocks.
 func (l *Live) send(sessionID string, message []byte) bool {
-	if s := l.session(sessionID); s != nil {
-		s.mu.Lock()
-		o := s.outlet
-		s.mu.Unlock()
-		if o != nil && o.offer(message) {
-			return true
-		}
+	s := l.session(sessionID)
+	sent := s != nil && s.push(message)
+	if !sent {
+		l.log.Debug("message not sent", "session", sessionID)
 	}
-	err := l.mcp.SendNotificationToSpecificClient(sessionID, wire.MethodRaw, wire.Raw(message))
-	if err != nil {
-		l.log.Debug("message not sent", "session", sessionID, "error", err)
-	}
-	return err == nil
+	return sent
 }
 
 // severe reports whether a log message is at least of a level. What is no
@@ -344,31 +341,6 @@ func (l *Live) everySession() []*session {
 // sessionsOf returns those of everySession whose last request came for owner.
 func (l *Live) sessionsOf(owner string) []*session {
 	return slices.DeleteFunc(l.everySession(), func(s *session) bool { return !s.shown.isOf(owner) })
-}
-
-func (l *Live) remember(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sessions[id] = newSession(id)
-}
-
-func (l *Live) forget(id string) {
-	l.mu.Lock()
-	s := l.sessions[id]
-	delete(l.sessions, id)
-	l.mu.Unlock()
-	if s == nil {
-		return
-	}
-	s.end()
-	l.ledger.drop(sessionOwner + id)
-	l.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, id) })
-	if s.described().LogLevel != "" {
-		l.tellLevel()
-	}
-	if l.settings.Forget != nil {
-		l.settings.Forget(id)
-	}
 }
 
 // modernCalls counts the calls of 2026-07-28 clients, of all Lives: their keys are

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/limit"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/wire"
@@ -35,10 +35,16 @@ type Subscriptions struct {
 
 	turns sync.Map // server -> chan struct{} that holds one: taken while the upstream answers, so that its subscriptions change in order
 
+	most  *limit.Limit // of each client
+	bytes *limit.Limit // of a URI
+
 	mu   sync.Mutex                 // guards what follows; held for look-ups only
 	byID map[tool.ID][]subscription // an ID with none is about to be left
 	of   map[string]int             // how many a client has, by key
 }
+
+// Limits are those of subscriptions.
+func (s *Subscriptions) Limits() []*limit.Limit { return []*limit.Limit{s.most, s.bytes} }
 
 // NewSubscriptions returns subscriptions of nobody. change subscribes to a
 // resource of an upstream, or ends that; nil where that cannot be.
@@ -48,14 +54,21 @@ func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) erro
 			return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "resource subscriptions are not offered"}
 		}
 	}
-	return &Subscriptions{change: change, byID: map[tool.ID][]subscription{}, of: map[string]int{}}
+	return &Subscriptions{
+		change: change,
+		most:   limit.New("subscriptions", maxSubscriptions, "subscriptions of this client", "end others first"),
+		bytes:  limit.New("subscription_bytes", maxSubscribed, "bytes in the URI of a subscription", "subscribe to a shorter one"),
+		byID:   map[tool.ID][]subscription{},
+		of:     map[string]int{},
+	}
 }
 
 // maxSubscriptions is how many resources a session, or one subscriptions/listen,
 // may follow.
 const maxSubscriptions = 1000
 
-var errTooManySubscriptions = &tool.RPCError{Code: tool.CodeInternal, Message: fmt.Sprintf("more than %d subscriptions: end others first", maxSubscriptions)}
+// maxSubscribed is how long the URI of one may be, in bytes: it is kept.
+const maxSubscribed = 8 << 10
 
 // subscription is of a session or a listener, by the URI that it named.
 type subscription struct{ key, uri string }
@@ -77,6 +90,9 @@ func (s *Subscriptions) turn(ctx context.Context, server string) (end func(), er
 }
 
 func (s *Subscriptions) join(ctx context.Context, uri string, id tool.ID, key string) error {
+	if len(uri) > maxSubscribed {
+		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: s.bytes.Refuse().Error()}
+	}
 	end, err := s.turn(ctx, id.Server)
 	if err != nil {
 		return err
@@ -89,12 +105,12 @@ func (s *Subscriptions) join(ctx context.Context, uri string, id tool.ID, key st
 	full := !has && s.of[key] >= maxSubscriptions
 	if known && !has && !full {
 		s.byID[id] = append(all, one)
-		s.of[key]++
+		s.count(key, 1)
 	}
 	s.mu.Unlock()
 	switch {
 	case full:
-		return errTooManySubscriptions
+		return &tool.RPCError{Code: tool.CodeInternal, Message: s.most.Refuse().Error()}
 	case known:
 		return nil
 	}
@@ -103,9 +119,17 @@ func (s *Subscriptions) join(ctx context.Context, uri string, id tool.ID, key st
 	}
 	s.mu.Lock()
 	s.byID[id] = []subscription{one}
-	s.of[key]++
+	s.count(key, 1)
 	s.mu.Unlock()
 	return nil
+}
+
+// count is for who holds the lock.
+func (s *Subscriptions) count(key string, n int) {
+	if s.of[key] += n; s.of[key] == 0 {
+		delete(s.of, key)
+	}
+	s.most.Count(int64(n))
 }
 
 // leave ends the subscriptions of key: of one URI, or all when none is named.
@@ -117,13 +141,10 @@ func (s *Subscriptions) leave(ctx context.Context, key string, uris ...string) {
 		left := slices.DeleteFunc(all, func(one subscription) bool {
 			return one.key == key && (len(uris) == 0 || slices.Contains(uris, one.uri))
 		})
-		s.of[key] -= len(all) - len(left)
+		s.count(key, len(left)-len(all))
 		if s.byID[id] = left; len(left) == 0 {
 			last = append(last, id)
 		}
-	}
-	if s.of[key] == 0 {
-		delete(s.of, key)
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
@@ -178,13 +199,13 @@ func partOf(uri, whole string) bool {
 }
 
 // subscribe answers resources/subscribe and resources/unsubscribe.
-func (l *Live) subscribe(ctx context.Context, x *wire.Exchange, s *session) (tool.Result, error) {
+func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, s *session) (tool.Result, error) {
 	uri := rawjson.Text(rawjson.Member(x.Params, "uri"))
 	if x.Method == wire.MethodUnsubscribe {
 		l.subscriptions.leave(ctx, s.id, uri)
 		return tool.Result(`{}`), nil
 	}
-	t, ok := l.source.Resource(uri)
+	t, ok := served.Resource(uri)
 	if !ok {
 		return nil, notFound(tool.KindResource, uri, "", false)
 	}
@@ -207,7 +228,7 @@ func (l *Live) Updated(server, uri string, params json.RawMessage) {
 			continue // another Live's
 		}
 		if one.uri == "" {
-			exposed = cmp.Or(exposed, l.source.Exposed(server, uri))
+			exposed = cmp.Or(exposed, l.served().Exposed(server, uri))
 			one.uri = exposed
 		}
 		if told[one] {
@@ -266,14 +287,14 @@ func (t *listener) tagged(params json.RawMessage) json.RawMessage {
 
 // listen answers subscriptions/listen: it lasts until the client, whose requests
 // come for owner, ends it.
-func (l *Live) listen(ctx context.Context, x *wire.Exchange, owner string) (tool.Result, error) {
+func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, owner string) (tool.Result, error) {
 	var params struct {
 		Notifications mcp.SubscriptionFilter `json:"notifications"`
 	}
 	if err := json.Unmarshal(x.Params, &params); err != nil {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "subscriptions/listen: the parameters are not those of the specification"}
 	}
-	want, offered := params.Notifications, l.offered()
+	want, offered := params.Notifications, served.Offered
 	allowed := mcp.SubscriptionFilter{
 		ToolsListChanged:     want.ToolsListChanged,
 		PromptsListChanged:   want.PromptsListChanged && offered.Prompts,
@@ -284,7 +305,7 @@ func (l *Live) listen(ctx context.Context, x *wire.Exchange, owner string) (tool
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,
 	}}
-	t.shown.follow(owner, l.listedTo)
+	t.shown.follow(owner, l.listedTo(served))
 	key := l.modernClient(nil).Key
 	l.mu.Lock()
 	l.listeners[key] = t
@@ -296,7 +317,7 @@ func (l *Live) listen(ctx context.Context, x *wire.Exchange, owner string) (tool
 		l.subscriptions.leave(context.WithoutCancel(ctx), key)
 	}()
 	for _, uri := range want.ResourceSubscriptions {
-		resource, ok := l.source.Resource(uri)
+		resource, ok := served.Resource(uri)
 		if !ok || !offered.Subscribe {
 			continue
 		}

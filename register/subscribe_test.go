@@ -61,7 +61,7 @@ func resources(t testing.TB, live *Live) {
 	for _, uri := range []string{"x:r", "x:s"} {
 		addItem(t, live, tool.KindResource, "srv+"+uri, fmt.Sprintf(`{"uri":%q}`, uri), nil)
 	}
-	live.source = exposing{live.source.(catalog)}
+	show(live, func(v *Served) { v.Source = exposing{live.served().Source.(catalog)} })
 }
 
 const updated = "notifications/resources/updated"
@@ -149,7 +149,7 @@ func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
 	upstream := newFollowed()
 	transports(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
-		items := live.source.(exposing).catalog
+		items := live.served().Source.(exposing).catalog
 		items["x:r"] = items["srv+x:r"]
 		messages := c.listen()
 		await(t, c.post(subscribe(1, "x:r")), `"id":1`)
@@ -300,7 +300,7 @@ func TestAListenerHearsWhatItAskedFor(t *testing.T) {
 						t.Errorf("heard\n  %s\nwant\n  %s", got, want)
 					}
 				}
-				live.EndStreams(t.Context())
+				live.EndStreams()
 				end := `{"jsonrpc":"2.0","id":7,"result":{` + tag + `,"resultType":"complete"}}`
 				if got := await(t, messages, ""); got != end {
 					t.Errorf("last\n got %s\nwant %s", got, end)
@@ -319,7 +319,8 @@ func TestAListenerHearsWhatItAskedFor(t *testing.T) {
 }
 
 func TestAListenerOfNothingIsAnsweredAtOnce(t *testing.T) {
-	newcomers(t, `{}`, Settings{Offered: func() Offered { return Offered{} }}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, `{}`, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+		show(live, func(v *Served) { v.Offered = Offered{} })
 		resources(t, live)
 		for _, wants := range []string{`{}`, `{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["srv+x:r"]}`} {
 			messages := n.request(7, "subscriptions/listen", `"notifications":`+wants)
@@ -426,5 +427,40 @@ func TestSyncTellsWhichListChanged(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestSubscriptionsAreBounded(t *testing.T) {
+	s := NewSubscriptions(func(context.Context, tool.ID, bool) error { return nil })
+	join := func(key, uri string) string {
+		if err := s.join(t.Context(), uri, tool.ID{Server: "srv", Name: uri}, key); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	for i := range maxSubscriptions {
+		if err := join("one", fmt.Sprint(i)); err != "" {
+			t.Fatal(err)
+		}
+	}
+	if got, want := join("one", "1000"), "too many subscriptions of this client: the limit is 1000; end others first"; !strings.HasPrefix(got, want) {
+		t.Errorf("one more: %q, want %q", got, want)
+	}
+	if got := join("one", "7"); got != "" {
+		t.Errorf("one that it has: %s", got)
+	}
+	if got := join("two", "1000"); got != "" {
+		t.Errorf("another client: %s", got)
+	}
+	if got, want := join("two", strings.Repeat("x", maxSubscribed+1)), "too many bytes in the URI of a subscription: the limit is 8192"; !strings.HasPrefix(got, want) {
+		t.Errorf("a long URI: %q, want %q", got, want)
+	}
+	if used := s.most.Used(); used != maxSubscriptions+1 {
+		t.Errorf("%d are used", used)
+	}
+	s.leave(t.Context(), "one")
+	s.leave(t.Context(), "two", "1000")
+	if used, hits := s.most.Used(), s.most.Hits(); used != 0 || hits != 1 || len(s.of) != 0 {
+		t.Errorf("at the end %d are used of %d clients; the limit was reached %d times", used, len(s.of), hits)
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 // task answers a request of the tasks extension of 2026-07-28 at the upstream
 // whose task it is (SEP-2663).
-func (l *Live) task(ctx context.Context, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
+func (l *Live) task(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
 	client := call.Client
-	if client == nil || !client.Modern || l.settings.Task == nil || !l.offered().Tasks {
+	if client == nil || !client.Modern || l.settings.Task == nil || !served.Offered.Tasks {
 		return nil, methodNotFound(x.Method)
 	}
 	if rawjson.Member(rawjson.Member(client.Capabilities, "extensions"), tool.ExtensionTasks) == nil {

@@ -11,17 +11,17 @@ import (
 
 const withTasks = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
+func offersTasks(v *Served) { v.Offered.Tasks = true }
+
 func TestTasksGoToWhoeverHasThem(t *testing.T) {
-	settings := func(offered bool) Settings {
-		return Settings{
-			Offered: func() Offered { return Offered{Tasks: offered} },
-			Task: func(_ context.Context, method string, call *tool.Call) (tool.Result, error) {
-				return tool.Result(`{"method":"` + method + `","task":"` + call.Name + `","params":` + string(call.Params[:len(`{"taskId":"up/1"`)]) + `}}`), nil
-			},
-		}
+	settings := Settings{
+		Task: func(_ context.Context, method string, call *tool.Call) (tool.Result, error) {
+			return tool.Result(`{"method":"` + method + `","task":"` + call.Name + `","params":` + string(call.Params[:len(`{"taskId":"up/1"`)]) + `}}`), nil
+		},
 	}
 	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
-		newcomers(t, withTasks, settings(true), func(t *testing.T, _ *Live, n *newcomer) {
+		newcomers(t, withTasks, settings, func(t *testing.T, live *Live, n *newcomer) {
+			show(live, offersTasks)
 			got := n.answer(1, method, `"taskId":"up/1"`)
 			if want := `"method":"` + method + `","task":"up/1","params":{"taskId":"up/1"}`; !strings.Contains(got, want) {
 				t.Errorf("%s: %s, want %s", method, got, want)
@@ -30,12 +30,13 @@ func TestTasksGoToWhoeverHasThem(t *testing.T) {
 				t.Errorf("tasks are not declared: %s", found)
 			}
 		})
-		newcomers(t, everything, settings(true), func(t *testing.T, _ *Live, n *newcomer) {
+		newcomers(t, everything, settings, func(t *testing.T, live *Live, n *newcomer) {
+			show(live, offersTasks)
 			if got := n.answer(1, method, `"taskId":"up/1"`); !strings.Contains(got, `"code":-32021`) || !strings.Contains(got, `"requiredCapabilities":`+withTasks) {
 				t.Errorf("%s of a client that knows no tasks: %s", method, got)
 			}
 		})
-		newcomers(t, withTasks, settings(false), func(t *testing.T, _ *Live, n *newcomer) {
+		newcomers(t, withTasks, settings, func(t *testing.T, _ *Live, n *newcomer) {
 			if got := n.answer(1, method, `"taskId":"up/1"`); !strings.Contains(got, `"code":-32601`) {
 				t.Errorf("%s where nobody has tasks: %s", method, got)
 			}
@@ -48,9 +49,9 @@ func TestTasksGoToWhoeverHasThem(t *testing.T) {
 
 func TestTasksAreOfOneEraAndNamedInTheHeader(t *testing.T) {
 	live := newLive(t, Settings{
-		Offered: func() Offered { return Offered{Tasks: true} },
-		Task:    func(context.Context, string, *tool.Call) (tool.Result, error) { return tool.Result(`{}`), nil },
+		Task: func(context.Context, string, *tool.Call) (tool.Result, error) { return tool.Result(`{}`), nil },
 	})
+	show(live, offersTasks)
 	url := serveHTTP(t, live)
 	legacy := connect(t, url, "legacy")
 	if got := legacy.messages(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"up/1"}}`)[0]; !strings.Contains(got, `"code":-32601`) {

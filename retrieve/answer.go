@@ -83,8 +83,8 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 			out.Index.Vectors = &n
 		}
 	}
-	if all, complete := r.catalog.ListingTokens(); complete && q.tools() {
-		saved := all - out.Tokens
+	if q.tools() {
+		saved := r.catalog.ListingCost() - out.Tokens
 		out.TokensSaved = &saved
 	}
 	return marshal(out)
@@ -164,7 +164,7 @@ func (r *Retriever) otherItem(hit Hit, detail Detail) item {
 		it.MimeType = rawjson.Text(rawjson.Member(def.Raw, "mimeType"))
 	}
 	it.Use = use
-	if _, taken := r.catalog.Lookup(hit.Name); r.offersCall.Load() && !taken { // a tool of that name comes first
+	if _, taken := r.catalog.Lookup(hit.Name); r.settings.Offer.Call && !taken { // a tool of that name comes first
 		it.Use += ", or call_tool with " + through
 	}
 	return it

@@ -78,9 +78,8 @@ func (e *argumentsError) Error() string {
 		e.tool.Name, strings.Join(e.violations, "\n- "), e.tool.Def.InputSchema)
 }
 
-// checked is a tool's handler behind the check of its arguments, where they are
-// checked, an *argumentsError; and that behind the gate: what is not provisioned
-// answers nothing but that.
+// checked is a tool's handler behind the check of its arguments, and that behind the
+// gate: a tool that is not provisioned answers nothing but that.
 func (r *Retriever) checked(t *tool.Tool) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		if gate := r.settings.Gate; gate != nil {
@@ -89,12 +88,34 @@ func (r *Retriever) checked(t *tool.Tool) tool.Handler {
 			}
 		}
 		if r.settings.Validate == nil || r.settings.Validate(t.Def.ID.Server) {
-			if violations := r.schemas.check(t.Def, call.Arguments); len(violations) > 0 {
-				return nil, &argumentsError{t, violations}
+			if err := r.fit(ctx, t, call.Arguments); err != nil {
+				return nil, err
 			}
 		}
 		return t.Handler(ctx, call)
 	}
+}
+
+// fit checks the arguments of a call: an *argumentsError, or that of ctx. With a
+// schema that they cannot be checked against it is said once that they are not.
+func (r *Retriever) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessage) error {
+	schemas := &r.catalog.schemas
+	violations, err := schemas.check(ctx, t.Def, arguments)
+	switch {
+	case errors.Is(err, schema.ErrSchema):
+		if r.settings.Unchecked != nil && schemas.first(t.Def) {
+			r.settings.Unchecked(t.Def.ID, err)
+		}
+		return nil
+	case errors.Is(err, schema.ErrValue):
+		violations = []string{err.Error()}
+	case err != nil:
+		return err
+	}
+	if len(violations) > 0 {
+		return &argumentsError{t, violations}
+	}
+	return nil
 }
 
 // CallOf is the call of t that call_tool and its like make for the client that
@@ -142,16 +163,14 @@ func namedParams(params json.RawMessage, key, name string) json.RawMessage {
 	if params == nil {
 		return nil
 	}
-	out := append(append([]byte(`{"`+key+`":`), marshal(name)...), '}')
+	out := append([]byte(`{"`+key+`":`), marshal(name)...)
 	for member, value := range rawjson.Members(params) {
 		if member == "name" || member == "arguments" || member == key {
 			continue
 		}
-		if with, err := rawjson.Set(out, member, value); err == nil {
-			out = with
-		}
+		out = append(append(append(append(out, ','), marshal(member)...), ':'), value...)
 	}
-	return out
+	return rawjson.Unique(append(out, '}'))
 }
 
 // asTexts makes text of arguments that are something else: a prompt takes text
@@ -249,30 +268,43 @@ func asObject(arguments json.RawMessage) (object json.RawMessage, ok bool) {
 	return arguments, arguments[0] == '{' && json.Valid(arguments)
 }
 
-// schemas keeps compiled input schemas by the hash of their definition.
-type schemas struct{ compiled sync.Map }
-
-// check returns what is wrong with the arguments, nothing when the schema is
-// no schema: then only the upstream can tell.
-func (s *schemas) check(def *tool.Def, arguments json.RawMessage) []string {
-	if def.InputSchema == nil {
-		return nil
-	}
-	found, ok := s.compiled.Load(def.Hash)
-	if !ok {
-		found, _ = s.compiled.LoadOrStore(def.Hash, compile(def.InputSchema))
-	}
-	if compiled := found.(*schema.Schema); compiled != nil {
-		return compiled.Violations(arguments)
-	}
-	return nil
+// schemas are the compiled input schemas of definitions, by their hash.
+type schemas struct {
+	*schema.Cache
+	mu   sync.Mutex      // guards said
+	said map[string]bool // hashes of definitions that are known not to be checked
 }
 
-// compile returns nil for what is no schema.
-func compile(raw json.RawMessage) *schema.Schema {
-	compiled, err := schema.Compile(raw)
-	if err != nil {
-		return nil
+// forget forgets all of them when there are more than most: some are of definitions
+// that are gone.
+func (s *schemas) forget(most int) {
+	s.Forget(most)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.said) > most {
+		clear(s.said)
 	}
-	return compiled
+}
+
+// check returns what is wrong with the arguments, schema.ErrSchema where only the
+// upstream can tell, schema.ErrValue where nobody should try.
+func (s *schemas) check(ctx context.Context, def *tool.Def, arguments json.RawMessage) ([]string, error) {
+	if def.InputSchema == nil {
+		return nil, nil
+	}
+	return s.Check(ctx, def.Hash, def.InputSchema, arguments)
+}
+
+// first reports whether it is called for the first time with def.
+func (s *schemas) first(def *tool.Def) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said[def.Hash] {
+		return false
+	}
+	if s.said == nil {
+		s.said = map[string]bool{}
+	}
+	s.said[def.Hash] = true
+	return true
 }

@@ -12,12 +12,12 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"toolfinch/index"
 	"toolfinch/nearest"
 	"toolfinch/register"
+	"toolfinch/schema"
 	"toolfinch/tool"
 )
 
@@ -31,55 +31,62 @@ type Server struct {
 	Instructions string                  // how to use it, by its own word
 	Capabilities json.RawMessage         // the object as the server sent it; nil while unknown
 	Cache        map[tool.Kind]CacheHint // what it said of its lists
-	// Excluded, if set, reports whether a resource that the server has is left out
-	// here, listed or not.
+	// Excluded, if set, reports whether a resource that is not among Tools is left out
+	// here.
 	Excluded func(id tool.ID) bool
+	Unlisted Unlisted // which URIs that it does not list are sent to it
 }
 
-// Catalog is the set of tools, prompts and resources that can be found and
-// called now. It is what a register.Live serves. Its methods
-// are safe for concurrent use; Swap is for one caller at a time.
+// Contents are what a Catalog is made of.
+type Contents struct {
+	Servers  []Server
+	Reserved []string // names that meta-tools have
+	Pins     []string // globs over exposed names and "server.name" of tools that are listed from the start
+}
+
+// Catalog is a set of tools, prompts and resources that can be found and called. It
+// never changes: With returns another one. Its methods are safe for concurrent use.
 type Catalog struct {
+	*kept
 	handler  func(*tool.Def) tool.Handler
-	reserved []string // this and pins are Swap's own
-	pins     []string
+	contents Contents
+	snapshot *index.Snapshot // nil of an empty catalog
 
-	mu    sync.RWMutex // guards state and index; read-held during a search, never over other I/O
-	state state
-	index *index.Index
+	tools  map[string]*tool.Tool // by exposed name
+	ids    map[string]*tool.Tool // by "server.name"
+	byID   map[tool.ID]*tool.Tool
+	names  []string // exposed, of the tools that models are offered, sorted
+	apps   apps
+	given  map[string]bool // names that tools came with
+	pinned []*tool.Tool
+	others others
 
-	costs   costs
-	words   words
-	version atomic.Int64 // counts swaps
 	listing atomic.Int64 // tokens of all definitions, -1 while not counted
 }
 
-// state is replaced, never edited.
-type state struct {
-	servers []Server
-	tools   map[string]*tool.Tool // by exposed name
-	ids     map[string]*tool.Tool // by "server.name"
-	byID    map[tool.ID]*tool.Tool
-	names   []string        // exposed, sorted
-	given   map[string]bool // names that tools came with
-	pinned  []*tool.Tool
-	others  others
+// kept is what a catalog shares with those that were made from it, and they with
+// it: what was worked out from definitions, by their content.
+type kept struct {
+	index   *index.Index
+	costs   costs
+	words   words
+	schemas schemas
 }
 
 // at returns what is in the index under key.
-func (s state) at(key string) *tool.Tool {
-	if t := s.tools[key]; t != nil {
+func (c *Catalog) at(key string) *tool.Tool {
+	if t := c.tools[key]; t != nil {
 		return t
 	}
-	return s.others.byKey[key]
+	return c.others.byKey[key]
 }
 
 // keys are those of everything in the index.
-func (s state) keys() []string {
-	if len(s.others.keys) == 0 {
-		return s.names
+func (c *Catalog) keys() []string {
+	if len(c.others.keys) == 0 {
+		return c.names
 	}
-	return slices.Concat(s.names, s.others.keys)
+	return slices.Concat(c.names, c.others.keys)
 }
 
 // Hit is a tool, prompt, resource or template found, best first.
@@ -89,92 +96,47 @@ type Hit struct {
 	Why   *index.Explanation // nil unless asked for
 }
 
-// NewCatalog returns an empty catalog. handler makes the handler of a resource
-// that is not listed; for the rest see Arrange.
-func NewCatalog(handler func(*tool.Def) tool.Handler, reserved, pins []string) *Catalog {
-	c := &Catalog{handler: handler}
-	c.Arrange(reserved, pins)
+// NewCatalog returns an empty catalog. handler makes the handler of a resource that
+// is not listed. The caller closes it or one that was made from it.
+func NewCatalog(handler func(*tool.Def) tool.Handler) *Catalog {
+	c := &Catalog{kept: &kept{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, handler: handler}
 	c.listing.Store(-1)
 	return c
 }
 
-// Arrange says, for the Swaps to come, which names are taken by meta-tools, and
-// the globs, over exposed names and "server.name", of the tools listed from the
-// start. It is for the caller of Swap.
-func (c *Catalog) Arrange(reserved, pins []string) { c.reserved, c.pins = reserved, pins }
-
-// Swap makes servers the content of the catalog. Tools that did not change
-// keep their place in the index; an error leaves the catalog as it was.
-func (c *Catalog) Swap(ctx context.Context, servers []Server) error {
-	next := c.build(servers)
-	c.mu.RLock()
-	before, ix := c.state, c.index
-	c.mu.RUnlock()
-
-	var changed []index.Document
-	var removed []string
-	about := descriptions(servers)
-	aboutBefore := descriptions(before.servers)
-	for _, name := range next.keys() {
-		t, old := next.at(name), before.at(name)
-		if old == nil || old.Def.ID != t.Def.ID || old.Def.Hash != t.Def.Hash || about[t.Def.ID.Server] != aboutBefore[t.Def.ID.Server] {
-			changed = append(changed, next.document(name, about))
-		}
-	}
-	for _, name := range before.keys() {
-		if next.at(name) == nil {
-			removed = append(removed, name)
-		}
-	}
-	var outdated *index.Index
+// With returns a catalog of other contents, whatever those of c are. What was worked
+// out from definitions that did not change is taken over. Calls of With of one
+// family of catalogs wait for each other; the latest has what Embed embeds.
+func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error) {
+	next := &Catalog{kept: c.kept, handler: c.handler, contents: contents}
+	next.listing.Store(-1)
+	next.fill()
 	var err error
-	switch {
-	case ix == nil:
-		ix, err = index.Build(ctx, changed)
-	case len(changed) > rebuildFrom*ix.Len():
-		outdated = ix
-		ix, err = index.Build(ctx, documents(next, about))
-	case len(changed)+len(removed) > 0:
-		err = ix.Apply(ctx, changed, removed)
+	if next.snapshot, err = c.index.Replace(ctx, next.documents()); err != nil {
+		return nil, fmt.Errorf("catalog: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("catalog: %w", err)
-	}
-	c.mu.Lock()
-	c.state, c.index = next, ix
-	c.mu.Unlock()
-	c.words.forget(2*len(next.keys()) + len(servers))
-	c.version.Add(1)
-	c.listing.Store(-1)
-	if outdated != nil { // no search has it any more: they hold the lock
-		return outdated.Close()
-	}
-	return nil
+	most := 2*len(next.keys()) + len(contents.Servers)
+	c.words.forget(most)
+	c.schemas.forget(most)
+	return next, nil
 }
 
-// rebuildFrom is how many times more tools than there are make a new index
-// faster than a change of the old one: it is built on all processors.
-const rebuildFrom = 4
-
-func documents(s state, about map[string]string) []index.Document {
-	keys := s.keys()
+// documents are what is indexed: what clients see of each, its name too where it
+// was given one.
+func (c *Catalog) documents() []index.Document {
+	about := descriptions(c.contents.Servers)
+	keys := c.keys()
 	docs := make([]index.Document, len(keys))
 	for i, name := range keys {
-		docs[i] = s.document(name, about)
+		def := c.at(name).Def
+		if c.given[name] {
+			renamed := *def
+			renamed.ID.Name = name
+			def = &renamed
+		}
+		docs[i] = index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
 	}
 	return docs
-}
-
-// document is what is indexed of a tool: what clients see of it, its name too
-// where it was given one.
-func (s state) document(name string, about map[string]string) index.Document {
-	def := s.at(name).Def
-	if s.given[name] {
-		renamed := *def
-		renamed.ID.Name = name
-		def = &renamed
-	}
-	return index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
 }
 
 func descriptions(servers []Server) map[string]string {
@@ -212,12 +174,12 @@ type Clash struct {
 	ID   tool.ID
 }
 
-// Clashes returns the names that tools come with and that others would have had
-// without being given any: those get another one.
-func Clashes(servers []Server) []Clash {
+// Clashes returns the names that tools come with, and those of meta-tools, that
+// others would have had without being given any: those get another one.
+func Clashes(servers []Server, meta ...string) []Clash {
 	unnamed, given, prefix := claims(servers)
-	if len(given) == 0 {
-		return nil
+	for _, name := range meta {
+		given[name] = true
 	}
 	var clashes []Clash
 	names := register.Names(unnamed, nil, prefix)
@@ -229,17 +191,16 @@ func Clashes(servers []Server) []Clash {
 	return clashes
 }
 
-func (c *Catalog) build(servers []Server) state {
+// fill makes the tables of the catalog from its contents.
+func (c *Catalog) fill() {
+	servers := c.contents.Servers
 	ids, given, prefix := claims(servers)
-	names := register.Names(ids, slices.AppendSeq(slices.Clone(c.reserved), maps.Keys(given)), prefix)
-	next := state{
-		servers: slices.Clone(servers),
-		tools:   make(map[string]*tool.Tool, len(ids)+len(given)),
-		ids:     make(map[string]*tool.Tool, len(ids)+len(given)),
-		byID:    make(map[tool.ID]*tool.Tool, len(ids)+len(given)),
-		given:   given,
-		others:  newOthers(servers, prefix, c.exposing),
-	}
+	names := register.Names(ids, slices.AppendSeq(slices.Clone(c.contents.Reserved), maps.Keys(given)), prefix)
+	c.tools = make(map[string]*tool.Tool, len(ids)+len(given))
+	c.ids = make(map[string]*tool.Tool, len(ids)+len(given))
+	c.byID = make(map[tool.ID]*tool.Tool, len(ids)+len(given))
+	c.given = given
+	c.others = newOthers(servers, prefix, c.exposing)
 	for _, s := range servers {
 		for _, t := range s.Tools {
 			if t.Def.ID.Kind != tool.KindTool {
@@ -248,21 +209,26 @@ func (c *Catalog) build(servers []Server) state {
 			if t.Name == "" {
 				t = &tool.Tool{Name: names[t.Def.ID], Def: t.Def, Handler: t.Handler}
 			}
-			next.tools[t.Name] = t
-			next.ids[t.Def.ID.String()] = t
-			next.byID[t.Def.ID] = t
+			c.tools[t.Name] = t
+			c.ids[t.Def.ID.String()] = t
+			c.byID[t.Def.ID] = t
 		}
 	}
-	next.names = slices.Sorted(maps.Keys(next.tools))
-	for _, glob := range c.pins {
-		for _, name := range next.names {
-			t := next.tools[name]
-			if (matches(glob, name) || matches(glob, t.Def.ID.String())) && !slices.Contains(next.pinned, t) {
-				next.pinned = append(next.pinned, t)
+	for name, t := range c.tools {
+		if !t.Def.App.NotModel {
+			c.names = append(c.names, name)
+		}
+	}
+	slices.Sort(c.names)
+	c.apps = newApps(c.contents.Servers, c.byID)
+	for _, glob := range c.contents.Pins {
+		for _, name := range c.names {
+			t := c.tools[name]
+			if (matches(glob, name) || matches(glob, t.Def.ID.String())) && !slices.Contains(c.pinned, t) {
+				c.pinned = append(c.pinned, t)
 			}
 		}
 	}
-	return next
 }
 
 // matches reports whether the glob matches the whole name. A bad glob, which
@@ -275,56 +241,36 @@ func matches(glob, name string) bool {
 
 // Search returns what fits the query best, at most q.Limit.
 func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.index == nil {
+	if c.snapshot == nil {
 		return Found{}, nil
 	}
-	found, err := c.index.Search(ctx, q)
+	found, err := c.snapshot.Search(ctx, q)
 	if err != nil {
 		return Found{}, fmt.Errorf("search: %w", err)
 	}
-	hits := make([]Hit, 0, len(found.Hits))
-	for _, hit := range found.Hits {
-		// The index runs ahead of the state while Swap is under way.
-		if t := c.state.at(hit.Name); t != nil {
-			hits = append(hits, Hit{t, hit.Score, hit.Why})
-		}
+	hits := make([]Hit, len(found.Hits))
+	for i, hit := range found.Hits {
+		hits[i] = Hit{c.at(hit.Name), hit.Score, hit.Why}
 	}
 	return Found{Hits: hits, Hybrid: found.Vectors, Confidence: found.Confidence}, nil
 }
 
-// Close ends the index. The catalog finds nothing afterwards.
-func (c *Catalog) Close() error {
-	c.mu.Lock()
-	ix := c.index
-	c.index, c.state = nil, state{}
-	c.mu.Unlock()
-	if ix == nil {
-		return nil
-	}
-	return ix.Close()
-}
-
-func (c *Catalog) now() state {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.state
-}
+// Close ends the index of the catalog and of all that were made from it: they find
+// nothing any more.
+func (c *Catalog) Close() error { return c.index.Close() }
 
 // Lookup finds a tool by the name clients see.
 func (c *Catalog) Lookup(name string) (*tool.Tool, bool) {
-	t, ok := c.now().tools[name]
+	t, ok := c.tools[name]
 	return t, ok
 }
 
 // Find finds a tool by the name clients see or by "server.name".
 func (c *Catalog) Find(name string) (*tool.Tool, error) {
-	now := c.now()
-	if t, ok := now.tools[name]; ok {
+	if t, ok := c.tools[name]; ok {
 		return t, nil
 	}
-	if t, ok := now.ids[name]; ok {
+	if t, ok := c.ids[name]; ok {
 		return t, nil
 	}
 	return nil, fmt.Errorf("%w: %q", tool.ErrNotFound, name)
@@ -332,30 +278,29 @@ func (c *Catalog) Find(name string) (*tool.Tool, error) {
 
 // ByID finds a tool by its ID, which stays when what clients call it changes.
 func (c *Catalog) ByID(id tool.ID) (*tool.Tool, bool) {
-	t, ok := c.now().byID[id]
+	t, ok := c.byID[id]
 	return t, ok
 }
 
-// Tools returns all tools, sorted by exposed name.
+// Tools returns all tools that models are offered, sorted by exposed name.
 func (c *Catalog) Tools() []*tool.Tool {
-	now := c.now()
-	tools := make([]*tool.Tool, len(now.names))
-	for i, name := range now.names {
-		tools[i] = now.tools[name]
+	tools := make([]*tool.Tool, len(c.names))
+	for i, name := range c.names {
+		tools[i] = c.tools[name]
 	}
 	return tools
 }
 
 // Len is the number of tools.
-func (c *Catalog) Len() int { return len(c.now().names) }
+func (c *Catalog) Len() int { return len(c.names) }
 
 // Pinned returns the tools that every client is listed from the start.
-func (c *Catalog) Pinned() []*tool.Tool { return c.now().pinned }
+func (c *Catalog) Pinned() []*tool.Tool { return c.pinned }
 
 // Servers returns what the catalog was made of.
-func (c *Catalog) Servers() []Server { return c.now().servers }
+func (c *Catalog) Servers() []Server { return c.contents.Servers }
 
 // Nearest returns up to n exposed names that look most like name.
 func (c *Catalog) Nearest(name string, n int) []string {
-	return nearest.Names(name, c.now().names, n, nearest.Loose)
+	return nearest.Names(name, c.names, n, nearest.Loose)
 }

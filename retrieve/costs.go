@@ -7,28 +7,48 @@ import (
 	"toolfinch/tool"
 )
 
+// maxCosts is how many counts are kept, twice: of those that were used since the
+// last maxCosts new ones, and of those before.
+const maxCosts = 100_000
+
 // costs is what definitions cost a model's context, in tokens, by content.
-// Nothing is counted twice; what is not known yet is counted when needed.
+// Nothing in use is counted twice; what is not known yet is counted when needed.
 type costs struct {
-	mu    sync.Mutex // guards known; not held while counting
-	known map[string]int
+	mu     sync.Mutex // guards what follows; not held while counting
+	known  map[string]int
+	before map[string]int // what was known when known was last full
+}
+
+// get returns what is known of key.
+func (c *costs) get(key string) (n int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok = c.known[key]; ok {
+		return n, true
+	}
+	if n, ok = c.before[key]; ok {
+		c.put(key, n)
+	}
+	return n, ok
+}
+
+// put keeps a count. Lock held.
+func (c *costs) put(key string, n int) {
+	if c.known == nil || len(c.known) >= maxCosts {
+		c.before, c.known = c.known, map[string]int{}
+	}
+	c.known[key] = n
 }
 
 // cost returns the tokens of text, remembered under key.
 func (c *costs) cost(key string, text func() []byte) int {
-	c.mu.Lock()
-	n, ok := c.known[key]
-	c.mu.Unlock()
-	if ok {
+	if n, ok := c.get(key); ok {
 		return n
 	}
-	n = tool.CountTokens(text())
+	n := tool.CountTokens(text())
 	c.mu.Lock()
-	if c.known == nil {
-		c.known = map[string]int{}
-	}
-	c.known[key] = n
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	c.put(key, n)
 	return n
 }
 
@@ -41,11 +61,8 @@ func (c *costs) ofName(name string) int {
 func (c *Catalog) LearnTokens(counts map[string]int) {
 	c.costs.mu.Lock()
 	defer c.costs.mu.Unlock()
-	if c.costs.known == nil {
-		c.costs.known = map[string]int{}
-	}
 	for hash, n := range counts {
-		c.costs.known[hash] = n
+		c.costs.put(hash, n)
 	}
 }
 
@@ -55,23 +72,18 @@ func (c *Catalog) LearnTokens(counts map[string]int) {
 func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 	fresh := map[string]int{}
 	total := 0
-	version := c.version.Load()
 	for _, t := range c.Tools() {
 		if ctx.Err() != nil {
 			return fresh
 		}
-		c.costs.mu.Lock()
-		_, known := c.costs.known[t.Def.Hash]
-		c.costs.mu.Unlock()
+		_, known := c.costs.get(t.Def.Hash)
 		n := c.raw(t.Def)
 		if !known {
 			fresh[t.Def.Hash] = n
 		}
 		total += c.Tokens(t)
 	}
-	if version == c.version.Load() {
-		c.listing.Store(int64(total))
-	}
+	c.listing.Store(int64(total))
 	return fresh
 }
 
@@ -91,21 +103,26 @@ func (c *Catalog) raw(def *tool.Def) int {
 }
 
 // ListingTokens is what listing every tool would cost a model's context, and
-// whether all of them have been counted since the catalog changed.
+// whether all of them have been counted.
 func (c *Catalog) ListingTokens() (tokens int, complete bool) {
 	total := c.listing.Load()
 	return int(total), total >= 0
 }
 
-// ListingCost is ListingTokens, or while that is not known an estimate of it.
+// ListingCost is ListingTokens; until all definitions have been counted it estimates
+// those that have not.
 func (c *Catalog) ListingCost() int {
 	if tokens, complete := c.ListingTokens(); complete {
 		return tokens
 	}
 	const bytesOfToken = 4 // of JSON Schema and English, roughly
-	bytes := 0
-	for _, t := range c.Tools() {
-		bytes += len(t.Def.Raw)
+	total := 0
+	for _, t := range c.tools {
+		n, counted := c.costs.get(t.Def.Hash)
+		if !counted {
+			n = len(t.Def.Raw) / bytesOfToken
+		}
+		total += n
 	}
-	return bytes / bytesOfToken
+	return total
 }

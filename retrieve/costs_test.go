@@ -1,6 +1,7 @@
 package retrieve
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,9 +23,7 @@ func TestTokensOfRenamedTools(t *testing.T) {
 		for i := range servers {
 			servers[i].Prefix = &prefix
 		}
-		if err := catalog.Swap(t.Context(), servers); err != nil {
-			t.Fatal(err)
-		}
+		catalog := with(t, catalog, servers)
 		for _, one := range catalog.Tools() {
 			got, exact := catalog.Tokens(one), tool.CountTokens(register.Listed(one))
 			if got < exact-1 || got > exact+1 || one.Name == one.Def.ID.Name && got != exact {
@@ -62,5 +61,26 @@ func TestCountsAreOfDefinitionsWhateverTheyAreCalled(t *testing.T) {
 	}
 	if again := catalog.CountTokens(t.Context()); len(again) != 0 {
 		t.Errorf("counted again: %v", again)
+	}
+}
+
+// Servers may change their definitions for ever: what is kept of them is bounded,
+// and what is in use stays known.
+func TestCostsForgetWhatIsNotUsed(t *testing.T) {
+	var c costs
+	counted := 0
+	used := func() int { return c.cost("used", func() []byte { counted++; return []byte("one two") }) }
+	first := used()
+	for i := range 5 * maxCosts {
+		c.cost(fmt.Sprint(i), func() []byte { return nil })
+		if i%(maxCosts/2) == 0 && used() != first {
+			t.Fatal("another count")
+		}
+	}
+	if n := len(c.known) + len(c.before); n > 2*maxCosts {
+		t.Errorf("%d counts are kept, want %d at most", n, 2*maxCosts)
+	}
+	if counted != 1 {
+		t.Errorf("what is used was counted %d times", counted)
 	}
 }

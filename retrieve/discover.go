@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
+	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/tool"
 )
@@ -45,8 +45,8 @@ type Discovered struct {
 	Signature   string   `json:"signature"`
 }
 
-// discovery is the answer of discover_tools.
-type discovery struct {
+// Discovery is the answer of discover_tools.
+type Discovery struct {
 	Tools     []Discovered `json:"tools"`
 	Tokens    int          `json:"tokens"`              // of all these tools
 	Confident *bool        `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
@@ -56,24 +56,19 @@ type discovery struct {
 // Discover finds tools by what they do and by tags, best first, and says what
 // each costs. call says who asks. The error is a *RequestError for a query that
 // is none.
-func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) ([]Discovered, error) {
-	found, err := r.discover(ctx, call, q)
-	return found.Tools, err
-}
-
-func (r *Retriever) discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (discovery, error) {
+func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (Discovery, error) {
 	if q.Limit == 0 {
 		q.Limit = r.settings.TopK
 	}
 	if q.Limit < 1 || q.Limit > MaxLimit {
-		return discovery{}, badRequest("limit must be a whole number from 1 to %d", MaxLimit)
+		return Discovery{}, badRequest("limit must be a whole number from 1 to %d", MaxLimit)
 	}
 	for _, tag := range q.Tags {
 		if strings.TrimSpace(tag) == "" {
-			return discovery{}, badRequest("a tag is empty")
+			return Discovery{}, badRequest("a tag is empty")
 		}
 	}
-	out := discovery{Tools: []Discovered{}}
+	out := Discovery{Tools: []Discovered{}}
 	add := func(hit Hit) {
 		one := r.Describe(call, hit.Tool)
 		one.Score = hit.Score
@@ -95,7 +90,7 @@ func (r *Retriever) discover(ctx context.Context, call *tool.Call, q DiscoverQue
 	}
 	found, err := r.searchTagged(ctx, Query{Text: q.Text, Limit: q.Limit}, q.Tags)
 	if err != nil {
-		return discovery{}, err
+		return Discovery{}, err
 	}
 	r.asked(call.Session, q.Text, found.Hits)
 	for _, hit := range found.Hits {
@@ -255,11 +250,11 @@ func readText(name string, to *string) func(json.RawMessage) error {
 
 func readNumber(name string, most int, to *int) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
-		var n float64
-		if json.Unmarshal(raw, &n) != nil || n != math.Trunc(n) || n < 1 || n > float64(most) {
+		n, ok := rawjson.Int(raw)
+		if !ok || n < 1 || n > most {
 			return badRequest("%s must be a whole number from 1 to %d, not %s", name, most, clip(string(raw), 40))
 		}
-		*to = int(n)
+		*to = n
 		return nil
 	}
 }

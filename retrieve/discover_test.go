@@ -103,7 +103,7 @@ func discovered(t testing.TB, r *Retriever, q DiscoverQuery) string {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, one := range found {
+	for _, one := range found.Tools {
 		names = append(names, one.ToolID)
 	}
 	return strings.Join(names, " ")
@@ -137,14 +137,14 @@ func TestWithoutAQueryToolsAreListed(t *testing.T) {
 	}{
 		{``, "calendar_add_event clock_now github_create_issue github_delete_repository github_search_code", 0},
 		{`{"query":" ","limit":2}`, "calendar_add_event clock_now", 3},
-		{`{"tags":["github"],"limit":2}`, "github_create_issue github_delete_repository", 1},
+		{`{"tags":["github"],"limit":"2"}`, "github_create_issue github_delete_repository", 1},
 		{`{"tags":"github"}`, "github_create_issue github_delete_repository github_search_code", 0},
 		{`{"tags":"[\"github\",\"read-only\"]"}`, "github_search_code", 0},
 		{`{"tags":["hosting"]}`, "github_create_issue github_delete_repository github_search_code", 0}, // the server's description
 		{`{"tags":["cake"]}`, "", 0},
 	} {
 		text, _ := ask(t, r.GateTools()[0].Handler, test.arguments)
-		got := decoded[discovery](t, text)
+		got := decoded[Discovery](t, text)
 		var names []string
 		for _, one := range got.Tools {
 			names = append(names, one.ToolID)
@@ -241,9 +241,8 @@ func TestTagsFollowTheCatalog(t *testing.T) {
 		if n == 19 {
 			servers[0].Description = "A bakery"
 		}
-		if err := catalog.Swap(t.Context(), servers); err != nil {
-			t.Fatal(err)
-		}
+		catalog = with(t, catalog, servers)
+		r = New(catalog, Settings{})
 		if got := discovered(t, r, cakes); got != "clock_"+name {
 			t.Errorf("found %q", got)
 		}

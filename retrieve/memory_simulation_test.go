@@ -23,7 +23,7 @@ const annotatedSets = "../../shared/retrieval"
 // simulation is people who ask for the tools of an annotated catalogue and call
 // some of what they find.
 type simulation struct {
-	index *index.Index
+	index *index.Snapshot
 	ids   map[string]tool.ID // by exposed name, here the label "server:name"
 	plain map[string][]string
 }
@@ -60,12 +60,13 @@ func newSimulation(t *testing.T, set string) (*simulation, []annotatedQuery) {
 		}
 		queries = append(queries, q)
 	})
-	x, err := index.Build(t.Context(), docs)
+	x := index.New()
+	t.Cleanup(func() { _ = x.Close() })
+	snapshot, err := x.Replace(t.Context(), docs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { x.Close() })
-	s.index = x
+	s.index = snapshot
 	return s, queries
 }
 

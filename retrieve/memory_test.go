@@ -421,3 +421,25 @@ func BenchmarkNewMemory(b *testing.B) {
 		NewMemory(uses, nil)
 	}
 }
+
+// What was learned of a tool is that tool's, although another's server and name
+// read the same with a dot between them.
+func TestWhatWasLearnedIsOfOneTool(t *testing.T) {
+	of := func(server, name string) *tool.Tool {
+		return &tool.Tool{Def: def(t, server, `{"name":"`+name+`","description":"Sends a letter"}`)}
+	}
+	one, other := of("mail", "box.send"), of("mail.box", "send")
+	for range 2 {
+		memory := NewMemory([]Use{{Query: "send a letter", Tool: one.Def.ID, Count: 2, At: time.Now()}}, nil)
+		catalog := newCatalog(t, []Server{{Name: one.Def.ID.Server, Tools: []*tool.Tool{one}}, {Name: other.Def.ID.Server, Tools: []*tool.Tool{other}}})
+		r := New(catalog, Settings{Memory: memory})
+		found, ok := catalog.ByID(one.Def.ID)
+		if !ok {
+			t.Fatal("the tool is not in the catalog")
+		}
+		if got := r.prior("send a letter"); len(got) != 1 || got[found.Name] == 0 {
+			t.Errorf("the prior is %v, want that of %s", got, found.Name)
+		}
+		one, other = other, one
+	}
+}

@@ -29,9 +29,9 @@ func Reserved() []string {
 		DiscoverTools, ProvisionTools, UnprovisionTools, ExecuteTool, ListProvisioned}
 }
 
-// Offer says which meta-tools there are.
+// Offer says which of the meta-tools of Retriever.MetaTools there are.
 type Offer struct {
-	Call  bool     // call_tool
+	Call  bool     // call_tool; answers name it
 	Split bool     // call_tool as three tools, one a kind
 	About []Server // the upstreams to name, in order; only Name, Description and Instructions are read
 }
@@ -44,10 +44,10 @@ const (
 	maxOwnTogether  = 6000
 )
 
-// MetaTools returns the meta-tools. Together they stay under 2.5 kB listed. From
-// now on answers name call_tool if it is among them.
-func (r *Retriever) MetaTools(offer Offer) []*tool.Tool {
-	r.offersCall.Store(offer.Call)
+// MetaTools returns the meta-tools that Settings.Offer says. Together they stay
+// under 2.5 kB listed.
+func (r *Retriever) MetaTools() []*tool.Tool {
+	offer := r.settings.Offer
 	tools := []*tool.Tool{r.retrieveTools(offer)}
 	switch {
 	case !offer.Call:

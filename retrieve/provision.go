@@ -289,7 +289,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 				if err != nil {
 					return refused(err)
 				}
-				return answered(r.discover(ctx, call, q))
+				return answered(r.Discover(ctx, call, q))
 			}),
 		meta(ProvisionTools, "Step 2: make tools callable, within the token budget: tool_ids (all or none), or the best for a query that fit. "+
 			"Answers their definitions. Then call them by name or with execute_tool.",

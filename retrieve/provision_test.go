@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,42 +18,45 @@ import (
 // gatedView is fewServers behind a gate. clock_now is pinned.
 type gatedView struct {
 	*Retriever
-	catalog *Catalog
-	live    *register.Live
-	tools   map[string]*tool.Tool // the meta-tools
+	now   *atomic.Pointer[register.Served]
+	live  *register.Live
+	tools map[string]*tool.Tool // the meta-tools
 }
 
-func newGated(t testing.TB, budget register.Budget) gatedView {
+func newGated(t testing.TB, budget register.Budget) *gatedView {
 	t.Helper()
-	catalog := NewCatalog(echo, Reserved(), []string{"clock_*"})
-	t.Cleanup(func() { _ = catalog.Close() })
-	live := register.New(register.Settings{Tokens: catalog.Tokens}, catalog, slog.New(slog.DiscardHandler))
-	r := New(catalog, Settings{Gate: live})
-	view := gatedView{r, catalog, live, map[string]*tool.Tool{}}
-	for _, meta := range slices.Concat(r.GateTools(), r.MetaTools(Offer{Call: true}), r.SearchTools("v", "", "")) {
-		view.tools[meta.Name] = meta
-	}
-	live.Offer(register.Face{Search: r.GateTools(), Unlisted: r.MetaTools(Offer{Call: true}), Gate: &budget})
+	root := NewCatalog(echo)
+	t.Cleanup(func() { _ = root.Close() })
+	view := &gatedView{now: &atomic.Pointer[register.Served]{}, tools: map[string]*tool.Tool{}}
+	view.now.Store(&register.Served{Source: root, Gate: &budget})
+	view.live = register.New(register.Settings{Tokens: root.Tokens}, view.now.Load, slog.New(slog.DiscardHandler))
 	view.swap(t, fewServers(t, echo))
 	return view
 }
 
 // swap puts the gate around every tool, as whoever builds a view does.
-func (v gatedView) swap(t testing.TB, servers []Server) {
+func (v *gatedView) swap(t testing.TB, servers []Server) {
 	t.Helper()
 	for _, s := range servers {
 		for i, one := range s.Tools {
 			s.Tools[i] = &tool.Tool{Name: one.Name, Def: one.Def, Handler: v.live.Gate(one)}
 		}
 	}
-	if err := v.catalog.Swap(t.Context(), servers); err != nil {
-		t.Fatal(err)
+	next := *v.now.Load()
+	catalog := with(t, v.catalog(), servers, "clock_*")
+	v.Retriever = New(catalog, Settings{Gate: v.live, Offer: Offer{Call: true}})
+	next.Source, next.Search, next.Unlisted = catalog, v.GateTools(), v.MetaTools()
+	v.now.Store(&next)
+	for _, meta := range slices.Concat(next.Search, next.Unlisted, v.SearchTools("v", "", "")) {
+		v.tools[meta.Name] = meta
 	}
 }
 
+func (v *gatedView) catalog() *Catalog { return v.now.Load().Source.(*Catalog) }
+
 // as calls a meta-tool for a principal, "" for nobody, and returns the text of
 // the answer, which begins with "ERROR " where it is one.
-func (v gatedView) as(t testing.TB, principal, name, arguments string) string {
+func (v *gatedView) as(t testing.TB, principal, name, arguments string) string {
 	t.Helper()
 	result, err := v.tools[name].Handler(t.Context(), &tool.Call{Name: name, Principal: principal, Arguments: json.RawMessage(arguments)})
 	if err != nil { // the live server shows it as a tool error
@@ -66,7 +70,7 @@ func (v gatedView) as(t testing.TB, principal, name, arguments string) string {
 }
 
 // have returns what a principal has provisioned.
-func (v gatedView) have(t testing.TB, principal string) string {
+func (v *gatedView) have(t testing.TB, principal string) string {
 	t.Helper()
 	list, err := v.Provisions(&tool.Call{Principal: principal})
 	if err != nil {
@@ -93,7 +97,7 @@ func decoded[T any](t testing.TB, text string) (out T) {
 
 func TestFromDiscoveryToACall(t *testing.T) {
 	v := newGated(t, register.Budget{MaxTools: 2})
-	found := decoded[discovery](t, v.as(t, "ann", DiscoverTools, `{"query":"search code in repositories"}`))
+	found := decoded[Discovery](t, v.as(t, "ann", DiscoverTools, `{"query":"search code in repositories"}`))
 	if len(found.Tools) == 0 || found.Tools[0].ToolID != "github_search_code" || found.Tools[0].Provisioned == nil || *found.Tools[0].Provisioned {
 		t.Fatalf("found %+v", found)
 	}
@@ -104,8 +108,8 @@ func TestFromDiscoveryToACall(t *testing.T) {
 	}
 
 	answer := decoded[ProvisionAnswer](t, v.as(t, "ann", ProvisionTools, `{"tool_ids":["github_search_code"]}`))
-	search, _ := v.catalog.Lookup("github_search_code")
-	cost := v.catalog.Tokens(search)
+	search, _ := v.catalog().Lookup("github_search_code")
+	cost := v.catalog().Tokens(search)
 	if len(answer.Provisioned) != 1 || answer.Usage != (register.Usage{Tools: 1, Tokens: cost}) || answer.Budget != (register.Budget{MaxTools: 2}) || cost < 10 {
 		t.Fatalf("provisioned: %+v", answer)
 	}
@@ -115,7 +119,7 @@ func TestFromDiscoveryToACall(t *testing.T) {
 	if got := v.as(t, "ann", ExecuteTool, execute); got != `github.search_code {"q":"x"}` {
 		t.Errorf("once it is provisioned: %s", got)
 	}
-	found = decoded[discovery](t, v.as(t, "ann", DiscoverTools, `{"query":"search_code"}`))
+	found = decoded[Discovery](t, v.as(t, "ann", DiscoverTools, `{"query":"search_code"}`))
 	if !*found.Tools[0].Provisioned {
 		t.Error("discover_tools does not say that it is provisioned")
 	}
@@ -151,7 +155,7 @@ func TestEveryWayToAToolIsGated(t *testing.T) {
 			return v.as(t, "", "v_call_tool", `{"name":"github_create_issue","arguments":`+a+`}`)
 		},
 		"the tool itself": func(a string) string {
-			found, _ := v.catalog.Lookup("github_create_issue")
+			found, _ := v.catalog().Lookup("github_create_issue")
 			result, err := found.Handler(t.Context(), &tool.Call{Name: found.Name, Arguments: json.RawMessage(a)})
 			if err != nil {
 				return "ERROR " + err.Error()
@@ -185,11 +189,11 @@ func TestEveryWayToAToolIsGated(t *testing.T) {
 func TestProvisioningByQueryTakesWhatFits(t *testing.T) {
 	v := newGated(t, register.Budget{})
 	cost := func(name string) int {
-		found, ok := v.catalog.Lookup(name)
+		found, ok := v.catalog().Lookup(name)
 		if !ok {
 			t.Fatal(name)
 		}
-		return v.catalog.Tokens(found)
+		return v.catalog().Tokens(found)
 	}
 	create, search := cost("github_create_issue"), cost("github_search_code")
 	// The query finds create_issue before search_code, which costs less.
@@ -361,7 +365,7 @@ func TestIDsAreBoundedAndCountOnce(t *testing.T) {
 func TestWhereNothingIsGatedThereIsNothingToProvision(t *testing.T) {
 	plain, _ := newRetriever(t, Settings{})
 	notYet := newGated(t, register.Budget{})
-	notYet.live.Offer(register.Face{})
+	notYet.now.Store(&register.Served{Source: notYet.catalog()})
 	for name, r := range map[string]*Retriever{"without a gate": plain, "with a live server that has none": notYet.Retriever} {
 		call := &tool.Call{}
 		_, err1 := r.Provision(t.Context(), call, ProvisionRequest{Query: "x"})
@@ -376,7 +380,7 @@ func TestWhereNothingIsGatedThereIsNothingToProvision(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		found, err := r.Discover(t.Context(), call, DiscoverQuery{Text: "search code"})
-		if err != nil || len(found) == 0 || found[0].Provisioned != nil {
+		if err != nil || len(found.Tools) == 0 || found.Tools[0].Provisioned != nil {
 			t.Errorf("%s: found %+v, %v", name, found, err)
 		}
 	}
@@ -415,7 +419,7 @@ func TestRetrieveToolsOfAGatedView(t *testing.T) {
 func TestProvisionedToolsSurviveRenaming(t *testing.T) {
 	v := newGated(t, register.Budget{})
 	v.as(t, "ann", ProvisionTools, `{"tool_ids":"github_search_code"}`)
-	before, _ := v.catalog.Lookup("github_search_code")
+	before, _ := v.catalog().Lookup("github_search_code")
 	servers := fewServers(t, echo)
 	servers[0].Tools[1].Name = "grep"
 	v.swap(t, servers)
@@ -425,11 +429,11 @@ func TestProvisionedToolsSurviveRenaming(t *testing.T) {
 	if got := v.as(t, "ann", ExecuteTool, `{"tool_id":"grep"}`); got != "github.search_code {}" {
 		t.Errorf("answer %s", got)
 	}
-	if now, ok := v.catalog.ByID(before.Def.ID); !ok || now.Name != "grep" {
+	if now, ok := v.catalog().ByID(before.Def.ID); !ok || now.Name != "grep" {
 		t.Errorf("by its ID: %v, %v", now, ok)
 	}
 	for _, id := range []tool.ID{{Server: "github", Name: "nothing"}, {Server: "github", Name: "search_code", Kind: tool.KindPrompt}, {Server: "github.search", Name: "code"}} {
-		if found, ok := v.catalog.ByID(id); ok {
+		if found, ok := v.catalog().ByID(id); ok {
 			t.Errorf("%+v is %s", id, found.Name)
 		}
 	}

@@ -35,7 +35,8 @@ type others struct {
 	byID  map[tool.ID]*tool.Tool
 	keys  []string // of byKey, sorted
 
-	resources map[string]*tool.Tool // by exposed URI, and of several servers' by the plain one: the first server's
+	resources map[string]*tool.Tool // by plain URI, the first server's, and by the one that names the server
+	normal    map[string]*tool.Tool // the same by normalURI, the first of those that are equivalent
 	templates []*template           // in the order of servers and their lists
 	compared  map[string]int        // how many of them are of a server, and more that are left out
 	offering  []string              // the servers that have resources
@@ -54,6 +55,7 @@ func newOthers(servers []Server, prefix map[string]string, exposing func(*tool.T
 		byKey:     map[string]*tool.Tool{},
 		byID:      map[tool.ID]*tool.Tool{},
 		resources: map[string]*tool.Tool{},
+		normal:    map[string]*tool.Tool{},
 		compared:  map[string]int{},
 	}
 	var prompts []tool.ID
@@ -104,9 +106,17 @@ func (o *others) add(t *tool.Tool) {
 	o.keys = append(o.keys, key)
 	switch id.Kind {
 	case tool.KindResource:
-		o.resources[t.Name] = t
-		if o.resources[id.Name] == nil && !strings.HasPrefix(id.Name, scheme) { // or it could stand for another server's
-			o.resources[id.Name] = t
+		uris := []string{prefixedURI(id.Server, id.Name)}
+		if _, _, prefixed := splitURI(id.Name); !prefixed { // or it could stand for another server's
+			uris = append(uris, id.Name)
+		}
+		for _, uri := range uris {
+			if o.resources[uri] == nil {
+				o.resources[uri] = t
+			}
+			if normal := normalURI(uri); o.normal[normal] == nil {
+				o.normal[normal] = t
+			}
 		}
 	case tool.KindTemplate:
 		if o.compared[id.Server]++; o.compared[id.Server] > maxMatched {
@@ -121,11 +131,11 @@ func (o *others) add(t *tool.Tool) {
 // scheme is that of URIs which say whose they are.
 const scheme = "toolfinch:"
 
-// exposedURI is the URI or URI template that clients see: as it is where only
-// one server has it. One that looks prefixed already, as those of another
-// toolfinch do, is prefixed always, so that no two are the same.
+// exposedURI is the URI or URI template that clients see: the server's own where
+// no other server has it. One that begins with scheme itself, as those of another
+// toolfinch do, always gets a prefix, so that no two are the same.
 func exposedURI(id tool.ID, servers int) string {
-	if servers == 1 && !strings.HasPrefix(id.Name, scheme) {
+	if _, _, prefixed := splitURI(id.Name); servers == 1 && !prefixed {
 		return id.Name
 	}
 	return prefixedURI(id.Server, id.Name)
@@ -135,13 +145,20 @@ func prefixedURI(server, uri string) string { return scheme + url.PathEscape(ser
 
 // splitURI undoes prefixedURI.
 func splitURI(uri string) (server, own string, ok bool) {
-	rest, ok := strings.CutPrefix(uri, scheme)
-	if !ok {
+	if len(uri) < len(scheme) || !strings.EqualFold(uri[:len(scheme)], scheme) {
 		return "", "", false
 	}
-	escaped, own, ok := strings.Cut(rest, "/")
+	escaped, own, ok := strings.Cut(uri[len(scheme):], "/")
 	server, err := url.PathUnescape(escaped)
 	return server, own, ok && err == nil && server != ""
+}
+
+// normalURI is the form that URIs are compared in.
+func normalURI(uri string) string {
+	if server, own, ok := splitURI(uri); ok {
+		return prefixedURI(server, tool.NormalURI(own))
+	}
+	return tool.NormalURI(uri)
 }
 
 // Bounds of what is compared: matching takes time with the product of
@@ -171,60 +188,79 @@ func matcher(text string) func(uri string) bool {
 	if err != nil {
 		return func(string) bool { return false }
 	}
-	return func(uri string) bool { return len(uri) <= maxMatchedURI && parsed.Match(uri) != nil }
+	return func(uri string) bool { return parsed.Match(uri) != nil }
 }
 
-// templateOf returns the template that a URI comes from: of several the one
-// that begins with most of it, and of these the first.
-func (o *others) templateOf(uri string) *template {
+// templateOf returns the template that a URI comes from, of any server or of the
+// one that is named: of several the one that begins with most of it, and of these
+// the first.
+func (o *others) templateOf(uri, server string) *template {
+	if len(uri) > maxMatchedURI {
+		return nil
+	}
+	normal := tool.NormalURI(uri)
 	var best *template
 	for _, t := range o.templates {
-		if strings.HasPrefix(uri, t.literal) && (best == nil || len(t.literal) > len(best.literal)) && t.matches(uri) {
+		if (server == "" || server == t.Def.ID.Server) && (best == nil || len(t.literal) > len(best.literal)) &&
+			(t.has(uri) || normal != uri && t.has(normal)) {
 			best = t
 		}
 	}
 	return best
 }
 
+func (t *template) has(uri string) bool { return strings.HasPrefix(uri, t.literal) && t.matches(uri) }
+
 // Items returns all prompts, resources or resource templates, in the order of
 // the servers and then as listed. Name is the exposed name, URI or URI template.
-func (c *Catalog) Items(kind tool.Kind) []*tool.Tool { return c.now().others.items[kind] }
+func (c *Catalog) Items(kind tool.Kind) []*tool.Tool { return c.others.items[kind] }
 
 // Prompt finds a prompt by the name clients see.
 func (c *Catalog) Prompt(name string) (*tool.Tool, bool) {
-	t, ok := c.now().others.byKey[index.Key(tool.KindPrompt, name)]
+	t, ok := c.others.byKey[index.Key(tool.KindPrompt, name)]
 	return t, ok
 }
 
-// Resource finds a resource by the URI a client uses. One that is not listed is
-// the server's that the URI names, else that of a template which it matches, else
-// the only server's that has resources; its Def has an ID and nothing else. A
-// listed URI of several servers is the first one's.
+// Unlisted says which URIs that a server does not list are sent to it, beside
+// those that come from one of its templates.
+type Unlisted int
+
+// The values of Unlisted.
+const (
+	UnlistedNamed    Unlisted = iota // those that name the server, and those of UnlistedOnly
+	UnlistedOnly                     // those that name no server, while no other has resources
+	UnlistedTemplate                 // none
+)
+
+// Resource finds a resource by the URI that a client uses. URIs are compared in
+// their normal form (RFC 3986, section 6.2). A listed URI of several servers is the
+// first one's. One that no server lists is that of the template that it comes
+// from, else what the servers' Unlisted makes of it; its Def has an ID and nothing
+// else. Everything that reads, follows or completes a resource asks here.
 func (c *Catalog) Resource(uri string) (*tool.Tool, bool) { return c.resource(uri, true) }
 
-// resource is Resource. Without guess, the only server with resources is not
-// enough.
-func (c *Catalog) resource(uri string, guess bool) (*tool.Tool, bool) {
-	now := c.now()
-	o := now.others
-	if t, ok := o.resources[uri]; ok {
-		return t, true
-	}
+// Template finds the listed template that a URI of a client comes from.
+func (c *Catalog) Template(uri string) (*tool.Tool, bool) {
 	id := tool.ID{Name: uri, Kind: tool.KindResource}
-	if server, own, ok := splitURI(uri); ok && slices.ContainsFunc(now.servers, func(s Server) bool { return s.Name == server }) {
+	if server, own, named := splitURI(uri); named && c.server(server) != nil {
 		id.Server, id.Name = server, own
-	} else if t := o.templateOf(uri); t != nil {
-		id.Server = t.Def.ID.Server
-	} else if guess && len(o.offering) == 1 {
-		id.Server = o.offering[0]
-	} else {
+	}
+	t := c.others.templateOf(id.Name, id.Server)
+	if t == nil {
 		return nil, false
 	}
-	if t, listed := o.byID[id]; listed {
+	id.Server = t.Def.ID.Server
+	return t.Tool, !c.Excludes(id)
+}
+
+// resource is Resource. Without guess, being the only server with resources is not
+// enough.
+func (c *Catalog) resource(uri string, guess bool) (*tool.Tool, bool) {
+	if t := c.others.listed(uri); t != nil {
 		return t, true
 	}
-	i := slices.IndexFunc(now.servers, func(s Server) bool { return s.Name == id.Server })
-	if excluded := now.servers[i].Excluded; excluded != nil && excluded(id) {
+	id, ok := c.unlisted(uri, guess)
+	if !ok {
 		return nil, false
 	}
 	def := &tool.Def{ID: id}
@@ -233,16 +269,59 @@ func (c *Catalog) resource(uri string, guess bool) (*tool.Tool, bool) {
 	return t, true
 }
 
-// Exposed returns the URI that clients know a server's resource by: its own
-// where that leads to the server, else with the server before it.
+// listed returns the listed resource of a URI, nil without one.
+func (o *others) listed(uri string) *tool.Tool {
+	if t := o.resources[uri]; t != nil {
+		return t
+	}
+	return o.normal[normalURI(uri)]
+}
+
+// unlisted returns the ID of a resource that no server lists, false where the URI
+// is not to be sent to any.
+func (c *Catalog) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
+	id = tool.ID{Name: uri, Kind: tool.KindResource}
+	least := UnlistedOnly
+	if server, own, named := splitURI(uri); named && c.server(server) != nil {
+		id.Server, id.Name, least = server, own, UnlistedNamed
+	}
+	if t := c.others.templateOf(id.Name, id.Server); t != nil {
+		id.Server, least = t.Def.ID.Server, UnlistedTemplate
+	} else if only := c.others.offering; id.Server == "" && guess && len(only) == 1 {
+		id.Server = only[0]
+	} else if id.Server == "" {
+		return id, false
+	}
+	return id, c.server(id.Server).Unlisted <= least && !c.Excludes(id)
+}
+
+// Excludes reports whether a resource of a server is left out here, listed or not.
+func (c *Catalog) Excludes(id tool.ID) bool {
+	server := c.server(id.Server)
+	return c.others.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id))
+}
+
+// server returns the server of that name, nil without one.
+func (c *Catalog) server(name string) *Server {
+	if i := slices.IndexFunc(c.contents.Servers, func(s Server) bool { return s.Name == name }); i >= 0 {
+		return &c.contents.Servers[i]
+	}
+	return nil
+}
+
+// Exposed returns the URI that clients know a server's resource by: its own unless
+// only the one that names the server leads there.
 func (c *Catalog) Exposed(server, uri string) string {
-	if t := c.now().others.byID[tool.ID{Server: server, Name: uri, Kind: tool.KindResource}]; t != nil {
+	id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
+	if t := c.others.byID[id]; t != nil {
 		return t.Name
 	}
-	if t, ok := c.Resource(uri); ok && t.Def.ID == (tool.ID{Server: server, Name: uri, Kind: tool.KindResource}) {
+	prefixed := prefixedURI(server, uri)
+	found, plain := c.Resource(uri)
+	if _, named := c.Resource(prefixed); plain && found.Def.ID == id || !plain && !named {
 		return uri
 	}
-	return prefixedURI(server, uri)
+	return prefixed
 }
 
 // exposing is the handler of t. What is read of a resource says the URIs that
@@ -288,7 +367,7 @@ func (c *Catalog) exposeContents(server string, result tool.Result) tool.Result 
 func (c *Catalog) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	all := CacheHint{Public: true}
 	some := false
-	for _, s := range c.now().servers {
+	for _, s := range c.contents.Servers {
 		if !slices.ContainsFunc(s.Tools, func(t *tool.Tool) bool { return t.Def.ID.Kind == kind }) {
 			continue
 		}

@@ -41,12 +41,7 @@ func listing(t testing.TB, name string, lines ...string) Server {
 
 func catalogOf(t testing.TB, servers ...Server) *Catalog {
 	t.Helper()
-	c := NewCatalog(echo, Reserved(), nil)
-	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Swap(t.Context(), servers); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return newCatalog(t, servers)
 }
 
 func toolNames(tools []*tool.Tool) string {
@@ -165,17 +160,13 @@ func TestEveryURILeadsToOneServer(t *testing.T) {
 func TestWhatIsReadSaysTheURIThatWasAskedFor(t *testing.T) {
 	answer := ""
 	handler := func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result(answer), nil }
-	catalog := NewCatalog(func(*tool.Def) tool.Handler { return handler }, nil, nil)
-	t.Cleanup(func() { _ = catalog.Close() })
 	servers := []Server{listing(t, "one", "resource x:1", "resource x:own"), listing(t, "two", "resource x:1")}
 	for _, s := range servers {
 		for _, resource := range s.Tools {
 			resource.Handler = handler
 		}
 	}
-	if err := catalog.Swap(t.Context(), servers); err != nil {
-		t.Fatal(err)
-	}
+	catalog := readBy(t, func(*tool.Def) tool.Handler { return handler }, servers)
 	for _, test := range []struct{ uri, answer, want string }{
 		{"toolfinch:two/x:1", `{"contents":[{"x":1.0,"uri":"x:1","text":"<a>"},{"uri":"x:1/part","blob":""}],"y":1e400}`,
 			`{"contents":[{"x":1.0,"uri":"toolfinch:two/x:1","text":"<a>"},{"uri":"toolfinch:two/x:1/part","blob":""}],"y":1e400}`},
@@ -206,9 +197,7 @@ func TestTheOnlyServerWithResourcesHasAll(t *testing.T) {
 	if !ok || found.Def.ID.Server != "files" || found.Name != "any:thing" {
 		t.Errorf("%+v, %v", found, ok)
 	}
-	if err := catalog.Swap(t.Context(), []Server{tools, files, listing(t, "memo", "template memo:{x}")}); err != nil {
-		t.Fatal(err)
-	}
+	catalog = with(t, catalog, []Server{tools, files, listing(t, "memo", "template memo:{x}")})
 	if found, ok := catalog.Resource("any:thing"); ok {
 		t.Errorf("one of two servers is guessed: %+v", found)
 	}
@@ -260,9 +249,7 @@ func newMixed(t testing.TB, settings Settings) (*Retriever, *Catalog) {
 			return tool.TextResult(d.ID.String()), nil
 		}
 	}
-	catalog := NewCatalog(answers, Reserved(), nil)
-	t.Cleanup(func() { _ = catalog.Close() })
-	err := catalog.Swap(t.Context(), []Server{
+	catalog := readBy(t, answers, []Server{
 		{Name: "github", Description: "Code hosting", Tools: tool.Of([]*tool.Def{
 			def(t, "github", `{"name":"review","description":"Review a change in a repository"}`),
 			ofKind(t, tool.KindPrompt, "github", `{"name":"review","description":"Review a pull request. At length."}`),
@@ -274,9 +261,6 @@ func newMixed(t testing.TB, settings Settings) (*Retriever, *Catalog) {
 			ofKind(t, tool.KindTemplate, "files", `{"uriTemplate":"review://{change}","name":"change","description":"Review notes of one change"}`),
 		}, answers)},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return New(catalog, settings), catalog
 }
 
@@ -302,9 +286,7 @@ func askMixed(t *testing.T, r *Retriever, arguments string) (items []mixedItem, 
 }
 
 func TestRetrieveToolsFindsWhatKindItIsAsked(t *testing.T) {
-	r, catalog := newMixed(t, Settings{})
-	catalog.CountTokens(t.Context())
-	r.MetaTools(Offer{Call: true})
+	r, _ := newMixed(t, Settings{Offer: Offer{Call: true}})
 	for kind, want := range map[string]string{
 		``:                               " github_review",
 		`,"kind":"tool"`:                 " github_review",
@@ -337,8 +319,7 @@ func TestRetrieveToolsFindsWhatKindItIsAsked(t *testing.T) {
 
 func TestItemsSayHowToUseThem(t *testing.T) {
 	for _, callTool := range []bool{true, false} {
-		r, _ := newMixed(t, Settings{})
-		r.MetaTools(Offer{Call: callTool})
+		r, _ := newMixed(t, Settings{Offer: Offer{Call: callTool}})
 		got := map[string]mixedItem{}
 		for _, detail := range []string{"summary", "full"} {
 			items, _ := askMixed(t, r, `{"query":"review a change","limit":10,"kind":"any","detail":"`+detail+`"}`)
@@ -397,8 +378,8 @@ func TestCallToolGetsPromptsAndReadsResources(t *testing.T) {
 	r, _ := newMixed(t, Settings{})
 	for _, test := range []struct{ what, params, want string }{
 		{"a prompt", `{"name":"call_tool","arguments":{"name":"github_critique","arguments":{"branch":"main","depth":3,"none":null}},"_meta":{"a":1.0},"requestState":"s"}`,
-			`{"content":[{"type":"text","text":"{\"branch\":\"main\",\"depth\":\"3\"} {\"requestState\":\"s\",\"_meta\":{\"a\":1.0},\"name\":\"github_critique\"}"},{"type":"x","big":12345678901234567890}],` +
-				`"structuredContent":{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"{\"branch\":\"main\",\"depth\":\"3\"} {\"requestState\":\"s\",\"_meta\":{\"a\":1.0},\"name\":\"github_critique\"}"}},{"role":"assistant","content":{"type":"x","big":12345678901234567890}}]}}`},
+			`{"content":[{"type":"text","text":"{\"branch\":\"main\",\"depth\":\"3\"} {\"name\":\"github_critique\",\"_meta\":{\"a\":1.0},\"requestState\":\"s\"}"},{"type":"x","big":12345678901234567890}],` +
+				`"structuredContent":{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"{\"branch\":\"main\",\"depth\":\"3\"} {\"name\":\"github_critique\",\"_meta\":{\"a\":1.0},\"requestState\":\"s\"}"}},{"role":"assistant","content":{"type":"x","big":12345678901234567890}}]}}`},
 		{"a listed resource", `{"arguments":{"name":"file:///review/guide.md"}}`,
 			`{"content":[{"type":"resource","resource":{"uri":"file:///review/guide.md","text":"{\"uri\":\"file:///review/guide.md\"}","y":1.0}},{"type":"resource","resource":{"blob":"AA=="}}],` +
 				`"structuredContent":{"contents":[{"uri":"file:///review/guide.md","text":"{\"uri\":\"file:///review/guide.md\"}","y":1.0},{"blob":"AA=="}],"_meta":{"z":1}}}`},
@@ -443,13 +424,11 @@ func TestSwapFollowsPromptsAndResources(t *testing.T) {
 		slices.Sort(names)
 		return strings.Join(names, " ")
 	}
-	err := catalog.Swap(t.Context(), []Server{{Name: "github", Tools: tool.Of([]*tool.Def{
+	catalog = with(t, catalog, []Server{{Name: "github", Tools: tool.Of([]*tool.Def{
 		ofKind(t, tool.KindPrompt, "github", `{"name":"critique","description":"Bake a cake"}`),
 		ofKind(t, tool.KindPrompt, "github", `{"name":"new","description":"Review"}`),
 	}, echo)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = New(catalog, Settings{})
 	if got, want := find(tool.Kinds), "github_new"; got != want {
 		t.Errorf("found %s, want %s", got, want)
 	}

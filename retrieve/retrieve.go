@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"toolfinch/index"
@@ -48,9 +47,15 @@ type Settings struct {
 	Memory *Memory
 	// Validate reports whether call_tool checks arguments for a server's tools.
 	Validate func(server string) bool
+	// Unchecked, if set, hears once of a tool whose arguments could not be checked
+	// against its input schema, and why. It must not block.
+	Unchecked func(id tool.ID, err error)
 	// Gate is the live server whose clients provision tools before they call them;
 	// nil: every tool can be called.
 	Gate *register.Live
+	// Offer is what MetaTools returns. The zero value is for views whose clients find
+	// tools by others.
+	Offer Offer
 	// SearchTool is the name of the meta-tool that answers send clients to when a
 	// tool is unknown; default RetrieveTools, with a Gate DiscoverTools.
 	SearchTool string
@@ -60,9 +65,6 @@ type Settings struct {
 type Retriever struct {
 	catalog  *Catalog
 	settings Settings
-	schemas  schemas
-
-	offersCall atomic.Bool // answers may name call_tool
 }
 
 // New makes a Retriever.
@@ -154,11 +156,9 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 			}
 			q.Kinds = kinds
 		case "limit":
-			var limit float64
-			if json.Unmarshal(raw, &limit) != nil || limit != math.Trunc(limit) || limit < 1 || limit > MaxLimit {
-				return q, fmt.Errorf("limit must be a whole number from 1 to %d, not %s", MaxLimit, clip(string(raw), 40))
+			if err := readNumber("limit", MaxLimit, &q.Limit)(raw); err != nil {
+				return q, err
 			}
-			q.Limit = int(limit)
 		default:
 			return q, fmt.Errorf("unknown argument %q; retrieve_tools takes query, limit, server, detail, kind", clip(key, 40))
 		}
@@ -278,7 +278,7 @@ func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
 // query is what the index is asked, and why without vectors.
 func (r *Retriever) query(ctx context.Context, q Query) (query index.Query, reason string, err error) {
 	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: r.prior(q.Text), Explain: q.Explain}
-	query.Vectors, reason = r.settings.Vectors.of(ctx, q.Text, r.settings.QueryTimeout)
+	query.Vectors, reason = r.settings.Vectors.of(ctx, q.Text, r.settings.QueryTimeout, r.catalog.Embedded() > 0)
 	return query, reason, ctx.Err()
 }
 
@@ -325,7 +325,7 @@ func (r *Retriever) prior(query string) map[string]float64 {
 	}
 	out := make(map[string]float64, len(learned))
 	for id, p := range learned {
-		if t, err := r.catalog.Find(id.String()); err == nil {
+		if t, ok := r.catalog.ByID(id); ok {
 			out[t.Name] = p
 		}
 	}

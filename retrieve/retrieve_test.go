@@ -49,12 +49,7 @@ func fewServers(t testing.TB, handler func(*tool.Def) tool.Handler) []Server {
 // newRetriever is a retriever over fewServers.
 func newRetriever(t testing.TB, settings Settings) (*Retriever, *Catalog) {
 	t.Helper()
-	catalog := NewCatalog(echo, Reserved(), []string{"clock_*"})
-	t.Cleanup(func() { _ = catalog.Close() })
-	err := catalog.Swap(t.Context(), fewServers(t, echo))
-	if err != nil {
-		t.Fatal(err)
-	}
+	catalog := readBy(t, echo, fewServers(t, echo), "clock_*")
 	return New(catalog, settings), catalog
 }
 
@@ -82,7 +77,7 @@ func ask(t testing.TB, handler tool.Handler, arguments string) (text string, isE
 func TestRetrieveToolsAnswersWithWhatIsNeededToCall(t *testing.T) {
 	r, catalog := newRetriever(t, Settings{Health: func() Health { return Health{Ready: 2, Pending: 1} }})
 	catalog.CountTokens(t.Context())
-	text, isError := ask(t, r.Retrieve, `{"query":"open an issue in my repository","limit":1}`)
+	text, isError := ask(t, r.Retrieve, `{"query":"open an issue in my repository","limit":"1"}`) // some models write numbers so
 	if isError {
 		t.Fatal(text)
 	}
@@ -238,15 +233,51 @@ func TestCallTool(t *testing.T) {
 	}
 }
 
+// A schema that nothing can be checked against costs a tool the check, and that is
+// said once. Arguments beyond what is checked cost the call.
+func TestCallsWithHostileSchemasAndArguments(t *testing.T) {
+	fanOut := `"$ref":"#/$defs/d0","$defs":{`
+	for i := range 40 {
+		fanOut += fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+	}
+	catalog := readBy(t, echo, []Server{{Name: "s", Tools: tool.Of([]*tool.Def{
+		def(t, "s", `{"name":"fan","inputSchema":{`+fanOut+`"d40":{}}}}`),
+		def(t, "s", `{"name":"deep","inputSchema":`+strings.Repeat(`{"allOf":[`, 4_900)+`{}`+strings.Repeat(`]}`, 4_900)+`}`),
+		def(t, "s", `{"name":"honest","inputSchema":{"type":"object","properties":{"n":{"type":"number","maximum":10}}}}`),
+	}, echo)}})
+	var said []string
+	r := New(catalog, Settings{Unchecked: func(id tool.ID, err error) { said = append(said, id.Name+": "+err.Error()) }})
+	for _, test := range []struct {
+		name, arguments, want string
+		isError               bool
+	}{
+		{"fan", `{"a":1}`, `s.fan {"a":1}`, false},
+		{"fan", `{"a":1}`, `s.fan {"a":1}`, false},
+		{"deep", `{}`, `s.deep {}`, false},
+		{"deep", `{}`, `s.deep {}`, false},
+		{"honest", `{"n":1e1000000000}`, `the number 1e1000000000`, true},
+		{"honest", `{"n":` + strings.Repeat("7", 4_000_000) + `}`, `too long`, true},
+		{"honest", `{"n":11}`, `/n:`, true},
+	} {
+		text, isError := ask(t, r.CallTool(KindDestructive, ""), `{"name":"s_`+test.name+`","arguments":`+test.arguments+`}`)
+		if isError != test.isError || !strings.Contains(text, test.want) || len(text) > 10_000 {
+			t.Errorf("%s: %.300s (error %t)", test.name, text, isError)
+		}
+	}
+	if want := []string{"fan: checking this value against it would cost too much", "deep: it nests deeper than 100"}; !slices.Equal(said, want) {
+		t.Errorf("said %q, want %q", said, want)
+	}
+}
+
 func TestMetaToolsAreSmallAndStayLoaded(t *testing.T) {
-	r, _ := newRetriever(t, Settings{})
 	var many []Server
 	for i := range 200 {
 		many = append(many, Server{Name: fmt.Sprintf("server-number-%d", i), Description: "What this server is for, at some length. More."})
 	}
 	for _, offer := range []Offer{{Call: true, About: many}, {Call: true, Split: true, About: many}, {About: many}} {
 		size := 0
-		for _, meta := range r.MetaTools(offer) {
+		r, _ := newRetriever(t, Settings{Offer: offer})
+		for _, meta := range r.MetaTools() {
 			raw := register.Listed(meta)
 			size += len(raw)
 			var d struct {
@@ -265,17 +296,15 @@ func TestMetaToolsAreSmallAndStayLoaded(t *testing.T) {
 	}
 }
 
-func TestSwapFollowsChanges(t *testing.T) {
+func TestACatalogFollowsChangesAndTheOneBeforeStays(t *testing.T) {
 	_, catalog := newRetriever(t, Settings{})
 	if got := catalog.Pinned(); len(got) != 1 || got[0].Name != "clock_now" {
 		t.Errorf("pinned = %v", got)
 	}
-	err := catalog.Swap(t.Context(), []Server{{Name: "clock", Tools: tool.Of([]*tool.Def{
+	before := New(catalog, Settings{})
+	catalog = with(t, catalog, []Server{{Name: "clock", Tools: tool.Of([]*tool.Def{
 		def(t, "clock", `{"name":"now","description":"Bake a cake"}`),
 	}, echo)}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := New(catalog, Settings{})
 	found, err := r.Search(t.Context(), Query{Text: "bake cake", Limit: 5})
 	if err != nil || len(found.Hits) != 1 || found.Hits[0].Name != "clock_now" {
@@ -286,5 +315,27 @@ func TestSwapFollowsChanges(t *testing.T) {
 	}
 	if _, err := catalog.Find("github.search_code"); err == nil {
 		t.Error("a removed tool can be called")
+	}
+	// Who has the catalog of before finds what that had.
+	if found, _ := before.Search(t.Context(), Query{Text: "bake cake", Limit: 5}); len(found.Hits) != 0 {
+		t.Errorf("the catalog before finds what came after it: %v", found.Hits)
+	}
+	if found, _ := before.Search(t.Context(), Query{Text: "issue repository", Limit: 1}); len(found.Hits) != 1 || found.Hits[0].Name != "github_create_issue" {
+		t.Errorf("the catalog before has lost its tools: %v", found.Hits)
+	}
+}
+
+// What a server is for ends in a stop, however it was written.
+func TestSearchToolsSayWhatTheyAreFor(t *testing.T) {
+	r, _ := newRetriever(t, Settings{})
+	for about, want := range map[string]string{
+		"Code hosting":                 "list them. Code hosting. Then github_describe_tool says",
+		"Code hosting. And more.":      "list them. Code hosting. Then github_describe_tool says",
+		"":                             "list them. Then github_describe_tool says",
+		"Which tools? Ask the server!": "list them. Which tools? Ask the server! Then github_describe_tool says",
+	} {
+		if got := r.SearchTools("github", "github", about)[0].Def.Description; !strings.Contains(got, want) {
+			t.Errorf("%q: %s", about, got)
+		}
 	}
 }

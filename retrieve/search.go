@@ -41,7 +41,10 @@ func searchPrefix(prefix string) string {
 func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 	names := SearchNames(prefix)
 	if about != "" {
-		about = " " + FirstSentence(about)
+		about = " " + strings.TrimSpace(FirstSentence(about))
+		if !strings.ContainsAny(about[len(about)-1:], ".!?") {
+			about += "."
+		}
 	}
 	return []*tool.Tool{
 		meta(names[0], "Find tools of "+prefix+" by what they do, in plain words; without a query, list them."+about+

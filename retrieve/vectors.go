@@ -20,16 +20,10 @@ const embedChunk = 256
 // Embed gives every tool, prompt and resource that has none its vector, those
 // that were stored first seen. Searches go on meanwhile, with the vectors that are there.
 // progress, if not nil, hears how many of the tools have one. Tools that
-// change meanwhile are left for the call that follows each Swap.
+// change meanwhile are left for the call that follows each With.
 func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
-	c.mu.RLock()
-	ix := c.index
-	c.mu.RUnlock()
-	if ix == nil {
-		return nil
-	}
-	missing := ix.Missing()
-	total := ix.Len()
+	missing := c.index.Missing()
+	total := c.index.Len()
 	done := total - len(missing)
 	var mu sync.Mutex // guards done; held while progress is told, so that it never falls
 	tell := func(more int) {
@@ -57,7 +51,7 @@ func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(d
 			if err != nil {
 				return err
 			}
-			if err := ix.PutVectors(docs, vectors); err != nil {
+			if err := c.index.PutVectors(docs, vectors); err != nil {
 				return err
 			}
 			tell(len(docs) - told)
@@ -72,13 +66,7 @@ func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(d
 }
 
 // DropVectors forgets all vectors; Embed brings them anew.
-func (c *Catalog) DropVectors() {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.index != nil {
-		c.index.DropVectors()
-	}
-}
+func (c *Catalog) DropVectors() { c.index.DropVectors() }
 
 // Embedded is how many tools, prompts and resources have a vector.
 func (c *Catalog) Embedded() int {
@@ -88,14 +76,7 @@ func (c *Catalog) Embedded() int {
 
 // embedded is how many tools, prompts and resources have a vector, and how many
 // there are.
-func (c *Catalog) embedded() (n, of int) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.index == nil {
-		return 0, 0
-	}
-	return c.index.Vectors(), c.index.Len()
-}
+func (c *Catalog) embedded() (n, of int) { return c.index.Vectors(), c.index.Len() }
 
 // Queries embeds the texts of a query; embed.Recent is one.
 type Queries interface {
@@ -135,14 +116,17 @@ func (v *QueryVectors) Use(queries Queries, reason string) {
 	v.queries, v.reason, v.failures, v.rest = queries, reason, 0, time.Time{}
 }
 
-// of returns the vectors of a query or, with nil, why words decide alone.
-func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duration) ([][]float32, string) {
+// of returns the vectors of a query or, with nil, why words decide alone: they do
+// while there is nothing to compare with.
+func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duration, comparable bool) ([][]float32, string) {
 	v.mu.Lock()
 	queries, reason, rest := v.queries, v.reason, v.rest
 	v.mu.Unlock()
 	switch {
 	case queries == nil:
 		return nil, reason
+	case !comparable:
+		return nil, reasonNone
 	case time.Now().Before(rest):
 		return nil, reasonFailed
 	}
@@ -172,5 +156,6 @@ func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duratio
 const (
 	reasonLate    = "the embedder did not answer in time"
 	reasonFailed  = "the embedder fails"
+	reasonNone    = "the embedder has embedded no tool yet"
 	reasonMisfits = "the embedder's vectors have another dimension than those of the tools, which are being embedded again"
 )

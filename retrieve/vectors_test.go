@@ -139,12 +139,7 @@ func manyServers(t testing.TB, n int, changed ...int) []Server {
 
 func newCatalog(t testing.TB, servers []Server) *Catalog {
 	t.Helper()
-	c := NewCatalog(echo, Reserved(), nil)
-	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Swap(t.Context(), servers); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return readBy(t, echo, servers)
 }
 
 func embedAll(t testing.TB, c *Catalog, e embed.Embedder, store embed.Vectors) {
@@ -179,9 +174,7 @@ func TestNoToolIsEmbeddedTwice(t *testing.T) {
 		}
 	})
 	t.Run("a changed tool alone", func(t *testing.T) {
-		if err := catalog.Swap(t.Context(), manyServers(t, n, 123)); err != nil {
-			t.Fatal(err)
-		}
+		catalog = with(t, catalog, manyServers(t, n, 123))
 		if got := catalog.Embedded(); got != n-1 {
 			t.Errorf("%d tools have a vector after the change, want all but one of %d", got, n)
 		}
@@ -191,9 +184,7 @@ func TestNoToolIsEmbeddedTwice(t *testing.T) {
 		}
 	})
 	t.Run("a tool that is changed back", func(t *testing.T) {
-		if err := catalog.Swap(t.Context(), manyServers(t, n)); err != nil {
-			t.Fatal(err)
-		}
+		catalog = with(t, catalog, manyServers(t, n))
 		embedAll(t, catalog, fake, store)
 		if got := fake.taken(); len(got) != 0 {
 			t.Errorf("embedded: %q, want nothing", got)
@@ -202,9 +193,7 @@ func TestNoToolIsEmbeddedTwice(t *testing.T) {
 	t.Run("after a restart with many more tools", func(t *testing.T) {
 		few := newCatalog(t, manyServers(t, 8))
 		embedAll(t, few, fake, store)
-		if err := few.Swap(t.Context(), manyServers(t, n)); err != nil {
-			t.Fatal(err)
-		}
+		few = with(t, few, manyServers(t, n))
 		embedAll(t, few, fake, store)
 		if got := fake.taken(); len(got) != 0 {
 			t.Errorf("%d texts were embedded, want none", len(got))
@@ -273,7 +262,7 @@ func TestEmbedEndsWithItsContext(t *testing.T) {
 	if err := catalog.Embed(ctx, embed.NewCache(newFake("fake:1"), index.TextVersion, &storeInMemory{}), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}
-	if err := NewCatalog(echo, nil, nil).Embed(ctx, nil, nil); err != nil {
+	if err := NewCatalog(echo).Embed(ctx, nil, nil); err != nil {
 		t.Errorf("an empty catalog: %v", err)
 	}
 }
@@ -307,9 +296,7 @@ func TestToolsThatChangeWhileTheyAreEmbedded(t *testing.T) {
 			store, fake := &storeInMemory{}, newFake("fake:1")
 			catalog := newCatalog(t, manyServers(t, test.before))
 			e := &swapping{fake, func() {
-				if err := catalog.Swap(t.Context(), manyServers(t, test.now, test.changed...)); err != nil {
-					t.Error(err)
-				}
+				catalog = with(t, catalog, manyServers(t, test.now, test.changed...))
 			}}
 			if err := catalog.Embed(t.Context(), embed.NewCache(e, index.TextVersion, store), nil); err != nil {
 				t.Errorf("while it changed: %v", err)
@@ -378,6 +365,18 @@ func indexOf(t *testing.T, r *Retriever, query string) (block map[string]any, co
 		t.Errorf("%q finds %v, want github_search_code first, with vectors or without", query, answer.Tools)
 	}
 	return answer.Index, *answer.Confident
+}
+
+// A query is not embedded before there is something to compare it with: an embedder
+// that hangs would cost its deadline.
+func TestNoQueryWaitsForAnEmbedderWithoutEmbeddedTools(t *testing.T) {
+	r, _ := newRetriever(t, Settings{QueryTimeout: time.Hour})
+	s := &script{dim: 16, next: "late"}
+	r.UseVectors(s, "")
+	block, _ := indexOf(t, r, "search_code")
+	if len(s.asked) > 0 || block["search"] != "words" || block["reason"] != reasonNone {
+		t.Errorf("asked %v, answered %v", s.asked, block)
+	}
 }
 
 func TestAnswersSayHowTheyWereFound(t *testing.T) {
@@ -548,9 +547,8 @@ func TestAnswersSayHowManyToolsAreEmbedded(t *testing.T) {
 	embedAll(t, catalog, newFake("fake:1"), &storeInMemory{})
 	servers := slices.Clone(catalog.Servers())
 	servers = append(servers, Server{Name: "zoo", Tools: tool.Of([]*tool.Def{def(t, "zoo", `{"name":"feed"}`), def(t, "zoo", `{"name":"clean"}`)}, echo)})
-	if err := catalog.Swap(t.Context(), servers); err != nil {
-		t.Fatal(err)
-	}
+	catalog = with(t, catalog, servers)
+	r = New(catalog, r.settings)
 	if block, _ := indexOf(t, r, "search_code"); block["search"] != "hybrid" || block["embedded"] != 5. || block["tools"] != 7. {
 		t.Errorf("five of seven are embedded: %v", block)
 	}

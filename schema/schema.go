@@ -1,13 +1,15 @@
-// Package schema checks JSON values against JSON Schemas, which are anybody's: it
-// reads no file and follows no URL for them. What is to be done about a violation
-// is for others to decide.
+// Package schema checks JSON values against JSON Schemas. Both may be anybody's:
+// it reads no file and follows no URL for them, and what it does for them is
+// bounded. What is to be done about a violation is for others to decide.
 package schema
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -15,62 +17,187 @@ import (
 	"golang.org/x/text/message"
 )
 
-// Schema is a compiled JSON Schema. It is safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+var (
+	// ErrSchema is what errors are about a schema that nothing can be checked
+	// against: it is none, refers to another document, or would cost too much.
+	ErrSchema = errors.New("the schema cannot be used")
+	// ErrValue is what errors are about a value that is not checked, whatever the
+	// schema, because that would cost too much.
+	ErrValue = errors.New("the value cannot be checked")
+)
 
-// Compile compiles a schema, of draft 2020-12 unless it names another.
-func Compile(raw json.RawMessage) (*Schema, error) {
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+// fault is an error that is ErrSchema or ErrValue, and says why alone.
+type fault struct {
+	error
+	is error
+}
+
+func (f fault) Unwrap() error        { return f.error }
+func (f fault) Is(target error) bool { return target == f.is }
+
+func unusable(format string, args ...any) error { return fault{fmt.Errorf(format, args...), ErrSchema} }
+
+func tooMuch(format string, args ...any) error { return fault{fmt.Errorf(format, args...), ErrValue} }
+
+// Schema is a compiled JSON Schema. It is safe for concurrent use.
+type Schema struct {
+	compiled    *jsonschema.Schema
+	unevaluated bool // it has unevaluatedProperties or unevaluatedItems
+}
+
+// Compile compiles a schema, of draft 2020-12 unless it names another. Its errors
+// are ErrSchema. It takes up to about a second, for a schema at the bounds.
+func Compile(raw json.RawMessage) (schema *Schema, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			schema, err = nil, unusable("compiling it failed: %v", cause)
+		}
+	}()
+	read, err := readSchema(raw)
 	if err != nil {
 		return nil, err
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
+	compiler.UseRegexpEngine(compilePattern)
 	const url = "tool:///schema"
-	if err := compiler.AddResource(url, value); err != nil {
-		return nil, err
+	if err := compiler.AddResource(url, read.root); err != nil {
+		return nil, unusable("%w", err)
 	}
 	compiled, err := compiler.Compile(url)
 	var wrong *jsonschema.SchemaValidationError
 	var invalid *jsonschema.ValidationError
 	switch {
 	case errors.As(err, &wrong) && errors.As(wrong.Err, &invalid):
-		return nil, errors.New("it is no JSON Schema: " + strings.Join(leaves(invalid, message.NewPrinter(language.English), nil), "; "))
+		return nil, unusable("it is no JSON Schema: %s", strings.Join(leaves(invalid, message.NewPrinter(language.English), nil), "; "))
 	case err != nil:
-		return nil, err
+		return nil, unusable("%w", err)
 	}
-	return &Schema{compiled}, nil
+	schema = &Schema{compiled: compiled}
+	all := map[*jsonschema.Schema]bool{}
+	reach(compiled, all)
+	for s := range all {
+		if (s.DynamicRef != nil || s.RecursiveRef != nil) && !read.single() {
+			return nil, unusable("it has a dynamic reference that may lead to several places")
+		}
+		schema.unevaluated = schema.unevaluated || s.UnevaluatedItems != nil || s.UnevaluatedProperties != nil
+	}
+	return schema, nil
+}
+
+// readSchema decodes a schema within the bounds.
+func readSchema(raw json.RawMessage) (*survey, error) {
+	if len(raw) > maxSchemaBytes {
+		return nil, unusable("it is longer than %d kB", maxSchemaBytes>>10)
+	}
+	switch e := extentOf(raw); {
+	case e.depth > maxSchemaDepth:
+		return nil, unusable("it nests deeper than %d", maxSchemaDepth)
+	case e.values > maxSchemaValues:
+		return nil, unusable("it has more than %d values", maxSchemaValues)
+	case e.number != "":
+		return nil, unusable("it has the number %s..., which is too long", e.number)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, unusable("%v", err)
+	}
+	s := &survey{root: value, values: count(value), refs: map[string]bool{}}
+	return s, s.walk(value)
 }
 
 // noLoader keeps a schema from making this program read files.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("reference to %s is not followed", url)
+	return nil, fmt.Errorf("reference to %.200s is not followed", url)
 }
 
-// Violations returns what is wrong with a value, one line each ("/path: what"),
-// ten at most.
-func (s *Schema) Violations(raw json.RawMessage) []string {
+// pattern is a regular expression and its size.
+type pattern struct {
+	*regexp.Regexp
+	instructions int
+}
+
+// compilePattern is also called for values of the format "regex".
+func compilePattern(text string) (jsonschema.Regexp, error) {
+	n := instructions(text)
+	if n > maxPattern {
+		return nil, errors.New("the regular expression is too large")
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return pattern{compiled, n}, nil
+}
+
+// Check returns what is wrong with a value, one line each ("/path: what"), ten at
+// most. Without an answer its error is ErrValue, about the value whatever the
+// schema; ErrSchema, about the schema with this value; or that of ctx. It takes up
+// to about half a second, for a value and a schema at the bounds.
+func (s *Schema) Check(ctx context.Context, raw json.RawMessage) (violations []string, err error) {
+	return s.check(ctx, raw, nil)
+}
+
+// check is Check, with a slot for what is expensive unless slots is nil.
+func (s *Schema) check(ctx context.Context, raw json.RawMessage, slots chan struct{}) (violations []string, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			violations, err = nil, unusable("checking against it failed: %v", cause)
+		}
+	}()
+	e := extentOf(raw)
+	switch {
+	case e.depth > maxValueDepth:
+		return nil, tooMuch("the value nests deeper than %d", maxValueDepth)
+	case e.values > maxValues:
+		return nil, tooMuch("the value has more than %d values", maxValues)
+	case e.number != "":
+		return nil, tooMuch("the value has the number %s..., which is too long: %d digits and exponents up to %d are", e.number, maxDigits, maxExponent)
+	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		return []string{err.Error()}
+		return []string{err.Error()}, nil
+	}
+	work, affordable := s.work(ctx, value, e.values, len(raw))
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !affordable:
+		return nil, unusable("checking this value against it would cost too much")
+	}
+	if slots != nil && work > expensive {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	var invalid *jsonschema.ValidationError
 	if !errors.As(s.compiled.Validate(value), &invalid) {
-		return nil
+		return nil, nil
 	}
-	return leaves(invalid, message.NewPrinter(language.English), nil)
+	return leaves(invalid, message.NewPrinter(language.English), nil), nil
 }
 
-const maxViolations = 10
+// Bounds of what is said of a value.
+const (
+	maxViolations = 10
+	maxViolation  = 500 // bytes of one
+)
 
 func leaves(e *jsonschema.ValidationError, p *message.Printer, to []string) []string {
 	if len(to) >= maxViolations {
 		return to
 	}
 	if len(e.Causes) == 0 {
-		return append(to, "/"+strings.Join(e.InstanceLocation, "/")+": "+e.ErrorKind.LocalizedString(p))
+		text := "/" + strings.Join(e.InstanceLocation, "/") + ": " + e.ErrorKind.LocalizedString(p)
+		if len(text) > maxViolation {
+			text = strings.ToValidUTF8(text[:maxViolation], "") + "..."
+		}
+		return append(to, text)
 	}
 	for _, cause := range e.Causes {
 		to = leaves(cause, p, to)

@@ -38,6 +38,7 @@ var (
 func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	pause := 5 * time.Millisecond
 	var last error // what was wrong with the database before time ran out
 	because := func(err error) error {
 		if err != nil && ctx.Err() != nil && last != nil {
@@ -71,7 +72,8 @@ func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logge
 		select {
 		case <-ctx.Done():
 			return nil, because(ctx.Err())
-		case <-time.After(time.Duration(5+rand.IntN(20)) * time.Millisecond):
+		case <-time.After(pause + rand.N(pause)):
+			pause = min(2*pause, time.Second) // each try reads the whole database
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	selectServers = `SELECT name, era, info, instructions, capabilities, interactive, updated_at FROM servers ORDER BY name`
+	selectServers = `SELECT name, era, info, instructions, capabilities, interactive, NOT checked, left_out, mended, updated_at FROM servers ORDER BY name`
 	// The names of kinds sort as tool.Kinds does.
 	selectTools = `SELECT server, kind, name, hash, raw FROM tools ORDER BY server, kind, position`
 )
@@ -27,6 +27,9 @@ type Server struct {
 	Instructions string
 	Capabilities json.RawMessage // its capabilities object as it was sent, nil when unknown
 	Interactive  bool            // it has asked a client something
+	Unchecked    bool            // its definitions did not go through tool.TakeIn; never of what PutServer stores
+	LeftOut      int             // malformed definitions of its last list that are not served
+	Mended       int             // malformed ones that are served mended
 	UpdatedAt    time.Time       // kept to the millisecond; the zero time means now in PutServer
 }
 
@@ -58,10 +61,11 @@ func (s *Store) PutServer(ctx context.Context, srv Server, defs []*tool.Def) (Di
 func putServer(ctx context.Context, tx *sql.Tx, srv Server, defs []*tool.Def) (Diff, error) {
 	now := srv.UpdatedAt.UnixMilli()
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO servers (name, era, info, instructions, capabilities, interactive, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+		INSERT INTO servers (name, era, info, instructions, capabilities, interactive, checked, left_out, mended, updated_at) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?)
 		ON CONFLICT (name) DO UPDATE SET era = excluded.era, info = excluded.info, instructions = excluded.instructions,
-			capabilities = excluded.capabilities, interactive = excluded.interactive, updated_at = excluded.updated_at`,
-		srv.Name, srv.Era, []byte(srv.Info), srv.Instructions, []byte(srv.Capabilities), srv.Interactive, now)
+			capabilities = excluded.capabilities, interactive = excluded.interactive, checked = 1, left_out = excluded.left_out, mended = excluded.mended,
+			updated_at = excluded.updated_at`,
+		srv.Name, srv.Era, []byte(srv.Info), srv.Instructions, []byte(srv.Capabilities), srv.Interactive, srv.LeftOut, srv.Mended, now)
 	if err != nil {
 		return Diff{}, err
 	}
@@ -166,7 +170,7 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 		var srv Server
 		var info, capabilities []byte
 		var updated int64
-		if err := rows.Scan(&srv.Name, &srv.Era, &info, &srv.Instructions, &capabilities, &srv.Interactive, &updated); err != nil {
+		if err := rows.Scan(&srv.Name, &srv.Era, &info, &srv.Instructions, &capabilities, &srv.Interactive, &srv.Unchecked, &srv.LeftOut, &srv.Mended, &updated); err != nil {
 			return err
 		}
 		srv.Info, srv.Capabilities = info, capabilities

@@ -12,6 +12,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -53,6 +54,10 @@ func Open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 	if ctx.Err() == nil {
 		log.Warn("the data directory cannot be used: what is learned is kept in memory and lost at exit", "dir", dir, "error", err)
 	}
+	return openMemory(ctx, log)
+}
+
+func openMemory(ctx context.Context, log *slog.Logger) (*Store, error) {
 	db, err := connect(ctx, ":memory:")
 	if err == nil {
 		err = migrate(ctx, db)
@@ -61,6 +66,55 @@ func Open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 		return nil, fmt.Errorf("store: open in memory: %w", err)
 	}
 	return &Store{db: db, log: log}, nil
+}
+
+// OpenCopy opens a copy in memory of what the store in dir knows of servers and
+// clients: nothing is written to dir. The copy is empty where there is no store, or
+// one that cannot be read; the latter costs one warning in log.
+func OpenCopy(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
+	s, err := openMemory(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(filepath.Join(dir, fileName))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err == nil {
+		err = s.copyFrom(ctx, path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("the store could not be read: what it knows is not used", "dir", dir, "error", err)
+	}
+	return s, nil
+}
+
+func (s *Store) copyFrom(ctx context.Context, path string) error {
+	if _, err := s.db.ExecContext(ctx, "ATTACH ? AS disk", fileURI(path)+"?mode=rw"); err != nil {
+		return err
+	}
+	return errors.Join(s.write(ctx, copyTables), s.detach(context.WithoutCancel(ctx)))
+}
+
+func copyTables(tx *sql.Tx) error {
+	var here, there int
+	if err := errors.Join(tx.QueryRow("PRAGMA main.user_version").Scan(&here), tx.QueryRow("PRAGMA disk.user_version").Scan(&there)); err != nil {
+		return err
+	}
+	if here != there {
+		return fmt.Errorf("schema version %d, this one knows %d", there, here)
+	}
+	for _, table := range []string{"servers", "tools", "tokens", "clients"} {
+		if _, err := tx.Exec("INSERT INTO main." + table + " SELECT * FROM disk." + table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) detach(ctx context.Context) error {
+	_, err := s.db.ExecContext(ctx, "DETACH disk")
+	return err
 }
 
 // Durable reports whether the store is a file. If not, it is empty at start and

@@ -17,13 +17,26 @@ import (
 // search, validate or print. A Def is never changed after it was made.
 type Def struct {
 	ID           ID
-	Raw          json.RawMessage // the object from tools/list (prompts/list, ...), as it was sent
+	Raw          json.RawMessage // the object from tools/list (prompts/list, ...), as it was sent or as TakeIn mended it
 	Title        string          // title, else annotations.title; of a resource else its name
 	Description  string
 	InputSchema  json.RawMessage // nil when absent
 	OutputSchema json.RawMessage // nil when absent
 	Annotations  Annotations
+	App          App
 	Hash         string // hex SHA-256 of Raw
+	// Legacy is Raw without its output schema, where clients of revisions up to
+	// 2025-11-25 may not take that; else nil.
+	Legacy json.RawMessage
+}
+
+// App is what a definition says of MCP Apps (extension io.modelcontextprotocol/ui,
+// _meta.ui), which a client's host shows beside the conversation. The zero value is
+// a tool for models and apps alike that no app shows.
+type App struct {
+	Shown    bool // ui.resourceUri: an app of the server shows its results
+	NotModel bool // ui.visibility has no "model": it is not offered to models
+	NotApp   bool // ui.visibility has no "app": apps may not call it
 }
 
 // Annotations are the hints of a definition, with the defaults of the MCP
@@ -45,8 +58,8 @@ var ErrBadDef = errors.New("not a definition")
 // ParseDef decodes one object of a tools/list answer, ParseKind one of any list.
 // They ask only for an object with a name (a URI, a URI template): whatever else
 // is odd (a schema that is no schema, an unknown key, a hint of the wrong type)
-// stays in Raw and harms nobody. The parts of the Def share the memory of Raw, a
-// copy of raw.
+// stays in Raw. What a stranger lists goes through TakeIn instead. The parts of the
+// Def share the memory of Raw, a copy of raw.
 func ParseDef(server string, raw json.RawMessage) (*Def, error) {
 	return ParseKind(KindTool, server, raw)
 }
@@ -82,6 +95,8 @@ func ParseKind(kind Kind, server string, raw json.RawMessage) (*Def, error) {
 			def.OutputSchema = present(value)
 		case "annotations":
 			hintTitle = def.Annotations.read(value)
+		case "_meta":
+			def.App.read(value)
 		}
 	}
 	if def.ID.Name == "" {
@@ -89,6 +104,9 @@ func ParseKind(kind Kind, server string, raw json.RawMessage) (*Def, error) {
 	}
 	if def.Title == "" {
 		def.Title = cmp.Or(hintTitle, name)
+	}
+	if def.OutputSchema != nil && !legacyOutput(def.OutputSchema) {
+		def.Legacy = without(def.Raw, "outputSchema")
 	}
 	return def, nil
 }
@@ -110,6 +128,26 @@ func (a *Annotations) read(raw json.RawMessage) (title string) {
 		}
 	}
 	return title
+}
+
+// read takes what a _meta object says of apps. "ui/resourceUri" is how servers said
+// it before there was a ui object.
+func (a *App) read(meta json.RawMessage) {
+	ui := rawjson.Member(meta, "ui")
+	a.Shown = rawjson.Member(ui, "resourceUri") != nil || rawjson.Member(meta, "ui/resourceUri") != nil
+	visibility := rawjson.Member(ui, "visibility")
+	if len(visibility) == 0 || visibility[0] != '[' {
+		return
+	}
+	a.NotModel, a.NotApp = true, true
+	for who := range rawjson.Elements(visibility) {
+		switch rawjson.Text(who) {
+		case "model":
+			a.NotModel = false
+		case "app":
+			a.NotApp = false
+		}
+	}
 }
 
 func flag(raw json.RawMessage, to *bool) {

@@ -34,3 +34,21 @@ func TestParseDefRefusesWhatHasNoName(t *testing.T) {
 		t.Errorf("odd but named: %+v, %v", def, err)
 	}
 }
+func TestParseDefTakesWhatIsSaidOfApps(t *testing.T) {
+	for meta, want := range map[string]App{
+		`{}`:                                    {},
+		`{"ui":{"resourceUri":"ui://a"}}`:       {Shown: true},
+		`{"ui/resourceUri":"ui://a"}`:           {Shown: true},
+		`{"ui":{"visibility":["app"]}}`:         {NotModel: true},
+		`{"ui":{"visibility":["model"]}}`:       {NotApp: true},
+		`{"ui":{"visibility":["app","model"]}}`: {},
+		`{"ui":{"visibility":"app"}}`:           {},
+		`{"ui":7}`:                              {},
+		`[]`:                                    {},
+	} {
+		def, err := ParseDef("s", []byte(`{"name":"a","_meta":`+meta+`}`))
+		if err != nil || def.App != want {
+			t.Errorf("%s: %+v, %v; want %+v", meta, def.App, err, want)
+		}
+	}
+}

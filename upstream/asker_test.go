@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 //	echo     returns {"params": its params, "hello": those of initialize}
 //	url      refuses: a URL is to be opened first
 //	seen     returns {"seen": [all notifications and answers that no call waited for]}
+//	allowed  returns {"allowed": the roots that it knows}
 //	say      {"method", "params"}: notifies
 type asker struct {
 	in    *bufio.Reader
@@ -32,6 +34,7 @@ type asker struct {
 	next    int
 	waiting map[string]chan json.RawMessage
 	seen    []json.RawMessage
+	allowed json.RawMessage // the roots that it knows; of asker-roots
 }
 
 func serveAsker(mode string) {
@@ -65,6 +68,14 @@ func serveAsker(mode string) {
 			a.note(line)
 			if m.Method == "notifications/initialized" && mode == "asker-at-once" {
 				go func() { a.note(a.ask("roots/list", nil)) }()
+			}
+			if mode == "asker-roots" && (m.Method == "notifications/initialized" || m.Method == "notifications/roots/list_changed") {
+				go func() {
+					answer := a.ask("roots/list", nil)
+					a.mu.Lock()
+					a.allowed = member(answer, "result")
+					a.mu.Unlock()
+				}()
 			}
 		case m.Method == "tools/call":
 			go a.call(m.ID, m.Params)
@@ -179,6 +190,10 @@ func (a *asker) call(id, params json.RawMessage) {
 		raw, _ := json.Marshal(a.seen)
 		a.mu.Unlock()
 		result = fmt.Sprintf(`{"seen":%s}`, raw)
+	case "allowed":
+		a.mu.Lock()
+		result = fmt.Sprintf(`{"allowed":%s}`, cmp.Or(string(a.allowed), "null"))
+		a.mu.Unlock()
 	case "say":
 		a.say(`{"jsonrpc":"2.0","method":%q,"params":%s}`, p.Arguments.Method, p.Arguments.Params)
 	case "hang":

@@ -75,6 +75,9 @@ func (c *conn) requested(stream int64, id json.RawMessage, method string, params
 		if !withdrawn {
 			c.respond(id, result, err)
 		}
+		if method == methodRoots {
+			c.rootsSent()
+		}
 		c.mu.Lock()
 		c.asking--
 		c.askBytes -= len(params)
@@ -139,6 +142,9 @@ func (c *conn) ask(ctx context.Context, first sight, method string, params json.
 		c.mu.Lock()
 		c.users.roots = true
 		c.mu.Unlock()
+		if len(first.flights) == 0 {
+			c.server.forRoots(true)
+		}
 	}
 	of, err := c.cause(ctx, first, capability)
 	switch {
@@ -253,8 +259,8 @@ func (s *server) askClient(ctx context.Context, of []*flight, method string, par
 				cancel(context.Cause(f.air))
 			}
 		})()
-		f.limit.hold()
-		defer f.limit.release()
+		f.hold()
+		defer f.release()
 	}
 	ctx, end := s.patient(ctx)
 	defer end()
@@ -282,6 +288,10 @@ func (c *conn) askOwner(ctx context.Context, method string, params json.RawMessa
 	case ask != nil && u.count == usedByOne && u.legacy && u.key != "":
 		ctx, end := c.server.patient(ctx)
 		defer end()
+		if method == methodRoots {
+			result, err := c.askRoots(ctx, u.key, params)
+			return result, c.server.asked(ctx, err)
+		}
 		result, err := ask(ctx, u.key, method, params)
 		return result, c.server.asked(ctx, err)
 	case method == methodRoots:
@@ -311,6 +321,7 @@ func (s *server) asks() {
 	s.interactive = true
 	s.mu.Unlock()
 	if !known {
+		close(s.hasAsked)
 		s.changed()
 	}
 }
@@ -372,7 +383,7 @@ func (c *conn) completed(params json.RawMessage) {
 	c.mu.Unlock()
 	switch {
 	case f != nil:
-		f.pass(method, params)
+		c.pass(0, f, method, params)
 	case s.events.Notify != nil:
 		s.events.Notify(key, method, params)
 	}

@@ -10,16 +10,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/await"
 	"toolfinch/tool"
 )
 
@@ -129,32 +128,23 @@ func TestWhatAClientCannotAnswer(t *testing.T) {
 }
 
 func TestAskingStopsTheClockOfTheCall(t *testing.T) {
+	t.Parallel()
 	s := newAsker(t, "asker")
-	s.CallTimeout, s.AskTimeout = 300*time.Millisecond, 5*time.Second
+	s.AskTimeout = await.Bound
 	p := newPool(t, s)
-	if change := p.Refresh(t.Context(), "s"); change.Err != nil { // the clock is of the call, not of the start of a process
-		t.Fatal(change.Err)
-	}
 	slow := asked("a")
 	slow.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
-		select {
-		case <-time.After(2 * s.CallTimeout):
-			return json.RawMessage(`{"late":true}`), nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		return json.RawMessage(`{"late":true}`), tooLong(ctx, p, "s")
 	}
-	if got := mustCallAs(t, p, slow, "ask", question); !strings.Contains(got, `"late":true`) {
+	got := slowly(t, p, s, func() (string, error) { return callAs(t, p, slow, "ask", question) })
+	if !strings.Contains(got, `"late":true`) {
 		t.Errorf("the server got %s", got)
 	}
 	_, err := callAs(t, p, asked("a"), "hang", `{}`)
 	wantError(t, err, "s", ErrTimeout)
 
 	s.AskTimeout = 50 * time.Millisecond
-	p = newPool(t, s)
-	if change := p.Refresh(t.Context(), "s"); change.Err != nil {
-		t.Fatal(change.Err)
-	}
+	p.Update([]Settings{s}, nil)
 	never := asked("a")
 	never.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
 		<-ctx.Done()
@@ -211,6 +201,7 @@ func TestAskingEndsWithItsReason(t *testing.T) {
 // Two clients at once, until the server is known to ask: nobody gets the
 // other's question, though nothing says whose it is.
 func TestQuestionsThatCouldBeAnybodysWaitOrFail(t *testing.T) {
+	t.Parallel()
 	s := newAsker(t, "asker")
 	s.Isolate = IsolateNever
 	p := newPool(t, s)
@@ -259,7 +250,7 @@ func TestAQuestionOfOneOfSeveralCallsGoesBesideThemAll(t *testing.T) {
 			_, _ = p.Call(ctx, def("s", "hang"), &tool.Call{Client: asked("a")})
 		}()
 		one := p.now.Load().byName["s"]
-		eventually(t, func() bool { return len(one.seats.main.line.current().aboard(0)) == 1 })
+		await.True(t, func() bool { return len(one.seats.main.line.current().aboard(0)) == 1 })
 		got := mustCallAs(t, p, asked("a"), "ask", question)
 		if strings.Contains(got, `"beside":1`) != reaches || len(beside) == 1 != reaches {
 			t.Errorf("reaches %t: the server got %s", reaches, got)
@@ -278,7 +269,7 @@ func TestOfSeveralThatCannotBeAskedNobodyIs(t *testing.T) {
 		_, _ = p.Call(ctx, def("s", "hang"), &tool.Call{Client: &tool.Client{Key: "a"}})
 	}()
 	one := p.now.Load().byName["s"]
-	eventually(t, func() bool {
+	await.True(t, func() bool {
 		c := one.seats.main.line.current()
 		return c != nil && len(c.aboard(0)) == 1
 	})
@@ -290,6 +281,7 @@ func TestOfSeveralThatCannotBeAskedNobodyIs(t *testing.T) {
 }
 
 func TestAnInteractiveServerIsNotShared(t *testing.T) {
+	t.Parallel()
 	p := newPoolWith(t, map[string]Known{"s": {Era: EraLegacy, Interactive: true}}, Events{}, newAsker(t, "asker"))
 	var calls sync.WaitGroup
 	for i := range 1000 {
@@ -347,45 +339,6 @@ func TestAConnectionOfItsOwnDeclaresItsClient(t *testing.T) {
 	}
 }
 
-func TestCallsOfModernClientsReuseConnections(t *testing.T) {
-	s := newAsker(t, "asker")
-	s.Isolate = IsolateAlways
-	p := newPool(t, s)
-	mustCallAs(t, p, asked("main"), "echo", `{}`)
-	pids := map[string]bool{}
-	for i := range 5 {
-		c := asked(fmt.Sprintf("call%d", i))
-		c.Modern = true
-		pids[string(member(json.RawMessage(mustCallAs(t, p, c, "echo", `{}`)), "pid"))] = true
-	}
-	if len(pids) != 1 {
-		t.Errorf("5 calls, one after the other, took %d connections", len(pids))
-	}
-}
-
-func TestTooManyConnections(t *testing.T) {
-	s := newAsker(t, "asker")
-	s.Isolate = IsolateAlways
-	p := newPool(t, s)
-	one := p.now.Load().byName["s"]
-	places := make([]*seat, maxExtra+1)
-	for i := range places {
-		var err error
-		if places[i], err = one.sit(asked(fmt.Sprint(i)), true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := callAs(t, p, asked("one more"), "echo", `{}`)
-	wantError(t, err, "s", errTooMany)
-	// Who makes no call gives way, who has not made one for longest first.
-	one.leave(places[3])
-	one.leave(places[2])
-	mustCallAs(t, p, asked("one more"), "echo", `{}`)
-	if extra := one.seats.extra; len(extra) != maxExtra || slices.Contains(extra, places[3]) || !slices.Contains(extra, places[2]) {
-		t.Error("it was not the connection that had been idle longest that was given up")
-	}
-}
-
 func TestRootsOutsideOfCalls(t *testing.T) {
 	roots := func(_ context.Context, key, method string, _ json.RawMessage) (json.RawMessage, error) {
 		return fmt.Appendf(nil, `{"roots":[{"uri":"file:///of-%s"}]}`, key), nil
@@ -400,14 +353,14 @@ func TestRootsOutsideOfCalls(t *testing.T) {
 	p := newPoolWith(t, nil, Events{Ask: roots}, newAsker(t, "asker-at-once"))
 	seen := func(key string, want string) {
 		t.Helper()
-		eventually(t, func() bool { return strings.Contains(mustCallAs(t, p, client(key), "seen", `{}`), want) })
+		await.True(t, func() bool { return strings.Contains(mustCallAs(t, p, client(key), "seen", `{}`), want) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := make(chan Change, 20)
 	watched := make(chan error, 1)
 	go func() { watched <- p.Watch(ctx, changes) }()
 	defer func() { cancel(); <-watched }()
-	eventually(t, func() bool { return (<-changes).Interactive }) // it asks at once, before anybody called
+	await.True(t, func() bool { return (<-changes).Interactive }) // it asks at once, before anybody called
 	seen("a", `"result":{"roots":[]}`)
 	// The connection is a's now, and the server learns that the roots are others.
 	seen("a", `notifications/roots/list_changed`)
@@ -511,17 +464,7 @@ func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
 
 // A server of a library, with two clients that each call many times at once.
 func TestARealServerAsksOverHTTP(t *testing.T) {
-	real := newMCP(mcpserver.WithElicitation())
-	real.AddTool(mcp.NewTool("elicit"), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		result, err := real.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
-			Message: r.GetString("who", ""), RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},
-		}})
-		if err != nil {
-			return nil, err
-		}
-		return mcp.NewToolResultJSON(result.Content)
-	})
-	handler := mcpserver.NewStreamableHTTPServer(real, mcpserver.WithStateful(true))
+	handler := mcpserver.NewStreamableHTTPServer(newEliciting(), mcpserver.WithStateful(true))
 	settings := newRestartable(t, func() http.Handler { return handler }).settings("s", "/mcp")
 	settings.Protocol, settings.Isolate = ProtocolLegacy, IsolateAlways
 	p := newPool(t, settings)

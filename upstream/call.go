@@ -52,21 +52,33 @@ func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool
 	if err := s.reopen(&r, call); err != nil {
 		return nil, err
 	}
-	f := takeOff(ctx, call, s.limits.Load().call)
-	defer f.land()
+	f := takeOff(ctx, call, s.limits.Load())
+	defer s.land(f)
 	return s.rounds(f, r)
 }
 
 // complete sends one completion/complete. See Pool.Complete.
 func (s *server) complete(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	f := takeOff(ctx, call, s.limits.Load().call)
-	defer f.land()
+	f := takeOff(ctx, call, s.limits.Load())
+	defer s.land(f)
 	result, _, err := s.deliver(f, request{
 		method: "completion/complete", op: "complete", repeatable: true,
 		needs: "completions", without: json.RawMessage(`{"completion":{"values":[]}}`),
 	})
 	return tool.Result(result), err
 }
+
+// land ends a call, and says which notifications were dropped.
+func (s *server) land(f *flight) {
+	if dropped := f.land(); dropped > 0 {
+		s.dropped.Add(int64(dropped))
+		s.log.Warn("notifications of a call were dropped: its client reads too slowly", "name", f.call.Name, "dropped", dropped)
+	}
+}
+
+// notRepeated goes with the error of a call that was sent over a connection which
+// was lost before the answer.
+const notRepeated = "it may have been carried out, and is not repeated because the tool is annotated neither as idempotent nor as read-only"
 
 // deliver sends a request, over a new connection and a second time if need be
 // and allowed, and returns the result and the era of the server that gave it.
@@ -82,7 +94,10 @@ func (s *server) deliver(f *flight, r request) (json.RawMessage, Era, error) {
 		if c == nil {
 			return nil, EraUnknown, fail(fmt.Errorf("connect: %w", marked{plain(err), ErrNotConnected}))
 		}
-		if f.abandoned(err) { // it says nothing of the server
+		if errors.Is(context.Cause(f.ctx), errGaveWay) { // it says nothing of the server
+			return nil, c.era, fail(errGaveWay)
+		}
+		if f.abandoned(err) { // nor does this
 			return nil, c.era, fail(context.Canceled)
 		}
 		again := s.lost(c, err) || errors.As(err, new(retriable))
@@ -98,6 +113,9 @@ func (s *server) deliver(f *flight, r request) (json.RawMessage, Era, error) {
 		if err = plain(err); !errors.Is(err, errRenewed) { // nor does that
 			s.exchanged(err)
 		}
+		if again && !safe && r.def != nil {
+			err = fmt.Errorf("%w; %s", err, notRepeated)
+		}
 		return nil, c.era, fail(err)
 	}
 }
@@ -105,20 +123,14 @@ func (s *server) deliver(f *flight, r request) (json.RawMessage, Era, error) {
 // attempt sends a request once. The connection is nil when there was none.
 func (s *server) attempt(f *flight, r request) (*conn, json.RawMessage, error) {
 	client := f.call.Client
-	alone, err := s.alone(f.ctx)
+	place, c, alone, proven, err := s.takeProven(f.ctx, client, r)
 	if err != nil {
 		return nil, nil, err
 	}
-	place, err := s.sit(client, alone)
-	if err != nil {
-		return nil, nil, err
-	}
+	answered := false
 	defer s.leave(place)
-	c, err := place.line.connect(f.ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.needs != "" && rawjson.Member(c.offers(), r.needs) == nil {
+	defer func() { proven(answered) }()
+	if r.needs != "" && !c.has(r.needs) {
 		return c, r.without, nil
 	}
 	c.raise(client)
@@ -127,12 +139,13 @@ func (s *server) attempt(f *flight, r request) (*conn, json.RawMessage, error) {
 	c.board(id, f)
 	defer c.alight(id)
 	if alone {
-		c.own(client)
+		c.settleRoots(f, c.own(client))
 	} else {
 		c.share(client)
 	}
 	params := c.params(r, f.call, id)
 	result, err := c.exchange(f.ctx, id, reply, r.method, params, c.header(r.method, params, r.def, r.task))
+	answered = err == nil
 	return c, result, err
 }
 
@@ -175,6 +188,8 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 		token = tokenPrefix + strconv.FormatInt(id, 10)
 	}
 	abilities := abilitiesOf(call.Client)
+	// Who speaks of these members, if not both sides are of the legacy era, is us.
+	bridges := c.era == EraModern || call.Client != nil && call.Client.Modern
 	sent := false
 	for key, value := range rawjson.Members(call.Params) {
 		switch {
@@ -186,7 +201,8 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 			out.text(key, r.task)
 		case r.def == nil:
 			out.add(key, value)
-		case key == named, key == "arguments", key == "task", key == "requestState", key == "inputResponses":
+		case key == named, key == "arguments", key == "task":
+		case bridges && (key == "requestState" || key == "inputResponses"):
 		default:
 			out.add(key, value)
 		}
@@ -257,11 +273,7 @@ func (c *conn) meta(sent json.RawMessage, token, level string, abilities []byte)
 		}
 	}
 	if c.era == EraModern {
-		out.text(mcp.MetaKeyProtocolVersion, c.version)
-		out.add(mcp.MetaKeyClientCapabilities, abilities)
-		if info, err := json.Marshal(clientInfo()); err == nil {
-			out.add(mcp.MetaKeyClientInfo, info)
-		}
+		out.speaks(c.version, abilities)
 		if level != "" {
 			out.text(mcp.MetaKeyLogLevel, level)
 		}

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -32,7 +31,8 @@ type conn struct {
 	main     bool // notifications of changed lists count
 	log      *slog.Logger
 	tap      *wire.Tap
-	client   *client.Client
+	declare  json.RawMessage     // the client capabilities told to the server
+	legacy   bool                // nothing but the handshake is tried
 	http     transport.Interface // nil on stdio
 	queue    *wire.Queue         // nil on HTTP
 	process  *process            // nil on HTTP
@@ -41,28 +41,33 @@ type conn struct {
 	era          Era
 	version      string // negotiated protocol version
 	instructions string
-	capabilities mcp.ServerCapabilities
+	info         json.RawMessage // serverInfo, as sent
+	offers       json.RawMessage // the server's capabilities, as sent
 	ready        chan struct{}
 
 	life context.Context // ends with the connection; its cause is why
 	stop context.CancelCauseFunc
 	once sync.Once
 
-	mu        sync.Mutex      // guards what follows; never held over I/O
-	info      json.RawMessage // serverInfo
-	abilities json.RawMessage // the server's capabilities as sent
-	versions  bool            // server/discover named versions
-	streamed  time.Time       // when a stream's end led to a new list
-	closed    bool            // no work starts any more: it is waited for
-	level     string          // that logging/setLevel was last asked for
-	users     users
-	flights   map[int64]*flight                  // calls in flight, by the ID of their request
-	landed    chan struct{}                      // closed, and replaced, when one of them ends
-	asks      map[string]context.CancelCauseFunc // requests of the server that are being answered, by their ID
-	asking    int                                // how many of them there are, and those whose answer is on its way
-	askBytes  int                                // of their params, together
-	waiting   int                                // how many wait to know whom they are for
-	listen    listening
+	service context.Context // ends when the connection gets no new calls, with its life at the latest
+	retire  context.CancelFunc
+
+	mu       sync.Mutex // guards what follows; never held over I/O
+	reopen   *delays    // of the stream of notifications, nil before it was first opened
+	opened   time.Time  // when that was, last
+	streamed time.Time  // when a stream's end led to a new list
+	closed   bool       // no work starts any more: it is waited for
+	level    string     // that logging/setLevel was last asked for
+	users    users
+	flights  map[int64]*flight                  // calls in flight, by the ID of their request
+	landed   chan struct{}                      // closed, and replaced, when one of them ends
+	asks     map[string]context.CancelCauseFunc // requests of the server that are being answered, by their ID
+	asking   int                                // how many of them there are, and those whose answer is on its way
+	askBytes int                                // of their params, together
+	waiting  int                                // how many wait to know whom they are for
+	listen   listening
+	rooting  rooting
+	stalling stalling
 
 	work sync.WaitGroup // goroutines of this connection
 }
@@ -71,15 +76,18 @@ func newConn(l *line) *conn {
 	s := l.server
 	c := &conn{
 		server: s, settings: s.settings, main: l.main, log: s.log,
+		declare: l.declare, legacy: l.legacy || s.settings.Protocol == ProtocolLegacy,
 		ready: make(chan struct{}), landed: make(chan struct{}),
 		flights: map[int64]*flight{}, asks: map[string]context.CancelCauseFunc{},
-		listen: listening{changed: make(chan struct{}, 1), heard: make(chan struct{})},
+		listen:  listening{changed: make(chan struct{}, 1), heard: make(chan struct{})},
+		rooting: rooting{begun: make(chan struct{}), answered: make(chan struct{})},
 	}
 	if l.owner != "" {
 		c.users = users{key: l.owner, count: usedByOne, legacy: true}
 	}
-	c.tap = &wire.Tap{Notify: c.notified, Request: c.requested, Other: c.introduced, Ended: c.streamEnded}
+	c.tap = &wire.Tap{Endpoint: c.endpoint, Notify: c.notified, Request: c.requested, Opening: c.streamOpening, Ended: c.streamEnded}
 	c.life, c.stop = context.WithCancelCause(context.Background())
+	c.service, c.retire = context.WithCancel(c.life)
 	return c
 }
 
@@ -103,6 +111,34 @@ func (c *conn) spawn(f func()) bool {
 	return !c.closed
 }
 
+// finish ends the connection once no call is in flight over it, or after
+// finishWithin, or with the server.
+func (c *conn) finish(why error) {
+	c.retire()
+	patience := time.NewTimer(finishWithin)
+	defer patience.Stop()
+	for waiting := true; waiting; {
+		c.mu.Lock()
+		flying, landed := len(c.flights), c.landed
+		c.mu.Unlock()
+		if flying == 0 {
+			break
+		}
+		select {
+		case <-landed:
+		case <-patience.C:
+			c.log.Warn("calls did not end in time on a connection that is being replaced", "waited", finishWithin)
+			waiting = false
+		case <-c.life.Done():
+			waiting = false
+		case <-c.server.life.Done():
+			waiting = false
+		}
+	}
+	c.fail(why)
+	c.close()
+}
+
 // close ends the connection and everything that belongs to it. Bounded.
 func (c *conn) close() {
 	c.fail(ErrClosed)
@@ -114,8 +150,8 @@ func (c *conn) close() {
 			c.process.end()
 			_ = c.queue.Close()
 		}
-		if c.client != nil {
-			_ = c.client.Close() // HTTP: ends the session, within 5 s
+		if c.http != nil {
+			_ = c.http.Close() // ends the session, within 5 s
 		}
 	})
 	c.work.Wait()
@@ -169,7 +205,7 @@ func (c *conn) exchange(ctx context.Context, id int64, reply *wire.Reply, method
 	}
 	if ctx.Err() != nil {
 		// A 2026-07-28 server over HTTP takes the end of the request for it.
-		if c.queue != nil || c.era == EraLegacy {
+		if c.era == EraLegacy || c.era == EraModern && c.queue != nil {
 			c.cancel(id, context.Cause(ctx))
 		}
 		return nil, context.Cause(ctx)
@@ -237,6 +273,9 @@ func (c *conn) post(ctx context.Context, id int64, method string, message []byte
 	ctx, cancel := context.WithCancel(wire.Outgoing(ctx, message, reply))
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
+	if method == methodDiscover {
+		method = "" // the library takes any answer to that for one of a 2026-07-28 server
+	}
 	_, err := c.http.SendRequest(ctx, transport.JSONRPCRequest{
 		JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(id), Method: method, Header: header,
 	})
@@ -269,6 +308,8 @@ func (c *conn) explain(err error, sent bool) error {
 		return errUnauthorized
 	case errors.As(err, &status):
 		return status
+	case errors.Is(err, errRedirect):
+		return clean(err)
 	case errors.As(err, &op) && op.Op == "dial":
 		return undelivered{broken{marked{clean(err), ErrNotConnected}}}
 	case brokenOff(err):
@@ -298,7 +339,11 @@ func clean(err error) error {
 
 // cancel tells the upstream to stop working on a request, off the caller's path.
 func (c *conn) cancel(id int64, why error) {
-	params, err := json.Marshal(map[string]any{"requestId": id, "reason": why.Error()})
+	reason := why.Error()
+	if why == context.Canceled { // the end of a connection gives no reason
+		reason = "the client has given the request up"
+	}
+	params, err := json.Marshal(map[string]any{"requestId": id, "reason": reason})
 	if err != nil {
 		return
 	}
@@ -337,4 +382,9 @@ func rpcError(raw json.RawMessage) *tool.RPCError {
 // Version is told to upstreams as this client's version.
 var Version = "dev"
 
-func clientInfo() mcp.Implementation { return mcp.Implementation{Name: "toolfinch", Version: Version} }
+func clientInfo() json.RawMessage {
+	info := newObject(64)
+	info.text("name", "toolfinch")
+	info.text("version", Version)
+	return info.end()
+}

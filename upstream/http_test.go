@@ -3,14 +3,14 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/await"
 	"toolfinch/tool"
 	"toolfinch/wire"
 )
@@ -33,7 +34,11 @@ type restartable struct {
 
 func newRestartable(t testing.TB, handler func() http.Handler) *restartable {
 	t.Helper()
-	r := &restartable{t: t, address: "127.0.0.1:0", handler: handler}
+	address := "127.0.0.1:0"
+	if runtime.GOOS == "linux" { // where no other program takes the port while it is free
+		address = fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	}
+	r := &restartable{t: t, address: address, handler: handler}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
@@ -41,10 +46,11 @@ func newRestartable(t testing.TB, handler func() http.Handler) *restartable {
 
 func (r *restartable) start() {
 	r.t.Helper()
-	listener, err := net.Listen("tcp", r.address)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	var listener net.Listener
+	await.Nil(r.t, func() (err error) { // another process may have the port for a moment
+		listener, err = net.Listen("tcp", r.address)
+		return err
+	})
 	r.address = listener.Addr().String()
 	server, ended := &http.Server{Handler: r.handler()}, make(chan struct{})
 	r.server, r.ended = server, ended
@@ -60,7 +66,7 @@ func (r *restartable) stop() {
 }
 
 func (r *restartable) settings(name, path string) Settings {
-	return Settings{Name: name, URL: "http://" + r.address + path, ConnectTimeout: 5 * time.Second, CallTimeout: 5 * time.Second}
+	return Settings{Name: name, URL: "http://" + r.address + path, ConnectTimeout: await.Bound, CallTimeout: await.Bound}
 }
 
 func newMCP(options ...mcpserver.ServerOption) *mcpserver.MCPServer {
@@ -73,6 +79,34 @@ func newMCP(options ...mcpserver.ServerOption) *mcpserver.MCPServer {
 		return nil, ctx.Err()
 	})
 	return s
+}
+
+// newEliciting is a server of a library, of both eras, that asks its client while
+// a call runs, which it can in the legacy era only.
+func newEliciting() *mcpserver.MCPServer {
+	var subscribed atomic.Value // URI
+	hooks := &mcpserver.Hooks{}
+	hooks.AddAfterSubscribe(func(_ context.Context, _ any, r *mcp.SubscribeRequest, _ *mcp.EmptyResult) {
+		subscribed.Store(r.Params.URI)
+	})
+	real := newMCP(mcpserver.WithElicitation(), mcpserver.WithResourceCapabilities(true, true), mcpserver.WithHooks(hooks))
+	real.AddResource(mcp.NewResource("memo://a", "a"), nil)
+	real.AddTool(mcp.NewTool("touch"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if uri, ok := subscribed.Load().(string); ok {
+			return mcp.NewToolResultText("told of " + uri), real.SendNotificationToClient(ctx, "notifications/resources/updated", map[string]any{"uri": uri})
+		}
+		return mcp.NewToolResultText("nobody is told"), nil
+	})
+	real.AddTool(mcp.NewTool("elicit"), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		result, err := real.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
+			Message: r.GetString("who", ""), RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},
+		}})
+		if err != nil {
+			return nil, err
+		}
+		return mcp.NewToolResultJSON(result.Content)
+	})
+	return real
 }
 
 func TestARestartedHTTPServerIsUsableOnTheNextCall(t *testing.T) {
@@ -100,7 +134,7 @@ func TestARestartedHTTPServerIsUsableOnTheNextCall(t *testing.T) {
 			// With nobody having called meanwhile. Only in the moment in which the
 			// connection is being closed can it not be known what was delivered.
 			r.stop()
-			time.Sleep(50 * time.Millisecond)
+			await.Gone(t, "net/http.(*persistConn).readLoop")
 			r.start()
 			mustAsk(t, p, "s", "hello", "hello there")
 		})
@@ -119,7 +153,7 @@ func TestAutoFallsBackToSSE(t *testing.T) {
 		}
 		r.stop()
 		r.start()
-		eventually(t, func() bool { // the end of the stream is noticed beside
+		await.True(t, func() bool { // the end of the stream is noticed beside
 			got, err := ask(t, p, s.Name, "hello")
 			return err == nil && strings.Contains(got, "hello there")
 		})
@@ -163,7 +197,7 @@ func TestListChangedOverHTTP(t *testing.T) {
 			case change := <-changes:
 				heard = change.Server == name && len(change.Defs) > 2
 			case <-time.After(time.Second):
-				if n > 10 {
+				if n > int(await.Bound/time.Second) {
 					t.Fatalf("%s: no change was heard of", name)
 				}
 			}
@@ -230,6 +264,7 @@ func TestAVerdictThatIsWrongIsCorrected(t *testing.T) {
 }
 
 func TestHTTPFaultsAreBounded(t *testing.T) {
+	t.Parallel()
 	answer := func(status int, contentType, body string) func() http.Handler {
 		return func() http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -251,7 +286,9 @@ func TestHTTPFaultsAreBounded(t *testing.T) {
 		},
 	} {
 		s := newRestartable(t, handler).settings(name, "/mcp?key=secret")
-		s.ConnectTimeout = 500 * time.Millisecond
+		if name == "hanging" {
+			s.ConnectTimeout = 500 * time.Millisecond
+		}
 		settings = append(settings, s)
 	}
 	p := newPool(t, settings...)
@@ -279,23 +316,22 @@ func TestAnAnswerTooLargeFailsThatCallOnly(t *testing.T) {
 }
 
 func TestCancellationOverHTTP(t *testing.T) {
-	var cancelled sync.WaitGroup
-	cancelled.Add(1)
+	t.Parallel()
+	cancelled := make(chan struct{})
 	s := mcpserver.NewMCPServer("s", "1", mcpserver.WithToolCapabilities(true))
 	s.AddTool(mcp.NewTool("wait"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		<-ctx.Done()
-		cancelled.Done()
+		close(cancelled)
 		return nil, ctx.Err()
 	})
 	front := httptest.NewServer(mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true)))
 	t.Cleanup(front.Close)
-	p := newPool(t, Settings{Name: "s", URL: front.URL, Protocol: ProtocolLegacy, CallTimeout: 300 * time.Millisecond})
+	settings := Settings{Name: "s", URL: front.URL, Protocol: ProtocolLegacy}
+	p := newPool(t, settings)
+	hurry(t, p, settings, time.Second)
 	_, err := ask(t, p, "s", "wait")
 	wantError(t, err, "s", ErrTimeout)
-	cancelled.Wait()
-	if !errors.Is(err, ErrTimeout) {
-		t.Error(err)
-	}
+	await.Value(t, cancelled)
 	for _, status := range p.Status() {
 		if status.State != StateFailed {
 			t.Errorf("health after a call in vain: %s", status.State)

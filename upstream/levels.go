@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -26,6 +27,27 @@ func requestLevel(call *tool.Call) string {
 		return "info" // a client of that era gets messages unasked
 	}
 	return call.Client.LogLevel
+}
+
+// leveled reports whether the server was told a level over the connection.
+func (c *conn) leveled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.level != ""
+}
+
+// wantsLog reports whether a log message that may be about a call is for its client.
+// asked is what leveled says. A client that set no level gets what a legacy server
+// sends unasked, and nothing of what others have asked for.
+func (c *conn) wantsLog(f *flight, asked bool, params json.RawMessage) bool {
+	wanted := requestLevel(f.call)
+	if c.era == EraLegacy {
+		if f.call.Client == nil || f.call.Client.LogLevel == "" {
+			return !asked
+		}
+		wanted = f.call.Client.LogLevel
+	}
+	return wanted != "" && !moreVerbose(rawjson.Text(rawjson.Member(params, "level")), wanted)
 }
 
 // setLevel asks for log messages from level on, now and after each reconnect.
@@ -81,7 +103,7 @@ func (c *conn) raise(client *tool.Client) {
 // setLevel tells a legacy server the level, unless it knows. A 2026-07-28
 // server is told with each request.
 func (c *conn) setLevel(level string, within time.Duration) {
-	if c.era != EraLegacy || c.capabilities.Logging == nil || !slices.Contains(tool.LogLevels, level) {
+	if c.era != EraLegacy || !c.has("logging") || !slices.Contains(tool.LogLevels, level) {
 		return
 	}
 	c.mu.Lock()

@@ -13,6 +13,8 @@ import (
 type line struct {
 	server  *server
 	main    bool            // the one that Watch keeps and lists over
+	legacy  bool            // it is one with a handshake, whatever else the server speaks
+	common  bool            // of all legacy clients beside the main one; see server.common
 	declare json.RawMessage // the client capabilities told to the server
 	owner   string          // key of the client it is for; "" for nobody in particular
 
@@ -125,6 +127,13 @@ func (l *line) current() *conn {
 		return nil
 	}
 	return l.conn
+}
+
+// given reports whether the line was given up.
+func (l *line) given() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended()
 }
 
 // barrier returns once nobody is inside connect's critical section.

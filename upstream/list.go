@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -19,15 +20,48 @@ const (
 	maxPages    = 1000
 	maxDefs     = 200_000
 	maxDefBytes = 256 << 20 // of a list
-	maxDef      = 1 << 20   // bytes of one definition; a longer one is rejected
-	maxRejected = 20        // how many rejections are told of
+	maxDef      = 1 << 20   // bytes of one definition; a longer one is left out
+	maxFaults   = 20        // faults of a list that are described; the others are counted
 )
 
 // listing is what a server lists of one kind.
 type listing struct {
-	defs     []*tool.Def
-	rejected []error
-	hint     *CacheHint // nil when the server said nothing
+	defs   []*tool.Def
+	faults Faults
+	hint   *CacheHint // nil when the server said nothing
+}
+
+// Fault is a definition that clients do not accept as its server lists it.
+type Fault struct {
+	Kind   tool.Kind
+	Name   string // as listed, at most 100 characters; "number 3" for one without
+	Mended bool   // it is served all the same, as tool.TakeIn mends it; else it is left out
+	Text   string // what is wrong, and what is served instead
+}
+
+// Faults are the faults of what a server lists.
+type Faults struct {
+	LeftOut, Mended int     // how many there are
+	Described       []Fault // the first of them, at most 20 of each kind
+}
+
+// add adds the faults of another list.
+func (f *Faults) add(g Faults) {
+	f.LeftOut += g.LeftOut
+	f.Mended += g.Mended
+	f.Described = append(f.Described, g.Described...)
+}
+
+// note adds one fault.
+func (f *Faults) note(fault Fault) {
+	if fault.Mended {
+		f.Mended++
+	} else {
+		f.LeftOut++
+	}
+	if len(f.Described) < maxFaults {
+		f.Described = append(f.Described, fault)
+	}
 }
 
 // listMethods are the methods that list the kinds, and the member of their
@@ -43,32 +77,22 @@ var listMethods = map[tool.Kind]struct{ method, member, called string }{
 func (c *conn) lists(kind tool.Kind) bool {
 	switch kind {
 	case tool.KindTool:
-		return c.capabilities.Tools != nil
+		return c.has("tools")
 	case tool.KindPrompt:
-		return c.capabilities.Prompts != nil
+		return c.has("prompts")
 	}
-	return c.capabilities.Resources != nil
+	return c.has("resources")
 }
 
-// list asks for all definitions of a kind. Those that are none, and second ones
-// of a name, are rejected; the others are kept.
+// list asks for all definitions of a kind. Those that clients do not accept, and
+// second ones of a name, are left out.
 func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error) {
 	if !c.lists(kind) {
 		return all, nil
 	}
 	how := listMethods[kind]
-	rejected, size := 0, 0
-	reject := func(err error) {
-		if rejected++; rejected <= maxRejected {
-			all.rejected = append(all.rejected, err)
-		}
-	}
-	defer func() {
-		if rejected > maxRejected {
-			all.rejected = append(all.rejected, fmt.Errorf("%d more of the list of %s", rejected-maxRejected, how.called))
-		}
-	}()
-	seen := map[string]bool{}
+	in := intake{conn: c, kind: kind, seen: map[string]bool{}, listing: &all}
+	size := 0
 	cursors := map[string]bool{}
 	cursor := ""
 	for page := range maxPages {
@@ -83,28 +107,13 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error
 		}
 		var items []json.RawMessage
 		if err := json.Unmarshal(rawjson.Member(raw, how.member), &items); err != nil {
-			return listing{}, fmt.Errorf("the list of %s is none: %w", how.called, err)
+			return listing{}, fmt.Errorf("%s was answered without an array %q: %.100q", how.method, how.member, raw)
 		}
-		if size += len(raw); size > maxDefBytes || len(seen)+len(items) > maxDefs {
+		if size += len(raw); size > maxDefBytes || in.count+len(items) > maxDefs {
 			return listing{}, fmt.Errorf("the list of %s is longer than %d MiB or %d", how.called, maxDefBytes>>20, maxDefs)
 		}
-		for i, item := range items {
-			if len(item) > maxDef {
-				reject(fmt.Errorf("%s %d: the definition is longer than %d kB", kind, len(seen)+i+1, maxDef>>10))
-				continue
-			}
-			def, err := tool.ParseKind(kind, c.settings.Name, item)
-			switch {
-			case err != nil:
-				reject(fmt.Errorf("%s %d: %w", kind, len(seen)+i+1, err))
-			case c.unmirrorable(def):
-				reject(fmt.Errorf("%s %.100q has an x-mcp-header annotation that no header can be made of", kind, def.ID.Name))
-			case seen[def.ID.Name]:
-				reject(fmt.Errorf("%s %.100q is listed twice", kind, def.ID.Name))
-			default:
-				seen[def.ID.Name] = true
-				all.defs = append(all.defs, def)
-			}
+		for _, item := range items {
+			in.take(item)
 		}
 		if c.era == EraModern {
 			all.hint = narrower(all.hint, cacheHint(raw), page == 0)
@@ -118,6 +127,61 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error
 		cursors[cursor] = true
 	}
 	return listing{}, fmt.Errorf("the list of %s has more than %d pages", how.called, maxPages)
+}
+
+// intake takes the definitions of one list in.
+type intake struct {
+	conn *conn
+	kind tool.Kind
+	*listing
+	seen  map[string]bool
+	count int // definitions seen
+}
+
+// take adds a definition to the listing, or a fault, or both.
+func (in *intake) take(item json.RawMessage) {
+	in.count++
+	fault := Fault{Kind: in.kind, Name: fmt.Sprintf("number %d", in.count)}
+	if name := rawjson.Text(rawjson.Member(item, in.kind.Key())); name != "" && len(item) <= maxDef {
+		fault.Name = fmt.Sprintf("%.100s", name)
+	}
+	def, mended, err := in.parse(item)
+	switch {
+	case err != nil:
+		fault.Text = err.Error()
+		in.faults.note(fault)
+		return
+	case len(mended) > 0:
+		fault.Mended, fault.Text = true, joined(mended)
+		in.faults.note(fault)
+	}
+	in.seen[def.ID.Name] = true
+	in.defs = append(in.defs, def)
+}
+
+func (in *intake) parse(item json.RawMessage) (def *tool.Def, mended []string, err error) {
+	if len(item) > maxDef {
+		return nil, nil, fmt.Errorf("the definition is longer than %d kB", maxDef>>10)
+	}
+	def, mended, err = tool.TakeIn(in.kind, in.conn.settings.Name, item)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case in.conn.unmirrorable(def):
+		return nil, nil, errors.New("it has an x-mcp-header annotation that no header can be made of")
+	case in.seen[def.ID.Name]:
+		return nil, nil, errors.New("it is listed twice: the first counts")
+	}
+	return def, mended, nil
+}
+
+// joined joins a few texts; the others are counted.
+func joined(texts []string) string {
+	const most = 5
+	if len(texts) > most {
+		return strings.Join(texts[:most], "; ") + fmt.Sprintf("; and %d more", len(texts)-most)
+	}
+	return strings.Join(texts, "; ")
 }
 
 // unmirrorable reports whether a tool must be left out because of its

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/await"
 	"toolfinch/tool"
 )
 
@@ -190,8 +191,8 @@ func TestListsOfAllKinds(t *testing.T) {
 			if got := strings.Join(names, ", "); got != test.defs || change.Err != nil {
 				t.Errorf("defs = %s, %v; want %s", got, change.Err, test.defs)
 			}
-			if len(change.Rejected) != test.rejected || string(member(change.Capabilities, "x")) != "1.0" {
-				t.Errorf("rejected %v, capabilities %s", change.Rejected, change.Capabilities)
+			if change.Faults.LeftOut != test.rejected || string(member(change.Capabilities, "x")) != "1.0" {
+				t.Errorf("rejected %v, capabilities %s", change.Faults, change.Capabilities)
 			}
 			if cache := change.Cache; name == "modern" {
 				// One page of the resources says less than the other.
@@ -218,7 +219,7 @@ func TestOnlyTheListThatChangedIsListedAgain(t *testing.T) {
 	if change := <-changes; len(change.Defs) != 4 {
 		t.Fatalf("change = %+v", change)
 	}
-	eventually(t, func() bool { return m.filter() != "" })
+	await.True(t, func() bool { return m.filter() != "" })
 	if got, want := m.filter(), `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`; got != want {
 		t.Errorf("filter = %s, want %s", got, want)
 	}
@@ -305,46 +306,6 @@ func TestPromptsResourcesAndCompletionKeepTheirBytes(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheOtherEra(t *testing.T) {
-	p := newPool(t, newAsker(t, "asker"))
-	none := ofKind(tool.KindResource, "memo://none")
-	for _, test := range []struct {
-		client *tool.Client
-		want   string
-	}{
-		{asked("a"), `{"code":-32002,"message":"no such memo","data":{"uri":"memo://none"},"x":1.0}`},
-		{modern("b"), `{"code":-32602,"message":"no such memo","data":{"uri":"memo://none"},"x":1.0}`},
-	} {
-		_, err := p.Call(t.Context(), none, &tool.Call{Client: test.client})
-		var rpc *tool.RPCError
-		if !errors.As(err, &rpc) || string(rpc.JSON()) != test.want || fmt.Sprint(rpc.Code) != string(member(rpc.Raw, "code")) {
-			t.Errorf("error = %v, want %s", err, test.want)
-		}
-	}
-	// A URL that is to be opened first.
-	got, err := callAs(t, p, modern("c"), "url", `{}`)
-	want := `"inputRequests":{"url1":{"method":"elicitation/create","params":{"mode":"url","elicitationId":"e1","url":"https://example.com/x","message":"go"}}}`
-	if err != nil || !strings.Contains(got, want) || !strings.Contains(got, `"resultType":"input_required"`) {
-		t.Fatalf("result = %s, %v", got, err)
-	}
-	formOnly := modern("d")
-	formOnly.Capabilities = json.RawMessage(`{"elicitation":{"form":{}}}`)
-	var rpc *tool.RPCError
-	if _, err := callAs(t, p, formOnly, "url", `{}`); !errors.As(err, &rpc) || rpc.Code != tool.CodeMissingCapability ||
-		string(rpc.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
-		t.Errorf("a client that opens no URLs: %v", err)
-	}
-	// Called again, the server gets a call as if it were the first.
-	params := fmt.Sprintf(`{"name":"x","requestState":%s,"inputResponses":{"url1":{"action":"accept"}}}`, member(json.RawMessage(got), "requestState"))
-	_, err = p.Call(t.Context(), def("s", "url"), &tool.Call{Client: modern("e"), Params: json.RawMessage(params)})
-	if err != nil { // it refuses again: there was no state to know it by
-		t.Errorf("the second call: %v", err)
-	}
-	if _, err := p.Call(t.Context(), def("s", "echo"), &tool.Call{Client: modern("f"), Params: json.RawMessage(params)}); !errors.As(err, &rpc) || rpc.Code != tool.CodeInvalidParams {
-		t.Errorf("the state of another tool: %v", err)
-	}
-}
-
 // needy asks for a name, then for patience, then answers with what it got.
 func needy(method string, params json.RawMessage) string {
 	state := string(member(params, "requestState"))
@@ -361,20 +322,19 @@ func needy(method string, params json.RawMessage) string {
 }
 
 func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
+	t.Parallel()
 	m := newModernHTTP(t)
 	m.answers(needy)
-	s := m.settings()
-	s.CallTimeout = time.Second
-	p := newPool(t, s)
+	p := newPool(t, m.settings())
 	slow := asked("a")
-	slow.Ask = func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	slow.Ask = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 		if method == "elicitation/create" && string(params) != `{"message":"who?","big":12345678901234567890}` {
 			t.Errorf("asked %s", params)
 		}
-		time.Sleep(1200 * time.Millisecond) // the clock of the call stands still
-		return json.RawMessage(`{"of":"` + method + `"}`), nil
+		return json.RawMessage(`{"of":"` + method + `"}`), tooLong(ctx, p, "s")
 	}
-	got := mustCallAs(t, p, slow, "ask", `{"n":12345678901234567890}`)
+	got := slowly(t, p, m.settings(), func() (string, error) { return callAs(t, p, slow, "ask", `{"n":12345678901234567890}`) })
+	p.Update([]Settings{m.settings()}, nil)
 	var state string
 	_ = json.Unmarshal(member(json.RawMessage(got), "got"), &state)
 	if string(member(json.RawMessage(state), "who")) != `{"of":"elicitation/create"}` || string(member(json.RawMessage(state), "where")) != `{"of":"roots/list"}` {
@@ -535,7 +495,7 @@ func TestSubscriptions(t *testing.T) {
 			}
 			switch name {
 			case "modern":
-				eventually(t, func() bool { return strings.HasSuffix(m.filter(), `"resourceSubscriptions":["memo://a"]}`) })
+				await.True(t, func() bool { return strings.HasSuffix(m.filter(), `"resourceSubscriptions":["memo://a"]}`) })
 			default:
 				seen := mustCallAs(t, p, nil, "seen", `{}`)
 				if strings.Count(seen, `"resources/subscribe"`) != 2 || strings.Count(seen, `"resources/unsubscribe"`) != 1 {
@@ -548,7 +508,7 @@ func TestSubscriptions(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.fail(ErrClosed)
-			eventually(t, func() bool {
+			await.True(t, func() bool {
 				_, _ = callAs(t, p, nil, "echo", `{}`)
 				if name == "modern" {
 					return strings.Contains(m.filter(), "memo://a")
@@ -566,7 +526,9 @@ func TestSubscriptions(t *testing.T) {
 
 func TestLogLevels(t *testing.T) {
 	logged := make(chan string, 10)
-	p := newPoolWith(t, nil, Events{Log: func(server, client string, params json.RawMessage) { logged <- server + client + string(params) }}, newAsker(t, "asker"))
+	p := newPoolWith(t, nil, Events{Log: func(server, client string, _ bool, params json.RawMessage) {
+		logged <- server + client + string(params)
+	}}, newAsker(t, "asker"))
 	levels := func() string {
 		var got []string
 		for _, one := range strings.Split(mustCallAs(t, p, nil, "seen", `{}`), `"method":"logging/setLevel","params":`)[1:] {
@@ -575,7 +537,7 @@ func TestLogLevels(t *testing.T) {
 		return strings.Join(got, " ")
 	}
 	p.SetLogLevel("warning")
-	eventually(t, func() bool { return levels() == `{"level":"warning"}` })
+	await.True(t, func() bool { return levels() == `{"level":"warning"}` })
 	as := func(level string) *tool.Client { return &tool.Client{Key: level, Modern: true, LogLevel: level} }
 	mustCallAs(t, p, as("error"), "echo", `{}`)
 	mustCallAs(t, p, as(""), "echo", `{}`)

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"toolfinch/limit"
 	"toolfinch/tool"
 )
 
@@ -48,7 +49,7 @@ type Change struct {
 	Interactive  bool                    // it asks clients something
 	Defs         []*tool.Def             // of all kinds, in the order of tool.Kinds, each as listed
 	Cache        map[tool.Kind]CacheHint // of kinds whose list came with a hint
-	Rejected     []error                 // definitions that were left out of what was listed now
+	Faults       Faults                  // what of the lists is left out or mended
 	Err          error
 }
 
@@ -71,8 +72,10 @@ type Events struct {
 	// the params of notifications/resources/updated.
 	Updated func(server, uri string, params json.RawMessage)
 	// Log gets the params of a server's notifications/message, and the key of the
-	// client that alone uses the connection it came on, "" for none or several.
-	Log func(server, clientKey string, params json.RawMessage)
+	// client that alone uses the connection it came on, "" for none or several. asked
+	// says that the server was told a level that somebody wants: a client that wants
+	// none is to get nothing.
+	Log func(server, clientKey string, asked bool, params json.RawMessage)
 	// Notify gets a notification for one client (notifications/elicitation/complete).
 	Notify func(clientKey, method string, params json.RawMessage)
 	// Ask is tool.Client.Ask for a request outside of a call, to the one client
@@ -97,11 +100,14 @@ type Status struct {
 	Server    string
 	State     State
 	Err       error     // of the last exchange, nil when it went well
-	Since     time.Time // of State
+	Since     time.Time // of State, or of the connection that took another's place in it
 	Tools     int
+	LeftOut   int // malformed definitions that are not served, see Faults
+	Mended    int // malformed definitions that are served mended
 	Era       Era
 	Transport string // a Transport: as connected last, as configured before that
 	Restarts  int    // how often a connection took the place of one that had ended
+	Dropped   int64  // notifications that clients did not get: too long, or read too slowly
 }
 
 // Pool is the set of configured servers. Its methods are safe for concurrent use.
@@ -109,6 +115,7 @@ type Pool struct {
 	events Events
 	sealer *sealer
 	tasks  *tasks
+	asking *limit.Limit
 	log    *slog.Logger
 	life   context.Context // ends with Close
 	end    context.CancelFunc
@@ -126,10 +133,15 @@ type Pool struct {
 func NewPool(settings []Settings, known map[string]Known, events Events, log *slog.Logger) *Pool {
 	life, end := context.WithCancel(context.Background())
 	p := &Pool{events: events, sealer: newSealer(), tasks: newTasks(), log: log, life: life, end: end}
+	p.asking = limit.Measured("asking_connections", maxExtra, "clients of the server are asked something", "call again", p.askers)
 	p.now.Store(&members{})
 	p.Update(settings, known)
 	return p
 }
+
+// Limits are what clients of the servers can make grow: a limit of each server, used
+// by all of them together.
+func (p *Pool) Limits() []*limit.Limit { return []*limit.Limit{p.asking} }
 
 // Watch keeps every server connected and its definitions known, all in parallel,
 // until ctx ends or the pool is closed; servers that Update brings too. It sends
@@ -167,18 +179,18 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 		return Change{Server: name, Err: &Error{Server: name, Op: "refresh", Err: ErrUnknownServer}}
 	}
 	defer s.exit()
-	return s.refresh(ctx)
+	return s.mask.change(s.refresh(ctx))
 }
 
-// Reconnect closes every connection to a server, those of single clients too,
-// and once they are closed connects anew, without the delay that earlier failures
-// have earned, and lists what it has now. Calls in flight end as when the server
-// dies: those that may be repeated are, over the new connection. What is being
-// dialled is given up as well; who waits for it gets the new connection.
+// Reconnect connects to a server anew, without the delay that earlier failures have
+// earned, and lists what it has now. The new connection is made first; the ones
+// before it, those of single clients too, are closed when the calls over them have
+// ended, after 10 s at most. Where no second connection comes up, they are closed
+// first. What is being dialled is given up; who waits for it gets the new connection.
 //
-// It takes no longer than the closing (some seconds), ConnectTimeout and
-// CallTimeout. Callers at the same time share one attempt, which goes on when
-// their contexts end.
+// It takes no longer than twice ConnectTimeout, CallTimeout, those 10 s and some
+// seconds for closing. Callers at the same time share one attempt, which goes on
+// when their contexts end; the next begins when the connections before are closed.
 func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 	s := p.enter(name)
 	if s == nil {
@@ -189,7 +201,7 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 	if s.isRetired() && ctx.Err() == nil {
 		return p.Refresh(ctx, name) // what took its place is new as it is
 	}
-	return change
+	return s.mask.change(change)
 }
 
 // Call calls a tool, gets a prompt or reads a resource, by the kind of def,
@@ -209,7 +221,8 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
 	}
 	defer s.exit()
-	return s.call(ctx, def, call)
+	result, err := s.call(ctx, def, call)
+	return result, s.mask.error(err, false)
 }
 
 // Complete asks a server to complete an argument. call.Params is the whole
@@ -221,7 +234,8 @@ func (p *Pool) Complete(ctx context.Context, server string, call *tool.Call) (to
 		return nil, &Error{Server: server, Op: "complete", Err: ErrUnknownServer}
 	}
 	defer s.exit()
-	return s.complete(ctx, call)
+	result, err := s.complete(ctx, call)
+	return result, s.mask.error(err, false)
 }
 
 // Subscribe has a server tell of changes of a resource, by its own URI, over
@@ -247,7 +261,7 @@ func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error
 		err := s.subscribe(ctx, uri, on)
 		s.exit()
 		if ctx.Err() != nil || !s.isRetired() {
-			return err
+			return s.mask.error(err, false)
 		}
 		// Its successor may not have heard of it.
 	}
@@ -300,6 +314,8 @@ func (p *Pool) Status() []Status {
 		s.mu.Lock()
 		all[i] = s.status
 		s.mu.Unlock()
+		all[i].Dropped = s.dropped.Load()
+		all[i].Err = s.mask.error(all[i].Err, true)
 	}
 	return all
 }

@@ -1,21 +1,18 @@
 package upstream
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"toolfinch/wire"
 )
 
 // Grace at the end of a child: after stdin is closed, and after SIGTERM.
@@ -26,10 +23,10 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *os.File
-	errors *os.File
+	errors *os.File      // the read end of its standard error
 	exited chan struct{} // closed once the child was reaped and its group killed
 	state  string        // how it ended; read after exited
-	stderr sync.WaitGroup
+	stderr *stderr
 }
 
 // start starts the server's command. Its standard error goes to the log.
@@ -60,8 +57,8 @@ func start(s Settings, log *slog.Logger) (*process, error) {
 		log.Warn("the command cannot be started", "command", s.Command, "cwd", s.Cwd, "error", err)
 		return nil, startError(s, err)
 	}
-	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{})}
-	p.stderr.Go(func() { logLines(errR, log) })
+	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: &stderr{log: log, done: make(chan struct{})}}
+	go p.stderr.follow(errR)
 	go func() {
 		_ = cmd.Wait()
 		p.state = cmd.ProcessState.String()
@@ -75,6 +72,11 @@ func start(s Settings, log *slog.Logger) (*process, error) {
 // looked for: clients may see it.
 func startError(s Settings, err error) error {
 	command := filepath.Base(s.Command)
+	if first, _, more := strings.Cut(s.Command, " "); more && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)) {
+		if _, lookErr := exec.LookPath(first); lookErr == nil {
+			return fmt.Errorf("the command %q cannot be started with its arguments in it: write them under args", filepath.Base(first))
+		}
+	}
 	dir, dirErr := os.Stat(cmp.Or(s.Cwd, "."))
 	var pathError *os.PathError
 	switch {
@@ -100,7 +102,17 @@ func (p *process) end() {
 	<-p.exited
 	// Only what has left the group can hold the pipes now.
 	_, _ = p.stdout.Close(), p.errors.Close()
-	p.stderr.Wait()
+	<-p.stderr.done
+}
+
+// ended is why the connection to a child that has exited ends. It waits a moment
+// for the last words.
+func (p *process) ended() error {
+	select {
+	case <-p.stderr.done:
+	case <-time.After(grace): // someone else holds its stderr
+	}
+	return lastWords{fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state), p.stderr.words()}
 }
 
 // kill ends the child at once. Its end follows as ever.
@@ -118,26 +130,6 @@ func (p *process) gone() bool {
 		return true
 	case <-time.After(grace):
 		return false
-	}
-}
-
-// maxLogLine is how much of a line of standard error is logged, in bytes.
-const maxLogLine = 4 << 10
-
-func logLines(r io.ReadCloser, log *slog.Logger) {
-	defer r.Close()
-	in := bufio.NewReaderSize(r, maxLogLine)
-	for {
-		line, err := wire.ReadLine(in, maxLogLine)
-		if errors.Is(err, wire.ErrLineTooLong) {
-			line, err = []byte("(a line too long to show)"), nil
-		}
-		if err != nil {
-			return
-		}
-		if len(line) > 0 {
-			log.Info("stderr", "line", string(line))
-		}
 	}
 }
 

@@ -13,7 +13,8 @@ var errRenewed = fmt.Errorf("%w: the server is being connected anew", ErrClosed)
 
 // renewal is one Reconnect that any number of callers wait for.
 type renewal struct {
-	done   chan struct{}
+	done   chan struct{} // closed when change is there
+	over   chan struct{} // closed when the connections before are closed, too
 	change Change
 }
 
@@ -26,18 +27,33 @@ func (s *server) refresh(ctx context.Context) Change {
 	return s.list(ctx, c, tool.Kinds)
 }
 
-// reconnect closes what connections there are and connects anew. See
-// Pool.Reconnect.
+// reconnect connects anew. See Pool.Reconnect.
 func (s *server) reconnect(ctx context.Context) Change {
-	r, mine := s.renew()
-	if mine && !s.replaceConnections(func() { s.renewed(r, s.refresh(s.life)) }) {
-		s.renewed(r, Change{Server: s.settings.Name, Err: &Error{Server: s.settings.Name, Op: "reconnect", Err: ErrClosed}})
+	fail := func(err error) Change {
+		return Change{Server: s.settings.Name, Err: &Error{Server: s.settings.Name, Op: "reconnect", Err: err}}
 	}
-	select {
-	case <-r.done:
-		return r.change
-	case <-ctx.Done():
-		return Change{Server: s.settings.Name, Err: &Error{Server: s.settings.Name, Op: "reconnect", Err: context.Cause(ctx)}}
+	for {
+		r, mine := s.renew()
+		if mine && !s.begin(r) {
+			s.renewed(r, fail(ErrClosed))
+			s.renewalOver(r)
+		}
+		wait := r.done
+		if !mine {
+			select {
+			case <-r.done: // it began before this one was wanted
+				wait = r.over
+			default:
+			}
+		}
+		select {
+		case <-wait:
+			if wait == r.done {
+				return r.change
+			}
+		case <-ctx.Done():
+			return fail(context.Cause(ctx))
+		}
 	}
 }
 
@@ -49,50 +65,116 @@ func (s *server) renew() (r *renewal, mine bool) {
 	if s.renewal != nil {
 		return s.renewal, false
 	}
-	s.renewal = &renewal{done: make(chan struct{})}
+	s.renewal = &renewal{done: make(chan struct{}), over: make(chan struct{})}
 	return s.renewal, true
 }
 
-// renewed ends a renewal.
+// renewed tells what a renewal has brought.
 func (s *server) renewed(r *renewal, change Change) {
-	s.mu.Lock()
-	s.renewal = nil
-	s.mu.Unlock()
 	r.change = change
 	close(r.done)
 }
 
-// replaceConnections ends all connections and dials the main one anew once they
-// are closed; the others when they are needed. It does not wait: then is called
-// while that one is being dialled. It reports false, and then is not called, when
-// the server is being closed.
-func (s *server) replaceConnections(then func()) bool {
+// renewalOver lets the next renewal begin.
+func (s *server) renewalOver(r *renewal) {
+	s.mu.Lock()
+	s.renewal = nil
+	s.mu.Unlock()
+	close(r.over)
+}
+
+// begin carries a renewal out. It does not wait. It reports false when the server
+// is being closed.
+func (s *server) begin(r *renewal) bool {
+	main := s.seats.main.line
+	main.mu.Lock()
+	defer main.mu.Unlock()
+	if main.ended() {
+		return false
+	}
+	old := main.conn
+	s.work.Go(func() {
+		defer s.renewalOver(r)
+		if old == nil || old.dead() || !s.renewBeside(old, r) {
+			s.renewAfter(r)
+		}
+	})
+	return true
+}
+
+// renewBeside makes the new connection while the old one serves, so that calls in
+// flight end where they are. It reports false when no second connection came up:
+// many servers hold something that only one process can have.
+func (s *server) renewBeside(old *conn, r *renewal) bool {
+	main := s.seats.main.line
+	ctx, cancel := context.WithTimeoutCause(s.life, s.settings.ConnectTimeout, ErrTimeout)
+	defer cancel()
+	c, err := dial(ctx, main)
+	if err != nil {
+		s.log.Debug("no second connection came up beside the one that is to be replaced", "error", plain(err))
+		return false
+	}
+	if main.swap(old, c) {
+		s.dialled(main, c, nil)
+	} else {
+		c.close() // the old one has ended meanwhile: refresh uses what took its place
+	}
+	var closing sync.WaitGroup
+	closing.Go(func() { old.finish(errRenewed) }) // Watch leaves it for the new one
+	s.replaceOthers(&closing)
+	wake(s.anew)
+	s.renewed(r, s.refresh(s.life))
+	closing.Wait()
+	return true
+}
+
+// renewAfter closes all connections, once the calls over them have ended, and then
+// dials the main one; the others when they are needed. New calls wait for it. An
+// attempt to connect is given up.
+func (s *server) renewAfter(r *renewal) {
 	main := s.seats.main.line
 	next := newDialing(s.life)
 	main.mu.Lock()
 	if main.ended() {
 		main.mu.Unlock()
 		next.giveUp(nil)
-		return false
+		s.renewed(r, Change{Server: s.settings.Name, Err: &Error{Server: s.settings.Name, Op: "reconnect", Err: ErrClosed}})
+		return
 	}
 	before := main.replace(next)
-	s.work.Go(func() {
-		wake(s.anew) // now that whoever is woken waits for next
-		var closing sync.WaitGroup
-		before.end(&closing)
-		for _, l := range s.lines() {
-			if !l.main {
-				l.mu.Lock()
-				before := l.replace(nil)
-				l.mu.Unlock()
-				before.end(&closing)
-			}
-		}
-		s.work.Go(then)
-		closing.Wait()
-		main.dial(next)
-	})
 	main.mu.Unlock()
+	wake(s.anew) // now that whoever is woken waits for next
+	var closing, listing sync.WaitGroup
+	before.end(&closing)
+	s.replaceOthers(&closing)
+	listing.Go(func() { s.renewed(r, s.refresh(s.life)) })
+	closing.Wait()
+	main.dial(next)
+	listing.Wait()
+}
+
+// replaceOthers ends the connections beside the main one; closing is done when
+// they are closed.
+func (s *server) replaceOthers(closing *sync.WaitGroup) {
+	for _, l := range s.lines() {
+		if !l.main {
+			l.mu.Lock()
+			before := l.replace(nil)
+			l.mu.Unlock()
+			before.end(closing)
+		}
+	}
+}
+
+// swap makes c the connection of the line in place of old, unless something has
+// taken its place already.
+func (l *line) swap(old, c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended() || l.conn != old || l.dialing != nil {
+		return false
+	}
+	l.conn = c
 	return true
 }
 
@@ -109,15 +191,14 @@ func (l *line) replace(next *dialing) replaced {
 	return before
 }
 
-// end ends the connection, or the attempt to make one, at once; closing is done
-// when nothing is left of it.
+// end ends the attempt to make a connection at once, and the connection once the
+// calls over it have ended; closing is done when nothing is left of it.
 func (r replaced) end(closing *sync.WaitGroup) {
 	if r.dialing != nil {
 		r.dialing.giveUp(errRenewed)
 		closing.Go(func() { <-r.dialing.done })
 	}
 	if r.conn != nil {
-		r.conn.fail(errRenewed)
-		closing.Go(r.conn.close)
+		closing.Go(func() { r.conn.finish(errRenewed) })
 	}
 }

@@ -11,14 +11,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	mcpserver "github.com/mark3labs/mcp-go/server"
-
+	"toolfinch/internal/await"
 	"toolfinch/tool"
 )
 
@@ -43,6 +41,14 @@ func wantChildren(t testing.TB, want int) {
 	}
 }
 
+// soonChildren is wantChildren for when the last of others is being closed.
+func soonChildren(t testing.TB, want int) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		await.True(t, func() bool { return children() == want })
+	}
+}
+
 func put(t testing.TB, folder, name string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
@@ -55,14 +61,17 @@ func TestReconnectMakesANewConnection(t *testing.T) {
 	if change := reconnect(t, p, "s"); len(change.Defs) != 14 || change.Era != EraLegacy {
 		t.Errorf("a server that was not connected: %+v", change)
 	}
-	first := pidOf(t, p, "s")
+	first, since := pidOf(t, p, "s"), p.Status()[0].Since
 	if change := reconnect(t, p, "s"); len(change.Defs) != 14 {
 		t.Errorf("a server that was connected: %+v", change)
 	}
+	if status := p.Status()[0]; !status.Since.After(since) {
+		t.Errorf("the new connection is said to be since %v, the one before was since %v", status.Since, since)
+	}
+	soonChildren(t, 1)
 	if running(first) {
 		t.Error("the old process runs")
 	}
-	wantChildren(t, 1)
 	second := pidOf(t, p, "s")
 	if second == first {
 		t.Error("it is the same process")
@@ -73,7 +82,7 @@ func TestReconnectMakesANewConnection(t *testing.T) {
 }
 
 // Many servers hold something that only one process can have.
-func TestTheOldProcessIsGoneBeforeTheNewOneBegins(t *testing.T) {
+func TestTheOldProcessGoesFirstWhereNoSecondOneComesUp(t *testing.T) {
 	s := shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end; sleep 0.3; rmdir alone`)
 	s.Args[1] = "mkdir alone || exit 7\n" + s.Args[1]
 	s.Cwd = t.TempDir()
@@ -107,7 +116,31 @@ func TestReconnectOfAServerThatCannotBeReached(t *testing.T) {
 	}
 }
 
-func TestCallsInFlightAcrossAReconnect(t *testing.T) {
+// Whoever reconnects a server ends no call of others: those in flight end over the
+// old connection, beside which the new one serves.
+func TestCallsInFlightOutliveAReconnect(t *testing.T) {
+	s := lines(t, "s", "raw")
+	p := newPool(t, s)
+	old := pidOf(t, p, "s")
+	waiting := make(chan string, 1)
+	go func() {
+		text, err := ask(t, p, "s", "wait")
+		waiting <- fmt.Sprint(text, err)
+	}()
+	trace(t, s, "waits")
+	reconnect(t, p, "s")
+	if pid := pidOf(t, p, "s"); pid == old {
+		t.Errorf("new calls go to the old process %d", pid)
+	}
+	put(t, s.Env[folderVar], "go")
+	if got, want := await.Value(t, waiting), fmt.Sprintf(`{"pid":%d}<nil>`, old); got != want {
+		t.Errorf("the call in flight = %s, want %s", got, want)
+	}
+	soonChildren(t, 1)
+}
+
+// The old connection does not wait for ever.
+func TestCallsThatDoNotEndAcrossAReconnect(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		hints []string
@@ -117,7 +150,9 @@ func TestCallsInFlightAcrossAReconnect(t *testing.T) {
 		{"may be repeated", []string{"idempotentHint"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			s := lines(t, "s", "raw")
+			s.CallTimeout = await.Bound
 			p := newPool(t, s)
 			type answer struct {
 				text string
@@ -167,7 +202,7 @@ func TestReconnectClosesTheConnectionsOfSingleClients(t *testing.T) {
 	}
 	before := pids()
 	reconnect(t, p, "s")
-	wantChildren(t, 1)
+	soonChildren(t, 1)
 	after := pids()
 	for pid := range before {
 		if after[pid] || running(pid) {
@@ -197,10 +232,10 @@ func TestReconnectGivesUpWhatIsBeingDialled(t *testing.T) {
 			return len(found) == n
 		}
 	}
-	eventually(t, up(1))
+	await.True(t, up(1))
 	done := make(chan Change, 1)
 	go func() { done <- p.Reconnect(t.Context(), "s") }()
-	eventually(t, up(2))
+	await.True(t, up(2))
 	wantChildren(t, 1)
 	put(t, folder, "go")
 	if change := <-done; change.Err != nil || len(change.Defs) != 14 {
@@ -222,7 +257,7 @@ func TestReconnectsAtTheSameTimeShareOne(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan Change, 1)
 	go func() { first <- p.Reconnect(ctx, "s") }()
-	eventually(t, func() bool { return up() == 1 })
+	await.True(t, func() bool { return up() == 1 })
 	for range 5 {
 		short, end := context.WithTimeout(t.Context(), time.Millisecond)
 		wantError(t, p.Reconnect(short, "s").Err, "s", context.DeadlineExceeded)
@@ -232,7 +267,7 @@ func TestReconnectsAtTheSameTimeShareOne(t *testing.T) {
 	wantError(t, (<-first).Err, "s", context.Canceled)
 	last := make(chan Change, 1)
 	go func() { last <- p.Reconnect(t.Context(), "s") }()
-	eventually(t, func() bool { // it is in, so it shares
+	await.True(t, func() bool { // it is in, so it shares
 		one := p.now.Load().byName["s"]
 		one.mu.Lock()
 		defer one.mu.Unlock()
@@ -286,26 +321,25 @@ func TestReconnectBeginsTheDelaysOfWatchAnew(t *testing.T) {
 	p := NewPool([]Settings{s}, nil, Events{}, slog.New(r))
 	changes, stop := watched(t, p)
 	before := 0
-	eventually(t, func() bool {
+	await.True(t, func() bool {
 		waits := r.all()
 		before = len(waits)
 		return before > 0 && waits[before-1] > first
 	})
 	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrNotConnected)
-	eventually(t, func() bool { return len(r.all()) > before })
-	if wait := r.all()[before]; wait > first {
-		t.Errorf("the delay after Reconnect is %s; those before were %v", wait, r.all()[:before])
-	}
+	await.True(t, func() bool {
+		return slices.ContainsFunc(r.all()[before:], func(wait time.Duration) bool { return wait <= first })
+	})
 
 	if err := os.Symlink(command, s.Command); err != nil {
 		t.Fatal(err)
 	}
 	reconnect(t, p, "s")
-	eventually(t, func() bool { // Watch knows it too
+	await.True(t, func() bool { // Watch knows it too
 		change := <-changes
 		return change.Err == nil && len(change.Defs) == 14
 	})
-	wantChildren(t, 1)
+	soonChildren(t, 1)
 	stop()
 	wantChildren(t, 0)
 }
@@ -316,7 +350,7 @@ func TestWatchGoesOnAfterAReconnect(t *testing.T) {
 	changes, stop := watched(t, p)
 	listed := func(defs int) {
 		t.Helper()
-		eventually(t, func() bool {
+		await.True(t, func() bool {
 			change := <-changes
 			if change.Err != nil {
 				t.Errorf("Watch told of an error: %v", change.Err)
@@ -334,7 +368,7 @@ func TestWatchGoesOnAfterAReconnect(t *testing.T) {
 	if waits := r.all(); len(waits) > 0 {
 		t.Errorf("Watch took it for a failure: it waited %v", waits)
 	}
-	wantChildren(t, 1)
+	soonChildren(t, 1)
 	stop()
 	wantChildren(t, 0)
 }
@@ -349,7 +383,7 @@ done`)
 	s.Cwd = t.TempDir()
 	p := newPool(t, s)
 	changes, stop := watched(t, p)
-	eventually(t, func() bool { _, err := os.Stat(filepath.Join(s.Cwd, "once")); return err == nil })
+	await.True(t, func() bool { _, err := os.Stat(filepath.Join(s.Cwd, "once")); return err == nil })
 	if change := reconnect(t, p, "s"); len(change.Defs) != 1 {
 		t.Errorf("Reconnect = %+v", change)
 	}
@@ -362,27 +396,22 @@ done`)
 
 func TestReconnectOverHTTP(t *testing.T) {
 	u := newPlainHTTP(t)
-	began := make(chan struct{})
-	var tries atomic.Int32
-	hold := make(chan struct{})
+	began, hold := make(chan struct{}), make(chan struct{})
 	u.calls["slow"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
-		if tries.Add(1) == 1 {
-			close(began)
-			<-hold
-			return
-		}
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"again":true}}`, id)
+		close(began)
+		<-hold
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"slow":true}}`, id)
 	}
-	t.Cleanup(func() { close(hold) })
 	p := newPool(t, u.settings())
 	slow := make(chan string, 1)
 	go func() {
-		got, err := ask(t, p, "s", "slow", "readOnlyHint")
+		got, err := ask(t, p, "s", "slow")
 		slow <- fmt.Sprint(got, err)
 	}()
 	<-began
 	reconnect(t, p, "s")
-	if got := <-slow; got != `{"again":true}<nil>` {
+	close(hold)
+	if got := <-slow; got != `{"slow":true}<nil>` {
 		t.Errorf("the call in flight: %s", got)
 	}
 }
@@ -394,13 +423,13 @@ func TestReconnectOfAModernServerListensAgain(t *testing.T) {
 	if change := <-changes; change.Err != nil {
 		t.Fatal(change.Err)
 	}
-	eventually(t, func() bool { return m.filter() != "" })
+	await.True(t, func() bool { return m.filter() != "" })
 	for range 2 {
 		had := m.subscriptions()
 		if change := reconnect(t, p, "s"); change.Era != EraModern {
 			t.Errorf("era %q", change.Era)
 		}
-		eventually(t, func() bool { return m.subscriptions() > had && m.filter() != "" })
+		await.True(t, func() bool { return m.subscriptions() > had && m.filter() != "" })
 	}
 }
 
@@ -464,7 +493,7 @@ func TestCloseEndsAReconnect(t *testing.T) {
 	p := newPool(t, s)
 	done := make(chan Change, 1)
 	go func() { done <- p.Reconnect(t.Context(), "s") }()
-	eventually(t, func() bool { found, _ := filepath.Glob(s.Env[folderVar] + "/up-*"); return len(found) == 1 })
+	await.True(t, func() bool { found, _ := filepath.Glob(s.Env[folderVar] + "/up-*"); return len(found) == 1 })
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +517,7 @@ func TestWatchStartsAllServersAtOnce(t *testing.T) {
 	}
 	p := newPool(t, settings...)
 	changes, _ := watched(t, p)
-	eventually(t, func() bool { found, _ := filepath.Glob(folder + "/up-*"); return len(found) == n })
+	await.True(t, func() bool { found, _ := filepath.Glob(folder + "/up-*"); return len(found) == n })
 	put(t, folder, "go")
 	ready := map[string]bool{}
 	for len(ready) < n {
@@ -498,113 +527,4 @@ func TestWatchStartsAllServersAtOnce(t *testing.T) {
 		}
 		ready[change.Server] = true
 	}
-}
-
-// What a caller can tell of a call that was not answered.
-func TestWhyACallWasNotAnswered(t *testing.T) {
-	impatient := func(s Settings) Settings { s.CallTimeout = 300 * time.Millisecond; return s }
-	over := errors.New("the step took too long")
-	u := newPlainHTTP(t)
-	u.calls["exit"] = func(http.ResponseWriter, string, json.RawMessage) { panic(http.ErrAbortHandler) }
-	u.calls["break"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write([]byte(": soon\n\n"))
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	}
-	u.calls["cut"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
-		w.Header().Set("Content-Length", "1000")
-		_, _ = w.Write([]byte(`{"jsonrpc":`))
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	}
-	hold := make(chan struct{})
-	u.calls["hang"] = func(http.ResponseWriter, string, json.RawMessage) { <-hold }
-	t.Cleanup(func() { close(hold) })
-	background := func() (context.Context, context.CancelFunc) { return t.Context(), func() {} }
-	deadline := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(t.Context(), 300*time.Millisecond)
-	}
-	sentinels := map[string]error{
-		"not connected": ErrNotConnected, "closed": ErrClosed, "timed out": ErrTimeout,
-		"deadline": context.DeadlineExceeded, "canceled": context.Canceled, "the caller's cause": over,
-	}
-	mute, dies := lines(t, "s", "mute"), lines(t, "s", "crash")
-	mute.ConnectTimeout = 300 * time.Millisecond
-	never := lines(t, "s", "mute")
-	for _, test := range []struct {
-		name     string
-		settings Settings
-		tool     string
-		ctx      func() (context.Context, context.CancelFunc)
-		want     string // which of the sentinels it is, sorted
-		text     string // part of what it says
-	}{
-		{"it dies", lines(t, "s", "raw"), "exit", background, "closed", "call exit: the connection is closed: the process ended"},
-		{"it dies, the caller has a deadline", lines(t, "s", "raw"), "exit", func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(t.Context(), time.Minute)
-		}, "closed", "the process ended"},
-		{"its limit", impatient(lines(t, "s", "raw")), "hang", background, "timed out", "call hang: timed out: no answer within 300ms"},
-		{"the caller's deadline", lines(t, "s", "raw"), "hang", deadline, "deadline, timed out", "call hang: context deadline exceeded"},
-		{"the caller's deadline with a cause", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(t.Context(), 300*time.Millisecond, over)
-		}, "the caller's cause, timed out", "call hang: the step took too long"},
-		{"the caller gives up", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(300*time.Millisecond, cancel)
-			return ctx, cancel
-		}, "canceled", "context canceled"},
-		{"the caller gives up with a cause", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(300*time.Millisecond, func() { cancel(over) })
-			return ctx, func() { cancel(nil) }
-		}, "canceled", "context canceled"},
-		{"no program", Settings{Name: "s", Command: "no-such-program"}, "raw", background, "not connected", `call raw: connect: the command "no-such-program" is not on the PATH`},
-		{"it dies at the start", dies, "raw", background, "closed, not connected", "call raw: connect: the connection is closed: the process ended (exit status 3)"},
-		{"it does not come up", mute, "raw", background, "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},
-		{"it does not come up before the caller's deadline", never, "raw", deadline, "deadline, not connected, timed out", "call raw: connect: context deadline exceeded"},
-		{"it does not come up within its limit", impatient(never), "raw", background, "not connected, timed out", "call raw: connect: timed out: no answer within 300ms"},
-		{"HTTP: nobody listens", Settings{Name: "s", URL: "http://127.0.0.1:1/"}, "raw", background, "not connected", "call raw: connect: "},
-		{"HTTP: it breaks off", u.settings(), "exit", background, "closed", "call exit: "},
-		{"HTTP: it breaks off in an event stream", u.settings(), "break", background, "closed", "call break: the event stream ended without an answer"},
-		{"HTTP: it breaks off in its answer", u.settings(), "cut", background, "closed", "call cut: unexpected EOF"},
-		{"HTTP: its limit", impatient(u.settings()), "hang", background, "timed out", "no answer within 300ms"},
-		{"HTTP: the caller's deadline", u.settings(), "hang", deadline, "deadline, timed out", "context deadline exceeded"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			p := newPool(t, test.settings)
-			if test.tool != "raw" { // the time is the call's, not the start's
-				if change := p.Refresh(t.Context(), "s"); change.Err != nil {
-					t.Fatal(change.Err)
-				}
-			}
-			ctx, cancel := test.ctx()
-			defer cancel()
-			_, err := p.Call(ctx, def("s", test.tool), &tool.Call{Arguments: json.RawMessage(`{}`)})
-			wantError(t, err, "s", nil)
-			var is []string
-			for _, name := range []string{"canceled", "closed", "deadline", "not connected", "the caller's cause", "timed out"} {
-				if errors.Is(err, sentinels[name]) {
-					is = append(is, name)
-				}
-			}
-			if got := strings.Join(is, ", "); got != test.want || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("%v is %s; want %s, and it says %q", err, got, test.want, test.text)
-			}
-		})
-	}
-}
-
-// A server that is gone, not only a call of it.
-func TestAServerThatIsGoneIsNotConnected(t *testing.T) {
-	r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(newMCP(), mcpserver.WithStateful(true)) })
-	p := newPool(t, r.settings("s", "/mcp"))
-	if change := p.Refresh(t.Context(), "s"); change.Err != nil {
-		t.Fatal(change.Err)
-	}
-	r.stop()
-	_, err := ask(t, p, "s", "hello", "readOnlyHint") // it may be made again, so it is known that nobody is there
-	wantError(t, err, "s", ErrNotConnected)
-	r.start()
-	mustAsk(t, p, "s", "hello", "hello there")
 }

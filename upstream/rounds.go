@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,9 +23,9 @@ import (
 const (
 	// maxRounds is how often a call is repeated for a client that cannot do it itself.
 	maxRounds = 10
-	// shedWait is how long to wait for a server that asks for nothing but to be
-	// called again, the first time; each next time is longer by as much.
-	shedWait = 200 * time.Millisecond
+	// shedDelay is the first delay for a server that asks for nothing but to be
+	// called again.
+	shedDelay = 200 * time.Millisecond
 	// maxNeeded is how many things a server may ask for at once.
 	maxNeeded = 64
 )
@@ -47,6 +48,7 @@ type needed struct {
 func (s *server) rounds(f *flight, r request) (tool.Result, error) {
 	fail := func(err error) error { return &Error{Server: s.settings.Name, Op: r.op, Err: f.ended(err)} }
 	client := f.call.Client
+	again := newDelays(shedDelay)
 	for round := 1; ; round++ {
 		result, era, err := s.deliver(f, r)
 		// What the client lacks is the answer, also when the server has one to that.
@@ -78,7 +80,7 @@ func (s *server) rounds(f *flight, r request) (tool.Result, error) {
 			return nil, fail(errEndless)
 		}
 		r.state = need.State
-		if r.responses, err = s.gather(f, need, round); err != nil {
+		if r.responses, err = s.gather(f, need, again); err != nil {
 			rpc := new(tool.RPCError)
 			if errors.As(err, &rpc) {
 				return nil, rpc
@@ -96,10 +98,10 @@ func inputRequired(result json.RawMessage) bool {
 
 // gather asks the client for all that is needed, at the same time, and returns
 // the responses as an object, nil if nothing is needed but patience.
-func (s *server) gather(f *flight, need needed, round int) (json.RawMessage, error) {
+func (s *server) gather(f *flight, need needed, again *delays) (json.RawMessage, error) {
 	if len(need.Requests) == 0 {
 		select {
-		case <-time.After(time.Duration(round) * shedWait):
+		case <-time.After(again.next()):
 			return nil, nil
 		case <-f.ctx.Done():
 			return nil, context.Cause(f.ctx)
@@ -165,9 +167,13 @@ func (s *server) sealed(result json.RawMessage, st state, id tool.ID) (tool.Resu
 	return tool.Result(result), nil
 }
 
-// reopen takes the state and the responses of a call that is a repetition.
-// Nobody's state but ours reaches an upstream, whatever the client's era.
+// reopen takes the state and the responses of a call that is a repetition. Of a
+// 2026-07-28 client no state but ours reaches an upstream. To a legacy client
+// these members mean nothing: they pass to a legacy server, and to no other.
 func (s *server) reopen(r *request, call *tool.Call) error {
+	if call.Client == nil || !call.Client.Modern {
+		return nil
+	}
 	var sealed json.RawMessage
 	for key, value := range rawjson.Members(call.Params) {
 		switch key {
@@ -191,15 +197,15 @@ func (s *server) reopen(r *request, call *tool.Call) error {
 	return nil
 }
 
-// bridge is an error of a server as a client of the other era is told it.
+// bridge is an error of a server as the era of its client has it.
 func (s *server) bridge(f *flight, r request, era Era, err error) (tool.Result, error) {
 	client := f.call.Client
 	var rpc *tool.RPCError
-	if client == nil || era != EraLegacy || !errors.As(err, &rpc) {
+	if client == nil || !errors.As(err, &rpc) {
 		return nil, err
 	}
-	switch rpc.Code {
-	case tool.CodeURLElicitation:
+	switch {
+	case rpc.Code == tool.CodeURLElicitation && era == EraLegacy:
 		open := rawjson.Member(rpc.Data, "elicitations")
 		for one := range rawjson.Elements(open) {
 			s.remember(one, client.Key)
@@ -214,24 +220,28 @@ func (s *server) bridge(f *flight, r request, era Era, err error) (tool.Result, 
 				Data: json.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`),
 			}
 		}
-	case tool.CodeResourceNotFound:
-		if client.Modern && r.method == "resources/read" {
-			moved := *rpc
-			moved.Code = tool.CodeInvalidParams
-			if raw, err := rawjson.Set(rpc.Raw, "code", fmt.Appendf(nil, "%d", moved.Code)); err == nil {
-				moved.Raw = raw
-			}
-			if rawjson.Member(moved.Raw, "data") == nil { // which names the resource now
-				data := newObject(64)
-				data.text("uri", f.call.Name)
-				if raw, err := rawjson.Set(moved.Raw, "data", data.end()); err == nil {
-					moved.Raw = raw
-				}
-			}
-			return nil, &moved
-		}
+	case rpc.Code == tool.CodeResourceNotFound && client.Modern && r.method == "resources/read":
+		return nil, moved(rpc, f.call.Name)
 	}
 	return nil, err
+}
+
+// moved is the error for a resource that does not exist as the 2026-07-28 era has
+// it. Some servers of that era still send the code of the other.
+func moved(rpc *tool.RPCError, uri string) *tool.RPCError {
+	now := *rpc
+	now.Code = tool.CodeInvalidParams
+	if raw, err := rawjson.Set(rpc.Raw, "code", strconv.AppendInt(nil, int64(now.Code), 10)); err == nil {
+		now.Raw = raw
+	}
+	if rawjson.Member(now.Raw, "data") == nil { // which names the resource now
+		data := newObject(64)
+		data.text("uri", uri)
+		if raw, err := rawjson.Set(now.Raw, "data", data.end()); err == nil {
+			now.Raw = raw
+		}
+	}
+	return &now
 }
 
 // canOpen reports whether the client opens URLs for a server.

@@ -1,9 +1,7 @@
 package upstream
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +24,7 @@ type seats struct {
 // seat is one connection and who has it.
 type seat struct {
 	line   *line
+	common bool      // no client's from the start; see server.common
 	held   bool      // it is kept for holder
 	holder string    // key of a client, "" for all that cannot be asked
 	modern bool      // holder is the key of one call: afterwards another call may have it
@@ -34,66 +33,66 @@ type seat struct {
 }
 
 const (
-	maxExtra     = 64               // connections of a server beside its main one
+	maxExtra     = 64               // connections of a server beside its main one and that of clients that cannot be asked
 	legacyIdle   = 10 * time.Minute // how long a session's connection is kept without a call
 	modernIdle   = time.Minute      // how long a call's is kept for the next one
 	sweepEach    = 15 * time.Second // how often idle connections are looked for
-	capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}}}`
+	capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},` +
+		`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
 )
 
-var errTooMany = fmt.Errorf("more than %d clients use it at once; call again", maxExtra)
-
-// alone reports whether clients must not share a connection to the server.
-func (s *server) alone(ctx context.Context) (bool, error) {
-	s.mu.Lock()
-	era, interactive := s.era, s.interactive
-	s.mu.Unlock()
-	wanted := s.settings.Isolate == IsolateAlways || s.settings.Isolate != IsolateNever && interactive
-	if wanted && era == EraUnknown {
-		c, err := s.seats.main.line.connect(ctx)
-		if err != nil {
-			return false, err
-		}
-		era = c.era
-	}
-	return wanted && era == EraLegacy, nil
-}
+var (
+	errGaveWay = errors.New("the client has not answered what the server asked, and others wait for the server; call again")
+)
 
 // sit returns the seat for a call of client, who leaves it afterwards.
-func (s *server) sit(client *tool.Client, alone bool) (*seat, error) {
+func (s *server) sit(client *tool.Client, p placing) (*seat, error) {
 	t := &s.seats
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.life.Err() != nil {
 		return nil, ErrClosed
 	}
-	if !alone {
-		t.main.calls++
-		return t.main, nil
+	base := t.main
+	if p.beside {
+		base = s.common()
+	}
+	if !p.alone {
+		base.calls++
+		return base, nil
 	}
 	key, modern, declare := seatKey(client), false, []byte(`{}`)
 	if client.Answers() {
 		modern = client.Modern
-		declare = only(client.Capabilities, tool.CapabilityRoots, tool.CapabilitySampling, tool.CapabilityElicitation)
+		declare = only(abilitiesOf(client.WithoutTasks()), tool.CapabilityRoots, tool.CapabilitySampling, tool.CapabilityElicitation, "extensions")
 	}
-	place := t.find(key, modern, declare)
+	place := t.find(base, key, modern, declare)
 	if place == nil {
-		if len(t.extra) >= maxExtra && !s.evict() {
-			return nil, errTooMany
+		if key != "" && t.count() >= maxExtra {
+			full := s.askers.Refuse()
+			if !s.evict() && !s.oust() {
+				return nil, full
+			}
 		}
-		place = &seat{line: &line{server: s, declare: declare}}
+		place = &seat{line: &line{server: s, legacy: true, declare: declare}}
 		if !modern { // what it is asked outside of calls goes to this client
 			place.line.owner = key
 		}
-		t.extra = append(t.extra, place)
-		if !t.sweeping {
-			t.sweeping = true
-			s.work.Go(s.sweep)
-		}
+		s.addSeat(place)
 	}
 	place.held, place.holder, place.modern = true, key, modern
 	place.calls++
 	return place, nil
+}
+
+// addSeat adds a connection beside the main one. Lock held.
+func (s *server) addSeat(one *seat) {
+	t := &s.seats
+	t.extra = append(t.extra, one)
+	if !t.sweeping {
+		t.sweeping = true
+		s.work.Go(s.sweep)
+	}
 }
 
 // seatKey is the key of the client that a seat is kept for: "" for all clients
@@ -105,15 +104,16 @@ func seatKey(client *tool.Client) string {
 	return ""
 }
 
-// find returns a seat that the client has or may have. Lock held.
-func (t *seats) find(key string, modern bool, declare []byte) *seat {
-	for _, one := range append([]*seat{t.main}, t.extra...) {
+// find returns a seat that the client has or may have: base, which is no
+// client's from the start, or another. Lock held.
+func (t *seats) find(base *seat, key string, modern bool, declare []byte) *seat {
+	for _, one := range append([]*seat{base}, t.extra...) {
 		if one.held && one.holder == key {
 			return one
 		}
 	}
-	if t.main.calls == 0 && (!t.main.held || time.Since(t.main.idle) > legacyIdle) {
-		return t.main // before the others: subscriptions and list_changed are its
+	if base.calls == 0 && (!base.held || time.Since(base.idle) > legacyIdle) {
+		return base // before the others: subscriptions and list_changed are its
 	}
 	if modern {
 		for _, one := range t.extra {
@@ -132,9 +132,24 @@ func (s *server) leave(one *seat) {
 	defer t.mu.Unlock()
 	one.calls--
 	one.idle = time.Now()
-	if one == t.main && one.modern && one.calls == 0 {
+	if (one == t.main || one.common) && one.modern && one.calls == 0 {
 		one.held = false
 	}
+}
+
+// shared reports whether a seat is that of all clients that cannot be asked. There
+// is one, so it needs no bound.
+func (one *seat) shared() bool { return one.held && one.holder == "" }
+
+// count is how many connections there are of clients that can be asked.
+// Lock held.
+func (t *seats) count() (n int) {
+	for _, one := range t.extra {
+		if !one.shared() {
+			n++
+		}
+	}
+	return n
 }
 
 // evict makes room by closing a connection that no call uses: one kept for
@@ -144,7 +159,7 @@ func (s *server) evict() bool {
 	victim := -1
 	for i, one := range t.extra {
 		switch {
-		case one.calls > 0:
+		case one.calls > 0, one.shared():
 		case victim < 0, one.modern && !t.extra[victim].modern,
 			one.modern == t.extra[victim].modern && one.idle.Before(t.extra[victim].idle):
 			victim = i
@@ -156,6 +171,62 @@ func (s *server) evict() bool {
 	s.work.Go(t.extra[victim].line.close)
 	t.extra = slices.Delete(t.extra, victim, victim+1)
 	return true
+}
+
+// oust makes room by ending the calls of the client that has left a question of the
+// server unanswered for longest. It reports false when none has: all connections
+// are at work. Lock held.
+func (s *server) oust() bool {
+	t := &s.seats
+	victim, longest := -1, time.Time{}
+	for i, one := range t.extra {
+		if since := one.unanswered(); !since.IsZero() && (victim < 0 || since.Before(longest)) {
+			victim, longest = i, since
+		}
+	}
+	if victim < 0 {
+		return false
+	}
+	one := t.extra[victim]
+	if c := one.line.current(); c != nil {
+		c.giveWay()
+	}
+	s.work.Go(one.line.close)
+	t.extra = slices.Delete(t.extra, victim, victim+1)
+	return true
+}
+
+// unanswered is since when the client of a seat has been asked something, in all
+// of its calls; the zero time if it has not. Lock of seats held.
+func (one *seat) unanswered() (since time.Time) {
+	c := one.line.current()
+	if c == nil {
+		return since
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.flights) == 0 || len(c.flights) < one.calls {
+		return since
+	}
+	for _, f := range c.flights {
+		held := f.limit.heldSince()
+		if held.IsZero() {
+			return held
+		}
+		if since.IsZero() || held.Before(since) {
+			since = held
+		}
+	}
+	return since
+}
+
+// giveWay ends the calls over the connection: others need it.
+func (c *conn) giveWay() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.flights {
+		f.cancel(errGaveWay)
+	}
 }
 
 // sweep closes connections that have been idle, until the server's life ends.
@@ -172,7 +243,7 @@ func (s *server) sweep() {
 				if one.modern {
 					limit = modernIdle
 				}
-				return one.calls == 0 && now.Sub(one.idle) > limit
+				return one.calls == 0 && now.Sub(one.idle) > limit && (one.held || !one.common)
 			})
 		}
 	}
@@ -190,6 +261,16 @@ func (s *server) forget(key string) {
 	if c := t.main.line.current(); c != nil {
 		c.disown(key)
 	}
+}
+
+// askers is how many connections of clients that are asked the servers have.
+func (p *Pool) askers() (n int64) {
+	for _, s := range p.now.Load().order {
+		s.seats.mu.Lock()
+		n += int64(s.seats.count())
+		s.seats.mu.Unlock()
+	}
+	return n
 }
 
 // drop closes the extra connections that out holds for, without waiting.
@@ -244,19 +325,16 @@ const (
 	usedBySeveral
 )
 
-// own makes the client that a call is of the only user of the connection. When
-// it was another's before, and the server knows that one's roots, it is told.
-func (c *conn) own(client *tool.Client) {
+// own makes the client that a call is of the only user of the connection. stale
+// says that it was another's before, whose roots the server has asked for.
+func (c *conn) own(client *tool.Client) (stale bool) {
 	holder := seatKey(client)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	changed := c.users.count != usedByOne || c.users.key != holder
-	tell := changed && c.users.roots
 	c.users.key, c.users.count = holder, usedByOne
 	c.users.legacy = client != nil && !client.Modern
-	c.mu.Unlock()
-	if tell {
-		c.tellRoots()
-	}
+	return changed && c.users.roots
 }
 
 // share notes a user of a connection that all clients share.
@@ -299,20 +377,6 @@ func (c *conn) belongsTo(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return key != "" && c.users.count == usedByOne && c.users.key == key
-}
-
-// tellRoots says that the roots are others now, off the caller's path.
-func (c *conn) tellRoots() {
-	if c.era != EraLegacy {
-		return
-	}
-	c.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.life, answerWithin)
-		defer cancel()
-		if err := c.notify(ctx, "notifications/roots/list_changed", nil); err != nil && !errors.Is(err, context.Canceled) {
-			c.log.Debug("the upstream was not told of other roots", "error", clean(err))
-		}
-	})
 }
 
 // only returns the named members of an object, as an object.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -13,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/limit"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -24,9 +23,11 @@ import (
 type server struct {
 	settings Settings // complete; of those that limits has too, as they were first
 	limits   atomic.Pointer[limits]
+	mask     *mask
 	log      *slog.Logger
 	events   Events
 	sealer   *sealer
+	askers   *limit.Limit // connections of clients that are asked
 	tasks    *tasks
 	life     context.Context    // ends when the connections are to be closed
 	end      context.CancelFunc // of life
@@ -37,7 +38,10 @@ type server struct {
 	relist   chan struct{}      // holds one signal: pending is not empty, or something else is to be told
 	fresh    chan struct{}      // a call has connected while the watch loop was backing off
 	anew     chan struct{}      // holds one signal: the watch loop is to connect at once, as if for the first time
+	hasAsked chan struct{}      // closed when the server has asked clients something
+	proofs   proofs
 	seats    seats
+	dropped  atomic.Int64 // notifications that clients did not get
 
 	mu            sync.Mutex // guards what follows; never held over I/O
 	status        Status
@@ -51,6 +55,10 @@ type server struct {
 	opened        *openURLs
 	renewal       *renewal      // the Reconnect that runs, nil for none
 	connected     bool          // the main connection was there once
+	noHandshake   bool          // a legacy connection beside the main one gives clients nothing
+	rooted        bool          // it asks for roots by itself
+	unlisted      error         // why the last list of tools failed, nil when it did not
+	down          bool          // it was logged that the server is not available
 	retired       bool          // its term has ended
 	uses          int           // by callers of the pool
 	vacant        chan struct{} // closed once it is retired and has no uses
@@ -63,8 +71,9 @@ func newServer(p *Pool, s Settings, known Known) *server {
 	if s.Command != "" {
 		transport = TransportStdio
 	}
+	hidden := newMask(s.Secrets)
 	one := &server{
-		settings: s, log: p.log.With("server", s.Name), events: p.events, sealer: p.sealer, tasks: p.tasks,
+		settings: s, mask: hidden, log: hidden.logger(p.log).With("server", s.Name), events: p.events, sealer: p.sealer, tasks: p.tasks, askers: p.asking,
 		relist:        make(chan struct{}, 1),
 		fresh:         make(chan struct{}, 1),
 		anew:          make(chan struct{}, 1),
@@ -76,6 +85,10 @@ func newServer(p *Pool, s Settings, known Known) *server {
 		subscriptions: map[string]bool{},
 		opened:        &openURLs{clients: map[string]string{}},
 		vacant:        make(chan struct{}),
+		hasAsked:      make(chan struct{}),
+	}
+	if one.interactive {
+		close(one.hasAsked)
 	}
 	one.adjust(s)
 	one.life, one.end = context.WithCancel(p.life)
@@ -100,8 +113,9 @@ func (s *server) dialled(l *line, c *conn, err error) {
 			s.era, s.status.Era, s.status.Transport = c.era, c.era, string(c.transport())
 			if s.connected {
 				s.status.Restarts++
+				s.status.Since = time.Now()
 			}
-			s.connected = true
+			s.connected, s.noHandshake = true, false
 		}
 		s.mu.Unlock()
 		s.exchanged(err)
@@ -116,8 +130,10 @@ func (s *server) dialled(l *line, c *conn, err error) {
 	if level != "" {
 		c.setLevel(level, raiseWithin) // before the first call over it
 	}
-	if l.main {
+	if l.main || l.common && c.http == nil {
 		c.attend()
+	}
+	if l.main {
 		wake(s.fresh)
 	}
 }
@@ -141,14 +157,18 @@ func (s *server) changed(kinds ...tool.Kind) {
 	wake(s.relist)
 }
 
-// exchanged notes how the last exchange went: that is what health is.
+// exchanged notes how the last exchange went: that is what health is. A server
+// whose tools cannot be listed has failed, however well its calls go.
 func (s *server) exchanged(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	state := StateReady
+	if err == nil {
+		err = s.unlisted
+	}
 	if err != nil {
 		state = StateFailed
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.status.State != state {
 		s.status.State, s.status.Since = state, time.Now()
 	}
@@ -187,193 +207,8 @@ func (s *server) close() {
 	closing.Wait()
 }
 
-// debounce is how long list_changed has to be quiet before the server is listed,
-// and debounceMost how long that can be put off.
-const (
-	debounce     = 200 * time.Millisecond
-	debounceMost = 5 * time.Second
-)
-
-// watch keeps the server connected and its tools known until ctx ends.
-func (s *server) watch(ctx context.Context, changes chan<- Change) {
-	retry := backoff.NewExponentialBackOff() // jittered
-	retry.InitialInterval = 500 * time.Millisecond
-	retry.MaxInterval = time.Minute
-	for ctx.Err() == nil {
-		drainSignal(s.anew) // what it is about is what connect waits for now
-		c, err := s.connect(ctx)
-		change := Change{Server: s.settings.Name, Err: err}
-		if err == nil {
-			connected := time.Now()
-			for kinds := tool.Kinds; ctx.Err() == nil && !c.dead(); {
-				change = s.list(ctx, c, kinds)
-				if errors.Is(change.Err, errRenewed) || !s.tell(ctx, changes, change) || change.Err != nil {
-					break
-				}
-				var again bool
-				if kinds, again = s.rest(ctx, c); !again {
-					break
-				}
-			}
-			if time.Since(connected) > time.Minute {
-				retry.Reset()
-			}
-			if err = change.Err; c.dead() && err == nil {
-				err = plain(context.Cause(c.life))
-				s.exchangedOver(c, err)
-			}
-		} else {
-			s.tell(ctx, changes, change)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		drainSignal(s.fresh)
-		if drainSignal(s.anew) {
-			retry.Reset()
-			continue
-		}
-		if s.seats.main.line.current() != nil {
-			continue // a call has been quicker
-		}
-		wait := retry.NextBackOff()
-		s.log.Warn("the upstream is not available", "error", err, "retry_in", wait.Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
-		case <-s.fresh:
-		case <-s.anew:
-			retry.Reset()
-		case <-time.After(wait):
-		}
-	}
-}
-
-// drainSignal takes the signal out of a channel, and reports whether there was one.
-func drainSignal(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// rest waits until lists have changed and returns which to ask for again; not
-// when the connection or the watch has ended.
-func (s *server) rest(ctx context.Context, c *conn) (kinds []tool.Kind, again bool) {
-	select {
-	case <-ctx.Done():
-		return nil, false
-	case <-c.life.Done():
-		return nil, false
-	case <-s.relist:
-	}
-	quiet, most := time.NewTimer(debounce), time.After(debounceMost)
-	defer quiet.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, false
-		case <-s.relist:
-			quiet.Reset(debounce)
-		case <-quiet.C:
-			return s.takePending(), true
-		case <-most:
-			return s.takePending(), true
-		}
-	}
-}
-
-// takePending returns the lists that have changed, and forgets them.
-func (s *server) takePending() (kinds []tool.Kind) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, kind := range tool.Kinds {
-		if s.pending[kind] {
-			kinds = append(kinds, kind)
-		}
-	}
-	clear(s.pending)
-	return kinds
-}
-
 // maxNotice bounds a notification, in bytes: many may wait for many clients.
 const maxNotice = 1 << 20
-
-func (s *server) tell(ctx context.Context, changes chan<- Change, change Change) bool {
-	if ctx.Err() != nil { // a channel with room must not win by chance
-		return false
-	}
-	select {
-	case changes <- change:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// othersWithin bounds the lists of other kinds than tools, which should not be
-// kept from anybody by a server that never answers.
-const othersWithin = 20 * time.Second
-
-// list asks for the definitions of kinds over c, all at the same time. Tools
-// that cannot be listed are an error; of another kind what was known stays.
-func (s *server) list(ctx context.Context, c *conn, kinds []tool.Kind) Change {
-	got := make([]listing, len(kinds))
-	errs := make([]error, len(kinds))
-	var listing sync.WaitGroup
-	for i, kind := range kinds {
-		listing.Go(func() {
-			within := s.limits.Load().call
-			if kind != tool.KindTool {
-				within = min(within, othersWithin)
-			}
-			ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%w: no list of %s within %s", ErrTimeout, listMethods[kind].called, within))
-			defer cancel()
-			got[i], errs[i] = c.list(ctx, kind)
-		})
-	}
-	listing.Wait()
-	change := Change{Server: s.settings.Name, Era: c.era, Info: c.introduction(), Instructions: c.instructions, Capabilities: c.offers()}
-	for i, kind := range kinds {
-		err := errs[i]
-		if err == nil {
-			change.Rejected = append(change.Rejected, got[i].rejected...)
-			continue
-		}
-		s.lost(c, err)
-		switch {
-		case kind == tool.KindTool:
-			change.Err = &Error{Server: s.settings.Name, Op: "list tools", Err: plain(err)}
-		case unknownMethod(err):
-			errs[i] = nil // not every server with resources has templates
-		case ctx.Err() == nil:
-			s.log.Warn("definitions could not be listed; those known before stay", "kind", kind.String(), "error", plain(err))
-		}
-	}
-	s.exchanged(change.Err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change.Interactive = s.interactive
-	if change.Err != nil {
-		return change
-	}
-	for i, kind := range kinds {
-		if errs[i] == nil {
-			s.listed[kind] = got[i]
-		}
-	}
-	change.Cache = map[tool.Kind]CacheHint{}
-	for _, kind := range tool.Kinds {
-		one := s.listed[kind]
-		change.Defs = append(change.Defs, one.defs...)
-		if one.hint != nil {
-			change.Cache[kind] = *one.hint
-		}
-	}
-	s.status.Tools = len(s.listed[tool.KindTool].defs)
-	return change
-}
 
 // lost gives the connection up when err says that it is of no more use.
 func (s *server) lost(c *conn, err error) bool {
@@ -404,8 +239,6 @@ func plain(err error) error {
 			err = e.error
 		case retriable:
 			err = e.error
-		case refused:
-			err = e.error
 		default:
 			return err
 		}
@@ -431,7 +264,11 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 		return
 	}
 	if len(params) > maxNotice {
-		s.log.Debug("a notification is too long and was dropped", "method", method, "bytes", len(params))
+		level := slog.LevelDebug
+		if s.dropped.Add(1) == 1 { // a server can send many
+			level = slog.LevelWarn
+		}
+		s.log.Log(context.Background(), level, "a notification is too long and was dropped", "method", method, "bytes", len(params))
 		return
 	}
 	if strings.HasPrefix(method, notificationsTasks) {
@@ -445,19 +282,27 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 		c.mu.Lock()
 		f := c.flights[id]
 		c.mu.Unlock()
-		if f == nil || f.token == nil {
+		if f == nil {
+			return
+		}
+		f.limit.renew()
+		if f.token == nil {
 			return
 		}
 		if own, err := rawjson.Set(params, "progressToken", f.token); err == nil {
-			f.pass(method, own)
+			c.pass(stream, f, method, own)
 		}
 	case "notifications/message":
 		targets := c.aboard(stream)
+		params = s.mask.json(params)
+		asked := c.leveled()
 		for _, f := range targets {
-			f.pass(method, params)
+			if c.wantsLog(f, asked, params) {
+				c.pass(stream, f, method, params)
+			}
 		}
 		if len(targets) == 0 && s.events.Log != nil {
-			s.events.Log(s.settings.Name, c.onlyUser(), params)
+			s.events.Log(s.settings.Name, c.onlyUser(), asked, params)
 		}
 		if len(targets) == 0 {
 			s.log.Debug("log message of the upstream", "params", string(bytes.TrimSpace(params[:min(len(params), 500)])))
@@ -474,7 +319,7 @@ func (c *conn) notified(stream int64, method string, params json.RawMessage) {
 		c.acknowledged(params)
 	default:
 		for _, f := range c.aboard(stream) { // whatever it is, it came with a call
-			f.pass(method, params)
+			c.pass(stream, f, method, params)
 		}
 	}
 }

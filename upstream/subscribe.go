@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
@@ -50,7 +49,7 @@ func (s *server) subscribe(ctx context.Context, uri string, on bool) error {
 	if c == nil && on {
 		c, err = main.connect(ctx)
 	}
-	if c != nil && on && string(rawjson.Member(rawjson.Member(c.offers(), "resources"), "subscribe")) != "true" {
+	if c != nil && on && string(rawjson.Member(rawjson.Member(c.offers, "resources"), "subscribe")) != "true" {
 		return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the server has no subscriptions to resources"}
 	}
 	s.mu.Lock()
@@ -67,6 +66,11 @@ func (s *server) subscribe(ctx context.Context, uri string, on bool) error {
 	s.mu.Unlock()
 	if err != nil {
 		s.log.Debug("a subscription waits for the upstream", "error", plain(err))
+	}
+	if side := s.beside(); side != nil && changed {
+		if err := side.subscribe(ctx, uri, on); err != nil {
+			s.log.Debug("the connection of legacy clients has no such subscription", "uri", uri, "error", plain(err))
+		}
 	}
 	if c == nil || !changed {
 		return nil // a connection to come begins with all of them
@@ -210,16 +214,15 @@ func (c *conn) confirm(covers int) {
 // subscription, and again whenever that ends or other resources are wanted,
 // until the connection ends.
 func (c *conn) keepListening() {
-	again := backoff.NewExponentialBackOff()
-	again.MaxInterval = time.Minute
+	again := newDelays(firstDelay)
 	for {
 		reopen, err := c.listenOnce()
 		switch {
 		case c.dead():
 			return
 		case reopen:
-			again.Reset()
-			if !c.pause(relistenAfter) {
+			again.reset()
+			if !c.pause(c.life, relistenAfter) {
 				return
 			}
 			c.server.changed(tool.Kinds...) // nobody has listened for a moment
@@ -228,20 +231,10 @@ func (c *conn) keepListening() {
 			return
 		}
 		c.log.Debug("the subscription has ended", "error", err)
-		if !c.pause(again.NextBackOff()) {
+		if !c.pause(c.life, again.next()) {
 			return
 		}
 		c.streamEnded()
-	}
-}
-
-// pause reports whether the connection outlived it.
-func (c *conn) pause(d time.Duration) bool {
-	select {
-	case <-c.life.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -292,7 +285,7 @@ var errOtherFilter = errors.New("other notifications are wanted")
 
 // filter is what to listen for, nil for nothing.
 func (c *conn) filter() json.RawMessage {
-	offers := c.offers()
+	offers := c.offers
 	out := newObject(128)
 	for _, one := range []struct{ capability, member string }{
 		{"tools", "toolsListChanged"}, {"prompts", "promptsListChanged"}, {"resources", "resourcesListChanged"},

@@ -20,8 +20,9 @@ import (
 // The tasks extension of 2026-07-28 passes through between a client and a
 // server of that era: a result of type task names a task, and later requests
 // name it again. To find its server then, the name that clients see begins with
-// the server's. Of a task that was made for a principal it has a proof of that
-// too, so that nobody else gets at it, who knows the name or guesses the ID.
+// the server's. A proof of the principal that it was made for follows, or of there
+// being none: who guesses the ID of a task does not get at it, and of clients
+// without a principal only those that were told the name do.
 
 // notificationsTasks is what the methods of notifications about tasks begin with.
 const notificationsTasks = "notifications/tasks"
@@ -40,11 +41,11 @@ func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.R
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
 	}
 	defer s.exit()
-	f := takeOff(ctx, call, s.limits.Load().call)
-	defer f.land()
+	f := takeOff(ctx, call, s.limits.Load())
+	defer s.land(f)
 	result, _, err := s.deliver(f, request{method: method, op: method, task: id, repeatable: method != "tasks/update"})
 	if err != nil {
-		return nil, err
+		return nil, s.mask.error(err, false)
 	}
 	return tool.Result(s.exposeTask(result, call.Principal)), nil
 }
@@ -85,15 +86,14 @@ func (c *conn) taskNotified(stream int64, method string, params json.RawMessage)
 		s.log.Debug("a notification about a task belongs to no call and was dropped", "method", method)
 		return
 	}
-	f.pass(method, s.exposeTask(params, f.call.Principal))
+	c.pass(stream, f, method, s.exposeTask(params, f.call.Principal))
 }
 
-// maxTasks is how many tasks the principals are remembered of.
+// maxTasks is how many tasks are remembered with the principals they are of.
 const maxTasks = 100_000
 
-// tasks names tasks towards clients. Names are "server/id", and
-// "server/!proof!id" of a principal's: no escaped name of a server, which the ID
-// of a further proxy begins with, has a "!".
+// tasks names tasks towards clients. Names are "server/!proof!id": no escaped name
+// of a server, which the ID of a further proxy begins with, has a "!".
 type tasks struct {
 	key []byte // of the proofs; lives as long as the pool
 
@@ -113,10 +113,7 @@ func newTasks() *tasks {
 
 // name is what the task of a server is called towards a principal, "" for nobody.
 func (t *tasks) name(server, id, principal string) string {
-	if principal != "" {
-		id = "!" + t.proof(server, id, principal) + "!" + id
-	}
-	return url.PathEscape(server) + "/" + id
+	return url.PathEscape(server) + "/!" + t.proof(server, id, principal) + "!" + id
 }
 
 // open takes a name apart, unless the task is not the principal's.
@@ -127,9 +124,6 @@ func (t *tasks) open(name, principal string) (server, id string, ok bool) {
 		return "", "", false
 	}
 	proof, bare, proven := cutProof(id)
-	if principal == "" {
-		return server, id, !proven && !t.isOfAnother(server, id, "")
-	}
 	return server, bare, proven && hmac.Equal([]byte(proof), []byte(t.proof(server, bare, principal)))
 }
 
@@ -140,9 +134,6 @@ func (t *tasks) made(server, id, principal string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, known := t.owners[key]
-	if !known && principal == "" {
-		return
-	}
 	t.owners[key] = principal
 	if known {
 		return
@@ -153,12 +144,13 @@ func (t *tasks) made(server, id, principal string) {
 	}
 }
 
-// isOfAnother reports whether a task was made for another principal.
+// isOfAnother reports whether a task was made for another principal, or by another
+// call without one.
 func (t *tasks) isOfAnother(server, id, principal string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	owner := t.owners[sum(nil, server, id)]
-	return owner != "" && owner != principal
+	owner, known := t.owners[sum(nil, server, id)]
+	return known && (owner != principal || principal == "")
 }
 
 // proofBytes is how much of a MAC proofs have: nobody tries 2^128.

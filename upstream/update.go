@@ -31,8 +31,8 @@ const finishWithin = 10 * time.Second
 // of servers, by name; without it a changed one's own past counts.
 //
 // A server whose settings are the same goes on untouched, as does one of which
-// only Description, Prefix, Validate, CallTimeout or AskTimeout is another, which
-// counts from the next call on. Any other change makes the server anew:
+// only Description, Prefix, Validate, CallTimeout, CallTimeoutTotal or AskTimeout is
+// another, which counts from the next call on. Any other change makes the server anew:
 // subscriptions and log levels are its successor's, new calls go to that, and
 // those that run have 10 s to end on the old connections. The same is true of a
 // removed server, new calls of which fail with ErrUnknownServer.
@@ -221,11 +221,11 @@ func (s *server) inherit(old *server) {
 }
 
 // limits are the settings of a server that may change while it runs.
-type limits struct{ call, ask time.Duration }
+type limits struct{ call, total, ask time.Duration }
 
 // adjust takes over the settings that need no new connection.
 func (s *server) adjust(to Settings) {
-	s.limits.Store(&limits{to.CallTimeout, to.AskTimeout})
+	s.limits.Store(&limits{to.CallTimeout, to.CallTimeoutTotal, to.AskTimeout})
 }
 
 // complete is s with its defaults, and sharing nothing with s that can change.
@@ -235,6 +235,9 @@ func (s Settings) complete() Settings {
 	}
 	if s.CallTimeout <= 0 {
 		s.CallTimeout = DefaultCallTimeout
+	}
+	if s.CallTimeoutTotal <= 0 {
+		s.CallTimeoutTotal = DefaultCallTimeoutTotal
 	}
 	if s.AskTimeout <= 0 {
 		s.AskTimeout = DefaultAskTimeout
@@ -248,7 +251,7 @@ func (s Settings) complete() Settings {
 	if s.Isolate == "" {
 		s.Isolate = IsolateAuto
 	}
-	s.Args, s.Env, s.Headers = slices.Clone(s.Args), maps.Clone(s.Env), maps.Clone(s.Headers)
+	s.Args, s.Secrets, s.Env, s.Headers = slices.Clone(s.Args), slices.Clone(s.Secrets), maps.Clone(s.Env), maps.Clone(s.Headers)
 	return s
 }
 
@@ -261,9 +264,13 @@ func (s Settings) dialsLike(other Settings) bool {
 // dialled is s without what no connection depends on. What a new field means is
 // not known here, so it stays.
 func (s Settings) dialled() Settings {
-	s.Description, s.Prefix, s.Validate, s.CallTimeout, s.AskTimeout = "", nil, false, 0, 0
+	s.Description, s.Prefix, s.Validate = "", nil, false
+	s.CallTimeout, s.CallTimeoutTotal, s.AskTimeout = 0, 0, 0
 	if len(s.Args) == 0 {
 		s.Args = nil
+	}
+	if len(s.Secrets) == 0 {
+		s.Secrets = nil
 	}
 	if len(s.Env) == 0 {
 		s.Env = nil

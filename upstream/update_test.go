@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/await"
 	"toolfinch/tool"
 )
 
@@ -109,7 +109,7 @@ func TestUpdateAddsRemovesChangesAndKeeps(t *testing.T) {
 	if _, err := p.Task(t.Context(), "tasks/get", &tool.Call{Name: "gone/1"}); !errors.As(err, &rpc) {
 		t.Errorf("a task of a removed server: %v", err)
 	}
-	eventually(t, func() bool { return !running(was["other"]) && !running(was["gone"]) })
+	await.True(t, func() bool { return !running(was["other"]) && !running(was["gone"]) })
 
 	p.Update([]Settings{gone}, nil)
 	mustAsk(t, p, "gone", "raw", "hologram")
@@ -162,10 +162,12 @@ func TestATimeoutChangesWithoutANewConnection(t *testing.T) {
 	s := lines(t, "s", "raw")
 	p := newPool(t, s)
 	pid := pidOf(t, p, "s")
-	s.CallTimeout, s.Description = 300*time.Millisecond, "now in a hurry"
-	p.Update([]Settings{s}, nil)
+	hurried := s
+	hurried.CallTimeout, hurried.Description = 300*time.Millisecond, "now in a hurry"
+	p.Update([]Settings{hurried}, nil)
 	_, err := ask(t, p, "s", "hang")
 	wantError(t, err, "s", ErrTimeout)
+	p.Update([]Settings{s}, nil)
 	if again := pidOf(t, p, "s"); again != pid {
 		t.Errorf("process %d, was %d", again, pid)
 	}
@@ -217,7 +219,7 @@ func TestNoCallIsLostOverUpdates(t *testing.T) {
 	for i := range 100 {
 		before := calls.Load()
 		p.Update([]Settings{changed(other, i), same}, nil)
-		eventually(t, func() bool { return calls.Load() > before || t.Failed() })
+		await.True(t, func() bool { return calls.Load() > before || t.Failed() })
 	}
 	close(over)
 	callers.Wait()
@@ -244,7 +246,7 @@ echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"version":"'$VERSION'"}}'; r
 				slow <- fmt.Sprint(got, err)
 			}()
 			began := ""
-			eventually(t, func() bool {
+			await.True(t, func() bool {
 				pid, _ := os.ReadFile(filepath.Join(s.Cwd, "began"))
 				began = strings.TrimSpace(string(pid))
 				return began != ""
@@ -265,7 +267,7 @@ echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"version":"'$VERSION'"}}'; r
 			}
 			var pid int
 			_, _ = fmt.Sscan(began, &pid)
-			eventually(t, func() bool { return !running(pid) })
+			await.True(t, func() bool { return !running(pid) })
 		})
 	}
 }
@@ -284,7 +286,7 @@ func TestACallThatDoesNotFinishIsEnded(t *testing.T) {
 	trace(t, s, "hangs")
 	p.Update(nil, nil)
 	wantError(t, <-hung, "s", ErrClosed)
-	eventually(t, func() bool { return !running(pid) })
+	await.True(t, func() bool { return !running(pid) })
 }
 
 func TestCloseDoesNotWaitForCallsOnServersThatLeave(t *testing.T) {
@@ -315,7 +317,7 @@ func TestWhatClientsWantIsHandedOn(t *testing.T) {
 	asker.Name = "legacy"
 	p := newPoolWith(t, nil, Events{
 		Updated: func(server, uri string, _ json.RawMessage) { updated <- server + " " + uri },
-		Log: func(server, client string, params json.RawMessage) {
+		Log: func(server, client string, _ bool, params json.RawMessage) {
 			logged <- fmt.Sprintf("%s %q %s", server, client, params)
 		},
 	}, first.settings(), asker)
@@ -332,7 +334,7 @@ func TestWhatClientsWantIsHandedOn(t *testing.T) {
 	if change := p.Refresh(t.Context(), "s"); change.Err != nil {
 		t.Fatal(change.Err)
 	}
-	eventually(t, func() bool { return strings.Contains(second.filter(), `"resourceSubscriptions":["memo://a"]`) })
+	await.True(t, func() bool { return strings.Contains(second.filter(), `"resourceSubscriptions":["memo://a"]`) })
 	second.say("notifications/resources/updated", `,"uri":"memo://a"`)
 	if got := <-updated; got != "s memo://a" {
 		t.Errorf("updated %s", got)
@@ -344,7 +346,7 @@ func TestWhatClientsWantIsHandedOn(t *testing.T) {
 		}
 		return string(got)
 	}
-	eventually(t, func() bool { return strings.Contains(seen("legacy"), `"resources/subscribe"`) })
+	await.True(t, func() bool { return strings.Contains(seen("legacy"), `"resources/subscribe"`) })
 	for _, server := range []string{"legacy", "added"} {
 		if got := seen(server); !strings.Contains(got, `"level":"notice"`) {
 			t.Errorf("%s does not know the log level: %s", server, got)
@@ -379,7 +381,7 @@ func TestSubscriptionsBesideUpdates(t *testing.T) {
 	if got := len(p.now.Load().byName["s"].wantedURIs()); got != 20 {
 		t.Errorf("the last server knows of %d subscriptions, want 20", got)
 	}
-	eventually(t, func() bool { return strings.Count(m.filter(), "memo://") == 20 })
+	await.True(t, func() bool { return strings.Count(m.filter(), "memo://") == 20 })
 }
 
 func TestManySubscriptionsAtOnceAreFewStreams(t *testing.T) {
@@ -398,14 +400,14 @@ func TestManySubscriptionsAtOnceAreFewStreams(t *testing.T) {
 		})
 	}
 	subscribing.Wait()
-	eventually(t, func() bool { return strings.Count(m.filter(), "memo://") == 50 })
+	await.True(t, func() bool { return strings.Count(m.filter(), "memo://") == 50 })
 	many := m.subscriptions()
 	for _, uri := range uris[1:] { // one after the other: nobody waits for them
 		if err := p.Unsubscribe(t.Context(), "s", uri); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, func() bool { return strings.HasSuffix(m.filter(), `"resourceSubscriptions":["memo://0"]}`) })
+	await.True(t, func() bool { return strings.HasSuffix(m.filter(), `"resourceSubscriptions":["memo://0"]}`) })
 	if ends := m.subscriptions() - many; many > 25 || ends > 25 { // how many depends on the machine
 		t.Errorf("50 subscriptions took %d streams, and their end %d", many, ends)
 	}
@@ -467,7 +469,7 @@ func TestAServersPastIsNotToldLast(t *testing.T) {
 	}
 	p.Update([]Settings{versions[1]}, nil)
 	var last Change
-	eventually(t, func() bool {
+	await.True(t, func() bool {
 		select {
 		case last = <-changes:
 		default:
@@ -515,14 +517,15 @@ func TestWatchUpdateAndCloseInAllOrders(t *testing.T) {
 		}
 	}
 	run(0, 1, 2)
-	before := runtime.NumGoroutine()
-	for _, order := range [][]int{{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1, 3}, {0, 3, 1}, {1, 0, 3}, {1, 3}, {3, 1}, {3, 2, 1}} {
-		run(order...)
-		if n := children(); n > 0 {
-			t.Errorf("%v: %d processes are left", order, n)
+	orders := [][]int{{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1, 3}, {0, 3, 1}, {1, 0, 3}, {1, 3}, {3, 1}, {3, 2, 1}}
+	await.NoLeak(t, func() {
+		for _, order := range orders {
+			run(order...)
+			if n := children(); n > 0 {
+				t.Errorf("%v: %d processes are left", order, n)
+			}
 		}
-	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before })
+	}, "mark3labs/mcp-go/")
 }
 
 func TestRapidUpdatesLeaveNothingBehind(t *testing.T) {
@@ -568,7 +571,7 @@ func TestRapidUpdatesLeaveNothingBehind(t *testing.T) {
 		close(over)
 		beside.Wait()
 		p.Update([]Settings{stays}, nil)
-		eventually(t, func() bool { // without the pool's end
+		await.True(t, func() bool { // without the pool's end
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return len(p.leaving) == 0
@@ -583,11 +586,11 @@ func TestRapidUpdatesLeaveNothingBehind(t *testing.T) {
 	}
 	cycle()
 	u.CloseClientConnections()
-	before, files := runtime.NumGoroutine(), openFiles(t)
-	cycle()
-	eventually(t, func() bool {
+	files := openFiles(t)
+	await.NoLeak(t, cycle, "mark3labs/mcp-go/")
+	await.True(t, func() bool {
 		u.CloseClientConnections()
-		return runtime.NumGoroutine() <= before && openFiles(t) <= files
+		return openFiles(t) <= files
 	})
 }
 

@@ -31,7 +31,8 @@ type property struct {
 	at    int // in binding.defaults, -1 for no default
 }
 
-// around binds the arguments of calls before next has them. call.Params keeps
+// around binds the arguments of calls before next has them. Of two members of one
+// name only the last goes on: the server might take the other. call.Params keeps
 // those that the client sent: nobody below reads arguments there.
 func (b *binding) around(next tool.Handler) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
@@ -39,7 +40,7 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 		if call.Params == nil && len(call.Arguments) > 0 && !json.Valid(call.Arguments) {
 			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
 		}
-		sent := bytes.TrimSpace(call.Arguments)
+		sent := bytes.TrimSpace(rawjson.Unique(call.Arguments))
 		switch {
 		case len(sent) == 0, string(sent) == "null":
 			sent = []byte(`{}`)

@@ -246,6 +246,24 @@ func TestBoundCallsKeepAllButTheirArguments(t *testing.T) {
 	}
 }
 
+// A server that takes the first of two members must not get what was not bound.
+func TestBoundArgumentsAreThereOnce(t *testing.T) {
+	var got string
+	a := withSchema(t, `{"properties":{"path":{},"depth":{}}}`)
+	a.Handler = func(_ context.Context, call *tool.Call) (tool.Result, error) {
+		got = string(call.Arguments)
+		return tool.TextResult("done"), nil
+	}
+	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Rename: "file"}, {Name: "depth", Default: []byte(`1`)}}}).apply(a)
+	sent := &tool.Call{Arguments: json.RawMessage(`{"file":"a","\u0066ile":"b","depth":7,"depth":2,"x":{"y":1,"y":2}}`)}
+	if _, err := bound.Handler(context.Background(), sent); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"path":"b","depth":2,"x":{"y":2}}`; got != want {
+		t.Errorf("the server gets %s, want %s", got, want)
+	}
+}
+
 // Whatever else is in a definition or in arguments comes out byte for byte.
 func TestRandomObjectsKeepTheirOtherBytes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

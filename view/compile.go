@@ -56,6 +56,7 @@ func (u *Upstream) change(server *Server) []Problem {
 // an error leaves out the tool that it is about, and nothing else.
 func Compile(s Settings, base []Upstream, env Env) (*View, []Problem) {
 	env = env.pendingIn(base)
+	env.own = s.ownNames()
 	c := compiler{settings: s, env: env, names: claims{view: s.Name, proxy: s.ProxyTool}}
 	var problems []Problem
 	c.hooks, problems = newHooks(s, env)
@@ -86,6 +87,18 @@ func Compile(s Settings, base []Upstream, env Env) (*View, []Problem) {
 		problems[i].View, problems[i].At = s.Name, cmp.Or(problems[i].At, s.At)
 	}
 	return v, problems
+}
+
+// ownNames are what the composite and custom tools of a view might be called by.
+func (s Settings) ownNames() (names []string) {
+	for _, c := range s.Composites {
+		names = append(names, c.Name, s.Name+"."+c.Name)
+	}
+	for _, c := range s.Customs {
+		name := cmp.Or(c.Name, c.Function)
+		names = append(names, name, s.Name+"."+name)
+	}
+	return names
 }
 
 // compiler makes one view.

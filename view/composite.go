@@ -145,7 +145,7 @@ func (e *stepError) Error() string { return fmt.Sprintf("step %s failed: %v", e.
 
 // call is the handler of a composite.
 func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	in, err := c.inputs.read(call.Arguments)
+	in, err := c.inputs.read(ctx, call.Arguments)
 	if err != nil {
 		return tool.ErrorResult(err.Error()), nil
 	}

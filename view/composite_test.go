@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/script"
@@ -164,13 +165,15 @@ func TestTheFirstFailureIsFatalWhereItIsToBe(t *testing.T) {
 }
 
 func TestEveryStepHasItsDeadline(t *testing.T) {
-	env, _ := envOf(upstreamTool(t, "a.waits", `{}`, waiting), upstreamTool(t, "a.echoes", `{}`, echo))
-	s := everywhere(Step{Key: "slow", Tool: "a.waits", Timeout: 20 * time.Millisecond}, Step{Key: "good", Tool: "a.echoes"})
-	tools, problems := composites(s, env, nil)
-	result := mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
-	if want := `{"slow":{"error":"no answer within 20ms"},"good":{}}`; string(result.Value()) != want {
-		t.Errorf("%s, want %s", result.Value(), want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		env, _ := envOf(upstreamTool(t, "a.waits", `{}`, waiting), upstreamTool(t, "a.echoes", `{}`, echo))
+		s := everywhere(Step{Key: "slow", Tool: "a.waits", Timeout: 20 * time.Millisecond}, Step{Key: "good", Tool: "a.echoes"})
+		tools, problems := composites(s, env, nil)
+		result := mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+		if want := `{"slow":{"error":"no answer within 20ms"},"good":{}}`; string(result.Value()) != want {
+			t.Errorf("%s, want %s", result.Value(), want)
+		}
+	})
 }
 
 func TestACancelledCompositeLeavesNoStepBehind(t *testing.T) {
@@ -191,38 +194,27 @@ func TestACancelledCompositeLeavesNoStepBehind(t *testing.T) {
 }
 
 func TestStepsRunAtOnceUpToABound(t *testing.T) {
-	var now, most atomic.Int32
-	gate := make(chan struct{})
-	env, _ := envOf(upstreamTool(t, "a.t", `{}`, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		defer now.Add(-1)
-		for n := now.Add(1); ; {
-			m := most.Load()
-			if n <= m || most.CompareAndSwap(m, n) {
-				break
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int32
+		env, _ := envOf(upstreamTool(t, "a.t", `{}`, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			defer running.Add(-1)
+			running.Add(1)
+			time.Sleep(time.Second) // passes when all that can run do
+			if n := running.Load(); n != 3 {
+				t.Errorf("%d steps at a time, want 3", n)
 			}
+			time.Sleep(time.Second)
+			return echo(ctx, call)
+		}))
+		var steps []Step
+		for i := range 9 {
+			steps = append(steps, Step{Key: fmt.Sprint(i), Tool: "a.t"})
 		}
-		gate <- struct{}{} // as many at a time as there are receivers: two below
-		return echo(ctx, call)
-	}))
-	var steps []Step
-	for i := range 9 {
-		steps = append(steps, Step{Key: fmt.Sprint(i), Tool: "a.t"})
-	}
-	s := everywhere(steps...)
-	s.Composites[0].Concurrency = 3
-	tools, problems := composites(s, env, nil)
-	go func() {
-		for most.Load() < 3 { // nobody gets on before three run at once
-			time.Sleep(time.Millisecond)
-		}
-		for range steps {
-			<-gate
-		}
-	}()
-	mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
-	if most.Load() != 3 {
-		t.Errorf("%d steps at a time, want 3", most.Load())
-	}
+		s := everywhere(steps...)
+		s.Composites[0].Concurrency = 3
+		tools, problems := composites(s, env, nil)
+		mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+	})
 }
 
 func TestProgressOfStepsIsOneCount(t *testing.T) {
@@ -315,13 +307,31 @@ func TestAStepWhoseToolIsNotThere(t *testing.T) {
 		t.Errorf("annotations %+v: what is not known may destroy", a)
 	}
 	call := &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)}
-	const missing = `"a":{"error":"there is no tool \"github.serch_code\"; its server may not be connected"}`
-	if got, want := mustCall(t, tools[0].Handler, call).Value(), `{`+missing+`,"b":{"error":"there is no tool \"absent.search\"; its server may not be connected"},"c":{}}`; string(got) != want {
+	const missing = `"a":{"error":"unknown tool \"github.serch_code\""}`
+	if got, want := mustCall(t, tools[0].Handler, call).Value(), `{`+missing+`,"b":{"error":"the tool \"absent.search\" is not known: its server has not been listed, or is disabled"},"c":{}}`; string(got) != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	there.Store(true)
 	if got, want := mustCall(t, tools[0].Handler, call).Value(), `{`+missing+`,"b":{},"c":{}}`; string(got) != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// Composite and custom tools call tools of servers. Whoever names one of the view's
+// own is told so, and not that a server is missing.
+func TestOwnToolsAreNotSteps(t *testing.T) {
+	for _, name := range []string{"other", "unified.other"} {
+		s := everywhere(Step{Key: "a", Tool: name, At: Place{Line: 7, Column: 3}})
+		s.Composites = append(s.Composites, Composite{Name: "other", Steps: []Step{{Key: "b", Tool: "github.search_code"}}})
+		env, _ := envOf(upstreamTool(t, "github.search_code", `{}`, echo))
+		v, problems := Compile(s, nil, env)
+		if len(problems) == 0 || problems[0].Warning || !strings.Contains(problems[0].Message, "is a composite or custom tool of the view") {
+			t.Errorf("%s: problems %+v", name, problems)
+		}
+		got := mustCall(t, v.Own[0].Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+		if !strings.Contains(string(got), "is a composite or custom tool of the view") {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

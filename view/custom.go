@@ -168,7 +168,7 @@ func limitsOf(l ScriptLimits) script.Limits {
 
 // call is the handler of a custom tool.
 func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	arguments, err := c.inputs.read(call.Arguments)
+	arguments, err := c.inputs.read(ctx, call.Arguments)
 	if err != nil {
 		return tool.ErrorResult(err.Error()), nil
 	}
@@ -184,7 +184,11 @@ func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error)
 	}
 	if err == nil && c.output != nil {
 		value = orNull(value)
-		if violations := c.output.Violations(structuredOf(value)); len(violations) > 0 {
+		violations, err := c.output.Check(ctx, structuredOf(value))
+		if err != nil {
+			violations = []string{err.Error()}
+		}
+		if len(violations) > 0 {
 			c.env.Log.WarnContext(ctx, "custom tool broke its output schema", "view", c.view, "tool", name, "violations", violations)
 			return tool.ErrorResult("what the tool returned does not fit its output schema:\n- " + strings.Join(violations, "\n- ")), nil
 		}

@@ -131,7 +131,7 @@ func TestWhatGoesWrongInACustomToolIsToldWithItsLine(t *testing.T) {
 		want   []string
 	}{
 		{"def f(ctx):\n    return ctx.call_tool(\"a.fails\")", []string{"module.star:2", "no such repository"}},
-		{"def f(ctx):\n    return ctx.call_tool(\"a.ecko\")", []string{"module.star:2", `there is no tool "a.ecko"`}},
+		{"def f(ctx):\n    return ctx.call_tool(\"a.ecko\")", []string{"module.star:2", `unknown tool "a.ecko"`}},
 		{"def g(ctx):\n    return ctx.call_tool(\"a.echo\")\nf = tool(g, description=\"d\", calls=[\"a.fails\"])", []string{"module.star:2", `"a.echo" is not among the calls that the tool declares`}},
 		{"def f(ctx):\n    return 1 // 0", []string{"module.star:2", "division by zero"}},
 		{"f = tool(lambda ctx: {\"n\": \"x\"}, description=\"d\", output_schema={\"type\": \"object\", \"properties\": {\"n\": {\"type\": \"integer\"}}})",

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/await"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
@@ -175,7 +176,7 @@ func TestExampleAudit(t *testing.T) {
 	dir := t.TempDir()
 	echoes := upstreamTool(t, "notes.add", `{}`, echo)
 	env, _ := envOf(echoes)
-	h, problems := newHooks(Settings{Name: "v", Hooks: Hooks{PostCall: &Hook{Command: []string{program, "audit.log"}, Dir: dir}}}, env)
+	h, problems := newHooks(Settings{Name: "v", Hooks: Hooks{PostCall: &Hook{Command: []string{program, "audit.log"}, Dir: dir, Timeout: await.Bound}}}, env)
 	wantProblems(t, problems)
 	for i := range 2 {
 		got := mustCall(t, h.around(echoes), &tool.Call{Name: "notes_add", Arguments: fmt.Appendf(nil, `{"n":%d}`, i)})

@@ -109,6 +109,10 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 	}
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		info := newInfo(h.view, h.env, t.Def.ID.Name, upstream, call)
+		with := *call
+		call = &with
+		// Of two members of one name a hook sees one, and the server might take the other.
+		call.Arguments = rawjson.Unique(call.Arguments)
 		arguments := call.Arguments
 		if len(arguments) == 0 || string(arguments) == "null" {
 			arguments = json.RawMessage(`{}`)
@@ -116,10 +120,6 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 		changed, answer, err := h.before(ctx, info, arguments)
 		if answer != nil || err != nil {
 			return answer, err
-		}
-		if changed != nil || len(h.post) > 0 {
-			with := *call
-			call = &with
 		}
 		if changed != nil {
 			call.Arguments, arguments = changed, changed
@@ -141,7 +141,7 @@ func (h *hooks) before(ctx context.Context, info *script.Info, arguments json.Ra
 	for _, one := range h.pre {
 		got, err := one.run(ctx, info, arguments)
 		if err == nil && got != nil && !isObject(got) {
-			err = &answerError{"the arguments it returned are not an object"}
+			err = &answerError{"the arguments it returned are not an object: " + excerpt(got)}
 		}
 		var abort *AbortError
 		switch {
@@ -160,6 +160,9 @@ func (h *hooks) before(ctx context.Context, info *script.Info, arguments json.Ra
 
 // after runs what is to run after a call and returns what to answer.
 func (h *hooks) after(ctx context.Context, info *script.Info, arguments json.RawMessage, result tool.Result) (tool.Result, error) {
+	if len(h.post) > 0 {
+		result = rawjson.Unique(result)
+	}
 	for _, one := range h.post {
 		got, err := one.run(ctx, info, arguments, result)
 		if err == nil && got != nil {
@@ -220,21 +223,6 @@ func publicReason(err error) string {
 type answerError struct{ text string }
 
 func (e *answerError) Error() string { return e.text }
-
-// asResult is what a post hook returned as the result of a tool.
-func asResult(got tool.Result) (tool.Result, error) {
-	if !isObject(got) {
-		return nil, &answerError{"the result it returned is not an object"}
-	}
-	if rawjson.Member(got, "content") != nil {
-		return got, nil
-	}
-	with, err := rawjson.Set(got, "content", []byte(`[]`))
-	if err != nil {
-		return nil, &answerError{"the result it returned is not an object"}
-	}
-	return with, nil
-}
 
 func isObject(raw []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) && json.Valid(raw)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/await"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
@@ -70,7 +71,7 @@ func TestBeforeACallHooksOfAllKindsSpeakOneContract(t *testing.T) {
 			before: func(context.Context, *script.Info, json.RawMessage) (json.RawMessage, error) {
 				return json.RawMessage(`[1]`), nil
 			},
-			want: `{"content":[{"type":"text","text":"hook pre_call of view \"v\" failed: the arguments it returned are not an object. The tool was not called."}],"isError":true}`,
+			want: `{"content":[{"type":"text","text":"hook pre_call of view \"v\" failed: the arguments it returned are not an object: [1]. The tool was not called."}],"isError":true}`,
 			logs: "not an object",
 		},
 		{
@@ -85,7 +86,7 @@ func TestBeforeACallHooksOfAllKindsSpeakOneContract(t *testing.T) {
 	} {
 		for kind, hooks := range map[string]Hooks{
 			"starlark": {PreCall: &Hook{Module: moduleOf(t, "def hook(ctx, args):\n    "+test.star), Function: "hook", Continue: test.lenient}},
-			"command":  {PreCall: &Hook{Command: []string{"sh", "-c", "cat >/dev/null; " + test.cmd}, Continue: test.lenient}},
+			"command":  {PreCall: &Hook{Command: []string{"sh", "-c", "cat >/dev/null; " + test.cmd}, Timeout: await.Bound, Continue: test.lenient}},
 			"go":       {Pre: []PreCall{test.before}},
 		} {
 			if kind == "go" && test.before == nil {
@@ -160,8 +161,30 @@ func TestAfterACallHooksOfAllKindsSpeakOneContract(t *testing.T) {
 		},
 		{
 			name: "no object", star: `return "hi"`, cmd: `echo '{"result":"hi"}'`,
-			want: `hook post_call of view \"v\" failed: the result it returned is not an object. The tool was called; its result is withheld.`,
+			want: `hook post_call of view \"v\" failed: the result it returned is not an object: \"hi\". The tool was called; its result is withheld.`,
 			logs: "not an object",
+		},
+		{
+			name: "a value", star: `return {"answer": 42}`, cmd: `echo '{"result":{"answer":42}}'`,
+			want: `failed: the result it returned is not {\"content\": [...]}: {\"answer\":42}. The tool was called; its result is withheld.`, logs: "hook failed",
+		},
+		{
+			name: "content that is text", star: `return {"content": "hi"}`, cmd: `echo '{"result":{"content":"hi"}}'`,
+			want: `failed: the result it returned has a member \"content\" that is not a list of blocks: {\"content\":\"hi\"}. The tool was called`, logs: "hook failed",
+		},
+		{
+			name: "content of what are no blocks", star: `return {"content": [{"type": "text", "text": "hi"}, {"type": "text", "text": 5}]}`,
+			cmd:  `echo '{"result":{"content":[{"type":"text","text":"hi"},{"type":"text","text":5}]}}'`,
+			want: `failed: the result it returned has a block in \"content\" that is none, number 2: {`, logs: "hook failed",
+		},
+		{
+			name: "an error that is no boolean", star: `return {"content": [], "isError": "yes"}`, cmd: `echo '{"result":{"content":[],"isError":"yes"}}'`,
+			want: `has a member \"isError\" that is not true or false: {`, logs: "hook failed",
+		},
+		{
+			name: "blocks of all types", star: `return {"content": [{"type": "hologram"}, {"type": "resource", "resource": {"uri": "x:1", "text": ""}}], "other": 1}`,
+			cmd:  `echo '{"result":{"content":[{"type":"hologram"},{"type":"resource","resource":{"uri":"x:1","text":""}}],"other":1}}'`,
+			want: `{"content":[{"type":"hologram"},{"type":"resource","resource":{"uri":"x:1","text":""}}],"other":1}`,
 		},
 		{
 			name: "failed and let through", star: `fail("broken")`, cmd: `exit 1`, lenient: true, want: came, logs: "hook failed",
@@ -169,7 +192,7 @@ func TestAfterACallHooksOfAllKindsSpeakOneContract(t *testing.T) {
 	} {
 		for kind, hooks := range map[string]Hooks{
 			"starlark": {PostCall: &Hook{Module: moduleOf(t, "def hook(ctx, args, result):\n    "+test.star), Function: "hook", Continue: test.lenient}},
-			"command":  {PostCall: &Hook{Command: []string{"sh", "-c", "cat >/dev/null; " + test.cmd}, Continue: test.lenient}},
+			"command":  {PostCall: &Hook{Command: []string{"sh", "-c", "cat >/dev/null; " + test.cmd}, Timeout: await.Bound, Continue: test.lenient}},
 			"go":       {Post: []PostCall{test.after}},
 		} {
 			if kind == "go" && test.after == nil {
@@ -181,6 +204,34 @@ func TestAfterACallHooksOfAllKindsSpeakOneContract(t *testing.T) {
 				checkHooked(t, test, answer, log)
 			})
 		}
+	}
+}
+
+// A hook that lets a call pass has seen what the server gets: of two members of one
+// name, which JSON allows, everybody gets the last one alone.
+func TestHooksAndServersSeeOneValuePerName(t *testing.T) {
+	const seen = `{"path":"safe","in":{"x":2}}`
+	var hooked, posted, called string
+	hooks := Hooks{
+		Pre: []PreCall{func(_ context.Context, _ *script.Info, arguments json.RawMessage) (json.RawMessage, error) {
+			hooked = string(arguments)
+			return nil, nil
+		}},
+		Post: []PostCall{func(_ context.Context, _ *script.Info, _ json.RawMessage, result tool.Result) (tool.Result, error) {
+			posted = string(result)
+			return nil, nil
+		}},
+	}
+	of := upstreamTool(t, "s.t", `{}`, func(_ context.Context, call *tool.Call) (tool.Result, error) {
+		called = string(call.Arguments)
+		return tool.Result(`{"content":[{"type":"text","text":"secret"}],"content":[]}`), nil
+	})
+	answer, _ := throughHooks(t, hooks, of, &tool.Call{Name: "s_t", Arguments: json.RawMessage(`{"path":"/etc/passwd","p\u0061th":"evil","path":"safe","in":{"x":1,"x":2}}`)})
+	if hooked != seen || called != seen {
+		t.Errorf("the hook saw %s, the server %s, want %s", hooked, called, seen)
+	}
+	if want := `{"content":[]}`; posted != want || string(answer) != want {
+		t.Errorf("the hook saw %s, the client %s, want %s", posted, answer, want)
 	}
 }
 
@@ -200,7 +251,7 @@ def pre_call(ctx, args):
 `
 	for kind, hook := range map[string]*Hook{
 		"starlark": {Module: moduleOf(t, star), Function: "pre_call"},
-		"command":  {Command: []string{"sh", "-c", `printf '{"args":%s}' "$(cat)"`}},
+		"command":  {Command: []string{"sh", "-c", `printf '{"args":%s}' "$(cat)"`}, Timeout: await.Bound},
 	} {
 		for want, call := range map[string]*tool.Call{full: call, none: {Name: "notes_add"}} {
 			of := upstreamTool(t, "notes.add", `{}`, echo)
@@ -228,7 +279,7 @@ func TestHooksRunInTheirOrder(t *testing.T) {
 	answer, _ := throughHooks(t, Hooks{
 		Pre:      []PreCall{add("1"), add("2")},
 		PreCall:  &Hook{Module: moduleOf(t, `pre_call = lambda ctx, args: {"": args[""] + "3"}`), Function: "pre_call"},
-		PostCall: &Hook{Module: moduleOf(t, `post_call = lambda ctx, args, result: {"x": result["x"] + "4 of " + args[""]}`), Function: "post_call"},
+		PostCall: &Hook{Module: moduleOf(t, `post_call = lambda ctx, args, result: {"content": [], "x": result["x"] + "4 of " + args[""]}`), Function: "post_call"},
 		Post: []PostCall{func(_ context.Context, _ *script.Info, _ json.RawMessage, result tool.Result) (tool.Result, error) {
 			return tool.Result(strings.Replace(string(result), "4", "45", 1)), nil
 		}},
@@ -308,7 +359,7 @@ func TestWhatACommandHookMayNotAnswer(t *testing.T) {
 		`hello`:            "what it printed is not one JSON object",
 	} {
 		of := upstreamTool(t, "s.t", `{}`, echo)
-		result, _ := throughHooks(t, Hooks{PreCall: &Hook{Command: []string{"echo", answer}}}, of, &tool.Call{})
+		result, _ := throughHooks(t, Hooks{PreCall: &Hook{Command: []string{"echo", answer}, Timeout: await.Bound}}, of, &tool.Call{})
 		if !result.Failed() || !strings.Contains(said(result), want) {
 			t.Errorf("%s: %s, want %q in it", answer, said(result), want)
 		}
@@ -316,13 +367,17 @@ func TestWhatACommandHookMayNotAnswer(t *testing.T) {
 }
 
 func TestHooksAreBoundedInTime(t *testing.T) {
-	for kind, hook := range map[string]*Hook{
-		"starlark": {Module: moduleOf(t, "def f(ctx, args):\n    for i in range(1000):\n        json.encode([i] * 10000)"), Function: "f", Timeout: time.Millisecond},
-		"command":  {Command: []string{"sleep", "300"}, Timeout: 20 * time.Millisecond},
+	endless := moduleOf(t, "def f(ctx, args):\n    for i in range(1000):\n        json.encode([i] * 10000)")
+	for _, test := range []struct {
+		hook Hook
+		want string
+	}{
+		{Hook{Module: endless, Function: "f", Timeout: time.Millisecond}, "limit reached: 1ms of time"},
+		{Hook{Command: []string{"sleep", "300"}, Timeout: time.Millisecond}, "killed after 1ms"},
 	} {
-		result, _ := throughHooks(t, Hooks{PreCall: hook}, upstreamTool(t, "s.t", `{}`, echo), &tool.Call{})
-		if !result.Failed() {
-			t.Errorf("%s: %s", kind, result)
+		result, _ := throughHooks(t, Hooks{PreCall: &test.hook}, upstreamTool(t, "s.t", `{}`, echo), &tool.Call{})
+		if !result.Failed() || !strings.Contains(said(result), test.want) {
+			t.Errorf("%s, want %q in it", said(result), test.want)
 		}
 	}
 }
@@ -396,7 +451,7 @@ func TestBehindHooksAfterACallNoTaskIsMade(t *testing.T) {
 
 // Arguments of a command may be secrets.
 func TestTheCommandLineOfAHookIsNotLogged(t *testing.T) {
-	_, log := throughHooks(t, Hooks{PreCall: &Hook{Command: []string{"sh", "-c", "exit 1", "--token", "hunter2"}}},
+	_, log := throughHooks(t, Hooks{PreCall: &Hook{Command: []string{"sh", "-c", "exit 1", "--token", "hunter2"}, Timeout: await.Bound}},
 		upstreamTool(t, "s.t", `{}`, echo), &tool.Call{})
 	if !strings.Contains(log, "hook=sh") || strings.Contains(log, "hunter2") {
 		t.Errorf("log %s", log)

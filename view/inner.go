@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,9 +22,20 @@ import (
 func findHooked(env Env, h *hooks, id string) (tool.Handler, error) {
 	t, found := env.Find(id)
 	if !found { // what is near is for the owner, who reads it in a Problem
-		return nil, fmt.Errorf("there is no tool %q; its server may not be connected", id)
+		return nil, errors.New(env.missing(id))
 	}
 	return h.around(t), nil
+}
+
+// missing says why there is no tool of an upstream with an ID.
+func (e Env) missing(id string) string {
+	switch {
+	case slices.Contains(e.own, id):
+		return fmt.Sprintf("%q is a composite or custom tool of the view; only tools of servers can be called here, as \"server.tool\"", id)
+	case e.Pending != nil && e.Pending(id):
+		return fmt.Sprintf("the tool %q is not known: its server has not been listed, or is disabled", id)
+	}
+	return fmt.Sprintf("unknown tool %q", id)
 }
 
 // checkCalls looks up the tools that an own tool says it calls, each with its
@@ -38,13 +50,11 @@ func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least
 		}
 		known = false
 		defs = append(defs, nil)
-		problem := Problem{View: s.Name, At: at[i], Message: fmt.Sprintf("%s: unknown tool %q", by, id)}
+		problem := Problem{View: s.Name, At: at[i], Message: by + ": " + env.missing(id)}
 		if near := env.Nearest(id, 3); len(near) > 0 {
 			problem.Hint = "did you mean " + orList(near) + "?"
 		}
-		if env.Pending != nil && env.Pending(id) {
-			problem.Message, problem.Warning = fmt.Sprintf("%s: the tool %q is not known: its server has not been listed, or is disabled", by, id), true
-		}
+		problem.Warning = !slices.Contains(env.own, id) && env.Pending != nil && env.Pending(id)
 		problems = append(problems, problem)
 	}
 	return floor(defs), known, problems
@@ -267,7 +277,7 @@ func ownTool(server, name, title, description string, input, output, annotations
 	if err != nil {
 		return nil, err
 	}
-	def, err := tool.ParseDef(server, raw)
+	def, _, err := tool.TakeIn(tool.KindTool, server, raw)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func newInputs(list []Input) (*inputs, error) {
 
 // read returns the arguments of a call with the defaults filled in. Its error is
 // for the model.
-func (in *inputs) read(arguments json.RawMessage) (json.RawMessage, error) {
+func (in *inputs) read(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = json.RawMessage(`{}`)
 	}
@@ -62,7 +63,11 @@ func (in *inputs) read(arguments json.RawMessage) (json.RawMessage, error) {
 		}
 		arguments = with
 	}
-	if violations := in.schema.Violations(arguments); len(violations) > 0 {
+	violations, err := in.schema.Check(ctx, arguments)
+	if err != nil {
+		return nil, fmt.Errorf("the arguments cannot be checked: %w", err)
+	}
+	if len(violations) > 0 {
 		return nil, fmt.Errorf("the arguments do not fit:\n- %s\nThe input schema is:\n%s", strings.Join(violations, "\n- "), in.raw)
 	}
 	return arguments, nil

@@ -69,8 +69,13 @@ func (s *Settings) selected(c choice) bool {
 	case c.by == nil && !s.IncludeAll:
 		return false
 	}
-	id := c.tool.Def.ID.String()
-	return !slices.ContainsFunc(s.Exclude, func(p Pattern) bool { return matches(p.Glob, id) })
+	return !excluded(s.Exclude, c.tool.Def.ID)
+}
+
+// Uses reports whether what the view is depends on a server: on its tools, or on
+// whether composite and custom tools can call them.
+func (s *Settings) Uses(server string) bool {
+	return s.IncludeAll || len(s.Composites)+len(s.Customs) > 0 || entryOf(s.Tools, server) != nil
 }
 
 // wants reports whether a view may have something of a server.

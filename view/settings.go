@@ -181,6 +181,7 @@ type Composite struct {
 	Description string
 	Inputs      []Input
 	Steps       []Step
+	LeftOut     int           // steps that are not among them because their server is disabled
 	FailFast    bool          // on_error: fail. One failed step fails the whole; default: it is reported under its key
 	Concurrency int           // steps at a time; default DefaultConcurrency
 	Timeout     time.Duration // of each step that has none of its own; default DefaultStepTimeout

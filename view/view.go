@@ -37,11 +37,6 @@ func (v *View) Keeps() bool {
 	return slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return len(u.Output) > 0 })
 }
 
-// Excludes reports whether the view leaves out a prompt or resource, listed or not.
-func (s *Settings) Excludes(id tool.ID) bool {
-	return !s.selected(choice{tool: &tool.Tool{Def: &tool.Def{ID: id}}})
-}
-
 // Env is what a view needs of its surroundings. Its functions are called while
 // calls run, and must be safe for concurrent use.
 type Env struct {
@@ -68,6 +63,8 @@ type Env struct {
 	Headers []string
 	// Keep keeps large results (package output).
 	Keep func(OutputCache) tool.Middleware
+
+	own []string // names of the view's composite and custom tools, and "view.name"
 }
 
 // PreCall is a hook before a call. It returns the arguments to call with, nil

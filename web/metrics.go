@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"toolfinch/limit"
 	"toolfinch/upstream"
 )
 
@@ -34,19 +35,41 @@ func (s *server) metrics(q *request) (any, error) {
 		out.sample(states[string(state)], "state", string(state))
 	}
 
+	out.family("toolfinch_dropped_notifications_total", "counter", "Notifications about calls that clients did not get: too long, or read too slowly.")
+	for _, server := range s.house.Servers() {
+		out.sample(server.Dropped, "server", server.Name)
+	}
+
 	out.family("toolfinch_sessions_total", "counter", "Sessions of clients since the start.")
 	for _, row := range saved {
 		out.sample(int64(row.Sessions), "view", row.View)
 	}
 	out.family("toolfinch_retrievals_total", "counter", "Searches for tools that clients have made since the start.")
 	for _, row := range saved {
-		out.sample(int64(row.Retrievals), "view", row.View)
+		s.mu.Lock()
+		searches := s.searches[row.View]
+		s.mu.Unlock()
+		out.sample(int64(row.Retrievals+searches), "view", row.View)
 	}
 	out.family("toolfinch_tokens_total", "counter", "Tokens since the start: of listing every tool to each session (full), of what was listed, and of the answers of searches.")
 	for _, row := range saved {
 		out.sample(row.Full, "view", row.View, "kind", "full")
 		out.sample(row.Listed, "view", row.View, "kind", "listed")
 		out.sample(row.Answers, "view", row.View, "kind", "answers")
+	}
+	bounds := s.house.Limits()
+	for _, metric := range []struct {
+		name, kind, help string
+		value            func(*limit.Limit) int64
+	}{
+		{"toolfinch_limit", "gauge", "How much there may be at once of what clients can make grow, by limit.", (*limit.Limit).Max},
+		{"toolfinch_limit_used", "gauge", "How much of it there is now.", (*limit.Limit).Used},
+		{"toolfinch_limit_hits_total", "counter", "How often the limit was reached since the start.", (*limit.Limit).Hits},
+	} {
+		out.family(metric.name, metric.kind, metric.help)
+		for _, b := range bounds {
+			out.sample(metric.value(b), "limit", b.Name())
+		}
 	}
 	return document{contentType: metricsType, body: out.text.Bytes()}, nil
 }

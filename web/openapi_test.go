@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"toolfinch/rawjson"
 	"toolfinch/schema"
@@ -104,6 +107,15 @@ func (d *document) compile(t testing.TB, raw json.RawMessage) *schema.Schema {
 	return compiled
 }
 
+func violations(t testing.TB, of *schema.Schema, value json.RawMessage) []string {
+	t.Helper()
+	found, err := of.Check(t.Context(), value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // template is the path of the document that a request's path is of: of two the
 // one with fewer parameters.
 func (d *document) template(path string) string {
@@ -132,15 +144,27 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	official, err := schema.Compile(raw)
+	// The official schema has dynamic references, which package schema refuses.
+	compiler := jsonschema.NewCompiler()
+	parse := func(raw []byte) any {
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	if err := compiler.AddResource("official", parse(raw)); err != nil {
+		t.Fatal(err)
+	}
+	official, err := compiler.Compile("official")
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := readDocument(t, newRig(t).handler)
-	for _, violation := range official.Violations(d.raw) {
-		t.Error(violation)
+	if err := official.Validate(parse(d.raw)); err != nil {
+		t.Error(err)
 	}
-	if broken := official.Violations(json.RawMessage(`{"openapi":"3.1.0","info":{"title":"x"},"paths":{"x":{}}}`)); len(broken) == 0 {
+	if err := official.Validate(parse([]byte(`{"openapi":"3.1.0","info":{"title":"x"},"paths":{"x":{}}}`))); err == nil {
 		t.Error("the official schema takes anything")
 	}
 	if version := rawjson.Text(d.at("#/info/version")); version != "1.2.3" {

@@ -40,6 +40,7 @@ func (s *server) provision(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.searched = ask.Query != ""
 	answer, err := q.view.Retriever.Provision(q.Context(), call, ask)
 	if err != nil {
 		return nil, err
@@ -48,6 +49,15 @@ func (s *server) provision(q *request) (any, error) {
 		q.provisioned = append(q.provisioned, t.ToolID)
 	}
 	return answer, nil
+}
+
+// listProvisioned answers what is provisioned, and how much of the budget is used.
+func (s *server) listProvisioned(q *request) (any, error) {
+	call, err := q.call()
+	if err != nil {
+		return nil, err
+	}
+	return q.view.Retriever.Provisions(call)
 }
 
 // unprovision takes one tool back.

@@ -14,9 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/await"
+	"toolfinch/limit"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
+	"toolfinch/transport"
 	"toolfinch/upstream"
 	"toolfinch/web"
 )
@@ -67,7 +70,8 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-const callTimeout = 300 * time.Millisecond
+// short is a timeout of what never comes; all that comes has await.Bound.
+const short = 300 * time.Millisecond
 
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, views: map[string]web.View{}, log: &logged{}, calls: make(chan *tool.Call, 100), waiting: make(chan struct{}, 100)}
@@ -77,18 +81,18 @@ func newRig(t testing.TB) *rig {
 	t.Cleanup(hang.Close)
 	dead := httptest.NewServer(http.NotFoundHandler())
 	dead.Close()
-	reach := func(name, url string) upstream.Settings {
+	reach := func(name, url string, connect time.Duration) upstream.Settings {
 		return upstream.Settings{
 			Name: name, URL: url, Transport: upstream.TransportHTTP, Protocol: upstream.ProtocolLegacy,
-			ConnectTimeout: callTimeout, CallTimeout: callTimeout,
+			ConnectTimeout: connect, CallTimeout: short,
 		}
 	}
 	silent := slog.New(slog.DiscardHandler)
 	r.pool = upstream.NewPool([]upstream.Settings{
-		reach("hang", hang.URL), reach("dead", dead.URL), reach("mute", mute.URL),
+		reach("hang", hang.URL, await.Bound), reach("dead", dead.URL, await.Bound), reach("mute", mute.URL, short),
 	}, nil, upstream.Events{}, silent)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
 		defer cancel()
 		if err := r.pool.Close(ctx); err != nil {
 			t.Error(err)
@@ -104,10 +108,10 @@ func newRig(t testing.TB) *rig {
 }
 
 func (r *rig) view(name string, budget *register.Budget, log *slog.Logger) web.View {
-	catalog := retrieve.NewCatalog(r.handle, retrieve.Reserved(), nil)
-	r.t.Cleanup(func() { _ = catalog.Close() })
-	live := register.New(register.Settings{Version: "1"}, catalog, log)
-	live.Offer(register.Face{Gate: budget})
+	root := retrieve.NewCatalog(r.handle)
+	r.t.Cleanup(func() { _ = root.Close() })
+	shown := &register.Served{Source: root, Gate: budget}
+	live := register.New(register.Settings{Version: "1"}, func() *register.Served { return shown }, log)
 	settings := retrieve.Settings{Validate: func(string) bool { return true }}
 	if budget != nil {
 		settings.Gate = live
@@ -123,9 +127,11 @@ func (r *rig) view(name string, budget *register.Budget, log *slog.Logger) web.V
 			s.Tools[i] = &tool.Tool{Def: t.Def, Handler: live.Gate(t)}
 		}
 	}
-	if err := catalog.Swap(r.t.Context(), servers); err != nil {
+	catalog, err := root.With(r.t.Context(), retrieve.Contents{Servers: servers, Reserved: retrieve.Reserved()})
+	if err != nil {
 		r.t.Fatal(err)
 	}
+	shown.Source = catalog
 	whole := func(string) bool { return name == "default" }
 	return web.View{Name: name, Catalog: catalog, Retriever: retrieve.New(catalog, settings), Live: live, Whole: whole}
 }
@@ -185,9 +191,9 @@ func (r *rig) View(name string) (web.View, error) {
 }
 
 func (r *rig) Servers() []web.Server {
-	servers := []web.Server{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: 99}}
+	servers := []web.Server{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: 99, LeftOut: 1, Mended: 2}}
 	for _, s := range r.pool.Status() {
-		of := web.Server{Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: s.Transport, Tools: s.Tools, Restarts: s.Restarts}
+		of := web.Server{Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: s.Transport, Tools: s.Tools, Restarts: s.Restarts, Dropped: s.Dropped}
 		if s.Err != nil {
 			of.Error = s.Err.Error()
 		}
@@ -223,6 +229,13 @@ func (r *rig) Savings(context.Context) []web.Saved {
 	}
 }
 
+func (r *rig) Limits() []*limit.Limit {
+	sessions := limit.New("sessions", 7, "sessions", "end some")
+	_ = sessions.Take(6)
+	_ = sessions.Take(2)
+	return []*limit.Limit{sessions}
+}
+
 func (r *rig) Principal(request *http.Request) string { return request.Header.Get("X-User") }
 
 // fire is a house where nothing works.
@@ -231,6 +244,7 @@ type fire struct{}
 func (fire) View(string) (web.View, error)       { panic("secret of the house") }
 func (fire) Servers() []web.Server               { panic("secret of the house") }
 func (fire) Savings(context.Context) []web.Saved { panic("secret of the house") }
+func (fire) Limits() []*limit.Limit              { panic("secret of the house") }
 func (fire) Principal(*http.Request) string {
 	panic("secret of the house")
 }
@@ -247,7 +261,7 @@ func (r *rig) session(view string) string {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	answer := httptest.NewRecorder()
-	r.views[view].Live.HTTP().ServeHTTP(answer, request)
+	transport.NewStreamable(r.views[view].Live, transport.NewClients(transport.Limits{}), slog.New(slog.DiscardHandler)).ServeHTTP(answer, request)
 	id := answer.Header().Get("Mcp-Session-Id")
 	if id == "" {
 		r.t.Fatalf("no session: %s", answer.Body)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -16,18 +15,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"toolfinch/nearest"
-	"toolfinch/register"
+	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/transport"
 )
 
-// Bounds of a request's body, in bytes and in time, and of the time that a client
-// may take to read its answer.
+// Bounds of a request's body, in bytes, and of the time that a client may take to
+// read its answer. transport.Clients.Guard bounds the time of the body.
 const (
-	maxBody    = register.MaxMessage // what MCP takes, REST takes
-	bodyTime   = 30 * time.Second
+	maxBody    = transport.MaxMessage // what MCP takes, REST takes
 	answerTime = 10 * time.Minute
 )
 
@@ -39,6 +39,9 @@ type server struct {
 	house House
 	log   *slog.Logger
 	mux   *http.ServeMux
+
+	mu       sync.Mutex     // guards searches; held for look-ups only
+	searches map[string]int // that were made, by view
 }
 
 // operation is what is done for one method of one path.
@@ -66,7 +69,7 @@ type document struct {
 }
 
 func newServer(house House, version string, log *slog.Logger) *server {
-	s := &server{house: house, log: log, mux: http.NewServeMux()}
+	s := &server{house: house, log: log, mux: http.NewServeMux(), searches: map[string]int{}}
 	for pattern, operations := range s.operations(version) {
 		s.mux.Handle(pattern, s.methods(operations))
 	}
@@ -92,6 +95,7 @@ func (s *server) operations(version string) map[string]map[string]operation {
 			http.MethodPost: {name: "discoverByBody", query: []string{"view"}, body: bodyRequired, answer: s.discoverPost},
 		},
 		"/api/tools/provision": {
+			http.MethodGet:  {name: "listProvisioned", query: []string{"view"}, answer: s.listProvisioned},
 			http.MethodPost: {name: "provision", query: []string{"view"}, body: bodyRequired, audit: true, answer: s.provision},
 		},
 		"/api/tools/provision/{id}": {
@@ -113,13 +117,18 @@ func (s *server) operations(version string) map[string]map[string]operation {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	always(w)
 	if at := r.URL.EscapedPath(); path.Clean(at) != at { // ServeMux would redirect
 		s.notFound(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// always sets the headers of every answer.
+func always(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
 func (s *server) notFound(w http.ResponseWriter, _ *http.Request) {
@@ -158,12 +167,19 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	start := time.Now()
 	q := &request{Request: r, house: s.house}
 	answer, err := s.run(w, q, op)
+	if q.searched {
+		s.mu.Lock()
+		s.searches[q.view.Name]++
+		s.mu.Unlock()
+	}
 	status := http.StatusOK
 	var refused *problem
 	switch {
 	case err == nil:
+	case errors.As(err, &refused) && refused.status == http.StatusRequestTimeout: // the context has ended, the client is there
+		status = refused.status
 	case errors.Is(err, errUnread), r.Context().Err() != nil:
-		status = statusGone
+		refused, status = nil, statusGone
 	default:
 		refused = s.problem(op, err)
 		status = refused.status
@@ -229,6 +245,13 @@ func send(w http.ResponseWriter, status int, d document) {
 	_ = control.SetWriteDeadline(time.Time{})
 }
 
+// Refuse answers a request that the caller does not let in, with a status and the
+// reason.
+func Refuse(w http.ResponseWriter, status int, reason string) {
+	always(w)
+	send(w, status, document{body: (&problem{detail: reason}).body()})
+}
+
 func (s *server) refuse(w http.ResponseWriter, p *problem) {
 	send(w, p.status, document{body: p.body()})
 }
@@ -241,7 +264,8 @@ type request struct {
 	values url.Values
 	sent   []byte // the body, a JSON object; empty without one
 
-	// What follows is for the log.
+	// What follows is for the log and the metrics.
+	searched    bool     // it searched for tools
 	target      string   // what it is about
 	session     string   // the MCP session that it belongs to
 	provisioned []string // the tools that it has made callable
@@ -265,8 +289,15 @@ func (q *request) read(w http.ResponseWriter, op operation) error {
 		return err
 	}
 	if slices.Contains(op.query, "view") {
-		q.view, err = q.house.View(q.values.Get("view"))
+		return q.renew()
 	}
+	return nil
+}
+
+// renew makes the view of the request the one that is served now, after the request
+// itself has changed what is known.
+func (q *request) renew() (err error) {
+	q.view, err = q.house.View(q.values.Get("view"))
 	return err
 }
 
@@ -277,25 +308,28 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 	if rule == bodyNone || rule == bodyOptional && q.ContentLength == 0 {
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(q.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return &problem{status: http.StatusUnsupportedMediaType, detail: "the body must be sent with Content-Type: application/json"}
+	sent := q.Header.Get("Content-Type")
+	if media, _, err := mime.ParseMediaType(sent); err != nil || media != "application/json" {
+		what := "the header Content-Type is missing"
+		if sent != "" {
+			what = "the header Content-Type is " + strconv.Quote(clip(sent))
+		}
+		return &problem{status: http.StatusUnsupportedMediaType, detail: what + `; send "Content-Type: application/json" (curl -H 'Content-Type: application/json')`}
 	}
-	control := http.NewResponseController(w)
-	// Where the deadline cannot be set the body is bounded by whoever serves.
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
 	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody))
-	_ = control.SetReadDeadline(time.Time{})
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return &problem{status: http.StatusRequestEntityTooLarge, detail: fmt.Sprintf("the body is larger than %d MB", maxBody>>20)}
-	case err != nil:
-		return errors.Join(errUnread, err)
+	if err != nil {
+		status, reason := transport.BodyStatus(err)
+		if status == http.StatusBadRequest {
+			return errors.Join(errUnread, err)
+		}
+		return &problem{status: status, detail: reason}
 	}
 	q.sent = bytes.TrimSpace(body)
 	switch {
 	case len(q.sent) == 0 && rule == bodyOptional:
 		return nil
+	case rawjson.Depth(q.sent) > rawjson.MaxDepth:
+		return badRequest("the body nests deeper than %d", rawjson.MaxDepth)
 	case len(q.sent) == 0 || q.sent[0] != '{' || !json.Valid(q.sent):
 		return badRequest("the body must be one JSON object")
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"toolfinch/nearest"
+	"toolfinch/upstream"
 )
 
 // tools counts what the view has of each of its servers.
@@ -21,17 +22,36 @@ func (v View) tools() map[string]int {
 	return tools
 }
 
+// seen is what the view tells of a server of which it has some tools. What is
+// malformed may be outside of the view.
+func (v View) seen(s Server, tools int) Server {
+	s.Tools = tools
+	if !v.Whole(s.Name) {
+		s.LeftOut, s.Mended = 0, 0
+	}
+	return s
+}
+
 // servers are those of the view, in configured order.
 func (q *request) servers() []Server {
 	servers := []Server{}
 	tools := q.view.tools()
 	for _, s := range q.house.Servers() {
 		if n, ok := tools[s.Name]; ok {
-			s.Tools = n
-			servers = append(servers, s)
+			servers = append(servers, q.view.seen(s, n))
 		}
 	}
 	return servers
+}
+
+// pending are the servers of the view that were not listed yet.
+func (q *request) pending() (names []string) {
+	for _, s := range q.servers() {
+		if s.State == string(upstream.StatePending) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 func (s *server) listServers(q *request) (any, error) {
@@ -63,10 +83,12 @@ func (s *server) reconnect(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	connected.Tools = q.view.tools()[name]
+	if err := q.renew(); err != nil {
+		return nil, err
+	}
 	return struct {
 		Server Server `json:"server"`
-	}{connected}, nil
+	}{q.view.seen(connected, q.view.tools()[name])}, nil
 }
 
 // reindex lists all servers anew and tells of those of the view.
@@ -76,6 +98,9 @@ func (s *server) reindex(q *request) (any, error) {
 	}
 	rows := []Reindexed{}
 	listed := q.house.Reindex(q.Context())
+	if err := q.renew(); err != nil {
+		return nil, err
+	}
 	tools := q.view.tools()
 	for _, row := range listed {
 		n, ok := tools[row.Server]

@@ -60,7 +60,8 @@ func (s *server) discoverPost(q *request) (any, error) {
 }
 
 type found struct {
-	Tools []retrieve.Discovered `json:"tools"`
+	retrieve.Discovery
+	Pending []string `json:"pending,omitempty"` // servers that were not listed yet: their tools may be missing
 }
 
 func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
@@ -68,11 +69,12 @@ func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := q.view.Retriever.Discover(q.Context(), call, query)
+	q.searched = true
+	discovery, err := q.view.Retriever.Discover(q.Context(), call, query)
 	if err != nil {
 		return nil, err
 	}
-	return found{append([]retrieve.Discovered{}, tools...)}, nil
+	return found{discovery, q.pending()}, nil
 }
 
 // listTools answers one page of all tools that pass the filters, by name.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"toolfinch/limit"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 )
@@ -29,7 +30,7 @@ type House interface {
 	View(name string) (View, error)
 	// Servers are the servers in configured order, without those that are disabled.
 	Servers() []Server
-	// Reconnect closes what connections a server has, connects and lists it anew. The
+	// Reconnect connects to a server anew and lists it, see upstream.Pool. The
 	// error wraps ErrNoServer, or is an *upstream.Error of a server that cannot be
 	// reached.
 	Reconnect(ctx context.Context, name string) (Server, error)
@@ -39,6 +40,8 @@ type House interface {
 	// Savings returns one row for each view, those that nobody has used too. It may
 	// count first what has not been counted yet; ctx ends that.
 	Savings(ctx context.Context) []Saved
+	// Limits are those of what clients can make grow.
+	Limits() []*limit.Limit
 	// Principal is who made a request, as whoever let it in says; "" for nobody.
 	Principal(r *http.Request) string
 }
@@ -63,7 +66,11 @@ type Server struct {
 	Transport   string    `json:"transport,omitempty"` // an upstream.Transport
 	Tools       int       `json:"tools"`               // the API tells how many of them the view has
 	Restarts    int       `json:"restarts"`            // how often a connection took the place of one that had ended
-	Error       string    `json:"error,omitempty"`
+	// Dropped is how many notifications about calls clients did not get.
+	Dropped int64  `json:"dropped_notifications"`
+	LeftOut int    `json:"left_out,omitempty"` // malformed definitions of the server that are not served
+	Mended  int    `json:"mended,omitempty"`   // malformed definitions of the server that are served mended
+	Error   string `json:"error,omitempty"`
 }
 
 // Reindexed is what listing one server anew brought. With Error set nothing was
@@ -96,7 +103,8 @@ var Patterns = []string{"/api/", "/openapi.json", "/metrics"}
 
 // Handler serves the REST API under /api/, the document that describes it at
 // /openapi.json and /api/openapi.json, and /metrics. It lets everybody in: the
-// caller puts in front of it what guards MCP. version is the program's.
+// caller puts in front of it what guards MCP, and answers who may not come in with
+// Forbid. version is the program's.
 func Handler(house House, version string, log *slog.Logger) http.Handler {
 	return newServer(house, version, log)
 }

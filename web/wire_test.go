@@ -12,8 +12,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"toolfinch/internal/await"
+	"toolfinch/retrieve"
 	"toolfinch/tool"
+	"toolfinch/transport"
 	"toolfinch/web"
 )
 
@@ -57,6 +61,26 @@ func TestABodyThatBreaksOffIsNotAnswered(t *testing.T) {
 	}
 	if answer, _ := io.ReadAll(conn); len(answer) > 0 {
 		t.Errorf("answered: %s", answer)
+	}
+}
+
+func TestABodyThatNeverEndsIsAnswered(t *testing.T) {
+	r := newRig(t)
+	clients := transport.NewClients(transport.Limits{BodyTime: 100 * time.Millisecond})
+	server := httptest.NewServer(clients.Guard(r.handler, nil, func(w http.ResponseWriter, _ *http.Request, status int, reason string) { web.Refuse(w, status, reason) }))
+	defer server.Close()
+	for _, request := range []string{"POST /api/proxy/execute", "GET /api/tools", "DELETE /api/tools/provision/x"} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", request)
+		_ = conn.SetReadDeadline(time.Now().Add(await.Bound))
+		answer, err := io.ReadAll(conn) // to the end of the connection
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), `{"detail":"the body did not arrive in time`) {
+			t.Errorf("%s: %s, %v", request, answer, err)
+		}
 	}
 }
 
@@ -151,6 +175,9 @@ func TestMetrics(t *testing.T) {
 		`toolfinch_tokens_total{view="default",kind="full"}`:    "20000",
 		`toolfinch_tokens_total{view="default",kind="listed"}`:  "300",
 		`toolfinch_tokens_total{view="default",kind="answers"}`: "700",
+		`toolfinch_limit{limit="sessions"}`:                     "7",
+		`toolfinch_limit_used{limit="sessions"}`:                "6",
+		`toolfinch_limit_hits_total{limit="sessions"}`:          "1",
 	} {
 		if got[key] != want {
 			t.Errorf("%s %q, want %q", key, got[key], want)
@@ -172,9 +199,11 @@ func benchRig(b *testing.B, n int) *rig {
 	}
 	v := r.views["default"]
 	servers := append(v.Catalog.Servers(), serverOf("bulk", r.tools("bulk", raw...)))
-	if err := v.Catalog.Swap(b.Context(), servers); err != nil {
+	var err error
+	if v.Catalog, err = v.Catalog.With(b.Context(), retrieve.Contents{Servers: servers, Reserved: retrieve.Reserved()}); err != nil {
 		b.Fatal(err)
 	}
+	r.views["default"] = v
 	v.Catalog.CountTokens(b.Context())
 	r.handler = web.Handler(r, "1", slog.New(slog.DiscardHandler))
 	return r

@@ -55,13 +55,19 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	if reply != nil {
 		reply.sent.Store(true)
 	}
+	standing := reply == nil && request.Method == http.MethodGet
+	if standing && t.tap.Opening != nil {
+		if err := t.tap.Opening(request.Context()); err != nil {
+			return nil, err
+		}
+	}
 	response, err := t.send(request)
 	if err != nil {
 		var op *net.OpError
 		if reply != nil && errors.As(err, &op) && op.Op == "dial" {
 			reply.sent.Store(false)
 		}
-		if reply == nil && request.Method == http.MethodGet && t.tap.Ended != nil {
+		if standing && t.tap.Ended != nil {
 			t.tap.Ended()
 		}
 		return nil, err
@@ -71,16 +77,16 @@ func (t roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
-	case kind == "application/json":
+	case kind == "application/json" && !redirects(response):
 		t.readMessage(response, reply)
 	case kind == "text/event-stream" && response.StatusCode < 300:
 		e := &events{body: response.Body, in: bufio.NewReaderSize(response.Body, 32<<10), tap: t.tap, reply: reply}
-		if request.Method == http.MethodGet && reply == nil {
+		if standing {
 			e.ended = t.tap.Ended
 		}
 		response.Body = e
 	default:
-		if reply != nil && response.StatusCode >= 300 {
+		if reply != nil && response.StatusCode >= 300 && !redirects(response) {
 			t.tap.Fail(reply.id, &StatusError{response.StatusCode})
 		}
 		response.Body = struct {
@@ -124,6 +130,16 @@ func (t roundTripper) send(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return t.base.RoundTrip(request)
+}
+
+// redirects reports whether a response says where the request is to be sent
+// instead: net/http decides whether it is.
+func redirects(response *http.Response) bool {
+	switch response.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return response.Header.Get("Location") != ""
+	}
+	return false
 }
 
 func withBody(request *http.Request, message []byte) *http.Request {
@@ -269,8 +285,11 @@ func (e *events) tooLong(head []byte) error {
 
 func (e *events) finish(fields *bytes.Buffer, kind string, data []byte, hasData bool) []byte {
 	if hasData {
-		if kind == "" || kind == "message" {
+		switch {
+		case kind == "" || kind == "message":
 			data, _ = e.tap.filterOn(e.reply.stream(), data)
+		case kind == "endpoint" && e.tap.Endpoint != nil:
+			e.tap.Endpoint(string(data))
 		}
 		if data != nil {
 			fields.WriteString("data: ")

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -41,15 +42,18 @@ func (e *StatusError) Error() string {
 // it belongs to therefore; 0 on stdio and on streams that are for no request of
 // ours.
 type Tap struct {
-	// Notify gets the notifications, one at a time per stream. It must not block.
+	// Notify gets the notifications, one at a time per stream. Nothing more is read
+	// from the stream until it returns.
 	Notify func(stream int64, method string, params json.RawMessage)
 	// Request gets the requests of the upstream, with their ID as it was sent. It
 	// must not block. Without it the library answers them.
 	Request func(stream int64, id json.RawMessage, method string, params json.RawMessage)
-	// Other, if set, gets the results of mcp-go's own requests.
-	Other func(result json.RawMessage)
-	// Ended, if set, is called when an HTTP event stream that is for no request
-	// of ours has ended, or could not be asked for. It must not block.
+	// Endpoint, if set, gets the URL that an HTTP+SSE server names for messages.
+	Endpoint func(url string)
+	// Opening, if set, is called before an HTTP event stream that is for no request
+	// of ours is asked for. It may wait; an error keeps it from being asked for.
+	Opening func(ctx context.Context) error
+	// Ended, if set, is called when such a stream has ended, or could not be asked for. It must not block.
 	Ended func()
 
 	mu      sync.Mutex // guards what follows; held for look-ups only
@@ -120,6 +124,19 @@ func (t *Tap) Waits(id int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pending[id] != nil
+}
+
+// Waiting is how many answers are still to come, without those to standing requests.
+func (t *Tap) Waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, reply := range t.pending {
+		if !reply.standing {
+			n++
+		}
+	}
+	return n
 }
 
 // Forget gives up on a reply.
@@ -227,9 +244,6 @@ func (t *Tap) filter(stream int64, message []byte) []byte {
 	}
 	if reply == nil {
 		if ok && firstID > n {
-			if t.Other != nil && result != nil {
-				t.Other(bytes.Clone(result))
-			}
 			// mcp-go finds its own request only by a number.
 			if fixed, err := rawjson.Set(message, "id", strconv.AppendInt(nil, n, 10)); err == nil {
 				return fixed

@@ -2,15 +2,14 @@
 // gives back the bytes that the library's typed structures would lose. It
 // knows JSON-RPC and framing, and nothing of tools.
 //
-// On the server side a request becomes an Exchange. mcp-go sees a small stub
-// of it, always a call of one tool, and does what it is good at: sessions,
-// negotiation, validation, cancellation. The handler answers on the Exchange
-// with raw bytes, and the stub's answer is replaced as it is written, in JSON,
-// SSE or a line alike.
+// On the server side a message of a client is checked and taken apart (Inbound),
+// and a request becomes an Exchange. mcp-go sees a small stub
+// of it, always a call of one tool, and does what it is good at: eras and
+// negotiation. The handler answers on the Exchange with raw bytes, which take the
+// place of the stub's answer.
 package wire
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -65,38 +64,22 @@ type Exchange struct {
 	Header http.Header     // of the HTTP request; nil on other transports
 
 	mu       sync.Mutex // guards what follows; held while a message is written, so that none overtakes another
-	send     func(message []byte)
+	send     func(message []byte) error
 	notified time.Time // when the last notification was sent
 	answer   []byte    // the whole response message, nil until given
-	status   int       // HTTP status of an error answer, 0 for 200
 	closed   bool
 }
 
 type exchangeKey struct{}
 
-// NewExchange takes one message apart. It returns nil when the message is none
-// of those an Exchange is for, or no valid JSON: mcp-go answers those itself.
-// send writes one message to the client ahead of the answer; it is never
-// called concurrently.
-func NewExchange(message []byte, send func(message []byte)) *Exchange {
-	if !json.Valid(message) {
+// NewExchange returns nil when the message is none of those an Exchange is for:
+// mcp-go answers those itself. send writes one message to the client ahead of the
+// answer; it is never called concurrently.
+func NewExchange(m *Inbound, send func(message []byte) error) *Exchange {
+	if !m.IsRequest() || !exchanged(m.Method) {
 		return nil
 	}
-	x := &Exchange{send: send}
-	for key, value := range rawjson.Members(message) {
-		switch key {
-		case "id":
-			x.ID = value
-		case "method":
-			x.Method = rawjson.Text(value)
-		case "params":
-			x.Params = value
-		}
-	}
-	if isNull(x.ID) || !exchanged(x.Method) {
-		return nil
-	}
-	return x
+	return &Exchange{Method: m.Method, ID: m.ID, Params: m.Params, send: send}
 }
 
 // ExchangeFrom returns the Exchange that a handler of mcp-go was called for,
@@ -151,11 +134,10 @@ func known(meta json.RawMessage) []byte {
 const protocolPrefix = "io.modelcontextprotocol/"
 
 // Result answers with a result object.
-func (x *Exchange) Result(result json.RawMessage) { x.settle(`,"result":`, result, 0) }
+func (x *Exchange) Result(result json.RawMessage) { x.settle(`,"result":`, result) }
 
-// Fail answers with an error object. status is the HTTP status that goes with
-// it where the protocol wants one, 0 for 200.
-func (x *Exchange) Fail(object json.RawMessage, status int) { x.settle(`,"error":`, object, status) }
+// Fail answers with an error object.
+func (x *Exchange) Fail(object json.RawMessage) { x.settle(`,"error":`, object) }
 
 // afterNotification is how long an answer waits after a notification. Clients
 // that dispatch notifications in a later turn of their event loop than answers,
@@ -163,7 +145,7 @@ func (x *Exchange) Fail(object json.RawMessage, status int) { x.settle(`,"error"
 // one read.
 const afterNotification = 5 * time.Millisecond
 
-func (x *Exchange) settle(member string, value json.RawMessage, status int) {
+func (x *Exchange) settle(member string, value json.RawMessage) {
 	x.mu.Lock()
 	wait := afterNotification - time.Since(x.notified)
 	x.mu.Unlock()
@@ -178,7 +160,7 @@ func (x *Exchange) settle(member string, value json.RawMessage, status int) {
 	out := make([]byte, 0, len(value)+len(x.ID)+40)
 	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.ID...)
 	out = append(append(append(out, member...), rawjson.OneLine(value)...), '}')
-	x.answer, x.status = out, status
+	x.answer = out
 }
 
 // Notify sends a notification to the client that waits for this answer.
@@ -194,7 +176,9 @@ func (x *Exchange) Send(message []byte) bool {
 	if x.answer != nil || x.closed {
 		return false
 	}
-	x.send(message)
+	if x.send(message) != nil {
+		return false
+	}
 	x.notified = time.Now()
 	return true
 }
@@ -214,43 +198,13 @@ func Message(id json.RawMessage, method string, params json.RawMessage) []byte {
 	return append(out, '}')
 }
 
-// Answer ends the exchange and returns the response message, nil when no
-// handler gave one.
+// Answer ends the exchange and returns the response message, nil when no handler
+// gave one.
 func (x *Exchange) Answer() []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
 	return x.answer
-}
-
-// ParseReply takes an answer of a client apart; nil for what is none.
-func ParseReply(message []byte) *ClientReply {
-	if !json.Valid(message) {
-		return nil
-	}
-	r := &ClientReply{}
-	for key, value := range rawjson.Members(message) {
-		switch key {
-		case "id":
-			r.ID = value
-		case "method":
-			return nil
-		case "result":
-			r.Result = value
-		case "error":
-			r.Error = value
-		}
-	}
-	if isNull(r.ID) || r.Result == nil && r.Error == nil {
-		return nil
-	}
-	return r
-}
-
-// ClientReply is an answer of a client to a request that was sent to it. One of
-// Result and Error is set.
-type ClientReply struct {
-	ID, Result, Error json.RawMessage
 }
 
 type messageKey struct{}
@@ -265,24 +219,4 @@ func WithMessage(ctx context.Context, message []byte) context.Context {
 func MessageFrom(ctx context.Context) []byte {
 	message, _ := ctx.Value(messageKey{}).([]byte)
 	return message
-}
-
-// MethodRaw is a notification that stands for another message: its parameter
-// "message" holds the bytes that are written instead, in base64. It is how what
-// belongs to no exchange gets through mcp-go's queues as it is.
-const MethodRaw = "toolfinch/raw"
-
-// Raw returns the parameters of MethodRaw for a message.
-func Raw(message []byte) map[string]any { return map[string]any{"message": message} }
-
-// unwrap returns the message that b, written by mcp-go, stands for, else b.
-func unwrap(b []byte) []byte {
-	if !bytes.Contains(b[:min(len(b), 200)], []byte(`"`+MethodRaw+`"`)) {
-		return b
-	}
-	var stood []byte
-	if json.Unmarshal(rawjson.Member(rawjson.Member(b, "params"), "message"), &stood) != nil || stood == nil {
-		return b
-	}
-	return stood
 }

@@ -118,6 +118,9 @@ func TestAgents(t *testing.T) {
 		{"gemini-cli", true, 5, generateContent, prepareGemini},
 		{"codex", false, 2, responses, prepareCodex},
 	} {
+		if testing.Short() {
+			a.runs = 1
+		}
 		t.Run(a.name, func(t *testing.T) {
 			servers := upstreams(t, "files", "memory", "everything", "github", "slack")
 			for i := range a.runs {
@@ -161,16 +164,13 @@ func (a agent) write(t *testing.T, h house, m *model, args ...string) {
 	t.Helper()
 	endpoint := httptest.NewServer(a.endpoint(m))
 	defer endpoint.Close()
-	work := filepath.Join(h.home, "work")
-	if err := os.Mkdir(work, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	command, env := a.prepare(t, h.home, endpoint.URL, append([]string{program(t), "serve", "--config", h.config}, args...))
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir, cmd.Env = work, append(h.env, env...)
+	// The folder of an agent is its root, outside of which the server of files allows nothing.
+	cmd.Dir, cmd.Env = h.files, append(h.env, env...)
 	cmd.WaitDelay = 5 * time.Second
 	began := time.Now()
 	out, err := cmd.CombinedOutput()

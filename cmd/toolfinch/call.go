@@ -144,7 +144,7 @@ func readObject(cmd *cobra.Command, text string) (json.RawMessage, error) {
 func printToolHelp(cmd *cobra.Command, t *tool.Tool, flags []toolFlag) error {
 	out := cmd.OutOrStdout()
 	if about := strings.TrimSpace(t.Def.Description); about != "" {
-		fmt.Fprintf(out, "%s\n\n", screenOf(out).safe(about))
+		fmt.Fprintf(out, "%s\n\n", about)
 	}
 	fmt.Fprintf(out, "Usage:\n  %s %s [--ARGUMENT VALUE ...]\n\n", cmd.CommandPath(), t.Def.ID)
 	if err := printFlags(out, t, flags); err != nil {
@@ -158,7 +158,7 @@ func printToolHelp(cmd *cobra.Command, t *tool.Tool, flags []toolFlag) error {
 func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) error {
 	call := &tool.Call{Name: t.Name, Local: true, Arguments: given}
 	stderr := cmd.ErrOrStderr()
-	heard := &narrator{w: stderr, on: screenOf(stderr)}
+	heard := &narrator{w: unfiltered(stderr), on: screenOf(stderr)}
 	if heard.on.terminal {
 		call.Notify = heard.notify
 		call.Params = json.RawMessage(`{"_meta":{"progressToken":1}}`)
@@ -190,7 +190,6 @@ func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) 
 // printResult prints the content of a result for people: its text, a line for what
 // is no text, and its structured content where there is no text.
 func printResult(w io.Writer, result tool.Result) error {
-	on := screenOf(w)
 	var out strings.Builder
 	hasText := false
 	for block := range rawjson.Elements(rawjson.Member(json.RawMessage(result), "content")) {
@@ -200,7 +199,7 @@ func printResult(w io.Writer, result tool.Result) error {
 		} else {
 			hasText = true
 		}
-		out.WriteString(on.safe(strings.TrimSuffix(text, "\n")) + "\n")
+		out.WriteString(strings.TrimSuffix(text, "\n") + "\n")
 	}
 	structured := rawjson.Member(json.RawMessage(result), "structuredContent")
 	if !hasText && structured != nil && string(structured) != "null" {
@@ -255,7 +254,7 @@ func size(n int) string {
 
 // narrator shows what a tool says while it runs.
 type narrator struct {
-	w  io.Writer
+	w  io.Writer // the terminal itself
 	on screen
 
 	mu      sync.Mutex // guards drawn, and keeps lines whole
@@ -276,7 +275,7 @@ func (n *narrator) notify(method string, params json.RawMessage) {
 			line += "/" + string(total)
 		}
 		line += " " + rawjson.Text(rawjson.Member(params, "message"))
-		line = n.on.safe(oneLine(line))
+		line = visible(oneLine(line))
 		if n.on.columns > 0 {
 			line = cut(line, n.on.columns-1)
 		}
@@ -289,7 +288,7 @@ func (n *narrator) notify(method string, params json.RawMessage) {
 		if text == "" {
 			text = string(data)
 		}
-		fmt.Fprintln(n.w, n.on.paint(faint, n.on.safe(oneLine(rawjson.Text(rawjson.Member(params, "level"))+": "+text))))
+		fmt.Fprintln(n.w, n.on.paint(faint, visible(oneLine(rawjson.Text(rawjson.Member(params, "level"))+": "+text))))
 	}
 }
 

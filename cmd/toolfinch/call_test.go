@@ -43,7 +43,7 @@ func TestResultsArePrintedForPeople(t *testing.T) {
 
 func TestWhatAToolSaysMeanwhileIsShown(t *testing.T) {
 	var out strings.Builder
-	n := &narrator{w: &out, on: screen{terminal: true, columns: 16}}
+	n := &narrator{w: &out, on: screen{terminal: true, columns: 24}}
 	n.notify("notifications/progress", json.RawMessage(`{"progressToken":1,"progress":1,"total":3,"message":"reading\nall\u001b[2J of it"}`))
 	n.notify("notifications/message", json.RawMessage(`{"level":"warning","data":"slow"}`))
 	n.notify("notifications/message", json.RawMessage(`{"level":"info","data":{"n":1.0}}`))
@@ -52,7 +52,7 @@ func TestWhatAToolSaysMeanwhileIsShown(t *testing.T) {
 	n.end()
 	n.notify("notifications/message", json.RawMessage(`{"level":"info","data":"too late"}`))
 	const line = "\r\x1b[K"
-	want := line + "1/3 reading al…" + line + "warning: slow\n" + `info: {"n":1.0}` + "\n" + line + "2" + line
+	want := line + `1/3 reading all\u001b[…` + line + "warning: slow\n" + `info: {"n":1.0}` + "\n" + line + "2" + line
 	if out.String() != want {
 		t.Errorf("got  %q\nwant %q", out.String(), want)
 	}

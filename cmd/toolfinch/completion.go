@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/embed/models"
 	"toolfinch/retrieve"
 	"toolfinch/script"
 	"toolfinch/store"
@@ -22,6 +23,14 @@ import (
 // the flags of tools. They come from the configuration and the store alone.
 func (s *settings) completions(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
+	for flag, words := range fixedWords {
+		complete := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+		for _, cmd := range append(root.Commands(), root) {
+			if cmd.Flags().Lookup(flag) != nil || cmd.PersistentFlags().Lookup(flag) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(flag, complete)
+			}
+		}
+	}
 	for _, cmd := range root.Commands() {
 		if cmd.Flags().Lookup("server") != nil && cmd.Name() != "import" { // those are of other clients
 			_ = cmd.RegisterFlagCompletionFunc("server", s.completing(func(k *knownOffline) []string { return serverNames(k.config) })) // fails for a second one only
@@ -30,6 +39,14 @@ func (s *settings) completions(root *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc("view", s.completing((*knownOffline).views))
 		}
 		switch cmd.Name() {
+		case "model":
+			for _, below := range cmd.Commands() {
+				if below.Flags().Lookup("from") != nil {
+					_ = below.RegisterFlagCompletionFunc("from", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+						return []string{models.FromHub, models.FromNPM}, cobra.ShellCompDirectiveDefault // or a folder
+					})
+				}
+			}
 		case "schema":
 			cmd.ValidArgsFunction = s.completeSchema
 		case "call":
@@ -40,6 +57,14 @@ func (s *settings) completions(root *cobra.Command) {
 			s.completeNames(cmd, (*knownOffline).views)
 		}
 	}
+}
+
+// fixedWords are the values of flags that take one of a few words.
+var fixedWords = map[string][]string{
+	"log-level":  {"debug", "info", "warn", "error"},
+	"log-format": {configs.LogText, configs.LogJSON},
+	"transport":  {configs.TransportStdio, configs.TransportHTTP},
+	"kind":       {"tool", "prompt", "resource", "any"},
 }
 
 // completeNames completes what the commands below cmd take the name of: those that
@@ -188,6 +213,9 @@ func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string
 	}
 	if last == "-c" || last == "--config" || last == "--data-dir" {
 		return nil, cobra.ShellCompDirectiveDefault // files
+	}
+	if fixed := fixedWords[strings.TrimPrefix(last, "--")]; fixed != nil && isFlagOf(cmd)(strings.TrimPrefix(last, "--")) {
+		return starting(fixed, typed), none
 	}
 	before := words
 	if last == "--view" {

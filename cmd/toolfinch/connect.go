@@ -97,7 +97,7 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, place string, 
 		_, err := fmt.Fprintf(out, "%s is %s: %s\n", name, state, place)
 		return err
 	}
-	fmt.Fprint(out, screenOf(out).safe(preview(place, before, after)))
+	fmt.Fprint(out, preview(place, before, after))
 	if f.dryRun {
 		return nil
 	}

@@ -50,7 +50,7 @@ With --serve the proxy stays up for your own agent instead.`,
 			log := slog.New(slog.DiscardHandler)
 			if serveIt {
 				config.LogLevel = slog.LevelInfo
-				return serve(cmd.Context(), config, "", nil, newLog(cmd.ErrOrStderr(), config), cmd.InOrStdin(), cmd.OutOrStdout())
+				return serve(cmd.Context(), config, "", nil, newLog(cmd.ErrOrStderr(), config), cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()))
 			}
 			return play(cmd.Context(), config, log, cmd.OutOrStdout())
 		},
@@ -120,7 +120,7 @@ func newDemoServer() *cobra.Command {
 		Hidden:  true,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := demo.Serve(cmd.Context(), args[0], args[1], cmd.InOrStdin(), cmd.OutOrStdout())
+			err := demo.Serve(cmd.Context(), args[0], args[1], cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()))
 			if errors.Is(err, demo.ErrUnknownServer) {
 				return &exitError{exitUsage, err}
 			}

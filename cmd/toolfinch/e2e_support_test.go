@@ -21,13 +21,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"toolfinch/internal/await"
 )
 
 // These tests drive the program from outside, as its users do: the test binary
 // is the program under the name toolfinch, so that -race covers both sides.
 
 // patience bounds every wait for another process.
-const patience = 90 * time.Second
+const patience = await.Bound
 
 // missing skips the test, or fails it where everything must run.
 func missing(t *testing.T, format string, args ...any) {
@@ -232,6 +234,9 @@ func (h house) serveLogged(t *testing.T) (url string, pid int, log *logWriter) {
 		case err := <-ended:
 			if err != nil {
 				t.Errorf("toolfinch ended with %v", err)
+			}
+			if !strings.Contains(log.String(), `"msg":"stopped"`) {
+				t.Errorf("its end is not logged: %s", log)
 			}
 		case <-time.After(patience):
 			t.Error("toolfinch did not end when asked to")

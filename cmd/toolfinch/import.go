@@ -62,7 +62,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 			rows = choose(rows, all, names)
 			write := (all || len(names) > 0) && !dryRun
 			if write {
-				broken = append(broken, importRows(path, rows)...)
+				broken = append(broken, importRows(path, ours, rows)...)
 			}
 			if asJSON {
 				err = printImportJSON(cmd, rows, broken)
@@ -255,20 +255,27 @@ func choose(rows []importRow, all bool, names []string) []importRow {
 	return slices.DeleteFunc(rows, func(r importRow) bool { return !slices.Contains(names, r.Server) })
 }
 
-// importRows writes what is new into the configuration, and marks what became of
-// it. One that cannot be written costs that one.
-func importRows(path string, rows []importRow) []error {
+// importRows writes what is new into the configuration beside ours, and marks what
+// became of it. One that cannot be written costs that one, and does not take its name.
+func importRows(path string, ours []configs.Written, rows []importRow) []error {
+	known := slices.Clone(ours)
 	var failed []error
-	for i, row := range rows {
+	for i := range rows {
+		row := &rows[i]
 		if row.Status != "new" {
 			continue
 		}
+		row.As = freeName(row.Server, known)
 		if err := configs.AddServer(path, row.As, row.server); err != nil {
-			rows[i].Status, rows[i].Reason = "failed", err.Error()
+			if fresh, ok := errors.AsType[configs.Errors](err); ok {
+				err = fresh // others were written
+			}
+			row.Status, row.Reason = "failed", err.Error()
 			failed = append(failed, fmt.Errorf("server %q of %s: %w", row.Server, row.Client, err))
 			continue
 		}
-		rows[i].Status = "added"
+		row.Status = "added"
+		known = append(known, configs.Written{Name: row.As})
 	}
 	return failed
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -141,12 +140,11 @@ func learnedRows(ctx context.Context, db *store.Store, now time.Time) ([]learned
 }
 
 func printLearned(w io.Writer, rows []learnedRow) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "WEIGHT\tLAST USED\tTOOL\tQUERY")
+	t := &table{head: []string{"WEIGHT", "LAST USED", "TOOL", "QUERY"}}
 	for _, row := range rows {
-		fmt.Fprintf(table, "%.2f\t%s\t%s\t%s\n", row.Weight, row.LastUsed.Local().Format("2006-01-02 15:04"), row.id, oneLine(row.Query))
+		t.add(fmt.Sprintf("%.2f", row.Weight), row.LastUsed.Local().Format("2006-01-02 15:04"), row.id, row.Query)
 	}
-	return table.Flush()
+	return t.print(w)
 }
 
 func printLearnedJSON(w io.Writer, learning bool, rows []learnedRow) error {

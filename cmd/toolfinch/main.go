@@ -59,8 +59,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	out, errs := &console{w: stdout}, &console{w: stderr}
+	defer out.flush()
+	defer errs.flush()
+	root.SetOut(out)
+	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
 	var coded *exitError
 	var bad configs.Errors
@@ -69,14 +72,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitOK
 	case errors.As(err, &coded):
 		if coded.err != nil {
-			fmt.Fprintln(stderr, coded.err)
+			fmt.Fprintln(errs, coded.err)
 		}
 		return coded.code
 	case errors.As(err, &bad), errors.Is(err, configs.ErrNoConfig):
-		fmt.Fprintln(stderr, err)
+		fmt.Fprintln(errs, err)
 		return exitUsage
 	default:
-		fmt.Fprintln(stderr, "toolfinch:", err)
+		fmt.Fprintln(errs, "toolfinch:", err)
 		return exitFailed
 	}
 }

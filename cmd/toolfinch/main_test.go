@@ -14,7 +14,7 @@ import (
 // TestMain makes the test binary the program itself, for the scripts and for
 // the servers they start.
 func TestMain(m *testing.M) {
-	testscript.Main(apart{m}, map[string]func(){"toolfinch": main})
+	testscript.Main(apart{m}, map[string]func(){"toolfinch": main, "sly": sly})
 }
 
 // apart runs the tests apart from what the user has set and has pulled. Where
@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("MCPPROXY_DATA_DIR", env.WorkDir+"/data")
 			env.Setenv("MCPPROXY_MODELS_DIR", env.WorkDir+"/models")
+			env.Setenv("UNSEEN", `[\x00-\x08\x0b-\x1f\x7f-\x9f\x{ad}\x{61c}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{feff}\x{e0000}-\x{e01ef}]`)
 			return nil
 		},
 	})

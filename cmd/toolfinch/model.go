@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -252,19 +251,18 @@ func rowOf(info models.Info, configured string) modelRow {
 }
 
 func printModels(w io.Writer, rows []modelRow) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\tNAME\tSIZE\tSTATE\tSOURCE\tWHERE")
+	t := &table{head: []string{"", "NAME", "SIZE", "STATE", "SOURCE", "WHERE"}}
 	for _, row := range rows {
 		mark, state := "", row.State
 		if row.Configured {
 			mark = "*"
 		}
 		if row.State == "damaged" {
-			state += ": " + oneLine(row.Reason)
+			state += ": " + row.Reason
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", mark, row.Name, models.Bytes(row.Size), state, cmp.Or(row.Source, "-"), row.Path)
+		t.add(mark, row.Name, models.Bytes(row.Size).String(), state, cmp.Or(row.Source, "-"), row.Path)
 	}
-	return table.Flush()
+	return t.print(w)
 }
 
 func newModelRemove() *cobra.Command {

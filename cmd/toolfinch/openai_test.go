@@ -13,8 +13,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unicode"
+
+	"toolfinch/internal/await"
 )
 
 // secretKey is the key of the endpoint. It must show nowhere.
@@ -36,7 +37,7 @@ type state int
 
 const (
 	up      state = iota
-	slow          // queries take 5 s
+	slow          // queries are never answered
 	down          // connections break
 	refuses       // it does not like the key, and repeats it
 )
@@ -118,14 +119,11 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"error": {"message": "Incorrect API key provided: %s", "type": "invalid_request_error"}}`, secretKey)
 		return
 	case state == slow && !isDocument(request.Input[0]):
-		select {
-		case <-time.After(5 * time.Second):
-		case <-r.Context().Done():
-			e.mu.Lock()
-			e.left++
-			e.mu.Unlock()
-			return
-		}
+		<-r.Context().Done()
+		e.mu.Lock()
+		e.left++
+		e.mu.Unlock()
+		return
 	}
 	type row struct {
 		Index     int       `json:"index"`
@@ -171,7 +169,7 @@ func TestOpenAIEndpoint(t *testing.T) {
 	if a.first() != "notes_delete" {
 		t.Errorf("found is %+v", a.Tools)
 	}
-	if got := c.ask(t, "query_json").first(); got != "text_query_json" {
+	if got := c.askInTime(t, "query_json").first(); got != "text_query_json" {
 		t.Errorf("the name of a tool finds %s first", got)
 	}
 	if got := e.times("erase a memo"); got != 1 {
@@ -201,24 +199,18 @@ func TestOpenAIEndpointIsSlow(t *testing.T) {
 	c.askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) })
 
 	e.become(slow)
-	began := time.Now()
 	a := c.ask(t, "delete a note")
-	t.Logf("answered after %s", time.Since(began).Round(time.Millisecond))
 	if a.Index.Search != "words" || !strings.Contains(a.Index.Reason, "in time") || a.first() != "notes_delete" {
 		t.Errorf("the answer is %+v", a)
 	}
 	// The endpoint learns in its own time that nobody waits.
-	for end := time.Now().Add(patience); e.abandoned() != 1; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d requests were given up, want 1", e.abandoned())
-		}
-	}
+	await.True(t, func() bool { return e.abandoned() == 1 })
 	if a := c.ask(t, "erase a memo"); a.Index.Search != "hybrid" {
 		t.Errorf("a query that was asked before is answered with %+v", a.Index)
 	}
 	l.healthy(t)
 	e.become(up)
-	if a := c.ask(t, "delete a note"); a.Index.Search != "hybrid" || a.Index.Reason != "" {
+	if a := c.askInTime(t, "delete a note"); a.Index.Search != "hybrid" || a.Index.Reason != "" {
 		t.Errorf("fast again, the answer is %+v", a)
 	}
 }
@@ -251,7 +243,7 @@ func TestOpenAIEndpointIsDown(t *testing.T) {
 	e.become(down)
 	byWords("delete the note")
 	e.become(up)
-	if a := c.ask(t, "delete that note"); a.Index.Search != "hybrid" || a.Index.Reason != "" {
+	if a := c.askInTime(t, "delete that note"); a.Index.Search != "hybrid" || a.Index.Reason != "" {
 		t.Errorf("after one failure the answer is %+v", a)
 	}
 

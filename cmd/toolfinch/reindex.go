@@ -1,17 +1,16 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"toolfinch/proxy"
 )
@@ -25,7 +24,8 @@ func newReindex(s *settings) *cobra.Command {
 are now, and prints a row for each. OTHER counts its prompts, resources and
 resource templates. Servers that fail keep their last known tools.
 
-Exit codes: 0 all servers succeeded, 1 some failed, 2 bad configuration.`,
+Exit codes: 0 all servers succeeded, 1 some failed or were not written to the store,
+2 bad configuration.`,
 		Example: `  toolfinch reindex
   toolfinch reindex --json | jq '.servers[] | select(.error)'`,
 		Args: cobra.NoArgs,
@@ -39,24 +39,25 @@ Exit codes: 0 all servers succeeded, 1 some failed, 2 bad configuration.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, p.Close()) }()
+			if !p.Durable() {
+				return fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.DataDir)
+			}
 			bar := newBar(cmd.ErrOrStderr(), len(config.Servers))
 			rows := p.Refresh(cmd.Context(), bar.step)
 			bar.clear()
-			if err := embedTools(cmd, p); err != nil {
-				return err
-			}
+			interrupted := embedTools(cmd, p)
 			if asJSON {
 				err = printRowsJSON(cmd.OutOrStdout(), rows)
 			} else {
 				err = printRows(cmd.OutOrStdout(), rows)
 			}
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			for _, row := range rows {
-				if row.Err != nil {
-					return &exitError{code: exitFailed}
-				}
+			case interrupted != nil:
+				return interrupted
+			case slices.ContainsFunc(rows, func(row proxy.Refreshed) bool { return failureOf(row) != nil }):
+				return &exitError{code: exitFailed}
 			}
 			return nil
 		},
@@ -65,18 +66,22 @@ Exit codes: 0 all servers succeeded, 1 some failed, 2 bad configuration.`,
 	return cmd
 }
 
+// failureOf is why the store does not have what a server has now, nil when it does.
+func failureOf(row proxy.Refreshed) error {
+	return cmp.Or(row.Err, row.Lost)
+}
+
 func printRows(w io.Writer, rows []proxy.Refreshed) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVER\tTOOLS\tADDED\tCHANGED\tREMOVED\tOTHER\tTIME\tERROR")
+	t := &table{head: []string{"SERVER", "TOOLS", "ADDED", "CHANGED", "REMOVED", "OTHER", "TIME", "ERROR"}, whole: true}
 	for _, row := range rows {
 		tools, others, problem := fmt.Sprint(row.Diff.Total), fmt.Sprint(row.Diff.Others), ""
-		if row.Err != nil {
-			tools, others, problem = "-", "-", oneLine(row.Err.Error())
+		if err := failureOf(row); err != nil {
+			tools, others, problem = "-", "-", err.Error()
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", row.Server, tools,
-			len(row.Diff.Added), len(row.Diff.Changed), len(row.Diff.Removed), others, row.Took.Round(time.Millisecond), problem)
+		t.add(row.Server, tools, strconv.Itoa(len(row.Diff.Added)), strconv.Itoa(len(row.Diff.Changed)), strconv.Itoa(len(row.Diff.Removed)),
+			others, row.Took.Round(time.Millisecond).String(), problem)
 	}
-	return table.Flush()
+	return t.print(w)
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -98,27 +103,25 @@ func printRowsJSON(w io.Writer, rows []proxy.Refreshed) error {
 	for _, r := range rows {
 		line := row{Server: r.Server, Tools: r.Diff.Total, Added: len(r.Diff.Added), Changed: len(r.Diff.Changed),
 			Removed: len(r.Diff.Removed), Others: r.Diff.Others, Millis: r.Took.Milliseconds()}
-		if r.Err != nil {
-			line.Error = r.Err.Error()
+		if err := failureOf(r); err != nil {
+			line.Error = err.Error()
 		}
 		out.Servers = append(out.Servers, line)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return printJSON(w, out)
 }
 
 // bar is a progress bar, drawn on a terminal only.
 type bar struct {
-	w           io.Writer
+	w           io.Writer // the terminal itself, nil for none
 	done, total int
 }
 
 func newBar(w io.Writer, total int) *bar {
-	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) || total == 0 {
-		w = nil
+	b := &bar{total: total}
+	if screenOf(w).terminal && total > 0 {
+		b.w = unfiltered(w)
 	}
-	b := &bar{w: w, total: total}
 	b.draw("")
 	return b
 }
@@ -134,7 +137,7 @@ func (b *bar) draw(last string) {
 	}
 	const width = 30
 	filled := width * b.done / b.total
-	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %d/%d %s", strings.Repeat("#", filled), strings.Repeat(".", width-filled), b.done, b.total, last)
+	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %d/%d %s", strings.Repeat("#", filled), strings.Repeat(".", width-filled), b.done, b.total, cut(visible(oneLine(last)), width))
 }
 
 func (b *bar) clear() {

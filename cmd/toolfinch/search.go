@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -76,10 +76,7 @@ is started. The JSON is what an agent gets.`,
 			}
 			if asJSON {
 				var out json.RawMessage = p.Retriever().Answer(q, found)
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetEscapeHTML(false)
-				enc.SetIndent("", "  ")
-				return enc.Encode(out)
+				return printJSON(cmd.OutOrStdout(), out)
 			}
 			if explain && len(found.Hits) > 0 {
 				return printExplained(cmd.OutOrStdout(), found)
@@ -107,20 +104,19 @@ const defaultKind = "tool"
 
 // printHits prints a table, with a column for kinds where there may be several.
 func printHits(w io.Writer, q retrieve.Query, found retrieve.Found) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if q.Kinds == nil {
-		fmt.Fprintln(table, "SCORE\tTOOL\tSERVER\tDESCRIPTION")
-	} else {
-		fmt.Fprintln(table, "SCORE\tKIND\tNAME\tSERVER\tDESCRIPTION")
+	t := &table{head: []string{"SCORE", "TOOL", "SERVER", "DESCRIPTION"}}
+	if q.Kinds != nil {
+		t.head = []string{"SCORE", "KIND", "NAME", "SERVER", "DESCRIPTION"}
 	}
 	for _, hit := range found.Hits {
-		name := hit.Name
-		if q.Kinds != nil {
-			name = hit.Def.ID.Kind.String() + "\t" + name
+		score, about := fmt.Sprintf("%.3f", hit.Score), retrieve.FirstSentence(hit.Def.Description)
+		if q.Kinds == nil {
+			t.add(score, hit.Name, hit.Def.ID.Server, about)
+		} else {
+			t.add(score, hit.Def.ID.Kind.String(), hit.Name, hit.Def.ID.Server, about)
 		}
-		fmt.Fprintf(table, "%.3f\t%s\t%s\t%s\n", hit.Score, name, hit.Def.ID.Server, retrieve.FirstSentence(hit.Def.Description))
 	}
-	return table.Flush()
+	return t.print(w)
 }
 
 // printExplained prints, for each hit, what each ranker, field and word gave.
@@ -176,17 +172,20 @@ func shares(parts map[string]float64) string {
 }
 
 // embedTools makes search hybrid where the configuration asks for it. What was
-// embedded before is only read. Failing costs the vectors, not the search.
+// embedded before is only read. Failing costs the vectors, not the search: the error
+// is why the command ends.
 func embedTools(cmd *cobra.Command, p *proxy.Proxy) error {
 	bar := newBar(cmd.ErrOrStderr(), 1)
-	defer bar.clear()
 	err := p.Embed(cmd.Context(), func(done, total int) {
 		bar.done, bar.total = done, max(1, total)
 		bar.draw("embedding tools")
 	})
-	if err != nil && cmd.Context().Err() == nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning: words alone decide:", err)
-		return nil
+	bar.clear()
+	if cmd.Context().Err() != nil {
+		return context.Cause(cmd.Context())
 	}
-	return err
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: words alone decide:", err)
+	}
+	return nil
 }

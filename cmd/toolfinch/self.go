@@ -32,7 +32,10 @@ func refuseSelf(config *configs.Config) error {
 		}
 	}
 	for i, s := range config.Servers {
-		if isSelf(config, s) {
+		if s.URL != "" && config.Transport == "http" && isOwnAddress(s.URL, config.Listen) {
+			return fmt.Errorf("%s: server %q is at %s, where this proxy is to listen: choose another address with --listen, or remove the server if it is this proxy", config.Path, s.Name, config.Listen)
+		}
+		if s.Command != "" && isSelf(config, s) {
 			return fmt.Errorf("%s: server %q is this proxy itself; remove it", config.Path, s.Name)
 		}
 		if s.Command != "" && len(chain) > 0 {
@@ -47,9 +50,6 @@ func refuseSelf(config *configs.Config) error {
 }
 
 func isSelf(config *configs.Config, s upstream.Settings) bool {
-	if s.URL != "" {
-		return config.Transport == "http" && isOwnAddress(s.URL, config.Listen)
-	}
 	program, err := exec.LookPath(s.Command)
 	own, errOwn := os.Executable()
 	if err != nil || errOwn != nil || !samePath(program, own) || !slices.Contains(s.Args, "serve") {

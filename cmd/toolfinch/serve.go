@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -56,7 +57,7 @@ that it does not change go on. A broken edit is refused and logged.`,
 				return err
 			}
 			reload := func() (*configs.Config, error) { return s.read(cmd, flags) }
-			return serve(cmd.Context(), config, view, reload, log, cmd.InOrStdin(), cmd.OutOrStdout())
+			return serve(cmd.Context(), config, view, reload, log, cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()))
 		},
 	}
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")
@@ -90,7 +91,8 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools())
 	// Many of these run beside an agent all day, and the garbage of a call is small.
 	p.Completed = func() { collectGarbage(50) }
-	return p.Run(ctx, func(ctx context.Context) error {
+	p.Idle = debug.FreeOSMemory
+	err = p.Run(ctx, func(ctx context.Context) error {
 		var following sync.WaitGroup
 		defer following.Wait()
 		ctx, cancel := context.WithCancel(ctx)
@@ -104,6 +106,15 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		log.Info("listening", "url", "http://"+listener.Addr().String()+"/mcp")
 		return p.ServeHTTP(ctx, listener)
 	})
+	reason := "the client has left"
+	switch {
+	case err != nil:
+		reason = err.Error()
+	case ctx.Err() != nil:
+		reason = context.Cause(ctx).Error()
+	}
+	log.Info("stopped", "reason", reason)
+	return err
 }
 
 // follow takes edits of the configuration until ctx ends: when a file that it

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,8 +68,11 @@ any configuration it makes ./toolfinch.yaml. Texts are written as they are given
 			if server.Headers, err = pairs("--header", headers, "=:"); err != nil {
 				return err
 			}
-			if err := configs.AddServer(path, name, server); err != nil {
+			if err := configs.AddServerUnset(path, name, server); err != nil {
 				return editError(err)
+			}
+			if unset := configs.Unset(textsOf(server)...); len(unset) > 0 && !server.Disabled {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s not set here: toolfinch refuses %s where that is so\n", isOrAre(unset), shown(path))
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "added server %q to %s\n", name, shown(path))
 			return err
@@ -148,6 +153,20 @@ func editError(err error) error {
 		return &exitError{exitUsage, err}
 	}
 	return err
+}
+
+// textsOf are the texts of a server that may have variables.
+func textsOf(s configs.Server) []string {
+	texts := append([]string{s.Command, s.Cwd, s.URL}, s.Args...)
+	return slices.Concat(texts, slices.Collect(maps.Values(s.Env)), slices.Collect(maps.Values(s.Headers)))
+}
+
+// isOrAre is "A is", or "A and B are".
+func isOrAre(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is"
+	}
+	return strings.Join(names, " and ") + " are"
 }
 
 // shown is a path as seen from here, where that is shorter.

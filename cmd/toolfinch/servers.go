@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,8 @@ func newServers(s *settings) *cobra.Command {
 		Use:   "servers",
 		Short: "List the configured servers and what is known of them",
 		Long: `Servers lists every configured server, with what it had when it was listed last.
-RESOURCES counts resource templates too. Nothing is connected: toolfinch reindex asks
+RESOURCES counts resource templates too, FAULTS, shown where there are any, malformed
+definitions: clients would refuse the whole list. Nothing is connected: toolfinch reindex asks
 all servers anew, toolfinch validate checks them.`,
 		Example: `  toolfinch servers
   toolfinch servers --json | jq -r '.servers[] | select(.enabled) | .name'`,
@@ -74,7 +76,9 @@ type serverRow struct {
 	Prompts     int        `json:"prompts"`
 	Resources   int        `json:"resources"`
 	Templates   int        `json:"templates"`
-	Listed      *time.Time `json:"listed"` // null: never
+	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions that are not served
+	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
+	Listed      *time.Time `json:"listed"`             // null: never
 }
 
 // serverRows returns the enabled servers and then the others, both in file order.
@@ -100,6 +104,7 @@ func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([
 	for _, s := range servers {
 		if row := at(s.Name); row != nil {
 			row.Protocol, row.Listed = s.Era, &s.UpdatedAt
+			row.LeftOut, row.Mended = s.LeftOut, s.Mended
 		}
 	}
 	defs, err := db.Tools(ctx)
@@ -136,8 +141,24 @@ func configuredRow(s upstream.Settings) serverRow {
 	return row
 }
 
+// faults says how many definitions are malformed.
+func (r serverRow) faults() string {
+	var parts []string
+	if r.LeftOut > 0 {
+		parts = append(parts, fmt.Sprintf("%d left out", r.LeftOut))
+	}
+	if r.Mended > 0 {
+		parts = append(parts, fmt.Sprintf("%d mended", r.Mended))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
+}
+
 func printServers(w io.Writer, rows []serverRow) error {
 	t := &table{head: []string{"SERVER", "TRANSPORT", "AT", "TOOLS", "PROMPTS", "RESOURCES", "LISTED", "ENABLED"}}
+	faulty := slices.ContainsFunc(rows, func(r serverRow) bool { return r.faults() != "-" })
+	if faulty {
+		t.head = append(t.head, "FAULTS")
+	}
 	for _, row := range rows {
 		tools, prompts, resources, listed := "-", "-", "-", "never"
 		if row.Listed != nil {
@@ -148,7 +169,11 @@ func printServers(w io.Writer, rows []serverRow) error {
 		if !row.Enabled {
 			enabled = "no"
 		}
-		t.add(row.Name, cmp.Or(row.Transport, "-"), cmp.Or(row.Command, row.Host, "-"), tools, prompts, resources, listed, enabled)
+		cells := []string{row.Name, cmp.Or(row.Transport, "-"), cmp.Or(row.Command, row.Host, "-"), tools, prompts, resources, listed, enabled}
+		if faulty {
+			cells = append(cells, row.faults())
+		}
+		t.add(cells...)
 	}
 	t.paint = func(row, column int) string {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -20,7 +21,7 @@ type screen struct {
 }
 
 func screenOf(w io.Writer) screen {
-	f, ok := w.(*os.File)
+	f, ok := unfiltered(w).(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return screen{}
 	}
@@ -52,48 +53,42 @@ func (s screen) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// safe is foreign text as it may be shown: on a terminal without the characters
-// that steer it.
-func (s screen) safe(text string) string {
-	if !s.terminal {
-		return text
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, text)
-}
-
 // table is aligned columns under a heading.
 type table struct {
 	head   []string // nil for none
 	indent string   // before each line
 	rows   [][]string
+	whole  bool // the last column is not cut: what it says is needed
 	// paint, if set, is the colour of a cell, "" for none.
 	paint func(row, column int) string
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// print writes the table. Cells are foreign text, so each becomes one line; on a
-// terminal the last column is cut where the line would be too long.
+// print writes the table. Cells are foreign text, so each becomes one line. On a
+// terminal they are cut to its width, the last column first; elsewhere a cell is
+// cut at maxCell columns only.
 func (t *table) print(w io.Writer) error {
 	return t.printOn(w, screenOf(w))
 }
 
+const (
+	gap     = 2   // columns between two columns of a table
+	minLast = 10  // columns that the last one keeps
+	minCell = 8   // columns that the others keep
+	maxCell = 128 // columns of any cell but the last
+)
+
 func (t *table) printOn(w io.Writer, on screen) error {
-	const gap = 2
 	rows := t.rows
 	if t.head != nil {
 		rows = append([][]string{t.head}, rows...)
 	}
-	var widths []int
 	cells := make([][]string, len(rows))
+	var widths []int
 	for i, row := range rows {
 		for j, cell := range row {
-			cell = on.safe(oneLine(cell))
+			cell = visible(oneLine(cell))
 			cells[i] = append(cells[i], cell)
 			if j == len(widths) {
 				widths = append(widths, 0)
@@ -101,31 +96,54 @@ func (t *table) printOn(w io.Writer, on screen) error {
 			widths[j] = max(widths[j], columnsOf(cell))
 		}
 	}
-	before := len(t.indent) // columns left of the last cell
-	for _, width := range widths[:max(0, len(widths)-1)] {
-		before += width + gap
-	}
+	t.fit(widths, on.columns)
 	var out strings.Builder
 	for i, row := range cells {
-		end := len(row)
-		for end > 0 && row[end-1] == "" {
-			end--
-		}
-		out.WriteString(t.indent)
-		for j, cell := range row[:end] {
-			if j == len(widths)-1 && on.columns > 0 {
-				cell = cut(cell, max(10, on.columns-before))
-			}
-			space := ""
-			if j < end-1 {
-				space = strings.Repeat(" ", widths[j]+gap-columnsOf(cell))
-			}
-			out.WriteString(on.paint(t.colour(i, j), cell) + space)
-		}
-		out.WriteByte('\n')
+		t.line(&out, on, i, row, widths)
 	}
-	_, err := io.WriteString(w, out.String())
+	_, err := io.WriteString(unfiltered(w), out.String())
 	return err
+}
+
+// fit makes the columns of a table as narrow as what it is shown on: columns wide,
+// 0 for any width.
+func (t *table) fit(widths []int, columns int) {
+	last := len(widths) - 1
+	if last < 0 {
+		return
+	}
+	before := len(t.indent) + last*gap
+	for j := range widths[:last] {
+		widths[j] = min(widths[j], maxCell)
+		before += widths[j]
+	}
+	if columns == 0 || t.whole {
+		return
+	}
+	for left := min(widths[last], minLast); before+left > columns; before-- {
+		widest := slices.Index(widths[:last], slices.Max(widths[:last]))
+		if widths[widest] <= minCell {
+			break
+		}
+		widths[widest]--
+	}
+	widths[last] = max(minLast, columns-before)
+}
+
+// line writes one line without the empty cells at its end.
+func (t *table) line(out *strings.Builder, on screen, line int, row []string, widths []int) {
+	for len(row) > 0 && row[len(row)-1] == "" {
+		row = row[:len(row)-1]
+	}
+	out.WriteString(t.indent)
+	for j, cell := range row {
+		cell = cut(cell, widths[j])
+		out.WriteString(on.paint(t.colour(line, j), cell))
+		if j < len(row)-1 {
+			out.WriteString(strings.Repeat(" ", widths[j]+gap-columnsOf(cell)))
+		}
+	}
+	out.WriteByte('\n')
 }
 
 // colour of a cell; line counts the heading.

@@ -21,17 +21,17 @@ func TestTablesAreAlignedAndCutOnTerminalsOnly(t *testing.T) {
 		{"pipe", rows, screen{}, "" +
 			"NAME      ABOUT\n" +
 			"漢字      wide characters take two columns each\n" +
-			"steering  red \x1b[31mtext of two lines\n" +
+			"steering  red \\u001b[31mtext of two lines\n" +
 			"nothing\n"},
 		{"terminal", rows, screen{terminal: true, columns: 30}, "" +
 			"NAME      ABOUT\n" +
 			"漢字      wide characters tak…\n" +
-			"steering  red [31mtext of two…\n" +
+			"steering  red \\u001b[31mtext …\n" +
 			"nothing\n"},
 		{"narrow terminal", rows, screen{terminal: true, columns: 12}, "" +
 			"NAME      ABOUT\n" +
 			"漢字      wide char…\n" +
-			"steering  red [31mt…\n" +
+			"steering  red \\u001…\n" +
 			"nothing\n"},
 		{"colour", colours, screen{terminal: true, colour: true}, "\x1b[1mOK\x1b[0m  \x1b[1mNAME\x1b[0m\n\x1b[31m✗\x1b[0m   x\n"},
 		{"no colour", colours, screen{terminal: true}, "OK  NAME\n✗   x\n"},

@@ -103,12 +103,12 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*configs.Co
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
+	if err := p.Complete(cmd.Context()); err != nil {
+		return err
+	}
 	v, err := p.View(name)
 	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
-	}
-	if err := p.Complete(cmd.Context()); err != nil {
-		return err
 	}
 	err = do(config, p, v)
 	if wrong := problemsOf(p, v); wrong > 0 && cmd.Context().Err() == nil {
@@ -144,7 +144,8 @@ func toolsOf(cmd *cobra.Command, config *configs.Config, p *proxy.Proxy, v *prox
 	if server != "" {
 		wanted = slices.DeleteFunc(wanted, func(s string) bool { return s != server })
 	}
-	failed = !meet(cmd, p, wanted)
+	v, met := meet(cmd, p, v, wanted)
+	failed = !met
 	if err := cmd.Context().Err(); err != nil {
 		return nil, failed, err
 	}
@@ -197,25 +198,32 @@ func orNearest(name string, candidates []string) string {
 	return "; there are " + strings.Join(candidates, ", ")
 }
 
-// meet connects to servers for the first time, and says so. It reports whether
-// all could be listed; those that could not be have been named.
-func meet(cmd *cobra.Command, p *proxy.Proxy, servers []string) bool {
+// meet connects to servers for the first time, and says so. It returns the view with
+// what they have, and whether all could be listed; those that could not be have been
+// named.
+func meet(cmd *cobra.Command, p *proxy.Proxy, v *proxy.View, servers []string) (after *proxy.View, all bool) {
 	if len(servers) == 0 {
-		return true
+		return v, true
 	}
 	stderr := cmd.ErrOrStderr()
 	fmt.Fprintf(stderr, "connecting to %s for the first time\n", strings.Join(servers, ", "))
 	bar := newBar(stderr, len(servers))
 	rows := p.Refresh(cmd.Context(), bar.step, servers...)
 	bar.clear()
-	all := true
+	all = true
 	for _, row := range rows {
 		if row.Err != nil {
 			all = false
 			fmt.Fprintln(stderr, oneLine(row.Err.Error()))
 		}
+		if row.Lost != nil {
+			fmt.Fprintln(stderr, "warning:", row.Lost)
+		}
 	}
-	return all
+	if now, err := p.View(v.Settings().Name); err == nil {
+		v = now
+	}
+	return v, all
 }
 
 // findTool finds a tool of a view by the name clients see or by "server.tool". A
@@ -223,7 +231,7 @@ func meet(cmd *cobra.Command, p *proxy.Proxy, servers []string) bool {
 func findTool(cmd *cobra.Command, config *configs.Config, p *proxy.Proxy, v *proxy.View, name string) (*tool.Tool, error) {
 	met := true
 	if unlisted := p.Unlisted(); len(unlisted) > 0 {
-		met = meet(cmd, p, mayHave(unlisted, config, v, name))
+		v, met = meet(cmd, p, v, mayHave(unlisted, config, v, name))
 		if err := cmd.Context().Err(); err != nil {
 			return nil, err
 		}

@@ -109,7 +109,7 @@ func validate(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (che
 	if len(checks) == 0 {
 		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
 	}
-	p, err := proxy.Open(cmd.Context(), config, version, log)
+	p, err := proxy.OpenCopy(cmd.Context(), config, version, log)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +135,7 @@ func validate(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (che
 		part.problems = append(part.problems, c)
 	}
 	for _, part := range parts {
+		part.countBroken(parts)
 		checks = append(checks, part.lines()...)
 	}
 	return checks, nil
@@ -161,6 +162,23 @@ func (p *part) lines() []check {
 		return append([]check{p.check}, p.problems...)
 	}
 	return p.problems
+}
+
+// countBroken makes a view with hooks or tools of its own that are broken one that is
+// not well.
+func (p *part) countBroken(parts []*part) {
+	if p.check.Kind != "view" {
+		return
+	}
+	broken := 0
+	for _, other := range parts {
+		if other.view == p.view && slices.ContainsFunc(other.problems, func(c check) bool { return c.Status == statusError }) {
+			broken++
+		}
+	}
+	if broken > 0 {
+		p.check.Status, p.check.Text = statusWarning, fmt.Sprintf("%s; %d of its own broken, see below", p.check.Text, broken)
+	}
 }
 
 // partsOf are all parts in file order.
@@ -199,6 +217,9 @@ func partsOf(config *configs.Config, p *proxy.Proxy, rows []proxy.Refreshed) []*
 			}
 			one := viewOf("composite", settings.Name+"."+c.Name, places...)
 			one.check.Text = plural(len(c.Steps), "step")
+			if c.LeftOut > 0 {
+				one.check.Status, one.check.Text = statusWarning, fmt.Sprintf("%s, without %d of disabled servers", one.check.Text, c.LeftOut)
+			}
 			parts = append(parts, one)
 		}
 		for _, c := range settings.Customs {
@@ -217,6 +238,7 @@ func serverPart(s upstream.Settings, tools []view.Server, row proxy.Refreshed) *
 	if row.Err != nil {
 		p.check.Status, p.check.Tools, p.check.Text = statusError, nil, reasonOf(row.Err)
 	}
+	p.problems = faultLines(s.Name, row.Faults)
 	for _, server := range tools {
 		if server.Name != s.Name {
 			continue
@@ -230,6 +252,24 @@ func serverPart(s upstream.Settings, tools []view.Server, row proxy.Refreshed) *
 		}
 	}
 	return p
+}
+
+// faultLines are warnings of malformed definitions.
+func faultLines(server string, faults upstream.Faults) (lines []check) {
+	line := func(text string) {
+		lines = append(lines, check{Status: statusWarning, Kind: "server", Name: server, Text: text})
+	}
+	for _, fault := range faults.Described {
+		state := "is left out"
+		if fault.Mended {
+			state = "is mended"
+		}
+		line(fmt.Sprintf("the %s %s %s: %s", fault.Kind, fault.Name, state, fault.Text))
+	}
+	if more := faults.LeftOut + faults.Mended - len(faults.Described); more > 0 {
+		line(fmt.Sprintf("%d more definitions are malformed", more))
+	}
+	return lines
 }
 
 // reasonOf is the error without the server, which the line has already.

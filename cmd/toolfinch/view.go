@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/store"
+	"toolfinch/tool"
 	"toolfinch/view"
 )
 
@@ -150,6 +154,9 @@ view can do (names, arguments, hooks, composite tools) is written into the file.
 			if err != nil {
 				return err
 			}
+			if err := s.knowsTools(cmd, v.Tools); err != nil {
+				return err
+			}
 			if err := configs.AddView(path, args[0], v); err != nil {
 				return editError(err)
 			}
@@ -168,6 +175,43 @@ view can do (names, arguments, hooks, composite tools) is written into the file.
 	flags.BoolVar(&v.IncludeAll, "include-all", false, "all tools of all servers")
 	flags.StringArrayVar(&v.Exclude, "exclude", nil, "what of those is left out, a `GLOB` over server.tool; may be repeated")
 	return cmd
+}
+
+// knowsTools refuses tools that their servers do not have, as far as the store knows
+// the servers. What is a pattern, or not in the form server.tool, is not looked at.
+func (s *settings) knowsTools(cmd *cobra.Command, ids []string) (err error) {
+	config, err := s.read(cmd, nil)
+	if err != nil {
+		return nil // the edit says what is wrong
+	}
+	db, err := store.OpenCopy(cmd.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	defs, err := db.Tools(cmd.Context())
+	if err != nil {
+		return err
+	}
+	known := map[string][]string{} // names of tools by server
+	for _, def := range defs {
+		if def.ID.Kind == tool.KindTool {
+			known[def.ID.Server] = append(known[def.ID.Server], def.ID.Name)
+		}
+	}
+	for _, id := range ids {
+		server := ""
+		for _, name := range serverNames(config) {
+			if strings.HasPrefix(id, name+".") && len(name) > len(server) {
+				server = name
+			}
+		}
+		name, names := strings.TrimPrefix(id, server+"."), known[server]
+		if names != nil && !strings.ContainsAny(name, `*?[\`) && !slices.Contains(names, name) {
+			return &exitError{exitUsage, fmt.Errorf("server %q has no tool %q%s", server, name, orNearest(name, names))}
+		}
+	}
+	return nil
 }
 
 func newViewRemove(s *settings) *cobra.Command {

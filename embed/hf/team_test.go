@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // withTeam runs do with a team of size and checks that its goroutines end.
@@ -95,13 +94,20 @@ func TestStepsComeOneAfterTheOther(t *testing.T) {
 // lost or done twice then or afterwards.
 func TestABusyMachineCostsNoPart(t *testing.T) {
 	withTeam(t, 4, func(team *team) {
-		slow := make(chan struct{})
-		time.AfterFunc(20*patience, func() { close(slow) })
+		held := make(chan struct{})
+		hold := sync.OnceFunc(func() { close(held) })
 		for step := range 20 {
 			times := make([]int, 8)
 			team.each(len(times), func(part, member int) {
-				if step == 0 && member != 0 {
-					<-slow // as if its processor were taken away
+				switch {
+				case step > 0:
+				case member == 0:
+					<-held // so that another member gets a part
+				default:
+					hold()
+					for !team.ended.Load() { // as if its processor were taken away until the caller gives up
+						runtime.Gosched()
+					}
 				}
 				times[part]++
 			})
@@ -115,37 +121,25 @@ func TestABusyMachineCostsNoPart(t *testing.T) {
 }
 
 func TestATeamOfOneStartsNobody(t *testing.T) {
-	before := runtime.NumGoroutine()
-	withTeam(t, 1, func(team *team) {
-		var order []int
-		team.each(3, func(part, member int) {
-			if member != 0 {
-				t.Errorf("member %d", member)
-			}
-			order = append(order, part)
-		})
-		if fmt.Sprint(order) != "[0 1 2]" {
-			t.Errorf("parts in the order %v", order)
+	var members sync.WaitGroup
+	team := newTeam(1, &members)
+	members.Wait() // would not return: the team has not ended
+	var order []int
+	team.each(3, func(part, member int) {
+		if member != 0 {
+			t.Errorf("member %d", member)
 		}
-		if now := runtime.NumGoroutine(); now > before {
-			t.Errorf("%d goroutines, %d before", now, before)
-		}
+		order = append(order, part)
 	})
+	if fmt.Sprint(order) != "[0 1 2]" {
+		t.Errorf("parts in the order %v", order)
+	}
 }
 
-func TestEndedTeamsLeaveNoGoroutine(t *testing.T) {
-	before := runtime.NumGoroutine()
+func TestATeamWithoutWorkEnds(t *testing.T) {
 	for range 20 {
-		withTeam(t, 4, func(team *team) { team.each(4, func(int, int) {}) })
-		withTeam(t, 4, func(*team) {}) // without any work
+		withTeam(t, 4, func(*team) {})
 	}
-	for range 5000 { // the last ones may be on their way out
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
 // Many runs at once, each with a team of its own, as many searches have it.

@@ -22,13 +22,14 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to serve HTTP on; the URL is the first line of the output")
 	stdio := flag.Bool("stdio", false, "serve on standard input and output instead")
+	push := flag.Bool("push", false, "ask clients in the middle of a call, which only those of the legacy era take")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	run := func() error { return serveHTTP(ctx, *listen) }
+	run := func() error { return serveHTTP(ctx, *listen, *push) }
 	if *stdio {
-		run = func() error { return server.NewStdioServer(everything(nil)).Listen(ctx, os.Stdin, os.Stdout) }
+		run = func() error { return server.NewStdioServer(everything(nil, *push)).Listen(ctx, os.Stdin, os.Stdout) }
 	}
 	if err := run(); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "everything:", err)
@@ -38,7 +39,8 @@ func main() {
 
 // everything is the server with all it offers; tasks only where there are any,
 // which is behind the front.
-func everything(ts *tasks) *server.MCPServer {
+func everything(ts *tasks, push bool) *server.MCPServer {
+	var s *server.MCPServer
 	options := []server.ServerOption{
 		server.WithTitle("Everything"),
 		server.WithInstructions("Offers one of each feature of the protocol."),
@@ -56,7 +58,10 @@ func everything(ts *tasks) *server.MCPServer {
 	if ts != nil {
 		options = append(options, server.WithExtensions(map[string]any{tasksExtension: map[string]any{}}))
 	}
-	s := server.NewMCPServer("everything", "1.0.0", options...)
+	if push {
+		options = append(options, server.WithToolHandlerMiddleware(pushing(func() *server.MCPServer { return s })))
+	}
+	s = server.NewMCPServer("everything", "1.0.0", options...)
 	s.EnableSampling()
 	addTools(s)
 	addInputTools(s)
@@ -69,13 +74,13 @@ func everything(ts *tasks) *server.MCPServer {
 }
 
 // serveHTTP serves at /mcp until ctx ends.
-func serveHTTP(ctx context.Context, address string) error {
+func serveHTTP(ctx context.Context, address string, push bool) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
 	ts := &tasks{all: map[string]*task{}}
-	transport := server.NewStreamableHTTPServer(everything(ts),
+	transport := server.NewStreamableHTTPServer(everything(ts, push),
 		server.WithStateful(true),
 		server.WithEventStore(server.NewInMemoryEventStore()),
 	)

@@ -1,8 +1,9 @@
 // Player is the client of the conformance suite's client scenarios: the suite
 // starts it with the URL of a server, and it plays what the scenario asks for.
 // With -through it does so through the named program, which is toolfinch, so
-// that it is toolfinch that the suite's server sees. It judges nothing: the suite
-// does.
+// that it is toolfinch that the suite's server sees. With -client another program
+// plays, which gets the URL of the server, or of toolfinch in front of it. It
+// judges nothing: the suite does.
 package main
 
 import (
@@ -26,10 +27,15 @@ const patience = 25 * time.Second
 func main() {
 	through := flag.String("through", "", "the program to put between, instead of connecting directly")
 	home := flag.String("home", "", "folder for its files")
+	other := flag.String("client", "", "the program that plays, instead of this one")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := play(ctx, flag.Arg(0), *through, *home); err != nil {
+	run := func() error { return play(ctx, flag.Arg(0), *through, *home) }
+	if *other != "" {
+		run = func() error { return have(ctx, *other, flag.Arg(0), *through, *home) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "player:", err)
 		os.Exit(1)
 	}
@@ -125,24 +131,32 @@ func connect(url, through, home string, seen *schemas) (*client.Client, error) {
 		}
 		return client.NewClient(overHTTP{http, seen}, options...), nil
 	}
-	dir, err := os.MkdirTemp(home, "player-")
+	config, err := configure(url, home, "pinned", []string{"*"})
 	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(map[string]any{
-		"data_dir":    filepath.Join(dir, "data"),
-		"pinned":      []string{"*"},
-		"mcp_servers": map[string]any{"suite": map[string]any{"url": url, "prefix": ""}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	config := filepath.Join(dir, "toolfinch.json")
-	if err := os.WriteFile(config, text, 0o600); err != nil {
 		return nil, err
 	}
 	stdio := transport.NewStdioWithOptions(through, nil, []string{"serve", "--config", config}, transport.WithCommandStderrWriter(os.Stderr))
 	return client.NewClient(overStdio{stdio, seen}, options...), nil
+}
+
+// configure writes a configuration for the suite's server, with one more key, and
+// returns its path.
+func configure(url, home, key string, value any) (string, error) {
+	dir, err := os.MkdirTemp(home, "player-")
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(map[string]any{
+		"data_dir":    filepath.Join(dir, "data"),
+		"log_format":  "json",
+		key:           value,
+		"mcp_servers": map[string]any{"suite": map[string]any{"url": url, "prefix": ""}},
+	})
+	if err != nil {
+		return "", err
+	}
+	config := filepath.Join(dir, "toolfinch.json")
+	return config, os.WriteFile(config, text, 0o600)
 }
 
 // waitConnected waits until the program has connected to its only server.

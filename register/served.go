@@ -1,22 +1,28 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"slices"
 	"time"
 
 	"toolfinch/tool"
 )
 
-// Face is what a Live shows beside what its source has. It may change while
-// clients are connected.
-type Face struct {
+// Served is all that a Live shows and does at one time. It never changes; each
+// request uses one to its end.
+type Served struct {
+	Source
+	Instructions string // sent with initialize and server/discover
+	Offered      Offered
+
 	// Mode names how tools reach clients: when it changes, sessions that stay are
 	// shown the new way.
 	Mode string
 	// Direct reports whether a client that comes now is listed every tool; nil:
-	// none is. What a session was shown first it is shown to its end.
+	// none is. It is decided once per session and Mode, and not asked with a Gate.
 	Direct func() bool
 	// Search are the meta-tools of clients that are not listed every tool. Meta are
 	// those of all.
@@ -25,8 +31,8 @@ type Face struct {
 	Unlisted []*tool.Tool
 	// Gate says that tools can be called once they are provisioned, and is how much
 	// of them an owner may have; nil: they can be called. Where there is one, only
-	// what is provisioned is listed beside the meta-tools and the pinned ones, Direct
-	// and Register notwithstanding. A smaller budget than before takes nothing away.
+	// what is provisioned is listed beside the meta-tools and the pinned ones, and
+	// nothing is registered. A smaller budget than before takes nothing away.
 	Gate *Budget
 	// Register says that retrieved tools are registered, MaxRegistered how many of
 	// them per session; default DefaultMaxRegistered.
@@ -34,57 +40,60 @@ type Face struct {
 	MaxRegistered int
 	// SearchTool is the name of the one of Search that finds tools, "" without.
 	SearchTool string
-	// Around wraps every call, the last outermost.
-	Around []tool.Middleware
+}
+
+// Offered is what is declared to clients beside tools: what upstreams offer.
+type Offered struct {
+	Prompts, Resources, Subscribe, Completions, Logging bool
+	Tasks                                               bool // the extension of 2026-07-28
+	// Extensions are the other extensions, each as a server declared it.
+	Extensions map[string]json.RawMessage
 }
 
 // DefaultMaxRegistered is how many tools a session may have registered.
 const DefaultMaxRegistered = 40
 
-// offeredFace is a Face with the handler of calls that follows from it.
-type offeredFace struct {
-	Face
-	call tool.Handler
-}
+func (v *Served) gated() bool { return v.Gate != nil }
 
-// Offer sets what is shown beside the source's tools. Sync tells clients.
-func (l *Live) Offer(face Face) {
-	if face.MaxRegistered == 0 {
-		face.MaxRegistered = DefaultMaxRegistered
+// mode is Mode, and another one behind a gate.
+func (v *Served) mode() string {
+	if v.gated() {
+		return v.Mode + " gated"
 	}
-	if face.Gate != nil {
-		face.Direct, face.Register = nil, false
-		face.Mode += " gated"
-	}
-	next := &offeredFace{Face: face, call: l.dispatch}
-	for _, wrap := range face.Around {
-		next.call = wrap(next.call)
-	}
-	before := l.face.Swap(next)
-	if before == nil || before.Mode == face.Mode {
-		return
-	}
-	for _, s := range l.everySession() {
-		s.mu.Lock()
-		s.direct = nil
-		s.mu.Unlock()
-	}
+	return v.Mode
 }
 
 // direct reports whether the client of s, nil for one of 2026-07-28, is listed
 // every tool.
-func (l *Live) direct(s *session) bool {
-	direct := l.face.Load().Direct
-	if direct == nil || s == nil {
-		return direct != nil && direct()
+func (v *Served) direct(s *session) bool {
+	if v.Direct == nil || v.gated() {
+		return false
+	}
+	if s == nil {
+		return v.Direct()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.direct == nil {
-		is := direct()
-		s.direct = &is
+	if s.mode != v.mode() {
+		s.mode, s.direct = v.mode(), v.Direct()
 	}
-	return *s.direct
+	return s.direct
+}
+
+// metaTool finds a meta-tool by name, listed or not.
+func (v *Served) metaTool(name string) *tool.Tool {
+	for _, meta := range [][]*tool.Tool{v.Search, v.Meta, v.Unlisted} {
+		for _, t := range meta {
+			if t.Name == name {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+func (v *Served) isPinned(id tool.ID) bool {
+	return slices.ContainsFunc(v.Pinned(), func(t *tool.Tool) bool { return t.Def.ID == id })
 }
 
 // Register puts tools on the live server of a session: one change of its set
@@ -92,29 +101,30 @@ func (l *Live) direct(s *session) bool {
 // as far as it is known to do so (see hold), and reports which of the tools
 // are registered now. Without a session, or with registration off, none are.
 func (l *Live) Register(ctx context.Context, sessionID string, tools []*tool.Tool) map[string]bool {
+	served := l.served()
 	now := map[string]bool{}
-	for _, t := range l.source.Pinned() {
+	for _, t := range served.Pinned() {
 		now[t.Name] = true
 	}
 	s := l.session(sessionID)
-	if s != nil && l.direct(s) {
+	if s != nil && served.direct(s) {
 		for _, t := range tools {
 			now[t.Name] = true
 		}
 		return now
 	}
-	face := l.face.Load()
-	if s == nil || !face.Register {
+	if s == nil || !served.Register || served.gated() {
 		return now
 	}
+	s.mu.Lock()
+	served = l.served() // under the lock that Sync takes after each change, so that nothing outdated stays
 	var wanted []*tool.Tool
 	for _, t := range tools {
-		if !now[t.Name] {
-			wanted = append(wanted, t)
+		if current, ok := served.Lookup(t.Name); ok && !now[t.Name] && current.Def.ID == t.Def.ID {
+			wanted = append(wanted, current)
 		}
 	}
-	s.mu.Lock()
-	set, change := s.set.plan(wanted, face.MaxRegistered)
+	set, change := s.set.plan(wanted, cmp.Or(served.MaxRegistered, DefaultMaxRegistered))
 	s.set = set
 	listed, client := s.listed, s.client
 	if !change.Empty() {
@@ -142,27 +152,28 @@ func (l *Live) announce(s *session, change Change) {
 	}
 }
 
-// Sync lets registrations follow the catalog and the face after they changed,
-// and tells those clients of a list who see it differently now.
+// Sync lets registrations follow what is served after that changed, and tells those
+// clients of a list who see it differently now.
 func (l *Live) Sync() {
-	now := l.seen()
+	served := l.served()
+	now := seenOf(served)
 	l.mu.Lock()
 	before := l.announced
 	l.announced = now
 	l.mu.Unlock()
-	gated := l.Gated()
+	gated := served.gated()
 	offered, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
 	for _, s := range l.everySession() {
 		s.mu.Lock()
-		set, change, differs := s.set.sync(l.source.Lookup)
+		set, change, differs := s.set.sync(served.Lookup)
 		s.set = set
-		direct := s.direct != nil && *s.direct
+		direct := now.all != "" && s.direct && s.mode == served.mode()
 		s.mu.Unlock()
 		if gated {
 			change, differs = Change{}, false
 		}
 		if s.shown.isKnown() {
-			if _, provisioned, other := s.shown.follow("", l.listedTo); gated {
+			if _, provisioned, other := s.shown.follow("", l.listedTo(served)); gated {
 				change, differs = provisioned, other
 			}
 		}
@@ -175,7 +186,7 @@ func (l *Live) Sync() {
 		}
 	}
 	l.tellListeners(toolsChanged, func(t *listener) bool {
-		_, _, differs := t.shown.follow("", l.listedTo)
+		_, _, differs := t.shown.follow("", l.listedTo(served))
 		return differs || before.modern != now.modern
 	})
 	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
@@ -194,17 +205,16 @@ type seen struct {
 	modern string               // what a 2026-07-28 client sees of tools
 }
 
-func (l *Live) seen() seen {
-	face := l.face.Load()
+func seenOf(v *Served) seen {
 	now := seen{lists: map[tool.Kind]string{}}
 	for _, kind := range tool.Kinds[1:] {
-		now.lists[kind] = fingerprint(l.source.Items(kind))
+		now.lists[kind] = fingerprint(v.Items(kind))
 	}
-	now.lists[tool.KindTool] = face.Mode + fingerprint(slices.Concat(face.Search, face.Meta, l.source.Pinned()))
+	now.lists[tool.KindTool] = v.mode() + fingerprint(slices.Concat(v.Search, v.Meta, v.Pinned()))
 	now.modern = now.lists[tool.KindTool]
-	if face.Direct != nil {
-		now.all = face.Mode + fingerprint(slices.Concat(face.Meta, l.source.Tools()))
-		if face.Direct() {
+	if v.Direct != nil && !v.gated() {
+		now.all = v.mode() + fingerprint(slices.Concat(v.Meta, v.Tools()))
+		if v.direct(nil) {
 			now.modern = now.all
 		}
 	}

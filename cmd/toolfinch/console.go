@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// console is a stream that people may read: everything that commands print passes
+// it. Names, descriptions and errors are strangers' texts, so it writes characters
+// that nobody sees as escapes, on terminals and in pipes alike. JSON stays the same
+// value: in its strings the escapes mean those very characters.
+type console struct {
+	w io.Writer
+
+	mu   sync.Mutex // guards rest; held while w is written to
+	rest []byte     // the beginning of a character, or a carriage return, that the next Write may complete
+}
+
+// unfiltered is the stream below a console, for the protocol and for what steers the
+// terminal.
+func unfiltered(w io.Writer) io.Writer {
+	if c, ok := w.(*console); ok {
+		return c.w
+	}
+	return w
+}
+
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text := append(c.rest, p...)
+	end := len(text) - incomplete(text)
+	c.rest = append([]byte(nil), text[end:]...)
+	if _, err := io.WriteString(c.w, visible(string(text[:end]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// flush writes what was left for the next Write.
+func (c *console) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = io.WriteString(c.w, visible(string(c.rest)))
+	c.rest = nil
+}
+
+// incomplete is how many bytes at the end may belong to what comes next.
+func incomplete(text []byte) int {
+	if n := len(text); n > 0 && text[n-1] == '\r' {
+		return 1
+	}
+	for n := 1; n <= min(utf8.UTFMax, len(text)); n++ {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// visible is a text in which characters that nobody sees are escapes: those that
+// control a terminal, change the direction of text, join, hide, or have no width.
+// Tabs and ends of lines stay.
+func visible(text string) string {
+	i := 0
+	for i < len(text) && (' ' <= text[i] && text[i] < unicode.MaxASCII || text[i] == '\n' || text[i] == '\t') {
+		i++
+	}
+	if i == len(text) {
+		return text
+	}
+	var out strings.Builder
+	out.WriteString(text[:i])
+	for i < len(text) {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == '\r' && strings.HasPrefix(text[i+1:], "\n"):
+			out.WriteByte('\r')
+		case r == utf8.RuneError:
+			out.WriteRune(r)
+		case !hidden(r):
+			out.WriteString(text[i : i+size])
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+		i += size
+	}
+	return out.String()
+}
+
+// hidden reports whether a character is not seen, or changes how others are.
+func hidden(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return false
+	case unicode.Is(unicode.Variation_Selector, r):
+		return r < 0xFE00 || r > 0xFE0F // those make a character text or an emoji
+	}
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+}

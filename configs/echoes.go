@@ -1,0 +1,75 @@
+package configs
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// openHeaders are headers whose values are no secrets, unless a variable holds them.
+var openHeaders = []string{"accept", "accept-language", "content-type", "user-agent", "cache-control", "host", "origin"}
+
+// openVariables are variables whose values every server gets: masking them would
+// hide where files are.
+var openVariables = []string{"PATH", "HOME", "PWD", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"}
+
+// secretsOf returns the values of a server's settings that must not be shown
+// where the server repeats them: headers, env values that come from a variable or
+// have the name of a secret, what a URL holds of credentials, and variables with
+// the name of a secret wherever they are used.
+func (d *decoder) secretsOf(s *server) []string {
+	var found []string
+	add := func(value string) {
+		if parts := authScheme.FindStringSubmatch(value); parts != nil {
+			found = append(found, strings.TrimSpace(value[len(parts[1]):])) // without "Bearer"
+		}
+		found = append(found, value)
+	}
+	for name, value := range s.Env {
+		if isSecretName(name) || d.fromVariable(s.env, name) {
+			add(value)
+		}
+	}
+	for name, value := range s.Headers {
+		if !slices.Contains(openHeaders, strings.ToLower(name)) || d.fromVariable(s.headers, name) {
+			add(value)
+		}
+	}
+	if u, err := url.Parse(s.URL); err == nil {
+		password, _ := u.User.Password()
+		add(password)
+		for _, values := range u.Query() {
+			found = append(found, values...)
+		}
+	}
+	if d.secrets != nil {
+		found = append(found, d.secrets.values...)
+	}
+	open := []string{"", "true", "false"}
+	for _, name := range openVariables {
+		value, _ := d.env(name)
+		open = append(open, value)
+	}
+	found = slices.DeleteFunc(found, func(value string) bool { return len(value) < minSecret || slices.Contains(open, value) })
+	if len(found) == 0 {
+		return nil
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// fromVariable reports whether the value of a name in a mapping has a variable that
+// is set.
+func (d *decoder) fromVariable(mapping *node, name string) (found bool) {
+	if mapping == nil {
+		return false
+	}
+	if value := mapping.find(name); value != nil && value.hasVariables() {
+		_, _ = expand(value.text, func(variable string) (string, bool) {
+			text, set := d.env(variable)
+			found = found || set
+			return text, set
+		})
+	}
+	return found
+}

@@ -1,0 +1,119 @@
+// Package await lets tests wait for what they assert instead of for time. It owns
+// the one bound on such a wait; only tests import it.
+package await
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Bound is how long a wait lasts at most. It is generous, because a test that
+// passes never waits for it, and a busy machine may be slow.
+const Bound = 90 * time.Second
+
+const pause = 5 * time.Millisecond // between two looks
+
+// True waits until the condition holds.
+func True(t testing.TB, condition func() bool) {
+	t.Helper()
+	if !within(condition) {
+		t.Fatalf("not within %s", Bound)
+	}
+}
+
+// Nil waits until check returns nil. When it never does, the test fails with its
+// last error.
+func Nil(t testing.TB, check func() error) {
+	t.Helper()
+	var err error
+	if !within(func() bool { err = check(); return err == nil }) {
+		t.Fatalf("not within %s: %v", Bound, err)
+	}
+}
+
+// Value returns the next value of the channel.
+func Value[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(Bound):
+		t.Fatalf("nothing came within %s", Bound)
+		panic("unreachable")
+	}
+}
+
+// Gone waits until no goroutine of the process has the function on its stack.
+func Gone(t testing.TB, function string) {
+	t.Helper()
+	Nil(t, func() error {
+		for _, stack := range goroutines([]string{function}) {
+			return fmt.Errorf("this goroutine is left:\n%s", stack)
+		}
+		return nil
+	})
+}
+
+// NoLeak runs f and waits until every goroutine that began meanwhile has ended, of
+// those whose stack names this module or one of the packages. It looks at the whole
+// process, so tests that use it must not be parallel.
+func NoLeak(t testing.TB, f func(), packages ...string) {
+	t.Helper()
+	ended := Began(packages...)
+	f()
+	ended(t)
+}
+
+// Began is for a NoLeak that ends in a cleanup: the returned function waits for the
+// goroutines that have begun since.
+func Began(packages ...string) (ended func(testing.TB)) {
+	packages = append(packages, "toolfinch/")
+	before := goroutines(packages)
+	return func(t testing.TB) {
+		t.Helper()
+		Nil(t, func() error {
+			for id, stack := range goroutines(packages) {
+				if _, old := before[id]; !old {
+					return fmt.Errorf("this goroutine is left:\n%s", stack)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func within(condition func() bool) bool {
+	for end := time.Now().Add(Bound); !condition(); time.Sleep(pause) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// goroutines returns the stacks that name one of the packages, by the goroutine's
+// number.
+func goroutines(packages []string) map[string]string {
+	dump := make([]byte, 1<<20)
+	for {
+		n := runtime.Stack(dump, true)
+		if n < len(dump) {
+			dump = dump[:n]
+			break
+		}
+		dump = make([]byte, 2*len(dump))
+	}
+	found := map[string]string{}
+	for stack := range strings.SplitSeq(string(dump), "\n\n") {
+		id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
+		for _, name := range packages {
+			if strings.Contains(stack, name) {
+				found[id] = stack
+			}
+		}
+	}
+	return found
+}

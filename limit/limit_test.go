@@ -1,0 +1,65 @@
+package limit
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestALimitIsNeverExceeded(t *testing.T) {
+	b := New("things", 10, "things are there", "take fewer")
+	var most, refused atomic.Int64
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 1000 {
+				err := b.Take(3)
+				if err != nil {
+					refused.Add(1)
+					continue
+				}
+				if used := b.Used(); used > most.Load() {
+					most.Store(used)
+				}
+				b.Release(3)
+			}
+		})
+	}
+	all.Wait()
+	if b.Used() != 0 || most.Load() > 10 || b.Hits() != refused.Load() {
+		t.Errorf("%d are used, %d were; %d hits, %d refusals", b.Used(), most.Load(), b.Hits(), refused.Load())
+	}
+}
+
+func TestWhatIsRefusedSaysWhatToDo(t *testing.T) {
+	b := New("things", 2, "things are there", "take fewer")
+	if err := b.Take(2); err != nil {
+		t.Fatal(err)
+	}
+	err := b.Take(1)
+	var full *Error
+	if want := "too many things are there: the limit is 2; take fewer"; !errors.As(err, &full) || err.Error() != want {
+		t.Errorf("Take = %v, want %s", err, want)
+	}
+	if err := New("", 10, "", "").TakeBelow(5, 4); err == nil {
+		t.Error("more than the lower limit was taken")
+	}
+}
+
+func TestEachOwnerHasItsOwn(t *testing.T) {
+	b := New("things", 1, "things", "take fewer")
+	var one, other atomic.Int64
+	for _, owner := range []*atomic.Int64{&one, &other} {
+		if err := b.TakeOf(owner); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := b.TakeOf(&one); err == nil || b.Used() != 2 || one.Load() != 1 {
+		t.Errorf("a second one: %v; %d are used, %d of it", err, b.Used(), one.Load())
+	}
+	b.ReleaseOf(&one)
+	if err := b.TakeOf(&one); err != nil || b.Used() != 2 {
+		t.Errorf("after it was given back: %v, %d are used", err, b.Used())
+	}
+}

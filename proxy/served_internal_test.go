@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"errors"
+	"log/slog"
+	"reflect"
+	"slices"
+	"testing"
+
+	"toolfinch/configs"
+	"toolfinch/index"
+	"toolfinch/retrieve"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/upstream"
+	"toolfinch/view"
+)
+
+// openKnown opens a proxy whose store knows a tool of each server; the servers
+// themselves are not there.
+func openKnown(t *testing.T, views []view.Settings, servers ...string) *Proxy {
+	t.Helper()
+	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, Views: views}
+	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range servers {
+		config.Servers = append(config.Servers, upstream.Settings{Name: server, URL: "http://127.0.0.1:1/mcp"})
+		if _, err := db.PutServer(t.Context(), store.Server{Name: server}, []*tool.Def{sold(t, server, "hat")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func sold(t *testing.T, server, name string) *tool.Def {
+	t.Helper()
+	def, err := tool.ParseDef(server, []byte(`{"name":"`+name+`","description":"Sells a `+name+`","inputSchema":{"type":"object"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return def
+}
+
+// only is a view of everything that one server has.
+func only(server string) view.Settings {
+	return view.Settings{Name: server, Exposure: view.ExposureRetrieve, Tools: []view.Server{{Name: server, Tools: []view.Override{{Tool: "*"}}}}}
+}
+
+func TestNewsOfAServerBuildsOnlyTheViewsThatUseIt(t *testing.T) {
+	p := openKnown(t, []view.Settings{only("one"), only("two")}, "one", "two")
+	before := p.served.Load()
+	p.take(t.Context(), []upstream.Change{{Server: "one", Defs: []*tool.Def{sold(t, "one", "coat")}}})
+	after := p.served.Load()
+	for name, same := range map[string]bool{view.Default: false, "one": false, "two": true} {
+		if (after.byName[name] == before.byName[name]) != same {
+			t.Errorf("view %q: it stays: %t, want %t", name, !same, same)
+		}
+	}
+	for _, test := range []struct {
+		v    *View
+		want []string
+	}{{before.byName["one"], []string{"one_hat"}}, {after.byName["one"], []string{"one_coat"}}, {after.byName["two"], []string{"two_hat"}}} {
+		found, err := test.v.Retriever().Search(t.Context(), retrieve.Query{Text: "sells", Limit: 5})
+		var names []string
+		for _, hit := range found.Hits {
+			names = append(names, hit.Name)
+		}
+		if err != nil || !slices.Equal(names, test.want) {
+			t.Errorf("it finds %v, %v; want %v", names, err, test.want)
+		}
+	}
+}
+
+// A reload may fail when one view of several is built.
+func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
+	p := openKnown(t, []view.Settings{only("one"), only("two")}, "one", "two")
+	before, status, heard := p.served.Load(), p.pool.Status(), p.heard
+	if err := before.byName["two"].root.Close(); err != nil { // it cannot be built any more
+		t.Fatal(err)
+	}
+	next := *before.config
+	next.Servers = []upstream.Settings{before.config.Servers[0], before.config.Servers[1], {Name: "three", URL: "http://127.0.0.1:1/mcp"}}
+	next.Views = []view.Settings{only("one"), only("two")}
+	next.Views[0].Tools[0].Tools[0].Description = new(string)
+	if err := p.reload(t.Context(), &next); !errors.Is(err, index.ErrClosed) {
+		t.Fatal(err)
+	}
+	if p.served.Load() != before {
+		t.Error("something else is served")
+	}
+	if got := p.pool.Status(); !reflect.DeepEqual(got, status) {
+		t.Errorf("the servers are %+v, and were %+v", got, status)
+	}
+	if !reflect.DeepEqual(p.heard, heard) || len(p.known) != 2 {
+		t.Errorf("heard of %v, knows %v", p.heard, p.known)
+	}
+	found, err := before.byName["one"].Retriever().Search(t.Context(), retrieve.Query{Text: "hat", Limit: 5})
+	if err != nil || len(found.Hits) != 1 {
+		t.Errorf("the view before finds %v, %v", found.Hits, err)
+	}
+}

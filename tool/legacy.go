@@ -1,0 +1,153 @@
+package tool
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"toolfinch/rawjson"
+	"toolfinch/schema"
+)
+
+// legacyOutput reports whether clients of revisions up to 2025-11-25 take an
+// output schema. Those revisions want one of an object. Besides, the TypeScript SDK
+// v1 compiles the output schemas of a list, by draft 7, and refuses the list where
+// one does not compile. A schema that might not is reported as one that does not:
+// output schemas are optional, and without one a client takes any result.
+func legacyOutput(output json.RawMessage) bool {
+	if rawjson.Text(rawjson.Member(output, "type")) != "object" {
+		return false
+	}
+	for _, property := range rawjson.Members(rawjson.Member(output, "properties")) {
+		if property[0] != '{' {
+			return false
+		}
+	}
+	decoder := json.NewDecoder(bytes.NewReader(output))
+	decoder.UseNumber()
+	var root any
+	return decoder.Decode(&root) == nil && compilation{root}.schema(root)
+}
+
+// compilation checks what a compiler of draft 7 wants of the keywords that it
+// knows.
+type compilation struct{ root any }
+
+func (c compilation) schema(value any) bool {
+	object, ok := value.(map[string]any)
+	if !ok {
+		_, ok = value.(bool)
+		return ok
+	}
+	for keyword, value := range object {
+		if check := keywords[keyword]; check != nil && !check(c, value) {
+			return false
+		}
+	}
+	_, nullable := object["nullable"]
+	_, typed := object["type"]
+	return typed || !nullable
+}
+
+var keywords = map[string]func(c compilation, value any) bool{}
+
+func init() { // not in the declaration: the checks refer to each other
+	for _, keyword := range []struct {
+		names string
+		check func(c compilation, value any) bool
+	}{
+		{"maximum minimum exclusiveMaximum exclusiveMinimum multipleOf maxLength minLength maxItems minItems maxProperties minProperties", is[json.Number]},
+		{"format $comment", is[string]},
+		{"uniqueItems nullable", is[bool]},
+		{"additionalItems additionalProperties contains propertyNames not if then else", compilation.schema},
+		{"items", func(c compilation, value any) bool { return c.schema(value) || c.schemas(value) }},
+		{"anyOf allOf oneOf", compilation.schemas},
+		{"properties definitions $defs", compilation.schemasByName},
+		{"patternProperties", func(c compilation, value any) bool {
+			named, _ := value.(map[string]any)
+			for name := range named {
+				if !plainPattern(name) {
+					return false
+				}
+			}
+			return c.schemasByName(value)
+		}},
+		{"pattern", func(_ compilation, value any) bool { s, ok := value.(string); return ok && plainPattern(s) }},
+		{"required", func(_ compilation, value any) bool { return all(value, is[string]) }},
+		{"enum", func(_ compilation, value any) bool { list, ok := value.([]any); return ok && len(list) > 0 }},
+		{"type", func(_ compilation, value any) bool { return isType(compilation{}, value) || all(value, isType) }},
+		{"$ref", compilation.resolves},
+		// Names of schemas are shared between the tools of a list, and may clash.
+		{"$id id $anchor $dynamicAnchor $dynamicRef $recursiveRef dependencies $async", func(compilation, any) bool { return false }},
+	} {
+		for name := range strings.FieldsSeq(keyword.names) {
+			keywords[name] = keyword.check
+		}
+	}
+}
+
+func is[T any](_ compilation, value any) bool {
+	_, ok := value.(T)
+	return ok
+}
+
+func isType(_ compilation, value any) bool {
+	s, _ := value.(string)
+	return slices.Contains([]string{"string", "number", "integer", "boolean", "null", "object", "array"}, s)
+}
+
+func all(value any, check func(compilation, any) bool) bool {
+	list, ok := value.([]any)
+	return ok && !slices.ContainsFunc(list, func(one any) bool { return !check(compilation{}, one) })
+}
+
+func (c compilation) schemas(value any) bool {
+	list, ok := value.([]any)
+	return ok && len(list) > 0 && !slices.ContainsFunc(list, func(one any) bool { return !c.schema(one) })
+}
+
+func (c compilation) schemasByName(value any) bool {
+	named, ok := value.(map[string]any)
+	for _, one := range named {
+		ok = ok && c.schema(one)
+	}
+	return ok
+}
+
+// resolves reports whether a reference leads to a schema within the root.
+func (c compilation) resolves(value any) bool {
+	ref, _ := value.(string)
+	path, ok := strings.CutPrefix(ref, "#")
+	if !ok || strings.Contains(path, "%") {
+		return false
+	}
+	target, _ := schema.At(c.root, path)
+	_, ok = target.(map[string]any)
+	return ok
+}
+
+// plainPattern reports whether a regular expression is sure to be one in
+// JavaScript with the flag u, too: whether it has only what both languages have.
+func plainPattern(pattern string) bool {
+	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
+		return false
+	}
+	return plainRegexp.MatchString(pattern)
+}
+
+// plainRegexp is a sequence of characters, escapes, groups, classes and
+// quantifiers. A quantifier after an assertion is none of it.
+var plainRegexp = func() *regexp.Regexp {
+	const (
+		quantifier = `(?:[*+?]|\{\d+(?:,\d*)?\})\??`
+		escape     = `\\[dDwWsSnrtfv^$\\.*+?()\[\]{}|/]`
+		inClass    = `(?:[^\\\[\]-]|\\[nrtfv^$\\.*+?()\[\]{}|/-])(?:-[^\\\[\]-])?`
+		class      = `\[\^?(?:` + inClass + `|\\[dDwWsS])+-?\]`
+		atom       = `(?:[^\\^$.*+?()\[\]{}|]|\.|` + escape + `|` + class + `|\))(?:` + quantifier + `)?`
+		other      = `\((?:\?:)?|\||\^|\$|\\b`
+	)
+	return regexp.MustCompile(`^(?:` + atom + `|` + other + `)*$`)
+}()

@@ -1,0 +1,65 @@
+package tool_test
+
+import (
+	"testing"
+
+	"toolfinch/tool"
+)
+
+func TestNormalURI(t *testing.T) {
+	for uri, want := range map[string]string{
+		"":                      "",
+		"secret":                "secret",
+		"a b:c":                 "a b:c", // no scheme
+		":x":                    ":x",
+		"RES://Up/%73ecret":     "res://up/secret",
+		"res://up":              "res://up/",
+		"res://up?q":            "res://up/?q",
+		"res://up/a/./b/../c":   "res://up/a/c",
+		"res://up/../../a":      "res://up/a",
+		"res://up/a/..":         "res://up/",
+		"res://up/%2e%2E/a":     "res://up/a",
+		"res://up/a%2fb%zz%4":   "res://up/a%2Fb%25zz%254",
+		"res://U:P@Up:80/":      "res://U:P@up:80/",
+		"res://up:/":            "res://up/",
+		"res://%41%c3:80":       "res://a%C3:80/",
+		"res://[::1]/A":         "res://[::1]/A",
+		"res://up/A?%41=/./b":   "res://up/A?A=/./b",
+		"res://up/a?":           "res://up/a?",
+		"res://up/a#%62/../":    "res://up/a#b/../",
+		"res://up/a%3Fb%23c":    "res://up/a%3Fb%23c",
+		"urn:a:%7e":             "urn:a:~",
+		"notes:a/../b":          "notes:/b",
+		"file:/.//x":            "file:/.//x",
+		"file:/a/..//x":         "file:/.//x",
+		"file:///a//b/":         "file:///a//b/",
+		"res://up/{id}/{+path}": "res://up/{id}/{+path}",
+		"x:%2%2%2":              "x:%252%252%252",
+	} {
+		if got := tool.NormalURI(uri); got != want {
+			t.Errorf("%q is %q, want %q", uri, got, want)
+		}
+	}
+}
+
+func FuzzNormalURI(f *testing.F) {
+	for _, uri := range []string{"RES://Up/%73ecret/./../x?q#f", "file:/.//x", "urn:a:%7e", "x://a::@b::/..", "toolfinch:up/res://up/a", "%3a:", "a:/%2e%2e//..", "a:..//b"} {
+		f.Add(uri)
+	}
+	f.Fuzz(func(t *testing.T, uri string) {
+		normal := tool.NormalURI(uri)
+		if again := tool.NormalURI(normal); again != normal {
+			t.Errorf("%q is %q, and that is %q", uri, normal, again)
+		}
+	})
+}
+
+func TestUnescapeURI(t *testing.T) {
+	for uri, want := range map[string]string{
+		"": "", "%": "%", "a%zz%4": "a%zz%4", "%2541": "A", "%4%31": "A", "%%34%31": "A", "%%%%": "%%%%", "res%3A%2F%2Fup": "res://up", "%c3%28": "\xc3(",
+	} {
+		if got := tool.UnescapeURI(uri); got != want {
+			t.Errorf("%q: %q, want %q", uri, got, want)
+		}
+	}
+}

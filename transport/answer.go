@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// writeWithin is how long a client may take to read writeAtOnce bytes: one that
+	// does not read must not hold its calls for ever.
+	writeWithin = 30 * time.Second
+	writeAtOnce = 64 << 10
+)
+
+// errEnded is returned for what comes after the handler of the request has returned.
+var errEnded = errors.New("the request has ended")
+
+// answer is a ResponseWriter for as long as its handler runs. net/http gives the
+// buffer of one that has returned to another client's response. Its methods are
+// safe for concurrent use.
+type answer struct {
+	control *http.ResponseController
+	within  time.Duration // for writeAtOnce bytes
+
+	mu    sync.Mutex          // guards what follows; held while something is written
+	w     http.ResponseWriter // nil once the last was written, or the handler has returned
+	begun bool                // the header was sent
+}
+
+func newAnswer(w http.ResponseWriter) *answer {
+	return &answer{control: http.NewResponseController(w), within: writeWithin, w: w}
+}
+
+// end is to be called before the handler returns. The deadline must not outlive the
+// request: the connection may carry others.
+func (a *answer) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.w = nil
+	if a.begun {
+		_ = a.control.Flush()
+		_ = a.control.SetWriteDeadline(time.Time{})
+	}
+}
+
+// event writes one server-sent event, after the header of the stream.
+func (a *answer) event(name string, data []byte) error { return a.stream(eventText(name, data)) }
+
+func eventText(name string, data []byte) []byte {
+	return bytes.Join([][]byte{[]byte("event: " + name + "\ndata: "), data, []byte("\n\n")}, nil)
+}
+
+// message writes a message as an event.
+func (a *answer) message(message []byte) error { return a.event("message", message) }
+
+// alive writes a sign of life to an event stream.
+func (a *answer) alive() error { return a.stream([]byte(": alive\n\n")) }
+
+func (a *answer) stream(text []byte) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.streamed(text)
+}
+
+// streamed is stream for who holds the lock.
+func (a *answer) streamed(text []byte) error {
+	if a.w == nil {
+		return errEnded
+	}
+	a.begin(http.StatusOK, "text/event-stream")
+	if err := a.write(text); err != nil {
+		return err
+	}
+	return a.control.Flush()
+}
+
+// last writes the answer of a request: as an event where a stream has begun, else
+// as the body, with a status that is 200 where it is 0. Nothing can be written
+// afterwards.
+func (a *answer) last(message []byte, status int) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer func() { a.w = nil }()
+	switch {
+	case a.w == nil:
+		return errEnded
+	case a.begun:
+		return a.streamed(eventText("message", message))
+	}
+	a.w.Header().Set("Content-Length", strconv.Itoa(len(message)))
+	a.begin(cmp.Or(status, http.StatusOK), "application/json")
+	return a.write(message)
+}
+
+// accepted answers what wants no answer.
+func (a *answer) accepted() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.w != nil && !a.begun {
+		a.begun = true
+		a.w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+// begin is for who holds the lock.
+func (a *answer) begin(status int, contentType string) {
+	if a.begun {
+		return
+	}
+	a.begun = true
+	a.w.Header().Set("Content-Type", contentType)
+	a.w.Header().Set("Cache-Control", "no-cache")
+	a.w.WriteHeader(status)
+}
+
+// write is for who holds the lock.
+func (a *answer) write(b []byte) error {
+	for len(b) > 0 {
+		part := b[:min(len(b), writeAtOnce)]
+		// Where no deadline can be set, whoever serves bounds the time.
+		_ = a.control.SetWriteDeadline(time.Now().Add(a.within))
+		if _, err := a.w.Write(part); err != nil {
+			return err
+		}
+		b = b[len(part):]
+	}
+	return nil
+}

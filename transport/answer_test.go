@@ -1,0 +1,64 @@
+package transport
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toolfinch/internal/await"
+)
+
+func TestAClientThatDoesNotReadIsGivenUp(t *testing.T) {
+	ended := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := newAnswer(w)
+		defer out.end()
+		out.within = 50 * time.Millisecond
+		for {
+			if err := out.message(make([]byte, 1<<20)); err != nil {
+				<-r.Context().Done() // whoever works for it hears of it
+				ended <- err
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	response, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := await.Value(t, ended); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the write ended with %v", err)
+	}
+}
+
+// The answer and a notification may come in the same moment: the client gets a
+// stream with both, or the answer alone as the body, and nothing after it.
+func TestTheLastIsTheLast(t *testing.T) {
+	for range 1000 {
+		w := httptest.NewRecorder()
+		out := newAnswer(w)
+		var both sync.WaitGroup
+		var told error
+		both.Go(func() { told = out.message([]byte("note")) })
+		both.Go(func() {
+			if err := out.last([]byte("answer"), 0); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		want := "answer"
+		if told == nil {
+			want = "event: message\ndata: note\n\nevent: message\ndata: answer\n\n"
+		}
+		if got := w.Body.String(); got != want || strings.HasPrefix(w.Header().Get("Content-Type"), "text/") != (told == nil) {
+			t.Fatalf("the client got %q as %s; the notification: %v", got, w.Header().Get("Content-Type"), told)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/limit"
+)
+
+// Guard lets requests in to next. Web pages stay out, except those of the origins: a
+// browser that was led here by a page, through a rebound DNS name or a cross-site
+// request, shows it in Host or Origin. Bodies are bounded in time and, all together,
+// in bytes.
+func (c *Clients) Guard(next http.Handler, origins []string, refuse Refuse) http.Handler {
+	next = c.bounded(next, refuse)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && isLoopback(local.String()) && !isLoopback(r.Host) {
+			refuse(w, r, http.StatusForbidden, "the Host header names no loopback address")
+			return
+		}
+		// Which of several counts is anybody's guess: each must be allowed.
+		for _, origin := range r.Header.Values("Origin") {
+			if !slices.Contains(origins, origin) && !isLoopbackOrigin(origin) {
+				refuse(w, r, http.StatusForbidden, "this Origin is not allowed; see allowed_origins")
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Refuse answers a request that is not let in.
+type Refuse func(w http.ResponseWriter, r *http.Request, status int, reason string)
+
+// Counted serves requests that are no MCP, which count as those of MCP do.
+func (c *Clients) Counted(next http.Handler, refuse Refuse) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := c.requests.Take(1); err != nil {
+			w.Header().Set("Retry-After", retryAfter)
+			refuse(w, r, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		defer c.requests.Release(1)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func isLoopbackOrigin(origin string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && isLoopback(u.Host)
+}
+
+// isLoopback reports whether a host, with or without a port, is this machine.
+func isLoopback(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback()
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// bounded serves next with bodies that are bounded.
+func (c *Clients) bounded(next http.Handler, refuse Refuse) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody {
+			next.ServeHTTP(w, r)
+			return
+		}
+		b := &body{ReadCloser: r.Body, clients: c, control: http.NewResponseController(w)}
+		b.deadline(c.limits.BodyTime)
+		defer b.end()
+		r.Body = b
+		if r.Method != http.MethodPost {
+			if err := drain(w, r); err != nil {
+				status, reason := BodyStatus(err)
+				refuse(w, r, status, reason)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// maxDrained is how much is read, in bytes, of a body that means nothing.
+const maxDrained = 64 << 10
+
+// drain reads the body of a request that has none by its method: until it is read,
+// nobody hears of the client's going away.
+func drain(w http.ResponseWriter, r *http.Request) error {
+	_, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxDrained))
+	return err
+}
+
+// body is a request's body, of which what was read counts until the request ends.
+type body struct {
+	io.ReadCloser
+	clients *Clients
+	control *http.ResponseController
+	taken   int64
+	read    bool // to its end
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		// What is left is for short messages, so that long ones do not shut them out.
+		limit := b.clients.bytes.Max()
+		if b.taken > limit/256 {
+			limit -= limit / 4
+		}
+		if full := b.clients.bytes.TakeBelow(int64(n), limit); full != nil {
+			return 0, full
+		}
+		b.taken += int64(n)
+	}
+	if errors.Is(err, io.EOF) && !b.read {
+		b.read = true
+		b.deadline(0)
+	}
+	return n, err
+}
+
+// deadline gives the client a time to send the body; 0 for no bound.
+func (b *body) deadline(within time.Duration) {
+	var at time.Time
+	if within > 0 {
+		at = time.Now().Add(within)
+	}
+	_ = b.control.SetReadDeadline(at) // fails for what is no network connection, which nothing keeps open
+}
+
+// afterwards is how long net/http may read on in a body that nobody wanted.
+const afterwards = time.Second
+
+func (b *body) end() {
+	b.clients.bytes.Release(b.taken)
+	if !b.read {
+		b.deadline(afterwards)
+	}
+}
+
+// read reads a message, or answers why it could not.
+func (c *Clients) read(w http.ResponseWriter, r *http.Request) (message []byte, ok bool) {
+	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.messages.Max()))
+	if err == nil {
+		return message, true
+	}
+	status, reason := BodyStatus(err)
+	if status == http.StatusRequestEntityTooLarge {
+		_ = c.messages.Refuse() // counted
+	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retryAfter)
+	}
+	http.Error(w, reason, status)
+	return nil, false
+}
+
+// BodyStatus is the HTTP status for the error of a body that Guard bounds, or
+// http.MaxBytesReader, and what to tell the client. An error of neither, which means
+// that the client went away, has 400.
+func BodyStatus(err error) (status int, reason string) {
+	var large *http.MaxBytesError
+	var full *limit.Error
+	switch {
+	case errors.As(err, &large):
+		size := fmt.Sprintf("%d bytes", large.Limit)
+		if large.Limit%(1<<20) == 0 {
+			size = fmt.Sprintf("%d MB", large.Limit>>20)
+		}
+		return http.StatusRequestEntityTooLarge, "the body is larger than " + size + ": send less at once"
+	case errors.As(err, &full):
+		return http.StatusServiceUnavailable, full.Error()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, "the body did not arrive in time: send it without pauses"
+	}
+	return http.StatusBadRequest, "the body did not arrive: " + err.Error()
+}
+
+// retryAfter is the Retry-After header of what a limit refuses, in seconds.
+const retryAfter = "5"
+
+// unavailable answers a request that a limit refuses.
+func unavailable(w http.ResponseWriter, err error) {
+	w.Header().Set("Retry-After", retryAfter)
+	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+}

@@ -1,0 +1,264 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/rawjson"
+	"toolfinch/wire"
+)
+
+// session is one legacy client, whatever it connects by: what it has asked, and what
+// waits for it. On stdio and HTTP+SSE, requests of the 2026-07-28 era come through it
+// too.
+type session struct {
+	library
+	host    Host
+	clients *Clients
+	log     *slog.Logger
+	out     outbox
+	place   place
+	calls   atomic.Int64 // of clients.calls
+
+	life   context.Context // of its requests
+	end    context.CancelFunc
+	known  context.Context // until the session is closed: of its event streams
+	forget context.CancelFunc
+	ended  func() // called once at the end
+
+	asking   sync.Mutex // guards what follows; held for assignments only
+	requests map[*request]struct{}
+}
+
+// request is one that is being answered.
+type request struct {
+	id     json.RawMessage
+	cancel context.CancelCauseFunc
+}
+
+var (
+	errCancelled = errors.New("the client cancelled the request")
+	errDropped   = errors.New("the client's connection is gone")
+)
+
+// open makes a session, whose requests end with ctx. A piped one has one connection
+// for everything. ended, which may be nil, is called once when the session ends.
+func (c *Clients) open(ctx context.Context, host Host, log *slog.Logger, id string, piped bool, ended func()) (*session, error) {
+	s := &session{host: host, clients: c, log: log, ended: ended, requests: map[*request]struct{}{}}
+	s.library.id, s.out.total = id, c.waiting
+	if err := c.admit(s); err != nil {
+		return nil, err
+	}
+	s.life, s.end = context.WithCancel(ctx)
+	s.known, s.forget = context.WithCancel(ctx)
+	host.Open(id, piped, s.out.push, func() bool { return s.out.open() != nil })
+	return s, nil
+}
+
+// close ends the session. Requests that are being answered go on, as long as their
+// own connections do.
+func (s *session) close() {
+	if !s.clients.leave(s) {
+		return
+	}
+	if s.ended != nil {
+		s.ended()
+	}
+	s.forget()
+	s.out.close()
+	s.host.Forget(s.id)
+}
+
+// begin counts a request in. Its context ends when the client cancels it, the
+// session ends, or done is called.
+func (s *session) begin(m *wire.Inbound) (ctx context.Context, r *request, done func(), err error) {
+	if err := s.clients.calls.TakeOf(&s.calls); err != nil {
+		return nil, nil, nil, err
+	}
+	if err := s.clients.requests.Take(1); err != nil {
+		s.clients.calls.ReleaseOf(&s.calls)
+		return nil, nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(s.life)
+	r = &request{m.ID, cancel}
+	s.asking.Lock()
+	s.requests[r] = struct{}{}
+	s.asking.Unlock()
+	return ctx, r, func() {
+		s.asking.Lock()
+		delete(s.requests, r)
+		s.asking.Unlock()
+		cancel(nil)
+		s.clients.requests.Release(1)
+		s.clients.calls.ReleaseOf(&s.calls)
+	}, nil
+}
+
+// maxReason is how much of a client's reason is kept, in bytes.
+const maxReason = 1000
+
+// cancel ends the requests of the session that have an ID: those of nobody else.
+// The client's reason, if it gives one, is the text of their contexts' cause.
+func (s *session) cancel(id json.RawMessage, reason string) {
+	why := errCancelled
+	if reason != "" {
+		why = errors.New(strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""))
+	}
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	for r := range s.requests {
+		if sameID(r.id, id) {
+			r.cancel(why)
+		}
+	}
+}
+
+// sameID compares IDs, of which strings may be escaped in several ways.
+func sameID(a, b json.RawMessage) bool {
+	return bytes.Equal(a, b) || len(b) > 0 && a[0] == '"' && b[0] == '"' && rawjson.Text(a) == rawjson.Text(b)
+}
+
+// take handles a notification or a reply. It reports false for a reply to nothing.
+func (s *session) take(m *wire.Inbound) bool {
+	switch {
+	case m.IsReply():
+		return s.host.Answered(s.id, m)
+	case m.Method == string(mcp.MethodNotificationCancelled):
+		s.cancel(rawjson.Member(m.Params, "requestId"), rawjson.Text(rawjson.Member(m.Params, "reason")))
+	default:
+		respond(s.life, s.host, &s.library, m, nil, nil, s.log)
+	}
+	return true
+}
+
+// answer answers a request. send writes what comes before the answer.
+func (s *session) answer(m *wire.Inbound, header http.Header, send func([]byte) error, begun func(context.Context, *request) (end func())) []byte {
+	if err := s.clients.fits(m); err != nil {
+		return refused(m, err)
+	}
+	ctx, r, done, err := s.begin(m)
+	if err != nil {
+		return refused(m, err)
+	}
+	defer done()
+	if begun != nil {
+		defer begun(ctx, r)()
+	}
+	return respond(ctx, s.host, &s.library, m, header, send, s.log)
+}
+
+// fits checks a request of which parts are kept for long.
+func (c *Clients) fits(m *wire.Inbound) error {
+	longest := c.messages
+	switch m.Method {
+	case string(mcp.MethodInitialize):
+		longest = c.greetings
+	case string(mcp.MethodSubscriptionsListen):
+		longest = c.listens
+	}
+	if int64(len(m.Raw)) > longest.Max() {
+		return longest.Refuse()
+	}
+	return nil
+}
+
+// codeBusy is the JSON-RPC code of a request that a limit refuses.
+const codeBusy = -32000
+
+// refused is the answer to a request that is not taken.
+func refused(m *wire.Inbound, err error) []byte {
+	refusal := wire.Refusal{ID: m.ID, Code: codeBusy, Reason: err.Error()}
+	return refusal.Answer()
+}
+
+// batches reports whether the negotiated version has JSON-RPC batches.
+func (s *session) batches() bool {
+	version := s.ProtocolVersion()
+	return version != "" && version <= mcp.ProtocolVersion20250326
+}
+
+// batch answers what was sent at once; nil where there is nothing to answer.
+func (s *session) batch(messages []*wire.Inbound, refusals []*wire.Refusal, answer func(*wire.Inbound) []byte) []byte {
+	var (
+		mu      sync.Mutex // guards answers
+		answers [][]byte
+		all     sync.WaitGroup
+	)
+	for _, refusal := range refusals {
+		answers = append(answers, refusal.Answer())
+	}
+	for _, m := range messages {
+		switch {
+		case !m.IsRequest():
+			s.take(m)
+		case m.Method == string(mcp.MethodInitialize):
+			refusal := wire.Refusal{ID: m.ID, Code: mcp.INVALID_REQUEST, Reason: "initialize must not be part of a batch"}
+			mu.Lock()
+			answers = append(answers, refusal.Answer())
+			mu.Unlock()
+		default:
+			all.Go(func() {
+				one := answer(m)
+				mu.Lock()
+				defer mu.Unlock()
+				answers = append(answers, one)
+			})
+		}
+	}
+	all.Wait()
+	if len(answers) == 0 {
+		return nil
+	}
+	return bytes.Join([][]byte{{'['}, bytes.Join(answers, []byte{','}), {']'}}, nil)
+}
+
+// noBatch refuses a batch where the negotiated version has none.
+func (s *session) noBatch() *wire.Refusal {
+	return &wire.Refusal{Code: mcp.INVALID_REQUEST, Reason: fmt.Sprintf(
+		"protocol version %q has no JSON-RPC batches: send one message at a time", s.ProtocolVersion())}
+}
+
+// respond has the library handle a message; the host's handlers answer what is an
+// exchange. It returns nil where there is nothing to answer.
+func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, header http.Header, send func([]byte) error, log *slog.Logger) (message []byte) {
+	failure := wire.Refusal{ID: m.ID, Code: mcp.INTERNAL_ERROR, Reason: "internal error"}
+	defer func() {
+		if r := recover(); r != nil {
+			log.Error("panic while handling a request", "session", lib.id, "method", m.Method, "panic", r)
+			message = failure.Answer()
+		}
+	}()
+	ctx = host.MCP().WithContext(ctx, lib)
+	raw := m.Raw
+	x := wire.NewExchange(m, send)
+	if x != nil {
+		x.Header = header
+		ctx, raw = x.Context(ctx), x.Stub()
+	} else {
+		ctx = wire.WithMessage(ctx, raw)
+	}
+	response := host.MCP().HandleMessage(ctx, raw)
+	if x != nil {
+		if message = x.Answer(); message != nil {
+			return message
+		}
+	}
+	if response == nil || m.ID == nil {
+		return nil
+	}
+	message, err := json.Marshal(response)
+	if err != nil {
+		return failure.Answer()
+	}
+	return message
+}

@@ -1,0 +1,83 @@
+package transport
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"sync"
+)
+
+// SSE serves the transport of protocol version 2024-11-05.
+type SSE struct {
+	host     Host
+	clients  *Clients
+	endpoint string
+	log      *slog.Logger
+	open     sync.Map // session ID -> *pipe
+}
+
+// NewSSE serves clients of host. endpoint is the path under which Messages is
+// mounted.
+func NewSSE(host Host, clients *Clients, endpoint string, log *slog.Logger) *SSE {
+	return &SSE{host: host, clients: clients, endpoint: endpoint, log: log}
+}
+
+// Events opens a session and its stream.
+func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, "open the event stream with GET", http.StatusMethodNotAllowed)
+		return
+	}
+	if err := s.clients.streams.Take(1); err != nil {
+		unavailable(w, err)
+		return
+	}
+	defer s.clients.streams.Release(1)
+	session, err := s.clients.open(r.Context(), s.host, s.log, "sse-"+rand.Text(), true, nil)
+	if err != nil {
+		unavailable(w, err)
+		return
+	}
+	defer session.close()
+	out := newAnswer(w)
+	defer out.end()
+	p := newPipe(session, func(message []byte) error { return s.event(session, out, "message", message) })
+	s.open.Store(p.id, p)
+	defer s.open.Delete(p.id)
+	if s.event(session, out, "endpoint", []byte(s.endpoint+"?sessionId="+p.id)) != nil {
+		return
+	}
+	var writers sync.WaitGroup
+	defer writers.Wait()
+	writers.Go(func() { p.forward(p.life, out.alive) })
+	defer p.finish()
+	select {
+	case <-p.life.Done():
+	case <-s.host.Closing():
+	}
+}
+
+// event writes to the stream of a session, which ends with the first error.
+func (s *SSE) event(session *session, out *answer, name string, data []byte) error {
+	err := out.event(name, data)
+	if err != nil {
+		session.end()
+	}
+	return err
+}
+
+// Messages takes what the client of a session posts to it.
+func (s *SSE) Messages(w http.ResponseWriter, r *http.Request) {
+	found, ok := s.open.Load(r.URL.Query().Get("sessionId"))
+	if !ok {
+		http.Error(w, "unknown session", http.StatusNotFound)
+		return
+	}
+	message, ok := s.clients.read(w, r)
+	if !ok {
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+	found.(*pipe).receive(message)
+}

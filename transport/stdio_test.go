@@ -1,0 +1,110 @@
+package transport_test
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"toolfinch/internal/await"
+	"toolfinch/transport"
+)
+
+// lines is a client over stdio.
+type lines struct {
+	t   *testing.T
+	in  *io.PipeWriter
+	got chan string
+}
+
+func (h *house) stdio(t *testing.T) *lines {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	l := &lines{t, inW, make(chan string, 1000)}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- transport.Stdio(t.Context(), h.live, h.clients, inR, outW, slog.New(slog.DiscardHandler))
+		outW.Close()
+	}()
+	go func() {
+		defer close(l.got)
+		out := bufio.NewScanner(outR)
+		out.Buffer(nil, 32<<20)
+		for out.Scan() {
+			l.got <- out.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		inW.Close()
+		for range l.got {
+		}
+		if err := await.Value(t, ended); err != nil {
+			t.Errorf("Stdio = %v", err)
+		}
+	})
+	return l
+}
+
+func (l *lines) send(message string) {
+	l.t.Helper()
+	if _, err := io.WriteString(l.in, message+"\n"); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// ask sends a message and returns the next one that comes.
+func (l *lines) ask(message string) string {
+	l.t.Helper()
+	l.send(message)
+	return await.Value(l.t, l.got)
+}
+
+func TestWhatIsRefusedOverStdioIsAnswered(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	l := h.stdio(t)
+	l.ask(greeting("2025-11-25"))
+	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
+	for _, test := range []struct{ name, message, id, says string }{
+		{"nested too deeply", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"echo","arguments":{"x":` + deep + `}}}`, `"id":5`, "nested too deeply"},
+		{"no JSON", `{"jsonrpc"`, `"id":null`, "not valid JSON"},
+		{"another spelling", `{"jsonrpc":"2.0","id":6,"Method":"ping"}`, `"id":6`, `spells \"method\"`},
+		{"an ID that is an object", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, `"id":null`, "the ID must be"},
+		{"a batch", `[{"jsonrpc":"2.0","id":7,"method":"ping"}]`, `"id":null`, "has no JSON-RPC batches"},
+		{"a line that is too long", strings.Repeat("x", transport.MaxMessage+1), `"id":null`, "too many bytes in one message: the limit is 16777216"},
+	} {
+		got := l.ask(test.message)
+		if !strings.Contains(got, test.id) || !strings.Contains(got, test.says) {
+			t.Errorf("%s: %s", test.name, got)
+		}
+	}
+	want(t, "what follows", l.ask(toolCall("8", "echo")), `"id":8,"result"`)
+}
+
+func TestACancelOverStdio(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	l := h.stdio(t)
+	l.ask(greeting("2025-11-25"))
+	other := h.post(toolCall(`"w"`, "wait"), h.session("2025-11-25")...)
+	await.Value(t, h.started)
+	l.send(toolCall(`"w"`, "wait"))
+	await.Value(t, h.started)
+	l.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u0077"}}`)
+	if err := await.Value(t, h.ended); err == nil {
+		t.Error("the call was answered, want it cancelled")
+	}
+	h.release <- struct{}{}
+	want(t, "another client's call", await.Value(t, other.answer), "waited")
+}
+
+func TestABatchOverStdio(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	l := h.stdio(t)
+	l.ask(greeting("2024-11-05"))
+	got := l.ask(`[` + toolCall("1", "echo") + `,{"jsonrpc":"2.0","method":"notifications/initialized"},` + toolCall("2", "echo") + `]`)
+	if !strings.HasPrefix(got, "[") || !strings.Contains(got, `"id":1,"result"`) || !strings.Contains(got, `"id":2,"result"`) {
+		t.Errorf("a batch: %s", got)
+	}
+	l.send(`[{"jsonrpc":"2.0","method":"notifications/initialized"}]`) // has no answer
+	want(t, "what follows", l.ask(toolCall("3", "echo")), `"id":3`)
+}

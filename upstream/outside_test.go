@@ -1,0 +1,149 @@
+//go:build unix
+
+package upstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toolfinch/internal/await"
+	"toolfinch/tool"
+)
+
+// journal is a log that tests read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+const secret = `tok"en-12345`
+
+// A server that repeats its secrets shows them in results only, which are the
+// bytes that it sent.
+func TestSecretsThatAServerRepeatsAreMasked(t *testing.T) {
+	quoted, _ := json.Marshal("you sent " + secret)
+	u := newPlainHTTP(t)
+	u.calls["result"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"text":%s}}`, id, quoted)
+	}
+	u.calls["fail"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-31999,"message":%s,"data":{"x":%s},"more":1}}`, id, quoted, quoted)
+	}
+	u.calls["log"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"error\",\"data\":%s}}\n\n", quoted)
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", id)
+	}
+	over := u.settings()
+	over.Secrets = []string{secret}
+	stdio := lines(t, "stdio", "crash")
+	stdio.Env["TOOLFINCH_TEST_CRASH"] = "it dies of " + secret
+	stdio.Secrets = []string{secret}
+	var j journal
+	p := NewPool([]Settings{over, stdio}, nil, Events{}, j.log())
+	defer p.Close(t.Context())
+
+	if got, err := ask(t, p, "s", "result"); err != nil || got != `{"text":`+string(quoted)+`}` {
+		t.Errorf("the result is %s, %v", got, err)
+	}
+	_, err := ask(t, p, "s", "fail")
+	var rpc *tool.RPCError
+	if !errors.As(err, &rpc) || rpc.Code != -31999 || rpc.Message != "you sent ***" || string(rpc.Raw) != `{"code":-31999,"message":"you sent ***","data":{"x":"you sent ***"},"more":1}` {
+		t.Errorf("the error is %v: %s", err, rpc.JSON())
+	}
+	heard := ""
+	_, err = p.Call(t.Context(), def("s", "log"), &tool.Call{Notify: func(_ string, params json.RawMessage) { heard = string(params) }})
+	if want := `{"level":"error","data":"you sent ***"}`; err != nil || heard != want {
+		t.Errorf("the log message is %s, %v", heard, err)
+	}
+	shown := map[string]error{"Refresh": p.Refresh(t.Context(), "stdio").Err}
+	_, shown["Call"] = ask(t, p, "stdio", "raw")
+	shown["Status"] = p.Status()[1].Err
+	for where, err := range shown {
+		if err == nil || strings.Contains(err.Error(), "12345") {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	await.True(t, func() bool { return strings.Contains(j.String(), "it dies of ***") })
+	if strings.Contains(j.String(), "12345") {
+		t.Errorf("the log shows the secret:\n%s", j.String())
+	}
+}
+
+// The owner is told what a process wrote last; clients are told how it ended.
+func TestLastWords(t *testing.T) {
+	p := newPool(t, lines(t, "s", "crash"))
+	_, err := ask(t, p, "s", "raw")
+	if wantError(t, err, "s", ErrNotConnected); strings.Contains(err.Error(), "I crash") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("a client is told %v", err)
+	}
+	for where, err := range map[string]error{"Status": p.Status()[0].Err, "Refresh": p.Refresh(t.Context(), "s").Err} {
+		if err == nil || !strings.HasSuffix(err.Error(), "(exit status 3); its last words: I crash") {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+}
+
+// What a child writes to its standard error goes to the log at a bounded rate.
+func TestAFloodOnStderrIsBounded(t *testing.T) {
+	const written = 200_000
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var j journal
+	began := time.Now()
+	e := &stderr{log: j.log(), done: make(chan struct{})}
+	go e.follow(r)
+	for i := range written {
+		if _, err := fmt.Fprintf(w, "line %d\x1b[31m\n", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = w.Close()
+	<-e.done
+	took := time.Since(began)
+	logged := strings.Count(j.String(), "msg=stderr")
+	if most := stderrBurst + int(took.Seconds()*stderrRate) + 1; logged > most || logged < stderrBurst {
+		t.Errorf("%d lines were logged in %s", logged, took)
+	}
+	left := 0
+	for line := range strings.Lines(j.String()) {
+		if _, count, ok := strings.Cut(line, "left out\" count="); ok {
+			var n int
+			_, _ = fmt.Sscan(count, &n)
+			left += n
+		}
+	}
+	if logged+left != written {
+		t.Errorf("%d lines were logged and %d left out, of %d", logged, left, written)
+	}
+	if want := "line 199995 [31m | "; !strings.HasPrefix(e.words(), want) || !strings.HasSuffix(e.words(), "line 199999 [31m") {
+		t.Errorf("the last words are %q", e.words())
+	}
+}

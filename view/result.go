@@ -1,0 +1,83 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// resultMembers are the members of a result that say what it is. A result without
+// content that has only others is something else: a value, by mistake.
+var resultMembers = map[string]string{
+	"content": "a list of blocks", "structuredContent": "", "isError": "true or false", "_meta": "an object", "resultType": "text",
+}
+
+// asResult is what a post hook returned as the result of a tool, an *answerError
+// for what clients would refuse.
+func asResult(got tool.Result) (tool.Result, error) {
+	wrong := func(what string) (tool.Result, error) {
+		return nil, &answerError{fmt.Sprintf("the result it returned %s: %s", what, excerpt(json.RawMessage(got)))}
+	}
+	if !isObject(got) {
+		return wrong("is not an object")
+	}
+	known, others := false, false
+	for name, value := range rawjson.Members(got) {
+		wanted, ok := resultMembers[name]
+		known, others = known || ok, others || !ok
+		if ok && !is(wanted, value) {
+			return wrong(fmt.Sprintf("has a member %q that is not %s", name, wanted))
+		}
+	}
+	if others && !known {
+		return wrong(`is not {"content": [...]}`)
+	}
+	n := 0
+	for block := range rawjson.Elements(rawjson.Member(got, "content")) {
+		if !isBlock(block) {
+			return wrong(fmt.Sprintf(`has a block in "content" that is none, number %d`, n+1))
+		}
+		n++
+	}
+	if rawjson.Member(got, "content") != nil {
+		return got, nil
+	}
+	with, err := rawjson.Set(got, "content", []byte(`[]`))
+	if err != nil {
+		return wrong("is not an object")
+	}
+	return with, nil
+}
+
+// is reports whether a value is what resultMembers says.
+func is(wanted string, value json.RawMessage) bool {
+	switch wanted {
+	case "a list of blocks":
+		return value[0] == '['
+	case "true or false":
+		return value[0] == 't' || value[0] == 'f'
+	case "an object":
+		return value[0] == '{'
+	case "text":
+		return value[0] == '"'
+	}
+	return true
+}
+
+// isBlock reports whether a value is a content block, maybe of a type that is not
+// known here. What other blocks than texts lack they may have lacked before.
+func isBlock(value json.RawMessage) bool {
+	kind := rawjson.Text(rawjson.Member(value, "type"))
+	return kind != "" && (kind != "text" || is("text", orNull(rawjson.Member(value, "text"))))
+}
+
+// excerpt is the beginning of what a hook returned, for a message.
+func excerpt(value json.RawMessage) string {
+	const most = 200
+	if len(value) > most {
+		return fmt.Sprintf("%q...", value[:most])
+	}
+	return string(value)
+}

@@ -99,7 +99,7 @@ func namedUnderServer(c *Config, v *view.Settings, name string) int {
 // under its server. What patterns leave out is not looked at.
 func mayKeepName(v *view.Settings, server, name string) bool {
 	left := v.IncludeAll && v.Excludes(tool.ID{Server: server, Name: name})
-	i := slices.IndexFunc(v.Tools, func(s view.Server) bool { return s.Name == server })
+	i := slices.IndexFunc(v.Tools, func(s view.UpstreamTools) bool { return s.Name == server })
 	if i < 0 {
 		return v.IncludeAll && !left
 	}

@@ -138,8 +138,8 @@ func (r *resolver) config(c *Config) *node {
 	servers := newBlock()
 	for i := range c.Servers {
 		s := &c.Servers[i]
-		at := slices.IndexFunc(c.Tools, func(t view.Server) bool { return t.Name == s.Name })
-		var tools *view.Server
+		at := slices.IndexFunc(c.Tools, func(t view.UpstreamTools) bool { return t.Name == s.Name })
+		var tools *view.UpstreamTools
 		if at >= 0 {
 			tools = &c.Tools[at]
 		}
@@ -205,7 +205,7 @@ func (r *resolver) url(raw string) string {
 	return maskURL(r.secrets.known(raw))
 }
 
-func (r *resolver) server(s *upstream.Settings, tools *view.Server) *node {
+func (r *resolver) server(s *upstream.Settings, tools *view.UpstreamTools) *node {
 	b := newBlock()
 	b.text("command", r.secrets.word(s.Command))
 	b.some("args", r.secrets.words(s.Args))

@@ -17,8 +17,8 @@ import (
 // server is one server while it is read.
 type server struct {
 	upstream.Settings
-	views   view.Server // what every view has of it
-	label   string      // what messages call it
+	views   view.UpstreamTools // what every view has of it
+	label   string             // what messages call it
 	enabled bool
 
 	// Where things stand in the file, nil when they do not.
@@ -208,7 +208,7 @@ func (d *decoder) server(key, n *node) *server {
 			AskTimeout:       upstream.DefaultAskTimeout,
 			Isolate:          upstream.IsolateAuto,
 		},
-		views:   view.Server{Name: key.text, At: placeOf(key)},
+		views:   view.UpstreamTools{Name: key.text, At: placeOf(key)},
 		label:   fmt.Sprintf("server %q", shorten(key.text)),
 		name:    key,
 		enabled: true,

@@ -179,12 +179,12 @@ func searchNames(prefix string) []string {
 }
 
 // viewTools reads what a view has of each server.
-func (d *decoder) viewTools(n *node, label string, all bool, taken claims) []view.Server {
+func (d *decoder) viewTools(n *node, label string, all bool, taken claims) []view.UpstreamTools {
 	if n.kind != kindMapping {
 		d.fail(n, label+" must be a mapping of servers to their tools, not "+string(n.kind), "")
 		return nil
 	}
-	var servers []view.Server
+	var servers []view.UpstreamTools
 	for _, p := range d.unique(n, "server") {
 		name, item := p.key.text, label+"."+shorten(p.key.text)
 		names := taken
@@ -195,7 +195,7 @@ func (d *decoder) viewTools(n *node, label string, all bool, taken claims) []vie
 			d.warn(p.key, fmt.Sprintf("%s: server %q is disabled: its tools are left out", label, name), "")
 			names = make(claims) // looked at, and taken by nobody
 		}
-		s := view.Server{Name: name, At: placeOf(p.key)}
+		s := view.UpstreamTools{Name: name, At: placeOf(p.key)}
 		if p.value.kind != kindNull {
 			s.Tools = d.toolsBlock(p.value, item, names)
 		}

@@ -124,14 +124,14 @@ func TestEveryKeyOfViews(t *testing.T) {
 	defaults := view.ScriptLimits{}.OrDefaults()
 	some := defaults
 	some.Calls = 7
-	wantTools := []view.Server{{
+	wantTools := []view.UpstreamTools{{
 		Name:   "git.hub",
 		Output: &view.OutputCache{MinSize: 20_000, Preview: 2_000, TTL: time.Hour},
 		Tools:  []view.Override{{Tool: "delete", Disabled: true}, {Tool: "search_code", Name: "code_search"}},
 	}}
 	wantViews := []view.Settings{{
 		Name: "everything-1_2", Description: "For me", Exposure: view.ExposureSearch, DirectBelow: 100,
-		Tools: []view.Server{{Name: "git.hub", Tools: []view.Override{
+		Tools: []view.UpstreamTools{{Name: "git.hub", Tools: []view.Override{
 			{
 				Tool: "search_code", Name: "find", Title: new("Find {original}"), Description: new("me: {original} {other}"),
 				Parameters: []view.Parameter{

@@ -189,7 +189,7 @@ func TestTheSearchTrioAnswers(t *testing.T) {
 	scripts := []*script{shopping, zoo}
 	search, each := everything("my.view", view.ExposureSearch), everything("each", view.ExposureSearchPerServer)
 	search.Description = "Things to wear. And animals."
-	search.Tools = []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "headgear"}}}}
+	search.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "headgear"}}}}
 	p, url := openViews(t, "", configOf(t, scripts, search, each))
 	for _, test := range []struct {
 		view string
@@ -302,7 +302,7 @@ func TestALargeResultIsReadByItsOwnSession(t *testing.T) {
 	var views []view.Settings
 	for _, exposure := range []view.Exposure{view.ExposureDirect, view.ExposureRetrieve, view.ExposureSearch} {
 		kept := everything("kept-"+string(exposure), exposure)
-		kept.Tools = []view.Server{{Name: "big", Output: &view.OutputCache{MinSize: 10_000, Preview: 500}}}
+		kept.Tools = []view.UpstreamTools{{Name: "big", Output: &view.OutputCache{MinSize: 10_000, Preview: 500}}}
 		views = append(views, kept)
 	}
 	views = append(views, everything("whole", view.ExposureDirect))

@@ -1115,7 +1115,7 @@ func TestReloadsChangeTheGate(t *testing.T) {
 	}
 
 	renamed := gated(view.Default, view.ExposureRetrieve, ample)
-	renamed.Tools = []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "look", Name: "peek"}}}}
+	renamed.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "look", Name: "peek"}}}}
 	change(t, renamed)
 	told(t)
 	if got := c.listed(); !slices.Equal(got, append(slices.Clone(provisioning), "peek", "shop_burn")) {

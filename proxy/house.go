@@ -34,8 +34,8 @@ func (h house) View(name string) (web.View, error) {
 }
 
 // leavesOut reports whether a tool of a server is disabled.
-func leavesOut(servers []view.Server, server string) bool {
-	return slices.ContainsFunc(servers, func(s view.Server) bool {
+func leavesOut(servers []view.UpstreamTools, server string) bool {
+	return slices.ContainsFunc(servers, func(s view.UpstreamTools) bool {
 		return s.Name == server && slices.ContainsFunc(s.Tools, func(o view.Override) bool { return o.Disabled })
 	})
 }

@@ -28,7 +28,7 @@ import (
 type plan struct {
 	*View
 	settled  bool // what its upstreams have is known
-	compiled *view.View
+	compiled *view.Compiled
 	servers  []retrieve.Server
 	searches []searchTools
 	find     string         // the meta-tool that answers send clients to who look for a tool
@@ -127,7 +127,7 @@ func (p *Proxy) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 }
 
 // planView works out what a compiled view has and what its meta-tools are called.
-func (p *Proxy) planView(v *View, config *configs.Config, compiled *view.View) plan {
+func (p *Proxy) planView(v *View, config *configs.Config, compiled *view.Compiled) plan {
 	settings := compiled.Settings
 	next := plan{View: v, compiled: compiled, servers: p.serversOf(config, compiled), settled: true}
 	for _, u := range compiled.Upstreams {
@@ -349,7 +349,7 @@ func validates(config *configs.Config, server string) bool {
 
 // serversOf is what a view's catalog is made of: what it has of the upstreams,
 // and its own tools under its own name.
-func (p *Proxy) serversOf(config *configs.Config, compiled *view.View) []retrieve.Server {
+func (p *Proxy) serversOf(config *configs.Config, compiled *view.Compiled) []retrieve.Server {
 	settings := compiled.Settings
 	var out []retrieve.Server
 	for _, u := range compiled.Upstreams {

@@ -793,7 +793,7 @@ func TestTheProxyToolCallsWhatIsCallableInAView(t *testing.T) {
 	s := shop(t, "shop", "hat", "coat")
 	both := everything("both", view.ExposureSearch)
 	both.ProxyTool = "proxy"
-	both.Tools = []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "cap", Description: ptr("Sells caps")}}}}
+	both.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "cap", Description: ptr("Sells caps")}}}}
 	p, url := openViews(t, "", configOf(t, []*script{s}, both))
 	v, err := p.View("both")
 	if err != nil {

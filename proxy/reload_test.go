@@ -62,8 +62,8 @@ func module(t testing.TB, path, source string) {
 }
 
 // hat is an override that selects the tool which the tests call.
-func hat(more ...view.Override) []view.Server {
-	return []view.Server{{Name: "shop", Tools: append(more, view.Override{Tool: "hat", Name: "hat"})}}
+func hat(more ...view.Override) []view.UpstreamTools {
+	return []view.UpstreamTools{{Name: "shop", Tools: append(more, view.Override{Tool: "hat", Name: "hat"})}}
 }
 
 // working is the number of goroutines without those of idle HTTP connections,
@@ -378,11 +378,11 @@ func TestABrokenEditChangesNothing(t *testing.T) {
 	c.clear()
 
 	unknown := x
-	unknown.Tools = []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "hatt", At: view.Place{Line: 7, Column: 3}}}}}
+	unknown.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "hatt", At: view.Place{Line: 7, Column: 3}}}}}
 	missing := x
 	missing.Customs = []view.Custom{{Module: path, Function: "owm"}}
 	twice := x
-	twice.Tools = []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "same"}, {Tool: "coat", Name: "same"}}}}
+	twice.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "same"}, {Tool: "coat", Name: "same"}}}}
 	for name, test := range map[string]struct {
 		views []view.Settings
 		want  string

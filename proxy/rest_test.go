@@ -101,7 +101,7 @@ func TestRESTOverHTTP(t *testing.T) {
 	const odd = `{"content":[{"type":"text","text":"a<b>&\u00e9"}],"structuredContent":{"z":12345678901234567890,"a":1.0},"unknown":[1e400],"_meta":{"a/b":2.50}}`
 	s.on("tools/call odd", func(r *request) { r.result(odd) })
 	s.on("tools/call coat", func(r *request) { r.fail(`{"code":-32099,"message":"sold out"}`) })
-	narrow := view.Settings{Name: "narrow", Exposure: view.ExposureDirect, Tools: []view.Server{{Name: "shop", Tools: []view.Override{{Tool: "odd", Name: "renamed"}}}}}
+	narrow := view.Settings{Name: "narrow", Exposure: view.ExposureDirect, Tools: []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "odd", Name: "renamed"}}}}}
 	_, url := openREST(t, "", configOf(t, []*script{s}, narrow, bounded()))
 
 	t.Run("execute", func(t *testing.T) {
@@ -519,7 +519,7 @@ func TestRESTAnswersWithWholeResults(t *testing.T) {
 	large := `{"content":[{"type":"text","text":"` + strings.Repeat("hat ", 10_000) + `"}]}`
 	s.on("tools/call", func(r *request) { r.result(large) })
 	kept := everything("kept", view.ExposureDirect)
-	kept.Tools = []view.Server{{Name: "shop", Output: &view.OutputCache{MinSize: 1000, Preview: 100, TTL: time.Hour}}}
+	kept.Tools = []view.UpstreamTools{{Name: "shop", Output: &view.OutputCache{MinSize: 1000, Preview: 100, TTL: time.Hour}}}
 	config := configOf(t, []*script{s}, kept)
 	config.PrincipalHeader = "X-User"
 	p, url := openREST(t, "", config)

@@ -53,7 +53,7 @@ func sold(t *testing.T, server, name string) *tool.Def {
 
 // only is a view of everything that one server has.
 func only(server string) view.Settings {
-	return view.Settings{Name: server, Exposure: view.ExposureRetrieve, Tools: []view.Server{{Name: server, Tools: []view.Override{{Tool: "*"}}}}}
+	return view.Settings{Name: server, Exposure: view.ExposureRetrieve, Tools: []view.UpstreamTools{{Name: server, Tools: []view.Override{{Tool: "*"}}}}}
 }
 
 func TestNewsOfAServerBuildsOnlyTheViewsThatUseIt(t *testing.T) {

@@ -20,7 +20,7 @@ func TestAViewIsSeenWhole(t *testing.T) {
 	hats := shop(t, "shop", "hat", "cap", "bonnet")
 	edit := func(n int) *configs.Config {
 		v := view.Settings{Name: view.Default, Exposure: view.ExposureSearch, Description: fmt.Sprintf("edit%d", n)}
-		v.Tools = []view.Server{{Name: "shop"}}
+		v.Tools = []view.UpstreamTools{{Name: "shop"}}
 		for _, name := range []string{"hat", "cap", "bonnet"} {
 			v.Tools[0].Tools = append(v.Tools[0].Tools, view.Override{Tool: name, Name: fmt.Sprintf("%s_of_edit%d", name, n)})
 		}

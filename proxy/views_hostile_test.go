@@ -88,7 +88,7 @@ func (c *caseless) taken() []string {
 
 func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 	up := newCaseless(t)
-	bound := []view.Server{{Name: "up", Tools: []view.Override{{Tool: "open", Parameters: []view.Parameter{{Name: "path", Value: []byte(`"bound"`)}}}}}}
+	bound := []view.UpstreamTools{{Name: "up", Tools: []view.Override{{Tool: "open", Parameters: []view.Parameter{{Name: "path", Value: []byte(`"bound"`)}}}}}}
 	config := configOf(t, nil,
 		view.Settings{Name: "listed", Exposure: view.ExposureDirect, Tools: bound},
 		view.Settings{Name: "searched", Exposure: view.ExposureSearch, Tools: bound},
@@ -347,7 +347,7 @@ func TestOfManyMissingToolsTheNearestIsSaidOfAFew(t *testing.T) {
 		missing = append(missing, view.Override{Tool: fmt.Sprintf("tool_%d", i)})
 	}
 	v := everything("v", view.ExposureRetrieve)
-	v.Tools = []view.Server{{Name: "up", Tools: missing}}
+	v.Tools = []view.UpstreamTools{{Name: "up", Tools: missing}}
 	p, _ := openViews(t, "", configOf(t, []*script{s}, v))
 	hints := 0
 	eventually(t, func() bool { return len(p.Problems()) >= len(missing) }) // they are told after the tools are shown

@@ -122,7 +122,7 @@ func zebras(s *script) {
 func narrowed(name string, exposure view.Exposure) view.Settings {
 	return view.Settings{
 		Name: name, Exposure: exposure, RunScript: &view.ScriptLimits{},
-		Tools: []view.Server{{Name: "inner", Tools: []view.Override{{Tool: "open", Name: "renamed"}}}},
+		Tools: []view.UpstreamTools{{Name: "inner", Tools: []view.Override{{Tool: "open", Name: "renamed"}}}},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // Base is what the upstreams bring to every view: what stands under a server
 // changes or removes tools, and everything else stays. A tool with a Problem
 // that is an error is left out.
-func Base(upstreams []Upstream, servers []Server) ([]Upstream, []Problem) {
+func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem) {
 	out := slices.Clone(upstreams)
 	var problems []Problem
 	for i := range out {
@@ -26,7 +26,7 @@ func Base(upstreams []Upstream, servers []Server) ([]Upstream, []Problem) {
 }
 
 // change makes of the upstream what stands under its server.
-func (u *Upstream) change(server *Server) []Problem {
+func (u *Upstream) change(server *UpstreamTools) []Problem {
 	var problems []Problem
 	var names claims
 	tools := make([]*tool.Tool, 0, len(u.Tools))
@@ -54,14 +54,14 @@ func (u *Upstream) change(server *Server) []Problem {
 
 // Compile makes the view of the upstreams that Base returned. A Problem that is
 // an error leaves out the tool that it is about, and nothing else.
-func Compile(s Settings, base []Upstream, env Env) (*View, []Problem) {
+func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 	env = env.pendingIn(base)
 	env.own = s.ownNames()
 	c := compiler{settings: s, env: env, names: claims{view: s.Name, proxy: s.ProxyTool}}
 	var problems []Problem
 	c.hooks, problems = newHooks(s, env)
 	problems = append(problems, s.absent(base)...)
-	v := &View{Settings: s}
+	v := &Compiled{Settings: s}
 	for _, u := range base {
 		server := entryOf(s.Tools, u.Server)
 		if server != nil {
@@ -110,7 +110,7 @@ type compiler struct {
 }
 
 // upstream is what the view has of u; server is nil where nothing is said of it.
-func (c *compiler) upstream(u Upstream, server *Server) (Upstream, []Problem) {
+func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Problem) {
 	out := Upstream{Server: u.Server, Listed: u.Listed, Output: map[tool.ID]*OutputCache{}}
 	var overrides []Override
 	if server != nil {
@@ -210,7 +210,7 @@ func (c *compiler) own() ([]*tool.Tool, []Problem) {
 // outputOf says how large results of a tool are kept, nil for not at all: the
 // view's word on the tool goes before the server's, and that on a tool before
 // that on all.
-func outputOf(c choice, u Upstream, server *Server) *OutputCache {
+func outputOf(c choice, u Upstream, server *UpstreamTools) *OutputCache {
 	var found *OutputCache
 	if c.by != nil {
 		found = c.by.Output

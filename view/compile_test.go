@@ -17,14 +17,14 @@ func TestAViewSeesWhatStandsUnderTheServer(t *testing.T) {
 	u := Upstream{Server: "s", Listed: true, Tools: []*tool.Tool{
 		defined(t, tool.KindTool, "s", `{"name":"a","description":"Own.","inputSchema":{"properties":{"p":{"description":"P"},"q":{}},"required":["p"]}}`),
 	}}
-	base, problems := Base([]Upstream{u}, []Server{{Name: "s", Tools: []Override{{
+	base, problems := Base([]Upstream{u}, []UpstreamTools{{Name: "s", Tools: []Override{{
 		Tool: "a", Name: "first", Description: text("Base: {original}"),
 		Parameters: []Parameter{{Name: "p", Rename: "path", Description: text("Base: {original}")}, {Name: "q", Value: []byte(`1`)}},
 	}}}})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	v := compiled(t, Settings{Name: "v", Tools: []Server{{Name: "s", Tools: []Override{{
+	v := compiled(t, Settings{Name: "v", Tools: []UpstreamTools{{Name: "s", Tools: []Override{{
 		Tool: "a", Description: text("View: {original}"),
 		Parameters: []Parameter{{Name: "path", Rename: "skill", Description: text("View: {original}")}},
 	}}}}}, base...)
@@ -39,8 +39,8 @@ func TestAViewSeesWhatStandsUnderTheServer(t *testing.T) {
 }
 
 func TestAnotherNameGivenByTheViewWins(t *testing.T) {
-	base, _ := Base([]Upstream{listed(t, "s", "a")}, []Server{{Name: "s", Tools: []Override{{Tool: "a", Name: "base"}}}})
-	v := compiled(t, Settings{Tools: []Server{{Name: "s", Tools: []Override{{Tool: "a", Name: "view"}}}}}, base...)
+	base, _ := Base([]Upstream{listed(t, "s", "a")}, []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Name: "base"}}}})
+	v := compiled(t, Settings{Tools: []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Name: "view"}}}}}, base...)
 	if got := v.Upstreams[0].Tools[0].Name; got != "view" {
 		t.Errorf("named %q", got)
 	}
@@ -48,7 +48,7 @@ func TestAnotherNameGivenByTheViewWins(t *testing.T) {
 
 func TestWhatAViewDoesNotChangeIsTheBaseItself(t *testing.T) {
 	base := listed(t, "s", "a", "b")
-	v := compiled(t, Settings{IncludeAll: true, Tools: []Server{{Name: "s", Tools: []Override{{Tool: "*"}}}}}, base)
+	v := compiled(t, Settings{IncludeAll: true, Tools: []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "*"}}}}}, base)
 	if !slices.Equal(v.Upstreams[0].Tools, base.Tools) {
 		t.Errorf("%v", v.Upstreams[0].Tools)
 	}
@@ -59,7 +59,7 @@ func TestProblems(t *testing.T) {
 	absent := Upstream{Server: "absent"}
 	here, there, view := Place{4, 2}, Place{9, 5}, Place{1, 1}
 	entry := func(overrides ...Override) Settings {
-		return Settings{Tools: []Server{{Name: "github", At: there, Tools: overrides}}}
+		return Settings{Tools: []UpstreamTools{{Name: "github", At: there, Tools: overrides}}}
 	}
 	for _, test := range []struct {
 		name    string
@@ -80,7 +80,7 @@ func TestProblems(t *testing.T) {
 		{"an exclude for nothing", Settings{IncludeAll: true, Exclude: []Pattern{{Glob: "a", At: here}}}, here, true,
 			`view "v": exclude: nothing matches "a" (globs are over "server.tool")`,
 			"github.search_code github.search_issues github.issue_get github.a github.b github.c"},
-		{"a server that is not there", Settings{Tools: []Server{{Name: "gihub", At: there, Tools: []Override{{Tool: "a"}}}}}, there, true,
+		{"a server that is not there", Settings{Tools: []UpstreamTools{{Name: "gihub", At: there, Tools: []Override{{Tool: "a"}}}}}, there, true,
 			`view "v": server "gihub" is disabled or unknown (or did you mean "github"?)`, ""},
 		{"an unknown parameter leaves out the tool", entry(Override{Tool: "a", At: here, Parameters: []Parameter{{Name: "x", At: there, Value: []byte(`1`)}}}, Override{Tool: "b"}), there, false,
 			`view "v": tool github.a: parameter "x": the tool has none of that name (there is none)`, "github.b"},
@@ -108,7 +108,7 @@ func TestProblems(t *testing.T) {
 		})
 	}
 	t.Run("a server that was never listed", func(t *testing.T) {
-		servers := []Server{{Name: "absent", At: there, Tools: []Override{{Tool: "x", At: here}, {Tool: "y*"}}}}
+		servers := []UpstreamTools{{Name: "absent", At: there, Tools: []Override{{Tool: "x", At: here}, {Tool: "y*"}}}}
 		_, ofView := Compile(Settings{Name: "v", Tools: servers, Exclude: []Pattern{{Glob: "absent.z"}}}, []Upstream{absent}, Env{})
 		_, ofBase := Base([]Upstream{absent}, servers)
 		for _, problems := range [][]Problem{ofView, ofBase} {
@@ -119,7 +119,7 @@ func TestProblems(t *testing.T) {
 		}
 	})
 	t.Run("under a server", func(t *testing.T) {
-		base, problems := Base([]Upstream{github}, []Server{{Name: "github", Tools: []Override{
+		base, problems := Base([]Upstream{github}, []UpstreamTools{{Name: "github", Tools: []Override{
 			{Tool: "issue_gt", At: here}, {Tool: "a", Name: "x"}, {Tool: "b", Name: "x", At: there}, {Tool: "zz*", At: view},
 		}}})
 		var got []string
@@ -139,8 +139,8 @@ func TestProblems(t *testing.T) {
 		}
 	})
 	t.Run("one name for tools of two servers, one under its server", func(t *testing.T) {
-		base, _ := Base([]Upstream{listed(t, "p", "a"), listed(t, "q", "a")}, []Server{{Name: "q", Tools: []Override{{Tool: "a", Name: "x"}}}})
-		_, problems := Compile(Settings{Name: "v", IncludeAll: true, Tools: []Server{{Name: "p", Tools: []Override{{Tool: "a", Name: "x", At: here}}}}}, base, Env{})
+		base, _ := Base([]Upstream{listed(t, "p", "a"), listed(t, "q", "a")}, []UpstreamTools{{Name: "q", Tools: []Override{{Tool: "a", Name: "x"}}}})
+		_, problems := Compile(Settings{Name: "v", IncludeAll: true, Tools: []UpstreamTools{{Name: "p", Tools: []Override{{Tool: "a", Name: "x", At: here}}}}}, base, Env{})
 		if len(problems) != 1 || problems[0].At != here || !strings.HasPrefix(problems[0].Message, `p.a and q.a are both named "x"`) {
 			t.Errorf("problems %+v", problems)
 		}
@@ -179,11 +179,11 @@ func TestLargeResultsAreKeptAsTheNearestSays(t *testing.T) {
 			a := defined(t, tool.KindTool, "s", `{"name":"a","outputSchema":{"type":"object"},"x":1.0}`)
 			prompt := defined(t, tool.KindPrompt, "s", `{"name":"p"}`)
 			base, problems := Base([]Upstream{{Server: "s", Listed: true, Tools: []*tool.Tool{a, prompt}}},
-				[]Server{{Name: "s", Output: test.ofServer, Tools: []Override{{Tool: "a", Output: test.inBase}}}})
+				[]UpstreamTools{{Name: "s", Output: test.ofServer, Tools: []Override{{Tool: "a", Output: test.inBase}}}})
 			if len(problems) > 0 {
 				t.Fatal(problems)
 			}
-			s := Settings{IncludeAll: true, Tools: []Server{{Name: "s", Output: test.ofView, Tools: []Override{{Tool: "a", Output: test.inView}}}}}
+			s := Settings{IncludeAll: true, Tools: []UpstreamTools{{Name: "s", Output: test.ofView, Tools: []Override{{Tool: "a", Output: test.inView}}}}}
 			v, problems := Compile(s, base, keeper())
 			if len(problems) > 0 {
 				t.Fatal(problems)
@@ -221,7 +221,7 @@ func TestWhatIsAroundATool(t *testing.T) {
 	env := keeper()
 	s := Settings{
 		Name: "v",
-		Tools: []Server{{Name: "s", Tools: []Override{{
+		Tools: []UpstreamTools{{Name: "s", Tools: []Override{{
 			Tool: "a", Name: "x", Output: &OutputCache{MinSize: 1}, Parameters: []Parameter{{Name: "p", Rename: "q"}, {Name: "h", Hidden: true}},
 		}}}},
 		Hooks: Hooks{
@@ -254,7 +254,7 @@ func TestOwnToolsAreHookedAndNamedLikeAnyOther(t *testing.T) {
 	at := Place{8, 3}
 	s := Settings{
 		Name:       "v",
-		Tools:      []Server{{Name: "s", Tools: []Override{{Tool: "a", Name: "both"}}}},
+		Tools:      []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Name: "both"}}}},
 		Composites: []Composite{{Name: "both", At: at, Steps: step}, {Name: "mine", Steps: step}},
 		Hooks: Hooks{Pre: []PreCall{func(_ context.Context, info *script.Info, _ json.RawMessage) (json.RawMessage, error) {
 			if info.Name == "mine" { // not a step of it
@@ -282,7 +282,7 @@ func TestOwnToolsAreHookedAndNamedLikeAnyOther(t *testing.T) {
 
 // What a Problem is about may stand under a server: then it is at the view.
 func TestAProblemIsAlwaysSomewhere(t *testing.T) {
-	base, _ := Base([]Upstream{listed(t, "p", "a"), listed(t, "q", "a")}, []Server{
+	base, _ := Base([]Upstream{listed(t, "p", "a"), listed(t, "q", "a")}, []UpstreamTools{
 		{Name: "p", Tools: []Override{{Tool: "a", Name: "x"}}}, {Name: "q", Tools: []Override{{Tool: "a", Name: "x"}}},
 	})
 	_, problems := Compile(Settings{Name: "v", At: Place{5, 1}, IncludeAll: true}, base, Env{})
@@ -299,7 +299,7 @@ func BenchmarkCompile(b *testing.B) {
 	base := []Upstream{listed(b, "s", names...)}
 	for name, s := range map[string]Settings{
 		"all":         {IncludeAll: true},
-		"redescribed": {Tools: []Server{{Name: "s", Tools: []Override{{Tool: "*", Description: text("x {original}")}}}}},
+		"redescribed": {Tools: []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "*", Description: text("x {original}")}}}}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -318,7 +318,7 @@ func TestAServerThatListsNothingIsInAViewOfAll(t *testing.T) {
 	}{
 		{Settings{IncludeAll: true}, "bare full"},
 		{Settings{IncludeAll: true, Exclude: []Pattern{{Glob: "full.*"}}}, "bare"}, // all of it is left out
-		{Settings{Tools: []Server{{Name: "full", Tools: []Override{{Tool: "*"}}}}}, "full"},
+		{Settings{Tools: []UpstreamTools{{Name: "full", Tools: []Override{{Tool: "*"}}}}}, "full"},
 	} {
 		v, problems := Compile(test.settings, []Upstream{bare, full}, Env{Find: func(string) (*tool.Tool, bool) { return nil, false }})
 		var names []string

@@ -79,14 +79,14 @@ func (s *Settings) Uses(server string) bool {
 }
 
 // wants reports whether a view may have something of a server.
-func (s *Settings) wants(server *Server) bool {
+func (s *Settings) wants(server *UpstreamTools) bool {
 	return s.IncludeAll || server != nil &&
 		slices.ContainsFunc(server.Tools, func(o Override) bool { return !o.Disabled })
 }
 
 // entryOf is what is said of a server, nil for nothing.
-func entryOf(servers []Server, name string) *Server {
-	if i := slices.IndexFunc(servers, func(s Server) bool { return s.Name == name }); i >= 0 {
+func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
+	if i := slices.IndexFunc(servers, func(s UpstreamTools) bool { return s.Name == name }); i >= 0 {
 		return &servers[i]
 	}
 	return nil
@@ -98,7 +98,7 @@ func entryOf(servers []Server, name string) *Server {
 const maxHints = 5
 
 // unmatched are the problems of overrides that are for no tool of u.
-func (s *Server) unmatched(u Upstream) []Problem {
+func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 	if len(s.Tools) == 0 {
 		return nil
 	}

@@ -40,7 +40,7 @@ func listed(t testing.TB, server string, names ...string) Upstream {
 }
 
 // compiled is a view without a problem.
-func compiled(t testing.TB, s Settings, base ...Upstream) *View {
+func compiled(t testing.TB, s Settings, base ...Upstream) *Compiled {
 	t.Helper()
 	v, problems := Compile(s, base, Env{})
 	for _, p := range problems {
@@ -70,7 +70,9 @@ func TestSelection(t *testing.T) {
 	everything := "github.search_code github.issue_get github.issue_delete github.repo/issue_x" +
 		" github.review github.file:///readme github.file:///{path} memory.search memory.issue_get"
 
-	of := func(server string, overrides ...Override) []Server { return []Server{{Name: server, Tools: overrides}} }
+	of := func(server string, overrides ...Override) []UpstreamTools {
+		return []UpstreamTools{{Name: server, Tools: overrides}}
+	}
 	exclude := func(globs ...string) (out []Pattern) {
 		for _, glob := range globs {
 			out = append(out, Pattern{Glob: glob})
@@ -127,9 +129,9 @@ func TestAServerThatWasNeverListedStaysInTheViewsThatWantIt(t *testing.T) {
 		want []string
 	}{
 		{"all", Settings{IncludeAll: true}, []string{"absent", "there"}},
-		{"selected", Settings{Tools: []Server{{Name: "absent", Tools: []Override{{Tool: "x"}}}}}, []string{"absent"}},
-		{"only disabled", Settings{Tools: []Server{{Name: "absent", Tools: []Override{{Tool: "x", Disabled: true}}}}}, nil},
-		{"not selected", Settings{Tools: []Server{{Name: "there", Tools: []Override{{Tool: "a"}}}}}, []string{"there"}},
+		{"selected", Settings{Tools: []UpstreamTools{{Name: "absent", Tools: []Override{{Tool: "x"}}}}}, []string{"absent"}},
+		{"only disabled", Settings{Tools: []UpstreamTools{{Name: "absent", Tools: []Override{{Tool: "x", Disabled: true}}}}}, nil},
+		{"not selected", Settings{Tools: []UpstreamTools{{Name: "there", Tools: []Override{{Tool: "a"}}}}}, []string{"there"}},
 	} {
 		v, _ := Compile(test.s, []Upstream{absent, there}, Env{})
 		var got []string
@@ -150,7 +152,7 @@ func TestBaseOnlyChangesAndRemoves(t *testing.T) {
 	u.Tools = append(u.Tools, defined(t, tool.KindPrompt, "s", `{"name":"a"}`))
 	other := listed(t, "other", "a")
 	before := slices.Clone(u.Tools)
-	base, problems := Base([]Upstream{u, other}, []Server{{Name: "s", Tools: []Override{
+	base, problems := Base([]Upstream{u, other}, []UpstreamTools{{Name: "s", Tools: []Override{
 		{Tool: "a", Name: "first"}, {Tool: "*"}, {Tool: "b", Disabled: true},
 	}}, {Name: "disabled", Tools: []Override{{Tool: "x"}}}})
 	if len(problems) > 0 {

@@ -19,9 +19,9 @@ type Settings struct {
 	Exposure    Exposure // default ExposureAuto
 	DirectBelow int      // tokens of all its definitions up to which ExposureAuto lists them; default DefaultDirectBelow
 
-	Tools      []Server  // in file order
-	IncludeAll bool      // everything of every server; Tools then only changes some of it
-	Exclude    []Pattern // of what IncludeAll and globs bring, over "server.tool"
+	Tools      []UpstreamTools // in file order
+	IncludeAll bool            // everything of every server; Tools then only changes some of it
+	Exclude    []Pattern       // of what IncludeAll and globs bring, over "server.tool"
 
 	Hooks      Hooks
 	Composites []Composite
@@ -95,8 +95,8 @@ func (p Problem) Error() string {
 	return text
 }
 
-// Server says what a view has of one upstream.
-type Server struct {
+// UpstreamTools says which tools of one upstream a view has, and what it changes of them.
+type UpstreamTools struct {
 	Name   string
 	At     Place
 	Tools  []Override   // in file order; of several that match a tool, an exact name wins, then the last glob

@@ -18,14 +18,14 @@ type Upstream struct {
 	Listed bool // false while it has never been listed: what it has is not known
 	Tools  []*tool.Tool
 	// Output is what overrides say of keeping large results, OutputDefault is for
-	// the other tools: filled in by Base. In a View, Output has the tools whose large
+	// the other tools: filled in by Base. In a compiled view, Output has the tools whose large
 	// results are kept, and OutputDefault is nil.
 	Output        map[tool.ID]*OutputCache
 	OutputDefault *OutputCache
 }
 
-// View is a view of the upstreams as they are now.
-type View struct {
+// Compiled is the result of Compile: a view over the upstreams as they are now.
+type Compiled struct {
 	Settings  Settings
 	Upstreams []Upstream   // those it has something of, in the order of the catalog
 	Own       []*tool.Tool // composite and custom tools; the server of their IDs is the view's name
@@ -33,7 +33,7 @@ type View struct {
 }
 
 // Keeps reports whether large results of some of the view's tools are kept.
-func (v *View) Keeps() bool {
+func (v *Compiled) Keeps() bool {
 	return slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return len(u.Output) > 0 })
 }
 

@@ -231,7 +231,7 @@ func partsOf(config *configs.Config, p *proxy.Proxy, rows []proxy.Refreshed) []*
 	return parts
 }
 
-func serverPart(s upstream.Settings, tools []view.Server, row proxy.Refreshed) *part {
+func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refreshed) *part {
 	ms := row.Took.Milliseconds()
 	p := &part{check: check{Status: statusOK, Kind: "server", Name: s.Name, Tools: &row.Diff.Total, Millis: &ms}}
 	p.check.Text = fmt.Sprintf("%s in %s", plural(row.Diff.Total, "tool"), row.Took.Round(time.Millisecond))

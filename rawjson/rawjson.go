@@ -1,5 +1,6 @@
-// Package rawjson reads and edits JSON objects as the bytes they are, so that
-// what nobody understands is not lost. It decodes nothing.
+// Package rawjson owns JSON as bytes: it reads, edits, builds and encodes it, so
+// that members which this program does not know are kept. It does not know what
+// any of it means.
 package rawjson
 
 import (

@@ -73,7 +73,7 @@ func serveConfig(t testing.TB, config *configs.Config, tools int, upstreams ...*
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: upstream.DefaultCallTimeout, Validate: true})
 	}
 	log := slog.New(slog.DiscardHandler)
-	p, err := proxy.Open(t.Context(), config, "test", log)
+	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func start(b *testing.B, dir string, ups []*httptest.Server, until func(*proxy.P
 	for i, u := range ups {
 		config.Servers = append(config.Servers, upstream.Settings{Name: fmt.Sprintf("up%d", i), URL: u.URL})
 	}
-	p, err := proxy.Open(b.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(b.Context(), config)
 	if err != nil {
 		b.Fatal(err)
 	}

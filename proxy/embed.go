@@ -55,7 +55,7 @@ func (p *Proxy) embedTools(ctx context.Context) {
 		rest = retryEmbedding
 		if n := p.fresh.Load() - before; n > 0 {
 			p.log.Info("tools embedded", "texts", n, "took", time.Since(began).Round(time.Millisecond))
-			p.idle()
+			p.options.idle()
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -61,7 +60,7 @@ func TestMain(m *testing.M) {
 func openWith(t *testing.T, dataDir string, settings embed.Settings, servers ...upstream.Settings) *proxy.Proxy {
 	t.Helper()
 	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingCallTool, MaxRegistered: 40,
-		Embed: settings, QueryEmbedTimeout: configs.DefaultQueryEmbedTimeout, Servers: servers}, "test", slog.New(slog.DiscardHandler))
+		Embed: settings, QueryEmbedTimeout: configs.DefaultQueryEmbedTimeout, Servers: servers})
 	if err != nil {
 		t.Fatal(err)
 	}

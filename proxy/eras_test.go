@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +24,7 @@ func openScripts(t testing.TB, pinned []string, scripts ...*script) (*proxy.Prox
 	for _, s := range scripts {
 		config.Servers = append(config.Servers, s.settings)
 	}
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -861,7 +860,7 @@ func TestTheSetOfASessionEndsWithIt(t *testing.T) {
 // serveUntil runs a proxy until stop.
 func serveUntil(t *testing.T, config *configs.Config) (p *proxy.Proxy, url string, stop func()) {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

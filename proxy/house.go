@@ -62,7 +62,7 @@ func (h house) Servers() []web.Server {
 
 // serves reports whether something of an upstream is served. Beside a view that
 // is served alone there is nothing else.
-func (h house) serves(server string) bool { return h.Only == "" || h.main().has(server) }
+func (h house) serves(server string) bool { return h.options.only == "" || h.main().has(server) }
 
 func described(config *configs.Config, server string) string {
 	i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == server })
@@ -132,7 +132,7 @@ func (h house) Savings(ctx context.Context) []web.Saved {
 	var saved []web.Saved
 	byView := map[string]int{}
 	for _, v := range h.served.Load().views {
-		if h.Only == "" || v.name == h.Only {
+		if h.options.only == "" || v.name == h.options.only {
 			byView[v.name] = len(saved)
 			saved = append(saved, web.Saved{View: v.name})
 		}

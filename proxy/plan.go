@@ -60,6 +60,8 @@ func (p *Proxy) plan(config *configs.Config, upstreams []view.Upstream, changed 
 			problems = append(problems, same.problems...)
 			continue
 		}
+		settings.Hooks.Pre = append(slices.Clone(p.options.pre), settings.Hooks.Pre...)
+		settings.Hooks.Post = append(slices.Clone(settings.Hooks.Post), p.options.post...)
 		v := &View{settings: settings}
 		if same != nil {
 			v.endpoint = same.endpoint

@@ -33,18 +33,8 @@ import (
 
 // Proxy is one configured toolfinch.
 type Proxy struct {
-	// Completed, if set before Run, is called once all that the store knows is
-	// indexed.
-	Completed func()
-	// Idle, if set before Run, is called when work in the background that took memory
-	// is done: definitions were counted, or texts embedded.
-	Idle func()
-	// Only, if set before Run, is the name of the one view that is served, in the
-	// place of the default view.
-	Only string
-
+	options options
 	first   *configs.Config // what was opened: a part of it holds until a restart
-	version string
 	log     *slog.Logger
 	store   *store.Store
 	pool    *upstream.Pool
@@ -106,30 +96,34 @@ type clientNews struct {
 }
 
 // Open builds the proxy from what the store last knew: search and lists answer
-// at once, and nothing has been dialled. version is the program's.
-func Open(ctx context.Context, config *configs.Config, version string, log *slog.Logger) (*Proxy, error) {
-	db, err := store.Open(ctx, config.DataDir, log)
+// at once, and nothing has been dialled. The error wraps ErrNoView when WithView
+// names a view that the configuration lacks.
+func Open(ctx context.Context, config *configs.Config, options ...Option) (*Proxy, error) {
+	o := optionsOf(options)
+	db, err := store.Open(ctx, config.DataDir, o.log)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	return open(ctx, config, version, log, db)
+	return open(ctx, config, o, db)
 }
 
 // OpenCopy is Open over a copy of the store in memory: what is learned is lost, and
 // the store stays as it is.
-func OpenCopy(ctx context.Context, config *configs.Config, version string, log *slog.Logger) (*Proxy, error) {
-	db, err := store.OpenCopy(ctx, config.DataDir, log)
+func OpenCopy(ctx context.Context, config *configs.Config, options ...Option) (*Proxy, error) {
+	o := optionsOf(options)
+	db, err := store.OpenCopy(ctx, config.DataDir, o.log)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	return open(ctx, config, version, log, db)
+	return open(ctx, config, o, db)
 }
 
 // open takes db over.
-func open(ctx context.Context, config *configs.Config, version string, log *slog.Logger, db *store.Store) (*Proxy, error) {
+func open(ctx context.Context, config *configs.Config, o options, db *store.Store) (*Proxy, error) {
+	log := o.log
 	p := &Proxy{
+		options:  o,
 		first:    config,
-		version:  version,
 		log:      log,
 		store:    db,
 		outputs:  output.New(db, log),
@@ -159,6 +153,9 @@ func open(ctx context.Context, config *configs.Config, version string, log *slog
 	p.partial = cutTo(all, openTools)
 	if err := p.rebuild(ctx, config, all, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("proxy: %w", err), p.Close())
+	}
+	if _, err := p.View(""); err != nil {
+		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
@@ -381,9 +378,7 @@ func (p *Proxy) follow(ctx context.Context, changes <-chan upstream.Change) erro
 	if err := p.Complete(ctx); err != nil && ctx.Err() == nil {
 		p.log.Error("not all known tools are indexed", "error", err)
 	}
-	if p.Completed != nil {
-		p.Completed()
-	}
+	p.options.indexed()
 	wake(p.uncount)
 	wake(p.unembed)
 	for {
@@ -518,13 +513,6 @@ func wake(c chan struct{}) {
 	}
 }
 
-// idle says that work in the background is done.
-func (p *Proxy) idle() {
-	if p.Idle != nil {
-		p.Idle()
-	}
-}
-
 // countTokens counts new definitions in the background. It is the last thing
 // that news of an upstream cause.
 func (p *Proxy) countTokens(ctx context.Context) {
@@ -540,7 +528,7 @@ func (p *Proxy) countTokens(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(time.Second): // not beside the first answer
-			p.idle()
+			p.options.idle()
 		}
 	}
 }

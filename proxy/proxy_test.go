@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,8 +22,7 @@ import (
 
 func open(t testing.TB, dataDir string, servers ...upstream.Settings) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: servers},
-		"test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: servers})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func (j *journal) lines(msg string) (all []string) {
 func openPortal(t testing.TB, config *configs.Config, tools int) (*proxy.Proxy, string, *journal) {
 	t.Helper()
 	log := &journal{}
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.NewJSONHandler(log, nil)))
+	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewJSONHandler(log, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestListsAreSpokenOfOnce(t *testing.T) {
 	s.list("tools", malformed, mended, `{"name":"hat","inputSchema":{"type":"object"}}`)
 	var log strings.Builder
 	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: []upstream.Settings{s.settings}}
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.NewTextHandler(&log, nil)))
+	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	if err != nil {
 		t.Fatal(err)
 	}

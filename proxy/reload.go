@@ -51,8 +51,8 @@ func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 
 // reload is Reload on the refresh loop.
 func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
-	if p.Only != "" && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == p.Only }) {
-		return fmt.Errorf("view %q is being served and cannot be removed", p.Only)
+	if p.options.only != "" && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == p.options.only }) {
+		return fmt.Errorf("view %q is being served and cannot be removed", p.options.only)
 	}
 	programs := p.programs
 	p.programs = unedited(programs)

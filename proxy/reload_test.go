@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -480,7 +479,7 @@ func TestReloadDoesNotWaitForAServerThatConnects(t *testing.T) {
 
 func TestReloadOfAProxyThatDoesNotRun(t *testing.T) {
 	config := configOf(t, nil)
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

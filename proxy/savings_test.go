@@ -24,7 +24,7 @@ import (
 func openListed(t testing.TB, up *httptest.Server, views ...view.Settings) (p *proxy.Proxy, full int64) {
 	t.Helper()
 	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40,
-		Servers: []upstream.Settings{settings("up", up.URL)}, Views: views}, "test", slog.New(slog.DiscardHandler))
+		Servers: []upstream.Settings{settings("up", up.URL)}, Views: views})
 	if err != nil {
 		t.Fatal(err)
 	}

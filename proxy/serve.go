@@ -21,7 +21,7 @@ const drain = 10 * time.Second
 
 // ServeStdio serves one client on in and out until it closes in.
 func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	v, err := p.View(p.Only)
+	v, err := p.View("")
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (p *Proxy) Handler() http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", p.ready)
-	rest := p.ifREST(p.connected.Counted(web.Handler(house{p}, p.version, p.log), refuse))
+	rest := p.ifREST(p.connected.Counted(web.Handler(house{p}, p.options.version, p.log), refuse))
 	for _, pattern := range web.Patterns {
 		mux.Handle(pattern, rest)
 	}

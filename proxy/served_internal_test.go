@@ -34,7 +34,7 @@ func openKnown(t *testing.T, views []view.Settings, servers ...string) *Proxy {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -222,7 +221,7 @@ func soak(t *testing.T, mark string, lasting time.Duration) {
 			upstream.Settings{Name: name, Command: os.Args[0], Env: map[string]string{soakVar: mark}},
 			upstream.Settings{Name: name + "web", URL: "http://" + over[i].listener.Addr().String() + "/mcp"})
 	}
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ type endpoint struct {
 // none. The error wraps ErrNoView and says which there are.
 func (p *Proxy) View(name string) (*View, error) {
 	all := p.served.Load()
-	if v := all.byName[cmp.Or(name, p.Only, view.Default)]; v != nil {
+	if v := all.byName[cmp.Or(name, p.options.only, view.Default)]; v != nil {
 		return v, nil
 	}
 	var names []string
@@ -80,22 +80,18 @@ func (p *Proxy) View(name string) (*View, error) {
 	return nil, fmt.Errorf("%w: %q; there are %s", ErrNoView, name, strings.Join(names, ", "))
 }
 
-// reachable is View, of those that clients reach: Only alone where that is set.
+// reachable is View, of those that clients reach: one alone where WithView says so.
 func (p *Proxy) reachable(name string) (*View, error) {
 	v, err := p.View(name)
-	if err == nil && p.Only != "" && v.name != p.Only {
+	if err == nil && p.options.only != "" && v.name != p.options.only {
 		err = fmt.Errorf("%w: %q", ErrNoView, name)
 	}
 	return v, err
 }
 
-// main is the view that clients get who name none. The default view is always
-// there, so only a bad Only leads to it in another's place.
+// main is the view of clients that name none. Open and Reload make sure that there is one.
 func (p *Proxy) main() *View {
-	if v, err := p.View(""); err == nil {
-		return v
-	}
-	return p.served.Load().byName[view.Default]
+	return p.served.Load().byName[cmp.Or(p.options.only, view.Default)]
 }
 
 // Ready returns a channel that is closed once each upstream has been listed or has
@@ -146,7 +142,7 @@ func (p *Proxy) newEndpoint(name string) *endpoint {
 	e := &endpoint{name: name, proxy: p, root: retrieve.NewCatalog(p.upstreamTool)}
 	e.root.LearnTokens(p.tokens)
 	e.live = register.New(register.Settings{
-		Version:         p.version,
+		Version:         p.options.version,
 		Hook:            hook.Command{Line: p.first.ListChangedExec},
 		Relists:         p.relists,
 		Remember:        p.rememberClient,

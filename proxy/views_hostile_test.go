@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -96,7 +95,7 @@ func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 		view.Settings{Name: "most", Exposure: view.ExposureDirect, IncludeAll: true, Exclude: []view.Pattern{{Glob: "up.*closed"}}},
 	)
 	config.Servers = []upstream.Settings{up.settings}
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +256,7 @@ func TestAViewWithTheNameOfAServerHasNothingOfIt(t *testing.T) {
 // openOwn is openViews for a view with tools of its own alone.
 func openOwn(t *testing.T, scripts []*script, config *configs.Config, name string) (*proxy.Proxy, string) {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

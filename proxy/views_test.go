@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,11 +35,10 @@ func openViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy,
 // startViews is openViews without the wait.
 func startViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy, string) {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), config, proxy.WithView(only), proxy.WithVersion("test"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Only = only
 	return p, run(t, p)
 }
 

@@ -3,7 +3,6 @@ package proxyclient_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -71,7 +70,7 @@ func serve(t testing.TB, path string, front *site, tools int) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := proxy.Open(t.Context(), config, "test", slog.New(slog.DiscardHandler))
+	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package web_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,7 +28,7 @@ func serveProxy(t testing.TB) (url string) {
 			Name: "bed", URL: bed.URL, Transport: upstream.TransportHTTP, Protocol: upstream.ProtocolLegacy,
 			ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second,
 		}},
-	}, "test", slog.New(slog.DiscardHandler))
+	}, proxy.WithVersion("test"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func playRecorded(ctx context.Context, folder string, queries []string, warnings
 	if err := storeRecorded(ctx, dir, servers, log); err != nil {
 		return nil, err
 	}
-	p, err := proxy.Open(ctx, config, version, log)
+	p, err := proxy.Open(ctx, config, proxy.WithVersion(version), proxy.WithLogger(log))
 	if err != nil {
 		return nil, err
 	}

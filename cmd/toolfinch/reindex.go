@@ -34,7 +34,7 @@ Exit codes: 0 all servers succeeded, 1 some failed or were not written to the st
 			if err != nil {
 				return err
 			}
-			p, err := proxy.Open(cmd.Context(), config, version, log)
+			p, err := proxy.Open(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
 			if err != nil {
 				return err
 			}

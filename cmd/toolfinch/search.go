@@ -37,7 +37,7 @@ is started. The JSON is what an agent gets.`,
 			if err != nil {
 				return err
 			}
-			p, err := proxy.Open(cmd.Context(), config, version, log)
+			p, err := proxy.Open(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
 			if err != nil {
 				return err
 			}

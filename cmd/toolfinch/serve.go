@@ -79,19 +79,17 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		}
 		defer listener.Close()
 	}
-	p, err := proxy.Open(ctx, config, version, log)
+	p, err := proxy.Open(ctx, config, proxy.WithVersion(version), proxy.WithLogger(log), proxy.WithView(viewName),
+		// Many of these run beside an agent all day, and the garbage of a call is small.
+		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(debug.FreeOSMemory))
+	if errors.Is(err, proxy.ErrNoView) {
+		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	if _, err := p.View(viewName); err != nil {
-		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
-	}
-	p.Only = viewName
 	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools())
-	// Many of these run beside an agent all day, and the garbage of a call is small.
-	p.Completed = func() { collectGarbage(50) }
-	p.Idle = debug.FreeOSMemory
 	err = p.Run(ctx, func(ctx context.Context) error {
 		var following sync.WaitGroup
 		defer following.Wait()

@@ -98,7 +98,7 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*configs.Co
 	if err != nil {
 		return err
 	}
-	p, err := proxy.Open(cmd.Context(), config, version, s.quietLog(cmd, config))
+	p, err := proxy.Open(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(s.quietLog(cmd, config)))
 	if err != nil {
 		return err
 	}

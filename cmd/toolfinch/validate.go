@@ -109,7 +109,7 @@ func validate(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (che
 	if len(checks) == 0 {
 		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
 	}
-	p, err := proxy.OpenCopy(cmd.Context(), config, version, log)
+	p, err := proxy.OpenCopy(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,57 @@
+package proxy
+
+import (
+	"log/slog"
+
+	"toolfinch/view"
+)
+
+// Option changes what Open opens.
+type Option func(*options)
+
+type options struct {
+	version string
+	log     *slog.Logger
+	only    string
+	pre     []view.PreCall
+	post    []view.PostCall
+	indexed func()
+	idle    func()
+}
+
+func optionsOf(given []Option) options {
+	o := options{version: "dev", log: slog.New(slog.DiscardHandler), indexed: func() {}, idle: func() {}}
+	for _, option := range given {
+		option(&o)
+	}
+	return o
+}
+
+// WithVersion sets the version that clients and upstreams are told. The default is "dev".
+func WithVersion(version string) Option { return func(o *options) { o.version = version } }
+
+// WithLogger sets where the proxy logs. By default it logs nothing.
+func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
+
+// WithView serves one view alone, in the place of the default view. The empty name
+// serves all views.
+func WithView(name string) Option { return func(o *options) { o.only = name } }
+
+// WithPreCall runs hook before every call of a tool, in every view, before the
+// hooks of the configuration. Hooks run in the order of their options.
+func WithPreCall(hook view.PreCall) Option {
+	return func(o *options) { o.pre = append(o.pre, hook) }
+}
+
+// WithPostCall runs hook after every call of a tool, in every view, after the
+// hooks of the configuration. Hooks run in the order of their options.
+func WithPostCall(hook view.PostCall) Option {
+	return func(o *options) { o.post = append(o.post, hook) }
+}
+
+// WhenIndexed calls f once all that the store knows is indexed, after Run has begun.
+func WhenIndexed(f func()) Option { return func(o *options) { o.indexed = f } }
+
+// WhenIdle calls f each time background work that took memory is done: definitions
+// were counted, or texts embedded. f may be called from two goroutines at once.
+func WhenIdle(f func()) Option { return func(o *options) { o.idle = f } }

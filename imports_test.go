@@ -25,12 +25,12 @@ var floors = map[string]int{
 	"rawjson/args":   1,
 	"demo":           1,
 	"clients":        1,
-	"internal/await": 0, "limit": 0, "nearest": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
+	"internal/await": 0, "group": 0, "limit": 0, "nearest": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
 }
 
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
-	"os/exec":                               {"hook", "upstream", "embed/models", "cmd/toolfinch"},
+	"os/exec":                               {"group", "hook", "script", "upstream", "embed/models", "cmd/toolfinch"},
 	"github.com/mark3labs/mcp-go/client":    {"upstream", "demo", "proxyclient"},
 	"github.com/mark3labs/mcp-go/server":    {"register", "transport", "demo", "proxytool"},
 	"github.com/blevesearch":                {"index"},

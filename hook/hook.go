@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"toolfinch/group"
 )
 
 // Command is one shell command line of the configuration.
@@ -47,12 +49,12 @@ func runGroup(ctx context.Context, timeout time.Duration, build func(context.Con
 	defer cancel()
 
 	cmd := build(ctx)
-	ownGroup(cmd)
-	cmd.Cancel = func() error { return killGroup(cmd) }
+	group.Own(cmd)
+	cmd.Cancel = func() error { return group.Kill(cmd) }
 	cmd.WaitDelay = time.Second // a grandchild that left the group may hold the pipe
 	err := cmd.Run()
 	if cmd.Process != nil {
-		_ = killGroup(cmd) // what it left running in the background ends with it
+		_ = group.Kill(cmd) // what it left running in the background ends with it
 	}
 	switch {
 	case err == nil || errors.Is(err, exec.ErrWaitDelay):

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"toolfinch/group"
 )
 
 // Grace at the end of a child: after stdin is closed, and after SIGTERM.
@@ -34,7 +36,7 @@ func start(s Settings, log *slog.Logger) (*process, error) {
 	cmd := exec.Command(s.Command, s.Args...)
 	cmd.Dir = s.Cwd
 	cmd.Env = environment(s.Env)
-	setGroup(cmd)
+	group.Own(cmd)
 	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
 	// which must reap the child while a grandchild may still hold them.
 	inR, inW, err := os.Pipe()
@@ -62,7 +64,7 @@ func start(s Settings, log *slog.Logger) (*process, error) {
 	go func() {
 		_ = cmd.Wait()
 		p.state = cmd.ProcessState.String()
-		killGroup(cmd) // what it started ends with it
+		_ = group.Kill(cmd) // what it started ends with it
 		close(p.exited)
 	}()
 	return p, nil
@@ -94,9 +96,9 @@ func startError(s Settings, err error) error {
 func (p *process) end() {
 	_ = p.stdin.Close()
 	if !p.gone() {
-		terminateGroup(p.cmd)
+		_ = group.Terminate(p.cmd)
 		if !p.gone() {
-			killGroup(p.cmd)
+			_ = group.Kill(p.cmd)
 		}
 	}
 	<-p.exited
@@ -120,7 +122,7 @@ func (p *process) kill() {
 	select {
 	case <-p.exited: // the number may be another's by now
 	default:
-		killGroup(p.cmd)
+		_ = group.Kill(p.cmd)
 	}
 }
 

@@ -1,0 +1,18 @@
+//go:build unix
+
+package group
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// Own makes a command, which is not started yet, start in a process group of its
+// own.
+func Own(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// Terminate asks the process group of a started command to end.
+func Terminate(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+
+// Kill ends the process group of a started command at once.
+func Kill(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

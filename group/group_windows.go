@@ -1,0 +1,13 @@
+package group
+
+import "os/exec"
+
+// Own does nothing: see Kill.
+func Own(*exec.Cmd) {}
+
+// Terminate ends the process of a started command at once.
+func Terminate(cmd *exec.Cmd) error { return cmd.Process.Kill() }
+
+// Kill ends the process of a started command at once, but nothing that it has
+// started.
+func Kill(cmd *exec.Cmd) error { return cmd.Process.Kill() }

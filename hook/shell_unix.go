@@ -1,0 +1,6 @@
+//go:build unix
+
+package hook
+
+// shell runs a command line.
+var shell = [2]string{"sh", "-c"}

@@ -1,0 +1,4 @@
+package hook
+
+// shell runs a command line.
+var shell = [2]string{"cmd", "/C"}

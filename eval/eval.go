@@ -6,7 +6,6 @@ package eval
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"toolfinch/embed"
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -186,9 +186,7 @@ func writeMiss(ctx context.Context, s *system, w io.Writer, set string, q Query,
 		}
 		line.Missing = append(line.Missing, m)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(line)
+	return rawjson.Write(w, line, "")
 }
 
 // quantile is the smallest of times, in milliseconds, that the share q of them

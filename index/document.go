@@ -103,7 +103,7 @@ func (a *analyzer) eachPart(d Document, add func(part string, term int, amount f
 			a.times[id]++
 		}
 		for _, text := range texts {
-			a.each(truncate(text, maxText), func(word termPair) {
+			a.each(rawjson.Head(text, maxText), func(word termPair) {
 				note(word.stem)
 				note(word.written)
 				length += 2
@@ -146,10 +146,10 @@ func Text(d Document) string {
 	b.WriteByte(' ')
 	b.WriteString(spaced(name))
 	if title := d.Def.Title; title != "" && squeeze(title) != squeeze(name) {
-		b.WriteString(" (" + truncate(title, maxWord) + ")")
+		b.WriteString(" (" + rawjson.Head(title, maxWord) + ")")
 	}
 	b.WriteString(": ")
-	b.WriteString(truncate(d.Def.Description, maxDescription))
+	b.WriteString(rawjson.Head(d.Def.Description, maxDescription))
 	names, _ := documented(d.Def)
 	if uri := uriWords(d.Def); uri != "" {
 		names = append([]string{uri}, names...)
@@ -167,7 +167,7 @@ func Text(d Document) string {
 // spaced is an identifier as words: getURLs_v2 is get URLs v 2.
 func spaced(name string) string {
 	var words []string
-	eachWhole(truncate(name, 4*maxWord), func(word string) { words = append(words, split(word)...) })
+	eachWhole(rawjson.Head(name, 4*maxWord), func(word string) { words = append(words, split(word)...) })
 	return strings.Join(words, " ")
 }
 

@@ -35,7 +35,7 @@ func documented(def *tool.Def) (names, explanations []string) {
 			explanations = append(explanations, rawjson.Text(rawjson.Member(argument, "description")))
 		}
 	case tool.KindTemplate:
-		names = expression.FindAllString(truncate(def.ID.Name, maxText), maxMembers)
+		names = expression.FindAllString(rawjson.Head(def.ID.Name, maxText), maxMembers)
 	}
 	return names, explanations
 }
@@ -50,7 +50,7 @@ func uriWords(def *tool.Def) string {
 	if def.ID.Kind != tool.KindResource && def.ID.Kind != tool.KindTemplate {
 		return ""
 	}
-	uri := expression.ReplaceAllString(truncate(def.ID.Name, maxText), " ")
+	uri := expression.ReplaceAllString(rawjson.Head(def.ID.Name, maxText), " ")
 	scheme, rest, found := strings.Cut(uri, ":")
 	if !found || strings.Trim(rest, "/ ") == "" {
 		rest = scheme

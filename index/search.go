@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	api "github.com/blevesearch/bleve_index_api"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -74,7 +74,7 @@ const (
 // QueryTexts returns what of a query is to be embedded: all of it and, where
 // it has several, its clauses.
 func QueryTexts(text string) []string {
-	text = truncate(text, maxText)
+	text = rawjson.Head(text, maxText)
 	if parts := clauses(text); len(parts) > 1 {
 		return append([]string{text}, parts...)
 	}
@@ -86,7 +86,7 @@ func QueryTexts(text string) []string {
 func Terms(text string) []string {
 	var out, others []string // others are request words
 	a := newAnalyzer()
-	a.each(truncate(text, maxText), func(word termPair) {
+	a.each(rawjson.Head(text, maxText), func(word termPair) {
 		to := &out
 		if requestWords[a.terms[word.written][len(written):]] {
 			to = &others
@@ -129,7 +129,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.among(q.Kinds); err != nil {
 		return Result{}, err
 	}
-	text := truncate(q.Text, maxText)
+	text := rawjson.Head(q.Text, maxText)
 	name := squeeze(text)
 	asked := parse(text)
 	if err := r.lexical(asked); err != nil {
@@ -552,16 +552,5 @@ func squeeze(name string) string {
 			return r
 		}
 		return -1
-	}, fold(truncate(name, 4*maxWord))))
-}
-
-// truncate cuts text to at most n bytes, between two characters.
-func truncate(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
+	}, fold(rawjson.Head(name, 4*maxWord))))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jmespath/go-jmespath"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -278,7 +279,7 @@ func (d *document) encode(out *bytes.Buffer, v any) error {
 	case float64:
 		d.encodeNumber(out, v)
 	case string:
-		out.Write(quote(v))
+		out.Write(rawjson.Quote(v))
 	case []any:
 		return d.encodeList(out, v)
 	case map[string]any:
@@ -326,7 +327,7 @@ func (d *document) encodeObject(out *bytes.Buffer, members map[string]any) error
 		if i > 0 {
 			out.WriteByte(',')
 		}
-		out.Write(quote(name))
+		out.Write(rawjson.Quote(name))
 		out.WriteByte(':')
 		if err := d.encode(out, members[name]); err != nil {
 			return err

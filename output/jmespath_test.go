@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"toolfinch/rawjson"
 )
 
 func TestJMESPath(t *testing.T) {
@@ -39,7 +41,7 @@ func TestJMESPath(t *testing.T) {
 		{"`1.5`", `1.5`},
 		{"'it\\'s'", "it's"},
 	} {
-		if got, _ := f.piece(t, token, `"jmespath":`+string(quote(test.expression))); got != test.want {
+		if got, _ := f.piece(t, token, `"jmespath":`+string(rawjson.Quote(test.expression))); got != test.want {
 			t.Errorf("%s: got %s, want %s", test.expression, got, test.want)
 		}
 	}
@@ -65,7 +67,7 @@ func TestJMESPath(t *testing.T) {
 		{strings.Repeat("a", 1001), "1001 bytes"},
 		{"items[].[" + strings.Repeat("[", 400) + "@" + strings.Repeat("]", 400) + "]", "too much time or memory"},
 	} {
-		texts, failed := f.read(t, alice, with(token, `"jmespath":`+string(quote(test.expression))))
+		texts, failed := f.read(t, alice, with(token, `"jmespath":`+string(rawjson.Quote(test.expression))))
 		if !failed || !strings.Contains(texts[0], test.want) || len(texts[0]) > 2*len(test.expression)+500 {
 			t.Errorf("%.50s: got %q, want %q", test.expression, texts, test.want)
 		}
@@ -123,14 +125,14 @@ func TestExpressionsThatMultiplyAreRefused(t *testing.T) {
 		`'\\'x'|` + twice("[@,@][]", 60), // a quote that only looks like the end
 		twice("sort_by(@, &length(@))", 20),
 	} {
-		texts, failed := f.read(t, alice, with(token, `"jmespath":`+string(quote(expression))))
+		texts, failed := f.read(t, alice, with(token, `"jmespath":`+string(rawjson.Quote(expression))))
 		if !failed || texts[0] != errTooMuch.Error() {
 			t.Errorf("%.60s: %.200q", expression, texts)
 		}
 	}
 	token = f.token(t, text("["+strings.Repeat("0,", 400_000)+"0]"))
 	for _, expression := range []string{twice("[*]", 200), "[?" + strings.Repeat("@==`1`||", 100) + "@]"} {
-		if texts, failed := f.read(t, alice, with(token, `"jmespath":`+string(quote(expression)))); !failed || texts[0] != errTooMuch.Error() {
+		if texts, failed := f.read(t, alice, with(token, `"jmespath":`+string(rawjson.Quote(expression)))); !failed || texts[0] != errTooMuch.Error() {
 			t.Errorf("%.60s: %.200q", expression, texts)
 		}
 	}
@@ -154,6 +156,6 @@ func TestUsualExpressionsAreNotRefused(t *testing.T) {
 		"{count: length(@), first: [0].title, last: [-1].title}",
 		"sort_by(@, &title)[:10].[id, title]",
 	} {
-		f.piece(t, token, `"limit":100,"jmespath":`+string(quote(expression)))
+		f.piece(t, token, `"limit":100,"jmespath":`+string(rawjson.Quote(expression)))
 	}
 }

@@ -73,7 +73,7 @@ func assemble(result tool.Result, first json.RawMessage, blocks []json.RawMessag
 		if out.Len() > 1 {
 			out.WriteByte(',')
 		}
-		out.Write(quote(name))
+		out.Write(rawjson.Quote(name))
 		out.WriteByte(':')
 		out.Write(value)
 	}
@@ -138,7 +138,7 @@ func label(kind string, block json.RawMessage) string {
 }
 
 func textBlock(text string) json.RawMessage {
-	return append(append(json.RawMessage(`{"type":"text","text":`), quote(text)...), '}')
+	return append(append(json.RawMessage(`{"type":"text","text":`), rawjson.Quote(text)...), '}')
 }
 
 func looksLikeJSON(text string) bool {

@@ -109,12 +109,3 @@ func lineOffset(text string, line int) int {
 	}
 	return at
 }
-
-// quote returns text as JSON.
-func quote(text string) json.RawMessage {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // text cannot fail
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
-}

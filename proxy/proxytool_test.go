@@ -472,7 +472,7 @@ func portalPages(t *testing.T, m *meeting) {
 		}
 	}
 	for _, filter := range []string{`{"server":"oen"}`, `{"server":"oen","query":"content"}`} {
-		if got := told(m.portal(`{"action":"list","type":"prompt","filter":` + filter + `}`)); got != `filter.server: unknown server "oen"; nearest: one` {
+		if got := told(m.portal(`{"action":"list","type":"prompt","filter":` + filter + `}`)); got != `filter.server: unknown server "oen"; did you mean "one"?` {
 			t.Errorf("filter %s is answered with %q", filter, got)
 		}
 	}

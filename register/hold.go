@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"toolfinch/rawjson"
 )
 
 // list_changed is handled by a client beside the call that caused it, so an
@@ -58,13 +60,9 @@ const (
 	maxClientName = 128 // bytes of its name, and of its version
 )
 
-func clip(name string) string {
-	return strings.ToValidUTF8(name[:min(len(name), maxClientName)], "")
-}
-
 // clientName is how a client is known: "name version".
 func clientName(name, version string) string {
-	return strings.TrimSpace(clip(name) + " " + clip(version))
+	return strings.TrimSpace(rawjson.Head(name, maxClientName) + " " + rawjson.Head(version, maxClientName))
 }
 
 // clients remembers, by "name version", who re-lists after list_changed.

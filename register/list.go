@@ -120,8 +120,7 @@ func exposed(t *tool.Tool, raw json.RawMessage) json.RawMessage {
 	if t.Name == t.Def.ID.Name {
 		return raw
 	}
-	name, _ := json.Marshal(t.Name)
-	out, err := rawjson.Set(raw, t.Def.ID.Kind.Key(), name)
+	out, err := rawjson.Set(raw, t.Def.ID.Kind.Key(), rawjson.Quote(t.Name))
 	if err != nil { // ParseDef lets only objects in
 		return raw
 	}
@@ -207,29 +206,18 @@ func (l *Live) complete(ctx context.Context, served *Served, call *tool.Call) (t
 	if target == nil || l.settings.Complete == nil {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "completion for what is no known prompt or resource template: " + strconv.Quote(name)}
 	}
-	own, err := json.Marshal(target.Def.ID.Name)
-	if err != nil {
-		return nil, err
-	}
-	mapped := []byte{'{'}
+	mapped := rawjson.NewObject(len(ref))
 	for member, value := range rawjson.Members(ref) {
 		switch {
 		case member == key:
-			value = own
+			value = rawjson.Quote(target.Def.ID.Name)
 		case member != "type" && slices.ContainsFunc([]string{"type", "name", "uri"}, func(known string) bool { return strings.EqualFold(member, known) }):
 			continue // a server that does not look at case would read it as another key
 		}
-		if len(mapped) > 1 {
-			mapped = append(mapped, ',')
-		}
-		quoted, err := json.Marshal(member)
-		if err != nil {
-			return nil, err
-		}
-		mapped = append(append(append(mapped, quoted...), ':'), value...)
+		mapped.Add(member, value)
 	}
-	mapped = append(mapped, '}')
-	if call.Params, err = rawjson.Set(call.Params, "ref", mapped); err != nil {
+	var err error
+	if call.Params, err = rawjson.Set(call.Params, "ref", mapped.JSON()); err != nil {
 		return nil, err
 	}
 	return l.settings.Complete(ctx, target.Def.ID.Server, call)

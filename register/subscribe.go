@@ -237,8 +237,7 @@ func (l *Live) Updated(server, uri string, params json.RawMessage) {
 		told[one] = true
 		own := params
 		if one.uri != uri {
-			quoted, _ := json.Marshal(one.uri)
-			if set, err := rawjson.Set(params, "uri", quoted); err == nil {
+			if set, err := rawjson.Set(params, "uri", rawjson.Quote(one.uri)); err == nil {
 				own = set
 			}
 		}

@@ -1,7 +1,6 @@
 package retrieve
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -87,18 +86,7 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 		saved := r.catalog.ListingCost() - out.Tokens
 		out.TokensSaved = &saved
 	}
-	return marshal(out)
-}
-
-// marshal keeps <, > and & as they were sent.
-func marshal(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil // every value here is made of valid parts
-	}
-	return bytes.TrimRight(b.Bytes(), "\n")
+	return answer(rawjson.Of(out))
 }
 
 func (r *Retriever) item(hit Hit, q Query, registered map[string]bool) item {
@@ -190,14 +178,14 @@ func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 		return r.catalog.Tokens(t)
 	}
 	return r.catalog.costs.cost(string(q.Detail)+t.Name+t.Def.Hash, func() []byte {
-		return marshal(r.item(Hit{Tool: t}, q, nil))
+		return rawjson.Of(r.item(Hit{Tool: t}, q, nil))
 	})
 }
 
 // result is the tool result: structured content, and the same JSON as text.
 func (a answer) result() tool.Result {
 	return append(append(append(append(tool.Result(`{"content":[{"type":"text","text":`),
-		marshal(string(a))...), `}],"structuredContent":`...), a...), '}')
+		rawjson.Of(string(a))...), `}],"structuredContent":`...), a...), '}')
 }
 
 // FirstSentence returns the first sentence or line of a description, at most
@@ -210,7 +198,7 @@ func FirstSentence(description string) string {
 	if i := strings.Index(s, ". "); i >= 0 {
 		s = s[:i+1]
 	}
-	return clip(s, 200)
+	return rawjson.Clip(s, 200)
 }
 
 // Signature is the parameters of an input schema in one line, required ones

@@ -1,7 +1,6 @@
 package retrieve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"sync"
 
 	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/schema"
 	"toolfinch/tool"
 )
@@ -140,7 +140,7 @@ func (r *Retriever) callOther(ctx context.Context, call *tool.Call, name string,
 	t, found := r.catalog.Prompt(name)
 	if !found {
 		if slices.ContainsFunc(r.catalog.Items(tool.KindTemplate), func(t *tool.Tool) bool { return t.Name == name }) {
-			return tool.ErrorResult(fmt.Sprintf("%s is a template: fill in what stands in braces and send the uri that results", clip(name, 128))), nil
+			return tool.ErrorResult(fmt.Sprintf("%s is a template: fill in what stands in braces and send the uri that results", rawjson.Clip(name, 128))), nil
 		}
 		// Only what looks like a URI is left to a server that does not list it.
 		if t, found = r.catalog.resource(name, strings.Contains(name, "://")); !found {
@@ -163,14 +163,15 @@ func namedParams(params json.RawMessage, key, name string) json.RawMessage {
 	if params == nil {
 		return nil
 	}
-	out := append([]byte(`{"`+key+`":`), marshal(name)...)
+	out := rawjson.NewObject(len(params) + len(name))
+	out.AddText(key, name)
 	for member, value := range rawjson.Members(params) {
 		if member == "name" || member == "arguments" || member == key {
 			continue
 		}
-		out = append(append(append(append(out, ','), marshal(member)...), ':'), value...)
+		out.Add(member, value)
 	}
-	return rawjson.Unique(append(out, '}'))
+	return rawjson.Unique(out.JSON())
 }
 
 // asTexts makes text of arguments that are something else: a prompt takes text
@@ -185,13 +186,13 @@ func asTexts(arguments json.RawMessage) json.RawMessage {
 		case string(value) == "null":
 			changed = true
 		default:
-			texts[name], changed = marshal(string(value)), true
+			texts[name], changed = rawjson.Quote(string(value)), true
 		}
 	}
 	if !changed {
 		return arguments
 	}
-	return marshal(texts)
+	return rawjson.Of(texts)
 }
 
 // asToolResult is the result of prompts/get or resources/read as one of
@@ -201,30 +202,30 @@ func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
 	if state := rawjson.Text(rawjson.Member(result, "resultType")); state != "" && state != "complete" {
 		return result
 	}
-	out := []byte(`{"content":[`)
-	add := func(parts ...[]byte) {
-		if out[len(out)-1] != '[' {
-			out = append(out, ',')
-		}
-		out = append(out, bytes.Join(parts, nil)...)
-	}
+	var blocks []json.RawMessage
 	if kind == tool.KindPrompt {
 		for message := range rawjson.Elements(rawjson.Member(result, "messages")) {
 			if content := rawjson.Member(message, "content"); content != nil {
-				add(content)
+				blocks = append(blocks, content)
 			}
 		}
 	} else {
 		for content := range rawjson.Elements(rawjson.Member(result, "contents")) {
-			add([]byte(`{"type":"resource","resource":`), content, []byte{'}'})
+			var block rawjson.Object
+			block.AddText("type", "resource")
+			block.Add("resource", content)
+			blocks = append(blocks, block.JSON())
 		}
 	}
-	return append(append(append(out, `],"structuredContent":`...), result...), '}')
+	var out rawjson.Object
+	out.Add("content", rawjson.Array(blocks))
+	out.Add("structuredContent", result)
+	return tool.Result(out.JSON())
 }
 
 // unknown says that no tool has the name, or none of that server.
 func (r *Retriever) unknown(name, server string) string {
-	text := fmt.Sprintf("unknown tool %q", clip(name, 128))
+	text := fmt.Sprintf("unknown tool %q", rawjson.Clip(name, 128))
 	if near := r.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
@@ -232,40 +233,18 @@ func (r *Retriever) unknown(name, server string) string {
 }
 
 // parseCall reads {"name": ..., "arguments": {...}}, or with another key for the
-// name. Its errors are *RequestErrors.
+// name. Its errors are *args.Errors.
 func parseCall(key string, raw json.RawMessage) (name string, arguments json.RawMessage, err error) {
+	arguments = json.RawMessage(`{}`)
+	err = args.Read("this tool", raw, args.Text(key, &name), args.Object("arguments", &arguments))
 	example := fmt.Sprintf(`send {%q: "server_tool", "arguments": {...}}`, key)
-	var in map[string]json.RawMessage
-	if json.Unmarshal(raw, &in) != nil {
-		return "", nil, badRequest("the arguments must be an object: %s", example)
-	}
-	if json.Unmarshal(in[key], &name) != nil || name == "" {
-		return "", nil, badRequest("%s is missing: %s", key, example)
-	}
-	for other := range in {
-		if other != key && other != "arguments" {
-			return "", nil, badRequest("unknown argument %q; the tool's own arguments go into \"arguments\": %s", clip(other, 40), example)
-		}
-	}
-	arguments, ok := asObject(in["arguments"])
-	if !ok {
-		return "", nil, badRequest("arguments must be an object: %s", example)
+	switch {
+	case err != nil:
+		return "", nil, args.Refuse("", `%v; the tool's own arguments go into "arguments": %s`, err, example)
+	case name == "":
+		return "", nil, args.Refuse(key, "%s is missing: %s", key, example)
 	}
 	return name, arguments, nil
-}
-
-// asObject returns arguments as the object that they are, that a model sent as
-// JSON text, or that nothing stands for.
-func asObject(arguments json.RawMessage) (object json.RawMessage, ok bool) {
-	arguments = bytes.TrimSpace(arguments)
-	var text string
-	if json.Unmarshal(arguments, &text) == nil && json.Valid([]byte(text)) {
-		arguments = bytes.TrimSpace([]byte(text))
-	}
-	if len(arguments) == 0 || string(arguments) == "null" {
-		return json.RawMessage(`{}`), true
-	}
-	return arguments, arguments[0] == '{' && json.Valid(arguments)
 }
 
 // schemas are the compiled input schemas of definitions, by their hash.

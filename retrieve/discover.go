@@ -1,28 +1,15 @@
 package retrieve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/register"
 	"toolfinch/tool"
 )
-
-// RequestError is a request of a client that cannot be answered as it is. Its
-// text says what to send instead.
-type RequestError struct{ Reason string }
-
-func (e *RequestError) Error() string { return e.Reason }
-
-func badRequest(format string, values ...any) error {
-	return &RequestError{fmt.Sprintf(format, values...)}
-}
 
 // DiscoverQuery is what discover_tools is asked.
 type DiscoverQuery struct {
@@ -54,18 +41,18 @@ type Discovery struct {
 }
 
 // Discover finds tools by what they do and by tags, best first, and says what
-// each costs. call says who asks. The error is a *RequestError for a query that
+// each costs. call says who asks. The error is a *args.Error for a query that
 // is none.
 func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (Discovery, error) {
 	if q.Limit == 0 {
 		q.Limit = r.settings.TopK
 	}
 	if q.Limit < 1 || q.Limit > MaxLimit {
-		return Discovery{}, badRequest("limit must be a whole number from 1 to %d", MaxLimit)
+		return Discovery{}, args.Refuse("", "limit must be a whole number from 1 to %d", MaxLimit)
 	}
 	for _, tag := range q.Tags {
 		if strings.TrimSpace(tag) == "" {
-			return Discovery{}, badRequest("a tag is empty")
+			return Discovery{}, args.Refuse("", "a tag is empty")
 		}
 	}
 	out := Discovery{Tools: []Discovered{}}
@@ -212,82 +199,11 @@ func (r *Retriever) serverAmong(tags []string) string {
 	return named
 }
 
-// readArguments reads the arguments of a meta-tool, each with the function of its
-// name; null counts as absent. Its errors are *RequestErrors.
-func readArguments(name string, raw json.RawMessage, takes string, read map[string]func(json.RawMessage) error) error {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil
-	}
-	var in map[string]json.RawMessage
-	if json.Unmarshal(raw, &in) != nil {
-		return badRequest("the arguments must be an object; %s takes %s", name, takes)
-	}
-	for _, key := range slices.Sorted(maps.Keys(in)) {
-		value := in[key]
-		do, ok := read[key]
-		if !ok {
-			return badRequest("unknown argument %q; %s takes %s", clip(key, 40), name, takes)
-		}
-		if string(value) == "null" {
-			continue
-		}
-		if err := do(value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readText, readNumber and readTexts read one argument.
-func readText(name string, to *string) func(json.RawMessage) error {
-	return func(raw json.RawMessage) error {
-		if json.Unmarshal(raw, to) != nil {
-			return badRequest("%s must be text", name)
-		}
-		return nil
-	}
-}
-
-func readNumber(name string, most int, to *int) func(json.RawMessage) error {
-	return func(raw json.RawMessage) error {
-		n, ok := rawjson.Int(raw)
-		if !ok || n < 1 || n > most {
-			return badRequest("%s must be a whole number from 1 to %d, not %s", name, most, clip(string(raw), 40))
-		}
-		*to = n
-		return nil
-	}
-}
-
-// readTexts takes an array of texts, one as JSON text, and a single text: models send
-// all three.
-func readTexts(name string, to *[]string) func(json.RawMessage) error {
-	return func(raw json.RawMessage) error {
-		var one string
-		if json.Unmarshal(raw, &one) == nil {
-			if !strings.HasPrefix(strings.TrimSpace(one), "[") {
-				*to = []string{one}
-				return nil
-			}
-			raw = json.RawMessage(one)
-		}
-		var all []string
-		if json.Unmarshal(raw, &all) != nil {
-			return badRequest(`%s must be an array of texts, like ["a", "b"]`, name)
-		}
-		*to = all
-		return nil
-	}
-}
-
 // ParseDiscover reads the arguments of discover_tools. Its errors are
-// *RequestErrors.
+// *args.Errors.
 func (r *Retriever) ParseDiscover(arguments json.RawMessage) (DiscoverQuery, error) {
 	q := DiscoverQuery{Limit: r.settings.TopK}
-	err := readArguments(DiscoverTools, arguments, "query, tags, limit", map[string]func(json.RawMessage) error{
-		"query": readText("query", &q.Text),
-		"tags":  readTexts("tags", &q.Tags),
-		"limit": readNumber("limit", MaxLimit, &q.Limit),
-	})
+	err := args.Read(DiscoverTools, arguments,
+		args.Text("query", &q.Text), args.Texts("tags", &q.Tags), args.Int("limit", &q.Limit, 1, MaxLimit))
 	return q, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"toolfinch/rawjson/args"
 	"toolfinch/register"
 	"toolfinch/tool"
 	"toolfinch/upstream"
@@ -67,13 +68,13 @@ func (e *ExecuteError) Unwrap() error { return e.Err }
 func (r *Retriever) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
 	t, ok := r.catalog.Lookup(id)
 	if !ok {
-		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &RequestError{r.invalidID(id)}}
+		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: r.invalidID(id)}}
 	}
-	arguments, ok = asObject(arguments)
-	if !ok {
-		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: badRequest("arguments must be an object")}
+	object := json.RawMessage(`{}`)
+	if err := args.Object("arguments", &object).Read(arguments); err != nil {
+		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: err}
 	}
-	result, err := r.checked(t)(ctx, CallOf(call, t, id, arguments))
+	result, err := r.checked(t)(ctx, CallOf(call, t, id, object))
 	if err != nil {
 		return nil, failureOf(t, err)
 	}

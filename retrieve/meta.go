@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -98,7 +99,7 @@ func (r *Retriever) callTool(most Kind, name, description, annotations, server s
 
 // meta makes a meta-tool. Clients with a tool search of their own keep it loaded.
 func meta(name, description, input, output, annotations string, handler tool.Handler) *tool.Tool {
-	raw := marshal(struct {
+	raw := rawjson.Of(struct {
 		Name         string          `json:"name"`
 		Description  string          `json:"description"`
 		InputSchema  json.RawMessage `json:"inputSchema"`

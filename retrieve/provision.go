@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/register"
 	"toolfinch/tool"
 )
@@ -79,7 +81,7 @@ type ProvisionList struct {
 
 // Provision provisions tools for whoever makes the call. Of a query those are
 // taken that fit the budget, best first, and the others are named. Errors are
-// ErrNotGated, *RequestError and *register.BudgetError; nothing has changed then.
+// ErrNotGated, *args.Error and *register.BudgetError; nothing has changed then.
 func (r *Retriever) Provision(ctx context.Context, call *tool.Call, q ProvisionRequest) (ProvisionAnswer, error) {
 	if !r.gated() {
 		return ProvisionAnswer{}, ErrNotGated
@@ -106,7 +108,7 @@ func (r *Retriever) Provision(ctx context.Context, call *tool.Call, q ProvisionR
 	done, err := r.settings.Gate.Provision(ctx, register.Owner(call), request)
 	switch {
 	case errors.Is(err, tool.ErrNotFound): // it went since it was looked up
-		return answer, &RequestError{err.Error()}
+		return answer, &args.Error{Problem: err.Error()}
 	case err != nil:
 		return answer, err
 	}
@@ -125,22 +127,22 @@ func (r *Retriever) checkProvision(q *ProvisionRequest) error {
 	}
 	switch {
 	case len(q.IDs) > 0 && q.Query != "":
-		return badRequest("send tool_ids or query, not both")
+		return args.Refuse("", "send tool_ids or query, not both")
 	case len(q.IDs) == 0 && q.Query == "":
-		return badRequest("send tool_ids, as %s answered them, or a query: in a few words what the tools should do", DiscoverTools)
+		return args.Refuse("", "send tool_ids, as %s answered them, or a query: in a few words what the tools should do", DiscoverTools)
 	case q.Limit < 1 || q.Limit > MaxLimit:
-		return badRequest("limit must be a whole number from 1 to %d", MaxLimit)
+		return args.Refuse("", "limit must be a whole number from 1 to %d", MaxLimit)
 	case q.MaxTokens < 0:
-		return badRequest("max_tokens must be a whole number from 1")
+		return args.Refuse("", "max_tokens must be a whole number from 1")
 	case q.TTL < 0 || q.TTL > maxTTL:
-		return badRequest("ttl_seconds must be a whole number from 1 to %d", maxTTL/time.Second)
+		return args.Refuse("", "ttl_seconds must be a whole number from 1 to %d", maxTTL/time.Second)
 	}
 	return nil
 }
 
 // Unprovision takes tools away from whoever makes the call: those with the IDs,
 // or all with nil. IDs that are not provisioned are named in the answer. Errors
-// are ErrNotGated and *RequestError for what is no ID; nothing has changed then.
+// are ErrNotGated and *args.Error for what is no ID; nothing has changed then.
 func (r *Retriever) Unprovision(ctx context.Context, call *tool.Call, ids []string) (UnprovisionAnswer, error) {
 	if !r.gated() {
 		return UnprovisionAnswer{}, ErrNotGated
@@ -193,12 +195,12 @@ func provisioned(all []register.Provision, whole bool) []ProvisionedTool {
 // maxUnknown is how many unknown IDs an error names.
 const maxUnknown = 5
 
-// toolsOf are the tools with these IDs, each once, or a *RequestError that names
+// toolsOf are the tools with these IDs, each once, or a *args.Error that names
 // the unknown ones, or says that they are too many. IDs are looked up, never taken apart: names of servers and of tools have
 // underscores in them.
 func (r *Retriever) toolsOf(ids []string) ([]*tool.Tool, error) {
 	if len(ids) > maxIDs {
-		return nil, badRequest("tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
+		return nil, args.Refuse("", "tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
 	}
 	tools := []*tool.Tool{}
 	seen := make(map[string]bool, len(ids))
@@ -217,13 +219,13 @@ func (r *Retriever) toolsOf(ids []string) ([]*tool.Tool, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, &RequestError{strings.Join(unknown, "\n")}
+		return nil, &args.Error{Problem: strings.Join(unknown, "\n")}
 	}
 	return tools, nil
 }
 
 func (r *Retriever) invalidID(id string) string {
-	text := "Invalid tool ID format: " + clip(id, 128)
+	text := "Invalid tool ID format: " + rawjson.Clip(id, 128)
 	if near := r.catalog.Nearest(id, 3); len(near) > 0 {
 		text += ". Nearest: " + strings.Join(near, ", ")
 	}
@@ -231,18 +233,18 @@ func (r *Retriever) invalidID(id string) string {
 }
 
 // ParseProvision reads the arguments of provision_tools. Its errors are
-// *RequestErrors.
+// *args.Errors.
 func (r *Retriever) ParseProvision(arguments json.RawMessage) (ProvisionRequest, error) {
 	var q ProvisionRequest
 	var seconds int
-	err := readArguments(ProvisionTools, arguments, "tool_ids or query, limit, max_tokens, ttl_seconds", map[string]func(json.RawMessage) error{
-		"tool_ids":       readTexts("tool_ids", &q.IDs),
-		"query":          readText("query", &q.Query),
-		"limit":          readNumber("limit", MaxLimit, &q.Limit),
-		"max_tokens":     readNumber("max_tokens", maxRequest, &q.MaxTokens),
-		"context_tokens": readNumber("context_tokens", maxRequest, &q.MaxTokens), // what clients of older servers call it
-		"ttl_seconds":    readNumber("ttl_seconds", int(maxTTL/time.Second), &seconds),
-	})
+	err := args.Read(ProvisionTools, arguments,
+		args.Texts("tool_ids", &q.IDs),
+		args.Text("query", &q.Query),
+		args.Int("limit", &q.Limit, 1, MaxLimit),
+		args.Int("max_tokens", &q.MaxTokens, 1, maxRequest),
+		args.Hidden(args.Int("context_tokens", &q.MaxTokens, 1, maxRequest)), // what clients of older servers call it
+		args.Int("ttl_seconds", &seconds, 1, int(maxTTL/time.Second)),
+	)
 	q.TTL = time.Duration(seconds) * time.Second
 	return q, err
 }
@@ -250,20 +252,12 @@ func (r *Retriever) ParseProvision(arguments json.RawMessage) (ProvisionRequest,
 // parseUnprovision returns nil IDs for all.
 func parseUnprovision(arguments json.RawMessage) (ids []string, err error) {
 	var all bool
-	err = readArguments(UnprovisionTools, arguments, "tool_ids, or all", map[string]func(json.RawMessage) error{
-		"tool_ids": readTexts("tool_ids", &ids),
-		"all": func(raw json.RawMessage) error {
-			if json.Unmarshal(raw, &all) != nil {
-				return badRequest("all must be true or false")
-			}
-			return nil
-		},
-	})
+	err = args.Read(UnprovisionTools, arguments, args.Texts("tool_ids", &ids), args.Bool("all", &all))
 	switch {
 	case err != nil:
 		return nil, err
 	case all == (len(ids) > 0):
-		return nil, badRequest(`send tool_ids, or {"all": true}`)
+		return nil, args.Refuse("", `send tool_ids, or {"all": true}`)
 	case all:
 		return nil, nil
 	}
@@ -317,7 +311,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 		meta(ListProvisioned, "What is provisioned, how long, and how much of the budget it takes.",
 			`{"type":"object","properties":{}}`, "", reads,
 			func(_ context.Context, call *tool.Call) (tool.Result, error) {
-				if err := readArguments(ListProvisioned, call.Arguments, "none", nil); err != nil {
+				if err := args.Read(ListProvisioned, call.Arguments); err != nil {
 					return refused(err)
 				}
 				return answered(r.Provisions(call))
@@ -331,11 +325,11 @@ func answered(value any, err error) (tool.Result, error) {
 	if err != nil {
 		return refused(err)
 	}
-	return answer(marshal(value)).result(), nil
+	return answer(rawjson.Of(value)).result(), nil
 }
 
 func refused(err error) (tool.Result, error) {
-	var request *RequestError
+	var request *args.Error
 	var budget *register.BudgetError
 	if errors.As(err, &request) || errors.As(err, &budget) || errors.Is(err, ErrNotGated) {
 		return tool.ErrorResult(err.Error()), nil

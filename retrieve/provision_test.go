@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/tool"
 )
@@ -248,8 +249,8 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		{ProvisionTools, `{"tool_ids":["github_create_issue"],"ttl_seconds":1.5}`, "ttl_seconds must be a whole number from 1"},
 		{ProvisionTools, `{"tool_ids":["github_create_issue"],"ttl_seconds":1e12}`, "ttl_seconds must be a whole number from 1"},
 		{ProvisionTools, `{"query":"x","limit":51}`, "from 1 to 50"},
-		{ProvisionTools, `{"ids":["github_create_issue"]}`, `unknown argument "ids"; provision_tools takes tool_ids or query, limit, max_tokens, ttl_seconds`},
-		{ProvisionTools, `["github_create_issue"]`, "must be an object"},
+		{ProvisionTools, `{"ids":["github_create_issue"]}`, `unknown argument "ids"; did you mean "tool_ids"? provision_tools takes tool_ids, query, limit, max_tokens and ttl_seconds`},
+		{ProvisionTools, `["github_create_issue"]`, "must be a JSON object"},
 		{ProvisionTools, `{"tool_ids":["github_create_issue","github_creat_issue"]}`, "Invalid tool ID format: github_creat_issue. Nearest: github_create_issue"},
 		{ProvisionTools, `{"tool_ids":["github.create_issue"]}`, "Invalid tool ID format: github.create_issue"},
 		{ProvisionTools, `{"tool_ids":["call_tool"]}`, "Invalid tool ID format: call_tool"},
@@ -261,11 +262,11 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		{UnprovisionTools, `{"all":"yes"}`, "all must be true or false"},
 		{UnprovisionTools, `{"tool_ids":["github_search_code","nothing"]}`, "Invalid tool ID format: nothing"},
 		{ListProvisioned, `{"all":true}`, `unknown argument "all"; list_provisioned takes none`},
-		{ExecuteTool, `{"name":"github_search_code"}`, `tool_id is missing: send {"tool_id": "server_tool", "arguments": {...}}`},
+		{ExecuteTool, `{"arguments":{}}`, `tool_id is missing: send {"tool_id": "server_tool", "arguments": {...}}`},
 		{ExecuteTool, `{"tool_id":"github_search_code","q":"x"}`, `go into "arguments"`},
 		{DiscoverTools, `{"limit":0}`, "limit must be a whole number from 1 to 50"},
 		{DiscoverTools, `{"tags":[""]}`, "a tag is empty"},
-		{DiscoverTools, `{"tag":"x"}`, `unknown argument "tag"; discover_tools takes query, tags, limit`},
+		{DiscoverTools, `{"tag":"x"}`, `unknown argument "tag"; did you mean "tags"? discover_tools takes query, tags and limit`},
 	} {
 		got := v.as(t, "ann", test.tool, test.arguments)
 		if !strings.HasPrefix(got, "ERROR ") || !strings.Contains(got, test.want) {
@@ -339,7 +340,7 @@ func TestIDsAreBoundedAndCountOnce(t *testing.T) {
 	for i := range ids {
 		ids[i] = "github_search_code"
 	}
-	list := func(ids []string) string { return `{"tool_ids":` + string(marshal(ids)) + `}` }
+	list := func(ids []string) string { return `{"tool_ids":` + string(rawjson.Of(ids)) + `}` }
 	for _, meta := range []string{ProvisionTools, UnprovisionTools} {
 		if got := v.as(t, "ann", meta, list(append(ids, "github_search_code"))); got != "ERROR tool_ids has 1001 IDs, more than 1000: send fewer at a time" {
 			t.Errorf("%s of too many: %s", meta, got)

@@ -346,7 +346,7 @@ func (c *Catalog) exposeContents(server string, result tool.Result) tool.Result 
 	contents := []byte{'['}
 	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
 		if uri := rawjson.Text(rawjson.Member(item, "uri")); uri != "" {
-			if own, err := rawjson.Set(item, "uri", marshal(c.Exposed(server, uri))); err == nil {
+			if own, err := rawjson.Set(item, "uri", rawjson.Of(c.Exposed(server, uri))); err == nil {
 				item = own
 			}
 		}

@@ -1,19 +1,16 @@
 package retrieve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"toolfinch/index"
-	"toolfinch/nearest"
-	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/register"
 	"toolfinch/tool"
 )
@@ -120,73 +117,38 @@ const (
 	DetailFull    Detail = "full"
 )
 
-// ParseQuery reads the arguments of retrieve_tools. Its errors are for the
-// model that made them: they say what to send instead.
+// ParseQuery reads the arguments of retrieve_tools. Its errors are *args.Errors.
 func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 	q := Query{Limit: r.settings.TopK, Detail: DetailFull}
-	if len(bytes.TrimSpace(arguments)) == 0 {
-		arguments = json.RawMessage(`{}`)
-	}
-	var in map[string]json.RawMessage
-	if err := json.Unmarshal(arguments, &in); err != nil {
-		return q, fmt.Errorf("the arguments must be an object like {\"query\": \"create a calendar event\"}")
-	}
-	for key, raw := range in {
-		if string(raw) == "null" {
-			continue
-		}
-		switch key {
-		case "query":
-			if json.Unmarshal(raw, &q.Text) != nil {
-				return q, fmt.Errorf("query must be text")
-			}
-		case "server":
-			if json.Unmarshal(raw, &q.Server) != nil {
-				return q, fmt.Errorf("server must be text")
-			}
-		case "detail":
-			_ = json.Unmarshal(raw, &q.Detail)
-			if !slices.Contains([]Detail{DetailName, DetailSummary, DetailFull}, q.Detail) {
-				return q, fmt.Errorf("detail must be one of name, summary, full")
-			}
-		case "kind":
-			kinds, ok := queryKinds[rawjson.Text(raw)]
-			if !ok {
-				return q, fmt.Errorf("kind must be one of tool, prompt, resource, any")
-			}
-			q.Kinds = kinds
-		case "limit":
-			if err := readNumber("limit", MaxLimit, &q.Limit)(raw); err != nil {
-				return q, err
-			}
-		default:
-			return q, fmt.Errorf("unknown argument %q; retrieve_tools takes query, limit, server, detail, kind", clip(key, 40))
-		}
+	var kind string
+	err := args.Read(RetrieveTools, arguments,
+		args.Text("query", &q.Text),
+		args.Int("limit", &q.Limit, 1, MaxLimit),
+		args.Text("server", &q.Server),
+		args.OneOf("detail", &q.Detail, string(DetailName), string(DetailSummary), string(DetailFull)),
+		args.OneOf("kind", &kind, "tool", "prompt", "resource", "any"),
+	)
+	if err != nil {
+		return q, err
 	}
 	if strings.TrimSpace(q.Text) == "" {
-		return q, fmt.Errorf("query is empty: say in a few words what the tool should do, like \"create a calendar event\"")
+		return q, args.Refuse("query", "query is empty: say in a few words what the tool should do, like \"create a calendar event\"")
 	}
+	q.Kinds = queryKinds[kind]
 	return q, r.CheckServer(q.Server)
 }
 
 // CheckServer returns nil for the name of a server of the catalog, and for "". The
 // error, for whoever sent the name, says which were perhaps meant.
 func (r *Retriever) CheckServer(name string) error {
-	if name == "" {
-		return nil
-	}
 	var names []string
 	for _, s := range r.catalog.Servers() {
-		if s.Name == name {
-			return nil
-		}
 		names = append(names, s.Name)
 	}
-	message := fmt.Sprintf("unknown server %q", clip(name, 64))
-	if near := nearest.Names(name, names, 3, nearest.Loose); len(near) > 0 {
-		return fmt.Errorf("%s; nearest: %s", message, strings.Join(near, ", "))
+	if name == "" || slices.Contains(names, name) {
+		return nil
 	}
-	return fmt.Errorf("%s; servers: %s", message, clip(strings.Join(names, ", "), 400))
+	return args.Unknown("server", name, names)
 }
 
 // Retrieve is the handler of retrieve_tools: search, register, answer.
@@ -336,11 +298,4 @@ func (r *Retriever) prior(query string) map[string]float64 {
 // use it; nothing is registered.
 func (r *Retriever) Answer(q Query, found Found) json.RawMessage {
 	return json.RawMessage(r.answer(q, found, nil))
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "..."
 }

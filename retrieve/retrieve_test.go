@@ -158,11 +158,11 @@ func TestBadQueriesSayWhatToDo(t *testing.T) {
 		`{"query":"x","limit":0}`:           "from 1 to 50",
 		`{"query":"x","limit":51}`:          "from 1 to 50",
 		`{"query":"x","limit":2.5}`:         "from 1 to 50",
-		`{"query":"x","server":"githib"}`:   "nearest: github",
+		`{"query":"x","server":"githib"}`:   "did you mean \"github\"?",
 		`{"query":"x","detail":"verbose"}`:  "name, summary, full",
 		`{"query":"x","detial":"full"}`:     "unknown argument",
-		`["x"]`:                             "must be an object",
-		`{"query":"x","server":"github\n"}`: "nearest: github",
+		`["x"]`:                             "must be a JSON object",
+		`{"query":"x","server":"github\n"}`: "did you mean \"github\"?",
 	} {
 		if text, isError := ask(t, r.Retrieve, arguments); !isError || !strings.Contains(text, want) {
 			t.Errorf("%s: %s (error %v), want an error with %q", arguments, text, isError, want)

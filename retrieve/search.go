@@ -1,6 +1,7 @@
 package retrieve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 
+	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/register"
 	"toolfinch/tool"
 )
@@ -88,27 +91,20 @@ func (f *foundTools) add(t *tool.Tool, server string) {
 // search is the handler of {prefix}_search_tools.
 func (r *Retriever) search(server string) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		var in struct {
-			Query string `json:"query"`
-			Limit *int   `json:"limit"`
+		var query string
+		var limit int
+		err := args.Read(r.searchTool(server), call.Arguments, args.Text("query", &query), args.Int("limit", &limit, 1, maxListed))
+		if err != nil {
+			return tool.ErrorResult(err.Error()), nil
 		}
-		if len(call.Arguments) > 0 && json.Unmarshal(call.Arguments, &in) != nil || in.Limit != nil && (*in.Limit < 1 || *in.Limit > maxListed) {
-			return tool.ErrorResult(fmt.Sprintf(`send {"query": "what the tool should do", "limit": %d}; limit is at most %d`, r.settings.TopK, maxListed)), nil
+		if strings.TrimSpace(query) == "" {
+			return answer(rawjson.Of(r.list(server, cmp.Or(limit, maxListed)))).result(), nil
 		}
-		limit := func(usual int) int {
-			if in.Limit != nil {
-				return *in.Limit
-			}
-			return usual
-		}
-		if strings.TrimSpace(in.Query) == "" {
-			return answer(marshal(r.list(server, limit(maxListed)))).result(), nil
-		}
-		found, err := r.find(ctx, call.Session, Query{Text: in.Query, Limit: limit(r.settings.TopK), Server: server})
+		found, err := r.find(ctx, call.Session, Query{Text: query, Limit: cmp.Or(limit, r.settings.TopK), Server: server})
 		if err != nil {
 			return nil, err
 		}
-		return answer(marshal(found)).result(), nil
+		return answer(rawjson.Of(found)).result(), nil
 	}
 }
 
@@ -146,13 +142,17 @@ func (r *Retriever) find(ctx context.Context, session string, q Query) (foundToo
 // describe is the handler of {prefix}_describe_tool.
 func (r *Retriever) describe(server string) tool.Handler {
 	return func(_ context.Context, call *tool.Call) (tool.Result, error) {
-		var in struct{ Name string }
-		if json.Unmarshal(call.Arguments, &in) != nil || in.Name == "" {
-			return tool.ErrorResult(`send {"name": "..."}, a name that ` + r.searchTool(server) + " found"), nil
+		var name string
+		err := args.Read("this tool", call.Arguments, args.Text("name", &name))
+		if err == nil && name == "" {
+			err = args.Refuse("name", `send {"name": "..."}, a name that %s found`, r.searchTool(server))
 		}
-		t, err := r.catalog.Find(in.Name)
+		if err != nil {
+			return tool.ErrorResult(err.Error()), nil
+		}
+		t, err := r.catalog.Find(name)
 		if errors.Is(err, tool.ErrNotFound) || server != "" && t.Def.ID.Server != server {
-			return tool.ErrorResult(r.unknown(in.Name, server)), nil
+			return tool.ErrorResult(r.unknown(name, server)), nil
 		}
 		return answer(register.Listed(t)).result(), nil
 	}
@@ -188,5 +188,5 @@ func (r *Retriever) SearchItems(ctx context.Context, query string, limit int) (j
 	for _, hit := range found.Hits {
 		items = append(items, item{hit.Name, hit.Def.ID.String(), hit.Def.ID.Server, hit.Def.Description, hit.Def.InputSchema, hit.Score})
 	}
-	return marshal(items), nil
+	return rawjson.Of(items), nil
 }

@@ -201,28 +201,21 @@ func (s shape) index(name string) int {
 
 // write returns the object with the values in place of the members of the shape.
 func (s shape) write(raw json.RawMessage, values []json.RawMessage) json.RawMessage {
-	out := []byte{'{'}
-	add := func(name string, value json.RawMessage) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		key, _ := json.Marshal(name)
-		out = append(append(append(out, key...), ':'), value...)
-	}
+	out := rawjson.NewObject(len(raw))
 	for key, value := range rawjson.Members(raw) {
 		if i := s.index(key); i >= 0 {
 			value, values[i] = values[i], nil
 		}
 		if value != nil {
-			add(key, value)
+			out.Add(key, value)
 		}
 	}
 	for i, value := range values {
 		if value != nil {
-			add(s[i].name, value)
+			out.Add(s[i].name, value)
 		}
 	}
-	return append(out, '}')
+	return out.JSON()
 }
 
 // sort says what a value is, for messages.

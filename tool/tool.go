@@ -4,7 +4,6 @@
 package tool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -228,11 +227,7 @@ func (r Result) Value() json.RawMessage {
 		}
 		texts = append(texts, rawjson.Text(rawjson.Member(block, "text")))
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(strings.Join(texts, "\n")) // text cannot fail
-	return bytes.TrimRight(out.Bytes(), "\n")
+	return rawjson.Quote(strings.Join(texts, "\n"))
 }
 
 // RPCError is a JSON-RPC error object. Raw, when set, is the object as an

@@ -174,13 +174,13 @@ const tokenPrefix = "toolfinch-"
 // left out: it asks for a task of revision 2025-11-25 in place of a result, and
 // those are not proxied.
 func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
-	out := newObject(len(call.Params) + len(call.Arguments) + 256)
+	out := rawjson.NewObject(len(call.Params) + len(call.Arguments) + 256)
 	named := ""
 	if r.def != nil {
 		named = r.def.ID.Kind.Key()
-		out.text(named, r.def.ID.Name)
+		out.AddText(named, r.def.ID.Name)
 		if call.Arguments != nil {
-			out.add("arguments", call.Arguments)
+			out.Add("arguments", call.Arguments)
 		}
 	}
 	token, level := "", requestLevel(call)
@@ -195,28 +195,28 @@ func (c *conn) params(r request, call *tool.Call, id int64) json.RawMessage {
 		switch {
 		case key == "_meta":
 			sent = true
-			out.add(key, c.meta(value, token, level, abilities))
+			out.Add(key, c.meta(value, token, level, abilities))
 		case misspelt(key): // many servers would read it as the key that it looks like
 		case key == "taskId" && r.task != "":
-			out.text(key, r.task)
+			out.AddText(key, r.task)
 		case r.def == nil:
-			out.add(key, value)
+			out.Add(key, value)
 		case key == named, key == "arguments", key == "task":
 		case bridges && (key == "requestState" || key == "inputResponses"):
 		default:
-			out.add(key, value)
+			out.Add(key, value)
 		}
 	}
 	if !sent && c.era == EraModern {
-		out.add("_meta", c.meta(nil, token, level, abilities))
+		out.Add("_meta", c.meta(nil, token, level, abilities))
 	}
 	if r.responses != nil && c.era == EraModern {
-		out.add("inputResponses", r.responses)
+		out.Add("inputResponses", r.responses)
 	}
 	if r.state != nil && c.era == EraModern {
-		out.text("requestState", *r.state)
+		out.AddText("requestState", *r.state)
 	}
-	return out.end()
+	return out.JSON()
 }
 
 // paramKeys are the members of params that say what a request is about.
@@ -261,33 +261,33 @@ var protocolKeys = map[string]bool{
 // as it is, trace context among it; and what a 2026-07-28 server wants to know
 // with every request.
 func (c *conn) meta(sent json.RawMessage, token, level string, abilities []byte) []byte {
-	out := newObject(len(sent) + 256)
+	out := rawjson.NewObject(len(sent) + 256)
 	for key, value := range rawjson.Members(sent) {
 		switch {
 		case key == "progressToken":
 			if token != "" {
-				out.text(key, token)
+				out.AddText(key, token)
 			}
 		case !protocolKeys[key]:
-			out.add(key, value)
+			out.Add(key, value)
 		}
 	}
 	if c.era == EraModern {
-		out.speaks(c.version, abilities)
+		speaks(out, c.version, abilities)
 		if level != "" {
-			out.text(mcp.MetaKeyLogLevel, level)
+			out.AddText(mcp.MetaKeyLogLevel, level)
 		}
 	}
-	return out.end()
+	return out.JSON()
 }
 
 // ownParams are the params of a request of our own: members, and the _meta that
 // the protocol wants.
-func (c *conn) ownParams(members object) json.RawMessage {
+func (c *conn) ownParams(members *rawjson.Object) json.RawMessage {
 	if c.era == EraModern {
-		members.add("_meta", c.meta(nil, "", "", []byte(capabilities)))
+		members.Add("_meta", c.meta(nil, "", "", []byte(capabilities)))
 	}
-	return members.end()
+	return members.JSON()
 }
 
 // header returns the HTTP headers that a 2026-07-28 server wants with a request

@@ -331,10 +331,7 @@ func clean(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "transport error: ")
 	text = strings.ReplaceAll(text, "failed to send request: ", "")
-	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:300], "") + "..."
-	}
-	return errors.New(text)
+	return errors.New(rawjson.Clip(text, 300))
 }
 
 // cancel tells the upstream to stop working on a request, off the caller's path.
@@ -383,8 +380,8 @@ func rpcError(raw json.RawMessage) *tool.RPCError {
 var Version = "dev"
 
 func clientInfo() json.RawMessage {
-	info := newObject(64)
-	info.text("name", "toolfinch")
-	info.text("version", Version)
-	return info.end()
+	info := rawjson.NewObject(64)
+	info.AddText("name", "toolfinch")
+	info.AddText("version", Version)
+	return info.JSON()
 }

@@ -96,9 +96,9 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error
 	cursors := map[string]bool{}
 	cursor := ""
 	for page := range maxPages {
-		members := newObject(256)
+		members := rawjson.NewObject(256)
 		if cursor != "" {
-			members.text("cursor", cursor)
+			members.AddText("cursor", cursor)
 		}
 		params := c.ownParams(members)
 		raw, err := c.request(ctx, how.method, params, c.header(how.method, params, nil, ""))

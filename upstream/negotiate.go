@@ -88,28 +88,28 @@ func (c *conn) discover(ctx context.Context, known Era) (json.RawMessage, error)
 	}
 	version := mcp.LATEST_PROTOCOL_VERSION
 	c.speak(version)
-	meta, members := newObject(512), newObject(512)
-	meta.speaks(version, c.declare)
-	members.add("_meta", meta.end())
-	return c.request(ctx, methodDiscover, members.end(), http.Header{mcp.HeaderMethod: {methodDiscover}})
+	meta, members := rawjson.NewObject(512), rawjson.NewObject(512)
+	speaks(meta, version, c.declare)
+	members.Add("_meta", meta.JSON())
+	return c.request(ctx, methodDiscover, members.JSON(), http.Header{mcp.HeaderMethod: {methodDiscover}})
 }
 
 // speaks adds what a server of the 2026-07-28 era wants in the _meta of every
 // request.
-func (o *object) speaks(version string, abilities []byte) {
-	o.text(mcp.MetaKeyProtocolVersion, version)
-	o.add(mcp.MetaKeyClientCapabilities, abilities)
-	o.add(mcp.MetaKeyClientInfo, clientInfo())
+func speaks(o *rawjson.Object, version string, abilities []byte) {
+	o.AddText(mcp.MetaKeyProtocolVersion, version)
+	o.Add(mcp.MetaKeyClientCapabilities, abilities)
+	o.Add(mcp.MetaKeyClientInfo, clientInfo())
 }
 
 // handshake is initialize and what follows it.
 func (c *conn) handshake(ctx context.Context) error {
 	c.speak("")
-	members := newObject(512)
-	members.text("protocolVersion", mcp.LATEST_LEGACY_PROTOCOL_VERSION)
-	members.add("capabilities", c.declare)
-	members.add("clientInfo", clientInfo())
-	result, err := c.request(ctx, methodInitialize, members.end(), nil)
+	members := rawjson.NewObject(512)
+	members.AddText("protocolVersion", mcp.LATEST_LEGACY_PROTOCOL_VERSION)
+	members.Add("capabilities", c.declare)
+	members.Add("clientInfo", clientInfo())
+	result, err := c.request(ctx, methodInitialize, members.JSON(), nil)
 	switch status := new(wire.StatusError); {
 	case errors.As(err, new(undelivered)), errors.Is(err, errUnauthorized), c.dead():
 		return plain(err)

@@ -113,7 +113,7 @@ func (s *server) gather(f *flight, need needed, again *delays) (json.RawMessage,
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	defer cancel(nil)
 	var mu sync.Mutex // guards responses; never held over an Ask
-	responses := newObject(256)
+	responses := rawjson.NewObject(256)
 	var asking sync.WaitGroup
 	for key, one := range need.Requests {
 		asking.Go(func() {
@@ -129,14 +129,14 @@ func (s *server) gather(f *flight, need needed, again *delays) (json.RawMessage,
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			responses.add(key, response)
+			responses.Add(key, response)
 		})
 	}
 	asking.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return responses.end(), nil
+	return responses.JSON(), nil
 }
 
 // identified is the params of a request with an ID for the URL, if it asks to
@@ -156,10 +156,7 @@ func (s *server) sealed(result json.RawMessage, st state, id tool.ID) (tool.Resu
 	st.Server, st.Kind, st.Name = id.Server, id.Kind, id.Name
 	text, err := s.sealer.seal(st)
 	if err == nil {
-		var quoted []byte
-		if quoted, err = json.Marshal(text); err == nil {
-			result, err = rawjson.Set(result, "requestState", quoted)
-		}
+		result, err = rawjson.Set(result, "requestState", rawjson.Quote(text))
 	}
 	if err != nil {
 		return nil, &Error{Server: s.settings.Name, Op: "ask the client", Err: err}
@@ -235,9 +232,9 @@ func moved(rpc *tool.RPCError, uri string) *tool.RPCError {
 		now.Raw = raw
 	}
 	if rawjson.Member(now.Raw, "data") == nil { // which names the resource now
-		data := newObject(64)
-		data.text("uri", uri)
-		if raw, err := rawjson.Set(now.Raw, "data", data.end()); err == nil {
+		data := rawjson.NewObject(64)
+		data.AddText("uri", uri)
+		if raw, err := rawjson.Set(now.Raw, "data", data.JSON()); err == nil {
 			now.Raw = raw
 		}
 	}
@@ -252,20 +249,20 @@ func canOpen(client *tool.Client) bool {
 // urlRequests is an input_required result that asks for the elicitations of an
 // error, nil when there are none.
 func urlRequests(elicitations json.RawMessage) json.RawMessage {
-	requests := newObject(256)
+	requests := rawjson.NewObject(256)
 	n := 0
 	for one := range rawjson.Elements(elicitations) {
 		n++
-		ask := newObject(len(one) + 64)
-		ask.text("method", methodElicit)
-		ask.add("params", one)
-		requests.add(fmt.Sprintf("url%d", n), ask.end())
+		ask := rawjson.NewObject(len(one) + 64)
+		ask.AddText("method", methodElicit)
+		ask.Add("params", one)
+		requests.Add(fmt.Sprintf("url%d", n), ask.JSON())
 	}
-	if requests.empty() {
+	if requests.Empty() {
 		return nil
 	}
-	out := newObject(512)
-	out.text("resultType", "input_required")
-	out.add("inputRequests", requests.end())
-	return out.end()
+	out := rawjson.NewObject(512)
+	out.AddText("resultType", "input_required")
+	out.Add("inputRequests", requests.JSON())
+	return out.JSON()
 }

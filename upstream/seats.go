@@ -390,11 +390,11 @@ func without(object []byte, names ...string) []byte {
 }
 
 func pick(object []byte, wanted func(key string) bool) []byte {
-	out := newObject(len(object))
+	out := rawjson.NewObject(len(object))
 	for key, value := range rawjson.Members(object) {
 		if wanted(key) {
-			out.add(key, value)
+			out.Add(key, value)
 		}
 	}
-	return out.end()
+	return out.JSON()
 }

@@ -113,8 +113,8 @@ func (c *conn) subscribe(ctx context.Context, uri string, on bool) error {
 	if !on {
 		method = "resources/unsubscribe"
 	}
-	members := newObject(len(uri) + 16)
-	members.text("uri", uri)
+	members := rawjson.NewObject(len(uri) + 16)
+	members.AddText("uri", uri)
 	_, err := c.request(ctx, method, c.ownParams(members), nil)
 	return err
 }
@@ -273,8 +273,8 @@ func (c *conn) listenOnce() (reopen bool, err error) {
 		case <-ctx.Done():
 		}
 	})
-	members := newObject(256)
-	members.add("notifications", filter)
+	members := rawjson.NewObject(256)
+	members.Add("notifications", filter)
 	params := c.ownParams(members)
 	_, err = c.exchange(ctx, id, reply, methodListen, params, c.header(methodListen, params, nil, ""))
 	close(ended)
@@ -286,21 +286,21 @@ var errOtherFilter = errors.New("other notifications are wanted")
 // filter is what to listen for, nil for nothing.
 func (c *conn) filter() json.RawMessage {
 	offers := c.offers
-	out := newObject(128)
+	out := rawjson.NewObject(128)
 	for _, one := range []struct{ capability, member string }{
 		{"tools", "toolsListChanged"}, {"prompts", "promptsListChanged"}, {"resources", "resourcesListChanged"},
 	} {
 		if string(rawjson.Member(rawjson.Member(offers, one.capability), "listChanged")) == "true" {
-			out.add(one.member, []byte("true"))
+			out.Add(one.member, []byte("true"))
 		}
 	}
 	if uris := c.server.wantedURIs(); len(uris) > 0 {
 		if raw, err := json.Marshal(uris); err == nil {
-			out.add("resourceSubscriptions", raw)
+			out.Add("resourceSubscriptions", raw)
 		}
 	}
-	if out.empty() {
+	if out.Empty() {
 		return nil
 	}
-	return out.end()
+	return out.JSON()
 }

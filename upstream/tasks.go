@@ -68,8 +68,7 @@ func (s *server) exposeTask(object json.RawMessage, principal string) json.RawMe
 	if id == "" {
 		return object
 	}
-	quoted, _ := json.Marshal(s.tasks.name(s.settings.Name, id, principal)) // of a string: never fails
-	if exposed, err := rawjson.Set(object, "taskId", quoted); err == nil {
+	if exposed, err := rawjson.Set(object, "taskId", rawjson.Quote(s.tasks.name(s.settings.Name, id, principal))); err == nil {
 		return exposed
 	}
 	return object

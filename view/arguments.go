@@ -66,7 +66,7 @@ func (b *binding) bind(sent []byte) json.RawMessage {
 		case b.isClosed(name):
 			continue
 		default: // the tool's schema says what becomes of it
-			p.key = quoted(name)
+			p.key = rawjson.Quote(name)
 		}
 		out = appendMember(out, p.key, value)
 	}
@@ -198,7 +198,7 @@ func (b *binder) binding() *binding {
 	changes := false
 	for _, name := range b.names {
 		p := b.parameters[name]
-		own := property{key: quoted(name), at: -1}
+		own := property{key: rawjson.Quote(name), at: -1}
 		switch {
 		case p.Value != nil:
 			own.value = p.Value
@@ -247,7 +247,7 @@ func (p Parameter) tell(schema json.RawMessage) json.RawMessage {
 	if p.Description != nil {
 		said := rawjson.Text(rawjson.Member(schema, "description"))
 		if text := strings.ReplaceAll(*p.Description, original, said); text != said {
-			schema = set(schema, "description", quoted(text))
+			schema = set(schema, "description", rawjson.Quote(text))
 		}
 	}
 	if p.Default != nil {
@@ -305,7 +305,7 @@ func (b *binder) required(list json.RawMessage) json.RawMessage {
 	return elements(list, func(element json.RawMessage) (json.RawMessage, bool) {
 		name := rawjson.Text(element)
 		if seen := b.seen(name); seen != name {
-			element = quoted(seen)
+			element = rawjson.Quote(seen)
 		}
 		return element, !b.gone(name) && !b.supplied(name)
 	})
@@ -405,7 +405,7 @@ func repoint(schema json.RawMessage, change func(string) string, depth int) json
 			}
 			ref := rawjson.Text(value)
 			if to := change(ref); to != ref {
-				value = quoted(to)
+				value = rawjson.Quote(to)
 			}
 			return name, value, true
 		})

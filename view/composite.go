@@ -174,9 +174,9 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 	for i, step := range c.steps {
 		if failures[i] != nil {
 			failed++
-			values[i] = append(appendMember([]byte(`{`), []byte(`"error"`), quoted(failures[i].Error())), '}')
+			values[i] = append(appendMember([]byte(`{`), []byte(`"error"`), rawjson.Quote(failures[i].Error())), '}')
 		}
-		answer = appendMember(answer, quoted(step.key), values[i])
+		answer = appendMember(answer, rawjson.Quote(step.key), values[i])
 	}
 	return valueResult(append(answer, '}'), failed == len(c.steps))
 }

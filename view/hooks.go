@@ -320,7 +320,7 @@ func inCommand(name string, program hook.Program) event {
 		changes = "result"
 	}
 	return func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error) {
-		request, err := marshal(hookRequest{Event: name, Ctx: contextOf(info), Args: arguments, Result: result})
+		request, err := rawjson.Encode(hookRequest{Event: name, Ctx: contextOf(info), Args: arguments, Result: result})
 		if err != nil {
 			return nil, fmt.Errorf("write the request of the hook: %w", err)
 		}
@@ -392,16 +392,4 @@ func newInfo(view string, env Env, name, upstream string, call *tool.Call) *scri
 		}
 	}
 	return info
-}
-
-// marshal is json.Marshal without HTML escapes, which would change the bytes of
-// others.
-func marshal(v any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(out.Bytes(), "\n"), nil
 }

@@ -154,11 +154,12 @@ func valueResult(value json.RawMessage, failed bool) (tool.Result, error) {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
-	return marshal(struct {
+	result, err := rawjson.Encode(struct {
 		Content    []block         `json:"content"`
 		Structured json.RawMessage `json:"structuredContent"`
 		IsError    bool            `json:"isError,omitempty"`
 	}{[]block{{"text", textOf(value)}}, structuredOf(value), failed})
+	return tool.Result(result), err
 }
 
 // structuredOf is a value as structured content, which must be an object.
@@ -253,7 +254,7 @@ func (x *part) reach(done float64, message string) {
 	if message != "" {
 		text += ": " + message
 	}
-	params, err := marshal(struct {
+	params, err := rawjson.Encode(struct {
 		Token    json.RawMessage `json:"progressToken"`
 		Progress float64         `json:"progress"`
 		Total    int             `json:"total,omitempty"`
@@ -266,7 +267,7 @@ func (x *part) reach(done float64, message string) {
 
 // ownTool makes a tool of the view itself. annotations may be nil.
 func ownTool(server, name, title, description string, input, output, annotations json.RawMessage) (*tool.Tool, error) {
-	raw, err := marshal(struct {
+	raw, err := rawjson.Encode(struct {
 		Name         string          `json:"name"`
 		Title        string          `json:"title,omitempty"`
 		Description  string          `json:"description,omitempty"`

@@ -25,7 +25,7 @@ func newInputs(list []Input) (*inputs, error) {
 		if !isObject(input.Schema) {
 			return nil, fmt.Errorf("the schema of input %q is not an object", input.Name)
 		}
-		properties = appendMember(properties, quoted(input.Name), input.Schema)
+		properties = appendMember(properties, rawjson.Quote(input.Name), input.Schema)
 		if input.Required {
 			required = append(required, input.Name)
 		}
@@ -34,7 +34,7 @@ func newInputs(list []Input) (*inputs, error) {
 		}
 	}
 	var err error
-	in.raw, err = marshal(struct {
+	in.raw, err = rawjson.Encode(struct {
 		Type       string          `json:"type"`
 		Properties json.RawMessage `json:"properties"`
 		Required   []string        `json:"required,omitempty"`

@@ -46,7 +46,7 @@ func (o *Override) apply(t *tool.Tool) (*tool.Tool, []Problem) {
 			continue
 		}
 		if text := strings.ReplaceAll(*member.text, original, member.said); text != member.said {
-			raw = set(raw, member.name, quoted(text))
+			raw = set(raw, member.name, rawjson.Quote(text))
 		}
 	}
 	if !bytes.Equal(schema, def.InputSchema) {
@@ -178,7 +178,7 @@ func rewrite(object []byte, change func(name string, value json.RawMessage) (str
 			changed = true
 		}
 		if stays {
-			out = appendMember(out, quoted(newName), newValue)
+			out = appendMember(out, rawjson.Quote(newName), newValue)
 		}
 	}
 	if !changed {
@@ -193,10 +193,4 @@ func appendMember(open, name, value []byte) []byte {
 		open = append(open, ',')
 	}
 	return append(append(append(open, name...), ':'), value...)
-}
-
-// quoted is text as JSON.
-func quoted(text string) []byte {
-	out, _ := marshal(text) // of a string: never fails
-	return out
 }

@@ -63,7 +63,7 @@ func runScript(s Settings, env Env) *tool.Tool {
 // metaTool makes a tool of this program's own. Clients with a tool search of
 // their own keep it loaded.
 func metaTool(name, description, input string) (*tool.Tool, error) {
-	raw, err := marshal(struct {
+	raw, err := rawjson.Encode(struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
 		InputSchema json.RawMessage `json:"inputSchema"`

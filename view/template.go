@@ -57,7 +57,7 @@ func parseTemplate(raw json.RawMessage, inputs []string) (template, error) {
 			if err != nil {
 				return template{}, fmt.Errorf("%s: %w", name, err)
 			}
-			t.members = append(t.members, member{quoted(name), parsed})
+			t.members = append(t.members, member{rawjson.Quote(name), parsed})
 			constant = constant && parsed.isLiterally(value)
 		}
 		if !constant {
@@ -118,7 +118,7 @@ func parseText(raw json.RawMessage, inputs []string) (template, error) {
 	}
 	switch {
 	case len(pieces) == 0: // nothing but escaped braces
-		return literally(quoted(plain.String())), nil
+		return literally(rawjson.Quote(plain.String())), nil
 	case len(pieces) == 1 && plain.Len() == 0 && pieces[0].input != "":
 		return template{whole: pieces[0].input}, nil
 	case plain.Len() > 0:
@@ -144,7 +144,7 @@ func (t template) fill(inputs json.RawMessage) (json.RawMessage, bool) {
 				out.WriteString(textOf(rawjson.Member(inputs, p.input)))
 			}
 		}
-		return quoted(out.String()), true
+		return rawjson.Quote(out.String()), true
 	case t.items != nil:
 		out := json.RawMessage(`[`)
 		for _, item := range t.items {

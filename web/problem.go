@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/upstream"
@@ -43,7 +45,7 @@ func (p *problem) body() []byte {
 		out.Used = &register.Usage{Tools: p.over.UsedTools, Tokens: p.over.UsedTokens}
 		out.Budget = &p.over.Budget
 	}
-	body, _ := marshal(out) // text and numbers cannot fail
+	body := rawjson.Of(out)
 	return body
 }
 
@@ -61,7 +63,7 @@ func (s *server) problem(op operation, err error) *problem {
 	var failed *retrieve.ExecuteError
 	var over *register.BudgetError
 	var dead *upstream.Error
-	var refused *retrieve.RequestError
+	var refused *args.Error
 	switch {
 	case errors.As(err, &known):
 		return known

@@ -3,6 +3,7 @@ package web
 import (
 	"time"
 
+	"toolfinch/rawjson/args"
 	"toolfinch/retrieve"
 )
 
@@ -18,12 +19,12 @@ func (s *server) provision(q *request) (any, error) {
 	var ask retrieve.ProvisionRequest
 	var tokens, context, ttl int
 	err := q.fields(
-		textsField("tool_ids", &ask.IDs),
-		textField("query", &ask.Query),
-		numberField("max_tokens", &tokens, 1, maxTokens),
-		numberField("context_tokens", &context, 1, maxTokens),
-		numberField("ttl_seconds", &ttl, 1, maxTTL),
-		numberField("limit", &ask.Limit, 1, retrieve.MaxLimit),
+		args.Texts("tool_ids", &ask.IDs),
+		args.Text("query", &ask.Query),
+		args.Int("max_tokens", &tokens, 1, maxTokens),
+		args.Int("context_tokens", &context, 1, maxTokens),
+		args.Int("ttl_seconds", &ttl, 1, maxTTL),
+		args.Int("limit", &ask.Limit, 1, retrieve.MaxLimit),
 	)
 	switch {
 	case err != nil:

@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/nearest"
 	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/tool"
 	"toolfinch/transport"
 )
@@ -185,7 +185,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 		status = refused.status
 	}
 	if op.audit {
-		line := []any{"operation", op.name, "target", clip(q.target), "view", q.view.Name, "principal", s.principal(r), "session", q.session,
+		line := []any{"operation", op.name, "target", rawjson.Clip(q.target, maxClipped), "view", q.view.Name, "principal", s.principal(r), "session", q.session,
 			"status", status, "took", time.Since(start)}
 		if len(q.provisioned) > 0 {
 			line = append(line, "provisioned", joined(q.provisioned))
@@ -220,7 +220,7 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 	if ready, ok := value.(document); ok {
 		return ready, nil
 	}
-	body, err := marshal(value)
+	body, err := rawjson.Encode(value)
 	return document{body: body}, err
 }
 
@@ -280,7 +280,7 @@ func (q *request) read(w http.ResponseWriter, op operation) error {
 	for name, values := range q.values {
 		switch {
 		case !slices.Contains(op.query, name):
-			return unknownName("query parameter", name, op.query)
+			return args.Unknown("query parameter", name, op.query)
 		case len(values) > 1 && name != "tags":
 			return badRequest("the query parameter %q is given twice", name)
 		}
@@ -312,7 +312,7 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 	if media, _, err := mime.ParseMediaType(sent); err != nil || media != "application/json" {
 		what := "the header Content-Type is missing"
 		if sent != "" {
-			what = "the header Content-Type is " + strconv.Quote(clip(sent))
+			what = "the header Content-Type is " + strconv.Quote(rawjson.Clip(sent, maxClipped))
 		}
 		return &problem{status: http.StatusUnsupportedMediaType, detail: what + `; send "Content-Type: application/json" (curl -H 'Content-Type: application/json')`}
 	}
@@ -349,35 +349,5 @@ func (q *request) call() (*tool.Call, error) {
 	return call, nil
 }
 
-// unknownName refuses a name, and says which was perhaps meant.
-func unknownName(what, name string, known []string) error {
-	near := nearest.Names(name, known, 1, nearest.Loose)
-	switch {
-	case len(near) > 0:
-		return badRequest("unknown %s %q; did you mean %q?", what, clip(name), near[0])
-	case len(known) == 0:
-		return badRequest("unknown %s %q; there is none here", what, clip(name))
-	}
-	return badRequest("unknown %s %q; there are %s", what, clip(name), strings.Join(known, ", "))
-}
-
 // maxClipped bounds, in bytes, what is repeated of what a client sent.
 const maxClipped = 128
-
-func clip(s string) string {
-	if len(s) <= maxClipped {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxClipped], "") + "..."
-}
-
-// marshal keeps <, > and & as they are.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
-}

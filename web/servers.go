@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"toolfinch/nearest"
+	"toolfinch/rawjson"
 	"toolfinch/upstream"
 )
 
@@ -75,9 +76,9 @@ func (s *server) reconnect(q *request) (any, error) {
 		}
 		near := nearest.Names(name, names, 3, nearest.Loose)
 		if len(near) == 0 {
-			return nil, notFound("there is no server %q", clip(name))
+			return nil, notFound("there is no server %q", rawjson.Clip(name, maxClipped))
 		}
-		return nil, notFound("there is no server %q; nearest: %s", clip(name), joined(near))
+		return nil, notFound("there is no server %q; nearest: %s", rawjson.Clip(name, maxClipped), joined(near))
 	}
 	connected, err := q.house.Reconnect(q.Context(), name)
 	if err != nil {
@@ -120,4 +121,4 @@ func (s *server) reindex(q *request) (any, error) {
 
 func joined(names []string) string { return strings.Join(names, ", ") }
 
-func clipped(names []string) string { return clip(joined(names)) }
+func clipped(names []string) string { return rawjson.Clip(joined(names), maxClipped) }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -20,7 +22,7 @@ const (
 func (s *server) execute(q *request) (any, error) {
 	var id string
 	var arguments json.RawMessage
-	if err := q.fields(textField("tool_id", &id), rawField("arguments", &arguments)); err != nil {
+	if err := q.fields(args.Text("tool_id", &id), args.Raw("arguments", &arguments)); err != nil {
 		return nil, err
 	}
 	q.target = id
@@ -52,7 +54,7 @@ func (s *server) discoverGet(q *request) (any, error) {
 
 func (s *server) discoverPost(q *request) (any, error) {
 	var d retrieve.DiscoverQuery
-	if err := q.fields(textField("query", &d.Text), numberField("limit", &d.Limit, 1, retrieve.MaxLimit), textsField("tags", &d.Tags)); err != nil {
+	if err := q.fields(args.Text("query", &d.Text), args.Int("limit", &d.Limit, 1, retrieve.MaxLimit), args.Texts("tags", &d.Tags)); err != nil {
 		return nil, err
 	}
 	d.Tags = trimmed(d.Tags)
@@ -114,7 +116,7 @@ func (q *request) filtered(server string, tags []string) ([]*tool.Tool, error) {
 		names = append(names, s.Name)
 	}
 	if server != "" && !slices.Contains(names, server) {
-		return nil, unknownName("server", server, names)
+		return nil, args.Unknown("server", server, names)
 	}
 	has := q.view.Catalog.Tagged(tags)
 	return slices.DeleteFunc(tools, func(t *tool.Tool) bool {
@@ -152,7 +154,7 @@ func (q *request) tool(id string) (*tool.Tool, error) {
 	}
 	near := q.view.Catalog.Nearest(id, 3)
 	if len(near) == 0 {
-		return nil, notFound("there is no tool %q", clip(id))
+		return nil, notFound("there is no tool %q", rawjson.Clip(id, maxClipped))
 	}
-	return nil, notFound("there is no tool %q; nearest: %s", clip(id), joined(near))
+	return nil, notFound("there is no tool %q; nearest: %s", rawjson.Clip(id, maxClipped), joined(near))
 }

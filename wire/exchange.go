@@ -113,7 +113,7 @@ func known(meta json.RawMessage) []byte {
 	if meta[0] != '{' {
 		return meta // it refuses that
 	}
-	out := []byte{'{'}
+	out := rawjson.NewObject(len(meta))
 	for key, value := range rawjson.Members(meta) {
 		switch {
 		case key == mcp.MetaKeyClientCapabilities && value[0] == '{':
@@ -121,13 +121,9 @@ func known(meta json.RawMessage) []byte {
 		case key != "progressToken" && !strings.HasPrefix(key, protocolPrefix):
 			continue
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		quoted, _ := json.Marshal(key) // a string is never refused
-		out = append(append(append(out, quoted...), ':'), value...)
+		out.Add(key, value)
 	}
-	return append(out, '}')
+	return out.JSON()
 }
 
 // protocolPrefix is that of the protocol's own keys of _meta.
@@ -190,8 +186,7 @@ func Message(id json.RawMessage, method string, params json.RawMessage) []byte {
 	if id != nil {
 		out = append(append(out, `,"id":`...), id...)
 	}
-	quoted, _ := json.Marshal(method) // a string is never refused
-	out = append(append(out, `,"method":`...), quoted...)
+	out = append(append(out, `,"method":`...), rawjson.Quote(method)...)
 	if params != nil {
 		out = append(append(out, `,"params":`...), rawjson.OneLine(params)...)
 	}

@@ -49,8 +49,7 @@ func (r *Refusal) Answer() []byte {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	reason, _ := json.Marshal(r.Reason) // a string is never refused
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, r.Code, reason)
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, r.Code, rawjson.Quote(r.Reason))
 }
 
 // Bounds of a message beside its length, which its transport bounds.

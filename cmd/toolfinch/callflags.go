@@ -201,7 +201,7 @@ func (s shape) value(text string) (json.RawMessage, error) {
 		if json.Valid(raw) {
 			return raw, nil
 		}
-		return quoted(text), nil
+		return rawjson.Quote(text), nil
 	}
 	for _, try := range []struct {
 		kind string
@@ -219,7 +219,7 @@ func (s shape) value(text string) (json.RawMessage, error) {
 		}
 	}
 	if s.has(typeString) {
-		return quoted(text), nil
+		return rawjson.Quote(text), nil
 	}
 	if s.has(typeArray) {
 		one, err := s.element().value(text)
@@ -327,14 +327,6 @@ func (s shape) kind() string {
 		}
 	}
 	return strings.Join(names, "|")
-}
-
-func quoted(text string) json.RawMessage {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(text) // text cannot fail
-	return bytes.TrimRight(out.Bytes(), "\n")
 }
 
 // toolFlag is an argument of a tool as a flag.
@@ -452,7 +444,7 @@ func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.Raw
 			continue
 		}
 		if base == nil {
-			members = append(members, slices.Concat(quoted(set.argument), []byte(":"), value))
+			members = append(members, slices.Concat(rawjson.Quote(set.argument), []byte(":"), value))
 		} else if out, err = rawjson.Set(out, set.argument, value); err != nil {
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -306,8 +305,5 @@ func (f *evalFlags) write(w io.Writer, m measurement) error {
 	if !f.asJSON {
 		return m.WriteTable(w)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(m)
+	return printJSON(w, m)
 }

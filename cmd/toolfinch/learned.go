@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -148,10 +147,7 @@ func printLearned(w io.Writer, rows []learnedRow) error {
 }
 
 func printLearnedJSON(w io.Writer, learning bool, rows []learnedRow) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(struct {
+	return printJSON(w, struct {
 		Learning bool         `json:"learning"`
 		Learned  []learnedRow `json:"learned"`
 	}{learning, rows})

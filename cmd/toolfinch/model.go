@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -199,10 +198,7 @@ func newModelList(s *settings) *cobra.Command {
 				rows = append(rows, rowOf(info, configured))
 			}
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetEscapeHTML(false)
-				enc.SetIndent("", "  ")
-				return enc.Encode(struct {
+				return printJSON(cmd.OutOrStdout(), struct {
 					Dir        string     `json:"dir"`
 					Configured string     `json:"configured"`
 					Models     []modelRow `json:"models"`

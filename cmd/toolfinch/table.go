@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"os"
 	"slices"
@@ -10,6 +9,8 @@ import (
 
 	"golang.org/x/term"
 	"golang.org/x/text/width"
+
+	"toolfinch/rawjson"
 )
 
 // screen is what is known of where output goes. The zero screen is a file or a
@@ -197,8 +198,5 @@ func cut(text string, columns int) string {
 // printJSON writes a value as indented JSON. Raw JSON in it keeps its numbers
 // and its order.
 func printJSON(w io.Writer, value any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(value)
+	return rawjson.Write(w, value, "  ")
 }

@@ -55,6 +55,15 @@ func Hidden(a Arg) Arg {
 	return a
 }
 
+// Read reads the value of this argument alone. Absent bytes and null are no value.
+func (a Arg) Read(value json.RawMessage) error {
+	value = bytes.TrimSpace(value)
+	if len(value) == 0 || string(value) == "null" {
+		return nil
+	}
+	return a.read(a.name, value)
+}
+
 // Read reads the arguments that tool was called with, an object; absent bytes are
 // an empty one. It reads up to the first that is wrong; its errors are *Error.
 func Read(tool string, arguments json.RawMessage, known ...Arg) error {

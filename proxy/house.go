@@ -10,6 +10,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/limit"
 	"toolfinch/register"
+	"toolfinch/store"
 	"toolfinch/upstream"
 	"toolfinch/view"
 	"toolfinch/web"
@@ -129,24 +130,16 @@ func (h house) reindex(ctx context.Context) []web.Reindexed {
 
 // Savings is what retrieval saved since the start, by view.
 func (h house) Savings(ctx context.Context) []web.Saved {
+	counted := map[string]store.Savings{}
+	for _, sum := range h.Proxy.Savings(ctx) {
+		counted[sum.View] = sum
+	}
 	var saved []web.Saved
-	byView := map[string]int{}
 	for _, v := range h.served.Load().views {
 		if h.options.only == "" || v.name == h.options.only {
-			byView[v.name] = len(saved)
-			saved = append(saved, web.Saved{View: v.name})
+			c := counted[v.name]
+			saved = append(saved, web.Saved{View: v.name, Sessions: c.Sessions, Retrievals: c.Retrievals, Full: c.Full, Listed: c.Listed, Answers: c.Answers})
 		}
-	}
-	for _, s := range h.Proxy.Savings(ctx) {
-		i, served := byView[s.View]
-		if !served {
-			continue
-		}
-		saved[i].Sessions += s.Sessions
-		saved[i].Retrievals += s.Retrievals
-		saved[i].Full += s.Full
-		saved[i].Listed += s.Listed
-		saved[i].Answers += s.Answers
 	}
 	return saved
 }

@@ -232,7 +232,7 @@ func (p *Proxy) buildView(ctx context.Context, config *configs.Config, next plan
 		v.shown.Meta = append(v.shown.Meta, p.outputs.Tool())
 	}
 	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
-		*tools = p.savings.around(v, *tools, settings.ProxyTool)
+		*tools = meterAnswers(p.savings, v, *tools)
 	}
 	about := next.servers
 	if settings.Exposure == view.ExposureDirect && settings.Description == "" {

@@ -24,6 +24,7 @@ import (
 	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
+	"toolfinch/savings"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/transport"
@@ -68,7 +69,7 @@ type Proxy struct {
 	uses    chan retrieve.Use
 	close   sync.Once
 
-	savings    *accountant
+	savings    *savings.Meter
 	reindexing singleflight.Group
 
 	embedding  sync.Mutex     // one Embed at a time; guards the next three
@@ -144,7 +145,7 @@ func open(ctx context.Context, config *configs.Config, o options, db *store.Stor
 	p.connected, p.limits = transport.NewClients(transport.Limits{Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout}), register.NewLimits()
 	known := p.recall(ctx)
 	p.relists, p.tokens = known.clients, known.tokens
-	p.savings = newAccountant(db, log, p.putTokens)
+	p.savings = savings.New(log)
 	if config.Learn {
 		p.memory = retrieve.NewMemory(known.uses, p.rememberUse)
 	}
@@ -334,7 +335,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.countTokens(life); return nil })
 	g.Go(func() error { p.embedTools(life); return nil })
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
-	g.Go(func() error { p.savings.run(life); return nil })
+	g.Go(func() error { p.savings.Run(life, p.store); return nil })
 	g.Go(func() error {
 		defer end()
 		serving, cancel := context.WithCancel(ctx)

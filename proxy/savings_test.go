@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -104,7 +106,7 @@ func TestSavingsOfASession(t *testing.T) {
 	r.call(t, c, "retrieve_tools", `{"query":"create an issue","detail":"name"}`)
 	c.ask("tools/call", toolCall("up_echo", `{"text":"a result is not accounted"}`))
 	c.ask("tools/call", toolCall("call_tool", `{"name":"up_echo","arguments":{"text":"nor is this"}}`))
-	want := store.Savings{View: "default", Client: "raw 1", Sessions: 1, Retrievals: 2, Full: full, Listed: r.listed, Answers: r.answers}
+	want := store.Savings{View: "default", Sessions: 1, Retrievals: 2, Full: full, Listed: r.listed, Answers: r.answers}
 	wantSavings(t, p.Savings(t.Context()), want)
 	if want.Listed+want.Answers >= want.Full {
 		t.Errorf("nothing is saved by %+v", want)
@@ -124,7 +126,7 @@ func TestSavingsOfSessionsAddUp(t *testing.T) {
 		})
 		p.Savings(t.Context()) // a process has one session of this kind: their IDs are the same
 	}
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1", Sessions: 3, Full: 3 * full, Listed: listed})
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 3, Full: 3 * full, Listed: listed})
 }
 
 // A 2026-07-28 client has no session: its lists are of one, however many.
@@ -136,7 +138,7 @@ func TestSavingsWithoutSessions(t *testing.T) {
 		r.list(t, c)
 	}
 	r.call(t, c, "retrieve_tools", `{"query":"create an issue"}`)
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default",
 		Sessions: 1, Retrievals: 1, Full: full, Listed: r.listed, Answers: r.answers})
 }
 
@@ -148,7 +150,7 @@ func TestSavingsOfAViewThatListsAll(t *testing.T) {
 	if r.listed != full {
 		t.Fatalf("the list has %d tokens, want those of all tools: %d", r.listed, full)
 	}
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1", Sessions: 1, Full: full, Listed: full})
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Full: full, Listed: full})
 }
 
 // Meta-tools of a view that find and describe are accounted, the one that calls
@@ -162,7 +164,7 @@ func TestSavingsOfAViewThatIsSearched(t *testing.T) {
 	r.call(t, c, "default_describe_tool", `{"name":"up_echo"}`)
 	c.ask("tools/call", toolCall("default_describe_tool", `{"name":"nothing has this name"}`)) // fails
 	c.ask("tools/call", toolCall("default_call_tool", `{"name":"up_echo","arguments":{"text":"a result"}}`))
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default",
 		Sessions: 1, Retrievals: 1, Full: full, Listed: r.listed, Answers: r.answers})
 }
 
@@ -182,19 +184,18 @@ func TestSavingsOfAGatedView(t *testing.T) {
 	r.call(t, c, "retrieve_tools", `{"query":"create an issue"}`) // not listed, and answers
 	c.ask("tools/call", toolCall("up_echo", `{"text":"a result"}`))
 	c.ask("tools/call", toolCall("execute_tool", `{"tool_id":"up_echo","arguments":{"text":"a result"}}`))
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Client: "raw 1",
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default",
 		Sessions: 1, Retrievals: 2, Full: full, Listed: r.listed, Answers: r.answers})
 }
 
-// Of the proxy tool what lists and describes is accounted; what called tools
-// answer is not, in a batch either.
+// Of the proxy tool every answer counts but that of a call.
 func TestSavingsOfTheProxyTool(t *testing.T) {
 	p, full := openListed(t, newUpstream(t, 20),
 		view.Settings{Name: view.Default, Exposure: view.ExposureSearch, IncludeAll: true, ProxyTool: "door"})
 	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
 	var r received
 	r.list(t, c)
-	sum := store.Savings{View: "default", Client: "raw 1", Sessions: 1, Full: full, Listed: r.listed}
+	sum := store.Savings{View: "default", Sessions: 1, Full: full, Listed: r.listed}
 	wantSavings(t, p.Savings(t.Context()), sum)
 
 	const call = `"action":"call","type":"tool","path":"up_echo","args":{"text":"a result"}`
@@ -220,21 +221,24 @@ func TestSavingsOfTheProxyTool(t *testing.T) {
 		wantSavings(t, p.Savings(t.Context()), sum)
 	}
 
+	batch := `{"action":"batch","operations":[{` + info + `}]}`
 	before := sum.Answers
-	tokens := func(arguments string, least int) int64 {
-		if got := c.ask("tools/call", toolCall("door", arguments)); failed(got) || len(got.raw) < least {
-			t.Fatalf("batch: %.2000s", got.raw)
-		}
-		got := p.Savings(t.Context())
-		cost := got[0].Answers - before
-		before = got[0].Answers
-		return cost
+	if got := c.ask("tools/call", toolCall("door", batch)); failed(got) {
+		t.Fatalf("%.2000s", got.raw)
 	}
-	without := tokens(`{"action":"batch","operations":[{`+info+`}]}`, 100)
-	with := tokens(`{"action":"batch","operations":[{`+info+`},{`+strings.Replace(call, "a result", strings.Repeat("word ", 2000), 1)+`}]}`, 10_000)
-	if without == 0 || with >= without+1000 {
-		t.Errorf("a batch of info alone counts %d tokens, with a call of 2,000 words %d", without, with)
+	if got := p.Savings(t.Context())[0].Answers; got <= before {
+		t.Errorf("a batch counts nothing: %d tokens of answers before and after", got)
 	}
+}
+
+// A client that has not listed tools is left out.
+func TestSavingsWithoutClientsThatReadNoList(t *testing.T) {
+	p, full := openListed(t, newUpstream(t, 20))
+	newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil).ask("tools/call", toolCall("retrieve_tools", `{"query":"create an issue"}`))
+	wantSavings(t, p.Savings(t.Context()))
+	var r received
+	r.list(t, newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil))
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Full: full, Listed: r.listed})
 }
 
 // A session that began before its servers were listed would have been listed
@@ -247,7 +251,7 @@ func TestSavingsOfASessionThatCameFirst(t *testing.T) {
 	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
 	var r received
 	r.list(t, c)
-	sum := store.Savings{View: "default", Client: "raw 1", Sessions: 1, Listed: r.listed}
+	sum := store.Savings{View: "default", Sessions: 1, Listed: r.listed}
 	wantSavings(t, p.Savings(t.Context()), sum)
 	for _, server := range []string{"up", "late"} {
 		p.Refresh(t.Context(), nil, server)
@@ -302,15 +306,67 @@ func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
 	}
 	var sum store.Savings
 	for _, day := range got { // two at midnight
-		if day.View != "default" || day.Client != "raw 1" {
-			t.Errorf("nobody is called that: %+v", day)
+		if day.View != "default" {
+			t.Errorf("there is no such view: %+v", day)
 		}
-		sum.Sessions += day.Sessions
-		sum.Retrievals += day.Retrievals
-		sum.Full += day.Full
-		sum.Listed += day.Listed
-		sum.Answers += day.Answers
+		sum = sum.Plus(day)
 	}
 	wantSavings(t, []store.Savings{sum}, store.Savings{
 		Sessions: sessions, Retrievals: 3 * sessions, Full: sessions * full, Listed: listed, Answers: answers})
+}
+
+// A session of five retrievals over real servers reads a tenth of what listing
+// all their tools costs, or less.
+func TestSavingsOnRealServers(t *testing.T) {
+	const folder = "../../shared/realtools"
+	files, err := filepath.Glob(folder + "/*.json")
+	if err != nil || len(files) == 0 {
+		t.Skip("the definitions of real servers are not beside the repository (shared/realtools)")
+	}
+	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
+	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		name = fmt.Sprint(name[strings.LastIndex(name, "_")+1:], i)
+		var defs []*tool.Def
+		for _, one := range elements(part(raw, "tools")) {
+			def, err := tool.ParseDef(name, []byte(compact(t, one)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defs = append(defs, def)
+		}
+		if _, err := db.PutServer(t.Context(), store.Server{Name: name}, defs); err != nil {
+			t.Fatal(err)
+		}
+		config.Servers = append(config.Servers, upstream.Settings{Name: name, URL: "http://127.0.0.1:1/mcp"})
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+	var r received
+	r.list(t, c)
+	for _, query := range []string{"create an issue in a GitHub repository", "show the logs of a Kubernetes pod", "query metrics from Prometheus",
+		"send a message to a Slack channel", "take a screenshot of a web page"} {
+		r.call(t, c, "retrieve_tools", `{"query":"`+query+`"}`)
+		r.list(t, c)
+	}
+	got := p.Savings(t.Context())[0]
+	t.Logf("%d servers, %d tools: %+v", len(files), p.Tools(), got)
+	if p.Tools() < 1000 || got.Retrievals != 5 || 10*(got.Listed+got.Answers) > got.Full {
+		t.Errorf("%+v, want a tenth of the tokens", got)
+	}
 }

@@ -142,21 +142,23 @@ func (p *Proxy) newEndpoint(name string) *endpoint {
 	e := &endpoint{name: name, proxy: p, root: retrieve.NewCatalog(p.upstreamTool)}
 	e.root.LearnTokens(p.tokens)
 	e.live = register.New(register.Settings{
-		Version:         p.options.version,
-		Hook:            hook.Command{Line: p.first.ListChangedExec},
-		Relists:         p.relists,
-		Remember:        p.rememberClient,
-		SetLevel:        func(level string) { p.levels.set(e, level, p.pool.SetLogLevel) },
-		Subscriptions:   p.subscriptions,
-		Limits:          p.limits,
-		Complete:        p.pool.Complete,
-		Task:            e.task,
-		RootsChanged:    p.pool.RootsChanged,
-		Forget:          func(session string) { p.pool.Forget(session); p.savings.forget(session) },
-		Tokens:          func(t *tool.Tool) int { return e.root.Tokens(t) },
-		Kept:            keptProvisions(kept),
-		Keep:            e.keepProvisions,
-		Listed:          func(session, client string, tools []*tool.Tool) { p.savings.listed(e.view(), session, client, tools) },
+		Version:       p.options.version,
+		Hook:          hook.Command{Line: p.first.ListChangedExec},
+		Relists:       p.relists,
+		Remember:      p.rememberClient,
+		SetLevel:      func(level string) { p.levels.set(e, level, p.pool.SetLogLevel) },
+		Subscriptions: p.subscriptions,
+		Limits:        p.limits,
+		Complete:      p.pool.Complete,
+		Task:          e.task,
+		RootsChanged:  p.pool.RootsChanged,
+		Forget:        func(session string) { p.pool.Forget(session); p.savings.Forget(session) },
+		Tokens:        func(t *tool.Tool) int { return e.root.Tokens(t) },
+		Kept:          keptProvisions(kept),
+		Keep:          e.keepProvisions,
+		Listed: func(session, client string, tools []*tool.Tool) {
+			p.savings.Listed(metered{e.view()}, session, client, tools)
+		},
 		PrincipalHeader: p.first.PrincipalHeader,
 	}, e.shown(), p.log)
 	e.http = transport.NewStreamable(e.live, p.connected, p.log)

@@ -211,7 +211,7 @@ func TestProvisionsAndSavingsOfAClosedStoreAreErrors(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"put provisions":  func() error { return s.PutProvisions(t.Context(), "v", "o", nil) },
 		"read provisions": func() error { _, err := s.Provisions(t.Context(), "v"); return err },
-		"add savings":     func() error { return s.AddSavings(t.Context(), nil) },
+		"add savings":     func() error { return s.AddSavings(t.Context(), today(), nil) },
 		"read savings":    func() error { _, err := s.Savings(t.Context(), time.Time{}); return err },
 	} {
 		if err := do(); err == nil || !strings.Contains(err.Error(), name) {
@@ -256,7 +256,7 @@ func keepAccounts(dir string) error {
 				return err
 			}
 		}
-		if err := s.AddSavings(ctx, []Savings{{Day: today(), View: "v", Client: "c", Sessions: 1, Full: 1 << 40}}); err != nil {
+		if err := s.AddSavings(ctx, today(), []Savings{{View: "v", Sessions: 1, Full: 1 << 40}}); err != nil {
 			return err
 		}
 	}
@@ -289,7 +289,7 @@ func TestProcessesKeepAccountsInOneDirectory(t *testing.T) {
 	s := open(t, dir)
 	wantProvisions(t, s, "v", append(set("both"), want...)...)
 	n := len(others) * rounds
-	if got, want := savings(t, s, time.Time{}), []Savings{{Day: today(), View: "v", Client: "c", Sessions: n, Full: int64(n) << 40}}; !reflect.DeepEqual(got, want) {
+	if got, want := savings(t, s, time.Time{}), []Savings{{Day: today(), View: "v", Sessions: n, Full: int64(n) << 40}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("savings %+v, want %+v", got, want)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 )
@@ -15,9 +14,9 @@ func contextOfAProcess() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }
 
-func save(t testing.TB, s *Store, all ...Savings) {
+func save(t testing.TB, s *Store, day string, all ...Savings) {
 	t.Helper()
-	if err := s.AddSavings(t.Context(), all); err != nil {
+	if err := s.AddSavings(t.Context(), day, all); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -31,48 +30,52 @@ func savings(t testing.TB, s *Store, since time.Time) []Savings {
 	return got
 }
 
-func TestSavingsAddUpByDayViewAndClient(t *testing.T) {
+func TestSavingsAddUpByDayAndView(t *testing.T) {
 	day := func(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly) }
-	one := Savings{Day: day(1), View: "v", Client: "agent 1", Sessions: 1, Retrievals: 2, Full: 3 << 40, Listed: 4, Answers: 5}
-	with := func(edit func(*Savings)) Savings { other := one; edit(&other); return other }
-	otherDay := with(func(s *Savings) { s.Day = day(2) })
-	otherView := with(func(s *Savings) { s.View = "w" })
-	otherClient := with(func(s *Savings) { s.Client = "agent 2" })
-	nobody := with(func(s *Savings) { s.Client = "" })
+	one := Savings{View: "v", Sessions: 1, Retrievals: 2, Full: 3 << 40, Listed: 4, Answers: 5}
+	other := Savings{View: "w", Sessions: 1}
 	inBoth(t, func(t *testing.T, s *Store) {
-		save(t, s, otherDay, otherClient, one)
-		save(t, s, otherView, one, nobody)
-		save(t, s, with(func(s *Savings) { *s = Savings{Day: one.Day, View: one.View, Client: one.Client, Answers: 90} }))
-		sum := Savings{Day: one.Day, View: "v", Client: "agent 1", Sessions: 2, Retrievals: 4, Full: 6 << 40, Listed: 8, Answers: 100}
+		save(t, s, day(2), one)
+		save(t, s, day(1), other, one)
+		save(t, s, day(1), one, Savings{View: "v", Answers: 90})
+		sum := Savings{Day: day(1), View: "v", Sessions: 2, Retrievals: 4, Full: 6 << 40, Listed: 8, Answers: 100}
+		before, beside := one, other
+		before.Day, beside.Day = day(2), day(1)
 		for _, test := range []struct {
 			since time.Time
 			want  []Savings
 		}{
-			{time.Time{}, []Savings{nobody, sum, otherClient, otherView, otherDay}},
-			{time.Now().AddDate(0, 0, -1), []Savings{nobody, sum, otherClient, otherView}},
+			{time.Time{}, []Savings{sum, beside, before}},
+			{time.Now().AddDate(0, 0, -1), []Savings{sum, beside}},
 			{time.Now().AddDate(0, 0, 2), nil},
 		} {
 			if got := savings(t, s, test.since); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("since %s: %+v\nwant %+v", test.since, got, test.want)
 			}
 		}
+		if err := s.ResetSavings(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := savings(t, s, time.Time{}); len(got) > 0 {
+			t.Errorf("after the reset there are %+v", got)
+		}
 	})
 }
 
-// Whoever asks in another time zone means the day it is in UTC.
 func TestSavingsAreByTheDayInUTC(t *testing.T) {
 	s := open(t, t.TempDir())
-	save(t, s, Savings{Day: "2126-11-20"}, Savings{Day: "2126-11-21"})
-	east := time.FixedZone("east", 14*60*60)
+	save(t, s, "2126-11-20", Savings{})
+	save(t, s, "2126-11-21", Savings{})
+	east := time.FixedZone("east", 2*60*60)
 	if got := savings(t, s, time.Date(2126, 11, 22, 1, 0, 0, 0, east)); len(got) != 1 || got[0].Day != "2126-11-21" {
-		t.Errorf("got %+v, want the 21st alone", got)
+		t.Errorf("since 1 a.m. of the 22nd, two hours east: %+v", got)
 	}
 }
 
 func TestOldSavingsAreDropped(t *testing.T) {
 	inBoth(t, func(t *testing.T, s *Store) {
 		for _, ago := range []int{savingsDays + 1, savingsDays - 2, 0} {
-			save(t, s, Savings{Day: time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly), Sessions: ago})
+			save(t, s, time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly), Savings{Sessions: ago})
 		}
 		got := savings(t, s, time.Time{})
 		if len(got) != 2 || got[0].Sessions != 0 || got[1].Sessions != savingsDays-2 {
@@ -81,71 +84,42 @@ func TestOldSavingsAreDropped(t *testing.T) {
 	})
 }
 
-func TestClientsCannotFillTheStoreWithSavings(t *testing.T) {
+func TestSavingsAreAllAddedOrNone(t *testing.T) {
 	s := open(t, t.TempDir())
-	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)
-		INSERT INTO savings SELECT ?2, 'v', printf('agent %04d', i), 1, 0, 0, 0, 0 FROM n`, maxSavingsRows-1, today())
+	good := Savings{Sessions: 1, Full: math.MaxInt64}
+	save(t, s, today(), good)
+	if err := s.AddSavings(t.Context(), today(), []Savings{{View: "v", Sessions: 1}, {Full: 1}}); err == nil {
+		t.Error("a sum that does not fit: no error")
+	}
+	for _, day := range []string{"", "21 November", "2026-13-01"} {
+		if err := s.AddSavings(t.Context(), day, []Savings{good}); err == nil {
+			t.Errorf("day %q: no error", day)
+		}
+	}
+	good.Day = today()
+	if got := savings(t, s, time.Time{}); !reflect.DeepEqual(got, []Savings{good}) {
+		t.Errorf("got %+v, want %+v", got, good)
+	}
+}
+
+// Savings of a database that told clients apart are added up by view.
+func TestSavingsOfClientsAreAddedUp(t *testing.T) {
+	s := open(t, t.TempDir())
+	_, err := s.db.Exec(`DROP TABLE savings`)
+	for _, name := range []string{"migrations/0009_savings.sql", "", "migrations/0011_savings_by_view.sql"} {
+		statements := []byte(`INSERT INTO savings VALUES ('2126-11-20', 'v', 'a', 1, 2, 3, 4, 5), ('2126-11-20', 'v', 'b', 1, 2, 3, 4, 5)`)
+		if name != "" && err == nil {
+			statements, err = migrations.ReadFile(name)
+		}
+		if err == nil {
+			_, err = s.db.Exec(string(statements))
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := func(day, view, client string) Savings {
-		return Savings{Day: day, View: view, Client: client, Sessions: 1}
-	}
-	save(t, s, from(today(), "v", "agent 0999")) // the last that has room
-	save(t, s,
-		from(today(), "v", "agent 1000"), from(today(), "v", "agent 1001"), from(today(), "w", "agent 0000"),
-		from(today(), "v", "agent 0000"), // it has a row
-		from("2126-11-21", "v", "agent 1000"))
-	got := map[string]int{}
-	for _, one := range savings(t, s, time.Now().AddDate(0, 0, -1)) {
-		got[one.Day+" "+one.View+" "+one.Client] = one.Sessions
-	}
-	for key, want := range map[string]int{
-		today() + " v ": 2, today() + " w ": 1,
-		today() + " v agent 0000": 2, today() + " v agent 0999": 1, today() + " v agent 1000": 0, today() + " w agent 0000": 0,
-		"2126-11-21 v agent 1000": 1, // another day
-	} {
-		if got[key] != want {
-			t.Errorf("%s: %d sessions, want %d", key, got[key], want)
-		}
-	}
-	if len(got) != maxSavingsRows+3 {
-		t.Errorf("%d rows", len(got))
-	}
-}
-
-func TestNamesOfClientsAreClipped(t *testing.T) {
-	long := strings.Repeat("x", maxSavingsClient-1)
-	for given, want := range map[string]string{
-		"agent 1.0":              "agent 1.0",
-		long + "yz":              long + "y",
-		long + "ü":               long, // not half a letter
-		"bad \xff byte":          "bad \uFFFD byte",
-		strings.Repeat("ü", 500): strings.Repeat("ü", maxSavingsClient/2),
-	} {
-		s := open(t, t.TempDir())
-		save(t, s, Savings{Day: today(), Client: given, Sessions: 1}, Savings{Day: today(), Client: given, Sessions: 1})
-		got := savings(t, s, time.Time{})
-		if len(got) != 1 || got[0].Client != want || got[0].Sessions != 2 {
-			t.Errorf("%.20q is kept as %+v, want %.20q", given, got, want)
-		}
-	}
-}
-
-func TestSavingsAreAllAddedOrNone(t *testing.T) {
-	s := open(t, t.TempDir())
-	good := Savings{Day: today(), Sessions: 1, Full: math.MaxInt64}
-	save(t, s, good)
-	for name, all := range map[string][]Savings{
-		"no day":         {{Day: today(), Client: "c"}, {Day: "yesterday"}},
-		"empty day":      {{Day: today(), Client: "c"}, {}},
-		"more than fits": {{Day: today(), Client: "c"}, {Day: today(), Full: 1}},
-	} {
-		if err := s.AddSavings(t.Context(), all); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if got := savings(t, s, time.Time{}); !reflect.DeepEqual(got, []Savings{good}) {
-		t.Errorf("got %+v, want what was there before", got)
+	want := []Savings{{Day: "2126-11-20", View: "v", Sessions: 2, Retrievals: 4, Full: 6, Listed: 8, Answers: 10}}
+	if got := savings(t, s, time.Time{}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -10,8 +10,7 @@ import (
 func TestClock(t *testing.T) {
 	run(t, connect(t, "clock", t.TempDir()), []call{
 		{tool: "convert_time", arguments: `{"time":"2026-03-02T09:00:00","from":"Europe/Berlin","to":"Asia/Tokyo"}`,
-			want: `{"time":"2026-03-02T17:00:00+09:00","zone":"Asia/Tokyo","abbreviation":"JST","weekday":"Monday","unix":1772438400,` +
-				`"source":{"time":"2026-03-02T09:00:00+01:00","zone":"Europe/Berlin","abbreviation":"CET","weekday":"Monday","unix":1772438400}}`},
+			want: `{"time":"2026-03-02T17:00:00+09:00","zone":"Asia/Tokyo","weekday":"Monday"}`},
 		{tool: "convert_time", arguments: `{"time":"2026-07-02 23:30","from":"America/New_York","to":"Asia/Kolkata"}`, has: []string{`"2026-07-03T09:00:00+05:30"`}},
 		{tool: "convert_time", arguments: `{"time":"2026-07-02T12:00:00-07:00","from":"Asia/Tokyo","to":"UTC"}`, has: []string{`"2026-07-02T19:00:00Z"`}},
 		{tool: "convert_time", arguments: `{"time":"yesterday","to":"UTC"}`, fails: "2026-03-02T09:00:00"},
@@ -30,20 +29,18 @@ func TestClock(t *testing.T) {
 		{tool: "add_duration", arguments: `{"time":"2026-01-01","years":9000}`, fails: "outside 1 to 9999"},
 		{tool: "add_duration", arguments: `{"time":"2026-01-01","days":9000000000000000000}`, fails: "days"},
 
-		{tool: "time_difference", arguments: `{"from":"2026-03-02","to":"2026-03-04T01:01:01"}`,
-			want: `{"text":"2 days, 1 hour, 1 minute, 1 second","seconds":176461,"days":2}`},
-		{tool: "time_difference", arguments: `{"from":"2026-12-24T23:00:00","to":"2026-12-24T22:59:00"}`, want: `{"text":"minus 1 minute","seconds":-60,"days":0}`},
-		{tool: "time_difference", arguments: `{"from":"2026-03-29","to":"2026-03-30","zone":"Europe/Berlin"}`, want: `{"text":"23 hours","seconds":82800,"days":1}`},
-		{tool: "time_difference", arguments: `{"from":"0001-01-01","to":"9999-12-31"}`, has: []string{`"days":3652058`}},
-		{tool: "time_difference", arguments: `{"from":"2026-03-02","to":"2026-03-02"}`, want: `{"text":"no time","seconds":0,"days":0}`},
+		{tool: "time_difference", arguments: `{"from":"2026-03-02","to":"2026-03-04T01:01:01"}`, want: "2 days and 1h1m1s"},
+		{tool: "time_difference", arguments: `{"from":"2026-12-24T23:00:00","to":"2026-12-24T22:59:00"}`, want: "-1m0s"},
+		{tool: "time_difference", arguments: `{"from":"2026-12-24","to":"2026-12-22T12:00:00"}`, want: "-1 days and 12h0m0s"},
+		{tool: "time_difference", arguments: `{"from":"2026-03-29","to":"2026-03-30","zone":"Europe/Berlin"}`, want: "23h0m0s"},
+		{tool: "time_difference", arguments: `{"from":"0001-01-01","to":"9999-12-31"}`, has: []string{"3652058 days"}},
 
-		{tool: "list_zones", arguments: `{"filter":"new york"}`, want: `{"zones":["America/New_York"]}`},
-		{tool: "list_zones", arguments: `{}`, has: []string{`"Africa/Abidjan"`, `"UTC"`}},
+		{tool: "list_zones", arguments: `{"filter":"new york"}`, want: "America/New_York"},
+		{tool: "list_zones", arguments: `{}`, has: []string{"Africa/Abidjan", "UTC"}},
 		{tool: "list_zones", arguments: `{"filter":"Atlantis"}`, fails: "no time zone"},
 
-		{tool: "calendar_info", arguments: `{"date":"2027-01-01"}`,
-			want: `{"date":"2027-01-01","weekday":"Friday","iso_week":53,"iso_year":2026,"day_of_year":1,"quarter":1,"days_in_month":31,"leap_year":false}`},
-		{tool: "calendar_info", arguments: `{"date":"2028-02-10"}`, has: []string{`"days_in_month":29`, `"leap_year":true`}},
+		{tool: "calendar_info", arguments: `{"date":"2027-01-01"}`, want: "Friday, ISO week 53 of 2026, day 1 of an ordinary year, quarter 1"},
+		{tool: "calendar_info", arguments: `{"date":"2028-12-31"}`, has: []string{"day 366 of a leap year, quarter 4"}},
 		{tool: "calendar_info", arguments: `{"date":"2026-02-30"}`, fails: "no date or time"},
 	})
 }
@@ -55,8 +52,7 @@ func TestClockTellsTheTime(t *testing.T) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	for text, want := range map[string]string{
-		"now": "2026-03-03T08:30:00+09:00", "09:00": "2026-03-03T09:00:00+09:00", "9 pm": "2026-03-03T21:00:00+09:00",
-		"12:05AM": "2026-03-03T00:05:00+09:00", "9:00 pm": "2026-03-03T21:00:00+09:00",
+		"now": "2026-03-03T08:30:00+09:00", "09:00": "2026-03-03T09:00:00+09:00",
 	} {
 		got, err := c.convert(t.Context(), convertTimeArgs{Time: text, From: "Asia/Tokyo", To: "Asia/Tokyo"})
 		if err != nil || got.Time != want {

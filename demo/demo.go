@@ -1,14 +1,19 @@
-// Package demo owns the built-in MCP servers: files, notes, clock, math and
-// text, and the client that plays with them. They are ordinary servers that the
-// proxy reaches like any other; it does not know that they are its own.
+// Package demo owns the built-in MCP servers (files, notes, clock, math and text) and the client that
+// plays with them. The servers are ordinary: the proxy reaches them like any other and does not know
+// that they are its own.
 package demo
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -25,12 +30,38 @@ type Server struct {
 // Servers returns the built-in servers.
 func Servers() []Server {
 	return []Server{
-		{"files", "Files and folders in one place: read, write, find, search, move, delete.", newFiles},
+		{"files", "Files and folders in one place: read, write, list, search, delete.", newFiles},
 		{"notes", "A notebook: short notes with tags, and full text search.", newNotes},
 		{"clock", "Time, time zones, dates and calendars.", newClock},
-		{"math", "Arithmetic, unit conversion, statistics and whole numbers.", newMath},
-		{"text", "Text tools: count, replace, compare, encode, hash, JSON.", newText},
+		{"math", "Arithmetic, unit conversion and prime factors.", newMath},
+		{"text", "Text tools: count, compare, sort, encode, hash, JSON.", newText},
 	}
+}
+
+// ErrUnknownServer is returned by Serve for a name that no built-in server has.
+var ErrUnknownServer = errors.New("no such built-in server")
+
+// Serve runs the named built-in server over in and out until in ends. It makes
+// the folder dir if it does not exist.
+func Serve(ctx context.Context, name, dir string, in io.Reader, out io.Writer) (err error) {
+	all := Servers()
+	i := slices.IndexFunc(all, func(s Server) bool { return s.Name == name })
+	if i < 0 {
+		var names []string
+		for _, s := range all {
+			names = append(names, s.Name)
+		}
+		return fmt.Errorf("%w: %q; there are %s", ErrUnknownServer, name, strings.Join(names, ", "))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	s, closeServer, err := all[i].New(dir)
+	if err != nil {
+		return fmt.Errorf("server %s: %w", name, err)
+	}
+	defer func() { err = errors.Join(err, closeServer()) }()
+	return server.NewStdioServer(s).Listen(ctx, in, out)
 }
 
 func newServer(name, instructions string) *server.MCPServer {
@@ -53,17 +84,13 @@ var (
 	reads    = effect{readOnly: true, idempotent: true}
 	draws    = effect{readOnly: true} // another result each time
 	adds     = effect{}
-	sets     = effect{idempotent: true}
 	replaces = effect{destructive: true, idempotent: true}
 )
 
 // add registers a tool. The schemas of its arguments and its result come from
 // the types: a field without omitempty is required, its jsonschema tag is the
-// description, with enum=... parts for the values allowed. Before the first =
-// there must be a space: of a tag without, the library takes another meaning and
-// then leaves out what is embedded. A result that is a
-// string is sent as plain text, any other as structured content and as JSON. An
-// error becomes a tool error.
+// description. A string result is sent as plain text, any other as structured
+// content and as JSON. An error becomes a tool error.
 func add[In, Out any](s *server.MCPServer, name, title, description string, does effect, run func(context.Context, In) (Out, error)) {
 	var none Out
 	_, asText := any(none).(string)
@@ -81,11 +108,7 @@ func add[In, Out any](s *server.MCPServer, name, title, description string, does
 	}
 	t := mcp.NewTool(name, options...)
 	t.InputSchema = mcp.ToolInputSchema{} // NewTool's own; a tool with two cannot be listed
-	s.AddTool(t, func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		var in In
-		if err := request.BindArguments(&in); err != nil {
-			return mcp.NewToolResultErrorf("the arguments do not fit: %v", err), nil
-		}
+	s.AddTool(t, mcp.NewTypedToolHandler(func(ctx context.Context, _ mcp.CallToolRequest, in In) (*mcp.CallToolResult, error) {
 		out, err := run(ctx, in)
 		if err != nil {
 			return mcp.NewToolResultError(err.Error()), nil
@@ -98,7 +121,7 @@ func add[In, Out any](s *server.MCPServer, name, title, description string, does
 			return mcp.NewToolResultErrorf("the result is no JSON: %v", err), nil
 		}
 		return mcp.NewToolResultStructured(json.RawMessage(text), string(text)), nil
-	})
+	}))
 }
 
 // nullable is how the type of a Go slice or pointer comes out. No value here is

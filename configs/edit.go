@@ -2,45 +2,28 @@ package configs
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"unicode/utf8"
 
 	"toolfinch/clients"
+	"toolfinch/rawjson"
 )
-
-// Server is a server as it is written in a file: no variable is replaced, and
-// what is not given is not written.
-type Server struct {
-	Command     string
-	Args        []string
-	Env         map[string]string
-	Cwd         string
-	URL         string
-	Headers     map[string]string
-	Transport   string // "sse" or "streamable-http"; "" to find out
-	Description string
-	Disabled    bool
-}
 
 // NewView is a view to be written into a file.
 type NewView struct {
-	Description string
-	Exposure    string   // "" for the default
-	Tools       []string // globs over server.tool, of servers in the file
-	IncludeAll  bool
-	Exclude     []string // globs over server.tool
-}
-
-// Written is a server in a file.
-type Written struct {
-	Name string
-	Server
+	Description string   `json:"description,omitempty"`
+	Exposure    string   `json:"exposure_mode,omitempty"` // "" for the default
+	Tools       []string `json:"-"`                       // globs over server.tool, of servers in the file
+	IncludeAll  bool     `json:"include_all,omitempty"`
+	Exclude     []string `json:"exclude,omitempty"` // globs over server.tool
 }
 
 // NameError says that a name is not in a file, or that it is there already.
@@ -83,137 +66,92 @@ func Find(opts Options) (string, error) {
 	return file.path, err
 }
 
-// Servers returns the servers in the file, switched off or not, in file order.
-func Servers(path string) ([]Written, error) {
+// Servers returns the servers in the file as they are written, switched off or not,
+// in file order: no variable is replaced.
+func Servers(path string) ([]clients.Server, error) {
 	f, err := openEdit(path)
 	if err != nil {
 		return nil, err
 	}
-	var servers []Written
+	var servers []clients.Server
 	for _, block := range serverBlocks {
-		if n := f.root.find(block); n != nil {
-			for _, p := range n.pairs {
-				servers = append(servers, written(p))
-			}
+		for name, value := range rawjson.Members(f.value(block)) {
+			servers = append(servers, clients.ParseServer(name, value))
 		}
 	}
 	return servers, nil
 }
 
-func written(p pair) Written {
-	w := Written{Name: p.key.text}
-	text := func(keys ...string) string {
-		for _, key := range keys {
-			if n := p.value.find(key); n != nil {
-				return n.text
-			}
-		}
-		return ""
-	}
-	texts := func(key string) map[string]string {
-		n := p.value.find(key)
-		if n == nil || len(n.pairs) == 0 {
-			return nil
-		}
-		all := make(map[string]string, len(n.pairs))
-		for _, p := range n.pairs {
-			all[p.key.text] = p.value.text
-		}
-		return all
-	}
-	w.Command, w.Cwd, w.URL = text("command"), text("cwd"), text("url", "serverUrl", "httpUrl")
-	w.Env, w.Headers = texts("env"), texts("headers")
-	w.Transport, w.Description = text("transport", "type"), text("description")
-	w.Disabled = text("enabled") == "false" || text("disabled") == "true"
-	if n := p.value.find("args"); n != nil {
-		for _, item := range n.items {
-			w.Args = append(w.Args, item.text)
-		}
-	}
-	return w
-}
-
 // AddServer writes a server into the file, behind those that are there. A file
-// that does not exist is made. Like all edits it keeps every other line as it
-// is, changes nothing when the result would not load for a reason that was not
-// there before (Errors), and nothing when the file changes meanwhile
-// (clients.ErrChanged). A taken name is a *NameError.
-func AddServer(path, name string, s Server) error { return addServer(path, name, s, false) }
+// that does not exist is made. Like all edits it keeps comments and order, changes
+// nothing when the result would not load for a reason that was not there before
+// (Errors), and nothing when the file changes meanwhile (clients.ErrChanged). A
+// taken name is a *NameError.
+func AddServer(path string, s clients.Server) error { return addServer(path, s, false) }
 
 // AddServerUnset is AddServer for a server that is started elsewhere: variables that
 // are not set here are no mistake.
-func AddServerUnset(path, name string, s Server) error { return addServer(path, name, s, true) }
+func AddServerUnset(path string, s clients.Server) error { return addServer(path, s, true) }
 
-func addServer(path, name string, s Server, unset bool) error {
+func addServer(path string, s clients.Server, unset bool) error {
 	f, err := openEdit(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err = newEdit(path), nil
+		f, err = newEdit(path)
 	}
 	if err != nil {
 		return err
 	}
 	f.unset = unset
-	if _, n := f.server(name); n != nil {
-		return &NameError{File: f.name, Kind: "server", Name: name, Taken: true}
+	if f.block(s.Name) != "" {
+		return &NameError{File: f.name, Kind: "server", Name: s.Name, Taken: true}
 	}
 	block := serverBlocks[0]
 	for _, other := range serverBlocks[1:] {
-		if f.root.find(block) == nil && f.root.find(other) != nil {
+		if f.value(block) == nil && f.value(other) != nil {
 			block = other
 		}
 	}
-	if err := f.set([]string{block, name}, s.node()); err != nil {
-		return err
+	value := struct {
+		clients.Server
+		Enabled *bool `json:"enabled,omitempty"`
+	}{Server: s}
+	if s.Disabled {
+		value.Enabled = new(bool)
 	}
-	return f.save()
+	return f.save(f.put(value, block, s.Name))
 }
 
 // RemoveServer takes a server out of the file, with the comments directly above
 // it. An unknown name is a *NameError.
 func RemoveServer(path, name string) error {
-	f, err := openEdit(path)
+	f, block, err := openServer(path, name)
 	if err != nil {
 		return err
 	}
-	block, n := f.server(name)
-	if n == nil {
-		return f.unknown("server", name, f.serverNames())
-	}
-	if err := f.set([]string{block, name}, nil); err != nil {
-		return err
-	}
-	return f.save()
+	return f.save(f.set(nil, block, name))
 }
 
 // SetEnabled switches a server on or off, and reports whether it was not so
 // before. An unknown name is a *NameError.
 func SetEnabled(path, name string, on bool) (changed bool, err error) {
-	f, err := openEdit(path)
+	f, block, err := openServer(path, name)
 	if err != nil {
 		return false, err
 	}
-	block, n := f.server(name)
-	if n == nil {
-		return false, f.unknown("server", name, f.serverNames())
-	}
-	found := false
+	wanted := map[string]string{}
 	for _, key := range []string{"enabled", "disabled"} {
-		was := n.find(key)
-		if was == nil {
-			continue
+		if f.value(block, name, key) != nil {
+			wanted[key] = fmt.Sprint(on == (key == "enabled"))
 		}
-		found = true
-		want := &node{kind: kindBool, text: fmt.Sprint(on == (key == "enabled"))}
-		if same(was, want) {
-			continue
-		}
-		if err := f.set([]string{block, name, key}, want); err != nil {
-			return false, err
-		}
-		changed = true
 	}
-	if !found && !on {
-		if err := f.set([]string{block, name, "enabled"}, &node{kind: kindBool, text: "false"}); err != nil {
+	if len(wanted) == 0 && !on {
+		wanted["enabled"] = "false"
+	}
+	for key, want := range wanted {
+		if string(f.value(block, name, key)) == want {
+			continue
+		}
+		if err := f.set(json.RawMessage(want), block, name, key); err != nil {
 			return false, err
 		}
 		changed = true
@@ -221,7 +159,20 @@ func SetEnabled(path, name string, on bool) (changed bool, err error) {
 	if !changed {
 		return false, nil
 	}
-	return true, f.save()
+	return true, f.save(nil)
+}
+
+// openServer opens the file and finds the block that has the server.
+func openServer(path, name string) (*edit, string, error) {
+	f, err := openEdit(path)
+	if err != nil {
+		return nil, "", err
+	}
+	block := f.block(name)
+	if block == "" {
+		return nil, "", f.unknown("server", name, f.serverNames())
+	}
+	return f, block, nil
 }
 
 // AddView writes a view into the file, behind those that are there. A taken name
@@ -231,17 +182,17 @@ func AddView(path, name string, v NewView) error {
 	if err != nil {
 		return err
 	}
-	if views := f.root.find(viewBlock); views != nil && views.find(name) != nil {
+	if f.value(viewBlock, name) != nil {
 		return &NameError{File: f.name, Kind: "view", Name: name, Taken: true}
 	}
-	value, err := f.view(v)
+	tools, err := f.tools(v.Tools)
 	if err != nil {
 		return err
 	}
-	if err := f.set([]string{viewBlock, name}, value); err != nil {
-		return err
-	}
-	return f.save()
+	return f.save(f.put(struct {
+		NewView
+		Tools json.RawMessage `json:"tools,omitempty"`
+	}{v, tools}, viewBlock, name))
 }
 
 // ViewNames returns the names of the views in the file, in file order.
@@ -250,7 +201,7 @@ func ViewNames(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.viewNames(), nil
+	return f.names(viewBlock), nil
 }
 
 // RemoveView takes a view out of the file, with the comments directly above it.
@@ -260,14 +211,42 @@ func RemoveView(path, name string) error {
 	if err != nil {
 		return err
 	}
-	views := f.root.find(viewBlock)
-	if views == nil || views.find(name) == nil {
-		return f.unknown("view", name, f.viewNames())
+	if f.value(viewBlock, name) == nil {
+		return f.unknown("view", name, f.names(viewBlock))
 	}
-	if err := f.set([]string{viewBlock, name}, nil); err != nil {
-		return err
+	return f.save(f.set(nil, viewBlock, name))
+}
+
+// tools groups globs by their server, in the order in which they are given; nil for
+// none. Names of servers may have dots: the longest that fits is meant.
+func (f *edit) tools(patterns []string) (json.RawMessage, error) {
+	var servers []string
+	globs := map[string]*rawjson.Object{}
+	names := f.serverNames()
+	for _, pattern := range patterns {
+		server := ""
+		for _, name := range names {
+			if strings.HasPrefix(pattern, name+".") && len(name) > len(server) && len(pattern) > len(name)+1 {
+				server = name
+			}
+		}
+		if server == "" {
+			name, _, _ := strings.Cut(pattern, ".")
+			return nil, f.unknown("server", name, names)
+		}
+		if globs[server] == nil {
+			servers, globs[server] = append(servers, server), &rawjson.Object{}
+		}
+		globs[server].Add(pattern[len(server)+1:], json.RawMessage("{}"))
 	}
-	return f.save()
+	var all rawjson.Object
+	for _, server := range servers {
+		all.Add(server, rawjson.Unique(globs[server].JSON()))
+	}
+	if all.Empty() {
+		return nil, nil
+	}
+	return all.JSON(), nil
 }
 
 // edit is a file on its way from what it was to what it will be.
@@ -275,7 +254,7 @@ type edit struct {
 	path, name string // name is what errors call it
 	before     []byte // nil when there is no file
 	data       []byte
-	root       *node // of data
+	tree       json.RawMessage // data as plain JSON
 	isJSON     bool
 	unset      bool // variables that are not set are no mistake
 }
@@ -290,32 +269,39 @@ func openEdit(path string) (*edit, error) {
 
 func editOf(path string, data []byte) (*edit, error) {
 	f := &edit{path: path, name: filepath.Base(path), before: data, data: data}
-	if isBlank(data) {
-		f.root, f.isJSON = &node{kind: kindMapping, line: 1, column: 1}, namedJSON(path)
-		return f, nil
+	ext := strings.ToLower(filepath.Ext(path))
+	if f.isJSON = ext == ".json" || ext == ".jsonc"; !f.isJSON && !isBlank(data) {
+		_, err := clients.PlainJSON(data)
+		f.isJSON = err == nil
 	}
-	root, isJSON, problems := parse(path, data)
-	if len(problems) > 0 {
-		return nil, f.errors(problems)
+	var err error
+	if f.tree, err = f.treeOf(data); err != nil || !rawjson.IsObject(f.tree) {
+		if errs := f.check(data); len(errs) > 0 {
+			return nil, errs
+		}
+		return nil, fmt.Errorf("%s: %w", f.name, errByHand)
 	}
-	if root.kind != kindMapping {
-		return nil, Errors{{File: f.name, Line: 1, Column: 1, Message: "the file must be a mapping of keys to values, not " + string(root.kind)}}
-	}
-	f.root, f.isJSON = root, isJSON
 	return f, nil
 }
 
-func newEdit(path string) *edit {
-	f := &edit{path: path, name: filepath.Base(path), root: &node{kind: kindMapping, line: 1, column: 1}, isJSON: namedJSON(path)}
-	if !f.isJSON {
+// newEdit is the edit of a file that does not exist.
+func newEdit(path string) (*edit, error) {
+	f, err := editOf(path, nil)
+	if err == nil && !f.isJSON {
 		f.data = []byte("# " + f.name + " of toolfinch. Every key there is: toolfinch init config\n")
 	}
-	return f
+	return f, err
 }
 
-func namedJSON(path string) bool {
-	ext := strings.ToLower(filepath.Ext(path))
-	return ext == ".json" || ext == ".jsonc"
+// treeOf returns a content of the file as plain JSON.
+func (f *edit) treeOf(data []byte) (json.RawMessage, error) {
+	switch {
+	case isBlank(data):
+		return json.RawMessage("{}"), nil
+	case f.isJSON:
+		return clients.PlainJSON(data)
+	}
+	return yamlTree(data)
 }
 
 // isBlank reports whether there is nothing but comments.
@@ -328,99 +314,102 @@ func isBlank(data []byte) bool {
 	return true
 }
 
-func (f *edit) errors(problems []problem) error {
-	var errs Errors
-	for _, p := range problems {
-		errs = append(errs, &Error{File: f.name, Line: p.line, Column: p.column, Message: p.message, Hint: p.hint})
-	}
-	return errs
-}
-
 func (f *edit) unknown(kind, name string, names []string) error {
 	near, _ := closest(name, names)
 	return &NameError{File: f.name, Kind: kind, Name: name, Near: near}
 }
 
-// server returns the block that has the server, and the server; nil without.
-func (f *edit) server(name string) (string, *node) {
-	for _, block := range serverBlocks {
-		if n := f.root.find(block); n != nil {
-			if s := n.find(name); s != nil {
-				return block, s
-			}
-		}
+// value returns what stands at path, nil for nothing.
+func (f *edit) value(path ...string) json.RawMessage { return valueAt(f.tree, path) }
+
+func valueAt(value json.RawMessage, path []string) json.RawMessage {
+	for _, key := range path {
+		value = rawjson.Member(value, key)
 	}
-	return "", nil
+	return value
 }
 
-func (f *edit) serverNames() []string {
-	var names []string
+// block returns the block that has the server, "" for none.
+func (f *edit) block(server string) string {
 	for _, block := range serverBlocks {
-		if n := f.root.find(block); n != nil {
-			for _, p := range n.pairs {
-				names = append(names, p.key.text)
-			}
+		if f.value(block, server) != nil {
+			return block
+		}
+	}
+	return ""
+}
+
+// names are those in the blocks, in file order.
+func (f *edit) names(blocks ...string) []string {
+	var names []string
+	for _, block := range blocks {
+		for name := range rawjson.Members(f.value(block)) {
+			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func (f *edit) viewNames() []string {
-	var names []string
-	if views := f.root.find(viewBlock); views != nil {
-		for _, p := range views.pairs {
-			names = append(names, p.key.text)
-		}
+func (f *edit) serverNames() []string { return f.names(serverBlocks...) }
+
+// put sets the value at path to what v is as JSON.
+func (f *edit) put(v any, path ...string) error {
+	if !utf8.ValidString(fmt.Sprint(v, path)) {
+		return fmt.Errorf("%s: %s: the text is not UTF-8", f.name, strings.ToValidUTF8(strings.Join(path, "."), "?"))
 	}
-	return names
+	return f.set(rawjson.Of(v), path...)
 }
 
 // set changes the value at path, or removes it when value is nil, and makes sure
 // that nothing else has become another.
-func (f *edit) set(path []string, value *node) error {
-	if value != nil && !value.isUTF8() || !utf8.ValidString(strings.Join(path, "")) {
-		return fmt.Errorf("%s: %s: the text is not UTF-8", f.name, strings.ToValidUTF8(strings.Join(path, "."), "?"))
-	}
-	var data []byte
-	var err error
+func (f *edit) set(value json.RawMessage, path ...string) (err error) {
+	var made [][]byte
 	switch {
 	case !f.isJSON:
-		data, err = editYAML(f.data, path, value)
-	case value == nil:
-		data, err = clients.RemoveJSON(f.data, path)
+		made = editYAML(f.data, path, value)
 	default:
-		data, err = clients.SetJSON(f.data, path, value.json())
+		edited := f.data
+		if value == nil {
+			edited, err = clients.RemoveJSON(f.data, path)
+		} else {
+			edited, err = clients.SetJSON(f.data, path, value)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), err)
+		}
+		made = append(made, edited)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), err)
-	}
-	root := &node{kind: kindMapping, line: 1, column: 1}
-	if !isBlank(data) {
-		var problems []problem
-		if root, _, problems = parse(f.path, data); len(problems) > 0 {
-			return fmt.Errorf("%s: %s: %w (it would become: %s)", f.name, strings.Join(path, "."), errByHand, problems[0].message)
+	for _, data := range made {
+		tree, err := f.treeOf(data)
+		if err == nil && sameValue(valueAt(tree, path), value) && clients.SameBut(decoded(f.tree), decoded(tree), path) {
+			f.data, f.tree = data, tree
+			return nil
 		}
 	}
-	got := root
-	for _, key := range path {
-		if got != nil {
-			got = got.find(key)
-		}
-	}
-	if (got == nil) != (value == nil) || got != nil && !same(got, value) || !same(without(f.root, path), without(root, path)) {
-		return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), errByHand)
-	}
-	f.data, f.root = data, root
-	return nil
+	return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), errByHand)
 }
 
-// save writes the file, unless it would not load for a new reason.
-func (f *edit) save() error {
+func sameValue(a, b json.RawMessage) bool {
+	return (a == nil) == (b == nil) && reflect.DeepEqual(decoded(a), decoded(b))
+}
+
+// decoded is JSON as maps, lists, texts and numbers as they are written.
+func decoded(raw json.RawMessage) (value any) {
+	in := json.NewDecoder(bytes.NewReader(raw))
+	in.UseNumber()
+	_ = in.Decode(&value) // nil for what is no JSON
+	return value
+}
+
+// save writes the file after an edit that did not fail, unless it would not load
+// for a new reason.
+func (f *edit) save(failed error) error {
+	if failed != nil {
+		return failed
+	}
 	known := map[string]int{}
-	if f.before != nil {
-		for _, e := range f.check(f.before) {
-			known[e.Message]++
-		}
+	for _, e := range f.check(f.before) {
+		known[e.Message]++
 	}
 	var fresh Errors
 	for _, e := range f.check(f.data) {
@@ -436,14 +425,14 @@ func (f *edit) save() error {
 }
 
 // check returns what is wrong with a content of the file.
-func (f *edit) check(data []byte) []*Error {
+func (f *edit) check(data []byte) Errors {
+	if isBlank(data) { // and nobody's mistake: it may have become so
+		return nil
+	}
 	d := newDecoder(source{path: f.path, shown: f.name}, filepath.Dir(f.path), os.LookupEnv)
 	d.later = f.unset
 	c := defaults()
 	c.Path = f.path
-	if isBlank(data) { // and nobody's mistake: it may have become so
-		return nil
-	}
 	d.load(c, data)
 	d.settleViews(c)
 	return inOrder(d.errors)

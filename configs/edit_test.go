@@ -33,7 +33,7 @@ func content(t *testing.T, path string) string {
 
 var (
 	addNew = func(path string) error {
-		return AddServer(path, "new", Server{Command: "npx", Args: []string{"-y", "x"}})
+		return AddServer(path, clients.Server{Name: "new", Command: "npx", Args: []string{"-y", "x"}})
 	}
 	removeB = func(path string) error { return RemoveServer(path, "b") }
 	enable  = func(path string) error { _, err := SetEnabled(path, "b", true); return err }
@@ -72,6 +72,7 @@ top_k: 7
 		{"switch off where others say disabled", "c.yaml", "mcp_servers: {b: {command: b, disabled: false}}\n", disable, "mcp_servers: {b: {command: b, disabled: true}}\n"},
 		{"switch off in braces", "c.yaml", "mcp_servers:\n  b: {command: b} # b\n", disable, "mcp_servers:\n  b: {command: b, enabled: false} # b\n"},
 		{"comments of the next stay", "c.yaml", "mcp_servers:\n    b:\n        command: b\n    # of c\n    c:\n        command: c\n", removeB, "mcp_servers:\n    # of c\n    c:\n        command: c\n"},
+		{"comments apart stay behind the last", "c.yaml", "mcp_servers:\n  a: {command: a}\n\n  # a heading\n\n  # of b\n  b: {command: b}\n", removeB, "mcp_servers:\n  a: {command: a}\n\n  # a heading\n"},
 		{"comments apart stay", "c.yaml", "mcp_servers:\n  a: {command: a}\n\n  # a heading\n\n  # of b\n  b: {command: b}\n  c: {command: c}\n", removeB, "mcp_servers:\n  a: {command: a}\n\n  # a heading\n  c: {command: c}\n"},
 		{"a comment that could be of the new one", "c.yaml", "mcp_servers:\n  a: {command: a}\n  # b: {command: b}\n", addNew, "mcp_servers:\n  a: {command: a}\n  # b: {command: b}\n\n  new:\n    command: npx\n    args: [\"-y\", x]\n"},
 		{"indentation is the file's", "c.yaml", "mcp_servers:\n    a:\n        command: a\n", addNew, "mcp_servers:\n    a:\n        command: a\n    new:\n        command: npx\n        args: [\"-y\", x]\n"},
@@ -88,9 +89,9 @@ top_k: 7
 		{"null", "c.yaml", "mcp_servers: ~\ntop_k: 7\n", addNew, "mcp_servers:\n  new:\n    command: npx\n    args: [\"-y\", x]\ntop_k: 7\n"},
 		{"empty braces", "c.yaml", "mcp_servers: {} # none\ntop_k: 7\n", addNew, "mcp_servers: # none\n  new:\n    command: npx\n    args: [\"-y\", x]\ntop_k: 7\n"},
 		{"braces", "c.yaml", "mcp_servers: {a: {command: a}}\n", addNew, "mcp_servers: {a: {command: a}, new: {command: npx, args: [\"-y\", x]}}\n"},
-		{"braces over lines", "c.yaml", "mcp_servers: {\n  a: {command: ä}, # a\n  b: {command: b} # b\n  }\n", addNew, "mcp_servers: {new: {command: npx, args: [\"-y\", x]},\n  a: {command: ä}, # a\n  b: {command: b} # b\n  }\n"},
-		{"out of braces, the last", "c.yaml", "mcp_servers: { a: {command: ä}, b: {command: b} }\n", removeB, "mcp_servers: { a: {command: ä} }\n"},
-		{"out of braces, the first", "c.yaml", "mcp_servers: { b: {command: b}, a: {command: a} }\n", removeB, "mcp_servers: { a: {command: a} }\n"},
+		{"braces over lines", "c.yaml", "mcp_servers: {\n  a: {command: ä},\n  b: {command: b}\n  }\ntop_k:   7\n", addNew, "mcp_servers: {a: {command: ä}, b: {command: b}, new: {command: npx, args: [\"-y\", x]}}\ntop_k: 7\n"},
+		{"out of braces, the last", "c.yaml", "mcp_servers: { a: {command: ä}, b: {command: b} }\n", removeB, "mcp_servers: {a: {command: ä}}\n"},
+		{"out of braces, the first", "c.yaml", "mcp_servers: { b: {command: b}, a: {command: a} }\n", removeB, "mcp_servers: {a: {command: a}}\n"},
 		{"out of braces, the only one", "c.yaml", "mcp_servers: {b: {command: b}}\n", removeB, "mcp_servers: {}\n"},
 		{"clients' key", "c.yaml", "mcpServers:\n  a: {command: a}\n", addNew, "mcpServers:\n  a: {command: a}\n  new:\n    command: npx\n    args: [\"-y\", x]\n"},
 		{"an anchor", "c.yaml", "x-base: &base\n  env: {A: b}\nmcp_servers: &all\n  b:\n    <<: *base\n    command: b\n", disable, "x-base: &base\n  env: {A: b}\nmcp_servers: &all\n  b:\n    <<: *base\n    command: b\n    enabled: false\n"},
@@ -146,22 +147,23 @@ func TestEditsThatAreRefused(t *testing.T) {
 		edit               func(path string) error
 		want               string
 	}{
-		{"taken", "c.yaml", file, func(p string) error { return AddServer(p, "b", Server{Command: "x"}) }, `c.yaml has a server "b" already`},
+		{"taken", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "b", Command: "x"}) }, `c.yaml has a server "b" already`},
 		{"unknown", "c.yaml", file, func(p string) error { return RemoveServer(p, "git.hb") }, `c.yaml has no server "git.hb" (did you mean "git.hub"?)`},
 		{"unknown to switch", "c.yaml", file, func(p string) error { _, err := SetEnabled(p, "zzz", true); return err }, `c.yaml has no server "zzz"`},
 		{"unknown view", "c.yaml", file, func(p string) error { return RemoveView(p, "v") }, `c.yaml has no view "v"`},
 		{"a server unknown to a view", "c.yaml", file, func(p string) error { return AddView(p, "v", NewView{Tools: []string{"git.hob.x"}}) }, `c.yaml has no server "git"`},
-		{"nothing to start", "c.yaml", file, func(p string) error { return AddServer(p, "x", Server{}) }, "nothing was written: "},
-		{"both", "c.yaml", file, func(p string) error { return AddServer(p, "x", Server{Command: "x", URL: "http://x"}) }, `nothing was written: server "x" has both command and url (keep one)`},
-		{"a name that is none", "c.yaml", file, func(p string) error { return AddServer(p, "-x", Server{Command: "x"}) }, "nothing was written: illegal server name"},
+		{"nothing to start", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x"}) }, "nothing was written: "},
+		{"both", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x", Command: "x", URL: "http://x"}) }, `nothing was written: server "x" has both command and url (keep one)`},
+		{"a name that is none", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "-x", Command: "x"}) }, "nothing was written: illegal server name"},
 		{"a variable that is not set", "c.yaml", file, func(p string) error {
-			return AddServer(p, "x", Server{Command: "x", Env: map[string]string{"T": "${TOOLFINCH_TEST_NONE}"}})
+			return AddServer(p, clients.Server{Name: "x", Command: "x", Env: map[string]string{"T": "${TOOLFINCH_TEST_NONE}"}})
 		}, "nothing was written: "},
-		{"not UTF-8", "c.yaml", file, func(p string) error { return AddServer(p, "x", Server{Command: "\xff"}) }, "c.yaml: mcp_servers.x: the text is not UTF-8"},
+		{"not UTF-8", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x", Command: "\xff"}) }, "c.yaml: mcp_servers.x: the text is not UTF-8"},
 		{"broken YAML", "c.yaml", "mcp_servers: [", addNew, "c.yaml:1:"},
 		{"broken JSON", "c.json", "{\"mcp_servers\": {", addNew, "c.json:1:"},
 		{"a list", "c.yaml", "- a\n", addNew, "c.yaml:1:1: the file must be a mapping"},
 		{"a block that is none", "c.yaml", "mcp_servers: 5\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
+		{"comments in braces over lines", "c.yaml", "mcp_servers: {\n  a: {command: a}, # a\n  b: {command: b} # b\n  }\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
 		{"an alias", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers: *all\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
 		{"merged", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers:\n  <<: *all\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
 		{"the anchor of another", "c.yaml", "mcp_servers:\n  b: &b\n    command: b\n  c: *b\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
@@ -190,7 +192,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 		t.Errorf("a read-only file: %v", err)
 	}
 	var name *NameError
-	if err := AddServer(path, "b", Server{Command: "x"}); !errors.As(err, &name) || !name.Taken {
+	if err := AddServer(path, clients.Server{Name: "b", Command: "x"}); !errors.As(err, &name) || !name.Taken {
 		t.Errorf("taken: %v", err)
 	}
 }
@@ -281,20 +283,21 @@ func TestServersReadBackTheSame(t *testing.T) {
 	for name, before := range files {
 		path := fileOf(t, name, before)
 		for i := range 60 {
-			want := Server{Command: "c" + piece(4), Description: piece(6), Env: map[string]string{"K": piece(6), "k" + strings.ReplaceAll(piece(3), "=", ""): piece(6)}}
+			want := clients.Server{Command: "c" + piece(4), Description: piece(6), Env: map[string]string{"K": piece(6), "k" + strings.ReplaceAll(piece(3), "=", ""): piece(6)}}
 			for range random.IntN(4) {
 				want.Args = append(want.Args, piece(6))
 			}
 			server := fmt.Sprint("s", i, strings.Repeat("@.:- ", random.IntN(3)))
-			if err := AddServer(path, server, want); err != nil {
+			want.Name = server
+			if err := AddServer(path, want); err != nil {
 				t.Fatalf("%s: %q %#v: %v", name, server, want, err)
 			}
 			servers, err := Servers(path)
 			if err != nil || len(servers) != 2 {
 				t.Fatalf("%s: %#v: %+v, %v\n%s", name, want, servers, err, content(t, path))
 			}
-			at := slices.IndexFunc(servers, func(w Written) bool { return w.Name == server })
-			if at < 0 || !reflect.DeepEqual(servers[at].Server, want) {
+			at := slices.IndexFunc(servers, func(s clients.Server) bool { return s.Name == server })
+			if at < 0 || !reflect.DeepEqual(servers[at], want) {
 				t.Fatalf("%s:\n got %#v\nwant %#v\n%s", name, servers, want, content(t, path))
 			}
 			if err := RemoveServer(path, server); err != nil {
@@ -340,9 +343,9 @@ func TestTheExampleCanBeEdited(t *testing.T) {
 func TestServersAsWritten(t *testing.T) {
 	path := fileOf(t, "c.yaml", "mcp_servers:\n  a:\n    command: ~/a\n    args: [\"${X}\", 5]\n    env: {T: \"${T}\"}\n    enabled: false\nmcpServers:\n  b: {serverUrl: \"https://b.example.com\", type: sse, headers: {H: v}}\n")
 	got, err := Servers(path)
-	want := []Written{
-		{"a", Server{Command: "~/a", Args: []string{"${X}", "5"}, Env: map[string]string{"T": "${T}"}, Disabled: true}},
-		{"b", Server{URL: "https://b.example.com", Transport: "sse", Headers: map[string]string{"H": "v"}}},
+	want := []clients.Server{
+		{Name: "a", Command: "~/a", Args: []string{"${X}", "5"}, Env: map[string]string{"T": "${T}"}, Disabled: true},
+		{Name: "b", URL: "https://b.example.com", Transport: "sse", Headers: map[string]string{"H": "v"}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
@@ -411,16 +414,16 @@ func FuzzEdits(f *testing.F) {
 			return
 		}
 		names := e.serverNames()
-		if err := e.set([]string{serverBlocks[0], "added by the test"}, Server{Command: "x", Args: []string{"-y"}}.node()); err == nil && e.root.find(serverBlocks[0]).find("added by the test") == nil {
+		if err := e.put(clients.Server{Command: "x", Args: []string{"-y"}}, serverBlocks[0], "added by the test"); err == nil && e.value(serverBlocks[0], "added by the test") == nil {
 			t.Error("not added")
 		}
 		for _, name := range names {
-			block, _ := e.server(name)
+			block := e.block(name)
 			if block == "" {
 				continue
 			}
-			_ = e.set([]string{block, name, "enabled"}, &node{kind: kindBool, text: "false"})
-			if err := e.set([]string{block, name}, nil); err == nil && slices.Contains(e.serverNames(), name) && e.root.find(block).find(name) != nil {
+			_ = e.put(false, block, name, "enabled")
+			if err := e.set(nil, block, name); err == nil && e.value(block, name) != nil {
 				t.Errorf("%q was not removed", name)
 			}
 		}

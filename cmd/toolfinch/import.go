@@ -162,27 +162,23 @@ type importRow struct {
 	As     string `json:"as,omitempty"` // its name in the configuration
 	Reason string `json:"reason,omitempty"`
 
-	server configs.Server
+	server clients.Server
 }
 
 // planImport says what would become of each server if all were taken over.
-func planImport(found []foundServer, ours []configs.Written, config string) []importRow {
+func planImport(found []foundServer, ours []clients.Server, config string) []importRow {
 	known := slices.Clone(ours)
 	rows := make([]importRow, 0, len(found))
 	for _, f := range found {
 		s := f.server
-		server := configs.Server{
-			Command: s.Command, Args: s.Args, Env: s.Env, Cwd: s.Cwd, URL: s.URL, Headers: s.Headers,
-			Transport: s.Transport, Disabled: s.Disabled,
-		}
 		row := importRow{
 			Client: f.file.Client.ID, File: f.shown, Project: f.file.Project, Server: s.Name, URL: maskURL(s.URL), Enabled: !s.Disabled,
-			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), server: server,
+			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), server: s,
 		}
 		if s.Command != "" {
 			row.Command = maskArgs(append([]string{s.Command}, s.Args...))
 		}
-		at := slices.IndexFunc(known, func(w configs.Written) bool { return sameServer(w.Server, server) })
+		at := slices.IndexFunc(known, func(known clients.Server) bool { return sameServer(known, s) })
 		switch {
 		case s.Problem != "":
 			row.Status, row.Reason = "unusable", s.Problem
@@ -198,14 +194,15 @@ func planImport(found []foundServer, ours []configs.Written, config string) []im
 			}
 		default:
 			row.Status, row.As = "new", freeName(s.Name, known)
-			known = append(known, configs.Written{Name: row.As, Server: server})
+			row.server.Name = row.As
+			known = append(known, row.server)
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func sameServer(a, b configs.Server) bool {
+func sameServer(a, b clients.Server) bool {
 	return a.Command == b.Command && slices.Equal(a.Args, b.Args) && maps.Equal(a.Env, b.Env) && a.Cwd == b.Cwd &&
 		a.URL == b.URL && maps.Equal(a.Headers, b.Headers)
 }
@@ -220,9 +217,9 @@ func isToolfinch(s clients.Server) bool {
 }
 
 // freeName is the name, or the name with the first number that makes it free.
-func freeName(name string, taken []configs.Written) string {
+func freeName(name string, taken []clients.Server) string {
 	free := name
-	for n := 2; slices.ContainsFunc(taken, func(w configs.Written) bool { return w.Name == free }); n++ {
+	for n := 2; slices.ContainsFunc(taken, func(s clients.Server) bool { return s.Name == free }); n++ {
 		free = fmt.Sprintf("%s-%d", name, n)
 	}
 	return free
@@ -257,7 +254,7 @@ func choose(rows []importRow, all bool, names []string) []importRow {
 
 // importRows writes what is new into the configuration beside ours, and marks what
 // became of it. One that cannot be written costs that one, and does not take its name.
-func importRows(path string, ours []configs.Written, rows []importRow) []error {
+func importRows(path string, ours []clients.Server, rows []importRow) []error {
 	known := slices.Clone(ours)
 	var failed []error
 	for i := range rows {
@@ -266,7 +263,8 @@ func importRows(path string, ours []configs.Written, rows []importRow) []error {
 			continue
 		}
 		row.As = freeName(row.Server, known)
-		if err := configs.AddServer(path, row.As, row.server); err != nil {
+		row.server.Name = row.As
+		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {
 				err = fresh // others were written
 			}
@@ -275,7 +273,7 @@ func importRows(path string, ours []configs.Written, rows []importRow) []error {
 			continue
 		}
 		row.Status = "added"
-		known = append(known, configs.Written{Name: row.As})
+		known = append(known, row.server)
 	}
 	return failed
 }

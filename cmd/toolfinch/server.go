@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"toolfinch/clients"
 	"toolfinch/configs"
 )
 
@@ -34,7 +35,7 @@ stay as they are. A change after which the file would not load is not written.`,
 
 func newServerAdd(s *settings) *cobra.Command {
 	var env, headers []string
-	var server configs.Server
+	var server clients.Server
 	cmd := &cobra.Command{
 		Use:   "add NAME {--url URL | -- COMMAND [ARG]...}",
 		Short: "Add a server to the configuration",
@@ -46,12 +47,13 @@ any configuration it makes ./toolfinch.yaml. Texts are written as they are given
   toolfinch server add notion --env 'TOKEN=${NOTION_TOKEN}' --disabled -- npx -y notion-mcp`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, command := args[0], args[1:]
+			command := args[1:]
+			server.Name = args[0]
 			switch dash := cmd.ArgsLenAtDash(); {
 			case len(command) > 0 && dash != 1:
 				return &exitError{exitUsage, errors.New("write NAME, then the flags, then -- and the command")}
 			case len(command) == 0 && server.URL == "":
-				return &exitError{exitUsage, fmt.Errorf("say what server %q is: --url, or -- and a command", name)}
+				return &exitError{exitUsage, fmt.Errorf("say what server %q is: --url, or -- and a command", server.Name)}
 			case len(command) > 0 && server.URL != "":
 				return &exitError{exitUsage, errors.New("a server has a --url or a command: leave out one")}
 			case len(command) > 0:
@@ -68,13 +70,13 @@ any configuration it makes ./toolfinch.yaml. Texts are written as they are given
 			if server.Headers, err = pairs("--header", headers, "=:"); err != nil {
 				return err
 			}
-			if err := configs.AddServerUnset(path, name, server); err != nil {
+			if err := configs.AddServerUnset(path, server); err != nil {
 				return editError(err)
 			}
 			if unset := configs.Unset(textsOf(server)...); len(unset) > 0 && !server.Disabled {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s not set here: toolfinch refuses %s where that is so\n", isOrAre(unset), shown(path))
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "added server %q to %s\n", name, shown(path))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "added server %q to %s\n", server.Name, shown(path))
 			return err
 		},
 	}
@@ -156,7 +158,7 @@ func editError(err error) error {
 }
 
 // textsOf are the texts of a server that may have variables.
-func textsOf(s configs.Server) []string {
+func textsOf(s clients.Server) []string {
 	texts := append([]string{s.Command, s.Cwd, s.URL}, s.Args...)
 	return slices.Concat(texts, slices.Collect(maps.Values(s.Env)), slices.Collect(maps.Values(s.Headers)))
 }

@@ -20,7 +20,7 @@ func newServer(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Add, remove and switch the servers of the configuration",
-		Long: `Server edits the configuration file in place: comments, order and everything else
+		Long: `Server edits the configuration file in place: comments, order and layout
 stay as they are. A change after which the file would not load is not written.`,
 		Args: knownSubcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

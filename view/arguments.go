@@ -16,19 +16,19 @@ import (
 // binding turns the arguments that a client sends into those that the tool
 // below takes. It is never changed after it was made.
 type binding struct {
-	visible map[string]property // by what clients call it: the properties they are shown
+	visible map[string]string // by what clients call it: the own name of a property that they are shown
 	// closed are the properties' own names that clients do not see. They are compared
 	// without regard to case, as some servers read them.
 	closed   []string
 	defaults []property // sent where the client sends nothing
 	values   []property // always sent
+	room     int        // bytes that it may add to arguments
 }
 
-// property is one that the tool below takes.
+// property is one that the tool below takes, and its value.
 type property struct {
-	key   []byte // its name as JSON
+	name  string
 	value []byte
-	at    int // in binding.defaults, -1 for no default
 }
 
 // around binds the arguments of calls before next has them. Of two members of one
@@ -55,43 +55,30 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 
 // bind makes the arguments of the tool below of an object of a client's.
 func (b *binding) bind(sent []byte) json.RawMessage {
-	out := append(make([]byte, 0, len(sent)+b.room()), '{')
-	var given []int // of defaults
+	out := rawjson.NewObject(len(sent) + b.room)
+	var given []string
 	for name, value := range rawjson.Members(sent) {
-		p, known := b.visible[name]
+		own, known := b.visible[name]
 		switch {
-		case known && p.at >= 0:
-			given = append(given, p.at)
+		case known && len(b.defaults) > 0:
+			given = append(given, own)
 		case known:
-		case b.isClosed(name):
+		case slices.ContainsFunc(b.closed, func(closed string) bool { return strings.EqualFold(closed, name) }):
 			continue
 		default: // the tool's schema says what becomes of it
-			p.key = rawjson.Quote(name)
+			own = name
 		}
-		out = appendMember(out, p.key, value)
+		out.Add(own, value)
 	}
-	for i, p := range b.defaults {
-		if !slices.Contains(given, i) {
-			out = appendMember(out, p.key, p.value)
+	for _, p := range b.defaults {
+		if !slices.Contains(given, p.name) {
+			out.Add(p.name, p.value)
 		}
 	}
 	for _, p := range b.values {
-		out = appendMember(out, p.key, p.value)
+		out.Add(p.name, p.value)
 	}
-	return append(out, '}')
-}
-
-func (b *binding) isClosed(name string) bool {
-	return slices.ContainsFunc(b.closed, func(closed string) bool { return strings.EqualFold(closed, name) })
-}
-
-// room is what a binding may add to arguments, in bytes.
-func (b *binding) room() int {
-	n := 64 // longer names
-	for _, p := range slices.Concat(b.defaults, b.values) {
-		n += len(p.key) + len(p.value) + 2
-	}
-	return n
+	return out.JSON()
 }
 
 // bind changes the input schema of a tool as parameters say, and makes the
@@ -194,31 +181,28 @@ func (b *binder) seen(name string) string { return cmp.Or(b.parameters[name].Ren
 
 // binding is for the arguments, nil when they stay as they are.
 func (b *binder) binding() *binding {
-	out := &binding{visible: make(map[string]property, len(b.names))}
-	changes := false
+	out := &binding{visible: make(map[string]string, len(b.names)), room: 64} // for longer names
 	for _, name := range b.names {
 		p := b.parameters[name]
-		own := property{key: rawjson.Quote(name), at: -1}
 		switch {
 		case p.Value != nil:
-			own.value = p.Value
-			out.values = append(out.values, own)
+			out.values = append(out.values, property{name, p.Value})
 		case p.Default != nil && p.Hidden:
-			own.value = p.Default
-			out.values = append(out.values, own)
+			out.values = append(out.values, property{name, p.Default})
 		case p.Default != nil:
-			own.value, own.at = p.Default, len(out.defaults)
-			out.defaults = append(out.defaults, own)
+			out.defaults = append(out.defaults, property{name, p.Default})
+		}
+		if b.supplied(name) {
+			out.room += len(name) + len(p.Value) + len(p.Default) + 4
 		}
 		if !b.gone(name) {
-			out.visible[b.seen(name)] = own
+			out.visible[b.seen(name)] = name
 		}
 		if b.gone(name) || b.seen(name) != name {
 			out.closed = append(out.closed, name)
 		}
-		changes = changes || b.gone(name) || b.seen(name) != name || own.at >= 0
 	}
-	if !changes {
+	if len(out.closed)+len(out.defaults) == 0 {
 		return nil
 	}
 	return out
@@ -313,23 +297,19 @@ func (b *binder) required(list json.RawMessage) json.RawMessage {
 
 // elements is rewrite for an array.
 func elements(array json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
-	out := append(make([]byte, 0, len(array)+16), '[')
+	var out []json.RawMessage
 	changed := false
 	for element := range rawjson.Elements(array) {
 		next, stays := change(element)
 		changed = changed || !stays || !bytes.Equal(next, element)
-		if !stays {
-			continue
+		if stays {
+			out = append(out, next)
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, next...)
 	}
 	if !changed {
 		return array
 	}
-	return append(out, ']')
+	return rawjson.Array(out)
 }
 
 // refer makes references to properties follow them: to their new names, and

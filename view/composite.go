@@ -28,8 +28,8 @@ type composite struct {
 
 type step struct {
 	key     string
-	tool    string // "server.tool"
-	args    template
+	tool    string          // "server.tool"
+	args    json.RawMessage // a template
 	timeout time.Duration
 }
 
@@ -96,11 +96,16 @@ func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite
 			wrong(one.At, "step %s: args is not an object", one.Key)
 			continue
 		}
-		parsed, err := parseTemplate(args, names)
+		_, err := fillIn(args, func(name string) (json.RawMessage, error) {
+			if !slices.Contains(names, name) {
+				return nil, fmt.Errorf("unknown input %q (%s)", name, didYouMean(name, names))
+			}
+			return nil, nil
+		})
 		if err != nil {
 			wrong(one.At, "step %s: args: %v", one.Key, err)
 		}
-		c.steps = append(c.steps, step{one.Key, one.Tool, parsed, cmp.Or(one.Timeout, settings.Timeout, DefaultStepTimeout)})
+		c.steps = append(c.steps, step{one.Key, one.Tool, args, cmp.Or(one.Timeout, settings.Timeout, DefaultStepTimeout)})
 	}
 	if len(problems) > 0 {
 		return nil, problems
@@ -170,15 +175,15 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 	case err != nil:
 		return tool.ErrorResult(err.Error()), nil
 	}
-	answer, failed := []byte(`{`), 0
+	answer, failed := rawjson.NewObject(0), 0
 	for i, step := range c.steps {
 		if failures[i] != nil {
 			failed++
-			values[i] = append(appendMember([]byte(`{`), []byte(`"error"`), rawjson.Quote(failures[i].Error())), '}')
+			values[i] = rawjson.Of(map[string]string{"error": failures[i].Error()})
 		}
-		answer = appendMember(answer, rawjson.Quote(step.key), values[i])
+		answer.Add(step.key, values[i])
 	}
-	return valueResult(append(answer, '}'), failed == len(c.steps))
+	return valueResult(answer.JSON(), failed == len(c.steps))
 }
 
 // run calls the tool of a step and returns the value of its result.
@@ -193,6 +198,9 @@ func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.Ra
 		part.finish(err)
 		return nil, err
 	}
-	arguments, _ := s.args.fill(in) // an object is never missing
+	arguments, err := fillIn(s.args, func(name string) (json.RawMessage, error) { return rawjson.Member(in, name), nil })
+	if err != nil {
+		return nil, err
+	}
 	return callInner(ctx, call, handler, s.tool, arguments, part)
 }

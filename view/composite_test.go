@@ -13,12 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"toolfinch/rawjson"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
 
 func TestInputsTakeTheirPlacesInArguments(t *testing.T) {
-	names := []string{"text", "n", "o", "missing"}
 	inputs := json.RawMessage(`{"text":"a \"b\" <c>","n":12345678901234567890,"o":{"b":1.0,"a":[]}}`)
 	for _, test := range []struct{ args, want string }{
 		{`{"a":1,"b":"plain"}`, `{"a":1,"b":"plain"}`},
@@ -36,26 +36,23 @@ func TestInputsTakeTheirPlacesInArguments(t *testing.T) {
 		{`{"{inputs.n}":"names are no places"}`, `{"{inputs.n}":"names are no places"}`},
 		{`{}`, `{}`},
 	} {
-		parsed, err := parseTemplate(json.RawMessage(test.args), names)
-		if err != nil {
-			t.Errorf("%s: %v", test.args, err)
-			continue
-		}
-		if got, _ := parsed.fill(inputs); string(got) != test.want {
-			t.Errorf("%s\n got %s\nwant %s", test.args, got, test.want)
+		got, err := fillIn(json.RawMessage(test.args), func(name string) (json.RawMessage, error) { return rawjson.Member(inputs, name), nil })
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s\n got %s, %v\nwant %s", test.args, got, err, test.want)
 		}
 	}
 }
 
 func TestMistakesInPlacesAreTold(t *testing.T) {
 	for args, want := range map[string]string{
-		`{"a":{"b":"{inputs.qery}"}}`: `a: b: unknown input "qery" (did you mean "query"?)`,
+		`{"a":{"b":"{inputs.qery}"}}`: `step s: args: a: b: unknown input "qery" (did you mean "query"?)`,
 		`{"a":"{query}"}`:             `a: {query} is no input: write {inputs.name} for an input`,
 		`{"a":"{inputs.query"}`:       `a { is not closed in "{inputs.query": write {{ for a brace`,
 		`{"a":["x}"]}`:                `a } closes nothing in "x}": write }} for a brace`,
 	} {
-		if _, err := parseTemplate(json.RawMessage(args), []string{"query"}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q in it", args, err, want)
+		s := everywhere(Step{Key: "s", Tool: "x.y", Args: []byte(args)})
+		if _, problems := newComposite(s, s.Composites[0], Env{}, nil); len(problems) != 1 || !strings.Contains(problems[0].Message, want) {
+			t.Errorf("%s: problems %v, want %q in one", args, problems, want)
 		}
 	}
 }

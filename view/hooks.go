@@ -39,19 +39,23 @@ func hookLimits(timeout time.Duration) script.Limits {
 type hooks struct {
 	view string
 	env  Env
-	pre  []loaded[PreCall]
-	post []loaded[PostCall]
+	pre  []loaded
+	post []loaded
 	// own are the composite and custom tools, which have no upstream. Written only
 	// while the view is compiled, before any call.
 	own map[*tool.Def]bool
 }
 
 // loaded is a hook that is ready to run.
-type loaded[F PreCall | PostCall] struct {
+type loaded struct {
 	name    string // for the log
-	run     F
+	run     event
 	lenient bool // on_error: continue
 }
+
+// event runs a hook. It returns the arguments or the result in place of those that
+// it was given, nil for no change. result is nil before the call.
+type event func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error)
 
 // newHooks loads the hooks of a view. A hook that cannot be loaded stays one
 // that fails: leaving it out would let through what it was to hold back.
@@ -61,30 +65,30 @@ func newHooks(s Settings, env Env) (*hooks, []Problem) {
 	}
 	h := &hooks{view: s.Name, env: env, own: map[*tool.Def]bool{}}
 	var problems []Problem
+	configured := func(name string, hook *Hook) []loaded {
+		if hook == nil {
+			return nil
+		}
+		run, logged, err := h.load(name, hook)
+		if err != nil {
+			problems = append(problems, Problem{View: s.Name, At: hook.At, Message: name + " hook: " + err.Error()})
+		}
+		return []loaded{{logged, run, hook.Continue}}
+	}
 	for i, run := range s.Hooks.Pre {
-		h.pre = append(h.pre, loaded[PreCall]{name: fmt.Sprintf("Go function %d", i+1), run: run})
+		h.pre = append(h.pre, loaded{name: fmt.Sprintf("Go function %d", i+1),
+			run: func(ctx context.Context, info *script.Info, arguments, _ json.RawMessage) (json.RawMessage, error) {
+				return run(ctx, info, arguments)
+			}})
 	}
-	if configured := s.Hooks.PreCall; configured != nil {
-		run, name, err := h.load(preCall, configured)
-		if err != nil {
-			problems = append(problems, Problem{View: s.Name, At: configured.At, Message: preCall + " hook: " + err.Error()})
-		}
-		h.pre = append(h.pre, loaded[PreCall]{name, func(ctx context.Context, info *script.Info, arguments json.RawMessage) (json.RawMessage, error) {
-			return run(ctx, info, arguments, nil)
-		}, configured.Continue})
-	}
-	if configured := s.Hooks.PostCall; configured != nil {
-		run, name, err := h.load(postCall, configured)
-		if err != nil {
-			problems = append(problems, Problem{View: s.Name, At: configured.At, Message: postCall + " hook: " + err.Error()})
-		}
-		h.post = append(h.post, loaded[PostCall]{name, func(ctx context.Context, info *script.Info, arguments json.RawMessage, result tool.Result) (tool.Result, error) {
-			changed, err := run(ctx, info, arguments, json.RawMessage(result))
-			return tool.Result(changed), err
-		}, configured.Continue})
-	}
+	h.pre = append(h.pre, configured(preCall, s.Hooks.PreCall)...)
+	h.post = configured(postCall, s.Hooks.PostCall)
 	for i, run := range s.Hooks.Post {
-		h.post = append(h.post, loaded[PostCall]{name: fmt.Sprintf("Go function %d", i+1), run: run})
+		h.post = append(h.post, loaded{name: fmt.Sprintf("Go function %d", i+1),
+			run: func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error) {
+				changed, err := run(ctx, info, arguments, tool.Result(result))
+				return json.RawMessage(changed), err
+			}})
 	}
 	return h, problems
 }
@@ -117,70 +121,62 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 		if len(arguments) == 0 || string(arguments) == "null" {
 			arguments = json.RawMessage(`{}`)
 		}
-		changed, answer, err := h.before(ctx, info, arguments)
+		changed, answer, err := h.run(ctx, info, preCall, arguments, nil)
 		if answer != nil || err != nil {
 			return answer, err
 		}
 		if changed != nil {
 			call.Arguments, arguments = changed, changed
 		}
-		if len(h.post) > 0 { // the result of a task would pass them by
-			call.Client = call.Client.WithoutTasks()
+		if len(h.post) == 0 {
+			return t.Handler(ctx, call)
 		}
+		call.Client = call.Client.WithoutTasks() // the result of a task would pass the hooks by
 		result, err := t.Handler(ctx, call)
 		if err != nil || !result.Complete() {
 			return result, err
 		}
-		return h.after(ctx, info, arguments, result)
+		result = rawjson.Unique(result)
+		changed, answer, err = h.run(ctx, info, postCall, arguments, json.RawMessage(result))
+		switch {
+		case answer != nil || err != nil:
+			return answer, err
+		case changed != nil:
+			return tool.Result(changed), nil
+		}
+		return result, nil
 	}
 }
 
-// before runs what is to run before a call. It returns the arguments to call
-// with, nil for those that were sent, or the answer in place of a call.
-func (h *hooks) before(ctx context.Context, info *script.Info, arguments json.RawMessage) (changed json.RawMessage, answer tool.Result, err error) {
-	for _, one := range h.pre {
-		got, err := one.run(ctx, info, arguments)
-		if err == nil && got != nil && !isObject(got) {
+// run runs the hooks of an event, one after another. It returns what they made of
+// the arguments or of the result, nil for no change, or the answer in place of a call.
+func (h *hooks) run(ctx context.Context, info *script.Info, name string, arguments, result json.RawMessage) (changed json.RawMessage, answer tool.Result, err error) {
+	all, value, refused := h.pre, &arguments, "refused: "
+	if name == postCall {
+		all, value, refused = h.post, &result, "the tool was called, but its result is withheld: "
+	}
+	for _, one := range all {
+		got, err := one.run(ctx, info, arguments, result)
+		switch {
+		case err != nil || got == nil:
+		case name == postCall:
+			got, err = asResult(got)
+		case !isObject(got):
 			err = &answerError{"the arguments it returned are not an object: " + excerpt(got)}
 		}
 		var abort *AbortError
 		switch {
 		case errors.As(err, &abort):
-			return nil, tool.ErrorResult(strings.TrimSuffix("refused: "+abort.Reason, ": ")), nil
+			return nil, tool.ErrorResult(strings.TrimSuffix(refused+abort.Reason, ": ")), nil
 		case err != nil:
-			if answer, err := h.failed(ctx, info, preCall, one.name, one.lenient, err); answer != nil || err != nil {
+			if answer, err := h.failed(ctx, info, name, one.name, one.lenient, err); answer != nil || err != nil {
 				return nil, answer, err
 			}
 		case got != nil:
-			arguments, changed = got, got
+			*value, changed = got, got
 		}
 	}
 	return changed, nil, nil
-}
-
-// after runs what is to run after a call and returns what to answer.
-func (h *hooks) after(ctx context.Context, info *script.Info, arguments json.RawMessage, result tool.Result) (tool.Result, error) {
-	if len(h.post) > 0 {
-		result = rawjson.Unique(result)
-	}
-	for _, one := range h.post {
-		got, err := one.run(ctx, info, arguments, result)
-		if err == nil && got != nil {
-			got, err = asResult(got)
-		}
-		var abort *AbortError
-		switch {
-		case errors.As(err, &abort):
-			return tool.ErrorResult(strings.TrimSuffix("the tool was called, but its result is withheld: "+abort.Reason, ": ")), nil
-		case err != nil:
-			if answer, err := h.failed(ctx, info, postCall, one.name, one.lenient, err); answer != nil || err != nil {
-				return answer, err
-			}
-		case got != nil:
-			result = got
-		}
-	}
-	return result, nil
 }
 
 // failed logs what a hook failed of and returns what to answer, nothing when the
@@ -227,9 +223,6 @@ func (e *answerError) Error() string { return e.text }
 func isObject(raw []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) && json.Valid(raw)
 }
-
-// event runs a hook of the configuration. result is nil before the call.
-type event func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error)
 
 // load makes a hook ready to run; one that cannot be is one that fails.
 func (h *hooks) load(name string, configured *Hook) (run event, logged string, err error) {

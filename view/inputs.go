@@ -19,13 +19,13 @@ type inputs struct {
 }
 
 func newInputs(list []Input) (*inputs, error) {
-	properties, required := []byte("{"), []string{}
+	properties, required := rawjson.NewObject(0), []string{}
 	var in inputs
 	for _, input := range list {
 		if !isObject(input.Schema) {
 			return nil, fmt.Errorf("the schema of input %q is not an object", input.Name)
 		}
-		properties = appendMember(properties, rawjson.Quote(input.Name), input.Schema)
+		properties.Add(input.Name, input.Schema)
 		if input.Required {
 			required = append(required, input.Name)
 		}
@@ -39,7 +39,7 @@ func newInputs(list []Input) (*inputs, error) {
 		Properties json.RawMessage `json:"properties"`
 		Required   []string        `json:"required,omitempty"`
 		Additional bool            `json:"additionalProperties"`
-	}{"object", append(properties, '}'), required, false})
+	}{"object", properties.JSON(), required, false})
 	if err != nil {
 		return nil, err
 	}

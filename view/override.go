@@ -170,27 +170,17 @@ func set(object []byte, name string, value []byte) []byte {
 // value, and whether it stays. Values keep their bytes; white space between
 // members goes. An object in which nothing changes is returned as it is.
 func rewrite(object []byte, change func(name string, value json.RawMessage) (string, json.RawMessage, bool)) []byte {
-	out := append(make([]byte, 0, len(object)+16), '{')
+	out := rawjson.NewObject(len(object))
 	changed := false
 	for name, value := range rawjson.Members(object) {
 		newName, newValue, stays := change(name, value)
-		if !stays || newName != name || !bytes.Equal(newValue, value) {
-			changed = true
-		}
+		changed = changed || !stays || newName != name || !bytes.Equal(newValue, value)
 		if stays {
-			out = appendMember(out, rawjson.Quote(newName), newValue)
+			out.Add(newName, newValue)
 		}
 	}
 	if !changed {
 		return object
 	}
-	return append(out, '}')
-}
-
-// appendMember adds a member to an object that is open.
-func appendMember(open, name, value []byte) []byte {
-	if len(open) > 1 {
-		open = append(open, ',')
-	}
-	return append(append(append(open, name...), ':'), value...)
+	return out.JSON()
 }

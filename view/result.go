@@ -16,9 +16,9 @@ var resultMembers = map[string]string{
 
 // asResult is what a post hook returned as the result of a tool, an *answerError
 // for what clients would refuse.
-func asResult(got tool.Result) (tool.Result, error) {
-	wrong := func(what string) (tool.Result, error) {
-		return nil, &answerError{fmt.Sprintf("the result it returned %s: %s", what, excerpt(json.RawMessage(got)))}
+func asResult(got json.RawMessage) (json.RawMessage, error) {
+	wrong := func(what string) (json.RawMessage, error) {
+		return nil, &answerError{fmt.Sprintf("the result it returned %s: %s", what, excerpt(got))}
 	}
 	if !isObject(got) {
 		return wrong("is not an object")
@@ -80,4 +80,35 @@ func excerpt(value json.RawMessage) string {
 		return fmt.Sprintf("%q...", value[:most])
 	}
 	return string(value)
+}
+
+// textOf is a value as text: a string without its quotes, else its JSON.
+func textOf(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	return string(value)
+}
+
+// valueResult is a result with a value for programs, and as text for others.
+func valueResult(value json.RawMessage, failed bool) (tool.Result, error) {
+	type block struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	result, err := rawjson.Encode(struct {
+		Content    []block         `json:"content"`
+		Structured json.RawMessage `json:"structuredContent"`
+		IsError    bool            `json:"isError,omitempty"`
+	}{[]block{{"text", textOf(value)}}, structuredOf(value), failed})
+	return tool.Result(result), err
+}
+
+// structuredOf is a value as structured content, which must be an object.
+func structuredOf(value json.RawMessage) json.RawMessage {
+	if isObject(value) {
+		return value
+	}
+	return append(append(json.RawMessage(`{"result":`), value...), '}')
 }

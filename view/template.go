@@ -1,167 +1,82 @@
 package view
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
 
 	"toolfinch/rawjson"
 )
 
-// template is a JSON value with places for inputs, parsed once. Exactly one of
-// its fields is set.
-type template struct {
-	literal json.RawMessage // without places in it
-	whole   string          // the name of an input whose value it is
-	text    []piece         // a string
-	members []member        // an object
-	items   []template      // an array
-}
+// token is what has a meaning in the texts of a template: an escaped brace, a
+// place for an input, or a brace by mistake.
+var token = regexp.MustCompile(`\{\{|\}\}|\{inputs\.[^{}]*\}|[{}]`)
 
-type piece struct {
-	text  string
-	input string // "" for text
-}
-
-type member struct {
-	name  []byte // quoted
-	value template
-}
-
-// parseTemplate parses JSON whose strings may have places for the inputs.
-func parseTemplate(raw json.RawMessage, inputs []string) (template, error) {
-	switch {
-	case len(raw) == 0:
-		return template{literal: raw}, nil
-	case raw[0] == '"':
-		return parseText(raw, inputs)
-	case raw[0] == '[':
-		t, constant := template{items: []template{}}, true
-		for element := range rawjson.Elements(raw) {
-			item, err := parseTemplate(element, inputs)
+// fillIn returns a template, which is JSON whose strings may have places for inputs,
+// with what input returns in these places. It returns nil for a place alone whose
+// input is nil: a member or element that is nil is left out.
+func fillIn(template json.RawMessage, input func(name string) (json.RawMessage, error)) (json.RawMessage, error) {
+	switch template[0] {
+	case '"':
+		return fillText(template, input)
+	case '[':
+		var items []json.RawMessage
+		for element := range rawjson.Elements(template) {
+			item, err := fillIn(element, input)
 			if err != nil {
-				return template{}, err
+				return nil, err
 			}
-			t.items = append(t.items, item)
-			constant = constant && item.isLiterally(element)
+			if item != nil {
+				items = append(items, item)
+			}
 		}
-		if !constant {
-			return t, nil
-		}
-	case raw[0] == '{':
-		t, constant := template{members: []member{}}, true
-		for name, value := range rawjson.Members(raw) {
-			parsed, err := parseTemplate(value, inputs)
+		return rawjson.Array(items), nil
+	case '{':
+		out := rawjson.NewObject(len(template))
+		for name, member := range rawjson.Members(template) {
+			value, err := fillIn(member, input)
 			if err != nil {
-				return template{}, fmt.Errorf("%s: %w", name, err)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			t.members = append(t.members, member{rawjson.Quote(name), parsed})
-			constant = constant && parsed.isLiterally(value)
+			if value != nil {
+				out.Add(name, value)
+			}
 		}
-		if !constant {
-			return t, nil
-		}
+		return out.JSON(), nil
 	}
-	return literally(raw), nil
+	return template, nil
 }
 
-func literally(raw json.RawMessage) template { return template{literal: raw} }
-
-// isLiterally reports whether the template is raw as it stands, without places
-// and escaped braces.
-func (t template) isLiterally(raw json.RawMessage) bool {
-	return t.literal != nil && bytes.Equal(t.literal, raw)
-}
-
-func parseText(raw json.RawMessage, inputs []string) (template, error) {
-	text := rawjson.Text(raw)
-	if !strings.ContainsAny(text, "{}") {
-		return literally(raw), nil
+func fillText(template json.RawMessage, input func(name string) (json.RawMessage, error)) (json.RawMessage, error) {
+	text := rawjson.Text(template)
+	tokens := token.FindAllStringIndex(text, -1)
+	if len(tokens) == 0 {
+		return template, nil
 	}
-	var pieces []piece
-	var plain strings.Builder
-	for text != "" {
-		switch {
-		case strings.HasPrefix(text, "{{"), strings.HasPrefix(text, "}}"):
-			plain.WriteByte(text[0])
-			text = text[2:]
-		case text[0] == '}':
-			return template{}, fmt.Errorf("a } closes nothing in %q: write }} for a brace", rawjson.Text(raw))
-		case text[0] == '{':
-			end := strings.IndexByte(text, '}')
+	var out strings.Builder
+	last := 0
+	for _, at := range tokens {
+		out.WriteString(text[last:at[0]])
+		last = at[1]
+		switch found := text[at[0]:at[1]]; found {
+		case "{{", "}}":
+			out.WriteString(found[:1])
+		case "}":
+			return nil, fmt.Errorf("a } closes nothing in %q: write }} for a brace", text)
+		case "{":
+			end := strings.IndexByte(text[at[0]:], '}')
 			if end < 0 {
-				return template{}, fmt.Errorf("a { is not closed in %q: write {{ for a brace", rawjson.Text(raw))
+				return nil, fmt.Errorf("a { is not closed in %q: write {{ for a brace", text)
 			}
-			name, found := strings.CutPrefix(text[1:end], "inputs.")
-			if !found {
-				return template{}, fmt.Errorf("%s is no input: write {inputs.name} for an input, {{ and }} for braces", text[:end+1])
-			}
-			if !slices.Contains(inputs, name) {
-				return template{}, fmt.Errorf("unknown input %q (%s)", name, didYouMean(name, inputs))
-			}
-			if plain.Len() > 0 {
-				pieces = append(pieces, piece{text: plain.String()})
-				plain.Reset()
-			}
-			pieces = append(pieces, piece{input: name})
-			text = text[end+1:]
+			return nil, fmt.Errorf("%s is no input: write {inputs.name} for an input, {{ and }} for braces", text[at[0]:at[0]+end+1])
 		default:
-			next := strings.IndexAny(text, "{}")
-			if next < 0 {
-				next = len(text)
+			value, err := input(strings.TrimSuffix(strings.TrimPrefix(found, "{inputs."), "}"))
+			if err != nil || found == text {
+				return value, err
 			}
-			plain.WriteString(text[:next])
-			text = text[next:]
+			out.WriteString(textOf(value))
 		}
 	}
-	switch {
-	case len(pieces) == 0: // nothing but escaped braces
-		return literally(rawjson.Quote(plain.String())), nil
-	case len(pieces) == 1 && plain.Len() == 0 && pieces[0].input != "":
-		return template{whole: pieces[0].input}, nil
-	case plain.Len() > 0:
-		pieces = append(pieces, piece{text: plain.String()})
-	}
-	return template{text: pieces}, nil
-}
-
-// fill returns the value with the inputs, an object, in their places; false
-// when it is an input that is missing.
-func (t template) fill(inputs json.RawMessage) (json.RawMessage, bool) {
-	switch {
-	case t.literal != nil:
-		return t.literal, true
-	case t.whole != "":
-		value := rawjson.Member(inputs, t.whole)
-		return value, value != nil
-	case t.text != nil:
-		var out strings.Builder
-		for _, p := range t.text {
-			out.WriteString(p.text)
-			if p.input != "" {
-				out.WriteString(textOf(rawjson.Member(inputs, p.input)))
-			}
-		}
-		return rawjson.Quote(out.String()), true
-	case t.items != nil:
-		out := json.RawMessage(`[`)
-		for _, item := range t.items {
-			if value, there := item.fill(inputs); there {
-				if len(out) > 1 {
-					out = append(out, ',')
-				}
-				out = append(out, value...)
-			}
-		}
-		return append(out, ']'), true
-	}
-	out := []byte(`{`)
-	for _, m := range t.members {
-		if value, there := m.value.fill(inputs); there {
-			out = appendMember(out, m.name, value)
-		}
-	}
-	return append(out, '}'), true
+	return rawjson.Quote(out.String() + text[last:]), nil
 }

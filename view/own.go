@@ -1,0 +1,111 @@
+package view
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// ownTool makes a tool of the view itself. annotations may be nil.
+func ownTool(server, name, title, description string, input, output, annotations json.RawMessage) (*tool.Tool, error) {
+	raw, err := rawjson.Encode(struct {
+		Name         string          `json:"name"`
+		Title        string          `json:"title,omitempty"`
+		Description  string          `json:"description,omitempty"`
+		InputSchema  json.RawMessage `json:"inputSchema"`
+		OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+		Annotations  json.RawMessage `json:"annotations,omitempty"`
+	}{name, title, description, input, output, annotations})
+	if err != nil {
+		return nil, err
+	}
+	def, _, err := tool.TakeIn(tool.KindTool, server, raw)
+	if err != nil {
+		return nil, err
+	}
+	return &tool.Tool{Name: name, Def: def}, nil
+}
+
+// findHooked returns the handler of an upstream's tool as composite and custom
+// tools call it: with the view's hooks around. It is asked for with every call,
+// because the tool may have come or gone since the view was made.
+func findHooked(env Env, h *hooks, id string) (tool.Handler, error) {
+	t, found := env.Find(id)
+	if !found { // what is near is for the owner, who reads it in a Problem
+		return nil, errors.New(env.missing(id))
+	}
+	return h.around(t), nil
+}
+
+// missing says why there is no tool of an upstream with an ID.
+func (e Env) missing(id string) string {
+	switch {
+	case slices.Contains(e.own, id):
+		return fmt.Sprintf("%q is a composite or custom tool of the view; only tools of servers can be called here, as \"server.tool\"", id)
+	case e.Pending != nil && e.Pending(id):
+		return fmt.Sprintf("the tool %q is not known: its server has not been listed, or is disabled", id)
+	}
+	return fmt.Sprintf("unknown tool %q", id)
+}
+
+// checkCalls looks up the tools that an own tool says it calls, each with its
+// place, and returns what it may do at least, and whether all of them are known.
+func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least tool.Annotations, known bool, problems []Problem) {
+	known = true
+	defs := make([]*tool.Def, 0, len(ids))
+	for i, id := range ids {
+		if t, found := env.Find(id); found {
+			defs = append(defs, t.Def)
+			continue
+		}
+		known = false
+		defs = append(defs, nil)
+		problem := Problem{View: s.Name, At: at[i], Message: by + ": " + env.missing(id)}
+		if near := env.Nearest(id, 3); len(near) > 0 {
+			problem.Hint = "did you mean " + orList(near) + "?"
+		}
+		problem.Warning = !slices.Contains(env.own, id) && env.Pending != nil && env.Pending(id)
+		problems = append(problems, problem)
+	}
+	return floor(defs), known, problems
+}
+
+// floor is the least that a tool says of itself which calls these. nil stands
+// for one that is not known.
+func floor(defs []*tool.Def) tool.Annotations {
+	all := tool.Annotations{ReadOnly: true, Idempotent: true}
+	for _, def := range defs {
+		one := tool.Annotations{Destructive: true, OpenWorld: true}
+		if def != nil {
+			one = def.Annotations
+		}
+		all.ReadOnly = all.ReadOnly && one.ReadOnly
+		all.Destructive = all.Destructive || one.Destructive && !one.ReadOnly
+		all.Idempotent = all.Idempotent && one.Repeatable()
+		all.OpenWorld = all.OpenWorld || one.OpenWorld
+	}
+	return all
+}
+
+// hints returns annotations as an object, all of them said.
+func hints(a tool.Annotations) json.RawMessage {
+	return fmt.Appendf(nil, `{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`,
+		a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
+}
+
+// pendingIn is the Env with a Pending that knows the servers of base.
+func (e Env) pendingIn(base []Upstream) Env {
+	if e.Pending == nil {
+		e.Pending = func(id string) bool {
+			of := func(u Upstream) bool { return strings.HasPrefix(id, u.Server+".") }
+			// An unknown server is disabled, or a mistake that package configs has told.
+			return !slices.ContainsFunc(base, of) || slices.ContainsFunc(base, func(u Upstream) bool { return of(u) && !u.Listed })
+		}
+	}
+	return e
+}

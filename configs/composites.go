@@ -6,112 +6,166 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"toolfinch/rawjson"
 	"toolfinch/view"
 )
 
-// compositeSettings are all keys of a composite tool. Its steps are read by
-// (*decoder).composite: they need its inputs.
-var compositeSettings = []field[view.Composite]{
-	{key: "title", set: func(d *decoder, c *view.Composite, n *node, label string) {
-		d.text(n, label, &c.Title)
-	}},
-	{key: "description", set: func(d *decoder, c *view.Composite, n *node, label string) {
-		d.text(n, label, &c.Description)
-	}},
-	{key: "inputs", set: func(d *decoder, c *view.Composite, n *node, label string) {
-		c.Inputs = d.inputs(n, label)
-	}},
-	{key: "parallel", set: func(*decoder, *view.Composite, *node, string) {}},
-	{key: "on_error", set: func(d *decoder, c *view.Composite, n *node, label string) {
-		var word string
-		choose(d, n, label, onErrors, &word)
-		c.FailFast = word == "fail"
-	}},
-	{key: "concurrency", set: func(d *decoder, c *view.Composite, n *node, label string) {
-		d.number(n, label, 1, 100, &c.Concurrency)
-	}},
-	{key: "timeout", set: func(d *decoder, c *view.Composite, n *node, label string) {
-		d.duration(n, label, &c.Timeout)
-	}},
+// compositeKeys describes all keys of a composite tool.
+var compositeKeys = section[view.Composite]{keys: []key[view.Composite]{
+	{
+		name:  "title",
+		doc:   "what clients may show in place of the name",
+		value: in(func(c *view.Composite) *string { return &c.Title }).is(prose),
+	},
+	{
+		name:  "description",
+		doc:   "what the tool is for",
+		value: in(func(c *view.Composite) *string { return &c.Description }).is(prose),
+	},
+	{
+		name:  "inputs",
+		doc:   "by name: a type (`string`, `integer`, ...), or a JSON Schema with `required: true` or `false` (the default) beside its keywords",
+		value: in(func(c *view.Composite) *[]view.Input { return &c.Inputs }).is(inputs),
+	},
+	{
+		name:  "parallel",
+		doc:   "the steps, by key: `tool` (`server.tool`), `args`, `timeout`",
+		value: in(all[view.Composite]).is(steps{}),
+	},
+	{
+		name: "on_error", without: "`continue`",
+		doc:   "a step that fails is reported under its key; `fail`: the whole fails",
+		value: in(func(c *view.Composite) *bool { return &c.FailFast }).is(onError{on: "fail"}),
+	},
+	{
+		name:  "concurrency",
+		doc:   "steps at a time, up to 100",
+		value: in(func(c *view.Composite) *int { return &c.Concurrency }).is(number[int]{1, 100}, view.DefaultConcurrency),
+	},
+	{
+		name:  "timeout",
+		doc:   "for each step without its own",
+		value: in(func(c *view.Composite) *time.Duration { return &c.Timeout }).is(duration{}, view.DefaultStepTimeout),
+	},
+}}
+
+// composites are the composite tools of a view.
+var composites = named[view.Composite]{
+	noun: "tool", values: "what they call",
+	item: composite{},
+	fresh: func(p pair) view.Composite {
+		c := compositeKeys.fresh()
+		c.Name, c.At = p.key.text, placeOf(p.key)
+		return c
+	},
+	name: func(c *view.Composite) string { return c.Name },
 }
 
-func (d *decoder) composites(n *node, label string, taken claims) []view.Composite {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping of names to tools, not "+string(n.kind), "")
-		return nil
-	}
-	var list []view.Composite
-	for _, p := range d.unique(n, "tool") {
-		item := label + "." + shorten(p.key.text)
-		c := view.Composite{
-			Name: p.key.text, At: placeOf(p.key),
-			Concurrency: view.DefaultConcurrency, Timeout: view.DefaultStepTimeout,
-		}
-		d.claim(taken, p.key, item, c.Name)
-		if d.composite(p.value, item, &c) {
-			list = append(list, c)
-		}
-	}
-	return list
-}
+// composite is one of them. It is left out when all its steps are of disabled
+// servers.
+type composite struct{}
 
-// composite reads one composite tool. It reports whether there is one: not when
-// all its steps are of disabled servers.
-func (d *decoder) composite(n *node, label string, c *view.Composite) bool {
-	if !fields(d, n, label, label+".", compositeSettings, c) {
+func (composite) read(d *decoder, n *node, label string, c *view.Composite) bool {
+	d.claim(&node{kind: kindText, line: c.At.Line, column: c.At.Column, text: c.Name}, label, c.Name)
+	if !compositeKeys.read(d, n, label, c) {
 		return false
 	}
-	steps := n.given("parallel")
-	if steps == nil || steps.kind == kindMapping && len(steps.pairs) == 0 {
+	parallel := n.given("parallel")
+	if parallel == nil || parallel.kind == kindMapping && len(parallel.pairs) == 0 {
 		d.fail(n, label+" has no steps", "write them under parallel: {key: {tool: server.tool, args: {...}}}")
 		return false
 	}
-	if steps.kind != kindMapping {
-		d.fail(steps, label+".parallel must be a mapping of keys to steps, not "+string(steps.kind), "")
-		return false
+	var names []string
+	for _, input := range c.Inputs {
+		names = append(names, input.Name)
 	}
-	inputs := make([]string, len(c.Inputs))
-	for i, input := range c.Inputs {
-		inputs[i] = input.Name
+	if inputs := n.given("inputs"); inputs != nil {
+		for _, p := range inputs.pairs {
+			if p.key.text == "" || strings.ContainsAny(p.key.text, "{}") {
+				d.fail(p.key, fmt.Sprintf("%s.inputs: %q cannot be the name of an input", label, shorten(p.key.text)), "")
+			}
+		}
 	}
-	for _, p := range d.unique(steps, "step") {
-		if step := d.step(p, label+".parallel."+shorten(p.key.text), inputs); step != nil {
-			c.Steps = append(c.Steps, *step)
-		} else {
-			c.LeftOut++
+	for _, s := range c.Steps { // the inputs may stand below the steps
+		if args := parallel.find(s.Key).given("args"); args != nil && s.Args != nil {
+			d.checkTemplates(args, label+".parallel."+shorten(s.Key)+".args", names)
 		}
 	}
 	return len(c.Steps) > 0
 }
 
-// stepSettings are all keys of a step.
-var stepSettings = []field[view.Step]{
-	{key: "tool", set: func(d *decoder, s *view.Step, n *node, label string) {
-		d.text(n, label, &s.Tool)
-	}},
-	{key: "args", set: func(d *decoder, s *view.Step, n *node, label string) {
-		if n.kind != kindMapping {
-			d.fail(n, label+" must be a mapping of parameters to values, not "+string(n.kind), "")
-			return
+func (composite) show(s *secrets, c view.Composite) *node { return compositeKeys.show(s, c) }
+
+// stepKeys describes all keys of a step.
+var stepKeys = section[view.Step]{keys: []key[view.Step]{
+	{
+		name:  "tool",
+		doc:   "`server.tool`",
+		value: in(func(s *view.Step) *string { return &s.Tool }).is(str{}),
+	},
+	{
+		name:  "args",
+		doc:   "its arguments; `{inputs.x}` stands for an input",
+		value: in(func(s *view.Step) *[]byte { return &s.Args }).is(arguments{}),
+	},
+	{
+		name: "timeout", without: "the composite's",
+		doc:   "how long the step may take",
+		value: in(func(s *view.Step) *time.Duration { return &s.Timeout }).is(duration{}),
+	},
+}}
+
+// steps are the calls of a composite tool.
+type steps struct{}
+
+func (steps) read(d *decoder, n *node, label string, c *view.Composite) bool {
+	if n.kind != kindMapping {
+		d.fail(n, label+" must be a mapping of keys to steps, not "+string(n.kind), "")
+		return false
+	}
+	for _, p := range d.unique(n, "step") {
+		if s := d.step(p, label+"."+shorten(p.key.text)); s != nil {
+			c.Steps = append(c.Steps, *s)
+		} else {
+			c.LeftOut++
 		}
-		s.Args, _ = d.value(n, label)
-	}},
-	{key: "timeout", set: func(d *decoder, s *view.Step, n *node, label string) {
-		d.duration(n, label, &s.Timeout)
-	}},
+	}
+	return true
+}
+
+func (steps) show(s *secrets, c view.Composite) *node {
+	return named[view.Step]{item: stepKeys, name: func(s *view.Step) string { return s.Key }}.show(s, c.Steps)
+}
+
+// arguments are the arguments of a step, kept as JSON.
+type arguments struct{}
+
+func (arguments) read(d *decoder, n *node, label string, to *[]byte) (ok bool) {
+	if n.kind != kindMapping {
+		d.fail(n, label+" must be a mapping of parameters to values, not "+string(n.kind), "")
+		return false
+	}
+	*to, ok = d.value(n, label)
+	return ok
+}
+
+func (arguments) show(s *secrets, args []byte) *node {
+	if n := s.json(args, "", ofData); len(n.pairs) > 0 {
+		return n
+	}
+	return nil
 }
 
 // step reads one step; nil when it cannot run.
-func (d *decoder) step(p pair, label string, inputs []string) *view.Step {
+func (d *decoder) step(p pair, label string) *view.Step {
 	s := &view.Step{Key: p.key.text, At: placeOf(p.key)}
-	if !fields(d, p.value, label, label+".", stepSettings, s) {
+	if !stepKeys.read(d, p.value, label, s) {
 		return nil
 	}
-	if args := p.value.given("args"); args == nil {
+	if p.value.given("args") == nil {
 		s.Args = []byte("{}")
-	} else if s.Args != nil {
-		d.checkTemplates(args, label+".args", inputs)
 	}
 	tool := p.value.given("tool")
 	if tool == nil {
@@ -212,55 +266,53 @@ func noneHint(name string, inputs []string) string {
 }
 
 // schemaTypes are the types of JSON Schema.
-var schemaTypes = []string{"string", "integer", "number", "boolean", "array", "object", "null"}
+var schemaTypes = choice[string]{words: []string{"string", "integer", "number", "boolean", "array", "object", "null"}}
 
-// inputs reads the parameters of a composite tool.
-func (d *decoder) inputs(n *node, label string) []view.Input {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping of names to types, not "+string(n.kind), "like query: {type: string, required: true}")
-		return nil
-	}
-	var list []view.Input
-	for _, p := range d.unique(n, "input") {
-		item := label + "." + shorten(p.key.text)
-		if p.key.text == "" || strings.ContainsAny(p.key.text, "{}") {
-			d.fail(p.key, fmt.Sprintf("%s: %q cannot be the name of an input", label, shorten(p.key.text)), "")
-		}
-		// Listed even where it is wrong: what uses it is not.
-		input := view.Input{Name: p.key.text, Schema: []byte("{}")}
-		d.input(p.value, item, &input)
-		list = append(list, input)
-	}
-	return list
+// inputs are the parameters of a composite tool.
+var inputs = named[view.Input]{
+	noun: "input", values: "types", hint: "like query: {type: string, required: true}",
+	item:  input{},
+	fresh: func(p pair) view.Input { return view.Input{Name: p.key.text, Schema: []byte("{}")} },
+	name:  func(i *view.Input) string { return i.Name },
 }
 
-// input reads a type, or a JSON Schema with required beside its keywords.
-func (d *decoder) input(n *node, label string, to *view.Input) {
+// input is a type, or a JSON Schema with required beside its keywords.
+type input struct{}
+
+func (input) show(s *secrets, i view.Input) *node {
+	n := s.json(i.Schema, i.Name, ofSchema)
+	if i.Required {
+		n.pairs = append([]pair{{textNode("required"), boolNode(true)}}, n.pairs...)
+	}
+	return n
+}
+
+func (input) read(d *decoder, n *node, label string, to *view.Input) bool {
 	switch n.kind {
 	case kindNull: // anything
-		return
+		return true
 	case kindText:
 		var word string
-		if choose(d, n, label, schemaTypes, &word) {
-			to.Schema = slices.Concat([]byte(`{"type":`), jsonText(word), []byte("}"))
+		if schemaTypes.read(d, n, label, &word) {
+			to.Schema = slices.Concat([]byte(`{"type":`), rawjson.Quote(word), []byte("}"))
 		}
-		return
+		return true // listed even where it is wrong: what uses it is right
 	case kindMapping:
 	default:
 		d.fail(n, label+" must be a type or a mapping, not "+string(n.kind), "like string, or {type: string, required: true}")
-		return
+		return true
 	}
-	schema := *n
-	schema.pairs = nil
+	keywords := *n
+	keywords.pairs = nil
 	for _, p := range n.pairs {
 		item := label + "." + shorten(p.key.text)
 		switch key, value := p.key.text, p.value; {
 		case key == "required" && value.kind != kindList: // a list is that of an object's properties
-			d.boolean(value, item, &to.Required)
+			boolean{}.read(d, value, item, &to.Required)
 			continue
 		case key == "type" && value.kind == kindText:
 			var word string
-			choose(d, value, item, schemaTypes, &word)
+			schemaTypes.read(d, value, item, &word)
 		case key == "type" && value.kind != kindList, key == "enum" && value.kind != kindList,
 			key == "properties" && value.kind != kindMapping:
 			d.fail(value, item+" must not be "+string(value.kind), "the schema of an input is JSON Schema")
@@ -269,9 +321,10 @@ func (d *decoder) input(n *node, label string, to *view.Input) {
 			d.fail(value, item+" must be text, not "+string(value.kind), "")
 			continue
 		}
-		schema.pairs = append(schema.pairs, p)
+		keywords.pairs = append(keywords.pairs, p)
 	}
-	if value, ok := d.value(&schema, label); ok && json.Valid(value) {
+	if value, ok := d.value(&keywords, label); ok && json.Valid(value) {
 		to.Schema = bytes.Clone(value)
 	}
+	return true
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"toolfinch/embed"
-	"toolfinch/embed/models"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -102,28 +101,6 @@ var example string
 // Example returns a commented configuration file, valid as it stands, with
 // every key and its default.
 func Example() string { return strings.ReplaceAll(example, "\r\n", "\n") }
-
-func defaults() *Config {
-	return &Config{
-		Routing: RoutingAuto,
-		TopK:    DefaultTopK,
-		Embed: embed.Settings{
-			Kind:    embed.KindAuto,
-			HFModel: models.DefaultModel,
-			OpenAI:  embed.OpenAI{Model: embed.DefaultOpenAIModel},
-		},
-		QueryEmbedTimeout: DefaultQueryEmbedTimeout,
-		LogLevel:          slog.LevelInfo,
-		LogFormat:         LogText,
-		MaxRegistered:     DefaultMaxRegistered,
-		MaxSessions:       DefaultMaxSessions,
-		SessionTimeout:    DefaultSessionTimeout,
-		CallTool:          CallToolSingle,
-		Transport:         TransportStdio,
-		Listen:            DefaultListen,
-		REST:              true,
-	}
-}
 
 // Modules returns the absolute paths of all files that views name, without the
 // files those load: Starlark modules and programs of hooks. Each comes once, in

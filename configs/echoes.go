@@ -17,7 +17,7 @@ var openVariables = []string{"PATH", "HOME", "PWD", "USER", "LOGNAME", "SHELL", 
 // where the server repeats them: headers, env values that come from a variable or
 // have the name of a secret, what a URL holds of credentials, and variables with
 // the name of a secret wherever they are used.
-func (d *decoder) secretsOf(s *server) []string {
+func (d *decoder) secretsOf(s *server, n *node) []string {
 	var found []string
 	add := func(value string) {
 		if parts := authScheme.FindStringSubmatch(value); parts != nil {
@@ -26,12 +26,12 @@ func (d *decoder) secretsOf(s *server) []string {
 		found = append(found, value)
 	}
 	for name, value := range s.Env {
-		if isSecretName(name) || d.fromVariable(s.env, name) {
+		if isSecretName(name) || d.fromVariable(n.find("env"), name) {
 			add(value)
 		}
 	}
 	for name, value := range s.Headers {
-		if !slices.Contains(openHeaders, strings.ToLower(name)) || d.fromVariable(s.headers, name) {
+		if !slices.Contains(openHeaders, strings.ToLower(name)) || d.fromVariable(n.find("headers"), name) {
 			add(value)
 		}
 	}

@@ -431,9 +431,9 @@ func (f *edit) check(data []byte) Errors {
 	}
 	d := newDecoder(source{path: f.path, shown: f.name}, filepath.Dir(f.path), os.LookupEnv)
 	d.later = f.unset
-	c := defaults()
+	c := top.fresh()
 	c.Path = f.path
-	d.load(c, data)
-	d.settleViews(c)
+	d.load(&c, data)
+	d.completeViews(&c)
 	return inOrder(d.errors)
 }

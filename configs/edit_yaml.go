@@ -356,7 +356,7 @@ func quotedYAML(s string) string {
 // seen is written by number.
 func quoted(s string) string {
 	var out bytes.Buffer
-	for _, r := range string(jsonText(s)) {
+	for _, r := range string(rawjson.Quote(s)) {
 		if unicode.IsPrint(r) || r > 0xffff {
 			out.WriteRune(r)
 			continue

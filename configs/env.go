@@ -13,24 +13,6 @@ import (
 // lookup finds a variable of the environment, as os.LookupEnv does.
 type lookup func(string) (string, bool)
 
-// envVariables are the variables that win over the file, by its key.
-var envVariables = []struct{ variable, key string }{
-	{"MCPPROXY_ROUTING_TYPE", "routing_type"},
-	{"MCPPROXY_TOP_K", "top_k"},
-	{"MCPPROXY_EMBEDDER", "embedder"},
-	{"MCPPROXY_HF_MODEL", "hf_model"},
-	{"MCPPROXY_OPENAI_MODEL", "openai_model"},
-	{"OPENAI_BASE_URL", "openai_base_url"},
-	{"OPENAI_API_KEY", "openai_api_key"},
-	{"MCPPROXY_QUERY_EMBED_TIMEOUT", "query_embed_timeout"},
-	{"MCPPROXY_LEARN", "learn"},
-	{"MCPPROXY_LIST_CHANGED_EXEC", "list_changed_exec"},
-	{"MCPPROXY_DATA_DIR", "data_dir"},
-	{"MCPPROXY_LOG_LEVEL", "log_level"},
-	{"MCPPROXY_REST_API", "rest_api"},
-	{"MCPPROXY_PROXY_TOOL", "proxy_tool"},
-}
-
 const envConfig = "MCPPROXY_CONFIG"
 
 // substitutionError is one ${...} that cannot be replaced. unset is the variable

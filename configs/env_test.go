@@ -93,7 +93,7 @@ func TestNearest(t *testing.T) {
 		{strings.Repeat("command", 20), ""},
 	}
 	for _, tt := range tests {
-		if got, _ := closest(tt.word, serverKeys()); got != tt.want {
+		if got, _ := closest(tt.word, serverKeys.names()); got != tt.want {
 			t.Errorf("%q: got %q, want %q", tt.word, got, tt.want)
 		}
 	}

@@ -218,7 +218,7 @@ func TestDocumentation(t *testing.T) {
 	doc := content(t, filepath.Join("..", "docs", "configuration.md"))
 	var keys []string
 	for _, list := range [][]string{
-		topKeys(), serverKeys(), keysOf(viewSettings), keysOf(overrideSettings), keysOf(hookSettings), keysOf(compositeSettings), keysOf(gatingSettings),
+		topKeys(), serverKeys.names(), viewKeys.names(), overrideKeys.names(), hookKeys.names(), compositeKeys.names(), gatingKeys.names(),
 	} {
 		keys = append(keys, list...)
 	}
@@ -227,9 +227,9 @@ func TestDocumentation(t *testing.T) {
 			t.Errorf("%s is not in the documentation", key)
 		}
 	}
-	for _, v := range envVariables {
-		if !strings.Contains(doc, "`"+v.variable+"`") {
-			t.Errorf("%s is not in the documentation", v.variable)
+	for _, k := range top.keys {
+		if k.env != "" && !strings.Contains(doc, "`"+k.env+"`") {
+			t.Errorf("%s is not in the documentation", k.env)
 		}
 	}
 	shown := regexp.MustCompile(`(?m)^    (gating: .*)$`).FindStringSubmatch(doc)

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-
-	"toolfinch/view"
 )
 
 // Options say where to look. The zero value is that of a plain command line.
@@ -57,33 +56,34 @@ func Load(opts Options) (*Config, error) {
 		return nil, Errors{bad}
 	}
 	d := newDecoder(file, dir, opts.Env)
-	c := defaults()
+	c := top.fresh()
 	c.Path = file.path
-	d.load(c, data)
-	d.overrides(c, opts.Flags)
-	d.settleViews(c)
-	d.checkOpenAI(c)
-	d.checkHook(c)
-	d.defaultDataDir(c)
+	d.load(&c, data)
+	d.overrides(&c, opts.Flags)
+	d.completeViews(&c)
+	d.checkOpenAI(&c)
+	d.checkHook(&c)
+	d.defaultDataDir(&c)
 	if len(d.errors) > 0 {
 		return nil, Errors(inOrder(d.errors))
 	}
 	c.Warnings = inOrder(d.warnings)
 	c.secrets = d.secrets.orNil()
-	return c, nil
+	return &c, nil
 }
 
 // newDecoder reads file; workDir is where relative paths from outside of it start.
 func newDecoder(file source, workDir string, env lookup) *decoder {
 	return &decoder{
-		file:     file.shown,
-		dir:      filepath.Dir(file.path),
-		workDir:  workDir,
-		home:     homeDir(runtime.GOOS, env),
-		env:      env,
-		off:      make(map[string]bool),
-		baseName: make(claims),
-		secrets:  new(secrets),
+		file:    file.shown,
+		dir:     filepath.Dir(file.path),
+		workDir: workDir,
+		home:    homeDir(runtime.GOOS, env),
+		env:     env,
+		origins: make(map[string]origin),
+		off:     make(map[string]bool),
+		taken:   make(claims),
+		secrets: new(secrets),
 	}
 }
 
@@ -99,17 +99,12 @@ func (d *decoder) load(c *Config, data []byte) {
 }
 
 func (d *decoder) overrides(c *Config, flags map[string]string) {
-	for _, v := range envVariables {
-		if value, ok := d.env(v.variable); ok {
-			d.override(c, v.key, v.variable, value)
+	for _, k := range top.keys {
+		if value, ok := d.env(k.env); ok && k.env != "" {
+			d.override(c, k.name, k.env, value)
 		}
 	}
-	keys := make([]string, 0, len(flags))
-	for key := range flags {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(flags)) {
 		d.override(c, key, "--"+strings.ReplaceAll(key, "_", "-"), flags[key])
 	}
 }
@@ -221,13 +216,4 @@ func reason(err error) string {
 		err = e.Err
 	}
 	return "cannot be read: " + err.Error()
-}
-
-// checkHook warns of a hook for lists that do not change: with CALL_TOOL only a
-// gated view shows other tools than before.
-func (d *decoder) checkHook(c *Config) {
-	gated := c.Gating != nil || slices.ContainsFunc(c.Views, func(v view.Settings) bool { return v.Gating != nil })
-	if c.ListChangedExec != "" && c.Routing == RoutingCallTool && !gated {
-		d.warn(d.exec.node, d.exec.label+" is hardly ever run with routing_type CALL_TOOL, which registers no tools", "AUTO and DYNAMIC do")
-	}
 }

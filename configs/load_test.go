@@ -757,14 +757,14 @@ func TestExample(t *testing.T) {
 	if !reflect.DeepEqual(s, bare.Servers[0]) {
 		t.Errorf("the example server says\n%+v\nthe defaults are\n%+v", s, bare.Servers[0])
 	}
-	for _, key := range append(topKeys(), serverKeys()...) {
+	for _, key := range append(topKeys(), serverKeys.names()...) {
 		if !regexp.MustCompile(`(?m)^[ #]*` + key + `:`).MatchString(Example()) {
 			t.Errorf("the example does not show %s", key)
 		}
 	}
-	for _, v := range envVariables {
-		if !strings.Contains(Example(), v.variable) {
-			t.Errorf("the example does not name %s", v.variable)
+	for _, k := range top.keys {
+		if !strings.Contains(Example(), k.env) {
+			t.Errorf("the example does not name %s", k.env)
 		}
 	}
 }

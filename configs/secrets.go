@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -264,6 +265,14 @@ func maskURL(raw string) string {
 	return b.String()
 }
 
+// url masks a URL.
+func (s *secrets) url(raw string) string {
+	if raw == "" {
+		return ""
+	}
+	return maskURL(s.known(raw))
+}
+
 // looksRandom reports whether a segment of a path may be a key: long, of letters
 // and digits.
 func looksRandom(s string) bool {
@@ -341,10 +350,16 @@ func nodeJSON(n *node) []byte {
 
 func appendJSON(b *bytes.Buffer, n *node) {
 	switch n.kind {
-	case kindBool, kindNumber:
+	case kindBool:
 		b.WriteString(n.text)
+	case kindNumber:
+		if number, ok := jsonNumber(n.text); ok {
+			b.WriteString(number)
+		} else { // a duration
+			b.Write(rawjson.Quote(n.text))
+		}
 	case kindText:
-		b.Write(jsonText(n.text))
+		b.Write(rawjson.Quote(n.text))
 	case kindList:
 		b.WriteByte('[')
 		for i, item := range n.items {
@@ -360,7 +375,7 @@ func appendJSON(b *bytes.Buffer, n *node) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			b.Write(jsonText(p.key.text))
+			b.Write(rawjson.Quote(p.key.text))
 			b.WriteString(": ")
 			appendJSON(b, p.value)
 		}
@@ -370,34 +385,19 @@ func appendJSON(b *bytes.Buffer, n *node) {
 	}
 }
 
-// jsonNode is the tree of a JSON value that was checked before. Members come in
-// their order, numbers as they are written.
-func jsonNode(raw []byte) *node {
-	raw = bytes.TrimSpace(raw)
-	n := &node{kind: kindNull}
-	if len(raw) == 0 {
-		return n
+// json is the tree of a JSON value that is called name, with its secrets masked;
+// nil for nil.
+func (s *secrets) json(raw []byte, name string, of shape) *node {
+	if raw == nil {
+		return nil
 	}
-	switch raw[0] {
-	case '{':
-		n.kind = kindMapping
-		for name, value := range rawjson.Members(raw) {
-			n.pairs = append(n.pairs, pair{textNode(name), jsonNode(value)})
-		}
-	case '[':
-		n.kind = kindList
-		for item := range rawjson.Elements(raw) {
-			n.items = append(n.items, jsonNode(item))
-		}
-	case '"':
-		n.kind, n.text = kindText, rawjson.Text(raw)
-	case 't', 'f':
-		n.kind, n.text = kindBool, string(raw)
-	case 'n':
-	default:
-		n.kind, n.text = kindNumber, string(raw)
+	n, _ := parseJSON(raw) // it was checked before
+	if countsTokens(name, n) {
+		name = ""
 	}
-	return n
+	return s.tree(n, name, of)
 }
 
 func textNode(s string) *node { return &node{kind: kindText, text: s} }
+
+func boolNode(v bool) *node { return &node{kind: kindBool, text: strconv.FormatBool(v)} }

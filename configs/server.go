@@ -2,7 +2,7 @@ package configs
 
 import (
 	"fmt"
-	"net/url"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,113 +14,119 @@ import (
 	"toolfinch/view"
 )
 
-// server is one server while it is read.
+// server is one server while it is read, and while it is printed.
 type server struct {
 	upstream.Settings
-	views   view.UpstreamTools // what every view has of it
-	label   string             // what messages call it
-	enabled bool
+	views    view.UpstreamTools // what every view has of it
+	disabled bool
 
-	// Where things stand in the file, nil when they do not.
-	name, command, url, transport, args, env, cwd, headers *node
-	enabledBy                                              *node
-	urlKey, transportKey                                   string // the keys used: clients have several
-	misspelt                                               bool   // has an unknown key near command or url
+	// The nodes and keys that were used, "" and nil for none: clients have several
+	// keys for one thing.
+	name, url, transport, enabled *node
+	urlKey, transportKey          string
+	misspelt                      bool // has an unknown key near command or url
 }
 
-// serverSetting is a key of a server.
-type serverSetting struct {
-	key string
-	set func(d *decoder, s *server, n *node, label string)
-}
-
-// serverSettings are all keys of a server, in the order of the example file.
-var serverSettings = []serverSetting{
-	{"command", func(d *decoder, s *server, n *node, label string) {
-		s.command = n
-		d.command(n, label, &s.Command)
-	}},
-	{"args", func(d *decoder, s *server, n *node, label string) {
-		s.args = n
-		d.list(n, label, func(n *node, label string) {
-			var arg string
-			if d.word(n, label, &arg) {
-				s.Args = append(s.Args, arg)
-			}
-		})
-	}},
-	{"env", func(d *decoder, s *server, n *node, label string) {
-		s.env = n
-		s.Env = d.words(n, label, "write NAME: ${NAME} to pass a variable on", checkVariableName)
-	}},
-	{"cwd", func(d *decoder, s *server, n *node, label string) {
-		s.cwd = n
-		d.folder(n, label, &s.Cwd)
-	}},
-	{"url", func(d *decoder, s *server, n *node, label string) {
-		d.url(s, n, "url", label)
-	}},
-	{"headers", func(d *decoder, s *server, n *node, label string) {
-		s.headers = n
-		s.Headers = d.headers(n, label)
-	}},
-	{"transport", func(d *decoder, s *server, n *node, label string) {
-		d.transport(s, n, "transport", label)
-	}},
-	{"description", func(d *decoder, s *server, n *node, label string) {
-		d.text(n, label, &s.Description)
-	}},
-	{"enabled", func(d *decoder, s *server, n *node, label string) {
-		d.enabled(s, n, true, label)
-	}},
-	{"connect_timeout", func(d *decoder, s *server, n *node, label string) {
-		d.duration(n, label, &s.ConnectTimeout)
-	}},
-	{"call_timeout", func(d *decoder, s *server, n *node, label string) {
-		d.duration(n, label, &s.CallTimeout)
-	}},
-	{"call_timeout_total", func(d *decoder, s *server, n *node, label string) {
-		d.duration(n, label, &s.CallTimeoutTotal)
-	}},
-	{"protocol", func(d *decoder, s *server, n *node, label string) {
-		choose(d, n, label, []upstream.Protocol{upstream.ProtocolAuto, upstream.ProtocolLegacy}, &s.Protocol)
-	}},
-	{"validate", func(d *decoder, s *server, n *node, label string) {
-		d.boolean(n, label, &s.Validate)
-	}},
-	{"prefix", func(d *decoder, s *server, n *node, label string) {
-		d.prefix(n, label, &s.Prefix)
-	}},
-	{"isolate", func(d *decoder, s *server, n *node, label string) {
-		choose(d, n, label, []upstream.Isolation{upstream.IsolateAuto, upstream.IsolateAlways, upstream.IsolateNever}, &s.Isolate)
-	}},
-	{"ask_timeout", func(d *decoder, s *server, n *node, label string) {
-		const want, hint = "a duration from 1s to 24h", `like "10m", or a number of seconds`
-		d.durationWithin(n, label, want, hint, time.Second, maxDuration, &s.AskTimeout)
-	}},
-	{"tools", func(d *decoder, s *server, n *node, label string) {
-		if n.kind == kindList { // a choice of tools in other programs' files
-			d.warn(n, label+" is not used as a list", "write what changes of each tool: {name: {...}}; choose tools in tool_views")
-			return
-		}
-		taken := d.baseName
-		if d.lenient {
-			taken = make(claims)
-		}
-		s.views.Tools = d.toolsBlock(n, label, taken)
-	}},
-	{"output_cache", func(d *decoder, s *server, n *node, label string) {
-		s.views.Output = d.outputCache(n, label)
-	}},
-}
-
-func serverKeys() []string {
-	keys := make([]string, len(serverSettings))
-	for i, s := range serverSettings {
-		keys[i] = s.key
-	}
-	return keys
-}
+// serverKeys describes all keys of a server.
+var serverKeys = section[server]{sep: ": ", keys: []key[server]{
+	{
+		name: "command", change: reconnect,
+		doc:   "a program to start, which speaks MCP on its standard input and output",
+		value: in(func(s *server) *string { return &s.Command }).is(str{check: (*decoder).command, mask: (*secrets).word, list: "put the program in command and the rest in args"}),
+	},
+	{
+		name: "args", change: reconnect,
+		doc:   "its arguments",
+		value: in(func(s *server) *[]string { return &s.Args }).is(list[string]{item: str{word: true, empty: true}, mask: (*secrets).words}),
+	},
+	{
+		name: "env", change: reconnect,
+		doc:   "its environment variables, on top of a minimal environment",
+		value: in(func(s *server) *map[string]string { return &s.Env }).is(words{check: checkVariableName, null: "write NAME: ${NAME} to pass a variable on"}),
+	},
+	{
+		name: "cwd", without: "that of toolfinch", change: reconnect,
+		doc:   "its working directory, seen from the configuration file",
+		value: in(func(s *server) *string { return &s.Cwd }).is(str{check: (*decoder).folder}),
+	},
+	{
+		name: "url", change: reconnect,
+		doc:   "a server to reach over HTTP, in place of a command",
+		value: in(all[server]).is(serverURL{"url"}),
+	},
+	{
+		name: "headers", change: reconnect,
+		doc:   "HTTP headers that are sent with every request",
+		value: in(func(s *server) *map[string]string { return &s.Headers }).is(words{check: checkHeaderName, null: `write "" to send it empty`, headers: true}),
+	},
+	{
+		name: "transport", without: "`auto`", change: reconnect,
+		doc:   "`stdio`, `streamable-http`, `sse`; `auto` is stdio for a command, and tries streamable HTTP, then SSE for a URL",
+		value: in(all[server]).is(serverTransport{"transport"}),
+	},
+	{
+		name:  "description",
+		doc:   "what the server is for; searched with its tools and shown in answers",
+		value: in(func(s *server) *string { return &s.Description }).is(prose),
+	},
+	{
+		name: "enabled", change: reconnect, without: "`true`",
+		doc:   "`false` keeps the server in the file and out of the way",
+		value: in(all[server]).is(serverEnabled{true}),
+	},
+	{
+		name: "connect_timeout", change: reconnect,
+		doc:   "how long connecting may take",
+		value: in(func(s *server) *time.Duration { return &s.ConnectTimeout }).is(duration{}, upstream.DefaultConnectTimeout),
+	},
+	{
+		name:  "call_timeout",
+		doc:   "how long a call may take, counted anew from each progress notification of the server",
+		value: in(func(s *server) *time.Duration { return &s.CallTimeout }).is(duration{}, upstream.DefaultCallTimeout),
+	},
+	{
+		name:  "call_timeout_total",
+		doc:   "how long a call may take in all, whatever progress it makes; a shorter one than `call_timeout` means that",
+		value: in(func(s *server) *time.Duration { return &s.CallTimeoutTotal }).is(duration{}, upstream.DefaultCallTimeoutTotal),
+	},
+	{
+		name: "protocol", change: reconnect,
+		doc:   "by the versions that the server names; `legacy` never tries the 2026-07-28 protocol",
+		value: in(func(s *server) *upstream.Protocol { return &s.Protocol }).is(choice[upstream.Protocol]{words: []upstream.Protocol{upstream.ProtocolAuto, upstream.ProtocolLegacy}}, upstream.ProtocolAuto),
+	},
+	{
+		name:  "validate",
+		doc:   "`call_tool` checks arguments against the tool's schema first; see [below](#checking-arguments)",
+		value: in(func(s *server) *bool { return &s.Validate }).is(boolean{}, true),
+	},
+	{
+		name: "prefix", without: "the server's name",
+		doc:   "what the names of its tools and prompts begin with, before a `_`; `\"\"` leaves them as they are. Up to 32 letters, digits, `_` and `-`",
+		value: in(func(s *server) **string { return &s.Prefix }).is(optional{str{check: prefix, word: true}}),
+	},
+	{
+		name: "isolate", change: reconnect,
+		doc: "`always` gives each client a connection of its own, `never` none; `auto` does once the server has asked a client something",
+		value: in(func(s *server) *upstream.Isolation { return &s.Isolate }).is(
+			choice[upstream.Isolation]{words: []upstream.Isolation{upstream.IsolateAuto, upstream.IsolateAlways, upstream.IsolateNever}}, upstream.IsolateAuto),
+	},
+	{
+		name:  "ask_timeout",
+		doc:   "how long a client may take to answer what the server asks (elicitation, sampling, roots), 1s to 24h",
+		value: in(func(s *server) *time.Duration { return &s.AskTimeout }).is(duration{time.Second, maxDuration, "10m"}, upstream.DefaultAskTimeout),
+	},
+	{
+		name:  "tools",
+		doc:   "what changes of its tools, for every view; see [tools of a view](#tools-of-a-view)",
+		value: in(func(s *server) *[]view.Override { return &s.views.Tools }).is(serverTools{overrides}),
+	},
+	{
+		name:    "output_cache",
+		doc:     "keep large results: `true`, or what differs from `{min_size: 20kB, preview: 2kB, ttl: 1h}`. The model gets the preview and reads on with `read_output`",
+		value:   in(func(s *server) **view.OutputCache { return &s.views.Output }).is(outputCache),
+		without: "`false`",
+	},
+}}
 
 // servers reads one block of servers. seen has the names of all blocks.
 func (d *decoder) servers(block *node, label string, c *Config, seen map[string]*node) {
@@ -140,17 +146,17 @@ func (d *decoder) servers(block *node, label string, c *Config, seen map[string]
 			d.known = append(d.known, name)
 		}
 		d.checkName(p.key)
-		s := d.server(p.key, p.value)
+		s, ok := d.server(p)
 		switch {
-		case s == nil:
-		case s.enabled:
+		case !ok:
+		case s.disabled:
+			d.off[name] = true
+			c.Disabled = append(c.Disabled, name)
+		default:
 			c.Servers = append(c.Servers, s.Settings)
 			if len(s.views.Tools) > 0 || s.views.Output != nil {
 				c.Tools = append(c.Tools, s.views)
 			}
-		default:
-			d.off[name] = true
-			c.Disabled = append(c.Disabled, name)
 		}
 	}
 }
@@ -194,264 +200,284 @@ func nameHint(name string) string {
 	return fmt.Sprintf("for example %q", legal)
 }
 
-// server reads one server; nil when it is none at all.
-func (d *decoder) server(key, n *node) *server {
-	s := &server{
-		Settings: upstream.Settings{
-			Name:             key.text,
-			Transport:        upstream.TransportAuto,
-			Protocol:         upstream.ProtocolAuto,
-			ConnectTimeout:   upstream.DefaultConnectTimeout,
-			CallTimeout:      upstream.DefaultCallTimeout,
-			CallTimeoutTotal: upstream.DefaultCallTimeoutTotal,
-			Validate:         true,
-			AskTimeout:       upstream.DefaultAskTimeout,
-			Isolate:          upstream.IsolateAuto,
-		},
-		views:   view.UpstreamTools{Name: key.text, At: placeOf(key)},
-		label:   fmt.Sprintf("server %q", shorten(key.text)),
-		name:    key,
-		enabled: true,
-	}
+// server reads one server and reports whether it is a mapping.
+func (d *decoder) server(p pair) (server, bool) {
+	label, n := fmt.Sprintf("server %q", shorten(p.key.text)), p.value
+	s := serverKeys.fresh()
+	s.Name, s.name, s.Transport = p.key.text, p.key, upstream.TransportAuto
+	s.views.Name, s.views.At = s.Name, placeOf(p.key)
 	if n.kind != kindMapping {
-		d.fail(n, s.label+" must be a mapping with command or url, not "+string(n.kind), "")
-		return nil
+		d.fail(n, label+" must be a mapping with command or url, not "+string(n.kind), "")
+		return s, false
 	}
-	d.lenient = d.isOff(n)
-	defer func() { d.lenient = false }()
-	for _, p := range d.unique(n, "key") {
-		d.serverPair(s, p)
+	if d.lenient = d.isOff(n); d.lenient {
+		taken := d.taken
+		d.taken = make(claims)
+		defer func() { d.lenient, d.taken = false, taken }()
 	}
-	d.checkServer(s)
-	s.Secrets = d.secretsOf(s)
-	return s
+	keys := serverKeys
+	keys.foreign = (*decoder).foreignPair
+	keys.read(d, n, label, &s)
+	d.checkServer(&s, n, label)
+	s.Secrets = d.secretsOf(&s, n)
+	return s, true
 }
 
 // isOff looks ahead: what a disabled server says does not depend on the order
 // of its keys.
 func (d *decoder) isOff(n *node) bool {
-	probe := &decoder{env: d.env}
-	s := &server{enabled: true}
+	probe, s := &decoder{env: d.env}, server{}
 	for _, key := range []string{"enabled", "disabled"} {
-		if v := n.find(key); v != nil && v.kind != kindNull {
-			probe.enabled(s, v, key == "enabled", key)
+		if v := n.given(key); v != nil {
+			serverEnabled{key == "enabled"}.read(probe, v, ": "+key, &s)
 		}
 	}
-	return !s.enabled
+	return s.disabled
 }
 
-func (d *decoder) serverPair(s *server, p pair) {
-	key := p.key.text
-	label := s.label + ": " + key
-	if i := slices.IndexFunc(serverSettings, func(s serverSetting) bool { return s.key == key }); i >= 0 {
-		if p.value.kind != kindNull { // nothing is the default
-			serverSettings[i].set(d, s, p.value, label)
+// foreignPair reads a key in which other programs' files differ from ours. It
+// reports whether the key is one of those, or has been refused.
+func (d *decoder) foreignPair(p pair, label string, s *server) bool {
+	key, n := p.key.text, p.value
+	hint, ignored := foreignKeys[key]
+	switch {
+	case foreignValues[key] != nil:
+		if n.kind != kindNull {
+			foreignValues[key].read(d, n, label+": "+key, s)
 		}
-		return
+	case ignored:
+		d.warn(p.key, fmt.Sprintf("%s: %s is not used", label, key), hint)
+	case slices.Contains(topKeys(), key):
+		d.fail(p.key, fmt.Sprintf("%s: unknown key %q", label, shorten(key)), "it belongs to the top level of the file")
+	default:
+		near, _ := closest(key, serverKeys.names())
+		s.misspelt = s.misspelt || near == "command" || near == "url"
+		return false
 	}
-	if d.foreignPair(s, p, label) {
-		return
-	}
-	hint := didYouMean(key, serverKeys())
-	if slices.Contains(topKeys(), key) {
-		hint = "it belongs to the top level of the file"
-	}
-	if near, _ := closest(key, serverKeys()); near == "command" || near == "url" {
-		s.misspelt = true
-	}
-	d.fail(p.key, fmt.Sprintf("%s: unknown key %q", s.label, shorten(key)), hint)
+	return true
 }
 
 // checkServer looks at what several keys say together.
-func (d *decoder) checkServer(s *server) {
+func (d *decoder) checkServer(s *server, n *node, label string) {
+	command := n.given("command")
 	switch {
-	case s.command != nil && s.url != nil:
-		d.fail(s.name, fmt.Sprintf("%s has both command and %s", s.label, s.urlKey), "keep one")
-		return
-	case s.command == nil && s.url == nil:
+	case command != nil && s.url != nil:
+		d.fail(s.name, fmt.Sprintf("%s has both command and %s", label, s.urlKey), "keep one")
+	case command == nil && s.url == nil:
 		if !s.misspelt {
-			d.fail(s.name, s.label+" has neither command nor url", "")
+			d.fail(s.name, label+" has neither command nor url", "")
 		}
-		return
-	}
-	if s.url != nil {
+	case s.url != nil:
 		if s.Transport == upstream.TransportStdio {
-			d.fail(s.transport, fmt.Sprintf("%s: %s stdio needs command, not %s", s.label, s.transportKey, s.urlKey), "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))
+			d.fail(s.transport, fmt.Sprintf("%s: %s stdio needs command, not %s", label, s.transportKey, s.urlKey), "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))
 		}
-		d.unused(s, s.urlKey, map[string]*node{"args": s.args, "env": s.env, "cwd": s.cwd})
-		return
-	}
-	if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {
-		d.fail(s.transport, fmt.Sprintf("%s: %s %s needs url, not command", s.label, s.transportKey, s.Transport), "remove it, or write "+string(upstream.TransportStdio))
-	}
-	d.unused(s, "command", map[string]*node{"headers": s.headers})
-}
-
-func (d *decoder) unused(s *server, with string, keys map[string]*node) {
-	for key, n := range keys {
-		if n != nil && len(n.items)+len(n.pairs)+len(n.text) > 0 {
-			d.warn(n, fmt.Sprintf("%s: %s is not used with %s", s.label, key, with), "")
+		d.unused(n, label, s.urlKey, "args", "env", "cwd")
+	default:
+		if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {
+			d.fail(s.transport, fmt.Sprintf("%s: %s %s needs url, not command", label, s.transportKey, s.Transport), "remove it, or write "+string(upstream.TransportStdio))
 		}
+		d.unused(n, label, "command", "headers")
 	}
 }
 
-func (d *decoder) command(n *node, label string, to *string) {
-	if n.kind == kindList {
-		d.fail(n, label+" must be text, not a list", "put the program in command and the rest in args")
-		return
+func (d *decoder) unused(n *node, label, with string, keys ...string) {
+	for _, key := range keys {
+		if v := n.given(key); v != nil && len(v.items)+len(v.pairs)+len(v.text) > 0 {
+			d.warn(v, fmt.Sprintf("%s: %s is not used with %s", label, key, with), "")
+		}
 	}
-	var command string
-	if !d.text(n, label, &command) {
-		return
-	}
-	if strings.TrimSpace(command) == "" {
+}
+
+func (d *decoder) command(n *node, label string, command *string) bool {
+	if strings.TrimSpace(*command) == "" {
 		d.fail(n, label+" is empty", "")
-		return
+		return false
 	}
-	command, err := tilde(command, d.home)
-	if err != nil {
-		d.fail(n, label+": "+err.Error(), "write the path in full")
-		return
+	if isRelativeCommand(*command) || strings.HasPrefix(*command, "~") {
+		return d.absolute(n, label, command)
 	}
-	if isRelativeCommand(command) {
-		command = within(d.dir, command)
-	}
-	*to = command
+	return true
+}
+
+func (d *decoder) folder(n *node, label string, dir *string) bool {
+	return *dir == "" || d.absolute(n, label, dir)
 }
 
 var legalPrefix = regexp.MustCompile(`^[a-zA-Z0-9_-]{0,32}$`)
 
-func (d *decoder) prefix(n *node, label string, to **string) {
-	var text string
-	if !d.word(n, label, &text) {
-		return
-	}
-	if !legalPrefix.MatchString(text) {
+func prefix(d *decoder, n *node, label string, text *string) bool {
+	if !legalPrefix.MatchString(*text) {
 		d.mustBe(n, label, "at most 32 letters, digits, _ and -", `like "gh", or "" for none`)
-		return
+		return false
 	}
-	*to = &text
+	return true
 }
 
-func (d *decoder) folder(n *node, label string, to *string) {
-	var dir string
-	if !d.text(n, label, &dir) || dir == "" {
-		return
-	}
-	dir, err := tilde(dir, d.home)
-	if err != nil {
-		d.fail(n, label+": "+err.Error(), "write the path in full")
-		return
-	}
-	*to = within(d.dir, dir)
-}
-
-// enabled reads enabled (on) or disabled (not on); both may stand there when
+// serverEnabled is enabled (on), or disabled (not on); both may be there when
 // they agree.
-func (d *decoder) enabled(s *server, n *node, on bool, label string) {
+type serverEnabled struct{ on bool }
+
+func (k serverEnabled) read(d *decoder, n *node, label string, s *server) bool {
 	// Even the variables of a disabled server count here.
 	lenient := d.lenient
 	d.lenient = false
-	var value bool
-	ok := d.boolean(n, label, &value)
+	var off bool
+	ok := boolean{not: k.on}.read(d, n, label, &off)
 	d.lenient = lenient
-	if !ok {
-		return
+	if ok && s.enabled != nil && off != s.disabled {
+		d.fail(n, label[:strings.LastIndexByte(label, ':')]+": enabled and disabled contradict each other", "keep enabled")
+		return false
 	}
-	enabled := value == on
-	if s.enabledBy != nil && enabled != s.enabled {
-		d.fail(n, s.label+": enabled and disabled contradict each other", "keep enabled")
-		return
+	if ok {
+		s.disabled, s.enabled = off, n
 	}
-	s.enabled, s.enabledBy = enabled, n
+	return ok
 }
 
-func (d *decoder) url(s *server, n *node, key, label string) {
+func (serverEnabled) show(*secrets, server) *node { return nil } // only enabled servers are printed
+
+// serverURL is the address of a server, under the key of some client.
+type serverURL struct{ key string }
+
+func (k serverURL) read(d *decoder, n *node, label string, s *server) bool {
 	if s.url != nil {
-		d.fail(n, fmt.Sprintf("%s has both %s and %s", s.label, s.urlKey, key), "keep url")
-		return
+		d.fail(n, fmt.Sprintf("%s has both %s and %s", strings.TrimSuffix(label, ": "+k.key), s.urlKey, k.key), "keep url")
+		return false
 	}
-	s.url, s.urlKey = n, key
+	s.url, s.urlKey = n, k.key
 	var text string
 	if !d.text(n, label, &text) {
-		return
+		return false
 	}
 	// The text is not repeated: a URL may carry a password or a key.
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+	if _, ok := isWebURL(text); !ok {
 		d.fail(n, label+" must be an http or https URL", "like https://mcp.example.com/mcp")
-		return
+		return false
 	}
 	s.URL = text
+	if k.key == "httpUrl" && s.transport == nil { // Gemini CLI, whose url is SSE
+		s.Transport, s.transport, s.transportKey = upstream.TransportHTTP, n, k.key
+	}
+	return true
 }
 
-// transportNames are the ways to a server under all the names that clients
-// have for them.
-var transportNames = []struct {
-	name      string
-	transport upstream.Transport
-}{
-	{"auto", upstream.TransportAuto},
-	{"stdio", upstream.TransportStdio},
-	{"streamable-http", upstream.TransportHTTP},
-	{"sse", upstream.TransportSSE},
-	{"http", upstream.TransportHTTP},
-	{"streamableHttp", upstream.TransportHTTP},
-	{"streamable_http", upstream.TransportHTTP},
-	{"local", upstream.TransportStdio},
+func (serverURL) show(known *secrets, s server) *node {
+	return str{mask: (*secrets).url}.show(known, s.URL)
 }
 
-func (d *decoder) transport(s *server, n *node, key, label string) {
-	const canonical = 4 // how many of transportNames are ours
-	var names []string
-	for _, t := range transportNames {
-		names = append(names, t.name)
+// serverTransport is the way to a server, under the key of some client.
+type serverTransport struct{ key string }
+
+// transports have all the names that clients have for them.
+var transports = choice[upstream.Transport]{
+	words: []upstream.Transport{upstream.TransportAuto, upstream.TransportStdio, upstream.TransportHTTP, upstream.TransportSSE},
+	other: map[string]upstream.Transport{
+		"http": upstream.TransportHTTP, "streamableHttp": upstream.TransportHTTP, "streamable_http": upstream.TransportHTTP,
+		"local": upstream.TransportStdio,
+	},
+}
+
+func (k serverTransport) read(d *decoder, n *node, label string, s *server) bool {
+	var transport upstream.Transport
+	if !transports.read(d, n, label, &transport) {
+		return false
 	}
-	var text string
-	if !d.text(n, label, &text) {
-		return
-	}
-	word, ok := matchFold(text, names)
-	if !ok {
-		d.mustBe(n, label, oneOf(names[:canonical]), d.nearHint(n, text, names))
-		return
-	}
-	transport := transportNames[slices.Index(names, word)].transport
 	if s.transport != nil && s.Transport != transport {
-		d.fail(n, fmt.Sprintf("%s: %s and %s contradict each other", s.label, s.transportKey, key), "keep transport")
-		return
+		d.fail(n, fmt.Sprintf("%s: %s and %s contradict each other", strings.TrimSuffix(label, ": "+k.key), s.transportKey, k.key), "keep transport")
+		return false
 	}
-	s.Transport, s.transport, s.transportKey = transport, n, key
+	s.Transport, s.transport, s.transportKey = transport, n, k.key
+	return true
 }
 
-// words reads a mapping of names to words. No message shows a value: these are
-// where secrets stand.
-func (d *decoder) words(n *node, label, nullHint string, check func(name string) string) map[string]string {
+func (serverTransport) show(known *secrets, s server) *node {
+	return transports.show(known, s.Transport)
+}
+
+// foreignValues are other programs' keys for what we have, too.
+var foreignValues = map[string]kind[server]{
+	"type":      serverTransport{"type"},  // VS Code, Cursor, Claude Code
+	"serverUrl": serverURL{"serverUrl"},   // Windsurf
+	"httpUrl":   serverURL{"httpUrl"},     // Gemini CLI
+	"disabled":  serverEnabled{on: false}, // Windsurf, Cline
+}
+
+// foreignKeys are keys that other programs' files have in a server and that
+// mean nothing here: approvals, choices of tools, editors' conveniences. They
+// are accepted, so that such a file works as it is, and named in a warning with
+// what to write instead.
+var foreignKeys = map[string]string{
+	// Approval is the client's.
+	"alwaysAllow": "", "autoApprove": "", "trust": "",
+	"disabledTools": "", "enabledTools": "", "includeTools": "", "excludeTools": "", "disabled_tools": "", "enabled_tools": "",
+	// Units differ between clients: none is guessed.
+	"timeout":              "write connect_timeout or call_timeout",
+	"startup_timeout_sec":  "write connect_timeout",
+	"tool_timeout_sec":     "write call_timeout",
+	"auth":                 "write the token under headers",
+	"oauth":                "write the token under headers",
+	"authProviderType":     "",
+	"bearer_token_env_var": "write Authorization: Bearer ${NAME} under headers",
+	"envFile":              "write the variables under env",
+	"dev":                  "", "gallery": "", "version": "", "name": "", "sandbox": "", "sandboxEnabled": "",
+}
+
+// words is a mapping of names to texts, as env and headers are. No message shows a
+// value: these are where secrets stand.
+type words struct {
+	check   func(name string) (problem string)
+	null    string // what to write in place of nothing
+	headers bool   // case does not matter in names
+}
+
+func (k words) read(d *decoder, n *node, label string, to *map[string]string) bool {
 	if n.kind != kindMapping {
 		d.fail(n, label+" must be a mapping of names to text, not "+string(n.kind), "")
-		return nil
+		return false
 	}
-	words := make(map[string]string, len(n.pairs))
+	read, seen := make(map[string]string, len(n.pairs)), make(map[string]string, len(n.pairs))
 	for _, p := range d.unique(n, "key") {
-		name := p.key.text
-		item := label + " " + shorten(name)
-		if problem := check(name); problem != "" {
+		name, item := p.key.text, label+" "+shorten(p.key.text)
+		if problem := k.check(name); problem != "" {
 			d.fail(p.key, fmt.Sprintf("%s: %q %s", label, shorten(name), problem), "")
 			continue
 		}
 		if p.value.kind == kindNull {
-			d.fail(p.key, item+" has no value", nullHint)
+			d.fail(p.key, item+" has no value", k.null)
 			continue
 		}
 		var word string
-		if d.word(p.value, item, &word) {
-			words[name] = word
+		if (str{word: true}).read(d, p.value, item, &word) {
+			read[name] = word
+		}
+		if !k.headers {
+			continue
+		}
+		lower := strings.ToLower(name)
+		if first, ok := seen[lower]; ok {
+			d.fail(p.key, fmt.Sprintf("%s: %q and %q are one header", label, shorten(first), shorten(name)), "keep one")
+		}
+		seen[lower] = name
+		if strings.ContainsFunc(word, isControl) {
+			d.fail(p.value, item+" has a line break or another control character", "")
 		}
 	}
-	if len(words) == 0 {
+	if len(read) > 0 {
+		*to = read
+	}
+	return true
+}
+
+// show masks all values, in the order of their names.
+func (k words) show(_ *secrets, values map[string]string) *node {
+	if len(values) == 0 {
 		return nil
 	}
-	return words
+	n := &node{kind: kindMapping}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		n.pairs = append(n.pairs, pair{textNode(name), textNode(maskValue(values[name]))})
+	}
+	return n
 }
 
 func checkVariableName(name string) string {
@@ -459,22 +485,6 @@ func checkVariableName(name string) string {
 		return "is no name of a variable"
 	}
 	return ""
-}
-
-func (d *decoder) headers(n *node, label string) map[string]string {
-	headers := d.words(n, label, `write "" to send it empty`, checkHeaderName)
-	seen := make(map[string]string, len(n.pairs))
-	for _, p := range n.pairs {
-		name, lower := p.key.text, strings.ToLower(p.key.text)
-		if first, ok := seen[lower]; ok && first != name {
-			d.fail(p.key, fmt.Sprintf("%s: %q and %q are one header", label, shorten(first), shorten(name)), "keep one")
-		}
-		seen[lower] = name
-		if strings.ContainsFunc(headers[name], isControl) {
-			d.fail(p.value, label+" "+shorten(name)+" has a line break or another control character", "")
-		}
-	}
-	return headers
 }
 
 func checkHeaderName(name string) string {
@@ -488,3 +498,14 @@ func checkHeaderName(name string) string {
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// serverTools is a tools block under a server.
+type serverTools struct{ named[view.Override] }
+
+func (k serverTools) read(d *decoder, n *node, label string, to *[]view.Override) bool {
+	if n.kind == kindList { // a choice of tools in other programs' files
+		d.warn(n, label+" is not used as a list", "write what changes of each tool: {name: {...}}; choose tools in tool_views")
+		return true
+	}
+	return k.named.read(d, n, label, to)
+}

@@ -10,7 +10,7 @@ import (
 
 // node is a value of the file with its place: what YAML and JSON have in common.
 type node struct {
-	kind   kind
+	kind   nodeKind
 	line   int // from 1; 0 for a value from environment or flags
 	column int // from 1, in characters
 	text   string
@@ -23,16 +23,16 @@ type pair struct {
 	value *node
 }
 
-type kind string
+type nodeKind string
 
 const (
-	kindNull    kind = "nothing"
-	kindBool    kind = "true or false"
-	kindNumber  kind = "a number"
-	kindText    kind = "text"
-	kindList    kind = "a list"
-	kindMapping kind = "a mapping"
-	kindBroken  kind = "broken" // reported already, when the file was read
+	kindNull    nodeKind = "nothing"
+	kindBool    nodeKind = "true or false"
+	kindNumber  nodeKind = "a number"
+	kindText    nodeKind = "text"
+	kindList    nodeKind = "a list"
+	kindMapping nodeKind = "a mapping"
+	kindBroken  nodeKind = "broken" // reported already, when the file was read
 )
 
 // outside reports whether the value comes from environment or flags, where all

@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -11,46 +10,77 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/tool"
 	"toolfinch/view"
 )
 
 // viewName fits into a URL, and before the names of a view's own tools.
 var viewName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
-// viewSettings are all keys of a view, in the order of the example file. Those
-// with more to know than their value are read by (*decoder).view.
-var viewSettings = []field[view.Settings]{
-	{key: "description", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		d.text(n, label, &v.Description)
-	}},
-	{key: "exposure_mode", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		choose(d, n, label, view.Exposures, &v.Exposure)
-	}},
-	{key: "direct_below", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		d.number(n, label, 1, 10_000_000, &v.DirectBelow)
-	}},
-	{key: "tools", set: func(*decoder, *view.Settings, *node, string) {}},
-	{key: "include_all", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		d.boolean(n, label, &v.IncludeAll)
-	}},
-	{key: "exclude", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		v.Exclude = d.patterns(n, label)
-	}},
-	{key: "hooks", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		d.hooks(n, label, &v.Hooks)
-	}},
-	{key: "composite_tools", set: func(*decoder, *view.Settings, *node, string) {}},
-	{key: "custom_tools", set: func(*decoder, *view.Settings, *node, string) {}},
-	{key: "run_script", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		v.RunScript = d.runScript(n, label)
-	}},
-	{key: "gating", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		v.Gating = d.gating(n, label)
-	}},
-	{key: "proxy_tool", set: func(d *decoder, v *view.Settings, n *node, label string) {
-		v.ProxyTool = d.proxyTool(n, label)
-	}},
-}
+// viewKeys describes all keys of a view.
+var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: []key[view.Settings]{
+	{
+		name:  "description",
+		doc:   "told to clients",
+		value: in(func(v *view.Settings) *string { return &v.Description }).is(prose),
+	},
+	{
+		name: "exposure_mode",
+		doc: "`direct` lists the tools as they are; `retrieve` offers `retrieve_tools`; `search` offers `NAME_search_tools`, `NAME_describe_tool` and `NAME_call_tool`; " +
+			"`search_per_server` three such for each server; `auto` is `direct` while the definitions cost up to `direct_below` tokens, else `retrieve`",
+		value: in(func(v *view.Settings) *view.Exposure { return &v.Exposure }).is(choice[view.Exposure]{words: view.Exposures}, view.ExposureAuto),
+	},
+	{
+		name:  "direct_below",
+		doc:   "tokens",
+		value: in(func(v *view.Settings) *int { return &v.DirectBelow }).is(number[int]{1, 10_000_000}, view.DefaultDirectBelow),
+	},
+	{
+		name:  "tools",
+		doc:   "by server, then by tool; see [below](#tools-of-a-view)",
+		value: in(func(v *view.Settings) *[]view.UpstreamTools { return &v.Tools }).is(viewTools{}),
+	},
+	{
+		name:  "include_all",
+		doc:   "every tool of every server; `tools` then says what changes of them",
+		value: in(func(v *view.Settings) *bool { return &v.IncludeAll }).is(boolean{only: true}),
+	},
+	{
+		name:  "exclude",
+		doc:   "patterns over `server.tool`: what `include_all` and patterns under `tools` shall not bring",
+		value: in(func(v *view.Settings) *[]view.Pattern { return &v.Exclude }).is(list[view.Pattern]{item: pattern{}}),
+	},
+	{
+		name:  "hooks",
+		doc:   "see [Hooks](#hooks)",
+		value: in(func(v *view.Settings) *view.Hooks { return &v.Hooks }).is(hooks{}),
+	},
+	{
+		name:  "composite_tools",
+		doc:   "see [Composite tools](#composite-tools)",
+		value: in(func(v *view.Settings) *[]view.Composite { return &v.Composites }).is(composites),
+	},
+	{
+		name:  "custom_tools",
+		doc:   "tools written in Starlark: a list of `file.star:function`, or of mappings; see [Custom tools](#custom-tools)",
+		value: in(func(v *view.Settings) *[]view.Custom { return &v.Customs }).is(list[view.Custom]{item: custom{}}),
+	},
+	{
+		name: "run_script", without: "`false`",
+		doc:   "whether a model may send a script that calls tools of the view: `true`, or the limits of [custom tools](#custom-tools)",
+		value: in(func(v *view.Settings) **view.ScriptLimits { return &v.RunScript }).is(onOff[view.ScriptLimits]{section: limitKeys}),
+	},
+	{
+		name: "gating", without: "the top level's",
+		doc:   "see [Gating](#gating)",
+		value: in(func(v *view.Settings) **view.Gating { return &v.Gating }).is(gatingKind),
+	},
+	{
+		name: "proxy_tool", without: "the top level's",
+		doc:   "see [The proxy tool](#the-proxy-tool)",
+		value: in(func(v *view.Settings) *string { return &v.ProxyTool }).is(proxyTool{}),
+	},
+}}
 
 // viewOrigin is where a view came from and which names it gives.
 type viewOrigin struct {
@@ -59,11 +89,17 @@ type viewOrigin struct {
 	taken      claims
 }
 
-// toolViews reads the views, once all servers are known.
-func (d *decoder) toolViews(c *Config, n *node, label string) {
+// views are the views by name, read once all servers are known.
+type views struct{}
+
+func (views) read(d *decoder, n *node, label string, to *[]view.Settings) bool {
+	if n.outside() {
+		d.fail(n, label+" can only be set in the file", "")
+		return false
+	}
 	if n.kind != kindMapping {
 		d.fail(n, label+" must be a mapping of names to views, not "+string(n.kind), "")
-		return
+		return false
 	}
 	names := []string{view.Default}
 	for _, p := range d.unique(n, "view") {
@@ -75,17 +111,25 @@ func (d *decoder) toolViews(c *Config, n *node, label string) {
 		if !viewName.MatchString(name) {
 			d.fail(p.key, fmt.Sprintf("illegal view name %q: 1 to 32 letters, digits, _ and -", shorten(name)), "it becomes part of a URL and of names of tools")
 		}
-		from := viewOrigin{p.key, p.value, fmt.Sprintf("view %q", shorten(name)), make(claims)}
-		if v := d.view(from); v != nil {
-			c.Views = append(c.Views, *v)
+		d.taken = make(claims)
+		from := viewOrigin{p.key, p.value, fmt.Sprintf("view %q", shorten(name)), d.taken}
+		v := viewKeys.fresh()
+		v.Name, v.At = name, placeOf(p.key)
+		if viewKeys.read(d, p.value, from.label, &v) {
+			*to = append(*to, v)
 			d.views = append(d.views, from)
 		}
 	}
+	return true
 }
 
-// settleViews gives the views what they leave to the top level, once environment
+func (views) show(s *secrets, list []view.Settings) *node {
+	return named[view.Settings]{item: viewKeys, name: func(v *view.Settings) string { return v.Name }}.show(s, list)
+}
+
+// completeViews gives the views what they leave to the top level, once environment
 // and flags are known too, and looks at what can be wrong with it.
-func (d *decoder) settleViews(c *Config) {
+func (d *decoder) completeViews(c *Config) {
 	hasDefault := false
 	for i, from := range d.views {
 		v, at := &c.Views[i], from.key
@@ -102,29 +146,30 @@ func (d *decoder) settleViews(c *Config) {
 		d.checkProxyTool(c, v, from.taken, at, from.label)
 	}
 	if !hasDefault {
-		all := view.Settings{Name: view.Default, IncludeAll: true, ProxyTool: c.ProxyTool}
-		d.checkProxyTool(c, &all, nil, d.proxy.node, d.proxy.label)
+		from := d.origins["proxy_tool"]
+		d.checkProxyTool(c, &view.Settings{Name: view.Default, IncludeAll: true, ProxyTool: c.ProxyTool}, nil, from.node, from.label)
 	}
 }
 
-// view reads one view; nil when it is none at all.
-func (d *decoder) view(from viewOrigin) *view.Settings {
-	key, n, label, taken := from.key, from.value, from.label, from.taken
-	v := &view.Settings{Name: key.text, At: placeOf(key), Exposure: view.ExposureAuto, DirectBelow: view.DefaultDirectBelow}
-	if !fields(d, n, label, label+": ", viewSettings, v) {
-		return nil
+// checkView looks at what several keys of a view say together.
+func checkView(d *decoder, n *node, label string, v *view.Settings) {
+	tools := n.given("tools")
+	for _, name := range d.searchTools(v, tools) {
+		if other, taken := d.taken[name]; taken {
+			d.failOwn(other.node, other.label)
+		}
+		d.taken[name] = origin{}
 	}
-	for _, name := range d.searchTools(v, n.given("tools")) {
-		taken[name] = ownTool
+	hint := `write "*": {} for all of them`
+	if v.IncludeAll {
+		hint = "include_all has brought them already"
 	}
-	if tools := n.given("tools"); tools != nil {
-		v.Tools = d.viewTools(tools, label+": tools", v.IncludeAll, taken)
-	}
-	if composites := n.given("composite_tools"); composites != nil {
-		v.Composites = d.composites(composites, label+": composite_tools", taken)
-	}
-	if customs := n.given("custom_tools"); customs != nil {
-		v.Customs = d.customs(customs, label+": custom_tools", taken)
+	if tools != nil {
+		for _, p := range tools.pairs {
+			if p.value.kind == kindNull || p.value.kind == kindMapping && len(p.value.pairs) == 0 {
+				d.warn(p.key, label+": tools."+shorten(p.key.text)+" names no tools", hint)
+			}
+		}
 	}
 	selects, globs := false, false
 	for _, s := range v.Tools {
@@ -134,12 +179,11 @@ func (d *decoder) view(from viewOrigin) *view.Settings {
 		}
 	}
 	if !selects && !v.IncludeAll && len(v.Composites)+len(v.Customs) == 0 {
-		d.warn(key, label+" has nothing in it", "name tools under tools, or write include_all: true")
+		d.warn(&node{line: v.At.Line, column: v.At.Column}, label+" has nothing in it", "name tools under tools, or write include_all: true")
 	}
 	if exclude := n.given("exclude"); exclude != nil && !v.IncludeAll && !globs {
 		d.warn(exclude, label+": exclude is not used without include_all or a pattern of tools", "")
 	}
-	return v
 }
 
 // searchTools are the names of the tools that search the view, or each of its
@@ -178,39 +222,50 @@ func searchNames(prefix string) []string {
 	return []string{prefix + "_search_tools", prefix + "_describe_tool", prefix + "_call_tool"}
 }
 
-// viewTools reads what a view has of each server.
-func (d *decoder) viewTools(n *node, label string, all bool, taken claims) []view.UpstreamTools {
+// viewTools is what a view has of each server.
+type viewTools struct{}
+
+func (viewTools) read(d *decoder, n *node, label string, to *[]view.UpstreamTools) bool {
 	if n.kind != kindMapping {
 		d.fail(n, label+" must be a mapping of servers to their tools, not "+string(n.kind), "")
-		return nil
+		return false
 	}
-	var servers []view.UpstreamTools
+	taken := d.taken
 	for _, p := range d.unique(n, "server") {
-		name, item := p.key.text, label+"."+shorten(p.key.text)
-		names := taken
+		name := p.key.text
+		d.taken = taken
 		switch {
 		case !d.knowsServer(name):
 			d.fail(p.key, fmt.Sprintf("%s: there is no server %q", label, shorten(name)), d.serverHint(name))
 		case d.off[name]:
 			d.warn(p.key, fmt.Sprintf("%s: server %q is disabled: its tools are left out", label, name), "")
-			names = make(claims) // looked at, and taken by nobody
+			d.taken = make(claims) // looked at, and taken by nobody
 		}
 		s := view.UpstreamTools{Name: name, At: placeOf(p.key)}
 		if p.value.kind != kindNull {
-			s.Tools = d.toolsBlock(p.value, item, names)
-		}
-		if len(s.Tools) == 0 && (p.value.kind == kindNull || p.value.kind == kindMapping) {
-			hint := `write "*": {} for all of them`
-			if all {
-				hint = "include_all has brought them already"
-			}
-			d.warn(p.key, item+" names no tools", hint)
+			overrides.read(d, p.value, label+"."+shorten(name), &s.Tools)
 		}
 		if !d.off[name] {
-			servers = append(servers, s)
+			*to = append(*to, s)
 		}
 	}
-	return servers
+	d.taken = taken
+	return true
+}
+
+func (viewTools) show(s *secrets, list []view.UpstreamTools) *node {
+	if len(list) == 0 {
+		return nil
+	}
+	n := &node{kind: kindMapping}
+	for _, of := range list {
+		tools := overrides.show(s, of.Tools)
+		if tools == nil {
+			tools = &node{kind: kindMapping}
+		}
+		n.pairs = append(n.pairs, pair{textNode(of.Name), tools})
+	}
+	return n
 }
 
 // knowsServer reports whether a server has that name, enabled or not. Where none
@@ -242,150 +297,156 @@ func (d *decoder) splitTool(id string) (server, tool string, ok bool) {
 	return server, tool, ok
 }
 
-// patterns reads globs over server.tool.
-func (d *decoder) patterns(n *node, label string) []view.Pattern {
-	var list []view.Pattern
-	d.list(n, label, func(n *node, label string) {
-		p := view.Pattern{At: placeOf(n)}
-		if !d.text(n, label, &p.Glob) {
-			return
+// pattern is a glob over server.tool.
+type pattern struct{}
+
+func (pattern) read(d *decoder, n *node, label string, to *view.Pattern) bool {
+	to.At = placeOf(n)
+	if !d.text(n, label, &to.Glob) {
+		return false
+	}
+	if _, err := path.Match(to.Glob, ""); err != nil || to.Glob == "" {
+		d.mustBe(n, label, "a pattern over server.tool", `like "files.write_*"`)
+		return false
+	}
+	return true
+}
+
+func (pattern) show(s *secrets, p view.Pattern) *node { return prose.show(s, p.Glob) }
+
+// hooks are those of a view. Without their own on_error and timeout they have the
+// block's.
+type hooks struct{}
+
+// hooksBlock is a hooks block while it is read.
+type hooksBlock struct {
+	view.Hooks
+	keep    bool // on_error: continue
+	timeout time.Duration
+}
+
+var hooksKeys = section[hooksBlock]{keys: []key[hooksBlock]{
+	{
+		name:  "pre_call",
+		doc:   "runs before each call",
+		value: in(func(h *hooksBlock) **view.Hook { return &h.PreCall }).is(hook{}),
+	},
+	{
+		name:  "post_call",
+		doc:   "runs after each call",
+		value: in(func(h *hooksBlock) **view.Hook { return &h.PostCall }).is(hook{}),
+	},
+	{
+		name: "on_error", without: "`fail`",
+		doc:   "for hooks without their own",
+		value: in(func(h *hooksBlock) *bool { return &h.keep }).is(onError{on: "continue"}),
+	},
+	{
+		name:  "timeout",
+		doc:   "for hooks without their own",
+		value: in(func(h *hooksBlock) *time.Duration { return &h.timeout }).is(duration{}, view.DefaultHookTimeout),
+	},
+}}
+
+func (hooks) read(d *decoder, n *node, label string, to *view.Hooks) bool {
+	h := hooksKeys.fresh()
+	if !hooksKeys.read(d, n, label, &h) {
+		return false
+	}
+	for _, one := range []struct {
+		key  string
+		hook *view.Hook
+	}{{"pre_call", h.PreCall}, {"post_call", h.PostCall}} {
+		if one.hook == nil {
+			continue
 		}
-		if _, err := path.Match(p.Glob, ""); err != nil || p.Glob == "" {
-			d.mustBe(n, label, "a pattern over server.tool", `like "files.write_*"`)
-			return
+		if n.find(one.key).given("on_error") == nil {
+			one.hook.Continue = h.keep
 		}
-		list = append(list, p)
-	})
-	return list
-}
-
-// onErrors are the words of on_error.
-var onErrors = []string{"fail", "continue"}
-
-// hook is a hook while it is read.
-type hook struct {
-	view.Hook
-	onError string
-}
-
-// hooks is a hooks block while it is read: on_error and timeout are those of the
-// hooks that have none of their own.
-type hooks struct {
-	pre, post *hook
-	onError   string
-	timeout   time.Duration
-}
-
-var hooksSettings = []field[hooks]{
-	{key: "pre_call", set: func(d *decoder, h *hooks, n *node, label string) {
-		h.pre = d.hook(n, label)
-	}},
-	{key: "post_call", set: func(d *decoder, h *hooks, n *node, label string) {
-		h.post = d.hook(n, label)
-	}},
-	{key: "on_error", set: func(d *decoder, h *hooks, n *node, label string) {
-		choose(d, n, label, onErrors, &h.onError)
-	}},
-	{key: "timeout", set: func(d *decoder, h *hooks, n *node, label string) {
-		d.duration(n, label, &h.timeout)
-	}},
-}
-
-func (d *decoder) hooks(n *node, label string, to *view.Hooks) {
-	h := hooks{onError: onErrors[0], timeout: view.DefaultHookTimeout}
-	fields(d, n, label, label+".", hooksSettings, &h)
-	for _, hook := range []*hook{h.pre, h.post} {
-		if hook != nil {
-			hook.Timeout = cmp.Or(hook.Timeout, h.timeout)
-			hook.Continue = cmp.Or(hook.onError, h.onError) == "continue"
+		if n.find(one.key).given("timeout") == nil {
+			one.hook.Timeout = h.timeout
 		}
 	}
-	if h.pre != nil {
-		to.PreCall = &h.pre.Hook
-	}
-	if h.post != nil {
-		to.PostCall = &h.post.Hook
-	}
+	*to = h.Hooks
+	return true
 }
 
-var hookSettings = []field[hook]{
-	{key: "starlark", set: func(d *decoder, h *hook, n *node, label string) {
-		d.function(n, label, &h.Module, &h.Function)
-	}},
-	{key: "command", set: func(d *decoder, h *hook, n *node, label string) {
-		d.hookCommand(n, label, h)
-	}},
-	{key: "on_error", set: func(d *decoder, h *hook, n *node, label string) {
-		choose(d, n, label, onErrors, &h.onError)
-	}},
-	{key: "timeout", set: func(d *decoder, h *hook, n *node, label string) {
-		d.duration(n, label, &h.Timeout)
-	}},
-}
-
-// hook reads file:function, or a mapping; nil when it is neither.
-func (d *decoder) hook(n *node, label string) *hook {
-	h := &hook{Hook: view.Hook{At: placeOf(n)}}
-	if n.kind == kindText {
-		if !d.function(n, label, &h.Module, &h.Function) {
-			return nil
+func (hooks) show(s *secrets, h view.Hooks) *node {
+	n := &node{kind: kindMapping}
+	for _, p := range []pair{{textNode("pre_call"), hook{}.show(s, h.PreCall)}, {textNode("post_call"), hook{}.show(s, h.PostCall)}} {
+		if p.value != nil {
+			n.pairs = append(n.pairs, p)
 		}
-		return h
 	}
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "file.star:function, or {command: [program, argument]}")
+	if len(n.pairs) == 0 {
 		return nil
 	}
-	fields(d, n, label, label+".", hookSettings, h)
+	return n
+}
+
+// hook is file:function, or a mapping.
+type hook struct{}
+
+var hookKeys = section[view.Hook]{keys: []key[view.Hook]{
+	{
+		name:  "starlark",
+		doc:   "`file.star:function`",
+		value: in(all[view.Hook]).is(function[view.Hook]{func(h *view.Hook) (module, name *string) { return &h.Module, &h.Function }}),
+	},
+	{
+		name:  "command",
+		doc:   "a program and its arguments, run in the folder of the configuration file",
+		value: in(func(h *view.Hook) *[]string { return &h.Command }).is(list[string]{item: str{word: true, empty: true}, mask: (*secrets).words}),
+	},
+	{
+		name:  "on_error",
+		doc:   "a hook that fails fails the call; `continue`: it is logged and the call goes on",
+		value: in(func(h *view.Hook) *bool { return &h.Continue }).is(onError{on: "continue"}),
+	},
+	{
+		name: "timeout", without: "`5s`",
+		doc:   "how long one run may take",
+		value: in(func(h *view.Hook) *time.Duration { return &h.Timeout }).is(duration{}),
+	},
+}}
+
+func (hook) read(d *decoder, n *node, label string, to **view.Hook) bool {
+	h := view.Hook{At: placeOf(n)}
 	starlark, command := n.given("starlark"), n.given("command")
 	switch {
+	case n.kind == kindText:
+		if !hookKeys.find("starlark").value.read(d, n, label, &h) {
+			return false
+		}
+	case n.kind != kindMapping:
+		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "file.star:function, or {command: [program, argument]}")
+		return false
+	case !hookKeys.read(d, n, label, &h):
+		return false
 	case starlark != nil && command != nil:
 		d.fail(command, label+" has both starlark and command", "keep one")
-		return nil
+		return false
 	case starlark == nil && command == nil:
 		d.fail(n, label+" has neither starlark nor command", "")
+		return false
+	case command != nil && command.kind == kindList && len(command.items) == 0:
+		d.fail(command, label+".command is empty", "write the program and its arguments")
+		return false
+	case command != nil:
+		h.Dir = d.dir
+		if len(h.Command) == len(command.items) && len(h.Command) > 0 {
+			h.Command[0] = d.program(command.items[0], label+".command[0]", h.Command[0])
+		}
+	}
+	*to = &h
+	return true
+}
+
+func (hook) show(s *secrets, h *view.Hook) *node {
+	if h == nil {
 		return nil
 	}
-	return h
-}
-
-var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-// function reads file:function of a Starlark module.
-func (d *decoder) function(n *node, label string, module, function *string) bool {
-	var text string
-	if !d.text(n, label, &text) {
-		return false
-	}
-	colon := strings.LastIndexByte(text, ':')
-	if colon < 1 || !functionName.MatchString(text[colon+1:]) {
-		d.mustBe(n, label, "a file of Starlark and a function in it", "like hooks/example.star:function")
-		return false
-	}
-	file, ok := d.filePath(n, label, text[:colon])
-	if ok {
-		*module, *function = file, text[colon+1:]
-	}
-	return ok
-}
-
-// hookCommand reads a program and its arguments. It runs in the folder of the
-// configuration file.
-func (d *decoder) hookCommand(n *node, label string, h *hook) {
-	h.Dir = d.dir
-	d.list(n, label, func(n *node, label string) {
-		var word string
-		if !d.word(n, label, &word) {
-			return
-		}
-		if len(h.Command) == 0 {
-			word = d.program(n, label, word)
-		}
-		h.Command = append(h.Command, word)
-	})
-	if n.kind == kindList && len(n.items) == 0 {
-		d.fail(n, label+" is empty", "write the program and its arguments")
-	}
+	return hookKeys.show(s, *h)
 }
 
 // program makes the path of a program absolute, and leaves a name to look for in
@@ -398,119 +459,303 @@ func (d *decoder) program(n *node, label, name string) string {
 	if !isRelativeCommand(name) && !strings.HasPrefix(name, "~") && !filepath.IsAbs(name) {
 		return name
 	}
-	full, err := tilde(name, d.home)
-	if err != nil {
-		d.fail(n, label+": "+err.Error(), "write the path in full")
-		return name
-	}
-	full = within(d.dir, full)
-	if runtime.GOOS != "windows" && !isFile(full) { // there a program runs without its .exe
+	if d.absolute(n, label, &name) && runtime.GOOS != "windows" && !isFile(name) { // there a program runs without its .exe
 		d.fail(n, label+" names a program that is not there: "+n.String(), "a relative path starts at the folder of this file")
 	}
-	return full
+	return name
 }
 
-// limitSettings are the keys of run_script, and of a custom tool beside its own.
-var limitSettings = []field[view.ScriptLimits]{
-	{key: "max_calls", set: func(d *decoder, l *view.ScriptLimits, n *node, label string) {
-		d.number(n, label, 1, 100_000, &l.Calls)
-	}},
-	{key: "max_steps", set: func(d *decoder, l *view.ScriptLimits, n *node, label string) {
-		var steps int
-		d.number(n, label, 1, 2_000_000_000, &steps)
-		l.Steps = uint64(steps)
-	}},
-	{key: "timeout", set: func(d *decoder, l *view.ScriptLimits, n *node, label string) {
-		d.duration(n, label, &l.Time)
-	}},
-	{key: "max_output", set: func(d *decoder, l *view.ScriptLimits, n *node, label string) {
-		d.size(n, label, &l.Output)
-	}},
+// function is file:function of a Starlark module.
+type function[T any] struct {
+	in func(to *T) (module, name *string)
 }
 
-// runScript reads true, false or limits; nil when scripts are not offered.
-func (d *decoder) runScript(n *node, label string) *view.ScriptLimits {
-	var limits view.ScriptLimits
-	if on, _ := onOff(d, n, label, limitSettings, &limits); !on {
+var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (k function[T]) read(d *decoder, n *node, label string, to *T) bool {
+	var text string
+	if !d.text(n, label, &text) {
+		return false
+	}
+	colon := strings.LastIndexByte(text, ':')
+	if colon < 1 || !functionName.MatchString(text[colon+1:]) {
+		d.mustBe(n, label, "a file of Starlark and a function in it", "like hooks/example.star:function")
+		return false
+	}
+	file := filepath.FromSlash(text[:colon])
+	if !d.absolute(n, label, &file) {
+		return false
+	}
+	if !isFile(file) {
+		d.fail(n, label+" names a file that is not there: "+n.String(), "a relative path starts at the folder of this file")
+		return false
+	}
+	module, name := k.in(to)
+	*module, *name = file, text[colon+1:]
+	return true
+}
+
+func (k function[T]) show(s *secrets, from T) *node {
+	module, name := k.in(&from)
+	if *module == "" {
 		return nil
 	}
-	limits = limits.OrDefaults()
-	return &limits
+	return textNode(s.known(*module) + ":" + *name)
 }
 
-// customSettings are all keys of a custom tool.
-var customSettings = append([]field[view.Custom]{
-	{key: "module", set: func(d *decoder, c *view.Custom, n *node, label string) {
-		d.function(n, label, &c.Module, &c.Function)
-	}},
-	{key: "name", set: func(d *decoder, c *view.Custom, n *node, label string) {
-		d.text(n, label, &c.Name)
-	}},
-}, customLimits()...)
+// limitKeys describes the keys of run_script, and of a custom tool beside its own.
+var limitKeys = section[view.ScriptLimits]{keys: scriptLimits(all[view.ScriptLimits])}
 
-func customLimits() []field[view.Custom] {
-	var list []field[view.Custom]
-	for _, limit := range limitSettings {
-		list = append(list, field[view.Custom]{key: limit.key, set: func(d *decoder, c *view.Custom, n *node, label string) {
-			limit.set(d, &c.Limits, n, label)
-		}})
+// scriptLimits describes the limits of a script in a T.
+func scriptLimits[T any](of func(*T) *view.ScriptLimits) []key[T] {
+	return []key[T]{
+		{
+			name:  "max_calls",
+			doc:   "calls of other tools",
+			value: in(func(to *T) *int { return &of(to).Calls }).is(number[int]{1, 100_000}, view.DefaultScriptCalls),
+		},
+		{
+			name:  "max_steps",
+			doc:   "steps of the interpreter",
+			value: in(func(to *T) *uint64 { return &of(to).Steps }).is(number[uint64]{1, 2_000_000_000}, view.DefaultScriptSteps),
+		},
+		{
+			name:  "timeout",
+			doc:   "how long one run may take",
+			value: in(func(to *T) *time.Duration { return &of(to).Time }).is(duration{}, view.DefaultScriptTime),
+		},
+		{
+			name:  "max_output",
+			doc:   "bytes of the result as JSON",
+			value: in(func(to *T) *int { return &of(to).Output }).is(size{}, view.DefaultScriptOutput),
+		},
 	}
-	return list
 }
 
-// customs reads the tools that are written in Starlark.
-func (d *decoder) customs(n *node, label string, taken claims) []view.Custom {
-	var list []view.Custom
-	d.list(n, label, func(n *node, label string) {
-		c := view.Custom{At: placeOf(n)}
-		named := n
-		switch n.kind {
-		case kindText:
-			if !d.function(n, label, &c.Module, &c.Function) {
-				return
-			}
-		case kindMapping:
-			fields(d, n, label, label+".", customSettings, &c)
-			if named = n.given("module"); named == nil {
-				d.fail(n, label+" has no module", "write module: file.star:function")
-				return
-			}
-			if name := n.given("name"); name != nil && name.kind == kindText {
-				d.claim(taken, name, label+".name", c.Name)
-				named = nil
-			}
-		default:
-			d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "like hooks/example.star:function")
-			return
+// customKeys describes all keys of a custom tool.
+var customKeys = section[view.Custom]{keys: append([]key[view.Custom]{
+	{
+		name:  "module",
+		doc:   "`file.star:function`",
+		value: in(all[view.Custom]).is(function[view.Custom]{func(c *view.Custom) (module, name *string) { return &c.Module, &c.Function }}),
+	},
+	{
+		name: "name", without: "the function's",
+		doc:   "what clients call the tool",
+		value: in(func(c *view.Custom) *string { return &c.Name }).is(str{}),
+	},
+}, scriptLimits(func(c *view.Custom) *view.ScriptLimits { return &c.Limits })...)}
+
+// custom is a tool that is written in Starlark: file:function, or a mapping.
+type custom struct{}
+
+func (custom) read(d *decoder, n *node, label string, c *view.Custom) bool {
+	*c = customKeys.fresh()
+	c.At = placeOf(n)
+	module, name := n, n.given("name")
+	switch n.kind {
+	case kindText:
+		if !customKeys.find("module").value.read(d, n, label, c) {
+			return false
 		}
-		if named != nil && c.Function != "" {
-			d.claim(taken, named, label+": its function", c.Function)
+	case kindMapping:
+		customKeys.read(d, n, label, c)
+		if module = n.given("module"); module == nil {
+			d.fail(n, label+" has no module", "write module: file.star:function")
+			return false
 		}
-		c.Limits = c.Limits.OrDefaults()
-		list = append(list, c)
-	})
-	return list
+	default:
+		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "like hooks/example.star:function")
+		return false
+	}
+	switch {
+	case name != nil && name.kind == kindText:
+		d.claim(name, label+".name", c.Name)
+	case c.Function != "":
+		d.claim(module, label+": its function", c.Function)
+	}
+	return true
 }
 
-// headerNames reads names of headers, which come in lower case.
-func (d *decoder) headerNames(n *node, label string) []string {
-	var names []string
-	d.list(n, label, func(n *node, label string) {
-		if name := d.headerName(n, label); name != "" {
-			names = append(names, name)
-		}
-	})
-	return names
+func (custom) show(s *secrets, c view.Custom) *node { return customKeys.show(s, c) }
+
+// gating is a gating block while it is read.
+type gating struct {
+	view.Gating
+	enabled bool
 }
 
-func (d *decoder) headerName(n *node, label string) string {
+// gatingKeys describes all keys of gating.
+var gatingKeys = section[gating]{keys: []key[gating]{
+	{
+		name:  "enabled",
+		doc:   "a mapping is on unless it says otherwise",
+		value: in(func(g *gating) *bool { return &g.enabled }).is(boolean{}, true),
+	},
+	{
+		name:  "max_tokens",
+		doc:   "of the definitions of what a client has provisioned, up to 10000000; `0` is no bound",
+		value: in(func(g *gating) *int { return &g.MaxTokens }).is(number[int]{0, 10_000_000}, view.DefaultMaxTokens),
+	},
+	{
+		name:  "max_tools",
+		doc:   "up to 1000000; `0` is no bound",
+		value: in(func(g *gating) *int { return &g.MaxTools }).is(number[int]{0, 1_000_000}, view.DefaultMaxTools),
+	},
+	{
+		name: "ttl", without: "for good",
+		doc:   "how long a tool stays provisioned, at most, up to 24h",
+		value: in(func(g *gating) *time.Duration { return &g.TTL }).is(duration{}),
+	},
+}}
+
+// gatingKind is true, false or a mapping; nil when tools need not be provisioned.
+var gatingKind = gatingOnOff{onOff[gating]{section: gatingKeys, empty: true}}
+
+type gatingOnOff struct{ onOff onOff[gating] }
+
+func (k gatingOnOff) read(d *decoder, n *node, label string, to **view.Gating) bool {
+	var g *gating
+	ok := k.onOff.read(d, n, label, &g)
+	*to = nil
+	if ok && g != nil && g.enabled {
+		*to = &g.Gating
+	}
+	return ok
+}
+
+func (k gatingOnOff) show(s *secrets, g *view.Gating) *node {
+	if g == nil {
+		return k.onOff.show(s, nil)
+	}
+	return k.onOff.show(s, &gating{*g, true})
+}
+
+// checkGating refuses a view that is to list everything and only what was
+// provisioned. n is what the view says.
+func (d *decoder) checkGating(v *view.Settings, n *node, label string) {
+	if v.Gating == nil || v.Exposure != view.ExposureDirect {
+		return
+	}
+	at := n.given("gating")
+	if at == nil { // it is the top level's
+		at = n.given("exposure_mode")
+	}
+	d.fail(at, label+": exposure_mode direct lists every tool, but gating only those that were provisioned",
+		"choose another exposure_mode, or write gating: false in the view")
+}
+
+// proxyToolKeys describes all keys of proxy_tool.
+var proxyToolKeys = section[string]{keys: []key[string]{{
+	name:  "name",
+	doc:   "what clients call it",
+	value: in(all[string]).is(proxyName{}, view.DefaultProxyTool),
+}}}
+
+// proxyTool is true, false, a name or a mapping; "" when there is no proxy tool.
+type proxyTool struct{}
+
+func (proxyTool) read(d *decoder, n *node, label string, to *string) bool {
+	*to = ""
+	word := n.text
+	switch n.kind {
+	case kindMapping:
+		*to = proxyToolKeys.fresh()
+		return proxyToolKeys.read(d, n, label, to)
+	case kindBool:
+	case kindText:
+		if !d.text(n, label, &word) {
+			return false
+		}
+		if !isBool(word) || !n.outside() && !isVariable(n.text) {
+			return proxyName{}.read(d, n, label, to)
+		}
+	default:
+		d.mustBe(n, label, "true, false, a name or a mapping", "its keys: "+strings.Join(proxyToolKeys.names(), ", "))
+		return false
+	}
+	if word == "true" {
+		*to = view.DefaultProxyTool
+	}
+	return true
+}
+
+func (proxyTool) show(s *secrets, name string) *node {
+	if name == "" {
+		return boolNode(false)
+	}
+	return str{}.show(s, name)
+}
+
+// proxyName is the name of the proxy tool. It cannot be what was meant to switch
+// it off, lest it be on under the name of no.
+type proxyName struct{}
+
+func (proxyName) read(d *decoder, n *node, label string, to *string) bool {
+	*to = ""
 	var name string
 	if !d.text(n, label, &name) {
-		return ""
+		return false
 	}
-	if checkHeaderName(name) != "" {
-		d.mustBe(n, label, "the name of an HTTP header", "like X-User")
-		return ""
+	if slices.Contains(yamlWords, strings.ToLower(name)) {
+		d.mustBe(n, label, "the name of a tool", "true and false, without quotes, switch the proxy tool on and off")
+		return false
 	}
-	return strings.ToLower(name)
+	if !d.checkExposed(n, label, name) {
+		return false
+	}
+	*to = name
+	return true
+}
+
+func (proxyName) show(s *secrets, name string) *node { return str{}.show(s, name) }
+
+// checkProxyTool refuses a proxy tool with the name of another tool of the view.
+// taken are the names that the view gave; those given under servers are in c.
+func (d *decoder) checkProxyTool(c *Config, v *view.Settings, taken claims, at *node, label string) {
+	if v.ProxyTool == "" {
+		return
+	}
+	const choose = "choose another one: proxy_tool: NAME"
+	line := 0
+	switch first, given := taken[v.ProxyTool]; {
+	case given && first.node == nil:
+		d.fail(at, label+": the proxy tool has the name of one of the tools that search the view", choose)
+		return
+	case given:
+		line = first.node.line
+	default:
+		line = namedUnderServer(c, v, v.ProxyTool)
+	}
+	if line > 0 {
+		d.fail(at, label+": the proxy tool has the name of another tool", fmt.Sprintf("of the one on line %d; %s", line, choose))
+	}
+}
+
+// namedUnderServer returns the line of the tool that was given the name under its
+// server and that the view may have by it; 0 for none.
+func namedUnderServer(c *Config, v *view.Settings, name string) int {
+	for _, s := range c.Tools {
+		for _, o := range s.Tools {
+			if o.Name == name && !o.Disabled && mayKeepName(v, s.Name, o.Tool) {
+				return o.At.Line
+			}
+		}
+	}
+	return 0
+}
+
+// mayKeepName reports whether a view may have a tool by the name that it has
+// under its server. What patterns leave out is not looked at.
+func mayKeepName(v *view.Settings, server, name string) bool {
+	left := v.IncludeAll && v.Excludes(tool.ID{Server: server, Name: name})
+	i := slices.IndexFunc(v.Tools, func(s view.UpstreamTools) bool { return s.Name == server })
+	if i < 0 {
+		return v.IncludeAll && !left
+	}
+	own := v.Tools[i].Tools
+	if i = slices.IndexFunc(own, func(o view.Override) bool { return o.Tool == name }); i >= 0 {
+		return !own[i].Disabled && own[i].Name == ""
+	}
+	return !left
 }

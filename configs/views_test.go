@@ -447,17 +447,17 @@ func TestExampleViews(t *testing.T) {
 		t.Errorf("warnings %v, views %+v, tools %+v", Errors(c.Warnings), c.Views, c.Tools)
 	}
 	var keys []string
-	keys = append(keys, keysOf(viewSettings)...)
-	keys = append(keys, keysOf(overrideSettings)...)
-	keys = append(keys, keysOf(parameterSettings)...)
-	keys = append(keys, keysOf(outputCacheSettings)...)
-	keys = append(keys, keysOf(hooksSettings)...)
-	keys = append(keys, keysOf(hookSettings)...)
-	keys = append(keys, keysOf(compositeSettings)...)
-	keys = append(keys, keysOf(stepSettings)...)
-	keys = append(keys, keysOf(customSettings)...)
-	keys = append(keys, keysOf(gatingSettings)...)
-	keys = append(keys, keysOf(proxyToolSettings)...)
+	keys = append(keys, viewKeys.names()...)
+	keys = append(keys, overrideKeys.names()...)
+	keys = append(keys, parameterKeys.names()...)
+	keys = append(keys, outputCache.section.names()...)
+	keys = append(keys, hooksKeys.names()...)
+	keys = append(keys, hookKeys.names()...)
+	keys = append(keys, compositeKeys.names()...)
+	keys = append(keys, stepKeys.names()...)
+	keys = append(keys, customKeys.names()...)
+	keys = append(keys, gatingKeys.names()...)
+	keys = append(keys, proxyToolKeys.names()...)
 	for _, key := range keys {
 		if !regexp.MustCompile(`\b`+key+`: `).MatchString(views) && !regexp.MustCompile(`\b`+key+`:\n`).MatchString(views) &&
 			!strings.Contains(before, key+": ") {

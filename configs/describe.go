@@ -1,0 +1,277 @@
+package configs
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A kind says what a value may be: how it is read, how it is printed, and what
+// editors are told of it.
+type kind[V any] interface {
+	// read sets to from n and reports whether it did. It has reported what is wrong.
+	read(d *decoder, n *node, label string, to *V) bool
+	// show returns a value that is read as v again, with secrets masked; nil leaves it out.
+	show(s *secrets, v V) *node
+	schema() schema
+}
+
+// change says what it costs to change the value of a key while toolfinch runs.
+type change string
+
+const (
+	live      change = "live"      // takes effect at once
+	reconnect change = "reconnect" // the server is connected anew
+	restart   change = "restart"   // takes effect after a restart
+)
+
+// key describes one key of a mapping that is read into a T. Whatever is said
+// of the key anywhere follows from its description.
+type key[T any] struct {
+	name    string
+	value   value[T]
+	doc     string // for the documentation and the schema, in Markdown
+	without string // in words, what holds without the key; "" for the default of the value
+	env     string // variable of the environment that wins over the file
+	empty   bool   // an empty variable is a value, too
+	null    bool   // null is a value like others, not the default
+	change  change
+}
+
+// value is where a T keeps the value of a key, and what that may be.
+type value[T any] interface {
+	read(d *decoder, n *node, label string, to *T) bool
+	show(s *secrets, from *T) *node
+	schema() schema
+	reset(to *T) // to the default
+	same(a, b *T) bool
+	usual() *node // the default; nil for none
+}
+
+// field keeps a value in a field of T.
+type field[T, V any] struct {
+	at       func(*T) *V
+	kind     kind[V]
+	fallback V
+}
+
+// in names the field of T that keeps a value.
+func in[T, V any](at func(*T) *V) field[T, V] { return field[T, V]{at: at} }
+
+// is says what the value may be. Without a fallback its default is the zero V.
+func (f field[T, V]) is(k kind[V], fallback ...V) value[T] {
+	f.kind = k
+	if len(fallback) > 0 {
+		f.fallback = fallback[0]
+	}
+	return f
+}
+
+// all is for kinds that set more than one field.
+func all[T any](to *T) *T { return to }
+
+func (f field[T, V]) read(d *decoder, n *node, label string, to *T) bool {
+	return f.kind.read(d, n, label, f.at(to))
+}
+func (f field[T, V]) show(s *secrets, from *T) *node { return f.kind.show(s, *f.at(from)) }
+func (f field[T, V]) schema() schema                 { return f.kind.schema() }
+func (f field[T, V]) same(a, b *T) bool              { return reflect.DeepEqual(*f.at(a), *f.at(b)) }
+func (f field[T, V]) usual() *node                   { return f.kind.show(nil, f.fallback) }
+
+func (f field[T, V]) reset(to *T) {
+	if !reflect.ValueOf(&f.fallback).Elem().IsZero() { // a zero T must keep what another key has set
+		*f.at(to) = f.fallback
+	}
+}
+
+// section describes a mapping with fixed keys.
+type section[T any] struct {
+	keys []key[T]
+	sep  string // between what messages call the mapping and a key; default "."
+	// foreign reads a key that is not one of keys and reports whether it did.
+	foreign func(d *decoder, p pair, label string, to *T) bool
+	// check looks at what several keys say together.
+	check func(d *decoder, n *node, label string, to *T)
+}
+
+func (s section[T]) names() []string {
+	names := make([]string, len(s.keys))
+	for i, k := range s.keys {
+		names[i] = k.name
+	}
+	return names
+}
+
+func (s section[T]) find(name string) *key[T] {
+	if i := slices.IndexFunc(s.keys, func(k key[T]) bool { return k.name == name }); i >= 0 {
+		return &s.keys[i]
+	}
+	return nil
+}
+
+// fresh returns a T with all its defaults.
+func (s section[T]) fresh() T {
+	var to T
+	for _, k := range s.keys {
+		k.value.reset(&to)
+	}
+	return to
+}
+
+func (s section[T]) read(d *decoder, n *node, label string, to *T) bool {
+	if n.kind != kindMapping {
+		d.fail(n, label+" must be a mapping, not "+string(n.kind), "its keys: "+strings.Join(s.names(), ", "))
+		return false
+	}
+	sep := s.sep
+	if sep == "" {
+		sep = "."
+	}
+	for _, p := range d.unique(n, "key") {
+		name := p.key.text
+		switch k := s.find(name); {
+		case k != nil && p.value.kind == kindNull && !k.null: // left at its default
+		case k != nil:
+			k.value.read(d, p.value, label+sep+name, to)
+		case s.foreign == nil || !s.foreign(d, p, label, to):
+			d.fail(p.key, fmt.Sprintf("%s: unknown key %q", label, shorten(name)), didYouMean(name, s.names()))
+		}
+	}
+	if s.check != nil {
+		s.check(d, n, label, to)
+	}
+	return true
+}
+
+func (s section[T]) show(secrets *secrets, from T) *node {
+	n := &node{kind: kindMapping}
+	for _, k := range s.keys {
+		if value := k.value.show(secrets, &from); value != nil {
+			n.pairs = append(n.pairs, pair{textNode(k.name), value})
+		}
+	}
+	return n
+}
+
+// list is a list of Vs. From environment and flags they come separated by commas.
+type list[V any] struct {
+	item  kind[V]
+	empty bool                           // printed also when nothing is in it
+	mask  func(s *secrets, list []V) []V // default: each for itself
+}
+
+func (k list[V]) read(d *decoder, n *node, label string, to *[]V) bool {
+	if n.outside() && n.kind == kindText {
+		words := n.text
+		n = &node{kind: kindList}
+		for word := range strings.SplitSeq(words, ",") {
+			n.items = append(n.items, textNode(strings.TrimSpace(word)))
+		}
+	}
+	if n.kind != kindList {
+		hint := ""
+		if n.kind == kindText {
+			hint = "write a list: [...]"
+		}
+		d.fail(n, label+" must be a list, not "+string(n.kind), hint)
+		return false
+	}
+	*to = nil
+	ok := true
+	for i, item := range n.items {
+		var v V
+		if k.item.read(d, item, fmt.Sprintf("%s[%d]", label, i), &v) {
+			*to = append(*to, v)
+		} else {
+			ok = false
+		}
+	}
+	return ok
+}
+
+func (k list[V]) show(s *secrets, list []V) *node {
+	if len(list) == 0 && !k.empty {
+		return nil
+	}
+	if k.mask != nil {
+		s, list = nil, k.mask(s, list)
+	}
+	n := &node{kind: kindList}
+	for _, v := range list {
+		n.items = append(n.items, k.item.show(s, v))
+	}
+	return n
+}
+
+// named is a mapping of names to Vs, in the order of the file.
+type named[V any] struct {
+	noun, values string // what a name and its value are, for messages
+	hint         string // for what is no mapping
+	item         kind[V]
+	fresh        func(p pair) V    // a V with its name, place and defaults
+	name         func(v *V) string // of a V
+}
+
+func (k named[V]) read(d *decoder, n *node, label string, to *[]V) bool {
+	if n.kind != kindMapping {
+		d.fail(n, label+" must be a mapping of "+k.noun+"s to "+k.values+", not "+string(n.kind), k.hint)
+		return false
+	}
+	for _, p := range d.unique(n, k.noun) {
+		v := k.fresh(p)
+		if k.item.read(d, p.value, label+"."+shorten(p.key.text), &v) {
+			*to = append(*to, v)
+		}
+	}
+	return true
+}
+
+func (k named[V]) show(s *secrets, list []V) *node {
+	if len(list) == 0 {
+		return nil
+	}
+	n := &node{kind: kindMapping}
+	for i := range list {
+		n.pairs = append(n.pairs, pair{textNode(k.name(&list[i])), k.item.show(s, list[i])})
+	}
+	return n
+}
+
+// onOff is true, false, or a mapping, which is on. What is off is nil.
+type onOff[T any] struct {
+	section section[T]
+	empty   bool // printed also when off
+}
+
+func (k onOff[T]) read(d *decoder, n *node, label string, to **T) bool {
+	on := false
+	switch n.kind {
+	case kindMapping:
+		v := k.section.fresh()
+		*to = &v
+		return k.section.read(d, n, label, &v)
+	case kindList, kindNumber:
+		d.mustBe(n, label, "true, false or a mapping", "its keys: "+strings.Join(k.section.names(), ", "))
+		return false
+	}
+	if !(boolean{}).read(d, n, label, &on) {
+		return false
+	}
+	*to = nil
+	if on {
+		v := k.section.fresh()
+		*to = &v
+	}
+	return true
+}
+
+func (k onOff[T]) show(s *secrets, v *T) *node {
+	switch {
+	case v != nil:
+		return k.section.show(s, *v)
+	case k.empty:
+		return boolNode(false)
+	}
+	return nil
+}

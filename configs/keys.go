@@ -1,0 +1,264 @@
+package configs
+
+import (
+	"log/slog"
+	"net"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"toolfinch/embed"
+	"toolfinch/embed/models"
+	"toolfinch/view"
+)
+
+// top describes all keys of the top level but the servers.
+var top = section[Config]{keys: []key[Config]{
+	{
+		name: "routing_type", env: "MCPPROXY_ROUTING_TYPE",
+		doc:   "`DYNAMIC` registers what is retrieved, `CALL_TOOL` offers `call_tool`, `AUTO` does both",
+		value: in(func(c *Config) *Routing { return &c.Routing }).is(choice[Routing]{words: []Routing{RoutingAuto, RoutingCallTool, RoutingDynamic}}, RoutingAuto),
+	},
+	{
+		name: "top_k", env: "MCPPROXY_TOP_K",
+		doc:   "tools in an answer when the query does not say, 1 to 50",
+		value: in(func(c *Config) *int { return &c.TopK }).is(number[int]{1, MaxTopK}, DefaultTopK),
+	},
+	{
+		name: "embedder", env: "MCPPROXY_EMBEDDER", change: restart,
+		doc:   "`AUTO`, `BM25`, `HF`, `OPENAI`; see [Embedders](#embedders)",
+		value: in(func(c *Config) *string { return &c.Embed.Kind }).is(choice[string]{words: []string{embed.KindAuto, embed.KindBM25, embed.KindHF, embed.KindOpenAI}}, embed.KindAuto),
+	},
+	{
+		name: "hf_model", env: "MCPPROXY_HF_MODEL", change: restart,
+		doc:   "for `HF` and `AUTO`",
+		value: in(func(c *Config) *string { return &c.Embed.HFModel }).is(str{check: notEmpty, mask: (*secrets).prose}, models.DefaultModel),
+	},
+	{
+		name: "openai_model", env: "MCPPROXY_OPENAI_MODEL", change: restart,
+		doc:   "for `OPENAI`, as are the next four; names of your server's models are fine",
+		value: in(func(c *Config) *string { return &c.Embed.OpenAI.Model }).is(str{check: notEmpty, mask: (*secrets).prose}, embed.DefaultOpenAIModel),
+	},
+	{
+		name: "openai_base_url", env: "OPENAI_BASE_URL", without: "that of OpenAI", change: restart,
+		doc:   "an http or https URL; most end with `/v1`",
+		value: in(func(c *Config) *string { return &c.Embed.OpenAI.BaseURL }).is(str{mask: (*secrets).url}),
+	},
+	{
+		name: "openai_api_key", env: "OPENAI_API_KEY", change: restart,
+		doc:   "a secret, better kept in the environment; never printed",
+		value: in(func(c *Config) *string { return &c.Embed.OpenAI.APIKey }).is(str{check: trimmed, mask: hidden}),
+	},
+	{
+		name: "openai_dimensions", without: "the model's own", change: restart,
+		doc:   "length of the vectors to ask for",
+		value: in(func(c *Config) *int { return &c.Embed.OpenAI.Dimensions }).is(number[int]{1, maxDimensions}),
+	},
+	{
+		name: "openai_max_bytes", without: "`" + strconv.Itoa(embed.MaxText) + "`", change: restart,
+		doc:   "how much of a text is sent, from 100; less for models that read few tokens, such as 1500 for 512 tokens",
+		value: in(func(c *Config) *int { return &c.Embed.OpenAI.MaxBytes }).is(number[int]{100, embed.MaxText}),
+	},
+	{
+		name: "query_embed_timeout", env: "MCPPROXY_QUERY_EMBED_TIMEOUT",
+		doc:   "how long a query waits for its vector before words alone answer, 10ms to 30s",
+		value: in(func(c *Config) *time.Duration { return &c.QueryEmbedTimeout }).is(duration{MinQueryEmbedTimeout, MaxQueryEmbedTimeout, "800ms"}, DefaultQueryEmbedTimeout),
+	},
+	{
+		name: "learn", env: "MCPPROXY_LEARN", change: restart,
+		doc:   "rank higher what was called after similar queries; kept in `data_dir` and nowhere else",
+		value: in(func(c *Config) *bool { return &c.Learn }).is(boolean{}),
+	},
+	{
+		name: "list_changed_exec", env: "MCPPROXY_LIST_CHANGED_EXEC", empty: true, without: "off", change: restart,
+		doc:   "shell command run after `list_changed`; see [The shell hook](#the-shell-hook)",
+		value: in(func(c *Config) *string { return &c.ListChangedExec }).is(str{mask: (*secrets).word, empty: true}),
+	},
+	{
+		name: "data_dir", env: "MCPPROXY_DATA_DIR", without: "a folder for this file in the user's data directory", change: restart,
+		doc:   "folder of the store",
+		value: in(func(c *Config) *string { return &c.DataDir }).is(str{check: (*decoder).dataDir}),
+	},
+	{
+		name: "log_level", env: "MCPPROXY_LOG_LEVEL", change: restart,
+		doc:   "`debug`, `info`, `warn`, `error`; always to stderr",
+		value: in(func(c *Config) *slog.Level { return &c.LogLevel }).is(logLevel{}, slog.LevelInfo),
+	},
+	{
+		name: "log_format", change: restart,
+		doc:   "or `json`",
+		value: in(func(c *Config) *string { return &c.LogFormat }).is(choice[string]{words: []string{LogText, LogJSON}}, LogText),
+	},
+	{
+		name:  "pinned",
+		doc:   "globs over exposed names and `server.tool`: listed from the start, in this order",
+		value: in(func(c *Config) *[]string { return &c.Pinned }).is(list[string]{item: str{check: glob, mask: (*secrets).prose}, empty: true}),
+	},
+	{
+		name:  "max_registered",
+		doc:   "tools registered per session; the longest unused leaves first",
+		value: in(func(c *Config) *int { return &c.MaxRegistered }).is(number[int]{1, 1_000_000}, DefaultMaxRegistered),
+	},
+	{
+		name: "max_sessions", change: restart,
+		doc:   "sessions of clients over HTTP at once; see [Limits](#limits)",
+		value: in(func(c *Config) *int { return &c.MaxSessions }).is(number[int]{1, 1_000_000}, DefaultMaxSessions),
+	},
+	{
+		name: "session_timeout", change: restart,
+		doc:   "ends a session that has neither a request nor an event stream, up to 24h",
+		value: in(func(c *Config) *time.Duration { return &c.SessionTimeout }).is(duration{}, DefaultSessionTimeout),
+	},
+	{
+		name:  "call_tool",
+		doc:   "`split` offers `call_tool_read`, `call_tool_write`, `call_tool_destructive`",
+		value: in(func(c *Config) *CallToolMode { return &c.CallTool }).is(choice[CallToolMode]{words: []CallToolMode{CallToolSingle, CallToolSplit}}, CallToolSingle),
+	},
+	{
+		name: "transport", change: restart,
+		doc:   "or `http`",
+		value: in(func(c *Config) *string { return &c.Transport }).is(choice[string]{words: []string{TransportStdio, TransportHTTP}}, TransportStdio),
+	},
+	{
+		name: "listen", change: restart,
+		doc:   "for `http`",
+		value: in(func(c *Config) *string { return &c.Listen }).is(str{check: listen}, DefaultListen),
+	},
+	{
+		name: "allowed_origins", change: restart,
+		doc:   "browser origins besides loopback",
+		value: in(func(c *Config) *[]string { return &c.Origins }).is(list[string]{item: str{check: webOrigin, mask: (*secrets).prose}, empty: true}),
+	},
+	{
+		name: "rest_api", env: "MCPPROXY_REST_API",
+		doc:   "whether HTTP also serves the REST API, `/openapi.json` and `/metrics`",
+		value: in(func(c *Config) *bool { return &c.REST }).is(boolean{}, true),
+	},
+	{
+		name:  "hook_headers",
+		doc:   "names of the HTTP headers that hooks may see, as `ctx.headers`, in lower case",
+		value: in(func(c *Config) *[]string { return &c.HookHeaders }).is(list[string]{item: str{check: headerName}, empty: true}),
+	},
+	{
+		name: "principal_header", change: restart,
+		doc: "the HTTP header in which a reverse proxy names the authenticated user, for `ctx.principal`, and for what is provisioned and kept for that user. " +
+			"A request that repeats the header is treated as anonymous. Only where clients cannot reach toolfinch past that proxy",
+		value: in(func(c *Config) *string { return &c.PrincipalHeader }).is(str{check: headerName}),
+	},
+	{
+		name:  "gating",
+		doc:   "whether tools must be provisioned before they can be called; see [Gating](#gating)",
+		value: in(func(c *Config) **view.Gating { return &c.Gating }).is(gatingKind),
+	},
+	{
+		name: "proxy_tool", env: "MCPPROXY_PROXY_TOOL",
+		doc:   "one tool for all tools, resources and prompts: `true`, its name, or `{name: ...}`; see [The proxy tool](#the-proxy-tool)",
+		value: in(func(c *Config) *string { return &c.ProxyTool }).is(proxyTool{}),
+	},
+	{
+		name:  viewBlock,
+		doc:   "see [Views](#views)",
+		value: in(func(c *Config) *[]view.Settings { return &c.Views }).is(views{}),
+	},
+}}
+
+// maxDimensions is beyond what any model makes.
+const maxDimensions = 65_536
+
+// hidden masks a whole value.
+func hidden(_ *secrets, value string) string { return maskValue(value) }
+
+// trimmed drops space around text: a file with a key ends with a line break.
+func trimmed(_ *decoder, _ *node, _ string, text *string) bool {
+	*text = strings.TrimSpace(*text)
+	return true
+}
+
+func (d *decoder) dataDir(n *node, label string, dir *string) bool {
+	if *dir == "" {
+		return notEmpty(d, n, label, dir)
+	}
+	return d.absolute(n, label, dir)
+}
+
+func glob(d *decoder, n *node, label string, text *string) bool {
+	if _, err := path.Match(*text, ""); err != nil || *text == "" {
+		d.fail(n, label+" is not a valid glob", "* and ? match anything, [a-z] a range, a backslash the character after it")
+		return false
+	}
+	return true
+}
+
+func listen(d *decoder, n *node, label string, text *string) bool {
+	_, port, err := net.SplitHostPort(*text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		d.mustBe(n, label, "host:port", "like "+DefaultListen)
+	}
+	return err == nil
+}
+
+// webOrigin checks the origin of a web page. Browsers send both parts in lower case.
+func webOrigin(d *decoder, n *node, label string, text *string) bool {
+	u, err := url.Parse(*text)
+	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") || !strings.EqualFold(*text, u.Scheme+"://"+u.Host) {
+		d.mustBe(n, label, "scheme://host or scheme://host:port, without a path", "like https://app.example.com")
+		return false
+	}
+	*text = strings.ToLower(*text)
+	return true
+}
+
+// headerName checks the name of a header, which comes in lower case.
+func headerName(d *decoder, n *node, label string, text *string) bool {
+	if checkHeaderName(*text) != "" {
+		d.mustBe(n, label, "the name of an HTTP header", "like X-User")
+		return false
+	}
+	*text = strings.ToLower(*text)
+	return true
+}
+
+// isWebURL reports whether text is an http or https URL.
+func isWebURL(text string) (*url.URL, bool) {
+	u, err := url.Parse(text)
+	return u, err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}
+
+// checkOpenAI looks at what OPENAI needs, once it is known to be wanted: its
+// variables may be there for another program. Values are not repeated: they are
+// secrets, or may carry one.
+func (d *decoder) checkOpenAI(c *Config) {
+	s := c.Embed.OpenAI
+	kind, key, base := d.origins["embedder"], d.origins["openai_api_key"], d.origins["openai_base_url"]
+	if c.Embed.Kind != embed.KindOpenAI || key.node != nil && !key.ok || base.node != nil && !base.ok {
+		return
+	}
+	if s.APIKey == "" && s.BaseURL == "" {
+		d.fail(kind.node, kind.label+": "+embed.KindOpenAI+" needs a key or a server", "set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own")
+	}
+	if strings.ContainsFunc(s.APIKey, isControl) {
+		d.fail(key.node, key.label+" has a line break or another control character", "")
+	}
+	if s.BaseURL == "" {
+		return
+	}
+	if u, ok := isWebURL(s.BaseURL); !ok || u.RawQuery != "" || u.Fragment != "" {
+		d.fail(base.node, base.label+" must be an http or https URL without a query", "like http://localhost:11434/v1")
+	}
+}
+
+// checkHook warns of a hook for lists that do not change: with CALL_TOOL only a
+// gated view shows other tools than before.
+func (d *decoder) checkHook(c *Config) {
+	gated := c.Gating != nil || slices.ContainsFunc(c.Views, func(v view.Settings) bool { return v.Gating != nil })
+	if c.ListChangedExec != "" && c.Routing == RoutingCallTool && !gated {
+		from := d.origins["list_changed_exec"]
+		d.warn(from.node, from.label+" is hardly ever run with routing_type CALL_TOOL, which registers no tools", "AUTO and DYNAMIC do")
+	}
+}

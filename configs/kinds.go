@@ -1,0 +1,307 @@
+package configs
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// str is any text that check accepts.
+type str struct {
+	check func(d *decoder, n *node, label string, text *string) bool // refuses or changes it; nil accepts all
+	mask  func(s *secrets, text string) string                       // default: what is known to be secret
+	word  bool                                                       // a number or truth value is taken as it is written
+	empty bool                                                       // printed also when empty
+	list  string                                                     // what to do in place of a list
+}
+
+func (k str) read(d *decoder, n *node, label string, to *string) bool {
+	var text string
+	switch {
+	case k.list != "" && n.kind == kindList:
+		d.fail(n, label+" must be text, not a list", k.list)
+		return false
+	case k.word && (n.kind == kindNumber || n.kind == kindBool):
+		text = n.text
+	case !d.text(n, label, &text):
+		return false
+	}
+	if k.check != nil && !k.check(d, n, label, &text) {
+		return false
+	}
+	*to = text
+	return true
+}
+
+func (k str) show(s *secrets, text string) *node {
+	switch {
+	case text == "" && !k.empty:
+		return nil
+	case k.mask != nil:
+		return textNode(k.mask(s, text))
+	}
+	return textNode(s.known(text))
+}
+
+// prose is text for readers.
+var prose = str{mask: (*secrets).prose}
+
+// optional is a text that may also not be there.
+type optional struct{ str }
+
+func (k optional) read(d *decoder, n *node, label string, to **string) bool {
+	var text string
+	ok := k.str.read(d, n, label, &text)
+	if ok {
+		*to = &text
+	}
+	return ok
+}
+
+func (k optional) show(s *secrets, text *string) *node {
+	if text == nil {
+		return nil
+	}
+	k.str.empty = true
+	return k.str.show(s, *text)
+}
+
+// notEmpty refuses blank text.
+func notEmpty(d *decoder, n *node, label string, text *string) bool {
+	if strings.TrimSpace(*text) != "" {
+		return true
+	}
+	d.fail(n, label+" is empty", "remove it for the default")
+	return false
+}
+
+// number is a whole number.
+type number[N int | uint64] struct{ low, high N }
+
+func (k number[N]) read(d *decoder, n *node, label string, to *N) bool {
+	want := fmt.Sprintf("a whole number from %d to %d", k.low, k.high)
+	var text string
+	if !d.plain(n, label, want, kindNumber, &text) {
+		return false
+	}
+	i, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || i < int64(k.low) || i > int64(k.high) {
+		d.mustBe(n, label, want, "")
+		return false
+	}
+	*to = N(i)
+	return true
+}
+
+func (k number[N]) show(_ *secrets, i N) *node {
+	if i < k.low { // nothing was written
+		return nil
+	}
+	return &node{kind: kindNumber, text: fmt.Sprint(i)}
+}
+
+// boolean is true or false.
+type boolean struct {
+	not  bool // the field has the opposite
+	only bool // printed only when the field is true
+}
+
+func (k boolean) read(d *decoder, n *node, label string, to *bool) bool {
+	var text string
+	if !d.plain(n, label, string(kindBool), kindBool, &text) {
+		return false
+	}
+	if !isBool(text) {
+		d.mustBe(n, label, string(kindBool), "")
+		return false
+	}
+	*to = (text == "true") != k.not
+	return true
+}
+
+func (k boolean) show(_ *secrets, v bool) *node {
+	if k.only && !v {
+		return nil
+	}
+	return boolNode(v != k.not)
+}
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+func isBool(s string) bool   { return s == "true" || s == "false" }
+
+// maxDuration bounds every wait.
+const maxDuration = 24 * time.Hour
+
+// duration is a time such as 30s, or a number of seconds.
+type duration struct {
+	low, high time.Duration // default: above 0, up to maxDuration
+	like      string        // for the hint; default "30s", "2m"
+}
+
+func (k duration) bounds() (low, high time.Duration, want string) {
+	if k.low == 0 {
+		return 1, maxDuration, "a duration above 0 and up to 24h"
+	}
+	return k.low, k.high, "a duration from " + shortDuration(k.low) + " to " + shortDuration(k.high)
+}
+
+func (k duration) read(d *decoder, n *node, label string, to *time.Duration) bool {
+	low, high, want := k.bounds()
+	hint := `like "30s", "2m", or a number of seconds`
+	if k.like != "" {
+		hint = "like " + strconv.Quote(k.like) + ", or a number of seconds"
+	}
+	text, ok := d.quantity(n, label, want, hint)
+	if !ok {
+		return false
+	}
+	duration, err := time.ParseDuration(text)
+	if n.kind == kindNumber || err != nil && isVariable(n.text) {
+		duration, err = parseSeconds(text)
+	}
+	if err != nil || duration < low || duration > high {
+		d.mustBe(n, label, want, hint)
+		return false
+	}
+	*to = duration
+	return true
+}
+
+// show writes a duration like a number, without quotes.
+func (k duration) show(_ *secrets, v time.Duration) *node {
+	if v == 0 {
+		return nil
+	}
+	return &node{kind: kindNumber, text: shortDuration(v)}
+}
+
+// parseSeconds returns 0 for what is no time: not a number, or far too long.
+func parseSeconds(s string) (time.Duration, error) {
+	seconds, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(seconds <= maxDuration.Seconds()) {
+		return 0, err
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// shortDuration writes 2m0s as 2m.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// size is a number of bytes, 1 to maxResult: 20000, "20kB", "1.5 MiB".
+type size struct{}
+
+// maxResult is far beyond any result that somebody reads, in bytes.
+const maxResult = 100_000_000
+
+var sizeForm = regexp.MustCompile(`^([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([a-zA-Z]*)$`)
+
+var sizeUnits = map[string]float64{
+	"": 1, "b": 1, "k": 1e3, "kb": 1e3, "m": 1e6, "mb": 1e6, "kib": 1 << 10, "mib": 1 << 20,
+}
+
+func (size) read(d *decoder, n *node, label string, to *int) bool {
+	const want, hint = "a size from 1 byte to 100MB", `like "20kB", "1MB", or a number of bytes`
+	text, ok := d.quantity(n, label, want, hint)
+	if !ok {
+		return false
+	}
+	if parts := sizeForm.FindStringSubmatch(text); parts != nil {
+		unit, known := sizeUnits[strings.ToLower(parts[2])]
+		number, err := strconv.ParseFloat(parts[1], 64)
+		if bytes := number * unit; known && err == nil && bytes >= 1 && bytes <= maxResult {
+			*to = int(bytes)
+			return true
+		}
+	}
+	d.mustBe(n, label, want, hint)
+	return false
+}
+
+func (size) show(s *secrets, bytes int) *node { return number[int]{1, maxResult}.show(s, bytes) }
+
+// choice is one of several words, in any case.
+type choice[T ~string] struct {
+	words []T
+	other map[string]T // further names of words, which messages do not list
+}
+
+func (k choice[T]) read(d *decoder, n *node, label string, to *T) bool {
+	var text string
+	if !d.text(n, label, &text) {
+		return false
+	}
+	valid := k.names()
+	word, ok := matchFold(text, valid)
+	if !ok {
+		d.mustBe(n, label, oneOf(valid[:len(k.words)]), d.nearHint(n, text, valid))
+		return false
+	}
+	*to = T(word)
+	if known, ok := k.other[word]; ok {
+		*to = known
+	}
+	return true
+}
+
+// names returns all words, those of messages first.
+func (k choice[T]) names() []string {
+	var names, other []string
+	for _, word := range k.words {
+		names = append(names, string(word))
+	}
+	for word := range k.other {
+		other = append(other, word)
+	}
+	slices.Sort(other)
+	return append(names, other...)
+}
+
+func (k choice[T]) show(s *secrets, v T) *node { return str{}.show(s, string(v)) }
+
+// onError says whether a failure goes on or fails the whole.
+type onError struct{ on string } // the word for which the field is true
+
+var onErrors = choice[string]{words: []string{"fail", "continue"}}
+
+func (k onError) read(d *decoder, n *node, label string, to *bool) bool {
+	var word string
+	ok := onErrors.read(d, n, label, &word)
+	if ok {
+		*to = word == k.on
+	}
+	return ok
+}
+
+func (k onError) show(_ *secrets, v bool) *node {
+	if v == (k.on == "fail") {
+		return textNode("fail")
+	}
+	return textNode("continue")
+}
+
+// logLevel is how much is logged.
+type logLevel struct{}
+
+var logLevels = choice[string]{words: []string{"debug", "info", "warn", "error"}}
+
+func (logLevel) read(d *decoder, n *node, label string, to *slog.Level) bool {
+	var level string
+	return logLevels.read(d, n, label, &level) && to.UnmarshalText([]byte(level)) == nil
+}
+
+func (logLevel) show(_ *secrets, level slog.Level) *node {
+	return textNode(strings.ToLower(level.String()))
+}

@@ -1,0 +1,187 @@
+package configs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"toolfinch/rawjson"
+)
+
+// schema is a JSON Schema of draft 7, the one that editors know best.
+type schema map[string]any
+
+// Schema returns the JSON Schema of a configuration file, for completion and
+// checks in editors. What a file with servers of another client may have beside
+// them is not checked. A valid file may still not load: a schema knows no files,
+// no variables, and no names of servers.
+func Schema() json.RawMessage {
+	servers := anyOf(schema{"type": "object", "additionalProperties": ref("server")}, null)
+	properties := schemaOf(top)["properties"].(schema)
+	maps.Copy(properties, schema{"$schema": schema{"type": "string"}, "inputs": schema{}})
+	for _, block := range serverBlocks {
+		properties[block] = servers
+	}
+	root := schema{
+		"$schema":     "http://json-schema.org/draft-07/schema#",
+		"title":       "Configuration of toolfinch",
+		"type":        "object",
+		"properties":  properties,
+		"definitions": definitions(),
+		"if":          anyOf(schema{"required": []string{"mcpServers"}}, schema{"required": []string{"servers"}}),
+		"else":        schema{"propertyNames": anyOf(schema{"pattern": "^x-"}, schema{"enum": slices.Sorted(maps.Keys(properties))})},
+	}
+	return rawjson.Of(root)
+}
+
+func definitions() schema {
+	server := schemaOf(serverKeys)
+	properties := server["properties"].(schema)
+	for name, kind := range foreignValues {
+		properties[name] = anyOf(schema{"description": "of other clients"}, kind.schema(), null)
+	}
+	for name, hint := range foreignKeys {
+		properties[name] = schema{"description": strings.TrimSuffix("not used; "+hint, "; ")}
+	}
+	server["anyOf"] = []schema{{"required": []string{"command"}}, {"required": []string{"url"}}, {"required": []string{"serverUrl"}}, {"required": []string{"httpUrl"}}}
+	return schema{
+		"server":       server,
+		"tools":        overrides.schema(),
+		"output_cache": outputCache.onOff.schema(),
+		"gating":       gatingKind.onOff.schema(),
+		"variable":     schema{"type": "string", "pattern": `^\$\{.*\}$`},
+	}
+}
+
+var (
+	null        = schema{"type": "null"}
+	anyText     = schema{"type": "string"}
+	anyWord     = schema{"type": []string{"string", "number", "boolean"}}
+	oneVariable = ref("variable") // text that is one variable
+)
+
+func ref(name string) schema { return schema{"$ref": "#/definitions/" + name} }
+
+// anyOf joins alternatives. Those that have alternatives themselves are taken apart.
+func anyOf(alternatives ...schema) schema {
+	var list []schema
+	for _, s := range alternatives {
+		if inner, ok := s["anyOf"].([]schema); ok && len(s) == 1 {
+			list = append(list, inner...)
+		} else {
+			list = append(list, s)
+		}
+	}
+	return schema{"anyOf": list}
+}
+
+var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+
+// schemaOf describes a mapping with fixed keys.
+func schemaOf[T any](s section[T]) schema {
+	properties := schema{}
+	for _, k := range s.keys {
+		value := k.value.schema()
+		if !k.null { // nothing is the default
+			value = anyOf(value, null)
+		}
+		value["description"] = markdownLink.ReplaceAllString(k.doc, "$1")
+		if usual := k.value.usual(); usual != nil && k.without == "" {
+			value["default"] = json.RawMessage(nodeJSON(usual))
+		}
+		properties[k.name] = value
+	}
+	return schema{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+func (s section[T]) schema() schema { return schemaOf(s) }
+func (k list[V]) schema() schema    { return schema{"type": "array", "items": k.item.schema()} }
+func (k named[V]) schema() schema {
+	return schema{"type": "object", "additionalProperties": k.item.schema()}
+}
+func (k onOff[T]) schema() schema { return anyOf(boolean{}.schema(), k.section.schema()) }
+
+func (k str) schema() schema {
+	if k.word {
+		return anyWord
+	}
+	return anyText
+}
+
+func (k number[N]) schema() schema {
+	return anyOf(schema{"type": "integer", "minimum": k.low, "maximum": k.high}, oneVariable)
+}
+
+func (boolean) schema() schema { return anyOf(schema{"type": "boolean"}, oneVariable) }
+
+func (k duration) schema() schema {
+	low, high, _ := k.bounds()
+	seconds := schema{"type": "number", "minimum": low.Seconds(), "maximum": high.Seconds()}
+	return anyOf(seconds, schema{"type": "string", "pattern": `^\+?([0-9.]+(ns|us|µs|μs|ms|s|m|h))+$`}, containsVariable)
+}
+
+var containsVariable = schema{"type": "string", "pattern": `\$\{`}
+
+func (size) schema() schema {
+	return anyOf(schema{"type": "number", "minimum": 1, "maximum": maxResult}, schema{"type": "string", "pattern": sizeForm.String()}, containsVariable)
+}
+
+// schema lists the words for completion, and accepts them in any case.
+func (k choice[T]) schema() schema {
+	var pattern strings.Builder
+	for i, name := range k.names() {
+		if i > 0 {
+			pattern.WriteByte('|')
+		}
+		for _, r := range name {
+			if upper, lower := unicode.ToUpper(r), unicode.ToLower(r); upper != lower {
+				fmt.Fprintf(&pattern, "[%c%c]", upper, lower)
+			} else {
+				pattern.WriteString(regexp.QuoteMeta(string(r)))
+			}
+		}
+	}
+	return anyOf(schema{"enum": k.words}, schema{"type": "string", "pattern": "^(" + pattern.String() + ")$"}, containsVariable)
+}
+
+func (onError) schema() schema         { return onErrors.schema() }
+func (logLevel) schema() schema        { return logLevels.schema() }
+func (words) schema() schema           { return schema{"type": "object", "additionalProperties": anyWord} }
+func (serverURL) schema() schema       { return anyText }
+func (serverTransport) schema() schema { return transports.schema() }
+func (serverEnabled) schema() schema   { return boolean{}.schema() }
+func (serverTools) schema() schema     { return anyOf(ref("tools"), schema{"type": "array"}) }
+func (override) schema() schema        { return anyOf(schemaOf(overrideKeys), null) }
+func (k parameters) schema() schema    { return k.named().schema() }
+func (bound) schema() schema           { return schema{} }
+func (outputCacheKind) schema() schema { return ref("output_cache") }
+func (gatingOnOff) schema() schema     { return ref("gating") }
+func (proxyName) schema() schema       { return anyText }
+func (pattern) schema() schema         { return anyText }
+func (hooks) schema() schema           { return schemaOf(hooksKeys) }
+func (hook) schema() schema            { return anyOf(anyText, schemaOf(hookKeys)) }
+func (function[T]) schema() schema     { return anyText }
+func (custom) schema() schema          { return anyOf(anyText, schemaOf(customKeys)) }
+func (arguments) schema() schema       { return schema{"type": "object"} }
+func (composite) schema() schema       { return schemaOf(compositeKeys) }
+func (input) schema() schema           { return anyOf(schemaTypes.schema(), schema{"type": "object"}, null) }
+
+func (proxyTool) schema() schema {
+	return anyOf(schema{"type": "boolean"}, anyText, schemaOf(proxyToolKeys))
+}
+
+func (viewTools) schema() schema {
+	return schema{"type": "object", "additionalProperties": anyOf(ref("tools"), null)}
+}
+
+func (steps) schema() schema {
+	return schema{"type": "object", "additionalProperties": schemaOf(stepKeys)}
+}
+
+func (views) schema() schema {
+	return schema{"type": "object", "propertyNames": schema{"pattern": viewName.String()}, "additionalProperties": schemaOf(viewKeys)}
+}

@@ -1,0 +1,279 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/view"
+)
+
+// reservedNames are the meta-tools: no tool is exposed under one of them.
+var reservedNames = []string{
+	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
+	"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "list_provisioned",
+	"read_output", "run_script",
+}
+
+var exposedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// claims are the exposed names that were given so far, and where. A name without
+// a node is that of one of the view's own tools.
+type claims map[string]origin
+
+// claim checks an exposed name and that no other tool has it. The name itself is
+// not repeated: it may come from a variable.
+func (d *decoder) claim(n *node, label, name string) {
+	if !d.checkExposed(n, label, name) {
+		return
+	}
+	if first, taken := d.taken[name]; taken {
+		d.fail(n, label+" is the name of another tool already", fmt.Sprintf("of the one on line %d", first.node.line))
+		return
+	}
+	d.taken[name] = origin{node: n, label: label}
+}
+
+func (d *decoder) failOwn(n *node, label string) {
+	d.fail(n, label+" is the name of one of toolfinch's own tools: "+n.String(), "choose another one")
+}
+
+func (d *decoder) checkExposed(n *node, label, name string) bool {
+	switch {
+	case !exposedName.MatchString(name):
+		d.mustBe(n, label, "1 to 64 letters, digits, _ and -", "clients and models accept no other names of tools")
+		return false
+	case slices.Contains(reservedNames, name):
+		d.failOwn(n, label)
+		return false
+	}
+	return true
+}
+
+// isGlob reports whether the name of a tool stands for several.
+func isGlob(s string) bool { return strings.ContainsAny(s, `*?[\`) }
+
+// overrides is a tools block: the tools of one server and what changes of them.
+var overrides = named[view.Override]{
+	noun: "tool", values: "what changes of them", hint: "write {} for a tool as it is",
+	item:  override{overrideKeys},
+	fresh: func(p pair) view.Override { return view.Override{Tool: p.key.text, At: placeOf(p.key)} },
+	name:  func(o *view.Override) string { return o.Tool },
+}
+
+// overrideKeys describes all keys of a tool within a tools block.
+var overrideKeys = section[view.Override]{check: checkOverride, keys: []key[view.Override]{
+	{
+		name: "name", without: "server and tool",
+		doc:   "what clients call it, exactly: 1 to 64 letters, digits, `_` and `-`. Not for patterns",
+		value: in(func(o *view.Override) *string { return &o.Name }).is(str{}),
+	},
+	{
+		name: "title", without: "the server's",
+		doc:   "`{original}` stands for the server's, which may be empty",
+		value: in(func(o *view.Override) **string { return &o.Title }).is(optional{prose}),
+	},
+	{
+		name: "description", without: "the server's",
+		doc:   "likewise",
+		value: in(func(o *view.Override) **string { return &o.Description }).is(optional{prose}),
+	},
+	{
+		name: "enabled", without: "`true`",
+		doc:   "`false` leaves the tool out",
+		value: in(func(o *view.Override) *bool { return &o.Disabled }).is(boolean{not: true, only: true}),
+	},
+	{
+		name:  "parameters",
+		doc:   "what changes of its parameters, by name; see below",
+		value: in(func(o *view.Override) *[]view.Parameter { return &o.Parameters }).is(parameters{parameterKeys}),
+	},
+	{
+		name: "output_cache", without: "the server's",
+		doc:   "keep large results, as under a server",
+		value: in(func(o *view.Override) **view.OutputCache { return &o.Output }).is(outputCache),
+	},
+}}
+
+// override is one tool of a tools block. Nothing is as good as {}.
+type override struct{ section[view.Override] }
+
+func (k override) read(d *decoder, n *node, label string, o *view.Override) bool {
+	at := &node{line: o.At.Line, column: o.At.Column} // of the name
+	switch _, err := path.Match(o.Tool, ""); {
+	case o.Tool == "":
+		d.fail(at, label+": a tool without a name", "")
+	case err != nil:
+		d.fail(at, fmt.Sprintf("%s: %q is no pattern", label, shorten(o.Tool)), `* ? and [a-z] stand for characters, \ before them for themselves`)
+	}
+	switch n.kind {
+	case kindNull:
+		return true
+	case kindMapping:
+		return k.section.read(d, n, label, o)
+	}
+	d.fail(n, label+" must be a mapping, not "+string(n.kind), "write {} for the tool as it is, {enabled: false} to leave it out")
+	return false
+}
+
+func checkOverride(d *decoder, n *node, label string, o *view.Override) {
+	name := n.given("name")
+	switch {
+	case name == nil || name.kind != kindText || d.lenient && name.hasVariables():
+	case isGlob(o.Tool):
+		d.fail(name, label+": a pattern of tools cannot have one name", "name a single tool")
+	case o.Disabled: // nobody sees it
+		d.checkExposed(name, label+".name", o.Name)
+	case o.Name != "" || !name.hasVariables():
+		d.claim(name, label+".name", o.Name)
+	}
+}
+
+// parameterKeys describes all keys of a parameter of a tool.
+var parameterKeys = section[view.Parameter]{check: checkParameter, keys: []key[view.Parameter]{
+	{
+		name:  "rename",
+		doc:   "what clients call it",
+		value: in(func(p *view.Parameter) *string { return &p.Rename }).is(str{check: notEmpty}),
+	},
+	{
+		name:  "description",
+		doc:   "`{original}` stands for the server's",
+		value: in(func(p *view.Parameter) **string { return &p.Description }).is(optional{prose}),
+	},
+	{
+		name: "default", null: true,
+		doc:   "sent where the client sends nothing",
+		value: in(all[view.Parameter]).is(bound{func(p *view.Parameter) *[]byte { return &p.Default }}),
+	},
+	{
+		name:  "hidden",
+		doc:   "not shown; its `default` is sent, if it has one",
+		value: in(func(p *view.Parameter) *bool { return &p.Hidden }).is(boolean{only: true}),
+	},
+	{
+		name: "value", null: true,
+		doc:   "always sent, and hidden",
+		value: in(all[view.Parameter]).is(bound{func(p *view.Parameter) *[]byte { return &p.Value }}),
+	},
+}}
+
+// bound is any value that a parameter gets, kept as JSON.
+type bound struct {
+	at func(p *view.Parameter) *[]byte
+}
+
+func (k bound) read(d *decoder, n *node, label string, p *view.Parameter) (ok bool) {
+	*k.at(p), ok = d.value(n, label)
+	return ok
+}
+
+func (k bound) show(s *secrets, p view.Parameter) *node { return s.json(*k.at(&p), p.Name, ofData) }
+
+// parameters are those of a tool, by name.
+type parameters struct{ section[view.Parameter] }
+
+func (k parameters) named() named[view.Parameter] {
+	return named[view.Parameter]{
+		noun: "parameter", values: "what changes of them",
+		item:  k.section,
+		fresh: func(p pair) view.Parameter { return view.Parameter{Name: p.key.text, At: placeOf(p.key)} },
+		name:  func(p *view.Parameter) string { return p.Name },
+	}
+}
+
+func (k parameters) read(d *decoder, n *node, label string, to *[]view.Parameter) bool {
+	ok := k.named().read(d, n, label, to)
+	renamed := make(map[string]*node)
+	for _, p := range *to {
+		if p.Rename == "" {
+			continue
+		}
+		rename := n.find(p.Name).find("rename")
+		if first := renamed[p.Rename]; first != nil {
+			d.fail(rename, fmt.Sprintf("%s.%s.rename: two parameters get one name", label, shorten(p.Name)), fmt.Sprintf("the other one is on line %d", first.line))
+			continue
+		}
+		renamed[p.Rename] = rename
+	}
+	return ok
+}
+
+func (k parameters) show(s *secrets, list []view.Parameter) *node { return k.named().show(s, list) }
+
+func checkParameter(d *decoder, n *node, label string, p *view.Parameter) {
+	value, fallback := n.find("value"), n.find("default")
+	hidden := p.Hidden || value != nil
+	switch {
+	case value != nil && fallback != nil:
+		d.fail(fallback, label+" has both value and default", "value is always sent, default where the client sends nothing: keep one")
+	case value != nil && n.given("hidden") != nil && !p.Hidden && !d.lenient:
+		d.fail(n.find("hidden"), label+": what has a value is hidden", "remove hidden, or write default in place of value")
+	}
+	if rename := n.given("rename"); rename != nil && hidden {
+		d.fail(rename, label+" is hidden and renamed, but nobody sees the name", "remove one of the two")
+	}
+	if description := n.given("description"); description != nil && hidden {
+		d.warn(description, label+": the description is not used, the parameter is hidden", "")
+	}
+}
+
+// outputCache says which results are kept. What is off has no minimum size.
+var outputCache = outputCacheKind{onOff[view.OutputCache]{section: section[view.OutputCache]{keys: []key[view.OutputCache]{
+	{
+		name:  "min_size",
+		doc:   "bytes of a result from which on it is kept",
+		value: in(func(o *view.OutputCache) *int { return &o.MinSize }).is(size{}, view.DefaultMinSize),
+	},
+	{
+		name:  "preview",
+		doc:   "bytes of it that the model gets at once",
+		value: in(func(o *view.OutputCache) *int { return &o.Preview }).is(size{}, view.DefaultPreview),
+	},
+	{
+		name:  "ttl",
+		doc:   "how long it can be read",
+		value: in(func(o *view.OutputCache) *time.Duration { return &o.TTL }).is(duration{}, view.DefaultOutputTTL),
+	},
+}}}}
+
+type outputCacheKind struct{ onOff[view.OutputCache] }
+
+func (k outputCacheKind) read(d *decoder, n *node, label string, to **view.OutputCache) bool {
+	if !k.onOff.read(d, n, label, to) {
+		return false
+	}
+	if *to == nil {
+		*to = &view.OutputCache{}
+	}
+	if o := *to; o.Preview > o.MinSize {
+		if preview := n.given("preview"); preview != nil {
+			d.fail(preview, label+".preview is larger than min_size: the preview would be the whole", "")
+		}
+		o.Preview = o.MinSize
+	}
+	return true
+}
+
+func (k outputCacheKind) show(s *secrets, o *view.OutputCache) *node {
+	if o != nil && o.MinSize == 0 {
+		return boolNode(false)
+	}
+	return k.onOff.show(s, o)
+}
+
+// isFile reports whether a file is there. One that cannot be looked at is: the
+// one who reads it will say why not.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return !info.IsDir()
+}

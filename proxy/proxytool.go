@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"toolfinch/proxytool"
+	"toolfinch/rawjson/args"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -29,7 +30,7 @@ func (c capabilities) List(ctx context.Context, _ *tool.Call, t proxytool.Type, 
 	passes := func(*tool.Tool) bool { return true }
 	if f != nil {
 		if err := c.view.retriever.CheckServer(f.Server); err != nil {
-			return nil, &proxytool.ArgumentError{Parameter: "filter", Problem: "filter.server: " + err.Error()}
+			return nil, args.Refuse("filter.server: %v", err)
 		}
 		has := c.view.catalog.Tagged(f.Tags)
 		passes = func(t *tool.Tool) bool {

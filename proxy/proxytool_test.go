@@ -514,7 +514,7 @@ func TestTheProxyToolRefuses(t *testing.T) {
 		{`{"action":"info","type":"tool","path":"one_mixed","args":{}}`, "args"},
 		{`{"action":"call","type":"tool","path":"one_mixed","args":[1]}`, "args must be an object"},
 		{`{"action":"call","type":"tool","path":"one_mixed","args":"[1]"}`, "args must be an object"},
-		{`{"action":"call","type":"tool","path":"one_mixed","pth":1}`, `unknown parameter "pth"`},
+		{`{"action":"call","type":"tool","path":"one_mixed","pth":1}`, `unknown argument "pth"`},
 		{`{"action":"call","type":"tool","path":"one_mixed","limit":1}`, "limit is only for action list"},
 		{`{"action":"list","type":"tool","limit":0}`, "limit must be 1 to 1000"},
 		{`{"action":"list","type":"tool","offset":-1}`, "offset must not be negative"},

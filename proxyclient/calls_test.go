@@ -18,6 +18,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
+	"toolfinch/rawjson/args"
 )
 
 // counting counts the requests sent over a transport.
@@ -58,8 +59,8 @@ func TestWhatTheServerWouldRefuseIsNotSent(t *testing.T) {
 		{proxytool.TypeResource, proxytool.ActionCall, "house://notes", map[string]int{"a": 1}, "args"},
 	} {
 		_, err := c.Proxy(t.Context(), test.typ, test.action, test.path, test.args)
-		var wrong *proxytool.ArgumentError
-		if !errors.As(err, &wrong) || wrong.Parameter != test.about {
+		var wrong *args.Error
+		if !errors.As(err, &wrong) || !strings.Contains(wrong.Problem, test.about) {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}

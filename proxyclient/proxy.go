@@ -59,7 +59,7 @@ func (e *ResultError) Error() string {
 // as json.RawMessage, or what marshals to a JSON object.
 //
 // What the proxy tool would refuse is refused before anything is sent
-// (*proxytool.ArgumentError). An answer that says it failed is a *ResultError, of
+// (*args.Error). An answer that says it failed is a *ResultError, of
 // a called tool a Result. JSON-RPC errors are as mcp-go returns them. A call that
 // was lost with the connection is repeated once, but that of a tool only when it
 // never reached the server.

@@ -1,7 +1,6 @@
 package proxytool
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -117,31 +116,31 @@ func (l *Label) read(object json.RawMessage) {
 
 // object is what stands in annotations and in _meta.
 func (l Label) object() json.RawMessage {
-	var out fields
-	out.text(keyAction, string(l.Action))
+	var out rawjson.Object
+	out.AddText(keyAction, string(l.Action))
 	if l.Type != "" {
-		out.text(keyType, string(l.Type))
+		out.AddText(keyType, string(l.Type))
 	}
 	if l.Path != "" {
-		out.text(keyPath, l.Path)
+		out.AddText(keyPath, l.Path)
 	}
 	if l.Data != "" {
-		out.text(keyPython, l.Data)
-		out.text(keyData, l.Data)
+		out.AddText(keyPython, l.Data)
+		out.AddText(keyData, l.Data)
 	}
 	if l.Many != nil {
-		out.raw(keyMany, strconv.AppendBool(nil, *l.Many))
-		out.raw(keyArray, strconv.AppendBool(nil, *l.Many))
+		out.Add(keyMany, strconv.AppendBool(nil, *l.Many))
+		out.Add(keyArray, strconv.AppendBool(nil, *l.Many))
 	}
 	if l.Page != nil {
-		out.number(keyTotal, l.Page.Total)
-		out.number(keyOffset, l.Page.Offset)
-		out.number(keyCount, l.Page.Count)
+		out.AddInt(keyTotal, l.Page.Total)
+		out.AddInt(keyOffset, l.Page.Offset)
+		out.AddInt(keyCount, l.Page.Count)
 		if l.Page.Next != "" {
-			out.text(keyNext, l.Page.Next)
+			out.AddText(keyNext, l.Page.Next)
 		}
 	}
-	return out.object()
+	return out.JSON()
 }
 
 // Annotate returns a content item with the label in its annotations and _meta.
@@ -154,36 +153,36 @@ func Annotate(item json.RawMessage, l Label) json.RawMessage {
 }
 
 func annotate(item, label json.RawMessage) json.RawMessage {
-	if !opens(item) {
+	if !rawjson.IsObject(item) {
 		return item
 	}
-	var moved fields
+	var moved rawjson.Object
 	annotations := labelled(item, "annotations", label, &moved)
 	meta := labelled(item, "_meta", label, &moved)
-	if moved.Len() > 0 {
-		meta.raw(keyProxied, moved.object())
+	if !moved.Empty() {
+		meta.Add(keyProxied, moved.JSON())
 	}
-	return set(set(item, "_meta", meta.object()), "annotations", annotations.object()) // a new one comes first
+	return set(set(item, "_meta", meta.JSON()), "annotations", annotations.JSON()) // a new one comes first
 }
 
 // labelled is a member of an item with the label in it. What was in its place
 // goes to moved.
-func labelled(item json.RawMessage, name string, label json.RawMessage, moved *fields) *fields {
-	var out, own fields
-	out.all(label)
+func labelled(item json.RawMessage, name string, label json.RawMessage, moved *rawjson.Object) *rawjson.Object {
+	var out, own rawjson.Object
+	out.AddAll(label)
 	old := rawjson.Member(item, name)
-	if old != nil && !opens(old) && string(old) != "null" {
-		moved.raw(name, old)
+	if old != nil && !rawjson.IsObject(old) && string(old) != "null" {
+		moved.Add(name, old)
 	}
 	for key, value := range rawjson.Members(old) {
 		if slices.Contains(labelKeys, key) || key == keyProxied {
-			own.raw(key, value)
+			own.Add(key, value)
 		} else {
-			out.raw(key, value)
+			out.Add(key, value)
 		}
 	}
-	if own.Len() > 0 {
-		moved.raw(name, own.object())
+	if !own.Empty() {
+		moved.Add(name, own.JSON())
 	}
 	return &out
 }
@@ -194,12 +193,12 @@ func labelEmpty(result json.RawMessage, l Label) json.RawMessage {
 	if hasContent(result) {
 		return result
 	}
-	var moved fields
+	var moved rawjson.Object
 	meta := labelled(result, "_meta", l.object(), &moved)
-	if moved.Len() > 0 {
-		meta.raw(keyProxied, moved.object())
+	if !moved.Empty() {
+		meta.Add(keyProxied, moved.JSON())
 	}
-	return set(result, "_meta", meta.object())
+	return set(result, "_meta", meta.JSON())
 }
 
 func hasContent(result json.RawMessage) bool {
@@ -216,96 +215,36 @@ func unannotate(item json.RawMessage) json.RawMessage {
 		return item
 	}
 	moved := rawjson.Member(rawjson.Member(item, "_meta"), keyProxied)
-	var out fields
+	var out rawjson.Object
 	for name, value := range rawjson.Members(item) {
 		if name == "annotations" || name == "_meta" {
 			if value = unlabelled(value, rawjson.Member(moved, name)); value == nil {
 				continue
 			}
 		}
-		out.raw(name, value)
+		out.Add(name, value)
 	}
-	return out.object()
+	return out.JSON()
 }
 
 // unlabelled is annotations or _meta without a label and with what was moved; nil
 // when nothing is left.
 func unlabelled(object, moved json.RawMessage) json.RawMessage {
-	if moved != nil && !opens(moved) || !opens(object) {
+	if moved != nil && !rawjson.IsObject(moved) || !rawjson.IsObject(object) {
 		if moved != nil {
 			return moved
 		}
 		return object
 	}
-	var out fields
+	var out rawjson.Object
 	for key, value := range rawjson.Members(object) {
 		if key != keyAction && key != keyType && key != keyPath && key != keyProxied {
-			out.raw(key, value)
+			out.Add(key, value)
 		}
 	}
-	out.all(moved)
-	if out.Len() == 0 {
+	out.AddAll(moved)
+	if out.Empty() {
 		return nil
 	}
-	return out.object()
-}
-
-// opens reports whether valid JSON is an object.
-func opens(raw json.RawMessage) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{"))
-}
-
-// fields writes the members of a JSON object.
-type fields struct{ bytes.Buffer }
-
-func (f *fields) raw(name string, value []byte) {
-	if f.Len() > 0 {
-		f.WriteByte(',')
-	}
-	f.Write(quote(name))
-	f.WriteByte(':')
-	f.Write(value)
-}
-
-// all writes the members of another object.
-func (f *fields) all(object json.RawMessage) {
-	for name, value := range rawjson.Members(object) {
-		f.raw(name, value)
-	}
-}
-
-func (f *fields) text(name, value string) { f.raw(name, quote(value)) }
-
-func (f *fields) number(name string, n int) { f.raw(name, strconv.AppendInt(nil, int64(n), 10)) }
-
-func (f *fields) object() json.RawMessage {
-	out := make([]byte, 0, f.Len()+2)
-	return append(append(append(out, '{'), f.Bytes()...), '}')
-}
-
-// array is a JSON array of what is given.
-func array(elements []json.RawMessage) json.RawMessage {
-	size := 2 + len(elements)
-	for _, element := range elements {
-		size += len(element)
-	}
-	out := append(make([]byte, 0, size), '[')
-	for i, element := range elements {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, element...)
-	}
-	return append(out, ']')
-}
-
-func quote(s string) []byte { return encode(s) }
-
-// encode is json.Marshal without the escapes for HTML. What it gets can be encoded.
-func encode(value any) []byte {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value)
-	return bytes.TrimRight(out.Bytes(), "\n")
+	return out.JSON()
 }

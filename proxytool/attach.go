@@ -20,6 +20,7 @@ import (
 
 	"toolfinch/nearest"
 	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/tool"
 )
 
@@ -184,12 +185,12 @@ type attached struct {
 
 // request sends a message and returns the result.
 func (a *attached) request(ctx context.Context, method mcp.MCPMethod, params json.RawMessage) (json.RawMessage, error) {
-	var message fields
-	message.text("jsonrpc", mcp.JSONRPC_VERSION)
-	message.text("id", "proxytool-"+strconv.FormatUint(a.last.Add(1), 10)) // as no client's of the session
-	message.text("method", string(method))
-	message.raw("params", params)
-	switch response := a.server.HandleMessage(ctx, message.object()).(type) {
+	var message rawjson.Object
+	message.AddText("jsonrpc", mcp.JSONRPC_VERSION)
+	message.AddText("id", "proxytool-"+strconv.FormatUint(a.last.Add(1), 10)) // as no client's of the session
+	message.AddText("method", string(method))
+	message.Add("params", params)
+	switch response := a.server.HandleMessage(ctx, message.JSON()).(type) {
 	case mcp.JSONRPCResponse:
 		result, err := json.Marshal(response.Result)
 		if err != nil {
@@ -207,12 +208,12 @@ func (a *attached) request(ctx context.Context, method mcp.MCPMethod, params jso
 }
 
 // Call calls, reads or gets.
-func (a *attached) Call(ctx context.Context, call *tool.Call, t Type, path string, args json.RawMessage) (json.RawMessage, error) {
-	var params fields
+func (a *attached) Call(ctx context.Context, call *tool.Call, t Type, path string, arguments json.RawMessage) (json.RawMessage, error) {
+	var params rawjson.Object
 	for name, value := range rawjson.Members(call.Params) {
 		switch name {
 		case "_meta", "inputResponses", "requestState": // of a client that answers by calling again
-			params.raw(name, value)
+			params.Add(name, value)
 		}
 	}
 	if t == TypeResource {
@@ -220,20 +221,20 @@ func (a *attached) Call(ctx context.Context, call *tool.Call, t Type, path strin
 		if err != nil {
 			return nil, err
 		}
-		params.text("uri", uri)
-		return a.request(ctx, mcp.MethodResourcesRead, params.object())
+		params.AddText("uri", uri)
+		return a.request(ctx, mcp.MethodResourcesRead, params.JSON())
 	}
-	params.text("name", path)
-	if args != nil {
-		params.raw("arguments", args)
+	params.AddText("name", path)
+	if arguments != nil {
+		params.Add("arguments", arguments)
 	}
 	if t == TypePrompt {
-		return a.request(ctx, mcp.MethodPromptsGet, params.object())
+		return a.request(ctx, mcp.MethodPromptsGet, params.JSON())
 	}
 	if path == a.own {
-		return nil, refuse("path", "%s cannot be called through itself", a.own)
+		return nil, args.Refuse("%s cannot be called through itself", a.own)
 	}
-	return a.request(ctx, mcp.MethodToolsCall, params.object())
+	return a.request(ctx, mcp.MethodToolsCall, params.JSON())
 }
 
 // uriOf is the URI to read for a path: itself, unless it is the name of a
@@ -287,7 +288,7 @@ func (a *attached) Info(ctx context.Context, call *tool.Call, t Type, path strin
 // List lists what the calling session is listed, but for the proxy tool.
 func (a *attached) List(ctx context.Context, call *tool.Call, t Type, filter *Filter) ([]Item, error) {
 	if filter != nil && filter.Server != "" {
-		return nil, refuse("filter", "filter.server: this server has no servers behind it")
+		return nil, args.Refuse("filter.server: this server has no servers behind it")
 	}
 	var items []Item
 	for _, from := range lists[t] {
@@ -323,14 +324,14 @@ func (a *attached) list(ctx context.Context, call *tool.Call, from source) ([]It
 	var items []Item
 	meta := rawjson.Member(call.Params, "_meta")
 	for cursor := ""; ; {
-		var params fields
+		var params rawjson.Object
 		if meta != nil {
-			params.raw("_meta", meta)
+			params.Add("_meta", meta)
 		}
 		if cursor != "" {
-			params.text("cursor", cursor)
+			params.AddText("cursor", cursor)
 		}
-		result, err := a.request(ctx, from.method, params.object())
+		result, err := a.request(ctx, from.method, params.JSON())
 		var rpc *tool.RPCError
 		if errors.As(err, &rpc) && rpc.Code == tool.CodeMethodNotFound {
 			return nil, nil // the server has none of them

@@ -43,7 +43,7 @@ func (p *proxy) batch(ctx context.Context, call *tool.Call, ops []Operation) (js
 		return nil, context.Cause(ctx)
 	}
 	label := Label{Action: ActionBatch, Data: DataToolResult, Many: &yes, Page: &Page{Total: len(ops), Count: len(ops)}}
-	return one(embedJSON(uriOf(label), array(results), label)), nil
+	return one(embedJSON(uriOf(label), rawjson.Array(results), label)), nil
 }
 
 // within is the call that operations of a batch are made by: nothing in it can
@@ -53,13 +53,13 @@ func within(call *tool.Call) (*tool.Call, error) {
 	outer.Depth--
 	// Progress of several would go up and down under one token: the batch has its own.
 	if meta := rawjson.Member(call.Params, "_meta"); rawjson.Member(meta, "progressToken") != nil {
-		var rest fields
+		var rest rawjson.Object
 		for key, value := range rawjson.Members(meta) {
 			if key != "progressToken" {
-				rest.raw(key, value)
+				rest.Add(key, value)
 			}
 		}
-		outer.Params = set(call.Params, "_meta", rest.object())
+		outer.Params = set(call.Params, "_meta", rest.JSON())
 	}
 	return outer.Inner(call.Name, nil)
 }
@@ -69,7 +69,7 @@ func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (res
 	defer func() {
 		if r := recover(); r != nil {
 			p.log.ErrorContext(ctx, "panic in a batch", slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
-			result = tool.ErrorResult(fmt.Sprintf("%s: internal error", clip(op.Path)))
+			result = tool.ErrorResult(fmt.Sprintf("%s: internal error", rawjson.Clip(op.Path, maxShown)))
 		}
 	}()
 	result, err := p.run(ctx, call, op, op.checkInBatch())
@@ -80,7 +80,7 @@ func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (res
 	case err != nil:
 		return tool.ErrorResult(err.Error())
 	case !result.Complete():
-		return tool.ErrorResult(fmt.Sprintf("%s asks for input; call it alone, not in a batch", clip(op.Path)))
+		return tool.ErrorResult(fmt.Sprintf("%s asks for input; call it alone, not in a batch", rawjson.Clip(op.Path, maxShown)))
 	}
 	return result
 }
@@ -88,9 +88,9 @@ func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (res
 // rpcResult is a JSON-RPC error in the place of a result: the whole object, with
 // code and data, is the member "error" of its _meta.
 func rpcResult(failed *tool.RPCError) tool.Result {
-	var meta fields
-	meta.raw(keyError, failed.JSON())
-	return tool.Result(set(json.RawMessage(tool.ErrorResult(failed.Message)), "_meta", meta.object()))
+	var meta rawjson.Object
+	meta.Add(keyError, failed.JSON())
+	return tool.Result(set(json.RawMessage(tool.ErrorResult(failed.Message)), "_meta", meta.JSON()))
 }
 
 // progress counts the operations of a batch that are done, for a client that
@@ -111,9 +111,9 @@ func (p *progress) step() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done++
-	var params fields
-	params.raw("progressToken", p.token)
-	params.number("progress", p.done)
-	params.number("total", p.total)
-	p.notify("notifications/progress", params.object())
+	var params rawjson.Object
+	params.Add("progressToken", p.token)
+	params.AddInt("progress", p.done)
+	params.AddInt("total", p.total)
+	p.notify("notifications/progress", params.JSON())
 }

@@ -49,7 +49,12 @@ func ExampleDecode() {
 		fmt.Println(err)
 		return
 	}
-	resources, templates, err := d.Resources()
-	fmt.Println(resources[0].URI, templates[0].URITemplate.Raw(), err)
-	// Output: file:///a log://{day} <nil>
+	fmt.Println(d.Label.Data)
+	for _, item := range d.Items {
+		fmt.Println(string(item))
+	}
+	// Output:
+	// Resource | ResourceTemplate
+	// {"uri":"file:///a","name":"a"}
+	// {"uriTemplate":"log://{day}","name":"log"}
 }

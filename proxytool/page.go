@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 )
 
 // cut returns the page of a list that an operation asks for.
@@ -60,7 +63,7 @@ func find(items []Item, op Operation) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, refuse("cursor", "cursor does not fit this list (any more); list from the start, without a cursor")
+	return 0, args.Refuse("cursor does not fit this list (any more); list from the start, without a cursor")
 }
 
 // key tells the items of a list apart: a resource and a template may have the
@@ -77,7 +80,7 @@ func scope(op Operation) string {
 	sum := fnv.New64a()
 	sum.Write([]byte(op.Type))
 	if op.Filter != nil {
-		sum.Write(encode(op.Filter))
+		sum.Write(rawjson.Of(op.Filter))
 	}
 	return strconv.FormatUint(sum.Sum64(), 36)
 }

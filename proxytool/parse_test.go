@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"toolfinch/proxytool"
+	"toolfinch/rawjson/args"
 	"toolfinch/tool"
 )
 
@@ -22,8 +23,8 @@ func TestParseReadsOperations(t *testing.T) {
 		{"list", `{"action":"list","type":"tool"}`, proxytool.Operation{Action: proxytool.ActionList, Type: proxytool.TypeTool}},
 		{"info", `{"action":"info","type":"resource","path":"a://b"}`,
 			proxytool.Operation{Action: proxytool.ActionInfo, Type: proxytool.TypeResource, Path: "a://b"}},
-		{"call keeps the bytes of args", `{"action":"call","type":"tool","path":"x","args":{"n":12345678901234567890, "f":1.0}}`,
-			proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypeTool, Path: "x", Args: json.RawMessage(`{"n":12345678901234567890, "f":1.0}`)}},
+		{"call keeps the digits of args", `{"action":"call","type":"tool","path":"x","args":{"n":12345678901234567890,"f":1.0}}`,
+			proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypeTool, Path: "x", Args: json.RawMessage(`{"n":12345678901234567890,"f":1.0}`)}},
 		{"args as a JSON string", `{"action":"call","type":"prompt","path":"x","args":" {\"n\":9007199254740993} "}`,
 			proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypePrompt, Path: "x", Args: json.RawMessage(`{"n":9007199254740993}`)}},
 		{"null counts as absent", `{"action":"list","type":"prompt","path":null,"args":null,"filter":null,"limit":null,"offset":null,"cursor":null,"operations":null}`,
@@ -66,79 +67,76 @@ func TestParseReadsOperations(t *testing.T) {
 }
 
 // refusals are arguments that are refused, with what the error must say.
-var refusals = []struct{ name, arguments, parameter, says string }{
-	{"nothing", ``, "action", "action is required: list, info, call or batch"},
-	{"no object", `["list"]`, "", "must be a JSON object"},
-	{"bad JSON", `{"action":`, "", "must be a JSON object"},
-	{"no action", `{"type":"tool"}`, "action", "action is required"},
-	{"empty action", `{"action":"","type":"tool"}`, "action", "action is required"},
-	{"unknown action", `{"action":"lists","type":"tool"}`, "action", `unknown action "lists" (did you mean list?)`},
-	{"action of another JSON type", `{"action":1,"type":"tool"}`, "action", "action must be a string"},
-	{"no type", `{"action":"list"}`, "type", "type is required: tool, resource or prompt"},
-	{"unknown type", `{"action":"list","type":"tools"}`, "type", `unknown type "tools" (did you mean tool?)`},
-	{"a wholly unknown type", `{"action":"list","type":"zzzzzzzz"}`, "type", `unknown type "zzzzzzzz": there are tool, resource and prompt`},
-	{"type of another JSON type", `{"action":"list","type":["tool"]}`, "type", "type must be a string"},
-	{"unknown parameter", `{"action":"list","type":"tool","pth":"x"}`, "parameter", `unknown parameter "pth" (did you mean path?)`},
-	{"unknown parameter that is null", `{"action":"list","type":"tool","pth":null}`, "parameter", "unknown parameter"},
-	{"info without path", `{"action":"info","type":"tool"}`, "path", "path is required for action info"},
-	{"call without path", `{"action":"call","type":"tool"}`, "path", "path is required for action call"},
-	{"info with null path", `{"action":"info","type":"tool","path":null}`, "path", "path is required"},
-	{"call with empty path", `{"action":"call","type":"tool","path":""}`, "path", "path is required"},
-	{"path of another JSON type", `{"action":"info","type":"tool","path":7}`, "path", "path must be a string"},
-	{"list with path", `{"action":"list","type":"tool","path":"x"}`, "path", "path is not allowed for action list"},
-	{"list with args", `{"action":"list","type":"tool","args":{"a":1}}`, "args", "args is only for action call"},
-	{"list with empty args", `{"action":"list","type":"tool","args":{}}`, "args", "args is only for action call"},
-	{"info with empty args", `{"action":"info","type":"tool","path":"x","args":{}}`, "args", "args is only for action call"},
-	{"args that are an array", `{"action":"call","type":"tool","path":"x","args":[1]}`, "args", "args must be an object"},
-	{"args that are a string of something else", `{"action":"call","type":"tool","path":"x","args":"[1]"}`, "args", "args must be an object"},
-	{"args that are an empty string", `{"action":"call","type":"tool","path":"x","args":""}`, "args", "args must be an object"},
-	{"a resource with args", `{"action":"call","type":"resource","path":"a://b","args":{"x":1}}`, "args", "a resource takes no args"},
-	{"info with filter", `{"action":"info","type":"tool","path":"x","filter":{}}`, "filter", "filter is only for action list"},
-	{"call with limit", `{"action":"call","type":"tool","path":"x","limit":1}`, "limit", "limit is only for action list"},
-	{"call with offset", `{"action":"call","type":"tool","path":"x","offset":1}`, "offset", "offset is only for action list"},
-	{"call with cursor", `{"action":"call","type":"tool","path":"x","cursor":"c"}`, "cursor", "cursor is only for action list"},
-	{"limit too small", `{"action":"list","type":"tool","limit":0}`, "limit", "limit must be 1 to 1000"},
-	{"limit too large", `{"action":"list","type":"tool","limit":1001}`, "limit", "limit must be 1 to 1000"},
-	{"limit that is not whole", `{"action":"list","type":"tool","limit":1.5}`, "limit", "limit must be a whole number"},
-	{"offset beyond all lists", `{"action":"list","type":"tool","offset":1e300}`, "offset", "offset must be a whole number"},
-	{"negative offset", `{"action":"list","type":"tool","offset":-1}`, "offset", "offset must not be negative"},
-	{"offset that is text", `{"action":"list","type":"tool","offset":"x"}`, "offset", "offset must be a whole number"},
-	{"offset and cursor", `{"action":"list","type":"tool","offset":1,"cursor":"c"}`, "offset", "exclude each other"},
-	{"cursor of another JSON type", `{"action":"list","type":"tool","cursor":1}`, "cursor", "cursor must be a string"},
-	{"filter that is no object", `{"action":"list","type":"tool","filter":"x"}`, "filter", "filter must be an object"},
-	{"filter with an unknown member", `{"action":"list","type":"tool","filter":{"prefx":"a"}}`, "parameter of filter", `unknown parameter of filter "prefx" (did you mean prefix?)`},
-	{"filter.prefix of another JSON type", `{"action":"list","type":"tool","filter":{"prefix":1}}`, "filter.prefix", "must be a string"},
-	{"filter.tags of another JSON type", `{"action":"list","type":"tool","filter":{"tags":[1]}}`, "filter", "filter.tags must be an array of strings"},
-	{"filter.tags with null", `{"action":"list","type":"tool","filter":{"tags":["a",null]}}`, "filter", "filter.tags must be an array of strings"},
-	{"list with operations", `{"action":"list","type":"tool","operations":[]}`, "operations", "operations are only for action batch"},
-	{"batch without operations", `{"action":"batch"}`, "operations", "an array of 1 to 50 operations"},
-	{"batch of nothing", `{"action":"batch","operations":[]}`, "operations", "an array of 1 to 50 operations"},
-	{"batch of too many", `{"action":"batch","operations":[` + strings.Repeat(`{},`, 50) + `{}]}`, "operations", "operations has more than 50"},
-	{"operations that are no array", `{"action":"batch","operations":{}}`, "operations", "operations must be an array"},
-	{"batch with type", `{"action":"batch","type":"tool","operations":[{}]}`, "type", "type is not allowed beside action batch"},
-	{"batch with path", `{"action":"batch","path":"x","operations":[{}]}`, "path", "path is not allowed beside action batch"},
-	{"batch with args", `{"action":"batch","args":{},"operations":[{}]}`, "args", "args is not allowed beside action batch"},
-	{"batch with limit", `{"action":"batch","limit":1,"operations":[{}]}`, "limit", "limit is not allowed beside action batch"},
+var refusals = []struct{ name, arguments, says string }{
+	{"nothing", ``, "action is required: list, info, call or batch"},
+	{"no object", `["list"]`, "must be a JSON object"},
+	{"bad JSON", `{"action":`, "must be a JSON object"},
+	{"no action", `{"type":"tool"}`, "action is required"},
+	{"empty action", `{"action":"","type":"tool"}`, "action is required"},
+	{"unknown action", `{"action":"lists","type":"tool"}`, `unknown action "lists"; did you mean "list"?`},
+	{"action of another JSON type", `{"action":1,"type":"tool"}`, "action must be text"},
+	{"no type", `{"action":"list"}`, "type is required: tool, resource or prompt"},
+	{"unknown type", `{"action":"list","type":"tools"}`, `unknown type "tools"; did you mean "tool"?`},
+	{"a wholly unknown type", `{"action":"list","type":"zzzzzzzz"}`, `unknown type "zzzzzzzz"; there are tool, resource and prompt`},
+	{"type of another JSON type", `{"action":"list","type":["tool"]}`, "type must be text"},
+	{"unknown parameter", `{"action":"list","type":"tool","pth":"x"}`, `unknown argument "pth"; did you mean "path"?`},
+	{"unknown parameter that is null", `{"action":"list","type":"tool","pth":null}`, "unknown argument"},
+	{"info without path", `{"action":"info","type":"tool"}`, "path is required for action info"},
+	{"call without path", `{"action":"call","type":"tool"}`, "path is required for action call"},
+	{"info with null path", `{"action":"info","type":"tool","path":null}`, "path is required"},
+	{"call with empty path", `{"action":"call","type":"tool","path":""}`, "path is required"},
+	{"path of another JSON type", `{"action":"info","type":"tool","path":7}`, "path must be text"},
+	{"list with path", `{"action":"list","type":"tool","path":"x"}`, "path is not allowed for action list"},
+	{"list with args", `{"action":"list","type":"tool","args":{"a":1}}`, "args is only for action call"},
+	{"list with empty args", `{"action":"list","type":"tool","args":{}}`, "args is only for action call"},
+	{"info with empty args", `{"action":"info","type":"tool","path":"x","args":{}}`, "args is only for action call"},
+	{"args that are an array", `{"action":"call","type":"tool","path":"x","args":[1]}`, "args must be an object"},
+	{"args that are a string of something else", `{"action":"call","type":"tool","path":"x","args":"[1]"}`, "args must be an object"},
+	{"args that are an empty string", `{"action":"call","type":"tool","path":"x","args":""}`, "args must be an object"},
+	{"a resource with args", `{"action":"call","type":"resource","path":"a://b","args":{"x":1}}`, "a resource takes no args"},
+	{"info with filter", `{"action":"info","type":"tool","path":"x","filter":{}}`, "filter is only for action list"},
+	{"call with limit", `{"action":"call","type":"tool","path":"x","limit":1}`, "limit is only for action list"},
+	{"call with offset", `{"action":"call","type":"tool","path":"x","offset":1}`, "offset is only for action list"},
+	{"call with cursor", `{"action":"call","type":"tool","path":"x","cursor":"c"}`, "cursor is only for action list"},
+	{"limit too small", `{"action":"list","type":"tool","limit":0}`, "limit must be a whole number from 1 to 1000"},
+	{"limit too large", `{"action":"list","type":"tool","limit":1001}`, "limit must be a whole number from 1 to 1000"},
+	{"limit that is not whole", `{"action":"list","type":"tool","limit":1.5}`, "limit must be a whole number"},
+	{"offset beyond all lists", `{"action":"list","type":"tool","offset":1e300}`, "offset must be a whole number"},
+	{"negative offset", `{"action":"list","type":"tool","offset":-1}`, "offset must be a whole number from 0"},
+	{"offset that is text", `{"action":"list","type":"tool","offset":"x"}`, "offset must be a whole number"},
+	{"offset and cursor", `{"action":"list","type":"tool","offset":1,"cursor":"c"}`, "exclude each other"},
+	{"cursor of another JSON type", `{"action":"list","type":"tool","cursor":1}`, "cursor must be text"},
+	{"filter that is no object", `{"action":"list","type":"tool","filter":"x"}`, "filter must be an object"},
+	{"filter with an unknown member", `{"action":"list","type":"tool","filter":{"prefx":"a"}}`, `unknown argument of filter "prefx"; did you mean "prefix"?`},
+	{"filter.prefix of another JSON type", `{"action":"list","type":"tool","filter":{"prefix":1}}`, "must be text"},
+	{"filter.tags of another JSON type", `{"action":"list","type":"tool","filter":{"tags":[1]}}`, "filter.tags must be an array of texts"},
+	{"filter.tags with null", `{"action":"list","type":"tool","filter":{"tags":["a",null]}}`, "filter.tags must be an array of texts"},
+	{"list with operations", `{"action":"list","type":"tool","operations":[]}`, "operations are only for action batch"},
+	{"batch without operations", `{"action":"batch"}`, "an array of 1 to 50 operations"},
+	{"batch of nothing", `{"action":"batch","operations":[]}`, "an array of 1 to 50 operations"},
+	{"batch of too many", `{"action":"batch","operations":[` + strings.Repeat(`{},`, 50) + `{}]}`, "operations has more than 50"},
+	{"operations that are no array", `{"action":"batch","operations":{}}`, "operations must be an array"},
+	{"batch with type", `{"action":"batch","type":"tool","operations":[{}]}`, "type is not allowed beside action batch"},
+	{"batch with path", `{"action":"batch","path":"x","operations":[{}]}`, "path is not allowed beside action batch"},
+	{"batch with args", `{"action":"batch","args":{},"operations":[{}]}`, "args is not allowed beside action batch"},
+	{"batch with limit", `{"action":"batch","limit":1,"operations":[{}]}`, "limit is not allowed beside action batch"},
 }
 
 func TestParseRefuses(t *testing.T) {
 	for _, test := range refusals {
 		t.Run(test.name, func(t *testing.T) {
 			op, err := proxytool.Parse(json.RawMessage(test.arguments))
-			var wrong *proxytool.ArgumentError
-			if !errors.As(err, &wrong) {
-				t.Fatalf("Parse() = %+v, %v; want an *ArgumentError", op, err)
-			}
-			if wrong.Parameter != test.parameter || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("Parse() = %q of %q, want %q of %q", err, wrong.Parameter, test.says, test.parameter)
+			var wrong *args.Error
+			if !errors.As(err, &wrong) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Parse() = %+v, %v; want an *args.Error with %q", op, err, test.says)
 			}
 		})
 	}
 }
 
-func TestParseNamesAllParametersForAnUnknownOne(t *testing.T) {
+func TestParseNamesAllArgumentsForAnUnknownOne(t *testing.T) {
 	_, err := proxytool.Parse(json.RawMessage(`{"action":"list","type":"tool","zzzzzzzzzz":1}`))
-	const want = `unknown parameter "zzzzzzzzzz": there are action, type, path, args, filter, limit, offset, cursor and operations`
+	const want = `unknown argument "zzzzzzzzzz"; this tool takes action, type, path, args, filter, limit, offset, cursor and operations`
 	if err == nil || err.Error() != want {
 		t.Errorf("Parse() = %v, want %s", err, want)
 	}
@@ -163,9 +161,9 @@ func TestCheckRefusesWhatParseDoes(t *testing.T) {
 		list(func(op *proxytool.Operation) { op.Offset, op.Cursor = at(1), "c" }),
 		{Action: proxytool.ActionBatch},
 	} {
-		var wrong *proxytool.ArgumentError
+		var wrong *args.Error
 		if err := op.Check(); !errors.As(err, &wrong) {
-			t.Errorf("Check(%+v) = %v, want an *ArgumentError", op, err)
+			t.Errorf("Check(%+v) = %v, want an *args.Error", op, err)
 		}
 	}
 	if err := list(func(op *proxytool.Operation) { op.Args = json.RawMessage(` null `) }).Check(); err != nil {
@@ -251,8 +249,5 @@ func FuzzAnswer(f *testing.F) {
 				t.Fatalf("an item is %s", item)
 			}
 		}
-		_, _ = decoded.PromptResult()
-		_, _ = decoded.Results()
-		_, _ = decoded.Tools()
 	})
 }

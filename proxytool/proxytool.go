@@ -12,14 +12,17 @@ import (
 	"net/url"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/tool"
 )
 
 // DefaultName is what clients look for first.
 const DefaultName = "proxy"
+
+// maxShown bounds, in bytes, what messages and logs repeat of a client.
+const maxShown = 128
 
 // Item is one definition of a list.
 type Item struct {
@@ -30,7 +33,7 @@ type Item struct {
 // Source is what the proxy tool is over. Its methods get the call of the proxy
 // tool, so that they know who asks, and may be called at the same time. What it
 // lists and answers is what the caller may reach without the proxy tool too. An
-// *ArgumentError becomes an error result; every other error is returned as it is.
+// *args.Error becomes an error result; every other error is returned as it is.
 type Source interface {
 	// List returns what passes the filter (nil: all) in its order, of resources
 	// the resources and then the templates.
@@ -73,7 +76,7 @@ func Unknown(t Type, path string, near []string) error {
 	if len(near) > 0 {
 		hint = "; nearest: " + strings.Join(near, ", ")
 	}
-	return refuse("path", "there is no %s %q%s", t, clip(path), hint)
+	return args.Refuse("there is no %s %q%s", t, rawjson.Clip(path, maxShown), hint)
 }
 
 // Callable is nil for what can be called by its path: all but a resource template
@@ -82,7 +85,7 @@ func (i Item) Callable() error {
 	if !isTemplate(i.Raw) || !strings.Contains(i.Path, "{") {
 		return nil
 	}
-	return refuse("path", "%s is a template: fill in what stands in braces and call the URI that results", clip(i.Path))
+	return args.Refuse("%s is a template: fill in what stands in braces and call the URI that results", rawjson.Clip(i.Path, maxShown))
 }
 
 const description = "Proxy to the tools, resources and prompts of this server through one tool: " +
@@ -108,12 +111,12 @@ func New(name string, source Source, log *slog.Logger) *tool.Tool {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	var raw fields
-	raw.text("name", name)
-	raw.text("description", description)
-	raw.raw("inputSchema", []byte(inputSchema))
-	raw.raw("_meta", []byte(`{"anthropic/alwaysLoad":true}`)) // as for every tool that leads to others
-	def, err := tool.ParseDef("toolfinch", raw.object())
+	var raw rawjson.Object
+	raw.AddText("name", name)
+	raw.AddText("description", description)
+	raw.Add("inputSchema", []byte(inputSchema))
+	raw.Add("_meta", []byte(`{"anthropic/alwaysLoad":true}`)) // as for every tool that leads to others
+	def, err := tool.ParseDef("toolfinch", raw.JSON())
 	if err != nil {
 		panic("proxytool: " + err.Error()) // the name is empty
 	}
@@ -139,7 +142,7 @@ func (p *proxy) run(ctx context.Context, call *tool.Call, op Operation, invalid 
 	if err == nil {
 		result, err = p.answer(ctx, call, op)
 	}
-	var wrong *ArgumentError
+	var wrong *args.Error
 	refused := errors.As(err, &wrong)
 	p.audit(ctx, call, op, outcome(tool.Result(result), err, refused), time.Since(start))
 	if refused {
@@ -177,7 +180,7 @@ func (p *proxy) answer(ctx context.Context, call *tool.Call, op Operation) (json
 	case op.Type == TypeResource || !op.hasArgs():
 		args = nil
 	case op.Type == TypePrompt:
-		args = texts(args)
+		args = tool.TextArguments(args)
 	}
 	result, err := p.source.Call(ctx, call, op.Type, op.Path, args)
 	if err != nil {
@@ -191,8 +194,8 @@ var yes, no = true, false
 // called is the result of a call as a result of the proxy tool. One that asks
 // for something stays as it is.
 func called(result json.RawMessage, label Label) (json.RawMessage, error) {
-	if !opens(result) {
-		return nil, fmt.Errorf("%s %s: the answer is not a result", label.Type, clip(label.Path))
+	if !rawjson.IsObject(result) {
+		return nil, fmt.Errorf("%s %s: the answer is not a result", label.Type, rawjson.Clip(label.Path, maxShown))
 	}
 	if !tool.Result(result).Complete() {
 		return result, nil
@@ -206,7 +209,7 @@ func called(result json.RawMessage, label Label) (json.RawMessage, error) {
 		for c := range rawjson.Elements(rawjson.Member(result, "contents")) {
 			content = append(content, ResourceAsToolContent(c, label))
 		}
-		return labelEmpty(swap(result, "contents", "content", array(content)), label), nil
+		return labelEmpty(swap(result, "contents", "content", rawjson.Array(content)), label), nil
 	}
 	members := label.object()
 	result = eachContent(result, func(item json.RawMessage) json.RawMessage { return annotate(item, members) })
@@ -215,9 +218,9 @@ func called(result json.RawMessage, label Label) (json.RawMessage, error) {
 
 // one is a result with one content item.
 func one(item json.RawMessage) json.RawMessage {
-	var out fields
-	out.raw("content", array([]json.RawMessage{item}))
-	return out.object()
+	var out rawjson.Object
+	out.Add("content", rawjson.Array([]json.RawMessage{item}))
+	return out.JSON()
 }
 
 func join(items []Item) json.RawMessage {
@@ -225,23 +228,7 @@ func join(items []Item) json.RawMessage {
 	for i, item := range items {
 		raw[i] = item.Raw
 	}
-	return array(raw)
-}
-
-// texts makes text of arguments that are something else: a prompt takes text
-// alone, and models send the number 5 for "5".
-func texts(args json.RawMessage) json.RawMessage {
-	var out fields
-	for name, value := range rawjson.Members(args) {
-		switch {
-		case string(value) == "null":
-		case value[0] == '"':
-			out.raw(name, value)
-		default:
-			out.text(name, string(value))
-		}
-	}
-	return out.object()
+	return rawjson.Array(raw)
 }
 
 func outcome(result tool.Result, err error, refused bool) string {
@@ -271,8 +258,8 @@ func (p *proxy) audit(ctx context.Context, call *tool.Call, op Operation, outcom
 		client = call.Client.Name
 	}
 	p.log.LogAttrs(ctx, level, "proxy",
-		slog.String("action", clip(string(op.Action))), slog.String("type", clip(string(op.Type))), slog.String("path", logged(op.Path)),
-		slog.String("principal", call.Principal), slog.String("session", call.Session), slog.String("client", clip(client)),
+		slog.String("action", rawjson.Clip(string(op.Action), maxShown)), slog.String("type", rawjson.Clip(string(op.Type), maxShown)), slog.String("path", logged(op.Path)),
+		slog.String("principal", call.Principal), slog.String("session", call.Session), slog.String("client", rawjson.Clip(client, maxShown)),
 		slog.String("outcome", outcome), slog.Duration("duration", took))
 }
 
@@ -285,18 +272,5 @@ func logged(path string) string {
 			path = u.String()
 		}
 	}
-	return clip(path)
-}
-
-// clip bounds what stands in messages and logs.
-func clip(s string) string {
-	const most = 128
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
+	return rawjson.Clip(path, maxShown)
 }

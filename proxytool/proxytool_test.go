@@ -14,6 +14,7 @@ import (
 
 	"toolfinch/proxytool"
 	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/tool"
 )
 
@@ -186,7 +187,7 @@ func TestInvalidArgumentsAreAnErrorResult(t *testing.T) {
 func TestErrorsOfTheSource(t *testing.T) {
 	rpc := &tool.RPCError{Code: tool.CodeInvalidParams, Message: "no"}
 	plain := errors.New("upstream s: call: closed")
-	source := &shelf{errs: map[string]error{"rpc": rpc, "plain": plain, "list": plain, "wrong": &proxytool.ArgumentError{Problem: "not that"}}}
+	source := &shelf{errs: map[string]error{"rpc": rpc, "plain": plain, "list": plain, "wrong": args.Refuse("not that")}}
 	handler := proxytool.New("proxy", source, nil).Handler
 	for arguments, want := range map[string]error{
 		`{"action":"call","type":"tool","path":"rpc"}`:   rpc,
@@ -362,7 +363,7 @@ func TestBatchAnswersInOrder(t *testing.T) {
 		equal(t, ops[alone], string(results[alone]), string(use(t, source, ops[alone])))
 	}
 	for i, says := range map[int]string{
-		1: "no such thing", 3: "closed", 4: "path is required", 5: `unknown parameter "pth"`, 6: "operations[6] must be a JSON object",
+		1: "no such thing", 3: "closed", 4: "path is required", 5: `unknown argument "pth"`, 6: "operations[6] must be a JSON object",
 		7: "a batch cannot be an operation of a batch", 8: "asks asks for input; call it alone", 9: "panics: internal error",
 	} {
 		if text := errorText(t, results[i]); !strings.Contains(text, says) {

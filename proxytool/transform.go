@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
@@ -63,12 +63,12 @@ func ToolResultAsResource(result json.RawMessage) (json.RawMessage, error) {
 	for item := range rawjson.Elements(rawjson.Member(result, "content")) {
 		label, _ := LabelOf(item)
 		resource := rawjson.Member(item, "resource")
-		if label.Type != TypeResource || label.Action != ActionCall || !opens(resource) {
+		if label.Type != TypeResource || label.Action != ActionCall || !rawjson.IsObject(resource) {
 			return nil, fmt.Errorf("%w: content that is not of a resource", ErrNoAnswer)
 		}
 		contents = append(contents, restore(resource, rawjson.Member(rawjson.Member(item, "_meta"), keyProxied)))
 	}
-	return swap(result, "content", "contents", array(contents), "isError", "structuredContent"), nil
+	return swap(result, "content", "contents", rawjson.Array(contents), "isError", "structuredContent"), nil
 }
 
 // ToolResultUnlabelled returns the answer of the proxy tool to the call of a tool
@@ -91,7 +91,7 @@ func eachContent(result json.RawMessage, f func(item json.RawMessage) json.RawMe
 	for item := range rawjson.Elements(old) {
 		content = append(content, f(item))
 	}
-	return set(result, "content", array(content))
+	return set(result, "content", rawjson.Array(content))
 }
 
 // Decoded is the answer of a proxy tool to a list, an info, the call of a prompt
@@ -134,16 +134,16 @@ func Decode(result json.RawMessage) (*Decoded, error) {
 
 func decoded(label Label, data json.RawMessage) (*Decoded, error) {
 	d := &Decoded{Label: label, Items: []json.RawMessage{}}
-	if label.Many == nil || !*label.Many {
+	switch {
+	case label.Many == nil || !*label.Many:
 		d.Items = append(d.Items, data)
-	} else {
-		if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
-			return nil, fmt.Errorf("%w: many that are no array", ErrNoAnswer)
-		}
+	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")):
 		d.Items = slices.AppendSeq(d.Items, rawjson.Elements(data))
+	default:
+		return nil, fmt.Errorf("%w: many that are no array", ErrNoAnswer)
 	}
 	for _, item := range d.Items {
-		if !opens(item) {
+		if !rawjson.IsObject(item) {
 			return nil, fmt.Errorf("%w: an item that is no object", ErrNoAnswer)
 		}
 	}
@@ -161,12 +161,12 @@ func (l *Label) fit() error {
 	case l.Action == ActionCall:
 		return fmt.Errorf("%w: the result of a call says nothing of its type", ErrNoAnswer)
 	case l.Action != ActionList && l.Action != ActionInfo, !slices.Contains(types, string(l.Type)):
-		return fmt.Errorf("%w: action %q of type %q", ErrNoAnswer, clip(string(l.Action)), clip(string(l.Type)))
+		return fmt.Errorf("%w: action %q of type %q", ErrNoAnswer, rawjson.Clip(string(l.Action), maxShown), rawjson.Clip(string(l.Type), maxShown))
 	default:
 		want = dataOf(l.Type)
 	}
 	if l.Data != "" && !sameData(l.Data, want) {
-		return fmt.Errorf("%w: data of type %q instead of %q", ErrNoAnswer, clip(l.Data), want)
+		return fmt.Errorf("%w: data of type %q instead of %q", ErrNoAnswer, rawjson.Clip(l.Data, maxShown), want)
 	}
 	l.Data = want
 	return nil
@@ -191,73 +191,8 @@ func unionOf(identifier string) []string {
 	return parts
 }
 
-// Tools returns the items of a list of tools or the info of one. mcp-go's types
-// do not hold all that a definition may say: Items do.
-func (d *Decoded) Tools() ([]mcp.Tool, error) { return typed[mcp.Tool](d, DataTool) }
-
-// Prompts returns the items of a list of prompts or the info of one.
-func (d *Decoded) Prompts() ([]mcp.Prompt, error) { return typed[mcp.Prompt](d, DataPrompt) }
-
-// PromptResult returns the result of the call of a prompt.
-func (d *Decoded) PromptResult() (*mcp.GetPromptResult, error) {
-	switch {
-	case d.Label.Data != DataPromptResult:
-		return nil, d.isNot(DataPromptResult)
-	case len(d.Items) != 1:
-		return nil, fmt.Errorf("%w: %d results of a prompt", ErrNoAnswer, len(d.Items))
-	}
-	// Unmarshalling does not know which content it is.
-	result, err := mcp.ParseGetPromptResult(&d.Items[0])
-	if err != nil {
-		return nil, fmt.Errorf("the result of a prompt: %w", err)
-	}
-	return result, nil
-}
-
-// Results returns the results of the operations of a batch.
-func (d *Decoded) Results() ([]mcp.CallToolResult, error) {
-	return typed[mcp.CallToolResult](d, DataToolResult)
-}
-
-// Resources returns the items of a list of resources or the info of one, what
-// has a uriTemplate apart.
-func (d *Decoded) Resources() ([]mcp.Resource, []mcp.ResourceTemplate, error) {
-	plain, templates := *d, *d
-	plain.Items, templates.Items = nil, nil
-	for _, item := range d.Items {
-		if isTemplate(item) {
-			templates.Items = append(templates.Items, item)
-		} else {
-			plain.Items = append(plain.Items, item)
-		}
-	}
-	resources, err := typed[mcp.Resource](&plain, DataResource)
-	if err != nil {
-		return nil, nil, err
-	}
-	several, err := typed[mcp.ResourceTemplate](&templates, DataResource)
-	return resources, several, err
-}
-
 func isTemplate(item json.RawMessage) bool {
 	return rawjson.Member(item, tool.KindTemplate.Key()) != nil
-}
-
-func (d *Decoded) isNot(data string) error {
-	return fmt.Errorf("%w: it holds %s, not %s", ErrNoAnswer, d.Label.Data, data)
-}
-
-func typed[T any](d *Decoded, data string) ([]T, error) {
-	if d.Label.Data != data {
-		return nil, d.isNot(data)
-	}
-	out := make([]T, len(d.Items))
-	for i, item := range d.Items {
-		if err := json.Unmarshal(item, &out[i]); err != nil {
-			return nil, fmt.Errorf("item %d of %s: %w", i, data, err)
-		}
-	}
-	return out, nil
 }
 
 // usable fails for a result that nothing can be read from.
@@ -285,16 +220,16 @@ func objectify(content json.RawMessage) (out, proxied json.RawMessage) {
 		json.Compact(&compact, []byte(text)) != nil:
 		return content, nil
 	}
-	out = set(content, "text", quote(compact.String()))
+	out = set(content, "text", rawjson.Quote(compact.String()))
 	out = set(out, "mimeType", []byte(`"application/json"`))
-	var was fields
+	var was rawjson.Object
 	if mimeType != nil {
-		was.raw("mimeType", mimeType)
+		was.Add("mimeType", mimeType)
 		if string(mimeType) != "null" {
 			out = set(out, "contentType", mimeType)
 		}
 	}
-	return out, was.object()
+	return out, was.JSON()
 }
 
 // restore undoes objectify.
@@ -303,17 +238,17 @@ func restore(content, proxied json.RawMessage) json.RawMessage {
 		return content
 	}
 	mimeType := rawjson.Member(proxied, "mimeType")
-	var out fields
+	var out rawjson.Object
 	for key, value := range rawjson.Members(content) {
 		switch {
 		case key == "contentType", key == "mimeType" && mimeType == nil:
 		case key == "mimeType":
-			out.raw(key, mimeType)
+			out.Add(key, mimeType)
 		default:
-			out.raw(key, value)
+			out.Add(key, value)
 		}
 	}
-	return out.object()
+	return out.JSON()
 }
 
 func set(object json.RawMessage, name string, value []byte) json.RawMessage {
@@ -326,46 +261,46 @@ func set(object json.RawMessage, name string, value []byte) json.RawMessage {
 // swap is object with the member old replaced by one of another name and without
 // those to drop, all else in its place. Without an old one the new one comes last.
 func swap(object json.RawMessage, old, name string, value json.RawMessage, drop ...string) json.RawMessage {
-	var out fields
+	var out rawjson.Object
 	done := false
 	for key, member := range rawjson.Members(object) {
 		switch {
 		case key == old && !done:
-			out.raw(name, value)
+			out.Add(name, value)
 			done = true
 		case key != old && key != name && !slices.Contains(drop, key):
-			out.raw(key, member)
+			out.Add(key, member)
 		}
 	}
 	if !done {
-		out.raw(name, value)
+		out.Add(name, value)
 	}
-	return out.object()
+	return out.JSON()
 }
 
 func embed(resource, label, proxied json.RawMessage) json.RawMessage {
 	meta := label
 	if proxied != nil {
-		var with fields
-		with.all(label)
-		with.raw(keyProxied, proxied)
-		meta = with.object()
+		var with rawjson.Object
+		with.AddAll(label)
+		with.Add(keyProxied, proxied)
+		meta = with.JSON()
 	}
-	var out fields
-	out.text("type", "resource")
-	out.raw("resource", resource)
-	out.raw("annotations", label)
-	out.raw("_meta", meta)
-	return out.object()
+	var out rawjson.Object
+	out.AddText("type", "resource")
+	out.Add("resource", resource)
+	out.Add("annotations", label)
+	out.Add("_meta", meta)
+	return out.JSON()
 }
 
 // embedJSON embeds data as the text of a resource.
 func embedJSON(uri string, data json.RawMessage, l Label) json.RawMessage {
-	var resource fields
-	resource.text("uri", uri)
-	resource.text("mimeType", "application/json")
-	resource.raw("text", quote(string(data)))
-	return embed(resource.object(), l.object(), nil)
+	var resource rawjson.Object
+	resource.AddText("uri", uri)
+	resource.AddText("mimeType", "application/json")
+	resource.Add("text", rawjson.Quote(string(data)))
+	return embed(resource.JSON(), l.object(), nil)
 }
 
 // uriOf is the URI of what an answer embeds: "proxy:list/tool",
@@ -381,24 +316,15 @@ func uriOf(l Label) string {
 	return uri
 }
 
-// escape encodes what a URI cannot have. What is encoded already stays so: a path
-// may be a URI.
-func escape(path string) string {
-	const others = "-._~:/?#@!$&'()*+,;="
-	var out strings.Builder
-	for i := range len(path) {
-		c := path[i]
-		switch {
-		case isHex(c), 'g' <= c && c <= 'z', 'G' <= c && c <= 'Z', strings.IndexByte(others, c) >= 0,
-			c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]):
-			out.WriteByte(c)
-		default:
-			fmt.Fprintf(&out, "%%%02X", c)
-		}
-	}
-	return out.String()
-}
+// notInURI finds what a URI cannot have, and escapes, which stay: a path may be a
+// URI.
+var notInURI = regexp.MustCompile(`%[0-9A-Fa-f]{2}|(?s:[^-A-Za-z0-9._~:/?#@!$&'()*+,;=])`)
 
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+func escape(path string) string {
+	return notInURI.ReplaceAllStringFunc(path, func(found string) string {
+		if len(found) == 3 && found[0] == '%' {
+			return found
+		}
+		return url.PathEscape(found)
+	})
 }

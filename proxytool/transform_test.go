@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"toolfinch/proxytool"
 	"toolfinch/rawjson"
 )
@@ -172,53 +170,6 @@ func TestDecodeByAnnotation(t *testing.T) {
 				t.Errorf("items %s, want %s", d.Items, want)
 			}
 		})
-	}
-}
-
-func TestDecodedTypes(t *testing.T) {
-	decode := func(annotations, text string) *proxytool.Decoded {
-		t.Helper()
-		d, err := proxytool.Decode(answer(`"annotations":{`+annotations+`}`, text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	d := decode(`"proxyAction":"list","proxyType":"tool","many":true`, `[{"name":"a","inputSchema":{"type":"object"}},{"name":"b","inputSchema":{}}]`)
-	if tools, err := d.Tools(); err != nil || len(tools) != 2 || tools[1].Name != "b" {
-		t.Errorf("Tools() = %v, %v", tools, err)
-	}
-	if _, err := d.Prompts(); !errors.Is(err, proxytool.ErrNoAnswer) {
-		t.Errorf("Prompts() of tools: %v, want ErrNoAnswer", err)
-	}
-	d = decode(`"proxyAction":"list","proxyType":"resource","many":true`, `[{"uriTemplate":"r://{x}","name":"t"},{"uri":"r://1","name":"one"}]`)
-	resources, templates, err := d.Resources()
-	if err != nil || len(resources) != 1 || resources[0].URI != "r://1" || len(templates) != 1 || templates[0].URITemplate.Raw() != "r://{x}" {
-		t.Errorf("Resources() = %v, %v, %v", resources, templates, err)
-	}
-	d = decode(`"proxyAction":"info","proxyType":"prompt"`, `{"name":"p"}`)
-	if prompts, err := d.Prompts(); err != nil || len(prompts) != 1 || prompts[0].Name != "p" {
-		t.Errorf("Prompts() = %v, %v", prompts, err)
-	}
-	d = decode(`"proxyAction":"call","proxyType":"prompt"`, `{"description":"d","messages":[]}`)
-	if result, err := d.PromptResult(); err != nil || result.Description != "d" {
-		t.Errorf("PromptResult() = %v, %v", result, err)
-	}
-	d = decode(`"proxyAction":"call","proxyType":"prompt"`, `{"messages":[{"role":"user","content":{"type":"text","text":"<é>"}},{"role":"assistant","content":{"type":"image","data":"AA==","mimeType":"image/png"}}]}`)
-	if result, err := d.PromptResult(); err != nil || len(result.Messages) != 2 || result.Messages[0].Content.(mcp.TextContent).Text != "<é>" || result.Messages[1].Role != mcp.RoleAssistant {
-		t.Errorf("PromptResult() with messages = %+v, %v", result, err)
-	}
-	d = decode(`"proxyAction":"list","proxyType":"tool","isArray":true`, `[{"name":"a"}]`)
-	if tools, err := d.Tools(); err != nil || len(tools) != 1 {
-		t.Errorf("Tools() by the neutral name = %v, %v", tools, err)
-	}
-	d = decode(`"proxyAction":"call","proxyType":"prompt","many":true`, `[]`)
-	if _, err := d.PromptResult(); !errors.Is(err, proxytool.ErrNoAnswer) {
-		t.Errorf("PromptResult() of none: %v, want ErrNoAnswer", err)
-	}
-	d = decode(`"proxyAction":"batch","many":true`, `[{"content":[],"isError":true}]`)
-	if results, err := d.Results(); err != nil || len(results) != 1 || !results[0].IsError {
-		t.Errorf("Results() = %v, %v", results, err)
 	}
 }
 

@@ -126,7 +126,7 @@ func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessag
 	inner.Kind, inner.Name, inner.Arguments = t.Def.ID.Kind, t.Name, arguments
 	switch inner.Kind {
 	case tool.KindPrompt:
-		inner.Arguments = asTexts(arguments)
+		inner.Arguments = tool.TextArguments(arguments)
 		inner.Params = namedParams(call.Params, "name", name)
 	case tool.KindResource, tool.KindTemplate:
 		inner.Kind, inner.Arguments = tool.KindResource, nil
@@ -174,27 +174,6 @@ func namedParams(params json.RawMessage, key, name string) json.RawMessage {
 	return rawjson.Unique(out.JSON())
 }
 
-// asTexts makes text of arguments that are something else: a prompt takes text
-// alone, and models send the number 5 for "5".
-func asTexts(arguments json.RawMessage) json.RawMessage {
-	texts := map[string]json.RawMessage{}
-	changed := false
-	for name, value := range rawjson.Members(arguments) {
-		switch {
-		case value[0] == '"':
-			texts[name] = value
-		case string(value) == "null":
-			changed = true
-		default:
-			texts[name], changed = rawjson.Quote(string(value)), true
-		}
-	}
-	if !changed {
-		return arguments
-	}
-	return rawjson.Of(texts)
-}
-
 // asToolResult is the result of prompts/get or resources/read as one of
 // tools/call: messages and contents become content blocks, and structured
 // content has all of it. What is no complete result stays as it is.
@@ -240,9 +219,9 @@ func parseCall(key string, raw json.RawMessage) (name string, arguments json.Raw
 	example := fmt.Sprintf(`send {%q: "server_tool", "arguments": {...}}`, key)
 	switch {
 	case err != nil:
-		return "", nil, args.Refuse("", `%v; the tool's own arguments go into "arguments": %s`, err, example)
+		return "", nil, args.Refuse(`%v; the tool's own arguments go into "arguments": %s`, err, example)
 	case name == "":
-		return "", nil, args.Refuse(key, "%s is missing: %s", key, example)
+		return "", nil, args.Refuse("%s is missing: %s", key, example)
 	}
 	return name, arguments, nil
 }

@@ -48,11 +48,11 @@ func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQue
 		q.Limit = r.settings.TopK
 	}
 	if q.Limit < 1 || q.Limit > MaxLimit {
-		return Discovery{}, args.Refuse("", "limit must be a whole number from 1 to %d", MaxLimit)
+		return Discovery{}, args.Refuse("limit must be a whole number from 1 to %d", MaxLimit)
 	}
 	for _, tag := range q.Tags {
 		if strings.TrimSpace(tag) == "" {
-			return Discovery{}, args.Refuse("", "a tag is empty")
+			return Discovery{}, args.Refuse("a tag is empty")
 		}
 	}
 	out := Discovery{Tools: []Discovered{}}

@@ -127,15 +127,15 @@ func (r *Retriever) checkProvision(q *ProvisionRequest) error {
 	}
 	switch {
 	case len(q.IDs) > 0 && q.Query != "":
-		return args.Refuse("", "send tool_ids or query, not both")
+		return args.Refuse("send tool_ids or query, not both")
 	case len(q.IDs) == 0 && q.Query == "":
-		return args.Refuse("", "send tool_ids, as %s answered them, or a query: in a few words what the tools should do", DiscoverTools)
+		return args.Refuse("send tool_ids, as %s answered them, or a query: in a few words what the tools should do", DiscoverTools)
 	case q.Limit < 1 || q.Limit > MaxLimit:
-		return args.Refuse("", "limit must be a whole number from 1 to %d", MaxLimit)
+		return args.Refuse("limit must be a whole number from 1 to %d", MaxLimit)
 	case q.MaxTokens < 0:
-		return args.Refuse("", "max_tokens must be a whole number from 1")
+		return args.Refuse("max_tokens must be a whole number from 1")
 	case q.TTL < 0 || q.TTL > maxTTL:
-		return args.Refuse("", "ttl_seconds must be a whole number from 1 to %d", maxTTL/time.Second)
+		return args.Refuse("ttl_seconds must be a whole number from 1 to %d", maxTTL/time.Second)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ const maxUnknown = 5
 // underscores in them.
 func (r *Retriever) toolsOf(ids []string) ([]*tool.Tool, error) {
 	if len(ids) > maxIDs {
-		return nil, args.Refuse("", "tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
+		return nil, args.Refuse("tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
 	}
 	tools := []*tool.Tool{}
 	seen := make(map[string]bool, len(ids))
@@ -257,7 +257,7 @@ func parseUnprovision(arguments json.RawMessage) (ids []string, err error) {
 	case err != nil:
 		return nil, err
 	case all == (len(ids) > 0):
-		return nil, args.Refuse("", `send tool_ids, or {"all": true}`)
+		return nil, args.Refuse(`send tool_ids, or {"all": true}`)
 	case all:
 		return nil, nil
 	}

@@ -132,7 +132,7 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 		return q, err
 	}
 	if strings.TrimSpace(q.Text) == "" {
-		return q, args.Refuse("query", "query is empty: say in a few words what the tool should do, like \"create a calendar event\"")
+		return q, args.Refuse("query is empty: say in a few words what the tool should do, like \"create a calendar event\"")
 	}
 	q.Kinds = queryKinds[kind]
 	return q, r.CheckServer(q.Server)

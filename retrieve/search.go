@@ -145,7 +145,7 @@ func (r *Retriever) describe(server string) tool.Handler {
 		var name string
 		err := args.Read("this tool", call.Arguments, args.Text("name", &name))
 		if err == nil && name == "" {
-			err = args.Refuse("name", `send {"name": "..."}, a name that %s found`, r.searchTool(server))
+			err = args.Refuse(`send {"name": "..."}, a name that %s found`, r.searchTool(server))
 		}
 		if err != nil {
 			return tool.ErrorResult(err.Error()), nil

@@ -230,6 +230,22 @@ func (r Result) Value() json.RawMessage {
 	return rawjson.Quote(strings.Join(texts, "\n"))
 }
 
+// TextArguments returns the arguments of a prompt, which are all text: models send
+// the number 5 for "5", and null for nothing.
+func TextArguments(arguments json.RawMessage) json.RawMessage {
+	var out rawjson.Object
+	for name, value := range rawjson.Members(arguments) {
+		switch {
+		case string(value) == "null":
+		case value[0] == '"':
+			out.Add(name, value)
+		default:
+			out.AddText(name, string(value))
+		}
+	}
+	return out.JSON()
+}
+
 // RPCError is a JSON-RPC error object. Raw, when set, is the object as an
 // upstream sent it, with members this program does not know.
 type RPCError struct {

@@ -25,16 +25,5 @@ func (q *request) number(name string, without, least, most int) (int, error) {
 
 // tags are those of the query, which are repeated or stand between commas.
 func (q *request) tags() []string {
-	return trimmed(strings.Split(strings.Join(q.values["tags"], ","), ","))
-}
-
-// trimmed are texts without the space around them, and without empty ones.
-func trimmed(texts []string) []string {
-	var out []string
-	for _, text := range texts {
-		if text = strings.TrimSpace(text); text != "" {
-			out = append(out, text)
-		}
-	}
-	return out
+	return args.Trimmed(strings.Split(strings.Join(q.values["tags"], ","), ","))
 }

@@ -57,7 +57,7 @@ func (s *server) discoverPost(q *request) (any, error) {
 	if err := q.fields(args.Text("query", &d.Text), args.Int("limit", &d.Limit, 1, retrieve.MaxLimit), args.Texts("tags", &d.Tags)); err != nil {
 		return nil, err
 	}
-	d.Tags = trimmed(d.Tags)
+	d.Tags = args.Trimmed(d.Tags)
 	return discover(q, d)
 }
 

@@ -29,17 +29,14 @@ const (
 )
 
 // Error says what is wrong with arguments.
-type Error struct {
-	Argument string // its name, "" when the error is not about one
-	Problem  string // a sentence for whoever sent it
-}
+type Error struct{ Problem string } // a sentence for whoever sent them
 
 // Error returns Problem.
 func (e *Error) Error() string { return e.Problem }
 
-// Refuse returns an *Error about the argument, "" for several or none.
-func Refuse(argument, format string, values ...any) error {
-	return &Error{Argument: argument, Problem: fmt.Sprintf(format, values...)}
+// Refuse returns an *Error.
+func Refuse(format string, values ...any) error {
+	return &Error{fmt.Sprintf(format, values...)}
 }
 
 // Arg is one argument and how it is read.
@@ -71,7 +68,7 @@ func Read(tool string, arguments json.RawMessage, known ...Arg) error {
 		return nil
 	}
 	if !rawjson.IsObject(arguments) || !json.Valid(arguments) {
-		return Refuse("", "the arguments must be a JSON object; %s takes %s", tool, names(known))
+		return Refuse("the arguments must be a JSON object; %s takes %s", tool, names(known))
 	}
 	return read("argument", tool, "", arguments, known)
 }
@@ -91,7 +88,7 @@ func read(noun, owner, prefix string, object json.RawMessage, known []Arg) error
 		case i < 0:
 			return unknownArg(noun, owner, name, known)
 		case seen[i]:
-			return Refuse(prefix+name, "%s is given twice", prefix+name)
+			return Refuse("%s is given twice", prefix+name)
 		}
 		seen[i] = true
 		if string(value) == "null" {
@@ -109,7 +106,7 @@ func unknownArg(noun, owner, name string, known []Arg) error {
 	if !near {
 		problem += ";"
 	}
-	return &Error{Argument: rawjson.Clip(name, maxName), Problem: problem + " " + owner + " takes " + names(known)}
+	return &Error{problem + " " + owner + " takes " + names(known)}
 }
 
 // Unknown returns the error about a name that is none of known: what it may have
@@ -123,7 +120,7 @@ func Unknown(noun, name string, known []string) error {
 	default:
 		problem += "; there are " + rawjson.Clip(And(known), maxKnown)
 	}
-	return &Error{Problem: problem}
+	return &Error{problem}
 }
 
 func unknown(noun, name string, known []string) (problem string, near bool) {
@@ -252,6 +249,17 @@ func Texts(name string, to *[]string) Arg {
 	}}
 }
 
+// Trimmed returns texts without the space around them, and without empty ones.
+func Trimmed(texts []string) []string {
+	var out []string
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
 // Object is an argument that is an object, kept as its bytes.
 func Object(name string, to *json.RawMessage) Arg {
 	return Arg{name: name, read: func(name string, value json.RawMessage) error {
@@ -292,11 +300,11 @@ func Raw(name string, to *json.RawMessage) Arg {
 
 func asObject(value json.RawMessage) (json.RawMessage, bool) {
 	if value[0] == '"' {
-		value = json.RawMessage(rawjson.Text(value))
+		value = json.RawMessage(strings.TrimSpace(rawjson.Text(value)))
 	}
 	return value, rawjson.IsObject(value) && json.Valid(value)
 }
 
 func mustBe(name, wanted string, value []byte) error {
-	return Refuse(name, "%s must be %s, not %s", name, wanted, rawjson.Clip(string(value), maxValue))
+	return Refuse("%s must be %s, not %s", name, wanted, rawjson.Clip(string(value), maxValue))
 }

@@ -66,31 +66,31 @@ func TestReadAcceptsWhatModelsWrite(t *testing.T) {
 
 func TestReadSaysWhatToSendInstead(t *testing.T) {
 	const takes = "the_tool takes text, choice, number, any, perhaps, texts, object, raw, whole and filter"
-	for arguments, want := range map[string]args.Error{
-		`[]`:                      {"", "the arguments must be a JSON object; " + takes},
-		`{"text":`:                {"", "the arguments must be a JSON object; " + takes},
-		`{"txt":"a"}`:             {"txt", `unknown argument "txt"; did you mean "text"? ` + takes},
-		`{"zzzzzzzzzzzz":null}`:   {"zzzzzzzzzzzz", `unknown argument "zzzzzzzzzzzz"; ` + takes},
-		`{"text":"a","text":"b"}`: {"text", "text is given twice"},
-		`{"text":7}`:              {"text", "text must be text, not 7"},
-		`{"choice":"other"}`:      {"choice", `choice must be one of this, that, not "other"`},
-		`{"number":0}`:            {"number", "number must be a whole number from 1 to 50, not 0"},
-		`{"number":1.5}`:          {"number", "number must be a whole number from 1 to 50, not 1.5"},
-		`{"number":"x"}`:          {"number", `number must be a whole number from 1 to 50, not "x"`},
-		`{"any":-1}`:              {"any", "any must be a whole number from 0, not -1"},
-		`{"any":1e300}`:           {"any", "any must be a whole number from 0, not 1e300"},
-		`{"perhaps":10}`:          {"perhaps", "perhaps must be a whole number from 0 to 9, not 10"},
-		`{"texts":["a",null]}`:    {"texts", `texts must be an array of texts, like ["a", "b"], not ["a",null]`},
-		`{"texts":7}`:             {"texts", `texts must be an array of texts, like ["a", "b"], not 7`},
-		`{"object":"[1]"}`:        {"object", `object must be an object, not "[1]"`},
-		`{"object":""}`:           {"object", `object must be an object, not ""`},
-		`{"whole":"yes"}`:         {"whole", `whole must be true or false, not "yes"`},
-		`{"filter":7}`:            {"filter", "filter must be an object of inner, not 7"},
-		`{"filter":{"inner":1}}`:  {"filter.inner", "filter.inner must be text, not 1"},
-		`{"filter":{"iner":1}}`:   {"iner", `unknown argument of filter "iner"; did you mean "inner"? filter takes inner`},
+	for arguments, want := range map[string]string{
+		`[]`:                      "the arguments must be a JSON object; " + takes,
+		`{"text":`:                "the arguments must be a JSON object; " + takes,
+		`{"txt":"a"}`:             `unknown argument "txt"; did you mean "text"? ` + takes,
+		`{"zzzzzzzzzzzz":null}`:   `unknown argument "zzzzzzzzzzzz"; ` + takes,
+		`{"text":"a","text":"b"}`: "text is given twice",
+		`{"text":7}`:              "text must be text, not 7",
+		`{"choice":"other"}`:      `choice must be one of this, that, not "other"`,
+		`{"number":0}`:            "number must be a whole number from 1 to 50, not 0",
+		`{"number":1.5}`:          "number must be a whole number from 1 to 50, not 1.5",
+		`{"number":"x"}`:          `number must be a whole number from 1 to 50, not "x"`,
+		`{"any":-1}`:              "any must be a whole number from 0, not -1",
+		`{"any":1e300}`:           "any must be a whole number from 0, not 1e300",
+		`{"perhaps":10}`:          "perhaps must be a whole number from 0 to 9, not 10",
+		`{"texts":["a",null]}`:    `texts must be an array of texts, like ["a", "b"], not ["a",null]`,
+		`{"texts":7}`:             `texts must be an array of texts, like ["a", "b"], not 7`,
+		`{"object":"[1]"}`:        `object must be an object, not "[1]"`,
+		`{"object":""}`:           `object must be an object, not ""`,
+		`{"whole":"yes"}`:         `whole must be true or false, not "yes"`,
+		`{"filter":7}`:            "filter must be an object of inner, not 7",
+		`{"filter":{"inner":1}}`:  "filter.inner must be text, not 1",
+		`{"filter":{"iner":1}}`:   `unknown argument of filter "iner"; did you mean "inner"? filter takes inner`,
 	} {
 		var wrong *args.Error
-		if err := new(all).read(arguments); !errors.As(err, &wrong) || *wrong != want {
+		if err := new(all).read(arguments); !errors.As(err, &wrong) || wrong.Problem != want {
 			t.Errorf("%s: %+v, want %+v", arguments, err, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
@@ -127,7 +128,7 @@ func readObject(cmd *cobra.Command, text string) (json.RawMessage, error) {
 			return nil, fmt.Errorf("--json: %w", err)
 		}
 		if len(raw) > maxInput {
-			return nil, fmt.Errorf("--json: more than %s on standard input", size(maxInput))
+			return nil, fmt.Errorf("--json: more than %s on standard input", humanize.Bytes(maxInput))
 		}
 	}
 	raw = bytes.TrimSpace(raw)
@@ -230,7 +231,7 @@ func describe(block json.RawMessage) string {
 		if blob := rawjson.Member(block, "blob"); blob != nil {
 			words = append(words, base64Size(rawjson.Text(blob)))
 		} else {
-			words = append(words, size(len(text("text"))))
+			words = append(words, humanize.Bytes(uint64(len(text("text")))))
 		}
 	}
 	return "[" + strings.TrimSpace(strings.Join(words, " ")) + "]"
@@ -238,18 +239,7 @@ func describe(block json.RawMessage) string {
 
 // base64Size is the size of what base64 text stands for.
 func base64Size(text string) string {
-	return size(len(strings.TrimRight(text, "=")) * 3 / 4)
-}
-
-// size writes a number of bytes for people.
-func size(n int) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprintf("%d B", n)
-	case n < 999_500:
-		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	return humanize.Bytes(uint64(len(strings.TrimRight(text, "=")) * 3 / 4))
 }
 
 // narrator shows what a tool says while it runs.

@@ -18,7 +18,6 @@ replaced, defaults filled in, environment and flags applied, paths absolute. Sec
 are masked as ***. Nothing is started.`,
 		Example: `  toolfinch config --resolved
   toolfinch config path`,
-		Args: knownSubcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !resolved {
 				return cmd.Help()
@@ -40,7 +39,7 @@ are masked as ***. Nothing is started.`,
 		Use:     "path",
 		Short:   "Print the path of the configuration file that is used",
 		Example: "  $EDITOR \"$(toolfinch config path)\"",
-		Args:    usage(cobra.NoArgs),
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := s.readOnly(cmd)
 			if err != nil {
@@ -50,7 +49,6 @@ are masked as ***. Nothing is started.`,
 			return err
 		},
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(path)
 	return cmd
 }
@@ -58,13 +56,7 @@ are masked as ***. Nothing is started.`,
 // readOnly reads the configuration as it is for serve, without what commands and
 // child processes get beside, and prints its warnings.
 func (s *settings) readOnly(cmd *cobra.Command) (*configs.Config, error) {
-	flags := map[string]string{}
-	for key, value := range map[string]string{"data_dir": s.dataDir, "log_level": s.logLevel, "log_format": s.logFormat} {
-		if value != "" {
-			flags[key] = value
-		}
-	}
-	config, err := configs.Load(configs.Options{Path: s.config, Flags: flags})
+	config, err := configs.Load(configs.Options{Path: s.config, Flags: s.given()})
 	if err != nil {
 		return nil, err
 	}

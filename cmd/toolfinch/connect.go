@@ -299,12 +299,7 @@ func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
 		row.Connected = slices.ContainsFunc(servers, func(s clients.Server) bool { return s.Name == connectName })
 		rows = append(rows, row)
 	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), struct {
-			Clients []clientRow `json:"clients"`
-		}{rows})
-	}
-	t := table{head: []string{"CLIENT", "NAME", "FILE", "STATE"}}
+	t := &table{head: []string{"CLIENT", "NAME", "FILE", "STATE"}}
 	for _, row := range rows {
 		state := "not found"
 		switch {
@@ -317,5 +312,5 @@ func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
 		}
 		t.add(row.Client, row.Name, row.File, state)
 	}
-	return t.print(cmd.OutOrStdout())
+	return show(cmd, asJSON, map[string]any{"clients": rows}, t, "")
 }

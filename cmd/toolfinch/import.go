@@ -65,7 +65,14 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 				broken = append(broken, importRows(path, ours, rows)...)
 			}
 			if asJSON {
-				err = printImportJSON(cmd, rows, broken)
+				errs := make([]string, len(broken))
+				for i, err := range broken {
+					errs[i] = err.Error()
+				}
+				err = printJSON(cmd.OutOrStdout(), struct {
+					Servers []importRow `json:"servers"`
+					Errors  []string    `json:"errors"`
+				}{rows, errs})
 			} else {
 				err = printImport(cmd, rows, path, all || len(names) > 0, dryRun)
 			}
@@ -329,17 +336,6 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 		fmt.Fprintf(notes, "values of env and headers are copied as they are, secrets included; write ${NAME} in %s to read one from the environment\n", shown(path))
 	}
 	return nil
-}
-
-func printImportJSON(cmd *cobra.Command, rows []importRow, broken []error) error {
-	errs := make([]string, len(broken))
-	for i, err := range broken {
-		errs[i] = err.Error()
-	}
-	return printJSON(cmd.OutOrStdout(), struct {
-		Servers []importRow `json:"servers"`
-		Errors  []string    `json:"errors"`
-	}{rows, errs})
 }
 
 // secretName is in the name of what holds a secret.

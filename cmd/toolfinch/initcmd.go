@@ -46,10 +46,8 @@ func newInit(s *settings) *cobra.Command {
 the file named by --config. Init hooks writes hooks/example.star beside the
 configuration. A file that is there is not overwritten without --force.`,
 		Example: "  toolfinch init\n  toolfinch init hooks",
-		Args:    knownSubcommand,
 		RunE:    config,
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.PersistentFlags().BoolVar(&force, "force", false, "overwrite a file that is there")
 	cmd.AddCommand(&cobra.Command{
 		Use:     "config",
@@ -77,9 +75,6 @@ directory without one, and prints the lines that put it to use.`,
 			return err
 		},
 	})
-	for _, sub := range cmd.Commands() {
-		sub.Args = usage(sub.Args)
-	}
 	return cmd
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -27,20 +26,20 @@ days; nothing of it leaves the store.`,
 		Example: `  toolfinch learned
   toolfinch learned --json | jq -r '.learned[].query'
   toolfinch learned forget --tool github.create_issue`,
-		Args: knownSubcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withStore(cmd, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 				rows, err := learnedRows(ctx, db, time.Now())
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					err = printLearnedJSON(cmd.OutOrStdout(), config.Learn, rows)
-				} else if len(rows) > 0 {
-					err = printLearned(cmd.OutOrStdout(), rows)
-				} else {
-					fmt.Fprintln(cmd.ErrOrStderr(), "nothing has been learned")
+				t := &table{head: []string{"WEIGHT", "LAST USED", "TOOL", "QUERY"}}
+				for _, row := range rows {
+					t.add(fmt.Sprintf("%.2f", row.Weight), row.LastUsed.Local().Format("2006-01-02 15:04"), row.id, row.Query)
 				}
+				err = show(cmd, asJSON, struct {
+					Learning bool         `json:"learning"`
+					Learned  []learnedRow `json:"learned"`
+				}{config.Learn, rows}, t, "nothing has been learned")
 				if !config.Learn {
 					fmt.Fprintln(cmd.ErrOrStderr(), "learning is off: nothing is added and nothing applied (learn: true turns it on)")
 				}
@@ -49,10 +48,7 @@ days; nothing of it leaves the store.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.SuggestionsMinimumDistance = 2
-	forget := newLearnedForget(s)
-	forget.Args = usage(forget.Args)
-	cmd.AddCommand(forget)
+	cmd.AddCommand(newLearnedForget(s))
 	return cmd
 }
 
@@ -136,19 +132,4 @@ func learnedRows(ctx context.Context, db *store.Store, now time.Time) ([]learned
 	}
 	slices.SortStableFunc(rows, func(a, b learnedRow) int { return cmp.Compare(b.Weight, a.Weight) })
 	return rows, nil
-}
-
-func printLearned(w io.Writer, rows []learnedRow) error {
-	t := &table{head: []string{"WEIGHT", "LAST USED", "TOOL", "QUERY"}}
-	for _, row := range rows {
-		t.add(fmt.Sprintf("%.2f", row.Weight), row.LastUsed.Local().Format("2006-01-02 15:04"), row.id, row.Query)
-	}
-	return t.print(w)
-}
-
-func printLearnedJSON(w io.Writer, learning bool, rows []learnedRow) error {
-	return printJSON(w, struct {
-		Learning bool         `json:"learning"`
-		Learned  []learnedRow `json:"learned"`
-	}{learning, rows})
 }

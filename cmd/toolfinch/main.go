@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -110,10 +111,7 @@ Exit codes: 0 success, 1 what was asked for failed (wholly or in part), 2 bad
 flags, arguments or configuration.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          knownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", err, cmd.CommandPath())}
 	})
@@ -128,26 +126,25 @@ flags, arguments or configuration.`,
 	root.AddCommand(newServer(s), newView(s), newImport(s), newConnect(s), newInit(s))
 	root.AddCommand(newServers(s), newTools(s), newSchema(s), newCall(s), newValidate(s), newConfig(s))
 	s.completions(root)
-	for _, cmd := range root.Commands() {
-		cmd.Args = usage(cmd.Args)
-	}
+	finish(root)
 	return root
 }
 
-func knownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+// finish gives a command and those below it what all have: complaints about
+// arguments have the exit code for it, and what only has commands below prints its help.
+func finish(cmd *cobra.Command) {
+	cmd.SuggestionsMinimumDistance = 2
+	for _, below := range cmd.Commands() {
+		finish(below)
 	}
-	err := fmt.Errorf("unknown command %q", args[0])
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+	args := cmd.Args
+	if cmd.HasSubCommands() {
+		args = knownCommand
+		if !cmd.Runnable() {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 	}
-	return &exitError{exitUsage, fmt.Errorf("%w\nSee: toolfinch --help", err)}
-}
-
-// usage gives a command's complaint about its arguments the exit code for it.
-func usage(args cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, given []string) error {
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		if args == nil {
 			return nil
 		}
@@ -156,6 +153,17 @@ func usage(args cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q for %s", args[0], cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+	}
+	return err
 }
 
 // load reads the configuration and makes the log it asks for. flags are
@@ -172,17 +180,17 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 	return config, log, nil
 }
 
+// given are the settings of the flags that every command has, by configuration key.
+func (s *settings) given() map[string]string {
+	all := map[string]string{"data_dir": s.dataDir, "log_level": s.logLevel, "log_format": s.logFormat}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all
+}
+
 // read reads the configuration.
 func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.Config, error) {
-	all := map[string]string{}
-	for key, value := range flags {
-		all[key] = value
-	}
-	for key, value := range map[string]string{"data_dir": s.dataDir, "log_level": s.logLevel, "log_format": s.logFormat} {
-		if value != "" {
-			all[key] = value
-		}
-	}
+	all := s.given()
+	maps.Copy(all, flags)
 	if cmd.Name() != "serve" && all["log_level"] == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
 		all["log_level"] = "warn" // a command prints its own account
 	}

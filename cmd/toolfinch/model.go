@@ -15,6 +15,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/embed/hf"
 	"toolfinch/embed/models"
+	"toolfinch/nearest"
 )
 
 func newModel(s *settings) *cobra.Command {
@@ -23,26 +24,9 @@ func newModel(s *settings) *cobra.Command {
 		Short: "Get, list and remove local embedding models",
 		Long: `Model looks after the models that the local embedder (embedder: HF) runs. They are
 kept in the user's cache folder, or in $MCPPROXY_MODELS_DIR.`,
-		Args: knownSubcommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(newModelPull(s), newModelList(s), newModelRemove())
-	for _, sub := range cmd.Commands() {
-		sub.Args = usage(sub.Args)
-	}
 	return cmd
-}
-
-func knownSubcommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	err := fmt.Errorf("unknown command %q for %s", args[0], cmd.CommandPath())
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
-	}
-	return err
 }
 
 // configuredModel is the model of the local embedder where there is no
@@ -194,25 +178,32 @@ func newModelList(s *settings) *cobra.Command {
 				return err
 			}
 			rows := []modelRow{}
+			t := &table{head: []string{"", "NAME", "SIZE", "STATE", "SOURCE", "WHERE"}}
 			for _, info := range all {
-				rows = append(rows, rowOf(info, configured))
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), struct {
-					Dir        string     `json:"dir"`
-					Configured string     `json:"configured"`
-					Models     []modelRow `json:"models"`
-				}{dir, configured, rows})
-			}
-			if len(rows) > 0 {
-				if err := printModels(cmd.OutOrStdout(), rows); err != nil {
-					return err
+				row := rowOf(info, configured)
+				rows = append(rows, row)
+				mark, state := "", row.State
+				if row.Configured {
+					mark = "*"
 				}
+				if row.State == "damaged" {
+					state += ": " + row.Reason
+				}
+				t.add(mark, row.Name, info.Size.String(), state, cmp.Or(row.Source, "-"), row.Path)
 			}
+			none := ""
 			if _, err := models.Locate(configured); err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), err)
+				none = err.Error()
 			}
-			return nil
+			err = show(cmd, asJSON, struct {
+				Dir        string     `json:"dir"`
+				Configured string     `json:"configured"`
+				Models     []modelRow `json:"models"`
+			}{dir, configured, rows}, t, none)
+			if err == nil && !asJSON && len(rows) > 0 && none != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), none)
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -246,21 +237,6 @@ func rowOf(info models.Info, configured string) modelRow {
 	return row
 }
 
-func printModels(w io.Writer, rows []modelRow) error {
-	t := &table{head: []string{"", "NAME", "SIZE", "STATE", "SOURCE", "WHERE"}}
-	for _, row := range rows {
-		mark, state := "", row.State
-		if row.Configured {
-			mark = "*"
-		}
-		if row.State == "damaged" {
-			state += ": " + row.Reason
-		}
-		t.add(mark, row.Name, models.Bytes(row.Size).String(), state, cmp.Or(row.Source, "-"), row.Path)
-	}
-	return t.print(w)
-}
-
 func newModelRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rm NAME",
@@ -287,18 +263,16 @@ func newModelRemove() *cobra.Command {
 	}
 }
 
-// nearModels suggests names as cobra does for its commands.
 func nearModels(name string, all []models.Info) string {
-	if len(all) == 0 {
-		return "; there are no models at all"
-	}
-	names := &cobra.Command{SuggestionsMinimumDistance: 1 + len(name)/3}
 	var known []string
 	for _, info := range all {
-		names.AddCommand(&cobra.Command{Use: info.Name, Run: func(*cobra.Command, []string) {}})
 		known = append(known, info.Name)
 	}
-	if near := names.SuggestionsFor(name); len(near) > 0 {
+	near := nearest.Names(name, known, 3, nearest.Loose)
+	switch {
+	case len(all) == 0:
+		return "; there are no models at all"
+	case len(near) > 0:
 		return "; did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return "; there are: " + strings.Join(known, ", ")

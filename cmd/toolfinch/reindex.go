@@ -46,10 +46,11 @@ Exit codes: 0 all servers succeeded, 1 some failed or were not written to the st
 			rows := p.Refresh(cmd.Context(), bar.step)
 			bar.clear()
 			interrupted := embedTools(cmd, p)
+			lines, t := refreshed(rows)
 			if asJSON {
-				err = printRowsJSON(cmd.OutOrStdout(), rows)
+				err = printJSON(cmd.OutOrStdout(), map[string]any{"servers": lines})
 			} else {
-				err = printRows(cmd.OutOrStdout(), rows)
+				err = t.print(cmd.OutOrStdout())
 			}
 			switch {
 			case err != nil:
@@ -71,45 +72,36 @@ func failureOf(row proxy.Refreshed) error {
 	return cmp.Or(row.Err, row.Lost)
 }
 
-func printRows(w io.Writer, rows []proxy.Refreshed) error {
+// refreshedRow is what a server had when it was asked.
+type refreshedRow struct {
+	Server  string `json:"server"`
+	Tools   int    `json:"tools"`
+	Added   int    `json:"added"`
+	Changed int    `json:"changed"`
+	Removed int    `json:"removed"`
+	Others  int    `json:"others"`
+	Millis  int64  `json:"ms"`
+	Error   string `json:"error,omitempty"`
+}
+
+func refreshed(all []proxy.Refreshed) ([]refreshedRow, *table) {
+	rows := []refreshedRow{}
 	t := &table{head: []string{"SERVER", "TOOLS", "ADDED", "CHANGED", "REMOVED", "OTHER", "TIME", "ERROR"}, whole: true}
-	for _, row := range rows {
-		tools, others, problem := fmt.Sprint(row.Diff.Total), fmt.Sprint(row.Diff.Others), ""
-		if err := failureOf(row); err != nil {
-			tools, others, problem = "-", "-", err.Error()
+	for _, r := range all {
+		row := refreshedRow{Server: r.Server, Tools: r.Diff.Total, Added: len(r.Diff.Added), Changed: len(r.Diff.Changed),
+			Removed: len(r.Diff.Removed), Others: r.Diff.Others, Millis: r.Took.Milliseconds()}
+		tools, others := strconv.Itoa(row.Tools), strconv.Itoa(row.Others)
+		if err := failureOf(r); err != nil {
+			tools, others, row.Error = "-", "-", err.Error()
 		}
-		t.add(row.Server, tools, strconv.Itoa(len(row.Diff.Added)), strconv.Itoa(len(row.Diff.Changed)), strconv.Itoa(len(row.Diff.Removed)),
-			others, row.Took.Round(time.Millisecond).String(), problem)
+		rows = append(rows, row)
+		t.add(row.Server, tools, strconv.Itoa(row.Added), strconv.Itoa(row.Changed), strconv.Itoa(row.Removed),
+			others, r.Took.Round(time.Millisecond).String(), row.Error)
 	}
-	return t.print(w)
+	return rows, t
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-func printRowsJSON(w io.Writer, rows []proxy.Refreshed) error {
-	type row struct {
-		Server  string `json:"server"`
-		Tools   int    `json:"tools"`
-		Added   int    `json:"added"`
-		Changed int    `json:"changed"`
-		Removed int    `json:"removed"`
-		Others  int    `json:"others"`
-		Millis  int64  `json:"ms"`
-		Error   string `json:"error,omitempty"`
-	}
-	out := struct {
-		Servers []row `json:"servers"`
-	}{Servers: []row{}}
-	for _, r := range rows {
-		line := row{Server: r.Server, Tools: r.Diff.Total, Added: len(r.Diff.Added), Changed: len(r.Diff.Changed),
-			Removed: len(r.Diff.Removed), Others: r.Diff.Others, Millis: r.Took.Milliseconds()}
-		if err := failureOf(r); err != nil {
-			line.Error = err.Error()
-		}
-		out.Servers = append(out.Servers, line)
-	}
-	return printJSON(w, out)
-}
 
 // bar is a progress bar, drawn on a terminal only.
 type bar struct {

@@ -22,14 +22,8 @@ func newServer(s *settings) *cobra.Command {
 		Short: "Add, remove and switch the servers of the configuration",
 		Long: `Server edits the configuration file in place: comments, order and layout
 stay as they are. A change after which the file would not load is not written.`,
-		Args: knownSubcommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(newServerAdd(s), newServerRemove(s), newServerSwitch(s, true), newServerSwitch(s, false))
-	for _, sub := range cmd.Commands() {
-		sub.Args = usage(sub.Args)
-	}
 	return cmd
 }
 

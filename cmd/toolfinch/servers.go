@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -44,18 +43,10 @@ all servers anew, toolfinch validate checks them.`,
 			}
 			defer func() { err = errors.Join(err, db.Close()) }()
 			rows, err := serverRows(cmd.Context(), config, db)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return printJSON(cmd.OutOrStdout(), struct {
-					Servers []serverRow `json:"servers"`
-				}{rows})
-			case len(rows) == 0:
-				fmt.Fprintln(cmd.ErrOrStderr(), "no server is configured")
-				return nil
 			}
-			return printServers(cmd.OutOrStdout(), rows)
+			return show(cmd, asJSON, map[string]any{"servers": rows}, serverTable(rows), "no server is configured")
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -153,7 +144,7 @@ func (r serverRow) faults() string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
-func printServers(w io.Writer, rows []serverRow) error {
+func serverTable(rows []serverRow) *table {
 	t := &table{head: []string{"SERVER", "TRANSPORT", "AT", "TOOLS", "PROMPTS", "RESOURCES", "LISTED", "ENABLED"}}
 	faulty := slices.ContainsFunc(rows, func(r serverRow) bool { return r.faults() != "-" })
 	if faulty {
@@ -184,5 +175,5 @@ func printServers(w io.Writer, rows []serverRow) error {
 		}
 		return ""
 	}
-	return t.print(w)
+	return t
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"golang.org/x/text/width"
 
@@ -199,4 +201,17 @@ func cut(text string, columns int) string {
 // and its order.
 func printJSON(w io.Writer, value any) error {
 	return rawjson.Write(w, value, "  ")
+}
+
+// show prints what a command lists: as JSON, or as a table; where there is nothing to
+// list it says so.
+func show(cmd *cobra.Command, asJSON bool, value any, t *table, none string) error {
+	switch {
+	case asJSON:
+		return printJSON(cmd.OutOrStdout(), value)
+	case len(t.rows) == 0:
+		_, err := fmt.Fprintln(cmd.ErrOrStderr(), none)
+		return err
+	}
+	return t.print(cmd.OutOrStdout())
 }

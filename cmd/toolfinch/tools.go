@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -41,14 +40,7 @@ printed is what the store knows; only a server that was never listed is connecte
 				if err != nil {
 					return err
 				}
-				switch {
-				case asJSON:
-					err = printToolsJSON(cmd.OutOrStdout(), tools)
-				case len(tools) == 0:
-					fmt.Fprintln(cmd.ErrOrStderr(), "there are no tools")
-				default:
-					err = printTools(cmd.OutOrStdout(), tools)
-				}
+				err = show(cmd, asJSON, toolRows(tools), toolTable(tools), "there are no tools")
 				if err == nil && failed {
 					err = &exitError{code: exitFailed}
 				}
@@ -62,33 +54,35 @@ printed is what the store knows; only a server that was never listed is connecte
 	return cmd
 }
 
-func printTools(w io.Writer, tools []*tool.Tool) error {
+func toolTable(tools []*tool.Tool) *table {
 	t := &table{head: []string{"NAME", "TOOL", "DESCRIPTION"}}
 	for _, one := range tools {
 		t.add(one.Name, one.Def.ID.String(), retrieve.FirstSentence(one.Def.Description))
 	}
-	return t.print(w)
+	return t
 }
 
-func printToolsJSON(w io.Writer, tools []*tool.Tool) error {
-	type row struct {
-		Name        string          `json:"name"` // as clients see it
-		ID          string          `json:"id"`   // server.tool
-		Server      string          `json:"server"`
-		Description string          `json:"description"`
-		InputSchema json.RawMessage `json:"inputSchema,omitempty"`
-		Annotations json.RawMessage `json:"annotations,omitempty"`
-		Definition  json.RawMessage `json:"definition"` // as clients see it
-	}
-	rows := make([]row, len(tools))
+// toolRow is a tool as it is listed.
+type toolRow struct {
+	Name        string          `json:"name"` // as clients see it
+	ID          string          `json:"id"`   // server.tool
+	Server      string          `json:"server"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"inputSchema,omitempty"`
+	Annotations json.RawMessage `json:"annotations,omitempty"`
+	Definition  json.RawMessage `json:"definition"` // as clients see it
+}
+
+func toolRows(tools []*tool.Tool) []toolRow {
+	rows := make([]toolRow, len(tools))
 	for i, t := range tools {
-		rows[i] = row{
+		rows[i] = toolRow{
 			Name: t.Name, ID: t.Def.ID.String(), Server: t.Def.ID.Server,
 			Description: t.Def.Description, InputSchema: t.Def.InputSchema,
 			Annotations: rawjson.Member(t.Def.Raw, "annotations"), Definition: register.Listed(t),
 		}
 	}
-	return printJSON(w, rows)
+	return rows
 }
 
 // withView opens the proxy, and for do the view of that name, "" for the one that

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -44,13 +43,7 @@ Exit codes: 0 without errors, 1 with any, 2 for a configuration that does not lo
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), struct {
-					Checks []check `json:"checks"`
-				}{checks})
-			} else {
-				err = printChecks(cmd.OutOrStdout(), checks)
-			}
+			err = show(cmd, asJSON, map[string]any{"checks": checks}, checkTable(checks), "")
 			if err == nil && slices.ContainsFunc(checks, func(c check) bool { return c.Status == statusError }) {
 				err = &exitError{code: exitFailed}
 			}
@@ -323,7 +316,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func printChecks(w io.Writer, checks []check) error {
+func checkTable(checks []check) *table {
 	t := &table{paint: func(row, column int) string {
 		if column > 0 {
 			return ""
@@ -339,5 +332,5 @@ func printChecks(w io.Writer, checks []check) error {
 		}
 		t.add(mark, c.Kind, c.Name, strings.TrimSpace(text))
 	}
-	return t.print(w)
+	return t
 }

@@ -23,14 +23,8 @@ func newView(s *settings) *cobra.Command {
 		Long: `A view is a server made of chosen tools: it is served at /mcp/NAME over HTTP, and
 with serve --view NAME on standard input and output. Add and remove edit the
 configuration file in place: comments, order and everything else stay.`,
-		Args: knownSubcommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(newViewList(s), newViewAdd(s), newViewRemove(s))
-	for _, sub := range cmd.Commands() {
-		sub.Args = usage(sub.Args)
-	}
 	return cmd
 }
 
@@ -65,16 +59,7 @@ func newViewList(s *settings) *cobra.Command {
 			for i, v := range config.Views {
 				rows[i] = rowOfView(v)
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), struct {
-					Views []viewRow `json:"views"`
-				}{rows})
-			}
-			if len(rows) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "no views are configured: toolfinch view add makes one")
-				return nil
-			}
-			t := table{head: []string{"VIEW", "EXPOSURE", "TOOLS", "DESCRIPTION"}}
+			t := &table{head: []string{"VIEW", "EXPOSURE", "TOOLS", "DESCRIPTION"}}
 			for _, row := range rows {
 				exposure := row.Exposure
 				if row.Gated {
@@ -82,7 +67,7 @@ func newViewList(s *settings) *cobra.Command {
 				}
 				t.add(row.Name, exposure, row.summary(), row.Description)
 			}
-			return t.print(cmd.OutOrStdout())
+			return show(cmd, asJSON, map[string]any{"views": rows}, t, "no views are configured: toolfinch view add makes one")
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

@@ -19,7 +19,7 @@ var floors = map[string]int{
 	"proxy":         5,
 	"web":           4, "eval": 4,
 	"retrieve": 3, "configs": 3, "savings": 3, "proxyclient": 3, "transport": 3,
-	"upstream": 2, "store": 2, "index": 2, "register": 2, "view": 2, "output": 2, "proxytool": 2,
+	"upstream": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2,
 	"tool": 1, "hook": 1, "wire": 1, "script": 1,
 	"embed": 1, "embed/hf": 1,
 	"rawjson/args":   1,

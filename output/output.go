@@ -136,7 +136,7 @@ func (c *Cache) sweep(ctx context.Context) {
 func (c *Cache) owner(call *tool.Call) (owner [32]byte, ok bool) {
 	name := call.Owner()
 	if call.Principal == "" {
-		return hash(c.process + name), name != ""
+		return hash(c.process + name), name != tool.Anonymous
 	}
 	return hash(name), true
 }

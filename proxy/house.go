@@ -146,7 +146,7 @@ func (h house) Savings(ctx context.Context) []web.Saved {
 
 // Limits are those of what clients can make grow.
 func (h house) Limits() []*limit.Limit {
-	return slices.Concat(h.connected.Limits(), h.limits.All(), h.subscriptions.Limits(), h.pool.Limits())
+	return slices.Concat(h.connected.Limits(), h.limits.All(), []*limit.Limit{h.provisioned}, h.subscriptions.Limits(), h.pool.Limits())
 }
 
 // Principal is who the trusted reverse proxy says made a request.

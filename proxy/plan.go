@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"toolfinch/configs"
+	"toolfinch/gate"
 	"toolfinch/nearest"
 	"toolfinch/output"
 	"toolfinch/proxytool"
@@ -163,7 +164,7 @@ func (p *Proxy) planView(v *View, config *configs.Config, compiled *view.Compile
 		next.reserved = append(next.reserved, p.outputs.Tool().Name)
 	}
 	if settings.Gating != nil {
-		next.gate()
+		next.guard()
 	}
 	return next
 }
@@ -223,7 +224,7 @@ func (p *Proxy) buildView(ctx context.Context, config *configs.Config, next plan
 	}
 	intro := v.expose(next)
 	if settings.Gating != nil {
-		intro = joined(settings.Description, gated(&v.shown, v.retriever, *settings.Gating))
+		intro = joined(settings.Description, v.gated(*settings.Gating))
 	}
 	if settings.ProxyTool != "" {
 		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, capabilities{v}, p.log.With("view", settings.Name)))
@@ -259,7 +260,7 @@ func (p *Proxy) newRetriever(config *configs.Config, next plan) *retrieve.Retrie
 		SearchTool:   next.find,
 	}
 	if next.settings.Gating != nil {
-		settings.Gate = next.live
+		settings.Gate = next.gate
 	}
 	return retrieve.New(next.catalog, settings)
 }
@@ -294,22 +295,24 @@ func (v *View) expose(next plan) (intro string) {
 
 // gated makes what is shown what is provisioned. It returns what clients are told
 // of it.
-func gated(shown *register.Served, retriever *retrieve.Retriever, gating view.Gating) (intro string) {
-	shown.Gate = &register.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
+func (v *View) gated(gating view.Gating) (intro string) {
+	shown := &v.shown
+	v.budget = &gate.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
+	shown.Granted = v.gate.Granted
 	if shown.SearchTool == retrieve.RetrieveTools { // listed beside discover_tools it would say the same twice
 		shown.Unlisted, shown.Search = shown.Search, nil
 	}
-	shown.Search = append(slices.Clone(shown.Search), retriever.GateTools()...)
+	shown.Search = append(slices.Clone(shown.Search), v.retriever.GateTools()...)
 	shown.SearchTool = retrieve.DiscoverTools
 	return retrieve.GatedIntro
 }
 
-// gate puts the gate around every tool of the view.
-func (n *plan) gate() {
+// guard puts the gate around every tool of the view.
+func (n *plan) guard() {
 	for i, s := range n.servers {
 		for j, t := range s.Tools {
 			if t.Def.ID.Kind == tool.KindTool {
-				n.servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: n.live.Gate(t)}
+				n.servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: n.gate.Guard(t)}
 			}
 		}
 	}

@@ -20,6 +20,8 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/embed"
+	"toolfinch/gate"
+	"toolfinch/limit"
 	"toolfinch/output"
 	"toolfinch/rawjson"
 	"toolfinch/register"
@@ -45,6 +47,7 @@ type Proxy struct {
 	subscriptions *register.Subscriptions
 	connected     *transport.Clients
 	limits        *register.Limits
+	provisioned   *limit.Limit
 	vectors       retrieve.QueryVectors
 	levels        levels
 
@@ -143,6 +146,7 @@ func open(ctx context.Context, config *configs.Config, o options, db *store.Stor
 	p.served.Store(&served{config: config, ready: make(chan struct{})})
 	p.subscriptions = register.NewSubscriptions(p.subscribe)
 	p.connected, p.limits = transport.NewClients(transport.Limits{Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout}), register.NewLimits()
+	p.provisioned = gate.NewLimit()
 	known := p.recall(ctx)
 	p.relists, p.tokens = known.clients, known.tokens
 	p.savings = savings.New(log)

@@ -8,13 +8,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"toolfinch/configs"
+	"toolfinch/gate"
 	"toolfinch/hook"
 	"toolfinch/nearest"
 	"toolfinch/register"
 	"toolfinch/retrieve"
-	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/transport"
 	"toolfinch/upstream"
@@ -47,6 +48,7 @@ type View struct {
 	catalog   *retrieve.Catalog
 	retriever *retrieve.Retriever
 	shown     register.Served
+	budget    *gate.Budget // nil: not gated
 }
 
 // endpoint is what stays of a view while what it shows changes: the live server of
@@ -56,6 +58,7 @@ type endpoint struct {
 	proxy *Proxy
 	root  *retrieve.Catalog // what the view's catalogs are made from
 	live  *register.Live
+	gate  *gate.Gate
 	http  *transport.Streamable
 	sse   *transport.SSE
 
@@ -152,15 +155,13 @@ func (p *Proxy) newEndpoint(name string) *endpoint {
 		Complete:      p.pool.Complete,
 		Task:          e.task,
 		RootsChanged:  p.pool.RootsChanged,
-		Forget:        func(session string) { p.pool.Forget(session); p.savings.Forget(session) },
-		Tokens:        func(t *tool.Tool) int { return e.root.Tokens(t) },
-		Kept:          keptProvisions(kept),
-		Keep:          e.keepProvisions,
+		Forget:        func(session string) { p.pool.Forget(session); p.savings.Forget(session); e.gate.Drop(session) },
 		Listed: func(session, client string, tools []*tool.Tool) {
 			p.savings.Listed(metered{e.view()}, session, client, tools)
 		},
 		PrincipalHeader: p.first.PrincipalHeader,
 	}, e.shown(), p.log)
+	e.gate = gate.New(gate.Options{Clients: e.live, Store: e, Kept: kept, Limit: p.provisioned}, e.terms, p.log)
 	e.http = transport.NewStreamable(e.live, p.connected, p.log)
 	e.sse = transport.NewSSE(e.live, p.connected, "/message", p.log)
 	return e
@@ -186,21 +187,15 @@ func (e *endpoint) shown() func() *register.Served {
 	}
 }
 
-func keptProvisions(stored []store.Provision) []register.KeptProvision {
-	kept := make([]register.KeptProvision, len(stored))
-	for i, s := range stored {
-		kept[i] = register.KeptProvision(s)
-	}
-	return kept
+// terms tells the gate what holds now.
+func (e *endpoint) terms() gate.Terms {
+	v := e.view()
+	return gate.Terms{Catalog: v.catalog, Budget: v.budget}
 }
 
-// keepProvisions writes what an owner has provisioned.
-func (e *endpoint) keepProvisions(ctx context.Context, owner string, set []register.KeptProvision) error {
-	stored := make([]store.Provision, len(set))
-	for i, kept := range set {
-		stored[i] = store.Provision(kept)
-	}
-	return e.proxy.store.PutProvisions(ctx, e.name, owner, stored)
+// Keep writes what an owner has provisioned in the view.
+func (e *endpoint) Keep(ctx context.Context, owner string, set []tool.Provisioned) error {
+	return e.proxy.store.PutProvisions(ctx, e.name, owner, set)
 }
 
 // task is a request about a task of an upstream that the view has something of.
@@ -219,7 +214,10 @@ func (e *endpoint) run(ctx context.Context) {
 	e.ended = ended
 	go func() {
 		defer close(ended)
+		var running sync.WaitGroup
+		running.Go(func() { e.gate.Run(ctx) })
 		e.live.Run(ctx)
+		running.Wait()
 	}()
 }
 

@@ -35,7 +35,6 @@ func (l *Live) Forget(id string) {
 		return
 	}
 	s.end()
-	l.ledger.drop(sessionOwner + id)
 	l.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, id) })
 	if s.described().LogLevel != "" {
 		l.tellLevel()

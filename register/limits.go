@@ -3,16 +3,13 @@ package register
 import "toolfinch/limit"
 
 // Limits are those of all Lives that serve the same clients.
-type Limits struct{ parked, parkedBytes, sets *limit.Limit }
+type Limits struct{ parked, parkedBytes *limit.Limit }
 
 const (
 	// maxParked is how many calls may wait for their clients, and maxParkedBytes how
 	// long their requests and what they were not told yet may be, in bytes.
 	maxParked      = 1000
 	maxParkedBytes = 64 << 20
-	// maxOwners is of how many owners a Live holds grants. Sessions do not count:
-	// what a session has goes with it.
-	maxOwners = 10_000
 )
 
 // NewLimits returns the limits, of which nothing is used.
@@ -21,9 +18,8 @@ func NewLimits() *Limits {
 	return &Limits{
 		parked:      limit.New("parked_calls", maxParked, "calls wait for their clients", later),
 		parkedBytes: limit.New("parked_bytes", maxParkedBytes, "bytes of calls that wait for their clients", later),
-		sets:        limit.New("provisioned_sets", maxOwners, "clients have provisioned tools", "the set that was used longest ago goes"),
 	}
 }
 
 // All are the limits.
-func (b *Limits) All() []*limit.Limit { return []*limit.Limit{b.parked, b.parkedBytes, b.sets} }
+func (b *Limits) All() []*limit.Limit { return []*limit.Limit{b.parked, b.parkedBytes} }

@@ -41,10 +41,10 @@ func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered 
 	tools := slices.Concat(served.Search, served.Meta, pinned)
 	switch {
 	case served.gated() && s != nil:
-		provisioned, _, _ := s.shown.follow(Owner(call), l.listedTo(served))
+		provisioned, _, _ := s.shown.follow(call.Owner(), served.granted)
 		return append(tools, provisioned...)
 	case served.gated():
-		return append(tools, l.listedTo(served)(Owner(call))...)
+		return append(tools, served.granted(call.Owner())...)
 	}
 	for _, r := range registered.tools {
 		if !contains(pinned, r.Name) {

@@ -1,7 +1,7 @@
-// Package register owns what one client sees, and may call: its session, the
-// registered and the provisioned set, the gate, the live server, list_changed,
-// the hold and the shell hook. It neither searches nor dials nor stores; it gets
-// tools and hands calls to their handlers.
+// Package register owns what one client sees: its session, the registered set,
+// lists, list_changed, the hold and the shell hook; and what servers ask of it. It
+// neither searches nor dials nor stores, and does not decide what may be called: it
+// gets tools and hands calls to their handlers.
 package register
 
 import (
@@ -84,15 +84,6 @@ type Settings struct {
 	// PrincipalHeader is the HTTP header in which a trusted reverse proxy names who
 	// was authenticated; "" for none.
 	PrincipalHeader string
-	// Tokens counts what a definition costs a model that is listed it; nil:
-	// tool.CountTokens of Listed, each time.
-	Tokens func(t *tool.Tool) int
-	// Kept is what the store had provisioned at the start. Keep, if set, writes the
-	// whole set of an owner that is no session after it changed, an empty one too;
-	// for one owner it is called in the order of the changes, the next of which wait
-	// for it. An error is logged.
-	Kept []KeptProvision
-	Keep func(ctx context.Context, owner string, set []KeptProvision) error
 	// Listed, if set, is told of every answer to tools/list; session is "" for a
 	// 2026-07-28 client. It must not block, nor change tools.
 	Listed func(session, client string, tools []*tool.Tool)
@@ -113,7 +104,6 @@ type Live struct {
 	closeOnce sync.Once
 
 	subscriptions *Subscriptions
-	ledger        *ledger
 	limits        *Limits
 
 	leveling sync.Mutex // held over SetLevel, so that the last it hears is the newest
@@ -151,8 +141,6 @@ func New(settings Settings, served func() *Served, log *slog.Logger) *Live {
 	if l.limits = settings.Limits; l.limits == nil {
 		l.limits = NewLimits()
 	}
-	l.ledger = newLedger(l.limits.sets)
-	l.recall(settings.Kept)
 	if settings.Hook.Line != "" {
 		l.notifier = newNotifier(settings.Hook, log)
 	}
@@ -231,15 +219,14 @@ func (v *Served) declare(c *mcp.ServerCapabilities, instructions *string) {
 	*instructions = v.Instructions
 }
 
-// Run runs what works in the background, the shell hook and the end of what is
-// provisioned for a time, until ctx ends. Calls that wait for a 2026-07-28 client
+// Run runs the shell hook until ctx ends. Calls that wait for a 2026-07-28 client
 // to come back end with it.
 func (l *Live) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	if l.notifier != nil {
 		running.Go(func() { l.notifier.run(ctx) })
 	}
-	l.expire(ctx)
+	<-ctx.Done()
 	running.Wait()
 	l.end()
 	l.parkedMu.Lock()
@@ -302,7 +289,7 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
 	call := l.callOf(x, s, modern)
 	if s != nil && served.gated() {
-		s.shown.by(Owner(call))
+		s.shown.by(call.Owner())
 	}
 	switch x.Method {
 	case wire.MethodListTools:
@@ -318,7 +305,7 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 		if !modern {
 			return nil, methodNotFound(x.Method)
 		}
-		return l.listen(ctx, served, x, Owner(call))
+		return l.listen(ctx, served, x, call.Owner())
 	}
 	switch {
 	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:

@@ -125,7 +125,7 @@ func (l *Live) serveModern(ctx context.Context, served *Served, x *wire.Exchange
 func (l *Live) park(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (*parked, error) {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &parked{
-		owner: Owner(call), kind: call.Kind, name: call.Name, end: end,
+		owner: call.Owner(), kind: call.Kind, name: call.Name, end: end,
 		done: make(chan outcome, 1), wake: make(chan struct{}, 1),
 		asks: map[string]*asked{}, notify: x.Notify, bytes: l.limits.parkedBytes, size: int64(len(call.Params)),
 	}
@@ -373,7 +373,7 @@ func (l *Live) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
 	}
 	l.parkedMu.Lock()
 	p := l.parked[state]
-	fits := p != nil && p.owner == Owner(call) && p.kind == call.Kind && p.name == call.Name
+	fits := p != nil && p.owner == call.Owner() && p.kind == call.Kind && p.name == call.Name
 	if fits { // else it is another's, or another tool's, and stays where it is
 		l.unparked(state)
 	}

@@ -22,18 +22,18 @@ type Served struct {
 	// shown the new way.
 	Mode string
 	// Direct reports whether a client that comes now is listed every tool; nil:
-	// none is. It is decided once per session and Mode, and not asked with a Gate.
+	// none is. It is decided once per session and Mode, and not asked with Granted.
 	Direct func() bool
 	// Search are the meta-tools of clients that are not listed every tool. Meta are
 	// those of all.
 	Search, Meta []*tool.Tool
 	// Unlisted are meta-tools that answer when they are called, and are not listed.
 	Unlisted []*tool.Tool
-	// Gate says that tools can be called once they are provisioned, and is how much
-	// of them an owner may have; nil: they can be called. Where there is one, only
+	// Granted returns what is provisioned for an owner (see tool.Call.Owner), where
+	// tools can be called only then; nil: they can be called. Where it is set, only
 	// what is provisioned is listed beside the meta-tools and the pinned ones, and
-	// nothing is registered. A smaller budget than before takes nothing away.
-	Gate *Budget
+	// nothing is registered. It must not block.
+	Granted func(owner string) []tool.ID
 	// Register says that retrieved tools are registered, MaxRegistered how many of
 	// them per session; default DefaultMaxRegistered.
 	Register      bool
@@ -53,7 +53,7 @@ type Offered struct {
 // DefaultMaxRegistered is how many tools a session may have registered.
 const DefaultMaxRegistered = 40
 
-func (v *Served) gated() bool { return v.Gate != nil }
+func (v *Served) gated() bool { return v.Granted != nil }
 
 // mode is Mode, and another one behind a gate.
 func (v *Served) mode() string {
@@ -173,7 +173,7 @@ func (l *Live) Sync() {
 			change, differs = Change{}, false
 		}
 		if s.shown.isKnown() {
-			if _, provisioned, other := s.shown.follow("", l.listedTo(served)); gated {
+			if _, provisioned, other := s.shown.follow("", served.granted); gated {
 				change, differs = provisioned, other
 			}
 		}
@@ -186,7 +186,7 @@ func (l *Live) Sync() {
 		}
 	}
 	l.tellListeners(toolsChanged, func(t *listener) bool {
-		_, _, differs := t.shown.follow("", l.listedTo(served))
+		_, _, differs := t.shown.follow("", served.granted)
 		return differs || before.modern != now.modern
 	})
 	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }

@@ -52,7 +52,7 @@ const undecided = "\x00"
 
 func newSession(id string) *session {
 	return &session{id: id, gone: make(chan struct{}), listed: make(chan struct{}), asked: map[string]chan *wire.Inbound{},
-		shown: shown{owner: sessionOwner + id}, mode: undecided}
+		shown: shown{owner: tool.SessionOwner(id)}, mode: undecided}
 }
 
 // end lets go of those who wait for the client to answer.

@@ -304,7 +304,7 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,
 	}}
-	t.shown.follow(owner, l.listedTo(served))
+	t.shown.follow(owner, served.granted)
 	key := l.modernClient(nil).Key
 	l.mu.Lock()
 	l.listeners[key] = t

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"toolfinch/rawjson/args"
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -104,7 +103,7 @@ func (r *Retriever) Describe(call *tool.Call, t *tool.Tool) Discovered {
 // callable returns what reports whether the maker of a call can call a tool, in a
 // gated view.
 func (r *Retriever) callable(call *tool.Call) func(*tool.Tool) bool {
-	owner := register.Owner(call)
+	owner := call.Owner()
 	return func(t *tool.Tool) bool { return r.settings.Gate.IsProvisioned(owner, t.Def.ID) }
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"toolfinch/embed"
-	"toolfinch/register"
+	"toolfinch/gate"
 	"toolfinch/tool"
 )
 
@@ -88,7 +88,7 @@ func tools(servers []Server) (n int) {
 // BenchmarkExecute is what execute_tool adds to a call of the tool: the gate, the
 // check of the arguments and the call itself.
 func BenchmarkExecute(b *testing.B) {
-	v := newGated(b, register.Budget{})
+	v := newGated(b, gate.Budget{})
 	call := &tool.Call{Principal: "ann", Arguments: json.RawMessage(`{"tool_id":"github_create_issue","arguments":{"title":"t","labels":["a"]}}`)}
 	if _, err := v.Provision(b.Context(), call, ProvisionRequest{IDs: []string{"github_create_issue"}}); err != nil {
 		b.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"toolfinch/gate"
 	"toolfinch/rawjson/args"
-	"toolfinch/register"
 	"toolfinch/tool"
 	"toolfinch/upstream"
 )
@@ -89,7 +89,7 @@ func failureOf(t *tool.Tool, err error) *ExecuteError {
 		e.Server = of.Server
 	}
 	switch {
-	case errors.As(err, new(*argumentsError)), errors.Is(err, register.ErrNotProvisioned):
+	case errors.As(err, new(*argumentsError)), errors.Is(err, gate.ErrNotProvisioned):
 		e.Failure, e.Server = FailureBadRequest, ""
 	case errors.Is(err, upstream.ErrNotConnected), errors.Is(err, upstream.ErrClosed):
 		e.Failure = FailureConnection

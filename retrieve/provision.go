@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/gate"
 	"toolfinch/rawjson"
 	"toolfinch/rawjson/args"
 	"toolfinch/register"
@@ -16,7 +17,7 @@ import (
 )
 
 // ErrNotGated is returned where there is nothing to provision.
-var ErrNotGated = register.ErrNotGated
+var ErrNotGated = gate.ErrNotGated
 
 // GatedIntro is Offer.Intro of a gated view.
 const GatedIntro = "Tools here must be provisioned before they can be called, within a budget of tokens. " +
@@ -39,11 +40,11 @@ type ProvisionRequest struct {
 	MaxTokens int      `json:"max_tokens,omitempty"`
 	// TTL is how long they stay: no longer than the view's settings say, which is
 	// also what 0 asks for. Of what is provisioned already see
-	// register.ProvisionRequest.
+	// gate.Request.
 	TTL time.Duration `json:"-"`
 }
 
-// ProvisionedTool is a tool that is, was, or would be provisioned.
+// ProvisionedTool is what answers say of a tool that is, was, or would be provisioned.
 type ProvisionedTool struct {
 	ToolID     string          `json:"tool_id"` // the name clients see
 	Tokens     int             `json:"tokens"`  // of its definition
@@ -51,37 +52,31 @@ type ProvisionedTool struct {
 	Definition json.RawMessage `json:"definition,omitempty"` // as clients are listed it
 }
 
-// ProvisionState is how much is provisioned now, of what may be.
-type ProvisionState struct {
-	Usage  register.Usage  `json:"usage"`
-	Budget register.Budget `json:"budget"`
-}
-
 // ProvisionAnswer is the answer of provision_tools.
 type ProvisionAnswer struct {
 	Provisioned []ProvisionedTool `json:"provisioned"`           // with definitions; those that were before, too
 	DidNotFit   []ProvisionedTool `json:"did_not_fit,omitempty"` // of a query
 	Confident   *bool             `json:"confident,omitempty"`   // of a query; false: perhaps none is what was asked for
-	ProvisionState
+	gate.State
 }
 
 // UnprovisionAnswer is the answer of unprovision_tools.
 type UnprovisionAnswer struct {
 	Unprovisioned  []ProvisionedTool `json:"unprovisioned"`
 	NotProvisioned []string          `json:"not_provisioned,omitempty"` // what else was named
-	ProvisionState
+	gate.State
 }
 
 // ProvisionList is the answer of list_provisioned, in the order in which tools
 // were provisioned.
 type ProvisionList struct {
 	Provisioned []ProvisionedTool `json:"provisioned"`
-	ProvisionState
+	gate.State
 }
 
 // Provision provisions tools for whoever makes the call. Of a query those are
 // taken that fit the budget, best first, and the others are named. Errors are
-// ErrNotGated, *args.Error and *register.BudgetError; nothing has changed then.
+// ErrNotGated, *args.Error and *gate.BudgetError; nothing has changed then.
 func (r *Retriever) Provision(ctx context.Context, call *tool.Call, q ProvisionRequest) (ProvisionAnswer, error) {
 	if !r.gated() {
 		return ProvisionAnswer{}, ErrNotGated
@@ -89,7 +84,7 @@ func (r *Retriever) Provision(ctx context.Context, call *tool.Call, q ProvisionR
 	if err := r.checkProvision(&q); err != nil {
 		return ProvisionAnswer{}, err
 	}
-	request := register.ProvisionRequest{Fit: q.Query != "", MaxTokens: q.MaxTokens, TTL: q.TTL, Session: call.Session}
+	request := gate.Request{Fit: q.Query != "", MaxTokens: q.MaxTokens, TTL: q.TTL, Session: call.Session}
 	var answer ProvisionAnswer
 	var err error
 	if request.Fit {
@@ -105,18 +100,18 @@ func (r *Retriever) Provision(ctx context.Context, call *tool.Call, q ProvisionR
 	} else if request.Tools, err = r.toolsOf(q.IDs); err != nil {
 		return answer, err
 	}
-	done, err := r.settings.Gate.Provision(ctx, register.Owner(call), request)
+	done, err := r.settings.Gate.Provision(ctx, call.Owner(), request)
 	switch {
 	case errors.Is(err, tool.ErrNotFound): // it went since it was looked up
 		return answer, &args.Error{Problem: err.Error()}
 	case err != nil:
 		return answer, err
 	}
-	answer.Provisioned = provisioned(append(done.Added, done.Kept...), true)
+	answer.Provisioned = r.provisioned(append(done.Added, done.Kept...), true)
 	if len(done.Left) > 0 {
-		answer.DidNotFit = provisioned(done.Left, false)
+		answer.DidNotFit = r.provisioned(done.Left, false)
 	}
-	answer.ProvisionState = ProvisionState{done.Usage, done.Budget}
+	answer.State = done.State
 	return answer, nil
 }
 
@@ -148,25 +143,29 @@ func (r *Retriever) Unprovision(ctx context.Context, call *tool.Call, ids []stri
 		return UnprovisionAnswer{}, ErrNotGated
 	}
 	var tools []*tool.Tool
+	var named []tool.ID // nil: all
 	if ids != nil {
 		var err error
 		if tools, err = r.toolsOf(ids); err != nil {
 			return UnprovisionAnswer{}, err
 		}
+		named = make([]tool.ID, len(tools))
 	}
-	owner := register.Owner(call)
-	removed, err := r.settings.Gate.Unprovision(ctx, owner, tools)
+	for i, t := range tools {
+		named[i] = t.Def.ID
+	}
+	owner := call.Owner()
+	removed, err := r.settings.Gate.Unprovision(ctx, owner, named)
 	if err != nil {
 		return UnprovisionAnswer{}, err
 	}
-	answer := UnprovisionAnswer{Unprovisioned: provisioned(removed, false)}
+	answer := UnprovisionAnswer{Unprovisioned: r.provisioned(removed, false)}
 	for _, t := range tools {
-		if !slices.ContainsFunc(removed, func(p register.Provision) bool { return p.Def.ID == t.Def.ID }) {
+		if !slices.ContainsFunc(removed, func(p tool.Provisioned) bool { return p.ID == t.Def.ID }) {
 			answer.NotProvisioned = append(answer.NotProvisioned, t.Name)
 		}
 	}
-	_, usage, budget := r.settings.Gate.Provisions(owner)
-	answer.ProvisionState = ProvisionState{usage, budget}
+	_, answer.State = r.settings.Gate.Provisions(owner)
 	return answer, nil
 }
 
@@ -176,16 +175,21 @@ func (r *Retriever) Provisions(call *tool.Call) (ProvisionList, error) {
 	if !r.gated() {
 		return ProvisionList{}, ErrNotGated
 	}
-	now, usage, budget := r.settings.Gate.Provisions(register.Owner(call))
-	return ProvisionList{provisioned(now, false), ProvisionState{usage, budget}}, nil
+	now, state := r.settings.Gate.Provisions(call.Owner())
+	return ProvisionList{r.provisioned(now, false), state}, nil
 }
 
-func provisioned(all []register.Provision, whole bool) []ProvisionedTool {
+// provisioned is what answers say of these tools, with definitions if whole is set.
+func (r *Retriever) provisioned(all []tool.Provisioned, whole bool) []ProvisionedTool {
 	out := []ProvisionedTool{}
 	for _, p := range all {
-		one := ProvisionedTool{ToolID: p.Name, Tokens: p.Tokens, ExpiresAt: p.Until.UTC().Truncate(time.Second)}
+		t, ok := r.catalog.ByID(p.ID)
+		if !ok {
+			continue // it came after this catalog
+		}
+		one := ProvisionedTool{ToolID: t.Name, Tokens: p.Tokens, ExpiresAt: p.Until.UTC().Truncate(time.Second)}
 		if whole {
-			one.Definition = register.Listed(p.Tool)
+			one.Definition = register.Listed(t)
 		}
 		out = append(out, one)
 	}
@@ -330,7 +334,7 @@ func answered(value any, err error) (tool.Result, error) {
 
 func refused(err error) (tool.Result, error) {
 	var request *args.Error
-	var budget *register.BudgetError
+	var budget *gate.BudgetError
 	if errors.As(err, &request) || errors.As(err, &budget) || errors.Is(err, ErrNotGated) {
 		return tool.ErrorResult(err.Error()), nil
 	}

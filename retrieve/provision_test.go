@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/gate"
 	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/tool"
@@ -19,18 +20,24 @@ import (
 // gatedView is fewServers behind a gate. clock_now is pinned.
 type gatedView struct {
 	*Retriever
-	now   *atomic.Pointer[register.Served]
-	live  *register.Live
+	terms *atomic.Pointer[gate.Terms]
+	gate  *gate.Gate
 	tools map[string]*tool.Tool // the meta-tools
 }
 
-func newGated(t testing.TB, budget register.Budget) *gatedView {
+// nobody is the clients of a gate that has no sessions.
+type nobody struct{}
+
+func (nobody) Knows(string) bool                      { return false }
+func (nobody) Relist(context.Context, string, string) {}
+
+func newGated(t testing.TB, budget gate.Budget) *gatedView {
 	t.Helper()
 	root := NewCatalog(echo)
 	t.Cleanup(func() { _ = root.Close() })
-	view := &gatedView{now: &atomic.Pointer[register.Served]{}, tools: map[string]*tool.Tool{}}
-	view.now.Store(&register.Served{Source: root, Gate: &budget})
-	view.live = register.New(register.Settings{Tokens: root.Tokens}, view.now.Load, slog.New(slog.DiscardHandler))
+	view := &gatedView{terms: &atomic.Pointer[gate.Terms]{}, tools: map[string]*tool.Tool{}}
+	view.terms.Store(&gate.Terms{Catalog: root, Budget: &budget})
+	view.gate = gate.New(gate.Options{Clients: nobody{}}, func() gate.Terms { return *view.terms.Load() }, slog.New(slog.DiscardHandler))
 	view.swap(t, fewServers(t, echo))
 	return view
 }
@@ -40,20 +47,18 @@ func (v *gatedView) swap(t testing.TB, servers []Server) {
 	t.Helper()
 	for _, s := range servers {
 		for i, one := range s.Tools {
-			s.Tools[i] = &tool.Tool{Name: one.Name, Def: one.Def, Handler: v.live.Gate(one)}
+			s.Tools[i] = &tool.Tool{Name: one.Name, Def: one.Def, Handler: v.gate.Guard(one)}
 		}
 	}
-	next := *v.now.Load()
 	catalog := with(t, v.catalog(), servers, "clock_*")
-	v.Retriever = New(catalog, Settings{Gate: v.live, Offer: Offer{Call: true}})
-	next.Source, next.Search, next.Unlisted = catalog, v.GateTools(), v.MetaTools()
-	v.now.Store(&next)
-	for _, meta := range slices.Concat(next.Search, next.Unlisted, v.SearchTools("v", "", "")) {
+	v.Retriever = New(catalog, Settings{Gate: v.gate, Offer: Offer{Call: true}})
+	v.terms.Store(&gate.Terms{Catalog: catalog, Budget: v.terms.Load().Budget})
+	for _, meta := range slices.Concat(v.GateTools(), v.MetaTools(), v.SearchTools("v", "", "")) {
 		v.tools[meta.Name] = meta
 	}
 }
 
-func (v *gatedView) catalog() *Catalog { return v.now.Load().Source.(*Catalog) }
+func (v *gatedView) catalog() *Catalog { return v.terms.Load().Catalog.(*Catalog) }
 
 // as calls a meta-tool for a principal, "" for nobody, and returns the text of
 // the answer, which begins with "ERROR " where it is one.
@@ -97,7 +102,7 @@ func decoded[T any](t testing.TB, text string) (out T) {
 }
 
 func TestFromDiscoveryToACall(t *testing.T) {
-	v := newGated(t, register.Budget{MaxTools: 2})
+	v := newGated(t, gate.Budget{MaxTools: 2})
 	found := decoded[Discovery](t, v.as(t, "ann", DiscoverTools, `{"query":"search code in repositories"}`))
 	if len(found.Tools) == 0 || found.Tools[0].ToolID != "github_search_code" || found.Tools[0].Provisioned == nil || *found.Tools[0].Provisioned {
 		t.Fatalf("found %+v", found)
@@ -111,7 +116,7 @@ func TestFromDiscoveryToACall(t *testing.T) {
 	answer := decoded[ProvisionAnswer](t, v.as(t, "ann", ProvisionTools, `{"tool_ids":["github_search_code"]}`))
 	search, _ := v.catalog().Lookup("github_search_code")
 	cost := v.catalog().Tokens(search)
-	if len(answer.Provisioned) != 1 || answer.Usage != (register.Usage{Tools: 1, Tokens: cost}) || answer.Budget != (register.Budget{MaxTools: 2}) || cost < 10 {
+	if len(answer.Provisioned) != 1 || answer.Usage != (gate.Usage{Tools: 1, Tokens: cost}) || answer.Budget != (gate.Budget{MaxTools: 2}) || cost < 10 {
 		t.Fatalf("provisioned: %+v", answer)
 	}
 	if got := answer.Provisioned[0]; string(got.Definition) != string(register.Listed(search)) || got.Tokens != cost || !got.ExpiresAt.IsZero() {
@@ -132,7 +137,7 @@ func TestFromDiscoveryToACall(t *testing.T) {
 	}
 
 	removed := decoded[UnprovisionAnswer](t, v.as(t, "ann", UnprovisionTools, `{"all":true}`))
-	if toolIDsOf(removed.Unprovisioned) != "github_search_code" || removed.Usage != (register.Usage{}) {
+	if toolIDsOf(removed.Unprovisioned) != "github_search_code" || removed.Usage != (gate.Usage{}) {
 		t.Errorf("unprovisioned: %+v", removed)
 	}
 	if got := v.as(t, "ann", ExecuteTool, execute); got != refusal {
@@ -141,7 +146,7 @@ func TestFromDiscoveryToACall(t *testing.T) {
 }
 
 func TestEveryWayToAToolIsGated(t *testing.T) {
-	v := newGated(t, register.Budget{})
+	v := newGated(t, gate.Budget{})
 	ways := map[string]func(arguments string) string{
 		"execute_tool": func(a string) string {
 			return v.as(t, "", ExecuteTool, `{"tool_id":"github_create_issue","arguments":`+a+`}`)
@@ -188,7 +193,7 @@ func TestEveryWayToAToolIsGated(t *testing.T) {
 }
 
 func TestProvisioningByQueryTakesWhatFits(t *testing.T) {
-	v := newGated(t, register.Budget{})
+	v := newGated(t, gate.Budget{})
 	cost := func(name string) int {
 		found, ok := v.catalog().Lookup(name)
 		if !ok {
@@ -201,15 +206,15 @@ func TestProvisioningByQueryTakesWhatFits(t *testing.T) {
 	const query = `"query":"create an issue in a repository","limit":2`
 	for _, test := range []struct {
 		name, arguments   string
-		budget            register.Budget
+		budget            gate.Budget
 		provisioned, left string
 	}{
-		{"all", `{` + query + `}`, register.Budget{}, "github_create_issue github_delete_repository", ""},
-		{"the number of tools", `{` + query + `}`, register.Budget{MaxTools: 1}, "github_create_issue", "github_delete_repository"},
-		{"the best has no room", `{` + query + `}`, register.Budget{MaxTokens: create - 1}, "github_delete_repository", "github_create_issue"},
-		{"max_tokens of the request", `{` + query + `,"max_tokens":1}`, register.Budget{}, "", "github_create_issue github_delete_repository"},
-		{"as older clients call it", `{` + query + `,"context_tokens":1}`, register.Budget{}, "", "github_create_issue github_delete_repository"},
-		{"nothing is found", `{"query":"qqqq"}`, register.Budget{}, "", ""},
+		{"all", `{` + query + `}`, gate.Budget{}, "github_create_issue github_delete_repository", ""},
+		{"the number of tools", `{` + query + `}`, gate.Budget{MaxTools: 1}, "github_create_issue", "github_delete_repository"},
+		{"the best has no room", `{` + query + `}`, gate.Budget{MaxTokens: create - 1}, "github_delete_repository", "github_create_issue"},
+		{"max_tokens of the request", `{` + query + `,"max_tokens":1}`, gate.Budget{}, "", "github_create_issue github_delete_repository"},
+		{"as older clients call it", `{` + query + `,"context_tokens":1}`, gate.Budget{}, "", "github_create_issue github_delete_repository"},
+		{"nothing is found", `{"query":"qqqq"}`, gate.Budget{}, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := newGated(t, test.budget)
@@ -236,7 +241,7 @@ func TestProvisioningByQueryTakesWhatFits(t *testing.T) {
 }
 
 func TestRefusedRequestsChangeNothing(t *testing.T) {
-	v := newGated(t, register.Budget{MaxTools: 2, TTL: time.Hour})
+	v := newGated(t, gate.Budget{MaxTools: 2, TTL: time.Hour})
 	v.as(t, "ann", ProvisionTools, `{"tool_ids":"github_search_code"}`)
 	for _, test := range []struct{ tool, arguments, want string }{
 		{ProvisionTools, ``, "send tool_ids"},
@@ -279,10 +284,10 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 }
 
 func TestWhatIsOverBudgetIsSaidInNumbers(t *testing.T) {
-	v := newGated(t, register.Budget{MaxTools: 1})
+	v := newGated(t, gate.Budget{MaxTools: 1})
 	_, err := v.Provision(t.Context(), &tool.Call{}, ProvisionRequest{IDs: []string{"github_create_issue", "github_search_code", "github_search_code"}})
-	var over *register.BudgetError
-	if !errors.As(err, &over) || over.Tools != 2 || over.Budget.MaxTools != 1 || over.Tokens == 0 {
+	var over *gate.BudgetError
+	if !errors.As(err, &over) || over.Asked.Tools != 2 || over.Budget.MaxTools != 1 || over.Asked.Tokens == 0 {
 		t.Fatalf("error %v", err)
 	}
 	got := v.as(t, "", ProvisionTools, `{"tool_ids":["github_create_issue","github_search_code"]}`)
@@ -292,7 +297,7 @@ func TestWhatIsOverBudgetIsSaidInNumbers(t *testing.T) {
 }
 
 func TestProvisionedToolsMayEnd(t *testing.T) {
-	v := newGated(t, register.Budget{TTL: time.Hour})
+	v := newGated(t, gate.Budget{TTL: time.Hour})
 	begin := time.Now()
 	for arguments, want := range map[string]time.Duration{
 		`{"tool_ids":["github_search_code"]}`:                        time.Hour,
@@ -314,13 +319,13 @@ func TestProvisionedToolsMayEnd(t *testing.T) {
 			t.Errorf("listed: %+v", one)
 		}
 	}
-	if len(list.Provisioned) != 3 || list.Usage != (register.Usage{Tools: 3, Tokens: sum}) {
+	if len(list.Provisioned) != 3 || list.Usage != (gate.Usage{Tools: 3, Tokens: sum}) {
 		t.Errorf("listed: %+v", list)
 	}
 }
 
 func TestUnprovisionNamesWhatWasNotProvisioned(t *testing.T) {
-	v := newGated(t, register.Budget{})
+	v := newGated(t, gate.Budget{})
 	v.as(t, "ann", ProvisionTools, `{"tool_ids":["github_search_code","github_create_issue"]}`)
 	answer := decoded[UnprovisionAnswer](t, v.as(t, "ann", UnprovisionTools, `{"tool_ids":["github_search_code","calendar_add_event","calendar_add_event"]}`))
 	if toolIDsOf(answer.Unprovisioned) != "github_search_code" || !slices.Equal(answer.NotProvisioned, []string{"calendar_add_event"}) || answer.Usage.Tools != 1 {
@@ -335,7 +340,7 @@ func TestUnprovisionNamesWhatWasNotProvisioned(t *testing.T) {
 }
 
 func TestIDsAreBoundedAndCountOnce(t *testing.T) {
-	v := newGated(t, register.Budget{MaxTools: 1})
+	v := newGated(t, gate.Budget{MaxTools: 1})
 	ids := make([]string, maxIDs)
 	for i := range ids {
 		ids[i] = "github_search_code"
@@ -365,8 +370,8 @@ func TestIDsAreBoundedAndCountOnce(t *testing.T) {
 
 func TestWhereNothingIsGatedThereIsNothingToProvision(t *testing.T) {
 	plain, _ := newRetriever(t, Settings{})
-	notYet := newGated(t, register.Budget{})
-	notYet.now.Store(&register.Served{Source: notYet.catalog()})
+	notYet := newGated(t, gate.Budget{})
+	notYet.terms.Store(&gate.Terms{Catalog: notYet.catalog()})
 	for name, r := range map[string]*Retriever{"without a gate": plain, "with a live server that has none": notYet.Retriever} {
 		call := &tool.Call{}
 		_, err1 := r.Provision(t.Context(), call, ProvisionRequest{Query: "x"})
@@ -388,7 +393,7 @@ func TestWhereNothingIsGatedThereIsNothingToProvision(t *testing.T) {
 }
 
 func TestRetrieveToolsOfAGatedView(t *testing.T) {
-	v := newGated(t, register.Budget{})
+	v := newGated(t, gate.Budget{})
 	type answer struct {
 		Tools []struct {
 			Name       string
@@ -418,7 +423,7 @@ func TestRetrieveToolsOfAGatedView(t *testing.T) {
 }
 
 func TestProvisionedToolsSurviveRenaming(t *testing.T) {
-	v := newGated(t, register.Budget{})
+	v := newGated(t, gate.Budget{})
 	v.as(t, "ann", ProvisionTools, `{"tool_ids":"github_search_code"}`)
 	before, _ := v.catalog().Lookup("github_search_code")
 	servers := fewServers(t, echo)
@@ -441,7 +446,7 @@ func TestProvisionedToolsSurviveRenaming(t *testing.T) {
 }
 
 func TestGateToolsAreSmallAndSayTheFlow(t *testing.T) {
-	v := newGated(t, register.Budget{})
+	v := newGated(t, gate.Budget{})
 	size := 0
 	for _, meta := range v.GateTools() {
 		size += len(register.Listed(meta))

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/gate"
 	"toolfinch/index"
 	"toolfinch/rawjson/args"
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -47,9 +47,9 @@ type Settings struct {
 	// Unchecked, if set, hears once of a tool whose arguments could not be checked
 	// against its input schema, and why. It must not block.
 	Unchecked func(id tool.ID, err error)
-	// Gate is the live server whose clients provision tools before they call them;
-	// nil: every tool can be called.
-	Gate *register.Live
+	// Gate is where clients provision tools before they call them; nil: every tool
+	// can be called.
+	Gate *gate.Gate
 	// Offer is what MetaTools returns. The zero value is for views whose clients find
 	// tools by others.
 	Offer Offer

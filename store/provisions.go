@@ -9,14 +9,6 @@ import (
 	"toolfinch/tool"
 )
 
-// Provision says that an owner may call a tool of a gated view.
-type Provision struct {
-	Owner  string    // at most 2,048 bytes
-	ID     tool.ID   // the upstream's tool; it need not exist any more
-	Until  time.Time // when that ends, in milliseconds; zero for never
-	Tokens int       // of its definition, when that was last counted
-}
-
 // Principals are many and forget nothing by themselves, so what is kept of all
 // of them is bounded.
 const (
@@ -44,8 +36,8 @@ const (
 // looked at, and of two with one ID the first counts. What has expired is
 // dropped, of all views and owners. Where all sets together would have more than
 // 100,000 rows, those changed longest ago go. A set of more than 10,000 and an
-// owner of more than 2,048 bytes are errors.
-func (s *Store) PutProvisions(ctx context.Context, view, owner string, set []Provision) error {
+// owner of more than 2,048 bytes are errors. Times are stored in milliseconds.
+func (s *Store) PutProvisions(ctx context.Context, view, owner string, set []tool.Provisioned) error {
 	if len(owner) > maxProvisionOwner {
 		return fmt.Errorf("store: put provisions: the name of their owner has %d bytes, more than %d", len(owner), maxProvisionOwner)
 	}
@@ -71,7 +63,7 @@ func (s *Store) PutProvisions(ctx context.Context, view, owner string, set []Pro
 	return nil
 }
 
-func addProvisions(ctx context.Context, tx *sql.Tx, view, owner string, set []Provision) error {
+func addProvisions(ctx context.Context, tx *sql.Tx, view, owner string, set []tool.Provisioned) error {
 	add, err := tx.PrepareContext(ctx, addProvision)
 	if err != nil {
 		return err
@@ -91,15 +83,15 @@ func addProvisions(ctx context.Context, tx *sql.Tx, view, owner string, set []Pr
 
 // Provisions returns what may be called in a view and has not expired, by owner,
 // of each in the order in which it was put.
-func (s *Store) Provisions(ctx context.Context, view string) ([]Provision, error) {
+func (s *Store) Provisions(ctx context.Context, view string) ([]tool.Provisioned, error) {
 	rows, err := s.db.QueryContext(ctx, selectProvisions, view, time.Now().UnixMilli())
 	if err != nil {
 		return nil, fmt.Errorf("store: read provisions: %w", err)
 	}
 	defer rows.Close()
-	var out []Provision
+	var out []tool.Provisioned
 	for rows.Next() {
-		var p Provision
+		var p tool.Provisioned
 		var until int64
 		if err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens); err != nil {
 			return nil, fmt.Errorf("store: read provisions: %w", err)

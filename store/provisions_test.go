@@ -15,18 +15,18 @@ import (
 )
 
 // never is a provision without an end, as it comes back.
-func never(owner, server, name string) Provision {
-	return Provision{Owner: owner, ID: tool.ID{Server: server, Name: name}, Tokens: len(name)}
+func never(owner, server, name string) tool.Provisioned {
+	return tool.Provisioned{Owner: owner, ID: tool.ID{Server: server, Name: name}, Tokens: len(name)}
 }
 
-func provision(t testing.TB, s *Store, view, owner string, set ...Provision) {
+func provision(t testing.TB, s *Store, view, owner string, set ...tool.Provisioned) {
 	t.Helper()
 	if err := s.PutProvisions(t.Context(), view, owner, set); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func provisions(t testing.TB, s *Store, view string) []Provision {
+func provisions(t testing.TB, s *Store, view string) []tool.Provisioned {
 	t.Helper()
 	got, err := s.Provisions(t.Context(), view)
 	if err != nil {
@@ -35,7 +35,7 @@ func provisions(t testing.TB, s *Store, view string) []Provision {
 	return got
 }
 
-func wantProvisions(t testing.TB, s *Store, view string, want ...Provision) {
+func wantProvisions(t testing.TB, s *Store, view string, want ...tool.Provisioned) {
 	t.Helper()
 	if got := provisions(t, s, view); !slices.Equal(got, want) {
 		t.Errorf("view %q has %v\nwant %v", view, got, want)
@@ -52,7 +52,7 @@ func provisionRows(t testing.TB, s *Store) (n int) {
 
 func TestAProvisionedSetComesBackAsItWasPut(t *testing.T) {
 	soon := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-	all := []Provision{
+	all := []tool.Provisioned{
 		never("o", "s", "z"),
 		never("o", "s", "a"),
 		never("o", "s.a", "b"), // the same "server.name" as the next
@@ -72,14 +72,14 @@ func TestASetReplacesTheOneBefore(t *testing.T) {
 	a, b, c := never("o", "s", "a"), never("o", "s", "b"), never("o", "s", "c")
 	for _, test := range []struct {
 		name       string
-		put, leave []Provision
+		put, leave []tool.Provisioned
 	}{
-		{"by another", []Provision{c}, []Provision{c}},
-		{"by more", []Provision{a, b, c}, []Provision{a, b, c}},
-		{"by another order", []Provision{b, a}, []Provision{b, a}},
+		{"by another", []tool.Provisioned{c}, []tool.Provisioned{c}},
+		{"by more", []tool.Provisioned{a, b, c}, []tool.Provisioned{a, b, c}},
+		{"by another order", []tool.Provisioned{b, a}, []tool.Provisioned{b, a}},
 		{"by none", nil, nil},
-		{"with one twice", []Provision{b, a, b}, []Provision{b, a}},
-		{"whatever its owner is said to be", []Provision{never("x", "s", "a")}, []Provision{a}},
+		{"with one twice", []tool.Provisioned{b, a, b}, []tool.Provisioned{b, a}},
+		{"whatever its owner is said to be", []tool.Provisioned{never("x", "s", "a")}, []tool.Provisioned{a}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inBoth(t, func(t *testing.T, s *Store) {
@@ -110,11 +110,11 @@ func TestProvisionsEnd(t *testing.T) {
 	past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	inBoth(t, func(t *testing.T, s *Store) {
 		provision(t, s, "v", "o",
-			Provision{ID: tool.ID{Server: "s", Name: "past"}, Until: past},
-			Provision{ID: tool.ID{Server: "s", Name: "before 1970"}, Until: time.UnixMilli(-1)},
-			Provision{ID: tool.ID{Server: "s", Name: "1970"}, Until: time.UnixMilli(0)},
-			Provision{ID: tool.ID{Server: "s", Name: "future"}, Until: future})
-		left := Provision{Owner: "o", ID: tool.ID{Server: "s", Name: "future"}, Until: future}
+			tool.Provisioned{ID: tool.ID{Server: "s", Name: "past"}, Until: past},
+			tool.Provisioned{ID: tool.ID{Server: "s", Name: "before 1970"}, Until: time.UnixMilli(-1)},
+			tool.Provisioned{ID: tool.ID{Server: "s", Name: "1970"}, Until: time.UnixMilli(0)},
+			tool.Provisioned{ID: tool.ID{Server: "s", Name: "future"}, Until: future})
+		left := tool.Provisioned{Owner: "o", ID: tool.ID{Server: "s", Name: "future"}, Until: future}
 		wantProvisions(t, s, "v", left)
 		if n := provisionRows(t, s); n != 1 {
 			t.Errorf("%d rows are stored, want the one that has not ended", n)
@@ -134,7 +134,7 @@ func TestProvisionsEnd(t *testing.T) {
 
 func TestProvisionsOutliveTheProcess(t *testing.T) {
 	dir := t.TempDir()
-	want := []Provision{never("o", "s.t", "b"), never("o", "s", "t.b")}
+	want := []tool.Provisioned{never("o", "s.t", "b"), never("o", "s", "t.b")}
 	s := open(t, dir)
 	provision(t, s, "v", "o", want...)
 	if err := s.Close(); err != nil {
@@ -163,7 +163,7 @@ func TestOfTooManyProvisionsTheSetsChangedLongestAgoGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	provision(t, s, "v", "000000", never("", "s", "changed")) // the oldest is the newest now
-	var set []Provision                                       // 11 more than there is room for
+	var set []tool.Provisioned                                // 11 more than there is room for
 	for i := range 20 {
 		set = append(set, never("", "s", fmt.Sprint(i)))
 	}
@@ -192,10 +192,10 @@ func TestProvisionsThatAreTooManyOrTooLongAreErrors(t *testing.T) {
 	provision(t, s, "v", "o", never("o", "s", "a"))
 	for name, put := range map[string]func() error{
 		"tools": func() error {
-			return s.PutProvisions(t.Context(), "v", "o", make([]Provision, maxOwnProvisions+1))
+			return s.PutProvisions(t.Context(), "v", "o", make([]tool.Provisioned, maxOwnProvisions+1))
 		},
 		"owner": func() error {
-			return s.PutProvisions(t.Context(), "v", strings.Repeat("o", maxProvisionOwner+1), []Provision{never("", "s", "a")})
+			return s.PutProvisions(t.Context(), "v", strings.Repeat("o", maxProvisionOwner+1), []tool.Provisioned{never("", "s", "a")})
 		},
 	} {
 		if err := put(); err == nil {
@@ -250,7 +250,7 @@ func keepAccounts(dir string) error {
 	}
 	own := fmt.Sprint("process ", os.Getpid())
 	for i := range rounds {
-		set := []Provision{never("", "s", fmt.Sprint(i)), never("", "s", "last")}
+		set := []tool.Provisioned{never("", "s", fmt.Sprint(i)), never("", "s", "last")}
 		for _, owner := range []string{own, "both"} {
 			if err := s.PutProvisions(ctx, "v", owner, set); err != nil {
 				return err
@@ -275,9 +275,9 @@ func TestProcessesKeepAccountsInOneDirectory(t *testing.T) {
 		}
 		others = append(others, cmd)
 	}
-	var want []Provision
-	set := func(owner string) []Provision {
-		return []Provision{never(owner, "s", fmt.Sprint(rounds-1)), never(owner, "s", "last")}
+	var want []tool.Provisioned
+	set := func(owner string) []tool.Provisioned {
+		return []tool.Provisioned{never(owner, "s", fmt.Sprint(rounds-1)), never(owner, "s", "last")}
 	}
 	for _, cmd := range others {
 		if err := cmd.Wait(); err != nil {
@@ -285,7 +285,7 @@ func TestProcessesKeepAccountsInOneDirectory(t *testing.T) {
 		}
 		want = append(want, set(fmt.Sprint("process ", cmd.Process.Pid))...)
 	}
-	slices.SortStableFunc(want, func(a, b Provision) int { return strings.Compare(a.Owner, b.Owner) })
+	slices.SortStableFunc(want, func(a, b tool.Provisioned) int { return strings.Compare(a.Owner, b.Owner) })
 	s := open(t, dir)
 	wantProvisions(t, s, "v", append(set("both"), want...)...)
 	n := len(others) * rounds
@@ -301,7 +301,7 @@ func BenchmarkPutProvisions(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	set := make([]Provision, 20)
+	set := make([]tool.Provisioned, 20)
 	for i := range set {
 		set[i] = never("", "s", fmt.Sprint(i))
 	}

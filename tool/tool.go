@@ -79,16 +79,32 @@ const MaxDepth = 8
 // ErrTooDeep is returned by Inner for a call from MaxDepth.
 var ErrTooDeep = fmt.Errorf("tools call each other more than %d deep", MaxDepth)
 
-// Owner is who may see again what the call was answered with: the principal,
-// else the session. "" is nobody.
+// Anonymous is the Owner of all calls without a principal and a session.
+const Anonymous = "anonymous"
+
+const sessionOwner = "session "
+
+// Owner is who the call acts for, and who may see its answer again: the principal,
+// else the session, else Anonymous.
 func (c *Call) Owner() string {
 	switch {
 	case c.Principal != "":
 		return "principal " + c.Principal
 	case c.Session != "":
-		return "session " + c.Session
+		return SessionOwner(c.Session)
 	}
-	return ""
+	return Anonymous
+}
+
+// SessionOwner is the Owner of the calls of a session without a principal.
+func SessionOwner(session string) string { return sessionOwner + session }
+
+// SessionOf returns the session that an owner is; is reports whether it is one.
+func SessionOf(owner string) (session string, is bool) {
+	if session, is = strings.CutPrefix(owner, sessionOwner); !is {
+		return "", false
+	}
+	return session, true
 }
 
 // Inner is a call that c makes of another tool: for the same client, with its

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/http"
 
+	"toolfinch/gate"
 	"toolfinch/rawjson"
 	"toolfinch/rawjson/args"
-	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/upstream"
 )
@@ -17,7 +17,7 @@ import (
 type problem struct {
 	status int
 	detail string
-	over   *register.BudgetError // its numbers are told, nil for none
+	over   *gate.BudgetError // its numbers are told, nil for none
 }
 
 func (p *problem) Error() string { return p.detail }
@@ -35,14 +35,14 @@ func notFound(format string, args ...any) error {
 
 func (p *problem) body() []byte {
 	out := struct {
-		Detail string           `json:"detail"`
-		Needed *register.Usage  `json:"needed,omitempty"`
-		Used   *register.Usage  `json:"used,omitempty"`
-		Budget *register.Budget `json:"budget,omitempty"`
+		Detail string       `json:"detail"`
+		Needed *gate.Usage  `json:"needed,omitempty"`
+		Used   *gate.Usage  `json:"used,omitempty"`
+		Budget *gate.Budget `json:"budget,omitempty"`
 	}{Detail: p.detail}
 	if p.over != nil {
-		out.Needed = &register.Usage{Tools: p.over.Tools, Tokens: p.over.Tokens}
-		out.Used = &register.Usage{Tools: p.over.UsedTools, Tokens: p.over.UsedTokens}
+		out.Needed = &p.over.Asked
+		out.Used = &p.over.Used
 		out.Budget = &p.over.Budget
 	}
 	body := rawjson.Of(out)
@@ -61,7 +61,7 @@ var failures = map[retrieve.Failure]int{
 func (s *server) problem(op operation, err error) *problem {
 	var known *problem
 	var failed *retrieve.ExecuteError
-	var over *register.BudgetError
+	var over *gate.BudgetError
 	var dead *upstream.Error
 	var refused *args.Error
 	switch {
@@ -75,7 +75,7 @@ func (s *server) problem(op operation, err error) *problem {
 		return &problem{status: http.StatusConflict, detail: over.Error(), over: over}
 	case errors.Is(err, retrieve.ErrNotGated):
 		return &problem{status: http.StatusConflict, detail: err.Error()}
-	case errors.Is(err, register.ErrSessionEnded): // after the request was let in
+	case errors.Is(err, gate.ErrSessionEnded): // after the request was let in
 		return &problem{status: http.StatusBadRequest, detail: err.Error()}
 	case errors.Is(err, ErrNoView), errors.Is(err, ErrNoServer):
 		return &problem{status: http.StatusNotFound, detail: err.Error()}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/gate"
 	"toolfinch/internal/await"
 	"toolfinch/limit"
 	"toolfinch/register"
@@ -98,7 +99,7 @@ func newRig(t testing.TB) *rig {
 			t.Error(err)
 		}
 	})
-	for name, budget := range map[string]*register.Budget{
+	for name, budget := range map[string]*gate.Budget{
 		"default": nil, "gated": {MaxTools: 5, MaxTokens: 100_000}, "tight": {MaxTools: 1, MaxTokens: 100_000},
 	} {
 		r.views[name] = r.view(name, budget, silent)
@@ -107,14 +108,16 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-func (r *rig) view(name string, budget *register.Budget, log *slog.Logger) web.View {
+func (r *rig) view(name string, budget *gate.Budget, log *slog.Logger) web.View {
 	root := retrieve.NewCatalog(r.handle)
 	r.t.Cleanup(func() { _ = root.Close() })
-	shown := &register.Served{Source: root, Gate: budget}
+	shown := &register.Served{Source: root}
+	terms := gate.Terms{Catalog: root, Budget: budget}
 	live := register.New(register.Settings{Version: "1"}, func() *register.Served { return shown }, log)
+	gated := gate.New(gate.Options{Clients: live}, func() gate.Terms { return terms }, log)
 	settings := retrieve.Settings{Validate: func(string) bool { return true }}
 	if budget != nil {
-		settings.Gate = live
+		settings.Gate, shown.Granted = gated, gated.Granted
 	}
 	servers := []retrieve.Server{
 		{Name: "clock", Description: "Clocks of the world", Tools: r.tools("clock", clockTools...)},
@@ -124,14 +127,14 @@ func (r *rig) view(name string, budget *register.Budget, log *slog.Logger) web.V
 	}
 	for _, s := range servers {
 		for i, t := range s.Tools {
-			s.Tools[i] = &tool.Tool{Def: t.Def, Handler: live.Gate(t)}
+			s.Tools[i] = &tool.Tool{Def: t.Def, Handler: gated.Guard(t)}
 		}
 	}
 	catalog, err := root.With(r.t.Context(), retrieve.Contents{Servers: servers, Reserved: retrieve.Reserved()})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	shown.Source = catalog
+	shown.Source, terms.Catalog = catalog, catalog
 	whole := func(string) bool { return name == "default" }
 	return web.View{Name: name, Catalog: catalog, Retriever: retrieve.New(catalog, settings), Live: live, Whole: whole}
 }

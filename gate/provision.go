@@ -1,0 +1,208 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"toolfinch/tool"
+)
+
+// Request is what to provision.
+type Request struct {
+	Tools     []*tool.Tool // of the catalog
+	Fit       bool         // best first: take those that fit and leave the others; else all or nothing
+	MaxTokens int          // bounds what this request adds, beside the budget; 0: no bound
+	// TTL is how long they stay, counted from now and cut to the budget's TTL, which 0
+	// also asks for. A tool that is provisioned already gets the new end; if neither
+	// TTL is set, its end stays unchanged. With Fit it keeps the later end: a query
+	// shortens nothing.
+	TTL time.Duration
+	// Session is the calling one, which is waited for; "": the session that the owner
+	// is, if it is one.
+	Session string
+}
+
+// Outcome is what a Request did.
+type Outcome struct {
+	Added []tool.Provisioned
+	Kept  []tool.Provisioned // provisioned before, or pinned
+	Left  []tool.Provisioned // did not fit, with their cost
+	State
+}
+
+// storeTimeout bounds how long a changed set may take to be written.
+const storeTimeout = 10 * time.Second
+
+// turnTimeout bounds how long the program's own changes wait for their turn.
+const turnTimeout = time.Second
+
+// Provision provisions tools for owner within the budget. Tools that are
+// provisioned already cost nothing again. It tells the owner's clients, see
+// Clients. Errors are *BudgetError, ErrNotGated, ErrSessionEnded, tool.ErrNotFound
+// for a tool that is not in the catalog, and the reason why ctx ended; after an
+// error nothing has changed. Of more than 10,000 owners, the one that used its
+// tools longest ago loses them.
+func (g *Gate) Provision(ctx context.Context, owner string, r Request) (Outcome, error) {
+	terms := g.terms()
+	if terms.Budget == nil {
+		return Outcome{}, ErrNotGated
+	}
+	wanted, pinned, err := terms.wanted(owner, r)
+	if err != nil {
+		return Outcome{}, err
+	}
+	var done Outcome
+	err = g.change(ctx, owner, terms, func(all set) (next set, err error) {
+		next, done, err = all.add(addition{wanted, *terms.Budget, r.MaxTokens, r.Fit}, terms.present)
+		return next, err
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	done.Kept = append(pinned, done.Kept...)
+	g.makeRoom(ctx)
+	if session, is := tool.SessionOf(owner); is && r.Session == "" {
+		r.Session = session
+	}
+	g.clients.Relist(ctx, owner, r.Session)
+	return done, nil
+}
+
+// wanted returns the tools of a request, the pinned ones apart.
+func (t Terms) wanted(owner string, r Request) (wanted, pinned set, err error) {
+	if most := t.Budget.TTL; r.TTL == 0 || most != 0 && r.TTL > most {
+		r.TTL = most
+	}
+	var until time.Time
+	if r.TTL != 0 {
+		until = time.Now().Add(r.TTL).Round(0) // clients and the store are told the clock's time
+	}
+	for _, one := range r.Tools {
+		now, ok := t.ByID(one.Def.ID)
+		switch {
+		case !ok && r.Fit: // it went since it was found
+		case !ok:
+			return nil, nil, fmt.Errorf("%w: %s", tool.ErrNotFound, one.Name)
+		case t.pins(now.Def.ID):
+			pinned = append(pinned, tool.Provisioned{Owner: owner, ID: now.Def.ID, Tokens: t.Tokens(now)})
+		default:
+			wanted = append(wanted, tool.Provisioned{Owner: owner, ID: now.Def.ID, Until: until, Tokens: t.Tokens(now)})
+		}
+	}
+	return wanted, pinned, nil
+}
+
+// Unprovision takes tools away from owner, all if ids is nil, and tells the owner's
+// clients. It returns the tools that were provisioned. Errors are as of Provision.
+func (g *Gate) Unprovision(ctx context.Context, owner string, ids []tool.ID) (removed []tool.Provisioned, err error) {
+	terms := g.terms()
+	if terms.Budget == nil {
+		return nil, ErrNotGated
+	}
+	err = g.change(ctx, owner, terms, func(all set) (set, error) {
+		next, gone := all.without(ids)
+		removed = gone.only(terms.present)
+		return next, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.clients.Relist(ctx, owner, "")
+	return removed, nil
+}
+
+// change replaces the set of an owner by what f makes of it, without the tools
+// whose time has come, and has it written. Changes of one owner wait for each other.
+func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set) (set, error)) error {
+	turn := g.turns[maphash.String(g.seed, owner)%uint64(len(g.turns))]
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-turn }()
+	session, ofSession := tool.SessionOf(owner)
+	if ofSession && !g.clients.Knows(session) {
+		return fmt.Errorf("%w: connect again", ErrSessionEnded)
+	}
+	before := g.ledger.of(owner)
+	next, err := f(terms.priced(before))
+	if err != nil || next.same(before) {
+		return err
+	}
+	g.ledger.put(owner, next)
+	if !ofSession {
+		g.write(ctx, owner, next)
+	} else if !g.clients.Knows(session) { // it ended meanwhile, perhaps before its set was there to be dropped
+		g.Drop(session)
+	}
+	return nil
+}
+
+// write stores a changed set, which holds even if that fails.
+func (g *Gate) write(ctx context.Context, owner string, all set) {
+	if g.store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if err := g.store.Keep(ctx, owner, all); err != nil {
+		g.log.Warn("provisioned tools are not stored: they are lost when the program ends", "error", err)
+	}
+}
+
+// makeRoom takes the tools from owners who used theirs longest ago, while there are
+// more owners than can be held, and tells their clients.
+func (g *Gate) makeRoom(ctx context.Context) {
+	for {
+		owner := g.ledger.excess()
+		if owner == "" {
+			return
+		}
+		g.log.Info("evicted the least recently used set of provisioned tools: too many clients have one", "owner", owner)
+		_ = g.ledger.limit.Refuse() // counted
+		if !g.clear(ctx, owner, func(set) (set, error) { return nil, nil }) {
+			return
+		}
+		g.clients.Relist(ctx, owner, "")
+	}
+}
+
+// clear changes the set of an owner for the program's own reasons. It reports false
+// if the set is being written for long.
+func (g *Gate) clear(ctx context.Context, owner string, f func(set) (set, error)) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+	defer cancel()
+	err := g.change(ctx, owner, g.terms(), f)
+	if err != nil {
+		g.log.Debug("a set of provisioned tools cannot be changed yet", "owner", owner, "error", err)
+	}
+	return err == nil
+}
+
+// Run tells clients when the time of their tools has come, until ctx ends. Calls do
+// not depend on it.
+func (g *Gate) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.ledger.wake:
+		case <-timer.C:
+		}
+		owners, due := g.ledger.next(time.Now())
+		for _, owner := range owners {
+			g.clients.Relist(ctx, owner, "")
+			g.clear(ctx, owner, func(all set) (set, error) { return all, nil })
+		}
+		if due.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(due))
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package register
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"toolfinch/tool"
+)
+
+// granted returns the tools that are listed to an owner behind a gate. Those of
+// Anonymous are not: the list of a 2026-07-28 client must not vary by its calls.
+func (v *Served) granted(owner string) []*tool.Tool {
+	if owner == tool.Anonymous || !v.gated() {
+		return nil
+	}
+	var tools []*tool.Tool
+	for _, id := range v.Granted(owner) {
+		if t, ok := v.ByID(id); ok && !v.isPinned(id) {
+			tools = append(tools, t)
+		}
+	}
+	return tools
+}
+
+// shown is which provisioned tools one client was last listed, or told of. It
+// is told of a change when what it would be listed differs from that.
+type shown struct {
+	mu    sync.Mutex // guards what follows; held over look-ups, never over a write to the client
+	owner string     // of the client's last request
+	known bool       // the client has a list that can be out of date
+	tools []*tool.Tool
+}
+
+// by takes the owner of a request.
+func (s *shown) by(owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner = owner
+}
+
+func (s *shown) isOf(owner string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owner == owner
+}
+
+func namesOf(tools []*tool.Tool) []string {
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// isKnown reports whether the client has a list that can be out of date.
+func (s *shown) isKnown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known
+}
+
+// follow makes what is listed now what is shown, and returns it with how it
+// differs from what was, which is nothing for a client that never asked. owner is
+// whom the request is from that asks for it, "" for none.
+func (s *shown) follow(owner string, listedTo func(owner string) []*tool.Tool) (now []*tool.Tool, change Change, differs bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner, s.known = cmp.Or(owner, s.owner), s.known || owner != ""
+	now = listedTo(s.owner)
+	before := s.tools
+	s.tools = now
+	if slices.EqualFunc(before, now, func(a, b *tool.Tool) bool { return a.Name == b.Name && a.Def.Hash == b.Def.Hash }) {
+		return now, Change{}, false
+	}
+	was, is := namesOf(before), namesOf(now)
+	return now, Change{Added: without(is, was), Removed: without(was, is)}, true
+}
+
+// Relist tells the clients of owner that their list has changed, if it has, and
+// returns once the calling session has asked for the new list, as far as it is
+// known to do so (see hold).
+func (l *Live) Relist(ctx context.Context, owner, calling string) {
+	granted := l.served().granted
+	var client string
+	var listed <-chan struct{} // nil: nobody is waited for
+	for _, s := range l.sessionsOf(owner) {
+		_, change, differs := s.shown.follow("", granted)
+		if !differs {
+			continue
+		}
+		if s.id == calling {
+			client, listed = s.expect()
+		}
+		l.announce(s, change)
+	}
+	l.tellListeners(toolsChanged, func(t *listener) bool {
+		if !t.shown.isOf(owner) {
+			return false
+		}
+		_, _, differs := t.shown.follow("", granted)
+		return differs
+	})
+	if listed != nil {
+		l.hold(ctx, client, listed)
+	}
+}

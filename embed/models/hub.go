@@ -61,13 +61,10 @@ func newHub(p place, opts Options) (*hub, error) {
 		token:    strings.TrimSpace(os.Getenv("HF_TOKEN")),
 		repo:     p.repo(),
 		revision: floating,
-		client: &http.Client{
-			Transport:     http.DefaultTransport.(*http.Transport).Clone(),
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		retry: cmp.Or(opts.retry, 500*time.Millisecond),
-		stall: cmp.Or(opts.stall, time.Minute),
-		note:  opts.Note,
+		client:   &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
+		retry:    cmp.Or(opts.retry, 500*time.Millisecond),
+		stall:    cmp.Or(opts.stall, time.Minute),
+		note:     opts.Note,
 	}
 	if p.name == DefaultModel {
 		h.revision, h.pins = defaultRevision, hubPins
@@ -190,7 +187,7 @@ func (h *hub) commit(ctx context.Context) (commit string, err error) {
 	err = h.again(ctx, file, func() (int64, error) {
 		x := h.exchange(ctx)
 		defer x.end()
-		resp, said, err := h.get(x, file, nil)
+		resp, said, err := h.get(x, file, "")
 		if err != nil {
 			return 0, err
 		}
@@ -222,16 +219,13 @@ func (h *hub) fetch(ctx context.Context, w *work, f wanted) (checked bool, err e
 // attempt downloads what is missing of a file over one connection, and returns
 // how many bytes of it are here.
 func (h *hub) attempt(ctx context.Context, w *work, f wanted) (size int64, checked bool, err error) {
-	// A part is gone on with when its ETag says, or its sum will say, that it is
-	// still of the same file.
-	etag, known := w.state.ETags[f.name]
-	goOn := known && f.limit > smallFile && (etag != "" || h.pins[f.name].SHA256 != "")
-	part, err := w.openPart(ctx, f.name, goOn)
+	// A part is gone on with when the sum will tell whether it is of the same file.
+	part, err := w.openPart(ctx, f.name, w.state.Sums[f.name] != "")
 	if err != nil {
 		return 0, false, err
 	}
 	offset := part.size
-	want, err := h.receive(ctx, w, f, part, etag)
+	want, err := h.receive(ctx, w, f, part)
 	if err := errors.Join(err, part.close()); err != nil {
 		if part.size == 0 || errors.Is(err, errChanged) || errors.Is(err, errTooLarge) {
 			err = errors.Join(err, w.drop(f.name))
@@ -255,22 +249,19 @@ func (h *hub) attempt(ctx context.Context, w *work, f wanted) (size int64, check
 
 // receive appends to the part what the hub sends, and returns what is known of the
 // whole file.
-func (h *hub) receive(ctx context.Context, w *work, f wanted, part *part, etag string) (want File, err error) {
+func (h *hub) receive(ctx context.Context, w *work, f wanted, part *part) (want File, err error) {
 	x := h.exchange(ctx)
 	defer x.end()
-	header := http.Header{}
+	ranged := ""
 	if part.size > 0 {
-		header.Set("Range", fmt.Sprintf("bytes=%d-", part.size))
-		if etag != "" {
-			header.Set("If-Range", etag)
-		}
+		ranged = fmt.Sprintf("bytes=%d-", part.size)
 	}
-	resp, said, err := h.get(x, f.name, header)
+	resp, said, err := h.get(x, f.name, ranged)
 	if err != nil {
 		return want, err
 	}
 	defer resp.Body.Close()
-	total, err := h.position(resp, part, etag)
+	total, err := h.position(resp, part)
 	if err != nil {
 		return want, err
 	}
@@ -284,8 +275,11 @@ func (h *hub) receive(ctx context.Context, w *work, f wanted, part *part, etag s
 	if total > 0 && want.Size > 0 && total != want.Size {
 		return want, permanent{fmt.Errorf("%s has %d bytes at %s instead of %d; set HF_ENDPOINT to another mirror%s", f.name, total, h, want.Size, h.elseNPM)}
 	}
-	if now := strong(resp.Header.Get("ETag")); now != "" || part.size == 0 {
-		w.state.ETags[f.name] = now
+	if part.size > 0 && want.SHA256 != w.state.Sums[f.name] {
+		return want, errChanged
+	}
+	if f.limit > smallFile && want.SHA256 != "" {
+		w.state.Sums[f.name] = want.SHA256
 	}
 	if err := w.save(); err != nil {
 		return want, err
@@ -293,12 +287,13 @@ func (h *hub) receive(ctx context.Context, w *work, f wanted, part *part, etag s
 	if part.size > 0 {
 		h.note(fmt.Sprintf("%s: going on after %s", f.name, Bytes(part.size)))
 	}
-	err = part.fill(ctx, x.watch(resp.Body), cmp.Or(want.Size, total, f.limit), cmp.Or(total, want.Size))
+	x.body = resp.Body
+	err = part.fill(ctx, x, cmp.Or(want.Size, total, f.limit), cmp.Or(total, want.Size))
 	switch {
 	case errors.Is(err, errTooLarge):
 		return want, permanent{err}
 	case err != nil:
-		return want, x.because(err)
+		return want, err
 	case total > 0 && part.size < total:
 		return want, io.ErrUnexpectedEOF
 	}
@@ -307,7 +302,7 @@ func (h *hub) receive(ctx context.Context, w *work, f wanted, part *part, etag s
 
 // position makes the part fit what the answer brings, and returns the size of the
 // whole file, 0 when unknown.
-func (h *hub) position(resp *http.Response, part *part, etag string) (total int64, err error) {
+func (h *hub) position(resp *http.Response, part *part) (total int64, err error) {
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return 0, permanent{fmt.Errorf("%s sends %s with Content-Encoding %s, which was not asked for", h, part.name, encoding)}
 	}
@@ -319,8 +314,7 @@ func (h *hub) position(resp *http.Response, part *part, etag string) (total int6
 		return max(resp.ContentLength, 0), part.restart()
 	case http.StatusPartialContent:
 		start, total, ok := contentRange(resp.Header.Get("Content-Range"))
-		now := strong(resp.Header.Get("ETag"))
-		if !ok || start != part.size || etag != "" && now != "" && now != etag {
+		if !ok || start != part.size {
 			return 0, errChanged
 		}
 		return total, nil
@@ -341,14 +335,6 @@ func contentRange(s string) (start, total int64, ok bool) {
 		err = errors.Join(err, bad)
 	}
 	return start, total, ok && ok2 && ok3 && err == nil
-}
-
-// strong returns an ETag that If-Range may use, else "".
-func strong(etag string) string {
-	if strings.HasPrefix(etag, `"`) {
-		return etag
-	}
-	return ""
 }
 
 // said is what the headers on the way to a file said of it.
@@ -376,47 +362,51 @@ func (s *said) hear(header http.Header, atHub bool) {
 	}
 }
 
-// get asks for a file and follows redirects by hand: the token stays with the
-// hub, and the hub's headers are on the way rather than at its end. The response
-// has status 200, 206 or 416.
-func (h *hub) get(x *exchange, file string, header http.Header) (*http.Response, said, error) {
+// get asks for a file. The token stays with the hub, and what the hub's headers say
+// is heard on the way, before a redirect leads elsewhere. The response has status
+// 200, 206 or 416.
+func (h *hub) get(x *exchange, file, ranged string) (*http.Response, said, error) {
 	var heard said
 	at := h.endpoint.JoinPath(h.repo, "resolve", h.revision, file)
-	for range maxRedirects {
-		req, err := http.NewRequestWithContext(x.ctx, http.MethodGet, at.String(), nil)
-		if err != nil {
-			return nil, heard, permanent{fmt.Errorf("%s: bad redirect", at.Host)}
-		}
-		req.Header = header.Clone()
-		if req.Header == nil {
-			req.Header = http.Header{}
-		}
-		req.Header.Set("Accept-Encoding", "identity") // sums are of the bytes as they are
-		req.Header.Set("User-Agent", "toolfinch")
-		if h.token != "" && h.trusts(at) {
-			req.Header.Set("Authorization", "Bearer "+h.token)
-		}
-		resp, err := h.client.Do(req)
-		if err != nil {
-			return nil, heard, x.because(h.unreachable(at, err))
-		}
-		heard.hear(resp.Header, at.Host == h.endpoint.Host)
-		switch resp.StatusCode {
-		case http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
-			return resp, heard, nil
-		case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-			next, err := at.Parse(resp.Header.Get("Location"))
-			resp.Body.Close()
-			if err != nil || next.Host == "" || next.Scheme != "https" && (next.Scheme != "http" || at.Scheme == "https") {
-				return nil, heard, permanent{fmt.Errorf("%s: redirect to something else than an https URL", at.Host)}
-			}
-			at = next
-		default:
-			resp.Body.Close()
-			return nil, heard, h.refusal(at, resp)
-		}
+	req, err := http.NewRequestWithContext(x.ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, heard, permanent{fmt.Errorf("%s: no URL for %s", h, file)}
 	}
-	return nil, heard, permanent{fmt.Errorf("%s: more than %d redirects", h, maxRedirects)}
+	req.Header.Set("Accept-Encoding", "identity") // sums are of the bytes as they are
+	req.Header.Set("User-Agent", "toolfinch")
+	if ranged != "" {
+		req.Header.Set("Range", ranged)
+	}
+	if h.token != "" {
+		req.Header.Set("Authorization", "Bearer "+h.token)
+	}
+	client := *h.client
+	client.CheckRedirect = func(next *http.Request, via []*http.Request) error {
+		heard.hear(next.Response.Header, at.Host == h.endpoint.Host)
+		switch from := at.Scheme; {
+		case len(via) >= maxRedirects:
+			return permanent{fmt.Errorf("%s: more than %d redirects", h, maxRedirects)}
+		case next.URL.Host == "" || next.URL.Scheme != "https" && (next.URL.Scheme != "http" || from == "https"):
+			return permanent{fmt.Errorf("%s: redirect to something else than an https URL", at.Host)}
+		}
+		at = next.URL
+		next.Header.Del("Referer") // it may be signed
+		if !h.trusts(at) {
+			next.Header.Del("Authorization")
+		}
+		return nil
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, heard, x.because(h.unreachable(at, err))
+	}
+	heard.hear(resp.Header, at.Host == h.endpoint.Host)
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
+		return resp, heard, nil
+	}
+	resp.Body.Close()
+	return nil, heard, h.refusal(at, resp)
 }
 
 // trusts reports whether the token may go there: to the endpoint's host, and never
@@ -446,6 +436,9 @@ func (h *hub) unreachable(at *url.URL, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
+	if p, ok := errors.AsType[permanent](err); ok { // a redirect that is not followed
+		return p
+	}
 	err = fmt.Errorf("%s cannot be reached: %w", at.Host, err)
 	if d, ok := errors.AsType[*net.DNSError](err); ok && d.IsNotFound {
 		return permanent{fmt.Errorf("%w; set HF_ENDPOINT to a mirror%s", err, h.elseNPM)}
@@ -454,18 +447,19 @@ func (h *hub) unreachable(at *url.URL, err error) error {
 }
 
 // exchange is one request with its answer. It ends when the other side is silent
-// for too long.
+// for too long. It is the reader of body, and gives new time with every read.
 type exchange struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	stall  time.Duration
 	timer  *time.Timer
+	body   io.Reader
 }
 
 func (h *hub) exchange(ctx context.Context) *exchange {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(h.stall, func() { cancel(errStalled) })
-	return &exchange{ctx, cancel, h.stall, timer}
+	return &exchange{ctx: ctx, cancel: cancel, stall: h.stall, timer: timer}
 }
 
 func (x *exchange) end() {
@@ -473,25 +467,17 @@ func (x *exchange) end() {
 	x.cancel(nil)
 }
 
-// watch gives the other side new time with every read.
-func (x *exchange) watch(body io.Reader) io.Reader { return &watched{body, x} }
-
-type watched struct {
-	body io.Reader
-	of   *exchange
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.body.Read(p)
+func (x *exchange) Read(p []byte) (int, error) {
+	n, err := x.body.Read(p)
 	if n > 0 {
-		w.of.timer.Reset(w.of.stall)
+		x.timer.Reset(x.stall)
 	}
-	return n, err
+	return n, x.because(err)
 }
 
 // because names the reason of an error that silence caused.
 func (x *exchange) because(err error) error {
-	if cause := context.Cause(x.ctx); errors.Is(cause, errStalled) {
+	if cause := context.Cause(x.ctx); err != nil && errors.Is(cause, errStalled) {
 		return cause
 	}
 	return err

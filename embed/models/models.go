@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // DefaultModel is the model that is meant when none is named. Its full name,
@@ -193,18 +195,20 @@ func Remove(name string) error {
 	if !exists(p.dir) && !exists(p.partial()) && !exists(p.old()) {
 		return fmt.Errorf("model %s: %w", p.name, ErrMissing)
 	}
-	unlock, ok, err := tryLock(p.lock())
+	lock := flock.New(p.lock())
+	defer lock.Close()
+	locked, err := lock.TryLock()
 	if err != nil {
 		return fmt.Errorf("remove model %s: %w", p.name, err)
 	}
-	if !ok {
+	if !locked {
 		return fmt.Errorf("remove model %s: %w: stop it first", p.name, ErrBusy)
 	}
 	err = os.RemoveAll(p.old())
 	if err == nil && exists(p.dir) {
 		err = os.Rename(p.dir, p.old()) // whole or gone, never half
 	}
-	if err := errors.Join(err, os.RemoveAll(p.old()), os.RemoveAll(p.partial()), unlock()); err != nil {
+	if err := errors.Join(err, os.RemoveAll(p.old()), os.RemoveAll(p.partial())); err != nil {
 		return fmt.Errorf("remove model %s: %w", p.name, err)
 	}
 	return nil

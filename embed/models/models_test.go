@@ -9,10 +9,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gofrs/flock"
 )
 
 // folderWith writes files into a folder of that name.
@@ -230,8 +233,8 @@ func TestRemoveDuringAPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unlock, ok, err := tryLock(p.lock())
-	if err != nil || !ok {
+	lock := flock.New(p.lock())
+	if ok, err := lock.TryLock(); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	if err := Remove(tiny); !errors.Is(err, ErrBusy) {
@@ -242,7 +245,7 @@ func TestRemoveDuringAPull(t *testing.T) {
 	if err := Pull(ended, tiny, opts); !errors.Is(err, context.Canceled) {
 		t.Errorf("a waiting pull: %v", err)
 	}
-	if err := unlock(); err != nil {
+	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := Remove(tiny); err != nil {
@@ -359,12 +362,12 @@ func TestAFullDiskSaysWhatToDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := &os.PathError{Op: "write", Path: "x", Err: diskFull[0]}
-	if _, ok := diskFull[0].(syscall.Errno); !ok {
-		t.Fatalf("diskFull is %T", diskFull[0])
+	code := syscall.ENOSPC
+	if runtime.GOOS == "windows" {
+		code = 112
 	}
-	err = explain(t.Context(), p, full)
-	if !errors.Is(err, diskFull[0]) || !strings.Contains(err.Error(), "make room") || !strings.Contains(err.Error(), "MCPPROXY_MODELS_DIR") {
+	err = explain(t.Context(), p, &os.PathError{Op: "write", Path: "x", Err: code})
+	if !errors.Is(err, code) || !strings.Contains(err.Error(), "make room") || !strings.Contains(err.Error(), "MCPPROXY_MODELS_DIR") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -11,12 +11,15 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // Sources of Options.
@@ -91,7 +94,7 @@ func pull(ctx context.Context, p place, opts Options) (err error) {
 	if err == nil {
 		err = w.install()
 	}
-	if err != nil && (!w.goesOn || len(w.state.Files)+len(w.state.ETags) == 0) {
+	if err != nil && (!w.goesOn || len(w.state.Files)+len(w.state.Sums) == 0) {
 		err = errors.Join(err, os.RemoveAll(p.partial()))
 	}
 	return err
@@ -120,36 +123,37 @@ func explain(ctx context.Context, p place, err error) error {
 		}
 		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
-	for _, full := range diskFull {
-		if errors.Is(err, full) {
-			return fmt.Errorf("%w; make room in %s or choose another folder with MCPPROXY_MODELS_DIR, then run the same command again", err, filepath.Dir(p.dir))
-		}
+	if diskFull(err) {
+		return fmt.Errorf("%w; make room in %s or choose another folder with MCPPROXY_MODELS_DIR, then run the same command again", err, filepath.Dir(p.dir))
 	}
 	return err
 }
 
+// diskFull reports whether a full disk or a used-up quota caused an error; Windows
+// says ERROR_DISK_FULL or ERROR_HANDLE_DISK_FULL.
+func diskFull(err error) bool {
+	full := []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}
+	if runtime.GOOS == "windows" {
+		full = []syscall.Errno{112, 39}
+	}
+	return slices.ContainsFunc(full, func(code syscall.Errno) bool { return errors.Is(err, code) })
+}
+
 // acquire waits for the model's lock and ends what a crash left half done.
 func (p place) acquire(ctx context.Context, note func(string)) (unlock func() error, err error) {
-	for told := false; ; told = true {
-		unlock, ok, err := tryLock(p.lock())
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			if err := p.restore(); err != nil {
-				return nil, errors.Join(err, unlock())
-			}
-			return unlock, nil
-		}
-		if !told {
-			note("another pull of " + p.name + " is running; waiting for it")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
+	lock := flock.New(p.lock())
+	locked, err := lock.TryLock()
+	if err == nil && !locked {
+		note("another pull of " + p.name + " is running; waiting for it")
+		_, err = lock.TryLockContext(ctx, 100*time.Millisecond)
 	}
+	if err == nil {
+		err = p.restore()
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock.Close, nil
 }
 
 // restore brings the old folder back when its replacement did not arrive.
@@ -184,8 +188,8 @@ type work struct {
 type state struct {
 	Source   string            `json:"source"`
 	Revision string            `json:"revision"`
-	Files    map[string]File   `json:"files"`           // complete and checked
-	ETags    map[string]string `json:"etags,omitempty"` // of incomplete files
+	Files    map[string]File   `json:"files"`          // complete and checked
+	Sums     map[string]string `json:"sums,omitempty"` // what incomplete files will have
 }
 
 func openWork(p place, opts Options) (*work, error) {
@@ -226,8 +230,8 @@ func (w *work) begin(ctx context.Context, source, revision string, fixed bool) e
 	if w.state.Files == nil {
 		w.state.Files = map[string]File{}
 	}
-	if w.state.ETags == nil {
-		w.state.ETags = map[string]string{}
+	if w.state.Sums == nil {
+		w.state.Sums = map[string]string{}
 	}
 	return w.save()
 }
@@ -264,7 +268,7 @@ func (w *work) keep(from, name string, file File) error {
 	if err := os.Rename(from, w.path(name)); err != nil {
 		return err
 	}
-	delete(w.state.ETags, name)
+	delete(w.state.Sums, name)
 	w.state.Files[name] = file
 	if err := w.save(); err != nil {
 		return err
@@ -275,7 +279,7 @@ func (w *work) keep(from, name string, file File) error {
 
 // drop forgets a part that cannot become the file.
 func (w *work) drop(name string) error {
-	delete(w.state.ETags, name)
+	delete(w.state.Sums, name)
 	err := os.Remove(w.path(name) + partSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -322,17 +326,8 @@ func (w *work) install() error {
 	if err != nil {
 		return err
 	}
-	if err := writeDurably(w.path(manifestFile), append(raw, '\n')); err != nil {
+	if err := os.WriteFile(w.path(manifestFile), append(raw, '\n'), 0o644); err != nil {
 		return err
-	}
-	folders := map[string]bool{w.partial(): true}
-	for file := range w.state.Files {
-		folders[filepath.Dir(w.path(file))] = true
-	}
-	for _, dir := range slices.Sorted(maps.Keys(folders)) {
-		if err := syncDir(dir); err != nil {
-			return err
-		}
 	}
 	if exists(w.dir) {
 		if err := os.Rename(w.dir, w.old()); err != nil {
@@ -343,19 +338,7 @@ func (w *work) install() error {
 		return errors.Join(err, w.restore())
 	}
 	w.state = state{}
-	return errors.Join(syncDir(filepath.Dir(w.dir)), os.Remove(filepath.Join(w.dir, stateFile)), os.RemoveAll(w.old()))
-}
-
-func writeDurably(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return errors.Join(os.Remove(filepath.Join(w.dir, stateFile)), os.RemoveAll(w.old()))
 }
 
 // part is a file that is being written, with the sum of what it has so far.

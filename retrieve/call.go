@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"toolfinch/gate"
 	"toolfinch/rawjson"
 	"toolfinch/rawjson/args"
 	"toolfinch/schema"
@@ -39,26 +40,35 @@ func KindOf(a tool.Annotations) Kind {
 	return KindWrite
 }
 
+// caller calls what a client names, once its arguments fit and the gate admits it.
+type caller struct {
+	catalog   *Catalog
+	gate      *gate.Gate                  // nil: every tool can be called
+	validate  func(server string) bool    // nil: arguments are checked for all servers
+	unchecked func(id tool.ID, err error) // nil: nobody hears
+	search    string                      // the meta-tool that finds tools
+}
+
 // CallTool returns the handler of call_tool for tools up to the given kind, and
 // for prompts and resources, which only read; of one server alone, or of all
 // with "".
-func (r *Retriever) CallTool(most Kind, server string) tool.Handler {
+func (c *caller) CallTool(most Kind, server string) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		name, arguments, err := parseCall("name", call.Arguments)
 		if err != nil {
 			return tool.ErrorResult(err.Error()), nil
 		}
-		t, err := r.catalog.Find(name)
+		t, err := c.catalog.Find(name)
 		if errors.Is(err, tool.ErrNotFound) {
-			return r.callOther(ctx, call, name, arguments, server)
+			return c.callOther(ctx, call, name, arguments, server)
 		}
 		if server != "" && t.Def.ID.Server != server {
-			return tool.ErrorResult(r.unknown(name, server)), nil
+			return tool.ErrorResult(c.unknown(name, server)), nil
 		}
 		if kind := KindOf(t.Def.Annotations); kind > most {
 			return tool.ErrorResult(fmt.Sprintf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)), nil
 		}
-		result, err := r.checked(t)(ctx, CallOf(call, t, name, arguments))
+		result, err := c.checked(t)(ctx, CallOf(call, t, name, arguments))
 		var misfit *argumentsError
 		if errors.As(err, &misfit) {
 			return tool.ErrorResult(misfit.Error()), nil
@@ -80,15 +90,15 @@ func (e *argumentsError) Error() string {
 
 // checked is a tool's handler behind the check of its arguments, and that behind the
 // gate: a tool that is not provisioned answers nothing but that.
-func (r *Retriever) checked(t *tool.Tool) tool.Handler {
+func (c *caller) checked(t *tool.Tool) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		if gate := r.settings.Gate; gate != nil {
+		if gate := c.gate; gate != nil {
 			if err := gate.Admit(call, t.Def.ID); err != nil {
 				return nil, err
 			}
 		}
-		if r.settings.Validate == nil || r.settings.Validate(t.Def.ID.Server) {
-			if err := r.fit(ctx, t, call.Arguments); err != nil {
+		if c.validate == nil || c.validate(t.Def.ID.Server) {
+			if err := c.fit(ctx, t, call.Arguments); err != nil {
 				return nil, err
 			}
 		}
@@ -98,13 +108,13 @@ func (r *Retriever) checked(t *tool.Tool) tool.Handler {
 
 // fit checks the arguments of a call: an *argumentsError, or that of ctx. With a
 // schema that they cannot be checked against it is said once that they are not.
-func (r *Retriever) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessage) error {
-	schemas := &r.catalog.schemas
+func (c *caller) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessage) error {
+	schemas := &c.catalog.schemas
 	violations, err := schemas.check(ctx, t.Def, arguments)
 	switch {
 	case errors.Is(err, schema.ErrSchema):
-		if r.settings.Unchecked != nil && schemas.first(t.Def) {
-			r.settings.Unchecked(t.Def.ID, err)
+		if c.unchecked != nil && schemas.first(t.Def) {
+			c.unchecked(t.Def.ID, err)
 		}
 		return nil
 	case errors.Is(err, schema.ErrValue):
@@ -136,19 +146,19 @@ func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessag
 }
 
 // callOther gets the prompt or reads the resource of that name.
-func (r *Retriever) callOther(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage, server string) (tool.Result, error) {
-	t, found := r.catalog.Prompt(name)
+func (c *caller) callOther(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage, server string) (tool.Result, error) {
+	t, found := c.catalog.Prompt(name)
 	if !found {
-		if slices.ContainsFunc(r.catalog.Items(tool.KindTemplate), func(t *tool.Tool) bool { return t.Name == name }) {
+		if slices.ContainsFunc(c.catalog.Items(tool.KindTemplate), func(t *tool.Tool) bool { return t.Name == name }) {
 			return tool.ErrorResult(fmt.Sprintf("%s is a template: fill in what stands in braces and send the uri that results", rawjson.Clip(name, 128))), nil
 		}
 		// Only what looks like a URI is left to a server that does not list it.
-		if t, found = r.catalog.resource(name, strings.Contains(name, "://")); !found {
-			return tool.ErrorResult(r.unknown(name, server)), nil
+		if t, found = c.catalog.resource(name, strings.Contains(name, "://")); !found {
+			return tool.ErrorResult(c.unknown(name, server)), nil
 		}
 	}
 	if server != "" && t.Def.ID.Server != server {
-		return tool.ErrorResult(r.unknown(name, server)), nil
+		return tool.ErrorResult(c.unknown(name, server)), nil
 	}
 	result, err := t.Handler(ctx, CallOf(call, t, name, arguments))
 	if err != nil {
@@ -203,12 +213,12 @@ func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
 }
 
 // unknown says that no tool has the name, or none of that server.
-func (r *Retriever) unknown(name, server string) string {
+func (c *caller) unknown(name, server string) string {
 	text := fmt.Sprintf("unknown tool %q", rawjson.Clip(name, 128))
-	if near := r.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
+	if near := c.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
-	return text + ". Find tools with " + r.searchTool(server) + "."
+	return text + ". Find tools with " + c.searchTool(server) + "."
 }
 
 // parseCall reads {"name": ..., "arguments": {...}}, or with another key for the

@@ -48,7 +48,7 @@ type Contents struct {
 // never changes: With returns another one. Its methods are safe for concurrent use.
 type Catalog struct {
 	*kept
-	handler  func(*tool.Def) tool.Handler
+	*others
 	contents Contents
 	snapshot *index.Snapshot // nil of an empty catalog
 
@@ -59,7 +59,6 @@ type Catalog struct {
 	apps   apps
 	given  map[string]bool // names that tools came with
 	pinned []*tool.Tool
-	others others
 
 	listing atomic.Int64 // tokens of all definitions, -1 while not counted
 }
@@ -99,7 +98,7 @@ type Hit struct {
 // NewCatalog returns an empty catalog. handler makes the handler of a resource that
 // is not listed. The caller closes it or one that was made from it.
 func NewCatalog(handler func(*tool.Def) tool.Handler) *Catalog {
-	c := &Catalog{kept: &kept{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, handler: handler}
+	c := &Catalog{kept: &kept{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, others: &others{handler: handler}}
 	c.listing.Store(-1)
 	return c
 }
@@ -108,9 +107,9 @@ func NewCatalog(handler func(*tool.Def) tool.Handler) *Catalog {
 // out from definitions that did not change is taken over. Calls of With of one
 // family of catalogs wait for each other; the latest has what Embed embeds.
 func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error) {
-	next := &Catalog{kept: c.kept, handler: c.handler, contents: contents}
+	next := &Catalog{kept: c.kept, contents: contents}
 	next.listing.Store(-1)
-	next.fill()
+	next.fill(c.handler)
 	var err error
 	if next.snapshot, err = c.index.Replace(ctx, next.documents()); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
@@ -192,7 +191,7 @@ func Clashes(servers []Server, meta ...string) []Clash {
 }
 
 // fill makes the tables of the catalog from its contents.
-func (c *Catalog) fill() {
+func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
 	servers := c.contents.Servers
 	ids, given, prefix := claims(servers)
 	names := register.Names(ids, slices.AppendSeq(slices.Clone(c.contents.Reserved), maps.Keys(given)), prefix)
@@ -200,7 +199,7 @@ func (c *Catalog) fill() {
 	c.ids = make(map[string]*tool.Tool, len(ids)+len(given))
 	c.byID = make(map[tool.ID]*tool.Tool, len(ids)+len(given))
 	c.given = given
-	c.others = newOthers(servers, prefix, c.exposing)
+	c.others = newOthers(servers, prefix, handler)
 	for _, s := range servers {
 		for _, t := range s.Tools {
 			if t.Def.ID.Kind != tool.KindTool {

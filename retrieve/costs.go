@@ -58,11 +58,11 @@ func (c *costs) ofName(name string) int {
 }
 
 // LearnTokens takes counts that were made before, as CountTokens returned them.
-func (c *Catalog) LearnTokens(counts map[string]int) {
-	c.costs.mu.Lock()
-	defer c.costs.mu.Unlock()
+func (k *kept) LearnTokens(counts map[string]int) {
+	k.costs.mu.Lock()
+	defer k.costs.mu.Unlock()
 	for hash, n := range counts {
-		c.costs.put(hash, n)
+		k.costs.put(hash, n)
 	}
 }
 
@@ -90,16 +90,16 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 // Tokens is what the definition of a tool costs a model's context, as clients are
 // listed it, give or take a token where they see another name than the upstream's.
 // The definition is counted once, whatever it is called, and so is each name.
-func (c *Catalog) Tokens(t *tool.Tool) int {
-	n := c.raw(t.Def)
+func (k *kept) Tokens(t *tool.Tool) int {
+	n := k.raw(t.Def)
 	if t.Name != t.Def.ID.Name {
-		n += c.costs.ofName(t.Name) - c.costs.ofName(t.Def.ID.Name)
+		n += k.costs.ofName(t.Name) - k.costs.ofName(t.Def.ID.Name)
 	}
 	return n
 }
 
-func (c *Catalog) raw(def *tool.Def) int {
-	return c.costs.cost(def.Hash, func() []byte { return def.Raw })
+func (k *kept) raw(def *tool.Def) int {
+	return k.costs.cost(def.Hash, func() []byte { return def.Raw })
 }
 
 // ListingTokens is what listing every tool would cost a model's context, and

@@ -42,9 +42,9 @@ type Discovery struct {
 // Discover finds tools by what they do and by tags, best first, and says what
 // each costs. call says who asks. The error is a *args.Error for a query that
 // is none.
-func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (Discovery, error) {
+func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (Discovery, error) {
 	if q.Limit == 0 {
-		q.Limit = r.settings.TopK
+		q.Limit = p.topK
 	}
 	if q.Limit < 1 || q.Limit > MaxLimit {
 		return Discovery{}, args.Refuse("limit must be a whole number from 1 to %d", MaxLimit)
@@ -56,14 +56,14 @@ func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQue
 	}
 	out := Discovery{Tools: []Discovered{}}
 	add := func(hit Hit) {
-		one := r.Describe(call, hit.Tool)
+		one := p.Describe(call, hit.Tool)
 		one.Score = hit.Score
 		out.Tokens += one.Tokens
 		out.Tools = append(out.Tools, one)
 	}
 	if strings.TrimSpace(q.Text) == "" {
-		has := r.catalog.Tagged(q.Tags)
-		for _, t := range r.catalog.Tools() {
+		has := p.catalog.Tagged(q.Tags)
+		for _, t := range p.catalog.Tools() {
 			switch {
 			case !has(t):
 			case len(out.Tools) < q.Limit:
@@ -74,11 +74,11 @@ func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQue
 		}
 		return out, nil
 	}
-	found, err := r.searchTagged(ctx, Query{Text: q.Text, Limit: q.Limit}, q.Tags)
+	found, err := p.search.searchTagged(ctx, Query{Text: q.Text, Limit: q.Limit}, q.Tags)
 	if err != nil {
 		return Discovery{}, err
 	}
-	r.asked(call.Session, q.Text, found.Hits)
+	p.search.asked(call.Session, q.Text, found.Hits)
 	for _, hit := range found.Hits {
 		add(hit)
 	}
@@ -87,14 +87,14 @@ func (r *Retriever) Discover(ctx context.Context, call *tool.Call, q DiscoverQue
 }
 
 // Describe is what discovery says of a tool to whoever makes the call.
-func (r *Retriever) Describe(call *tool.Call, t *tool.Tool) Discovered {
+func (p *provisioner) Describe(call *tool.Call, t *tool.Tool) Discovered {
 	def := t.Def
 	d := Discovered{
 		ToolID: t.Name, Server: def.ID.Server, Name: def.ID.Name, Title: def.Title, Description: FirstSentence(def.Description),
-		Tags: r.catalog.words.tagsOf(t), Tokens: r.catalog.Tokens(t), Signature: Signature(def.InputSchema),
+		Tags: p.catalog.words.tagsOf(t), Tokens: p.catalog.Tokens(t), Signature: Signature(def.InputSchema),
 	}
-	if r.gated() {
-		is := r.callable(call)(t)
+	if p.gated() {
+		is := p.callable(call)(t)
 		d.Provisioned = &is
 	}
 	return d
@@ -102,9 +102,9 @@ func (r *Retriever) Describe(call *tool.Call, t *tool.Tool) Discovered {
 
 // callable returns what reports whether the maker of a call can call a tool, in a
 // gated view.
-func (r *Retriever) callable(call *tool.Call) func(*tool.Tool) bool {
+func (p *provisioner) callable(call *tool.Call) func(*tool.Tool) bool {
 	owner := call.Owner()
-	return func(t *tool.Tool) bool { return r.settings.Gate.IsProvisioned(owner, t.Def.ID) }
+	return func(t *tool.Tool) bool { return p.gate.IsProvisioned(owner, t.Def.ID) }
 }
 
 // How many hits are looked through for tags: of a search with vectors, which
@@ -116,23 +116,23 @@ const (
 
 // searchTagged is Search among the tools that have all tags, first of the server
 // that one of them names, if one does.
-func (r *Retriever) searchTagged(ctx context.Context, q Query, tags []string) (Found, error) {
+func (s *searcher) searchTagged(ctx context.Context, q Query, tags []string) (Found, error) {
 	if len(tags) == 0 {
-		return r.Search(ctx, q)
+		return s.Search(ctx, q)
 	}
-	return r.among(ctx, q, r.serverAmong(tags), r.catalog.Tagged(tags))
+	return s.among(ctx, q, s.serverAmong(tags), s.catalog.Tagged(tags))
 }
 
 // SearchAmong is Search among what passes holds for. It looks through the best 30
 // by words and meaning and then, for more, through the best 500 by words.
-func (r *Retriever) SearchAmong(ctx context.Context, q Query, passes func(*tool.Tool) bool) (Found, error) {
-	return r.among(ctx, q, q.Server, passes)
+func (s *searcher) SearchAmong(ctx context.Context, q Query, passes func(*tool.Tool) bool) (Found, error) {
+	return s.among(ctx, q, q.Server, passes)
 }
 
 // among searches the server named first, "" for all, and then, where it found too
 // few or looked at too few, all that the query is for by words.
-func (r *Retriever) among(ctx context.Context, q Query, first string, passes func(*tool.Tool) bool) (Found, error) {
-	query, reason, err := r.query(ctx, q)
+func (s *searcher) among(ctx context.Context, q Query, first string, passes func(*tool.Tool) bool) (Found, error) {
+	query, reason, err := s.query(ctx, q)
 	if err != nil {
 		return Found{}, err
 	}
@@ -141,7 +141,7 @@ func (r *Retriever) among(ctx context.Context, q Query, first string, passes fun
 	if query.Vectors != nil {
 		query.Limit = max(q.Limit, wideHybrid)
 	}
-	found, err := r.rank(ctx, query, reason)
+	found, err := s.rank(ctx, query, reason)
 	if err != nil {
 		return Found{}, err
 	}
@@ -154,7 +154,7 @@ func (r *Retriever) among(ctx context.Context, q Query, first string, passes fun
 	complete := len(seen) < query.Limit && query.Server == q.Server // there is nothing else
 	if len(found.Hits) < q.Limit && !complete {
 		query.Vectors, query.Server, query.Limit = nil, q.Server, wideWords
-		more, err := r.catalog.Search(ctx, query)
+		more, err := s.catalog.Search(ctx, query)
 		if err != nil {
 			return Found{}, err
 		}
@@ -185,9 +185,9 @@ func having(has func(*tool.Tool) bool, hits, seen []Hit, limit int) []Hit {
 
 // serverAmong returns the server that one of the tags names, "" where none or
 // several servers are named.
-func (r *Retriever) serverAmong(tags []string) string {
+func (s *searcher) serverAmong(tags []string) string {
 	var named string
-	for _, s := range r.catalog.Servers() {
+	for _, s := range s.catalog.Servers() {
 		if plain := plainly(s.Name); plain != "" && slices.ContainsFunc(tags, func(tag string) bool { return plainly(tag) == plain }) {
 			if named != "" {
 				return ""
@@ -200,8 +200,8 @@ func (r *Retriever) serverAmong(tags []string) string {
 
 // ParseDiscover reads the arguments of discover_tools. Its errors are
 // *args.Errors.
-func (r *Retriever) ParseDiscover(arguments json.RawMessage) (DiscoverQuery, error) {
-	q := DiscoverQuery{Limit: r.settings.TopK}
+func (p *provisioner) ParseDiscover(arguments json.RawMessage) (DiscoverQuery, error) {
+	q := DiscoverQuery{Limit: p.topK}
 	err := args.Read(DiscoverTools, arguments,
 		args.Text("query", &q.Text), args.Texts("tags", &q.Tags), args.Int("limit", &q.Limit, 1, MaxLimit))
 	return q, err

@@ -65,16 +65,16 @@ func (e *ExecuteError) Unwrap() error { return e.Err }
 // the call, and with its _meta, progress and answers to what the tool asks.
 // arguments are an object, JSON text that holds one, or absent. A result that says
 // the tool failed is a result. The error is an *ExecuteError.
-func (r *Retriever) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
-	t, ok := r.catalog.Lookup(id)
+func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
+	t, ok := c.catalog.Lookup(id)
 	if !ok {
-		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: r.invalidID(id)}}
+		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: c.catalog.invalidID(id)}}
 	}
 	object := json.RawMessage(`{}`)
 	if err := args.Object("arguments", &object).Read(arguments); err != nil {
 		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: err}
 	}
-	result, err := r.checked(t)(ctx, CallOf(call, t, id, object))
+	result, err := c.checked(t)(ctx, CallOf(call, t, id, object))
 	if err != nil {
 		return nil, failureOf(t, err)
 	}
@@ -101,12 +101,12 @@ func failureOf(t *tool.Tool, err error) *ExecuteError {
 
 // execute is the handler of execute_tool. An upstream's own error passes as it
 // is, as through call_tool.
-func (r *Retriever) execute(ctx context.Context, call *tool.Call) (tool.Result, error) {
+func (c *caller) execute(ctx context.Context, call *tool.Call) (tool.Result, error) {
 	id, arguments, err := parseCall("tool_id", call.Arguments)
 	if err != nil {
 		return tool.ErrorResult(err.Error()), nil
 	}
-	result, err := r.Execute(ctx, call, id, arguments)
+	result, err := c.Execute(ctx, call, id, arguments)
 	var rpc *tool.RPCError
 	switch {
 	case errors.As(err, &rpc):

@@ -16,6 +16,15 @@ import (
 	"toolfinch/tool"
 )
 
+// provisioner discovers tools and provisions them, in a gated view. In others it
+// discovers only.
+type provisioner struct {
+	search  *searcher
+	catalog *Catalog
+	gate    *gate.Gate // nil: every tool can be called
+	topK    int
+}
+
 // ErrNotGated is returned where there is nothing to provision.
 var ErrNotGated = gate.ErrNotGated
 
@@ -77,48 +86,48 @@ type ProvisionList struct {
 // Provision provisions tools for whoever makes the call. Of a query those are
 // taken that fit the budget, best first, and the others are named. Errors are
 // ErrNotGated, *args.Error and *gate.BudgetError; nothing has changed then.
-func (r *Retriever) Provision(ctx context.Context, call *tool.Call, q ProvisionRequest) (ProvisionAnswer, error) {
-	if !r.gated() {
+func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q ProvisionRequest) (ProvisionAnswer, error) {
+	if !p.gated() {
 		return ProvisionAnswer{}, ErrNotGated
 	}
-	if err := r.checkProvision(&q); err != nil {
+	if err := p.checkProvision(&q); err != nil {
 		return ProvisionAnswer{}, err
 	}
 	request := gate.Request{Fit: q.Query != "", MaxTokens: q.MaxTokens, TTL: q.TTL, Session: call.Session}
 	var answer ProvisionAnswer
 	var err error
 	if request.Fit {
-		found, searchErr := r.Search(ctx, Query{Text: q.Query, Limit: q.Limit})
+		found, searchErr := p.search.Search(ctx, Query{Text: q.Query, Limit: q.Limit})
 		if searchErr != nil {
 			return answer, searchErr
 		}
-		r.asked(call.Session, q.Query, found.Hits)
+		p.search.asked(call.Session, q.Query, found.Hits)
 		answer.Confident = found.confident()
 		for _, hit := range found.Hits {
 			request.Tools = append(request.Tools, hit.Tool)
 		}
-	} else if request.Tools, err = r.toolsOf(q.IDs); err != nil {
+	} else if request.Tools, err = p.toolsOf(q.IDs); err != nil {
 		return answer, err
 	}
-	done, err := r.settings.Gate.Provision(ctx, call.Owner(), request)
+	done, err := p.gate.Provision(ctx, call.Owner(), request)
 	switch {
 	case errors.Is(err, tool.ErrNotFound): // it went since it was looked up
 		return answer, &args.Error{Problem: err.Error()}
 	case err != nil:
 		return answer, err
 	}
-	answer.Provisioned = r.provisioned(append(done.Added, done.Kept...), true)
+	answer.Provisioned = p.catalog.provisioned(append(done.Added, done.Kept...), true)
 	if len(done.Left) > 0 {
-		answer.DidNotFit = r.provisioned(done.Left, false)
+		answer.DidNotFit = p.catalog.provisioned(done.Left, false)
 	}
 	answer.State = done.State
 	return answer, nil
 }
 
-func (r *Retriever) checkProvision(q *ProvisionRequest) error {
+func (p *provisioner) checkProvision(q *ProvisionRequest) error {
 	q.Query = strings.TrimSpace(q.Query)
 	if q.Limit == 0 {
-		q.Limit = r.settings.TopK
+		q.Limit = p.topK
 	}
 	switch {
 	case len(q.IDs) > 0 && q.Query != "":
@@ -138,15 +147,15 @@ func (r *Retriever) checkProvision(q *ProvisionRequest) error {
 // Unprovision takes tools away from whoever makes the call: those with the IDs,
 // or all with nil. IDs that are not provisioned are named in the answer. Errors
 // are ErrNotGated and *args.Error for what is no ID; nothing has changed then.
-func (r *Retriever) Unprovision(ctx context.Context, call *tool.Call, ids []string) (UnprovisionAnswer, error) {
-	if !r.gated() {
+func (p *provisioner) Unprovision(ctx context.Context, call *tool.Call, ids []string) (UnprovisionAnswer, error) {
+	if !p.gated() {
 		return UnprovisionAnswer{}, ErrNotGated
 	}
 	var tools []*tool.Tool
 	var named []tool.ID // nil: all
 	if ids != nil {
 		var err error
-		if tools, err = r.toolsOf(ids); err != nil {
+		if tools, err = p.toolsOf(ids); err != nil {
 			return UnprovisionAnswer{}, err
 		}
 		named = make([]tool.ID, len(tools))
@@ -155,35 +164,35 @@ func (r *Retriever) Unprovision(ctx context.Context, call *tool.Call, ids []stri
 		named[i] = t.Def.ID
 	}
 	owner := call.Owner()
-	removed, err := r.settings.Gate.Unprovision(ctx, owner, named)
+	removed, err := p.gate.Unprovision(ctx, owner, named)
 	if err != nil {
 		return UnprovisionAnswer{}, err
 	}
-	answer := UnprovisionAnswer{Unprovisioned: r.provisioned(removed, false)}
+	answer := UnprovisionAnswer{Unprovisioned: p.catalog.provisioned(removed, false)}
 	for _, t := range tools {
 		if !slices.ContainsFunc(removed, func(p tool.Provisioned) bool { return p.ID == t.Def.ID }) {
 			answer.NotProvisioned = append(answer.NotProvisioned, t.Name)
 		}
 	}
-	_, answer.State = r.settings.Gate.Provisions(owner)
+	_, answer.State = p.gate.Provisions(owner)
 	return answer, nil
 }
 
 // Provisions returns what is provisioned for whoever makes the call. The error is
 // ErrNotGated.
-func (r *Retriever) Provisions(call *tool.Call) (ProvisionList, error) {
-	if !r.gated() {
+func (p *provisioner) Provisions(call *tool.Call) (ProvisionList, error) {
+	if !p.gated() {
 		return ProvisionList{}, ErrNotGated
 	}
-	now, state := r.settings.Gate.Provisions(call.Owner())
-	return ProvisionList{r.provisioned(now, false), state}, nil
+	now, state := p.gate.Provisions(call.Owner())
+	return ProvisionList{p.catalog.provisioned(now, false), state}, nil
 }
 
 // provisioned is what answers say of these tools, with definitions if whole is set.
-func (r *Retriever) provisioned(all []tool.Provisioned, whole bool) []ProvisionedTool {
+func (c *Catalog) provisioned(all []tool.Provisioned, whole bool) []ProvisionedTool {
 	out := []ProvisionedTool{}
 	for _, p := range all {
-		t, ok := r.catalog.ByID(p.ID)
+		t, ok := c.ByID(p.ID)
 		if !ok {
 			continue // it came after this catalog
 		}
@@ -202,7 +211,7 @@ const maxUnknown = 5
 // toolsOf are the tools with these IDs, each once, or a *args.Error that names
 // the unknown ones, or says that they are too many. IDs are looked up, never taken apart: names of servers and of tools have
 // underscores in them.
-func (r *Retriever) toolsOf(ids []string) ([]*tool.Tool, error) {
+func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 	if len(ids) > maxIDs {
 		return nil, args.Refuse("tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
 	}
@@ -214,12 +223,12 @@ func (r *Retriever) toolsOf(ids []string) ([]*tool.Tool, error) {
 			continue
 		}
 		seen[id] = true
-		t, ok := r.catalog.Lookup(id)
+		t, ok := p.catalog.Lookup(id)
 		switch {
 		case ok:
 			tools = append(tools, t)
 		case len(unknown) < maxUnknown:
-			unknown = append(unknown, r.invalidID(id))
+			unknown = append(unknown, p.catalog.invalidID(id))
 		}
 	}
 	if len(unknown) > 0 {
@@ -228,9 +237,9 @@ func (r *Retriever) toolsOf(ids []string) ([]*tool.Tool, error) {
 	return tools, nil
 }
 
-func (r *Retriever) invalidID(id string) string {
+func (c *Catalog) invalidID(id string) string {
 	text := "Invalid tool ID format: " + rawjson.Clip(id, 128)
-	if near := r.catalog.Nearest(id, 3); len(near) > 0 {
+	if near := c.Nearest(id, 3); len(near) > 0 {
 		text += ". Nearest: " + strings.Join(near, ", ")
 	}
 	return text
@@ -238,7 +247,7 @@ func (r *Retriever) invalidID(id string) string {
 
 // ParseProvision reads the arguments of provision_tools. Its errors are
 // *args.Errors.
-func (r *Retriever) ParseProvision(arguments json.RawMessage) (ProvisionRequest, error) {
+func (p *provisioner) ParseProvision(arguments json.RawMessage) (ProvisionRequest, error) {
 	var q ProvisionRequest
 	var seconds int
 	err := args.Read(ProvisionTools, arguments,

@@ -2,6 +2,7 @@ package retrieve
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,9 +28,12 @@ type CacheHint struct {
 // silentTTL is how long the list of a server may be cached that says nothing.
 const silentTTL = 5 * time.Second
 
-// others are the prompts, resources and resource templates of a state. They are
-// replaced, never edited.
+// others are the prompts, resources and resource templates of a catalog. They never
+// change.
 type others struct {
+	servers []Server
+	handler func(*tool.Def) tool.Handler // makes the handler of a resource that is not listed
+
 	items map[tool.Kind][]*tool.Tool // in the order of servers and their lists
 	byKey map[string]*tool.Tool      // by index.Key
 	byID  map[tool.ID]*tool.Tool
@@ -49,8 +53,10 @@ type template struct {
 	matches func(uri string) bool
 }
 
-func newOthers(servers []Server, prefix map[string]string, exposing func(*tool.Tool) tool.Handler) others {
-	o := others{
+func newOthers(servers []Server, prefix map[string]string, handler func(*tool.Def) tool.Handler) *others {
+	o := &others{
+		servers:   servers,
+		handler:   handler,
 		items:     map[tool.Kind][]*tool.Tool{},
 		byKey:     map[string]*tool.Tool{},
 		byID:      map[tool.ID]*tool.Tool{},
@@ -82,7 +88,7 @@ func newOthers(servers []Server, prefix map[string]string, exposing func(*tool.T
 			if id.Kind == tool.KindTool || o.byID[id] != nil {
 				continue
 			}
-			t := &tool.Tool{Name: names[id], Def: brought.Def, Handler: exposing(brought)}
+			t := &tool.Tool{Name: names[id], Def: brought.Def, Handler: o.exposing(brought)}
 			if id.Kind != tool.KindPrompt {
 				offers = true
 				t.Name = exposedURI(id, claims[tool.ID{Name: id.Name, Kind: id.Kind}])
@@ -213,11 +219,11 @@ func (t *template) has(uri string) bool { return strings.HasPrefix(uri, t.litera
 
 // Items returns all prompts, resources or resource templates, in the order of
 // the servers and then as listed. Name is the exposed name, URI or URI template.
-func (c *Catalog) Items(kind tool.Kind) []*tool.Tool { return c.others.items[kind] }
+func (o *others) Items(kind tool.Kind) []*tool.Tool { return o.items[kind] }
 
 // Prompt finds a prompt by the name clients see.
-func (c *Catalog) Prompt(name string) (*tool.Tool, bool) {
-	t, ok := c.others.byKey[index.Key(tool.KindPrompt, name)]
+func (o *others) Prompt(name string) (*tool.Tool, bool) {
+	t, ok := o.byKey[index.Key(tool.KindPrompt, name)]
 	return t, ok
 }
 
@@ -237,35 +243,35 @@ const (
 // first one's. One that no server lists is that of the template that it comes
 // from, else what the servers' Unlisted makes of it; its Def has an ID and nothing
 // else. Everything that reads, follows or completes a resource asks here.
-func (c *Catalog) Resource(uri string) (*tool.Tool, bool) { return c.resource(uri, true) }
+func (o *others) Resource(uri string) (*tool.Tool, bool) { return o.resource(uri, true) }
 
 // Template finds the listed template that a URI of a client comes from.
-func (c *Catalog) Template(uri string) (*tool.Tool, bool) {
+func (o *others) Template(uri string) (*tool.Tool, bool) {
 	id := tool.ID{Name: uri, Kind: tool.KindResource}
-	if server, own, named := splitURI(uri); named && c.server(server) != nil {
+	if server, own, named := splitURI(uri); named && o.server(server) != nil {
 		id.Server, id.Name = server, own
 	}
-	t := c.others.templateOf(id.Name, id.Server)
+	t := o.templateOf(id.Name, id.Server)
 	if t == nil {
 		return nil, false
 	}
 	id.Server = t.Def.ID.Server
-	return t.Tool, !c.Excludes(id)
+	return t.Tool, !o.Excludes(id)
 }
 
 // resource is Resource. Without guess, being the only server with resources is not
 // enough.
-func (c *Catalog) resource(uri string, guess bool) (*tool.Tool, bool) {
-	if t := c.others.listed(uri); t != nil {
+func (o *others) resource(uri string, guess bool) (*tool.Tool, bool) {
+	if t := o.listed(uri); t != nil {
 		return t, true
 	}
-	id, ok := c.unlisted(uri, guess)
+	id, ok := o.unlisted(uri, guess)
 	if !ok {
 		return nil, false
 	}
 	def := &tool.Def{ID: id}
-	t := &tool.Tool{Name: uri, Def: def, Handler: c.handler(def)}
-	t.Handler = c.exposing(t)
+	t := &tool.Tool{Name: uri, Def: def, Handler: o.handler(def)}
+	t.Handler = o.exposing(t)
 	return t, true
 }
 
@@ -279,46 +285,46 @@ func (o *others) listed(uri string) *tool.Tool {
 
 // unlisted returns the ID of a resource that no server lists, false where the URI
 // is not to be sent to any.
-func (c *Catalog) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
+func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	id = tool.ID{Name: uri, Kind: tool.KindResource}
 	least := UnlistedOnly
-	if server, own, named := splitURI(uri); named && c.server(server) != nil {
+	if server, own, named := splitURI(uri); named && o.server(server) != nil {
 		id.Server, id.Name, least = server, own, UnlistedNamed
 	}
-	if t := c.others.templateOf(id.Name, id.Server); t != nil {
+	if t := o.templateOf(id.Name, id.Server); t != nil {
 		id.Server, least = t.Def.ID.Server, UnlistedTemplate
-	} else if only := c.others.offering; id.Server == "" && guess && len(only) == 1 {
+	} else if only := o.offering; id.Server == "" && guess && len(only) == 1 {
 		id.Server = only[0]
 	} else if id.Server == "" {
 		return id, false
 	}
-	return id, c.server(id.Server).Unlisted <= least && !c.Excludes(id)
+	return id, o.server(id.Server).Unlisted <= least && !o.Excludes(id)
 }
 
 // Excludes reports whether a resource of a server is left out here, listed or not.
-func (c *Catalog) Excludes(id tool.ID) bool {
-	server := c.server(id.Server)
-	return c.others.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id))
+func (o *others) Excludes(id tool.ID) bool {
+	server := o.server(id.Server)
+	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id))
 }
 
 // server returns the server of that name, nil without one.
-func (c *Catalog) server(name string) *Server {
-	if i := slices.IndexFunc(c.contents.Servers, func(s Server) bool { return s.Name == name }); i >= 0 {
-		return &c.contents.Servers[i]
+func (o *others) server(name string) *Server {
+	if i := slices.IndexFunc(o.servers, func(s Server) bool { return s.Name == name }); i >= 0 {
+		return &o.servers[i]
 	}
 	return nil
 }
 
 // Exposed returns the URI that clients know a server's resource by: its own unless
 // only the one that names the server leads there.
-func (c *Catalog) Exposed(server, uri string) string {
+func (o *others) Exposed(server, uri string) string {
 	id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
-	if t := c.others.byID[id]; t != nil {
+	if t := o.byID[id]; t != nil {
 		return t.Name
 	}
 	prefixed := prefixedURI(server, uri)
-	found, plain := c.Resource(uri)
-	if _, named := c.Resource(prefixed); plain && found.Def.ID == id || !plain && !named {
+	found, plain := o.Resource(uri)
+	if _, named := o.Resource(prefixed); plain && found.Def.ID == id || !plain && !named {
 		return uri
 	}
 	return prefixed
@@ -326,7 +332,7 @@ func (c *Catalog) Exposed(server, uri string) string {
 
 // exposing is the handler of t. What is read of a resource says the URIs that
 // clients know it by, when it was asked for by another than its own.
-func (c *Catalog) exposing(t *tool.Tool) tool.Handler {
+func (o *others) exposing(t *tool.Tool) tool.Handler {
 	def, handler := t.Def, t.Handler
 	if def.ID.Kind != tool.KindResource {
 		return handler
@@ -334,7 +340,7 @@ func (c *Catalog) exposing(t *tool.Tool) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		result, err := handler(ctx, call)
 		if err == nil && call.Name != def.ID.Name {
-			result = c.exposeContents(def.ID.Server, result)
+			result = o.exposeContents(def.ID.Server, result)
 		}
 		return result, err
 	}
@@ -342,20 +348,17 @@ func (c *Catalog) exposing(t *tool.Tool) tool.Handler {
 
 // exposeContents is a result of resources/read with the URIs that clients know
 // the server's resources by.
-func (c *Catalog) exposeContents(server string, result tool.Result) tool.Result {
-	contents := []byte{'['}
+func (o *others) exposeContents(server string, result tool.Result) tool.Result {
+	var contents []json.RawMessage
 	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
 		if uri := rawjson.Text(rawjson.Member(item, "uri")); uri != "" {
-			if own, err := rawjson.Set(item, "uri", rawjson.Of(c.Exposed(server, uri))); err == nil {
+			if own, err := rawjson.Set(item, "uri", rawjson.Quote(o.Exposed(server, uri))); err == nil {
 				item = own
 			}
 		}
-		if len(contents) > 1 {
-			contents = append(contents, ',')
-		}
-		contents = append(contents, item...)
+		contents = append(contents, item)
 	}
-	if exposed, err := rawjson.Set(result, "contents", append(contents, ']')); err == nil && len(contents) > 1 {
+	if exposed, err := rawjson.Set(result, "contents", rawjson.Array(contents)); err == nil && contents != nil {
 		return exposed
 	}
 	return result
@@ -364,10 +367,10 @@ func (c *Catalog) exposeContents(server string, result tool.Result) tool.Result 
 // CacheHint says how long the list of a kind may be cached, and whether for
 // everybody: what all servers that have some agree to. One that says nothing
 // agrees to 5 s and to its own client.
-func (c *Catalog) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
+func (o *others) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	all := CacheHint{Public: true}
 	some := false
-	for _, s := range c.contents.Servers {
+	for _, s := range o.servers {
 		if !slices.ContainsFunc(s.Tools, func(t *tool.Tool) bool { return t.Def.ID.Kind == kind }) {
 			continue
 		}

@@ -58,10 +58,23 @@ type Settings struct {
 	SearchTool string
 }
 
-// Retriever answers retrieve_tools and call_tool over a catalog.
+// Retriever answers the meta-tools over a catalog: it searches, calls, discovers and
+// provisions, each with a part of its own, and writes the answers.
 type Retriever struct {
+	*searcher
+	*caller
+	*provisioner
 	catalog  *Catalog
 	settings Settings
+}
+
+// searcher finds what fits a query, and tells the memory.
+type searcher struct {
+	catalog *Catalog
+	memory  *Memory // nil: nothing is learned
+	vectors *QueryVectors
+	timeout time.Duration // of the vectors of a query
+	misfit  func(dim int) // nil: nobody hears
 }
 
 // New makes a Retriever.
@@ -81,7 +94,14 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	if settings.Gate != nil && settings.SearchTool == RetrieveTools {
 		settings.SearchTool = DiscoverTools // the other is not listed then
 	}
-	return &Retriever{catalog: catalog, settings: settings}
+	search := &searcher{catalog, settings.Memory, settings.Vectors, settings.QueryTimeout, settings.Misfit}
+	return &Retriever{
+		searcher:    search,
+		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.SearchTool},
+		provisioner: &provisioner{search, catalog, settings.Gate, settings.TopK},
+		catalog:     catalog,
+		settings:    settings,
+	}
 }
 
 // Query is what retrieve_tools is asked.
@@ -140,9 +160,9 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 
 // CheckServer returns nil for the name of a server of the catalog, and for "". The
 // error, for whoever sent the name, says which were perhaps meant.
-func (r *Retriever) CheckServer(name string) error {
+func (s *searcher) CheckServer(name string) error {
 	var names []string
-	for _, s := range r.catalog.Servers() {
+	for _, s := range s.catalog.Servers() {
 		names = append(names, s.Name)
 	}
 	if name == "" || slices.Contains(names, name) {
@@ -189,7 +209,7 @@ func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hi
 }
 
 // gated reports whether tools must be provisioned before they can be called.
-func (r *Retriever) gated() bool { return r.settings.Gate != nil && r.settings.Gate.Gated() }
+func (p *provisioner) gated() bool { return p.gate != nil && p.gate.Gated() }
 
 // Found is what a search found.
 type Found struct {
@@ -227,44 +247,44 @@ func (f Found) confident() *bool {
 }
 
 // Search is the retrieval of retrieve_tools alone.
-func (r *Retriever) Search(ctx context.Context, q Query) (Found, error) {
-	query, reason, err := r.query(ctx, q)
+func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
+	query, reason, err := s.query(ctx, q)
 	if err != nil {
 		return Found{}, err
 	}
-	found, err := r.rank(ctx, query, reason)
+	found, err := s.rank(ctx, query, reason)
 	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
 	return found, err
 }
 
 // query is what the index is asked, and why without vectors.
-func (r *Retriever) query(ctx context.Context, q Query) (query index.Query, reason string, err error) {
-	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: r.prior(q.Text), Explain: q.Explain}
-	query.Vectors, reason = r.settings.Vectors.of(ctx, q.Text, r.settings.QueryTimeout, r.catalog.Embedded() > 0)
+func (s *searcher) query(ctx context.Context, q Query) (query index.Query, reason string, err error) {
+	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: s.prior(q.Text), Explain: q.Explain}
+	query.Vectors, reason = s.vectors.of(ctx, q.Text, s.timeout, s.catalog.Embedded() > 0)
 	return query, reason, ctx.Err()
 }
 
 // rank searches the catalog, without the query's vectors if those do not fit.
-func (r *Retriever) rank(ctx context.Context, query index.Query, reason string) (Found, error) {
-	found, err := r.catalog.Search(ctx, query)
+func (s *searcher) rank(ctx context.Context, query index.Query, reason string) (Found, error) {
+	found, err := s.catalog.Search(ctx, query)
 	if errors.Is(err, index.ErrVector) {
 		reason = reasonFailed
 		if errors.Is(err, index.ErrDimension) {
 			reason = reasonMisfits
-			if r.settings.Misfit != nil {
-				r.settings.Misfit(len(query.Vectors[0]))
+			if s.misfit != nil {
+				s.misfit(len(query.Vectors[0]))
 			}
 		}
 		query.Vectors = nil
-		found, err = r.catalog.Search(ctx, query)
+		found, err = s.catalog.Search(ctx, query)
 	}
 	found.Reason = reason
 	return found, err
 }
 
 // asked tells the memory what a query found.
-func (r *Retriever) asked(session, query string, hits []Hit) {
-	if r.settings.Memory == nil {
+func (s *searcher) asked(session, query string, hits []Hit) {
+	if s.memory == nil {
 		return
 	}
 	var ids []tool.ID
@@ -273,21 +293,21 @@ func (r *Retriever) asked(session, query string, hits []Hit) {
 			ids = append(ids, hit.Def.ID)
 		}
 	}
-	r.settings.Memory.Asked(session, query, ids)
+	s.memory.Asked(session, query, ids)
 }
 
 // prior is what use says of tools for a query, by exposed name.
-func (r *Retriever) prior(query string) map[string]float64 {
-	if r.settings.Memory == nil {
+func (s *searcher) prior(query string) map[string]float64 {
+	if s.memory == nil {
 		return nil
 	}
-	learned := r.settings.Memory.Prior(query)
+	learned := s.memory.Prior(query)
 	if len(learned) == 0 {
 		return nil
 	}
 	out := make(map[string]float64, len(learned))
 	for id, p := range learned {
-		if t, ok := r.catalog.ByID(id); ok {
+		if t, ok := s.catalog.ByID(id); ok {
 			out[t.Name] = p
 		}
 	}

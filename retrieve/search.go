@@ -159,20 +159,20 @@ func (r *Retriever) describe(server string) tool.Handler {
 }
 
 // searchTool is the meta-tool that finds the tools of a server, or all with "".
-func (r *Retriever) searchTool(server string) string {
+func (c *caller) searchTool(server string) string {
 	if server == "" {
-		return r.settings.SearchTool
+		return c.search
 	}
 	return SearchName(server) // a server's own trio begins with its name
 }
 
 // SearchItems searches tools for a program: an array of objects with name, id
 // ("server.tool"), server, description, inputSchema and score, best first.
-func (r *Retriever) SearchItems(ctx context.Context, query string, limit int) (json.RawMessage, error) {
+func (s *searcher) SearchItems(ctx context.Context, query string, limit int) (json.RawMessage, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, errors.New("retrieve: the query is empty")
 	}
-	found, err := r.Search(ctx, Query{Text: query, Limit: min(max(limit, 1), MaxLimit)})
+	found, err := s.Search(ctx, Query{Text: query, Limit: min(max(limit, 1), MaxLimit)})
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,9 @@ const embedChunk = 256
 // that were stored first seen. Searches go on meanwhile, with the vectors that are there.
 // progress, if not nil, hears how many of the tools have one. Tools that
 // change meanwhile are left for the call that follows each With.
-func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
-	missing := c.index.Missing()
-	total := c.index.Len()
+func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
+	missing := k.index.Missing()
+	total := k.index.Len()
 	done := total - len(missing)
 	var mu sync.Mutex // guards done; held while progress is told, so that it never falls
 	tell := func(more int) {
@@ -51,7 +51,7 @@ func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(d
 			if err != nil {
 				return err
 			}
-			if err := c.index.PutVectors(docs, vectors); err != nil {
+			if err := k.index.PutVectors(docs, vectors); err != nil {
 				return err
 			}
 			tell(len(docs) - told)
@@ -66,17 +66,17 @@ func (c *Catalog) Embed(ctx context.Context, cache *embed.Cache, progress func(d
 }
 
 // DropVectors forgets all vectors; Embed brings them anew.
-func (c *Catalog) DropVectors() { c.index.DropVectors() }
+func (k *kept) DropVectors() { k.index.DropVectors() }
 
 // Embedded is how many tools, prompts and resources have a vector.
-func (c *Catalog) Embedded() int {
-	embedded, _ := c.embedded()
+func (k *kept) Embedded() int {
+	embedded, _ := k.embedded()
 	return embedded
 }
 
 // embedded is how many tools, prompts and resources have a vector, and how many
 // there are.
-func (c *Catalog) embedded() (n, of int) { return c.index.Vectors(), c.index.Len() }
+func (k *kept) embedded() (n, of int) { return k.index.Vectors(), k.index.Len() }
 
 // Queries embeds the texts of a query; embed.Recent is one.
 type Queries interface {
@@ -104,8 +104,8 @@ type QueryVectors struct {
 }
 
 // UseVectors is Use of the retriever's QueryVectors.
-func (r *Retriever) UseVectors(queries Queries, reason string) {
-	r.settings.Vectors.Use(queries, reason)
+func (s *searcher) UseVectors(queries Queries, reason string) {
+	s.vectors.Use(queries, reason)
 }
 
 // Use makes searches use vectors of queries from now on; nil ends that, and

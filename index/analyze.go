@@ -121,13 +121,6 @@ func isASCII(text string) bool {
 	return true
 }
 
-// eachWord calls emit with the words of folded text in lower case. An
-// identifier gives its parts, and itself in one piece where no separator cuts
-// it: getURLs is geturls, get and urls; base64 is base64, base and 64.
-func eachWord(text string, emit func(string)) {
-	eachWhole(text, func(word string) { eachPart(word, emit) })
-}
-
 // eachWhole calls emit with the words as they stand there.
 func eachWhole(text string, emit func(string)) {
 	for len(text) > 0 {
@@ -165,6 +158,9 @@ func contraction(word string) bool {
 	return false
 }
 
+// eachPart calls emit with what a word is found by, in lower case. An identifier
+// gives its parts, and itself in one piece: getURLs is geturls, get and urls; base64
+// is base64, base and 64.
 func eachPart(word string, emit func(string)) {
 	parts := split(word)
 	if len(parts) > 1 {

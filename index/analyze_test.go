@@ -31,7 +31,7 @@ func TestWordsOfText(t *testing.T) {
 		{"", ""},
 	} {
 		var got []string
-		eachWord(fold(test.text), func(w string) { got = append(got, w) })
+		eachWhole(fold(test.text), func(word string) { eachPart(word, func(w string) { got = append(got, w) }) })
 		if want := strings.Fields(test.want); !slices.Equal(got, want) {
 			t.Errorf("words of %q: %q, want %q", test.text, got, want)
 		}

@@ -55,9 +55,6 @@ var best, sets = func() (set, []set) {
 	return all[len(all)-1], all
 }()
 
-// Name says which kernels are in use: "go", "avx2", "avx512" or "neon".
-func Name() string { return best.name }
-
 // RoundUp returns the smallest multiple of unit that is not below n.
 func RoundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 

@@ -11,8 +11,8 @@ import (
 
 // ProgressFunc is told how far a call is, from one goroutine and before the call
 // returns, unless the context of the call ends meanwhile. total is 0 when the
-// server does not say it, message "". Of more than the function keeps up with the
-// oldest are left out.
+// server does not say it, message "". If the function is slow, the oldest reports
+// are dropped.
 type ProgressFunc func(progress, total float64, message string)
 
 type progressKey struct{}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -17,52 +18,22 @@ import (
 // as the ListTools of mcp-go's client does. In transparent mode they are the tools
 // behind the proxy tool.
 func (c *Client) ListTools(ctx context.Context, request mcp.ListToolsRequest) (*mcp.ListToolsResult, error) {
-	if !c.transparent {
-		return direct(ctx, c, "list tools", request, (*client.Client).ListTools)
-	}
-	tools, err := c.listAll(ctx, proxytool.TypeTool, request.PaginatedRequest, request.Header)
-	if err != nil {
-		return nil, err
-	}
-	return decode[mcp.ListToolsResult]("tools", tools)
+	return list(ctx, c, "tools", proxytool.TypeTool, request, request.PaginatedRequest, request.Header, (*client.Client).ListTools)
 }
 
 // ListResources lists all resources, as ListTools does tools.
 func (c *Client) ListResources(ctx context.Context, request mcp.ListResourcesRequest) (*mcp.ListResourcesResult, error) {
-	if !c.transparent {
-		return direct(ctx, c, "list resources", request, (*client.Client).ListResources)
-	}
-	all, err := c.listAll(ctx, proxytool.TypeResource, request.PaginatedRequest, request.Header)
-	if err != nil {
-		return nil, err
-	}
-	resources, _ := parted(all)
-	return decode[mcp.ListResourcesResult]("resources", resources)
+	return list(ctx, c, "resources", proxytool.TypeResource, request, request.PaginatedRequest, request.Header, (*client.Client).ListResources)
 }
 
 // ListResourceTemplates lists all resource templates, as ListTools does tools.
 func (c *Client) ListResourceTemplates(ctx context.Context, request mcp.ListResourceTemplatesRequest) (*mcp.ListResourceTemplatesResult, error) {
-	if !c.transparent {
-		return direct(ctx, c, "list resource templates", request, (*client.Client).ListResourceTemplates)
-	}
-	all, err := c.listAll(ctx, proxytool.TypeResource, request.PaginatedRequest, request.Header)
-	if err != nil {
-		return nil, err
-	}
-	_, templates := parted(all)
-	return decode[mcp.ListResourceTemplatesResult]("resourceTemplates", templates)
+	return list(ctx, c, templates, proxytool.TypeResource, request, request.PaginatedRequest, request.Header, (*client.Client).ListResourceTemplates)
 }
 
 // ListPrompts lists all prompts, as ListTools does tools.
 func (c *Client) ListPrompts(ctx context.Context, request mcp.ListPromptsRequest) (*mcp.ListPromptsResult, error) {
-	if !c.transparent {
-		return direct(ctx, c, "list prompts", request, (*client.Client).ListPrompts)
-	}
-	prompts, err := c.listAll(ctx, proxytool.TypePrompt, request.PaginatedRequest, request.Header)
-	if err != nil {
-		return nil, err
-	}
-	return decode[mcp.ListPromptsResult]("prompts", prompts)
+	return list(ctx, c, "prompts", proxytool.TypePrompt, request, request.PaginatedRequest, request.Header, (*client.Client).ListPrompts)
 }
 
 // CallTool calls a tool. In transparent mode that is one behind the proxy tool,
@@ -72,9 +43,7 @@ func (c *Client) ListPrompts(ctx context.Context, request mcp.ListPromptsRequest
 func (c *Client) CallTool(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	p := request.Params
 	if !c.transparent {
-		return called(ctx, c, "call tool "+p.Name, p.Meta, false, func(ctx context.Context, session *client.Client, meta *mcp.Meta) (*mcp.CallToolResult, error) {
-			request := request
-			request.Params.Meta = meta
+		return called(ctx, c, "call tool "+p.Name, false, &request.Params.Meta, func(ctx context.Context, session *client.Client) (*mcp.CallToolResult, error) {
 			return session.CallTool(ctx, request)
 		})
 	}
@@ -98,9 +67,7 @@ func (c *Client) CallTool(ctx context.Context, request mcp.CallToolRequest) (*mc
 func (c *Client) ReadResource(ctx context.Context, request mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	p := request.Params
 	if !c.transparent {
-		return called(ctx, c, "read resource "+p.URI, p.Meta, true, func(ctx context.Context, session *client.Client, meta *mcp.Meta) (*mcp.ReadResourceResult, error) {
-			request := request
-			request.Params.Meta = meta
+		return called(ctx, c, "read resource "+p.URI, true, &request.Params.Meta, func(ctx context.Context, session *client.Client) (*mcp.ReadResourceResult, error) {
 			return session.ReadResource(ctx, request)
 		})
 	}
@@ -120,9 +87,7 @@ func (c *Client) ReadResource(ctx context.Context, request mcp.ReadResourceReque
 func (c *Client) GetPrompt(ctx context.Context, request mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	p := request.Params
 	if !c.transparent {
-		return called(ctx, c, "get prompt "+p.Name, p.Meta, true, func(ctx context.Context, session *client.Client, meta *mcp.Meta) (*mcp.GetPromptResult, error) {
-			request := request
-			request.Params.Meta = meta
+		return called(ctx, c, "get prompt "+p.Name, true, &request.Params.Meta, func(ctx context.Context, session *client.Client) (*mcp.GetPromptResult, error) {
 			return session.GetPrompt(ctx, request)
 		})
 	}
@@ -146,23 +111,48 @@ func (c *Client) pass(ctx context.Context, op proxytool.Operation, args any, met
 	return c.runWith(ctx, op, args, meta, header)
 }
 
-// direct sends a request to the server itself that may be repeated.
-func direct[Request, Result any](ctx context.Context, c *Client, what string, request Request, send func(*client.Client, context.Context, Request) (*Result, error)) (*Result, error) {
+// templates is the member of a result with resource templates. The proxy tool lists
+// them among the resources.
+const templates = "resourceTemplates"
+
+// list lists what stands under member in the result: from the server itself, or in
+// transparent mode through the proxy tool, where it is of typ.
+func list[Request, Result any](ctx context.Context, c *Client, member string, typ proxytool.Type, request Request,
+	page mcp.PaginatedRequest, header http.Header, send func(*client.Client, context.Context, Request) (*Result, error)) (*Result, error) {
 	var result *Result
-	err := c.do(ctx, what, true, func(ctx context.Context, conn *conn) (err error) {
-		result, err = send(conn.mcp, ctx, request)
-		return err
+	if !c.transparent {
+		err := c.do(ctx, "list "+member, true, func(ctx context.Context, conn *conn) (err error) {
+			result, err = send(conn.mcp, ctx, request)
+			return err
+		})
+		return result, err
+	}
+	all, err := c.listAll(ctx, typ, page, header)
+	if err != nil {
+		return nil, err
+	}
+	items := slices.DeleteFunc(all, func(item json.RawMessage) bool {
+		isTemplate := typ == proxytool.TypeResource && rawjson.Member(item, "uriTemplate") != nil
+		return isTemplate != (member == templates)
 	})
-	return result, err
+	raw := rawjson.NewObject(0)
+	raw.Add(member, rawjson.Array(items))
+	if err := json.Unmarshal(raw.JSON(), &result); err != nil {
+		return nil, fmt.Errorf("proxyclient: list %s: %w", member, err)
+	}
+	return result, nil
 }
 
-// called sends a request with _meta to the server itself.
-func called[Result any](ctx context.Context, c *Client, what string, meta *mcp.Meta, repeatable bool, send func(context.Context, *client.Client, *mcp.Meta) (*Result, error)) (*Result, error) {
+// called sends a request to the server itself. meta is the _meta of the request, for
+// the token of its progress.
+func called[Result any](ctx context.Context, c *Client, what string, repeatable bool, meta **mcp.Meta, send func(context.Context, *client.Client) (*Result, error)) (*Result, error) {
 	var result *Result
+	own := *meta
 	err := c.do(ctx, what, repeatable, func(ctx context.Context, conn *conn) (err error) {
-		meta, done := c.withProgress(ctx, meta)
+		with, done := c.withProgress(ctx, own)
 		defer done()
-		result, err = send(ctx, conn.mcp, meta)
+		*meta = with
+		result, err = send(ctx, conn.mcp)
 		return err
 	})
 	return result, err
@@ -193,34 +183,6 @@ func (c *Client) listAll(ctx context.Context, typ proxytool.Type, request mcp.Pa
 		}
 	}
 	return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), errEndless)
-}
-
-// parted tells resources from the templates among them.
-func parted(all []json.RawMessage) (resources, templates []json.RawMessage) {
-	for _, item := range all {
-		if rawjson.Member(item, "uriTemplate") != nil {
-			templates = append(templates, item)
-		} else {
-			resources = append(resources, item)
-		}
-	}
-	return resources, templates
-}
-
-// decode makes mcp-go's type of a list.
-func decode[Result any](name string, items []json.RawMessage) (*Result, error) {
-	if items == nil {
-		items = []json.RawMessage{} // as a server answers, not null
-	}
-	raw, err := json.Marshal(map[string][]json.RawMessage{name: items})
-	if err != nil {
-		return nil, fmt.Errorf("proxyclient: list %s: %w", name, err)
-	}
-	result := new(Result)
-	if err := json.Unmarshal(raw, result); err != nil {
-		return nil, fmt.Errorf("proxyclient: list %s: %w", name, err)
-	}
-	return result, nil
 }
 
 // parse makes mcp-go's type of a result.

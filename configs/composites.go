@@ -35,7 +35,7 @@ var compositeKeys = section[view.Composite]{keys: []key[view.Composite]{
 		value: in(all[view.Composite]).is(steps{}),
 	},
 	{
-		name: "on_error", without: "`continue`",
+		name:  "on_error",
 		doc:   "a step that fails is reported under its key; `fail`: the whole fails",
 		value: in(func(c *view.Composite) *bool { return &c.FailFast }).is(onError{on: "fail"}),
 	},
@@ -152,7 +152,7 @@ func (arguments) read(d *decoder, n *node, label string, to *[]byte) (ok bool) {
 }
 
 func (arguments) show(s *secrets, args []byte) *node {
-	if n := s.json(args, "", ofData); len(n.pairs) > 0 {
+	if n := s.json(args, "", ofData); n != nil && len(n.pairs) > 0 {
 		return n
 	}
 	return nil

@@ -17,11 +17,11 @@ type kind[V any] interface {
 	schema() schema
 }
 
-// change says what it costs to change the value of a key while toolfinch runs.
+// change says what it costs to change the value of a key while toolfinch runs; ""
+// for nothing.
 type change string
 
 const (
-	live      change = "live"      // takes effect at once
 	reconnect change = "reconnect" // the server is connected anew
 	restart   change = "restart"   // takes effect after a restart
 )

@@ -165,6 +165,18 @@ var top = section[Config]{keys: []key[Config]{
 	},
 }}
 
+// NeedRestart returns the keys of the top level that differ and are read at the
+// start only.
+func NeedRestart(before, after *Config) []string {
+	var names []string
+	for _, k := range top.keys {
+		if k.change == restart && !k.value.same(before, after) {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
 // maxDimensions is beyond what any model makes.
 const maxDimensions = 65_536
 

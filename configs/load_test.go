@@ -99,7 +99,11 @@ func write(t testing.TB, name, text string) string {
 // load reads text as toolfinch.yaml.
 func load(t testing.TB, text string, env ...string) (*Config, error) {
 	t.Helper()
-	return Load(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ(env...)})
+	c, err := Load(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ(env...)})
+	if err == nil {
+		valid(t, c)
+	}
+	return c, err
 }
 
 func mustLoad(t testing.TB, text string, env ...string) *Config {
@@ -828,5 +832,15 @@ func BenchmarkLoad(b *testing.B) {
 		if _, err := Load(opts); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// What a running proxy cannot take over is named by its key.
+func TestNeedRestart(t *testing.T) {
+	first := mustLoad(t, minimal)
+	second := mustLoad(t, "mcp_servers: {b: {command: b}}\nlog_level: debug\nmax_sessions: 5\nhf_model: other\ntop_k: 7\npinned: [a]\ngating: true\n")
+	second.DataDir = first.DataDir
+	if got, want := NeedRestart(first, second), []string{"hf_model", "log_level", "max_sessions"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

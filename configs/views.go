@@ -41,7 +41,7 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: []key[v
 		value: in(func(v *view.Settings) *[]view.UpstreamTools { return &v.Tools }).is(viewTools{}),
 	},
 	{
-		name:  "include_all",
+		name: "include_all", without: "`false`",
 		doc:   "every tool of every server; `tools` then says what changes of them",
 		value: in(func(v *view.Settings) *bool { return &v.IncludeAll }).is(boolean{only: true}),
 	},
@@ -337,7 +337,7 @@ var hooksKeys = section[hooksBlock]{keys: []key[hooksBlock]{
 		value: in(func(h *hooksBlock) **view.Hook { return &h.PostCall }).is(hook{}),
 	},
 	{
-		name: "on_error", without: "`fail`",
+		name:  "on_error",
 		doc:   "for hooks without their own",
 		value: in(func(h *hooksBlock) *bool { return &h.keep }).is(onError{on: "continue"}),
 	},
@@ -404,9 +404,9 @@ var hookKeys = section[view.Hook]{keys: []key[view.Hook]{
 		value: in(func(h *view.Hook) *bool { return &h.Continue }).is(onError{on: "continue"}),
 	},
 	{
-		name: "timeout", without: "`5s`",
+		name:  "timeout",
 		doc:   "how long one run may take",
-		value: in(func(h *view.Hook) *time.Duration { return &h.Timeout }).is(duration{}),
+		value: in(func(h *view.Hook) *time.Duration { return &h.Timeout }).is(duration{}, view.DefaultHookTimeout),
 	},
 }}
 

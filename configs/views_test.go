@@ -33,7 +33,11 @@ func loadWith(t testing.TB, text string, files []string, env ...string) (*Config
 			t.Fatal(err)
 		}
 	}
-	return Load(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(env...)})
+	c, err := Load(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(env...)})
+	if err == nil {
+		valid(t, c)
+	}
+	return c, err
 }
 
 const everyViewKey = `

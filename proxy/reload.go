@@ -74,7 +74,7 @@ func (p *Proxy) reload(ctx context.Context, config *configs.Config) error {
 		p.programs, p.heard = programs, heard
 		return err
 	}
-	if keys := needRestart(p.first, config); len(keys) > 0 {
+	if keys := configs.NeedRestart(p.first, config); len(keys) > 0 {
 		p.log.Warn("changed, but only a restart takes it", "keys", strings.Join(keys, ", "))
 	}
 	known := map[string]upstream.Known{}
@@ -107,32 +107,6 @@ func (p *Proxy) heardStill(config *configs.Config) map[string]bool {
 		}
 	}
 	return heard
-}
-
-// needRestart returns the keys of the file that differ and are read at the start
-// only.
-func needRestart(before, after *configs.Config) []string {
-	var keys []string
-	for _, setting := range []struct {
-		key           string
-		before, after any
-	}{
-		{"embedder", before.Embed, after.Embed},
-		{"learn", before.Learn, after.Learn},
-		{"list_changed_exec", before.ListChangedExec, after.ListChangedExec},
-		{"data_dir", before.DataDir, after.DataDir},
-		{"log_level", before.LogLevel, after.LogLevel},
-		{"log_format", before.LogFormat, after.LogFormat},
-		{"transport", before.Transport, after.Transport},
-		{"listen", before.Listen, after.Listen},
-		{"allowed_origins", before.Origins, after.Origins},
-		{"principal_header", before.PrincipalHeader, after.PrincipalHeader},
-	} {
-		if !reflect.DeepEqual(setting.before, setting.after) {
-			keys = append(keys, setting.key)
-		}
-	}
-	return keys
 }
 
 // program is a loaded Starlark module and the files it was made of.

@@ -17,7 +17,8 @@ func newConfig(s *settings) *cobra.Command {
 replaced, defaults filled in, environment and flags applied, paths absolute. Secrets
 are masked as ***. Nothing is started.`,
 		Example: `  toolfinch config --resolved
-  toolfinch config path`,
+  toolfinch config path
+  toolfinch config schema > toolfinch.schema.json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !resolved {
 				return cmd.Help()
@@ -49,7 +50,20 @@ are masked as ***. Nothing is started.`,
 			return err
 		},
 	}
-	cmd.AddCommand(path)
+	schema := &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the configuration, for editors",
+		Long: `Schema prints the JSON Schema of a configuration file. Editors that know it complete
+keys and values, show what they mean, and mark mistakes. Name it in the first line of
+a YAML file, or under "$schema" in JSON.`,
+		Example: `  toolfinch config schema > toolfinch.schema.json
+  # yaml-language-server: $schema=toolfinch.schema.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printJSON(cmd.OutOrStdout(), configs.Schema())
+		},
+	}
+	cmd.AddCommand(path, schema)
 	return cmd
 }
 

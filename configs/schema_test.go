@@ -1,0 +1,250 @@
+package configs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/tools/txtar"
+)
+
+// compiled is the schema that editors get.
+var compiled = sync.OnceValue(func() *jsonschema.Schema {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		panic(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("toolfinch.json", document); err != nil {
+		panic(err)
+	}
+	return compiler.MustCompile("toolfinch.json")
+})
+
+// bySchema checks the text of a file that can be read.
+func bySchema(t testing.TB, name string, text []byte) error {
+	t.Helper()
+	root, _, problems := parse(name, text)
+	if len(problems) > 0 {
+		t.Fatalf("%s: %v", name, problems)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(nodeJSON(root)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled().Validate(value)
+}
+
+// valid checks that a file that loads is valid by the schema, too.
+func valid(t testing.TB, c *Config) {
+	t.Helper()
+	text, err := os.ReadFile(c.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bySchema(t, c.Path, text); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// configs/schema.json is what toolfinch config schema prints.
+func TestSchemaIsCommitted(t *testing.T) {
+	var want bytes.Buffer
+	if err := json.Indent(&want, Schema(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	want.WriteByte('\n')
+	if *update {
+		if err := os.WriteFile("schema.json", want.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := content(t, "schema.json"); got != want.String() {
+		t.Error("schema.json is not that of the keys: go test ./configs -run TestSchemaIsCommitted -update")
+	}
+}
+
+// Every configuration of the tree that can be read as one and loads is valid.
+func TestConfigurationsOfTheTreeAreValid(t *testing.T) {
+	checked := 0
+	check := func(name string, text []byte) {
+		if regexp.MustCompile(`(?m)^["{ \t]*(mcp_servers|mcpServers|servers|tool_views)\b`).Match(text) {
+			c, err := Load(Options{Path: filepath.Join(write(t, filepath.Base(name), string(text)), filepath.Base(name)), Env: environ("GITHUB_TOKEN=x")})
+			if err == nil {
+				checked++
+				valid(t, c)
+			}
+		}
+	}
+	for _, pattern := range []string{"*.yaml", "testdata/clients/*", "../testdata/*/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			check(file, []byte(content(t, file)))
+		}
+	}
+	scripts, err := filepath.Glob("../testdata/scripts/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		archive, err := txtar.ParseFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			if ext := filepath.Ext(file.Name); ext == ".yaml" || ext == ".json" {
+				check(file.Name, file.Data)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d configurations were found", checked)
+	}
+}
+
+// described is a key as a file has it around a value, %s.
+type described struct{ key, file string }
+
+func under[T any](s section[T], file string) []described {
+	var all []described
+	for _, name := range s.names() {
+		all = append(all, described{name, strings.Replace(file, "KEY", name, 1)})
+	}
+	return all
+}
+
+// A value of a wrong type is refused by Load and by the schema, whatever the key.
+func TestWrongTypesAreRefusedByBoth(t *testing.T) {
+	const viewOf = minimal + "tool_views: {v: {include_all: true, %s}}"
+	in := func(inside string) string { return strings.Replace(viewOf, "%s", inside, 1) }
+	keys := slices.Concat(
+		under(top, minimal+"KEY: %s"),
+		under(serverKeys, "mcp_servers: {a: {command: a, KEY: %s}}"),
+		under(viewKeys, minimal+"tool_views: {v: {KEY: %s}}"),
+		under(overrideKeys, in("tools: {a: {t: {KEY: %s}}}")),
+		under(parameterKeys, in("tools: {a: {t: {parameters: {p: {KEY: %s}}}}}")),
+		under(outputCache.section, in("tools: {a: {t: {output_cache: {KEY: %s}}}}")),
+		under(hooksKeys, in("hooks: {KEY: %s}")),
+		under(hookKeys, in("hooks: {pre_call: {KEY: %s}}")),
+		under(compositeKeys, in("composite_tools: {c: {KEY: %s}}")),
+		under(stepKeys, in("composite_tools: {c: {parallel: {s: {KEY: %s}}}}")),
+		under(customKeys, in("custom_tools: [{KEY: %s}]")),
+		under(limitKeys, in("run_script: {KEY: %s}")),
+		under(gatingKeys, in("gating: {KEY: %s}")),
+		under(proxyToolKeys, in("proxy_tool: {KEY: %s}")),
+	)
+	for _, k := range keys {
+		if k.key == "default" || k.key == "value" { // of a parameter: anything
+			continue
+		}
+		for _, value := range []string{"[[]]", "7.5e99"} {
+			text := fmt.Sprintf(k.file, value)
+			_, err := load(t, text)
+			refused := err != nil && strings.Contains(err.Error(), k.key)
+			// Words take numbers, and other programs have a list under tools.
+			exempt := value != "[[]]" && (k.key == "prefix") || value == "[[]]" && strings.Contains(k.file, "command: a, tools")
+			if exempt {
+				continue
+			}
+			if !refused {
+				t.Errorf("loads, or fails without naming %s:\n%s\n%v", k.key, text, err)
+			}
+			if bySchema(t, "x.yaml", []byte(text)) == nil {
+				t.Errorf("the schema has nothing against\n%s", text)
+			}
+		}
+	}
+	if len(keys) < 100 {
+		t.Errorf("only %d keys", len(keys))
+	}
+}
+
+// What Load refuses for a wrong key is refused by the schema.
+func TestUnknownKeysAreRefusedBySchema(t *testing.T) {
+	for _, text := range []string{
+		"topk: 1", minimal + "theme: dark", "mcp_servers: {a: {comand: x}}", minimal + "tool_views: {v: {tool: {}}}",
+		minimal + "gating: {max: 1}", "mcp_servers: {a: {command: a, tools: {t: {nam: x}}}}", "tool_views: {not legal: {}}",
+	} {
+		if bySchema(t, "x.yaml", []byte(text)) == nil {
+			t.Errorf("valid: %s", text)
+		}
+	}
+	for _, text := range []string{`{"mcpServers": {}, "theme": "dark"}`, "x-anchor: 1\nmcp_servers: {}", `{"$schema": "x", "mcp_servers": null}`} {
+		if err := bySchema(t, "x.yaml", []byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// tableOf is the table of a mapping's keys in the documentation.
+func tableOf[T any](s section[T]) string {
+	env := slices.ContainsFunc(s.keys, func(k key[T]) bool { return k.env != "" })
+	change := slices.ContainsFunc(s.keys, func(k key[T]) bool { return k.change != "" })
+	var b strings.Builder
+	row := func(key, variable, usual, changed, doc string) {
+		b.WriteString("| " + key)
+		if env {
+			b.WriteString(" | " + variable)
+		}
+		b.WriteString(" | " + usual + " | " + doc)
+		if change {
+			b.WriteString(" | " + changed)
+		}
+		b.WriteString(" |\n")
+	}
+	row("key", "environment", "default", "a change", "")
+	row("---", "---", "---", "---", "---")
+	quote := func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return "`" + s + "`"
+	}
+	for _, k := range s.keys {
+		usual := k.without
+		if n := k.value.usual(); n != nil && usual == "" {
+			usual = quote(n.text)
+		}
+		row(quote(k.name), quote(k.env), usual, string(k.change), k.doc)
+	}
+	return b.String()
+}
+
+// The tables of docs/configuration.md are those of the keys.
+func TestTablesOfTheDocumentation(t *testing.T) {
+	file := filepath.Join("..", "docs", "configuration.md")
+	doc := content(t, file)
+	want := doc
+	for name, table := range map[string]string{
+		"servers": tableOf(serverKeys), "top": tableOf(top), "views": tableOf(viewKeys), "tools": tableOf(overrideKeys),
+		"parameters": tableOf(parameterKeys), "output_cache": tableOf(outputCache.section), "hooks": tableOf(hookKeys),
+		"composite_tools": tableOf(compositeKeys), "steps": tableOf(stepKeys), "custom_tools": tableOf(customKeys), "gating": tableOf(gatingKeys),
+	} {
+		before, rest, found := strings.Cut(want, "<!-- keys of "+name+" -->\n")
+		_, after, ends := strings.Cut(rest, "<!-- end -->\n")
+		if !found || !ends {
+			t.Fatalf("no table of %s", name)
+		}
+		want = before + "<!-- keys of " + name + " -->\n" + table + "<!-- end -->\n" + after
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if doc != want {
+		t.Error("the tables are not those of the keys: go test ./configs -run TestTablesOfTheDocumentation -update")
+	}
+}

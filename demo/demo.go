@@ -34,7 +34,7 @@ func Servers() []Server {
 		{"notes", "A notebook: short notes with tags, and full text search.", newNotes},
 		{"clock", "Time, time zones, dates and calendars.", newClock},
 		{"math", "Arithmetic, unit conversion and prime factors.", newMath},
-		{"text", "Text tools: count, compare, sort, encode, hash, JSON.", newText},
+		{"text", "Text tools: count, compare, encode, hash, JSON.", newText},
 	}
 }
 
@@ -147,15 +147,4 @@ func atMost(limit int, what, text string) error {
 		return fmt.Errorf("%s is %d bytes long; the limit is %d", what, len(text), limit)
 	}
 	return nil
-}
-
-// within returns value, or standard when value is 0, if it is from 1 to most.
-func within(what string, value, standard, most int) (int, error) {
-	if value == 0 {
-		return standard, nil
-	}
-	if value < 1 || value > most {
-		return 0, fmt.Errorf("%s is %d; it must be from 1 to %d", what, value, most)
-	}
-	return value, nil
 }

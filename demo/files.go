@@ -157,17 +157,6 @@ func (f *files) write(_ context.Context, in writeArgs) (pathArgs, error) {
 	return pathArgs{p}, plain(p, f.root.WriteFile(p, []byte(in.Content), 0o644))
 }
 
-func describe(p string, info fs.FileInfo) fileInfo {
-	out := fileInfo{Path: p, Type: "other", Modified: info.ModTime().UTC().Format(time.RFC3339)}
-	switch {
-	case info.Mode().IsRegular():
-		out.Type, out.Size = "file", info.Size()
-	case info.IsDir():
-		out.Type = "directory"
-	}
-	return out
-}
-
 // walk calls do with everything below p, in the order of paths, as fs.WalkDir
 // does. What cannot be read is left out.
 func (f *files) walk(ctx context.Context, p string, do func(p string, entry fs.DirEntry) error) error {
@@ -208,7 +197,13 @@ func (f *files) list(ctx context.Context, in listArgs) (listing, error) {
 			out.Truncated = true
 			return fs.SkipAll
 		case matches || in.Pattern == "":
-			out.Entries = append(out.Entries, describe(at, info))
+			found := fileInfo{Path: at, Type: "other", Modified: info.ModTime().UTC().Format(time.RFC3339)}
+			if info.IsDir() {
+				found.Type = "directory"
+			} else if info.Mode().IsRegular() {
+				found.Type, found.Size = "file", info.Size()
+			}
+			out.Entries = append(out.Entries, found)
 		}
 		if entry.IsDir() && !in.Recursive {
 			return fs.SkipDir

@@ -169,7 +169,7 @@ var units = []unit{
 
 	{"mass", 1, 0, "kg kilogram kilo"},
 	{"mass", 0.028349523125, 0, "oz ounce"},
-	{"mass", 0.45359237, 0, "lb pound"},
+	{"mass", 0.45359237, 0, "lb lbs pound"},
 	{"mass", 6.35029318, 0, "st stone"},
 
 	{"temperature", 1, 0, "K kelvin"},
@@ -178,7 +178,6 @@ var units = []unit{
 
 	{"data", 8, 0, "B byte"},
 	{"data", 1, 0, "bit"},
-	{"data", 8e3, 0, "kB kilobyte"},
 	{"data", 8e6, 0, "MB megabyte"},
 	{"data", 8 << 30, 0, "GiB gibibyte"},
 
@@ -190,7 +189,6 @@ var units = []unit{
 	{"volume", 3.785411784, 0, "gal gallon us_gallon"},
 
 	{"area", 1, 0, "m2 square_metre square_meter"},
-	{"area", 1e4, 0, "ha hectare"},
 	{"area", 4046.8564224, 0, "acre"},
 
 	{"time", 1, 0, "s second"},
@@ -203,17 +201,12 @@ var units = []unit{
 
 func (u unit) symbol() string { return strings.Fields(u.names)[0] }
 
-// findUnit looks a unit up by its names as they are written, then in any case and
-// without the s of a plural.
+// findUnit looks a unit up by its names, in any case and in singular or plural.
 func findUnit(name string) (unit, error) {
 	spelled := strings.ReplaceAll(strings.TrimSpace(name), " ", "_")
-	for _, equal := range []func(a, b string) bool{
-		func(a, b string) bool { return a == b },
-		func(a, b string) bool { return strings.EqualFold(a, strings.TrimSuffix(b, "s")) },
-		strings.EqualFold,
-	} {
-		for _, u := range units {
-			if slices.ContainsFunc(strings.Fields(u.names), func(n string) bool { return equal(n, spelled) }) {
+	for _, u := range units {
+		for _, n := range strings.Fields(u.names) {
+			if strings.EqualFold(n, spelled) || len(n) > 2 && strings.EqualFold(n+"s", spelled) {
 				return u, nil
 			}
 		}

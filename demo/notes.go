@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -177,9 +178,9 @@ func words(query string) string {
 
 func (n *notes) lines(ctx context.Context, in listNotesArgs, query string, more ...any) (noteList, error) {
 	out := noteList{Notes: []note{}}
-	limit, err := within("limit", in.Limit, 20, 200)
-	if err != nil {
-		return out, err
+	limit := cmp.Or(in.Limit, 20)
+	if limit < 1 || limit > 200 {
+		return out, fmt.Errorf("limit is %d; it must be from 1 to 200", limit)
 	}
 	tag := strings.ToLower(strings.TrimPrefix(in.Tag, "#"))
 	rows, err := n.db.QueryContext(ctx, query, append([]any{tag, limit}, more...)...)

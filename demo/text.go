@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -55,7 +54,6 @@ func newText(string) (*server.MCPServer, func() error, error) {
 	}{
 		{"upper_case", "To capital letters", "Changes all small letters of a text to capital ones.", always(strings.ToUpper)},
 		{"lower_case", "To small letters", "Changes all capital letters of a text to small ones.", always(strings.ToLower)},
-		{"sort_lines", "Sort lines", "Sorts the lines of a text and drops those that occur twice.", always(sortLines)},
 		{"base64_encode", "Encode as base64", "Encodes a text as base64.", always(encodeBase64)},
 		{"base64_decode", "Decode base64", "Decodes base64 that stands for a text.", decodeBase64},
 		{"url_encode", "Encode for a URL", "Escapes a text so that it can be a part of a URL.", always(url.PathEscape)},
@@ -94,10 +92,6 @@ func compare(_ context.Context, in diffArgs) (string, error) {
 		return "The texts are equal.", nil
 	}
 	return string(diff.Diff("a", []byte(in.A), "b", []byte(in.B))), nil
-}
-
-func sortLines(text string) string {
-	return strings.Join(slices.Compact(slices.Sorted(strings.Lines(text))), "")
 }
 
 func encodeBase64(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }

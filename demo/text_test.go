@@ -13,7 +13,6 @@ func TestText(t *testing.T) {
 
 		{tool: "upper_case", arguments: `{"text":"Zoë 1"}`, want: "ZOË 1"},
 		{tool: "lower_case", arguments: `{"text":"ZOË 1"}`, want: "zoë 1"},
-		{tool: "sort_lines", arguments: `{"text":"b\na\nb\n"}`, want: "a\nb\n"},
 
 		{tool: "base64_encode", arguments: `{"text":"a+b/ü?"}`, want: "YStiL8O8Pw=="},
 		{tool: "base64_decode", arguments: `{"text":"YStiL8O8\nPw=="}`, want: "a+b/ü?"},

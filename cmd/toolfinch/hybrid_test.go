@@ -88,7 +88,7 @@ func builtIn(t *testing.T, home string) map[string]any {
 	return all
 }
 
-const builtInTools = 32
+const builtInTools = 31
 
 // newPlainHouse is a house that needs no Node: with the demo's servers and, by
 // name, more at a URL.

@@ -59,12 +59,11 @@ func (r *reader) shape(schema json.RawMessage) shape {
 		return r.shape(pointedAt(r.root, ref))
 	}
 	var s shape
-	if kind := rawjson.Member(schema, "type"); kind != nil {
-		if one := rawjson.Text(kind); one != "" {
-			s.types = []string{one}
-		} else {
-			_ = json.Unmarshal(kind, &s.types)
-		}
+	kind := rawjson.Member(schema, "type")
+	if one := rawjson.Text(kind); one != "" {
+		s.types = []string{one}
+	} else {
+		_ = json.Unmarshal(kind, &s.types)
 	}
 	s.enum = slices.Collect(rawjson.Elements(rawjson.Member(schema, "enum")))
 	if value := rawjson.Member(schema, "const"); value != nil {
@@ -74,46 +73,32 @@ func (r *reader) shape(schema json.RawMessage) shape {
 		of := r.shape(items)
 		s.items = &of
 	}
-	for _, key := range []string{"anyOf", "oneOf"} {
-		if alternatives := rawjson.Member(schema, key); alternatives != nil && s.types == nil {
-			s.unite(r, alternatives)
+	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
+		if parts := slices.Collect(rawjson.Elements(rawjson.Member(schema, key))); len(parts) > 0 {
+			s.unite(r, parts)
 		}
 	}
-	for part := range rawjson.Elements(rawjson.Member(schema, "allOf")) {
-		of := r.shape(part)
-		if s.types == nil {
-			s.types = of.types
-		}
-		if s.enum == nil {
-			s.enum = of.enum
-		}
-		s.items = cmp.Or(s.items, of.items)
-	}
-	if s.types == nil {
+	switch {
+	case s.types != nil:
+	case s.enum != nil:
 		s.types = typesOf(s.enum)
-	}
-	if s.types == nil && rawjson.Member(schema, "properties") != nil {
+	case rawjson.Member(schema, "properties") != nil:
 		s.types = []string{typeObject}
-	}
-	if s.types == nil && s.items != nil {
+	case s.items != nil:
 		s.types = []string{typeArray}
 	}
 	return s
 }
 
-// unite makes s any of the alternatives.
-func (s *shape) unite(r *reader, alternatives json.RawMessage) {
+// unite makes s any of the parts, as far as it does not say itself what it is.
+func (s *shape) unite(r *reader, parts []json.RawMessage) {
 	var types []string
 	var enum []json.RawMessage
 	anything, open := false, false
-	for one := range rawjson.Elements(alternatives) {
-		of := r.shape(one)
+	for _, part := range parts {
+		of := r.shape(part)
 		anything = anything || of.types == nil
-		for _, t := range of.types {
-			if !slices.Contains(types, t) {
-				types = append(types, t)
-			}
-		}
+		types = append(types, of.types...)
 		switch {
 		case of.enum != nil:
 			enum = append(enum, of.enum...)
@@ -124,12 +109,22 @@ func (s *shape) unite(r *reader, alternatives json.RawMessage) {
 		}
 		s.items = cmp.Or(s.items, of.items)
 	}
-	if !anything {
-		s.types = types
+	if !anything && s.types == nil {
+		s.types = unique(types)
 	}
 	if !open && s.enum == nil {
 		s.enum = enum
 	}
+}
+
+// unique returns names without those that came before.
+func unique(names []string) (once []string) {
+	for _, name := range names {
+		if !slices.Contains(once, name) {
+			once = append(once, name)
+		}
+	}
+	return once
 }
 
 // pointedAt is the part of root that a local reference names; nil for others.
@@ -144,28 +139,14 @@ func pointedAt(root json.RawMessage, ref string) json.RawMessage {
 	return root
 }
 
-// typesOf returns the types of values, nil for none.
+// typesOf returns the types of values.
 func typesOf(values []json.RawMessage) []string {
+	byFirst := map[byte]string{'"': typeString, 't': typeBoolean, 'f': typeBoolean, 'n': typeNull, '{': typeObject, '[': typeArray}
 	var types []string
 	for _, value := range values {
-		t := typeNumber
-		switch value[0] {
-		case '"':
-			t = typeString
-		case 't', 'f':
-			t = typeBoolean
-		case 'n':
-			t = typeNull
-		case '{':
-			t = typeObject
-		case '[':
-			t = typeArray
-		}
-		if !slices.Contains(types, t) {
-			types = append(types, t)
-		}
+		types = append(types, cmp.Or(byFirst[value[0]], typeNumber))
 	}
-	return types
+	return unique(types)
 }
 
 func (s shape) has(t string) bool { return slices.Contains(s.types, t) }
@@ -184,15 +165,8 @@ var (
 // stay as they were typed.
 func (s shape) value(text string) (json.RawMessage, error) {
 	if s.enum != nil && !s.has(typeArray) {
-		for _, one := range s.enum {
-			if one[0] == '"' && rawjson.Text(one) == text {
-				return one, nil
-			}
-		}
-		for _, one := range s.enum {
-			if string(one) == text {
-				return one, nil
-			}
+		if i := slices.Index(s.choices(), text); i >= 0 {
+			return s.enum[i], nil
 		}
 		return nil, fmt.Errorf("must be %s, not %q%s", s, text, s.nearest(text))
 	}
@@ -377,40 +351,28 @@ const argPrefix = "arg-"
 // negated are the prefixes of a boolean that is false.
 const negated = "no-"
 
-// find finds the flag that was typed, whatever its case and separators where it
+// findFlag finds the flag that was typed, whatever its case and separators where it
 // is the only such; off says that it was negated.
 func findFlag(flags []toolFlag, typed string) (f *toolFlag, off bool) {
-	at := func(match func(f *toolFlag) bool) *toolFlag {
-		var found *toolFlag
-		for i := range flags {
-			if match(&flags[i]) {
-				if found != nil {
-					return nil
-				}
-				found = &flags[i]
-			}
-		}
-		return found
-	}
-	fold := func(s string) string {
+	asTyped := func(s string) string { return s }
+	folded := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(s))
 	}
-	boolean, isNegated := strings.CutPrefix(typed, negated)
-	argument, isArgument := strings.CutPrefix(typed, argPrefix)
-	for _, way := range []struct {
-		try   bool
-		off   bool
-		match func(f *toolFlag) bool
-	}{
-		{true, false, func(f *toolFlag) bool { return f.name == typed }},
-		{isArgument, false, func(f *toolFlag) bool { return f.argument == argument }},
-		{isNegated, true, func(f *toolFlag) bool { return f.shape.has(typeBoolean) && f.name == boolean }},
-		{true, false, func(f *toolFlag) bool { return fold(f.name) == fold(typed) }},
-		{isNegated, true, func(f *toolFlag) bool { return f.shape.has(typeBoolean) && fold(f.name) == fold(boolean) }},
-	} {
-		if way.try {
-			if f := at(way.match); f != nil {
-				return f, way.off
+	for _, as := range []func(string) string{asTyped, folded} {
+		for _, off := range []bool{false, true} {
+			var found []*toolFlag
+			for i := range flags {
+				f := &flags[i]
+				spellings := []string{as(f.name), as(argPrefix + f.argument)}
+				if off {
+					spellings = []string{as(negated + f.name)}
+				}
+				if slices.Contains(spellings, as(typed)) && (!off || f.shape.has(typeBoolean)) {
+					found = append(found, f)
+				}
+			}
+			if len(found) == 1 {
+				return found[0], off
 			}
 		}
 	}
@@ -431,26 +393,24 @@ func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.Raw
 	if err != nil {
 		return nil, err
 	}
+	var problems []error
+	values := make([]json.RawMessage, len(sets))
+	for i, set := range sets {
+		if values[i], err = set.shape.values(set.texts); err != nil {
+			problems = append(problems, fmt.Errorf("--%s %w", set.name, err))
+		}
+	}
 	out := base
 	if out == nil {
 		out = json.RawMessage("{}")
 	}
-	var problems []error
-	var members [][]byte
-	for _, set := range sets {
-		value, err := set.shape.values(set.texts)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("--%s %w", set.name, err))
+	for i, set := range slices.Backward(sets) { // what is new becomes the first member
+		if values[i] == nil {
 			continue
 		}
-		if base == nil {
-			members = append(members, slices.Concat(rawjson.Quote(set.argument), []byte(":"), value))
-		} else if out, err = rawjson.Set(out, set.argument, value); err != nil {
+		if out, err = rawjson.Set(out, set.argument, values[i]); err != nil {
 			return nil, err
 		}
-	}
-	if base == nil {
-		out = slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}"))
 	}
 	var missing []string
 	for i := range flags {

@@ -82,6 +82,16 @@ func Servers(path string) ([]clients.Server, error) {
 	return servers, nil
 }
 
+// Shown returns the command line and the URL of a server as they may be shown: what
+// looks like a secret is ***, as in Config.Resolved.
+func Shown(s clients.Server) (command []string, url string) {
+	none := new(secrets)
+	if s.Command != "" {
+		command = none.words(append([]string{s.Command}, s.Args...))
+	}
+	return command, none.url(s.URL)
+}
+
 // AddServer writes a server into the file, behind those that are there. A file
 // that does not exist is made. Like all edits it keeps comments and order, changes
 // nothing when the result would not load for a reason that was not there before

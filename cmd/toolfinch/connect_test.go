@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/clients"
+	"toolfinch/configs"
 )
 
 func TestPreviewShowsTheLinesThatChange(t *testing.T) {
@@ -50,12 +53,13 @@ func TestSecretsAreNotShown(t *testing.T) {
 		{"x", "--header", "Authorization: Bearer " + secret}, {"x", "https://me:" + secret + "@example.com/a?b=c"},
 		{"x", "https://example.com/?key=" + secret}, {"x", "--secret", secret, "y"},
 	} {
-		if got := strings.Join(maskArgs(args), " "); strings.Contains(got, secret) {
+		shown, _ := configs.Shown(clients.Server{Command: args[0], Args: args[1:]})
+		if got := strings.Join(shown, " "); strings.Contains(got, secret) {
 			t.Errorf("%q is shown as %s", args, got)
 		}
 	}
 	plain := []string{"npx", "-y", "server", "--port", "80", "/a/b", "https://example.com/mcp"}
-	if got := maskArgs(plain); !slices.Equal(got, plain) {
+	if got, _ := configs.Shown(clients.Server{Command: plain[0], Args: plain[1:]}); !slices.Equal(got, plain) {
 		t.Errorf("shown as %q", got)
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -179,12 +177,10 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 	for _, f := range found {
 		s := f.server
 		row := importRow{
-			Client: f.file.Client.ID, File: f.shown, Project: f.file.Project, Server: s.Name, URL: maskURL(s.URL), Enabled: !s.Disabled,
+			Client: f.file.Client.ID, File: f.shown, Project: f.file.Project, Server: s.Name, Enabled: !s.Disabled,
 			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), server: s,
 		}
-		if s.Command != "" {
-			row.Command = maskArgs(append([]string{s.Command}, s.Args...))
-		}
+		row.Command, row.URL = configs.Shown(s)
 		at := slices.IndexFunc(known, func(known clients.Server) bool { return sameServer(known, s) })
 		switch {
 		case s.Problem != "":
@@ -336,49 +332,4 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 		fmt.Fprintf(notes, "values of env and headers are copied as they are, secrets included; write ${NAME} in %s to read one from the environment\n", shown(path))
 	}
 	return nil
-}
-
-// secretName is in the name of what holds a secret.
-var secretName = regexp.MustCompile(`(?i)(token|key|secret|passw|auth|credential|bearer)`)
-
-// maskArgs is a command line as it may be shown.
-func maskArgs(args []string) []string {
-	out := slices.Clone(args)
-	for i, arg := range args {
-		name, value, pair := strings.Cut(arg, "=")
-		switch {
-		case pair && value != "" && secretName.MatchString(name):
-			out[i] = name + "=***"
-		case i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=") && !strings.HasPrefix(arg, "-") && secretName.MatchString(args[i-1]):
-			out[i] = "***"
-		case secretName.MatchString(arg) && strings.Contains(arg, ":") && strings.Contains(arg, " "): // a header
-			name, _, _ := strings.Cut(arg, ":")
-			out[i] = name + ": ***"
-		case strings.Contains(arg, "://"):
-			out[i] = maskURL(arg)
-		}
-	}
-	return out
-}
-
-// maskURL is a URL as it may be shown: without its password and what stands in
-// its query.
-func maskURL(text string) string {
-	if text == "" {
-		return ""
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return "***"
-	}
-	if u.RawQuery != "" {
-		u.RawQuery = "***"
-	}
-	user := u.User != nil
-	u.User = nil
-	masked := u.String()
-	if user {
-		masked = strings.Replace(masked, "://", "://***@", 1)
-	}
-	return masked
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"toolfinch/rawjson"
 )
 
 // Server is one MCP server as a file has it. Its texts are in this project's
@@ -251,24 +253,11 @@ func (s *Server) settle(project string) {
 }
 
 func object(pairs ...any) json.RawMessage {
-	var b strings.Builder
+	var o rawjson.Object
 	for i := 0; i < len(pairs); i += 2 {
-		separator := ","
-		if i == 0 {
-			separator = "{"
-		}
-		fmt.Fprintf(&b, "%s%s:%s", separator, quote(pairs[i]), quote(pairs[i+1]))
+		o.Add(pairs[i].(string), rawjson.Of(pairs[i+1]))
 	}
-	return json.RawMessage(b.String() + "}")
-}
-
-// quote is v as JSON that people can read: < stays <.
-func quote(v any) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // texts, lists of texts and truth values: it cannot fail
-	return strings.TrimSuffix(b.String(), "\n")
+	return o.JSON()
 }
 
 func plain(urlKey string) func(Entry) (json.RawMessage, error) {

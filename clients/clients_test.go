@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/rawjson"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -499,7 +501,7 @@ func TestBackupsDoNotReplaceEachOther(t *testing.T) {
 // files are found, and the servers that are the user's alone there.
 func TestClaudeCodeKnowsItsProjects(t *testing.T) {
 	home, project := t.TempDir(), t.TempDir()
-	own := `{"projects": {` + quote(project) + `: {"mcpServers": {"alone": {"command": "a"}}}, "/gone/away": {}}}`
+	own := `{"projects": {` + string(rawjson.Quote(project)) + `: {"mcpServers": {"alone": {"command": "a"}}}, "/gone/away": {}}}`
 	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(own), 0o600); err != nil {
 		t.Fatal(err)
 	}

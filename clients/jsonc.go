@@ -107,22 +107,22 @@ func SetJSON(data []byte, path []string, value json.RawMessage) ([]byte, error) 
 		if at.Value.Kind() == 'n' {
 			at.Value = &hujson.Object{}
 		}
-		object, ok := at.Value.(*hujson.Object)
+		in, ok := at.Value.(*hujson.Object)
 		if !ok {
 			return nil, fmt.Errorf("%s is not an object", strings.Join(path[:i], "."))
 		}
-		j := indexOf(object, name)
+		j := indexOf(in, name)
 		if j < 0 {
 			for _, below := range slices.Backward(path[i+1:]) {
-				value = json.RawMessage("{" + quote(below) + ":" + string(value) + "}")
+				value = object(below, value)
 			}
-			if err := d.add(object, name, value, indent); err != nil {
+			if err := d.add(in, name, value, indent); err != nil {
 				return nil, err
 			}
 			return d.checked(data, path)
 		}
-		indent = indentOf(object.Members[j].Name.BeforeExtra, indent+d.unit)
-		at = &object.Members[j].Value
+		indent = indentOf(in.Members[j].Name.BeforeExtra, indent+d.unit)
+		at = &in.Members[j].Value
 	}
 	line := "\n" + indent
 	if d.flat {
@@ -178,7 +178,7 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 	if _, below := cutLine(gone.Value.AfterExtra); isComment(below) {
 		others = slices.Concat(others, below)
 	}
-	if err := d.root.Patch([]byte(`[{"op": "remove", "path": ` + quote(pointer) + `}]`)); err != nil {
+	if err := d.root.Patch([]byte(`[{"op": "remove", "path": ` + string(rawjson.Quote(pointer)) + `}]`)); err != nil {
 		return nil, err
 	}
 	follow := &object.AfterExtra
@@ -347,7 +347,7 @@ func layout(value json.RawMessage, line, unit string) string {
 			below += unit
 		}
 		for name, v := range rawjson.Members(value) {
-			parts = append(parts, quote(name)+": "+layout(v, below, unit))
+			parts = append(parts, string(rawjson.Quote(name))+": "+layout(v, below, unit))
 		}
 		if len(parts) == 0 {
 			return "{}"

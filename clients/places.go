@@ -3,6 +3,7 @@ package clients
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -184,49 +185,16 @@ func ours(text string) string { return text }
 // literal has none: ${ is text.
 func literal(text string) string { return strings.ReplaceAll(text, "${", "$${") }
 
+var (
+	bareName   = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
+	bracedName = regexp.MustCompile(`\{env:([^}]*)\}`)
+)
+
 // dollar is $NAME beside ours.
-func dollar(text string) string { return expandBare(text) }
+func dollar(text string) string { return bareName.ReplaceAllString(text, "$${${1}}") }
 
 // braces is {env:NAME}; ${ is text.
-func braces(text string) string {
-	var b strings.Builder
-	for text = literal(text); ; {
-		before, rest, found := strings.Cut(text, "{env:")
-		name, after, closed := strings.Cut(rest, "}")
-		if !found || !closed {
-			b.WriteString(text)
-			return b.String()
-		}
-		b.WriteString(before + "${" + name + "}")
-		text = after
-	}
-}
-
-// expandBare puts braces around the names of variables that have none.
-func expandBare(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] != '$' {
-			b.WriteByte(text[i])
-			continue
-		}
-		end := i + 1
-		for end < len(text) && isNameByte(text[end], end == i+1) {
-			end++
-		}
-		if end == i+1 {
-			b.WriteByte('$')
-			continue
-		}
-		b.WriteString("${" + text[i+1:end] + "}")
-		i = end - 1
-	}
-	return b.String()
-}
-
-func isNameByte(c byte, first bool) bool {
-	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || !first && c >= '0' && c <= '9'
-}
+func braces(text string) string { return bracedName.ReplaceAllString(literal(text), "$${${1}}") }
 
 func (s *Server) translate(from notation) {
 	s.Command, s.Cwd, s.URL = from(s.Command), from(s.Cwd), from(s.URL)

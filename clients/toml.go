@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"toolfinch/rawjson"
 )
 
 // tomlBlock is the table of servers.
@@ -172,10 +175,11 @@ func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, 
 	return after, nil
 }
 
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
 // tomlKey is a key, in quotes where it must be.
 func tomlKey(name string) string {
-	bare := func(r rune) bool { return r == '-' || r < 128 && isNameByte(byte(r), false) }
-	if name != "" && !strings.ContainsFunc(name, func(r rune) bool { return !bare(r) }) {
+	if bareKey.MatchString(name) {
 		return name
 	}
 	return tomlText(name)
@@ -184,5 +188,5 @@ func tomlKey(name string) string {
 // tomlText is a basic string. JSON's escapes are TOML's, but for the one
 // character that JSON leaves as it is.
 func tomlText(s string) string {
-	return strings.ReplaceAll(quote(s), "\x7f", `\u007F`)
+	return strings.ReplaceAll(string(rawjson.Quote(s)), "\x7f", `\u007F`)
 }

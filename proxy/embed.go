@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/embed"
 	"toolfinch/index"
+	"toolfinch/retrieve"
 )
 
 const (
@@ -20,132 +24,139 @@ const (
 	reportEmbedding = 10 * time.Second
 )
 
-// embedTools keeps the vectors of the tools up to date. Searches are answered
-// by words until it has begun.
-func (p *Proxy) embedTools(ctx context.Context) {
+// embedder gives tools and queries their vectors. Searches are answered by words
+// until it has begun.
+type embedder struct {
+	settings embed.Settings
+	log      *slog.Logger
+	catalogs func() []*retrieve.Catalog // the default view's first: the others have little more
+	idle     func()
+	queries  retrieve.QueryVectors
+	work     chan struct{} // wakes run
+
+	mu         sync.Mutex     // one embed at a time; guards the next four
+	store      embed.Vectors  // keeps the vectors
+	model      embed.Embedder // nil before the first embed
+	wordsAlone bool           // there is to be none
+	dropped    bool           // vectors of another dimension were dropped
+
+	fresh     atomic.Int64 // texts that were embedded, not read from the store
+	dimension atomic.Int64 // the model's, once the tools turned out to have another
+}
+
+// run keeps the vectors of the tools up to date.
+func (e *embedder) run(ctx context.Context) {
 	rest := retryEmbedding
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.unembed:
+		case <-e.work:
 		}
 		began, reported := time.Now(), time.Now()
-		before := p.fresh.Load()
-		err := p.Embed(ctx, func(done, total int) {
+		before := e.fresh.Load()
+		err := e.embed(ctx, func(done, total int) {
 			if time.Since(reported) >= reportEmbedding {
 				reported = time.Now()
-				p.log.Info("embedding tools", "done", done, "total", total)
+				e.log.Info("embedding tools", "done", done, "total", total)
 			}
 		})
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			p.log.Warn("tools are not embedded", "error", err, "next_try", rest)
+			e.log.Warn("tools are not embedded", "error", err, "next_try", rest)
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(rest):
 				rest = min(2*rest, retryMost)
-				wake(p.unembed)
+				wake(e.work)
 			}
 			continue
 		}
 		rest = retryEmbedding
-		if n := p.fresh.Load() - before; n > 0 {
-			p.log.Info("tools embedded", "texts", n, "took", time.Since(began).Round(time.Millisecond))
-			p.options.idle()
+		if n := e.fresh.Load() - before; n > 0 {
+			e.log.Info("tools embedded", "texts", n, "took", time.Since(began).Round(time.Millisecond))
+			e.idle()
 		}
 	}
 }
 
-// Embed opens the embedder that is configured, gives every tool its vector and
-// makes searches hybrid as soon as it can answer queries. With words alone it
-// does nothing. progress, if not nil, hears how many tools have a vector.
-func (p *Proxy) Embed(ctx context.Context, progress func(done, total int)) error {
-	p.embedding.Lock()
-	defer p.embedding.Unlock()
-	if p.embedder == nil {
-		if p.wordsAlone {
-			return nil
-		}
-		embedder, err := embed.Open(ctx, p.first.Embed, p.log)
-		if err != nil {
-			p.vectors.Use(nil, whyNot(err))
-			return fmt.Errorf("embedder: %w", err)
-		}
-		if embedder == nil {
-			p.wordsAlone = true
-			return nil
-		}
-		p.embedder = embedder
-		p.vectors.Use(embed.NewRecent(embedder), "")
+// embed opens the model that is configured, gives every tool its vector and makes
+// searches hybrid as soon as it can answer queries. With words alone it does
+// nothing. progress, if not nil, hears how many tools have a vector.
+func (e *embedder) embed(ctx context.Context, progress func(done, total int)) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.open(ctx); err != nil || e.wordsAlone {
+		return err
 	}
-	cache := embed.NewCache(p.embedder, index.TextVersion, p.store)
-	if cache.Dim = int(p.dimension.Load()); p.misfits(cache.Dim) {
-		for _, v := range p.served.Load().views {
-			v.catalog.DropVectors()
+	cache := embed.NewCache(e.model, index.TextVersion, e.store)
+	if cache.Dim = int(e.dimension.Load()); cache.Dim != 0 && !e.dropped {
+		e.dropped = true
+		for _, catalog := range e.catalogs() {
+			catalog.DropVectors()
 		}
 	}
-	defer func() { p.fresh.Add(int64(cache.Fresh())) }()
+	defer func() { e.fresh.Add(int64(cache.Fresh())) }()
 	var err error
-	for _, v := range p.served.Load().views { // the default view first: the others have little more
-		err = errors.Join(err, v.catalog.Embed(ctx, cache, progress))
+	embedded := 0
+	for _, catalog := range e.catalogs() {
+		err = errors.Join(err, catalog.Embed(ctx, cache, progress))
+		embedded += catalog.Embedded()
 		progress = nil
 	}
-	if err != nil && ctx.Err() == nil && p.embedded() == 0 {
+	if err != nil && ctx.Err() == nil && embedded == 0 {
 		// Perhaps what it was opened from is bad: the next try opens it anew.
-		p.vectors.Use(nil, "the embedder fails to embed the tools")
-		err = errors.Join(err, p.embedder.Close())
-		p.embedder = nil
+		e.queries.Use(nil, "the embedder fails to embed the tools")
+		err = errors.Join(err, e.model.Close())
+		e.model = nil
 	}
 	return err
 }
 
-// embedded is how many tools, prompts and resources of all views have a vector.
-func (p *Proxy) embedded() int {
-	n := 0
-	for _, v := range p.served.Load().views {
-		n += v.catalog.Embedded()
-	}
-	return n
-}
-
-// embedAnew embeds all tools again, with a dimension that the embedder did not
-// have when they were: its owner changed the model and not its name. Once is
-// enough; an embedder that changes again and again is left to words.
-func (p *Proxy) embedAnew(dim int) {
-	if p.dimension.CompareAndSwap(0, int64(dim)) {
-		p.log.Warn("the embedder has another dimension than the stored vectors: all tools are embedded again", "dimension", dim)
-		wake(p.unembed)
-	}
-}
-
-// misfits reports, once, that the vectors in the catalog have another dimension.
-func (p *Proxy) misfits(dim int) bool {
-	anew := dim != 0 && !p.dropped
-	p.dropped = p.dropped || anew
-	return anew
-}
-
-// whyNot is what clients are told of an embedder that cannot be opened: no
-// paths, no addresses.
-func whyNot(err error) string {
-	if errors.Is(err, embed.ErrNoModel) {
-		return "the embedding model is missing or damaged; run: toolfinch model pull"
-	}
-	return "the embedder cannot be opened"
-}
-
-func (p *Proxy) closeEmbedder() error {
-	p.embedding.Lock()
-	defer p.embedding.Unlock()
-	if p.embedder == nil {
+// open opens the model once. The lock mu is held.
+func (e *embedder) open(ctx context.Context) error {
+	if e.model != nil || e.wordsAlone {
 		return nil
 	}
-	p.vectors.Use(nil, "")
-	err := p.embedder.Close()
-	p.embedder = nil
+	model, err := embed.Open(ctx, e.settings, e.log)
+	switch {
+	case errors.Is(err, embed.ErrNoModel): // clients are told no paths, no addresses
+		e.queries.Use(nil, "the embedding model is missing or damaged; run: toolfinch model pull")
+	case err != nil:
+		e.queries.Use(nil, "the embedder cannot be opened")
+	case model == nil:
+		e.wordsAlone = true
+	default:
+		e.model = model
+		e.queries.Use(embed.NewRecent(model), "")
+	}
+	if err != nil {
+		return fmt.Errorf("embedder: %w", err)
+	}
+	return nil
+}
+
+// anew embeds all tools again, with a dimension that the model did not have when
+// they were: its owner changed the model and not its name. Once is enough; a model
+// that changes again and again is left to words.
+func (e *embedder) anew(dim int) {
+	if e.dimension.CompareAndSwap(0, int64(dim)) {
+		e.log.Warn("the embedder has another dimension than the stored vectors: all tools are embedded again", "dimension", dim)
+		wake(e.work)
+	}
+}
+
+func (e *embedder) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.model == nil {
+		return nil
+	}
+	e.queries.Use(nil, "")
+	err := e.model.Close()
+	e.model = nil
 	return err
 }

@@ -56,11 +56,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// embedding is a configuration with an embedder.
+func embedding(dataDir string, settings embed.Settings, servers ...upstream.Settings) *configs.Config {
+	return &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingCallTool, MaxRegistered: 40,
+		Embed: settings, QueryEmbedTimeout: configs.DefaultQueryEmbedTimeout, Servers: servers}
+}
+
 // openWith opens a proxy with an embedder.
 func openWith(t *testing.T, dataDir string, settings embed.Settings, servers ...upstream.Settings) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingCallTool, MaxRegistered: 40,
-		Embed: settings, QueryEmbedTimeout: configs.DefaultQueryEmbedTimeout, Servers: servers})
+	p, err := proxy.Open(t.Context(), embedding(dataDir, settings, servers...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +151,11 @@ func (e *endpoint) documents() (texts, most int) {
 	return texts, most
 }
 
+// searcher is a proxy or a workspace.
+type searcher interface{ Retriever() *retrieve.Retriever }
+
 // index is what an answer says of the index.
-func index(t *testing.T, p *proxy.Proxy, query string) (state struct {
+func index(t *testing.T, p searcher, query string) (state struct {
 	Tools    int
 	Search   string
 	Embedded *int
@@ -166,7 +174,7 @@ func index(t *testing.T, p *proxy.Proxy, query string) (state struct {
 	return state
 }
 
-func hybrid(t *testing.T, p *proxy.Proxy, tools int) bool {
+func hybrid(t *testing.T, p searcher, tools int) bool {
 	t.Helper()
 	state := index(t, p, "a query")
 	return state.Search == "hybrid" && state.Embedded == nil && state.Tools == tools
@@ -185,7 +193,7 @@ func TestEmbedTakesAModelThatComesLater(t *testing.T) {
 	}
 	dir := t.TempDir()
 	t.Setenv("MCPPROXY_MODELS_DIR", dir)
-	p := openWith(t, t.TempDir(), embed.Settings{Kind: embed.KindHF}, settings("shop", newUpstream(t, 20).URL))
+	p := openWorkspace(t, embedding(t.TempDir(), embed.Settings{Kind: embed.KindHF}, settings("shop", newUpstream(t, 20).URL)))
 	defer p.Close()
 	p.Refresh(t.Context(), nil)
 	refused := func(what string) {
@@ -250,7 +258,7 @@ func (w withoutWeights) ReadDir(name string) ([]fs.DirEntry, error) {
 func TestWordsAloneGiveNoReason(t *testing.T) {
 	up := newUpstream(t, 5)
 	for _, kind := range []string{embed.KindBM25, embed.KindAuto} {
-		p := openWith(t, t.TempDir(), embed.Settings{Kind: kind}, settings("shop", up.URL))
+		p := openWorkspace(t, embedding(t.TempDir(), embed.Settings{Kind: kind}, settings("shop", up.URL)))
 		p.Refresh(t.Context(), nil)
 		if err := p.Embed(t.Context(), nil); err != nil {
 			t.Errorf("%s: %v", kind, err)
@@ -264,24 +272,19 @@ func TestWordsAloneGiveNoReason(t *testing.T) {
 	}
 }
 
-// Two proxies after each other, and two calls of Embed at a time, ask for no text
-// twice.
+// Two workspaces after each other, and two calls of Embed, ask for no text twice.
 func TestNoTextIsEmbeddedTwice(t *testing.T) {
 	e := newEndpoint(t)
 	dir := t.TempDir()
 	up := newUpstream(t, 100)
 	for range 2 {
-		p := openWith(t, dir, e.Settings, settings("shop", up.URL))
+		p := openWorkspace(t, embedding(dir, e.Settings, settings("shop", up.URL)))
 		p.Refresh(t.Context(), nil)
-		var both sync.WaitGroup
 		for range 2 {
-			both.Go(func() {
-				if err := p.Embed(t.Context(), nil); err != nil {
-					t.Error(err)
-				}
-			})
+			if err := p.Embed(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
 		}
-		both.Wait()
 		if !hybrid(t, p, 100) {
 			t.Errorf("the answer says %+v", index(t, p, "a query"))
 		}
@@ -393,7 +396,7 @@ func TestAnEndpointThatHangs(t *testing.T) {
 // the tools: words answer, and the answer says so.
 func TestVectorsOfAnotherDimension(t *testing.T) {
 	e := newEndpoint(t)
-	p := openWith(t, t.TempDir(), e.Settings, settings("up", newUpstream(t, 20).URL))
+	p := openWorkspace(t, embedding(t.TempDir(), e.Settings, settings("up", newUpstream(t, 20).URL)))
 	defer p.Close()
 	p.Refresh(t.Context(), nil)
 	if err := p.Embed(t.Context(), nil); err != nil {

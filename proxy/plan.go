@@ -1,23 +1,16 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"toolfinch/configs"
-	"toolfinch/gate"
 	"toolfinch/nearest"
 	"toolfinch/output"
-	"toolfinch/proxytool"
-	"toolfinch/rawjson"
-	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 	"toolfinch/upstream"
@@ -43,7 +36,7 @@ type searchTools struct{ prefix, server, about string }
 // plan compiles the views of a configuration over what the upstreams have. It
 // changes nothing that is served. A served view that uses none of the changed
 // servers stays as it is; with nil all views are compiled.
-func (p *Proxy) plan(config *configs.Config, upstreams []view.Upstream, changed map[string]bool) (plans []plan, problems []view.Problem) {
+func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed map[string]bool) (plans []plan, problems []view.Problem) {
 	base, problems := view.Base(upstreams, config.Tools)
 	tools := map[string]*tool.Tool{}
 	for _, u := range base {
@@ -53,7 +46,7 @@ func (p *Proxy) plan(config *configs.Config, upstreams []view.Upstream, changed 
 			}
 		}
 	}
-	now := p.served.Load()
+	now := s.now.Load()
 	for _, settings := range settingsOf(config) {
 		same := now.byName[settings.Name]
 		if same != nil && changed != nil && !usesAny(settings, changed) {
@@ -61,16 +54,14 @@ func (p *Proxy) plan(config *configs.Config, upstreams []view.Upstream, changed 
 			problems = append(problems, same.problems...)
 			continue
 		}
-		settings.Hooks.Pre = append(slices.Clone(p.options.pre), settings.Hooks.Pre...)
-		settings.Hooks.Post = append(slices.Clone(settings.Hooks.Post), p.options.post...)
-		v := &View{settings: settings}
+		settings.Hooks.Pre = append(slices.Clone(s.pre), settings.Hooks.Pre...)
+		settings.Hooks.Post = append(slices.Clone(settings.Hooks.Post), s.post...)
+		v := &View{name: settings.Name, settings: settings, pool: s.pool}
 		if same != nil {
-			v.endpoint = same.endpoint
-		} else {
-			v.endpoint = p.newEndpoint(settings.Name)
+			v.root, v.endpoint = same.root, same.endpoint
 		}
-		compiled, wrong := view.Compile(settings, base, p.env(v, config, tools))
-		next := p.planView(v, config, compiled)
+		compiled, wrong := view.Compile(settings, base, s.env(v, config, tools))
+		next := s.planView(v, config, compiled)
 		v.problems = append(wrong, next.clashes()...)
 		problems = append(problems, v.problems...)
 		plans = append(plans, next)
@@ -104,10 +95,10 @@ func settingsOf(config *configs.Config) []view.Settings {
 
 // env is what surrounds a view, which is complete before anything is called. tools
 // are those of all upstreams.
-func (p *Proxy) env(v *View, config *configs.Config, tools map[string]*tool.Tool) view.Env {
+func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool) view.Env {
 	return view.Env{
-		Log:     p.log,
-		Program: p.program,
+		Log:     s.log,
+		Program: s.modules.program,
 		Find: func(id string) (*tool.Tool, bool) {
 			t, ok := tools[id]
 			return t, ok
@@ -116,7 +107,7 @@ func (p *Proxy) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 			return nearest.Names(id, slices.Sorted(maps.Keys(tools)), n, nearest.Loose)
 		},
 		Retrieve: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
-			return p.served.Load().byName[view.Default].retriever.SearchItems(ctx, query, limit)
+			return s.now.Load().byName[view.Default].retriever.SearchItems(ctx, query, limit)
 		},
 		Within: func(name string) (*tool.Tool, error) { return v.catalog.Find(name) },
 		Search: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
@@ -124,18 +115,18 @@ func (p *Proxy) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 		},
 		Headers: config.HookHeaders,
 		Keep: func(c view.OutputCache) tool.Middleware {
-			return p.outputs.Keep(output.Settings{MinSize: c.MinSize, Preview: c.Preview, TTL: c.TTL})
+			return s.outputs.Keep(output.Settings{MinSize: c.MinSize, Preview: c.Preview, TTL: c.TTL})
 		},
 	}
 }
 
 // planView works out what a compiled view has and what its meta-tools are called.
-func (p *Proxy) planView(v *View, config *configs.Config, compiled *view.Compiled) plan {
+func (s *views) planView(v *View, config *configs.Config, compiled *view.Compiled) plan {
 	settings := compiled.Settings
-	next := plan{View: v, compiled: compiled, servers: p.serversOf(config, compiled), settled: true}
+	next := plan{View: v, compiled: compiled, servers: s.contentsOf(config, compiled), settled: true}
 	for _, u := range compiled.Upstreams {
 		v.upstreams = append(v.upstreams, u.Server)
-		next.settled = next.settled && (u.Listed || p.heard[u.Server])
+		next.settled = next.settled && (u.Listed || s.known.heard[u.Server])
 	}
 	switch settings.Exposure {
 	case view.ExposureDirect:
@@ -151,8 +142,8 @@ func (p *Proxy) planView(v *View, config *configs.Config, compiled *view.Compile
 		next.offer = retrieve.Offer{Call: config.Routing != configs.RoutingDynamic, Split: config.CallTool == configs.CallToolSplit, About: next.servers}
 	}
 	next.reserved = retrieve.Reserved()
-	for _, s := range next.searches {
-		next.reserved = append(next.reserved, retrieve.SearchNames(s.prefix)...)
+	for _, search := range next.searches {
+		next.reserved = append(next.reserved, retrieve.SearchNames(search.prefix)...)
 	}
 	for _, t := range compiled.Meta {
 		next.reserved = append(next.reserved, t.Name)
@@ -161,10 +152,7 @@ func (p *Proxy) planView(v *View, config *configs.Config, compiled *view.Compile
 		next.reserved = append(next.reserved, settings.ProxyTool)
 	}
 	if compiled.Keeps() {
-		next.reserved = append(next.reserved, p.outputs.Tool().Name)
-	}
-	if settings.Gating != nil {
-		next.guard()
+		next.reserved = append(next.reserved, s.outputs.Tool().Name)
 	}
 	return next
 }
@@ -181,141 +169,6 @@ func perServer(servers []retrieve.Server) (all []searchTools) {
 		all = append(all, searchTools{prefix, s.Name, s.Description})
 	}
 	return all
-}
-
-// build makes what is served of the plans. It changes nothing that is served: an
-// error leaves no trace.
-func (p *Proxy) build(ctx context.Context, config *configs.Config, plans []plan, problems []view.Problem) (*served, error) {
-	before := p.served.Load()
-	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: p.moduleFiles(), ready: before.ready}
-	for _, plan := range plans {
-		if plan.compiled != nil {
-			if err := p.buildView(ctx, config, plan); err != nil {
-				for _, v := range next.views { // the index of what is served is the latest again
-					if was := before.byName[v.name]; was != nil && was != v {
-						_, _ = v.root.With(context.WithoutCancel(ctx), was.contents)
-					}
-				}
-				return nil, fmt.Errorf("view %s: %w", plan.name, err)
-			}
-		}
-		next.views = append(next.views, plan.View)
-		next.byName[plan.name] = plan.View
-	}
-	next.complete = !slices.ContainsFunc(config.Servers, func(s upstream.Settings) bool { return !p.heard[s.Name] })
-	return next, nil
-}
-
-// buildView makes a planned view complete.
-func (p *Proxy) buildView(ctx context.Context, config *configs.Config, next plan) error {
-	v, settings, compiled := next.View, next.settings, next.compiled
-	v.contents = retrieve.Contents{Servers: next.servers, Reserved: next.reserved, Pins: config.Pinned}
-	var err error
-	if v.catalog, err = v.root.With(ctx, v.contents); err != nil {
-		return err
-	}
-	v.retriever = p.newRetriever(config, next)
-	v.shown = register.Served{
-		Source:        v.catalog,
-		Offered:       p.offeredBy(settings, compiled.Upstreams),
-		Meta:          slices.Clone(compiled.Meta),
-		Register:      config.Routing != configs.RoutingCallTool,
-		MaxRegistered: config.MaxRegistered,
-	}
-	intro := v.expose(next)
-	if settings.Gating != nil {
-		intro = joined(settings.Description, v.gated(*settings.Gating))
-	}
-	if settings.ProxyTool != "" {
-		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, capabilities{v}, p.log.With("view", settings.Name)))
-	}
-	if compiled.Keeps() {
-		v.shown.Meta = append(v.shown.Meta, p.outputs.Tool())
-	}
-	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
-		*tools = meterAnswers(p.savings, v, *tools)
-	}
-	about := next.servers
-	if settings.Exposure == view.ExposureDirect && settings.Description == "" {
-		about = nil // clients see what there is
-	}
-	v.shown.Instructions = retrieve.Instructions(intro, about)
-	return nil
-}
-
-func (p *Proxy) newRetriever(config *configs.Config, next plan) *retrieve.Retriever {
-	settings := retrieve.Settings{
-		TopK:     config.TopK,
-		Register: next.live.Register,
-		Health:   next.health,
-		Validate: func(server string) bool { return validates(config, server) },
-		Vectors:  &p.vectors,
-		Unchecked: func(id tool.ID, err error) {
-			p.log.Warn("arguments are passed on unchecked", "server", id.Server, "tool", id.Name, "reason", err)
-		},
-		QueryTimeout: config.QueryEmbedTimeout,
-		Memory:       p.memory,
-		Misfit:       p.embedAnew,
-		Offer:        next.offer,
-		SearchTool:   next.find,
-	}
-	if next.settings.Gating != nil {
-		settings.Gate = next.gate
-	}
-	return retrieve.New(next.catalog, settings)
-}
-
-// expose decides how tools reach clients, and returns what these are told of it.
-func (v *View) expose(next plan) (intro string) {
-	exposure := cmp.Or(v.settings.Exposure, view.ExposureAuto)
-	v.shown.Mode, v.shown.SearchTool = string(exposure), next.find
-	for _, s := range next.searches {
-		v.shown.Search = append(v.shown.Search, v.retriever.SearchTools(s.prefix, s.server, s.about)...)
-	}
-	switch exposure {
-	case view.ExposureDirect:
-		v.shown.Direct = func() bool { return true }
-		v.shown.SearchTool = ""
-	case view.ExposureSearch:
-		intro = "Find tools with " + next.find + "."
-	case view.ExposureSearchPerServer:
-		v.shown.SearchTool = ""
-		intro = "Each server has tools that find, describe and call its own."
-	case view.ExposureAuto:
-		below := cmp.Or(v.settings.DirectBelow, view.DefaultDirectBelow)
-		v.shown.Direct = sync.OnceValue(func() bool { return next.settled && v.catalog.ListingCost() < below })
-		v.shown.Search = v.retriever.MetaTools()
-		intro = next.offer.AutoIntro()
-	default:
-		v.shown.Search = v.retriever.MetaTools()
-		intro = next.offer.Intro()
-	}
-	return joined(v.settings.Description, intro)
-}
-
-// gated makes what is shown what is provisioned. It returns what clients are told
-// of it.
-func (v *View) gated(gating view.Gating) (intro string) {
-	shown := &v.shown
-	v.budget = &gate.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
-	shown.Granted = v.gate.Granted
-	if shown.SearchTool == retrieve.RetrieveTools { // listed beside discover_tools it would say the same twice
-		shown.Unlisted, shown.Search = shown.Search, nil
-	}
-	shown.Search = append(slices.Clone(shown.Search), v.retriever.GateTools()...)
-	shown.SearchTool = retrieve.DiscoverTools
-	return retrieve.GatedIntro
-}
-
-// guard puts the gate around every tool of the view.
-func (n *plan) guard() {
-	for i, s := range n.servers {
-		for j, t := range s.Tools {
-			if t.Def.ID.Kind == tool.KindTool {
-				n.servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: n.gate.Guard(t)}
-			}
-		}
-	}
 }
 
 // clashes are the problems of names that tools of the view were given and that
@@ -342,42 +195,32 @@ func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
 }
 
-// validates reports whether call_tool checks the arguments for a server's tools.
-func validates(config *configs.Config, server string) bool {
-	for _, s := range config.Servers {
-		if s.Name == server {
-			return s.Validate
-		}
-	}
-	return true
-}
-
-// serversOf is what a view's catalog is made of: what it has of the upstreams,
+// contentsOf is what a view's catalog is made of: what it has of the upstreams,
 // and its own tools under its own name.
-func (p *Proxy) serversOf(config *configs.Config, compiled *view.Compiled) []retrieve.Server {
+func (s *views) contentsOf(config *configs.Config, compiled *view.Compiled) []retrieve.Server {
 	settings := compiled.Settings
 	var out []retrieve.Server
 	for _, u := range compiled.Upstreams {
 		i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == u.Server })
 		configured := config.Servers[i]
-		s := retrieve.Server{
+		one := retrieve.Server{
 			Name: u.Server, Description: configured.Description, Prefix: configured.Prefix,
 			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server),
 		}
 		if u.Listed {
-			s.Tools = append([]*tool.Tool{}, u.Tools...) // not nil: it was listed
+			one.Tools = append([]*tool.Tool{}, u.Tools...) // not nil: it was listed
 		}
-		if known := p.known[u.Server]; known != nil {
-			s.Instructions = known.instructions
+		if known := s.known.said[u.Server]; known != nil {
+			one.Instructions = known.instructions
 			if settings.IncludeAll {
-				s.Capabilities = known.capabilities
+				one.Capabilities = known.capabilities
 			}
-			s.Cache = map[tool.Kind]retrieve.CacheHint{}
+			one.Cache = map[tool.Kind]retrieve.CacheHint{}
 			for kind, hint := range known.cache {
-				s.Cache[kind] = retrieve.CacheHint(hint)
+				one.Cache[kind] = retrieve.CacheHint(hint)
 			}
 		}
-		out = append(out, s)
+		out = append(out, one)
 	}
 	if len(compiled.Own) == 0 {
 		return out
@@ -399,113 +242,4 @@ func unlistedOf(settings view.Settings, server string) retrieve.Unlisted {
 		return retrieve.UnlistedOnly
 	}
 	return retrieve.UnlistedNamed
-}
-
-// withExtensions adds extensions that a server declares to those of others, but for
-// tasks, which not every client is declared. What the first server says of one counts.
-func withExtensions(all map[string]json.RawMessage, declared json.RawMessage) map[string]json.RawMessage {
-	for name, value := range rawjson.Members(declared) {
-		if _, known := all[name]; known || name == tool.ExtensionTasks {
-			continue
-		}
-		if all == nil {
-			all = map[string]json.RawMessage{}
-		}
-		all[name] = value
-	}
-	return all
-}
-
-// offeredBy is what clients are told at the start that there is beside tools:
-// what upstreams offer, and what those may offer that are not known yet, because
-// a client asks once. Prompts and resources are in a view that includes all.
-func (p *Proxy) offeredBy(settings view.Settings, upstreams []view.Upstream) register.Offered {
-	var o register.Offered
-	for _, u := range upstreams {
-		known := p.known[u.Server]
-		unknown := known == nil || known.capabilities == nil
-		has := func(names ...string) bool {
-			if unknown {
-				return true
-			}
-			value := known.capabilities
-			for _, name := range names {
-				value = rawjson.Member(value, name)
-			}
-			return value != nil && string(value) != "false" && string(value) != "null"
-		}
-		o.Logging = o.Logging || has("logging")
-		o.Tasks = o.Tasks || !unknown && known.era == upstream.EraModern && has("extensions", tool.ExtensionTasks) // unknown: a 2026-07-28 client asks again
-		if !unknown {
-			o.Extensions = withExtensions(o.Extensions, rawjson.Member(known.capabilities, "extensions"))
-		}
-		if settings.IncludeAll {
-			o.Prompts = o.Prompts || has("prompts")
-			o.Resources = o.Resources || has("resources")
-			o.Subscribe = o.Subscribe || has("resources", "subscribe")
-			o.Completions = o.Completions || has("completions")
-		}
-	}
-	return o
-}
-
-// show serves next, by one store, tells clients, and ends the views that are no
-// more.
-func (p *Proxy) show(ctx context.Context, next *served) {
-	before := p.served.Load()
-	if isClosed(before.ready) && !next.complete {
-		next.ready = make(chan struct{})
-	}
-	p.served.Store(next)
-	for _, v := range next.views {
-		if p.life != nil && v.end == nil {
-			v.run(p.life)
-		}
-		if before.byName[v.name] != v {
-			v.live.Sync()
-		}
-	}
-	for _, v := range before.views {
-		if now := next.byName[v.name]; now == nil || now.endpoint != v.endpoint {
-			p.closing.Go(func() { // beside: its calls may take long to end
-				ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-				defer cancel()
-				if err := v.close(ending); err != nil {
-					p.log.Warn("a removed view did not end well", "view", v.name, "error", err)
-				}
-			})
-		}
-	}
-	p.report(next.problems)
-	if next.complete && !isClosed(next.ready) {
-		close(next.ready)
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// report logs what is wrong with the views, each thing once, while Run runs. What servers are said to lack waits until all of them were listed or
-// have failed.
-func (p *Proxy) report(problems []view.Problem) {
-	if p.life == nil {
-		return // whoever opened the proxy asks for Problems
-	}
-	pending := slices.ContainsFunc(p.pool.Status(), func(s upstream.Status) bool { return s.State == upstream.StatePending })
-	for _, problem := range problems {
-		level := slog.LevelError
-		if problem.Warning {
-			level = slog.LevelWarn
-		}
-		if !p.reported[problem] && !(problem.Warning && pending) {
-			p.reported[problem] = true
-			p.log.Log(context.Background(), level, problem.Error(), "line", problem.At.Line)
-		}
-	}
 }

@@ -20,9 +20,13 @@ import (
 	"toolfinch/upstream"
 )
 
+func configFor(dataDir string, servers ...upstream.Settings) *configs.Config {
+	return &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: servers}
+}
+
 func open(t testing.TB, dataDir string, servers ...upstream.Settings) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: servers})
+	p, err := proxy.Open(t.Context(), configFor(dataDir, servers...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +73,7 @@ func hanging(t testing.TB) string {
 func TestWarmStartSearchesAndCallsBeforeAnythingIsDialled(t *testing.T) {
 	dir := t.TempDir()
 	up := newUpstream(t, 50)
-	first := open(t, dir, settings("shop", up.URL))
+	first := openWorkspace(t, configFor(dir, settings("shop", up.URL)))
 	rows := first.Refresh(t.Context(), nil)
 	if len(rows) != 1 || rows[0].Err != nil || len(rows[0].Diff.Added) != 50 {
 		t.Fatalf("refresh = %+v", rows)
@@ -96,11 +100,7 @@ func TestWarmStartSearchesAndCallsBeforeAnythingIsDialled(t *testing.T) {
 func TestAServerRemovedFromTheConfigurationIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	up := newUpstream(t, 10)
-	first := open(t, dir, settings("a", up.URL), settings("b", up.URL))
-	first.Refresh(t.Context(), nil)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	learn(t, configFor(dir, settings("a", up.URL), settings("b", up.URL)))
 	second := open(t, dir, settings("b", up.URL))
 	defer second.Close()
 	if got := second.Tools(); got != 10 {

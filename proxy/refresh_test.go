@@ -23,7 +23,7 @@ func TestServersAreMetOnce(t *testing.T) {
 	servers := []upstream.Settings{
 		settings("shop", newUpstream(t, 5).URL), settings("gone", "http://127.0.0.1:1/mcp"), settings("empty", empty.URL),
 	}
-	p := open(t, dir, servers...)
+	p := openWorkspace(t, configFor(dir, servers...))
 	if got, want := p.Unlisted(), []string{"shop", "gone", "empty"}; !slices.Equal(got, want) {
 		t.Fatalf("never listed are %v, want %v", got, want)
 	}
@@ -43,7 +43,7 @@ func TestServersAreMetOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p = open(t, dir, servers...)
+	p = openWorkspace(t, configFor(dir, servers...))
 	defer p.Close()
 	if got, want := p.Unlisted(), []string{"gone"}; !slices.Equal(got, want) {
 		t.Errorf("never listed are %v, want %v", got, want)
@@ -58,10 +58,7 @@ func TestListsAreSpokenOfOnce(t *testing.T) {
 	s.list("tools", malformed, mended, `{"name":"hat","inputSchema":{"type":"object"}}`)
 	var log strings.Builder
 	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: []upstream.Settings{s.settings}}
-	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openWorkspace(t, config, proxy.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	defer p.Close()
 	first := p.Refresh(t.Context(), nil)[0]
 	if first.Err != nil || first.Faults.LeftOut != 1 || first.Faults.Mended != 1 || p.Tools() != 2 {
@@ -79,6 +76,39 @@ func TestListsAreSpokenOfOnce(t *testing.T) {
 	} {
 		if n := strings.Count(log.String(), line); n != 1 {
 			t.Errorf("%d times in the log: %s\n%s", n, line, log.String())
+		}
+	}
+}
+
+// A workspace that does not learn leaves the store of its data directory as it is,
+// be it that of another configuration.
+func TestAWorkspaceWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	shop, other := settings("shop", newUpstream(t, 5).URL), settings("other", newUpstream(t, 7).URL)
+	learn(t, configFor(dir, shop))
+	w, err := proxy.OpenWorkspace(t.Context(), configFor(dir, other))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Tools() != 0 {
+		t.Errorf("it has %d tools of a server that it does not name", w.Tools())
+	}
+	if row := w.Refresh(t.Context(), nil)[0]; row.Err != nil || row.Lost != nil || row.Diff.Total != 7 || w.Tools() != 7 {
+		t.Errorf("%d tools, %+v", w.Tools(), row)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for config, want := range map[*configs.Config]int{configFor(dir, shop): 5, configFor(dir, other): 0} {
+		w, err := proxy.OpenWorkspace(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Tools() != want {
+			t.Errorf("afterwards %d tools of %s are known, want %d", w.Tools(), config.Servers[0].Name, want)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"toolfinch/proxytool"
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
-	"toolfinch/savings"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -22,21 +21,21 @@ func (m metered) Tokens(t *tool.Tool) int { return m.catalog.Tokens(t) }
 
 func (m metered) ListingCost(ctx context.Context) int {
 	if _, complete := m.catalog.ListingTokens(); !complete {
-		m.proxy.putTokens(ctx, m.catalog.CountTokens(ctx))
+		m.desk.counter.put(ctx, m.catalog.CountTokens(ctx))
 	}
 	return m.catalog.ListingCost()
 }
 
-// meterAnswers returns the meta-tools of a view, with a meter around those whose
-// answers carry definitions.
-func meterAnswers(meter *savings.Meter, v *View, tools []*tool.Tool) []*tool.Tool {
+// metered returns meta-tools of the view, with a meter around those whose answers
+// carry definitions.
+func (v *View) metered(tools []*tool.Tool) []*tool.Tool {
 	out := slices.Clone(tools)
 	for i, t := range out {
 		proxies := v.settings.ProxyTool != "" && t.Name == v.settings.ProxyTool
 		searches := !proxies && (t.Name == retrieve.RetrieveTools || t.Name == retrieve.DiscoverTools || strings.HasSuffix(t.Name, "_search_tools"))
 		describes := t.Name == retrieve.ProvisionTools || t.Name == retrieve.ListProvisioned || strings.HasSuffix(t.Name, "_describe_tool")
 		if proxies || searches || describes {
-			out[i] = meter.Around(metered{v}, t, searches, func(call *tool.Call) bool {
+			out[i] = v.desk.meter.Around(metered{v}, t, searches, func(call *tool.Call) bool {
 				return proxies && rawjson.Text(rawjson.Member(call.Arguments, "action")) == string(proxytool.ActionCall)
 			})
 		}
@@ -48,4 +47,4 @@ func meterAnswers(meter *savings.Meter, v *View, tools []*tool.Tool) []*tool.Too
 // since Open, and what they were sent instead, in tokens, by view. Day is empty.
 // What came since it was counted last is counted first, which under load takes up
 // to 0.4 s.
-func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.savings.Totals(ctx) }
+func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.desk.meter.Totals(ctx) }

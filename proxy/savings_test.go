@@ -25,8 +25,10 @@ import (
 // server, up. It returns what listing every tool of them costs.
 func openListed(t testing.TB, up *httptest.Server, views ...view.Settings) (p *proxy.Proxy, full int64) {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40,
-		Servers: []upstream.Settings{settings("up", up.URL)}, Views: views})
+	config := configFor(t.TempDir(), settings("up", up.URL))
+	config.Views = views
+	learn(t, config)
+	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,9 +37,6 @@ func openListed(t testing.TB, up *httptest.Server, views ...view.Settings) (p *p
 			t.Errorf("Close: %v", err)
 		}
 	})
-	if rows := p.Refresh(t.Context(), nil); rows[0].Err != nil {
-		t.Fatal(rows[0].Err)
-	}
 	v, err := p.View(view.Default)
 	if err != nil {
 		t.Fatal(err)
@@ -239,29 +238,6 @@ func TestSavingsWithoutClientsThatReadNoList(t *testing.T) {
 	var r received
 	r.list(t, newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil))
 	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Full: full, Listed: r.listed})
-}
-
-// A session that began before its servers were listed would have been listed
-// their tools later.
-func TestSavingsOfASessionThatCameFirst(t *testing.T) {
-	up := newUpstream(t, 60)
-	_, full := openListed(t, up)
-	p := open(t, t.TempDir(), settings("up", up.URL), settings("late", up.URL))
-	t.Cleanup(func() { _ = p.Close() })
-	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
-	var r received
-	r.list(t, c)
-	sum := store.Savings{View: "default", Sessions: 1, Listed: r.listed}
-	wantSavings(t, p.Savings(t.Context()), sum)
-	for _, server := range []string{"up", "late"} {
-		p.Refresh(t.Context(), nil, server)
-		r.call(t, c, "retrieve_tools", `{"query":"create an issue","server":"`+server+`"}`)
-		r.list(t, c)
-		sum.Retrievals++
-		sum.Full += full
-		sum.Listed, sum.Answers = r.listed, r.answers
-		wantSavings(t, p.Savings(t.Context()), sum)
-	}
 }
 
 // What many sessions do at once is accounted, and in the store when Run has

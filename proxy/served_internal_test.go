@@ -58,9 +58,9 @@ func only(server string) view.Settings {
 
 func TestNewsOfAServerBuildsOnlyTheViewsThatUseIt(t *testing.T) {
 	p := openKnown(t, []view.Settings{only("one"), only("two")}, "one", "two")
-	before := p.served.Load()
-	p.take(t.Context(), []upstream.Change{{Server: "one", Defs: []*tool.Def{sold(t, "one", "coat")}}})
-	after := p.served.Load()
+	before := p.now.Load()
+	p.loop.take(t.Context(), []upstream.Change{{Server: "one", Defs: []*tool.Def{sold(t, "one", "coat")}}})
+	after := p.now.Load()
 	for name, same := range map[string]bool{view.Default: false, "one": false, "two": true} {
 		if (after.byName[name] == before.byName[name]) != same {
 			t.Errorf("view %q: it stays: %t, want %t", name, !same, same)
@@ -84,7 +84,7 @@ func TestNewsOfAServerBuildsOnlyTheViewsThatUseIt(t *testing.T) {
 // A reload may fail when one view of several is built.
 func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
 	p := openKnown(t, []view.Settings{only("one"), only("two")}, "one", "two")
-	before, status, heard := p.served.Load(), p.pool.Status(), p.heard
+	before, status, heard := p.now.Load(), p.pool.Status(), p.known.heard
 	if err := before.byName["two"].root.Close(); err != nil { // it cannot be built any more
 		t.Fatal(err)
 	}
@@ -92,17 +92,17 @@ func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
 	next.Servers = []upstream.Settings{before.config.Servers[0], before.config.Servers[1], {Name: "three", URL: "http://127.0.0.1:1/mcp"}}
 	next.Views = []view.Settings{only("one"), only("two")}
 	next.Views[0].Tools[0].Tools[0].Description = new(string)
-	if err := p.reload(t.Context(), &next); !errors.Is(err, index.ErrClosed) {
+	if err := p.loop.reload(t.Context(), &next); !errors.Is(err, index.ErrClosed) {
 		t.Fatal(err)
 	}
-	if p.served.Load() != before {
+	if p.now.Load() != before {
 		t.Error("something else is served")
 	}
 	if got := p.pool.Status(); !reflect.DeepEqual(got, status) {
 		t.Errorf("the servers are %+v, and were %+v", got, status)
 	}
-	if !reflect.DeepEqual(p.heard, heard) || len(p.known) != 2 {
-		t.Errorf("heard of %v, knows %v", p.heard, p.known)
+	if !reflect.DeepEqual(p.known.heard, heard) || len(p.known.said) != 2 {
+		t.Errorf("heard of %v, knows %v", p.known.heard, p.known.said)
 	}
 	found, err := before.byName["one"].Retriever().Search(t.Context(), retrieve.Query{Text: "hat", Limit: 5})
 	if err != nil || len(found.Hits) != 1 {

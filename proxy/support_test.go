@@ -7,13 +7,42 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/proxy"
 )
 
 // eventually waits for the condition.
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
 	await.True(t, condition)
+}
+
+// openWorkspace opens a workspace that learns. Its end is the caller's.
+func openWorkspace(t testing.TB, config *configs.Config, options ...proxy.Option) *proxy.Workspace {
+	t.Helper()
+	w, err := proxy.OpenWorkspace(t.Context(), config, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if durable, err := w.Learn(t.Context()); !durable || err != nil {
+		t.Fatalf("Learn = %t, %v", durable, err)
+	}
+	return w
+}
+
+// learn brings what servers have into the store of a configuration.
+func learn(t testing.TB, config *configs.Config) {
+	t.Helper()
+	w := openWorkspace(t, config)
+	for _, row := range w.Refresh(t.Context(), nil) {
+		if row.Err != nil || row.Lost != nil {
+			t.Fatal(row)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // percentiles runs op b.N times from a number of callers.

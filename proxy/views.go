@@ -5,19 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"toolfinch/configs"
 	"toolfinch/gate"
-	"toolfinch/hook"
 	"toolfinch/nearest"
+	"toolfinch/output"
+	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
-	"toolfinch/transport"
 	"toolfinch/upstream"
 	"toolfinch/view"
 	"toolfinch/web"
@@ -40,37 +39,43 @@ type served struct {
 // View is one view of the upstreams at one time: what can be found and called in
 // it. It never changes, and answers as it is even when another has taken its place.
 type View struct {
-	*endpoint
+	name      string
 	settings  view.Settings
-	upstreams []string // whose tools it has
+	pool      *upstream.Pool
+	root      *retrieve.Catalog // what the view's catalogs are made from
+	upstreams []string          // whose tools it has
 	problems  []view.Problem
 	contents  retrieve.Contents
 	catalog   *retrieve.Catalog
 	retriever *retrieve.Retriever
+
+	*endpoint // its live server; nil in a Workspace
 	shown     register.Served
 	budget    *gate.Budget // nil: not gated
 }
 
-// endpoint is what stays of a view while what it shows changes: the live server of
-// its clients.
-type endpoint struct {
-	name  string
-	proxy *Proxy
-	root  *retrieve.Catalog // what the view's catalogs are made from
-	live  *register.Live
-	gate  *gate.Gate
-	http  *transport.Streamable
-	sse   *transport.SSE
+// views are the views of a configuration over what is known of its upstreams.
+type views struct {
+	options
+	first    *configs.Config // what was opened: a part of it holds until a restart
+	pool     *upstream.Pool
+	known    *knowledge
+	modules  *modules
+	outputs  *output.Cache
+	memory   *retrieve.Memory // nil unless it is to learn
+	tokens   map[string]int   // counts of definitions that the store knew
+	embedder *embedder
+	// endpoint gives a new view its live server; nil in a Workspace.
+	endpoint func(v *View) *endpoint
 
-	end   context.CancelFunc // ends the live server's Run; this and ended are the refresh loop's own
-	ended chan struct{}
+	now atomic.Pointer[served]
 }
 
 // View returns the view of that name; "" is the one that clients get who name
 // none. The error wraps ErrNoView and says which there are.
-func (p *Proxy) View(name string) (*View, error) {
-	all := p.served.Load()
-	if v := all.byName[cmp.Or(name, p.options.only, view.Default)]; v != nil {
+func (s *views) View(name string) (*View, error) {
+	all := s.now.Load()
+	if v := all.byName[cmp.Or(name, s.only, view.Default)]; v != nil {
 		return v, nil
 	}
 	var names []string
@@ -83,37 +88,50 @@ func (p *Proxy) View(name string) (*View, error) {
 	return nil, fmt.Errorf("%w: %q; there are %s", ErrNoView, name, strings.Join(names, ", "))
 }
 
-// reachable is View, of those that clients reach: one alone where WithView says so.
-func (p *Proxy) reachable(name string) (*View, error) {
-	v, err := p.View(name)
-	if err == nil && p.options.only != "" && v.name != p.options.only {
-		err = fmt.Errorf("%w: %q", ErrNoView, name)
-	}
-	return v, err
-}
-
 // main is the view of clients that name none. Open and Reload make sure that there is one.
-func (p *Proxy) main() *View {
-	return p.served.Load().byName[cmp.Or(p.options.only, view.Default)]
-}
-
-// Ready returns a channel that is closed once each upstream has been listed or has
-// failed since Open, and what that brought is served. It needs Run. After a Reload
-// that brings servers it is another channel.
-func (p *Proxy) Ready() <-chan struct{} { return p.served.Load().ready }
+func (s *views) main() *View { return s.now.Load().byName[cmp.Or(s.only, view.Default)] }
 
 // Views returns all views, the default view first.
-func (p *Proxy) Views() []*View { return slices.Clone(p.served.Load().views) }
+func (s *views) Views() []*View { return slices.Clone(s.now.Load().views) }
 
 // Problems are what is wrong with the views beside what the upstreams have now.
-func (p *Proxy) Problems() []view.Problem { return p.served.Load().problems }
+func (s *views) Problems() []view.Problem { return s.now.Load().problems }
 
 // Retriever answers searches in the view of clients that name none; it works
 // from Open on.
-func (p *Proxy) Retriever() *retrieve.Retriever { return p.main().Retriever() }
+func (s *views) Retriever() *retrieve.Retriever { return s.main().Retriever() }
 
 // Tools is the number of tools known in that view.
-func (p *Proxy) Tools() int { return p.main().catalog.Len() }
+func (s *views) Tools() int { return s.main().catalog.Len() }
+
+// catalogs are those of all views.
+func (s *views) catalogs() []*retrieve.Catalog {
+	var all []*retrieve.Catalog
+	for _, v := range s.now.Load().views {
+		all = append(all, v.catalog)
+	}
+	return all
+}
+
+// upstreamTool is the handler of an upstream's tool.
+func (s *views) upstreamTool(def *tool.Def) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		result, err := s.pool.Call(ctx, def, call)
+		if s.memory != nil && def.ID.Kind == tool.KindTool && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
+			s.memory.Called(call.Session, def.ID)
+		}
+		return result, err
+	}
+}
+
+// closeAll ends the views and what stands under them.
+func (s *views) closeAll(ctx context.Context) error {
+	err := s.pool.Close(ctx)
+	for _, v := range s.now.Load().views {
+		err = cmp.Or(err, v.close())
+	}
+	return cmp.Or(err, s.embedder.close())
+}
 
 // Settings returns what the view is configured as.
 func (v *View) Settings() view.Settings { return v.settings }
@@ -136,103 +154,6 @@ func (v *View) Call(ctx context.Context, t *tool.Tool, arguments json.RawMessage
 	return t.Handler(ctx, &tool.Call{Name: t.Name, Arguments: arguments, Notify: notify, Local: true})
 }
 
-// newEndpoint makes what a new view is served by.
-func (p *Proxy) newEndpoint(name string) *endpoint {
-	kept, err := p.store.Provisions(context.Background(), name)
-	if err != nil {
-		p.log.Warn("the store could not be read: what clients had provisioned is not known", "view", name, "error", err)
-	}
-	e := &endpoint{name: name, proxy: p, root: retrieve.NewCatalog(p.upstreamTool)}
-	e.root.LearnTokens(p.tokens)
-	e.live = register.New(register.Settings{
-		Version:       p.options.version,
-		Hook:          hook.Command{Line: p.first.ListChangedExec},
-		Relists:       p.relists,
-		Remember:      p.rememberClient,
-		SetLevel:      func(level string) { p.levels.set(e, level, p.pool.SetLogLevel) },
-		Subscriptions: p.subscriptions,
-		Limits:        p.limits,
-		Complete:      p.pool.Complete,
-		Task:          e.task,
-		RootsChanged:  p.pool.RootsChanged,
-		Forget:        func(session string) { p.pool.Forget(session); p.savings.Forget(session); e.gate.Drop(session) },
-		Listed: func(session, client string, tools []*tool.Tool) {
-			p.savings.Listed(metered{e.view()}, session, client, tools)
-		},
-		PrincipalHeader: p.first.PrincipalHeader,
-	}, e.shown(), p.log)
-	e.gate = gate.New(gate.Options{Clients: e.live, Store: e, Kept: kept, Limit: p.provisioned}, e.terms, p.log)
-	e.http = transport.NewStreamable(e.live, p.connected, p.log)
-	e.sse = transport.NewSSE(e.live, p.connected, "/message", p.log)
-	return e
-}
-
-// view is the view that the endpoint serves now: one without anything before it is
-// served first, and after it was removed.
-func (e *endpoint) view() *View {
-	if v := e.proxy.served.Load().byName[e.name]; v != nil && v.endpoint == e {
-		return v
-	}
-	return &View{endpoint: e, catalog: e.root}
-}
-
-// shown returns what tells the live server what it serves.
-func (e *endpoint) shown() func() *register.Served {
-	nothing := &register.Served{Source: e.root}
-	return func() *register.Served {
-		if v := e.view(); v.shown.Source != nil {
-			return &v.shown
-		}
-		return nothing
-	}
-}
-
-// terms tells the gate what holds now.
-func (e *endpoint) terms() gate.Terms {
-	v := e.view()
-	return gate.Terms{Catalog: v.catalog, Budget: v.budget}
-}
-
-// Keep writes what an owner has provisioned in the view.
-func (e *endpoint) Keep(ctx context.Context, owner string, set []tool.Provisioned) error {
-	return e.proxy.store.PutProvisions(ctx, e.name, owner, set)
-}
-
-// task is a request about a task of an upstream that the view has something of.
-func (e *endpoint) task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
-	escaped, _, _ := strings.Cut(call.Name, "/") // as upstream.Pool names tasks
-	if server, err := url.PathUnescape(escaped); err != nil || !e.view().has(server) {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
-	}
-	return e.proxy.pool.Task(ctx, method, call)
-}
-
-// run runs what the live server does in the background until close.
-func (e *endpoint) run(ctx context.Context) {
-	ended := make(chan struct{})
-	ctx, e.end = context.WithCancel(ctx)
-	e.ended = ended
-	go func() {
-		defer close(ended)
-		var running sync.WaitGroup
-		running.Go(func() { e.gate.Run(ctx) })
-		e.live.Run(ctx)
-		running.Wait()
-	}()
-}
-
-// close ends the sessions of the view, and then the view.
-func (e *endpoint) close(context.Context) error {
-	e.http.Close()
-	e.live.Close()
-	e.proxy.levels.set(e, "", e.proxy.pool.SetLogLevel)
-	if e.end != nil {
-		e.end()
-		<-e.ended
-	}
-	return e.root.Close()
-}
-
 // has reports whether the view has something of an upstream.
 func (v *View) has(server string) bool { return slices.Contains(v.upstreams, server) }
 
@@ -243,7 +164,7 @@ func (v *View) health() retrieve.Health {
 		listed[s.Name] = s.Tools != nil
 	}
 	var h retrieve.Health
-	for _, s := range v.proxy.pool.Status() {
+	for _, s := range v.pool.Status() {
 		switch {
 		case !v.has(s.Server):
 		case s.State == upstream.StateFailed:
@@ -255,4 +176,12 @@ func (v *View) health() retrieve.Health {
 		}
 	}
 	return h
+}
+
+// close ends the sessions of the view, and then the view.
+func (v *View) close() error {
+	if v.endpoint != nil {
+		v.endpoint.close()
+	}
+	return v.root.Close()
 }

@@ -37,6 +37,8 @@ type Store struct {
 	lock *lock       // nil in memory
 	path string      // "" in memory
 	file os.FileInfo // what path was when it was opened
+
+	readOnly bool
 }
 
 // Open opens toolfinch.db in dir, which is created (mode 0700) when missing.
@@ -68,53 +70,51 @@ func openMemory(ctx context.Context, log *slog.Logger) (*Store, error) {
 	return &Store{db: db, log: log}, nil
 }
 
-// OpenCopy opens a copy in memory of what the store in dir knows of servers and
-// clients: nothing is written to dir. The copy is empty where there is no store, or
-// one that cannot be read; the latter costs one warning in log.
-func OpenCopy(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
-	s, err := openMemory(ctx, log)
-	if err != nil {
-		return nil, err
-	}
+// ErrReadOnly is wrapped by the error of a method that would write to a store that
+// OpenReadOnly opened.
+var ErrReadOnly = errors.New("the store is open for reading only")
+
+// OpenReadOnly opens what is in dir for reading: methods that write fail, and no
+// file is made or changed. The store is empty where there is none, or one that
+// cannot be read; the latter costs one warning in log.
+func OpenReadOnly(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 	path, err := filepath.Abs(filepath.Join(dir, fileName))
 	if err == nil {
 		_, err = os.Stat(path)
 	}
 	if err == nil {
-		err = s.copyFrom(ctx, path)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("the store could not be read: what it knows is not used", "dir", dir, "error", err)
-	}
-	return s, nil
-}
-
-func (s *Store) copyFrom(ctx context.Context, path string) error {
-	if _, err := s.db.ExecContext(ctx, "ATTACH ? AS disk", fileURI(path)+"?mode=rw"); err != nil {
-		return err
-	}
-	return errors.Join(s.write(ctx, copyTables), s.detach(context.WithoutCancel(ctx)))
-}
-
-func copyTables(tx *sql.Tx) error {
-	var here, there int
-	if err := errors.Join(tx.QueryRow("PRAGMA main.user_version").Scan(&here), tx.QueryRow("PRAGMA disk.user_version").Scan(&there)); err != nil {
-		return err
-	}
-	if here != there {
-		return fmt.Errorf("schema version %d, this one knows %d", there, here)
-	}
-	for _, table := range []string{"servers", "tools", "tokens", "clients"} {
-		if _, err := tx.Exec("INSERT INTO main." + table + " SELECT * FROM disk." + table); err != nil {
-			return err
+		var db *sql.DB
+		if db, err = openToRead(ctx, path); err == nil {
+			return &Store{db: db, log: log, readOnly: true}, nil
 		}
 	}
-	return nil
+	if !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("the store could not be read: what it knows is not used", "dir", dir, "error", err)
+	}
+	s, err := openMemory(ctx, log)
+	if err == nil {
+		s.readOnly = true
+	}
+	return s, err
 }
 
-func (s *Store) detach(ctx context.Context) error {
-	_, err := s.db.ExecContext(ctx, "DETACH disk")
-	return err
+func openToRead(ctx context.Context, path string) (*sql.DB, error) {
+	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // rw: what another process has not written back yet can be read
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	var version int
+	if err == nil {
+		err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	}
+	if err == nil && version != len(names) {
+		err = fmt.Errorf("schema version %d, this one knows %d", version, len(names))
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
 }
 
 // Durable reports whether the store is a file. If not, it is empty at start and
@@ -162,6 +162,9 @@ func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) 
 
 // write runs do in one transaction, alone among all writers.
 func (s *Store) write(ctx context.Context, do func(*sql.Tx) error) error {
+	if s.readOnly {
+		return ErrReadOnly
+	}
 	// SQLite would go on writing into a file that has no name any more.
 	if s.path != "" {
 		now, err := os.Stat(s.path)

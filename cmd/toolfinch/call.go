@@ -65,7 +65,7 @@ error, with exit code 1. Nobody answers what a tool may ask meanwhile.`,
 				return callUsage(cmd, "", err)
 			}
 		}
-		return s.withView(cmd, view, func(config *configs.Config, p *proxy.Proxy, v *proxy.View) error {
+		return s.withView(cmd, view, func(config *configs.Config, p *proxy.Workspace, v *proxy.View) error {
 			t, err := findTool(cmd, config, p, v, line.tool)
 			if err != nil {
 				return err

@@ -99,7 +99,7 @@ func (s *settings) offline(cmd *cobra.Command) (*knownOffline, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.Open(ctx, config.DataDir, slog.New(slog.DiscardHandler))
+	db, err := store.OpenReadOnly(ctx, config.DataDir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

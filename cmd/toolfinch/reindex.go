@@ -34,12 +34,16 @@ Exit codes: 0 all servers succeeded, 1 some failed or were not written to the st
 			if err != nil {
 				return err
 			}
-			p, err := proxy.Open(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
+			p, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, p.Close()) }()
-			if !p.Durable() {
+			durable, err := p.Learn(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if !durable {
 				return fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.DataDir)
 			}
 			bar := newBar(cmd.ErrOrStderr(), len(config.Servers))

@@ -36,7 +36,7 @@ tool it prints an array: of the tools of a server, or with --json of all.`,
 			case len(args) == 0 && server == "" && !all:
 				return &exitError{exitUsage, errors.New("name a tool, --server, or --json for all tools\nSee: toolfinch schema --help")}
 			}
-			return s.withView(cmd, view, func(config *configs.Config, p *proxy.Proxy, v *proxy.View) error {
+			return s.withView(cmd, view, func(config *configs.Config, p *proxy.Workspace, v *proxy.View) error {
 				if len(args) == 1 {
 					t, err := findTool(cmd, config, p, v, args[0])
 					if err != nil {

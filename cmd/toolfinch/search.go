@@ -37,7 +37,7 @@ is started. The JSON is what an agent gets.`,
 			if err != nil {
 				return err
 			}
-			p, err := proxy.Open(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
+			p, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
 			if err != nil {
 				return err
 			}
@@ -57,9 +57,6 @@ is started. The JSON is what an agent gets.`,
 			}
 			raw, err := json.Marshal(arguments)
 			if err != nil {
-				return err
-			}
-			if err := p.Complete(cmd.Context()); err != nil {
 				return err
 			}
 			q, err := p.Retriever().ParseQuery(raw)
@@ -174,7 +171,7 @@ func shares(parts map[string]float64) string {
 // embedTools makes search hybrid where the configuration asks for it. What was
 // embedded before is only read. Failing costs the vectors, not the search: the error
 // is why the command ends.
-func embedTools(cmd *cobra.Command, p *proxy.Proxy) error {
+func embedTools(cmd *cobra.Command, p *proxy.Workspace) error {
 	bar := newBar(cmd.ErrOrStderr(), 1)
 	err := p.Embed(cmd.Context(), func(done, total int) {
 		bar.done, bar.total = done, max(1, total)

@@ -35,7 +35,7 @@ printed is what the store knows; only a server that was never listed is connecte
   toolfinch tools --json | jq -r '.[].id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withView(cmd, view, func(config *configs.Config, p *proxy.Proxy, v *proxy.View) error {
+			return s.withView(cmd, view, func(config *configs.Config, p *proxy.Workspace, v *proxy.View) error {
 				tools, failed, err := toolsOf(cmd, config, p, v, server)
 				if err != nil {
 					return err
@@ -85,21 +85,18 @@ func toolRows(tools []*tool.Tool) []toolRow {
 	return rows
 }
 
-// withView opens the proxy, and for do the view of that name, "" for the one that
+// withView opens the workspace, and for do the view of that name, "" for the one that
 // clients get who name none.
-func (s *settings) withView(cmd *cobra.Command, name string, do func(*configs.Config, *proxy.Proxy, *proxy.View) error) (err error) {
+func (s *settings) withView(cmd *cobra.Command, name string, do func(*configs.Config, *proxy.Workspace, *proxy.View) error) (err error) {
 	config, err := s.read(cmd, nil)
 	if err != nil {
 		return err
 	}
-	p, err := proxy.Open(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(s.quietLog(cmd, config)))
+	p, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(s.quietLog(cmd, config)))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	if err := p.Complete(cmd.Context()); err != nil {
-		return err
-	}
 	v, err := p.View(name)
 	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
@@ -112,7 +109,7 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*configs.Co
 }
 
 // problemsOf counts what is wrong with a view, and what it has of servers.
-func problemsOf(p *proxy.Proxy, v *proxy.View) int {
+func problemsOf(p *proxy.Workspace, v *proxy.View) int {
 	name, n := v.Settings().Name, 0
 	for _, problem := range p.Problems() {
 		if !problem.Warning && (problem.View == "" || problem.View == name) {
@@ -133,7 +130,7 @@ func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Lo
 
 // toolsOf returns the tools of a view, of one server unless it is "". Servers
 // that were never listed are connected; failed says that one of them could not be.
-func toolsOf(cmd *cobra.Command, config *configs.Config, p *proxy.Proxy, v *proxy.View, server string) (tools []*tool.Tool, failed bool, err error) {
+func toolsOf(cmd *cobra.Command, config *configs.Config, p *proxy.Workspace, v *proxy.View, server string) (tools []*tool.Tool, failed bool, err error) {
 	wanted := p.Unlisted()
 	if server != "" {
 		wanted = slices.DeleteFunc(wanted, func(s string) bool { return s != server })
@@ -195,12 +192,15 @@ func orNearest(name string, candidates []string) string {
 // meet connects to servers for the first time, and says so. It returns the view with
 // what they have, and whether all could be listed; those that could not be have been
 // named.
-func meet(cmd *cobra.Command, p *proxy.Proxy, v *proxy.View, servers []string) (after *proxy.View, all bool) {
+func meet(cmd *cobra.Command, p *proxy.Workspace, v *proxy.View, servers []string) (after *proxy.View, all bool) {
 	if len(servers) == 0 {
 		return v, true
 	}
 	stderr := cmd.ErrOrStderr()
 	fmt.Fprintf(stderr, "connecting to %s for the first time\n", strings.Join(servers, ", "))
+	if _, err := p.Learn(cmd.Context()); err != nil {
+		fmt.Fprintln(stderr, "warning: what is learned is not kept:", err)
+	}
 	bar := newBar(stderr, len(servers))
 	rows := p.Refresh(cmd.Context(), bar.step, servers...)
 	bar.clear()
@@ -222,7 +222,7 @@ func meet(cmd *cobra.Command, p *proxy.Proxy, v *proxy.View, servers []string) (
 
 // findTool finds a tool of a view by the name clients see or by "server.tool". A
 // server that was never listed, and that may have it, is connected first.
-func findTool(cmd *cobra.Command, config *configs.Config, p *proxy.Proxy, v *proxy.View, name string) (*tool.Tool, error) {
+func findTool(cmd *cobra.Command, config *configs.Config, p *proxy.Workspace, v *proxy.View, name string) (*tool.Tool, error) {
 	met := true
 	if unlisted := p.Unlisted(); len(unlisted) > 0 {
 		v, met = meet(cmd, p, v, mayHave(unlisted, config, v, name))

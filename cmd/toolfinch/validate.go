@@ -102,7 +102,7 @@ func validate(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (che
 	if len(checks) == 0 {
 		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
 	}
-	p, err := proxy.OpenCopy(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
+	p, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (p *part) countBroken(parts []*part) {
 }
 
 // partsOf are all parts in file order.
-func partsOf(config *configs.Config, p *proxy.Proxy, rows []proxy.Refreshed) []*part {
+func partsOf(config *configs.Config, p *proxy.Workspace, rows []proxy.Refreshed) []*part {
 	var parts []*part
 	for i, s := range config.Servers {
 		parts = append(parts, serverPart(s, config.Tools, rows[i]))

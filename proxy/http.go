@@ -25,7 +25,7 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	return transport.Stdio(ctx, v.live, p.connected, in, out, p.log)
+	return transport.Stdio(ctx, v.live, p.desk.connected, in, out, p.log)
 }
 
 // ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
@@ -47,7 +47,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	for _, v := range p.served.Load().views {
+	for _, v := range p.now.Load().views {
 		v.live.EndStreams()
 	}
 	err := server.Shutdown(ctx)
@@ -81,17 +81,17 @@ func (p *Proxy) Handler() http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", p.ready)
-	rest := p.ifREST(p.connected.Counted(web.Handler(house{p}, p.options.version, p.log), refuse))
+	api := p.ifREST(p.desk.connected.Counted(web.Handler(rest{p}, p.version, p.log), refuse))
 	for _, pattern := range web.Patterns {
-		mux.Handle(pattern, rest)
+		mux.Handle(pattern, api)
 	}
-	return p.connected.Guard(mux, p.served.Load().config.Origins, refuse)
+	return p.desk.connected.Guard(mux, p.now.Load().config.Origins, refuse)
 }
 
 // ifREST is next as long as the configuration has the REST API served.
 func (p *Proxy) ifREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.served.Load().config.REST {
+		if !p.now.Load().config.REST {
 			http.NotFound(w, r)
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"toolfinch/configs"
 	"toolfinch/limit"
@@ -16,16 +17,16 @@ import (
 	"toolfinch/web"
 )
 
-// house is the proxy as the REST API knows it.
-type house struct{ *Proxy }
+// rest is the proxy as the REST API knows it.
+type rest struct{ *Proxy }
 
 // View returns a view that clients reach over HTTP.
-func (h house) View(name string) (web.View, error) {
+func (h rest) View(name string) (web.View, error) {
 	v, err := h.reachable(name)
 	if err != nil {
 		return web.View{}, err
 	}
-	config, settings := h.served.Load().config, v.settings
+	config, settings := h.now.Load().config, v.settings
 	return web.View{
 		Name: v.name, Catalog: v.catalog, Retriever: v.retriever, Live: v.live,
 		Whole: func(server string) bool {
@@ -42,8 +43,8 @@ func leavesOut(servers []view.UpstreamTools, server string) bool {
 }
 
 // Servers are the upstreams of what is served, in the order of the configuration.
-func (h house) Servers() []web.Server {
-	config := h.served.Load().config
+func (h rest) Servers() []web.Server {
+	config := h.now.Load().config
 	all := []web.Server{}
 	for _, s := range h.pool.Status() {
 		if !h.serves(s.Server) {
@@ -63,7 +64,7 @@ func (h house) Servers() []web.Server {
 
 // serves reports whether something of an upstream is served. Beside a view that
 // is served alone there is nothing else.
-func (h house) serves(server string) bool { return h.options.only == "" || h.main().has(server) }
+func (h rest) serves(server string) bool { return h.only == "" || h.main().has(server) }
 
 func described(config *configs.Config, server string) string {
 	i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == server })
@@ -74,7 +75,7 @@ func described(config *configs.Config, server string) string {
 }
 
 // Reconnect connects an upstream anew and lists it.
-func (h house) Reconnect(ctx context.Context, name string) (web.Server, error) {
+func (h rest) Reconnect(ctx context.Context, name string) (web.Server, error) {
 	if !h.serves(name) {
 		return web.Server{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
 	}
@@ -95,7 +96,7 @@ func (h house) Reconnect(ctx context.Context, name string) (web.Server, error) {
 }
 
 // Reindex lists all upstreams anew. Who asks meanwhile gets the same answer.
-func (h house) Reindex(ctx context.Context) []web.Reindexed {
+func (h rest) Reindex(ctx context.Context) []web.Reindexed {
 	shared := h.reindexing.DoChan("", func() (any, error) { return h.reindex(context.WithoutCancel(ctx)), nil })
 	select {
 	case done := <-shared:
@@ -105,7 +106,7 @@ func (h house) Reindex(ctx context.Context) []web.Reindexed {
 	}
 }
 
-func (h house) reindex(ctx context.Context) []web.Reindexed {
+func (h rest) reindex(ctx context.Context) []web.Reindexed {
 	var names []string
 	for _, s := range h.Servers() {
 		names = append(names, s.Name)
@@ -129,14 +130,14 @@ func (h house) reindex(ctx context.Context) []web.Reindexed {
 }
 
 // Savings is what retrieval saved since the start, by view.
-func (h house) Savings(ctx context.Context) []web.Saved {
+func (h rest) Savings(ctx context.Context) []web.Saved {
 	counted := map[string]store.Savings{}
 	for _, sum := range h.Proxy.Savings(ctx) {
 		counted[sum.View] = sum
 	}
 	var saved []web.Saved
-	for _, v := range h.served.Load().views {
-		if h.options.only == "" || v.name == h.options.only {
+	for _, v := range h.now.Load().views {
+		if h.only == "" || v.name == h.only {
 			c := counted[v.name]
 			saved = append(saved, web.Saved{View: v.name, Sessions: c.Sessions, Retrievals: c.Retrievals, Full: c.Full, Listed: c.Listed, Answers: c.Answers})
 		}
@@ -145,11 +146,39 @@ func (h house) Savings(ctx context.Context) []web.Saved {
 }
 
 // Limits are those of what clients can make grow.
-func (h house) Limits() []*limit.Limit {
-	return slices.Concat(h.connected.Limits(), h.limits.All(), []*limit.Limit{h.provisioned}, h.subscriptions.Limits(), h.pool.Limits())
+func (h rest) Limits() []*limit.Limit {
+	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.pool.Limits())
 }
 
 // Principal is who the trusted reverse proxy says made a request.
-func (h house) Principal(r *http.Request) string {
+func (h rest) Principal(r *http.Request) string {
 	return register.PrincipalOf(r.Header, h.first.PrincipalHeader)
+}
+
+// relist asks servers in parallel while Run runs, and returns once what they have
+// can be found. The result is in the order asked for.
+func (h rest) relist(ctx context.Context, servers []string, ask func(ctx context.Context, server string) upstream.Change) ([]Refreshed, error) {
+	rows := make([]Refreshed, len(servers))
+	changes := make([]upstream.Change, len(servers))
+	each(ctx, servers, ask, func(i int, took time.Duration, change upstream.Change) {
+		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Faults: change.Faults}
+		changes[i] = change
+	})
+	var diffs []store.Diff
+	if err := h.loop.do(ctx, func(ctx context.Context) { diffs = h.loop.take(ctx, changes) }); err != nil {
+		return nil, fmt.Errorf("list servers: %w", err)
+	}
+	for i := range rows {
+		rows[i].Diff = diffs[i]
+	}
+	return rows, nil
+}
+
+// reachable is View, of those that clients reach: one alone where WithView says so.
+func (p *Proxy) reachable(name string) (*View, error) {
+	v, err := p.View(name)
+	if err == nil && p.only != "" && v.name != p.only {
+		err = fmt.Errorf("%w: %q", ErrNoView, name)
+	}
+	return v, err
 }

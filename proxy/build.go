@@ -1,0 +1,246 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"toolfinch/configs"
+	"toolfinch/gate"
+	"toolfinch/proxytool"
+	"toolfinch/rawjson"
+	"toolfinch/register"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+	"toolfinch/upstream"
+	"toolfinch/view"
+)
+
+// rebuild plans and builds the views of the configuration over what is known. Views
+// that use none of the changed servers stay as they are; nil: none does.
+func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*served, error) {
+	config := s.now.Load().config
+	plans, problems := s.plan(config, s.known.upstreams(config, s.upstreamTool), changed)
+	return s.build(ctx, config, plans, problems)
+}
+
+// build makes what is served of the plans. It changes nothing that is served: an
+// error leaves no trace.
+func (s *views) build(ctx context.Context, config *configs.Config, plans []plan, problems []view.Problem) (*served, error) {
+	before := s.now.Load()
+	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: s.modules.files(), ready: before.ready}
+	for _, plan := range plans {
+		v := plan.View
+		next.views = append(next.views, v)
+		next.byName[v.name] = v
+		if plan.compiled == nil {
+			continue // it stays as it is
+		}
+		if err := s.buildView(ctx, config, plan); err != nil {
+			err = fmt.Errorf("view %s: %w", v.name, err)
+			for _, v := range next.views {
+				if was := before.byName[v.name]; was == nil {
+					err = errors.Join(err, v.close())
+				} else if was != v { // the index of what is served is the latest again
+					_, _ = v.root.With(context.WithoutCancel(ctx), was.contents)
+				}
+			}
+			return nil, err
+		}
+	}
+	next.complete = !slices.ContainsFunc(config.Servers, func(u upstream.Settings) bool { return !s.known.heard[u.Name] })
+	return next, nil
+}
+
+// buildView makes a planned view complete.
+func (s *views) buildView(ctx context.Context, config *configs.Config, next plan) (err error) {
+	v := next.View
+	if v.root == nil {
+		v.root = retrieve.NewCatalog(s.upstreamTool)
+		v.root.LearnTokens(s.tokens)
+	}
+	if v.endpoint == nil && s.endpoint != nil {
+		v.endpoint = s.endpoint(v)
+	}
+	if v.endpoint != nil && v.settings.Gating != nil {
+		next.guard()
+	}
+	v.contents = retrieve.Contents{Servers: next.servers, Reserved: next.reserved, Pins: config.Pinned}
+	if v.catalog, err = v.root.With(ctx, v.contents); err != nil {
+		return err
+	}
+	v.retriever = s.newRetriever(config, next)
+	if v.endpoint != nil {
+		s.showTo(config, next)
+	}
+	return nil
+}
+
+// guard puts the gate around every tool of the view.
+func (n *plan) guard() {
+	for i, s := range n.servers {
+		for j, t := range s.Tools {
+			if t.Def.ID.Kind == tool.KindTool {
+				n.servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: n.gate.Guard(t)}
+			}
+		}
+	}
+}
+
+func (s *views) newRetriever(config *configs.Config, next plan) *retrieve.Retriever {
+	settings := retrieve.Settings{
+		TopK:     config.TopK,
+		Health:   next.health,
+		Validate: func(server string) bool { return validates(config, server) },
+		Vectors:  &s.embedder.queries,
+		Unchecked: func(id tool.ID, err error) {
+			s.log.Warn("arguments are passed on unchecked", "server", id.Server, "tool", id.Name, "reason", err)
+		},
+		QueryTimeout: config.QueryEmbedTimeout,
+		Memory:       s.memory,
+		Misfit:       s.embedder.anew,
+		Offer:        next.offer,
+		SearchTool:   next.find,
+	}
+	if next.endpoint != nil {
+		settings.Register = next.live.Register
+		if next.settings.Gating != nil {
+			settings.Gate = next.gate
+		}
+	}
+	return retrieve.New(next.catalog, settings)
+}
+
+// validates reports whether call_tool checks the arguments for a server's tools.
+func validates(config *configs.Config, server string) bool {
+	for _, s := range config.Servers {
+		if s.Name == server {
+			return s.Validate
+		}
+	}
+	return true
+}
+
+// showTo decides what the clients of a view are shown.
+func (s *views) showTo(config *configs.Config, next plan) {
+	v, settings := next.View, next.settings
+	v.shown = register.Served{
+		Source:        v.catalog,
+		Offered:       s.offeredBy(settings, next.compiled.Upstreams),
+		Meta:          slices.Clone(next.compiled.Meta),
+		Register:      config.Routing != configs.RoutingCallTool,
+		MaxRegistered: config.MaxRegistered,
+	}
+	intro := v.expose(next)
+	if settings.Gating != nil {
+		intro = joined(settings.Description, v.gated(*settings.Gating))
+	}
+	if settings.ProxyTool != "" {
+		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, capabilities{v}, s.log.With("view", v.name)))
+	}
+	if next.compiled.Keeps() {
+		v.shown.Meta = append(v.shown.Meta, s.outputs.Tool())
+	}
+	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
+		*tools = v.metered(*tools)
+	}
+	about := next.servers
+	if settings.Exposure == view.ExposureDirect && settings.Description == "" {
+		about = nil // clients see what there is
+	}
+	v.shown.Instructions = retrieve.Instructions(intro, about)
+}
+
+// expose decides how tools reach clients, and returns what these are told of it.
+func (v *View) expose(next plan) (intro string) {
+	exposure := cmp.Or(v.settings.Exposure, view.ExposureAuto)
+	v.shown.Mode, v.shown.SearchTool = string(exposure), next.find
+	for _, one := range next.searches {
+		v.shown.Search = append(v.shown.Search, v.retriever.SearchTools(one.prefix, one.server, one.about)...)
+	}
+	switch exposure {
+	case view.ExposureDirect:
+		v.shown.Direct = func() bool { return true }
+		v.shown.SearchTool = ""
+	case view.ExposureSearch:
+		intro = "Find tools with " + next.find + "."
+	case view.ExposureSearchPerServer:
+		v.shown.SearchTool = ""
+		intro = "Each server has tools that find, describe and call its own."
+	case view.ExposureAuto:
+		below := cmp.Or(v.settings.DirectBelow, view.DefaultDirectBelow)
+		v.shown.Direct = sync.OnceValue(func() bool { return next.settled && v.catalog.ListingCost() < below })
+		v.shown.Search = v.retriever.MetaTools()
+		intro = next.offer.AutoIntro()
+	default:
+		v.shown.Search = v.retriever.MetaTools()
+		intro = next.offer.Intro()
+	}
+	return joined(v.settings.Description, intro)
+}
+
+// gated makes what is shown what is provisioned. It returns what clients are told
+// of it.
+func (v *View) gated(gating view.Gating) (intro string) {
+	shown := &v.shown
+	v.budget = &gate.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
+	shown.Granted = v.gate.Granted
+	if shown.SearchTool == retrieve.RetrieveTools { // listed beside discover_tools it would say the same twice
+		shown.Unlisted, shown.Search = shown.Search, nil
+	}
+	shown.Search = append(slices.Clone(shown.Search), v.retriever.GateTools()...)
+	shown.SearchTool = retrieve.DiscoverTools
+	return retrieve.GatedIntro
+}
+
+// withExtensions adds extensions that a server declares to those of others, but for
+// tasks, which not every client is declared. What the first server says of one counts.
+func withExtensions(all map[string]json.RawMessage, declared json.RawMessage) map[string]json.RawMessage {
+	for name, value := range rawjson.Members(declared) {
+		if _, known := all[name]; known || name == tool.ExtensionTasks {
+			continue
+		}
+		if all == nil {
+			all = map[string]json.RawMessage{}
+		}
+		all[name] = value
+	}
+	return all
+}
+
+// offeredBy is what clients are told at the start that there is beside tools:
+// what upstreams offer, and what those may offer that are not known yet, because
+// a client asks once. Prompts and resources are in a view that includes all.
+func (s *views) offeredBy(settings view.Settings, upstreams []view.Upstream) register.Offered {
+	var o register.Offered
+	for _, u := range upstreams {
+		known := s.known.said[u.Server]
+		unknown := known == nil || known.capabilities == nil
+		has := func(names ...string) bool {
+			if unknown {
+				return true
+			}
+			value := known.capabilities
+			for _, name := range names {
+				value = rawjson.Member(value, name)
+			}
+			return value != nil && string(value) != "false" && string(value) != "null"
+		}
+		o.Logging = o.Logging || has("logging")
+		o.Tasks = o.Tasks || !unknown && known.era == upstream.EraModern && has("extensions", tool.ExtensionTasks) // unknown: a 2026-07-28 client asks again
+		if !unknown {
+			o.Extensions = withExtensions(o.Extensions, rawjson.Member(known.capabilities, "extensions"))
+		}
+		if settings.IncludeAll {
+			o.Prompts = o.Prompts || has("prompts")
+			o.Resources = o.Resources || has("resources")
+			o.Subscribe = o.Subscribe || has("resources", "subscribe")
+			o.Completions = o.Completions || has("completions")
+		}
+	}
+	return o
+}

@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"time"
+
+	"toolfinch/retrieve"
+	"toolfinch/store"
+)
+
+// counter counts the tokens of definitions and keeps the counts in the store.
+type counter struct {
+	store    *store.Store
+	log      *slog.Logger
+	catalogs func() []*retrieve.Catalog
+	idle     func()
+	work     chan struct{} // wakes run
+}
+
+// run counts new definitions in the background. It is the last thing that news of
+// an upstream cause.
+func (c *counter) run(ctx context.Context) {
+	wake(c.work)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.work:
+		}
+		c.count(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second): // not beside the first answer
+			c.idle()
+		}
+	}
+}
+
+// count counts the definitions that were not counted yet.
+func (c *counter) count(ctx context.Context) {
+	fresh := map[string]int{}
+	for _, catalog := range c.catalogs() {
+		maps.Copy(fresh, catalog.CountTokens(ctx))
+	}
+	c.put(ctx, fresh)
+}
+
+func (c *counter) put(ctx context.Context, fresh map[string]int) {
+	if len(fresh) == 0 || ctx.Err() != nil {
+		return
+	}
+	if err := c.store.PutTokens(ctx, fresh); err != nil && ctx.Err() == nil {
+		c.log.Warn("token counts not written to the store", "error", err)
+	}
+}

@@ -1,0 +1,175 @@
+package proxy
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"sync"
+
+	"toolfinch/gate"
+	"toolfinch/hook"
+	"toolfinch/limit"
+	"toolfinch/register"
+	"toolfinch/retrieve"
+	"toolfinch/savings"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/transport"
+)
+
+// desk is what the live servers of all views share.
+type desk struct {
+	views         *views
+	store         *store.Store
+	meter         *savings.Meter
+	counter       *counter
+	subscriptions *register.Subscriptions
+	connected     *transport.Clients
+	limits        *register.Limits
+	provisioned   *limit.Limit
+	relists       map[string]bool // what was known of clients at the start
+	remember      func(client string, relists bool)
+	levels        levels
+}
+
+// endpoint is what stays of a view while what it shows changes: the live server of
+// its clients.
+type endpoint struct {
+	desk *desk
+	view string
+	root *retrieve.Catalog
+	live *register.Live
+	gate *gate.Gate
+	http *transport.Streamable
+	sse  *transport.SSE
+
+	end   context.CancelFunc // ends the live server's Run; this and ended are the refresh loop's own
+	ended chan struct{}
+}
+
+// open makes what a new view is served by.
+func (d *desk) open(v *View) *endpoint {
+	kept, err := d.store.Provisions(context.Background(), v.name)
+	if err != nil {
+		d.views.log.Warn("the store could not be read: what clients had provisioned is not known", "view", v.name, "error", err)
+	}
+	e := &endpoint{desk: d, view: v.name, root: v.root}
+	pool := d.views.pool
+	e.live = register.New(register.Settings{
+		Version:       d.views.version,
+		Hook:          hook.Command{Line: d.views.first.ListChangedExec},
+		Relists:       d.relists,
+		Remember:      d.remember,
+		SetLevel:      func(level string) { d.levels.set(e, level, pool.SetLogLevel) },
+		Subscriptions: d.subscriptions,
+		Limits:        d.limits,
+		Complete:      pool.Complete,
+		Task:          e.task,
+		RootsChanged:  pool.RootsChanged,
+		Forget:        func(session string) { pool.Forget(session); d.meter.Forget(session); e.gate.Drop(session) },
+		Listed: func(session, client string, tools []*tool.Tool) {
+			d.meter.Listed(metered{e.now()}, session, client, tools)
+		},
+		PrincipalHeader: d.views.first.PrincipalHeader,
+	}, e.shown(), d.views.log)
+	e.gate = gate.New(gate.Options{Clients: e.live, Store: e, Kept: kept, Limit: d.provisioned}, e.terms, d.views.log)
+	e.http = transport.NewStreamable(e.live, d.connected, d.views.log)
+	e.sse = transport.NewSSE(e.live, d.connected, "/message", d.views.log)
+	return e
+}
+
+// now is the view that the endpoint serves now: one without anything before it is
+// served first, and after it was removed.
+func (e *endpoint) now() *View {
+	if v := e.desk.views.now.Load().byName[e.view]; v != nil && v.endpoint == e {
+		return v
+	}
+	return &View{name: e.view, endpoint: e, catalog: e.root}
+}
+
+// shown returns what tells the live server what it serves.
+func (e *endpoint) shown() func() *register.Served {
+	nothing := &register.Served{Source: e.root}
+	return func() *register.Served {
+		if v := e.now(); v.shown.Source != nil {
+			return &v.shown
+		}
+		return nothing
+	}
+}
+
+// terms tells the gate what holds now.
+func (e *endpoint) terms() gate.Terms {
+	v := e.now()
+	return gate.Terms{Catalog: v.catalog, Budget: v.budget}
+}
+
+// Keep writes what an owner has provisioned in the view.
+func (e *endpoint) Keep(ctx context.Context, owner string, set []tool.Provisioned) error {
+	return e.desk.store.PutProvisions(ctx, e.view, owner, set)
+}
+
+// task is a request about a task of an upstream that the view has something of.
+func (e *endpoint) task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
+	escaped, _, _ := strings.Cut(call.Name, "/") // as upstream.Pool names tasks
+	if server, err := url.PathUnescape(escaped); err != nil || !e.now().has(server) {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
+	}
+	return e.desk.views.pool.Task(ctx, method, call)
+}
+
+// run runs what the live server does in the background until close.
+func (e *endpoint) run(ctx context.Context) {
+	ended := make(chan struct{})
+	ctx, e.end = context.WithCancel(ctx)
+	e.ended = ended
+	go func() {
+		defer close(ended)
+		var running sync.WaitGroup
+		running.Go(func() { e.gate.Run(ctx) })
+		e.live.Run(ctx)
+		running.Wait()
+	}()
+}
+
+// close ends the sessions of the view.
+func (e *endpoint) close() {
+	e.http.Close()
+	e.live.Close()
+	e.desk.levels.set(e, "", e.desk.views.pool.SetLogLevel)
+	if e.end != nil {
+		e.end()
+		<-e.ended
+	}
+}
+
+// levels are the most verbose levels of log messages that the clients of each
+// view ask for.
+type levels struct {
+	mu sync.Mutex // guards by; held while upstreams are told, so that the last they hear is the newest
+	by map[*endpoint]string
+}
+
+// set takes the level of a view, "" for none, and tells the most verbose of all.
+func (l *levels) set(e *endpoint, level string, tell func(level string)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by == nil {
+		l.by = map[*endpoint]string{}
+	}
+	if level == "" && l.by[e] == "" {
+		return
+	}
+	l.by[e] = level
+	if level == "" {
+		delete(l.by, e)
+	}
+	for _, level := range tool.LogLevels {
+		for _, wanted := range l.by {
+			if wanted == level {
+				tell(level)
+				return
+			}
+		}
+	}
+}

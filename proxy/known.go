@@ -1,0 +1,218 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+
+	"toolfinch/configs"
+	"toolfinch/retrieve"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/upstream"
+	"toolfinch/view"
+)
+
+// knowledge is what is known of the upstreams: what they said when they were listed
+// last, in memory and in the store. One goroutine at a time uses it: the refresh
+// loop, while there is one.
+type knowledge struct {
+	store    *store.Store
+	readOnly bool // what is learned is not written to the store
+	log      *slog.Logger
+	said     map[string]*said // by server
+	heard    map[string]bool  // the servers that were listed, or have failed, since Open
+}
+
+// said is what a server said when it was listed last.
+type said struct {
+	defs         []*tool.Def
+	capabilities json.RawMessage
+	instructions string
+	era          upstream.Era
+	interactive  bool
+	cache        map[tool.Kind]upstream.CacheHint
+	faults       []upstream.Fault // logged already
+}
+
+// recalled is what the store remembers beside what the upstreams said.
+type recalled struct {
+	tokens  map[string]int  // counts of definitions
+	clients map[string]bool // whether they list tools again after list_changed
+	uses    []retrieve.Use  // nil unless the configuration learns
+}
+
+// recall reads the store. What cannot be read is learned again.
+func recall(ctx context.Context, db *store.Store, config *configs.Config, log *slog.Logger) (*knowledge, recalled) {
+	k := &knowledge{store: db, log: log, said: map[string]*said{}, heard: map[string]bool{}}
+	warn := func(what string, err error) {
+		if err != nil {
+			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
+		}
+	}
+	servers, err := db.Servers(ctx)
+	warn("servers", err)
+	unchecked := map[string]bool{}
+	configured := serversOf(config)
+	for _, s := range servers {
+		if slices.Contains(configured, s.Name) {
+			unchecked[s.Name] = s.Unchecked
+			k.said[s.Name] = &said{defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive}
+		}
+	}
+	defs, err := db.Tools(ctx)
+	warn("tools", err)
+	for _, def := range defs {
+		if unchecked[def.ID.Server] {
+			if def, _, err = tool.TakeIn(def.ID.Kind, def.ID.Server, def.Raw); err != nil {
+				continue // the next list says so
+			}
+		}
+		if s := k.said[def.ID.Server]; s != nil && !slices.Contains(config.Disabled, def.ID.Server) {
+			s.defs = append(s.defs, def)
+		}
+	}
+	var r recalled
+	r.tokens, err = db.Tokens(ctx)
+	warn("token counts", err)
+	r.clients, err = db.Clients(ctx)
+	warn("clients", err)
+	if config.Learn {
+		uses, err := db.Learned(ctx)
+		warn("what was learned from use", err)
+		for _, u := range uses {
+			r.uses = append(r.uses, retrieve.Use(u))
+		}
+	}
+	return k, r
+}
+
+// serversOf are the names of all servers of a configuration, disabled ones too.
+func serversOf(config *configs.Config) []string {
+	names := slices.Clone(config.Disabled)
+	for _, s := range config.Servers {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// forget forgets the servers that a configuration does not name.
+func (k *knowledge) forget(ctx context.Context, config *configs.Config) {
+	configured := serversOf(config)
+	maps.DeleteFunc(k.said, func(server string, _ *said) bool { return !slices.Contains(configured, server) })
+	if _, err := k.store.KeepServers(ctx, configured); err != nil && ctx.Err() == nil {
+		k.log.Warn("removed servers are still in the store", "error", err)
+	}
+}
+
+// ofPool is what the pool needs to know.
+func (k *knowledge) ofPool() map[string]upstream.Known {
+	known := map[string]upstream.Known{}
+	for server, said := range k.said {
+		known[server] = upstream.Known{Era: said.era, Interactive: said.interactive}
+	}
+	return known
+}
+
+// upstreams joins a configuration with what is known, in its order.
+func (k *knowledge) upstreams(config *configs.Config, handler func(*tool.Def) tool.Handler) []view.Upstream {
+	all := make([]view.Upstream, len(config.Servers))
+	for i, s := range config.Servers {
+		all[i] = view.Upstream{Server: s.Name}
+		if said := k.said[s.Name]; said != nil {
+			all[i].Listed = true
+			all[i].Tools = tool.Of(said.defs, handler)
+		}
+	}
+	return all
+}
+
+// cutTo leaves as many of the upstreams, in their order, as have most tools
+// together; the others are as if they had not been listed yet. It reports
+// whether there are such.
+func cutTo(all []view.Upstream, most int) (cut bool) {
+	total := 0
+	for i := range all {
+		if total += len(all[i].Tools); total > most {
+			all[i].Tools, all[i].Listed, cut = nil, false, true
+		}
+	}
+	return cut
+}
+
+// heardStill are the servers that were heard of and that another configuration
+// leaves as they are.
+func (k *knowledge) heardStill(before, after *configs.Config) map[string]bool {
+	heard := map[string]bool{}
+	for _, s := range before.Servers {
+		if k.heard[s.Name] && slices.ContainsFunc(after.Servers, func(now upstream.Settings) bool { return reflect.DeepEqual(s, now) }) {
+			heard[s.Name] = true
+		}
+	}
+	return heard
+}
+
+// learn takes what an upstream said of itself into memory and store. The error is
+// the store's.
+func (k *knowledge) learn(ctx context.Context, change upstream.Change) (store.Diff, error) {
+	k.logFaults(change)
+	k.said[change.Server] = &said{
+		defs:         append([]*tool.Def{}, change.Defs...), // not nil: it was listed
+		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, interactive: change.Interactive, cache: change.Cache,
+		faults: change.Faults.Described,
+	}
+	if k.readOnly {
+		return countOf(change.Defs), nil
+	}
+	diff, err := k.store.PutServer(ctx, store.Server{
+		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
+		Capabilities: change.Capabilities, Interactive: change.Interactive,
+		LeftOut: change.Faults.LeftOut, Mended: change.Faults.Mended,
+	}, change.Defs)
+	for _, name := range diff.Changed[:min(len(diff.Changed), maxNamed)] {
+		k.log.Warn("the definition of a tool changed", "server", change.Server, "tool", name)
+	}
+	if more := len(diff.Changed) - maxNamed; more > 0 {
+		k.log.Warn("more definitions changed", "server", change.Server, "more", more)
+	}
+	return diff, err
+}
+
+// countOf counts definitions that are not compared with those before.
+func countOf(defs []*tool.Def) (diff store.Diff) {
+	for _, def := range defs {
+		if def.ID.Kind == tool.KindTool {
+			diff.Total++
+		} else {
+			diff.Others++
+		}
+	}
+	return diff
+}
+
+// maxNamed bounds how many tools are named in the log that one list changed.
+const maxNamed = 50
+
+// logFaults logs the faults of a list that the list before did not have.
+func (k *knowledge) logFaults(change upstream.Change) {
+	var before []upstream.Fault
+	if said := k.said[change.Server]; said != nil {
+		before = said.faults
+	}
+	for _, fault := range change.Faults.Described {
+		if slices.Contains(before, fault) {
+			continue
+		}
+		message := "a malformed definition is left out: clients would refuse the whole list"
+		if fault.Mended {
+			message = "a malformed definition is served mended"
+		}
+		k.log.Warn(message, "server", change.Server, fault.Kind.String(), fault.Name, "reason", fault.Text)
+	}
+	if more := change.Faults.LeftOut + change.Faults.Mended - len(change.Faults.Described); more > 0 && len(before) == 0 {
+		k.log.Warn("more definitions are malformed than are named", "server", change.Server, "more", more)
+	}
+}

@@ -1,0 +1,267 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"toolfinch/retrieve"
+	"toolfinch/store"
+	"toolfinch/upstream"
+	"toolfinch/view"
+)
+
+// ErrEnded is wrapped by the error of what needs Run, once that has ended.
+var ErrEnded = errors.New("the proxy has ended")
+
+// loop is the refresh loop: while a proxy runs it is the only writer of store and
+// views.
+type loop struct {
+	*views
+	store *store.Store
+	count *counter
+
+	asked chan func(ctx context.Context) // to be done now; whoever asks waits
+	notes chan func(ctx context.Context) // to be done at some time; nobody waits
+	ended chan struct{}                  // closed when nothing is done any more
+
+	life     context.Context // of Run; nil before
+	closing  sync.WaitGroup  // views that are no more
+	reported map[view.Problem]bool
+	partial  bool // not all that is known can be found yet
+}
+
+func newLoop(all *views, db *store.Store, count *counter) *loop {
+	return &loop{
+		views: all, store: db, count: count, reported: map[view.Problem]bool{},
+		asked: make(chan func(context.Context)), notes: make(chan func(context.Context), 256), ended: make(chan struct{}),
+	}
+}
+
+// do runs f on the loop and waits for it. The error wraps ErrEnded, or is why ctx
+// ended; f may still run then.
+func (l *loop) do(ctx context.Context, f func(ctx context.Context)) error {
+	done := make(chan struct{})
+	select {
+	case l.asked <- func(ctx context.Context) { defer close(done); f(ctx) }:
+	case <-l.ended:
+		return ErrEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// later has the loop write what was learned; what names it in the log when that
+// fails. It never blocks: a call or a client waits. What is lost is learned again.
+func (l *loop) later(what string, write func(ctx context.Context) error) {
+	select {
+	case l.notes <- func(ctx context.Context) {
+		if err := write(ctx); err != nil && ctx.Err() == nil {
+			l.log.Warn("not written to the store", "what", what, "error", err)
+		}
+	}:
+	default:
+	}
+}
+
+func (l *loop) rememberClient(client string, relists bool) {
+	l.later("a client", func(ctx context.Context) error { return l.store.PutClient(ctx, client, relists) })
+}
+
+func (l *loop) rememberUse(use retrieve.Use) {
+	l.later("what was learned from a call", func(ctx context.Context) error { return l.store.PutLearned(ctx, store.LearnedUse(use)) })
+}
+
+// run takes changes, and does what it is asked for, until ctx ends.
+func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
+	defer close(l.ended)
+	l.life = ctx
+	l.report(l.Problems())
+	for _, v := range l.now.Load().views {
+		v.run(ctx)
+	}
+	defer func() {
+		for _, v := range l.now.Load().views {
+			<-v.ended
+		}
+		l.closing.Wait()
+	}()
+	if l.partial {
+		if err := l.refresh(ctx, nil); err != nil && ctx.Err() == nil {
+			l.log.Error("not all known tools are indexed", "error", err)
+		}
+	}
+	l.indexed()
+	l.wake()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case f := <-l.asked:
+			f(ctx)
+		case f := <-l.notes:
+			f(ctx)
+		case change := <-changes:
+			l.take(ctx, collect(ctx, changes, change))
+		}
+	}
+}
+
+// wake wakes what follows news of upstreams.
+func (l *loop) wake() {
+	wake(l.count.work)
+	wake(l.embedder.work)
+}
+
+// wake tells whoever waits on c that there is work; once is enough.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+const (
+	// pause is how long the refresh loop waits for more changes to come.
+	pause = 20 * time.Millisecond
+	// maxPause bounds that wait while changes keep coming.
+	maxPause = 200 * time.Millisecond
+)
+
+// collect gathers the changes of one burst.
+func collect(ctx context.Context, changes <-chan upstream.Change, first upstream.Change) []upstream.Change {
+	batch := []upstream.Change{first}
+	most := time.NewTimer(maxPause)
+	defer most.Stop()
+	for {
+		select {
+		case change := <-changes:
+			batch = append(batch, change)
+		case <-time.After(pause):
+			return batch
+		case <-most.C:
+			return batch
+		case <-ctx.Done():
+			return batch
+		}
+	}
+}
+
+// take makes what became known of servers what is found and called.
+func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff {
+	diffs := make([]store.Diff, len(changes))
+	changed := map[string]bool{}
+	news := false
+	config := l.now.Load().config
+	for i, change := range changes {
+		configured := slices.ContainsFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
+		if change.Err == nil && configured { // after an error its last known tools stay; the pool has logged it
+			var err error
+			if diffs[i], err = l.known.learn(ctx, change); err != nil && ctx.Err() == nil {
+				l.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
+			}
+		}
+		news = news || change.Err == nil
+		if change.Err == nil || l.known.said[change.Server] == nil && !l.known.heard[change.Server] {
+			changed[change.Server] = true
+		}
+		l.known.heard[change.Server] = true
+	}
+	if len(changed) == 0 && l.now.Load().complete {
+		return diffs // the last known tools stay
+	}
+	if err := l.refresh(ctx, changed); err != nil {
+		if ctx.Err() == nil {
+			l.log.Error("the catalog was not refreshed", "error", err)
+		}
+		return diffs
+	}
+	if news {
+		l.wake()
+	}
+	return diffs
+}
+
+// refresh serves all that is known. Views that use none of the changed servers stay
+// as they are; nil: none does.
+func (l *loop) refresh(ctx context.Context, changed map[string]bool) error {
+	if l.partial {
+		changed = nil // more is known than what changed
+	}
+	next, err := l.rebuild(ctx, changed)
+	if err != nil {
+		return err
+	}
+	l.show(ctx, next)
+	l.partial = false
+	return nil
+}
+
+// show serves next, by one store, tells clients, and ends the views that are no
+// more.
+func (l *loop) show(ctx context.Context, next *served) {
+	before := l.now.Load()
+	if isClosed(before.ready) && !next.complete {
+		next.ready = make(chan struct{})
+	}
+	l.now.Store(next)
+	for _, v := range next.views {
+		if l.life != nil && v.end == nil {
+			v.run(l.life)
+		}
+		if before.byName[v.name] != v {
+			v.live.Sync()
+		}
+	}
+	for _, v := range before.views {
+		if now := next.byName[v.name]; now == nil || now.endpoint != v.endpoint {
+			l.closing.Go(func() { // beside: its calls may take long to end
+				if err := v.close(); err != nil {
+					l.log.Warn("a removed view did not end well", "view", v.name, "error", err)
+				}
+			})
+		}
+	}
+	l.report(next.problems)
+	if next.complete && !isClosed(next.ready) {
+		close(next.ready)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// report logs what is wrong with the views, each thing once, while the loop runs.
+// Warnings wait until each server was listed or has failed: until then a view lacks
+// what may yet come.
+func (l *loop) report(problems []view.Problem) {
+	if l.life == nil {
+		return // whoever opened the proxy asks for Problems
+	}
+	pending := slices.ContainsFunc(l.pool.Status(), func(s upstream.Status) bool { return s.State == upstream.StatePending })
+	for _, problem := range problems {
+		level := slog.LevelError
+		if problem.Warning {
+			level = slog.LevelWarn
+		}
+		if !l.reported[problem] && !(problem.Warning && pending) {
+			l.reported[problem] = true
+			l.log.Log(context.Background(), level, problem.Error(), "line", problem.At.Line)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"toolfinch/configs"
+	"toolfinch/embed"
+	"toolfinch/store"
+	"toolfinch/upstream"
+)
+
+// Workspace is a configuration at rest: its views over what the store knows can be
+// searched, and their tools called, but no client is served. It writes nothing
+// unless Learn is called. One goroutine at a time may use it.
+type Workspace struct {
+	*views
+	stored *store.Store
+}
+
+// OpenWorkspace opens the views of a configuration over what the store knows.
+// Nothing is dialled, and nothing is written.
+func OpenWorkspace(ctx context.Context, config *configs.Config, options ...Option) (*Workspace, error) {
+	o := optionsOf(options)
+	db, err := store.OpenReadOnly(ctx, config.DataDir, o.log)
+	if err != nil {
+		return nil, fmt.Errorf("workspace: %w", err)
+	}
+	all, _ := newViews(ctx, config, o, db, upstream.Events{})
+	all.known.readOnly = true
+	w := &Workspace{all, db}
+	if err := w.refresh(ctx); err != nil {
+		return nil, fmt.Errorf("workspace: %w", errors.Join(err, w.Close()))
+	}
+	return w, nil
+}
+
+func (w *Workspace) refresh(ctx context.Context) error {
+	next, err := w.rebuild(ctx, nil)
+	if err == nil {
+		w.now.Store(next)
+	}
+	return err
+}
+
+// Learn has everything that Refresh and Embed learn from now on written to the
+// store, and reports whether that outlives the program.
+func (w *Workspace) Learn(ctx context.Context) (durable bool, err error) {
+	if w.known.readOnly {
+		db, err := store.Open(ctx, w.first.DataDir, w.log)
+		if err != nil {
+			return false, fmt.Errorf("workspace: %w", err)
+		}
+		if err := w.stored.Close(); err != nil {
+			return false, errors.Join(err, db.Close())
+		}
+		w.stored, w.known.store, w.embedder.store, w.known.readOnly = db, db, db, false
+	}
+	return w.stored.Durable(), nil
+}
+
+// Refreshed is what a refresh learned from one server.
+type Refreshed struct {
+	Server string
+	Diff   store.Diff // without Learn only its totals are set
+	Faults upstream.Faults
+	Took   time.Duration
+	Err    error // nothing was learned; the last known tools stay
+	Lost   error // why what was learned is not in the store; Diff is zero then
+}
+
+// Refresh connects to the servers once, to all of them when none is named, in
+// parallel, and takes in what they have. done, if not nil, is called for each
+// server as it finishes, one at a time. The result is in the order asked for, or in
+// config order. After Learn, a refresh of all makes the store forget the servers
+// that the configuration does not name.
+func (w *Workspace) Refresh(ctx context.Context, done func(Refreshed), servers ...string) []Refreshed {
+	if len(servers) == 0 {
+		for _, s := range w.first.Servers {
+			servers = append(servers, s.Name)
+		}
+		if !w.known.readOnly {
+			w.known.forget(ctx, w.first)
+		}
+	}
+	rows := make([]Refreshed, len(servers))
+	each(ctx, servers, w.pool.Refresh, func(i int, took time.Duration, change upstream.Change) {
+		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Faults: change.Faults}
+		if change.Err == nil {
+			rows[i].Diff, rows[i].Lost = w.known.learn(ctx, change)
+		}
+		if done != nil {
+			done(rows[i])
+		}
+	})
+	if err := w.refresh(ctx); err != nil {
+		w.log.Error("the catalog was not refreshed", "error", err)
+	}
+	if !w.known.readOnly {
+		count := &counter{store: w.stored, log: w.log, catalogs: w.catalogs}
+		count.count(ctx)
+	}
+	return rows
+}
+
+// each asks servers in parallel, and calls done for each as it answers, one at a
+// time.
+func each(ctx context.Context, servers []string, ask func(ctx context.Context, server string) upstream.Change, done func(i int, took time.Duration, change upstream.Change)) {
+	var asking sync.WaitGroup
+	var one sync.Mutex // held over done
+	for i, server := range servers {
+		asking.Go(func() {
+			start := time.Now()
+			change := ask(ctx, server)
+			one.Lock()
+			defer one.Unlock()
+			done(i, time.Since(start), change)
+		})
+	}
+	asking.Wait()
+}
+
+// Unlisted returns the enabled servers that were never listed, in config order:
+// what they have is not known.
+func (w *Workspace) Unlisted() []string {
+	var names []string
+	for _, s := range w.first.Servers {
+		if w.known.said[s.Name] == nil {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// Embed gives every tool its vector and makes searches hybrid, where the
+// configuration has an embedder; it learns then (see Learn), so that nothing is
+// embedded twice. progress, if not nil, hears how many tools have a vector.
+func (w *Workspace) Embed(ctx context.Context, progress func(done, total int)) error {
+	if w.first.Embed.Kind == embed.KindBM25 {
+		return nil
+	}
+	if _, err := w.Learn(ctx); err != nil {
+		return err
+	}
+	return w.embedder.embed(ctx, progress)
+}
+
+// Close ends every connection and the use of the store. It may be called twice.
+func (w *Workspace) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	return errors.Join(w.closeAll(ctx), w.stored.Close())
+}

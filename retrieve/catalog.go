@@ -21,18 +21,18 @@ import (
 	"toolfinch/tool"
 )
 
-// Server is what one upstream brings to the catalog. A tool with a name is
-// exposed under it; the others are named here.
+// Server is what one upstream contributes to the catalog. A tool with a name is
+// exposed under that name; the catalog names the others.
 type Server struct {
 	Name         string
 	Description  string
 	Tools        []*tool.Tool            // of all kinds, of each in listed order; nil while never listed
 	Prefix       *string                 // what exposed names begin with; nil for its name, "" for nothing
-	Instructions string                  // how to use it, by its own word
+	Instructions string                  // its own instructions for use
 	Capabilities json.RawMessage         // the object as the server sent it; nil while unknown
-	Cache        map[tool.Kind]CacheHint // what it said of its lists
-	// Excluded, if set, reports whether a resource that is not among Tools is left out
-	// here.
+	Cache        map[tool.Kind]CacheHint // the hints that it gave with its lists
+	// Excluded, if set, reports whether a resource that Tools does not list is left
+	// out.
 	Excluded func(id tool.ID) bool
 	Unlisted Unlisted // which URIs that it does not list are sent to it
 }
@@ -44,8 +44,8 @@ type Contents struct {
 	Pins     []string // globs over exposed names and "server.name" of tools that are listed from the start
 }
 
-// Catalog is a set of tools, prompts and resources that can be found and called. It
-// never changes: With returns another one. Its methods are safe for concurrent use.
+// Catalog is an immutable set of tools, prompts and resources that can be found and
+// called. With makes another one. Its methods are safe for concurrent use.
 type Catalog struct {
 	*kept
 	*others
@@ -57,14 +57,14 @@ type Catalog struct {
 	byID   map[tool.ID]*tool.Tool
 	names  []string // exposed, of the tools that models are offered, sorted
 	apps   apps
-	given  map[string]bool // names that tools came with
+	given  map[string]bool // names that the views gave to tools
 	pinned []*tool.Tool
 
 	listing atomic.Int64 // tokens of all definitions, -1 while not counted
 }
 
-// kept is what a catalog shares with those that were made from it, and they with
-// it: what was worked out from definitions, by their content.
+// kept is shared by all catalogs that With makes from one another: results that
+// follow from definitions, by content.
 type kept struct {
 	index   *index.Index
 	costs   costs
@@ -72,7 +72,7 @@ type kept struct {
 	schemas schemas
 }
 
-// at returns what is in the index under key.
+// at returns the tool, prompt or resource that the index has under key.
 func (c *Catalog) at(key string) *tool.Tool {
 	if t := c.tools[key]; t != nil {
 		return t
@@ -103,9 +103,9 @@ func NewCatalog(handler func(*tool.Def) tool.Handler) *Catalog {
 	return c
 }
 
-// With returns a catalog of other contents, whatever those of c are. What was worked
-// out from definitions that did not change is taken over. Calls of With of one
-// family of catalogs wait for each other; the latest has what Embed embeds.
+// With returns a catalog of other contents. It reuses what c has derived from
+// definitions that did not change. Calls of With on catalogs that share an index
+// wait for each other; Embed embeds the contents of the latest.
 func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error) {
 	next := &Catalog{kept: c.kept, contents: contents}
 	next.listing.Store(-1)
@@ -120,8 +120,8 @@ func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error)
 	return next, nil
 }
 
-// documents are what is indexed: what clients see of each, its name too where it
-// was given one.
+// documents returns what is indexed: each definition as clients see it, under the
+// name that the view gives it.
 func (c *Catalog) documents() []index.Document {
 	about := descriptions(c.contents.Servers)
 	keys := c.keys()
@@ -146,8 +146,8 @@ func descriptions(servers []Server) map[string]string {
 	return about
 }
 
-// claims are the IDs of tools without a name, the names that others came with,
-// and the prefixes of servers that have one.
+// claims returns the IDs of tools without a name, the names of the others, and the
+// prefixes of servers that have one.
 func claims(servers []Server) (unnamed []tool.ID, given map[string]bool, prefix map[string]string) {
 	given, prefix = map[string]bool{}, map[string]string{}
 	for _, s := range servers {
@@ -167,14 +167,15 @@ func claims(servers []Server) (unnamed []tool.ID, given map[string]bool, prefix 
 	return unnamed, given, prefix
 }
 
-// Clash is a name that a tool was given, and the tool that would have had it.
+// Clash is a configured name that displaces another tool's default name, and the ID
+// of that other tool.
 type Clash struct {
 	Name string
 	ID   tool.ID
 }
 
-// Clashes returns the names that tools come with, and those of meta-tools, that
-// others would have had without being given any: those get another one.
+// Clashes returns the configured names, and the names of meta-tools, that displace
+// the default names of other tools.
 func Clashes(servers []Server, meta ...string) []Clash {
 	unnamed, given, prefix := claims(servers)
 	for _, name := range meta {
@@ -238,7 +239,7 @@ func matches(glob, name string) bool {
 	return err == nil && ok
 }
 
-// Search returns what fits the query best, at most q.Limit.
+// Search returns the best hits, at most q.Limit.
 func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	if c.snapshot == nil {
 		return Found{}, nil
@@ -254,17 +255,17 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	return Found{Hits: hits, Hybrid: found.Vectors, Confidence: found.Confidence}, nil
 }
 
-// Close ends the index of the catalog and of all that were made from it: they find
-// nothing any more.
+// Close closes the index of the catalog and of all that share it. They find nothing
+// afterwards.
 func (c *Catalog) Close() error { return c.index.Close() }
 
-// Lookup finds a tool by the name clients see.
+// Lookup finds a tool by the name that clients see.
 func (c *Catalog) Lookup(name string) (*tool.Tool, bool) {
 	t, ok := c.tools[name]
 	return t, ok
 }
 
-// Find finds a tool by the name clients see or by "server.name".
+// Find finds a tool by the name that clients see or by "server.name".
 func (c *Catalog) Find(name string) (*tool.Tool, error) {
 	if t, ok := c.tools[name]; ok {
 		return t, nil
@@ -275,13 +276,13 @@ func (c *Catalog) Find(name string) (*tool.Tool, error) {
 	return nil, fmt.Errorf("%w: %q", tool.ErrNotFound, name)
 }
 
-// ByID finds a tool by its ID, which stays when what clients call it changes.
+// ByID finds a tool by its ID, which stays the same when its name changes.
 func (c *Catalog) ByID(id tool.ID) (*tool.Tool, bool) {
 	t, ok := c.byID[id]
 	return t, ok
 }
 
-// Tools returns all tools that models are offered, sorted by exposed name.
+// Tools returns all tools that are offered to models, sorted by exposed name.
 func (c *Catalog) Tools() []*tool.Tool {
 	tools := make([]*tool.Tool, len(c.names))
 	for i, name := range c.names {
@@ -290,13 +291,28 @@ func (c *Catalog) Tools() []*tool.Tool {
 	return tools
 }
 
+// first returns the first n tools by name that satisfy passes, without scores, and
+// how many more there are.
+func (c *Catalog) first(n int, passes func(*tool.Tool) bool) (hits []Hit, more int) {
+	for _, name := range c.names {
+		switch t := c.tools[name]; {
+		case !passes(t):
+		case len(hits) < n:
+			hits = append(hits, Hit{Tool: t})
+		default:
+			more++
+		}
+	}
+	return hits, more
+}
+
 // Len is the number of tools.
 func (c *Catalog) Len() int { return len(c.names) }
 
-// Pinned returns the tools that every client is listed from the start.
+// Pinned returns the tools that are listed to every client from the start.
 func (c *Catalog) Pinned() []*tool.Tool { return c.pinned }
 
-// Servers returns what the catalog was made of.
+// Servers returns the contents of the catalog by server.
 func (c *Catalog) Servers() []Server { return c.contents.Servers }
 
 // Nearest returns up to n exposed names that look most like name.

@@ -7,19 +7,18 @@ import (
 	"toolfinch/tool"
 )
 
-// maxCosts is how many counts are kept, twice: of those that were used since the
-// last maxCosts new ones, and of those before.
+// maxCosts bounds each of the two maps of counts.
 const maxCosts = 100_000
 
-// costs is what definitions cost a model's context, in tokens, by content.
-// Nothing in use is counted twice; what is not known yet is counted when needed.
+// costs remembers how many tokens definitions take in a model's context, by content.
+// It counts on demand, and counts nothing twice that is in use.
 type costs struct {
 	mu     sync.Mutex // guards what follows; not held while counting
 	known  map[string]int
-	before map[string]int // what was known when known was last full
+	before map[string]int // the previous known, when that was full
 }
 
-// get returns what is known of key.
+// get returns the count of key, if it is known.
 func (c *costs) get(key string) (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +56,7 @@ func (c *costs) ofName(name string) int {
 	return c.cost("name "+name, func() []byte { return []byte(name) })
 }
 
-// LearnTokens takes counts that were made before, as CountTokens returned them.
+// LearnTokens adds counts that CountTokens returned earlier.
 func (k *kept) LearnTokens(counts map[string]int) {
 	k.costs.mu.Lock()
 	defer k.costs.mu.Unlock()
@@ -66,9 +65,9 @@ func (k *kept) LearnTokens(counts map[string]int) {
 	}
 }
 
-// CountTokens counts every definition that was not counted yet and returns the
-// new counts by tool.Def.Hash: of definitions as the upstreams have them, under
-// whatever name clients see them. It takes about 0.1 s a megabyte.
+// CountTokens counts every definition that was not counted yet, and returns the new
+// counts by tool.Def.Hash. They are of the upstreams' definitions, whatever name
+// clients see. Counting takes about 0.1 s a megabyte.
 func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 	fresh := map[string]int{}
 	total := 0
@@ -87,9 +86,9 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 	return fresh
 }
 
-// Tokens is what the definition of a tool costs a model's context, as clients are
-// listed it, give or take a token where they see another name than the upstream's.
-// The definition is counted once, whatever it is called, and so is each name.
+// Tokens returns how many tokens a tool's definition takes in a model's context, as it
+// is listed to clients. It may be off by one if clients see another name than the
+// upstream's: the definition and the names are counted apart.
 func (k *kept) Tokens(t *tool.Tool) int {
 	n := k.raw(t.Def)
 	if t.Name != t.Def.ID.Name {
@@ -102,15 +101,15 @@ func (k *kept) raw(def *tool.Def) int {
 	return k.costs.cost(def.Hash, func() []byte { return def.Raw })
 }
 
-// ListingTokens is what listing every tool would cost a model's context, and
-// whether all of them have been counted.
+// ListingTokens returns how many tokens listing every tool would take, and whether all
+// have been counted.
 func (c *Catalog) ListingTokens() (tokens int, complete bool) {
 	total := c.listing.Load()
 	return int(total), total >= 0
 }
 
-// ListingCost is ListingTokens; until all definitions have been counted it estimates
-// those that have not.
+// ListingCost is ListingTokens with an estimate for definitions that have not been
+// counted.
 func (c *Catalog) ListingCost() int {
 	if tokens, complete := c.ListingTokens(); complete {
 		return tokens

@@ -10,14 +10,14 @@ import (
 	"toolfinch/tool"
 )
 
-// DiscoverQuery is what discover_tools is asked.
+// DiscoverQuery holds the arguments of discover_tools.
 type DiscoverQuery struct {
 	Text  string   // what the tool should do; "" lists tools by name
-	Tags  []string // all of which a tool must have: see Catalog.Tagged
+	Tags  []string // a tool must have all of them; see Catalog.Tagged
 	Limit int      // 1 to MaxLimit; 0 for the default, Settings.TopK
 }
 
-// Discovered is what is told of a tool that may be provisioned.
+// Discovered describes a tool that may be provisioned.
 type Discovered struct {
 	ToolID      string   `json:"tool_id"` // the name clients see
 	Server      string   `json:"server"`
@@ -39,9 +39,9 @@ type Discovery struct {
 	More      int          `json:"more,omitempty"`      // of a list: how many tools are not in it
 }
 
-// Discover finds tools by what they do and by tags, best first, and says what
-// each costs. call says who asks. The error is a *args.Error for a query that
-// is none.
+// Discover finds tools by what they do and by tags, best first, and states the cost
+// of each. call is the caller's. The error is an *args.Error if the query is not
+// valid.
 func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (Discovery, error) {
 	if q.Limit == 0 {
 		q.Limit = p.topK
@@ -55,38 +55,27 @@ func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQ
 		}
 	}
 	out := Discovery{Tools: []Discovered{}}
-	add := func(hit Hit) {
+	var hits []Hit
+	if strings.TrimSpace(q.Text) == "" {
+		hits, out.More = p.catalog.first(q.Limit, p.catalog.Tagged(q.Tags))
+	} else {
+		found, err := p.search.searchTagged(ctx, Query{Text: q.Text, Limit: q.Limit}, q.Tags)
+		if err != nil {
+			return Discovery{}, err
+		}
+		p.search.asked(call.Session, q.Text, found.Hits)
+		hits, out.Confident = found.Hits, found.confident()
+	}
+	for _, hit := range hits {
 		one := p.Describe(call, hit.Tool)
 		one.Score = hit.Score
 		out.Tokens += one.Tokens
 		out.Tools = append(out.Tools, one)
 	}
-	if strings.TrimSpace(q.Text) == "" {
-		has := p.catalog.Tagged(q.Tags)
-		for _, t := range p.catalog.Tools() {
-			switch {
-			case !has(t):
-			case len(out.Tools) < q.Limit:
-				add(Hit{Tool: t})
-			default:
-				out.More++
-			}
-		}
-		return out, nil
-	}
-	found, err := p.search.searchTagged(ctx, Query{Text: q.Text, Limit: q.Limit}, q.Tags)
-	if err != nil {
-		return Discovery{}, err
-	}
-	p.search.asked(call.Session, q.Text, found.Hits)
-	for _, hit := range found.Hits {
-		add(hit)
-	}
-	out.Confident = found.confident()
 	return out, nil
 }
 
-// Describe is what discovery says of a tool to whoever makes the call.
+// Describe describes a tool to the maker of the call.
 func (p *provisioner) Describe(call *tool.Call, t *tool.Tool) Discovered {
 	def := t.Def
 	d := Discovered{
@@ -100,22 +89,22 @@ func (p *provisioner) Describe(call *tool.Call, t *tool.Tool) Discovered {
 	return d
 }
 
-// callable returns what reports whether the maker of a call can call a tool, in a
-// gated view.
+// callable returns a predicate for the tools that the maker of the call has
+// provisioned. The view must be gated.
 func (p *provisioner) callable(call *tool.Call) func(*tool.Tool) bool {
 	owner := call.Owner()
 	return func(t *tool.Tool) bool { return p.gate.IsProvisioned(owner, t.Def.ID) }
 }
 
-// How many hits are looked through for tags: of a search with vectors, which
-// takes the square of them to spread, and of one by words.
+// Bounds the hits that are filtered by tags: of a search with vectors, whose
+// spreading takes the square of their number, and of a search by words.
 const (
 	wideHybrid = 30
 	wideWords  = 500
 )
 
-// searchTagged is Search among the tools that have all tags, first of the server
-// that one of them names, if one does.
+// searchTagged searches the tools that have all tags. If one of the tags names a
+// server, the tools of that server come first.
 func (s *searcher) searchTagged(ctx context.Context, q Query, tags []string) (Found, error) {
 	if len(tags) == 0 {
 		return s.Search(ctx, q)
@@ -123,14 +112,14 @@ func (s *searcher) searchTagged(ctx context.Context, q Query, tags []string) (Fo
 	return s.among(ctx, q, s.serverAmong(tags), s.catalog.Tagged(tags))
 }
 
-// SearchAmong is Search among what passes holds for. It looks through the best 30
-// by words and meaning and then, for more, through the best 500 by words.
+// SearchAmong searches the tools that satisfy passes. It filters the best 30 by
+// words and meaning and then, if these are too few, the best 500 by words.
 func (s *searcher) SearchAmong(ctx context.Context, q Query, passes func(*tool.Tool) bool) (Found, error) {
 	return s.among(ctx, q, q.Server, passes)
 }
 
-// among searches the server named first, "" for all, and then, where it found too
-// few or looked at too few, all that the query is for by words.
+// among searches the server first ("" for all), filtered by passes. If that finds
+// too few, it searches by words all that the query is for.
 func (s *searcher) among(ctx context.Context, q Query, first string, passes func(*tool.Tool) bool) (Found, error) {
 	query, reason, err := s.query(ctx, q)
 	if err != nil {
@@ -151,7 +140,7 @@ func (s *searcher) among(ctx context.Context, q Query, first string, passes func
 	}
 	seen := found.Hits
 	found.Hits = having(passes, seen, nil, q.Limit)
-	complete := len(seen) < query.Limit && query.Server == q.Server // there is nothing else
+	complete := len(seen) < query.Limit && query.Server == q.Server // nothing else exists
 	if len(found.Hits) < q.Limit && !complete {
 		query.Vectors, query.Server, query.Limit = nil, q.Server, wideWords
 		more, err := s.catalog.Search(ctx, query)
@@ -161,15 +150,14 @@ func (s *searcher) among(ctx context.Context, q Query, first string, passes func
 		found.Hits = append(found.Hits, having(passes, more.Hits, seen, q.Limit-len(found.Hits))...)
 	}
 	if len(found.Hits) == 0 || found.Hits[0].Tool != best {
-		found.Confidence = unknownConfidence // it was that of a tool which is left out
+		found.Confidence = unknownConfidence // the known one is of a tool that is left out
 		return found, nil
 	}
 	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
 	return found, nil
 }
 
-// having returns the first hits, at most limit, that has holds for and that are
-// not among seen.
+// having returns up to limit hits that satisfy has and are not in seen.
 func having(has func(*tool.Tool) bool, hits, seen []Hit, limit int) []Hit {
 	var out []Hit
 	for _, hit := range hits {
@@ -183,8 +171,8 @@ func having(has func(*tool.Tool) bool, hits, seen []Hit, limit int) []Hit {
 	return out
 }
 
-// serverAmong returns the server that one of the tags names, "" where none or
-// several servers are named.
+// serverAmong returns the server that the tags name, "" if they name none or
+// several.
 func (s *searcher) serverAmong(tags []string) string {
 	var named string
 	for _, s := range s.catalog.Servers() {

@@ -30,14 +30,14 @@ func Reserved() []string {
 		DiscoverTools, ProvisionTools, UnprovisionTools, ExecuteTool, ListProvisioned}
 }
 
-// Offer says which of the meta-tools of Retriever.MetaTools there are.
+// Offer selects what Retriever.MetaTools returns.
 type Offer struct {
 	Call  bool     // call_tool; answers name it
 	Split bool     // call_tool as three tools, one a kind
 	About []Server // the upstreams to name, in order; only Name, Description and Instructions are read
 }
 
-// Bounds of what names the upstreams, and of what these say, in bytes.
+// Bounds, in bytes, of the list of upstreams and of their instructions.
 const (
 	maxNames        = 250
 	maxInstructions = 1500
@@ -45,8 +45,8 @@ const (
 	maxOwnTogether  = 6000
 )
 
-// MetaTools returns the meta-tools that Settings.Offer says. Together they stay
-// under 2.5 kB listed.
+// MetaTools returns the meta-tools that Settings.Offer selects. Their definitions stay
+// under 2.5 kB together.
 func (r *Retriever) MetaTools() []*tool.Tool {
 	offer := r.settings.Offer
 	tools := []*tool.Tool{r.retrieveTools(offer)}
@@ -97,7 +97,8 @@ func (r *Retriever) callTool(most Kind, name, description, annotations, server s
 		"", annotations, r.CallTool(most, server))
 }
 
-// meta makes a meta-tool. Clients with a tool search of their own keep it loaded.
+// meta makes a meta-tool. It is marked so that clients with their own tool search
+// keep it loaded.
 func meta(name, description, input, output, annotations string, handler tool.Handler) *tool.Tool {
 	raw := rawjson.Of(struct {
 		Name         string          `json:"name"`
@@ -115,7 +116,7 @@ func meta(name, description, input, output, annotations string, handler tool.Han
 	return &tool.Tool{Name: name, Def: def, Handler: handler}
 }
 
-// Intro says, for Instructions, how to use the meta-tools.
+// Intro tells clients how to use the meta-tools; it is for Instructions.
 func (o Offer) Intro() string {
 	const intro = "This server finds tools for you instead of listing them all. Say what you need to retrieve_tools; "
 	if o.Call {
@@ -124,13 +125,13 @@ func (o Offer) Intro() string {
 	return intro + "then call what it found by its name."
 }
 
-// AutoIntro is Intro where all tools may be listed instead.
+// AutoIntro is Intro for views that may list all tools instead.
 func (o Offer) AutoIntro() string {
 	return "Call tools that are listed by their names. If retrieve_tools is listed: " + o.Intro()
 }
 
-// Instructions is what a client is told of this server at the start: how to use
-// it (intro), who is behind it, and what those say of themselves, within bounds.
+// Instructions returns the instructions for clients: how to use this server (intro),
+// its upstreams, and their own instructions, within bounds.
 func Instructions(intro string, about []Server) string {
 	var b strings.Builder
 	b.WriteString(intro)
@@ -152,7 +153,7 @@ func Instructions(intro string, about []Server) string {
 	return strings.TrimLeft(b.String()+ownInstructions(about), "\n")
 }
 
-// ownInstructions are the upstreams' instructions, each under a heading.
+// ownInstructions returns the upstreams' instructions, each under a heading.
 func ownInstructions(servers []Server) string {
 	var b strings.Builder
 	var without []Server
@@ -174,8 +175,8 @@ func ownInstructions(servers []Server) string {
 	return b.String()
 }
 
-// clipWords cuts text to at most n bytes, between two words where there are
-// such, and marks the cut.
+// clipWords cuts text to at most n bytes, including the mark of the cut, between two
+// words if it has any.
 func clipWords(text string, n int) string {
 	const mark = "..."
 	if len(text) <= n {

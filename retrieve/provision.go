@@ -16,8 +16,7 @@ import (
 	"toolfinch/tool"
 )
 
-// provisioner discovers tools and provisions them, in a gated view. In others it
-// discovers only.
+// provisioner discovers tools and, in a gated view, provisions them.
 type provisioner struct {
 	search  *searcher
 	catalog *Catalog
@@ -25,7 +24,7 @@ type provisioner struct {
 	topK    int
 }
 
-// ErrNotGated is returned where there is nothing to provision.
+// ErrNotGated is returned by views without a gate.
 var ErrNotGated = gate.ErrNotGated
 
 // GatedIntro is Offer.Intro of a gated view.
@@ -41,7 +40,7 @@ const (
 	maxIDs     = 1000          // also of unprovision_tools
 )
 
-// ProvisionRequest is what provision_tools is asked: IDs or a Query, not both.
+// ProvisionRequest holds the arguments of provision_tools: IDs or a Query, not both.
 type ProvisionRequest struct {
 	IDs       []string `json:"tool_ids,omitempty"` // exposed names, at most 1,000: all of them, or none
 	Query     string   `json:"query,omitempty"`    // the tools that fit it best, as far as they fit the budget
@@ -83,9 +82,9 @@ type ProvisionList struct {
 	gate.State
 }
 
-// Provision provisions tools for whoever makes the call. Of a query those are
-// taken that fit the budget, best first, and the others are named. Errors are
-// ErrNotGated, *args.Error and *gate.BudgetError; nothing has changed then.
+// Provision provisions tools for the maker of the call. For a query it takes the best
+// tools that fit the budget, and names the others. Errors are ErrNotGated, *args.Error
+// and *gate.BudgetError; none of them changes anything.
 func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q ProvisionRequest) (ProvisionAnswer, error) {
 	if !p.gated() {
 		return ProvisionAnswer{}, ErrNotGated
@@ -144,9 +143,9 @@ func (p *provisioner) checkProvision(q *ProvisionRequest) error {
 	return nil
 }
 
-// Unprovision takes tools away from whoever makes the call: those with the IDs,
-// or all with nil. IDs that are not provisioned are named in the answer. Errors
-// are ErrNotGated and *args.Error for what is no ID; nothing has changed then.
+// Unprovision takes tools away from the maker of the call: those with the IDs, or all
+// if ids is nil. The answer names IDs that were not provisioned. Errors are
+// ErrNotGated and, for an unknown ID, *args.Error; neither changes anything.
 func (p *provisioner) Unprovision(ctx context.Context, call *tool.Call, ids []string) (UnprovisionAnswer, error) {
 	if !p.gated() {
 		return UnprovisionAnswer{}, ErrNotGated
@@ -178,7 +177,7 @@ func (p *provisioner) Unprovision(ctx context.Context, call *tool.Call, ids []st
 	return answer, nil
 }
 
-// Provisions returns what is provisioned for whoever makes the call. The error is
+// Provisions returns what is provisioned for the maker of the call. The error is
 // ErrNotGated.
 func (p *provisioner) Provisions(call *tool.Call) (ProvisionList, error) {
 	if !p.gated() {
@@ -188,7 +187,7 @@ func (p *provisioner) Provisions(call *tool.Call) (ProvisionList, error) {
 	return ProvisionList{p.catalog.provisioned(now, false), state}, nil
 }
 
-// provisioned is what answers say of these tools, with definitions if whole is set.
+// provisioned describes these tools for an answer, with definitions if whole is set.
 func (c *Catalog) provisioned(all []tool.Provisioned, whole bool) []ProvisionedTool {
 	out := []ProvisionedTool{}
 	for _, p := range all {
@@ -208,9 +207,9 @@ func (c *Catalog) provisioned(all []tool.Provisioned, whole bool) []ProvisionedT
 // maxUnknown is how many unknown IDs an error names.
 const maxUnknown = 5
 
-// toolsOf are the tools with these IDs, each once, or a *args.Error that names
-// the unknown ones, or says that they are too many. IDs are looked up, never taken apart: names of servers and of tools have
-// underscores in them.
+// toolsOf returns the tools with these IDs, each once. The error is an *args.Error for
+// unknown IDs, which it names, and for too many. IDs are looked up and never split:
+// names of servers and tools contain underscores.
 func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 	if len(ids) > maxIDs {
 		return nil, args.Refuse("tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
@@ -332,8 +331,8 @@ func (r *Retriever) GateTools() []*tool.Tool {
 	}
 }
 
-// answered is the result of a meta-tool, refused that of a request a model can
-// correct.
+// answered is the result of a meta-tool. refused is the result for an error that the
+// model can correct; it returns other errors.
 func answered(value any, err error) (tool.Result, error) {
 	if err != nil {
 		return refused(err)

@@ -21,14 +21,14 @@ const (
 	MaxLimit     = 50
 )
 
-// Health is what is known of the upstreams now, in numbers of servers.
+// Health counts the upstreams by their state.
 type Health struct{ Ready, Pending, Failed int }
 
 // Settings of a Retriever.
 type Settings struct {
 	TopK int // tools in an answer when the query names no limit; default DefaultLimit
-	// Register puts the tools of an answer on the live server of a session and
-	// reports which are registered then.
+	// Register registers the tools of an answer in a session and reports, by name,
+	// which are registered afterwards.
 	Register func(ctx context.Context, session string, tools []*tool.Tool) map[string]bool
 	// Health, if set, is asked for every answer and must not block.
 	Health func() Health
@@ -104,18 +104,18 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	}
 }
 
-// Query is what retrieve_tools is asked.
+// Query holds the arguments of retrieve_tools.
 type Query struct {
 	Text   string
 	Limit  int    // 1 to MaxLimit
 	Server string // "" for all
 	Detail Detail
-	Kinds  []tool.Kind // what is looked for; nil for tools
+	Kinds  []tool.Kind // of what is searched; nil for tools
 
-	Explain bool // say why each hit is one; not for clients
+	Explain bool // explain each hit; not for clients
 }
 
-// queryKinds are what clients may ask for.
+// queryKinds are the values of the argument kind.
 var queryKinds = map[string][]tool.Kind{
 	"tool":     nil,
 	"prompt":   {tool.KindPrompt},
@@ -123,10 +123,10 @@ var queryKinds = map[string][]tool.Kind{
 	"any":      tool.Kinds,
 }
 
-// tools reports whether tools are looked for.
+// tools reports whether the query is for tools.
 func (q Query) tools() bool { return q.Kinds == nil || slices.Contains(q.Kinds, tool.KindTool) }
 
-// Detail is how much an answer says of each tool.
+// Detail selects how much an answer says about each tool.
 type Detail string
 
 // DetailName gives names only; DetailSummary adds the first sentence and a
@@ -185,8 +185,8 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 	return r.answer(q, found, r.registered(ctx, call, q, found.Hits)).result(), nil
 }
 
-// registered registers the tools among the hits and reports which are. In a gated
-// view nothing is: it reports which can be called.
+// registered registers the tools among the hits and reports, by name, which are
+// registered. A gated view registers nothing: there it reports which can be called.
 func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hits []Hit) map[string]bool {
 	if !q.tools() || r.settings.Register == nil && !r.gated() {
 		return nil
@@ -208,36 +208,35 @@ func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hi
 	return registered
 }
 
-// gated reports whether tools must be provisioned before they can be called.
+// gated reports whether clients provision tools before they call them.
 func (p *provisioner) gated() bool { return p.gate != nil && p.gate.Gated() }
 
-// Found is what a search found.
+// Found is the result of a search.
 type Found struct {
 	Hits   []Hit  // best first
 	Hybrid bool   // vectors had a part in the ranking
-	Reason string // why not, where they should have
-	// Confidence is the probability that a hit is what was asked for; below
-	// Confident there are fewer hits than there could be.
+	Reason string // why they had none, if they should have had one
+	// Confidence is the probability that one of the hits is what the query asks for;
+	// below Confident there are fewer hits.
 	Confidence float64
 }
 
-// Confident is the confidence from which on an answer is said to fit.
+// Confident is the least confidence of an answer that is called confident.
 const Confident = 0.26
 
-// leastDoubted is the share of the hits that an answer keeps however doubtful
-// it is.
+// leastDoubted is the least share of the hits that an answer keeps.
 const leastDoubted = 0.4
 
-// doubted returns how many of n hits an answer of this confidence has: the less
-// likely it is that anything fits, the fewer tools are to fill the context.
+// doubted returns how many of n hits an answer of this confidence keeps: the less
+// likely a hit fits, the fewer tools fill the context.
 func doubted(n int, confidence float64) int {
 	return int(math.Ceil(float64(n) * min(1, max(leastDoubted, confidence/Confident))))
 }
 
-// unknownConfidence is the Confidence of hits that the search did not judge.
+// unknownConfidence is the Confidence of hits that no search has judged.
 const unknownConfidence = -1
 
-// confident is Confident of the hits, nil where that is not known.
+// confident reports whether the hits are confident, nil if that is not known.
 func (f Found) confident() *bool {
 	if f.Confidence == unknownConfidence {
 		return nil
@@ -246,7 +245,7 @@ func (f Found) confident() *bool {
 	return &is
 }
 
-// Search is the retrieval of retrieve_tools alone.
+// Search finds what fits a query, as retrieve_tools does, and registers nothing.
 func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 	query, reason, err := s.query(ctx, q)
 	if err != nil {
@@ -257,14 +256,14 @@ func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 	return found, err
 }
 
-// query is what the index is asked, and why without vectors.
+// query returns the query for the index and, if it has no vectors, the reason.
 func (s *searcher) query(ctx context.Context, q Query) (query index.Query, reason string, err error) {
 	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: s.prior(q.Text), Explain: q.Explain}
 	query.Vectors, reason = s.vectors.of(ctx, q.Text, s.timeout, s.catalog.Embedded() > 0)
 	return query, reason, ctx.Err()
 }
 
-// rank searches the catalog, without the query's vectors if those do not fit.
+// rank searches the catalog. If the query's vectors do not fit, it searches without.
 func (s *searcher) rank(ctx context.Context, query index.Query, reason string) (Found, error) {
 	found, err := s.catalog.Search(ctx, query)
 	if errors.Is(err, index.ErrVector) {
@@ -282,7 +281,7 @@ func (s *searcher) rank(ctx context.Context, query index.Query, reason string) (
 	return found, err
 }
 
-// asked tells the memory what a query found.
+// asked tells the memory which tools a query found.
 func (s *searcher) asked(session, query string, hits []Hit) {
 	if s.memory == nil {
 		return
@@ -296,7 +295,7 @@ func (s *searcher) asked(session, query string, hits []Hit) {
 	s.memory.Asked(session, query, ids)
 }
 
-// prior is what use says of tools for a query, by exposed name.
+// prior returns the expectations that use has taught for a query, by exposed name.
 func (s *searcher) prior(query string) map[string]float64 {
 	if s.memory == nil {
 		return nil
@@ -314,8 +313,8 @@ func (s *searcher) prior(query string) map[string]float64 {
 	return out
 }
 
-// Answer is the answer of retrieve_tools, as JSON. Commands and measurements
-// use it; nothing is registered.
+// Answer returns the answer of retrieve_tools as JSON, for commands and measurements.
+// It registers nothing.
 func (r *Retriever) Answer(q Query, found Found) json.RawMessage {
 	return json.RawMessage(r.answer(q, found, nil))
 }

@@ -97,46 +97,23 @@ func (r *Retriever) search(server string) tool.Handler {
 		if err != nil {
 			return tool.ErrorResult(err.Error()), nil
 		}
+		all := foundTools{Tools: []foundTool{}}
+		var hits []Hit
 		if strings.TrimSpace(query) == "" {
-			return answer(rawjson.Of(r.list(server, cmp.Or(limit, maxListed)))).result(), nil
+			hits, all.More = r.catalog.first(cmp.Or(limit, maxListed), func(t *tool.Tool) bool { return server == "" || t.Def.ID.Server == server })
+		} else {
+			found, err := r.Search(ctx, Query{Text: query, Limit: cmp.Or(limit, r.settings.TopK), Server: server})
+			if err != nil {
+				return nil, err
+			}
+			r.asked(call.Session, query, found.Hits)
+			hits, all.Confident = found.Hits, found.confident()
 		}
-		found, err := r.find(ctx, call.Session, Query{Text: query, Limit: cmp.Or(limit, r.settings.TopK), Server: server})
-		if err != nil {
-			return nil, err
+		for _, hit := range hits {
+			all.add(hit.Tool, server)
 		}
-		return answer(rawjson.Of(found)).result(), nil
+		return answer(rawjson.Of(all)).result(), nil
 	}
-}
-
-// list is the first tools by name.
-func (r *Retriever) list(server string, limit int) foundTools {
-	all := foundTools{Tools: []foundTool{}}
-	for _, t := range r.catalog.Tools() {
-		switch {
-		case server != "" && t.Def.ID.Server != server:
-		case len(all.Tools) < limit:
-			all.add(t, server)
-		default:
-			all.More++
-		}
-	}
-	return all
-}
-
-// find is the tools that fit a query best.
-func (r *Retriever) find(ctx context.Context, session string, q Query) (foundTools, error) {
-	all := foundTools{Tools: []foundTool{}}
-	found, err := r.Search(ctx, q)
-	if err != nil {
-		return all, err
-	}
-	for _, hit := range found.Hits {
-		all.add(hit.Tool, q.Server)
-	}
-	r.asked(session, q.Text, found.Hits)
-	confident := found.Confidence >= Confident
-	all.Confident = &confident
-	return all, nil
 }
 
 // describe is the handler of {prefix}_describe_tool.

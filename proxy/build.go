@@ -130,7 +130,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 	v, settings := next.View, next.settings
 	v.shown = register.Served{
 		Source:        v.catalog,
-		Offered:       s.offeredBy(settings, next.compiled.Upstreams),
+		Declared:      s.declaredBy(settings, next.compiled.Upstreams),
 		Meta:          slices.Clone(next.compiled.Meta),
 		Register:      config.Routing != configs.RoutingCallTool,
 		MaxRegistered: config.MaxRegistered,
@@ -212,11 +212,11 @@ func withExtensions(all map[string]json.RawMessage, declared json.RawMessage) ma
 	return all
 }
 
-// offeredBy is what clients are told at the start that there is beside tools:
-// what upstreams offer, and what those may offer that are not known yet, because
-// a client asks once. Prompts and resources are in a view that includes all.
-func (s *views) offeredBy(settings view.Settings, upstreams []view.Upstream) register.Offered {
-	var o register.Offered
+// declaredBy is what clients are told at the start that there is beside tools: what
+// upstreams declare. Upstreams that are not known yet count as declaring everything,
+// because a client asks once. Prompts and resources are in a view that includes all.
+func (s *views) declaredBy(settings view.Settings, upstreams []view.Upstream) register.Declared {
+	var o register.Declared
 	for _, u := range upstreams {
 		known := s.known.said[u.Server]
 		unknown := known == nil || known.capabilities == nil

@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"context"
-	"net/url"
-	"strings"
 	"sync"
 
 	"toolfinch/gate"
@@ -54,25 +52,18 @@ func (d *desk) open(v *View) *endpoint {
 		d.views.log.Warn("the store could not be read: what clients had provisioned is not known", "view", v.name, "error", err)
 	}
 	e := &endpoint{desk: d, view: v.name, root: v.root}
-	pool := d.views.pool
-	e.live = register.New(register.Settings{
-		Version:       d.views.version,
-		Hook:          hook.Command{Line: d.views.first.ListChangedExec},
-		Relists:       d.relists,
-		Remember:      d.remember,
-		SetLevel:      func(level string) { d.levels.set(e, level, pool.SetLogLevel) },
-		Subscriptions: d.subscriptions,
-		Limits:        d.limits,
-		Complete:      pool.Complete,
-		Task:          e.task,
-		RootsChanged:  pool.RootsChanged,
-		Forget:        func(session string) { pool.Forget(session); d.meter.Forget(session); e.gate.Drop(session) },
-		Listed: func(session, client string, tools []*tool.Tool) {
-			d.meter.Listed(metered{e.now()}, session, client, tools)
-		},
+	behind := behind{e}
+	e.live = register.New(register.Options{
+		Version:         d.views.version,
+		Hook:            hook.Command{Line: d.views.first.ListChangedExec},
 		PrincipalHeader: d.views.first.PrincipalHeader,
+		Relists:         d.relists,
+		Subscriptions:   d.subscriptions,
+		Limits:          d.limits,
+		Upstreams:       behind,
+		Observer:        behind,
 	}, e.shown(), d.views.log)
-	e.gate = gate.New(gate.Options{Clients: e.live, Store: e, Kept: kept, Limit: d.provisioned}, e.terms, d.views.log)
+	e.gate = gate.New(gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}, e.terms, d.views.log)
 	e.http = transport.NewStreamable(e.live, d.connected, d.views.log)
 	e.sse = transport.NewSSE(e.live, d.connected, "/message", d.views.log)
 	return e
@@ -102,20 +93,6 @@ func (e *endpoint) shown() func() *register.Served {
 func (e *endpoint) terms() gate.Terms {
 	v := e.now()
 	return gate.Terms{Catalog: v.catalog, Budget: v.budget}
-}
-
-// Keep writes what an owner has provisioned in the view.
-func (e *endpoint) Keep(ctx context.Context, owner string, set []tool.Provisioned) error {
-	return e.desk.store.PutProvisions(ctx, e.view, owner, set)
-}
-
-// task is a request about a task of an upstream that the view has something of.
-func (e *endpoint) task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
-	escaped, _, _ := strings.Cut(call.Name, "/") // as upstream.Pool names tasks
-	if server, err := url.PathUnescape(escaped); err != nil || !e.now().has(server) {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
-	}
-	return e.desk.views.pool.Task(ctx, method, call)
 }
 
 // run runs what the live server does in the background until close.

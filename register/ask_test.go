@@ -200,7 +200,7 @@ func overSSE(t testing.TB, url, capabilities string) *conversation {
 }
 
 // transports runs a test with a legacy client over each transport.
-func transports(t *testing.T, capabilities string, settings Settings, test func(t *testing.T, live *Live, c *conversation)) {
+func transports(t *testing.T, capabilities string, settings setup, test func(t *testing.T, live *Live, c *conversation)) {
 	t.Helper()
 	for name, open := range map[string]func(t *testing.T, live *Live) *conversation{
 		"http":  func(t *testing.T, live *Live) *conversation { return overHTTP(t, serveHTTP(t, live), capabilities) },
@@ -246,7 +246,7 @@ func reply(id, result string) string {
 func TestAClientIsAskedInTheMiddleOfItsCall(t *testing.T) {
 	for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list"} {
 		t.Run(method, func(t *testing.T) {
-			transports(t, everything, Settings{}, func(t *testing.T, _ *Live, c *conversation) {
+			transports(t, everything, setup{}, func(t *testing.T, _ *Live, c *conversation) {
 				messages := c.post(ask(1, method, odd))
 				want := `{"jsonrpc":"2.0","id":"toolfinch-1","method":"` + method + `","params":` + odd + `}`
 				if got := await(t, messages, method); got != want {
@@ -263,7 +263,7 @@ func TestAClientIsAskedInTheMiddleOfItsCall(t *testing.T) {
 }
 
 func TestTheStreamOfACallTakesItsQuestionsNotTheGetStream(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	asker(t, live)
 	c := overHTTP(t, serveHTTP(t, live), everything)
 	other := c.listen()
@@ -284,7 +284,7 @@ func TestTheStreamOfACallTakesItsQuestionsNotTheGetStream(t *testing.T) {
 
 func TestAnErrorOfTheClientArrivesAsItIs(t *testing.T) {
 	const refused = `{"code":-1,"message":"no <&>","data":{"big":12345678901234567890},"more":1}`
-	transports(t, everything, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, everything, setup{}, func(t *testing.T, live *Live, c *conversation) {
 		failed := make(chan error, 1)
 		addTool(t, live, "srv_refused", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			_, err := call.Client.Ask(ctx, "roots/list", nil)
@@ -307,7 +307,7 @@ func TestAnErrorOfTheClientArrivesAsItIs(t *testing.T) {
 }
 
 func TestOnlyTheSessionThatWasAskedAnswers(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	asker(t, live)
 	url, sse := serveHTTP(t, live), serveSSE(t, live)
 	c, other, third := overHTTP(t, url, everything), overHTTP(t, url, everything), overSSE(t, sse, everything)
@@ -342,7 +342,7 @@ func TestOnlyTheSessionThatWasAskedAnswers(t *testing.T) {
 }
 
 func TestWhatIsNoAnswerIsNotTaken(t *testing.T) {
-	transports(t, everything, Settings{}, func(t *testing.T, _ *Live, c *conversation) {
+	transports(t, everything, setup{}, func(t *testing.T, _ *Live, c *conversation) {
 		messages := c.post(ask(1, "roots/list", `{}`))
 		await(t, messages, "roots/list")
 		for _, message := range []string{
@@ -362,7 +362,7 @@ func TestWhatIsNoAnswerIsNotTaken(t *testing.T) {
 }
 
 func TestAQuestionThatIsGivenUpIsCancelled(t *testing.T) {
-	transports(t, everything, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, everything, setup{}, func(t *testing.T, live *Live, c *conversation) {
 		giveUp := make(chan struct{})
 		enough := errors.New("enough")
 		addTool(t, live, "srv_impatient", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
@@ -388,7 +388,7 @@ func TestAQuestionThatIsGivenUpIsCancelled(t *testing.T) {
 
 func TestTheEndOfASessionEndsItsQuestions(t *testing.T) {
 	forgotten := make(chan string, 10)
-	transports(t, everything, Settings{Forget: func(session string) { forgotten <- session }}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, everything, setup{Forget: func(session string) { forgotten <- session }}, func(t *testing.T, live *Live, c *conversation) {
 		failed := make(chan error, 1)
 		addTool(t, live, "srv_left", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			_, err := call.Client.Ask(ctx, "roots/list", nil)
@@ -407,10 +407,10 @@ func TestTheEndOfASessionEndsItsQuestions(t *testing.T) {
 		if live.session(c.session) != nil {
 			t.Error("the session is still known")
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.asked) > 0 {
-			t.Errorf("%d questions are left", len(s.asked))
+		s.asks.mu.Lock()
+		defer s.asks.mu.Unlock()
+		if len(s.waiting) > 0 {
+			t.Errorf("%d questions are left", len(s.waiting))
 		}
 	})
 }
@@ -418,7 +418,7 @@ func TestTheEndOfASessionEndsItsQuestions(t *testing.T) {
 // A client that has closed stdin can answer nothing: its calls must not use up
 // the time that others get to finish.
 func TestNobodyIsAskedOnceStdinIsClosed(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	asked, failed := make(chan struct{}), make(chan error, 2)
 	addTool(t, live, "srv_stubborn", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		close(asked)
@@ -446,7 +446,7 @@ func TestNobodyIsAskedOnceStdinIsClosed(t *testing.T) {
 // Each call asks several things at once and must get the answers to its own.
 func TestQuestionsOfManyCallsDoNotCross(t *testing.T) {
 	const calls, asks = 100, 3
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	addTool(t, live, "srv_many", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		var all sync.WaitGroup
 		wrong := make(chan string, asks)
@@ -548,7 +548,7 @@ func TestAnswerCancelAndEndAtOnce(t *testing.T) {
 		all.Go(cancel)
 		all.Go(s.end)
 		all.Wait()
-		if len(s.asked) > 0 || !s.answered(parseReply(t, answer)) {
+		if len(s.waiting) > 0 || !s.answered(parseReply(t, answer)) {
 			t.Fatal("a question was left behind, or a late answer was refused")
 		}
 	}
@@ -607,7 +607,7 @@ func TestCheckAsk(t *testing.T) {
 }
 
 func TestAClientWithoutTheCapabilityIsNotAsked(t *testing.T) {
-	transports(t, `{"sampling":{}}`, Settings{}, func(t *testing.T, _ *Live, c *conversation) {
+	transports(t, `{"sampling":{}}`, setup{}, func(t *testing.T, _ *Live, c *conversation) {
 		got := await(t, c.post(ask(1, "elicitation/create", odd)), "")
 		if want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the client does not support elicitation"}}`; got != want {
 			t.Errorf("got %s\nwant %s", got, want)
@@ -617,7 +617,7 @@ func TestAClientWithoutTheCapabilityIsNotAsked(t *testing.T) {
 
 func TestWhatAClientSaysOfItselfReachesTheHandlerRaw(t *testing.T) {
 	const declared = `{"roots":{"listChanged":true,"x":9007199254740993},"future/thing":{"<&>":1.0},"elicitation":{}}`
-	transports(t, declared, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, declared, setup{}, func(t *testing.T, live *Live, c *conversation) {
 		seen := make(chan *tool.Client, 1)
 		addTool(t, live, "srv_look", func(_ context.Context, call *tool.Call) (tool.Result, error) {
 			seen <- call.Client
@@ -631,7 +631,7 @@ func TestWhatAClientSaysOfItselfReachesTheHandlerRaw(t *testing.T) {
 }
 
 func TestAskOutsideOfACall(t *testing.T) {
-	transports(t, everything, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, everything, setup{}, func(t *testing.T, live *Live, c *conversation) {
 		messages := c.listen()
 		answered := make(chan string, 1)
 		go func() {
@@ -674,7 +674,7 @@ func TestAskOutsideOfACall(t *testing.T) {
 }
 
 func TestAskOfNobody(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	if _, err := live.Ask(t.Context(), "unknown", "roots/list", nil); !errors.Is(err, errClientGone) {
 		t.Errorf("an unknown session: %v", err)
 	}
@@ -687,7 +687,7 @@ func TestAskOfNobody(t *testing.T) {
 
 func TestChangedRootsAreToldOfTheirSession(t *testing.T) {
 	changed := make(chan string, 1)
-	transports(t, everything, Settings{RootsChanged: func(session string) { changed <- session }}, func(t *testing.T, _ *Live, c *conversation) {
+	transports(t, everything, setup{RootsChanged: func(session string) { changed <- session }}, func(t *testing.T, _ *Live, c *conversation) {
 		c.post(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 		if got := receive(t, changed, "RootsChanged"); got != c.session {
 			t.Errorf("told of %q, want %q", got, c.session)

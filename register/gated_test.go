@@ -72,14 +72,14 @@ type gatedLive struct {
 
 // gated serves tools srv_a to srv_e behind a gate, srv_pin pinned, and the
 // meta-tools provision and unprovision, which take names.
-func gated(t testing.TB, settings Settings, budget gate.Budget) (gatedLive, *shelf) {
+func gated(t testing.TB, settings setup, budget gate.Budget) (gatedLive, *shelf) {
 	t.Helper()
 	source := &shelf{tools: catalog{}, pinned: []string{"srv_pin"}}
 	live := gatedLive{budget: &atomic.Pointer[gate.Budget]{}}
 	live.budget.Store(&budget)
 	settings.PrincipalHeader = "X-User"
 	settings.Forget = func(session string) { live.gate.Drop(session) }
-	live.Live = serve(settings, Served{Source: source, Offered: offersAll}, slog.New(slog.DiscardHandler))
+	live.Live = serve(settings, Served{Source: source, Declared: declaresAll}, slog.New(slog.DiscardHandler))
 	live.gate = gate.New(gate.Options{Clients: live}, func() gate.Terms {
 		return gate.Terms{Catalog: source, Budget: live.budget.Load()}
 	}, slog.New(slog.DiscardHandler))
@@ -152,7 +152,7 @@ func use(p *peer, id int, what string, names ...string) []string {
 
 func TestAGatedSession(t *testing.T) {
 	learned := make(chan bool, 10)
-	live, _ := gated(t, Settings{Remember: func(_ string, relists bool) { learned <- relists }}, gate.Budget{MaxTools: 2})
+	live, _ := gated(t, setup{Remember: func(_ string, relists bool) { learned <- relists }}, gate.Budget{MaxTools: 2})
 	p := connect(t, serveHTTP(t, live.Live), "lister")
 	changes, stop := p.listen()
 	defer stop()
@@ -216,7 +216,7 @@ func TestAGatedSession(t *testing.T) {
 }
 
 func TestAGatedStdioSession(t *testing.T) {
-	live, _ := gated(t, Settings{}, gate.Budget{})
+	live, _ := gated(t, setup{}, gate.Budget{})
 	d := serveStdio(t, t.Context(), live.Live)
 	d.send(initialize)
 	d.until(`"id":"i"`)
@@ -253,7 +253,7 @@ func TestAGatedStdioSession(t *testing.T) {
 }
 
 func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
-	live, _ := gated(t, Settings{Relists: map[string]bool{"many 1": false}}, gate.Budget{})
+	live, _ := gated(t, setup{Relists: map[string]bool{"many 1": false}}, gate.Budget{})
 	url := serveHTTP(t, live.Live)
 	var of, changes = map[string]*peer{}, map[string]<-chan string{}
 	for _, name := range []string{"ann 1", "ann 2", "ann 3", "bob", ""} {
@@ -303,7 +303,7 @@ func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 }
 
 func TestClientsAreToldWhenTheirToolsGoForOthers(t *testing.T) {
-	live, source := gated(t, Settings{}, gate.Budget{})
+	live, source := gated(t, setup{}, gate.Budget{})
 	p := connect(t, serveHTTP(t, live.Live), "idle")
 	provision(t, live, "principal idle", 0, "srv_b")
 	if got := listed(t, p.messages(list, "X-User", "idle")[0]); len(got) != 4 {
@@ -350,7 +350,7 @@ func TestPrincipalOf(t *testing.T) {
 }
 
 func TestWhoNeverListedIsToldOfItsOwnChangesAlone(t *testing.T) {
-	live, _ := gated(t, Settings{}, gate.Budget{})
+	live, _ := gated(t, setup{}, gate.Budget{})
 	provision(t, live, "principal ann", 0, "srv_a")
 	p := connect(t, serveHTTP(t, live.Live), "blind")
 	changes, stop := p.listen()
@@ -370,7 +370,7 @@ func TestWhoNeverListedIsToldOfItsOwnChangesAlone(t *testing.T) {
 }
 
 func TestProvisionsFollowTheCatalog(t *testing.T) {
-	live, source := gated(t, Settings{}, gate.Budget{MaxTools: 3})
+	live, source := gated(t, setup{}, gate.Budget{MaxTools: 3})
 	p := connect(t, serveHTTP(t, live.Live), "follows")
 	p.messages(list, "X-User", "ann")
 	changes, stop := p.listen()
@@ -413,7 +413,7 @@ func TestProvisionsFollowTheCatalog(t *testing.T) {
 }
 
 func TestAPinnedToolIsListedOnceAndDoesNotCount(t *testing.T) {
-	live, source := gated(t, Settings{}, gate.Budget{MaxTools: 1})
+	live, source := gated(t, setup{}, gate.Budget{MaxTools: 1})
 	p := connect(t, serveHTTP(t, live.Live), "pins")
 	provision(t, live, "principal ann", 0, "srv_a")
 	source.change(func(catalog) { source.pinned = []string{"srv_a"} })
@@ -430,7 +430,7 @@ func TestAPinnedToolIsListedOnceAndDoesNotCount(t *testing.T) {
 }
 
 func TestAModernClientIsListedWhatItsPrincipalHas(t *testing.T) {
-	live, _ := gated(t, Settings{}, gate.Budget{})
+	live, _ := gated(t, setup{}, gate.Budget{})
 	n := &newcomer{t: t, url: serveHTTP(t, live.Live), capabilities: `{}`}
 	p := &peer{t: t, url: n.url}
 	ask := func(principal, method, members string) <-chan string {
@@ -473,7 +473,7 @@ func TestWhatIsListedIsTold(t *testing.T) {
 		tools           int
 	}
 	heard := make(chan told, 10)
-	live, _ := gated(t, Settings{Listed: func(session, client string, tools []*tool.Tool) { heard <- told{session, client, len(tools)} }}, gate.Budget{})
+	live, _ := gated(t, setup{Listed: func(session, client string, tools []*tool.Tool) { heard <- told{session, client, len(tools)} }}, gate.Budget{})
 	p := connect(t, serveHTTP(t, live.Live), "counted")
 	provision(t, live, tool.SessionOwner(p.session), 0, "srv_a")
 	p.messages(list)
@@ -487,7 +487,7 @@ func TestWhatIsListedIsTold(t *testing.T) {
 }
 
 func TestAGateNarrowsWhatIsListed(t *testing.T) {
-	live, source := gated(t, Settings{Relists: map[string]bool{"narrowed 1": false}}, gate.Budget{})
+	live, source := gated(t, setup{Relists: map[string]bool{"narrowed 1": false}}, gate.Budget{})
 	p := connect(t, serveHTTP(t, live.Live), "narrowed")
 	all := Served{Direct: func() bool { return true }, Register: true}
 	gated := all

@@ -121,7 +121,7 @@ func (c *clients) learn(client string, relists bool) {
 	if full {
 		return // it is waited for, as one never seen
 	}
-	if c.remember != nil && client != "" && (!known || before != relists) {
+	if client != "" && (!known || before != relists) {
 		c.remember(client, relists)
 	}
 }

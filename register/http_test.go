@@ -14,7 +14,7 @@ import (
 
 // Intermediaries route by the headers, so they must say what the body says.
 func TestHeadersThatMirrorTheRequest(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	for _, item := range []struct {
 		kind      tool.Kind
 		name, raw string
@@ -73,7 +73,7 @@ func TestHeadersThatMirrorTheRequest(t *testing.T) {
 // An answer that a client posts has no place in the modern era, whatever
 // session it names.
 func TestAModernClientPostsNoAnswers(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	asker(t, live)
 	c := overHTTP(t, serveHTTP(t, live), everything)
 	messages := c.post(ask(1, "roots/list", `{}`))
@@ -93,7 +93,7 @@ func TestAModernClientPostsNoAnswers(t *testing.T) {
 // mcp-go's queue of a session is emptied by every request of it that is open,
 // and what one takes in the moment of its end is lost.
 func TestNothingOnTheGETStreamIsLostToOtherRequests(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	p := connect(t, serveHTTP(t, live), "busy")
 	messages, stop := p.listen()
 	defer stop()

@@ -1,12 +1,10 @@
 package register
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"toolfinch/rawjson"
@@ -21,13 +19,11 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 		registered, _, _ = l.relisted(s).sync(served.Lookup) // it may have followed what came since
 	}
 	tools := l.toolsFor(served, call, s, registered)
-	if l.settings.Listed != nil {
-		client := ""
-		if call.Client != nil {
-			client = call.Client.Name
-		}
-		l.settings.Listed(call.Session, client, tools)
+	client := ""
+	if call.Client != nil {
+		client = call.Client.Name
 	}
+	l.observer.Listed(call.Session, client, tools)
 	return listing("tools", tools, "", s == nil)
 }
 
@@ -144,7 +140,7 @@ func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange) tool
 		ttl, public = served.CacheHint(tool.KindTool)
 		if served.gated() { // a principal is listed its own, which change with what it provisions
 			public = false
-			if PrincipalOf(x.Header, l.settings.PrincipalHeader) != "" {
+			if PrincipalOf(x.Header, l.principalHeader) != "" {
 				ttl = 0
 			}
 		}
@@ -180,45 +176,4 @@ func (l *Live) relisted(s *session) Set {
 	}
 	s.notified = time.Time{}
 	return s.set
-}
-
-// complete answers completion/complete at the upstream whose prompt or
-// template it is for.
-func (l *Live) complete(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
-	ref := rawjson.Member(call.Params, "ref")
-	var target *tool.Tool
-	var key, name string
-	switch rawjson.Text(rawjson.Member(ref, "type")) {
-	case "ref/prompt":
-		key = "name"
-		name = rawjson.Text(rawjson.Member(ref, key))
-		target, _ = served.Prompt(name)
-	case "ref/resource":
-		key = "uri"
-		name = rawjson.Text(rawjson.Member(ref, key))
-		templates := served.Items(tool.KindTemplate)
-		if i := slices.IndexFunc(templates, func(t *tool.Tool) bool { return t.Name == name }); i >= 0 {
-			target = templates[i]
-		} else {
-			target, _ = served.Resource(name)
-		}
-	}
-	if target == nil || l.settings.Complete == nil {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "completion for what is no known prompt or resource template: " + strconv.Quote(name)}
-	}
-	mapped := rawjson.NewObject(len(ref))
-	for member, value := range rawjson.Members(ref) {
-		switch {
-		case member == key:
-			value = rawjson.Quote(target.Def.ID.Name)
-		case member != "type" && slices.ContainsFunc([]string{"type", "name", "uri"}, func(known string) bool { return strings.EqualFold(member, known) }):
-			continue // a server that does not look at case would read it as another key
-		}
-		mapped.Add(member, value)
-	}
-	var err error
-	if call.Params, err = rawjson.Set(call.Params, "ref", mapped.JSON()); err != nil {
-		return nil, err
-	}
-	return l.settings.Complete(ctx, target.Def.ID.Server, call)
 }

@@ -42,7 +42,7 @@ var lists = []struct {
 func TestDefinitionsAreListedAsTheyAreUnderTheirExposedNames(t *testing.T) {
 	for _, list := range lists {
 		t.Run(list.method, func(t *testing.T) {
-			transports(t, `{}`, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+			transports(t, `{}`, setup{}, func(t *testing.T, live *Live, c *conversation) {
 				const rest = `"title":"<&>","size":9007199254740993,"icons":[{"src":"data:,","x":1.0}],"_meta":{"a/b":null},"unknown":{"` + "é" + `":"\u00e9"}}`
 				addItem(t, live, list.kind, "a:same", `{"`+list.own+`":"a:same",`+rest, nil)
 				addItem(t, live, list.kind, "b:shown", `{"first":1,"`+list.own+`":"b:own",`+rest, nil)
@@ -57,7 +57,7 @@ func TestDefinitionsAreListedAsTheyAreUnderTheirExposedNames(t *testing.T) {
 }
 
 func TestAnEmptyListIsAList(t *testing.T) {
-	p := connect(t, serveHTTP(t, newLive(t, Settings{})), "empty")
+	p := connect(t, serveHTTP(t, newLive(t, setup{})), "empty")
 	for _, list := range lists {
 		if got, want := p.messages(request(1, list.method, `{}`))[0], `{"jsonrpc":"2.0","id":1,"result":{"`+list.key+`":[]}}`; got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -69,7 +69,7 @@ func TestLongListsComeInPages(t *testing.T) {
 	const items = 2500
 	for _, list := range lists {
 		t.Run(list.method, func(t *testing.T) {
-			live := newLive(t, Settings{})
+			live := newLive(t, setup{})
 			var want []string
 			for i := range items {
 				name := fmt.Sprintf("x:%04d<&>é", i)
@@ -110,7 +110,7 @@ func TestLongListsComeInPages(t *testing.T) {
 }
 
 func TestModernListsSayHowLongTheyHold(t *testing.T) {
-	newcomers(t, `{}`, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, `{}`, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		addItem(t, live, tool.KindPrompt, "p", `{"name":"p"}`, nil)
 		show(live, func(v *Served) { v.Source = cacheable{live.served().Source.(catalog)} })
 		for method, want := range map[string]string{
@@ -159,7 +159,7 @@ func TestResultsOfPromptsAndResources(t *testing.T) {
 		}
 	}
 	const getPrompt, read, readSaid = `"name":"p","arguments":{"a":"1.0"},"more":1`, `"uri":"x:r","more":1`, `"uri":"x:said","more":1`
-	transports(t, `{}`, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, `{}`, setup{}, func(t *testing.T, live *Live, c *conversation) {
 		prepare(t, live)
 		for _, test := range []struct{ method, members, want string }{
 			{"prompts/get", getPrompt, prompt}, {"resources/read", read, resource}, {"resources/read", readSaid, said},
@@ -170,7 +170,7 @@ func TestResultsOfPromptsAndResources(t *testing.T) {
 			}
 		}
 	})
-	newcomers(t, `{}`, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, `{}`, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		prepare(t, live)
 		for _, test := range []struct{ method, members, want string }{
 			{"prompts/get", getPrompt, `{"resultType":"complete",` + prompt[1:]},
@@ -217,14 +217,14 @@ func TestErrorsOfPromptsAndResources(t *testing.T) {
 		{"prompts/get", `"name":"silent"`, `{"code":-32603,"message":"there is no result"}`, "", 200},
 	} {
 		t.Run(test.method+" "+test.members, func(t *testing.T) {
-			transports(t, `{}`, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+			transports(t, `{}`, setup{}, func(t *testing.T, live *Live, c *conversation) {
 				prepare(t, live)
 				got := await(t, c.post(request(1, test.method, "{"+test.members+"}")), `"id":1`)
 				if want := `{"jsonrpc":"2.0","id":1,"error":` + test.legacy + `}`; got != want {
 					t.Errorf("legacy\n got %s\nwant %s", got, want)
 				}
 			})
-			newcomers(t, `{}`, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+			newcomers(t, `{}`, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 				prepare(t, live)
 				want := test.modern
 				if want == "" {
@@ -247,7 +247,7 @@ func TestErrorsOfPromptsAndResources(t *testing.T) {
 func TestCompletionIsOfTheUpstreamsOwnName(t *testing.T) {
 	type asked struct{ server, params string }
 	seen := make(chan asked, 1)
-	settings := Settings{Complete: func(_ context.Context, server string, call *tool.Call) (tool.Result, error) {
+	settings := setup{Complete: func(_ context.Context, server string, call *tool.Call) (tool.Result, error) {
 		seen <- asked{server, string(call.Params)}
 		return tool.Result(`{"completion":{"values":["<&>"],"x":1.0}}`), nil
 	}}
@@ -295,7 +295,7 @@ func TestCompletionIsOfTheUpstreamsOwnName(t *testing.T) {
 }
 
 func TestCompletionPassesErrorsAndTakesNoQuestions(t *testing.T) {
-	newcomers(t, everything, Settings{Complete: func(ctx context.Context, _ string, call *tool.Call) (tool.Result, error) {
+	newcomers(t, everything, setup{Complete: func(ctx context.Context, _ string, call *tool.Call) (tool.Result, error) {
 		_, err := call.Client.Ask(ctx, "roots/list", nil)
 		return nil, err
 	}}, func(t *testing.T, live *Live, n *newcomer) {
@@ -306,17 +306,17 @@ func TestCompletionPassesErrorsAndTakesNoQuestions(t *testing.T) {
 	})
 }
 
-func TestWhatIsDeclaredIsWhatIsOffered(t *testing.T) {
+func TestWhatIsDeclaredIsWhatIsDeclared(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		offered Offered
+		offered Declared
 		want    string // of the capabilities, sorted as mcp-go writes them
 	}{
-		{"nothing", Offered{}, `{"tools":{"listChanged":true}}`},
-		{"prompts", Offered{Prompts: true}, `{"prompts":{"listChanged":true},"tools":{"listChanged":true}}`},
-		{"resources", Offered{Resources: true}, `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`},
-		{"subscriptions", Offered{Resources: true, Subscribe: true}, `{"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`},
-		{"all", Offered{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}, `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`},
+		{"nothing", Declared{}, `{"tools":{"listChanged":true}}`},
+		{"prompts", Declared{Prompts: true}, `{"prompts":{"listChanged":true},"tools":{"listChanged":true}}`},
+		{"resources", Declared{Resources: true}, `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`},
+		{"subscriptions", Declared{Resources: true, Subscribe: true}, `{"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`},
+		{"all", Declared{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}, `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			check := func(what, message string) {
@@ -337,8 +337,8 @@ func TestWhatIsDeclaredIsWhatIsOffered(t *testing.T) {
 					t.Errorf("%s: instructions %q", what, answer.Result.Instructions)
 				}
 			}
-			live := newLive(t, Settings{})
-			show(live, func(v *Served) { v.Offered, v.Instructions = test.offered, "do <this>" })
+			live := newLive(t, setup{})
+			show(live, func(v *Served) { v.Declared, v.Instructions = test.offered, "do <this>" })
 			url := serveHTTP(t, live)
 			p := &peer{t: t, url: url}
 			check("initialize", p.messages(hello(`{}`))[0])
@@ -358,7 +358,7 @@ func TestWhatIsDeclaredIsWhatIsOffered(t *testing.T) {
 // A header that mirrors an argument must say what the argument says, where the
 // tool's schema wants it.
 func TestHeadersThatMirrorArguments(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	def, err := tool.ParseDef("srv", json.RawMessage(`{"name":"routed","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer"}}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -408,13 +408,13 @@ func TestHeadersThatMirrorArguments(t *testing.T) {
 
 // Methods of one era are unknown in the other.
 func TestMethodsOfTheOtherEra(t *testing.T) {
-	transports(t, `{}`, Settings{}, func(t *testing.T, _ *Live, c *conversation) {
+	transports(t, `{}`, setup{}, func(t *testing.T, _ *Live, c *conversation) {
 		got := await(t, c.post(request(1, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)), `"id":1`)
 		if !strings.Contains(got, `"error":{"code":-32601,`) {
 			t.Errorf("legacy: %s", got)
 		}
 	})
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		addItem(t, live, tool.KindResource, "x:r", `{"uri":"x:r"}`, nil)
 		for method, members := range map[string]string{
 			"resources/subscribe": `"uri":"x:r"`, "resources/unsubscribe": `"uri":"x:r"`, "logging/setLevel": `"level":"debug"`, "ping": ``,

@@ -72,7 +72,7 @@ func newTool(t testing.TB, name string, handler tool.Handler) *tool.Tool {
 
 // newLive serves 300 tools srv_t000... and a meta-tool find, which registers
 // the tools named in its argument.
-func newLive(t testing.TB, settings Settings) *Live {
+func newLive(t testing.TB, settings setup) *Live {
 	t.Helper()
 	source := catalog{}
 	for i := range 300 {
@@ -88,7 +88,7 @@ func newLive(t testing.TB, settings Settings) *Live {
 		}
 		return tool.TextResult("done"), nil
 	})
-	live := serve(settings, Served{Source: source, Offered: offersAll}, slog.New(slog.DiscardHandler))
+	live := serve(settings, Served{Source: source, Declared: declaresAll}, slog.New(slog.DiscardHandler))
 	find := newTool(t, "find", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		var in struct{ Tools []string }
 		_ = json.Unmarshal(call.Arguments, &in)
@@ -233,7 +233,7 @@ func (p *peer) listen() (got <-chan string, stop func()) {
 }
 
 func TestBytesArriveAsTheyWereSent(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	p := connect(t, serveHTTP(t, live), "bytes")
 	for _, test := range []struct{ name, request, want string }{
 		{"result", call(90, "srv_t001", `{}`), `{"jsonrpc":"2.0","id":90,"result":` + strange + `}`},
@@ -253,7 +253,7 @@ func TestBytesArriveAsTheyWereSent(t *testing.T) {
 }
 
 func TestNotificationsComeBeforeTheAnswerAndInOrder(t *testing.T) {
-	p := connect(t, serveHTTP(t, newLive(t, Settings{})), "progress")
+	p := connect(t, serveHTTP(t, newLive(t, setup{})), "progress")
 	for range 20 {
 		got := p.messages(call(1, "srv_progress", `{}`))
 		if len(got) != 51 {
@@ -271,7 +271,7 @@ func TestNotificationsComeBeforeTheAnswerAndInOrder(t *testing.T) {
 }
 
 func TestFoundToolsAreListedAfterListChanged(t *testing.T) {
-	p := connect(t, serveHTTP(t, newLive(t, Settings{})), "lister")
+	p := connect(t, serveHTTP(t, newLive(t, setup{})), "lister")
 	changes, stop := p.listen()
 	defer stop()
 
@@ -306,7 +306,7 @@ func TestFoundToolsAreListedAfterListChanged(t *testing.T) {
 func TestAClientThatNeverRelistsWaitsOnce(t *testing.T) {
 	var mu sync.Mutex
 	verdicts := map[string]bool{}
-	live := newLive(t, Settings{Remember: func(client string, relists bool) {
+	live := newLive(t, setup{Remember: func(client string, relists bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		verdicts[client] = relists
@@ -333,7 +333,7 @@ func TestAClientThatNeverRelistsWaitsOnce(t *testing.T) {
 }
 
 func TestConcurrentRetrievalsLoseNoRegistration(t *testing.T) {
-	live := newLive(t, Settings{Relists: map[string]bool{"many 1": false}})
+	live := newLive(t, setup{Relists: map[string]bool{"many 1": false}})
 	face := *live.served()
 	face.MaxRegistered = 300
 	offer(live, face)
@@ -350,7 +350,7 @@ func TestConcurrentRetrievalsLoseNoRegistration(t *testing.T) {
 }
 
 func TestSessionsThatAreNotOurs(t *testing.T) {
-	p := connect(t, serveHTTP(t, newLive(t, Settings{})), "ends")
+	p := connect(t, serveHTTP(t, newLive(t, setup{})), "ends")
 	status := func(method, session, body string) int {
 		other := *p
 		other.session = session
@@ -380,7 +380,7 @@ func TestSessionsThatAreNotOurs(t *testing.T) {
 }
 
 func TestModernClientsGetAStableListAndEveryTool(t *testing.T) {
-	p := &peer{t: t, url: serveHTTP(t, newLive(t, Settings{}))}
+	p := &peer{t: t, url: serveHTTP(t, newLive(t, setup{}))}
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"new","version":"1"}}`
 	modern := func(name string) []string {
 		return []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name}
@@ -449,7 +449,7 @@ func (d *duplex) until(text string) string {
 const initialize = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"stdio","version":"1"}}}`
 
 func TestStdioSession(t *testing.T) {
-	d := serveStdio(t, t.Context(), newLive(t, Settings{}))
+	d := serveStdio(t, t.Context(), newLive(t, setup{}))
 	d.send(initialize)
 	d.until(`"id":"i"`)
 	d.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -479,7 +479,7 @@ func TestStdioSession(t *testing.T) {
 }
 
 func TestCancellationReachesTheHandler(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	started, cancelled := make(chan bool), make(chan bool)
 	live.served().Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
 		close(started)
@@ -501,7 +501,7 @@ func TestCancellationReachesTheHandler(t *testing.T) {
 }
 
 func TestLegacySSE(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	url := serveSSE(t, live)
 	stream, err := http.Get(url + "/sse")
 	if err != nil {
@@ -548,7 +548,7 @@ func TestLegacySSE(t *testing.T) {
 }
 
 func TestIdleSessionsExpireButNotOneThatListens(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	url := serveStreamable(t, live, transport.Limits{SessionIdle: 2 * time.Second})
 	listening := connect(t, url, "listening")
 	_, stop := listening.listen()
@@ -570,7 +570,7 @@ func TestIdleSessionsExpireButNotOneThatListens(t *testing.T) {
 
 func TestAStdioClientOfTheModernEra(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := serveStdio(t, t.Context(), newLive(t, Settings{}))
+		d := serveStdio(t, t.Context(), newLive(t, setup{}))
 		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 		d.send(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
 		if got := d.until(`"id":1`); !strings.Contains(got, `"2026-07-28"`) {

@@ -54,7 +54,7 @@ func setLevel(level string) string {
 
 // What no client knows the severity of is passed.
 func TestALegacyClientGetsTheLevelItSet(t *testing.T) {
-	transports(t, `{}`, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, `{}`, setup{}, func(t *testing.T, live *Live, c *conversation) {
 		chatty(t, live)
 		if got := logged(t, c.post(call(1, "srv_log", `{}`))); len(got) != 9 {
 			t.Errorf("a client that set no level got %v, want all", got)
@@ -71,7 +71,7 @@ func TestALegacyClientGetsTheLevelItSet(t *testing.T) {
 
 func TestAModernClientGetsTheLevelOfItsRequest(t *testing.T) {
 	for _, capabilities := range []string{`{}`, everything} {
-		newcomers(t, capabilities, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+		newcomers(t, capabilities, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 			chatty(t, live)
 			if got := logged(t, n.request(1, "tools/call", `"name":"srv_log"`)); len(got) > 0 {
 				t.Errorf("a request without a level got %v, want nothing", got)
@@ -87,7 +87,7 @@ func TestAModernClientGetsTheLevelOfItsRequest(t *testing.T) {
 func TestUpstreamsAreAskedForTheMostVerboseLevel(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
-	live := newLive(t, Settings{SetLevel: func(level string) {
+	live := newLive(t, setup{SetLevel: func(level string) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, level)
@@ -111,7 +111,7 @@ func TestUpstreamsAreAskedForTheMostVerboseLevel(t *testing.T) {
 // Levels set at once: the last word must be the most verbose one.
 func TestLevelsSetAtOnce(t *testing.T) {
 	var last string // guarded by the lock that is held over SetLevel
-	live := newLive(t, Settings{SetLevel: func(level string) { last = level }})
+	live := newLive(t, setup{SetLevel: func(level string) { last = level }})
 	sessions := make([]*session, len(tool.LogLevels))
 	for i := range sessions {
 		live.Open(fmt.Sprint(i), false, func([]byte) bool { return false }, func() bool { return false })
@@ -133,7 +133,7 @@ func TestLevelsSetAtOnce(t *testing.T) {
 // What a server says to one session alone goes there, unless that set no level and
 // others are why the server says it.
 func TestLogOutsideOfCallsToOneSession(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	url := serveHTTP(t, live)
 	silent, errorsOnly := overHTTP(t, url, `{}`), overHTTP(t, url, `{}`)
 	await(t, errorsOnly.post(setLevel("error")), `"id":9`)
@@ -154,7 +154,7 @@ func TestLogOutsideOfCallsToOneSession(t *testing.T) {
 }
 
 func TestLogOutsideOfCallsGoesToThoseWhoSetALevel(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	url := serveHTTP(t, live)
 	silent, errorsOnly, all := overHTTP(t, url, `{}`), overHTTP(t, url, `{}`), overStdio(t, live, hello(`{}`))
 	await(t, errorsOnly.post(setLevel("error")), `"id":9`)

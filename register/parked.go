@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -37,6 +38,53 @@ const (
 	parkedFor = 24 * time.Hour
 	keptFor   = 10 * time.Minute
 )
+
+// parking holds the calls that wait between two requests of their client, and ends
+// whatever outlives the request that began it.
+type parking struct {
+	limits *Limits
+	log    *slog.Logger
+
+	life    context.Context // of what is done aside
+	end     context.CancelFunc
+	running sync.WaitGroup // calls that outlive the request that made them, and what is done aside
+
+	mu      sync.Mutex // guards what follows; held for look-ups only
+	byState map[string]*parked
+	stopped bool // no call is parked any more
+}
+
+func newParking(limits *Limits, log *slog.Logger) *parking {
+	k := &parking{limits: limits, log: log, byState: map[string]*parked{}}
+	k.life, k.end = context.WithCancel(context.Background())
+	return k
+}
+
+// stop ends all calls that are parked, and what is done aside, and waits for them.
+func (k *parking) stop() {
+	k.end()
+	k.mu.Lock()
+	k.stopped = true
+	for state := range k.byState {
+		k.take(state).abandon()
+	}
+	k.mu.Unlock()
+	k.running.Wait()
+}
+
+// aside runs f off the caller's path: upstreams that hang must not keep sessions
+// from ending. stop ends ctx, and waits for f.
+func (k *parking) aside(f func(ctx context.Context)) {
+	k.mu.Lock()
+	stopped := k.stopped
+	if !stopped {
+		k.running.Go(func() { f(k.life) })
+	}
+	k.mu.Unlock()
+	if stopped {
+		f(k.life)
+	}
+}
 
 // parked is a call of a 2026-07-28 client that an upstream may ask something
 // in the middle of.
@@ -90,14 +138,14 @@ type outcome struct {
 	err    error
 }
 
-// serveModern calls for a 2026-07-28 client that can be asked something.
-func (l *Live) serveModern(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
-	p, err := l.resume(call, x)
+// serve calls handler for a 2026-07-28 client that can be asked something.
+func (k *parking) serve(ctx context.Context, x *wire.Exchange, call *tool.Call, handler tool.Handler) (tool.Result, error) {
+	p, err := k.resume(call, x)
 	if err != nil {
 		return nil, err
 	}
 	if p == nil {
-		if p, err = l.park(ctx, served, x, call); err != nil {
+		if p, err = k.park(ctx, x, call, handler); err != nil {
 			return nil, err
 		}
 	}
@@ -115,19 +163,19 @@ func (l *Live) serveModern(ctx context.Context, served *Served, x *wire.Exchange
 			return out.result, out.err
 		case <-time.After(gather):
 		}
-		if result, err := l.suspend(p); result != nil || err != nil {
+		if result, err := k.suspend(p); result != nil || err != nil {
 			return result, err
 		}
 	}
 }
 
 // park starts a call that outlives the request that made it.
-func (l *Live) park(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (*parked, error) {
+func (k *parking) park(ctx context.Context, x *wire.Exchange, call *tool.Call, handler tool.Handler) (*parked, error) {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &parked{
 		owner: call.Owner(), kind: call.Kind, name: call.Name, end: end,
 		done: make(chan outcome, 1), wake: make(chan struct{}, 1),
-		asks: map[string]*asked{}, notify: x.Notify, bytes: l.limits.parkedBytes, size: int64(len(call.Params)),
+		asks: map[string]*asked{}, notify: x.Notify, bytes: k.limits.parkedBytes, size: int64(len(call.Params)),
 	}
 	p.progress = progressToken(call.Params)
 	p.token = p.progress
@@ -138,20 +186,20 @@ func (l *Live) park(ctx context.Context, served *Served, x *wire.Exchange, call 
 		return p.ask(ctx, method, params)
 	}
 	call.Notify = leveled(call.Client, p.tell)
-	l.parkedMu.Lock()
-	defer l.parkedMu.Unlock()
-	if l.stopped {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopped {
 		end(nil)
 		return nil, errStopping
 	}
-	l.parking.Go(func() {
+	k.running.Go(func() {
 		defer end(nil)
-		result, err := l.guarded(life, served, call)
+		result, err := k.guarded(life, call, handler)
 		p.done <- outcome{result, err}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.dropped > 0 {
-			l.log.Warn("notifications of a call were dropped: they waited for its client to come back", "name", call.Name, "dropped", p.dropped)
+			k.log.Warn("notifications of a call were dropped: they waited for its client to come back", "name", call.Name, "dropped", p.dropped)
 		}
 		p.ended = true
 		if p.state != "" {
@@ -163,14 +211,14 @@ func (l *Live) park(ctx context.Context, served *Served, x *wire.Exchange, call 
 
 // guarded is a call beside the goroutine of its request, where nobody else
 // would recover.
-func (l *Live) guarded(ctx context.Context, served *Served, call *tool.Call) (result tool.Result, err error) {
+func (k *parking) guarded(ctx context.Context, call *tool.Call, handler tool.Handler) (result tool.Result, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			l.log.Error("panic while handling a request", "name", call.Name, "panic", r)
+			k.log.Error("panic while handling a request", "name", call.Name, "panic", r)
 			err = &tool.RPCError{Code: tool.CodeInternal, Message: "internal error"}
 		}
 	}()
-	return l.dispatch(ctx, served, call)
+	return handler(ctx, call)
 }
 
 // tell sends a notification to the request that waits now, or to the next.
@@ -253,41 +301,41 @@ func (p *parked) signal() {
 	}
 }
 
-var (
-	errStopping = errors.New("the proxy is stopping")
-)
+var errStopping = errors.New("the proxy is stopping")
 
 // suspend returns the input_required result for what is asked now, nil when
 // nothing is any more.
-func (l *Live) suspend(p *parked) (tool.Result, error) {
+func (k *parking) suspend(p *parked) (tool.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.asks) == 0 || p.ended {
 		return nil, nil
 	}
-	requests := []byte{'{'}
+	var requests rawjson.Object
 	for _, key := range slices.Sorted(maps.Keys(p.asks)) {
-		if len(requests) > 1 {
-			requests = append(requests, ',')
-		}
-		requests = append(append(strconv.AppendQuote(requests, key), `:{"method":`...), strconv.Quote(p.asks[key].method)...)
+		var request rawjson.Object
+		request.AddText("method", p.asks[key].method)
 		if params := p.asks[key].params; params != nil {
-			requests = append(append(requests, `,"params":`...), params...)
+			request.Add("params", params)
 		}
-		requests = append(requests, '}')
+		requests.Add(key, request.JSON())
 	}
 	state := rand.Text()
-	if err := l.keep(state, p); err != nil {
+	if err := k.keep(state, p); err != nil {
 		p.end(nil)
 		return nil, err
 	}
 	p.state, p.notify, p.since = state, nil, time.Now()
 	p.expire = time.AfterFunc(parkedFor, func() {
-		if p := l.unpark(state); p != nil {
+		if p := k.unpark(state); p != nil {
 			p.abandon()
 		}
 	})
-	return tool.Result(`{"resultType":"` + inputRequired + `","inputRequests":` + string(requests) + `},"requestState":"` + parkedPrefix + state + `"}`), nil
+	var result rawjson.Object
+	result.AddText("resultType", inputRequired)
+	result.Add("inputRequests", requests.JSON())
+	result.AddText("requestState", parkedPrefix+state)
+	return tool.Result(result.JSON()), nil
 }
 
 // inputRequired is the resultType of a result that asks the client.
@@ -298,33 +346,33 @@ const parkedPrefix = "toolfinch-parked-"
 
 // keep parks a call. Where too many are, the one that has waited longest gives way,
 // if that is long.
-func (l *Live) keep(state string, p *parked) error {
-	l.parkedMu.Lock()
-	defer l.parkedMu.Unlock()
-	if l.stopped {
+func (k *parking) keep(state string, p *parked) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopped {
 		return errStopping
 	}
-	err := l.limits.parked.Take(1)
-	if err != nil && l.yielded() {
-		err = l.limits.parked.Take(1)
+	err := k.limits.parked.Take(1)
+	if err != nil && k.yielded() {
+		err = k.limits.parked.Take(1)
 	}
 	if err != nil {
 		return err
 	}
-	if err := l.limits.parkedBytes.Take(p.size); err != nil {
-		l.limits.parked.Release(1)
+	if err := k.limits.parkedBytes.Take(p.size); err != nil {
+		k.limits.parked.Release(1)
 		return err
 	}
-	l.parked[state] = p
+	k.byState[state] = p
 	return nil
 }
 
 // yielded ends the call that has waited longest, for more than givesWay. It is for
-// who holds parkedMu.
-func (l *Live) yielded() bool {
+// who holds the lock.
+func (k *parking) yielded() bool {
 	var oldest string
 	since := time.Now().Add(-givesWay)
-	for state, p := range l.parked {
+	for state, p := range k.byState {
 		p.mu.Lock()
 		if p.since.Before(since) {
 			oldest, since = state, p.since
@@ -334,23 +382,24 @@ func (l *Live) yielded() bool {
 	if oldest == "" {
 		return false
 	}
-	l.unparked(oldest).abandon()
+	k.take(oldest).abandon()
 	return true
 }
 
-func (l *Live) unpark(state string) *parked {
-	l.parkedMu.Lock()
-	defer l.parkedMu.Unlock()
-	return l.unparked(state)
+// unpark takes out a parked call, nil if there is none of that state.
+func (k *parking) unpark(state string) *parked {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.take(state)
 }
 
-// unparked is unpark for who holds parkedMu.
-func (l *Live) unparked(state string) *parked {
-	p := l.parked[state]
+// take is unpark for who holds the lock.
+func (k *parking) take(state string) *parked {
+	p := k.byState[state]
 	if p != nil {
-		delete(l.parked, state)
-		l.limits.parked.Release(1)
-		l.limits.parkedBytes.Release(p.size)
+		delete(k.byState, state)
+		k.limits.parked.Release(1)
+		k.limits.parkedBytes.Release(p.size)
 	}
 	return p
 }
@@ -366,18 +415,18 @@ func (p *parked) abandon() {
 
 // resume returns the parked call that a request continues, with the answers
 // delivered; nil when it continues none.
-func (l *Live) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
+func (k *parking) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
 	state, ours := strings.CutPrefix(rawjson.Text(rawjson.Member(call.Params, "requestState")), parkedPrefix)
 	if !ours {
 		return nil, nil
 	}
-	l.parkedMu.Lock()
-	p := l.parked[state]
+	k.mu.Lock()
+	p := k.byState[state]
 	fits := p != nil && p.owner == call.Owner() && p.kind == call.Kind && p.name == call.Name
 	if fits { // else it is another's, or another tool's, and stays where it is
-		l.unparked(state)
+		k.take(state)
 	}
-	l.parkedMu.Unlock()
+	k.mu.Unlock()
 	if !fits {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "this requestState continues no call of " + call.Name + ": it has ended, or was continued already"}
 	}

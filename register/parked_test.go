@@ -80,7 +80,7 @@ func (n *newcomer) status(id int, method, members string) (int, string) {
 }
 
 // newcomers runs a test with a 2026-07-28 client over HTTP and stdio.
-func newcomers(t *testing.T, capabilities string, settings Settings, test func(t *testing.T, live *Live, n *newcomer)) {
+func newcomers(t *testing.T, capabilities string, settings setup, test func(t *testing.T, live *Live, n *newcomer)) {
 	t.Helper()
 	for name, open := range map[string]func(t *testing.T, live *Live) *newcomer{
 		"http":  func(t *testing.T, live *Live) *newcomer { return &newcomer{url: serveHTTP(t, live)} },
@@ -112,15 +112,15 @@ func stateOf(t testing.TB, message string) string {
 }
 
 func (l *Live) parkedCalls() int {
-	l.parkedMu.Lock()
-	defer l.parkedMu.Unlock()
-	return len(l.parked)
+	l.parking.mu.Lock()
+	defer l.parking.mu.Unlock()
+	return len(l.parking.byState)
 }
 
 func TestAModernClientIsAskedByInputRequired(t *testing.T) {
 	for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list"} {
 		t.Run(method, func(t *testing.T) {
-			newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+			newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 				first := n.answer(1, "tools/call", asking(method, odd))
 				state := stateOf(t, first)
 				want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"1":{"method":"` + method + `","params":` + odd + `}},"requestState":"` + state + `"}}`
@@ -142,7 +142,7 @@ func TestAModernClientIsAskedByInputRequired(t *testing.T) {
 
 // Prompts and resources are asked about as tools are.
 func TestEveryKindOfCallMayAsk(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		handler := func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			answer, err := call.Client.Ask(ctx, "roots/list", nil)
 			return tool.Result(`{"answered":` + string(answer) + `}`), err
@@ -163,7 +163,7 @@ func TestEveryKindOfCallMayAsk(t *testing.T) {
 }
 
 func TestWhatIsAskedTogetherIsAnsweredTogetherOrAskedAgain(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		addTool(t, live, "srv_two", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			answers := make([]string, 2)
 			var both sync.WaitGroup
@@ -202,7 +202,7 @@ func TestWhatIsAskedTogetherIsAnsweredTogetherOrAskedAgain(t *testing.T) {
 }
 
 func TestAStateContinuesItsOwnCallAndOnlyOnce(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		addTool(t, live, "srv_other", func(context.Context, *tool.Call) (tool.Result, error) { return tool.TextResult("other"), nil })
 		state := stateOf(t, n.answer(1, "tools/call", asking("roots/list", `{}`)))
 		refused := func(what, members string) {
@@ -235,7 +235,7 @@ func TestAStateContinuesItsOwnCallAndOnlyOnce(t *testing.T) {
 }
 
 func TestOfTwoRetriesOneContinues(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, _ *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, _ *Live, n *newcomer) {
 		for range 20 {
 			state := stateOf(t, n.answer(1, "tools/call", asking("roots/list", `{}`)))
 			retry := func(id int) <-chan string {
@@ -263,7 +263,7 @@ func TestOfTwoRetriesOneContinues(t *testing.T) {
 }
 
 func TestAModernClientWithoutTheCapability(t *testing.T) {
-	newcomers(t, `{"roots":{}}`, Settings{}, func(t *testing.T, _ *Live, n *newcomer) {
+	newcomers(t, `{"roots":{}}`, setup{}, func(t *testing.T, _ *Live, n *newcomer) {
 		const want = `{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"the client lacks a capability that this needs: elicitation","data":{"requiredCapabilities":{"elicitation":{}}}}}`
 		for _, capabilities := range []string{`{"roots":{}}`, `{}`} {
 			n.capabilities = capabilities
@@ -280,7 +280,7 @@ func TestAModernClientWithoutTheCapability(t *testing.T) {
 }
 
 func TestWhatAModernClientSaysOfItself(t *testing.T) {
-	newcomers(t, "", Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, "", setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		seen := make(chan *tool.Client, 2)
 		addTool(t, live, "srv_look", func(_ context.Context, call *tool.Call) (tool.Result, error) {
 			seen <- call.Client
@@ -304,7 +304,7 @@ func TestWhatAModernClientSaysOfItself(t *testing.T) {
 }
 
 func TestCallsThatDoNotAskLeaveNoState(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		for range 10 {
 			if got, want := n.answer(1, "tools/call", `"name":"srv_t001"`), `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete",`+strange[1:]+`}`; got != want {
 				t.Fatalf("got  %s\nwant %s", got, want)
@@ -313,12 +313,12 @@ func TestCallsThatDoNotAskLeaveNoState(t *testing.T) {
 		if live.parkedCalls() != 0 {
 			t.Error("a call is parked")
 		}
-		live.parking.Wait()
+		live.parking.running.Wait()
 	})
 }
 
 func TestAPanicInAHandlerCostsItsCallOnly(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		addTool(t, live, "srv_panic", func(context.Context, *tool.Call) (tool.Result, error) { panic("oh") })
 		if got := n.answer(1, "tools/call", `"name":"srv_panic"`); !strings.Contains(got, `"error":{"code":-32603,"message":"internal error"}`) {
 			t.Errorf("answer = %s", got)
@@ -342,7 +342,7 @@ func waiter(t testing.TB, live *Live) (started, ended chan struct{}) {
 func TestAModernClientThatGoesAwayCancelsItsCall(t *testing.T) {
 	for _, capabilities := range []string{`{}`, everything} {
 		t.Run(capabilities, func(t *testing.T) {
-			live := newLive(t, Settings{})
+			live := newLive(t, setup{})
 			started, ended := waiter(t, live)
 			n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: capabilities}
 			ctx, leave := context.WithCancel(t.Context())
@@ -364,7 +364,7 @@ func TestAModernClientThatGoesAwayCancelsItsCall(t *testing.T) {
 			<-gone
 		})
 		t.Run("stdio "+capabilities, func(t *testing.T) {
-			live := newLive(t, Settings{})
+			live := newLive(t, setup{})
 			started, ended := waiter(t, live)
 			n := &newcomer{t: t, stdio: overStdio(t, live, ""), capabilities: capabilities}
 			n.request(1, "tools/call", `"name":"srv_wait"`)
@@ -378,7 +378,7 @@ func TestAModernClientThatGoesAwayCancelsItsCall(t *testing.T) {
 // Modern clients over HTTP have no session, and their request IDs are the same
 // all over: one must not cancel what another asked for.
 func TestACancelOfOneModernClientIsNotAnothers(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	release := make(chan struct{})
 	started := make(chan struct{})
 	addTool(t, live, "srv_slow", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
@@ -407,7 +407,7 @@ func TestACancelOfOneModernClientIsNotAnothers(t *testing.T) {
 }
 
 func TestACallWhoseClientNeverComesBackEndsWithRun(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		failed := make(chan error, 1)
 		addTool(t, live, "srv_left", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			_, err := call.Client.Ask(ctx, "roots/list", nil)
@@ -435,7 +435,7 @@ func TestACallWhoseClientNeverComesBackEndsWithRun(t *testing.T) {
 // A call that asks while Run ends must not be kept: nobody would end it.
 func TestSuspendingWhileRunEnds(t *testing.T) {
 	for range 50 {
-		live := newLive(t, Settings{})
+		live := newLive(t, setup{})
 		asker(t, live)
 		n := &newcomer{t: t, stdio: overStdio(t, live, ""), capabilities: everything}
 		ctx, stop := context.WithCancel(t.Context())
@@ -452,7 +452,7 @@ func TestSuspendingWhileRunEnds(t *testing.T) {
 }
 
 func TestTheUpstreamMayGiveUpWhileTheClientThinks(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		giveUp, gaveUp := make(chan struct{}), make(chan struct{})
 		addTool(t, live, "srv_impatient", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			defer close(gaveUp)
@@ -477,7 +477,7 @@ func TestTheUpstreamMayGiveUpWhileTheClientThinks(t *testing.T) {
 // An upstream may ask the next thing while the client still thinks about the
 // first: the retry is then met with the next question.
 func TestWhatIsAskedMeanwhileIsAskedNext(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		next := make(chan struct{})
 		addTool(t, live, "srv_more", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			var second json.RawMessage
@@ -492,9 +492,9 @@ func TestWhatIsAskedMeanwhileIsAskedNext(t *testing.T) {
 		})
 		first := n.answer(1, "tools/call", `"name":"srv_more"`)
 		close(next)
-		live.parkedMu.Lock()
-		p := live.parked[strings.TrimPrefix(stateOf(t, first), parkedPrefix)]
-		live.parkedMu.Unlock()
+		live.parking.mu.Lock()
+		p := live.parking.byState[strings.TrimPrefix(stateOf(t, first), parkedPrefix)]
+		live.parking.mu.Unlock()
 		eventually(t, "the second question", func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -513,7 +513,7 @@ func TestWhatIsAskedMeanwhileIsAskedNext(t *testing.T) {
 
 // Progress goes to the request that waits, under the token it gave.
 func TestProgressGoesToTheRequestThatWaits(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		addTool(t, live, "srv_steps", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			for step := range 3 {
 				call.Notify("notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":"first","progress":%d}`, step)))
@@ -553,7 +553,7 @@ func TestProgressGoesToTheRequestThatWaits(t *testing.T) {
 }
 
 func TestWhatIsToldWhileNobodyWaitsIsToldLater(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		parked := make(chan struct{})
 		addTool(t, live, "srv_busy", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			go func() {
@@ -587,7 +587,7 @@ func TestWhatIsToldWhileNobodyWaitsIsToldLater(t *testing.T) {
 }
 
 func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	asker(t, live)
 	addItem(t, live, tool.KindPrompt, "p", `{"name":"p"}`, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		_, err := call.Client.Ask(ctx, "roots/list", nil)
@@ -595,7 +595,7 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 	})
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
 	for i := range maxParked {
-		if err := live.keep(fmt.Sprint(i), &parked{end: func(error) {}, bytes: live.limits.parkedBytes, since: time.Now()}); err != nil {
+		if err := live.parking.keep(fmt.Sprint(i), &parked{end: func(error) {}, bytes: live.parking.limits.parkedBytes, since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -605,18 +605,18 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 	if got := n.answer(2, "prompts/get", `"name":"p"`); !strings.Contains(got, `"error":{"code":-32603,"message":"`+"too many calls wait for their clients: the limit is 1000") {
 		t.Errorf("prompts/get: %s", got)
 	}
-	live.parking.Wait() // the handlers were let go
+	live.parking.running.Wait() // the handlers were let go
 
 	// One that has waited for long gives way.
 	left := make(chan struct{})
-	old := live.unpark("7")
+	old := live.parking.unpark("7")
 	old.end, old.since = func(error) { close(left) }, time.Now().Add(-2*givesWay)
-	if err := live.keep("7", old); err != nil {
+	if err := live.parking.keep("7", old); err != nil {
 		t.Fatal(err)
 	}
 	stateOf(t, n.answer(3, "tools/call", asking("roots/list", `{}`)))
 	receive(t, left, "the end of the call that waited longest")
-	if hits := live.limits.parked.Hits(); hits != 3 {
+	if hits := live.parking.limits.parked.Hits(); hits != 3 {
 		t.Errorf("the limit was reached %d times, want 3", hits)
 	}
 }
@@ -624,7 +624,7 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 // A call may end in the very moment that it is suspended: its result is
 // neither lost nor kept for nobody.
 func TestSuspendingRacesWithTheEnd(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	addTool(t, live, "srv_fickle", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		ctx, cancel := context.WithTimeout(ctx, gather)
 		defer cancel()
@@ -647,7 +647,7 @@ func TestSuspendingRacesWithTheEnd(t *testing.T) {
 }
 
 func TestManyModernClientsDoNotCross(t *testing.T) {
-	newcomers(t, everything, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		addTool(t, live, "srv_echo", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			answer, err := call.Client.Ask(ctx, "elicitation/create", call.Arguments)
 			return tool.Result(`{"content":[],"asked":` + string(call.Arguments) + `,"answered":` + string(answer) + `}`), err
@@ -696,7 +696,7 @@ func TestManyModernClientsDoNotCross(t *testing.T) {
 }
 
 func TestAParkedCallIsContinuedByItsOwnerAlone(t *testing.T) {
-	live := newLive(t, Settings{PrincipalHeader: "X-User"})
+	live := newLive(t, setup{PrincipalHeader: "X-User"})
 	asker(t, live)
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
 	p := &peer{t: t, url: n.url}

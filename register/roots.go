@@ -3,69 +3,57 @@ package register
 import (
 	"context"
 	"encoding/json"
-
-	"toolfinch/rawjson"
-	"toolfinch/tool"
+	"sync"
 )
 
 const methodRoots = "roots/list"
 
 // roots are those of a session's client. A client that says when they change is
-// asked for them once, whichever and however many servers want to know.
+// asked for them once, by however many servers.
 type roots struct {
+	mu      sync.Mutex      // guards what follows; never held over a wait
 	known   json.RawMessage // the result of roots/list, nil while it is not known
 	asking  chan struct{}   // closed when there is an answer, nil while nobody asks
 	changes int             // how often the client said that they have changed
 }
 
-// rootsChanged forgets the roots of the client.
-func (s *session) rootsChanged() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.roots.known = nil
-	s.roots.changes++
+// changed forgets the roots of the client.
+func (r *roots) changed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = nil
+	r.changes++
 }
 
-// keepsRoots reports whether the answer to a roots/list with these params holds
-// until the client says otherwise.
-func (s *session) keepsRoots(params json.RawMessage) bool {
-	for range rawjson.Members(params) {
-		return false // they may change the answer
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	says := rawjson.Member(rawjson.Member(s.capabilities, tool.CapabilityRoots), "listChanged")
-	return string(says) == "true"
-}
-
-// askRoots returns the roots that are known, or those that ask gets.
-func (s *session) askRoots(ctx context.Context, ask func() (json.RawMessage, error)) (json.RawMessage, error) {
+// get returns the roots that are known, or the roots that ask gets. gone is closed
+// when the client can answer no more.
+func (r *roots) get(ctx context.Context, gone <-chan struct{}, ask func() (json.RawMessage, error)) (json.RawMessage, error) {
 	for {
-		s.mu.Lock()
-		known, asking, changes := s.roots.known, s.roots.asking, s.roots.changes
+		r.mu.Lock()
+		known, asking, changes := r.known, r.asking, r.changes
 		mine := known == nil && asking == nil
 		if mine {
 			asking = make(chan struct{})
-			s.roots.asking = asking
+			r.asking = asking
 		}
-		s.mu.Unlock()
+		r.mu.Unlock()
 		switch {
 		case known != nil:
 			return known, nil
 		case mine:
 			result, err := ask()
-			s.mu.Lock()
-			s.roots.asking = nil
-			if err == nil && s.roots.changes == changes {
-				s.roots.known = result
+			r.mu.Lock()
+			r.asking = nil
+			if err == nil && r.changes == changes {
+				r.known = result
 			}
-			s.mu.Unlock()
+			r.mu.Unlock()
 			close(asking)
 			return result, err
 		}
 		select {
 		case <-asking:
-		case <-s.gone:
+		case <-gone:
 			return nil, errClientGone
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

@@ -8,7 +8,7 @@ import (
 // However many servers ask, over however many calls.
 func TestAClientThatTellsOfItsRootsIsAskedForThemOnce(t *testing.T) {
 	const tells = `{"roots":{"listChanged":true}}`
-	transports(t, tells, Settings{}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, tells, setup{}, func(t *testing.T, live *Live, c *conversation) {
 		asker(t, live)
 		messages := c.post(ask(1, "roots/list", `{}`))
 		await(t, messages, `"id":"toolfinch-1"`)

@@ -1,22 +1,51 @@
 package register
 
 import (
-	"cmp"
-	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/tool"
 )
+
+// Source is the tools, prompts and resources that a Live serves; the catalog
+// implements it. It never changes. Its methods are called for every list and call
+// and must not block.
+type Source interface {
+	// Lookup finds a tool by the name clients see.
+	Lookup(name string) (*tool.Tool, bool)
+	// OfApp finds the tool that an app (MCP Apps) calls by the name it has at the
+	// app's server, which is one of open, the likeliest first, or unknown.
+	OfApp(name string, open []string) (*tool.Tool, bool)
+	// ByID finds a tool by its ID.
+	ByID(id tool.ID) (*tool.Tool, bool)
+	// Nearest returns up to n exposed names that look like name.
+	Nearest(name string, n int) []string
+	// Tools returns all tools, in a stable order.
+	Tools() []*tool.Tool
+	// Pinned returns the tools that are listed from the start, in their order.
+	Pinned() []*tool.Tool
+	// Items returns all prompts, resources or templates, in a stable order.
+	Items(kind tool.Kind) []*tool.Tool
+	// Prompt finds a prompt by the name clients see.
+	Prompt(name string) (*tool.Tool, bool)
+	// Resource finds a resource, listed or not, by the URI clients use.
+	Resource(uri string) (*tool.Tool, bool)
+	// Exposed returns the URI that clients know a server's resource by.
+	Exposed(server, uri string) string
+	// CacheHint says how long a list may be cached, and whether for everybody.
+	CacheHint(kind tool.Kind) (ttl time.Duration, public bool)
+}
 
 // Served is all that a Live shows and does at one time. It never changes; each
 // request uses one to its end.
 type Served struct {
 	Source
 	Instructions string // sent with initialize and server/discover
-	Offered      Offered
+	Declared     Declared
 
 	// Mode names how tools reach clients: when it changes, sessions that stay are
 	// shown the new way.
@@ -42,8 +71,8 @@ type Served struct {
 	SearchTool string
 }
 
-// Offered is what is declared to clients beside tools: what upstreams offer.
-type Offered struct {
+// Declared is what clients are told that there is beside tools.
+type Declared struct {
 	Prompts, Resources, Subscribe, Completions, Logging bool
 	Tasks                                               bool // the extension of 2026-07-28
 	// Extensions are the other extensions, each as a server declared it.
@@ -96,137 +125,44 @@ func (v *Served) isPinned(id tool.ID) bool {
 	return slices.ContainsFunc(v.Pinned(), func(t *tool.Tool) bool { return t.Def.ID == id })
 }
 
-// Register puts tools on the live server of a session: one change of its set
-// and one list_changed. It returns once the client has asked for the new list,
-// as far as it is known to do so (see hold), and reports which of the tools
-// are registered now. Without a session, or with registration off, none are.
-func (l *Live) Register(ctx context.Context, sessionID string, tools []*tool.Tool) map[string]bool {
-	served := l.served()
-	now := map[string]bool{}
-	for _, t := range served.Pinned() {
-		now[t.Name] = true
+// declare takes out of mcp-go's declaration what there is not.
+func (v *Served) declare(c *mcp.ServerCapabilities, instructions *string) {
+	if !v.Declared.Prompts {
+		c.Prompts = nil
 	}
-	s := l.session(sessionID)
-	if s != nil && served.direct(s) {
-		for _, t := range tools {
-			now[t.Name] = true
-		}
-		return now
+	if !v.Declared.Resources {
+		c.Resources = nil
+	} else if !v.Declared.Subscribe && c.Resources != nil {
+		without := *c.Resources
+		without.Subscribe = false
+		c.Resources = &without
 	}
-	if s == nil || !served.Register || served.gated() {
-		return now
+	if !v.Declared.Completions {
+		c.Completions = nil
 	}
-	s.mu.Lock()
-	served = l.served() // under the lock that Sync takes after each change, so that nothing outdated stays
-	var wanted []*tool.Tool
-	for _, t := range tools {
-		if current, ok := served.Lookup(t.Name); ok && !now[t.Name] && current.Def.ID == t.Def.ID {
-			wanted = append(wanted, current)
+	if !v.Declared.Logging {
+		c.Logging = nil
+	}
+	if len(v.Declared.Extensions) > 0 {
+		c.Extensions = map[string]any{}
+		for name, value := range v.Declared.Extensions {
+			c.Extensions[name] = value
 		}
 	}
-	set, change := s.set.plan(wanted, cmp.Or(served.MaxRegistered, DefaultMaxRegistered))
-	s.set = set
-	listed, client := s.listed, s.client
-	if !change.Empty() {
-		s.notified = time.Now()
-	}
-	s.mu.Unlock()
-	for _, name := range set.names() {
-		now[name] = true
-	}
-	if !change.Empty() {
-		l.announce(s, change)
-		l.hold(ctx, client, listed)
-	}
-	return now
+	*instructions = v.Instructions
 }
 
-// announce tells one session, and the owner's hook, that its list changed.
-func (l *Live) announce(s *session, change Change) {
-	l.Notify(s.id, toolsChanged, nil)
-	if l.notifier != nil {
-		s.mu.Lock()
-		client := s.client
-		s.mu.Unlock()
-		l.notifier.notify(s.id, client, change)
+// hint is what to do about an unknown tool.
+func (v *Served) hint(call *tool.Call) string {
+	if call.Kind != tool.KindTool {
+		return ""
 	}
-}
-
-// Sync lets registrations follow what is served after that changed, and tells those
-// clients of a list who see it differently now.
-func (l *Live) Sync() {
-	served := l.served()
-	now := seenOf(served)
-	l.mu.Lock()
-	before := l.announced
-	l.announced = now
-	l.mu.Unlock()
-	gated := served.gated()
-	offered, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
-	for _, s := range l.everySession() {
-		s.mu.Lock()
-		set, change, differs := s.set.sync(served.Lookup)
-		s.set = set
-		direct := now.all != "" && s.direct && s.mode == served.mode()
-		s.mu.Unlock()
-		if gated {
-			change, differs = Change{}, false
-		}
-		if s.shown.isKnown() {
-			if _, provisioned, other := s.shown.follow("", served.granted); gated {
-				change, differs = provisioned, other
-			}
-		}
-		switch {
-		case direct && !all, !direct && !offered && !differs:
-		case offered: // by the owner, who needs no hook for it
-			l.Notify(s.id, toolsChanged, nil)
-		default:
-			l.announce(s, change)
-		}
+	hint := ""
+	if near := v.Nearest(call.Name, 3); len(near) > 0 {
+		hint = "; nearest: " + strings.Join(near, ", ")
 	}
-	l.tellListeners(toolsChanged, func(t *listener) bool {
-		_, _, differs := t.shown.follow("", served.granted)
-		return differs || before.modern != now.modern
-	})
-	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
-	if changed(tool.KindPrompt) {
-		l.broadcast(promptsChanged)
+	if v.SearchTool != "" {
+		hint += ". Search with " + v.SearchTool + "."
 	}
-	if changed(tool.KindResource) || changed(tool.KindTemplate) {
-		l.broadcast(resourcesChanged)
-	}
-}
-
-// seen are fingerprints of what clients see.
-type seen struct {
-	lists  map[tool.Kind]string // of tools what is listed without any registered
-	all    string               // what a client sees that is listed every tool, "" where none is
-	modern string               // what a 2026-07-28 client sees of tools
-}
-
-func seenOf(v *Served) seen {
-	now := seen{lists: map[tool.Kind]string{}}
-	for _, kind := range tool.Kinds[1:] {
-		now.lists[kind] = fingerprint(v.Items(kind))
-	}
-	now.lists[tool.KindTool] = v.mode() + fingerprint(slices.Concat(v.Search, v.Meta, v.Pinned()))
-	now.modern = now.lists[tool.KindTool]
-	if v.Direct != nil && !v.gated() {
-		now.all = v.mode() + fingerprint(slices.Concat(v.Meta, v.Tools()))
-		if v.direct(nil) {
-			now.modern = now.all
-		}
-	}
-	return now
-}
-
-// fingerprint is the same for lists that look the same.
-func fingerprint(items []*tool.Tool) string {
-	sum := sha256.New()
-	for _, t := range items {
-		sum.Write([]byte(t.Name))
-		sum.Write([]byte(t.Def.Hash))
-	}
-	return string(sum.Sum(nil))
+	return hint
 }

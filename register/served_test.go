@@ -1,19 +1,84 @@
 package register
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
+
+	"toolfinch/tool"
 )
 
 // shows are what Lives serve in tests, by *Live.
 var shows sync.Map
 
+// setup is the Options of a test. It is the Upstreams and the Observer, too: each
+// function that is set is called.
+type setup struct {
+	PrincipalHeader      string
+	Relists              map[string]bool
+	Subscriptions        *Subscriptions
+	Complete, Task       func(ctx context.Context, name string, call *tool.Call) (tool.Result, error)
+	SetLevel             func(level string)
+	RootsChanged, Forget func(session string)
+	Remember             func(client string, relists bool)
+	Listed               func(session, client string, tools []*tool.Tool)
+}
+
+// heard is a setup as its Live knows it.
+type heard struct{ setup }
+
+func (h heard) Complete(ctx context.Context, server string, call *tool.Call) (tool.Result, error) {
+	if h.setup.Complete == nil {
+		return nothing{}.Complete(ctx, server, call)
+	}
+	return h.setup.Complete(ctx, server, call)
+}
+
+func (h heard) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
+	if h.setup.Task == nil {
+		return nothing{}.Task(ctx, method, call)
+	}
+	return h.setup.Task(ctx, method, call)
+}
+
+func (h heard) SetLevel(level string) {
+	if h.setup.SetLevel != nil {
+		h.setup.SetLevel(level)
+	}
+}
+
+func (h heard) RootsChanged(session string) {
+	if h.setup.RootsChanged != nil {
+		h.setup.RootsChanged(session)
+	}
+}
+
+func (h heard) Ended(session string) {
+	if h.Forget != nil {
+		h.Forget(session)
+	}
+}
+
+func (h heard) Relists(client string, relists bool) {
+	if h.Remember != nil {
+		h.Remember(client, relists)
+	}
+}
+
+func (h heard) Listed(session, client string, tools []*tool.Tool) {
+	if h.setup.Listed != nil {
+		h.setup.Listed(session, client, tools)
+	}
+}
+
 // serve makes a Live that serves first until show changes that.
-func serve(settings Settings, first Served, log *slog.Logger) *Live {
+func serve(s setup, first Served, log *slog.Logger) *Live {
 	now := &atomic.Pointer[Served]{}
 	now.Store(&first)
-	live := New(settings, now.Load, log)
+	live := New(Options{
+		PrincipalHeader: s.PrincipalHeader, Relists: s.Relists, Subscriptions: s.Subscriptions, Upstreams: heard{s}, Observer: heard{s},
+	}, now.Load, log)
 	shows.Store(live, now)
 	return live
 }
@@ -30,10 +95,10 @@ func show(live *Live, change func(*Served)) {
 // offer shows the same source in another way.
 func offer(live *Live, next Served) {
 	show(live, func(v *Served) {
-		next.Source, next.Offered, next.Instructions = v.Source, v.Offered, v.Instructions
+		next.Source, next.Declared, next.Instructions = v.Source, v.Declared, v.Instructions
 		*v = next
 	})
 }
 
-// offersAll is all that is offered beside tools and tasks.
-var offersAll = Offered{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}
+// declaresAll is all that is offered beside tools and tasks.
+var declaresAll = Declared{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}

@@ -2,7 +2,6 @@ package register
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 
@@ -76,33 +75,4 @@ func (s *shown) follow(owner string, listedTo func(owner string) []*tool.Tool) (
 	}
 	was, is := namesOf(before), namesOf(now)
 	return now, Change{Added: without(is, was), Removed: without(was, is)}, true
-}
-
-// Relist tells the clients of owner that their list has changed, if it has, and
-// returns once the calling session has asked for the new list, as far as it is
-// known to do so (see hold).
-func (l *Live) Relist(ctx context.Context, owner, calling string) {
-	granted := l.served().granted
-	var client string
-	var listed <-chan struct{} // nil: nobody is waited for
-	for _, s := range l.sessionsOf(owner) {
-		_, change, differs := s.shown.follow("", granted)
-		if !differs {
-			continue
-		}
-		if s.id == calling {
-			client, listed = s.expect()
-		}
-		l.announce(s, change)
-	}
-	l.tellListeners(toolsChanged, func(t *listener) bool {
-		if !t.shown.isOf(owner) {
-			return false
-		}
-		_, _, differs := t.shown.follow("", granted)
-		return differs
-	})
-	if listed != nil {
-		l.hold(ctx, client, listed)
-	}
 }

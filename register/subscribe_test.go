@@ -76,7 +76,7 @@ func unsubscribe(id int, uri string) string {
 
 func TestSubscribersHearOfTheirResource(t *testing.T) {
 	upstream := newFollowed()
-	transports(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		messages := c.listen()
 		if got, want := await(t, c.post(subscribe(1, "srv+x:r")), `"id":1`), `{"jsonrpc":"2.0","id":1,"result":{}}`; got != want {
@@ -105,7 +105,7 @@ func TestSubscribersHearOfTheirResource(t *testing.T) {
 
 func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
 	upstream := newFollowed()
-	live := newLive(t, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)})
+	live := newLive(t, setup{Subscriptions: NewSubscriptions(upstream.subscribe)})
 	resources(t, live)
 	url := serveHTTP(t, live)
 	a, b, third := connect(t, url, "a"), connect(t, url, "b"), connect(t, url, "c")
@@ -130,7 +130,7 @@ func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
 
 func TestPartsOfAResourceAreToldOf(t *testing.T) {
 	upstream := newFollowed()
-	transports(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		messages := c.listen()
 		await(t, c.post(subscribe(1, "srv+x:r")), `"id":1`)
@@ -147,7 +147,7 @@ func TestPartsOfAResourceAreToldOf(t *testing.T) {
 // What clients know a resource by changes when another server lists the same URI.
 func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
 	upstream := newFollowed()
-	transports(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
+	transports(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		items := live.served().Source.(exposing).catalog
 		items["x:r"] = items["srv+x:r"]
@@ -176,7 +176,7 @@ func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
 func TestASubscriptionThatFailsLeavesNothing(t *testing.T) {
 	upstream := newFollowed()
 	upstream.fail = &tool.RPCError{Code: -31000, Raw: json.RawMessage(`{"code":-31000,"message":"full","x":1.0}`)}
-	live := newLive(t, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)})
+	live := newLive(t, setup{Subscriptions: NewSubscriptions(upstream.subscribe)})
 	resources(t, live)
 	p := connect(t, serveHTTP(t, live), "fails")
 	if got, want := p.messages(subscribe(1, "srv+x:r"))[0], `{"jsonrpc":"2.0","id":1,"error":{"code":-31000,"message":"full","x":1.0}}`; got != want {
@@ -199,8 +199,8 @@ func TestASubscriptionThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsThatAreNotOffered(t *testing.T) {
-	live := newLive(t, Settings{})
+func TestSubscriptionsThatAreNotDeclared(t *testing.T) {
+	live := newLive(t, setup{})
 	resources(t, live)
 	p := connect(t, serveHTTP(t, live), "none")
 	if got := p.messages(subscribe(1, "srv+x:r"))[0]; !strings.Contains(got, `"error":{"code":-32601,`) {
@@ -211,7 +211,7 @@ func TestSubscriptionsThatAreNotOffered(t *testing.T) {
 // Whoever joins while the last one leaves is subscribed at the upstream too.
 func TestJoiningWhileTheLastLeaves(t *testing.T) {
 	upstream := newFollowed()
-	live := newLive(t, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)})
+	live := newLive(t, setup{Subscriptions: NewSubscriptions(upstream.subscribe)})
 	id, s := tool.ID{Server: "srv", Name: "x:r", Kind: tool.KindResource}, live.subscriptions
 	for range 300 {
 		if err := s.join(t.Context(), "x:r", id, "first"); err != nil {
@@ -240,7 +240,7 @@ func TestJoiningWhileTheLastLeaves(t *testing.T) {
 func TestASessionThatEndsWhileItSubscribes(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	upstream := newFollowed()
-	live := newLive(t, Settings{Subscriptions: NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
+	live := newLive(t, setup{Subscriptions: NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
 		if on {
 			close(entered)
 			<-release
@@ -277,7 +277,7 @@ func TestAListenerHearsWhatItAskedFor(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			upstream := newFollowed()
-			newcomers(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, n *newcomer) {
+			newcomers(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, n *newcomer) {
 				resources(t, live)
 				live.Sync()
 				messages := n.request(7, "subscriptions/listen", `"notifications":`+test.wants)
@@ -306,9 +306,9 @@ func TestAListenerHearsWhatItAskedFor(t *testing.T) {
 					t.Errorf("last\n got %s\nwant %s", got, end)
 				}
 				eventually(t, "the listener is forgotten", func() bool {
-					live.mu.Lock()
-					defer live.mu.Unlock()
-					return len(live.listeners) == 0
+					live.listeners.mu.Lock()
+					defer live.listeners.mu.Unlock()
+					return len(live.listeners.byKey) == 0
 				})
 				if test.name == "a resource" {
 					eventually(t, "the upstream is left", func() bool { return strings.HasSuffix(upstream.seen(), "+x:r -x:r") })
@@ -319,8 +319,8 @@ func TestAListenerHearsWhatItAskedFor(t *testing.T) {
 }
 
 func TestAListenerOfNothingIsAnsweredAtOnce(t *testing.T) {
-	newcomers(t, `{}`, Settings{}, func(t *testing.T, live *Live, n *newcomer) {
-		show(live, func(v *Served) { v.Offered = Offered{} })
+	newcomers(t, `{}`, setup{}, func(t *testing.T, live *Live, n *newcomer) {
+		show(live, func(v *Served) { v.Declared = Declared{} })
 		resources(t, live)
 		for _, wants := range []string{`{}`, `{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["srv+x:r"]}`} {
 			messages := n.request(7, "subscriptions/listen", `"notifications":`+wants)
@@ -337,7 +337,7 @@ func TestAListenerOfNothingIsAnsweredAtOnce(t *testing.T) {
 
 func TestTwoListenersOnOneStreamAreToldApart(t *testing.T) {
 	upstream := newFollowed()
-	live := newLive(t, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)})
+	live := newLive(t, setup{Subscriptions: NewSubscriptions(upstream.subscribe)})
 	resources(t, live)
 	n := &newcomer{t: t, stdio: overStdio(t, live, ""), capabilities: `{}`}
 	for id, uri := range map[int]string{1: "srv+x:r", 2: "srv+x:s"} {
@@ -359,7 +359,7 @@ func TestTwoListenersOnOneStreamAreToldApart(t *testing.T) {
 func TestAListenerWhoseSubscriptionFailsHearsTheRest(t *testing.T) {
 	upstream := newFollowed()
 	upstream.fail = errors.New("full")
-	newcomers(t, `{}`, Settings{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, n *newcomer) {
+	newcomers(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, n *newcomer) {
 		resources(t, live)
 		messages := n.request(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["srv+x:r"]}`)
 		if got := await(t, messages, "acknowledged"); !strings.Contains(got, `"notifications":{"toolsListChanged":true}`) {
@@ -373,7 +373,7 @@ func TestAListenerWhoseSubscriptionFailsHearsTheRest(t *testing.T) {
 
 // A client that does not read costs nobody else anything.
 func TestAListenerThatDoesNotReadBlocksNobody(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	server := serveHTTP(t, live)
 	n := &newcomer{t: t, url: server, capabilities: `{}`}
 	const wants = `"notifications":{"toolsListChanged":true}`
@@ -382,21 +382,21 @@ func TestAListenerThatDoesNotReadBlocksNobody(t *testing.T) {
 	messages := n.request(2, "subscriptions/listen", wants)
 	await(t, messages, "acknowledged")
 	eventually(t, "both listen", func() bool {
-		live.mu.Lock()
-		defer live.mu.Unlock()
-		return len(live.listeners) == 2
+		live.listeners.mu.Lock()
+		defer live.listeners.mu.Unlock()
+		return len(live.listeners.byKey) == 2
 	})
 	// Past what sockets hold, the deaf one's queue is full.
 	large := json.RawMessage(`{"pad":"` + strings.Repeat("x", 1<<20) + `"}`)
-	live.mu.Lock()
-	for _, listener := range live.listeners {
+	live.listeners.mu.Lock()
+	for _, listener := range live.listeners.byKey {
 		if string(listener.id) == "1" {
 			for range 200 {
 				listener.tell(toolsChanged, large)
 			}
 		}
 	}
-	live.mu.Unlock()
+	live.listeners.mu.Unlock()
 	for range 10 {
 		live.broadcast(toolsChanged)
 		await(t, messages, toolsChanged)
@@ -405,7 +405,7 @@ func TestAListenerThatDoesNotReadBlocksNobody(t *testing.T) {
 
 // Sync tells of each list that differs, legacy sessions and listeners alike.
 func TestSyncTellsWhichListChanged(t *testing.T) {
-	live := newLive(t, Settings{})
+	live := newLive(t, setup{})
 	url := serveHTTP(t, live)
 	live.Sync()
 	legacy := overHTTP(t, url, `{}`).listen()

@@ -11,10 +11,10 @@ import (
 
 const withTasks = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
-func offersTasks(v *Served) { v.Offered.Tasks = true }
+func offersTasks(v *Served) { v.Declared.Tasks = true }
 
 func TestTasksGoToWhoeverHasThem(t *testing.T) {
-	settings := Settings{
+	settings := setup{
 		Task: func(_ context.Context, method string, call *tool.Call) (tool.Result, error) {
 			return tool.Result(`{"method":"` + method + `","task":"` + call.Name + `","params":` + string(call.Params[:len(`{"taskId":"up/1"`)]) + `}}`), nil
 		},
@@ -48,7 +48,7 @@ func TestTasksGoToWhoeverHasThem(t *testing.T) {
 }
 
 func TestTasksAreOfOneEraAndNamedInTheHeader(t *testing.T) {
-	live := newLive(t, Settings{
+	live := newLive(t, setup{
 		Task: func(context.Context, string, *tool.Call) (tool.Result, error) { return tool.Result(`{}`), nil },
 	})
 	show(live, offersTasks)

@@ -113,7 +113,7 @@ func (r *rig) view(name string, budget *gate.Budget, log *slog.Logger) web.View 
 	r.t.Cleanup(func() { _ = root.Close() })
 	shown := &register.Served{Source: root}
 	terms := gate.Terms{Catalog: root, Budget: budget}
-	live := register.New(register.Settings{Version: "1"}, func() *register.Served { return shown }, log)
+	live := register.New(register.Options{Version: "1"}, func() *register.Served { return shown }, log)
 	gated := gate.New(gate.Options{Clients: live}, func() gate.Terms { return terms }, log)
 	settings := retrieve.Settings{Validate: func(string) bool { return true }}
 	if budget != nil {

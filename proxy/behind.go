@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"toolfinch/tool"
+	"toolfinch/upstream"
+)
+
+// behind is what the live server and the gate of a view ask of the rest of the
+// proxy: the upstreams, the store, and whoever observes clients.
+type behind struct{ of *endpoint }
+
+// Complete answers completion/complete.
+func (b behind) Complete(ctx context.Context, server string, call *tool.Call) (tool.Result, error) {
+	return b.pool().Complete(ctx, server, call)
+}
+
+// Task answers a request about a task of an upstream that the view has something of.
+func (b behind) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
+	escaped, _, _ := strings.Cut(call.Name, "/") // as upstream.Pool names tasks
+	if server, err := url.PathUnescape(escaped); err != nil || !b.of.now().has(server) {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
+	}
+	return b.pool().Task(ctx, method, call)
+}
+
+// SetLevel takes the level of log messages that the view's clients ask for.
+func (b behind) SetLevel(level string) { b.of.desk.levels.set(b.of, level, b.pool().SetLogLevel) }
+
+// RootsChanged tells upstreams of a session whose client has other roots.
+func (b behind) RootsChanged(session string) { b.pool().RootsChanged(session) }
+
+// Relists remembers whether a client lists tools again after list_changed.
+func (b behind) Relists(client string, relists bool) { b.of.desk.remember(client, relists) }
+
+// Listed counts what a client was listed.
+func (b behind) Listed(session, client string, tools []*tool.Tool) {
+	b.of.desk.meter.Listed(metered{b.of.now()}, session, client, tools)
+}
+
+// Ended forgets a session.
+func (b behind) Ended(session string) {
+	b.pool().Forget(session)
+	b.of.desk.meter.Forget(session)
+	b.of.gate.Drop(session)
+}
+
+// Keep writes what an owner has provisioned in the view.
+func (b behind) Keep(ctx context.Context, owner string, set []tool.Provisioned) error {
+	return b.of.desk.store.PutProvisions(ctx, b.of.view, owner, set)
+}
+
+func (b behind) pool() *upstream.Pool { return b.of.desk.views.pool }

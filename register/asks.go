@@ -1,0 +1,129 @@
+package register
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+var errClientGone = errors.New("the client is gone")
+
+// askPrefix begins the IDs of requests to clients; their number follows.
+const askPrefix = "toolfinch-"
+
+// asks are the requests that a legacy client has been sent.
+type asks struct {
+	gone    chan struct{} // closed when the client can answer no more
+	endOnce sync.Once
+
+	mu      sync.Mutex // guards what follows; never held over a write to the client or a wait
+	waiting map[string]chan *wire.Inbound
+	count   int
+}
+
+// end lets go of those who wait for the client to answer.
+func (a *asks) end() { a.endOnce.Do(func() { close(a.gone) }) }
+
+func (a *asks) ended() bool {
+	select {
+	case <-a.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// request sends a request to the client with send and waits for the answer. When
+// ctx ends first, the client is told.
+func (a *asks) request(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (json.RawMessage, error) {
+	if params == nil { // roots/list needs none, but the client of the Go SDK insists
+		params = json.RawMessage(`{}`)
+	}
+	answer := make(chan *wire.Inbound, 1)
+	a.mu.Lock()
+	a.count++
+	id := strconv.Quote(askPrefix + strconv.Itoa(a.count))
+	a.waiting[id] = answer
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		delete(a.waiting, id)
+		a.mu.Unlock()
+	}()
+	if a.ended() || !send(wire.Message(json.RawMessage(id), method, params)) {
+		return nil, errClientGone
+	}
+	select {
+	case reply := <-answer:
+		if reply.Error == nil {
+			return reply.Result, nil
+		}
+		rpc := &tool.RPCError{Code: tool.CodeInternal, Raw: reply.Error}
+		_ = json.Unmarshal(reply.Error, rpc)
+		return nil, rpc
+	case <-a.gone:
+		return nil, errClientGone
+	case <-ctx.Done():
+		send(wire.Message(nil, "notifications/cancelled", json.RawMessage(`{"requestId":`+id+`,"reason":"no longer needed"}`)))
+		return nil, context.Cause(ctx)
+	}
+}
+
+// answered gives an answer to whoever asked. It reports false when nobody did; one
+// that was withdrawn, or answered already, is no longer waited for.
+func (a *asks) answered(reply *wire.Inbound) bool {
+	a.mu.Lock()
+	waiting := a.waiting[string(reply.ID)]
+	delete(a.waiting, string(reply.ID))
+	number, ours := strings.CutPrefix(rawjson.Text(reply.ID), askPrefix)
+	n, err := strconv.Atoi(number)
+	late := ours && err == nil && 0 < n && n <= a.count
+	a.mu.Unlock()
+	if waiting != nil {
+		waiting <- reply
+	}
+	return waiting != nil || late
+}
+
+// checkAsk returns the error for a request that the client cannot take: for a
+// legacy client the one that it would give itself (schema 2025-11-25).
+func checkAsk(c *tool.Client, method string, params json.RawMessage) error {
+	capability, known := tool.Asks[method]
+	lacks := func(code int, what, required string) error {
+		if !c.Modern {
+			return &tool.RPCError{Code: code, Message: "the client does not support " + what}
+		}
+		return &tool.RPCError{
+			Code: tool.CodeMissingCapability, Message: "the client lacks a capability that this needs: " + capability,
+			Data: json.RawMessage(`{"requiredCapabilities":` + required + `}`),
+		}
+	}
+	declares := func(part string) bool { return rawjson.Member(rawjson.Member(c.Capabilities, capability), part) != nil }
+	switch {
+	case !known:
+		return methodNotFound(method)
+	case !c.Can(capability):
+		return lacks(tool.CodeMethodNotFound, capability, `{"`+capability+`":{}}`)
+	case capability == tool.CapabilitySampling:
+		wants := rawjson.Member(params, "tools") != nil || rawjson.Member(params, "toolChoice") != nil
+		if wants && !declares("tools") {
+			return lacks(tool.CodeInvalidParams, "tools in sampling", `{"sampling":{"tools":{}}}`)
+		}
+	case capability == tool.CapabilityElicitation:
+		url := rawjson.Text(rawjson.Member(params, "mode")) == "url"
+		switch {
+		case url && !declares("url"):
+			return lacks(tool.CodeInvalidParams, "elicitation by URL", `{"elicitation":{"url":{}}}`)
+		case !url && declares("url") && !declares("form"): // neither means form
+			return lacks(tool.CodeInvalidParams, "elicitation by form", `{"elicitation":{"form":{}}}`)
+		}
+	}
+	return nil
+}

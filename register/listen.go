@@ -1,0 +1,210 @@
+package register
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// Notifications of what changed.
+const (
+	toolsChanged     = "notifications/tools/list_changed"
+	promptsChanged   = "notifications/prompts/list_changed"
+	resourcesChanged = "notifications/resources/list_changed"
+	resourceUpdated  = "notifications/resources/updated"
+)
+
+// listeners are the subscriptions/listen streams of one Live.
+type listeners struct {
+	mu    sync.Mutex // guards byKey; held for look-ups only
+	byKey map[string]*listener
+}
+
+func (all *listeners) add(key string, t *listener) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.byKey[key] = t
+}
+
+func (all *listeners) remove(key string) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	delete(all.byKey, key)
+}
+
+// get finds a stream by its key, nil if there is none.
+func (all *listeners) get(key string) *listener {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.byKey[key]
+}
+
+// tell tells the clients of 2026-07-28 that want to hear of it and that concerns
+// says it is for.
+func (all *listeners) tell(method string, concerns func(*listener) bool) {
+	all.mu.Lock()
+	var told []*listener
+	for _, t := range all.byKey {
+		if t.wants[method] {
+			told = append(told, t)
+		}
+	}
+	all.mu.Unlock()
+	for _, t := range told {
+		if concerns(t) {
+			t.tell(method, nil)
+		}
+	}
+}
+
+// listener is one subscriptions/listen stream of a 2026-07-28 client.
+type listener struct {
+	id     json.RawMessage // of the request, which names the subscription
+	wants  map[string]bool // by notification
+	queued chan missed
+	shown  shown // what its principal has provisioned, as far as it knows
+}
+
+// tell never blocks: a client that does not read misses what it would ask for anyway.
+func (t *listener) tell(method string, params json.RawMessage) {
+	select {
+	case t.queued <- missed{method, params}:
+	default:
+	}
+}
+
+// tagged is params with the subscription's ID in _meta.
+func (t *listener) tagged(params json.RawMessage) json.RawMessage {
+	if len(params) == 0 {
+		params = json.RawMessage(`{}`)
+	}
+	meta := rawjson.Member(params, "_meta")
+	if len(meta) == 0 || meta[0] != '{' {
+		meta = json.RawMessage(`{}`)
+	}
+	meta, err := rawjson.Set(meta, mcp.MetaKeySubscriptionID, t.id)
+	if err != nil {
+		return params
+	}
+	if own, err := rawjson.Set(params, "_meta", meta); err == nil {
+		return own
+	}
+	return params
+}
+
+// listen answers subscriptions/listen: it lasts until the client
+// ends it. owner is whose requests the client sends.
+func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, owner string) (tool.Result, error) {
+	var params struct {
+		Notifications mcp.SubscriptionFilter `json:"notifications"`
+	}
+	if err := json.Unmarshal(x.Params, &params); err != nil {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "subscriptions/listen: the parameters are not those of the specification"}
+	}
+	want, declared := params.Notifications, served.Declared
+	allowed := mcp.SubscriptionFilter{
+		ToolsListChanged:     want.ToolsListChanged,
+		PromptsListChanged:   want.PromptsListChanged && declared.Prompts,
+		ResourcesListChanged: want.ResourcesListChanged && declared.Resources,
+	}
+	t := &listener{id: x.ID, queued: make(chan missed, 100), wants: map[string]bool{
+		toolsChanged:     allowed.ToolsListChanged,
+		promptsChanged:   allowed.PromptsListChanged,
+		resourcesChanged: allowed.ResourcesListChanged,
+	}}
+	t.shown.follow(owner, served.granted)
+	key := modernKey()
+	l.listeners.add(key, t)
+	defer func() {
+		l.listeners.remove(key)
+		l.subscriptions.leave(context.WithoutCancel(ctx), key)
+	}()
+	for _, uri := range want.ResourceSubscriptions {
+		resource, ok := served.Resource(uri)
+		if !ok || !declared.Subscribe {
+			continue
+		}
+		if err := l.subscriptions.join(ctx, uri, resource.Def.ID, key); err != nil {
+			l.log.Debug("not subscribed", "uri", uri, "error", err)
+			continue
+		}
+		allowed.ResourceSubscriptions = append(allowed.ResourceSubscriptions, uri)
+	}
+	acknowledged, err := json.Marshal(map[string]any{"notifications": allowed})
+	if err != nil {
+		return nil, err
+	}
+	x.Notify("notifications/subscriptions/acknowledged", t.tagged(acknowledged))
+	ended := t.tagged(json.RawMessage(`{"resultType":"complete"}`))
+	if allowed.IsEmpty() {
+		return tool.Result(ended), nil
+	}
+	for {
+		select {
+		case n := <-t.queued:
+			x.Notify(n.method, t.tagged(n.params))
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-l.closing:
+			return tool.Result(ended), nil
+		}
+	}
+}
+
+// subscribe answers resources/subscribe and resources/unsubscribe.
+func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, s *session) (tool.Result, error) {
+	uri := rawjson.Text(rawjson.Member(x.Params, "uri"))
+	if x.Method == wire.MethodUnsubscribe {
+		l.subscriptions.leave(ctx, s.id, uri)
+		return tool.Result(`{}`), nil
+	}
+	t, ok := served.Resource(uri)
+	if !ok {
+		return nil, notFound(tool.KindResource, uri, "", false)
+	}
+	if err := l.subscriptions.join(ctx, uri, t.Def.ID, s.id); err != nil {
+		return nil, err
+	}
+	if s.ended() { // too late to be found when the session was forgotten
+		l.subscriptions.leave(context.WithoutCancel(ctx), s.id)
+	}
+	return tool.Result(`{}`), nil
+}
+
+// Updated tells who subscribed to a resource of a server that it changed.
+func (l *Live) Updated(server, uri string, params json.RawMessage) {
+	exposed := ""
+	told := map[subscription]bool{} // a client that subscribed to a resource and to the whole of it hears once
+	for _, one := range l.subscriptions.to(server, uri) {
+		s, listener := l.session(one.key), l.listeners.get(one.key)
+		if s == nil && listener == nil {
+			continue // another Live's
+		}
+		if one.uri == "" {
+			exposed = cmp.Or(exposed, l.served().Exposed(server, uri))
+			one.uri = exposed
+		}
+		if told[one] {
+			continue
+		}
+		told[one] = true
+		own := params
+		if one.uri != uri {
+			if set, err := rawjson.Set(params, "uri", rawjson.Quote(one.uri)); err == nil {
+				own = set
+			}
+		}
+		if s != nil {
+			l.Notify(one.key, resourceUpdated, own)
+		} else {
+			listener.tell(resourceUpdated, own)
+		}
+	}
+}

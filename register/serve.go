@@ -1,0 +1,241 @@
+package register
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// serve is mcp-go's handler of the stub: the answer goes out raw.
+func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	x := wire.ExchangeFrom(ctx)
+	if x == nil {
+		return nil, server.ErrToolNotFound
+	}
+	modern := server.IsModernRequest(ctx)
+	var s *session
+	if !modern {
+		s = l.sessionOf(ctx)
+	}
+	served := l.served()
+	result, err := l.handle(ctx, served, x, s, modern)
+	if modern && err == nil {
+		result = l.cached(served, result, x)
+	}
+	l.answer(x, json.RawMessage(result), err, modern)
+	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
+}
+
+func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
+	call := l.callOf(x, s, modern)
+	if s != nil && served.gated() {
+		s.shown.by(call.Owner())
+	}
+	switch x.Method {
+	case wire.MethodListTools:
+		return l.listTools(served, call, s), nil
+	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
+		return listPage(served, x)
+	case wire.MethodSubscribe, wire.MethodUnsubscribe:
+		if s == nil {
+			return nil, methodNotFound(x.Method)
+		}
+		return l.subscribe(ctx, served, x, s)
+	case wire.MethodListen:
+		if !modern {
+			return nil, methodNotFound(x.Method)
+		}
+		return l.listen(ctx, served, x, call.Owner())
+	}
+	switch {
+	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:
+		return l.task(ctx, served, x, call)
+	case x.Method == wire.MethodComplete:
+		return l.complete(ctx, served, call)
+	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
+		if err := checkParamHeaders(served, x, call.Name); err != nil {
+			return nil, err
+		}
+	}
+	if modern && call.Client.Answers() {
+		return l.parking.serve(ctx, x, call, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			return l.dispatch(ctx, served, call)
+		})
+	}
+	return l.dispatch(ctx, served, call)
+}
+
+// callOf is a request as a call.
+func (l *Live) callOf(x *wire.Exchange, s *session, modern bool) *tool.Call {
+	call := &tool.Call{Params: x.Params}
+	switch x.Method {
+	case wire.MethodGetTask, wire.MethodUpdateTask, wire.MethodCancelTask:
+		call.Name = rawjson.Text(rawjson.Member(x.Params, "taskId"))
+	case wire.MethodReadResource:
+		call.Kind, call.Name = tool.KindResource, rawjson.Text(rawjson.Member(x.Params, "uri"))
+	case wire.MethodGetPrompt:
+		call.Kind = tool.KindPrompt
+		fallthrough
+	default:
+		call.Name = rawjson.Text(rawjson.Member(x.Params, "name"))
+		call.Arguments = rawjson.Member(x.Params, "arguments")
+	}
+	if modern {
+		call.Client = modernClient(x.Params)
+	} else if s != nil {
+		call.Session = s.id
+		call.Client = s.described()
+		call.Client.Ask = s.asking(call.Client, x)
+	}
+	if x.Header != nil {
+		call.Header = x.Header.Get
+		call.Principal = PrincipalOf(x.Header, l.principalHeader)
+	}
+	call.Notify = x.Notify
+	if call.Client != nil {
+		call.Notify = leveled(call.Client, x.Notify)
+	}
+	return call
+}
+
+// maxPrincipal is the longest name of a principal, in bytes.
+const maxPrincipal = 1024
+
+// PrincipalOf is who was authenticated, by the header of that name, which a trusted
+// reverse proxy sets. It is "" when the header is absent, comes more than once, so
+// that somebody else may have set one of them, or has more than 1,024 bytes; and
+// when name is "".
+func PrincipalOf(header http.Header, name string) string {
+	if name == "" {
+		return ""
+	}
+	if values := header.Values(name); len(values) == 1 && len(values[0]) <= maxPrincipal {
+		return values[0]
+	}
+	return ""
+}
+
+func methodNotFound(method string) error {
+	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "method not found: " + method}
+}
+
+func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
+	var rpc *tool.RPCError
+	if err != nil && !errors.As(err, &rpc) {
+		if x.Method == wire.MethodCallTool {
+			// A model can act on a tool error; many clients hide protocol errors from it.
+			result = json.RawMessage(tool.ErrorResult(err.Error()))
+		} else {
+			rpc = &tool.RPCError{Code: tool.CodeInternal, Message: err.Error()}
+		}
+	}
+	if rpc != nil {
+		x.Fail(rpc.JSON())
+		return
+	}
+	if modern && rawjson.Member(result, "resultType") == nil {
+		if typed, err := rawjson.Set(result, "resultType", []byte(`"complete"`)); err == nil {
+			result = typed
+		}
+	}
+	if len(bytes.TrimSpace(result)) == 0 {
+		x.Fail((&tool.RPCError{Code: tool.CodeInternal, Message: "there is no result"}).JSON())
+		return
+	}
+	x.Result(result)
+}
+
+// dispatch finds the tool by its exposed name, registered or not, and calls it.
+func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
+	var t *tool.Tool
+	var ok bool
+	s := l.session(call.Session)
+	switch call.Kind {
+	case tool.KindPrompt:
+		t, ok = served.Prompt(call.Name)
+	case tool.KindResource:
+		if t, ok = served.Resource(call.Name); ok {
+			s.reads(t.Def.ID)
+		}
+	default:
+		if meta := served.metaTool(call.Name); meta != nil {
+			return meta.Handler(ctx, call)
+		}
+		if t, ok = served.Lookup(call.Name); !ok {
+			t, ok = served.OfApp(call.Name, s.appsOpen())
+		}
+	}
+	if !ok {
+		return nil, notFound(call.Kind, call.Name, served.hint(call), call.Client != nil && call.Client.Modern)
+	}
+	if call.Kind == tool.KindTool {
+		s.uses(t.Name)
+	}
+	return t.Handler(ctx, call)
+}
+
+// notFound is the error for a name that nothing has. The code for resources
+// changed with the 2026-07-28 revision.
+func notFound(kind tool.Kind, name, hint string, modern bool) error {
+	rpc := &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q%s", kind, name, hint)}
+	if kind == tool.KindResource {
+		rpc.Data, _ = json.Marshal(map[string]string{"uri": name})
+		if !modern {
+			rpc.Code = tool.CodeResourceNotFound
+		}
+	}
+	return rpc
+}
+
+// checkParamHeaders checks the headers that mirror arguments, where the tool
+// wants some (SEP-2243).
+func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
+	t, ok := served.Lookup(name)
+	if !ok || !bytes.Contains(t.Def.InputSchema, []byte("x-mcp-header")) {
+		return nil
+	}
+	var typed mcp.Tool
+	if json.Unmarshal(t.Def.Raw, &typed) != nil {
+		return nil
+	}
+	err := mcp.ValidateParamHeadersLookup(func(name string) (string, bool) {
+		values := x.Header.Values(name)
+		if len(values) == 0 {
+			return "", false
+		}
+		return values[0], true
+	}, &typed, x.Params)
+	if err != nil {
+		return &tool.RPCError{Code: mcp.HEADER_MISMATCH, Message: err.Error()}
+	}
+	return nil
+}
+
+// task answers a request of the tasks extension of 2026-07-28 at the upstream
+// whose task it is (SEP-2663).
+func (l *Live) task(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
+	client := call.Client
+	if client == nil || !client.Modern || !served.Declared.Tasks {
+		return nil, methodNotFound(x.Method)
+	}
+	if rawjson.Member(rawjson.Member(client.Capabilities, "extensions"), tool.ExtensionTasks) == nil {
+		return nil, &tool.RPCError{
+			Code: tool.CodeMissingCapability, Message: "the client has not declared the tasks extension",
+			Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tool.ExtensionTasks + `":{}}}}`),
+		}
+	}
+	if name, _ := mcp.DecodeHeaderValue(x.Header.Get(mcp.HeaderName)); x.Header != nil && name != call.Name {
+		return nil, &tool.RPCError{Code: mcp.HEADER_MISMATCH, Message: "the " + mcp.HeaderName + " header does not name the task"}
+	}
+	return l.upstreams.Task(ctx, x.Method, call)
+}

@@ -1,0 +1,199 @@
+package register
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/tool"
+	"toolfinch/wire"
+)
+
+// sessions are the legacy-era clients of one Live. What packages transport and
+// proxy ask of single clients they ask here.
+type sessions struct {
+	log     *slog.Logger
+	verbose func(level string) // hears the most verbose level of all
+
+	leveling sync.Mutex // held over verbose, so that the last it hears is the newest
+
+	mu   sync.Mutex // guards byID; held for look-ups only
+	byID map[string]*session
+}
+
+// Open makes a session known. A piped one has one connection for everything. push
+// takes a message for its client that belongs to none of its requests; it never
+// blocks, and reports whether it took it. reaches reports whether the client would
+// get it now.
+func (all *sessions) Open(id string, piped bool, push func(message []byte) bool, reaches func() bool) {
+	s := newSession(id)
+	s.piped, s.push, s.reaches = piped, push, reaches
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.byID[id] = s
+}
+
+// remove takes out a session, nil if there is none of that ID, and ends what waits
+// for its client.
+func (all *sessions) remove(id string) *session {
+	all.mu.Lock()
+	s := all.byID[id]
+	delete(all.byID, id)
+	all.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	s.end()
+	if s.described().LogLevel != "" {
+		all.tellLevel()
+	}
+	return s
+}
+
+// session finds a session by its ID, nil if there is none.
+func (all *sessions) session(id string) *session {
+	if id == "" {
+		return nil
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.byID[id]
+}
+
+// sessionOf returns the session of the request being handled. A stream's
+// session is made by its first request.
+func (all *sessions) sessionOf(ctx context.Context) *session {
+	current := server.ClientSessionFromContext(ctx)
+	if current == nil {
+		return nil
+	}
+	return all.session(current.SessionID())
+}
+
+// everySession returns the sessions that have been initialized.
+func (all *sessions) everySession() []*session {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	found := make([]*session, 0, len(all.byID))
+	for _, s := range all.byID {
+		if s.isInitialized() {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// sessionsOf returns those of everySession whose last request came for owner.
+func (all *sessions) sessionsOf(owner string) []*session {
+	return slices.DeleteFunc(all.everySession(), func(s *session) bool { return !s.shown.isOf(owner) })
+}
+
+// Knows reports whether a session is there.
+func (all *sessions) Knows(id string) bool { return all.session(id) != nil }
+
+// KnowsHTTP reports whether a session is there that is not piped: of streamable
+// HTTP. Clients must not name the piped session.
+func (all *sessions) KnowsHTTP(id string) bool {
+	s := all.session(id)
+	return s != nil && !s.piped
+}
+
+// Reaches reports whether the client of a session can be sent a request that
+// belongs to none of its calls.
+func (all *sessions) Reaches(id string) bool {
+	s := all.session(id)
+	return s != nil && s.reaches()
+}
+
+// Ask sends a request of an upstream that belongs to no call to the client of a
+// session. Errors are as of tool.Client's Ask.
+func (all *sessions) Ask(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
+	s := all.session(id)
+	if s == nil {
+		return nil, errClientGone
+	}
+	if err := checkAsk(s.described(), method, params); err != nil {
+		return nil, err
+	}
+	return s.ask(ctx, func(message []byte) bool { return all.send(id, message) }, method, params)
+}
+
+// EndAsks lets go of those who wait for the client of a session to answer.
+func (all *sessions) EndAsks(id string) {
+	if s := all.session(id); s != nil {
+		s.end()
+	}
+}
+
+// Answered takes the reply of a session's client to a request that was sent to it,
+// and may be withdrawn by now. It reports false when there was no such request.
+func (all *sessions) Answered(id string, reply *wire.Inbound) bool {
+	s := all.session(id)
+	return s != nil && s.answered(reply)
+}
+
+// maxQueued is the longest notification, in bytes, that is kept for a session
+// that nobody listens on.
+const maxQueued = 16 << 10
+
+// Notify sends a notification that belongs to no call to the client of a session.
+func (all *sessions) Notify(id, method string, params json.RawMessage) {
+	if len(params) > maxQueued && !all.Reaches(id) {
+		return // much of it could wait for long
+	}
+	all.send(id, wire.Message(nil, method, params))
+}
+
+// send queues a message for the client of a session; it never blocks.
+func (all *sessions) send(id string, message []byte) bool {
+	s := all.session(id)
+	sent := s != nil && s.push(message)
+	if !sent {
+		all.log.Debug("message not sent", "session", id)
+	}
+	return sent
+}
+
+// Log sends a log message of an upstream that belongs to no call to one session,
+// if session is set, else to every session that set a level. A session gets what
+// is severe enough by its own level. A session that set none gets what a server
+// says to it alone. asked says that clients have set the server's level; such a
+// message is not for a session that set none.
+func (all *sessions) Log(session string, asked bool, params json.RawMessage) {
+	for _, s := range all.everySession() {
+		if session != "" && s.id != session {
+			continue
+		}
+		level := s.described().LogLevel
+		if level == "" && session != "" && !asked || level != "" && severe(params, level) {
+			all.Notify(s.id, "notifications/message", params)
+		}
+	}
+}
+
+// setLevel takes the level of a client's logging/setLevel; upstreams are asked
+// for the most verbose one of all clients.
+func (all *sessions) setLevel(s *session, level string) {
+	s.mu.Lock()
+	s.level = level
+	s.mu.Unlock()
+	all.tellLevel()
+}
+
+func (all *sessions) tellLevel() {
+	all.leveling.Lock()
+	defer all.leveling.Unlock()
+	most := len(tool.LogLevels)
+	for _, s := range all.everySession() {
+		if i := slices.Index(tool.LogLevels, s.described().LogLevel); i >= 0 {
+			most = min(most, i)
+		}
+	}
+	if most < len(tool.LogLevels) {
+		all.verbose(tool.LogLevels[most])
+	}
+}

@@ -634,7 +634,7 @@ func TestSuspendingRacesWithTheEnd(t *testing.T) {
 	n := &newcomer{t: t, stdio: overStdio(t, live, ""), capabilities: everything}
 	for id := range 100 {
 		got := n.answer(id, "tools/call", `"name":"srv_fickle"`)
-		if strings.Contains(got, "input_required") {
+		for strings.Contains(got, "input_required") { // more than once where the machine is slow
 			got = n.answer(id, "tools/call", `"name":"srv_fickle","inputResponses":{},"requestState":"`+stateOf(t, got)+`"`)
 		}
 		if !strings.Contains(got, "ended") {

@@ -237,11 +237,7 @@ func unlabelled(object, moved json.RawMessage) json.RawMessage {
 		return object
 	}
 	var out rawjson.Object
-	for key, value := range rawjson.Members(object) {
-		if key != keyAction && key != keyType && key != keyPath && key != keyProxied {
-			out.Add(key, value)
-		}
-	}
+	out.AddAll(rawjson.Without(object, keyAction, keyType, keyPath, keyProxied))
 	out.AddAll(moved)
 	if out.Empty() {
 		return nil

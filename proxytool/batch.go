@@ -53,13 +53,7 @@ func within(call *tool.Call) (*tool.Call, error) {
 	outer.Depth--
 	// Progress of several would go up and down under one token: the batch has its own.
 	if meta := rawjson.Member(call.Params, "_meta"); rawjson.Member(meta, "progressToken") != nil {
-		var rest rawjson.Object
-		for key, value := range rawjson.Members(meta) {
-			if key != "progressToken" {
-				rest.Add(key, value)
-			}
-		}
-		outer.Params = set(call.Params, "_meta", rest.JSON())
+		outer.Params = set(call.Params, "_meta", rawjson.Without(meta, "progressToken"))
 	}
 	return outer.Inner(call.Name, nil)
 }

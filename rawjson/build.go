@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -92,6 +93,17 @@ func (o *Object) JSON() json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return append(o.members, '}')
+}
+
+// Without returns the object without the members of these names.
+func Without(object []byte, names ...string) json.RawMessage {
+	out := NewObject(len(object))
+	for name, value := range Members(object) {
+		if !slices.Contains(names, name) {
+			out.Add(name, value)
+		}
+	}
+	return out.JSON()
 }
 
 // Array returns the JSON array of elements, each of which must be valid JSON.

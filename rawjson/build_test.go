@@ -58,6 +58,9 @@ func TestObjectAndArray(t *testing.T) {
 			t.Errorf("IsObject(%q) = %t", value, !is)
 		}
 	}
+	if got := rawjson.Without([]byte(`{"a":1, "b":{"a":2},"a":3}`), "a", "c"); string(got) != `{"b":{"a":2}}` {
+		t.Errorf("Without: %s", got)
+	}
 	if !rawjson.IsEmpty([]byte(` { } `)) || rawjson.IsEmpty([]byte(`{"a":1}`)) {
 		t.Error("IsEmpty")
 	}

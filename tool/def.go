@@ -106,7 +106,7 @@ func ParseKind(kind Kind, server string, raw json.RawMessage) (*Def, error) {
 		def.Title = cmp.Or(hintTitle, name)
 	}
 	if def.OutputSchema != nil && !legacyOutput(def.OutputSchema) {
-		def.Legacy = without(def.Raw, "outputSchema")
+		def.Legacy = rawjson.Without(def.Raw, "outputSchema")
 	}
 	return def, nil
 }

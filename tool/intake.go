@@ -267,7 +267,7 @@ func oneOf(words ...string) take {
 // objects so.
 func object(s shape) take {
 	return func(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
-		if raw[0] == '[' && isEmpty(raw) {
+		if raw[0] == '[' && !some(raw) {
 			in.mend("%s is an empty list: it is served as {}", at)
 			raw = json.RawMessage(`{}`)
 		}
@@ -289,42 +289,26 @@ func open(s shape) take {
 	}
 }
 
-func isEmpty(array json.RawMessage) bool {
-	for range rawjson.Elements(array) {
-		return false
-	}
-	return true
-}
-
-// without returns an object without the members of a name.
-func without(object json.RawMessage, name string) json.RawMessage {
-	s := shape{{name: name}}
-	return s.write(object, make([]json.RawMessage, 1))
-}
-
 // list takes an array of elements that each takes.
 func list(each take) take {
 	return func(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 		if raw[0] != '[' {
 			return nil, isNot(at, raw, "a list")
 		}
-		out, changed := []byte{'['}, false
-		n := 0
+		var elements []json.RawMessage
+		changed := false
 		for element := range rawjson.Elements(raw) {
-			taken, err := each(in, fmt.Sprintf("%s[%d]", at, n), element)
+			taken, err := each(in, fmt.Sprintf("%s[%d]", at, len(elements)), element)
 			if err != nil {
 				return nil, err
 			}
-			if n++; n > 1 {
-				out = append(out, ',')
-			}
-			out = append(out, taken...)
+			elements = append(elements, taken)
 			changed = changed || !bytes.Equal(taken, element)
 		}
 		if !changed {
 			return raw, nil
 		}
-		return append(out, ']'), nil
+		return rawjson.Array(elements), nil
 	}
 }
 
@@ -359,36 +343,37 @@ func objectType(in *intake, at string, raw json.RawMessage) (json.RawMessage, er
 // properties takes an object of schemas. Clients want each to be an object: true
 // and false are written as objects that mean the same.
 func properties(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
-	if raw[0] == '[' && isEmpty(raw) {
+	if raw[0] == '[' && !some(raw) {
 		in.mend("%s is an empty list: it is served as {}", at)
 		return json.RawMessage(`{}`), nil
 	}
 	if raw[0] != '{' {
 		return nil, isNot(at, raw, "an object")
 	}
-	out, from := []byte(nil), 0 // out has what is before from
+	out := rawjson.NewObject(len(raw))
+	changed := false
 	for name, value := range rawjson.Members(raw) {
 		called := fmt.Sprintf("%s.%.100s", at, name)
-		as := ""
+		as := value
 		switch value[0] {
 		case '{':
-			continue
 		case 't':
-			as = `{}`
+			as = json.RawMessage(`{}`)
 		case 'f':
-			as = `{"not":{}}`
+			as = json.RawMessage(`{"not":{}}`)
 		default:
 			return nil, isNot(called, value, "a schema")
 		}
-		in.mend("%s is %s: it is served as %s", called, value, as)
-		start := cap(raw) - cap(value) // value is a part of raw
-		out = append(append(out, raw[from:start]...), as...)
-		from = start + len(value)
+		if value[0] != '{' {
+			in.mend("%s is %s: it is served as %s", called, value, as)
+			changed = true
+		}
+		out.Add(name, as)
 	}
-	if from == 0 {
+	if !changed {
 		return raw, nil
 	}
-	return append(out, raw[from:]...), nil
+	return out.JSON(), nil
 }
 
 // size takes an integer. Some clients do not read 12.0 as one.

@@ -1,6 +1,8 @@
 package tool
 
-import "time"
+import (
+	"time"
+)
 
 // Provisioned is a tool that its owner may call in a gated view.
 type Provisioned struct {

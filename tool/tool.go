@@ -184,16 +184,9 @@ func (c *Client) WithoutTasks() *Client {
 	if c == nil || rawjson.Member(rawjson.Member(c.Capabilities, "extensions"), ExtensionTasks) == nil {
 		return c
 	}
-	extensions := map[string]json.RawMessage{}
-	for name, value := range rawjson.Members(rawjson.Member(c.Capabilities, "extensions")) {
-		if name != ExtensionTasks {
-			extensions[name] = value
-		}
-	}
+	rest := rawjson.Without(rawjson.Member(c.Capabilities, "extensions"), ExtensionTasks)
 	with := *c
-	if rest, err := json.Marshal(extensions); err == nil {
-		with.Capabilities, _ = rawjson.Set(c.Capabilities, "extensions", rest)
-	}
+	with.Capabilities, _ = rawjson.Set(c.Capabilities, "extensions", rest)
 	return &with
 }
 
@@ -307,13 +300,9 @@ func TextResult(text string) Result { return textResult(text, false) }
 func ErrorResult(text string) Result { return textResult(text, true) }
 
 func textResult(text string, isError bool) Result {
-	type block struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
+	out := append(Result(`{"content":[{"type":"text","text":`), rawjson.Quote(text)...)
+	if isError {
+		return append(out, `}],"isError":true}`...)
 	}
-	out, _ := json.Marshal(struct {
-		Content []block `json:"content"`
-		IsError bool    `json:"isError,omitempty"`
-	}{[]block{{"text", text}}, isError})
-	return Result(out)
+	return append(out, `}]}`...)
 }

@@ -1,6 +1,8 @@
 package tool
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestCompleteIsWhatAnswersTheCall(t *testing.T) {
 	for _, test := range []struct {

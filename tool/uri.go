@@ -1,6 +1,8 @@
 package tool
 
-import "strings"
+import (
+	"strings"
+)
 
 // NormalURI returns the URI in the form in which equivalent URIs are equal
 // (RFC 3986, sections 6.2.2 and 6.2.3): scheme and host in lower case, no

@@ -44,7 +44,7 @@ var only = map[string][]string{
 	"github.com/spf13/cobra":                {"cmd/toolfinch"},
 	"github.com/goccy/go-yaml":              {"configs"},
 	"github.com/fsnotify/fsnotify":          {"configs"},
-	"github.com/tailscale/hujson":           {"clients", "demo"},
+	"github.com/tailscale/hujson":           {"clients", "configs", "demo"},
 	"github.com/pelletier/go-toml":          {"clients"},
 	"github.com/santhosh-tekuri/jsonschema": {"schema"},
 	"github.com/jmespath/go-jmespath":       {"output"},

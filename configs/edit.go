@@ -305,13 +305,14 @@ func newEdit(path string) (*edit, error) {
 
 // treeOf returns a content of the file as plain JSON.
 func (f *edit) treeOf(data []byte) (json.RawMessage, error) {
-	switch {
-	case isBlank(data):
+	if isBlank(data) {
 		return json.RawMessage("{}"), nil
-	case f.isJSON:
-		return clients.PlainJSON(data)
 	}
-	return yamlTree(data)
+	root, _, problems := parse(f.path, data)
+	if len(problems) > 0 {
+		return nil, errByHand
+	}
+	return nodeJSON(root), nil
 }
 
 // isBlank reports whether there is nothing but comments.

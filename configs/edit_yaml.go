@@ -3,57 +3,17 @@ package configs
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
 	"toolfinch/rawjson"
 )
-
-// yamlTree is a YAML document as JSON: aliases and merged mappings are resolved.
-func yamlTree(data []byte) (json.RawMessage, error) {
-	clean, bad := cleanText(data)
-	if bad == nil {
-		_, bad = yamlFile(clean) // bounds the depth
-	}
-	if bad != nil {
-		return nil, errByHand
-	}
-	var value any
-	if err := yaml.UnmarshalWithOptions(clean, &value, yaml.UseOrderedMap(), yaml.AllowDuplicateMapKey()); err != nil {
-		return nil, errByHand
-	}
-	return jsonOf(value), nil
-}
-
-func jsonOf(value any) json.RawMessage {
-	switch v := value.(type) {
-	case yaml.MapSlice:
-		var object rawjson.Object
-		for _, item := range v {
-			object.Add(fmt.Sprint(item.Key), jsonOf(item.Value))
-		}
-		return object.JSON()
-	case []any:
-		items := make([]json.RawMessage, len(v))
-		for i, item := range v {
-			items[i] = jsonOf(item)
-		}
-		return rawjson.Array(items)
-	}
-	raw, err := rawjson.Encode(value)
-	if err != nil { // a number that JSON has not
-		return rawjson.Quote(fmt.Sprint(value))
-	}
-	return raw
-}
 
 // editYAML sets the value at path in the tree of the document, or removes it when
 // value is nil, and returns the documents that this may make, the best one first. The
@@ -338,8 +298,8 @@ func flowYAML(value json.RawMessage) string {
 }
 
 // plainText is text that YAML takes as such without quotes, in and outside of
-// brackets: words, and sentences of words. There is more of it than that.
-var plainText = regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9_./@+-]*[A-Za-z0-9_/]|[A-Za-z]|[A-Za-z][A-Za-z0-9_./-]*( [A-Za-z][A-Za-z0-9_./-]*)+)$`)
+// brackets: words, sentences of words, durations. There is more of it than that.
+var plainText = regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9_./@+-]*[A-Za-z0-9_/]|[A-Za-z]|[A-Za-z][A-Za-z0-9_./-]*( [A-Za-z][A-Za-z0-9_./-]*)+|[0-9]+(ms|[smh]))$`)
 
 // notText are words that are something else without quotes, in some version of
 // YAML.

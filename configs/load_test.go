@@ -513,6 +513,7 @@ func TestForms(t *testing.T) {
 		{"JSON, byte order mark", "toolfinch.json", "\ufeff" + json},
 		{"JSON, CRLF", "toolfinch.json", strings.ReplaceAll(json, "\n", "\r\n")},
 		{"JSON in a YAML file, tabs and comments", "toolfinch.yaml", "// x\n" + json},
+		{"JSON that ends in a comment", "toolfinch.json", json + "// x"},
 		{"tag", "toolfinch.yaml", "mcp_servers: {ä: {command: !!str ünix}}\ntop_k: !!int 7\n"},
 		{"block scalar", "toolfinch.yaml", "mcp_servers:\n  ä:\n    command: >-\n      ünix\ntop_k: 7\n"},
 		{"explicit key", "toolfinch.yaml", "? mcp_servers\n: ä: {command: ünix}\n? top_k\n: 7\n"},
@@ -544,7 +545,8 @@ func TestPlaces(t *testing.T) {
 		{"JSON after a comment", "a.json", "/* é\n */ {\"top_k\": /* ü */ \"x\"}", 2, 23},
 		{"JSON, CRLF", "a.json", "{\r\n\t\"top_k\": \"x\"\r\n}", 2, 11},
 		{"JSON key", "a.json", `{"a": 1}`, 1, 2},
-		{"JSON syntax", "a.json", "{\n  \"é\": tru\n}", 2, 11},
+		{"JSON syntax", "a.json", "{\n  \"é\": tru\n}", 2, 8},
+		{"JSON syntax after wide characters", "a.json", "{\n  \"é\" \"tru\"\n}", 2, 7},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package configs
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,12 +21,16 @@ func (c *Config) Resolved() string {
 	if len(c.Disabled) > 0 {
 		b.WriteString("# disabled: " + strings.Join(c.Disabled, ", ") + "\n")
 	}
-	writeYAML(&b, c.show(), 0)
+	for name, value := range rawjson.Members(c.ResolvedJSON()) {
+		for _, line := range yamlLines([]string{name}, value, "", "  ") {
+			b.WriteString(line + "\n")
+		}
+	}
 	return b.String()
 }
 
 // ResolvedJSON is Resolved as JSON.
-func (c *Config) ResolvedJSON() json.RawMessage { return nodeJSON(c.show()) }
+func (c *Config) ResolvedJSON() json.RawMessage { return nodeJSON(escaped(c.show())) }
 
 // show is the tree of the configuration, with secrets masked.
 func (c *Config) show() *node {
@@ -43,68 +46,6 @@ func (c *Config) show() *node {
 	root.pairs = append([]pair{{textNode(serverBlocks[0]), servers}}, root.pairs...)
 	return root
 }
-
-// plainYAML is text that YAML reads as itself without quotes: it begins with a
-// letter or /, and no mark of YAML's stands in it.
-var plainYAML = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./+@-]*( [A-Za-z0-9_./+@-]+)*$`)
-
-// yamlWords are read as something else than text, by us or by older readers.
-var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"}
-
-func quoteText(s string) string {
-	if plainYAML.MatchString(s) && !slices.Contains(yamlWords, strings.ToLower(s)) {
-		return s
-	}
-	return string(rawjson.Quote(strings.ReplaceAll(s, "${", "$${"))) // JSON's quotes are YAML's too
-}
-
-// quoteKey is like quoteText, but variables in keys are not replaced.
-func quoteKey(s string) string {
-	if plainYAML.MatchString(s) && !slices.Contains(yamlWords, strings.ToLower(s)) {
-		return s
-	}
-	return string(rawjson.Quote(s))
-}
-
-// writeYAML writes a mapping in block style, and what has no mapping in it on
-// one line.
-func writeYAML(b *strings.Builder, n *node, depth int) {
-	indent := strings.Repeat("  ", depth)
-	for _, p := range n.pairs {
-		b.WriteString(indent + quoteKey(p.key.text) + ":")
-		writeValue(b, p.value, depth)
-	}
-}
-
-func writeValue(b *strings.Builder, n *node, depth int) {
-	switch {
-	case n.kind == kindMapping && len(n.pairs) > 0:
-		b.WriteByte('\n')
-		writeYAML(b, n, depth+1)
-	case n.kind == kindList && slices.ContainsFunc(n.items, func(i *node) bool { return i.kind == kindMapping && len(i.pairs) > 0 }):
-		b.WriteByte('\n')
-		indent := strings.Repeat("  ", depth+1)
-		for _, item := range n.items {
-			if item.kind != kindMapping || len(item.pairs) == 0 {
-				b.WriteString(indent + "-")
-				writeValue(b, item, depth+1)
-				continue
-			}
-			var inner strings.Builder
-			writeYAML(&inner, item, depth+2)
-			b.WriteString(indent + "- " + strings.TrimPrefix(inner.String(), indent+"  "))
-		}
-	case n.kind == kindText:
-		b.WriteString(" " + quoteText(n.text) + "\n")
-	case n.kind == kindNumber: // or a duration
-		b.WriteString(" " + n.text + "\n")
-	default:
-		b.WriteString(" " + inline(n) + "\n")
-	}
-}
-
-// inline writes a value on one line, as JSON with $${ for ${.
-func inline(n *node) string { return string(nodeJSON(escaped(n))) }
 
 // escaped returns n with $${ for ${ in its texts.
 func escaped(n *node) *node {

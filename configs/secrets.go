@@ -1,14 +1,11 @@
 package configs
 
 import (
-	"bytes"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
-
-	"toolfinch/rawjson"
 )
 
 // mask stands for a secret.
@@ -339,50 +336,6 @@ func (s *secrets) mask(n *node, of shape, hide, named bool) *node {
 // countsTokens reports whether a number is how many tokens a model may use.
 func countsTokens(name string, n *node) bool {
 	return n.kind == kindNumber && slices.Contains(nameWords(name), "tokens")
-}
-
-// nodeJSON writes a node as JSON.
-func nodeJSON(n *node) []byte {
-	var b bytes.Buffer
-	appendJSON(&b, n)
-	return b.Bytes()
-}
-
-func appendJSON(b *bytes.Buffer, n *node) {
-	switch n.kind {
-	case kindBool:
-		b.WriteString(n.text)
-	case kindNumber:
-		if number, ok := jsonNumber(n.text); ok {
-			b.WriteString(number)
-		} else { // a duration
-			b.Write(rawjson.Quote(n.text))
-		}
-	case kindText:
-		b.Write(rawjson.Quote(n.text))
-	case kindList:
-		b.WriteByte('[')
-		for i, item := range n.items {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			appendJSON(b, item)
-		}
-		b.WriteByte(']')
-	case kindMapping:
-		b.WriteByte('{')
-		for i, p := range n.pairs {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			b.Write(rawjson.Quote(p.key.text))
-			b.WriteString(": ")
-			appendJSON(b, p.value)
-		}
-		b.WriteByte('}')
-	default:
-		b.WriteString("null")
-	}
 }
 
 // json is the tree of a JSON value that is called name, with its secrets masked;

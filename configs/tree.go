@@ -88,7 +88,7 @@ func parse(name string, data []byte) (root *node, isJSON bool, problems []proble
 	}
 	ext := strings.ToLower(filepath.Ext(name))
 	named := ext == ".json" || ext == ".jsonc"
-	if named || bytes.HasPrefix(bytes.TrimSpace(blankComments(data)), []byte("{")) {
+	if begin := bytes.TrimSpace(data)[0]; named || begin == '{' || begin == '/' {
 		root, bad := parseJSON(data)
 		if bad == nil {
 			return root, true, nil

@@ -697,7 +697,7 @@ func (proxyName) read(d *decoder, n *node, label string, to *string) bool {
 	if !d.text(n, label, &name) {
 		return false
 	}
-	if slices.Contains(yamlWords, strings.ToLower(name)) {
+	if slices.Contains(notText, strings.ToLower(name)) {
 		d.mustBe(n, label, "the name of a tool", "true and false, without quotes, switch the proxy tool on and off")
 		return false
 	}

@@ -213,14 +213,7 @@ func answer(ctx context.Context, in io.Reader) bool {
 // come. Edits are in one place, so what is the same around it is left out.
 func preview(place string, before, after []byte) string {
 	was, is := linesOf(before), linesOf(after)
-	same := 0
-	for same < len(was) && same < len(is) && was[same] == is[same] {
-		same++
-	}
-	end := 0
-	for end < len(was)-same && end < len(is)-same && was[len(was)-1-end] == is[len(is)-1-end] {
-		end++
-	}
+	same, end := common(was, is)
 	var b strings.Builder
 	if before == nil {
 		fmt.Fprintf(&b, "%s (new)\n", place)
@@ -248,25 +241,26 @@ func shortened(a, b string) (string, string) {
 	if min(len(x), len(y)) <= long {
 		return a, b
 	}
-	same, end := 0, 0
-	for same < min(len(x), len(y)) && x[same] == y[same] {
+	same, end := common(x, y)
+	return "…" + string(x[same:len(x)-end]) + "…", "…" + string(y[same:len(y)-end]) + "…"
+}
+
+// common is how much two lists share at their beginning, and of the rest at their end.
+func common[T comparable](a, b []T) (same, end int) {
+	for same < min(len(a), len(b)) && a[same] == b[same] {
 		same++
 	}
-	for end < min(len(x), len(y))-same && x[len(x)-1-end] == y[len(y)-1-end] {
+	for end < min(len(a), len(b))-same && a[len(a)-1-end] == b[len(b)-1-end] {
 		end++
 	}
-	return "…" + string(x[same:len(x)-end]) + "…", "…" + string(y[same:len(y)-end]) + "…"
+	return same, end
 }
 
 func linesOf(data []byte) []string {
 	if len(data) == 0 {
 		return nil
 	}
-	lines := strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")
-	if lines[len(lines)-1] == "" {
-		lines = lines[:len(lines)-1]
-	}
-	return lines
+	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"), "\n")
 }
 
 // clientRow is a client as it is listed.

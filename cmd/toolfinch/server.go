@@ -84,24 +84,13 @@ any configuration it makes ./toolfinch.yaml. Texts are written as they are given
 }
 
 func newServerRemove(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "remove NAME",
-		Short:   "Remove a server from the configuration",
-		Long:    `Remove takes a server out of the configuration, with the comments directly above it.`,
-		Example: "  toolfinch server remove github",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := s.editedFile(false)
-			if err != nil {
-				return err
-			}
-			if err := configs.RemoveServer(path, args[0]); err != nil {
-				return editError(err)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed server %q from %s\n", args[0], shown(path))
-			return err
-		},
-	}
+	cmd := s.editing("remove", func(_ *cobra.Command, path, name string) (string, error) {
+		return fmt.Sprintf("removed server %q from %s", name, shown(path)), configs.RemoveServer(path, name)
+	})
+	cmd.Short = "Remove a server from the configuration"
+	cmd.Long = `Remove takes a server out of the configuration, with the comments directly above it.`
+	cmd.Example = "  toolfinch server remove github"
+	return cmd
 }
 
 func newServerSwitch(s *settings, on bool) *cobra.Command {
@@ -109,25 +98,34 @@ func newServerSwitch(s *settings, on bool) *cobra.Command {
 	if on {
 		verb, short = "enable", "Use a server that was disabled"
 	}
+	cmd := s.editing(verb, func(_ *cobra.Command, path, name string) (string, error) {
+		changed, err := configs.SetEnabled(path, name, on)
+		if !changed {
+			return fmt.Sprintf("server %q is %sd already", name, verb), err
+		}
+		return fmt.Sprintf("%sd server %q in %s", verb, name, shown(path)), err
+	})
+	cmd.Short = short
+	cmd.Example = "  toolfinch server " + verb + " github"
+	return cmd
+}
+
+// editing is a command that edits the configuration: do does so to what has the name,
+// and returns what is said of it.
+func (s *settings) editing(verb string, do func(cmd *cobra.Command, path, name string) (said string, err error)) *cobra.Command {
 	return &cobra.Command{
-		Use:     verb + " NAME",
-		Short:   short,
-		Example: "  toolfinch server " + verb + " github",
-		Args:    cobra.ExactArgs(1),
+		Use:  verb + " NAME",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := s.editedFile(false)
 			if err != nil {
 				return err
 			}
-			changed, err := configs.SetEnabled(path, args[0], on)
-			switch {
-			case err != nil:
+			said, err := do(cmd, path, args[0])
+			if err != nil {
 				return editError(err)
-			case !changed:
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "server %q is %sd already\n", args[0], verb)
-			default:
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%sd server %q in %s\n", verb, args[0], shown(path))
 			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
 			return err
 		},
 	}

@@ -123,31 +123,23 @@ func (r viewRow) summary() string {
 
 func newViewAdd(s *settings) *cobra.Command {
 	var v configs.NewView
-	cmd := &cobra.Command{
-		Use:   "add NAME {--tool SERVER.GLOB... | --include-all}",
-		Short: "Add a view to the configuration",
-		Long: `Add writes a view into the configuration, behind those that are there. What else a
-view can do (names, arguments, hooks, composite tools) is written into the file.`,
-		Example: `  toolfinch view add code --tool github.search_code --tool 'github.issue_*' --exposure search
-  toolfinch view add most --include-all --exclude 'github.delete_*'`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(v.Tools) == 0 && !v.IncludeAll {
-				return &exitError{exitUsage, errors.New("say what is in the view: --tool or --include-all")}
-			}
-			path, err := s.editedFile(false)
-			if err != nil {
-				return err
-			}
-			if err := s.knowsTools(cmd, v.Tools); err != nil {
-				return err
-			}
-			if err := configs.AddView(path, args[0], v); err != nil {
-				return editError(err)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "added view %q to %s\n", args[0], shown(path))
-			return err
-		},
+	cmd := s.editing("add", func(cmd *cobra.Command, path, name string) (string, error) {
+		if err := s.knowsTools(cmd, v.Tools); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("added view %q to %s", name, shown(path)), configs.AddView(path, name, v)
+	})
+	cmd.Use += " {--tool SERVER.GLOB... | --include-all}"
+	cmd.Short = "Add a view to the configuration"
+	cmd.Long = `Add writes a view into the configuration, behind those that are there. What else a
+view can do (names, arguments, hooks, composite tools) is written into the file.`
+	cmd.Example = `  toolfinch view add code --tool github.search_code --tool 'github.issue_*' --exposure search
+  toolfinch view add most --include-all --exclude 'github.delete_*'`
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if len(v.Tools) == 0 && !v.IncludeAll {
+			return &exitError{exitUsage, errors.New("say what is in the view: --tool or --include-all")}
+		}
+		return nil
 	}
 	var exposures []string
 	for _, e := range view.Exposures {
@@ -200,22 +192,11 @@ func (s *settings) knowsTools(cmd *cobra.Command, ids []string) (err error) {
 }
 
 func newViewRemove(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "remove NAME",
-		Short:   "Remove a view from the configuration",
-		Long:    `Remove takes a view out of the configuration, with the comments directly above it.`,
-		Example: "  toolfinch view remove code",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := s.editedFile(false)
-			if err != nil {
-				return err
-			}
-			if err := configs.RemoveView(path, args[0]); err != nil {
-				return editError(err)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed view %q from %s\n", args[0], shown(path))
-			return err
-		},
-	}
+	cmd := s.editing("remove", func(_ *cobra.Command, path, name string) (string, error) {
+		return fmt.Sprintf("removed view %q from %s", name, shown(path)), configs.RemoveView(path, name)
+	})
+	cmd.Short = "Remove a view from the configuration"
+	cmd.Long = `Remove takes a view out of the configuration, with the comments directly above it.`
+	cmd.Example = "  toolfinch view remove code"
+	return cmd
 }

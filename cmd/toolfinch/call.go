@@ -13,8 +13,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"toolfinch/configs"
-	"toolfinch/proxy"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -65,8 +63,8 @@ error, with exit code 1. Nobody answers what a tool may ask meanwhile.`,
 				return callUsage(cmd, "", err)
 			}
 		}
-		return s.withView(cmd, view, func(config *configs.Config, p *proxy.Workspace, v *proxy.View) error {
-			t, err := findTool(cmd, config, p, v, line.tool)
+		return s.withView(cmd, view, func(d *desk) error {
+			t, err := d.find(line.tool)
 			if err != nil {
 				return err
 			}
@@ -204,7 +202,7 @@ func printResult(w io.Writer, result tool.Result) error {
 	}
 	structured := rawjson.Member(json.RawMessage(result), "structuredContent")
 	if !hasText && structured != nil && string(structured) != "null" {
-		if err := printIndented(&out, structured); err != nil {
+		if err := printJSON(&out, structured); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -13,10 +12,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/embed/models"
 	"toolfinch/retrieve"
-	"toolfinch/script"
-	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/view"
 )
 
 // completions makes the shell complete the names of servers, views and tools, and
@@ -33,10 +29,10 @@ func (s *settings) completions(root *cobra.Command) {
 	}
 	for _, cmd := range root.Commands() {
 		if cmd.Flags().Lookup("server") != nil && cmd.Name() != "import" { // those are of other clients
-			_ = cmd.RegisterFlagCompletionFunc("server", s.completing(func(k *knownOffline) []string { return serverNames(k.config) })) // fails for a second one only
+			_ = cmd.RegisterFlagCompletionFunc("server", s.completing(func(d *desk) []string { return serverNames(d.config) })) // fails for a second one only
 		}
 		if cmd.Flags().Lookup("view") != nil {
-			_ = cmd.RegisterFlagCompletionFunc("view", s.completing((*knownOffline).views))
+			_ = cmd.RegisterFlagCompletionFunc("view", s.completing((*desk).views))
 		}
 		switch cmd.Name() {
 		case "model":
@@ -52,9 +48,9 @@ func (s *settings) completions(root *cobra.Command) {
 		case "call":
 			cmd.ValidArgsFunction = s.completeCall
 		case "server":
-			s.completeNames(cmd, (*knownOffline).servers)
+			s.completeNames(cmd, (*desk).servers)
 		case "view":
-			s.completeNames(cmd, (*knownOffline).views)
+			s.completeNames(cmd, (*desk).views)
 		}
 	}
 }
@@ -69,7 +65,7 @@ var fixedWords = map[string][]string{
 
 // completeNames completes what the commands below cmd take the name of: those that
 // add take a new one.
-func (s *settings) completeNames(cmd *cobra.Command, names func(*knownOffline) []string) {
+func (s *settings) completeNames(cmd *cobra.Command, names func(*desk) []string) {
 	for _, below := range cmd.Commands() {
 		if _, operand, _ := strings.Cut(below.Use, " "); operand == "NAME" && below.ValidArgsFunction == nil {
 			below.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -85,90 +81,34 @@ func (s *settings) completeNames(cmd *cobra.Command, names func(*knownOffline) [
 // completeWithin bounds what a key press may wait for.
 const completeWithin = 500 * time.Millisecond
 
-// knownOffline is what is known without connecting.
-type knownOffline struct {
-	config *configs.Config
-	defs   []*tool.Def // of enabled servers
-}
-
-// offline reads configuration and store. What cannot be read completes nothing.
-func (s *settings) offline(cmd *cobra.Command) (*knownOffline, error) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
-	defer cancel()
-	config, err := s.read(cmd, nil)
-	if err != nil {
-		return nil, err
-	}
-	db, err := store.OpenReadOnly(ctx, config.DataDir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	k := &knownOffline{config: config}
-	k.defs, err = db.Tools(ctx)
-	return k, err
-}
-
 // servers are all that are configured, disabled ones too.
-func (k *knownOffline) servers() []string {
-	return slices.Concat(serverNames(k.config), k.config.Disabled)
-}
+func (d *desk) servers() []string { return slices.Concat(serverNames(d.config), d.config.Disabled) }
 
-func (k *knownOffline) views() []string {
-	names := []string{view.Default}
-	for _, v := range k.config.Views {
-		if v.Name != view.Default {
-			names = append(names, v.Name)
-		}
+func (d *desk) views() []string {
+	var names []string
+	for _, v := range d.Views() {
+		names = append(names, v.Settings().Name)
 	}
 	return names
 }
 
-// tools are those of a view, as far as the store knows them. They cannot be
-// called.
-func (k *knownOffline) tools(name string) []*tool.Tool {
-	settings := view.Settings{Name: view.Default, IncludeAll: true}
-	for _, v := range k.config.Views {
-		if v.Name == cmp.Or(name, view.Default) {
-			settings = v
-		}
-	}
-	if name != "" && settings.Name != name {
+// known are the tools of a view, as far as the store knows them.
+func (d *desk) known(name string) []*tool.Tool {
+	v, err := d.View(name)
+	if err != nil {
 		return nil
 	}
-	var upstreams []view.Upstream
-	for _, s := range k.config.Servers {
-		var defs []*tool.Def
-		for _, def := range k.defs {
-			if def.ID.Server == s.Name && def.ID.Kind == tool.KindTool {
-				defs = append(defs, def)
-			}
-		}
-		upstreams = append(upstreams, view.Upstream{Server: s.Name, Listed: defs != nil, Tools: tool.Of(defs, func(*tool.Def) tool.Handler { return nil })})
-	}
-	base, _ := view.Base(upstreams, k.config.Tools)
-	known := map[string]*tool.Tool{}
-	for _, u := range base {
-		for _, t := range u.Tools {
-			known[t.Def.ID.String()] = t
-		}
-	}
-	quiet := slog.New(slog.DiscardHandler)
-	compiled, _ := view.Compile(settings, base, view.Env{
-		Log:     quiet,
-		Program: func(path string) (*script.Program, error) { return script.Load(path, nil, func(string) {}) },
-		Find:    func(id string) (*tool.Tool, bool) { t, ok := known[id]; return t, ok },
-		Nearest: func(string, int) []string { return nil },
-	})
-	var tools []*tool.Tool
-	for _, u := range compiled.Upstreams {
-		tools = append(tools, u.Tools...)
-	}
-	return append(tools, compiled.Own...)
+	return v.Tools()
 }
 
-// typedName is how a tool of a view is named on the command line.
-func typedName(t *tool.Tool) string { return cmp.Or(t.Name, t.Def.ID.String()) }
+// typedName is how a tool of a view is named on the command line: by its ID, unless it
+// has a name of its own.
+func typedName(t *tool.Tool) string {
+	if t.Name == t.Def.ID.Server+"_"+t.Def.ID.Name {
+		return t.Def.ID.String()
+	}
+	return t.Name
+}
 
 func toolNames(tools []*tool.Tool) []string {
 	var names []string
@@ -179,14 +119,20 @@ func toolNames(tools []*tool.Tool) []string {
 	return names
 }
 
-// completing makes a completion of what is known offline.
-func (s *settings) completing(what func(*knownOffline) []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		k, err := s.offline(cmd)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+// completing makes a completion of what is known without connecting. What cannot be
+// read in time completes nothing.
+func (s *settings) completing(what func(*desk) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+		defer cancel()
+		cmd.SetContext(ctx)
+		if config, err := s.read(cmd, nil); err == nil {
+			_ = s.withDesk(cmd, config, slog.New(slog.DiscardHandler), func(d *desk) error {
+				names = starting(what(d), typed)
+				return nil
+			})
 		}
-		return starting(what(k), typed), cobra.ShellCompDirectiveNoFileComp
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -200,7 +146,7 @@ func (s *settings) completeSchema(cmd *cobra.Command, args []string, typed strin
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	name, _ := cmd.Flags().GetString("view")
-	return s.completing(func(k *knownOffline) []string { return toolNames(k.tools(name)) })(cmd, args, typed)
+	return s.completing(func(d *desk) []string { return toolNames(d.known(name)) })(cmd, args, typed)
 }
 
 // completeCall completes the tool, then its flags, then the values of flags that
@@ -225,39 +171,39 @@ func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string
 	if err != nil {
 		return nil, none
 	}
-	k, err := s.offline(cmd)
-	if err != nil {
-		return nil, none
-	}
-	if last == "--view" {
-		return starting(k.views(), typed), none
-	}
-	name, _ := cmd.Flags().GetString("view")
-	tools := k.tools(name)
-	if line.tool == "" && !strings.HasPrefix(typed, "-") {
-		return starting(toolNames(tools), typed), none
-	}
-	var flags []toolFlag
-	for _, t := range tools {
-		if line.tool != "" && (typedName(t) == line.tool || t.Def.ID.String() == line.tool) {
-			flags = toolFlags(t.Def.InputSchema, isFlagOf(cmd))
-			break
+	directive := none
+	names, _ := s.completing(func(d *desk) []string {
+		name, _ := cmd.Flags().GetString("view")
+		tools := d.known(name)
+		switch {
+		case last == "--view":
+			return d.views()
+		case line.tool == "" && !strings.HasPrefix(typed, "-"):
+			return toolNames(tools)
 		}
-	}
-	if flag, isFlag := strings.CutPrefix(last, "--"); isFlag && len(line.rest) > 0 {
-		if f, _ := findFlag(flags, flag); f != nil && !f.shape.isOnly(typeBoolean) {
-			if f.shape.enum != nil {
-				return starting(f.shape.choices(), typed), none
+		var flags []toolFlag
+		for _, t := range tools {
+			if line.tool != "" && (typedName(t) == line.tool || t.Def.ID.String() == line.tool) {
+				flags = toolFlags(t.Def.InputSchema, isFlagOf(cmd))
+				break
 			}
-			return nil, cobra.ShellCompDirectiveDefault // perhaps a file
 		}
-	}
-	var names []string
-	for _, f := range flags {
-		names = append(names, cobra.CompletionWithDesc("--"+f.name, oneLine(f.about)))
-	}
-	for _, ours := range []string{"view", "json", "raw", "help"} {
-		names = append(names, cobra.CompletionWithDesc("--"+ours, cmd.Flags().Lookup(ours).Usage))
-	}
-	return starting(names, typed), none
+		if flag, isFlag := strings.CutPrefix(last, "--"); isFlag && len(line.rest) > 0 {
+			if f, _ := findFlag(flags, flag); f != nil && !f.shape.isOnly(typeBoolean) {
+				if f.shape.enum == nil {
+					directive = cobra.ShellCompDirectiveDefault // perhaps a file
+				}
+				return f.shape.choices()
+			}
+		}
+		var names []string
+		for _, f := range flags {
+			names = append(names, cobra.CompletionWithDesc("--"+f.name, oneLine(f.about)))
+		}
+		for _, ours := range []string{"view", "json", "raw", "help"} {
+			names = append(names, cobra.CompletionWithDesc("--"+ours, cmd.Flags().Lookup(ours).Usage))
+		}
+		return names
+	})(cmd, nil, typed)
+	return names, directive
 }

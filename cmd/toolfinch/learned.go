@@ -27,7 +27,7 @@ days; nothing of it leaves the store.`,
   toolfinch learned --json | jq -r '.learned[].query'
   toolfinch learned forget --tool github.create_issue`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withStore(cmd, func(ctx context.Context, config *configs.Config, db *store.Store) error {
+			return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 				rows, err := learnedRows(ctx, db, time.Now())
 				if err != nil {
 					return err
@@ -72,7 +72,7 @@ running goes by what it has read until it is restarted.`,
 			case !all && !chosen:
 				return &exitError{exitUsage, fmt.Errorf("say what to forget: --tool, --query or --all\n\n%s", cmd.UsageString())}
 			}
-			return s.withStore(cmd, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
+			return s.withStore(cmd, true, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
 				n, err := db.ForgetLearned(ctx, query, tool)
 				if err != nil {
 					return err
@@ -86,24 +86,6 @@ running goes by what it has read until it is restarted.`,
 	cmd.Flags().StringVar(&query, "query", "", "forget the queries that contain `TEXT`, in small or capital letters")
 	cmd.Flags().BoolVar(&all, "all", false, "forget everything that was learned")
 	return cmd
-}
-
-// withStore opens the store of the configuration for do. A store in memory has
-// nothing to show, and nothing in it to forget.
-func (s *settings) withStore(cmd *cobra.Command, do func(context.Context, *configs.Config, *store.Store) error) (err error) {
-	config, log, err := s.load(cmd, nil)
-	if err != nil {
-		return err
-	}
-	db, err := store.Open(cmd.Context(), config.DataDir, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if !db.Durable() {
-		return fmt.Errorf("the store in %s cannot be opened", config.DataDir)
-	}
-	return do(cmd.Context(), config, db)
 }
 
 // learnedRow is a query and a tool that was called after it.

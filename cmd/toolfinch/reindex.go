@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -29,42 +28,26 @@ Exit codes: 0 all servers succeeded, 1 some failed or were not written to the st
 		Example: `  toolfinch reindex
   toolfinch reindex --json | jq '.servers[] | select(.error)'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, log, err := s.load(cmd, nil)
 			if err != nil {
 				return err
 			}
-			p, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, p.Close()) }()
-			durable, err := p.Learn(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if !durable {
-				return fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.DataDir)
-			}
-			bar := newBar(cmd.ErrOrStderr(), len(config.Servers))
-			rows := p.Refresh(cmd.Context(), bar.step)
-			bar.clear()
-			interrupted := embedTools(cmd, p)
-			lines, t := refreshed(rows)
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), map[string]any{"servers": lines})
-			} else {
-				err = t.print(cmd.OutOrStdout())
-			}
-			switch {
-			case err != nil:
-				return err
-			case interrupted != nil:
+			return s.withDesk(cmd, config, log, func(d *desk) error {
+				if durable, err := d.Learn(cmd.Context()); err != nil || !durable {
+					return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.DataDir))
+				}
+				rows, t := refreshed(d.refresh())
+				interrupted := d.embed()
+				if err := show(cmd, asJSON, map[string]any{"servers": rows}, t, "no server is configured"); err != nil {
+					return err
+				}
+				failed := slices.ContainsFunc(rows, func(row refreshedRow) bool { return row.Error != "" })
+				if interrupted == nil && failed {
+					return &exitError{code: exitFailed}
+				}
 				return interrupted
-			case slices.ContainsFunc(rows, func(row proxy.Refreshed) bool { return failureOf(row) != nil }):
-				return &exitError{code: exitFailed}
-			}
-			return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

@@ -51,7 +51,7 @@ day. --reset forgets all that was counted.`,
 			case reset && cmd.Flags().Changed("since"):
 				return &exitError{exitUsage, errors.New("--reset forgets every day: leave out --since")}
 			}
-			return s.withStore(cmd, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
+			return s.withStore(cmd, reset, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
 				if reset {
 					return db.ResetSavings(ctx)
 				}

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/configs"
-	"toolfinch/proxy"
 	"toolfinch/register"
-	"toolfinch/tool"
 )
 
 func newSchema(s *settings) *cobra.Command {
@@ -36,25 +31,26 @@ tool it prints an array: of the tools of a server, or with --json of all.`,
 			case len(args) == 0 && server == "" && !all:
 				return &exitError{exitUsage, errors.New("name a tool, --server, or --json for all tools\nSee: toolfinch schema --help")}
 			}
-			return s.withView(cmd, view, func(config *configs.Config, p *proxy.Workspace, v *proxy.View) error {
+			return s.withView(cmd, view, func(d *desk) error {
 				if len(args) == 1 {
-					t, err := findTool(cmd, config, p, v, args[0])
+					t, err := d.find(args[0])
 					if err != nil {
 						return err
 					}
-					return printIndented(cmd.OutOrStdout(), register.Listed(t))
+					return printJSON(cmd.OutOrStdout(), register.Listed(t))
 				}
-				tools, failed, err := toolsOf(cmd, config, p, v, server)
+				tools, failed, err := d.tools(server)
 				if err != nil {
 					return err
 				}
-				if err := printIndented(cmd.OutOrStdout(), definitions(tools)); err != nil {
+				all := []json.RawMessage{}
+				for _, t := range tools {
+					all = append(all, register.Listed(t))
+				}
+				if err := printJSON(cmd.OutOrStdout(), all); err != nil || !failed {
 					return err
 				}
-				if failed {
-					return &exitError{code: exitFailed}
-				}
-				return nil
+				return &exitError{code: exitFailed}
 			})
 		},
 	}
@@ -62,27 +58,4 @@ tool it prints an array: of the tools of a server, or with --json of all.`,
 	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: that of clients that name none)")
 	cmd.Flags().BoolVar(&all, "json", false, "print all tools; what is printed is always JSON")
 	return cmd
-}
-
-// definitions is an array of what clients see of tools.
-func definitions(tools []*tool.Tool) json.RawMessage {
-	out := []byte{'['}
-	for i, t := range tools {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, register.Listed(t)...)
-	}
-	return append(out, ']')
-}
-
-// printIndented writes JSON with its numbers, texts and order as they are.
-func printIndented(w io.Writer, raw json.RawMessage) error {
-	var out bytes.Buffer
-	if err := json.Indent(&out, raw, "", "  "); err != nil {
-		return err
-	}
-	out.WriteByte('\n')
-	_, err := w.Write(out.Bytes())
-	return err
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/proxy"
+	"toolfinch/rawjson"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
@@ -32,61 +30,42 @@ is started. The JSON is what an agent gets.`,
   toolfinch search --kind prompt review my code
   toolfinch search --explain report a bug`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			arguments := map[string]any{"query": strings.Join(args, " "), "detail": retrieve.DetailFull}
+			for flag, value := range map[string]any{"limit": limit, "server": server, "kind": kind} {
+				if cmd.Flags().Changed(flag) {
+					arguments[flag] = value
+				}
+			}
 			config, log, err := s.load(cmd, nil)
 			if err != nil {
 				return err
 			}
-			p, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, p.Close()) }()
-			if p.Tools() == 0 && kind == defaultKind {
-				return fmt.Errorf("the store knows no tools yet; run: toolfinch reindex")
-			}
-			arguments := map[string]any{"query": strings.Join(args, " "), "detail": retrieve.DetailFull}
-			if cmd.Flags().Changed("limit") {
-				arguments["limit"] = limit
-			}
-			if server != "" {
-				arguments["server"] = server
-			}
-			if cmd.Flags().Changed("kind") {
-				arguments["kind"] = kind
-			}
-			raw, err := json.Marshal(arguments)
-			if err != nil {
-				return err
-			}
-			q, err := p.Retriever().ParseQuery(raw)
-			if err != nil {
-				return &exitError{exitUsage, err}
-			}
-			if err := embedTools(cmd, p); err != nil {
-				return err
-			}
-			q.Explain = explain
-			found, err := p.Retriever().Search(cmd.Context(), q)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				var out json.RawMessage = p.Retriever().Answer(q, found)
-				return printJSON(cmd.OutOrStdout(), out)
-			}
-			if explain && len(found.Hits) > 0 {
-				return printExplained(cmd.OutOrStdout(), found)
-			}
-			if len(found.Hits) == 0 {
-				what := kind
-				if q.Kinds != nil && len(q.Kinds) == len(tool.Kinds) {
-					what = "tool, prompt or resource"
+			return s.withDesk(cmd, config, log, func(d *desk) error {
+				if d.Tools() == 0 && kind == defaultKind {
+					return errors.New("the store knows no tools yet; run: toolfinch reindex")
 				}
-				fmt.Fprintln(cmd.ErrOrStderr(), "no", what, "found")
-				return nil
-			}
-			return printHits(cmd.OutOrStdout(), q, found)
+				q, err := d.Retriever().ParseQuery(rawjson.Of(arguments))
+				if err != nil {
+					return &exitError{exitUsage, err}
+				}
+				if err := d.embed(); err != nil {
+					return err
+				}
+				q.Explain = explain
+				found, err := d.Retriever().Search(cmd.Context(), q)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return printJSON(cmd.OutOrStdout(), d.Retriever().Answer(q, found))
+				case explain && len(found.Hits) > 0:
+					return printExplained(cmd.OutOrStdout(), found)
+				case len(q.Kinds) == len(tool.Kinds):
+					kind = "tool, prompt or resource"
+				}
+				return show(cmd, false, nil, hitTable(q, found), "no "+kind+" found")
+			})
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "k", 0, fmt.Sprintf("how many tools, 1 to %d (default: top_k of the configuration)", retrieve.MaxLimit))
@@ -99,8 +78,8 @@ is started. The JSON is what an agent gets.`,
 
 const defaultKind = "tool"
 
-// printHits prints a table, with a column for kinds where there may be several.
-func printHits(w io.Writer, q retrieve.Query, found retrieve.Found) error {
+// hitTable is a table of hits, with a column for kinds where there may be several.
+func hitTable(q retrieve.Query, found retrieve.Found) *table {
 	t := &table{head: []string{"SCORE", "TOOL", "SERVER", "DESCRIPTION"}}
 	if q.Kinds != nil {
 		t.head = []string{"SCORE", "KIND", "NAME", "SERVER", "DESCRIPTION"}
@@ -113,7 +92,7 @@ func printHits(w io.Writer, q retrieve.Query, found retrieve.Found) error {
 			t.add(score, hit.Def.ID.Kind.String(), hit.Name, hit.Def.ID.Server, about)
 		}
 	}
-	return t.print(w)
+	return t
 }
 
 // printExplained prints, for each hit, what each ranker, field and word gave.
@@ -166,23 +145,4 @@ func shares(parts map[string]float64) string {
 		out[i] = fmt.Sprintf("%s %.2f", name, parts[name])
 	}
 	return cmp.Or(strings.Join(out, ", "), "-")
-}
-
-// embedTools makes search hybrid where the configuration asks for it. What was
-// embedded before is only read. Failing costs the vectors, not the search: the error
-// is why the command ends.
-func embedTools(cmd *cobra.Command, p *proxy.Workspace) error {
-	bar := newBar(cmd.ErrOrStderr(), 1)
-	err := p.Embed(cmd.Context(), func(done, total int) {
-		bar.done, bar.total = done, max(1, total)
-		bar.draw("embedding tools")
-	})
-	bar.clear()
-	if cmd.Context().Err() != nil {
-		return context.Cause(cmd.Context())
-	}
-	if err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning: words alone decide:", err)
-	}
-	return nil
 }

@@ -33,7 +33,7 @@ SCORE  KIND      NAME            SERVER  DESCRIPTION
 `},
 	} {
 		out := bytes.NewBufferString("\n")
-		if err := printHits(out, retrieve.Query{Kinds: test.kinds}, retrieve.Found{Hits: test.hits}); err != nil || out.String() != test.want {
+		if err := hitTable(retrieve.Query{Kinds: test.kinds}, retrieve.Found{Hits: test.hits}).print(out); err != nil || out.String() != test.want {
 			t.Errorf("%v: %s, %v, want %s", test.kinds, out, err, test.want)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -32,21 +31,14 @@ all servers anew, toolfinch validate checks them.`,
 		Example: `  toolfinch servers
   toolfinch servers --json | jq -r '.servers[] | select(.enabled) | .name'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			config, log, err := s.load(cmd, nil)
-			if err != nil {
-				return err
-			}
-			db, err := store.Open(cmd.Context(), config.DataDir, log)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, db.Close()) }()
-			rows, err := serverRows(cmd.Context(), config, db)
-			if err != nil {
-				return err
-			}
-			return show(cmd, asJSON, map[string]any{"servers": rows}, serverTable(rows), "no server is configured")
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
+				rows, err := serverRows(ctx, config, db)
+				if err != nil {
+					return err
+				}
+				return show(cmd, asJSON, map[string]any{"servers": rows}, serverTable(rows), "no server is configured")
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

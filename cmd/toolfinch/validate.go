@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/configs"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -34,20 +32,21 @@ Exit codes: 0 without errors, 1 with any, 2 for a configuration that does not lo
 		Example: `  toolfinch validate
   toolfinch validate --json | jq '.checks[] | select(.status == "error")'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := s.read(cmd, nil)
 			if err != nil {
 				return err
 			}
-			checks, err := validate(cmd, config, s.quietLog(cmd, config))
-			if err != nil {
+			return s.withDesk(cmd, config, s.quietLog(cmd, config), func(d *desk) error {
+				checks, err := d.validate()
+				if err == nil {
+					err = show(cmd, asJSON, map[string]any{"checks": checks}, checkTable(checks), "")
+				}
+				if err == nil && slices.ContainsFunc(checks, func(c check) bool { return c.Status == statusError }) {
+					err = &exitError{code: exitFailed}
+				}
 				return err
-			}
-			err = show(cmd, asJSON, map[string]any{"checks": checks}, checkTable(checks), "")
-			if err == nil && slices.ContainsFunc(checks, func(c check) bool { return c.Status == statusError }) {
-				err = &exitError{code: exitFailed}
-			}
-			return err
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -90,9 +89,9 @@ type check struct {
 
 // validate checks everything: the configuration, then the servers, then what
 // stands under them and in views, in file order.
-func validate(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (checks []check, err error) {
-	file := filepath.Base(config.Path)
-	for _, warning := range config.Warnings {
+func (d *desk) validate() (checks []check, err error) {
+	file := filepath.Base(d.config.Path)
+	for _, warning := range d.config.Warnings {
 		text := warning.Message
 		if warning.Hint != "" {
 			text += " (" + warning.Hint + ")"
@@ -102,20 +101,13 @@ func validate(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (che
 	if len(checks) == 0 {
 		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
 	}
-	p, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, p.Close()) }()
-	bar := newBar(cmd.ErrOrStderr(), len(config.Servers))
-	rows := p.Refresh(cmd.Context(), bar.step)
-	bar.clear()
-	if cmd.Context().Err() != nil {
-		return nil, context.Cause(cmd.Context())
+	rows := d.refresh()
+	if d.cmd.Context().Err() != nil {
+		return nil, context.Cause(d.cmd.Context())
 	}
 
-	parts := partsOf(config, p, rows)
-	sorted := p.Problems()
+	parts := d.parts(rows)
+	sorted := slices.Clone(d.Problems())
 	slices.SortStableFunc(sorted, func(a, b view.Problem) int {
 		return cmp.Or(cmp.Compare(a.At.Line, b.At.Line), cmp.Compare(a.At.Column, b.At.Column))
 	})
@@ -174,16 +166,16 @@ func (p *part) countBroken(parts []*part) {
 	}
 }
 
-// partsOf are all parts in file order.
-func partsOf(config *configs.Config, p *proxy.Workspace, rows []proxy.Refreshed) []*part {
+// parts are all parts in file order.
+func (d *desk) parts(rows []proxy.Refreshed) []*part {
 	var parts []*part
-	for i, s := range config.Servers {
-		parts = append(parts, serverPart(s, config.Tools, rows[i]))
+	for i, s := range d.config.Servers {
+		parts = append(parts, serverPart(s, d.config.Tools, rows[i]))
 	}
-	for _, name := range config.Disabled {
+	for _, name := range d.config.Disabled {
 		parts = append(parts, &part{check: check{Status: statusDisabled, Kind: "server", Name: name, Text: "disabled"}})
 	}
-	for _, v := range p.Views() {
+	for _, v := range d.Views() {
 		settings := v.Settings()
 		n := len(v.Tools())
 		viewOf := func(kind, name string, places ...view.Place) *part {

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/nearest"
+	"toolfinch/proxy"
+	"toolfinch/store"
+	"toolfinch/tool"
+)
+
+// desk is what a command works at: the configuration, and its tools as the store
+// knows them.
+type desk struct {
+	*proxy.Workspace
+	cmd    *cobra.Command
+	config *configs.Config
+	view   *proxy.View // that the command is about
+}
+
+// withDesk opens the desk for do.
+func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, do func(*desk) error) (err error) {
+	w, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	return do(&desk{Workspace: w, cmd: cmd, config: config})
+}
+
+// withView opens the desk for do with the view of that name, "" for the one that
+// clients get who name none.
+func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) error) error {
+	config, err := s.read(cmd, nil)
+	if err != nil {
+		return err
+	}
+	return s.withDesk(cmd, config, s.quietLog(cmd, config), func(d *desk) error {
+		if d.view, err = d.View(name); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
+		}
+		err := do(d)
+		if wrong := d.problems(); wrong > 0 && cmd.Context().Err() == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "the configuration of this view has %s: toolfinch validate shows more\n", plural(wrong, "problem"))
+		}
+		return err
+	})
+}
+
+// quietLog is the log of a command that says itself what is wrong: there is none
+// unless a level is asked for.
+func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Logger {
+	if s.logLevel == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
+		return slog.New(slog.DiscardHandler)
+	}
+	return newLog(cmd.ErrOrStderr(), config)
+}
+
+// withStore opens the store of the configuration for do; only if it writes, anything
+// is. A store in memory has nothing in it to forget.
+func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Store) error) (err error) {
+	config, log, err := s.load(cmd, nil)
+	if err != nil {
+		return err
+	}
+	open := store.OpenReadOnly
+	if writes {
+		open = store.Open
+	}
+	db, err := open(cmd.Context(), config.DataDir, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if writes && !db.Durable() {
+		return fmt.Errorf("the store in %s cannot be opened", config.DataDir)
+	}
+	return do(cmd.Context(), config, db)
+}
+
+// problems counts what is wrong with the view, and with what it has of servers.
+func (d *desk) problems() (n int) {
+	for _, problem := range d.Problems() {
+		if !problem.Warning && (problem.View == "" || problem.View == d.view.Settings().Name) {
+			n++
+		}
+	}
+	return n
+}
+
+// tools returns the tools of the view, of one server unless it is "". Servers
+// that were never listed are connected; failed says that one of them could not be.
+func (d *desk) tools(server string) (tools []*tool.Tool, failed bool, err error) {
+	wanted := d.Unlisted()
+	if server != "" {
+		wanted = slices.DeleteFunc(wanted, func(s string) bool { return s != server })
+	}
+	failed = !d.meet(wanted)
+	if err := d.cmd.Context().Err(); err != nil {
+		return nil, failed, err
+	}
+	tools = d.view.Tools()
+	if server == "" {
+		return tools, failed, nil
+	}
+	tools = slices.DeleteFunc(tools, func(t *tool.Tool) bool { return t.Def.ID.Server != server })
+	if len(tools) == 0 {
+		err = d.unknownServer(server)
+	}
+	return tools, failed, err
+}
+
+// unknownServer is the error for a server of which there is nothing to show
+// because it is not there; nil when it is.
+func (d *desk) unknownServer(server string) error {
+	if slices.Contains(d.config.Disabled, server) {
+		return &exitError{exitUsage, fmt.Errorf("server %q is disabled", server)}
+	}
+	names := serverNames(d.config)
+	for _, t := range d.view.Tools() { // a view's own tools are of the view
+		names = append(names, t.Def.ID.Server)
+	}
+	if slices.Contains(names, server) {
+		return nil
+	}
+	return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, unique(names)))}
+}
+
+// find finds a tool of the view by the name clients see or by "server.tool". A
+// server that was never listed, and that may have it, is connected first.
+func (d *desk) find(name string) (*tool.Tool, error) {
+	namedBy := func(servers []string) (named []string) {
+		for _, server := range servers {
+			if strings.HasPrefix(name, server+".") {
+				named = append(named, server)
+			}
+		}
+		return named
+	}
+	wanted, configured := d.Unlisted(), serverNames(d.config)
+	switch t, err := d.view.Find(name); {
+	case err == nil && slices.Contains(configured, t.Def.ID.Server):
+		return t, nil
+	case err == nil: // of the view's own, which may call any
+	case len(namedBy(configured)) > 0:
+		wanted = namedBy(wanted)
+	}
+	met := d.meet(wanted)
+	if err := d.cmd.Context().Err(); err != nil {
+		return nil, err
+	}
+	t, err := d.view.Find(name)
+	if err == nil {
+		return t, nil
+	}
+	if !met {
+		return nil, fmt.Errorf("%w: not all servers could be asked", err)
+	}
+	if disabled := namedBy(d.config.Disabled); disabled != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("%w: server %q is disabled", err, disabled[0])}
+	}
+	var candidates []string
+	for _, t := range d.view.Tools() {
+		if strings.Contains(name, ".") {
+			candidates = append(candidates, t.Def.ID.String())
+		} else {
+			candidates = append(candidates, t.Name)
+		}
+	}
+	return nil, &exitError{exitUsage, fmt.Errorf("%w%s", err, orNearest(name, candidates))}
+}
+
+// meet connects to servers for the first time, says so, and keeps what they have. It
+// reports whether all could be listed; those that could not be have been named.
+func (d *desk) meet(servers []string) (all bool) {
+	if len(servers) == 0 {
+		return true
+	}
+	stderr := d.cmd.ErrOrStderr()
+	fmt.Fprintf(stderr, "connecting to %s for the first time\n", strings.Join(servers, ", "))
+	if _, err := d.Learn(d.cmd.Context()); err != nil {
+		fmt.Fprintln(stderr, "warning: what is learned is not kept:", err)
+	}
+	all = true
+	for _, row := range d.refresh(servers...) {
+		if row.Err != nil {
+			all = false
+			fmt.Fprintln(stderr, oneLine(row.Err.Error()))
+		}
+		if row.Lost != nil {
+			fmt.Fprintln(stderr, "warning:", row.Lost)
+		}
+	}
+	if now, err := d.View(d.view.Settings().Name); err == nil {
+		d.view = now
+	}
+	return all
+}
+
+// refresh asks servers, all if none is named, and shows how far it is.
+func (d *desk) refresh(servers ...string) []proxy.Refreshed {
+	total := len(servers)
+	if total == 0 {
+		total = len(d.config.Servers)
+	}
+	bar := newBar(d.cmd.ErrOrStderr(), total)
+	defer bar.clear()
+	return d.Refresh(d.cmd.Context(), bar.step, servers...)
+}
+
+// embed makes search hybrid where the configuration asks for it. What was
+// embedded before is only read. Failing costs the vectors, not the search: the error
+// is why the command ends.
+func (d *desk) embed() error {
+	bar := newBar(d.cmd.ErrOrStderr(), 1)
+	err := d.Embed(d.cmd.Context(), func(done, total int) {
+		bar.done, bar.total = done, max(1, total)
+		bar.draw("embedding tools")
+	})
+	bar.clear()
+	if d.cmd.Context().Err() != nil {
+		return context.Cause(d.cmd.Context())
+	}
+	if err != nil {
+		fmt.Fprintln(d.cmd.ErrOrStderr(), "warning: words alone decide:", err)
+	}
+	return nil
+}
+
+func serverNames(config *configs.Config) []string {
+	var names []string
+	for _, s := range config.Servers {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// orNearest names what looks like a name that there is not, or all when there are
+// few.
+func orNearest(name string, candidates []string) string {
+	if near := nearest.Names(name, candidates, 3, nearest.Loose); len(near) > 0 {
+		return "; nearest: " + strings.Join(near, ", ")
+	}
+	if len(candidates) == 0 || len(candidates) > 8 {
+		return ""
+	}
+	return "; there are " + strings.Join(candidates, ", ")
+}

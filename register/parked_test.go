@@ -195,7 +195,7 @@ func TestWhatIsAskedTogetherIsAnsweredTogetherOrAskedAgain(t *testing.T) {
 		}
 		if next := stateOf(t, second); next == state {
 			t.Error("the second question has the state of the first")
-		} else if third := retry(3, next, `"`+key[`{"n":0}`]+`":"late","`+key[`{"n":1}`]+`":"one"`); !strings.Contains(third, `"text":"\"zero\" \u003cnil\u003e, \"one\" \u003cnil\u003e"`) {
+		} else if third := retry(3, next, `"`+key[`{"n":0}`]+`":"late","`+key[`{"n":1}`]+`":"one"`); !strings.Contains(third, `"text":"\"zero\" <nil>, \"one\" <nil>"`) {
 			t.Errorf("answer = %s", third)
 		}
 	})

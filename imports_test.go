@@ -19,7 +19,7 @@ var floors = map[string]int{
 	"proxy":         5,
 	"web":           4, "eval": 4,
 	"retrieve": 3, "configs": 3, "savings": 3, "proxyclient": 3, "transport": 3,
-	"upstream": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2,
+	"upstream": 2, "upstream/conn": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2,
 	"tool": 1, "hook": 1, "wire": 1, "script": 1,
 	"embed": 1, "embed/hf": 1,
 	"rawjson/args":   1,
@@ -30,15 +30,15 @@ var floors = map[string]int{
 
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
-	"os/exec":                               {"group", "hook", "script", "upstream", "embed/models", "cmd/toolfinch"},
-	"github.com/mark3labs/mcp-go/client":    {"upstream", "demo", "proxyclient"},
+	"os/exec":                               {"group", "hook", "script", "upstream/conn", "embed/models", "cmd/toolfinch"},
+	"github.com/mark3labs/mcp-go/client":    {"demo", "proxyclient"},
 	"github.com/mark3labs/mcp-go/server":    {"register", "transport", "demo", "proxytool"},
 	"github.com/blevesearch":                {"index"},
 	"github.com/philippgille/chromem-go":    {"index"},
 	"github.com/sashabaranov/go-openai":     {"embed"},
 	"database/sql":                          {"store", "demo"},
 	"modernc.org/sqlite":                    {"store", "demo"},
-	"net/http":                              {"wire", "upstream", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "cmd/toolfinch"},
+	"net/http":                              {"wire", "upstream", "upstream/conn", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "cmd/toolfinch"},
 	"toolfinch/cmd":                         {},
 	"toolfinch/internal/await":              {}, // tests only
 	"github.com/spf13/cobra":                {"cmd/toolfinch"},

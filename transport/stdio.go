@@ -58,7 +58,7 @@ func (p *pipe) read(in io.Reader, lines chan<- []byte) error {
 	reader := bufio.NewReaderSize(in, 64<<10)
 	longest := p.clients.messages
 	for {
-		line, err := wire.ReadLine(reader, int(longest.Max()))
+		line, _, err := wire.ReadLine(reader, int(longest.Max()))
 		switch {
 		case errors.Is(err, wire.ErrLineTooLong):
 			refusal := wire.Refusal{Code: mcp.INVALID_REQUEST, Reason: longest.Refuse().Error()}

@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -24,15 +20,13 @@ const (
 )
 
 const (
-	maxAsks      = 1024             // requests of a server over one connection that are being answered
-	maxAskBytes  = 64 << 20         // of their params, together
-	maxAskID     = 1 << 10          // bytes
-	answerWithin = 10 * time.Second // for a message of ours to arrive
+	maxAsks     = 1024     // requests of a server over one connection that are being answered
+	maxAskBytes = 64 << 20 // of their params, together
+	maxAskID    = 1 << 10  // bytes
 	// How long to wait until there is but one client that a request can be for;
 	// less when another request waits: they may be each other's obstacle.
-	causeWithin   = 10 * time.Second
-	causeNextTo   = time.Second
-	maxRemembered = 1000 // elicitation IDs of a server
+	clearWithin     = 10 * time.Second
+	clearNextWithin = time.Second
 )
 
 var (
@@ -40,89 +34,98 @@ var (
 	noRoots      = json.RawMessage(`{"roots":[]}`)
 )
 
-// requested gets a request of the upstream. It runs on the read loop, so it
-// hands on and returns. mcp-go would answer some transports' requests, others'
-// never, and unknown methods with the wrong code.
-func (c *conn) requested(stream int64, id json.RawMessage, method string, params json.RawMessage) {
+// asks are the requests of the server over one connection that are being answered.
+type asks struct {
+	over *connection
+
+	mu      sync.Mutex                         // guards what follows; never held over I/O
+	cancel  map[string]context.CancelCauseFunc // by their ID
+	count   int                                // with those whose answer is on its way
+	bytes   int                                // of their params
+	unclear int                                // how many wait to know whom they are for
+}
+
+// Asked gets a request of the server.
+func (c *connection) Asked(stream int64, id json.RawMessage, method string, params json.RawMessage) {
+	a := &c.asks
 	if len(id) > maxAskID || id[0] == '{' || id[0] == '[' {
 		return // no answer could name it
 	}
-	ctx, cancel := context.WithCancelCause(c.life)
-	c.mu.Lock()
-	_, twice := c.asks[string(id)]
-	full := c.asking >= maxAsks || c.asking > 0 && c.askBytes+len(params) > maxAskBytes
-	if !full && !twice {
-		c.asks[string(id)] = cancel
-		c.asking++
-		c.askBytes += len(params)
-	}
-	c.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(c.Life())
+	full, twice := a.begin(string(id), len(params), cancel)
 	if full || twice { // what is asked twice is answered once
 		cancel(nil)
-		if !twice && c.queue != nil { // a goroutine for each over HTTP is what the limit is against
-			c.respond(id, nil, &tool.RPCError{Code: tool.CodeInternal, Message: "too many requests at once"})
+		if !twice && c.Transport == TransportStdio { // a goroutine for each over HTTP is what the limit is against
+			c.Respond(id, nil, &tool.RPCError{Code: tool.CodeInternal, Message: "too many requests at once"})
 		}
 		return
 	}
-	first := c.look(stream, tool.Asks[method]) // before the answer of the call can have been read
-	c.spawn(func() {
-		result, err := c.ask(ctx, first, method, params)
+	first := c.calls.suspect(stream, tool.Asks[method]) // before the answer of the call can have been read
+	c.Go(func() {
+		result, err := a.answer(ctx, first, method, params)
 		withdrawn := errors.Is(context.Cause(ctx), errWithdrawn)
-		c.mu.Lock()
-		delete(c.asks, string(id))
-		c.mu.Unlock()
+		a.mu.Lock()
+		delete(a.cancel, string(id))
+		a.mu.Unlock()
 		cancel(nil)
 		if !withdrawn {
-			c.respond(id, result, err)
+			c.Respond(id, result, c.refusal(err))
 		}
 		if method == methodRoots {
-			c.rootsSent()
+			c.roots.answered()
 		}
-		c.mu.Lock()
-		c.asking--
-		c.askBytes -= len(params)
-		c.mu.Unlock()
+		a.mu.Lock()
+		a.count--
+		a.bytes -= len(params)
+		a.mu.Unlock()
 	})
 }
 
+// begin counts a request in, unless there are too many or its ID is in use.
+func (a *asks) begin(id string, size int, cancel context.CancelCauseFunc) (full, twice bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, twice = a.cancel[id]
+	full = a.count >= maxAsks || a.count > 0 && a.bytes+size > maxAskBytes
+	if !full && !twice {
+		a.cancel[id] = cancel
+		a.count++
+		a.bytes += size
+	}
+	return full, twice
+}
+
 // withdraw ends what the server does not want to know any more.
-func (c *conn) withdraw(id json.RawMessage) {
-	c.mu.Lock()
-	cancel := c.asks[string(id)]
-	c.mu.Unlock()
+func (a *asks) withdraw(id json.RawMessage) {
+	a.mu.Lock()
+	cancel := a.cancel[string(id)]
+	a.mu.Unlock()
 	if cancel != nil {
 		cancel(errWithdrawn)
 	}
 }
 
-// respond answers a request of the upstream.
-func (c *conn) respond(id, result json.RawMessage, err error) {
-	member, value := `,"result":`, result
-	if err != nil {
-		rpc := new(tool.RPCError)
-		if !errors.As(err, &rpc) {
-			c.log.Debug("a request of the upstream was not answered", "error", err)
-			rpc = &tool.RPCError{Code: tool.CodeInternal, Message: "the client gave no answer"}
-			if errors.Is(err, ErrTimeout) { // ours: it has no internals
-				rpc.Message = err.Error()
-			}
-		}
-		member, value = `,"error":`, rpc.JSON()
+// refusal is what the server is told of an error, nil for none.
+func (c *connection) refusal(err error) *tool.RPCError {
+	if err == nil {
+		return nil
 	}
-	if len(value) == 0 {
-		value = json.RawMessage(`{}`)
+	rpc := new(tool.RPCError)
+	if errors.As(err, &rpc) {
+		return rpc
 	}
-	message := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), member...)
-	message = append(append(message, rawjson.OneLine(value)...), '}')
-	ctx, cancel := context.WithTimeout(c.life, answerWithin)
-	defer cancel()
-	if err := c.send(ctx, message); err != nil && !c.dead() {
-		c.log.Debug("the answer to a request of the upstream was not sent", "error", clean(err))
+	c.log.Debug("a request of the upstream was not answered", "error", err)
+	rpc = &tool.RPCError{Code: tool.CodeInternal, Message: "the client gave no answer"}
+	if errors.Is(err, ErrTimeout) { // ours: it has no internals
+		rpc.Message = err.Error()
 	}
+	return rpc
 }
 
-// ask finds out whom a request of the upstream is for, and asks.
-func (c *conn) ask(ctx context.Context, first sight, method string, params json.RawMessage) (json.RawMessage, error) {
+// answer finds out whom a request of the server is for, and asks. first are the
+// calls that it could belong to when it came.
+func (a *asks) answer(ctx context.Context, first suspects, method string, params json.RawMessage) (json.RawMessage, error) {
+	c := a.over
 	if method == "ping" {
 		return nil, nil
 	}
@@ -131,29 +134,27 @@ func (c *conn) ask(ctx context.Context, first sight, method string, params json.
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "there is no method " + strconv.Quote(method)}
 	}
 	select { // the server may ask before the handshake has come to its end here
-	case <-c.ready:
+	case <-c.Ready:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if c.era == EraLegacy {
-		c.server.asks()
+	if c.Era == EraLegacy {
+		c.server.questions.note()
 	}
 	if method == methodRoots {
-		c.mu.Lock()
-		c.users.roots = true
-		c.mu.Unlock()
-		if len(first.flights) == 0 {
-			c.server.forRoots(true)
+		c.users.wantRoots()
+		if len(first.calls) == 0 {
+			c.server.questions.setRoots(true)
 		}
 	}
-	of, err := c.cause(ctx, first, capability)
+	of, err := a.resolve(ctx, first, capability)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(of) == 0:
-		return c.askOwner(ctx, method, params)
+		return a.askUser(ctx, method, params)
 	}
-	result, err := c.server.askClient(ctx, of, method, params)
+	result, err := c.server.questions.ask(ctx, of, method, params)
 	var rpc *tool.RPCError
 	if errors.As(err, &rpc) && rpc.Code == tool.CodeMissingCapability {
 		if method != methodRoots { // for roots a server asks as soon as its client is another, whatever is called
@@ -161,65 +162,23 @@ func (c *conn) ask(ctx context.Context, first sight, method string, params json.
 		}
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: rpc.Message}
 	}
-	if method == methodRoots && err != nil && !slices.ContainsFunc(of, (*flight).flying) && ctx.Err() == nil {
-		return c.askOwner(ctx, method, params) // a call that just ended was not what they are wanted for
+	if method == methodRoots && err != nil && !slices.ContainsFunc(of, (*call).isOpen) && ctx.Err() == nil {
+		return a.askUser(ctx, method, params) // a call that just ended was not what they are wanted for
 	}
 	return result, err
 }
 
-// sight is which calls a request of the upstream may belong to, at one moment.
-type sight struct {
-	flights []*flight // of one client, the latest first; none when none is in flight
-	unclear bool      // calls of several clients are, and one of these could answer
-	err     error     // several are, and none could
-	changed <-chan struct{}
-}
-
-// look looks. stream is the ID of the request that the question came on the
-// stream of, if it did; nothing else says what it belongs to.
-func (c *conn) look(stream int64, capability string) sight {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f := c.flights[stream]; f != nil {
-		return sight{flights: []*flight{f}}
-	}
-	var flights []*flight
-	several, able := false, false
-	for _, id := range slices.Backward(slices.Sorted(maps.Keys(c.flights))) {
-		if !c.tap.Waits(id) {
-			continue // answered
-		}
-		f := c.flights[id]
-		flights = append(flights, f)
-		several = several || f.key() != flights[0].key()
-		able = able || f.call.Client.Can(capability)
-	}
-	seen := sight{flights: flights, unclear: several && able, changed: c.landed}
-	if several && !able {
-		seen.err = cannot(capability)
-	}
-	return seen
-}
-
-// cause returns the calls of which one is what a request of the upstream
-// belongs to, none when none is in flight. It waits until all calls in flight
-// are of one client.
-func (c *conn) cause(ctx context.Context, seen sight, capability string) ([]*flight, error) {
+// resolve returns the calls of which one is what a request belongs to, none when
+// none is in flight. It waits until all calls in flight are of one client.
+func (a *asks) resolve(ctx context.Context, seen suspects, capability string) ([]*call, error) {
 	if !seen.unclear {
-		return seen.flights, seen.err
+		return seen.calls, seen.err
 	}
-	c.mu.Lock()
-	limit := causeWithin
-	if c.waiting > 0 {
-		limit = causeNextTo
+	limit := clearWithin
+	if a.wait(1) > 1 {
+		limit = clearNextWithin
 	}
-	c.waiting++
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.waiting--
-		c.mu.Unlock()
-	}()
+	defer a.wait(-1)
 	patience := time.NewTimer(limit)
 	defer patience.Stop()
 	for seen.unclear {
@@ -230,161 +189,35 @@ func (c *conn) cause(ctx context.Context, seen sight, capability string) ([]*fli
 		case <-patience.C:
 			return nil, &tool.RPCError{Code: tool.CodeInternal, Message: "cannot tell which client this is for; call again"}
 		}
-		seen = c.look(0, capability)
+		seen = a.over.calls.suspect(0, capability)
 	}
-	return seen.flights, seen.err
+	return seen.calls, seen.err
 }
 
-func cannot(capability string) error {
-	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the client does not support " + capability}
+// wait counts those that wait to know whom they are for.
+func (a *asks) wait(n int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unclear += n
+	return a.unclear
 }
 
-// askClient asks the client of calls, whose deadlines wait meanwhile. Which of
-// them wants to know may be uncertain: the question stands until all have ended.
-func (s *server) askClient(ctx context.Context, of []*flight, method string, params json.RawMessage) (json.RawMessage, error) {
-	client := of[0].call.Client
-	if client == nil || client.Ask == nil {
-		return nil, cannot(tool.Asks[method])
-	}
-	if method == methodElicit {
-		s.remember(params, client.Key)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	flying := new(atomic.Int64)
-	flying.Store(int64(len(of)))
-	for _, f := range of {
-		defer context.AfterFunc(f.air, func() {
-			if flying.Add(-1) == 0 {
-				cancel(context.Cause(f.air))
-			}
-		})()
-		f.hold()
-		defer f.release()
-	}
-	ctx, end := s.patient(ctx)
-	defer end()
-	if len(of) > 1 && s.events.Reaches != nil && s.events.Ask != nil && s.events.Reaches(client.Key) {
-		// Beside one of the calls, that one's answer would wait for a human.
-		result, err := s.events.Ask(ctx, client.Key, method, params)
-		return result, s.asked(ctx, err)
-	}
-	for _, f := range of {
-		result, carried, err := f.carry(ctx, method, params)
-		if carried || ctx.Err() != nil || errors.As(err, new(*tool.RPCError)) {
-			return result, s.asked(ctx, err)
-		}
-	}
-	return nil, context.Canceled
-}
-
-// askOwner asks the one client that a connection belongs to, outside of a call.
-func (c *conn) askOwner(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	c.mu.Lock()
-	u := c.users
-	c.mu.Unlock()
-	ask := c.server.events.Ask
+// askUser asks the only user of the connection, outside of a call.
+func (a *asks) askUser(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	c := a.over
+	q, key := &c.server.questions, c.users.session()
 	switch {
-	case ask != nil && u.count == usedByOne && u.legacy && u.key != "":
-		ctx, end := c.server.patient(ctx)
+	case q.events.Ask != nil && key != "":
+		ctx, end := q.patient(ctx)
 		defer end()
+		ask := q.events.Ask
 		if method == methodRoots {
-			result, err := c.askRoots(ctx, u.key, params)
-			return result, c.server.asked(ctx, err)
+			ask = c.roots.ask
 		}
-		result, err := ask(ctx, u.key, method, params)
-		return result, c.server.asked(ctx, err)
+		result, err := ask(ctx, key, method, params)
+		return result, askError(ctx, err)
 	case method == methodRoots:
 		return noRoots, nil
 	}
 	return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "no client is making a call that this could be for"}
-}
-
-func (s *server) patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := s.limits.Load().ask
-	return context.WithTimeoutCause(ctx, limit,
-		fmt.Errorf("%w: the client did not answer within %s", ErrTimeout, limit))
-}
-
-// asked is err with the reason for which asking ended, if it did.
-func (s *server) asked(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil && !errors.As(err, new(*tool.RPCError)) {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// asks notes that the server asks clients something.
-func (s *server) asks() {
-	s.mu.Lock()
-	known := s.interactive
-	s.interactive = true
-	s.mu.Unlock()
-	if !known {
-		close(s.hasAsked)
-		s.changed()
-	}
-}
-
-// remember notes which client is to open a URL, so that it learns when that is
-// done. params are those of elicitation/create.
-func (s *server) remember(params json.RawMessage, key string) {
-	id := rawjson.Text(rawjson.Member(params, "elicitationId"))
-	if id == "" || len(id) > maxAskID || key == "" || rawjson.Text(rawjson.Member(params, "mode")) != "url" {
-		return
-	}
-	s.opened.add(id, key)
-}
-
-// openURLs are the keys of clients by the ID of the URL they were asked to open.
-// A server that was changed and its successor share them: either may ask, and
-// either may be told that it is done.
-type openURLs struct {
-	mu      sync.Mutex // guards what follows; never held over I/O
-	clients map[string]string
-	order   []string // the same IDs, the oldest first
-}
-
-func (o *openURLs) add(id, key string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, known := o.clients[id]; !known {
-		if o.order = append(o.order, id); len(o.order) > maxRemembered {
-			delete(o.clients, o.order[0])
-			o.order = o.order[1:]
-		}
-	}
-	o.clients[id] = key
-}
-
-// client is the key of the client that opens the URL of an ID, "" for none.
-func (o *openURLs) client(id string) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.clients[id]
-}
-
-// completed passes on that a URL was dealt with, to the client that has it.
-func (c *conn) completed(params json.RawMessage) {
-	s := c.server
-	key := s.opened.client(rawjson.Text(rawjson.Member(params, "elicitationId")))
-	if key == "" {
-		return
-	}
-	const method = "notifications/elicitation/complete"
-	c.mu.Lock()
-	var latest int64
-	for id, f := range c.flights {
-		if f.key() == key {
-			latest = max(latest, id)
-		}
-	}
-	f := c.flights[latest]
-	c.mu.Unlock()
-	switch {
-	case f != nil:
-		c.pass(0, f, method, params)
-	case s.events.Notify != nil:
-		s.events.Notify(key, method, params)
-	}
 }

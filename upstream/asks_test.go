@@ -250,7 +250,7 @@ func TestAQuestionOfOneOfSeveralCallsGoesBesideThemAll(t *testing.T) {
 			_, _ = p.Call(ctx, def("s", "hang"), &tool.Call{Client: asked("a")})
 		}()
 		one := p.now.Load().byName["s"]
-		await.True(t, func() bool { return len(one.seats.main.line.current().aboard(0)) == 1 })
+		await.True(t, func() bool { return len(one.main.current().calls.about(0)) == 1 })
 		got := mustCallAs(t, p, asked("a"), "ask", question)
 		if strings.Contains(got, `"beside":1`) != reaches || len(beside) == 1 != reaches {
 			t.Errorf("reaches %t: the server got %s", reaches, got)
@@ -270,8 +270,8 @@ func TestOfSeveralThatCannotBeAskedNobodyIs(t *testing.T) {
 	}()
 	one := p.now.Load().byName["s"]
 	await.True(t, func() bool {
-		c := one.seats.main.line.current()
-		return c != nil && len(c.aboard(0)) == 1
+		c := one.main.current()
+		return c != nil && len(c.calls.about(0)) == 1
 	})
 	if got := mustCallAs(t, p, &tool.Client{Key: "b"}, "ask", question); !strings.Contains(got, `"code":-32601`) {
 		t.Errorf("the server got %s", got)
@@ -314,7 +314,7 @@ func TestAnInteractiveServerIsNotShared(t *testing.T) {
 		t.Error("a client was given another connection")
 	}
 	p.Forget("2")
-	if again := pid(asked("2")); pids[again] && len(p.now.Load().byName["s"].lines()) > 5 {
+	if again := pid(asked("2")); pids[again] && len(p.now.Load().byName["s"].sharing.connectors()) > 5 {
 		t.Error("the connection of a client that left is still there")
 	}
 }

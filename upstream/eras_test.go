@@ -19,6 +19,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/upstream/conn"
 )
 
 func TestTheEraIsChosenByTheVersionsThatAServerNames(t *testing.T) {
@@ -43,10 +44,10 @@ func TestTheEraIsChosenByTheVersionsThatAServerNames(t *testing.T) {
 					body, _ := io.ReadAll(r.Body)
 					said := `"result":{"tools":[{"name":"a"}]}`
 					switch rawjson.Text(rawjson.Member(body, "method")) {
-					case methodDiscover:
+					case "server/discover":
 						discovered.Add(1)
 						said = c.discovered
-					case methodInitialize:
+					case "initialize":
 						initialized.Add(1)
 						said = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`
 					case "tools/list":
@@ -102,7 +103,7 @@ func TestALegacyClientIsAskedByAServerOfBothEras(t *testing.T) {
 			if change := p.Refresh(t.Context(), "s"); change.Err != nil || change.Era != EraModern {
 				t.Fatalf("change = %+v, want one of the new era", change)
 			}
-			connections := func() int { return len(p.now.Load().byName["s"].lines()) }
+			connections := func() int { return len(p.now.Load().byName["s"].sharing.connectors()) }
 			modern := confirming("m")
 			modern.Modern = true
 			for _, client := range []*tool.Client{nil, {Key: "mute"}, modern} {
@@ -158,7 +159,7 @@ func TestProtocolLegacyIsOneConnectionForBothEras(t *testing.T) {
 	if got := mustCallAs(t, p, confirming("a"), "elicit", `{"who":"x"}`); !strings.Contains(got, `"by":"a"`) {
 		t.Errorf("the server heard %s", got)
 	}
-	if n := len(p.now.Load().byName["s"].lines()); n != 1 {
+	if n := len(p.now.Load().byName["s"].sharing.connectors()); n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
 }
@@ -169,7 +170,7 @@ func TestAServerOfTheNewEraOnlyServesLegacyClients(t *testing.T) {
 	for range 2 {
 		mustCallAs(t, p, asked("a"), "any", `{}`)
 	}
-	if n := len(p.now.Load().byName["s"].lines()); n != 1 {
+	if n := len(p.now.Load().byName["s"].sharing.connectors()); n != 1 {
 		t.Errorf("%d connections, want 1", n)
 	}
 }
@@ -189,7 +190,7 @@ func TestAForeignEndpointIsToldAsWhatItIs(t *testing.T) {
 		s := newRestartable(t, func() http.Handler { return handler }).settings("s", "/sse")
 		s.Transport, s.ConnectTimeout = transport, time.Minute
 		_, err := ask(t, newPool(t, s), "s", "any")
-		wantError(t, err, "s", errForeign)
+		wantError(t, err, "s", conn.ErrForeign)
 		if text := fmt.Sprint(err); !strings.Contains(text, "https://other.example") || strings.Contains(text, "secret") {
 			t.Errorf("%s: %s", transport, text)
 		}

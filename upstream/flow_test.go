@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"toolfinch/tool"
+	"toolfinch/upstream/conn"
 )
 
 // withProgress is a call that asks for progress and gives it to heard.
@@ -94,7 +94,7 @@ func TestAClientThatDoesNotReadStallsOthersForAMomentOnly(t *testing.T) {
 }
 
 func TestStallingHasABound(t *testing.T) {
-	var s stalling
+	var s stallBudget
 	now := time.Now()
 	total := time.Duration(0)
 	for range 10_000 { // 1,000 s in which a client is always slow
@@ -112,19 +112,19 @@ func TestProgressPutsOffTheCallTimeoutUpToTheTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, Settings{Name: "s", Command: "none", CallTimeout: 10 * time.Second, CallTimeoutTotal: 25 * time.Second})
 		s := p.now.Load().byName["s"]
-		c := newConn(s.seats.main.line)
-		f := takeOff(t.Context(), &tool.Call{}, s.limits.Load())
-		c.board(1, f)
+		c := newConnection(s.main, &conn.Conn{})
+		f := begin(t.Context(), &tool.Call{}, s.limits.Load())
+		c.calls.add(1, f)
 		for _, after := range []time.Duration{9 * time.Second, 18 * time.Second} {
 			time.Sleep(9 * time.Second)
 			if f.ctx.Err() != nil {
 				t.Fatalf("after %s: %v", after, context.Cause(f.ctx))
 			}
-			c.notified(0, "notifications/progress", json.RawMessage(`{"progressToken":"toolfinch-1","progress":1}`))
+			c.Notified(0, "notifications/progress", json.RawMessage(`{"progressToken":"toolfinch-1","progress":1}`))
 		}
-		f.hold() // a client that is asked something
+		f.clock.hold() // a client that is asked something
 		time.Sleep(time.Hour)
-		f.release()
+		f.clock.release()
 		time.Sleep(6 * time.Second)
 		if f.ctx.Err() != nil {
 			t.Fatalf("after 24 s of its own: %v", context.Cause(f.ctx))
@@ -133,14 +133,13 @@ func TestProgressPutsOffTheCallTimeoutUpToTheTotal(t *testing.T) {
 		if err := context.Cause(f.ctx); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "25s") {
 			t.Errorf("after 26 s: %v", err)
 		}
-		f.land()
-		quiet := takeOff(t.Context(), &tool.Call{}, s.limits.Load())
+		f.end()
+		quiet := begin(t.Context(), &tool.Call{}, s.limits.Load())
 		time.Sleep(11 * time.Second)
 		if err := context.Cause(quiet.ctx); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "10s") {
 			t.Errorf("without progress: %v", err)
 		}
-		quiet.land()
-		c.stop(io.EOF)
+		quiet.end()
 	})
 }
 
@@ -171,14 +170,13 @@ func TestLogLevelsArePerClient(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPool(t, Settings{Name: "s", Command: "none"})
-			c := newConn(p.now.Load().byName["s"].seats.main.line)
-			defer c.stop(io.EOF)
-			c.era, c.level = test.era, test.told
+			c := newConnection(p.now.Load().byName["s"].main, &conn.Conn{Era: test.era})
+			c.level.level = test.told
 			heard := false
-			f := takeOff(t.Context(), &tool.Call{Client: test.client, Notify: func(string, json.RawMessage) { heard = true }}, &limits{call: time.Minute})
-			c.board(1, f)
-			c.notified(0, "notifications/message", json.RawMessage(`{"level":"`+test.level+`"}`))
-			f.land()
+			f := begin(t.Context(), &tool.Call{Client: test.client, Notify: func(string, json.RawMessage) { heard = true }}, &limits{call: time.Minute})
+			c.calls.add(1, f)
+			c.Notified(0, "notifications/message", json.RawMessage(`{"level":"`+test.level+`"}`))
+			f.end()
 			if heard != test.want {
 				t.Errorf("it was told: %v, want %v", heard, test.want)
 			}

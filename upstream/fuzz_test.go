@@ -6,6 +6,7 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/upstream/conn"
 )
 
 // Whatever a page of a list has, each of its definitions is either taken in, once,
@@ -30,7 +31,7 @@ func FuzzList(f *testing.F) {
 			return
 		}
 		var all listing
-		in := intake{conn: &conn{settings: Settings{Name: "s"}, era: EraModern}, kind: kind, seen: map[string]bool{}, listing: &all}
+		in := intake{conn: &connection{Conn: &conn.Conn{Era: EraModern}, server: &server{settings: Settings{Name: "s"}}}, kind: kind, seen: map[string]bool{}, listing: &all}
 		for _, item := range items {
 			in.take(item)
 		}

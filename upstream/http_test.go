@@ -20,7 +20,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/tool"
-	"toolfinch/wire"
+	"toolfinch/upstream/conn"
 )
 
 // restartable is a real HTTP server on one port that can end and come back.
@@ -311,7 +311,7 @@ func TestAnAnswerTooLargeFailsThatCallOnly(t *testing.T) {
 	settings.CallTimeout = time.Minute
 	p := newPool(t, settings)
 	_, err := ask(t, p, "s", "big")
-	wantError(t, err, "s", wire.ErrTooLarge)
+	wantError(t, err, "s", conn.ErrTooLarge)
 	mustAsk(t, p, "s", "hello", "hello there")
 }
 

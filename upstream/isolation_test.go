@@ -22,7 +22,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/tool"
-	"toolfinch/wire"
+	"toolfinch/upstream/conn"
 )
 
 // shell is an upstream that is a shell script: it begins after the handshake,
@@ -30,7 +30,7 @@ import (
 func shell(name, script string) Settings {
 	const handshake = `
 read -r initialize
-echo '{"jsonrpc":"2.0","id":4294967297,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1","more":9007199254740993}}}'
+echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1","more":9007199254740993}}}'
 read -r initialized
 `
 	return Settings{
@@ -39,7 +39,7 @@ read -r initialized
 	}
 }
 
-const firstCall = "4294967298"
+const firstCall = "2"
 
 func TestServerInfoIsKeptAsItWasSent(t *testing.T) {
 	p := newPool(t, shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end`))
@@ -57,7 +57,7 @@ func TestTheLastWordOfAChildCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustAsk(t, p, "s", "any", `{"last":true}`)
-		await.True(t, c.dead)
+		await.True(t, c.Dead)
 	}
 }
 
@@ -76,7 +76,7 @@ read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"second":true}
 			}
 			await.True(t, func() bool { _, err := os.Stat(s.Cwd + "/closed"); return err == nil })
 			if name == "output" {
-				await.True(t, c.dead)
+				await.True(t, c.Dead)
 			}
 			mustAsk(t, p, "s", "any", `{"second":true}`)
 		})
@@ -94,10 +94,10 @@ read -r discover
 if ! test -e once; then
   touch once
   read -r initialize
-  echo '{"jsonrpc":"2.0","id":4294967298,"error":{"code":-32601,"message":"method not found"}}'
+  echo '{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"method not found"}}'
   read -r end
 fi
-echo '{"jsonrpc":"2.0","id":4294967297,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"late","version":"1"}}}}'
+echo '{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"late","version":"1"}}}}'
 read -r list
 echo '{"jsonrpc":"2.0","id":` + firstCall + `,"result":{"tools":[{"name":"a"}]}}'
 read -r end`, folder}}
@@ -287,14 +287,14 @@ func TestAFaultOfOneHTTPCallIsNotTheOthers(t *testing.T) {
 	}()
 	<-started
 	_, err := ask(t, p, "s", "busy")
-	status := new(wire.StatusError)
+	status := new(conn.StatusError)
 	if wantError(t, err, "s", nil); !errors.As(err, &status) || status.Code != http.StatusServiceUnavailable {
 		t.Errorf("error = %v, want status 503", err)
 	}
 	_, err = ask(t, p, "s", "reset")
 	wantError(t, err, "s", nil)
 	_, err = ask(t, p, "s", "other")
-	wantError(t, err, "s", wire.ErrWrongID)
+	wantError(t, err, "s", conn.ErrWrongID)
 	_, err = ask(t, p, "s", "empty")
 	wantError(t, err, "s", nil)
 	// Nobody knows whether it was delivered, but this one may be repeated.

@@ -29,97 +29,111 @@ func requestLevel(call *tool.Call) string {
 	return call.Client.LogLevel
 }
 
-// leveled reports whether the server was told a level over the connection.
-func (c *conn) leveled() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.level != ""
+// levels are the levels of log messages that clients want of a server.
+type levels struct {
+	mu     sync.Mutex // guards what follows; never held over I/O
+	legacy string     // what legacy clients want
+	raised string     // what a 2026-07-28 client has wanted
 }
 
-// wantsLog reports whether a log message that may be about a call is for its client.
-// asked is what leveled says. A client that set no level gets what a legacy server
-// sends unasked, and nothing of what others have asked for.
-func (c *conn) wantsLog(f *flight, asked bool, params json.RawMessage) bool {
-	wanted := requestLevel(f.call)
-	if c.era == EraLegacy {
-		if f.call.Client == nil || f.call.Client.LogLevel == "" {
-			return !asked
-		}
-		wanted = f.call.Client.LogLevel
+// wanted is the most verbose level that anybody asked for, "" for none.
+func (l *levels) wanted() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if moreVerbose(l.raised, l.legacy) {
+		return l.raised
 	}
-	return wanted != "" && !moreVerbose(rawjson.Text(rawjson.Member(params, "level")), wanted)
+	return l.legacy
+}
+
+// set says what legacy clients want.
+func (l *levels) set(level string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.legacy = level
+}
+
+// raise says what a 2026-07-28 client wants. It is never taken back: others see by
+// their own level.
+func (l *levels) raise(level string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if moreVerbose(level, l.raised) {
+		l.raised = level
+	}
 }
 
 // setLevel asks for log messages from level on, now and after each reconnect.
 // told is done once the connections that there are have been told.
 func (s *server) setLevel(level string, told *sync.WaitGroup) {
-	s.mu.Lock()
-	s.level = level
-	level = s.wantedLevel()
-	s.mu.Unlock()
-	for _, l := range s.lines() {
-		if c := l.current(); c != nil {
-			told.Add(1)
-			if !c.spawn(func() { defer told.Done(); c.setLevel(level, raiseWithin) }) {
-				told.Done()
-			}
+	s.levels.set(level)
+	for _, c := range s.sharing.connections() {
+		told.Add(1)
+		if !c.Go(func() { defer told.Done(); c.level.tell(c, s.levels.wanted()) }) {
+			told.Done()
 		}
 	}
 }
 
-// wantedLevel is the most verbose level that anybody asked for. Lock held.
-func (s *server) wantedLevel() string {
-	if moreVerbose(s.raised, s.level) {
-		return s.raised
-	}
-	return s.level
+// toldLevel is the level that a legacy server was told over one connection.
+type toldLevel struct {
+	mu    sync.Mutex // guards level; never held over I/O
+	level string
 }
 
-// raiseWithin is how long a call, a client or a new connection waits for a log
+// current is the level, "" for none.
+func (t *toldLevel) current() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.level
+}
+
+// levelWithin is how long a call, a client or a new connection waits for a log
 // level to be set.
-const raiseWithin = 2 * time.Second
+const levelWithin = 2 * time.Second
 
-// raise asks a legacy server for what a client of the 2026-07-28 era wants to
-// see of its call. A level is never taken back: others see by their own.
-func (c *conn) raise(client *tool.Client) {
-	if client == nil || !client.Modern || client.LogLevel == "" || c.era != EraLegacy {
+// tell tells a legacy server the level, unless it knows. A 2026-07-28 server is
+// told with each request.
+func (t *toldLevel) tell(c *connection, level string) {
+	if c.Era != EraLegacy || !c.Has("logging") || !slices.Contains(tool.LogLevels, level) {
 		return
 	}
-	s := c.server
-	s.mu.Lock()
-	if moreVerbose(client.LogLevel, s.raised) {
-		s.raised = client.LogLevel
-	}
-	level := s.wantedLevel()
-	s.mu.Unlock()
-	c.mu.Lock()
-	enough := !moreVerbose(level, c.level)
-	c.mu.Unlock()
-	if !enough {
-		c.setLevel(level, raiseWithin)
-	}
-}
-
-// setLevel tells a legacy server the level, unless it knows. A 2026-07-28
-// server is told with each request.
-func (c *conn) setLevel(level string, within time.Duration) {
-	if c.era != EraLegacy || !c.has("logging") || !slices.Contains(tool.LogLevels, level) {
-		return
-	}
-	c.mu.Lock()
-	known := c.level == level
-	c.level = level
-	c.mu.Unlock()
+	t.mu.Lock()
+	known := t.level == level
+	t.level = level
+	t.mu.Unlock()
 	if known {
 		return
 	}
-	params, err := json.Marshal(map[string]string{"level": level})
-	if err != nil {
+	ctx, cancel := context.WithTimeout(c.Life(), levelWithin)
+	defer cancel()
+	if _, err := c.Request(ctx, "logging/setLevel", rawjson.Of(map[string]string{"level": level}), nil); err != nil {
+		c.log.Debug("the log level was not set", "error", err)
+	}
+}
+
+// raise asks a legacy server for what a client of the 2026-07-28 era wants to see
+// of its call.
+func (t *toldLevel) raise(c *connection, client *tool.Client) {
+	if client == nil || !client.Modern || client.LogLevel == "" || c.Era != EraLegacy {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.life, within)
-	defer cancel()
-	if _, err := c.request(ctx, "logging/setLevel", params, nil); err != nil {
-		c.log.Debug("the log level was not set", "error", plain(err))
+	c.server.levels.raise(client.LogLevel)
+	if level := c.server.levels.wanted(); moreVerbose(level, t.current()) {
+		t.tell(c, level)
 	}
+}
+
+// wantsLog reports whether a log message that may be about a call is for its client.
+// asked says that the server was told a level. A client that set no level gets what
+// a legacy server sends unasked, and nothing of what others have asked for.
+func (c *connection) wantsLog(of *call, asked bool, params json.RawMessage) bool {
+	wanted := requestLevel(of.Call)
+	if c.Era == EraLegacy {
+		if of.Client == nil || of.Client.LogLevel == "" {
+			return !asked
+		}
+		wanted = of.Client.LogLevel
+	}
+	return wanted != "" && !moreVerbose(rawjson.Text(rawjson.Member(params, "level")), wanted)
 }

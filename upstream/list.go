@@ -74,19 +74,19 @@ var listMethods = map[tool.Kind]struct{ method, member, called string }{
 }
 
 // lists reports whether the server has definitions of a kind.
-func (c *conn) lists(kind tool.Kind) bool {
+func (c *connection) lists(kind tool.Kind) bool {
 	switch kind {
 	case tool.KindTool:
-		return c.has("tools")
+		return c.Has("tools")
 	case tool.KindPrompt:
-		return c.has("prompts")
+		return c.Has("prompts")
 	}
-	return c.has("resources")
+	return c.Has("resources")
 }
 
 // list asks for all definitions of a kind. Those that clients do not accept, and
 // second ones of a name, are left out.
-func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error) {
+func (c *connection) list(ctx context.Context, kind tool.Kind) (all listing, err error) {
 	if !c.lists(kind) {
 		return all, nil
 	}
@@ -96,12 +96,11 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error
 	cursors := map[string]bool{}
 	cursor := ""
 	for page := range maxPages {
-		members := rawjson.NewObject(256)
+		var members rawjson.Object
 		if cursor != "" {
 			members.AddText("cursor", cursor)
 		}
-		params := c.ownParams(members)
-		raw, err := c.request(ctx, how.method, params, c.header(how.method, params, nil, ""))
+		raw, err := c.own(ctx, how.method, &members)
 		if err != nil {
 			return listing{}, err
 		}
@@ -115,7 +114,7 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error
 		for _, item := range items {
 			in.take(item)
 		}
-		if c.era == EraModern {
+		if c.Era == EraModern {
 			all.hint = narrower(all.hint, cacheHint(raw), page == 0)
 		}
 		if cursor = rawjson.Text(rawjson.Member(raw, "nextCursor")); cursor == "" {
@@ -131,7 +130,7 @@ func (c *conn) list(ctx context.Context, kind tool.Kind) (all listing, err error
 
 // intake takes the definitions of one list in.
 type intake struct {
-	conn *conn
+	conn *connection
 	kind tool.Kind
 	*listing
 	seen  map[string]bool
@@ -163,7 +162,7 @@ func (in *intake) parse(item json.RawMessage) (def *tool.Def, mended []string, e
 	if len(item) > maxDef {
 		return nil, nil, fmt.Errorf("the definition is longer than %d kB", maxDef>>10)
 	}
-	def, mended, err = tool.TakeIn(in.kind, in.conn.settings.Name, item)
+	def, mended, err = tool.TakeIn(in.kind, in.conn.server.settings.Name, item)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -186,8 +185,8 @@ func joined(texts []string) string {
 
 // unmirrorable reports whether a tool must be left out because of its
 // x-mcp-header annotations, as clients of 2026-07-28 must over HTTP (SEP-2243).
-func (c *conn) unmirrorable(def *tool.Def) bool {
-	if c.era != EraModern || c.http == nil {
+func (c *connection) unmirrorable(def *tool.Def) bool {
+	if c.Era != EraModern || c.Transport == TransportStdio {
 		return false
 	}
 	typed := annotated(def)
@@ -230,6 +229,6 @@ func narrower(a, b *CacheHint, first bool) *CacheHint {
 
 // unknownMethod reports whether err says that the server does not know the method.
 func unknownMethod(err error) bool {
-	var rpc *tool.RPCError
-	return errors.As(err, &rpc) && rpc.Code == tool.CodeMethodNotFound
+	rpc, ok := errors.AsType[*tool.RPCError](err)
+	return ok && rpc.Code == tool.CodeMethodNotFound
 }

@@ -365,8 +365,8 @@ func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
 		return `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"x"}`
 	})
 	_, err = callAs(t, p, asked("d"), "ask", `{}`)
-	if wantError(t, err, "s", errEndless); rounds.Load() != maxRounds {
-		t.Errorf("it was called %d times, want %d", rounds.Load(), maxRounds)
+	if wantError(t, err, "s", errEndless); rounds.Load() != maxRepeats {
+		t.Errorf("it was called %d times, want %d", rounds.Load(), maxRepeats)
 	}
 }
 
@@ -446,7 +446,7 @@ func TestAModernClientAnswersByCallingAgain(t *testing.T) {
 
 	damaged := append([]byte(nil), sealed...)
 	damaged[len(damaged)/2] ^= 1
-	elsewhere, _ := newSealer().seal(state{Server: "s", Name: "ask"})
+	elsewhere := newSealer().seal(state{Server: "s", Name: "ask"})
 	for name, test := range map[string]struct {
 		state json.RawMessage
 		def   *tool.Def
@@ -507,7 +507,7 @@ func TestSubscriptions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.fail(ErrClosed)
+			c.Fail(ErrClosed)
 			await.True(t, func() bool {
 				_, _ = callAs(t, p, nil, "echo", `{}`)
 				if name == "modern" {

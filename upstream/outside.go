@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"toolfinch/tool"
+	"toolfinch/upstream/conn"
 )
 
 // What this package says of a server passes through here: log lines, errors,
@@ -16,19 +17,10 @@ import (
 // may repeat, are masked; what the process wrote last goes to the owner only.
 // Results of calls pass as they are.
 
-// lastWords wraps the error of a process that has ended. Its text leaves out what
-// the process wrote last, because clients may see it.
-type lastWords struct {
-	error
-	words string
-}
-
-func (l lastWords) Unwrap() error { return l.error }
-
 // detail is the text of an error with the last words of the process.
 func detail(err error) string {
-	if last, ok := errors.AsType[lastWords](err); ok && last.words != "" {
-		return err.Error() + "; its last words: " + last.words
+	if last, ok := errors.AsType[conn.LastWords](err); ok && last.Words != "" {
+		return err.Error() + "; its last words: " + last.Words
 	}
 	return err.Error()
 }

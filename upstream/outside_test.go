@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"toolfinch/internal/await"
 	"toolfinch/tool"
@@ -106,44 +104,5 @@ func TestLastWords(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), "(exit status 3); its last words: I crash") {
 			t.Errorf("%s: %v", where, err)
 		}
-	}
-}
-
-// What a child writes to its standard error goes to the log at a bounded rate.
-func TestAFloodOnStderrIsBounded(t *testing.T) {
-	const written = 200_000
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var j journal
-	began := time.Now()
-	e := &stderr{log: j.log(), done: make(chan struct{})}
-	go e.follow(r)
-	for i := range written {
-		if _, err := fmt.Fprintf(w, "line %d\x1b[31m\n", i); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_ = w.Close()
-	<-e.done
-	took := time.Since(began)
-	logged := strings.Count(j.String(), "msg=stderr")
-	if most := stderrBurst + int(took.Seconds()*stderrRate) + 1; logged > most || logged < stderrBurst {
-		t.Errorf("%d lines were logged in %s", logged, took)
-	}
-	left := 0
-	for line := range strings.Lines(j.String()) {
-		if _, count, ok := strings.Cut(line, "left out\" count="); ok {
-			var n int
-			_, _ = fmt.Sscan(count, &n)
-			left += n
-		}
-	}
-	if logged+left != written {
-		t.Errorf("%d lines were logged and %d left out, of %d", logged, left, written)
-	}
-	if want := "line 199995 [31m | "; !strings.HasPrefix(e.words(), want) || !strings.HasSuffix(e.words(), "line 199999 [31m") {
-		t.Errorf("the last words are %q", e.words())
 	}
 }

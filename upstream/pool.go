@@ -15,6 +15,7 @@ import (
 
 	"toolfinch/limit"
 	"toolfinch/tool"
+	"toolfinch/upstream/conn"
 )
 
 // Errors that callers may tell apart. They come wrapped in an *Error. Where
@@ -22,9 +23,9 @@ import (
 // looked for before them.
 var (
 	ErrUnknownServer = errors.New("no such server is configured")
-	ErrNotConnected  = errors.New("not connected")            // nothing was sent: there was no connection
-	ErrClosed        = errors.New("the connection is closed") // it was lost while it was used
-	ErrTimeout       = errors.New("timed out")                // by a limit of the server's settings, or the caller's deadline
+	ErrNotConnected  = conn.ErrNotConnected    // nothing was sent: there was no connection
+	ErrClosed        = conn.ErrClosed          // it was lost while it was used
+	ErrTimeout       = errors.New("timed out") // by a limit of the server's settings, or the caller's deadline
 )
 
 // Error is what went wrong with an upstream. Its text may be shown to clients.
@@ -85,42 +86,17 @@ type Events struct {
 	Reaches func(clientKey string) bool
 }
 
-// State is the health of a server: what the last exchange with it said.
-type State string
-
-// StatePending means that nothing has been exchanged yet.
-const (
-	StatePending State = "pending"
-	StateReady   State = "ready"
-	StateFailed  State = "failed"
-)
-
-// Status of one server.
-type Status struct {
-	Server    string
-	State     State
-	Err       error     // of the last exchange, nil when it went well
-	Since     time.Time // of State, or of the connection that took another's place in it
-	Tools     int
-	LeftOut   int // malformed definitions that are not served, see Faults
-	Mended    int // malformed definitions that are served mended
-	Era       Era
-	Transport string // a Transport: as connected last, as configured before that
-	Restarts  int    // how often a connection took the place of one that had ended
-	Dropped   int64  // notifications that clients did not get: too long, or read too slowly
-}
-
 // Pool is the set of configured servers. Its methods are safe for concurrent use.
 type Pool struct {
-	events Events
-	sealer *sealer
-	tasks  *tasks
-	asking *limit.Limit
-	log    *slog.Logger
-	life   context.Context // ends with Close
-	end    context.CancelFunc
-	now    atomic.Pointer[members] // replaced under mu, read without
-	work   sync.WaitGroup          // whoever closes servers that have left
+	events  Events
+	sealer  *sealer
+	tasks   *tasks
+	private *limit.Limit // connections of clients that are asked
+	log     *slog.Logger
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	now     atomic.Pointer[members] // replaced under mu, read without
+	work    sync.WaitGroup          // whoever closes servers that have left
 
 	mu      sync.Mutex // guards what follows, and the replacing of now; never held over I/O
 	leaving []*server  // removed or replaced, not closed yet
@@ -133,7 +109,7 @@ type Pool struct {
 func NewPool(settings []Settings, known map[string]Known, events Events, log *slog.Logger) *Pool {
 	life, end := context.WithCancel(context.Background())
 	p := &Pool{events: events, sealer: newSealer(), tasks: newTasks(), log: log, life: life, end: end}
-	p.asking = limit.Measured("asking_connections", maxExtra, "clients of the server are asked something", "call again", p.askers)
+	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, known)
 	return p
@@ -141,7 +117,17 @@ func NewPool(settings []Settings, known map[string]Known, events Events, log *sl
 
 // Limits are what clients of the servers can make grow: a limit of each server, used
 // by all of them together.
-func (p *Pool) Limits() []*limit.Limit { return []*limit.Limit{p.asking} }
+func (p *Pool) Limits() []*limit.Limit { return []*limit.Limit{p.private} }
+
+// privates is how many connections of clients that are asked the servers have.
+func (p *Pool) privates() (n int64) {
+	for _, s := range p.now.Load().order {
+		s.sharing.mu.Lock()
+		n += int64(s.sharing.count())
+		s.sharing.mu.Unlock()
+	}
+	return n
+}
 
 // Watch keeps every server connected and its definitions known, all in parallel,
 // until ctx ends or the pool is closed; servers that Update brings too. It sends
@@ -178,7 +164,7 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	if s == nil {
 		return Change{Server: name, Err: &Error{Server: name, Op: "refresh", Err: ErrUnknownServer}}
 	}
-	defer s.exit()
+	defer s.uses.exit()
 	return s.mask.change(s.refresh(ctx))
 }
 
@@ -196,9 +182,9 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 	if s == nil {
 		return Change{Server: name, Err: &Error{Server: name, Op: "reconnect", Err: ErrUnknownServer}}
 	}
-	change := s.reconnect(ctx)
-	s.exit()
-	if s.isRetired() && ctx.Err() == nil {
+	change := s.reconnects.reconnect(ctx)
+	s.uses.exit()
+	if s.uses.isRetired() && ctx.Err() == nil {
 		return p.Refresh(ctx, name) // what took its place is new as it is
 	}
 	return s.mask.change(change)
@@ -220,7 +206,7 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 	if s == nil {
 		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
 	}
-	defer s.exit()
+	defer s.uses.exit()
 	result, err := s.call(ctx, def, call)
 	return result, s.mask.error(err, false)
 }
@@ -233,7 +219,7 @@ func (p *Pool) Complete(ctx context.Context, server string, call *tool.Call) (to
 	if s == nil {
 		return nil, &Error{Server: server, Op: "complete", Err: ErrUnknownServer}
 	}
-	defer s.exit()
+	defer s.uses.exit()
 	result, err := s.complete(ctx, call)
 	return result, s.mask.error(err, false)
 }
@@ -259,8 +245,8 @@ func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error
 			return &Error{Server: server, Op: "subscribe " + uri, Err: ErrUnknownServer}
 		}
 		err := s.subscribe(ctx, uri, on)
-		s.exit()
-		if ctx.Err() != nil || !s.isRetired() {
+		s.uses.exit()
+		if ctx.Err() != nil || !s.uses.isRetired() {
 			return s.mask.error(err, false)
 		}
 		// Its successor may not have heard of it.
@@ -287,7 +273,7 @@ func (p *Pool) SetLogLevel(level string) {
 // changed. It does not wait.
 func (p *Pool) RootsChanged(clientKey string) {
 	for _, s := range p.all() {
-		s.rootsChanged(clientKey)
+		s.sharing.rootsChanged(clientKey)
 	}
 }
 
@@ -295,7 +281,7 @@ func (p *Pool) RootsChanged(clientKey string) {
 // ended. It does not wait.
 func (p *Pool) Forget(clientKey string) {
 	for _, s := range p.all() {
-		s.forget(clientKey)
+		s.sharing.forget(clientKey)
 	}
 }
 
@@ -311,11 +297,7 @@ func (p *Pool) Status() []Status {
 	servers := p.now.Load().order
 	all := make([]Status, len(servers))
 	for i, s := range servers {
-		s.mu.Lock()
-		all[i] = s.status
-		s.mu.Unlock()
-		all[i].Dropped = s.dropped.Load()
-		all[i].Err = s.mask.error(all[i].Err, true)
+		all[i] = s.status()
 	}
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"toolfinch/tool"
@@ -15,127 +16,112 @@ const (
 	rootsWithin = 2 * time.Second
 	// rootsTakenIn is how long a server has to take in roots that it was sent.
 	rootsTakenIn = 50 * time.Millisecond
+	// rootsToldWithin is how long the server may take to hear of other roots.
+	rootsToldWithin = 10 * time.Second
 )
 
-// rooting is what a connection's server knows of the roots of its client; of
-// conn, and guarded by its lock.
-type rooting struct {
-	of       string        // key of the session whose roots it was made to ask for
-	with     *flight       // that session's first call, while it waits for that
-	begun    chan struct{} // closed once with is set for the first time
-	settled  chan struct{} // closed when the first call of that session waits no more
-	answers  int           // how often the server was sent roots
-	answered chan struct{} // closed, and replaced, when answers grows
+// roots is what a connection's server knows of the roots of its client.
+type roots struct {
+	over *connection
+
+	mu    sync.Mutex    // guards what follows; never held over I/O
+	of    string        // key of the session whose roots the server was made to ask for
+	first *call         // that session's first call, while it waits for that
+	begun event         // first is set
+	known chan struct{} // closed when the first call of that session waits no more
+	count int           // how often the server was sent roots
+	sent  event         // count grows
 }
 
-// settleRoots has the server ask for the roots of a session before its first call
-// over the connection is sent, so that the server does not work with other
-// permissions after it. stale says that it has asked for those of somebody else.
-func (c *conn) settleRoots(f *flight, stale bool) {
+// prepare has the server ask for the roots of a session before its first call over
+// the connection is sent, so that the server does not work with other permissions
+// after it. stale says that it has asked for those of somebody else.
+func (r *roots) prepare(c *call, stale bool) {
 	if stale {
-		c.tellRoots()
+		r.tell()
 	}
-	client := f.call.Client
-	if c.era != EraLegacy || !client.Can(tool.CapabilityRoots) || client.Modern {
+	if r.over.Era != EraLegacy || !c.Client.Can(tool.CapabilityRoots) || c.Client.Modern {
 		return
 	}
-	c.mu.Lock()
-	r := &c.rooting
-	first := r.of != client.Key
-	if first {
-		r.of, r.with, r.settled = client.Key, f, make(chan struct{})
-		if r.begun != nil {
-			close(r.begun)
-			r.begun = nil
-		}
+	r.mu.Lock()
+	isFirst := r.of != c.Client.Key
+	if isFirst {
+		r.of, r.first, r.known = c.Client.Key, c, make(chan struct{})
+		r.begun.happen()
 	}
-	settled, wanted := r.settled, 1
+	known, wanted := r.known, 1
 	if stale {
-		wanted = r.answers + 1
+		wanted = r.count + 1
 	}
-	c.mu.Unlock()
-	if !first {
+	r.mu.Unlock()
+	if !isFirst {
 		select {
-		case <-settled:
-		case <-f.ctx.Done():
+		case <-known:
+		case <-c.ctx.Done():
 		}
 		return
 	}
 	defer func() {
-		c.mu.Lock()
-		r.with = nil
-		c.mu.Unlock()
-		close(settled)
+		r.mu.Lock()
+		r.first = nil
+		r.mu.Unlock()
+		close(known)
 	}()
-	if c.server.asksForRoots() && !c.sentRoots(f.ctx, wanted) && f.ctx.Err() == nil && !c.dead() {
-		c.server.forRoots(false) // nobody waits for that again
+	questions := &r.over.server.questions
+	if questions.wantsRoots() && !r.waitSent(c.ctx, wanted) && c.ctx.Err() == nil && !r.over.Dead() {
+		questions.setRoots(false) // nobody waits for that again
 	}
 }
 
-// sentRoots waits a while until the server was sent roots so many times.
-func (c *conn) sentRoots(ctx context.Context, times int) bool {
+// waitSent waits a while until the server was sent roots so many times.
+func (r *roots) waitSent(ctx context.Context, times int) bool {
 	ctx, cancel := context.WithTimeout(ctx, rootsWithin)
 	defer cancel()
 	for {
-		c.mu.Lock()
-		done, answered := c.rooting.answers >= times, c.rooting.answered
-		c.mu.Unlock()
+		r.mu.Lock()
+		done, sent := r.count >= times, r.sent.next()
+		r.mu.Unlock()
 		if done {
-			return c.pause(ctx, rootsTakenIn)
+			return r.over.Pause(ctx, rootsTakenIn)
 		}
 		select {
-		case <-answered:
+		case <-sent:
 		case <-ctx.Done():
 			return false
-		case <-c.life.Done():
+		case <-r.over.Life().Done():
 			return false
 		}
 	}
 }
 
-// rootsSent notes that the server was sent roots.
-func (c *conn) rootsSent() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rooting.answers++
-	close(c.rooting.answered)
-	c.rooting.answered = make(chan struct{})
+// answered notes that the server was sent roots.
+func (r *roots) answered() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count++
+	r.sent.happen()
 }
 
-// asksForRoots reports whether the server asks for roots by itself: at the start,
-// and when they are others.
-func (s *server) asksForRoots() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rooted
-}
-
-func (s *server) forRoots(asks bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rooted = asks
-}
-
-// askRoots asks the session that a connection belongs to for its roots. One that
-// can be sent nothing outside of a call is asked with its first call over it.
-func (c *conn) askRoots(ctx context.Context, key string, params json.RawMessage) (json.RawMessage, error) {
-	ask, reaches := c.server.events.Ask, c.server.events.Reaches
-	if reaches != nil && !reaches(key) {
-		if f := c.firstCall(ctx); f != nil {
-			result, _, err := f.carry(ctx, methodRoots, params)
+// ask asks a session for its roots. One that can be sent nothing outside of a call
+// is asked with its first call over the connection.
+func (r *roots) ask(ctx context.Context, key, method string, params json.RawMessage) (json.RawMessage, error) {
+	events := r.over.server.events
+	if events.Reaches != nil && !events.Reaches(key) {
+		if c := r.firstCall(ctx); c != nil {
+			result, _, err := c.ask(ctx, method, params)
 			return result, err
 		}
 	}
-	return ask(ctx, key, methodRoots, params)
+	return events.Ask(ctx, key, method, params)
 }
 
 // firstCall waits a while for the first call of the connection's session, and
 // returns it while it waits for the roots.
-func (c *conn) firstCall(ctx context.Context) *flight {
-	c.mu.Lock()
-	begun := c.rooting.begun
-	c.mu.Unlock()
-	if begun != nil {
+func (r *roots) firstCall(ctx context.Context) *call {
+	r.mu.Lock()
+	none, begun := r.of == "", r.begun.next()
+	r.mu.Unlock()
+	if none {
 		timer := time.NewTimer(rootsWithin)
 		defer timer.Stop()
 		select {
@@ -144,21 +130,22 @@ func (c *conn) firstCall(ctx context.Context) *flight {
 		case <-ctx.Done():
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rooting.with
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first
 }
 
-// tellRoots says that the roots are others now, off the caller's path.
-func (c *conn) tellRoots() {
-	if c.era != EraLegacy {
+// tell says that the roots are others now, off the caller's path.
+func (r *roots) tell() {
+	c := r.over
+	if c.Era != EraLegacy {
 		return
 	}
-	c.spawn(func() {
-		ctx, cancel := context.WithTimeout(c.life, answerWithin)
+	c.Go(func() {
+		ctx, cancel := context.WithTimeout(c.Life(), rootsToldWithin)
 		defer cancel()
-		if err := c.notify(ctx, "notifications/roots/list_changed", nil); err != nil && !errors.Is(err, context.Canceled) {
-			c.log.Debug("the upstream was not told of other roots", "error", clean(err))
+		if err := c.Notify(ctx, "notifications/roots/list_changed", nil); err != nil && !errors.Is(err, context.Canceled) {
+			c.log.Debug("the upstream was not told of other roots", "error", err)
 		}
 	})
 }

@@ -1,25 +1,18 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"toolfinch/limit"
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
-// server supervises the connections to one upstream.
+// server is one configured server: its parts, and what is asked of it.
 type server struct {
 	settings Settings // complete; of those that limits has too, as they were first
 	limits   atomic.Pointer[limits]
@@ -27,332 +20,150 @@ type server struct {
 	log      *slog.Logger
 	events   Events
 	sealer   *sealer
-	askers   *limit.Limit // connections of clients that are asked
 	tasks    *tasks
-	life     context.Context    // ends when the connections are to be closed
-	end      context.CancelFunc // of life
-	term     context.Context    // ends when another takes its place, or none does
-	resign   context.CancelFunc // of term
-	work     sync.WaitGroup     // whoever starts a goroutine adds to it
-	watching sync.WaitGroup     // the watch loop, if there is one
-	relist   chan struct{}      // holds one signal: pending is not empty, or something else is to be told
-	fresh    chan struct{}      // a call has connected while the watch loop was backing off
-	anew     chan struct{}      // holds one signal: the watch loop is to connect at once, as if for the first time
-	hasAsked chan struct{}      // closed when the server has asked clients something
-	proofs   proofs
-	seats    seats
+	private  *limit.Limit // connections of clients that are asked
 	dropped  atomic.Int64 // notifications that clients did not get
 
-	mu            sync.Mutex // guards what follows; never held over I/O
-	status        Status
-	era           Era
-	interactive   bool               // it has asked clients something
-	pending       map[tool.Kind]bool // lists that have changed
-	listed        map[tool.Kind]listing
-	subscriptions map[string]bool // URIs of resources
-	level         string          // of log messages, that legacy clients want
-	raised        string          // that a 2026-07-28 client has wanted
-	opened        *openURLs
-	renewal       *renewal      // the Reconnect that runs, nil for none
-	connected     bool          // the main connection was there once
-	noHandshake   bool          // a legacy connection beside the main one gives clients nothing
-	rooted        bool          // it asks for roots by itself
-	unlisted      error         // why the last list of tools failed, nil when it did not
-	down          bool          // it was logged that the server is not available
-	retired       bool          // its term has ended
-	uses          int           // by callers of the pool
-	vacant        chan struct{} // closed once it is retired and has no uses
+	uses          uses
+	main          *connector
+	sharing       sharing
+	supervisor    *supervisor
+	reconnects    reconnects
+	health        *health
+	lists         lists
+	questions     questions
+	subscriptions subscriptions
+	levels        levels
+
+	life context.Context    // ends when the connections are to be closed
+	end  context.CancelFunc // of life
+	work sync.WaitGroup     // whoever starts a goroutine adds to it
 }
 
 // newServer makes a server of settings that are complete. It lives no longer
 // than the pool.
-func newServer(p *Pool, s Settings, known Known) *server {
-	transport := s.Transport
-	if s.Command != "" {
-		transport = TransportStdio
+func newServer(p *Pool, settings Settings, known Known) *server {
+	hidden := newMask(settings.Secrets)
+	s := &server{
+		settings: settings, mask: hidden, log: hidden.logger(p.log).With("server", settings.Name), events: p.events,
+		sealer: p.sealer, tasks: p.tasks, private: p.private,
+		health:        newHealth(settings, known.Era),
+		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},
+		subscriptions: subscriptions{uris: map[string]bool{}},
 	}
-	hidden := newMask(s.Secrets)
-	one := &server{
-		settings: s, mask: hidden, log: hidden.logger(p.log).With("server", s.Name), events: p.events, sealer: p.sealer, tasks: p.tasks, askers: p.asking,
-		relist:        make(chan struct{}, 1),
-		fresh:         make(chan struct{}, 1),
-		anew:          make(chan struct{}, 1),
-		status:        Status{Server: s.Name, State: StatePending, Since: time.Now(), Era: known.Era, Transport: string(transport)},
-		era:           known.Era,
-		interactive:   known.Interactive,
-		pending:       map[tool.Kind]bool{},
-		listed:        map[tool.Kind]listing{},
-		subscriptions: map[string]bool{},
-		opened:        &openURLs{clients: map[string]string{}},
-		vacant:        make(chan struct{}),
-		hasAsked:      make(chan struct{}),
+	s.adjust(settings)
+	s.life, s.end = context.WithCancel(p.life)
+	s.uses.term, s.uses.resign = context.WithCancel(s.life)
+	s.uses.vacant = make(chan struct{})
+	s.main = &connector{server: s, main: true, declare: json.RawMessage(capabilities)}
+	s.sharing.server, s.sharing.main = s, &slot{connector: s.main}
+	s.supervisor = &supervisor{server: s, fresh: make(chan struct{}, 1), anew: make(chan struct{}, 1)}
+	s.reconnects.server = s
+	s.questions = questions{
+		events: p.events, limits: &s.limits, changed: func() { s.lists.changed() }, begun: make(chan struct{}),
+		opened: &openURLs{clients: map[string]string{}}, interactive: known.Interactive,
 	}
-	if one.interactive {
-		close(one.hasAsked)
+	if known.Interactive {
+		close(s.questions.begun)
 	}
-	one.adjust(s)
-	one.life, one.end = context.WithCancel(p.life)
-	one.term, one.resign = context.WithCancel(one.life)
-	one.seats.main = &seat{line: &line{server: one, main: true, declare: json.RawMessage(capabilities)}}
-	return one
+	return s
 }
 
-func (s *server) connect(ctx context.Context) (*conn, error) { return s.seats.main.line.connect(ctx) }
+// limits are the settings of a server that may change while it runs.
+type limits struct{ call, total, ask time.Duration }
 
-func (s *server) knownEra() Era {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.era
+// adjust takes over the settings that need no new connection.
+func (s *server) adjust(to Settings) {
+	s.limits.Store(&limits{to.CallTimeout, to.CallTimeoutTotal, to.AskTimeout})
 }
+
+func (s *server) connect(ctx context.Context) (*connection, error) { return s.main.connect(ctx) }
 
 // dialled follows every attempt to connect.
-func (s *server) dialled(l *line, c *conn, err error) {
+func (s *server) dialled(l *connector, c *connection, err error) {
 	if l.main {
-		s.mu.Lock()
 		if err == nil {
-			s.era, s.status.Era, s.status.Transport = c.era, c.era, string(c.transport())
-			if s.connected {
-				s.status.Restarts++
-				s.status.Since = time.Now()
-			}
-			s.connected, s.noHandshake = true, false
+			s.sharing.mainDialled()
 		}
-		s.mu.Unlock()
-		s.exchanged(err)
+		s.health.dialled(c, err)
 	}
 	if err != nil {
 		return
 	}
-	s.log.Debug("connected", "era", c.era, "main", l.main)
-	s.mu.Lock()
-	level := s.wantedLevel()
-	s.mu.Unlock()
-	if level != "" {
-		c.setLevel(level, raiseWithin) // before the first call over it
+	s.log.Debug("connected", "era", c.Era, "main", l.main)
+	if level := s.levels.wanted(); level != "" {
+		c.level.tell(c, level) // before the first call over it
 	}
-	if l.main || l.common && c.http == nil {
-		c.attend()
+	if l.main || l.common && c.Transport == TransportStdio {
+		c.listen()
 	}
 	if l.main {
-		wake(s.fresh)
+		wake(s.supervisor.fresh)
 	}
 }
 
-// wake leaves a signal in a channel that holds one.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+// call sends one tools/call, prompts/get or resources/read. See Pool.Call.
+func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
+	r := newRequest(def)
+	// What came off the wire has been read as JSON already.
+	if call.Params == nil && call.Arguments != nil && !json.Valid(call.Arguments) {
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
 	}
+	if err := s.resume(&r, call); err != nil {
+		return nil, err
+	}
+	d := s.begin(ctx, call, r)
+	defer d.finish()
+	return d.untilAnswered()
 }
 
-// changed says that lists of the server have changed, or without kinds that
-// something else is to be told of it.
-func (s *server) changed(kinds ...tool.Kind) {
-	s.mu.Lock()
-	for _, kind := range kinds {
-		s.pending[kind] = true
-	}
-	s.mu.Unlock()
-	wake(s.relist)
+// complete sends one completion/complete. See Pool.Complete.
+func (s *server) complete(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	d := s.begin(ctx, call, request{
+		method: "completion/complete", op: "complete", repeatable: true,
+		needs: "completions", without: json.RawMessage(`{"completion":{"values":[]}}`),
+	})
+	defer d.finish()
+	result, _, err := d.send()
+	return tool.Result(result), err
 }
 
-// exchanged notes how the last exchange went: that is what health is. A server
-// whose tools cannot be listed has failed, however well its calls go.
-func (s *server) exchanged(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := StateReady
-	if err == nil {
-		err = s.unlisted
-	}
-	if err != nil {
-		state = StateFailed
-	}
-	if s.status.State != state {
-		s.status.State, s.status.Since = state, time.Now()
-	}
-	s.status.Err = err
+// status is the health of the server as the owner may see it.
+func (s *server) status() Status {
+	status := s.health.get()
+	status.Dropped = s.dropped.Load()
+	status.Err = s.mask.error(status.Err, true)
+	return status
 }
 
-// exchangedOver is exchanged for c, unless another connection has taken its place.
-func (s *server) exchangedOver(c *conn, err error) {
-	l := s.seats.main.line
-	l.mu.Lock()
-	current := l.conn == c
-	l.mu.Unlock()
-	if current {
-		s.exchanged(err)
-	}
+// known is what is to be remembered of the server.
+func (s *server) known() Known {
+	era, _ := s.health.met()
+	return Known{Era: era, Interactive: s.questions.any()}
 }
 
-// barrier returns once nobody starts work any more that does not see that the
-// life has ended.
-func (s *server) barrier() {
-	for _, l := range s.lines() {
-		l.barrier()
+// inherit takes over what clients want of a server that has retired.
+func (s *server) inherit(old *server) {
+	for _, uri := range old.subscriptions.all() {
+		s.subscriptions.uris[uri] = true
 	}
+	old.levels.mu.Lock()
+	s.levels.raised = old.levels.raised
+	old.levels.mu.Unlock()
+	s.questions.opened = old.questions.opened
 }
 
 // close ends the server's life and connections, and waits for whatever it has
 // started. It may be called twice.
 func (s *server) close() {
 	s.end()
-	s.barrier()
+	for _, l := range s.sharing.connectors() {
+		l.isClosed() // whoever holds its lock has not seen the end of the life: from here on all do
+	}
 	s.work.Wait()
 	var closing sync.WaitGroup
-	for _, l := range s.lines() {
+	for _, l := range s.sharing.connectors() {
 		closing.Go(l.close)
 	}
 	closing.Wait()
-}
-
-// maxNotice bounds a notification, in bytes: many may wait for many clients.
-const maxNotice = 1 << 20
-
-// lost gives the connection up when err says that it is of no more use.
-func (s *server) lost(c *conn, err error) bool {
-	if !errors.As(err, new(broken)) {
-		return false
-	}
-	c.fail(plain(err))
-	return true
-}
-
-// marked is an error that is also mark to errors.Is. Its text does not say so.
-type marked struct {
-	error
-	mark error
-}
-
-func (m marked) Unwrap() error { return m.error }
-
-func (m marked) Is(target error) bool { return target == m.mark }
-
-// plain is err without the marks that are this package's own affair.
-func plain(err error) error {
-	for {
-		switch e := err.(type) {
-		case broken:
-			err = e.error
-		case undelivered:
-			err = e.error
-		case retriable:
-			err = e.error
-		default:
-			return err
-		}
-	}
-}
-
-// listChanged are the notifications after which lists are asked for again.
-var listChanged = map[string][]tool.Kind{
-	"notifications/tools/list_changed":     {tool.KindTool},
-	"notifications/prompts/list_changed":   {tool.KindPrompt},
-	"notifications/resources/list_changed": {tool.KindResource, tool.KindTemplate},
-}
-
-// notified gets what the upstream notifies. stream is the ID of the request
-// that it belongs to, if that is known. It runs on the read loop, so it hands on
-// and returns.
-func (c *conn) notified(stream int64, method string, params json.RawMessage) {
-	s := c.server
-	if kinds := listChanged[method]; kinds != nil {
-		if c.main {
-			s.changed(kinds...)
-		}
-		return
-	}
-	if len(params) > maxNotice {
-		level := slog.LevelDebug
-		if s.dropped.Add(1) == 1 { // a server can send many
-			level = slog.LevelWarn
-		}
-		s.log.Log(context.Background(), level, "a notification is too long and was dropped", "method", method, "bytes", len(params))
-		return
-	}
-	if strings.HasPrefix(method, notificationsTasks) {
-		c.taskNotified(stream, method, params)
-		return
-	}
-	switch method {
-	case "notifications/progress":
-		token := strings.Trim(string(rawjson.Member(params, "progressToken")), `"`)
-		id, _ := strconv.ParseInt(strings.TrimPrefix(token, tokenPrefix), 10, 64)
-		c.mu.Lock()
-		f := c.flights[id]
-		c.mu.Unlock()
-		if f == nil {
-			return
-		}
-		f.limit.renew()
-		if f.token == nil {
-			return
-		}
-		if own, err := rawjson.Set(params, "progressToken", f.token); err == nil {
-			c.pass(stream, f, method, own)
-		}
-	case "notifications/message":
-		targets := c.aboard(stream)
-		params = s.mask.json(params)
-		asked := c.leveled()
-		for _, f := range targets {
-			if c.wantsLog(f, asked, params) {
-				c.pass(stream, f, method, params)
-			}
-		}
-		if len(targets) == 0 && s.events.Log != nil {
-			s.events.Log(s.settings.Name, c.onlyUser(), asked, params)
-		}
-		if len(targets) == 0 {
-			s.log.Debug("log message of the upstream", "params", string(bytes.TrimSpace(params[:min(len(params), 500)])))
-		}
-	case "notifications/resources/updated":
-		if s.events.Updated != nil {
-			s.events.Updated(s.settings.Name, rawjson.Text(rawjson.Member(params, "uri")), ownSubscription(params))
-		}
-	case "notifications/elicitation/complete":
-		c.completed(params)
-	case "notifications/cancelled":
-		c.withdraw(rawjson.Member(params, "requestId"))
-	case "notifications/subscriptions/acknowledged":
-		c.acknowledged(params)
-	default:
-		for _, f := range c.aboard(stream) { // whatever it is, it came with a call
-			c.pass(stream, f, method, params)
-		}
-	}
-}
-
-// aboard returns the calls that a message on a stream may be about: the
-// stream's own, else all in flight, because nothing says which. Some servers
-// send what they have to say on whatever stream of the session is open.
-func (c *conn) aboard(stream int64) []*flight {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f := c.flights[stream]; f != nil {
-		return []*flight{f}
-	}
-	all := make([]*flight, 0, len(c.flights))
-	for _, f := range c.flights {
-		all = append(all, f)
-	}
-	return all
-}
-
-// ownSubscription takes the ID of our subscription out of a notification: it
-// means nothing to anybody else.
-func ownSubscription(params json.RawMessage) json.RawMessage {
-	meta := rawjson.Member(params, "_meta")
-	if rawjson.Member(meta, mcp.MetaKeySubscriptionID) == nil {
-		return params
-	}
-	rest := without(meta, mcp.MetaKeySubscriptionID)
-	if string(rest) == "{}" {
-		return without(params, "_meta")
-	}
-	if out, err := rawjson.Set(params, "_meta", rest); err == nil {
-		return out
-	}
-	return params
 }

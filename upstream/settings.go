@@ -1,6 +1,13 @@
 package upstream
 
-import "time"
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"toolfinch/upstream/conn"
+)
 
 // Settings says how to reach one MCP server: a command to start, or a URL.
 type Settings struct {
@@ -39,14 +46,14 @@ const (
 )
 
 // Transport is the way to a server.
-type Transport string
+type Transport = conn.Transport
 
 // TransportAuto means stdio for a command; for a URL streamable HTTP, then SSE.
 const (
-	TransportAuto  Transport = "auto"
-	TransportStdio Transport = "stdio"
-	TransportHTTP  Transport = "streamable-http"
-	TransportSSE   Transport = "sse"
+	TransportAuto  = conn.TransportAuto
+	TransportStdio = conn.TransportStdio
+	TransportHTTP  = conn.TransportHTTP
+	TransportSSE   = conn.TransportSSE
 )
 
 // Protocol bounds the protocol eras tried with a server.
@@ -67,11 +74,65 @@ const (
 )
 
 // Era is the verdict about a server's protocol: a session with a handshake, or
-// the stateless protocol of 2026-07-28. EraUnknown has not been found out yet.
-type Era string
+// the stateless protocol of 2026-07-28.
+type Era = conn.Era
 
+// EraUnknown has not been found out yet.
 const (
-	EraUnknown Era = ""
-	EraLegacy  Era = "legacy"
-	EraModern  Era = "2026-07-28"
+	EraUnknown = conn.EraUnknown
+	EraLegacy  = conn.EraLegacy
+	EraModern  = conn.EraModern
 )
+
+// complete is s with its defaults, and sharing nothing with s that can change.
+func (s Settings) complete() Settings {
+	if s.ConnectTimeout <= 0 {
+		s.ConnectTimeout = DefaultConnectTimeout
+	}
+	if s.CallTimeout <= 0 {
+		s.CallTimeout = DefaultCallTimeout
+	}
+	if s.CallTimeoutTotal <= 0 {
+		s.CallTimeoutTotal = DefaultCallTimeoutTotal
+	}
+	if s.AskTimeout <= 0 {
+		s.AskTimeout = DefaultAskTimeout
+	}
+	if s.Transport == "" {
+		s.Transport = TransportAuto
+	}
+	if s.Protocol == "" {
+		s.Protocol = ProtocolAuto
+	}
+	if s.Isolate == "" {
+		s.Isolate = IsolateAuto
+	}
+	s.Args, s.Secrets, s.Env, s.Headers = slices.Clone(s.Args), slices.Clone(s.Secrets), maps.Clone(s.Env), maps.Clone(s.Headers)
+	return s
+}
+
+// dialsLike reports whether connections made with s serve other as well: all
+// but what no connection depends on is the same. Both are complete.
+func (s Settings) dialsLike(other Settings) bool {
+	return reflect.DeepEqual(s.dialled(), other.dialled())
+}
+
+// dialled is s without what no connection depends on. What a new field means is
+// not known here, so it stays.
+func (s Settings) dialled() Settings {
+	s.Description, s.Prefix, s.Validate = "", nil, false
+	s.CallTimeout, s.CallTimeoutTotal, s.AskTimeout = 0, 0, 0
+	if len(s.Args) == 0 {
+		s.Args = nil
+	}
+	if len(s.Secrets) == 0 {
+		s.Secrets = nil
+	}
+	if len(s.Env) == 0 {
+		s.Env = nil
+	}
+	if len(s.Headers) == 0 {
+		s.Headers = nil
+	}
+	return s
+}

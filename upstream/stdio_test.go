@@ -20,7 +20,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/tool"
-	"toolfinch/wire"
+	"toolfinch/upstream/conn"
 )
 
 func TestListKeepsWhatIsUsable(t *testing.T) {
@@ -159,7 +159,7 @@ func TestAChildThatDiesInACall(t *testing.T) {
 func TestOtherCallsGoOnBesideAFault(t *testing.T) {
 	p := newPool(t, lines(t, "s", "raw"))
 	_, err := ask(t, p, "s", "big")
-	wantError(t, err, "s", wire.ErrTooLarge)
+	wantError(t, err, "s", conn.ErrTooLarge)
 	mustAsk(t, p, "s", "raw", "hologram")
 
 	slow := lines(t, "slow", "raw")
@@ -183,7 +183,7 @@ func BenchmarkAnAnswerTooLarge(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_, err := ask(b, p, "s", "big")
-		wantError(b, err, "s", wire.ErrTooLarge)
+		wantError(b, err, "s", conn.ErrTooLarge)
 	}
 }
 
@@ -306,17 +306,6 @@ func TestAGrandchildEndsWithAKilledChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.True(t, func() bool { return !running(grandchild) })
-}
-
-func TestChildrenGetAMinimalEnvironment(t *testing.T) {
-	t.Setenv("MY_SECRET", "x")
-	t.Setenv("LC_TIME", "C")
-	env := strings.Join(environment(map[string]string{"GIVEN": "1"}), "\n") + "\n"
-	for text, want := range map[string]bool{"MY_SECRET=": false, "LC_TIME=C\n": true, "PATH=": true, "GIVEN=1\n": true} {
-		if strings.Contains(env, text) != want {
-			t.Errorf("environment has %q: %v, want %v", text, !want, want)
-		}
-	}
 }
 
 func TestLogLevelIsPassedOnAndKept(t *testing.T) {

@@ -40,10 +40,10 @@ func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.R
 	if s == nil {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
 	}
-	defer s.exit()
-	f := takeOff(ctx, call, s.limits.Load())
-	defer s.land(f)
-	result, _, err := s.deliver(f, request{method: method, op: method, task: id, repeatable: method != "tasks/update"})
+	defer s.uses.exit()
+	d := s.begin(ctx, call, request{method: method, op: method, task: id, repeatable: method != "tasks/update"})
+	defer d.finish()
+	result, _, err := d.send()
 	if err != nil {
 		return nil, s.mask.error(err, false)
 	}
@@ -76,16 +76,13 @@ func (s *server) exposeTask(object json.RawMessage, principal string) json.RawMe
 
 // taskNotified passes what the upstream notifies of a task on to the call on
 // whose stream it came. Nothing else says whose the task is.
-func (c *conn) taskNotified(stream int64, method string, params json.RawMessage) {
-	c.mu.Lock()
-	f := c.flights[stream]
-	c.mu.Unlock()
-	s := c.server
-	if f == nil || s.tasks.isOfAnother(s.settings.Name, rawjson.Text(rawjson.Member(params, "taskId")), f.call.Principal) {
+func (c *connection) taskNotified(stream int64, method string, params json.RawMessage) {
+	s, of := c.server, c.calls.of(stream)
+	if of == nil || s.tasks.isOfAnother(s.settings.Name, rawjson.Text(rawjson.Member(params, "taskId")), of.Principal) {
 		s.log.Debug("a notification about a task belongs to no call and was dropped", "method", method)
 		return
 	}
-	c.pass(stream, f, method, s.exposeTask(params, f.call.Principal))
+	c.calls.pass(stream, of, method, s.exposeTask(params, of.Principal))
 }
 
 // maxTasks is how many tasks are remembered with the principals they are of.

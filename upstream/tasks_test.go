@@ -175,23 +175,23 @@ func TestNotificationsAboutTasks(t *testing.T) {
 		defer mu.Unlock()
 		told = append(told, method+string(params))
 	}
-	f := takeOff(t.Context(), call, &limits{call: s.CallTimeout})
+	f := begin(t.Context(), call, &limits{call: s.CallTimeout})
 	one := p.enter(s.Name)
-	defer one.exit()
+	defer one.uses.exit()
 	c, err := one.connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _ := c.tap.Expect()
-	c.board(id, f)
+	id := c.Expect().ID
+	c.calls.add(id, f)
 	for _, said := range []struct {
 		stream int64
 		task   string
 	}{{0, "t/1"}, {id, "t/2"}, {id, "t/1"}, {id + 1, "t/1"}, {id, "t/new"}} {
-		c.notified(said.stream, "notifications/tasks", json.RawMessage(`{"taskId":"`+said.task+`","status":"completed"}`))
+		c.Notified(said.stream, "notifications/tasks", json.RawMessage(`{"taskId":"`+said.task+`","status":"completed"}`))
 	}
-	c.alight(id)
-	f.land()
+	c.calls.remove(id)
+	f.end()
 	want := []string{
 		`notifications/tasks{"taskId":"` + anns + `","status":"completed"}`,
 		`notifications/tasks{"taskId":"` + p.tasks.name(s.Name, "t/new", "ann") + `","status":"completed"}`,

@@ -2,8 +2,6 @@ package upstream
 
 import (
 	"context"
-	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -21,10 +19,6 @@ type watcher struct {
 	changes chan<- Change
 	work    sync.WaitGroup // one for each server that is or was watched
 }
-
-// finishWithin is how long the calls on a server that was removed or changed
-// may take to end before its connections are closed.
-const finishWithin = 10 * time.Second
 
 // Update makes settings the servers of the pool, in this order; of several with
 // one name the first counts. It waits for no server. known is what is remembered
@@ -84,7 +78,7 @@ func (p *Pool) Update(settings []Settings, known map[string]Known) {
 func (p *Pool) successor(old *server, s Settings, known map[string]Known) *server {
 	remembered, ok := known[s.Name]
 	if old != nil {
-		old.retire() // before its state is taken over: afterwards it gets no other
+		old.uses.retire() // before its state is taken over: afterwards it gets no other
 		if !ok {
 			remembered = old.known()
 		}
@@ -93,7 +87,7 @@ func (p *Pool) successor(old *server, s Settings, known map[string]Known) *serve
 	if old != nil {
 		one.inherit(old)
 	}
-	one.level = p.level
+	one.levels.set(p.level)
 	return one
 }
 
@@ -113,19 +107,19 @@ func (p *Pool) predecessor(current *server, name string) *server {
 
 // dismiss closes a server once nothing uses it any more. Lock held.
 func (p *Pool) dismiss(old *server) {
-	old.retire()
+	old.uses.retire()
 	p.leaving = append(p.leaving, old)
 	p.work.Go(func() {
 		patience := time.NewTimer(finishWithin)
 		defer patience.Stop()
 		select {
-		case <-old.vacant:
+		case <-old.uses.vacant:
 		case <-patience.C:
 			old.log.Warn("calls did not end in time on a server that was removed or changed", "waited", finishWithin)
 		case <-old.life.Done(): // the pool is being closed
 		}
 		old.close()
-		old.watching.Wait()
+		old.uses.watching.Wait()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.leaving = slices.DeleteFunc(p.leaving, func(one *server) bool { return one == old })
@@ -135,16 +129,16 @@ func (p *Pool) dismiss(old *server) {
 // begin watches a server once the one before it, nil for none, is not watched
 // any more: its word could come last otherwise. The pool's lock is held.
 func (w *watcher) begin(s, before *server) {
-	s.watching.Add(1)
+	s.uses.watching.Add(1)
 	w.work.Go(func() {
-		defer s.watching.Done()
+		defer s.uses.watching.Done()
 		if before != nil {
-			before.watching.Wait()
+			before.uses.watching.Wait()
 		}
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
-		defer context.AfterFunc(s.term, cancel)()
-		s.watch(ctx, w.changes)
+		defer context.AfterFunc(s.uses.term, cancel)()
+		s.supervisor.watch(ctx, w.changes)
 	})
 }
 
@@ -159,124 +153,62 @@ func (p *Pool) barrier() {
 func (p *Pool) enter(name string) *server {
 	for {
 		s := p.now.Load().byName[name]
-		if s == nil || s.enter() {
+		if s == nil || s.uses.enter() {
 			return s
 		}
 		p.barrier() // an Update is about to put another in its place
 	}
 }
 
+// uses are the callers of the pool that use a server.
+type uses struct {
+	term   context.Context    // ends when another takes the server's place, or none does
+	resign context.CancelFunc // of term
+	vacant chan struct{}      // closed once the server is retired and has no uses
+
+	watching sync.WaitGroup // the watch loop, if there is one
+
+	mu      sync.Mutex // guards what follows; never held over I/O
+	count   int
+	retired bool // the term has ended
+}
+
 // enter begins a use of the server, unless it gets none any more.
-func (s *server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.retired {
+func (u *uses) enter() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.retired {
 		return false
 	}
-	s.uses++
+	u.count++
 	return true
 }
 
-func (s *server) exit() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.uses--; s.uses == 0 && s.retired {
-		close(s.vacant)
+func (u *uses) exit() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.count--; u.count == 0 && u.retired {
+		close(u.vacant)
 	}
 }
 
 // retire sees to it that the server gets no new uses and is not watched. It may
 // be called twice.
-func (s *server) retire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.retired {
+func (u *uses) retire() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.retired {
 		return
 	}
-	s.retired = true
-	s.resign()
-	if s.uses == 0 {
-		close(s.vacant)
+	u.retired = true
+	u.resign()
+	if u.count == 0 {
+		close(u.vacant)
 	}
 }
 
-func (s *server) isRetired() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.retired
-}
-
-// known is what is to be remembered of the server.
-func (s *server) known() Known {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Known{Era: s.era, Interactive: s.interactive}
-}
-
-// inherit takes over what clients want of a server that has retired.
-func (s *server) inherit(old *server) {
-	old.mu.Lock()
-	defer old.mu.Unlock()
-	s.subscriptions, s.raised, s.opened = maps.Clone(old.subscriptions), old.raised, old.opened
-}
-
-// limits are the settings of a server that may change while it runs.
-type limits struct{ call, total, ask time.Duration }
-
-// adjust takes over the settings that need no new connection.
-func (s *server) adjust(to Settings) {
-	s.limits.Store(&limits{to.CallTimeout, to.CallTimeoutTotal, to.AskTimeout})
-}
-
-// complete is s with its defaults, and sharing nothing with s that can change.
-func (s Settings) complete() Settings {
-	if s.ConnectTimeout <= 0 {
-		s.ConnectTimeout = DefaultConnectTimeout
-	}
-	if s.CallTimeout <= 0 {
-		s.CallTimeout = DefaultCallTimeout
-	}
-	if s.CallTimeoutTotal <= 0 {
-		s.CallTimeoutTotal = DefaultCallTimeoutTotal
-	}
-	if s.AskTimeout <= 0 {
-		s.AskTimeout = DefaultAskTimeout
-	}
-	if s.Transport == "" {
-		s.Transport = TransportAuto
-	}
-	if s.Protocol == "" {
-		s.Protocol = ProtocolAuto
-	}
-	if s.Isolate == "" {
-		s.Isolate = IsolateAuto
-	}
-	s.Args, s.Secrets, s.Env, s.Headers = slices.Clone(s.Args), slices.Clone(s.Secrets), maps.Clone(s.Env), maps.Clone(s.Headers)
-	return s
-}
-
-// dialsLike reports whether connections made with s serve other as well: all
-// but what no connection depends on is the same. Both are complete.
-func (s Settings) dialsLike(other Settings) bool {
-	return reflect.DeepEqual(s.dialled(), other.dialled())
-}
-
-// dialled is s without what no connection depends on. What a new field means is
-// not known here, so it stays.
-func (s Settings) dialled() Settings {
-	s.Description, s.Prefix, s.Validate = "", nil, false
-	s.CallTimeout, s.CallTimeoutTotal, s.AskTimeout = 0, 0, 0
-	if len(s.Args) == 0 {
-		s.Args = nil
-	}
-	if len(s.Secrets) == 0 {
-		s.Secrets = nil
-	}
-	if len(s.Env) == 0 {
-		s.Env = nil
-	}
-	if len(s.Headers) == 0 {
-		s.Headers = nil
-	}
-	return s
+func (u *uses) isRetired() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.retired
 }

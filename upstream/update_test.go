@@ -378,7 +378,7 @@ func TestSubscriptionsBesideUpdates(t *testing.T) {
 		mustAsk(t, p, "s", "ask", "{}")
 	}
 	subscribing.Wait()
-	if got := len(p.now.Load().byName["s"].wantedURIs()); got != 20 {
+	if got := len(p.now.Load().byName["s"].subscriptions.all()); got != 20 {
 		t.Errorf("the last server knows of %d subscriptions, want 20", got)
 	}
 	await.True(t, func() bool { return strings.Count(m.filter(), "memo://") == 20 })
@@ -600,7 +600,7 @@ func BenchmarkEnter(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			p.enter("s").exit()
+			p.enter("s").uses.exit()
 		}
 	})
 }

@@ -1,12 +1,10 @@
-// Package wire is the thin byte-level layer around mcp-go's transports: it
-// gives back the bytes that the library's typed structures would lose. It
-// knows JSON-RPC and framing, and nothing of tools.
+// Package wire owns the messages of clients as bytes: it checks them, takes them
+// apart (Inbound), and has them answered without losing a byte. It knows JSON-RPC
+// and framing, and nothing of tools or of connections.
 //
-// On the server side a message of a client is checked and taken apart (Inbound),
-// and a request becomes an Exchange. mcp-go sees a small stub
-// of it, always a call of one tool, and does what it is good at: eras and
-// negotiation. The handler answers on the Exchange with raw bytes, which take the
-// place of the stub's answer.
+// A request becomes an Exchange. mcp-go sees a small stub of it, always a call of
+// one tool, and does what it is good at: eras and negotiation. The handler answers
+// on the Exchange with raw bytes, which take the place of the stub's answer.
 package wire
 
 import (

@@ -30,7 +30,7 @@ func TestReadLine(t *testing.T) {
 		line string
 		err  error
 	}{{"one", nil}, {"", nil}, {"", ErrLineTooLong}, {"two", nil}, {"last", nil}, {"", io.EOF}} {
-		line, err := ReadLine(r, 1024)
+		line, _, err := ReadLine(r, 1024)
 		if string(line) != want.line || !errors.Is(err, want.err) {
 			t.Errorf("ReadLine() = %.20q, %v; want %q, %v", line, err, want.line, want.err)
 		}

@@ -205,3 +205,5 @@ func distinct(object json.RawMessage, what string, known []string) error {
 	}
 	return nil
 }
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }

@@ -1,0 +1,334 @@
+// Package conn owns one connection to one MCP server: it starts the process or
+// speaks HTTP, agrees on a protocol version, sends requests, matches answers to
+// them, and hands on what the server says by itself, all as the bytes they are.
+// It knows no clients and no tools, and it never reconnects: a connection that
+// has failed stays failed.
+package conn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// Era is the kind of protocol that a server speaks: a session with a handshake,
+// or the stateless protocol of 2026-07-28.
+type Era string
+
+// EraUnknown has not been found out yet.
+const (
+	EraUnknown Era = ""
+	EraLegacy  Era = "legacy"
+	EraModern  Era = "2026-07-28"
+)
+
+// Transport is the way to a server.
+type Transport string
+
+// TransportAuto means stdio for a command; for a URL streamable HTTP, then SSE.
+const (
+	TransportAuto  Transport = "auto"
+	TransportStdio Transport = "stdio"
+	TransportHTTP  Transport = "streamable-http"
+	TransportSSE   Transport = "sse"
+)
+
+// Options say how to reach a server: a command to start, or a URL.
+type Options struct {
+	Command        string            // stdio: the program to start
+	Args           []string          // stdio: its arguments
+	Env            map[string]string // stdio: environment on top of the minimal one
+	Cwd            string            // stdio: working directory, "" for the proxy's
+	URL            string            // HTTP: the endpoint
+	Headers        map[string]string // HTTP: sent with every request
+	Transport      Transport
+	ConnectTimeout time.Duration   // for an HTTP+SSE server to name its endpoint
+	Known          Era             // what the server spoke before
+	Legacy         bool            // connect by handshake, whatever else the server speaks
+	Capabilities   json.RawMessage // what the server is told that its client can do
+	ClientVersion  string          // what the server is told as this client's version
+	Log            *slog.Logger
+}
+
+// Handler gets what the server says by itself. Its methods run on the loop that
+// reads the connection. stream is the ID of the request whose HTTP answer the
+// message came on and that it belongs to therefore; 0 on stdio and on streams
+// of no request.
+type Handler interface {
+	// Notified gets a notification. Nothing more is read from the stream until it
+	// returns.
+	Notified(stream int64, method string, params json.RawMessage)
+	// Asked gets a request, which Respond answers, with its ID as sent. It must not
+	// block.
+	Asked(stream int64, id json.RawMessage, method string, params json.RawMessage)
+	// StreamEnded is told that notifications may have been missed. It must not block.
+	StreamEnded()
+}
+
+// Conn is one live connection. Its methods are safe for concurrent use.
+type Conn struct {
+	Pending
+
+	// What was agreed on; may be read once Ready is closed.
+	Era          Era
+	Version      string          // of the protocol
+	Capabilities json.RawMessage // of the server, as sent
+	Info         json.RawMessage // serverInfo, as sent
+	Instructions string
+	Transport    Transport // as connected
+	Ready        chan struct{}
+
+	options Options
+	handler Handler
+	log     *slog.Logger
+	channel channel
+	spoken  atomic.Value // the protocol version that HTTP requests name, a string; "" for none
+
+	life    context.Context // ends with the connection; its cause is why
+	stop    context.CancelCauseFunc
+	service context.Context // ends when the connection gets no new calls, with its life at the latest
+	retire  context.CancelFunc
+	once    sync.Once
+
+	mu     sync.Mutex     // guards closed; never held over I/O
+	closed bool           // no goroutine starts any more: Close waits for them
+	work   sync.WaitGroup // goroutines of this connection
+}
+
+// channel carries messages to the server, and what the server says to
+// Conn.receive.
+type channel interface {
+	// open gets ready to send. The channel ends with the connection's life; ctx
+	// bounds the opening alone.
+	open(ctx context.Context) error
+	// send sends a message. reply is nil for what gets no answer; otherwise it is
+	// marked as sent before the server can read the message. Over HTTP send returns
+	// once the answer is there, or none can come.
+	send(ctx context.Context, message []byte, header http.Header, reply *Reply) error
+	// close ends the channel, and waits a bounded time for that.
+	close()
+}
+
+func newConn(options Options, transport Transport, handler func(*Conn) Handler) *Conn {
+	c := &Conn{options: options, log: options.Log, Transport: transport, Ready: make(chan struct{})}
+	c.life, c.stop = context.WithCancelCause(context.Background())
+	c.spoken.Store("")
+	c.service, c.retire = context.WithCancel(c.life)
+	switch transport {
+	case TransportStdio:
+		c.channel = &stdio{conn: c}
+	case TransportSSE:
+		c.options.Legacy = true
+		c.channel = &sse{sender: newSender(c)}
+	default:
+		c.channel = &streamable{sender: newSender(c)}
+	}
+	c.handler = handler(c)
+	return c
+}
+
+// Life ends with the connection; its cause is why.
+func (c *Conn) Life() context.Context { return c.life }
+
+// Service ends when Retire was called, or with Life.
+func (c *Conn) Service() context.Context { return c.service }
+
+// Retire says that the connection gets no new calls.
+func (c *Conn) Retire() { c.retire() }
+
+// Dead reports whether the connection has failed or was closed.
+func (c *Conn) Dead() bool { return c.life.Err() != nil }
+
+// Fail ends the connection: what waits on it fails with err.
+func (c *Conn) Fail(err error) {
+	c.stop(err)
+	c.failAll(context.Cause(c.life), true)
+}
+
+// Go runs f, which must end with Life, on a goroutine that Close waits for. It
+// reports false, without running f, when the connection is closed.
+func (c *Conn) Go(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.work.Go(f)
+	}
+	return !c.closed
+}
+
+// Close ends the connection and everything that belongs to it, within seconds:
+// two for a process that does not want to end, five for an HTTP session.
+func (c *Conn) Close() {
+	c.Fail(ErrClosed)
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.once.Do(c.channel.close)
+	c.work.Wait()
+}
+
+// Pause waits for delay. It reports false when the connection was retired or ctx
+// ended meanwhile.
+func (c *Conn) Pause(ctx context.Context, delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-c.service.Done():
+		return false
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// Has reports whether the server declared a capability.
+func (c *Conn) Has(capability string) bool {
+	return !isNull(rawjson.Member(c.Capabilities, capability))
+}
+
+// Sessionless reports whether this is a legacy connection over HTTP without a
+// session. Its server has no way to ask anything.
+func (c *Conn) Sessionless() bool {
+	s, ok := c.channel.(*streamable)
+	return ok && c.Era == EraLegacy && s.sessionID() == ""
+}
+
+// Request sends a request and returns the raw result. An error answer comes back
+// as *tool.RPCError. See FailureOf for other errors.
+func (c *Conn) Request(ctx context.Context, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
+	reply := c.Expect()
+	defer c.Forget(reply)
+	return c.Exchange(ctx, reply, method, params, header)
+}
+
+// Exchange is Request with an ID that was reserved before. When ctx ends, the
+// server is told that the request is cancelled.
+func (c *Conn) Exchange(ctx context.Context, reply *Reply, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
+	message := make([]byte, 0, len(params)+len(method)+64)
+	message = append(message, `{"jsonrpc":"2.0","id":`...)
+	message = strconv.AppendInt(message, reply.ID, 10)
+	err := c.channel.send(ctx, withMethod(message, method, params), header, reply)
+	if err == nil {
+		select {
+		case <-reply.Done:
+		case <-ctx.Done():
+		}
+	}
+	select {
+	case <-reply.Done:
+		return c.answer(reply)
+	default:
+	}
+	if ctx.Err() == nil {
+		return nil, c.explain(err, reply.sent.Load())
+	}
+	// A 2026-07-28 server over HTTP takes the end of the HTTP request for it.
+	if c.Era == EraLegacy || c.Era == EraModern && c.Transport == TransportStdio {
+		c.cancel(reply.ID, context.Cause(ctx))
+	}
+	return nil, context.Cause(ctx)
+}
+
+// withMethod completes a message that has its ID.
+func withMethod(message []byte, method string, params json.RawMessage) []byte {
+	message = append(append(message, `,"method":`...), rawjson.Quote(method)...)
+	if params != nil {
+		message = append(append(message, `,"params":`...), rawjson.OneLine(params)...)
+	}
+	return append(message, '}')
+}
+
+// answerWithin is how long a message that gets no answer may take to arrive.
+const answerWithin = 10 * time.Second
+
+// cancel tells the server to stop working on a request, off the caller's path.
+func (c *Conn) cancel(id int64, why error) {
+	reason := why.Error()
+	if why == context.Canceled { // the end of a connection gives no reason
+		reason = "the client has given the request up"
+	}
+	params := rawjson.Of(map[string]any{"requestId": id, "reason": reason})
+	tell := func() {
+		ctx, cancel := context.WithTimeout(c.life, answerWithin)
+		defer cancel()
+		if err := c.Notify(ctx, "notifications/cancelled", params); err != nil {
+			c.log.Debug("the upstream was not told of a cancellation", "error", err)
+		}
+	}
+	if c.Transport == TransportStdio {
+		tell() // it only queues; what is sent next comes after it
+		return
+	}
+	c.Go(tell)
+}
+
+// Notify sends a notification.
+func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	return c.channel.send(ctx, withMethod([]byte(`{"jsonrpc":"2.0"`), method, params), nil, nil)
+}
+
+// Respond answers a request of the server: with err where that is not nil, else
+// with a result, of which nil is an empty one.
+func (c *Conn) Respond(id, result json.RawMessage, err *tool.RPCError) {
+	member, value := `,"result":`, result
+	if err != nil {
+		member, value = `,"error":`, err.JSON()
+	}
+	if len(value) == 0 {
+		value = json.RawMessage(`{}`)
+	}
+	message := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), member...)
+	message = append(append(message, rawjson.OneLine(value)...), '}')
+	ctx, cancel := context.WithTimeout(c.life, answerWithin)
+	defer cancel()
+	if err := c.channel.send(ctx, message, nil, nil); err != nil && !c.Dead() {
+		c.log.Debug("the answer to a request of the upstream was not sent", "error", err)
+	}
+}
+
+// answer tells what a reply that is done means.
+func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
+	status := new(StatusError)
+	switch {
+	case reply.Err == nil && reply.Error == nil:
+		return reply.Result, nil
+	case c.sessionLost(reply) && reply.Error != nil:
+		return nil, Failure{Err: rpcError(reply.Error), Lost: true}
+	case c.sessionLost(reply):
+		return nil, Failure{Err: errSessionEnded, Lost: true}
+	case reply.Error != nil:
+		return nil, rpcError(reply.Error)
+	case errors.As(reply.Err, &status) && status.Code == http.StatusUnauthorized:
+		return nil, ErrUnauthorized
+	case c.Dead():
+		return nil, Failure{Err: reply.Err, Sent: reply.sent.Load(), Lost: true}
+	}
+	return nil, reply.Err
+}
+
+// sessionLost reports whether the server no longer knows our session. The
+// specification wants 404; servers exist that answer 400 without having read
+// whose request it is.
+func (c *Conn) sessionLost(reply *Reply) bool {
+	if c.Transport == TransportStdio || c.Era != EraLegacy {
+		return false
+	}
+	unread := reply.noID || reply.Error == nil
+	return unread && (reply.status == http.StatusNotFound || reply.status == http.StatusBadRequest)
+}
+
+func rpcError(raw json.RawMessage) *tool.RPCError {
+	e := &tool.RPCError{Raw: raw, Code: tool.CodeInternal}
+	_ = json.Unmarshal(raw, e)
+	return e
+}

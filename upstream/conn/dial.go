@@ -1,0 +1,48 @@
+package conn
+
+import (
+	"context"
+	"errors"
+)
+
+// Dial makes a connection. ctx bounds the dialling alone. handler returns the
+// handler of a connection; it is called for each attempt, because a server may
+// have to be tried in several ways. The last one is that of the connection.
+func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*Conn, error) {
+	attempt := func(over Transport, known Era) (*Conn, error) {
+		c := newConn(options, over, handler)
+		err := c.channel.open(ctx)
+		if err == nil {
+			err = c.negotiate(ctx, known)
+		}
+		if err == nil {
+			if s, ok := c.channel.(*streamable); ok && c.Era == EraLegacy {
+				c.Go(s.listen) // a stream is how such a server says what belongs to no request
+			}
+			return c, nil
+		}
+		c.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	over := TransportHTTP
+	switch {
+	case options.Command != "":
+		over = TransportStdio
+	case options.Transport == TransportSSE:
+		over = TransportSSE
+	}
+	c, err := attempt(over, options.Known)
+	if errors.Is(err, errNoPost) && options.Transport != TransportHTTP && over == TransportHTTP {
+		c, sseErr := attempt(TransportSSE, EraLegacy)
+		if sseErr == nil || errors.Is(sseErr, ErrForeign) {
+			return c, sseErr
+		}
+	}
+	if errors.Is(err, errUnheard) {
+		return attempt(over, EraModern)
+	}
+	return c, err
+}

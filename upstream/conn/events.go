@@ -1,0 +1,99 @@
+package conn
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"toolfinch/wire"
+)
+
+// events reads server-sent events.
+type events struct {
+	in     *bufio.Reader
+	lastID string        // of the last event with an ID
+	retry  time.Duration // how long to wait before the stream is asked for again
+}
+
+// Bounds of retry; the first is also what counts while the server asks for nothing.
+const (
+	defaultRetry = time.Second
+	shortRetry   = 10 * time.Millisecond
+	maxEventID   = 1 << 10 // bytes; a longer one is ignored
+)
+
+// tooLong is the error of an event that is longer than MaxAnswer.
+type tooLong struct{ head []byte } // the first bytes of its data
+
+func (tooLong) Error() string { return ErrTooLarge.Error() }
+
+// read begins to read another body of the same stream.
+func (e *events) read(body io.Reader) { e.in = bufio.NewReaderSize(body, 32<<10) }
+
+// next returns the next event that has data. After an error of type tooLong the
+// one after it can be read. An event that was not finished does not count.
+func (e *events) next() (kind string, data []byte, err error) {
+	var id string
+	var head []byte // not nil once the event is too long
+	hasData, hasID := false, false
+	for {
+		line, lineHead, err := wire.ReadLine(e.in, MaxAnswer)
+		if errors.Is(err, wire.ErrLineTooLong) {
+			data, head = nil, append([]byte{}, fieldValue(lineHead)...)
+			continue
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		if len(line) == 0 {
+			if hasID {
+				e.lastID = id
+			}
+			switch {
+			case head != nil:
+				return "", nil, tooLong{head}
+			case hasData:
+				return kind, data, nil
+			}
+			kind, hasID = "", false
+			continue
+		}
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		value := fieldValue(line)
+		switch string(name) {
+		case "data":
+			switch {
+			case head != nil:
+			case len(data)+len(value) > MaxAnswer:
+				head, data = bytes.Clone(data[:min(len(data), headLength)]), nil
+			case hasData:
+				data = append(append(data, '\n'), value...)
+			default:
+				hasData, data = true, value
+			}
+		case "event":
+			kind = string(value)
+		case "id":
+			if len(value) <= maxEventID && bytes.IndexByte(value, 0) < 0 {
+				id, hasID = string(value), true
+			}
+		case "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil && !strings.HasPrefix(string(value), "+") {
+				e.retry = max(time.Duration(ms)*time.Millisecond, shortRetry)
+			}
+		}
+	}
+}
+
+// headLength is how much is kept of an event that is too long, in bytes.
+const headLength = 512
+
+// fieldValue is the value of a line of an event.
+func fieldValue(line []byte) []byte {
+	_, value, _ := bytes.Cut(line, []byte(":"))
+	return bytes.TrimPrefix(value, []byte(" "))
+}

@@ -1,0 +1,345 @@
+package conn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/rawjson"
+)
+
+// sender sends the HTTP requests of a connection.
+type sender struct {
+	conn    *Conn
+	client  *http.Client
+	session atomic.Value // the server's, a string; nil for none
+}
+
+// newSender keeps more TCP connections than the two of the default, and follows
+// redirects within the origin only.
+func newSender(c *Conn) *sender {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = 64
+	return &sender{conn: c, client: &http.Client{Transport: base, CheckRedirect: checkRedirect}}
+}
+
+func (s *sender) sessionID() string {
+	id, _ := s.session.Load().(string)
+	return id
+}
+
+// modern reports whether requests name a version of the 2026-07-28 era.
+func (s *sender) modern() bool { return mcp.IsModernProtocol(s.conn.spoken.Load().(string)) }
+
+const (
+	typeJSON   = "application/json"
+	typeEvents = "text/event-stream"
+	// maxText is how much is read of a body that is no message, in bytes.
+	maxText = 4 << 10
+)
+
+// request makes a request with the headers that each of the connection has.
+func (s *sender) request(ctx context.Context, method, to string, body []byte, header http.Header) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
+	if err != nil {
+		return nil, errBadURL
+	}
+	if header != nil {
+		request.Header = header.Clone()
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", typeJSON)
+	}
+	if version := s.conn.spoken.Load().(string); version != "" {
+		request.Header.Set(mcp.HeaderProtocolVersion, version)
+	}
+	if session := s.sessionID(); session != "" {
+		request.Header.Set(mcp.HeaderSessionID, session)
+	}
+	for name, value := range s.conn.options.Headers {
+		request.Header.Set(name, value)
+	}
+	return request, nil
+}
+
+// do sends one request. It ends with ctx and with the connection, as does the body
+// of the response, which end closes. The error does not show the URL, which may
+// hold a secret.
+func (s *sender) do(ctx context.Context, method, to, accept string, body []byte, header http.Header) (response *http.Response, end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.conn.life, cancel)
+	request, err := s.request(ctx, method, to, body, header)
+	if err == nil {
+		request.Header.Set("Accept", accept)
+		response, err = s.client.Do(request)
+	}
+	if err != nil {
+		stop()
+		cancel()
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err
+		}
+		return nil, nil, err
+	}
+	return response, func() {
+		stop()
+		cancel() // first: over HTTP/2 Close may wait for the end of the request
+		_ = response.Body.Close()
+	}, nil
+}
+
+// errBadURL says no more: an error of the library holds the URL, and that secrets.
+var errBadURL = errors.New("the configured URL is none")
+
+// contentType is the media type of a response.
+func contentType(response *http.Response) string {
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	return kind
+}
+
+// statusOf is the error of a status that means that there is no answer, nil for
+// any other.
+func statusOf(response *http.Response) error {
+	switch code := response.StatusCode; {
+	case code == http.StatusUnauthorized:
+		return ErrUnauthorized
+	case code >= 300:
+		return &StatusError{code}
+	}
+	return nil
+}
+
+// streamable is the channel of the streamable HTTP transport.
+type streamable struct{ *sender }
+
+func (s *streamable) open(context.Context) error { return nil }
+
+func (s *streamable) send(ctx context.Context, message []byte, header http.Header, reply *Reply) error {
+	if reply != nil {
+		reply.sent.Store(true)
+	}
+	response, end, err := s.post(ctx, message, header)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if reply == nil {
+		return statusOf(response)
+	}
+	reply.status = response.StatusCode
+	if s.conn.spoken.Load() == "" && response.StatusCode < 300 { // to initialize
+		s.session.Store(response.Header.Get(mcp.HeaderSessionID))
+	}
+	switch kind := contentType(response); {
+	case kind == typeJSON:
+		return s.takeMessage(response, reply)
+	case kind == typeEvents && response.StatusCode < 300:
+		return s.takeEvents(ctx, response.Body, reply)
+	case response.StatusCode >= 300:
+		s.conn.fail(reply.ID, &StatusError{response.StatusCode})
+		return nil
+	default:
+		return fmt.Errorf("it answered with content type %.100q", kind)
+	}
+}
+
+// post posts a message, and a second time when the server refuses the protocol
+// version and names the very same among those that it supports.
+func (s *streamable) post(ctx context.Context, message []byte, header http.Header) (*http.Response, func(), error) {
+	const accept = typeJSON + ", " + typeEvents
+	response, end, err := s.do(ctx, http.MethodPost, s.conn.options.URL, accept, message, header)
+	if err != nil || response.StatusCode != http.StatusBadRequest || !s.modern() {
+		return response, end, err
+	}
+	version := response.Request.Header.Get(mcp.HeaderProtocolVersion)
+	head, err := io.ReadAll(io.LimitReader(response.Body, maxText))
+	var refusal struct {
+		Error struct {
+			Code int
+			Data struct{ Supported []string }
+		}
+	}
+	if err == nil && json.Unmarshal(head, &refusal) == nil && refusal.Error.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION &&
+		slices.Contains(refusal.Error.Data.Supported, version) {
+		end()
+		return s.do(ctx, http.MethodPost, s.conn.options.URL, accept, message, header)
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), response.Body), response.Body}
+	return response, end, nil
+}
+
+// takeMessage takes the one message of a body. The reply is done afterwards, or
+// there is an error.
+func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
+	p := s.conn
+	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	switch {
+	case err != nil:
+		return err
+	case len(body) > MaxAnswer:
+		err = ErrTooLarge
+	case !s.conn.receive(reply.ID, body):
+		err = ErrNotMessage
+	}
+	failure := rawjson.Member(body, "error")
+	switch {
+	case err == nil && len(failure) > 0 && failure[0] == '{' && isNull(rawjson.Member(body, "id")):
+		// The server refused the request before it had read its ID.
+		if p.take(reply.ID) != nil {
+			reply.Error, reply.noID = bytes.Clone(failure), true
+			close(reply.Done)
+		}
+	case response.StatusCode >= 300:
+		p.fail(reply.ID, &StatusError{response.StatusCode})
+	case err != nil:
+		p.fail(reply.ID, err)
+	default:
+		p.fail(reply.ID, ErrWrongID)
+	}
+	return nil
+}
+
+var errNoAnswer = Mark(errors.New("the event stream ended without an answer"), ErrClosed)
+
+// takeEvents takes the messages of an event stream until the answer was among
+// them. A stream of a legacy server that ends before is asked for again, from its
+// last event on, where that has an ID.
+func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Reply) error {
+	c := s.conn
+	e := &events{retry: defaultRetry}
+	for {
+		e.read(body)
+		err := s.takeAll(e, reply, nil)
+		switch {
+		case !c.Waits(reply.ID):
+			return nil
+		case errors.As(err, new(tooLong)):
+			c.fail(reply.ID, ErrTooLarge)
+			return nil
+		case !errors.Is(err, io.EOF) || e.lastID == "" || s.modern():
+			return errNoAnswer
+		case !c.Pause(ctx, e.retry):
+			return context.Cause(ctx)
+		}
+		response, end, err := s.get(ctx, e.lastID)
+		if err != nil {
+			return err
+		}
+		defer end()
+		if err := statusOf(response); err != nil || contentType(response) != typeEvents {
+			return errNoAnswer
+		}
+		body = response.Body
+	}
+}
+
+// takeAll takes the messages of a stream until it ends, or the reply, which may
+// be nil, is done. other gets events of another kind.
+func (s *sender) takeAll(e *events, reply *Reply, other func(kind string, data []byte)) error {
+	c, stream := s.conn, int64(0)
+	if reply != nil {
+		stream = reply.ID
+	}
+	for {
+		kind, data, err := e.next()
+		long, isLong := errors.AsType[tooLong](err)
+		switch {
+		case isLong && reply != nil && rawjson.Member(long.head, "method") == nil:
+			return err // it was the answer: nothing else is expected here
+		case isLong:
+			c.failTooLong(long.head)
+		case err != nil:
+			return err
+		case kind == "" || kind == "message":
+			c.receive(stream, data)
+		case other != nil:
+			other(kind, data)
+		}
+		if reply != nil && !c.Waits(stream) {
+			return nil
+		}
+	}
+}
+
+// get asks for an event stream, from the event after lastID on unless that is "".
+func (s *streamable) get(ctx context.Context, lastID string) (*http.Response, func(), error) {
+	header := http.Header{}
+	if lastID != "" {
+		header.Set(mcp.HeaderLastEventID, lastID)
+	}
+	return s.do(ctx, http.MethodGet, s.conn.options.URL, typeEvents, nil, header)
+}
+
+const (
+	// streamDelay is the first delay before a stream of notifications that has ended
+	// is opened again.
+	streamDelay = time.Second
+	// streamStands is how long it has to stand so that the next delay is that one.
+	streamStands = 10 * time.Second
+)
+
+// listen keeps the stream of notifications open until the connection ends, or the
+// server has none.
+func (s *streamable) listen() {
+	c := s.conn
+	delays := NewDelays(streamDelay)
+	e := &events{}
+	for again := true; again; again = c.Pause(c.life, delays.Next()) {
+		began := time.Now()
+		response, end, err := s.get(c.life, e.lastID)
+		switch {
+		case err != nil:
+			c.handler.StreamEnded()
+			continue
+		case response.StatusCode == http.StatusMethodNotAllowed, response.StatusCode == http.StatusNotFound:
+			end() // it has no stream, or knows the session no more: the next request will tell
+			return
+		case response.StatusCode >= 300 || contentType(response) != typeEvents:
+			end()
+			e.lastID = ""
+			continue
+		}
+		e.read(response.Body)
+		err = s.takeAll(e, nil, nil)
+		end()
+		c.log.Debug("the stream of notifications has ended", "error", err)
+		c.handler.StreamEnded()
+		if time.Since(began) > streamStands {
+			delays.Reset()
+		}
+	}
+}
+
+// closeWithin is how long the end of a session may take.
+const closeWithin = 5 * time.Second
+
+// close ends the session.
+func (s *streamable) close() {
+	defer s.client.CloseIdleConnections()
+	if s.sessionID() == "" || s.modern() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	request, err := s.request(ctx, http.MethodDelete, s.conn.options.URL, nil, nil)
+	if err != nil {
+		return
+	}
+	if response, err := s.client.Do(request); err == nil {
+		_ = response.Body.Close()
+	}
+}

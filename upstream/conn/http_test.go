@@ -1,0 +1,94 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"toolfinch/tool"
+)
+
+// An HTTP answer belongs to the request it came for, whatever is wrong with it.
+func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
+	large := strings.Repeat("x", MaxAnswer)
+	for name, test := range map[string]struct {
+		status     int
+		kind, body string // %d in body is the ID of the request
+		want       error
+		result     string
+	}{
+		"JSON":                  {200, "application/json; charset=utf-8", ` {"id":%d,"result":{"a":1.0}} `, nil, `{"a":1.0}`},
+		"a batch":               {200, "application/json", `[{"method":"n"},{"id":%d,"result":{}}]`, nil, `{}`},
+		"events":                {200, "text/event-stream", ": comment\nid: 1\ndata:\n\nevent: message\ndata: {\"method\":\"n\",\ndata: \"params\":{}}\n\nevent: other\ndata: {\"id\":%[1]d,\"result\":7}\n\nretry: 10\r\ndata: {\"id\":%[1]d,\"result\":{\"b\":2.0}}\r\n\r\n", nil, `{"b":2.0}`},
+		"error without ID":      {400, "application/json", `{"id":null,"error":{"code":-32000,"message":"no session","data":9007199254740993}}`, &tool.RPCError{Code: -32000}, ""},
+		"status":                {503, "text/plain", "busy", &StatusError{503}, ""},
+		"status with JSON":      {500, "application/json", `{"detail":"x"}`, &StatusError{500}, ""},
+		"not authorized":        {401, "text/plain", "", ErrUnauthorized, ""},
+		"not JSON":              {200, "application/json", `{`, ErrNotMessage, ""},
+		"another ID":            {200, "application/json", `{"jsonrpc":"2.0","id":17,"result":{}}`, ErrWrongID, ""},
+		"too large":             {200, "application/json", `{"x":"` + large + `"}`, ErrTooLarge, ""},
+		"event too large":       {200, "text/event-stream", `data: {"result":"` + large + "\n\n", ErrTooLarge, ""},
+		"event of many lines":   {200, "text/event-stream", strings.Repeat(`data: `+large[:1<<20]+"\n", MaxAnswer>>20) + "\n", ErrTooLarge, ""},
+		"stream without answer": {200, "text/event-stream", "data: {\"method\":\"n\"}\n\n", ErrClosed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var posted string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got, _ := io.ReadAll(r.Body)
+				posted = string(got)
+				w.Header().Set("Content-Type", test.kind)
+				w.WriteHeader(test.status)
+				if strings.Contains(test.body, "%") {
+					test.body = fmt.Sprintf(test.body, 1)
+				}
+				_, _ = io.WriteString(w, test.body)
+			}))
+			defer server.Close()
+			c, h := newTestConn(Options{URL: server.URL}, TransportHTTP)
+			defer c.Close()
+			result, err := c.Request(t.Context(), "x", []byte(`{"x":"<\u0026>"}`), nil)
+			if want := `{"jsonrpc":"2.0","id":1,"method":"x","params":{"x":"<\u0026>"}}`; posted != want {
+				t.Errorf("posted %s, want %s", posted, want)
+			}
+			status, rpc := new(StatusError), new(tool.RPCError)
+			same := errors.Is(err, test.want) || errors.As(err, &status) && status.Code == test.status ||
+				errors.As(err, &rpc) && strings.Contains(string(rpc.Raw), "9007199254740993")
+			if !same || string(result) != test.result {
+				t.Errorf("%s, %v", result, err)
+			}
+			if strings.Contains(test.body, `"n"`) && (len(h.said) != 1 || !strings.HasPrefix(h.said[0], "1 n")) {
+				t.Errorf("heard %q", h.said)
+			}
+		})
+	}
+}
+
+// A legacy server may end the stream of a request before the answer and be asked
+// again for what follows (SEP-1699).
+func TestAStreamIsResumedWhereItEnded(t *testing.T) {
+	var resumed []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if r.Method == http.MethodPost {
+			_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
+			return
+		}
+		resumed = append(resumed, r.Header.Get("Last-Event-Id"))
+		if len(resumed) == 1 {
+			_, _ = io.WriteString(w, "id: b\ndata: {\"method\":\"n\"}\n\n")
+			return
+		}
+		_, _ = io.WriteString(w, "data: {\"id\":1,\"result\":{\"late\":true}}\n\n")
+	}))
+	defer server.Close()
+	c, h := newTestConn(Options{URL: server.URL}, TransportHTTP)
+	defer c.Close()
+	result, err := c.Request(t.Context(), "x", nil, nil)
+	if err != nil || string(result) != `{"late":true}` || fmt.Sprint(resumed) != "[a b]" || fmt.Sprint(h.said) != "[1 n]" {
+		t.Errorf("%s, %v; resumed after %v, heard %v", result, err, resumed, h.said)
+	}
+}

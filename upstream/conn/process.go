@@ -1,0 +1,168 @@
+package conn
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/group"
+)
+
+// Grace at the end of a child: after stdin is closed, and after SIGTERM.
+const grace = time.Second
+
+// process is one running child with its process group.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *os.File
+	errors *os.File      // the read end of its standard error
+	exited chan struct{} // closed once the child was reaped and its group killed
+	state  string        // how it ended; read after exited
+	stderr *stderr
+}
+
+// start starts the server's command. Its standard error goes to the log.
+func start(o Options) (*process, error) {
+	cmd := exec.Command(o.Command, o.Args...)
+	cmd.Dir = o.Cwd
+	cmd.Env = environment(o.Env)
+	group.Own(cmd)
+	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
+	// which must reap the child while a grandchild may still hold them.
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, inR.Close(), inW.Close())
+	}
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, inR.Close(), inW.Close(), outR.Close(), outW.Close())
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
+	err = cmd.Start()
+	_, _, _ = inR.Close(), outW.Close(), errW.Close()
+	if err != nil {
+		_, _, _ = inW.Close(), outR.Close(), errR.Close()
+		o.Log.Warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
+		return nil, startError(o, err)
+	}
+	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: &stderr{log: o.Log, done: make(chan struct{})}}
+	go p.stderr.follow(errR)
+	go func() {
+		_ = cmd.Wait()
+		p.state = cmd.ProcessState.String()
+		_ = group.Kill(cmd) // what it started ends with it
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// startError leaves out where the program and its directory are, and where it was
+// looked for: clients may see it.
+func startError(o Options, err error) error {
+	command := filepath.Base(o.Command)
+	if first, _, more := strings.Cut(o.Command, " "); more && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)) {
+		if _, lookErr := exec.LookPath(first); lookErr == nil {
+			return fmt.Errorf("the command %q cannot be started with its arguments in it: write them under args", filepath.Base(first))
+		}
+	}
+	dir, dirErr := os.Stat(cmp.Or(o.Cwd, "."))
+	var pathError *os.PathError
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("the command %q is not on the PATH", command)
+	case dirErr != nil || !dir.IsDir():
+		return fmt.Errorf("the command %q cannot be started: there is no such working directory", command)
+	case errors.As(err, &pathError):
+		return fmt.Errorf("the command %q cannot be started: %w", command, pathError.Err)
+	}
+	return fmt.Errorf("the command %q cannot be started", command)
+}
+
+// end ends the whole group: stdin is closed, then SIGTERM, then SIGKILL.
+func (p *process) end() {
+	_ = p.stdin.Close()
+	if !p.gone() {
+		_ = group.Terminate(p.cmd)
+		if !p.gone() {
+			_ = group.Kill(p.cmd)
+		}
+	}
+	<-p.exited
+	// Only what has left the group can hold the pipes now.
+	_, _ = p.stdout.Close(), p.errors.Close()
+	<-p.stderr.done
+}
+
+// LastWords wraps the error of a process that has ended. Its text leaves out Words,
+// what the process wrote last, because clients may see it.
+type LastWords struct {
+	error
+	Words string // "" for none
+}
+
+func (l LastWords) Unwrap() error { return l.error }
+
+// ended is why the connection to a process that has exited ends. It waits a moment
+// for the last words.
+func (p *process) ended() error {
+	select {
+	case <-p.stderr.done:
+	case <-time.After(grace): // someone else holds its stderr
+	}
+	return LastWords{fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state), p.stderr.words()}
+}
+
+// kill ends the child at once. Its end follows as ever.
+func (p *process) kill() {
+	select {
+	case <-p.exited: // the number may be another's by now
+	default:
+		_ = group.Kill(p.cmd)
+	}
+}
+
+func (p *process) gone() bool {
+	select {
+	case <-p.exited:
+		return true
+	case <-time.After(grace):
+		return false
+	}
+}
+
+// kept is what a child inherits of the environment, besides LC_*.
+var kept = []string{
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "TEMP", "TMP",
+	// Windows
+	"SYSTEMROOT", "SYSTEMDRIVE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "USERPROFILE", "USERNAME",
+	"HOMEDRIVE", "HOMEPATH", "PATHEXT", "COMSPEC", "PROCESSOR_ARCHITECTURE",
+}
+
+// environment is the minimal environment plus what the configuration gives:
+// what else is set here, secrets among it, is none of a server's business.
+func environment(own map[string]string) []string {
+	var env []string
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if upper := strings.ToUpper(name); slices.Contains(kept, upper) || strings.HasPrefix(upper, "LC_") {
+			env = append(env, pair)
+		}
+	}
+	for name, value := range own {
+		env = append(env, name+"="+value)
+	}
+	return env
+}

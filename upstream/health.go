@@ -1,0 +1,165 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+
+	"toolfinch/tool"
+)
+
+// State is the health of a server: what the last exchange with it said.
+type State string
+
+// StatePending means that nothing has been exchanged yet.
+const (
+	StatePending State = "pending"
+	StateReady   State = "ready"
+	StateFailed  State = "failed"
+)
+
+// Status of one server.
+type Status struct {
+	Server    string
+	State     State
+	Err       error     // of the last exchange, nil when it went well
+	Since     time.Time // of State, or of the connection that took another's place in it
+	Tools     int
+	LeftOut   int // malformed definitions that are not served, see Faults
+	Mended    int // malformed definitions that are served mended
+	Era       Era
+	Transport string // a Transport: as connected last, as configured before that
+	Restarts  int    // how often a connection took the place of one that had ended
+	Dropped   int64  // notifications that clients did not get: too long, or read too slowly
+}
+
+// health is how the exchanges with a server go.
+type health struct {
+	mu        sync.Mutex // guards what follows; never held over I/O
+	status    Status     // without Dropped
+	connected bool       // the main connection was there once
+	unlisted  error      // why the last list of tools failed, nil when it did not
+}
+
+func newHealth(s Settings, era Era) *health {
+	transport := s.Transport
+	if s.Command != "" {
+		transport = TransportStdio
+	}
+	return &health{status: Status{Server: s.Name, State: StatePending, Since: time.Now(), Era: era, Transport: string(transport)}}
+}
+
+// get returns the health as it is.
+func (h *health) get() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.status
+}
+
+// met returns the era of the server, as far as is known, and whether there was a
+// connection of this process.
+func (h *health) met() (era Era, connected bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.status.Era, h.connected
+}
+
+// dialled notes an attempt to make the main connection.
+func (h *health) dialled(c *connection, err error) {
+	if err == nil {
+		h.mu.Lock()
+		h.status.Era, h.status.Transport = c.Era, string(c.Transport)
+		if h.connected {
+			h.status.Restarts++
+			h.status.Since = time.Now()
+		}
+		h.connected = true
+		h.mu.Unlock()
+	}
+	h.exchanged(err)
+}
+
+// exchanged notes how the last exchange went. A server whose tools cannot be listed
+// has failed, however well its calls go.
+func (h *health) exchanged(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	state := StateReady
+	if err == nil {
+		err = h.unlisted
+	}
+	if err != nil {
+		state = StateFailed
+	}
+	if h.status.State != state {
+		h.status.State, h.status.Since = state, time.Now()
+	}
+	h.status.Err = err
+}
+
+// toolsListed notes how the last list of tools went.
+func (h *health) toolsListed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unlisted = err
+}
+
+// listed notes what is listed.
+func (h *health) listed(tools int, faults Faults) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status.Tools, h.status.LeftOut, h.status.Mended = tools, faults.LeftOut, faults.Mended
+}
+
+// lists are the definitions of a server, and which of them are to be listed again.
+type lists struct {
+	due chan struct{} // holds one signal: pending is not empty, or something else is to be told
+
+	mu      sync.Mutex // guards what follows; never held over I/O
+	pending map[tool.Kind]bool
+	known   map[tool.Kind]listing
+}
+
+// changed says that lists of the server have changed, or without kinds that
+// something else is to be told of it.
+func (l *lists) changed(kinds ...tool.Kind) {
+	l.mu.Lock()
+	for _, kind := range kinds {
+		l.pending[kind] = true
+	}
+	l.mu.Unlock()
+	wake(l.due)
+}
+
+// take returns the lists that have changed, and forgets them.
+func (l *lists) take() (kinds []tool.Kind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, kind := range tool.Kinds {
+		if l.pending[kind] {
+			kinds = append(kinds, kind)
+		}
+	}
+	clear(l.pending)
+	return kinds
+}
+
+// keep keeps what was listed of some kinds, and adds to a change what is known of
+// all. It returns the number of tools.
+func (l *lists) keep(got map[tool.Kind]listing, change *Change) (tools int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change.Cache = map[tool.Kind]CacheHint{}
+	for _, kind := range tool.Kinds {
+		one, ok := got[kind]
+		if ok {
+			l.known[kind] = one
+		}
+		one = l.known[kind]
+		change.Defs = append(change.Defs, one.defs...)
+		change.Faults.add(one.faults)
+		if one.hint != nil {
+			change.Cache[kind] = *one.hint
+		}
+	}
+	return len(l.known[tool.KindTool].defs)
+}

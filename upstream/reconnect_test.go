@@ -1,0 +1,530 @@
+//go:build unix
+
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"toolfinch/internal/await"
+	"toolfinch/tool"
+)
+
+// mustReconnect reconnects, which has to go well.
+func mustReconnect(t testing.TB, p *Pool, server string) Change {
+	t.Helper()
+	change := p.Reconnect(t.Context(), server)
+	if change.Err != nil || change.Server != server {
+		t.Fatalf("Reconnect = %+v", change)
+	}
+	return change
+}
+
+// wantChildren checks how many processes there are, where that can be known.
+func wantChildren(t testing.TB, want int) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		return
+	}
+	if n := children(); n != want {
+		t.Errorf("%d children, want %d", n, want)
+	}
+}
+
+// soonChildren is wantChildren for when the last of others is being closed.
+func soonChildren(t testing.TB, want int) {
+	t.Helper()
+	if _, err := os.Stat("/proc/self/stat"); err == nil {
+		await.True(t, func() bool { return children() == want })
+	}
+}
+
+func put(t testing.TB, folder, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReconnectMakesANewConnection(t *testing.T) {
+	p := newPool(t, lines(t, "s", "raw"))
+	if change := mustReconnect(t, p, "s"); len(change.Defs) != 14 || change.Era != EraLegacy {
+		t.Errorf("a server that was not connected: %+v", change)
+	}
+	first, since := pidOf(t, p, "s"), p.Status()[0].Since
+	if change := mustReconnect(t, p, "s"); len(change.Defs) != 14 {
+		t.Errorf("a server that was connected: %+v", change)
+	}
+	if status := p.Status()[0]; !status.Since.After(since) {
+		t.Errorf("the new connection is said to be since %v, the one before was since %v", status.Since, since)
+	}
+	soonChildren(t, 1)
+	if running(first) {
+		t.Error("the old process runs")
+	}
+	second := pidOf(t, p, "s")
+	if second == first {
+		t.Error("it is the same process")
+	}
+	if status := p.Status()[0]; status.State != StateReady || status.Restarts != 1 || status.Tools != 14 {
+		t.Errorf("status = %+v", status)
+	}
+}
+
+// Many servers hold something that only one process can have.
+func TestTheOldProcessGoesFirstWhereNoSecondOneComesUp(t *testing.T) {
+	s := shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end; sleep 0.3; rmdir alone`)
+	s.Args[1] = "mkdir alone || exit 7\n" + s.Args[1]
+	s.Cwd = t.TempDir()
+	p := newPool(t, s)
+	for range 3 {
+		mustReconnect(t, p, "s")
+	}
+}
+
+func TestReconnectOfAServerThatIsNone(t *testing.T) {
+	s := lines(t, "s", "raw")
+	p := newPool(t, s)
+	wantError(t, p.Reconnect(t.Context(), "other").Err, "other", ErrUnknownServer)
+	p.Update(nil, nil)
+	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrUnknownServer)
+
+	p.Update([]Settings{s}, nil)
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrClosed)
+	wantChildren(t, 0)
+}
+
+func TestReconnectOfAServerThatCannotBeReached(t *testing.T) {
+	p := newPool(t, Settings{Name: "s", Command: "no-such-program"})
+	err := p.Reconnect(t.Context(), "s").Err
+	wantError(t, err, "s", ErrNotConnected)
+	if want := `upstream s: connect: the command "no-such-program" is not on the PATH`; err.Error() != want {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+}
+
+// Whoever reconnects a server ends no call of others: those in flight end over the
+// old connection, beside which the new one serves.
+func TestCallsInFlightOutliveAReconnect(t *testing.T) {
+	s := lines(t, "s", "raw")
+	p := newPool(t, s)
+	old := pidOf(t, p, "s")
+	waiting := make(chan string, 1)
+	go func() {
+		text, err := ask(t, p, "s", "wait")
+		waiting <- fmt.Sprint(text, err)
+	}()
+	trace(t, s, "waits")
+	mustReconnect(t, p, "s")
+	if pid := pidOf(t, p, "s"); pid == old {
+		t.Errorf("new calls go to the old process %d", pid)
+	}
+	put(t, s.Env[folderVar], "go")
+	if got, want := await.Value(t, waiting), fmt.Sprintf(`{"pid":%d}<nil>`, old); got != want {
+		t.Errorf("the call in flight = %s, want %s", got, want)
+	}
+	soonChildren(t, 1)
+}
+
+// The old connection does not wait for ever.
+func TestCallsThatDoNotEndAcrossAReconnect(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		hints []string
+		again bool
+	}{
+		{"may not be repeated", nil, false},
+		{"may be repeated", []string{"idempotentHint"}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := lines(t, "s", "raw")
+			s.CallTimeout = await.Bound
+			p := newPool(t, s)
+			type answer struct {
+				text string
+				err  error
+			}
+			hung := make(chan answer, 1)
+			go func() {
+				text, err := ask(t, p, "s", "hang_once", test.hints...)
+				hung <- answer{text, err}
+			}()
+			trace(t, s, "hangs")
+			mustReconnect(t, p, "s")
+			got := <-hung
+			if test.again && (got.err != nil || got.text != `{"ok":true}`) {
+				t.Errorf("the call = %s, %v; want it made again", got.text, got.err)
+			}
+			if !test.again {
+				wantError(t, got.err, "s", ErrClosed)
+			}
+			// That the owner wanted it so is no fault of the server's.
+			if status := p.Status()[0]; status.State != StateReady {
+				t.Errorf("status = %+v", status)
+			}
+		})
+	}
+}
+
+func TestReconnectClosesTheConnectionsOfSingleClients(t *testing.T) {
+	s := lines(t, "s", "raw")
+	s.Isolate = IsolateAlways
+	p := newPool(t, s)
+	pids := func() map[int]bool {
+		out := map[int]bool{}
+		for _, key := range []string{"a", "b", "c"} {
+			client := &tool.Client{Key: key, Capabilities: json.RawMessage(`{"roots":{}}`)}
+			got, err := p.Call(t.Context(), def("s", "pid"), &tool.Call{Client: client})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var answer struct{ PID int }
+			if err := json.Unmarshal(got, &answer); err != nil {
+				t.Fatal(err)
+			}
+			out[answer.PID] = true
+		}
+		return out
+	}
+	before := pids()
+	mustReconnect(t, p, "s")
+	soonChildren(t, 1)
+	after := pids()
+	for pid := range before {
+		if after[pid] || running(pid) {
+			t.Errorf("process %d is still used, or runs", pid)
+		}
+	}
+	if len(before) != 3 || len(after) != 3 {
+		t.Errorf("processes %v, then %v; want three each", before, after)
+	}
+	wantChildren(t, 3)
+}
+
+// What waits for a server that does not come up gets the one that does.
+func TestReconnectGivesUpWhatIsBeingDialled(t *testing.T) {
+	s := lines(t, "s", "together")
+	s.ConnectTimeout = time.Minute
+	p := newPool(t, s)
+	folder := s.Env[folderVar]
+	waiting := make(chan string, 1)
+	go func() {
+		text, err := ask(t, p, "s", "pid")
+		waiting <- fmt.Sprint(text, err)
+	}()
+	up := func(n int) func() bool {
+		return func() bool {
+			found, _ := filepath.Glob(folder + "/up-*")
+			return len(found) == n
+		}
+	}
+	await.True(t, up(1))
+	done := make(chan Change, 1)
+	go func() { done <- p.Reconnect(t.Context(), "s") }()
+	await.True(t, up(2))
+	wantChildren(t, 1)
+	put(t, folder, "go")
+	if change := <-done; change.Err != nil || len(change.Defs) != 14 {
+		t.Errorf("Reconnect = %+v", change)
+	}
+	if got, want := <-waiting, fmt.Sprintf(`{"pid":%d}<nil>`, pidOf(t, p, "s")); got != want {
+		t.Errorf("the call that waited = %s, want %s", got, want)
+	}
+}
+
+// Whoever asks while a Reconnect runs waits for that one, and may give up
+// without ending it: so may the first.
+func TestReconnectsAtTheSameTimeShareOne(t *testing.T) {
+	s := lines(t, "s", "together")
+	p := newPool(t, s)
+	folder := s.Env[folderVar]
+	up := func() int { found, _ := filepath.Glob(folder + "/up-*"); return len(found) }
+
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan Change, 1)
+	go func() { first <- p.Reconnect(ctx, "s") }()
+	await.True(t, func() bool { return up() == 1 })
+	for range 5 {
+		short, end := context.WithTimeout(t.Context(), time.Millisecond)
+		wantError(t, p.Reconnect(short, "s").Err, "s", context.DeadlineExceeded)
+		end()
+	}
+	cancel()
+	wantError(t, (<-first).Err, "s", context.Canceled)
+	last := make(chan Change, 1)
+	go func() { last <- p.Reconnect(t.Context(), "s") }()
+	await.True(t, func() bool { // it is in, so it shares
+		one := p.now.Load().byName["s"]
+		one.uses.mu.Lock()
+		defer one.uses.mu.Unlock()
+		return one.uses.count == 1
+	})
+	put(t, folder, "go")
+	if change := <-last; change.Err != nil || len(change.Defs) != 14 {
+		t.Errorf("Reconnect = %+v", change)
+	}
+	if n := up(); n != 1 {
+		t.Errorf("%d processes were started, want one", n)
+	}
+	wantChildren(t, 1)
+}
+
+// retries collects how long Watch says that it waits.
+type retries struct {
+	slog.Handler
+	mu    sync.Mutex // guards waits
+	waits []time.Duration
+}
+
+func (r *retries) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r *retries) WithAttrs([]slog.Attr) slog.Handler { return r }
+
+func (r *retries) Handle(_ context.Context, record slog.Record) error {
+	record.Attrs(func(a slog.Attr) bool {
+		if a.Key == "retry_in" {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.waits = append(r.waits, a.Value.Duration())
+		}
+		return true
+	})
+	return nil
+}
+
+func (r *retries) all() []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]time.Duration(nil), r.waits...)
+}
+
+func TestReconnectBeginsTheDelaysOfWatchAnew(t *testing.T) {
+	const first = 750 * time.Millisecond // the longest that the first delay can be
+	r := &retries{Handler: slog.DiscardHandler}
+	s := lines(t, "s", "raw")
+	command := s.Command
+	s.Command = filepath.Join(t.TempDir(), "not-yet")
+	p := NewPool([]Settings{s}, nil, Events{}, slog.New(r))
+	changes, stop := watched(t, p)
+	before := 0
+	await.True(t, func() bool {
+		waits := r.all()
+		before = len(waits)
+		return before > 0 && waits[before-1] > first
+	})
+	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrNotConnected)
+	await.True(t, func() bool {
+		return slices.ContainsFunc(r.all()[before:], func(wait time.Duration) bool { return wait <= first })
+	})
+
+	if err := os.Symlink(command, s.Command); err != nil {
+		t.Fatal(err)
+	}
+	mustReconnect(t, p, "s")
+	await.True(t, func() bool { // Watch knows it too
+		change := <-changes
+		return change.Err == nil && len(change.Defs) == 14
+	})
+	soonChildren(t, 1)
+	stop()
+	wantChildren(t, 0)
+}
+
+func TestWatchGoesOnAfterAReconnect(t *testing.T) {
+	r := &retries{Handler: slog.DiscardHandler}
+	p := NewPool([]Settings{lines(t, "s", "raw")}, nil, Events{}, slog.New(r))
+	changes, stop := watched(t, p)
+	listed := func(defs int) {
+		t.Helper()
+		await.True(t, func() bool {
+			change := <-changes
+			if change.Err != nil {
+				t.Errorf("Watch told of an error: %v", change.Err)
+			}
+			return len(change.Defs) == defs
+		})
+	}
+	listed(14)
+	for range 3 {
+		mustReconnect(t, p, "s")
+		listed(14)
+		mustAsk(t, p, "s", "change", "true") // over the new connection, which Watch listens to
+		listed(15)
+	}
+	if waits := r.all(); len(waits) > 0 {
+		t.Errorf("Watch took it for a failure: it waited %v", waits)
+	}
+	soonChildren(t, 1)
+	stop()
+	wantChildren(t, 0)
+}
+
+// That a list did not come is told when it is news, not when it was cut off here.
+func TestAListCutOffByAReconnectIsNoFailure(t *testing.T) {
+	s := shell("s", `if ! test -e once; then touch once; read -r list; read -r end; exit; fi
+while read -r list; do
+  id=${list#*'"id":'}
+  echo '{"jsonrpc":"2.0","id":'${id%%,*}',"result":{"tools":[{"name":"a"}]}}'
+done`)
+	s.Cwd = t.TempDir()
+	p := newPool(t, s)
+	changes, stop := watched(t, p)
+	await.True(t, func() bool { _, err := os.Stat(filepath.Join(s.Cwd, "once")); return err == nil })
+	if change := mustReconnect(t, p, "s"); len(change.Defs) != 1 {
+		t.Errorf("Reconnect = %+v", change)
+	}
+	if change := <-changes; change.Err != nil || len(change.Defs) != 1 {
+		t.Errorf("Watch told of %+v", change)
+	}
+	stop()
+	wantChildren(t, 0)
+}
+
+func TestReconnectOverHTTP(t *testing.T) {
+	u := newPlainHTTP(t)
+	began, hold := make(chan struct{}), make(chan struct{})
+	u.calls["slow"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		close(began)
+		<-hold
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"slow":true}}`, id)
+	}
+	p := newPool(t, u.settings())
+	slow := make(chan string, 1)
+	go func() {
+		got, err := ask(t, p, "s", "slow")
+		slow <- fmt.Sprint(got, err)
+	}()
+	<-began
+	mustReconnect(t, p, "s")
+	close(hold)
+	if got := <-slow; got != `{"slow":true}<nil>` {
+		t.Errorf("the call in flight: %s", got)
+	}
+}
+
+func TestReconnectOfAModernServerListensAgain(t *testing.T) {
+	m := newModernHTTP(t)
+	p := newPool(t, m.settings())
+	changes, _ := watched(t, p)
+	if change := <-changes; change.Err != nil {
+		t.Fatal(change.Err)
+	}
+	await.True(t, func() bool { return m.filter() != "" })
+	for range 2 {
+		had := m.subscriptions()
+		if change := mustReconnect(t, p, "s"); change.Era != EraModern {
+			t.Errorf("era %q", change.Era)
+		}
+		await.True(t, func() bool { return m.subscriptions() > had && m.filter() != "" })
+	}
+}
+
+// Everything at once: nothing hangs, nothing is left.
+func TestReconnectAmongEverythingElse(t *testing.T) {
+	s, other := lines(t, "s", "raw"), lines(t, "other", "raw")
+	s.Isolate = IsolateAlways
+	p := newPool(t, s, other)
+	changes, stop := watched(t, p)
+	var group sync.WaitGroup
+	over := make(chan struct{})
+	group.Go(func() {
+		for {
+			select {
+			case <-changes:
+			case <-over:
+				return
+			}
+		}
+	})
+	var work sync.WaitGroup
+	for i := range 4 {
+		work.Go(func() {
+			for n := range 10 {
+				server := []string{"s", "other"}[i%2]
+				client := &tool.Client{Key: fmt.Sprint(i), Capabilities: json.RawMessage(`{"roots":{}}`)}
+				_, err := p.Call(t.Context(), def(server, "raw", "readOnlyHint"), &tool.Call{Client: client})
+				if err != nil && !errors.Is(err, ErrClosed) { // twice in one call
+					t.Error(err)
+				}
+				if n%5 == i {
+					p.Forget(fmt.Sprint(i))
+				}
+			}
+		})
+	}
+	for i := range 2 {
+		work.Go(func() {
+			for range 3 {
+				server := []string{"s", "other"}[i%2]
+				if err := p.Reconnect(t.Context(), server).Err; err != nil && !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Go(func() {
+		for i := range 3 {
+			p.Update([]Settings{s, changed(other, i)}, nil)
+		}
+	})
+	work.Wait()
+	stop()
+	close(over)
+	group.Wait()
+	wantChildren(t, 0)
+}
+
+func TestCloseEndsAReconnect(t *testing.T) {
+	s := lines(t, "s", "together") // it never comes up
+	p := newPool(t, s)
+	done := make(chan Change, 1)
+	go func() { done <- p.Reconnect(t.Context(), "s") }()
+	await.True(t, func() bool { found, _ := filepath.Glob(s.Env[folderVar] + "/up-*"); return len(found) == 1 })
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if change := <-done; change.Err == nil {
+		t.Error("it went well")
+	}
+	wantChildren(t, 0)
+}
+
+// No server waits for another: of these, none says a word before all have been
+// started.
+func TestWatchStartsAllServersAtOnce(t *testing.T) {
+	const n = 24
+	folder := t.TempDir()
+	var settings []Settings
+	for i := range n {
+		s := lines(t, fmt.Sprint("s", i), "together")
+		s.Env[folderVar] = folder
+		s.ConnectTimeout = time.Minute
+		settings = append(settings, s)
+	}
+	p := newPool(t, settings...)
+	changes, _ := watched(t, p)
+	await.True(t, func() bool { found, _ := filepath.Glob(folder + "/up-*"); return len(found) == n })
+	put(t, folder, "go")
+	ready := map[string]bool{}
+	for len(ready) < n {
+		change := <-changes
+		if change.Err != nil {
+			t.Fatal(change.Err)
+		}
+		ready[change.Server] = true
+	}
+}

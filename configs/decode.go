@@ -6,24 +6,39 @@ import (
 	"strings"
 )
 
-// decoder turns the tree into a Config and collects what is wrong with it.
+// decoder turns the tree into a Config.
 type decoder struct {
-	file     string // name of the file in errors
-	dir      string // folder of the file: relative paths of the file start here
-	workDir  string // relative paths of environment and flags start here
-	home     string
-	env      lookup
-	isJSON   bool
-	lenient  bool // in a disabled server: what has variables is not looked at
-	later    bool // variables that are not set are no mistake: they may be where the file is used
+	scalars
+	serverNames
+	isJSON  bool
+	origins map[string]origin // of the values of the top level, by key
+	views   []viewOrigin      // of Config.Views, in their order
+	taken   claims            // names that tools are given under servers, or in the view that is read
+}
+
+// report collects what is wrong with a configuration.
+type report struct {
+	file     string // its name in errors
 	errors   []*Error
 	warnings []*Error
-	origins  map[string]origin // of the values of the top level, by key
-	known    []string          // names of all servers, in file order
-	off      map[string]bool   // the disabled ones among them
-	views    []viewOrigin      // of Config.Views, in their order
-	taken    claims            // names that tools are given under servers, or in the view that is read
-	secrets  *secrets          // what came from variables with telling names
+}
+
+// scalars reads single values: it replaces variables and makes paths absolute.
+type scalars struct {
+	report
+	env     lookup
+	dir     string // folder of the file: relative paths of the file start here
+	workDir string // relative paths of environment and flags start here
+	home    string
+	lenient bool     // in a disabled server: what has variables is not looked at
+	later   bool     // variables that are not set are no mistake: they may be where the file is used
+	secrets *secrets // what came from variables with telling names
+}
+
+// serverNames are the names of all servers.
+type serverNames struct {
+	known []string        // in file order
+	off   map[string]bool // the disabled ones
 }
 
 // origin is where a value came from, and what messages call it.
@@ -33,35 +48,35 @@ type origin struct {
 	ok    bool // it could be read
 }
 
-func (d *decoder) at(n *node, message, hint string) *Error {
+func (r *report) at(n *node, message, hint string) *Error {
 	if n.outside() {
 		return &Error{Message: message, Hint: hint}
 	}
-	return &Error{File: d.file, Line: n.line, Column: n.column, Message: message, Hint: hint}
+	return &Error{File: r.file, Line: n.line, Column: n.column, Message: message, Hint: hint}
 }
 
-func (d *decoder) fail(n *node, message, hint string) {
+func (r *report) fail(n *node, message, hint string) {
 	if n.kind == kindBroken { // one error each
 		return
 	}
-	d.errors = append(d.errors, d.at(n, message, hint))
+	r.errors = append(r.errors, r.at(n, message, hint))
 }
 
-func (d *decoder) warn(n *node, message, hint string) {
-	d.warnings = append(d.warnings, d.at(n, message, hint))
+func (r *report) warn(n *node, message, hint string) {
+	r.warnings = append(r.warnings, r.at(n, message, hint))
 }
 
-func (d *decoder) mustBe(n *node, label, want, hint string) {
-	d.fail(n, label+" must be "+want+", not "+n.String(), hint)
+func (r *report) mustBe(n *node, label, want, hint string) {
+	r.fail(n, label+" must be "+want+", not "+n.String(), hint)
 }
 
 // unique returns the pairs without repeated keys, which it reports.
-func (d *decoder) unique(n *node, noun string) []pair {
+func (r *report) unique(n *node, noun string) []pair {
 	first := make(map[string]*node, len(n.pairs))
 	kept := make([]pair, 0, len(n.pairs))
 	for _, p := range n.pairs {
 		if known := first[p.key.text]; known != nil {
-			d.fail(p.key, fmt.Sprintf("duplicate %s %q", noun, shorten(p.key.text)), fmt.Sprintf("first on line %d", known.line))
+			r.fail(p.key, fmt.Sprintf("duplicate %s %q", noun, shorten(p.key.text)), fmt.Sprintf("first on line %d", known.line))
 			continue
 		}
 		first[p.key.text] = p.key
@@ -130,77 +145,77 @@ func (d *decoder) override(c *Config, name, label, value string) {
 }
 
 // text reads text and replaces its variables. It reports whether it set to.
-func (d *decoder) text(n *node, label string, to *string) bool {
+func (s *scalars) text(n *node, label string, to *string) bool {
 	if n.kind != kindText {
 		hint := ""
 		if n.kind == kindNumber || n.kind == kindBool {
 			hint = "put it in quotes"
 		}
-		d.fail(n, label+" must be text, not "+string(n.kind), hint)
+		s.fail(n, label+" must be text, not "+string(n.kind), hint)
 		return false
 	}
-	return d.expand(n, label, to)
+	return s.expand(n, label, to)
 }
 
-func (d *decoder) expand(n *node, label string, to *string) bool {
+func (s *scalars) expand(n *node, label string, to *string) bool {
 	if n.outside() { // a shell has done so
 		*to = n.text
 		return true
 	}
-	if d.lenient && n.hasVariables() {
+	if s.lenient && n.hasVariables() {
 		return false
 	}
-	text, err := expand(n.text, d.env)
+	text, err := expand(n.text, s.env)
 	for _, e := range substitutionErrors(err) {
-		if e.unset == "" || !d.later {
-			d.fail(n, label+": "+e.message, e.hint)
+		if e.unset == "" || !s.later {
+			s.fail(n, label+": "+e.message, e.hint)
 		}
 	}
 	if err == nil && strings.ContainsRune(text, 0) {
-		d.fail(n, label+" has a NUL character", "")
+		s.fail(n, label+" has a NUL character", "")
 		return false
 	}
 	if err == nil {
 		*to = text
-		d.secrets.note(n, text, d.env)
+		s.secrets.note(n, text, s.env)
 	}
 	return err == nil
 }
 
 // plain reads the text of a number or truth value. Quoted text is neither,
 // unless it is wholly one variable: those have no other form.
-func (d *decoder) plain(n *node, label, want string, of nodeKind, to *string) bool {
+func (s *scalars) plain(n *node, label, want string, of nodeKind, to *string) bool {
 	switch {
 	case n.kind == of:
 		*to = n.text
 		return true
 	case n.kind == kindText && (n.outside() || isVariable(n.text)):
-		return d.expand(n, label, to)
+		return s.expand(n, label, to)
 	}
 	hint := ""
 	if n.kind == kindText && (of == kindNumber && isDigits(n.text) || of == kindBool && isBool(n.text)) {
 		hint = "remove the quotes"
 	}
-	d.mustBe(n, label, want, hint)
+	s.mustBe(n, label, want, hint)
 	return false
 }
 
 // quantity reads a number, or text that has one with its unit.
-func (d *decoder) quantity(n *node, label, want, hint string) (text string, ok bool) {
+func (s *scalars) quantity(n *node, label, want, hint string) (text string, ok bool) {
 	switch n.kind {
 	case kindNumber:
 		return n.text, true
 	case kindText:
-		ok = d.expand(n, label, &text)
+		ok = s.expand(n, label, &text)
 		return text, ok
 	}
-	d.mustBe(n, label, want, hint)
+	s.mustBe(n, label, want, hint)
 	return "", false
 }
 
 // nearHint names the valid word nearest to text, unless text came from a
 // variable: its value is not hinted at.
-func (d *decoder) nearHint(n *node, text string, valid []string) string {
+func (s *scalars) nearHint(n *node, text string, valid []string) string {
 	if n.hasVariables() {
 		return ""
 	}
@@ -209,15 +224,15 @@ func (d *decoder) nearHint(n *node, text string, valid []string) string {
 
 // absolute makes a path absolute: seen from the folder of the file, or from the
 // working directory when it comes from outside the file.
-func (d *decoder) absolute(n *node, label string, path *string) bool {
-	full, err := tilde(*path, d.home)
+func (s *scalars) absolute(n *node, label string, path *string) bool {
+	full, err := tilde(*path, s.home)
 	if err != nil {
-		d.fail(n, label+": "+err.Error(), "write the path in full")
+		s.fail(n, label+": "+err.Error(), "write the path in full")
 		return false
 	}
-	from := d.dir
+	from := s.dir
 	if n.outside() {
-		from = d.workDir
+		from = s.workDir
 	}
 	*path = within(from, full)
 	return true

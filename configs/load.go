@@ -75,15 +75,17 @@ func Load(opts Options) (*Config, error) {
 // newDecoder reads file; workDir is where relative paths from outside of it start.
 func newDecoder(file source, workDir string, env lookup) *decoder {
 	return &decoder{
-		file:    file.shown,
-		dir:     filepath.Dir(file.path),
-		workDir: workDir,
-		home:    homeDir(runtime.GOOS, env),
-		env:     env,
-		origins: make(map[string]origin),
-		off:     make(map[string]bool),
-		taken:   make(claims),
-		secrets: new(secrets),
+		scalars: scalars{
+			report:  report{file: file.shown},
+			env:     env,
+			dir:     filepath.Dir(file.path),
+			workDir: workDir,
+			home:    homeDir(runtime.GOOS, env),
+			secrets: new(secrets),
+		},
+		serverNames: serverNames{off: make(map[string]bool)},
+		origins:     make(map[string]origin),
+		taken:       make(claims),
 	}
 }
 

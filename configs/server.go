@@ -226,7 +226,7 @@ func (d *decoder) server(p pair) (server, bool) {
 // isOff looks ahead: what a disabled server says does not depend on the order
 // of its keys.
 func (d *decoder) isOff(n *node) bool {
-	probe, s := &decoder{env: d.env}, server{}
+	probe, s := &decoder{scalars: scalars{env: d.env}}, server{}
 	for _, key := range []string{"enabled", "disabled"} {
 		if v := n.given(key); v != nil {
 			serverEnabled{key == "enabled"}.read(probe, v, ": "+key, &s)

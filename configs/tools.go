@@ -40,17 +40,17 @@ func (d *decoder) claim(n *node, label, name string) {
 	d.taken[name] = origin{node: n, label: label}
 }
 
-func (d *decoder) failOwn(n *node, label string) {
-	d.fail(n, label+" is the name of one of toolfinch's own tools: "+n.String(), "choose another one")
+func (r *report) failOwn(n *node, label string) {
+	r.fail(n, label+" is the name of one of toolfinch's own tools: "+n.String(), "choose another one")
 }
 
-func (d *decoder) checkExposed(n *node, label, name string) bool {
+func (r *report) checkExposed(n *node, label, name string) bool {
 	switch {
 	case !exposedName.MatchString(name):
-		d.mustBe(n, label, "1 to 64 letters, digits, _ and -", "clients and models accept no other names of tools")
+		r.mustBe(n, label, "1 to 64 letters, digits, _ and -", "clients and models accept no other names of tools")
 		return false
 	case slices.Contains(reservedNames, name):
-		d.failOwn(n, label)
+		r.failOwn(n, label)
 		return false
 	}
 	return true

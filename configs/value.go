@@ -28,21 +28,21 @@ const maxValue = 1 << 20
 
 // value returns a value as JSON: numbers as they are written, keys in their
 // order, variables in texts replaced. A variable is always text.
-func (d *decoder) value(n *node, label string) (json.RawMessage, bool) {
+func (s *scalars) value(n *node, label string) (json.RawMessage, bool) {
 	var b bytes.Buffer
-	if !d.appendValue(&b, n, label, 0) {
+	if !s.appendValue(&b, n, label, 0) {
 		return nil, false
 	}
 	if b.Len() > maxValue {
-		d.fail(n, fmt.Sprintf("%s is larger than %d MiB", label, maxValue>>20), "")
+		s.fail(n, fmt.Sprintf("%s is larger than %d MiB", label, maxValue>>20), "")
 		return nil, false
 	}
 	return b.Bytes(), true
 }
 
-func (d *decoder) appendValue(b *bytes.Buffer, n *node, label string, depth int) bool {
+func (s *scalars) appendValue(b *bytes.Buffer, n *node, label string, depth int) bool {
 	if depth > maxDepth {
-		d.fail(n, fmt.Sprintf("a value nested deeper than %d levels", maxDepth), "")
+		s.fail(n, fmt.Sprintf("a value nested deeper than %d levels", maxDepth), "")
 		return false
 	}
 	if b.Len() > maxValue {
@@ -59,13 +59,13 @@ func (d *decoder) appendValue(b *bytes.Buffer, n *node, label string, depth int)
 	case kindNumber:
 		number, legal := jsonNumber(n.text)
 		if !legal {
-			d.mustBe(n, label, "a number that JSON has", "put it in quotes for text")
+			s.mustBe(n, label, "a number that JSON has", "put it in quotes for text")
 			return false
 		}
 		b.WriteString(number)
 	case kindText:
 		var text string
-		if !d.expand(n, label, &text) {
+		if !s.expand(n, label, &text) {
 			return false
 		}
 		b.Write(rawjson.Quote(text))
@@ -75,18 +75,18 @@ func (d *decoder) appendValue(b *bytes.Buffer, n *node, label string, depth int)
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			ok = d.appendValue(b, item, fmt.Sprintf("%s[%d]", label, i), depth+1) && ok
+			ok = s.appendValue(b, item, fmt.Sprintf("%s[%d]", label, i), depth+1) && ok
 		}
 		b.WriteByte(']')
 	case kindMapping:
 		b.WriteByte('{')
-		for i, p := range d.unique(n, "key") {
+		for i, p := range s.unique(n, "key") {
 			if i > 0 {
 				b.WriteByte(',')
 			}
 			b.Write(rawjson.Quote(p.key.text))
 			b.WriteByte(':')
-			ok = d.appendValue(b, p.value, label+"."+shorten(p.key.text), depth+1) && ok
+			ok = s.appendValue(b, p.value, label+"."+shorten(p.key.text), depth+1) && ok
 		}
 		b.WriteByte('}')
 	}

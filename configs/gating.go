@@ -1,0 +1,192 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/tool"
+	"toolfinch/view"
+)
+
+// gating is a gating block while it is read.
+type gating struct {
+	view.Gating
+	enabled bool
+}
+
+// gatingKeys describes all keys of gating.
+var gatingKeys = section[gating]{keys: []key[gating]{
+	{
+		name:  "enabled",
+		doc:   "a mapping is on unless it says otherwise",
+		value: in(func(g *gating) *bool { return &g.enabled }).is(boolean{}, true),
+	},
+	{
+		name:  "max_tokens",
+		doc:   "of the definitions of what a client has provisioned, up to 10000000; `0` is no bound",
+		value: in(func(g *gating) *int { return &g.MaxTokens }).is(number[int]{0, 10_000_000}, view.DefaultMaxTokens),
+	},
+	{
+		name:  "max_tools",
+		doc:   "up to 1000000; `0` is no bound",
+		value: in(func(g *gating) *int { return &g.MaxTools }).is(number[int]{0, 1_000_000}, view.DefaultMaxTools),
+	},
+	{
+		name: "ttl", without: "for good",
+		doc:   "how long a tool stays provisioned, at most, up to 24h",
+		value: in(func(g *gating) *time.Duration { return &g.TTL }).is(duration{}),
+	},
+}}
+
+// gatingKind is true, false or a mapping; nil when tools need not be provisioned.
+var gatingKind = gatingOnOff{onOff[gating]{section: gatingKeys, empty: true}}
+
+type gatingOnOff struct{ onOff onOff[gating] }
+
+func (k gatingOnOff) read(d *decoder, n *node, label string, to **view.Gating) bool {
+	var g *gating
+	ok := k.onOff.read(d, n, label, &g)
+	*to = nil
+	if ok && g != nil && g.enabled {
+		*to = &g.Gating
+	}
+	return ok
+}
+
+func (k gatingOnOff) show(s *secrets, g *view.Gating) *node {
+	if g == nil {
+		return k.onOff.show(s, nil)
+	}
+	return k.onOff.show(s, &gating{*g, true})
+}
+
+// checkGating refuses a view that is to list everything and only what was
+// provisioned. n is what the view says.
+func (d *decoder) checkGating(v *view.Settings, n *node, label string) {
+	if v.Gating == nil || v.Exposure != view.ExposureDirect {
+		return
+	}
+	at := n.given("gating")
+	if at == nil { // it is the top level's
+		at = n.given("exposure_mode")
+	}
+	d.fail(at, label+": exposure_mode direct lists every tool, but gating only those that were provisioned",
+		"choose another exposure_mode, or write gating: false in the view")
+}
+
+// proxyToolKeys describes all keys of proxy_tool.
+var proxyToolKeys = section[string]{keys: []key[string]{{
+	name:  "name",
+	doc:   "what clients call it",
+	value: in(all[string]).is(proxyName{}, view.DefaultProxyTool),
+}}}
+
+// proxyTool is true, false, a name or a mapping; "" when there is no proxy tool.
+type proxyTool struct{}
+
+func (proxyTool) read(d *decoder, n *node, label string, to *string) bool {
+	*to = ""
+	word := n.text
+	switch n.kind {
+	case kindMapping:
+		*to = proxyToolKeys.fresh()
+		return proxyToolKeys.read(d, n, label, to)
+	case kindBool:
+	case kindText:
+		if !d.text(n, label, &word) {
+			return false
+		}
+		if !isBool(word) || !n.outside() && !isVariable(n.text) {
+			return proxyName{}.read(d, n, label, to)
+		}
+	default:
+		d.mustBe(n, label, "true, false, a name or a mapping", "its keys: "+strings.Join(proxyToolKeys.names(), ", "))
+		return false
+	}
+	if word == "true" {
+		*to = view.DefaultProxyTool
+	}
+	return true
+}
+
+func (proxyTool) show(s *secrets, name string) *node {
+	if name == "" {
+		return boolNode(false)
+	}
+	return str{}.show(s, name)
+}
+
+// proxyName is the name of the proxy tool. It cannot be what was meant to switch
+// it off, lest it be on under the name of no.
+type proxyName struct{}
+
+func (proxyName) read(d *decoder, n *node, label string, to *string) bool {
+	*to = ""
+	var name string
+	if !d.text(n, label, &name) {
+		return false
+	}
+	if slices.Contains(notText, strings.ToLower(name)) {
+		d.mustBe(n, label, "the name of a tool", "true and false, without quotes, switch the proxy tool on and off")
+		return false
+	}
+	if !d.checkExposed(n, label, name) {
+		return false
+	}
+	*to = name
+	return true
+}
+
+func (proxyName) show(s *secrets, name string) *node { return str{}.show(s, name) }
+
+// checkProxyTool refuses a proxy tool with the name of another tool of the view.
+// taken are the names that the view gave; those given under servers are in c.
+func (d *decoder) checkProxyTool(c *Config, v *view.Settings, taken claims, at *node, label string) {
+	if v.ProxyTool == "" {
+		return
+	}
+	const choose = "choose another one: proxy_tool: NAME"
+	line := 0
+	switch first, given := taken[v.ProxyTool]; {
+	case given && first.node == nil:
+		d.fail(at, label+": the proxy tool has the name of one of the tools that search the view", choose)
+		return
+	case given:
+		line = first.node.line
+	default:
+		line = namedUnderServer(c, v, v.ProxyTool)
+	}
+	if line > 0 {
+		d.fail(at, label+": the proxy tool has the name of another tool", fmt.Sprintf("of the one on line %d; %s", line, choose))
+	}
+}
+
+// namedUnderServer returns the line of the tool that was given the name under its
+// server and that the view may have by it; 0 for none.
+func namedUnderServer(c *Config, v *view.Settings, name string) int {
+	for _, s := range c.Tools {
+		for _, o := range s.Tools {
+			if o.Name == name && !o.Disabled && mayKeepName(v, s.Name, o.Tool) {
+				return o.At.Line
+			}
+		}
+	}
+	return 0
+}
+
+// mayKeepName reports whether a view may have a tool by the name that it has
+// under its server. What patterns leave out is not looked at.
+func mayKeepName(v *view.Settings, server, name string) bool {
+	left := v.IncludeAll && v.Excludes(tool.ID{Server: server, Name: name})
+	i := slices.IndexFunc(v.Tools, func(s view.UpstreamTools) bool { return s.Name == server })
+	if i < 0 {
+		return v.IncludeAll && !left
+	}
+	own := v.Tools[i].Tools
+	if i = slices.IndexFunc(own, func(o view.Override) bool { return o.Tool == name }); i >= 0 {
+		return !own[i].Disabled && own[i].Name == ""
+	}
+	return !left
+}

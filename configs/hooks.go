@@ -1,0 +1,276 @@
+package configs
+
+import (
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	"toolfinch/view"
+)
+
+// hooks are those of a view. Without their own on_error and timeout they have the
+// block's.
+type hooks struct{}
+
+// hooksBlock is a hooks block while it is read.
+type hooksBlock struct {
+	view.Hooks
+	keep    bool // on_error: continue
+	timeout time.Duration
+}
+
+var hooksKeys = section[hooksBlock]{keys: []key[hooksBlock]{
+	{
+		name:  "pre_call",
+		doc:   "runs before each call",
+		value: in(func(h *hooksBlock) **view.Hook { return &h.PreCall }).is(hook{}),
+	},
+	{
+		name:  "post_call",
+		doc:   "runs after each call",
+		value: in(func(h *hooksBlock) **view.Hook { return &h.PostCall }).is(hook{}),
+	},
+	{
+		name:  "on_error",
+		doc:   "for hooks without their own",
+		value: in(func(h *hooksBlock) *bool { return &h.keep }).is(onError{on: "continue"}),
+	},
+	{
+		name:  "timeout",
+		doc:   "for hooks without their own",
+		value: in(func(h *hooksBlock) *time.Duration { return &h.timeout }).is(duration{}, view.DefaultHookTimeout),
+	},
+}}
+
+func (hooks) read(d *decoder, n *node, label string, to *view.Hooks) bool {
+	h := hooksKeys.fresh()
+	if !hooksKeys.read(d, n, label, &h) {
+		return false
+	}
+	for _, one := range []struct {
+		key  string
+		hook *view.Hook
+	}{{"pre_call", h.PreCall}, {"post_call", h.PostCall}} {
+		if one.hook == nil {
+			continue
+		}
+		if n.find(one.key).given("on_error") == nil {
+			one.hook.Continue = h.keep
+		}
+		if n.find(one.key).given("timeout") == nil {
+			one.hook.Timeout = h.timeout
+		}
+	}
+	*to = h.Hooks
+	return true
+}
+
+func (hooks) show(s *secrets, h view.Hooks) *node {
+	n := &node{kind: kindMapping}
+	for _, p := range []pair{{textNode("pre_call"), hook{}.show(s, h.PreCall)}, {textNode("post_call"), hook{}.show(s, h.PostCall)}} {
+		if p.value != nil {
+			n.pairs = append(n.pairs, p)
+		}
+	}
+	if len(n.pairs) == 0 {
+		return nil
+	}
+	return n
+}
+
+// hook is file:function, or a mapping.
+type hook struct{}
+
+var hookKeys = section[view.Hook]{keys: []key[view.Hook]{
+	{
+		name:  "starlark",
+		doc:   "`file.star:function`",
+		value: in(all[view.Hook]).is(function[view.Hook]{func(h *view.Hook) (module, name *string) { return &h.Module, &h.Function }}),
+	},
+	{
+		name:  "command",
+		doc:   "a program and its arguments, run in the folder of the configuration file",
+		value: in(func(h *view.Hook) *[]string { return &h.Command }).is(list[string]{item: str{word: true, empty: true}, mask: (*secrets).words}),
+	},
+	{
+		name:  "on_error",
+		doc:   "a hook that fails fails the call; `continue`: it is logged and the call goes on",
+		value: in(func(h *view.Hook) *bool { return &h.Continue }).is(onError{on: "continue"}),
+	},
+	{
+		name:  "timeout",
+		doc:   "how long one run may take",
+		value: in(func(h *view.Hook) *time.Duration { return &h.Timeout }).is(duration{}, view.DefaultHookTimeout),
+	},
+}}
+
+func (hook) read(d *decoder, n *node, label string, to **view.Hook) bool {
+	h := view.Hook{At: placeOf(n)}
+	starlark, command := n.given("starlark"), n.given("command")
+	switch {
+	case n.kind == kindText:
+		if !hookKeys.find("starlark").value.read(d, n, label, &h) {
+			return false
+		}
+	case n.kind != kindMapping:
+		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "file.star:function, or {command: [program, argument]}")
+		return false
+	case !hookKeys.read(d, n, label, &h):
+		return false
+	case starlark != nil && command != nil:
+		d.fail(command, label+" has both starlark and command", "keep one")
+		return false
+	case starlark == nil && command == nil:
+		d.fail(n, label+" has neither starlark nor command", "")
+		return false
+	case command != nil && command.kind == kindList && len(command.items) == 0:
+		d.fail(command, label+".command is empty", "write the program and its arguments")
+		return false
+	case command != nil:
+		h.Dir = d.dir
+		if len(h.Command) == len(command.items) && len(h.Command) > 0 {
+			h.Command[0] = d.program(command.items[0], label+".command[0]", h.Command[0])
+		}
+	}
+	*to = &h
+	return true
+}
+
+func (hook) show(s *secrets, h *view.Hook) *node {
+	if h == nil {
+		return nil
+	}
+	return hookKeys.show(s, *h)
+}
+
+// program makes the path of a program absolute, and leaves a name to look for in
+// PATH as it is.
+func (d *decoder) program(n *node, label, name string) string {
+	if strings.TrimSpace(name) == "" {
+		d.fail(n, label+" is empty", "the program comes first")
+		return name
+	}
+	if !isRelativeCommand(name) && !strings.HasPrefix(name, "~") && !filepath.IsAbs(name) {
+		return name
+	}
+	if d.absolute(n, label, &name) && runtime.GOOS != "windows" && !isFile(name) { // there a program runs without its .exe
+		d.fail(n, label+" names a program that is not there: "+n.String(), "a relative path starts at the folder of this file")
+	}
+	return name
+}
+
+// function is file:function of a Starlark module.
+type function[T any] struct {
+	in func(to *T) (module, name *string)
+}
+
+var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (k function[T]) read(d *decoder, n *node, label string, to *T) bool {
+	var text string
+	if !d.text(n, label, &text) {
+		return false
+	}
+	colon := strings.LastIndexByte(text, ':')
+	if colon < 1 || !functionName.MatchString(text[colon+1:]) {
+		d.mustBe(n, label, "a file of Starlark and a function in it", "like hooks/example.star:function")
+		return false
+	}
+	file := filepath.FromSlash(text[:colon])
+	if !d.absolute(n, label, &file) {
+		return false
+	}
+	if !isFile(file) {
+		d.fail(n, label+" names a file that is not there: "+n.String(), "a relative path starts at the folder of this file")
+		return false
+	}
+	module, name := k.in(to)
+	*module, *name = file, text[colon+1:]
+	return true
+}
+
+func (k function[T]) show(s *secrets, from T) *node {
+	module, name := k.in(&from)
+	if *module == "" {
+		return nil
+	}
+	return textNode(s.known(*module) + ":" + *name)
+}
+
+// limitKeys describes the keys of run_script, and of a custom tool beside its own.
+var limitKeys = section[view.ScriptLimits]{keys: scriptLimits(all[view.ScriptLimits])}
+
+// scriptLimits describes the limits of a script in a T.
+func scriptLimits[T any](of func(*T) *view.ScriptLimits) []key[T] {
+	return []key[T]{
+		{
+			name:  "max_calls",
+			doc:   "calls of other tools",
+			value: in(func(to *T) *int { return &of(to).Calls }).is(number[int]{1, 100_000}, view.DefaultScriptCalls),
+		},
+		{
+			name:  "max_steps",
+			doc:   "steps of the interpreter",
+			value: in(func(to *T) *uint64 { return &of(to).Steps }).is(number[uint64]{1, 2_000_000_000}, view.DefaultScriptSteps),
+		},
+		{
+			name:  "timeout",
+			doc:   "how long one run may take",
+			value: in(func(to *T) *time.Duration { return &of(to).Time }).is(duration{}, view.DefaultScriptTime),
+		},
+		{
+			name:  "max_output",
+			doc:   "bytes of the result as JSON",
+			value: in(func(to *T) *int { return &of(to).Output }).is(size{}, view.DefaultScriptOutput),
+		},
+	}
+}
+
+// customKeys describes all keys of a custom tool.
+var customKeys = section[view.Custom]{keys: append([]key[view.Custom]{
+	{
+		name:  "module",
+		doc:   "`file.star:function`",
+		value: in(all[view.Custom]).is(function[view.Custom]{func(c *view.Custom) (module, name *string) { return &c.Module, &c.Function }}),
+	},
+	{
+		name: "name", without: "the function's",
+		doc:   "what clients call the tool",
+		value: in(func(c *view.Custom) *string { return &c.Name }).is(str{}),
+	},
+}, scriptLimits(func(c *view.Custom) *view.ScriptLimits { return &c.Limits })...)}
+
+// custom is a tool that is written in Starlark: file:function, or a mapping.
+type custom struct{}
+
+func (custom) read(d *decoder, n *node, label string, c *view.Custom) bool {
+	*c = customKeys.fresh()
+	c.At = placeOf(n)
+	module, name := n, n.given("name")
+	switch n.kind {
+	case kindText:
+		if !customKeys.find("module").value.read(d, n, label, c) {
+			return false
+		}
+	case kindMapping:
+		customKeys.read(d, n, label, c)
+		if module = n.given("module"); module == nil {
+			d.fail(n, label+" has no module", "write module: file.star:function")
+			return false
+		}
+	default:
+		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "like hooks/example.star:function")
+		return false
+	}
+	switch {
+	case name != nil && name.kind == kindText:
+		d.claim(name, label+".name", c.Name)
+	case c.Function != "":
+		d.claim(module, label+": its function", c.Function)
+	}
+	return true
+}
+
+func (custom) show(s *secrets, c view.Custom) *node { return customKeys.show(s, c) }

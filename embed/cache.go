@@ -23,8 +23,8 @@ type Vectors interface {
 }
 
 const (
-	// batchSize is how many texts are embedded between two writes: what an
-	// interruption loses at most.
+	// batchSize is how many texts are embedded between two writes, and so what an
+	// interruption can lose.
 	batchSize = 64
 	// putTimeout bounds the writing of one batch.
 	putTimeout = 30 * time.Second
@@ -37,8 +37,8 @@ type Cache struct {
 	space    string
 	vectors  Vectors
 
-	// Dim, if not 0, is the dimension that the embedder has by now; what is stored
-	// in another one is embedded again. Set it before the first Embed.
+	// Dim, if not 0, is the current dimension of the embedder; stored vectors of another
+	// dimension are embedded again. Set it before the first Embed.
 	Dim int
 
 	fresh atomic.Int64
@@ -111,8 +111,8 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 	return out, nil
 }
 
-// stored returns what the store has and is sound, and the dimension of most of
-// it, 0 when there is nothing.
+// stored returns the sound vectors of the store, and the dimension of most of them,
+// 0 if there are none.
 func (c *Cache) stored(ctx context.Context, keys []Key) (have map[Key][]float32, dim int, err error) {
 	if len(keys) == 0 {
 		return nil, 0, nil

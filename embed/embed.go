@@ -1,6 +1,6 @@
-// Package embed turns text into vectors, and no text twice: with a local model,
-// or with any endpoint that speaks OpenAI's embeddings API. It fetches no models,
-// searches nothing and has no store of its own.
+// Package embed owns the way from text to vectors: a local model or any endpoint
+// with OpenAI's embeddings API, and a cache, so that no text is embedded twice. It
+// fetches no models, searches nothing and has no store of its own.
 package embed
 
 import (
@@ -13,7 +13,7 @@ import (
 	"toolfinch/embed/models"
 )
 
-// Role is what a text is embedded for. Some models want the two told apart.
+// Role is the purpose of an embedded text. Some models distinguish the two.
 type Role int
 
 // The roles of a text.

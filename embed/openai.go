@@ -95,7 +95,7 @@ func (r *remote) ID() string {
 	return id
 }
 
-// String keeps the key out of what is printed.
+// String shows no key.
 func (r *remote) String() string { return r.ID() }
 
 // GoString is String.
@@ -228,7 +228,7 @@ func (r *remote) attempt(ctx context.Context, texts []string) ([][]float32, *fai
 // noQuota comes with status 429, but waiting does not help.
 const noQuota = "insufficient_quota"
 
-// refused tells what the server meant by an answer without vectors.
+// refused returns the failure that an answer without vectors means.
 func (r *remote) refused(err error, after time.Duration) *failure {
 	var status int
 	var message, code string
@@ -267,8 +267,8 @@ func (r *remote) refused(err error, after time.Duration) *failure {
 	}
 }
 
-// excerpt makes one short line of what a server said, without the key, which
-// some repeat.
+// excerpt returns a server's text as one short line without the key, which some
+// servers repeat.
 func (r *remote) excerpt(s string) string {
 	const most = 300
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")

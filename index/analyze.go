@@ -51,7 +51,7 @@ type analyzer struct {
 	times, total []float64 // scratch of counts, by number; zero between uses
 }
 
-// termPair is what a word became, as numbers of terms.
+// termPair is a word as numbers of terms: its stem, and as written.
 type termPair struct{ stem, written int }
 
 func newAnalyzer() *analyzer {

@@ -39,7 +39,7 @@ func groupOf(kind tool.Kind) string {
 	return groupOthers
 }
 
-// part is one kind of text in a definition and what its words weigh. A word
+// part is one kind of text in a definition, with the weight of its words. A word
 // that occurs n times in a part of length l counts
 //
 //	weight * n / (1 - slope + slope*l/length)
@@ -74,7 +74,7 @@ type count struct {
 	times int
 }
 
-// counts returns the terms of d, each once, in no particular order.
+// counts returns the terms of d, each once, in any order.
 func (a *analyzer) counts(d Document) []count {
 	var said []int // terms of the document
 	a.eachPart(d, func(_ string, id int, amount float64) {
@@ -132,8 +132,8 @@ func (a *analyzer) eachPart(d Document, add func(part string, term int, amount f
 // TextVersion changes with Text: vectors of other texts are no use.
 const TextVersion = "1"
 
-// maxDescription bounds, in bytes, what is embedded of a description. Local
-// models read less.
+// maxDescription bounds, in bytes, the embedded part of a description. Local models
+// read less.
 const maxDescription = 4 << 10
 
 // Text is what of a document is embedded: its names as words, its description,
@@ -235,8 +235,8 @@ type field struct {
 	counts  []count
 }
 
-// AnalyzedTokenFrequencies is made anew each time it is asked for: kept for all
-// documents of a batch, such maps would be larger than the finished index.
+// AnalyzedTokenFrequencies makes a new map for each call: kept for all documents of
+// a batch, such maps would be larger than the finished index.
 func (f *field) AnalyzedTokenFrequencies() api.TokenFrequencies {
 	out := make(api.TokenFrequencies, len(f.counts))
 	all := make([]api.TokenFreq, len(f.counts))
@@ -255,7 +255,7 @@ func (f *field) ArrayPositions() []uint64          { return nil }
 func (f *field) EncodedFieldType() byte            { return 't' }
 func (f *field) NumPlainTextBytes() uint64         { return 0 }
 
-// Value is what is stored, and only the name is.
+// Value returns the stored bytes. Only the name is stored.
 func (f *field) Value() []byte {
 	if f.name != fieldID {
 		return nil

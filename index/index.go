@@ -1,6 +1,6 @@
-// Package index answers searches over one set of definitions of tools, prompts
-// and resources, in memory.
-// It never dials, never writes to disk and does not know who may see what.
+// Package index owns the search over one set of definitions of tools, prompts and
+// resources, in memory. It never dials, never writes to disk and does not know which
+// client may see a definition.
 package index
 
 import (
@@ -51,10 +51,10 @@ func (d Document) exposed() string {
 	return strings.TrimPrefix(d.Name, string(d.Def.ID.Kind)+":")
 }
 
-// Index keeps what searches over changing sets of definitions share. Each set is a
-// Snapshot; only what differs from the set before is indexed anew. Its methods are
-// safe for concurrent use. Answers depend on the documents alone, not on the steps
-// in which they came.
+// Index keeps the data that searches over changing sets of definitions share. Each
+// set is a Snapshot; only documents that differ from the set before are indexed
+// again. Its methods are safe for concurrent use. Answers depend on the documents
+// alone, not on the steps in which they came.
 type Index struct {
 	write  sync.Mutex // guards now; searches never take it
 	now    words
@@ -78,7 +78,7 @@ type entry struct {
 	batch int
 }
 
-// slots gives out small numbers; what was given back is given out again.
+// slots gives out small numbers, and gives out returned numbers again.
 type slots struct {
 	mu   sync.Mutex // guards what follows
 	free []int
@@ -151,8 +151,8 @@ func (x *Index) Replace(ctx context.Context, docs []Document) (*Snapshot, error)
 	return x.snapshot()
 }
 
-// difference returns what of all is not in the index like this, and the names of
-// what is in the index and not among all.
+// difference returns the documents of all that are new or changed, and the names of
+// indexed documents that are not among all.
 func (w words) difference(all map[string]Document) (changed map[string]entry, gone map[string]bool) {
 	changed, gone = map[string]entry{}, map[string]bool{}
 	for name, d := range all {
@@ -177,8 +177,8 @@ func (d Document) same(other Document) bool {
 // index faster than a change of the old one: it is built on all processors.
 const rebuildFrom = 4
 
-// with returns the words after a change. The library's index is shared with the
-// words before, but for one built anew.
+// with returns the words after a change. They share the library's index with the
+// words before, unless it is rebuilt.
 func (w words) with(ctx context.Context, changed map[string]entry, gone map[string]bool) (words, error) {
 	if len(changed)+len(gone) == 0 {
 		return w, nil
@@ -318,7 +318,8 @@ func (x *Index) Len() int {
 	return len(x.now.docs)
 }
 
-// put changes the library's index, in one step for those who search it.
+// put changes the library's index in one step: searches see all of the change or
+// none.
 func put(ctx context.Context, library api.Index, entries []entry, gone map[string]bool) error {
 	b := api.NewBatch()
 	for name := range gone {

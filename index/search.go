@@ -20,15 +20,15 @@ type Query struct {
 	Text   string // the first 16 KiB are read
 	Server string // only this upstream's tools; "" for all
 	Limit  int    // at most so many hits; below 1 means none
-	// Kinds are what is looked for; nil for tools. How rare a word is, is counted
-	// among tools when these are looked for, among all others when others are.
+	// Kinds are the kinds to search; nil for tools. A word's rarity is counted among
+	// tools if tools are searched, and among prompts and resources if these are.
 	Kinds []tool.Kind
 
 	// Vectors are those of QueryTexts(Text), in order. Without them words
 	// decide alone.
 	Vectors [][]float32
-	// Prior, from 0 to 1 by the exposed name of tools, is what use says for a tool. It lifts
-	// what was found, by at most 15 % of the best score.
+	// Prior is, by exposed name of tools, what was learned from use, from 0 to 1. It
+	// lifts tools that were found, by at most 15 % of the best score.
 	Prior map[string]float64
 
 	Explain bool // say of each hit why it is one
@@ -39,8 +39,8 @@ type Result struct {
 	Hits []Hit // best first
 	// Vectors reports whether vectors had a part in the ranking.
 	Vectors bool
-	// Confidence is the probability, from 0 to 1, that a hit is what was asked
-	// for and not merely the nearest there is.
+	// Confidence is the probability, from 0 to 1, that a hit is the right tool and not
+	// merely the nearest one.
 	Confidence float64
 }
 
@@ -61,9 +61,9 @@ const (
 	resemblance   = 12  // of a name that is contained whole in another; about what a rare word gives
 )
 
-// Levels of an exact match; the first two are frequencies in fieldNames. Two
-// tools may have names that differ by case or separators alone: who spells one
-// as it is has that first.
+// Levels of an exact match; the first two are frequencies in fieldNames. The names
+// of two tools may differ only by case or separators: the one that the query spells
+// exactly comes first.
 const (
 	exactName   = 1 // the upstream's own name of the tool, in some spelling
 	exactID     = 2 // the exposed name, or "server.name", in some spelling
@@ -122,7 +122,7 @@ type ranking struct {
 	spreads       map[string]added
 }
 
-// added is what a hit got where it stands.
+// added is what a hit's score gained or lost by its place in the answer.
 type added struct{ coverage, twins float64 }
 
 func (r *ranking) search(q Query) (Result, error) {
@@ -160,8 +160,8 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.onlyKinds(q.Kinds); err != nil {
 		return Result{}, err
 	}
-	// More than are wanted: for what is spread, and to see whether the first
-	// stands out.
+	// More hits than wanted: spread chooses among them, and confidence looks at how far
+	// the first stands out.
 	best, err := r.best(max(2*q.Limit+10, 1+rivals))
 	if err != nil {
 		return Result{}, err
@@ -235,8 +235,8 @@ func (r request) add(term string, clause int) {
 	r.terms[term] = append(in, clause)
 }
 
-// clauses cuts a query where a thought ends: people ask for several things at
-// once, and a tool that answers one of them well is wanted.
+// clauses cuts a query at the ends of clauses: people ask for several things at
+// once, and want a tool that does one of them well.
 func clauses(text string) []string {
 	var out []string
 	var clause []string
@@ -367,8 +367,8 @@ func (r *ranking) spelled(doc, level int, text string) (int, error) {
 	return level, nil
 }
 
-// resembling finds, where nothing else was found, the names that contain what
-// was asked for: a word half typed, or one that is never used alone.
+// resembling finds, if nothing else was found, names that contain the query: a
+// half-typed word, or one that never stands alone.
 func (r *ranking) resembling(name string) error {
 	if len(r.scores) > 0 || len(name) < 2 || stopWords[name] {
 		return nil

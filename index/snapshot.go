@@ -27,7 +27,7 @@ func (x *Index) snapshot() (*Snapshot, error) {
 		return nil, fmt.Errorf("index: %w", err)
 	}
 	s.reader = reader
-	// The segments are in memory: whoever searches last need not say so.
+	// The segments are in memory: the last search need not release them.
 	runtime.AddCleanup(s, func(reader api.IndexReader) { _ = reader.Close() }, reader)
 	return s, nil
 }
@@ -35,11 +35,10 @@ func (x *Index) snapshot() (*Snapshot, error) {
 // Len returns the number of documents.
 func (s *Snapshot) Len() int { return len(s.docs) }
 
-// Search returns the best hits; equal scores are in the order of names.
-// Nothing found is no error. A tool whose name is the query, whatever its case
-// and separators, comes first. Query vectors that do not fit those of the
-// documents are an error that wraps ErrVector. Once the Index is closed the error
-// is ErrClosed.
+// Search returns the best hits; equal scores are in the order of names. Finding
+// nothing is no error. A tool whose name is the query, in any case and with any
+// separators, comes first. Query vectors that do not fit those of the documents are
+// an error that wraps ErrVector. Once the Index is closed the error is ErrClosed.
 func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	if s.index.closed.Load() {
 		return Result{}, ErrClosed

@@ -1,5 +1,5 @@
-// Package nearest finds the names that somebody may have meant who wrote
-// another. What to do with them is for others to decide.
+// Package nearest owns the search for names similar to a mistyped one. It does not
+// decide what to do with them.
 package nearest
 
 import (
@@ -14,13 +14,13 @@ const (
 	Loose = 2.0 / 3 // much the same words
 )
 
-// maxLength bounds, in bytes, what is compared of a name: the distance costs its
-// square, and names come from clients.
+// maxLength bounds, in bytes, the compared part of a name: the cost of the distance
+// is its square, and names come from clients.
 const maxLength = 128
 
-// Names returns up to n of the names that look most like word, the nearest
-// first, and none of which a larger share differs. Letters' case, spaces and the
-// separators - _ and . do not count, and a name that has the word in it is near.
+// Names returns up to n of the names that are most like word, the nearest first, and
+// none in which more than share of the letters differ. Case, spaces and the
+// separators - _ and . do not count, and a name that contains the word is near.
 func Names(word string, names []string, n int, share float64) []string {
 	want := fold(word)
 	if want == "" {

@@ -1,7 +1,7 @@
-// Package proxyclient owns the client side of the MCP Proxy Extension: it finds
-// the proxy tool of a server, lists, describes and calls through it, and can
-// stand in for an ordinary client all of whose lists and calls go through it. It
-// makes no transports, and knows nothing of what is behind the proxy tool.
+// Package proxyclient owns the client side of the MCP Proxy Extension: it finds the
+// proxy tool of a server, lists, describes and calls through it, and can replace an
+// ordinary client by sending all lists and calls through it. It makes no transports,
+// and knows nothing of what is behind the proxy tool.
 package proxyclient
 
 import (
@@ -41,8 +41,8 @@ var (
 // ctx ends with the connection, or when it is not made in time.
 type Dial func(ctx context.Context) (transport.Interface, error)
 
-// Once is the Dial of a transport that exists already, started or not. When it
-// is lost, it stays lost.
+// Once is the Dial of an existing transport, started or not. It cannot be dialled
+// again when it is lost.
 func Once(t transport.Interface) Dial {
 	var used sync.Once
 	return func(context.Context) (transport.Interface, error) {
@@ -148,8 +148,8 @@ func Open(ctx context.Context, dial Dial, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// ToolName is the name of the proxy tool that was found; while there is no
-// connection the one that is looked for.
+// ToolName is the name of the proxy tool that was found, or the wanted name while
+// there is no connection.
 func (c *Client) ToolName() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,8 +183,8 @@ func (c *Client) notified(n mcp.JSONRPCNotification) {
 	}
 }
 
-// Close ends the calls in flight and the connection, and waits for all of it. It
-// returns what the transport said of being closed. It may be called twice.
+// Close ends the calls in flight and the connection, and waits for their end. It
+// returns the transport's error. It may be called twice.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	conn := c.conn

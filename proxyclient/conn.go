@@ -36,8 +36,8 @@ type conn struct {
 	answered atomic.Bool // a call over it was answered
 }
 
-// retire closes the connection once the calls over it have ended, which they do
-// in their time.
+// retire closes the connection after the calls over it have ended; their timeouts
+// bound the wait.
 func (c *conn) retire() error {
 	c.calls.Wait()
 	return c.close()
@@ -235,7 +235,7 @@ func (c *Client) bound(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// because says why ctx ended, if that is what err says.
+// because adds the cause of ctx's end to err, if err comes from it.
 func because(ctx context.Context, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
@@ -246,8 +246,8 @@ func because(ctx context.Context, err error) error {
 	return ctx.Err()
 }
 
-// trip is what became of the requests of one call: the tap fills in that of its
-// context. All but sent and heard is read and written by the goroutine that calls.
+// trip records the requests of one call: the tap fills in the trip of its context.
+// All but sent and heard is read and written by the goroutine that calls.
 type trip struct {
 	sent     atomic.Bool     // a request was, or may have been, written
 	heard    atomic.Int64    // HTTP responses that began
@@ -275,13 +275,13 @@ const (
 
 func (t *trip) says(text string) bool { return strings.HasPrefix(t.err.Error(), text) }
 
-// lost reports whether the connection is lost, so that another may do better. One
-// on which a request was too large or too much at the moment is not.
+// lost reports whether the connection is lost, so that a new one may work. It is not
+// lost if the server only refused a request with a status.
 func (t *trip) lost() bool { return t.failed() && !t.says(textStatus) }
 
-// unsent reports whether the server has seen nothing of the call, by its own
-// word or because the request never left. What fails once a response has begun
-// may be the rest of it, asked for anew: the call itself has arrived.
+// unsent reports whether the server has not seen the call: it says so itself, or the
+// request never left. A failure after a response began may be that of its rest,
+// requested again: the call itself has arrived.
 func (t *trip) unsent() bool {
 	if t.answered {
 		return false

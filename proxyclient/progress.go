@@ -30,7 +30,7 @@ type report struct {
 	message         string
 }
 
-// sinks are the calls that progress is reported of, by their token.
+// sinks are the channels of calls with a ProgressFunc, by progress token.
 type sinks struct {
 	mu   sync.Mutex // guards what follows and the sending to and closing of channels; never held over a ProgressFunc
 	last uint64
@@ -72,8 +72,8 @@ func (s *sinks) take(n mcp.JSONRPCNotification) bool {
 	return true
 }
 
-// open gives a call a token under which f hears of it. end returns once f has
-// heard all, or ctx has ended.
+// open returns a progress token whose reports go to f. end returns after f got all
+// of them, or when ctx has ended.
 func (s *sinks) open(ctx context.Context, f ProgressFunc) (token string, end func()) {
 	sink, done := make(chan report, backlog), make(chan struct{})
 	s.mu.Lock()

@@ -86,8 +86,8 @@ func (t *tap) SendRequest(ctx context.Context, request transport.JSONRPCRequest)
 	return a.response, a.err
 }
 
-// watched are params that tell when they are encoded: what was not encoded was
-// not sent, however the transport failed.
+// watched are params that record when they are encoded: params that were never
+// encoded were never sent.
 type watched struct {
 	params any
 	trip   *trip

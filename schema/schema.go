@@ -1,6 +1,6 @@
-// Package schema checks JSON values against JSON Schemas. Both may be anybody's:
-// it reads no file and follows no URL for them, and what it does for them is
-// bounded. What is to be done about a violation is for others to decide.
+// Package schema owns the checks of JSON values against JSON Schemas. It trusts
+// neither: it reads no file, follows no URL, and bounds the cost. It does not decide
+// what to do about a violation.
 package schema
 
 import (

@@ -31,9 +31,9 @@ type property struct {
 	value []byte
 }
 
-// around binds the arguments of calls before next has them. Of two members of one
-// name only the last goes on: the server might take the other. call.Params keeps
-// those that the client sent: nobody below reads arguments there.
+// around binds the arguments of calls before next gets them. If two members have one
+// name, only the last goes on: the server might read the other. call.Params keeps
+// the client's arguments: no handler below reads arguments there.
 func (b *binding) around(next tool.Handler) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		// What came off the wire has been read as JSON already.
@@ -81,8 +81,8 @@ func (b *binding) bind(sent []byte) json.RawMessage {
 	return out.JSON()
 }
 
-// bind changes the input schema of a tool as parameters say, and makes the
-// binding for its arguments: nil when those stay as they are.
+// bind changes the input schema of a tool as parameters say, and returns the binding
+// for its arguments, nil if they stay unchanged.
 //
 // The schema follows in its properties, in required, dependentRequired,
 // dependentSchemas and dependencies, in allOf, anyOf, oneOf, if, then and else
@@ -283,8 +283,8 @@ func (b *binder) follow(schema json.RawMessage, depth int) json.RawMessage {
 	})
 }
 
-// required is a list of properties that must be there, without those that are
-// supplied or that clients cannot send.
+// required returns a list of required properties without those that are supplied or
+// that clients cannot send.
 func (b *binder) required(list json.RawMessage) json.RawMessage {
 	return elements(list, func(element json.RawMessage) (json.RawMessage, bool) {
 		name := rawjson.Text(element)
@@ -312,9 +312,9 @@ func elements(array json.RawMessage, change func(json.RawMessage) (json.RawMessa
 	return rawjson.Array(out)
 }
 
-// refer makes references to properties follow them: to their new names, and
-// under $defs where they are gone. properties are those of the root before any
-// was renamed or removed.
+// refer changes references to properties: to their new names, and into $defs for
+// properties that are gone. properties are those of the root before any was renamed
+// or removed.
 func (b *binder) refer(schema, properties json.RawMessage) json.RawMessage {
 	if !bytes.Contains(properties, []byte(`"$ref"`)) && !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema

@@ -8,9 +8,9 @@ import (
 	"toolfinch/tool"
 )
 
-// Base is what the upstreams bring to every view: what stands under a server
-// changes or removes tools, and everything else stays. A tool with a Problem
-// that is an error is left out.
+// Base returns what the upstreams bring to every view: settings under a server
+// change or remove tools, and everything else stays. A tool with a Problem that is
+// an error is left out.
 func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem) {
 	out := slices.Clone(upstreams)
 	var problems []Problem
@@ -89,7 +89,8 @@ func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 	return v, problems
 }
 
-// ownNames are what the composite and custom tools of a view might be called by.
+// ownNames returns the names by which calls might mean composite and custom tools of
+// the view.
 func (s Settings) ownNames() (names []string) {
 	for _, c := range s.Composites {
 		names = append(names, c.Name, s.Name+"."+c.Name)
@@ -109,7 +110,8 @@ type compiler struct {
 	names    claims
 }
 
-// upstream is what the view has of u; server is nil where nothing is said of it.
+// upstream returns the part of u that the view has. server is nil if the view's
+// settings do not name it.
 func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Problem) {
 	out := Upstream{Server: u.Server, Listed: u.Listed, Output: map[tool.ID]*OutputCache{}}
 	var overrides []Override
@@ -144,8 +146,8 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 
 // tool is one tool of the view, with all that is around it.
 func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) {
-	// Hooks are inside of what the view does with arguments: they see, and can set,
-	// the tool's own, as they do when a composite or custom tool calls it.
+	// Hooks run inside the view's binding: they see and can set the tool's own
+	// arguments, as they do when a composite or custom tool calls it.
 	if from.by != nil && c.hooks != nil && len(c.hooks.pre) > 0 {
 		by := *from.by
 		by.hooked = true
@@ -207,9 +209,9 @@ func (c *compiler) own() ([]*tool.Tool, []Problem) {
 	return tools, problems
 }
 
-// outputOf says how large results of a tool are kept, nil for not at all: the
-// view's word on the tool goes before the server's, and that on a tool before
-// that on all.
+// outputOf returns how large results of a tool are kept, nil for not at all. The
+// settings of the view go before those of the server, and settings of a tool before
+// those of all tools.
 func outputOf(c choice, u Upstream, server *UpstreamTools) *OutputCache {
 	var found *OutputCache
 	if c.by != nil {

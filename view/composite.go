@@ -33,9 +33,9 @@ type step struct {
 	timeout time.Duration
 }
 
-// composites makes the composite tools of a view, without hooks around them. One
-// with a mistake in it is left out; one with a step whose tool is not there
-// stays, as the tool may come.
+// composites makes the composite tools of a view, without hooks around them. A
+// composite with a mistake is left out; one whose step names a missing tool stays,
+// because the tool may appear.
 func composites(s Settings, env Env, h *hooks) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	var problems []Problem
@@ -113,8 +113,8 @@ func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite
 	return c, nil
 }
 
-// unknownArguments warns of arguments of a step that its tool does not tell of:
-// some tools take more than they say.
+// unknownArguments warns of arguments that are not in the schema of a step's tool.
+// They are no errors: some tools accept more than their schema says.
 func unknownArguments(s Settings, by Composite, step Step, env Env) []Problem {
 	t, found := env.Find(step.Tool)
 	if !found {
@@ -140,7 +140,7 @@ func unknownArguments(s Settings, by Composite, step Step, env Env) []Problem {
 	return problems
 }
 
-// stepError is the step that failed first, where that fails the whole.
+// stepError is the first failure of a step, if it fails the whole composite.
 type stepError struct {
 	key string
 	err error

@@ -11,8 +11,8 @@ import (
 
 var expression = regexp.MustCompile(`\{[^{}]*\}`)
 
-// Excludes reports whether the view leaves out a tool, prompt or resource that
-// nothing lists. A pattern that names a template is for what comes from it, too.
+// Excludes reports whether the view leaves out a tool, prompt or resource that no
+// list has. A pattern that names a template also matches the URIs made from it.
 func (s *Settings) Excludes(id tool.ID) bool {
 	patterns := slices.Clone(s.Exclude)
 	for i := range patterns {
@@ -65,9 +65,9 @@ func (p Pattern) matchesAny(server string, uris []string) bool {
 	return slices.ContainsFunc(uris, func(uri string) bool { return matches(glob, server+"."+uri) })
 }
 
-// spellings returns, in lower case, the URIs that a server may take a URI for:
-// the normal form of RFC 3986, and what remains for servers that decode every
-// escape, read "\" as "/", and ignore the query or all but the path's segments.
+// spellings returns, in lower case, the URIs that a server may understand by a URI:
+// its normal form (RFC 3986), and its forms for servers that decode every escape,
+// read "\" as "/", or ignore the query or all but the path's segments.
 func spellings(uri string) []string {
 	normal := tool.NormalURI(uri)
 	all := []string{normal}

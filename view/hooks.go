@@ -24,8 +24,8 @@ const (
 	postCall = "post_call"
 )
 
-// hookLimits are for what an owner wrote, which runs on whole results with the
-// images that are in them.
+// hookLimits are for hooks of the owner, which run on whole results including
+// images.
 func hookLimits(timeout time.Duration) script.Limits {
 	return script.Limits{
 		Time:   cmp.Or(timeout, DefaultHookTimeout),
@@ -57,8 +57,8 @@ type loaded struct {
 // it was given, nil for no change. result is nil before the call.
 type event func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error)
 
-// newHooks loads the hooks of a view. A hook that cannot be loaded stays one
-// that fails: leaving it out would let through what it was to hold back.
+// newHooks loads the hooks of a view. A hook that cannot be loaded becomes a hook
+// that fails: without it, calls that it should stop would pass.
 func newHooks(s Settings, env Env) (*hooks, []Problem) {
 	if s.Hooks.PreCall == nil && s.Hooks.PostCall == nil && len(s.Hooks.Pre) == 0 && len(s.Hooks.Post) == 0 {
 		return nil, nil
@@ -148,8 +148,8 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 	}
 }
 
-// run runs the hooks of an event, one after another. It returns what they made of
-// the arguments or of the result, nil for no change, or the answer in place of a call.
+// run runs the hooks of an event, one after another. It returns the changed
+// arguments or result, nil for no change, or the answer that replaces the call.
 func (h *hooks) run(ctx context.Context, info *script.Info, name string, arguments, result json.RawMessage) (changed json.RawMessage, answer tool.Result, err error) {
 	all, value, refused := h.pre, &arguments, "refused: "
 	if name == postCall {
@@ -179,8 +179,8 @@ func (h *hooks) run(ctx context.Context, info *script.Info, name string, argumen
 	return changed, nil, nil
 }
 
-// failed logs what a hook failed of and returns what to answer, nothing when the
-// call is to go on. The answer has only what is not private to the owner.
+// failed logs why a hook failed and returns the answer, nothing if the call goes on.
+// The answer has only what clients may know.
 func (h *hooks) failed(ctx context.Context, info *script.Info, event, name string, lenient bool, err error) (tool.Result, error) {
 	if ctx.Err() != nil { // the caller is gone: it says nothing of the hook
 		return nil, fmt.Errorf("%s hook of view %q: %w", event, h.view, ctx.Err())
@@ -196,7 +196,7 @@ func (h *hooks) failed(ctx context.Context, info *script.Info, event, name strin
 	return tool.ErrorResult(text + " The tool was called; its result is withheld."), nil
 }
 
-// publicReason is what clients may know of why a hook failed.
+// publicReason returns the part of a hook's error that clients may see.
 func publicReason(err error) string {
 	var (
 		answer   *answerError
@@ -214,8 +214,8 @@ func publicReason(err error) string {
 	return "the log of toolfinch says why"
 }
 
-// answerError says what is wrong with a hook or with what it returned, for
-// anybody to read.
+// answerError says what is wrong with a hook or with its answer. Clients may read
+// its text.
 type answerError struct{ text string }
 
 func (e *answerError) Error() string { return e.text }
@@ -325,8 +325,8 @@ func inCommand(name string, program hook.Program) event {
 	}
 }
 
-// readAnswer reads what a command hook answered. A member that it may not have
-// is an error: it meant something by it.
+// readAnswer reads the answer of a command hook. An unknown member is an error,
+// because the hook meant something by it.
 func readAnswer(answer []byte, changes string) (changed json.RawMessage, err error) {
 	for key, value := range rawjson.Members(answer) {
 		switch {

@@ -11,8 +11,8 @@ import (
 	"toolfinch/tool"
 )
 
-// callInner makes a call inside another and returns the value of its result.
-// What the tool says of its failure is the error's text.
+// callInner makes a call inside another and returns the value of its result. If the
+// tool fails, its text is the error's text.
 func callInner(ctx context.Context, call *tool.Call, handler tool.Handler, name string, arguments json.RawMessage, part *part) (json.RawMessage, error) {
 	inner, err := call.Inner(name, arguments)
 	if err != nil {
@@ -36,8 +36,8 @@ func callInner(ctx context.Context, call *tool.Call, handler tool.Handler, name 
 	return result.Value(), nil
 }
 
-// safely is handler(ctx, call) whose panic is an error: it runs on a goroutine
-// of ours, where a panic in a hook of an embedder would end the process.
+// safely runs handler and returns a panic as an error: on this goroutine a panic in
+// a Go hook would end the process.
 func safely(ctx context.Context, handler tool.Handler, call *tool.Call) (result tool.Result, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -16,10 +16,9 @@ import (
 // original is what stands for the upstream's own text.
 const original = "{original}"
 
-// apply returns the tool as the override has it: t itself when that changes
-// nothing, nil beside problems that are errors. What hides or binds a parameter
-// may be there to keep clients from something, so a tool that it does not fit
-// is not shown as it was.
+// apply returns the tool as the override changes it: t itself if nothing changes,
+// nil with problems that are errors. A hidden or bound parameter may be a
+// restriction, so a tool to which it cannot be applied is never shown unchanged.
 func (o *Override) apply(t *tool.Tool) (*tool.Tool, []Problem) {
 	if o == nil {
 		return t, nil
@@ -59,7 +58,7 @@ func (o *Override) apply(t *tool.Tool) (*tool.Tool, []Problem) {
 	return changed, nil
 }
 
-// change makes t another tool, as far as anything is different.
+// change returns t with these parts, or t itself if they are the same.
 func change(t *tool.Tool, name string, raw json.RawMessage, bound *binding) (*tool.Tool, error) {
 	next := tool.Tool{Name: name, Def: t.Def, Handler: t.Handler}
 	if !bytes.Equal(raw, t.Def.Raw) {
@@ -78,8 +77,8 @@ func change(t *tool.Tool, name string, raw json.RawMessage, bound *binding) (*to
 	return &next, nil
 }
 
-// withoutOutputSchema is the tool without its promise of structured content,
-// which clients hold every answer against.
+// withoutOutputSchema returns the tool without its outputSchema, against which
+// clients check every answer.
 func withoutOutputSchema(t *tool.Tool) (*tool.Tool, error) {
 	raw := rewrite(t.Def.Raw, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
 		return name, value, name != "outputSchema"
@@ -97,8 +96,8 @@ var metaTools = []string{
 	"read_output", "run_script",
 }
 
-// unusable says why a tool of the view may not have the name, "" when it may.
-// view is "" for what stands under a server.
+// unusable says why a tool of the view may not have the name, "" if it may. view is
+// "" for names under a server.
 func unusable(name, view string) string {
 	switch {
 	case !exposable.MatchString(name):
@@ -118,7 +117,7 @@ func isSearchTool(name, view string) bool {
 	})
 }
 
-// claims are the names that were given to tools, each with whose it is.
+// claims are the names that are taken, each with its tool.
 type claims struct {
 	view  string
 	proxy string // the name of the proxy tool, "" without
@@ -130,8 +129,8 @@ type claim struct {
 	at Place
 }
 
-// claim takes a name for a tool. A tool without a name of its own gets one that
-// nobody else has, later.
+// claim takes a name for a tool. A tool without a configured name gets a free one
+// later.
 func (c *claims) claim(t *tool.Tool, at Place) []Problem {
 	if t.Name == "" {
 		return nil

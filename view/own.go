@@ -42,7 +42,7 @@ func findHooked(env Env, h *hooks, id string) (tool.Handler, error) {
 	return h.around(t), nil
 }
 
-// missing says why there is no tool of an upstream with an ID.
+// missing says why no upstream has a tool with this ID.
 func (e Env) missing(id string) string {
 	switch {
 	case slices.Contains(e.own, id):
@@ -53,8 +53,9 @@ func (e Env) missing(id string) string {
 	return fmt.Sprintf("unknown tool %q", id)
 }
 
-// checkCalls looks up the tools that an own tool says it calls, each with its
-// place, and returns what it may do at least, and whether all of them are known.
+// checkCalls looks up the tools that an own tool calls, each with its place. It
+// returns the least that the own tool's annotations must admit, and whether all
+// tools are known.
 func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least tool.Annotations, known bool, problems []Problem) {
 	known = true
 	defs := make([]*tool.Def, 0, len(ids))
@@ -75,8 +76,8 @@ func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least
 	return floor(defs), known, problems
 }
 
-// floor is the least that a tool says of itself which calls these. nil stands
-// for one that is not known.
+// floor returns the annotations that a tool has at least if it calls tools with
+// these definitions. nil stands for an unknown tool.
 func floor(defs []*tool.Def) tool.Annotations {
 	all := tool.Annotations{ReadOnly: true, Idempotent: true}
 	for _, def := range defs {

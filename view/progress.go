@@ -9,9 +9,8 @@ import (
 	"toolfinch/tool"
 )
 
-// progress tells a client how far the calls inside its call are: one count for
-// all of them, since what each says of itself would contradict the others. A nil
-// *progress tells nothing.
+// progress reports the calls inside a call to the client as one count, because their
+// own counts would contradict each other. A nil *progress reports nothing.
 type progress struct {
 	notify func(method string, params json.RawMessage)
 	token  json.RawMessage
@@ -63,7 +62,7 @@ func (x *part) notify(client func(string, json.RawMessage)) func(string, json.Ra
 	}
 }
 
-// finish counts the call as done.
+// finish counts the call as done, well or not.
 func (x *part) finish(err error) {
 	if err != nil {
 		x.reach(1, "failed")

@@ -8,14 +8,14 @@ import (
 	"toolfinch/tool"
 )
 
-// resultMembers are the members of a result that say what it is. A result without
-// content that has only others is something else: a value, by mistake.
+// resultMembers are the members that a result may have. An object without content
+// and with only other members is not a result but, by mistake, a value.
 var resultMembers = map[string]string{
 	"content": "a list of blocks", "structuredContent": "", "isError": "true or false", "_meta": "an object", "resultType": "text",
 }
 
-// asResult is what a post hook returned as the result of a tool, an *answerError
-// for what clients would refuse.
+// asResult returns the answer of a post hook as the result of a tool. What clients
+// would refuse is an *answerError.
 func asResult(got json.RawMessage) (json.RawMessage, error) {
 	wrong := func(what string) (json.RawMessage, error) {
 		return nil, &answerError{fmt.Sprintf("the result it returned %s: %s", what, excerpt(got))}
@@ -73,7 +73,7 @@ func isBlock(value json.RawMessage) bool {
 	return kind != "" && (kind != "text" || is("text", orNull(rawjson.Member(value, "text"))))
 }
 
-// excerpt is the beginning of what a hook returned, for a message.
+// excerpt returns the beginning of a hook's answer, for a message.
 func excerpt(value json.RawMessage) string {
 	const most = 200
 	if len(value) > most {

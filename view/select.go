@@ -28,8 +28,8 @@ func (c choice) at(elsewhere Place) Place {
 	return elsewhere
 }
 
-// choices pairs tools with the overrides for them: an exact name, else the last
-// glob that matches. What is not a tool has none.
+// choices pairs tools with their overrides: that with the exact name, else the last
+// glob that matches. Prompts and resources have none.
 func choices(tools []*tool.Tool, overrides []Override) []choice {
 	exact := make(map[string]*Override, len(overrides))
 	var globs []*Override // last first
@@ -58,8 +58,8 @@ func choices(tools []*tool.Tool, overrides []Override) []choice {
 	return out
 }
 
-// selected reports whether a view has the tool, prompt or resource. What is
-// named exactly is not excluded.
+// selected reports whether a view has the tool, prompt or resource. A tool that is
+// named exactly is never excluded.
 func (s *Settings) selected(c choice) bool {
 	switch {
 	case c.by != nil && c.by.Disabled:
@@ -72,8 +72,8 @@ func (s *Settings) selected(c choice) bool {
 	return !excluded(s.Exclude, c.tool.Def.ID)
 }
 
-// Uses reports whether what the view is depends on a server: on its tools, or on
-// whether composite and custom tools can call them.
+// Uses reports whether the view depends on a server: it shows tools of it, or its
+// composite and custom tools may call them.
 func (s *Settings) Uses(server string) bool {
 	return s.IncludeAll || len(s.Composites)+len(s.Customs) > 0 || entryOf(s.Tools, server) != nil
 }
@@ -84,7 +84,7 @@ func (s *Settings) wants(server *UpstreamTools) bool {
 		slices.ContainsFunc(server.Tools, func(o Override) bool { return !o.Disabled })
 }
 
-// entryOf is what is said of a server, nil for nothing.
+// entryOf returns the settings of a server, nil for none.
 func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
 	if i := slices.IndexFunc(servers, func(s UpstreamTools) bool { return s.Name == name }); i >= 0 {
 		return &servers[i]
@@ -92,9 +92,9 @@ func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
 	return nil
 }
 
-// maxHints is for how many of a server's missing tools the nearest is looked for:
-// that takes a millisecond for each in thousands, and may be wanted with every
-// change of the server.
+// maxHints bounds for how many missing tools of a server the nearest names are
+// looked up: among thousands that takes a millisecond each, and it happens with
+// every change of the server.
 const maxHints = 5
 
 // unmatched are the problems of overrides that are for no tool of u.
@@ -137,8 +137,8 @@ func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 	return problems
 }
 
-// absent are the warnings for servers that are not there, and for what Exclude
-// names in vain.
+// absent returns the warnings for unknown servers, and for patterns of Exclude that
+// match nothing.
 func (s *Settings) absent(base []Upstream) []Problem {
 	var problems []Problem
 	for _, server := range s.Tools {
@@ -182,7 +182,7 @@ func matches(glob, name string) bool {
 	return err == nil && ok
 }
 
-// didYouMean is a hint for a word that is none of the valid ones.
+// didYouMean returns a hint for a word that is not valid.
 func didYouMean(word string, valid []string) string {
 	const shown = 5
 	near := nearest.Names(word, valid, 3, nearest.Close)

@@ -1,7 +1,7 @@
-// Package view makes views of the catalog: definitions go in, tools come out,
+// Package view owns the making of views: definitions go in, and tools come out,
 // selected, renamed, redescribed, with arguments bound and hooks around, beside
-// tools that are composed of others or written in Starlark. It dials nobody,
-// searches nothing and lists nothing to clients.
+// composite tools and tools written in Starlark. It dials no upstream, searches
+// nothing and lists nothing to clients.
 package view
 
 import (
@@ -71,15 +71,13 @@ const DefaultDirectBelow = 3000
 // Place is where something stands in a configuration. The zero Place is nowhere.
 type Place struct{ Line, Column int } // from 1
 
-// Problem is something wrong with a view that only shows beside the definitions
-// of the upstreams.
+// Problem is a mistake in a view that only the definitions of the upstreams reveal.
 type Problem struct {
 	View    string // "" for what stands under a server
 	At      Place
 	Message string
 	Hint    string // what to do; "" when the message says it
-	// Warning says that all would be well if a server had, or once it has, been
-	// listed.
+	// Warning says that the problem may go away once a server is listed.
 	Warning bool
 }
 

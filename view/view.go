@@ -10,16 +10,16 @@ import (
 	"toolfinch/tool"
 )
 
-// Upstream is what one upstream brings to views: its tools, prompts and
-// resources. The Name of a tool is empty unless it is exposed under that very
-// name. ID and the name in Raw stay the upstream's, whatever clients see.
+// Upstream is what one upstream brings to views: its tools, prompts and resources.
+// The Name of a tool is empty unless the configuration gives it an exact name. ID
+// and the name in Raw are always the upstream's own.
 type Upstream struct {
 	Server string
 	Listed bool // false while it has never been listed: what it has is not known
 	Tools  []*tool.Tool
-	// Output is what overrides say of keeping large results, OutputDefault is for
-	// the other tools: filled in by Base. In a compiled view, Output has the tools whose large
-	// results are kept, and OutputDefault is nil.
+	// Base fills in Output, the overrides' settings for large results, and
+	// OutputDefault, those for the other tools. In a compiled view, Output has the tools
+	// whose large results are kept, and OutputDefault is nil.
 	Output        map[tool.ID]*OutputCache
 	OutputDefault *OutputCache
 }
@@ -37,8 +37,8 @@ func (v *Compiled) Keeps() bool {
 	return slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return len(u.Output) > 0 })
 }
 
-// Env is what a view needs of its surroundings. Its functions are called while
-// calls run, and must be safe for concurrent use.
+// Env is what a view needs from its caller. Its functions run during calls, and must
+// be safe for concurrent use.
 type Env struct {
 	Log *slog.Logger
 	// Program loads the Starlark module at an absolute path, or returns the one that
@@ -49,8 +49,8 @@ type Env struct {
 	// these.
 	Find    func(id string) (*tool.Tool, bool)
 	Nearest func(id string, n int) []string
-	// Pending reports whether the tool with this ID may yet come: its server has not
-	// been listed, or is disabled. Nil: Compile tells by the upstreams it is given.
+	// Pending reports whether the tool with this ID may still appear: its server has not
+	// been listed, or is disabled. If nil, Compile decides by its upstreams.
 	Pending func(id string) bool
 	// Retrieve searches the default view, for custom tools: an array of tools as
 	// retrieve_tools answers it.

@@ -1,6 +1,6 @@
-// Package hf runs sentence-transformers models of the BERT family on the CPU:
-// text in, unit vectors out. It reads the files of a model's folder and never
-// the network.
+// Package hf owns sentence-transformers models of the BERT family on the CPU: text
+// in, unit vectors out. It reads the files of a model's folder and never uses the
+// network.
 package hf
 
 import (
@@ -258,8 +258,8 @@ func (m *Model) Dim() int { return m.encoder.hidden }
 // Hash is the SHA-256, in hex, of the files that vectors depend on.
 func (m *Model) Hash() string { return m.hash }
 
-// Prompt is what the model wants before a text of the kind, "query" or
-// "document"; most models want nothing.
+// Prompt returns the text that the model wants before a text of the kind "query" or
+// "document"; "" for most models.
 func (m *Model) Prompt(kind string) string { return m.prompts[kind] }
 
 // ErrClosed is returned by Embed of a closed Model.

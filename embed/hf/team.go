@@ -8,9 +8,9 @@ import (
 )
 
 // team shares the steps of one run among goroutines. A step takes some tens of
-// microseconds, less than it takes to wake a sleeping processor; so between
-// steps the members spin. Parts of a step are taken one by one: who is not
-// scheduled just then is not waited for.
+// microseconds, less than it takes to wake a sleeping processor; so between steps
+// the members spin. Members take parts of a step one by one, so that nobody waits
+// for a member that is not scheduled.
 type team struct {
 	size  int
 	step  atomic.Pointer[step]
@@ -74,7 +74,7 @@ func (t *team) each(parts int, do func(part, member int)) {
 // patience is how long one part may keep the others waiting.
 const patience = 200 * time.Microsecond
 
-// spinsTimed is how often one who waits looks at the clock.
+// spinsTimed is the number of spins between two looks at the clock.
 const spinsTimed = 64
 
 // take does one part, and reports false if there is none left.

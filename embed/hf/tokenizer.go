@@ -18,9 +18,9 @@ import (
 )
 
 // tokenizer is BERT's: basic tokens, then WordPiece (Devlin et al. 2018). Its
-// results are those of the reference implementation, Hugging Face's
-// tokenizers. Special tokens in a text are text: what a tool says of itself
-// must not end the sequence.
+// results are those of the reference implementation, Hugging Face's tokenizers.
+// Special tokens in a text are plain text: a tool's description must not end the
+// sequence.
 type tokenizer struct {
 	vocabulary   map[string]int32
 	continuation string // what a piece within a word begins with
@@ -233,7 +233,7 @@ func isPunctuation(r rune) bool {
 	return (unicode.IsPunct(r) || r == 0x166D || r == 0x111C9) && unicode.Is(classified, r)
 }
 
-// isChinese is true of the CJK ideographs, each of which is a word. The gap
+// isChinese reports whether r is a CJK ideograph; each of them is a word. The gap
 // from 2B820 to 2B91F is the reference's.
 func isChinese(r rune) bool {
 	switch {
@@ -285,8 +285,8 @@ func (t *tokenizer) longest(piece *[]byte, prefix int) (int32, bool) {
 	return 0, false
 }
 
-// classified are the code points that have a class for the reference: its table is that of
-// Unicode 8. What came later is neither mark, control nor punctuation.
+// classified are the code points to which the reference gives a class: its table is
+// that of Unicode 8. Later code points are neither mark, control nor punctuation.
 var classified = rangetable.Assigned("8.0.0")
 
 // isMark is true of the class Mn, as it was in Unicode 8.

@@ -1,6 +1,6 @@
-// Package kernel multiplies matrices of 32-bit floats, and has the two
-// functions of a transformer that cost time beside that. It starts no
-// goroutines and knows nothing of models.
+// Package kernel owns the products of matrices of 32-bit floats, and the two other
+// functions of a transformer that take time. It starts no goroutines and knows
+// nothing of models.
 //
 // The kernels are assembly for amd64 (AVX2 with FMA, AVX-512) and arm64
 // (NEON); everything else runs in Go. The libraries that were looked at have

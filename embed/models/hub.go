@@ -117,7 +117,7 @@ func (h *hub) fill(ctx context.Context, w *work) error {
 	return nil
 }
 
-// lacking says what it means that a file is not at the hub.
+// lacking returns the error for a file that the hub does not have.
 func (h *hub) lacking(f wanted, err error) error {
 	if f.name == weightsFile {
 		return fmt.Errorf("%s of %s: %w; the weights are read from this file only, choose a model that has it", f.name, h.repo, err)
@@ -180,8 +180,8 @@ func (h *hub) again(ctx context.Context, what string, try func() (int64, error))
 
 var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// commit returns what the floating revision is now, so that all files are of one
-// revision; "" where the hub does not say.
+// commit returns the commit of the floating revision, so that all files are of one
+// revision; "" if the hub does not say it.
 func (h *hub) commit(ctx context.Context) (commit string, err error) {
 	file := layout[0].name
 	err = h.again(ctx, file, func() (int64, error) {
@@ -200,7 +200,7 @@ func (h *hub) commit(ctx context.Context) (commit string, err error) {
 	return commit, err
 }
 
-// fetch downloads one file. checked is false when nobody said what its sum is.
+// fetch downloads one file. checked is false if its sum is unknown.
 func (h *hub) fetch(ctx context.Context, w *work, f wanted) (checked bool, err error) {
 	var best int64 // a hub that never goes on and always breaks off makes no progress
 	err = h.again(ctx, f.name, func() (gained int64, err error) {
@@ -216,10 +216,10 @@ func (h *hub) fetch(ctx context.Context, w *work, f wanted) (checked bool, err e
 	return checked, err
 }
 
-// attempt downloads what is missing of a file over one connection, and returns
-// how many bytes of it are here.
+// attempt downloads the missing part of a file over one connection, and returns the
+// size of the file so far.
 func (h *hub) attempt(ctx context.Context, w *work, f wanted) (size int64, checked bool, err error) {
-	// A part is gone on with when the sum will tell whether it is of the same file.
+	// A part is resumed only if a sum will tell whether it belongs to the same file.
 	part, err := w.openPart(ctx, f.name, w.state.Sums[f.name] != "")
 	if err != nil {
 		return 0, false, err
@@ -247,8 +247,8 @@ func (h *hub) attempt(ctx context.Context, w *work, f wanted) (size int64, check
 	return part.size, want.SHA256 != "", nil
 }
 
-// receive appends to the part what the hub sends, and returns what is known of the
-// whole file.
+// receive appends the hub's answer to the part, and returns the size and sum of the
+// whole file, if known.
 func (h *hub) receive(ctx context.Context, w *work, f wanted, part *part) (want File, err error) {
 	x := h.exchange(ctx)
 	defer x.end()
@@ -300,8 +300,8 @@ func (h *hub) receive(ctx context.Context, w *work, f wanted, part *part) (want 
 	return want, nil
 }
 
-// position makes the part fit what the answer brings, and returns the size of the
-// whole file, 0 when unknown.
+// position truncates the part if the answer begins at the start, and returns the
+// size of the whole file, 0 if unknown.
 func (h *hub) position(resp *http.Response, part *part) (total int64, err error) {
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return 0, permanent{fmt.Errorf("%s sends %s with Content-Encoding %s, which was not asked for", h, part.name, encoding)}
@@ -337,7 +337,7 @@ func contentRange(s string) (start, total int64, ok bool) {
 	return start, total, ok && ok2 && ok3 && err == nil
 }
 
-// said is what the headers on the way to a file said of it.
+// said is what response headers tell about a file.
 type said struct {
 	commit string
 	file   File // zero where unknown
@@ -345,8 +345,9 @@ type said struct {
 
 var sumPattern = regexp.MustCompile(`^"?([0-9a-f]{64})"?$`)
 
-// hear reads one answer. Large files are kept elsewhere: then the hub says what
-// they are in X-Linked headers, and the ETag of the other host means nothing.
+// hear reads the headers of one response. Large files are on another host: then the
+// hub describes them in X-Linked headers, and the ETag of the other host means
+// nothing.
 func (s *said) hear(header http.Header, atHub bool) {
 	if commit := header.Get("X-Repo-Commit"); s.commit == "" && commitPattern.MatchString(commit) {
 		s.commit = commit
@@ -362,9 +363,8 @@ func (s *said) hear(header http.Header, atHub bool) {
 	}
 }
 
-// get asks for a file. The token stays with the hub, and what the hub's headers say
-// is heard on the way, before a redirect leads elsewhere. The response has status
-// 200, 206 or 416.
+// get requests a file. The token goes only to the hub, and the hub's headers are
+// read before a redirect leads elsewhere. The response has status 200, 206 or 416.
 func (h *hub) get(x *exchange, file, ranged string) (*http.Response, said, error) {
 	var heard said
 	at := h.endpoint.JoinPath(h.repo, "resolve", h.revision, file)

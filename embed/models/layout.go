@@ -24,7 +24,7 @@ const (
 	smallFile     = 1 << 20     // the limit of settings; they are fetched whole
 )
 
-// layout lists the files, the small ones first: what is wrong with a model shows
+// layout lists the files, the small ones first, so that mistakes in a model show
 // before its weights are fetched.
 var layout = []wanted{
 	{"config.json", smallFile, true},
@@ -50,8 +50,8 @@ func missing(has func(file string) bool) (names []string) {
 	return names
 }
 
-// plausible refuses what is certainly not the file it should be: a login page
-// instead of settings, or the pointer that git leaves in place of large files.
+// plausible refuses files that are certainly wrong: a login page instead of
+// settings, or the pointer that git leaves in place of large files.
 func plausible(name, path string) error {
 	switch name {
 	case weightsFile:

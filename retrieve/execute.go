@@ -16,8 +16,8 @@ import (
 // Failure says why a tool could not be executed.
 type Failure string
 
-// The failures. A bad request is one that can be put right by asking otherwise: no
-// such tool, not provisioned, arguments that do not fit.
+// The failures. The caller can correct a bad request: an unknown tool, one that is not
+// provisioned, arguments that do not fit.
 const (
 	FailureBadRequest Failure = "bad_request"
 	FailureConnection Failure = "connection" // the server could not be reached, or was lost
@@ -25,17 +25,17 @@ const (
 	FailureExecution  Failure = "execution" // whatever else
 )
 
-// ExecuteError is a call that has no result.
+// ExecuteError is the error of a call without a result.
 type ExecuteError struct {
 	Failure Failure
-	ID      string // as it was asked for
-	Server  string // that failed; "" of a bad request
+	ID      string // as requested
+	Server  string // the one that failed; "" for a bad request
 	Err     error
 }
 
 // Error is for the client. It begins with "Invalid tool ID format: X", "Tool X not
-// provisioned.", "Server S not connected: " or "Tool execution failed: ", or says
-// what does not fit of the arguments.
+// provisioned.", "Server S not connected: " or "Tool execution failed: ", or says which
+// arguments do not fit.
 func (e *ExecuteError) Error() string {
 	var of *upstream.Error
 	errors.As(e.Err, &of)
@@ -61,10 +61,10 @@ func (e *ExecuteError) Error() string {
 
 func (e *ExecuteError) Unwrap() error { return e.Err }
 
-// Execute calls the tool that clients see under the name id, for whoever makes
-// the call, and with its _meta, progress and answers to what the tool asks.
-// arguments are an object, JSON text that holds one, or absent. A result that says
-// the tool failed is a result. The error is an *ExecuteError.
+// Execute calls the tool that clients see under the name id, for the maker of the call:
+// with its _meta, its progress, and its answers to the tool's questions. arguments are
+// an object, the JSON text of one, or absent. A result with isError is a result. The
+// error is an *ExecuteError.
 func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
 	t, ok := c.catalog.Lookup(id)
 	if !ok {
@@ -81,11 +81,11 @@ func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, argume
 	return result, nil
 }
 
-// failureOf is the error of a call that came back with err.
+// failureOf returns the *ExecuteError for the error of a call.
 func failureOf(t *tool.Tool, err error) *ExecuteError {
 	e := &ExecuteError{Failure: FailureExecution, ID: t.Name, Server: t.Def.ID.Server, Err: err}
 	var of *upstream.Error
-	if errors.As(err, &of) { // of a composite tool: the server of the step
+	if errors.As(err, &of) { // in a composite tool: the server of the step
 		e.Server = of.Server
 	}
 	switch {
@@ -99,8 +99,8 @@ func failureOf(t *tool.Tool, err error) *ExecuteError {
 	return e
 }
 
-// execute is the handler of execute_tool. An upstream's own error passes as it
-// is, as through call_tool.
+// execute is the handler of execute_tool. Like call_tool it passes on an upstream's own
+// error unchanged.
 func (c *caller) execute(ctx context.Context, call *tool.Call) (tool.Result, error) {
 	id, arguments, err := parseCall("tool_id", call.Arguments)
 	if err != nil {

@@ -28,16 +28,16 @@ var hints = []hint{
 	{"open-world", "openWorldHint", func(a tool.Annotations) bool { return a.OpenWorld }},
 }
 
-// Tags returns the tags that a tool is shown with: its server, the hints that it
-// gives of itself (read-only, destructive, idempotent, open-world), and the words
-// of its name and of the first sentence of its description that say most. They
-// are in lower case, at most 10, and Catalog.Tagged finds each.
+// Tags returns the tags that a tool is shown with: its server, the hints that it sets
+// (read-only, destructive, idempotent, open-world), and telling words of its name and
+// of the first sentence of its description. They are in lower case, at most 10, and
+// Catalog.Tagged finds each.
 func Tags(t *tool.Tool) []string {
 	def := t.Def
 	tags := []string{strings.ToLower(def.ID.Server)}
 	annotations := rawjson.Member(def.Raw, "annotations")
 	for _, h := range hints {
-		// What is only the default of a hint would stand beside nearly every tool.
+		// Nearly every tool would have a tag for the default of a hint.
 		if h.holds(def.Annotations) && string(rawjson.Member(annotations, h.key)) == "true" {
 			tags = append(tags, h.tag)
 		}
@@ -60,8 +60,8 @@ func Tags(t *tool.Tool) []string {
 	return tags
 }
 
-// havingTags returns what reports whether a tool has all tags, says being whether
-// a stem is among the words that it and its server say. It is for one goroutine.
+// havingTags returns a predicate for tools with all tags; says tests a stem against the
+// words of the tool and its server. One goroutine may use the predicate.
 func havingTags(tags []string) func(t *tool.Tool, says func(stem unique.Handle[string]) bool) bool {
 	type wanted struct {
 		plain string
@@ -103,7 +103,7 @@ func havingTags(tags []string) func(t *tool.Tool, says func(stem unique.Handle[s
 	}
 }
 
-// termsOf are the stems of the words that a tool says, beside those of its server.
+// termsOf returns the stems of the words of a tool, without its server's.
 func termsOf(t *tool.Tool) []unique.Handle[string] {
 	return handles(index.Terms(strings.Join([]string{t.Name, t.Def.ID.Name, t.Def.ID.Server, t.Def.Title, t.Def.Description}, "\n")))
 }
@@ -129,8 +129,8 @@ func isHint(word string) bool {
 	return slices.ContainsFunc(hints, func(h hint) bool { return plainly(h.tag) == plainly(word) })
 }
 
-// plainly is a name without case and separators: read-only, read_only and
-// readOnly are the same.
+// plainly returns a name in lower case without separators: read-only, read_only and
+// readOnly become the same.
 func plainly(name string) string {
 	return strings.Map(func(r rune) rune {
 		if notInWord(r) {
@@ -142,7 +142,7 @@ func plainly(name string) string {
 
 func notInWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
-// apart sets the words of an identifier apart: createIssue is create Issue.
+// apart separates the words of an identifier: createIssue becomes create Issue.
 func apart(name string) string {
 	var b strings.Builder
 	before := ' '
@@ -156,20 +156,20 @@ func apart(name string) string {
 	return b.String()
 }
 
-// words keeps what tags follow from, by content: to stem a definition takes some
-// hundred times what looking through its stems does.
+// words remembers stems and tags by content: stemming a definition takes some hundred
+// times as long as comparing its stems.
 type words struct {
 	mu    sync.Mutex // guards what follows; not held while stemming
 	terms map[worded][]unique.Handle[string]
 	tags  map[worded][]string
 }
 
-// worded is a text, or a tool, by what is seen of it.
+// worded identifies a text, or a tool as clients see it.
 type worded struct{ text, server, name string }
 
 func wordedAs(t *tool.Tool) worded { return worded{t.Def.Hash, t.Def.ID.Server, t.Name} }
 
-// remembered returns what is known of a text, or makes it.
+// remembered returns the known value of a key, or makes it.
 func remembered[T any](w *words, known *map[worded]T, key worded, make func() T) T {
 	w.mu.Lock()
 	value, ok := (*known)[key]
@@ -192,8 +192,8 @@ func (w *words) tagsOf(t *tool.Tool) []string {
 	return remembered(w, &w.tags, wordedAs(t), func() []string { return Tags(t) })
 }
 
-// forget forgets everything when it is of more than so many texts: what is of
-// tools that are gone is never asked for again.
+// forget forgets everything once it has more than most texts: some are of tools that
+// are gone.
 func (w *words) forget(most int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,12 +202,12 @@ func (w *words) forget(most int) {
 	}
 }
 
-// Tagged returns what reports whether a tool, prompt or resource of the catalog has
-// every one of tags; it is for one goroutine. A tag is the name of its server or,
-// of a tool, one of the hints of Tags: case and separators do not matter, and a
-// hint that a tool says nothing of is at its default. Any other tag is words that
-// all stand, in some form, in the names of the tool and its server, in its title,
-// its description or its server's.
+// Tagged returns a predicate for tools, prompts and resources of the catalog that have
+// all tags. One goroutine may use it. A tag is the name of the server or, for a tool,
+// one of the hints of Tags, whatever its case and separators; a hint that the tool does
+// not set has its default. Any other tag is words, all of which appear, in some form,
+// in the names of the tool and its server, in its title, or in the description of
+// either.
 func (c *Catalog) Tagged(tags []string) func(t *tool.Tool) bool {
 	if len(tags) == 0 {
 		return func(*tool.Tool) bool { return true }

@@ -17,10 +17,10 @@ import (
 // embedChunk is how many tools get their vectors in one step.
 const embedChunk = 256
 
-// Embed gives every tool, prompt and resource that has none its vector, those
-// that were stored first seen. Searches go on meanwhile, with the vectors that are there.
-// progress, if not nil, hears how many of the tools have one. Tools that
-// change meanwhile are left for the call that follows each With.
+// Embed gives a vector to every tool, prompt and resource that has none, first from the
+// cache. Searches go on meanwhile, with the vectors that exist. progress, if not nil,
+// is told how many have one. Tools that change meanwhile wait for the next call, which
+// follows each With.
 func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
 	missing := k.index.Missing()
 	total := k.index.Len()
@@ -65,17 +65,17 @@ func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done
 	return fmt.Errorf("catalog: embed: %w", err)
 }
 
-// DropVectors forgets all vectors; Embed brings them anew.
+// DropVectors forgets all vectors; Embed makes them again.
 func (k *kept) DropVectors() { k.index.DropVectors() }
 
-// Embedded is how many tools, prompts and resources have a vector.
+// Embedded returns how many tools, prompts and resources have a vector.
 func (k *kept) Embedded() int {
 	embedded, _ := k.embedded()
 	return embedded
 }
 
-// embedded is how many tools, prompts and resources have a vector, and how many
-// there are.
+// embedded returns how many tools, prompts and resources have a vector, and how many
+// exist.
 func (k *kept) embedded() (n, of int) { return k.index.Vectors(), k.index.Len() }
 
 // Queries embeds the texts of a query; embed.Recent is one.
@@ -87,14 +87,14 @@ type Queries interface {
 const DefaultQueryTimeout = 800 * time.Millisecond
 
 const (
-	// failuresInARow is after how many failed queries the embedder is left alone,
-	// so that not every search waits for one that does not answer.
+	// After failuresInARow failed queries the embedder is not asked for restAfter, so
+	// that not every search waits for one that does not answer.
 	failuresInARow = 2
 	restAfter      = 30 * time.Second
 )
 
-// QueryVectors gives queries their vectors, as long as that works: for all
-// retrievers of one embedder. The zero value gives none.
+// QueryVectors embeds queries, for all retrievers of one embedder, as long as that
+// works. The zero value embeds none.
 type QueryVectors struct {
 	mu       sync.Mutex // guards all below; not held while embedding
 	queries  Queries
@@ -108,16 +108,16 @@ func (s *searcher) UseVectors(queries Queries, reason string) {
 	s.vectors.Use(queries, reason)
 }
 
-// Use makes searches use vectors of queries from now on; nil ends that, and
-// reason, which may be empty, is told in answers.
+// Use makes searches embed their queries with queries from now on. With nil they use
+// words alone; answers then state the reason, which may be empty.
 func (v *QueryVectors) Use(queries Queries, reason string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queries, v.reason, v.failures, v.rest = queries, reason, 0, time.Time{}
 }
 
-// of returns the vectors of a query or, with nil, why words decide alone: they do
-// while there is nothing to compare with.
+// of returns the vectors of a query, or nil and the reason why words decide alone. They
+// do while the catalog has no vectors (comparable is false).
 func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duration, comparable bool) ([][]float32, string) {
 	v.mu.Lock()
 	queries, reason, rest := v.queries, v.reason, v.rest
@@ -134,7 +134,7 @@ func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duratio
 	defer cancel()
 	vectors, err := queries.Embed(timed, index.QueryTexts(text))
 	if ctx.Err() != nil {
-		return nil, "" // nobody waits for the answer
+		return nil, "" // the caller is gone
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -151,8 +151,7 @@ func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duratio
 	return nil, reasonFailed
 }
 
-// Reasons why words decide alone, as clients are told. What exactly failed is
-// for the log of whoever owns the embedder.
+// Reasons why words decide alone, for clients. The owner of the embedder logs details.
 const (
 	reasonLate    = "the embedder did not answer in time"
 	reasonFailed  = "the embedder fails"

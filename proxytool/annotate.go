@@ -8,21 +8,21 @@ import (
 	"toolfinch/rawjson"
 )
 
-// Label is what the annotations of a content item say of where it comes from.
+// Label says, in the annotations of a content item, where the item comes from.
 type Label struct {
 	Action Action
 	Type   Type
 	Path   string // "" of a list or batch
-	// Data is the type of what the text of the item is the JSON of (DataTool, ...),
-	// "" when it is not said.
+	// Data is the type of the JSON in the text of the item (DataTool, ...), "" if it is
+	// not stated.
 	Data string
-	Many *bool // whether it is an array of them; nil when it is not said
+	Many *bool // whether the JSON is an array of them; nil if it is not stated
 	Page *Page // of a list and a batch
 }
 
 // Page is which part of a list was sent.
 type Page struct {
-	Total  int    // how many there are, those that a filter leaves out not counted
+	Total  int    // how many items pass the filter
 	Offset int    // how many are before the first one sent
 	Count  int    // how many were sent
 	Next   string // cursor of the rest, "" when there is none
@@ -50,16 +50,16 @@ const (
 	keyOffset = "offset"
 	keyCount  = "count"
 	keyNext   = "nextCursor"
-	// keyProxied is a member of _meta: what stood where the proxy tool wrote.
+	// keyProxied is a member of _meta: the values that the proxy tool has replaced.
 	keyProxied = "proxied"
-	// keyError is a member of the _meta of a result of a batch: the JSON-RPC error
-	// that stood in its place.
+	// keyError is a member of the _meta of a result in a batch: the JSON-RPC error that
+	// the result stands for.
 	keyError = "error"
 )
 
 var labelKeys = []string{keyAction, keyType, keyPath, keyPython, keyData, keyMany, keyArray, keyTotal, keyOffset, keyCount, keyNext}
 
-// dataOf is what a list of the type has.
+// dataOf returns the data type of the items of a list.
 func dataOf(t Type) string {
 	switch t {
 	case TypeResource:
@@ -70,8 +70,8 @@ func dataOf(t Type) string {
 	return DataTool
 }
 
-// LabelOf reads the label of a content item, from its annotations and, what is
-// not there, from _meta. It reports whether there is one.
+// LabelOf reads the label of a content item from its annotations and, for what is
+// missing there, from its _meta. It reports whether there is one.
 func LabelOf(item json.RawMessage) (Label, bool) {
 	var l Label
 	for _, from := range []string{"_meta", "annotations"} {
@@ -114,7 +114,7 @@ func (l *Label) read(object json.RawMessage) {
 	}
 }
 
-// object is what stands in annotations and in _meta.
+// object returns the members of annotations and _meta that state the label.
 func (l Label) object() json.RawMessage {
 	var out rawjson.Object
 	out.AddText(keyAction, string(l.Action))
@@ -143,11 +143,11 @@ func (l Label) object() json.RawMessage {
 	return out.JSON()
 }
 
-// Annotate returns a content item with the label in its annotations and _meta.
-// Whatever else stands there stays, but what has the key of a label, the tool's
-// own or that of another proxy tool behind it, moves into the member "proxied" of
-// _meta: {"annotations": {...}, "_meta": {...}}. An annotations or _meta that is
-// no object moves there whole; an item that is none is left alone.
+// Annotate returns a content item with the label in its annotations and _meta. Other
+// members of these stay. Members with the key of a label, of the tool itself or of
+// another proxy tool behind it, move to the member "proxied" of _meta:
+// {"annotations": {...}, "_meta": {...}}. Annotations or _meta that are not an object
+// move there whole. An item that is not an object stays unchanged.
 func Annotate(item json.RawMessage, l Label) json.RawMessage {
 	return annotate(item, l.object())
 }
@@ -165,8 +165,8 @@ func annotate(item, label json.RawMessage) json.RawMessage {
 	return set(set(item, "_meta", meta.JSON()), "annotations", annotations.JSON()) // a new one comes first
 }
 
-// labelled is a member of an item with the label in it. What was in its place
-// goes to moved.
+// labelled returns a member of an item with the label in it. Values that the label
+// replaces go to moved.
 func labelled(item json.RawMessage, name string, label json.RawMessage, moved *rawjson.Object) *rawjson.Object {
 	var out, own rawjson.Object
 	out.AddAll(label)
@@ -187,8 +187,8 @@ func labelled(item json.RawMessage, name string, label json.RawMessage, moved *r
 	return &out
 }
 
-// labelEmpty returns the result of a tool with the label in its own _meta if it has
-// no content that could carry one.
+// labelEmpty returns the result of a tool, with the label in the result's own _meta if
+// the result has no content to carry it.
 func labelEmpty(result json.RawMessage, l Label) json.RawMessage {
 	if hasContent(result) {
 		return result
@@ -208,8 +208,8 @@ func hasContent(result json.RawMessage) bool {
 	return false
 }
 
-// unannotate is the inverse of annotate and labelEmpty with the label of a call. Of a proxy tool
-// that moves nothing it takes the keys off that such a label has.
+// unannotate is the inverse of annotate and labelEmpty with the label of a call. If the
+// proxy tool moved nothing, unannotate only removes the keys of such a label.
 func unannotate(item json.RawMessage) json.RawMessage {
 	if _, ok := LabelOf(item); !ok {
 		return item
@@ -227,8 +227,8 @@ func unannotate(item json.RawMessage) json.RawMessage {
 	return out.JSON()
 }
 
-// unlabelled is annotations or _meta without a label and with what was moved; nil
-// when nothing is left.
+// unlabelled returns annotations or _meta without a label and with the moved members,
+// nil if nothing is left.
 func unlabelled(object, moved json.RawMessage) json.RawMessage {
 	if moved != nil && !rawjson.IsObject(moved) || !rawjson.IsObject(object) {
 		if moved != nil {

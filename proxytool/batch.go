@@ -18,8 +18,8 @@ import (
 // parallel is how many operations of a batch run at a time.
 const parallel = 8
 
-// batch runs operations and answers with their results in their order. What
-// fails is an error result in its place.
+// batch runs operations and answers with their results in order. The result of a failed
+// operation is an error result.
 func (p *proxy) batch(ctx context.Context, call *tool.Call, ops []Operation) (json.RawMessage, error) {
 	inner, err := within(call)
 	if err != nil {
@@ -46,12 +46,13 @@ func (p *proxy) batch(ctx context.Context, call *tool.Call, ops []Operation) (js
 	return one(embedJSON(uriOf(label), rawjson.Array(results), label)), nil
 }
 
-// within is the call that operations of a batch are made by: nothing in it can
-// be answered by calling again, but it is no deeper than the batch.
+// within returns the call that makes the operations of a batch. It is no deeper than
+// the batch. Clients cannot answer its questions by calling again.
 func within(call *tool.Call) (*tool.Call, error) {
 	outer := *call
 	outer.Depth--
-	// Progress of several would go up and down under one token: the batch has its own.
+	// The progress of several operations would go up and down under one token, so the
+	// batch reports its own.
 	if meta := rawjson.Member(call.Params, "_meta"); rawjson.Member(meta, "progressToken") != nil {
 		outer.Params = set(call.Params, "_meta", rawjson.Without(meta, "progressToken"))
 	}
@@ -59,7 +60,7 @@ func within(call *tool.Call) (*tool.Call, error) {
 }
 
 func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (result tool.Result) {
-	// It runs on a goroutine of ours, where a panic would end the process.
+	// This goroutine is ours: a panic in it would end the process.
 	defer func() {
 		if r := recover(); r != nil {
 			p.log.ErrorContext(ctx, "panic in a batch", slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
@@ -79,22 +80,21 @@ func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (res
 	return result
 }
 
-// rpcResult is a JSON-RPC error in the place of a result: the whole object, with
-// code and data, is the member "error" of its _meta.
+// rpcResult converts a JSON-RPC error to an error result, whose _meta.error is the
+// whole error object with code and data.
 func rpcResult(failed *tool.RPCError) tool.Result {
 	var meta rawjson.Object
 	meta.Add(keyError, failed.JSON())
 	return tool.Result(set(json.RawMessage(tool.ErrorResult(failed.Message)), "_meta", meta.JSON()))
 }
 
-// progress counts the operations of a batch that are done, for a client that
-// wants to know.
+// progress reports how many operations of a batch are done.
 type progress struct {
-	token  json.RawMessage // nil: it does not
+	token  json.RawMessage // of the client; nil: it wants no reports
 	total  int
 	notify func(method string, params json.RawMessage)
 
-	mu   sync.Mutex // guards done, and held over notify: the count must not go back
+	mu   sync.Mutex // guards done; held over notify, so that reports stay in order
 	done int
 }
 

@@ -34,8 +34,8 @@ func cut(items []Item, op Operation) ([]Item, Page, error) {
 	return items, page, nil
 }
 
-// limitOf is how many of the items a page has at most: what the operation says, else
-// as many as PageBytes hold, and at least one.
+// limitOf returns how many of the items a page has at most: the limit of the operation,
+// else as many as fit into PageBytes, but at least one.
 func limitOf(items []Item, op Operation) int {
 	if op.Limit != nil {
 		return *op.Limit
@@ -49,12 +49,12 @@ func limitOf(items []Item, op Operation) int {
 	return len(items)
 }
 
-// cursor names the last item of a page and what is listed.
+// cursor returns a cursor: it names the list and the last item of a page.
 func cursor(last Item, op Operation) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(scope(op) + " " + key(last)))
 }
 
-// find returns where the item that the cursor of an operation names is.
+// find returns the index of the item that the operation's cursor names.
 func find(items []Item, op Operation) (int, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(op.Cursor)
 	of, name, ok := strings.Cut(string(raw), " ")
@@ -66,8 +66,7 @@ func find(items []Item, op Operation) (int, error) {
 	return 0, args.Refuse("cursor does not fit this list (any more); list from the start, without a cursor")
 }
 
-// key tells the items of a list apart: a resource and a template may have the
-// same path.
+// key identifies an item of a list: a resource and a template may have the same path.
 func key(item Item) string {
 	if isTemplate(item.Raw) {
 		return "{" + item.Path
@@ -75,7 +74,7 @@ func key(item Item) string {
 	return "=" + item.Path
 }
 
-// scope is the same for operations that list the same.
+// scope identifies a list: two operations with equal scopes list the same.
 func scope(op Operation) string {
 	sum := fnv.New64a()
 	sum.Write([]byte(op.Type))

@@ -1,6 +1,6 @@
-// Package proxytool owns the proxy tool of the MCP Proxy Extension: one tool
-// over tools, resources and prompts, its parameters, its answers and what turns
-// those back into results. It dials nobody and finds nothing: a Source does.
+// Package proxytool owns the proxy tool of the MCP Proxy Extension: one tool over
+// tools, resources and prompts, its arguments, its answers, and the decoding of
+// answers. It connects to no server and searches nothing: a Source does.
 package proxytool
 
 import (
@@ -30,24 +30,24 @@ type Item struct {
 	Raw  json.RawMessage // the object as tools/list (...) has it: valid JSON
 }
 
-// Source is what the proxy tool is over. Its methods get the call of the proxy
-// tool, so that they know who asks, and may be called at the same time. What it
-// lists and answers is what the caller may reach without the proxy tool too. An
-// *args.Error becomes an error result; every other error is returned as it is.
+// Source is a set of tools, resources and prompts for the proxy tool. Its methods get
+// the call of the proxy tool, which says who asks; they may be called concurrently. It
+// lists and answers only what the caller can reach without the proxy tool. An
+// *args.Error becomes an error result; every other error is returned unchanged.
 type Source interface {
-	// List returns what passes the filter (nil: all) in its order, of resources
-	// the resources and then the templates.
+	// List returns the items that pass the filter (nil: all) in the order of the
+	// source; for resources, the resources and then the templates.
 	List(ctx context.Context, call *tool.Call, t Type, filter *Filter) ([]Item, error)
-	// Info returns one definition: of a URI that is filled in from a template, the
+	// Info returns one definition. For a URI that comes from a template it returns the
 	// template.
 	Info(ctx context.Context, call *tool.Call, t Type, path string) (Item, error)
 	// Call returns the result object of tools/call, resources/read or prompts/get.
-	// args is an object or nil, of a prompt one of strings, of a resource nil.
+	// args is an object or nil: for a prompt an object of strings, for a resource nil.
 	Call(ctx context.Context, call *tool.Call, t Type, path string, args json.RawMessage) (json.RawMessage, error)
 }
 
-// Find returns where the item of a path is, for the sake of clients of other
-// servers also that of the name of a resource which no other has; -1 without one.
+// Find returns the index of the item with the path, -1 if there is none. Clients of
+// other servers may use a resource's name, so a name that only one item has counts too.
 func Find(items []Item, path string) int {
 	var named []int
 	for i, item := range items {
@@ -64,13 +64,13 @@ func Find(items []Item, path string) int {
 	return named[0]
 }
 
-// IsURI reports whether the path of a resource is a URI for certain: not a name,
-// and not a template.
+// IsURI reports whether the path of a resource is certainly a URI: neither a name nor
+// a template.
 func IsURI(path string) bool { return strings.Contains(path, "://") && !strings.Contains(path, "{") }
 
 func nameOf(item Item) string { return rawjson.Text(rawjson.Member(item.Raw, "name")) }
 
-// Unknown is the error of a path that leads to nothing, with what is near it.
+// Unknown returns the error for an unknown path; it names the paths near it.
 func Unknown(t Type, path string, near []string) error {
 	hint := ""
 	if len(near) > 0 {
@@ -79,8 +79,8 @@ func Unknown(t Type, path string, near []string) error {
 	return args.Refuse("there is no %s %q%s", t, rawjson.Clip(path, maxShown), hint)
 }
 
-// Callable is nil for what can be called by its path: all but a resource template
-// with something to fill in.
+// Callable returns nil if the item can be called by its path. A resource template with
+// something to fill in cannot.
 func (i Item) Callable() error {
 	if !isTemplate(i.Raw) || !strings.Contains(i.Path, "{") {
 		return nil
@@ -104,9 +104,9 @@ const inputSchema = `{"type":"object","properties":{` +
 	`"operations":{"type":"array","maxItems":50,"items":{"type":"object"},"description":"For batch: each with action, type, path, ..."}` +
 	`},"required":["action"]}`
 
-// New returns the proxy tool of that name over a source. Uses of it are logged:
-// calls, batches and what was refused as Info, the rest as Debug; never arguments
-// or results. A nil log logs nothing. The name must not be empty.
+// New returns the proxy tool of that name over a source. It logs its uses, without
+// arguments and results: calls, batches and refusals as Info, the rest as Debug. A nil
+// log logs nothing. The name must not be empty.
 func New(name string, source Source, log *slog.Logger) *tool.Tool {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -134,7 +134,7 @@ func (p *proxy) handle(ctx context.Context, call *tool.Call) (tool.Result, error
 	return p.run(ctx, call, op, op.check())
 }
 
-// run answers an operation that was checked, and logs it.
+// run answers and logs an operation; invalid is the error of its check.
 func (p *proxy) run(ctx context.Context, call *tool.Call, op Operation, invalid error) (tool.Result, error) {
 	start := time.Now()
 	var result json.RawMessage
@@ -191,8 +191,8 @@ func (p *proxy) answer(ctx context.Context, call *tool.Call, op Operation) (json
 
 var yes, no = true, false
 
-// called is the result of a call as a result of the proxy tool. One that asks
-// for something stays as it is.
+// called converts the result of a call to one of the proxy tool. An incomplete result,
+// which asks the client for something, stays as it is.
 func called(result json.RawMessage, label Label) (json.RawMessage, error) {
 	if !rawjson.IsObject(result) {
 		return nil, fmt.Errorf("%s %s: the answer is not a result", label.Type, rawjson.Clip(label.Path, maxShown))
@@ -216,7 +216,7 @@ func called(result json.RawMessage, label Label) (json.RawMessage, error) {
 	return labelEmpty(result, label), nil
 }
 
-// one is a result with one content item.
+// one returns a result with one content item.
 func one(item json.RawMessage) json.RawMessage {
 	var out rawjson.Object
 	out.Add("content", rawjson.Array([]json.RawMessage{item}))
@@ -263,7 +263,8 @@ func (p *proxy) audit(ctx context.Context, call *tool.Call, op Operation, outcom
 		slog.String("outcome", outcome), slog.Duration("duration", took))
 }
 
-// logged is a path without what may be secret in a URI: who reads it, a query.
+// logged returns a path for the log, without the parts of a URI that may be secret: its
+// user and its query.
 func logged(path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	if strings.Contains(path, "@") {

@@ -58,8 +58,8 @@ func (s *Set) Unknown() (count int, first string) {
 
 func label(def *tool.Def) string { return def.ID.Server + ":" + def.ID.Name }
 
-// Settings of Run.
-type Settings struct {
+// Options of Run.
+type Options struct {
 	Embedder embed.Embedder // nil for words alone
 	Vectors  embed.Vectors  // keeps the tools' vectors; needed with an Embedder
 	Limit    int            // tools in an answer, 1 to MaxLimit
@@ -74,13 +74,13 @@ const warmUps = 50
 // Run measures the sets one after the other; their names must differ. Its error
 // is that of a catalogue that cannot be built, a search that failed, Misses, or
 // ctx.
-func Run(ctx context.Context, sets []*Set, settings Settings) (*Report, error) {
-	if settings.Limit < 1 || settings.Limit > MaxLimit {
-		return nil, fmt.Errorf("limit must be from 1 to %d, not %d", MaxLimit, settings.Limit)
+func Run(ctx context.Context, sets []*Set, options Options) (*Report, error) {
+	if options.Limit < 1 || options.Limit > MaxLimit {
+		return nil, fmt.Errorf("limit must be from 1 to %d, not %d", MaxLimit, options.Limit)
 	}
 	report := &Report{}
 	for _, set := range sets {
-		measured, err := runSet(ctx, set, settings)
+		measured, err := runSet(ctx, set, options)
 		if err != nil {
 			return nil, fmt.Errorf("set %s: %w", set.Name, err)
 		}
@@ -90,9 +90,9 @@ func Run(ctx context.Context, sets []*Set, settings Settings) (*Report, error) {
 	return report, nil
 }
 
-func runSet(ctx context.Context, set *Set, settings Settings) (_ *SetReport, err error) {
+func runSet(ctx context.Context, set *Set, options Options) (_ *SetReport, err error) {
 	debug.FreeOSMemory() // what the set before this one took is not this one's
-	s, err := openSystem(ctx, set, settings)
+	s, err := openSystem(ctx, set, options)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func runSet(ctx context.Context, set *Set, settings Settings) (_ *SetReport, err
 		}
 	}()
 	for _, q := range set.Queries[:min(warmUps, len(set.Queries))] {
-		if _, _, err := s.search(ctx, q.Text, settings.Limit); err != nil {
+		if _, _, err := s.search(ctx, q.Text, options.Limit); err != nil {
 			return nil, fmt.Errorf("%s: %w", q.Place, err)
 		}
 	}
@@ -110,18 +110,18 @@ func runSet(ctx context.Context, set *Set, settings Settings) (_ *SetReport, err
 	answers := make([][]hit, len(set.Queries))
 	times := make([]time.Duration, len(set.Queries))
 	for i, q := range set.Queries {
-		answers[i], times[i], err = s.search(ctx, q.Text, settings.Limit)
+		answers[i], times[i], err = s.search(ctx, q.Text, options.Limit)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", q.Place, err)
 		}
-		outcomes[i] = outcomeOf(q, answers[i], settings.Limit)
+		outcomes[i] = outcomeOf(q, answers[i], options.Limit)
 	}
 	memory := residentMB()
 	for i, q := range set.Queries {
-		if settings.Misses == nil || len(outcomes[i].Ranks) == len(q.Relevant) {
+		if options.Misses == nil || len(outcomes[i].Ranks) == len(q.Relevant) {
 			continue
 		}
-		if err := writeMiss(ctx, s, settings.Misses, set.Name, q, answers[i]); err != nil {
+		if err := writeMiss(ctx, s, options.Misses, set.Name, q, answers[i]); err != nil {
 			return nil, fmt.Errorf("%s: write what was missed: %w", q.Place, err)
 		}
 	}
@@ -129,7 +129,7 @@ func runSet(ctx context.Context, set *Set, settings Settings) (_ *SetReport, err
 	unknown, _ := set.Unknown()
 	out := &SetReport{
 		Name: set.Name, Tools: len(set.Defs), Unknown: unknown,
-		Embedder: s.embedder, Limit: settings.Limit,
+		Embedder: s.embedder, Limit: options.Limit,
 		P50: quantile(times, 0.50), P95: quantile(times, 0.95),
 		Build: milliseconds(s.building), Embed: milliseconds(s.embedding), RSS: memory,
 		Queries: outcomes,

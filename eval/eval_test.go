@@ -193,7 +193,7 @@ func TestRunAsksEveryQuery(t *testing.T) {
 		t.Errorf("unknown labels: %d, %q", n, first)
 	}
 	var misses bytes.Buffer
-	report, err := Run(context.Background(), []*Set{set}, Settings{Limit: 10, Misses: &misses})
+	report, err := Run(context.Background(), []*Set{set}, Options{Limit: 10, Misses: &misses})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestMissesSayHowDeep(t *testing.T) {
 	set := small(t)
 	set.Queries = set.Queries[1:2]
 	var misses bytes.Buffer
-	if _, err := Run(context.Background(), []*Set{set}, Settings{Limit: 1, Misses: &misses}); err != nil {
+	if _, err := Run(context.Background(), []*Set{set}, Options{Limit: 1, Misses: &misses}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(misses.String(), `"rank":2`) {
@@ -232,11 +232,11 @@ func TestMissesSayHowDeep(t *testing.T) {
 func TestRunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Run(ctx, []*Set{small(t)}, Settings{Limit: 10}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, []*Set{small(t)}, Options{Limit: 10}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: error %v", err)
 	}
 	for _, limit := range []int{0, 51} {
-		if _, err := Run(context.Background(), []*Set{small(t)}, Settings{Limit: limit}); err == nil {
+		if _, err := Run(context.Background(), []*Set{small(t)}, Options{Limit: limit}); err == nil {
 			t.Errorf("limit %d was taken", limit)
 		}
 	}
@@ -499,7 +499,7 @@ func TestRunAgreesWithTheIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(context.Background(), []*Set{set}, Settings{Limit: 10})
+	report, err := Run(context.Background(), []*Set{set}, Options{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

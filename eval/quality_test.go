@@ -75,11 +75,11 @@ func TestHybridQuality(t *testing.T) {
 		}
 		sets = append(sets, set)
 	}
-	words, err := Run(t.Context(), sets, Settings{Limit: 10})
+	words, err := Run(t.Context(), sets, Options{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hybrid, err := Run(t.Context(), sets, Settings{Limit: 10, Embedder: model, Vectors: &vectorsInMemory{}})
+	hybrid, err := Run(t.Context(), sets, Options{Limit: 10, Embedder: model, Vectors: &vectorsInMemory{}})
 	if err != nil {
 		t.Fatal(err)
 	}

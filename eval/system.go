@@ -18,7 +18,7 @@ import (
 // MaxLimit is the most tools that one answer can have.
 const MaxLimit = retrieve.MaxLimit
 
-// Embedders are the kinds of Settings.Embed.
+// Embedders are the kinds of embedder that eval takes.
 var Embedders = []string{embed.KindBM25, embed.KindHF, embed.KindOpenAI, embed.KindAuto}
 
 // ParseEmbedder returns the kind that text names in upper or lower case.
@@ -46,7 +46,7 @@ type system struct {
 
 // openSystem indexes the tools of a set and embeds them. The caller closes the
 // system.
-func openSystem(ctx context.Context, set *Set, settings Settings) (*system, error) {
+func openSystem(ctx context.Context, set *Set, options Options) (*system, error) {
 	began := time.Now()
 	catalog, err := retrieve.NewCatalog(func(*tool.Def) tool.Handler { return nil }).
 		With(ctx, retrieve.Contents{Servers: serversOf(set), Reserved: retrieve.Reserved()})
@@ -59,20 +59,20 @@ func openSystem(ctx context.Context, set *Set, settings Settings) (*system, erro
 		embedder:  embed.KindBM25,
 		building:  time.Since(began),
 	}
-	if settings.Embedder == nil {
+	if options.Embedder == nil {
 		return s, nil
 	}
 	began = time.Now()
-	s.embedder = settings.Embedder.ID()
-	cache := embed.NewCache(settings.Embedder, index.TextVersion, settings.Vectors)
+	s.embedder = options.Embedder.ID()
+	cache := embed.NewCache(options.Embedder, index.TextVersion, options.Vectors)
 	var progress func(done, total int)
-	if settings.Progress != nil {
-		progress = func(done, total int) { settings.Progress(set.Name, done, total) }
+	if options.Progress != nil {
+		progress = func(done, total int) { options.Progress(set.Name, done, total) }
 	}
 	if err := catalog.Embed(ctx, cache, progress); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.retriever.UseVectors(queries{settings.Embedder}, "")
+	s.retriever.UseVectors(queries{options.Embedder}, "")
 	s.embedding = time.Since(began)
 	return s, nil
 }

@@ -150,7 +150,7 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 	if log == nil {
 		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
-	settings := eval.Settings{Limit: f.limit}
+	settings := eval.Options{Limit: f.limit}
 	settings.Embedder, err = embed.Open(cmd.Context(), embedder, log)
 	if err != nil {
 		return unusable(err)

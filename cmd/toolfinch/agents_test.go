@@ -123,14 +123,30 @@ func TestAgents(t *testing.T) {
 		}
 		t.Run(a.name, func(t *testing.T) {
 			servers := upstreams(t, "files", "memory", "everything", "github", "slack")
-			for i := range a.runs {
-				t.Run(fmt.Sprint(i+1), func(t *testing.T) { a.run(t, newHouse(t, servers), len(servers)) })
+			sameTurn, runs := 0, 0
+			for runs < a.runs || a.sameTurn && 2*sameTurn <= runs && runs < a.runs+2 {
+				runs++
+				t.Run(fmt.Sprint(runs), func(t *testing.T) {
+					if a.run(t, newHouse(t, servers), len(servers)) {
+						sameTurn++
+					}
+				})
+			}
+			// On a busy machine an agent may take in the new list a turn later; then it
+			// uses call_tool.
+			switch {
+			case a.sameTurn && 2*sameTurn <= runs:
+				t.Errorf("%s was offered in the turn in which it was found in %d of %d runs, want most", surfaced, sameTurn, runs)
+			case !a.sameTurn && sameTurn > 0:
+				t.Errorf("%s was offered in the turn in which it was found, although this agent is not known to list again", surfaced)
 			}
 		})
 	}
 }
 
-func (a agent) run(t *testing.T, h house, servers int) {
+// run reports whether the model was offered the tool in the turn in which it was
+// found.
+func (a agent) run(t *testing.T, h house, servers int) (sameTurn bool) {
 	// What is found does not hang on which server was quicker.
 	if _, err := h.output(t, "reindex", "--json"); err != nil {
 		t.Fatalf("reindex: %v", err)
@@ -144,9 +160,7 @@ func (a agent) run(t *testing.T, h house, servers int) {
 	if _, offered := m.turns[0].tool(surfaced); offered {
 		t.Errorf("%s is offered from the start: %v", surfaced, m.turns[0].tools)
 	}
-	if _, offered := m.turns[1].tool(surfaced); offered != a.sameTurn {
-		t.Errorf("%s offered in the turn in which it was found: %v, want %v; offered are %v", surfaced, offered, a.sameTurn, m.turns[1].tools)
-	}
+	_, sameTurn = m.turns[1].tool(surfaced)
 	if got := m.turns[1].results[0]; !strings.Contains(got, surfaced) {
 		t.Errorf("retrieve_tools answered the model with %s", got)
 	}
@@ -156,6 +170,7 @@ func (a agent) run(t *testing.T, h house, servers int) {
 	if got, err := os.ReadFile(m.path); err != nil || string(got) != m.content {
 		t.Errorf("the file has %q, %v", got, err)
 	}
+	return sameTurn
 }
 
 // write has the agent write a file with the model, through a toolfinch that it

@@ -167,7 +167,7 @@ func (k *knowledge) learn(ctx context.Context, change upstream.Change) (store.Di
 	if k.readOnly {
 		return countOf(change.Defs), nil
 	}
-	diff, err := k.store.PutServer(ctx, store.Server{
+	diff, err := k.store.PutServer(ctx, store.Upstream{
 		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
 		Capabilities: change.Capabilities, Interactive: change.Interactive,
 		LeftOut: change.Faults.LeftOut, Mended: change.Faults.Mended,

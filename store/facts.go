@@ -19,7 +19,7 @@ const (
 // Tokens returns the stored token counts by tool.Def.Hash.
 func (s *Store) Tokens(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
-	err := s.each(ctx, selectTokens, func(rows *sql.Rows) error {
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var hash string
 		var count int
 		if err := rows.Scan(&hash, &count); err != nil {
@@ -27,7 +27,7 @@ func (s *Store) Tokens(ctx context.Context) (map[string]int, error) {
 		}
 		out[hash] = count
 		return nil
-	})
+	}, selectTokens)
 	if err != nil {
 		return nil, fmt.Errorf("store: read token counts: %w", err)
 	}
@@ -69,7 +69,7 @@ func dropTokens(ctx context.Context, tx *sql.Tx) error {
 // after list_changed.
 func (s *Store) Clients(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
-	err := s.each(ctx, selectClients, func(rows *sql.Rows) error {
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var client string
 		var relists bool
 		var seen int64
@@ -78,7 +78,7 @@ func (s *Store) Clients(ctx context.Context) (map[string]bool, error) {
 		}
 		out[client] = relists
 		return nil
-	})
+	}, selectClients)
 	if err != nil {
 		return nil, fmt.Errorf("store: read clients: %w", err)
 	}

@@ -55,7 +55,7 @@ const (
 // Learned returns what was learned from use, in the order of queries and tools.
 func (s *Store) Learned(ctx context.Context) ([]LearnedUse, error) {
 	var out []LearnedUse
-	err := s.each(ctx, selectLearned, func(rows *sql.Rows) error {
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var use LearnedUse
 		var at int64
 		if err := rows.Scan(&use.Query, &use.Tool.Server, &use.Tool.Name, &use.Count, &at); err != nil {
@@ -64,7 +64,7 @@ func (s *Store) Learned(ctx context.Context) ([]LearnedUse, error) {
 		use.At = time.UnixMilli(at)
 		out = append(out, use)
 		return nil
-	})
+	}, selectLearned)
 	if err != nil {
 		return nil, fmt.Errorf("store: read what was learned: %w", err)
 	}

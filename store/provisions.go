@@ -84,24 +84,18 @@ func addProvisions(ctx context.Context, tx *sql.Tx, view, owner string, set []to
 // Provisions returns what may be called in a view and has not expired, by owner,
 // of each in the order in which it was put.
 func (s *Store) Provisions(ctx context.Context, view string) ([]tool.Provisioned, error) {
-	rows, err := s.db.QueryContext(ctx, selectProvisions, view, time.Now().UnixMilli())
-	if err != nil {
-		return nil, fmt.Errorf("store: read provisions: %w", err)
-	}
-	defer rows.Close()
 	var out []tool.Provisioned
-	for rows.Next() {
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var p tool.Provisioned
 		var until int64
-		if err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens); err != nil {
-			return nil, fmt.Errorf("store: read provisions: %w", err)
-		}
+		err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens)
 		if until > 0 {
 			p.Until = time.UnixMilli(until).UTC()
 		}
 		out = append(out, p)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	}, selectProvisions, view, time.Now().UnixMilli())
+	if err != nil {
 		return nil, fmt.Errorf("store: read provisions: %w", err)
 	}
 	return out, nil

@@ -83,20 +83,14 @@ func (s *Store) ResetSavings(ctx context.Context) error {
 // Savings returns what is stored of the day of since, in UTC, and of later ones,
 // the newest day first, then by view.
 func (s *Store) Savings(ctx context.Context, since time.Time) ([]Savings, error) {
-	rows, err := s.db.QueryContext(ctx, selectSavings, since.UTC().Format(time.DateOnly))
-	if err != nil {
-		return nil, fmt.Errorf("store: read savings: %w", err)
-	}
-	defer rows.Close()
 	var out []Savings
-	for rows.Next() {
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var one Savings
-		if err := rows.Scan(&one.Day, &one.View, &one.Sessions, &one.Retrievals, &one.Full, &one.Listed, &one.Answers); err != nil {
-			return nil, fmt.Errorf("store: read savings: %w", err)
-		}
+		err := rows.Scan(&one.Day, &one.View, &one.Sessions, &one.Retrievals, &one.Full, &one.Listed, &one.Answers)
 		out = append(out, one)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	}, selectSavings, since.UTC().Format(time.DateOnly))
+	if err != nil {
 		return nil, fmt.Errorf("store: read savings: %w", err)
 	}
 	return out, nil

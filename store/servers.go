@@ -19,8 +19,8 @@ const (
 	selectTools = `SELECT server, kind, name, hash, raw FROM tools ORDER BY server, kind, position`
 )
 
-// Server is what an upstream said of itself when it was last listed.
-type Server struct {
+// Upstream is what an upstream said of itself when it was last listed.
+type Upstream struct {
 	Name         string          // configured name
 	Era          string          // protocol verdict, "" when unknown
 	Info         json.RawMessage // serverInfo as it was sent, nil when absent
@@ -43,7 +43,7 @@ type Diff struct {
 // PutServer stores a server and replaces its definitions, of every kind, by
 // defs, in their order. Of two defs of one kind and name the first counts.
 // Whatever defs say, they belong to srv. On an error nothing was stored and the Diff is zero.
-func (s *Store) PutServer(ctx context.Context, srv Server, defs []*tool.Def) (Diff, error) {
+func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def) (Diff, error) {
 	if srv.UpdatedAt.IsZero() {
 		srv.UpdatedAt = time.Now()
 	}
@@ -58,7 +58,7 @@ func (s *Store) PutServer(ctx context.Context, srv Server, defs []*tool.Def) (Di
 	return diff, nil
 }
 
-func putServer(ctx context.Context, tx *sql.Tx, srv Server, defs []*tool.Def) (Diff, error) {
+func putServer(ctx context.Context, tx *sql.Tx, srv Upstream, defs []*tool.Def) (Diff, error) {
 	now := srv.UpdatedAt.UnixMilli()
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO servers (name, era, info, instructions, capabilities, interactive, checked, left_out, mended, updated_at) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?)
@@ -146,28 +146,22 @@ type defKey struct {
 
 // hashes returns the hash of each definition of a server.
 func hashes(ctx context.Context, tx *sql.Tx, server string) (map[defKey]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT kind, name, hash FROM tools WHERE server = ?`, server)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	out := map[defKey]string{}
-	for rows.Next() {
+	err := each(ctx, tx, func(rows *sql.Rows) error {
 		var key defKey
 		var hash string
-		if err := rows.Scan(&key.kind, &key.name, &hash); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&key.kind, &key.name, &hash)
 		out[key] = hash
-	}
-	return out, rows.Err()
+		return err
+	}, `SELECT kind, name, hash FROM tools WHERE server = ?`, server)
+	return out, err
 }
 
 // Servers returns every stored server by name.
-func (s *Store) Servers(ctx context.Context) ([]Server, error) {
-	var out []Server
-	err := s.each(ctx, selectServers, func(rows *sql.Rows) error {
-		var srv Server
+func (s *Store) Servers(ctx context.Context) ([]Upstream, error) {
+	var out []Upstream
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
+		var srv Upstream
 		var info, capabilities []byte
 		var updated int64
 		if err := rows.Scan(&srv.Name, &srv.Era, &info, &srv.Instructions, &capabilities, &srv.Interactive, &srv.Unchecked, &srv.LeftOut, &srv.Mended, &updated); err != nil {
@@ -177,7 +171,7 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 		srv.UpdatedAt = time.UnixMilli(updated).UTC()
 		out = append(out, srv)
 		return nil
-	})
+	}, selectServers)
 	if err != nil {
 		return nil, fmt.Errorf("store: read servers: %w", err)
 	}
@@ -190,14 +184,14 @@ func (s *Store) Servers(ctx context.Context) ([]Server, error) {
 // out, with a warning in the log.
 func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
 	var rows []toolRow
-	err := s.each(ctx, selectTools, func(r *sql.Rows) error {
+	err := each(ctx, s.db, func(r *sql.Rows) error {
 		var row toolRow
 		if err := r.Scan(&row.id.Server, &row.id.Kind, &row.id.Name, &row.hash, &row.raw); err != nil {
 			return err
 		}
 		rows = append(rows, row)
 		return nil
-	})
+	}, selectTools)
 	if err != nil {
 		return nil, fmt.Errorf("store: read tools: %w", err)
 	}
@@ -245,21 +239,15 @@ func (r toolRow) parse() (*tool.Def, error) {
 func (s *Store) KeepServers(ctx context.Context, names []string) (removed []string, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		removed = nil
-		rows, err := tx.QueryContext(ctx, `SELECT name FROM servers ORDER BY name`)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		err := each(ctx, tx, func(rows *sql.Rows) error {
 			var name string
-			if err := rows.Scan(&name); err != nil {
-				return err
-			}
-			if !slices.Contains(names, name) {
+			err := rows.Scan(&name)
+			if err == nil && !slices.Contains(names, name) {
 				removed = append(removed, name)
 			}
-		}
-		if err := rows.Err(); err != nil {
+			return err
+		}, `SELECT name FROM servers ORDER BY name`)
+		if err != nil {
 			return err
 		}
 		for _, name := range removed {
@@ -275,10 +263,15 @@ func (s *Store) KeepServers(ctx context.Context, names []string) (removed []stri
 	return removed, nil
 }
 
+// querier is a database or a transaction of one.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // each calls do with every row of a query. do must not use the store: its one
 // connection is taken.
-func (s *Store) each(ctx context.Context, query string, do func(*sql.Rows) error) error {
-	rows, err := s.db.QueryContext(ctx, query)
+func each(ctx context.Context, in querier, do func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := in.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}

@@ -56,21 +56,15 @@ func (s *Store) vectors(ctx context.Context, space string, keys []Key, out map[K
 	for i := range keys {
 		args = append(args, keys[i][:])
 	}
-	rows, err := s.db.QueryContext(ctx, `SELECT key, seen_on, vector FROM vectors
-		WHERE space = (SELECT id FROM spaces WHERE name = ?) AND key IN (?`+strings.Repeat(",?", len(keys)-1)+`)`, args...)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
 	oldest = math.MaxInt64
-	for rows.Next() {
+	err = each(ctx, s.db, func(rows *sql.Rows) error {
 		var key, vector sql.RawBytes
 		var seen int64
 		if err := rows.Scan(&key, &seen, &vector); err != nil {
-			return 0, err
+			return err
 		}
 		if len(key) != len(Key{}) || len(vector)%4 != 0 {
-			continue // damaged; it is embedded anew
+			return nil // damaged; it is embedded anew
 		}
 		numbers := make([]float32, len(vector)/4)
 		for i := range numbers {
@@ -78,8 +72,10 @@ func (s *Store) vectors(ctx context.Context, space string, keys []Key, out map[K
 		}
 		out[Key(key)] = numbers
 		oldest = min(oldest, seen)
-	}
-	return oldest, rows.Err()
+		return nil
+	}, `SELECT key, seen_on, vector FROM vectors
+		WHERE space = (SELECT id FROM spaces WHERE name = ?) AND key IN (?`+strings.Repeat(",?", len(keys)-1)+`)`, args...)
+	return oldest, err
 }
 
 // PutVectors stores vectors of a space by the SHA-256 of their text, all of

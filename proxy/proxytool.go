@@ -8,7 +8,6 @@ import (
 
 	"toolfinch/proxytool"
 	"toolfinch/rawjson/args"
-	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
@@ -70,7 +69,7 @@ func (c capabilities) all(kinds []tool.Kind) []*tool.Tool {
 }
 
 func itemOf(t *tool.Tool) proxytool.Item {
-	return proxytool.Item{Path: t.Name, Raw: register.Listed(t)}
+	return proxytool.Item{Path: t.Name, Raw: t.Listed()}
 }
 
 func itemsOf(tools []*tool.Tool) []proxytool.Item {

@@ -28,7 +28,7 @@ func (h rest) View(name string) (web.View, error) {
 	}
 	config, settings := h.now.Load().config, v.settings
 	return web.View{
-		Name: v.name, Catalog: v.catalog, Retriever: v.retriever, Live: v.live,
+		Name: v.name, Catalog: v.catalog, Retriever: v.retriever, Sessions: v.live,
 		Whole: func(server string) bool {
 			return settings.IncludeAll && len(settings.Exclude) == 0 && !leavesOut(settings.Tools, server) && !leavesOut(config.Tools, server)
 		},
@@ -42,15 +42,15 @@ func leavesOut(servers []view.UpstreamTools, server string) bool {
 	})
 }
 
-// Servers are the upstreams of what is served, in the order of the configuration.
-func (h rest) Servers() []web.Server {
+// Upstreams are the servers of what is served, in the order of the configuration.
+func (h rest) Upstreams() []web.Upstream {
 	config := h.now.Load().config
-	all := []web.Server{}
+	all := []web.Upstream{}
 	for _, s := range h.pool.Status() {
 		if !h.serves(s.Server) {
 			continue
 		}
-		server := web.Server{
+		server := web.Upstream{
 			Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
 			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts, Dropped: s.Dropped, Description: described(config, s.Server),
 		}
@@ -75,24 +75,24 @@ func described(config *configs.Config, server string) string {
 }
 
 // Reconnect connects an upstream anew and lists it.
-func (h rest) Reconnect(ctx context.Context, name string) (web.Server, error) {
+func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) {
 	if !h.serves(name) {
-		return web.Server{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
+		return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
 	}
 	rows, err := h.relist(ctx, []string{name}, h.pool.Reconnect)
 	switch {
 	case err != nil:
-		return web.Server{}, err
+		return web.Upstream{}, err
 	case errors.Is(rows[0].Err, upstream.ErrUnknownServer):
-		return web.Server{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
+		return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
 	case rows[0].Err != nil:
-		return web.Server{}, rows[0].Err
+		return web.Upstream{}, rows[0].Err
 	}
-	servers := h.Servers()
-	if i := slices.IndexFunc(servers, func(s web.Server) bool { return s.Name == name }); i >= 0 {
+	servers := h.Upstreams()
+	if i := slices.IndexFunc(servers, func(s web.Upstream) bool { return s.Name == name }); i >= 0 {
 		return servers[i], nil
 	}
-	return web.Server{}, fmt.Errorf("%w: %q", web.ErrNoServer, name) // it has just left
+	return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name) // it has just left
 }
 
 // Reindex lists all upstreams anew. Who asks meanwhile gets the same answer.
@@ -108,7 +108,7 @@ func (h rest) Reindex(ctx context.Context) []web.Reindexed {
 
 func (h rest) reindex(ctx context.Context) []web.Reindexed {
 	var names []string
-	for _, s := range h.Servers() {
+	for _, s := range h.Upstreams() {
 		names = append(names, s.Name)
 	}
 	rows, err := h.relist(ctx, names, h.pool.Refresh)

@@ -14,7 +14,6 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/proxy"
-	"toolfinch/register"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/upstream"
@@ -42,7 +41,7 @@ func openListed(t testing.TB, up *httptest.Server, views ...view.Settings) (p *p
 		t.Fatal(err)
 	}
 	for _, one := range v.Tools() {
-		full += int64(tool.CountTokens(register.Listed(one)))
+		full += int64(tool.CountTokens(one.Listed()))
 	}
 	return p, full
 }

@@ -88,39 +88,16 @@ func listPage(served *Served, x *wire.Exchange) (tool.Result, error) {
 // listing is the result of a list. modern is of a client of 2026-07-28, and
 // makes a difference for tools alone.
 func listing(key string, items []*tool.Tool, next string, modern bool) tool.Result {
-	out := append([]byte(`{"`), key...)
-	out = append(out, `":[`...)
+	listed := make([]json.RawMessage, len(items))
 	for i, t := range items {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		raw := t.Def.Raw
-		if !modern && t.Def.Legacy != nil {
-			raw = t.Def.Legacy
-		}
-		out = append(out, exposed(t, raw)...)
+		listed[i] = t.ListedTo(modern)
 	}
-	out = append(out, ']')
+	var out rawjson.Object
+	out.Add(key, rawjson.Array(listed))
 	if next != "" {
-		out = append(append(out, `,"nextCursor":`...), strconv.Quote(next)...)
+		out.AddText("nextCursor", next)
 	}
-	return append(out, '}')
-}
-
-// Listed is a definition as a client sees it: the upstream's own bytes under
-// the exposed name or URI.
-func Listed(t *tool.Tool) json.RawMessage { return exposed(t, t.Def.Raw) }
-
-// exposed is a form of the definition of t under the exposed name or URI.
-func exposed(t *tool.Tool, raw json.RawMessage) json.RawMessage {
-	if t.Name == t.Def.ID.Name {
-		return raw
-	}
-	out, err := rawjson.Set(raw, t.Def.ID.Kind.Key(), rawjson.Quote(t.Name))
-	if err != nil { // ParseDef lets only objects in
-		return raw
-	}
-	return out
+	return tool.Result(out.JSON())
 }
 
 func contains(tools []*tool.Tool, name string) bool {

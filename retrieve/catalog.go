@@ -16,7 +16,6 @@ import (
 
 	"toolfinch/index"
 	"toolfinch/nearest"
-	"toolfinch/register"
 	"toolfinch/schema"
 	"toolfinch/tool"
 )
@@ -182,7 +181,7 @@ func Clashes(servers []Server, meta ...string) []Clash {
 		given[name] = true
 	}
 	var clashes []Clash
-	names := register.Names(unnamed, nil, prefix)
+	names := namesFor(unnamed, nil, prefix)
 	for _, id := range unnamed {
 		if given[names[id]] {
 			clashes = append(clashes, Clash{names[id], id})
@@ -195,7 +194,7 @@ func Clashes(servers []Server, meta ...string) []Clash {
 func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
 	servers := c.contents.Servers
 	ids, given, prefix := claims(servers)
-	names := register.Names(ids, slices.AppendSeq(slices.Clone(c.contents.Reserved), maps.Keys(given)), prefix)
+	names := namesFor(ids, slices.AppendSeq(slices.Clone(c.contents.Reserved), maps.Keys(given)), prefix)
 	c.tools = make(map[string]*tool.Tool, len(ids)+len(given))
 	c.ids = make(map[string]*tool.Tool, len(ids)+len(given))
 	c.byID = make(map[tool.ID]*tool.Tool, len(ids)+len(given))

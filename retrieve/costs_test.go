@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -25,7 +24,7 @@ func TestTokensOfRenamedTools(t *testing.T) {
 		}
 		catalog := with(t, catalog, servers)
 		for _, one := range catalog.Tools() {
-			got, exact := catalog.Tokens(one), tool.CountTokens(register.Listed(one))
+			got, exact := catalog.Tokens(one), tool.CountTokens(one.Listed())
 			if got < exact-1 || got > exact+1 || one.Name == one.Def.ID.Name && got != exact {
 				t.Errorf("%s costs %d tokens, want %d", one.Name, got, exact)
 			}

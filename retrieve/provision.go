@@ -12,7 +12,6 @@ import (
 	"toolfinch/gate"
 	"toolfinch/rawjson"
 	"toolfinch/rawjson/args"
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -197,7 +196,7 @@ func (c *Catalog) provisioned(all []tool.Provisioned, whole bool) []ProvisionedT
 		}
 		one := ProvisionedTool{ToolID: t.Name, Tokens: p.Tokens, ExpiresAt: p.Until.UTC().Truncate(time.Second)}
 		if whole {
-			one.Definition = register.Listed(t)
+			one.Definition = t.Listed()
 		}
 		out = append(out, one)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"toolfinch/gate"
 	"toolfinch/rawjson"
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -119,7 +118,7 @@ func TestFromDiscoveryToACall(t *testing.T) {
 	if len(answer.Provisioned) != 1 || answer.Usage != (gate.Usage{Tools: 1, Tokens: cost}) || answer.Budget != (gate.Budget{MaxTools: 2}) || cost < 10 {
 		t.Fatalf("provisioned: %+v", answer)
 	}
-	if got := answer.Provisioned[0]; string(got.Definition) != string(register.Listed(search)) || got.Tokens != cost || !got.ExpiresAt.IsZero() {
+	if got := answer.Provisioned[0]; string(got.Definition) != string(search.Listed()) || got.Tokens != cost || !got.ExpiresAt.IsZero() {
 		t.Errorf("provisioned: %+v with %s", got, got.Definition)
 	}
 	if got := v.as(t, "ann", ExecuteTool, execute); got != `github.search_code {"q":"x"}` {
@@ -449,7 +448,7 @@ func TestGateToolsAreSmallAndSayTheFlow(t *testing.T) {
 	v := newGated(t, gate.Budget{})
 	size := 0
 	for _, meta := range v.GateTools() {
-		size += len(register.Listed(meta))
+		size += len(meta.Listed())
 		if !slices.Contains(Reserved(), meta.Name) {
 			t.Errorf("%s is not reserved", meta.Name)
 		}

@@ -14,7 +14,6 @@ import (
 
 	"toolfinch/index"
 	"toolfinch/rawjson"
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -80,7 +79,7 @@ func newOthers(servers []Server, prefix map[string]string, handler func(*tool.De
 			listed[t.Def.ID] = true
 		}
 	}
-	names := register.Names(prompts, nil, prefix)
+	names := namesFor(prompts, nil, prefix)
 	for _, s := range servers {
 		offers := rawjson.Member(s.Capabilities, "resources") != nil
 		for _, brought := range s.Tools {

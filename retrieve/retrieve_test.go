@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -278,7 +277,7 @@ func TestMetaToolsAreSmallAndStayLoaded(t *testing.T) {
 		size := 0
 		r, _ := newRetriever(t, Settings{Offer: offer})
 		for _, meta := range r.MetaTools() {
-			raw := register.Listed(meta)
+			raw := meta.Listed()
 			size += len(raw)
 			var d struct {
 				Meta map[string]any `json:"_meta"`

@@ -11,7 +11,6 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/rawjson/args"
-	"toolfinch/register"
 	"toolfinch/tool"
 )
 
@@ -131,7 +130,7 @@ func (r *Retriever) describe(server string) tool.Handler {
 		if errors.Is(err, tool.ErrNotFound) || server != "" && t.Def.ID.Server != server {
 			return tool.ErrorResult(r.unknown(name, server)), nil
 		}
-		return answer(register.Listed(t)).result(), nil
+		return answer(t.Listed()).result(), nil
 	}
 }
 

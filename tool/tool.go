@@ -79,6 +79,26 @@ const MaxDepth = 8
 // ErrTooDeep is returned by Inner for a call from MaxDepth.
 var ErrTooDeep = fmt.Errorf("tools call each other more than %d deep", MaxDepth)
 
+// Listed is the definition as clients see it: the upstream's own bytes under the
+// exposed name or URI.
+func (t *Tool) Listed() json.RawMessage { return t.ListedTo(true) }
+
+// ListedTo is Listed for a client of 2026-07-28, or else for one of the legacy era.
+func (t *Tool) ListedTo(modern bool) json.RawMessage {
+	raw := t.Def.Raw
+	if !modern && t.Def.Legacy != nil {
+		raw = t.Def.Legacy
+	}
+	if t.Name == t.Def.ID.Name {
+		return raw
+	}
+	out, err := rawjson.Set(raw, t.Def.ID.Kind.Key(), rawjson.Quote(t.Name))
+	if err != nil { // ParseDef lets only objects in
+		return raw
+	}
+	return out
+}
+
 // Anonymous is the Owner of all calls without a principal and a session.
 const Anonymous = "anonymous"
 

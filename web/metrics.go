@@ -28,7 +28,7 @@ func (s *server) metrics(q *request) (any, error) {
 
 	out.family("toolfinch_servers", "gauge", "Servers by the state that the last exchange with them left.")
 	states := map[string]int64{}
-	for _, server := range s.house.Servers() {
+	for _, server := range s.house.Upstreams() {
 		states[server.State]++
 	}
 	for _, state := range []upstream.State{upstream.StatePending, upstream.StateReady, upstream.StateFailed} {
@@ -36,7 +36,7 @@ func (s *server) metrics(q *request) (any, error) {
 	}
 
 	out.family("toolfinch_dropped_notifications_total", "counter", "Notifications about calls that clients did not get: too long, or read too slowly.")
-	for _, server := range s.house.Servers() {
+	for _, server := range s.house.Upstreams() {
 		out.sample(server.Dropped, "server", server.Name)
 	}
 

@@ -22,7 +22,7 @@ type problem struct {
 
 func (p *problem) Error() string { return p.detail }
 
-// textInternal is what clients are told of what is nobody's affair but the log's.
+// textInternal is what clients are told of an error that only the log describes.
 const textInternal = "internal error; the log of the server says more"
 
 func badRequest(format string, args ...any) error {
@@ -41,12 +41,9 @@ func (p *problem) body() []byte {
 		Budget *gate.Budget `json:"budget,omitempty"`
 	}{Detail: p.detail}
 	if p.over != nil {
-		out.Needed = &p.over.Asked
-		out.Used = &p.over.Used
-		out.Budget = &p.over.Budget
+		out.Needed, out.Used, out.Budget = &p.over.Asked, &p.over.Used, &p.over.Budget
 	}
-	body := rawjson.Of(out)
-	return body
+	return rawjson.Of(out)
 }
 
 // failures are the statuses of calls that came to no result.
@@ -57,37 +54,40 @@ var failures = map[retrieve.Failure]int{
 	retrieve.FailureExecution:  http.StatusInternalServerError,
 }
 
-// problem makes an answer of an error. What is no client's affair is logged.
+// problem makes an answer of an error. Errors that are not for clients are logged.
 func (s *server) problem(op operation, err error) *problem {
 	var known *problem
 	var failed *retrieve.ExecuteError
 	var over *gate.BudgetError
 	var dead *upstream.Error
 	var refused *args.Error
+	answer := func(status int, told error) *problem {
+		return &problem{status: status, detail: told.Error(), over: over}
+	}
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &failed) && failures[failed.Failure] != 0:
-		return &problem{status: failures[failed.Failure], detail: failed.Error()}
+		return answer(failures[failed.Failure], failed)
 	case errors.As(err, &refused):
-		return &problem{status: http.StatusBadRequest, detail: refused.Error()}
-	case errors.As(err, &over):
-		return &problem{status: http.StatusConflict, detail: over.Error(), over: over}
-	case errors.Is(err, retrieve.ErrNotGated):
-		return &problem{status: http.StatusConflict, detail: err.Error()}
+		return answer(http.StatusBadRequest, refused)
 	case errors.Is(err, gate.ErrSessionEnded): // after the request was let in
-		return &problem{status: http.StatusBadRequest, detail: err.Error()}
+		return answer(http.StatusBadRequest, err)
+	case errors.As(err, &over):
+		return answer(http.StatusConflict, over)
+	case errors.Is(err, retrieve.ErrNotGated):
+		return answer(http.StatusConflict, err)
 	case errors.Is(err, ErrNoView), errors.Is(err, ErrNoServer):
-		return &problem{status: http.StatusNotFound, detail: err.Error()}
-	case errors.As(err, &dead) && errors.Is(err, upstream.ErrUnknownServer):
-		return &problem{status: http.StatusNotFound, detail: dead.Error()}
-	case errors.As(err, &dead) && (errors.Is(err, upstream.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)):
-		return &problem{status: http.StatusGatewayTimeout, detail: dead.Error()}
-	case errors.As(err, &dead):
-		return &problem{status: http.StatusBadGateway, detail: dead.Error()}
+		return answer(http.StatusNotFound, err)
+	case !errors.As(err, &dead):
+		s.log.Error("a request failed", "operation", op.name, "error", err)
+		return &problem{status: http.StatusInternalServerError, detail: textInternal}
+	case errors.Is(err, upstream.ErrUnknownServer):
+		return answer(http.StatusNotFound, dead)
+	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return answer(http.StatusGatewayTimeout, dead)
 	}
-	s.log.Error("a request failed", "operation", op.name, "error", err)
-	return &problem{status: http.StatusInternalServerError, detail: textInternal}
+	return answer(http.StatusBadGateway, dead)
 }
 
 // errNoResult says that a tool answered with what is no result.

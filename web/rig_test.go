@@ -136,7 +136,7 @@ func (r *rig) view(name string, budget *gate.Budget, log *slog.Logger) web.View 
 	}
 	shown.Source, terms.Catalog = catalog, catalog
 	whole := func(string) bool { return name == "default" }
-	return web.View{Name: name, Catalog: catalog, Retriever: retrieve.New(catalog, settings), Live: live, Whole: whole}
+	return web.View{Name: name, Catalog: catalog, Retriever: retrieve.New(catalog, settings), Sessions: live, Whole: whole}
 }
 
 func (r *rig) tools(server string, raw ...string) []*tool.Tool {
@@ -193,28 +193,28 @@ func (r *rig) View(name string) (web.View, error) {
 	return v, nil
 }
 
-func (r *rig) Servers() []web.Server {
-	servers := []web.Server{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: 99, LeftOut: 1, Mended: 2}}
+func (r *rig) Upstreams() []web.Upstream {
+	servers := []web.Upstream{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: 99, LeftOut: 1, Mended: 2}}
 	for _, s := range r.pool.Status() {
-		of := web.Server{Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: s.Transport, Tools: s.Tools, Restarts: s.Restarts, Dropped: s.Dropped}
+		of := web.Upstream{Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: s.Transport, Tools: s.Tools, Restarts: s.Restarts, Dropped: s.Dropped}
 		if s.Err != nil {
 			of.Error = s.Err.Error()
 		}
 		servers = append(servers, of)
 	}
-	return append(servers, web.Server{Name: "elsewhere", State: "ready"})
+	return append(servers, web.Upstream{Name: "elsewhere", State: "ready"})
 }
 
-func (r *rig) Reconnect(ctx context.Context, name string) (web.Server, error) {
+func (r *rig) Reconnect(ctx context.Context, name string) (web.Upstream, error) {
 	if change := r.pool.Refresh(ctx, name); change.Err != nil {
-		return web.Server{}, change.Err
+		return web.Upstream{}, change.Err
 	}
-	for _, s := range r.Servers() {
+	for _, s := range r.Upstreams() {
 		if s.Name == name {
 			return s, nil
 		}
 	}
-	return web.Server{}, web.ErrNoServer
+	return web.Upstream{}, web.ErrNoServer
 }
 
 func (r *rig) Reindex(context.Context) []web.Reindexed {
@@ -245,15 +245,15 @@ func (r *rig) Principal(request *http.Request) string { return request.Header.Ge
 type fire struct{}
 
 func (fire) View(string) (web.View, error)       { panic("secret of the house") }
-func (fire) Servers() []web.Server               { panic("secret of the house") }
+func (fire) Upstreams() []web.Upstream           { panic("secret of the house") }
 func (fire) Savings(context.Context) []web.Saved { panic("secret of the house") }
 func (fire) Limits() []*limit.Limit              { panic("secret of the house") }
 func (fire) Principal(*http.Request) string {
 	panic("secret of the house")
 }
 func (fire) Reindex(context.Context) []web.Reindexed { panic("secret of the house") }
-func (fire) Reconnect(context.Context, string) (web.Server, error) {
-	return web.Server{}, errors.New("secret of the house")
+func (fire) Reconnect(context.Context, string) (web.Upstream, error) {
+	return web.Upstream{}, errors.New("secret of the house")
 }
 
 // session begins an MCP session in a view.
@@ -264,7 +264,7 @@ func (r *rig) session(view string) string {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	answer := httptest.NewRecorder()
-	transport.NewStreamable(r.views[view].Live, transport.NewClients(transport.Limits{}), slog.New(slog.DiscardHandler)).ServeHTTP(answer, request)
+	transport.NewStreamable(r.views[view].Sessions.(*register.Live), transport.NewClients(transport.Limits{}), slog.New(slog.DiscardHandler)).ServeHTTP(answer, request)
 	id := answer.Header().Get("Mcp-Session-Id")
 	if id == "" {
 		r.t.Fatalf("no session: %s", answer.Body)

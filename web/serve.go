@@ -341,7 +341,7 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 func (q *request) call() (*tool.Call, error) {
 	call := &tool.Call{Principal: q.house.Principal(q.Request), Header: q.Header.Get}
 	if session := q.Header.Get(sessionHeader); session != "" && call.Principal == "" {
-		if !q.view.Live.KnowsHTTP(session) {
+		if !q.view.Sessions.KnowsHTTP(session) {
 			return nil, badRequest("unknown session: %s names no session of this view", sessionHeader)
 		}
 		call.Session, q.session = session, session

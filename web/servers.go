@@ -25,7 +25,7 @@ func (v View) tools() map[string]int {
 
 // seen is what the view tells of a server of which it has some tools. What is
 // malformed may be outside of the view.
-func (v View) seen(s Server, tools int) Server {
+func (v View) seen(s Upstream, tools int) Upstream {
 	s.Tools = tools
 	if !v.Whole(s.Name) {
 		s.LeftOut, s.Mended = 0, 0
@@ -34,10 +34,10 @@ func (v View) seen(s Server, tools int) Server {
 }
 
 // servers are those of the view, in configured order.
-func (q *request) servers() []Server {
-	servers := []Server{}
+func (q *request) servers() []Upstream {
+	servers := []Upstream{}
 	tools := q.view.tools()
-	for _, s := range q.house.Servers() {
+	for _, s := range q.house.Upstreams() {
 		if n, ok := tools[s.Name]; ok {
 			servers = append(servers, q.view.seen(s, n))
 		}
@@ -57,7 +57,7 @@ func (q *request) pending() (names []string) {
 
 func (s *server) listServers(q *request) (any, error) {
 	return struct {
-		Servers []Server `json:"servers"`
+		Servers []Upstream `json:"servers"`
 	}{q.servers()}, nil
 }
 
@@ -69,7 +69,7 @@ func (s *server) reconnect(q *request) (any, error) {
 		return nil, err
 	}
 	servers := q.servers()
-	if !slices.ContainsFunc(servers, func(s Server) bool { return s.Name == name }) {
+	if !slices.ContainsFunc(servers, func(s Upstream) bool { return s.Name == name }) {
 		var names []string
 		for _, s := range servers {
 			names = append(names, s.Name)
@@ -88,7 +88,7 @@ func (s *server) reconnect(q *request) (any, error) {
 		return nil, err
 	}
 	return struct {
-		Server Server `json:"server"`
+		Server Upstream `json:"server"`
 	}{q.view.seen(connected, q.view.tools()[name])}, nil
 }
 

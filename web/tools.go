@@ -6,7 +6,6 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/rawjson/args"
-	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
@@ -143,7 +142,7 @@ func (s *server) getTool(q *request) (any, error) {
 		Tags        []string        `json:"tags"`
 		Provisioned *bool           `json:"provisioned,omitempty"`
 		Definition  json.RawMessage `json:"definition"`
-	}{d.ToolID, d.Server, d.Name, d.Tokens, d.Tags, d.Provisioned, register.Listed(t)}, nil
+	}{d.ToolID, d.Server, d.Name, d.Tokens, d.Tags, d.Provisioned, t.Listed()}, nil
 }
 
 // tool is the one of that ID, which is the name that clients see and no other.

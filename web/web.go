@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"toolfinch/limit"
-	"toolfinch/register"
 	"toolfinch/retrieve"
 )
 
@@ -28,12 +27,12 @@ type House interface {
 	// View returns the view of that name; "" is the one of clients that name none.
 	// The error wraps ErrNoView.
 	View(name string) (View, error)
-	// Servers are the servers in configured order, without those that are disabled.
-	Servers() []Server
+	// Upstreams are the servers in configured order, without those that are disabled.
+	Upstreams() []Upstream
 	// Reconnect connects to a server anew and lists it, see upstream.Pool. The
 	// error wraps ErrNoServer, or is an *upstream.Error of a server that cannot be
 	// reached.
-	Reconnect(ctx context.Context, name string) (Server, error)
+	Reconnect(ctx context.Context, name string) (Upstream, error)
 	// Reindex lists all servers anew, in parallel, and returns one row for each, in
 	// configured order.
 	Reindex(ctx context.Context) []Reindexed
@@ -51,13 +50,19 @@ type View struct {
 	Name      string
 	Catalog   *retrieve.Catalog
 	Retriever *retrieve.Retriever
-	Live      *register.Live
+	Sessions  Sessions
 	// Whole reports whether all tools of a server are in the view, whatever it gets.
 	Whole func(server string) bool
 }
 
-// Server is what is known of one server.
-type Server struct {
+// Sessions are the MCP sessions of a view: a register.Live.
+type Sessions interface {
+	// KnowsHTTP reports whether a session is one that requests may name.
+	KnowsHTTP(id string) bool
+}
+
+// Upstream is what is known of one server.
+type Upstream struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description,omitempty"`
 	State       string    `json:"state"` // an upstream.State: pending, ready or failed

@@ -447,7 +447,7 @@ func TestPagesCoverEverythingOnce(t *testing.T) {
 
 func TestServersAreThoseOfTheView(t *testing.T) {
 	r := newRig(t)
-	var got struct{ Servers []web.Server }
+	var got struct{ Servers []web.Upstream }
 	if err := json.Unmarshal(r.ask("GET", "/api/servers", "").Body.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
-
-	"toolfinch/register"
 )
 
 func newSchema(s *settings) *cobra.Command {
@@ -37,7 +35,7 @@ tool it prints an array: of the tools of a server, or with --json of all.`,
 					if err != nil {
 						return err
 					}
-					return printJSON(cmd.OutOrStdout(), register.Listed(t))
+					return printJSON(cmd.OutOrStdout(), t.Listed())
 				}
 				tools, failed, err := d.tools(server)
 				if err != nil {
@@ -45,7 +43,7 @@ tool it prints an array: of the tools of a server, or with --json of all.`,
 				}
 				all := []json.RawMessage{}
 				for _, t := range tools {
-					all = append(all, register.Listed(t))
+					all = append(all, t.Listed())
 				}
 				if err := printJSON(cmd.OutOrStdout(), all); err != nil || !failed {
 					return err

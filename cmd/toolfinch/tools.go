@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/rawjson"
-	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
@@ -70,7 +69,7 @@ func toolRows(tools []*tool.Tool) []toolRow {
 		rows[i] = toolRow{
 			Name: t.Name, ID: t.Def.ID.String(), Server: t.Def.ID.Server,
 			Description: t.Def.Description, InputSchema: t.Def.InputSchema,
-			Annotations: rawjson.Member(t.Def.Raw, "annotations"), Definition: register.Listed(t),
+			Annotations: rawjson.Member(t.Def.Raw, "annotations"), Definition: t.Listed(),
 		}
 	}
 	return rows

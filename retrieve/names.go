@@ -1,4 +1,4 @@
-package register
+package retrieve
 
 import (
 	"crypto/sha256"
@@ -14,14 +14,14 @@ const maxName = 64
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// Names gives every tool the name clients see: {server}_{tool}, in the
+// namesFor gives every tool the name clients see: {server}_{tool}, in the
 // characters ^[a-zA-Z0-9_-]{1,64}$. Where prefix has the server, its value stands
 // in the server's place; "" leaves the tool's own name. A name that is too long,
 // reserved, or would fall to more than one tool ends in a hash of the tool's ID
 // instead, for each of them, so that the result depends on the set of tools and
 // not on its order; so does one that is another's name with a hash. Tools and
 // prompts are named apart, each among themselves.
-func Names(ids []tool.ID, reserved []string, prefix map[string]string) map[tool.ID]string {
+func namesFor(ids []tool.ID, reserved []string, prefix map[string]string) map[tool.ID]string {
 	claims := make(map[string]int, len(ids)+len(reserved))
 	for _, name := range reserved {
 		claims[name]++

@@ -1,4 +1,4 @@
-package register
+package retrieve
 
 import (
 	"path"
@@ -21,7 +21,7 @@ func TestNames(t *testing.T) {
 		{Server: "x", Name: long + "1"}, {Server: "x", Name: long + "2"},
 		{Server: "日本", Name: "検索"}, {Server: "日本", Name: "天気"},
 	}
-	names := Names(ids, []string{"retrieve_tools"}, nil)
+	names := namesFor(ids, []string{"retrieve_tools"}, nil)
 	seen := map[string]tool.ID{}
 	for _, id := range ids {
 		name := names[id]
@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	slices.Reverse(ids)
-	again := Names(ids, []string{"retrieve_tools"}, nil)
+	again := namesFor(ids, []string{"retrieve_tools"}, nil)
 	for id, name := range names {
 		if again[id] != name {
 			t.Errorf("%v is %q in one order and %q in another", id, name, again[id])
@@ -72,7 +72,7 @@ func TestNamesBeginWithThePrefixOfTheirServer(t *testing.T) {
 		if test.want == "add_*" {
 			ids = []tool.ID{{Server: "clock", Name: "add"}, {Server: "calendar", Name: "add"}}
 		}
-		got := Names(ids, []string{"call_tool"}, prefix)[id]
+		got := namesFor(ids, []string{"call_tool"}, prefix)[id]
 		if ok, _ := path.Match(test.want, got); !ok {
 			t.Errorf("%v is %q, want %q", id, got, test.want)
 		}
@@ -84,14 +84,14 @@ func TestNamesBeginWithThePrefixOfTheirServer(t *testing.T) {
 func TestANameWithAHashIsNotTakenOver(t *testing.T) {
 	// Both would be fs_secure_read.
 	ids := []tool.ID{{Server: "fs_secure", Name: "read"}, {Server: "fs", Name: "secure_read"}}
-	before := Names(ids, nil, nil)
+	before := namesFor(ids, nil, nil)
 	victim := ids[0]
 	for range 3 { // the next lists what the one before was given
-		ids = append(ids, tool.ID{Server: "fs", Name: strings.TrimPrefix(Names(ids, nil, nil)[victim], "fs_")})
+		ids = append(ids, tool.ID{Server: "fs", Name: strings.TrimPrefix(namesFor(ids, nil, nil)[victim], "fs_")})
 		victim = ids[len(ids)-1]
 	}
 	for range 2 {
-		names := Names(ids, nil, nil)
+		names := namesFor(ids, nil, nil)
 		has := map[string]tool.ID{}
 		for _, id := range ids {
 			if other, taken := has[names[id]]; taken {

@@ -32,7 +32,7 @@ var compositeKeys = section[view.Composite]{keys: []key[view.Composite]{
 	{
 		name:  "parallel",
 		doc:   "the steps, by key: `tool` (`server.tool`), `args`, `timeout`",
-		value: in(all[view.Composite]).is(steps{}),
+		value: in(func(c *view.Composite) *[]view.Step { return &c.Steps }).is(steps),
 	},
 	{
 		name:  "on_error",
@@ -53,14 +53,15 @@ var compositeKeys = section[view.Composite]{keys: []key[view.Composite]{
 
 // composites are the composite tools of a view.
 var composites = named[view.Composite]{
-	noun: "tool", values: "what they call",
+	noun: "tool", of: "names to tools",
 	item: composite{},
 	fresh: func(p pair) view.Composite {
 		c := compositeKeys.fresh()
 		c.Name, c.At = p.key.text, placeOf(p.key)
 		return c
 	},
-	name: func(c *view.Composite) string { return c.Name },
+	name:  func(c *view.Composite) string { return c.Name },
+	check: func(d *decoder, key *node, label string) { d.claim(key, label, key.text) },
 }
 
 // composite is one of them. It is left out when all its steps are of disabled
@@ -68,7 +69,6 @@ var composites = named[view.Composite]{
 type composite struct{}
 
 func (composite) read(d *decoder, n *node, label string, c *view.Composite) bool {
-	d.claim(&node{kind: kindText, line: c.At.Line, column: c.At.Column, text: c.Name}, label, c.Name)
 	if !compositeKeys.read(d, n, label, c) {
 		return false
 	}
@@ -81,18 +81,12 @@ func (composite) read(d *decoder, n *node, label string, c *view.Composite) bool
 	for _, input := range c.Inputs {
 		names = append(names, input.Name)
 	}
-	if inputs := n.given("inputs"); inputs != nil {
-		for _, p := range inputs.pairs {
-			if p.key.text == "" || strings.ContainsAny(p.key.text, "{}") {
-				d.fail(p.key, fmt.Sprintf("%s.inputs: %q cannot be the name of an input", label, shorten(p.key.text)), "")
-			}
-		}
-	}
 	for _, s := range c.Steps { // the inputs may stand below the steps
 		if args := parallel.find(s.Key).given("args"); args != nil && s.Args != nil {
 			d.checkTemplates(args, label+".parallel."+shorten(s.Key)+".args", names)
 		}
 	}
+	c.LeftOut = len(parallel.pairs) - len(c.Steps)
 	return len(c.Steps) > 0
 }
 
@@ -118,33 +112,23 @@ var stepKeys = section[view.Step]{keys: []key[view.Step]{
 }}
 
 // steps are the calls of a composite tool.
-type steps struct{}
-
-func (steps) read(d *decoder, n *node, label string, c *view.Composite) bool {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping of keys to steps, not "+string(n.kind), "")
-		return false
-	}
-	for _, p := range d.unique(n, "step") {
-		if s := d.step(p, label+"."+shorten(p.key.text)); s != nil {
-			c.Steps = append(c.Steps, *s)
-		} else {
-			c.LeftOut++
-		}
-	}
-	return true
+var steps = named[view.Step]{
+	noun: "step", of: "keys to steps",
+	item:  step{},
+	fresh: func(p pair) view.Step { return view.Step{Key: p.key.text, At: placeOf(p.key), Args: []byte("{}")} },
+	name:  func(s *view.Step) string { return s.Key },
 }
 
-func (steps) show(s *secrets, c view.Composite) *node {
-	return named[view.Step]{item: stepKeys, name: func(s *view.Step) string { return s.Key }}.show(s, c.Steps)
-}
+// step is one of them. It is left out when it cannot run.
+type step struct{}
+
+func (step) show(s *secrets, one view.Step) *node { return stepKeys.show(s, one) }
 
 // arguments are the arguments of a step, kept as JSON.
 type arguments struct{}
 
 func (arguments) read(d *decoder, n *node, label string, to *[]byte) (ok bool) {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping of parameters to values, not "+string(n.kind), "")
+	if !d.isMapping(n, label, "parameters to values", "") {
 		return false
 	}
 	*to, ok = d.value(n, label)
@@ -158,32 +142,27 @@ func (arguments) show(s *secrets, args []byte) *node {
 	return nil
 }
 
-// step reads one step; nil when it cannot run.
-func (d *decoder) step(p pair, label string) *view.Step {
-	s := &view.Step{Key: p.key.text, At: placeOf(p.key)}
-	if !stepKeys.read(d, p.value, label, s) {
-		return nil
+func (step) read(d *decoder, n *node, label string, s *view.Step) bool {
+	if !stepKeys.read(d, n, label, s) {
+		return false
 	}
-	if p.value.given("args") == nil {
-		s.Args = []byte("{}")
-	}
-	tool := p.value.given("tool")
+	tool := n.given("tool")
 	if tool == nil {
-		d.fail(p.value, label+" has no tool", "write tool: server.tool")
-		return nil
+		d.fail(n, label+" has no tool", "write tool: server.tool")
+		return false
 	}
 	if tool.kind != kindText || s.Tool == "" && tool.hasVariables() {
-		return nil // reported
+		return false // reported
 	}
 	server, _, ok := d.splitTool(s.Tool)
 	switch {
 	case ok && d.off[server]:
 		d.warn(tool, fmt.Sprintf("%s: server %q is disabled: the step is left out", label, server), "")
-		return nil
+		return false
 	case !ok && !(len(d.known) == 0 && len(d.errors) > 0):
 		d.mustBe(tool, label+".tool", "server.tool, of a server that there is", d.stepHint(tool, s.Tool))
 	}
-	return s
+	return true
 }
 
 // stepHint names the nearest server with the tool that was asked for.
@@ -270,10 +249,15 @@ var schemaTypes = choice[string]{words: []string{"string", "integer", "number", 
 
 // inputs are the parameters of a composite tool.
 var inputs = named[view.Input]{
-	noun: "input", values: "types", hint: "like query: {type: string, required: true}",
+	noun: "input", of: "names to types", hint: "like query: {type: string, required: true}",
 	item:  input{},
 	fresh: func(p pair) view.Input { return view.Input{Name: p.key.text, Schema: []byte("{}")} },
 	name:  func(i *view.Input) string { return i.Name },
+	check: func(d *decoder, key *node, label string) {
+		if key.text == "" || strings.ContainsAny(key.text, "{}") {
+			d.fail(key, fmt.Sprintf("%s: %q cannot be the name of an input", strings.TrimSuffix(label, "."+shorten(key.text)), shorten(key.text)), "")
+		}
+	},
 }
 
 // input is a type, or a JSON Schema with required beside its keywords.

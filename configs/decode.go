@@ -70,6 +70,14 @@ func (r *report) mustBe(n *node, label, want, hint string) {
 	r.fail(n, label+" must be "+want+", not "+n.String(), hint)
 }
 
+// isMapping reports whether n is a mapping, and fails otherwise.
+func (r *report) isMapping(n *node, label, of, hint string) bool {
+	if n.kind != kindMapping {
+		r.fail(n, label+" must be a mapping of "+of+", not "+string(n.kind), hint)
+	}
+	return n.kind == kindMapping
+}
+
 // unique returns the pairs without repeated keys, which it reports.
 func (r *report) unique(n *node, noun string) []pair {
 	first := make(map[string]*node, len(n.pairs))

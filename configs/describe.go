@@ -206,21 +206,25 @@ func (k list[V]) show(s *secrets, list []V) *node {
 
 // named is a mapping of names to Vs, in the order of the file.
 type named[V any] struct {
-	noun, values string // what a name and its value are, for messages
-	hint         string // for what is no mapping
-	item         kind[V]
-	fresh        func(p pair) V    // a V with its name, place and defaults
-	name         func(v *V) string // of a V
+	noun  string // what one is, and what
+	of    string // the mapping is of, for messages
+	hint  string // for what is no mapping
+	item  kind[V]
+	fresh func(p pair) V                            // a V with its name, place and defaults
+	name  func(v *V) string                         // of a V
+	check func(d *decoder, key *node, label string) // of a name; nil for any
 }
 
 func (k named[V]) read(d *decoder, n *node, label string, to *[]V) bool {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping of "+k.noun+"s to "+k.values+", not "+string(n.kind), k.hint)
+	if !d.isMapping(n, label, k.of, k.hint) {
 		return false
 	}
 	for _, p := range d.unique(n, k.noun) {
-		v := k.fresh(p)
-		if k.item.read(d, p.value, label+"."+shorten(p.key.text), &v) {
+		v, item := k.fresh(p), label+"."+shorten(p.key.text)
+		if k.check != nil {
+			k.check(d, p.key, item)
+		}
+		if k.item.read(d, p.value, item, &v) {
 			*to = append(*to, v)
 		}
 	}

@@ -156,7 +156,6 @@ func (serverTransport) schema() schema { return transports.schema() }
 func (serverEnabled) schema() schema   { return boolean{}.schema() }
 func (serverTools) schema() schema     { return anyOf(ref("tools"), schema{"type": "array"}) }
 func (override) schema() schema        { return anyOf(schemaOf(overrideKeys), null) }
-func (k parameters) schema() schema    { return k.named().schema() }
 func (bound) schema() schema           { return schema{} }
 func (outputCacheKind) schema() schema { return ref("output_cache") }
 func (gatingOnOff) schema() schema     { return ref("gating") }
@@ -167,6 +166,7 @@ func (hook) schema() schema            { return anyOf(anyText, schemaOf(hookKeys
 func (function[T]) schema() schema     { return anyText }
 func (custom) schema() schema          { return anyOf(anyText, schemaOf(customKeys)) }
 func (arguments) schema() schema       { return schema{"type": "object"} }
+func (step) schema() schema            { return schemaOf(stepKeys) }
 func (composite) schema() schema       { return schemaOf(compositeKeys) }
 func (input) schema() schema           { return anyOf(schemaTypes.schema(), schema{"type": "object"}, null) }
 
@@ -176,10 +176,6 @@ func (proxyTool) schema() schema {
 
 func (viewTools) schema() schema {
 	return schema{"type": "object", "additionalProperties": anyOf(ref("tools"), null)}
-}
-
-func (steps) schema() schema {
-	return schema{"type": "object", "additionalProperties": schemaOf(stepKeys)}
 }
 
 func (views) schema() schema {

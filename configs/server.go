@@ -130,11 +130,7 @@ var serverKeys = section[server]{sep: ": ", keys: []key[server]{
 
 // servers reads one block of servers. seen has the names of all blocks.
 func (d *decoder) servers(block *node, label string, c *Config, seen map[string]*node) {
-	if block.kind == kindNull {
-		return
-	}
-	if block.kind != kindMapping {
-		d.fail(block, label+" must be a mapping of names to servers, not "+string(block.kind), "")
+	if block.kind == kindNull || !d.isMapping(block, label, "names to servers", "") {
 		return
 	}
 	for _, p := range block.pairs {
@@ -431,8 +427,7 @@ type words struct {
 }
 
 func (k words) read(d *decoder, n *node, label string, to *map[string]string) bool {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping of names to text, not "+string(n.kind), "")
+	if !d.isMapping(n, label, "names to text", "") {
 		return false
 	}
 	read, seen := make(map[string]string, len(n.pairs)), make(map[string]string, len(n.pairs))

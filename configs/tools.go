@@ -61,10 +61,18 @@ func isGlob(s string) bool { return strings.ContainsAny(s, `*?[\`) }
 
 // overrides is a tools block: the tools of one server and what changes of them.
 var overrides = named[view.Override]{
-	noun: "tool", values: "what changes of them", hint: "write {} for a tool as it is",
+	noun: "tool", of: "tools to what changes of them", hint: "write {} for a tool as it is",
 	item:  override{overrideKeys},
 	fresh: func(p pair) view.Override { return view.Override{Tool: p.key.text, At: placeOf(p.key)} },
 	name:  func(o *view.Override) string { return o.Tool },
+	check: func(d *decoder, key *node, label string) {
+		switch _, err := path.Match(key.text, ""); {
+		case key.text == "":
+			d.fail(key, label+": a tool without a name", "")
+		case err != nil:
+			d.fail(key, fmt.Sprintf("%s: %q is no pattern", label, shorten(key.text)), `* ? and [a-z] stand for characters, \ before them for themselves`)
+		}
+	},
 }
 
 // overrideKeys describes all keys of a tool within a tools block.
@@ -92,7 +100,7 @@ var overrideKeys = section[view.Override]{check: checkOverride, keys: []key[view
 	{
 		name:  "parameters",
 		doc:   "what changes of its parameters, by name; see below",
-		value: in(func(o *view.Override) *[]view.Parameter { return &o.Parameters }).is(parameters{parameterKeys}),
+		value: in(func(o *view.Override) *[]view.Parameter { return &o.Parameters }).is(parameters),
 	},
 	{
 		name: "output_cache", without: "the server's",
@@ -105,13 +113,6 @@ var overrideKeys = section[view.Override]{check: checkOverride, keys: []key[view
 type override struct{ section[view.Override] }
 
 func (k override) read(d *decoder, n *node, label string, o *view.Override) bool {
-	at := &node{line: o.At.Line, column: o.At.Column} // of the name
-	switch _, err := path.Match(o.Tool, ""); {
-	case o.Tool == "":
-		d.fail(at, label+": a tool without a name", "")
-	case err != nil:
-		d.fail(at, fmt.Sprintf("%s: %q is no pattern", label, shorten(o.Tool)), `* ? and [a-z] stand for characters, \ before them for themselves`)
-	}
 	switch n.kind {
 	case kindNull:
 		return true
@@ -122,7 +123,20 @@ func (k override) read(d *decoder, n *node, label string, o *view.Override) bool
 	return false
 }
 
+// checkOverride looks at what several keys of a tool say together.
 func checkOverride(d *decoder, n *node, label string, o *view.Override) {
+	renamed := make(map[string]*node)
+	for _, p := range o.Parameters {
+		if p.Rename == "" {
+			continue
+		}
+		rename := n.find("parameters").find(p.Name).find("rename")
+		if first := renamed[p.Rename]; first != nil {
+			d.fail(rename, fmt.Sprintf("%s.parameters.%s.rename: two parameters get one name", label, shorten(p.Name)), fmt.Sprintf("the other one is on line %d", first.line))
+			continue
+		}
+		renamed[p.Rename] = rename
+	}
 	name := n.given("name")
 	switch {
 	case name == nil || name.kind != kindText || d.lenient && name.hasVariables():
@@ -177,36 +191,14 @@ func (k bound) read(d *decoder, n *node, label string, p *view.Parameter) (ok bo
 func (k bound) show(s *secrets, p view.Parameter) *node { return s.json(*k.at(&p), p.Name, ofData) }
 
 // parameters are those of a tool, by name.
-type parameters struct{ section[view.Parameter] }
-
-func (k parameters) named() named[view.Parameter] {
-	return named[view.Parameter]{
-		noun: "parameter", values: "what changes of them",
-		item:  k.section,
-		fresh: func(p pair) view.Parameter { return view.Parameter{Name: p.key.text, At: placeOf(p.key)} },
-		name:  func(p *view.Parameter) string { return p.Name },
-	}
+var parameters = named[view.Parameter]{
+	noun: "parameter", of: "parameters to what changes of them",
+	item:  parameterKeys,
+	fresh: func(p pair) view.Parameter { return view.Parameter{Name: p.key.text, At: placeOf(p.key)} },
+	name:  func(p *view.Parameter) string { return p.Name },
 }
 
-func (k parameters) read(d *decoder, n *node, label string, to *[]view.Parameter) bool {
-	ok := k.named().read(d, n, label, to)
-	renamed := make(map[string]*node)
-	for _, p := range *to {
-		if p.Rename == "" {
-			continue
-		}
-		rename := n.find(p.Name).find("rename")
-		if first := renamed[p.Rename]; first != nil {
-			d.fail(rename, fmt.Sprintf("%s.%s.rename: two parameters get one name", label, shorten(p.Name)), fmt.Sprintf("the other one is on line %d", first.line))
-			continue
-		}
-		renamed[p.Rename] = rename
-	}
-	return ok
-}
-
-func (k parameters) show(s *secrets, list []view.Parameter) *node { return k.named().show(s, list) }
-
+// checkParameter looks at what several keys of a parameter say together.
 func checkParameter(d *decoder, n *node, label string, p *view.Parameter) {
 	value, fallback := n.find("value"), n.find("default")
 	hidden := p.Hidden || value != nil

@@ -93,8 +93,7 @@ func (views) read(d *decoder, n *node, label string, to *[]view.Settings) bool {
 		d.fail(n, label+" can only be set in the file", "")
 		return false
 	}
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping of names to views, not "+string(n.kind), "")
+	if !d.isMapping(n, label, "names to views", "") {
 		return false
 	}
 	names := []string{view.Default}
@@ -222,8 +221,7 @@ func searchNames(prefix string) []string {
 type viewTools struct{}
 
 func (viewTools) read(d *decoder, n *node, label string, to *[]view.UpstreamTools) bool {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping of servers to their tools, not "+string(n.kind), "")
+	if !d.isMapping(n, label, "servers to their tools", "") {
 		return false
 	}
 	taken := d.taken

@@ -50,7 +50,7 @@ var top = section[Config]{keys: []key[Config]{
 	{
 		name: "openai_api_key", env: "OPENAI_API_KEY", change: restart,
 		doc:   "a secret, better kept in the environment; never printed",
-		value: in(func(c *Config) *string { return &c.Embed.OpenAI.APIKey }).is(str{check: trimmed, mask: hidden}),
+		value: in(func(c *Config) *embed.Secret { return &c.Embed.OpenAI.APIKey }).is(secret{}),
 	},
 	{
 		name: "openai_dimensions", without: "the model's own", change: restart,
@@ -180,14 +180,20 @@ func NeedRestart(before, after *Config) []string {
 // maxDimensions is beyond what any model makes.
 const maxDimensions = 65_536
 
-// hidden masks a whole value.
-func hidden(_ *secrets, value string) string { return maskValue(value) }
+// secret is a text that is never printed. Space around it is dropped: a file with
+// a key ends with a line break.
+type secret struct{}
 
-// trimmed drops space around text: a file with a key ends with a line break.
-func trimmed(_ *decoder, _ *node, _ string, text *string) bool {
-	*text = strings.TrimSpace(*text)
-	return true
+func (secret) read(d *decoder, n *node, label string, to *embed.Secret) bool {
+	var text string
+	ok := d.text(n, label, &text)
+	if ok {
+		*to = embed.Secret(strings.TrimSpace(text))
+	}
+	return ok
 }
+
+func (secret) show(s *secrets, v embed.Secret) *node { return str{}.show(s, v.String()) }
 
 func (d *decoder) dataDir(n *node, label string, dir *string) bool {
 	if *dir == "" {
@@ -254,7 +260,7 @@ func (d *decoder) checkOpenAI(c *Config) {
 	if s.APIKey == "" && s.BaseURL == "" {
 		d.fail(kind.node, kind.label+": "+embed.KindOpenAI+" needs a key or a server", "set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own")
 	}
-	if strings.ContainsFunc(s.APIKey, isControl) {
+	if strings.ContainsFunc(string(s.APIKey), isControl) {
 		d.fail(key.node, key.label+" has a line break or another control character", "")
 	}
 	if s.BaseURL == "" {

@@ -478,7 +478,7 @@ func TestKeyIsNotPrinted(t *testing.T) {
 	}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("config", "config", c, "embed", c.Embed, "openai", c.Embed.OpenAI)
-	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", c, *c, *c, c.Embed), fmt.Sprint(&c.Embed.OpenAI), string(asJSON), log.String()} {
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s %q %x", c, *c, *c, c.Embed.OpenAI.APIKey, c.Embed.OpenAI.APIKey, c.Embed.OpenAI.APIKey), fmt.Sprint(&c.Embed.OpenAI), string(asJSON), log.String()} {
 		if strings.Contains(text, "hunter2") || !strings.Contains(text, "text-embedding-3-small") {
 			t.Errorf("the key is out, or nothing is shown:\n%s", text)
 		}

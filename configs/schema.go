@@ -148,6 +148,7 @@ func (k choice[T]) schema() schema {
 	return anyOf(schema{"enum": k.words}, schema{"type": "string", "pattern": "^(" + pattern.String() + ")$"}, containsVariable)
 }
 
+func (secret) schema() schema          { return anyText }
 func (onError) schema() schema         { return onErrors.schema() }
 func (logLevel) schema() schema        { return logLevels.schema() }
 func (words) schema() schema           { return schema{"type": "object", "additionalProperties": anyWord} }

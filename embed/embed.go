@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 
@@ -53,26 +54,32 @@ type Settings struct {
 	OpenAI  OpenAI
 }
 
-// OpenAI says which endpoint to ask, and for what. Printing it shows no key.
+// OpenAI says which endpoint to ask, and for what.
 type OpenAI struct {
-	APIKey     string `json:"-"` // sent as bearer token; "" for servers that want none
+	APIKey     Secret // sent as bearer token; "" for servers that want none
 	BaseURL    string // default https://api.openai.com/v1
 	Model      string // default DefaultOpenAIModel
 	Dimensions int    // length of the vectors to ask for; 0 for the model's own
 	MaxBytes   int    // of a text, at most and by default MaxText; the rest is not sent
 }
 
-// String shows everything but the key.
-func (o OpenAI) String() string {
-	key := "none"
-	if o.APIKey != "" {
-		key = "set"
+// Secret is a text that nobody prints by accident: fmt, slog and encoding/json
+// write *** for it. string(s) is the text.
+type Secret string
+
+// String returns ***, or "" for no secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
 	}
-	return fmt.Sprintf("{APIKey:(%s) BaseURL:%s Model:%s Dimensions:%d}", key, o.BaseURL, o.Model, o.Dimensions)
+	return "***"
 }
 
-// GoString is String: %#v shows no key either.
-func (o OpenAI) GoString() string { return "embed.OpenAI" + o.String() }
+// Format writes String for every verb.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+
+// MarshalText returns String.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // ErrNoModel is wrapped by the error of Open when the local model is missing,
 // damaged, or of a kind that cannot be run. Searching by words works without it.

@@ -198,7 +198,7 @@ func TestSettingsHideTheKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", s, &s, s, s.OpenAI), string(asJSON), fmt.Sprintf("%v %+v %#v", e, e, e)} {
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", s, &s, s, s.OpenAI.APIKey), string(asJSON), fmt.Sprintf("%v %+v %#v", e, e, e)} {
 		if strings.Contains(text, "hunter2") {
 			t.Errorf("the key is out: %s", text)
 		}

@@ -202,7 +202,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // attempt sends one request and checks all that its answer says.
 func (r *remote) attempt(ctx context.Context, texts []string) ([][]float32, *failure) {
 	x := &exchange{http: r.http}
-	config := openai.DefaultConfig(r.settings.APIKey)
+	config := openai.DefaultConfig(string(r.settings.APIKey))
 	config.BaseURL, config.HTTPClient = r.settings.BaseURL, x
 	answer, err := openai.NewClientWithConfig(config).CreateEmbeddings(ctx, openai.EmbeddingRequestStrings{
 		Input:          texts,
@@ -273,7 +273,7 @@ func (r *remote) excerpt(s string) string {
 	const most = 300
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
 	if r.settings.APIKey != "" {
-		s = strings.ReplaceAll(s, r.settings.APIKey, "[key]")
+		s = strings.ReplaceAll(s, string(r.settings.APIKey), "[key]")
 	}
 	if runes := []rune(s); len(runes) > most {
 		s = string(runes[:most]) + "..."

@@ -204,7 +204,7 @@ func (f *evalFlags) embedding(config *configs.Config) (embed.Settings, error) {
 		Kind:    cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), embed.KindAuto),
 		HFModel: os.Getenv("MCPPROXY_HF_MODEL"),
 		OpenAI: embed.OpenAI{
-			APIKey:  os.Getenv("OPENAI_API_KEY"),
+			APIKey:  embed.Secret(os.Getenv("OPENAI_API_KEY")),
 			BaseURL: os.Getenv("OPENAI_BASE_URL"),
 			Model:   os.Getenv("MCPPROXY_OPENAI_MODEL"),
 		},

@@ -1,3 +1,19 @@
 // Package group owns how the processes that this program starts are grouped and
 // ended. It starts none itself, and does not decide which may be started.
 package group
+
+// maxHead is how much a Head keeps, in bytes.
+const maxHead = 4 << 10
+
+// Head is a writer that keeps the beginning of what a process prints: the first
+// 4 kB.
+type Head struct{ kept []byte }
+
+// Write keeps what there is room for. It never fails.
+func (h *Head) Write(p []byte) (int, error) {
+	h.kept = append(h.kept, p[:min(len(p), maxHead-len(h.kept))]...)
+	return len(p), nil
+}
+
+// Bytes is what is kept.
+func (h *Head) Bytes() []byte { return h.kept }

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"toolfinch/group"
 )
 
 // Program is a program of the configuration that answers one JSON object with
@@ -66,7 +68,7 @@ func (p Program) Exchange(ctx context.Context, env []string, request []byte) (an
 		return nil, &Error{Reason: "no program is named"}
 	}
 	stdout := bounded{most: MaxAnswer}
-	var stderr head
+	var stderr group.Head
 	err = runGroup(ctx, p.Timeout, func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, p.Argv[0], p.Argv[1:]...)
 		cmd.Dir, cmd.Env = p.Dir, append(os.Environ(), env...)
@@ -74,7 +76,7 @@ func (p Program) Exchange(ctx context.Context, env []string, request []byte) (an
 		return cmd
 	})
 	fail := func(reason string, err error) ([]byte, error) {
-		return nil, &Error{Reason: reason, Err: err, Stderr: string(bytes.TrimSpace(stderr.b))}
+		return nil, &Error{Reason: reason, Err: err, Stderr: string(bytes.TrimSpace(stderr.Bytes()))}
 	}
 	var exit *exec.ExitError
 	switch {

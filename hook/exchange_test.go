@@ -86,8 +86,8 @@ func TestWhatIsNoAnswerIsAnError(t *testing.T) {
 func TestStderrIsKeptUpToABound(t *testing.T) {
 	_, err := sh(`head -c 100000 /dev/zero | tr '\0' x >&2; exit 1`).Exchange(t.Context(), nil, nil)
 	var failed *Error
-	if !errors.As(err, &failed) || len(failed.Stderr) != maxOutput {
-		t.Errorf("%d bytes of stderr kept, want %d", len(failed.Stderr), maxOutput)
+	if !errors.As(err, &failed) || len(failed.Stderr) != 4<<10 {
+		t.Errorf("%d bytes of stderr kept, want %d", len(failed.Stderr), 4<<10)
 	}
 }
 

@@ -19,13 +19,10 @@ type Command struct {
 	Timeout time.Duration // the whole group is killed after it; 0 means 5s
 }
 
-// maxOutput is how much of a command's output is kept, in bytes.
-const maxOutput = 4 << 10
-
 // Run executes the command with env on top of the proxy's environment and
 // returns the beginning of what it printed. The error says how it ended.
 func (c Command) Run(ctx context.Context, env []string) (output []byte, err error) {
-	var head head
+	var head group.Head
 	err = runGroup(ctx, c.Timeout, func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, shell[0], shell[1], c.Line)
 		cmd.Env = append(os.Environ(), env...)
@@ -33,9 +30,9 @@ func (c Command) Run(ctx context.Context, env []string) (output []byte, err erro
 		return cmd
 	})
 	if err != nil {
-		return head.b, fmt.Errorf("hook: %w", err)
+		return head.Bytes(), fmt.Errorf("hook: %w", err)
 	}
-	return head.b, nil
+	return head.Bytes(), nil
 }
 
 // runGroup runs the command that build makes, in a process group of its own,
@@ -69,13 +66,3 @@ func runGroup(ctx context.Context, timeout time.Duration, build func(context.Con
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string { return "killed after " + time.Duration(e).String() }
-
-// head keeps the first maxOutput bytes.
-type head struct{ b []byte }
-
-func (h *head) Write(p []byte) (int, error) {
-	if room := maxOutput - len(h.b); room > 0 {
-		h.b = append(h.b, p[:min(room, len(p))]...)
-	}
-	return len(p), nil
-}

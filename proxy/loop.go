@@ -89,7 +89,9 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	for _, v := range l.now.Load().views {
 		v.run(ctx)
 	}
+	l.readyForScripts()
 	defer func() {
+		l.scripts.Ready(false)
 		for _, v := range l.now.Load().views {
 			<-v.ended
 		}
@@ -214,6 +216,9 @@ func (l *loop) show(ctx context.Context, next *served) {
 		next.ready = make(chan struct{})
 	}
 	l.now.Store(next)
+	if l.life != nil {
+		l.readyForScripts()
+	}
 	for _, v := range next.views {
 		if l.life != nil && v.end == nil {
 			v.run(l.life)
@@ -264,4 +269,10 @@ func (l *loop) report(problems []view.Problem) {
 			l.log.Log(context.Background(), level, problem.Error(), "line", problem.At.Line)
 		}
 	}
+}
+
+// readyForScripts keeps a process waiting for the next script of a model where a
+// view takes such.
+func (l *loop) readyForScripts() {
+	l.scripts.Ready(slices.ContainsFunc(l.now.Load().config.Views, func(s view.Settings) bool { return s.RunScript != nil }))
 }

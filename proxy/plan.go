@@ -99,6 +99,7 @@ func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 	return view.Env{
 		Log:     s.log,
 		Program: s.modules.program,
+		Scripts: s.scripts,
 		Find: func(id string) (*tool.Tool, bool) {
 			t, ok := tools[id]
 			return t, ok

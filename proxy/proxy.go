@@ -19,6 +19,7 @@ import (
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/savings"
+	"toolfinch/script"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/transport"
@@ -91,6 +92,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		options: o, first: config, known: known, tokens: beside.tokens,
 		modules: &modules{o.log, map[string]module{}},
 		outputs: output.New(db, o.log),
+		scripts: script.NewSandbox(o.log),
 		pool:    upstream.NewPool(config.Servers, known.ofPool(), events, o.log),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}

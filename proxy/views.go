@@ -16,6 +16,7 @@ import (
 	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
+	"toolfinch/script"
 	"toolfinch/tool"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -62,6 +63,7 @@ type views struct {
 	known    *knowledge
 	modules  *modules
 	outputs  *output.Cache
+	scripts  *script.Sandbox
 	memory   *retrieve.Memory // nil unless it is to learn
 	tokens   map[string]int   // counts of definitions that the store knew
 	embedder *embedder
@@ -130,6 +132,7 @@ func (s *views) closeAll(ctx context.Context) error {
 	for _, v := range s.now.Load().views {
 		err = cmp.Or(err, v.close())
 	}
+	s.scripts.Close()
 	return cmp.Or(err, s.embedder.close())
 }
 

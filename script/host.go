@@ -1,20 +1,15 @@
 package script
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"go.starlark.net/starlark"
 )
 
-// maxParallel is how many calls of one ctx.parallel run at a time.
-const maxParallel = 8
-
-// maxArguments bounds the JSON of the arguments of one call.
+// maxArguments bounds the JSON of the arguments of one call, or of all calls of one
+// ctx.parallel.
 const maxArguments = 16 << 20
 
 // callContext is ctx, the first argument of functions. Its fields become values
@@ -62,9 +57,9 @@ func (c *callContext) Attr(name string) (starlark.Value, error) {
 	case "meta":
 		return c.once(&c.meta, func() (starlark.Value, error) {
 			if len(info.Meta) == 0 {
-				return c.r.decode("{}")
+				return new(starlark.Dict), nil
 			}
-			return c.r.decodeRaw(info.Meta)
+			return decodeRaw(info.Meta)
 		})
 	}
 	return nil, nil
@@ -82,12 +77,9 @@ func (c *callContext) once(kept *starlark.Value, make func() (starlark.Value, er
 }
 
 func (r *run) headers() (starlark.Value, error) {
-	if err := r.alloc(sizeDict); err != nil {
-		return nil, err
-	}
 	dict := new(starlark.Dict)
 	for _, name := range sortedKeys(r.info.Headers) {
-		if err := r.set(dict, starlark.String(name), starlark.String(r.info.Headers[name])); err != nil {
+		if err := dict.SetKey(starlark.String(name), starlark.String(r.info.Headers[name])); err != nil {
 			return nil, err
 		}
 	}
@@ -96,20 +88,17 @@ func (r *run) headers() (starlark.Value, error) {
 
 // hostFunctions are the functions of ctx. In a whole script they are globals as
 // well.
-var hostFunctions = map[string]*starlark.Builtin{
+var hostFunctions = starlark.StringDict{
 	"log": builtin("log", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var v starlark.Value
 		if err := starlark.UnpackPositionalArgs("log", args, kwargs, 1, &v); err != nil {
-			return nil, err
-		}
-		if err := r.allocText(v); err != nil {
 			return nil, err
 		}
 		s, ok := starlark.AsString(v)
 		if !ok {
 			s = v.String()
 		}
-		r.say(s)
+		r.log.say(s)
 		return starlark.None, nil
 	}),
 	"call_tool": builtin("call_tool", callTool),
@@ -120,17 +109,14 @@ var hostFunctions = map[string]*starlark.Builtin{
 		if err := starlark.UnpackArgs("retrieve", args, kwargs, "query", &query, "limit?", &limit); err != nil {
 			return nil, err
 		}
-		if r.host == nil {
+		if r.door == nil {
 			return nil, errNoHost("retrieve")
 		}
-		if err := r.takeCalls(1); err != nil {
+		search := &request{query: query, limit: limit, search: true}
+		if err := r.ask("retrieve", search); err != nil {
 			return nil, err
 		}
-		found, err := r.host.Retrieve(r.ctx, query, limit)
-		if err != nil {
-			return nil, &hostError{"retrieve", err}
-		}
-		return r.decodeRaw(found)
+		return decodeRaw(search.result)
 	}),
 }
 
@@ -148,18 +134,23 @@ func errNoHost(function string) error {
 	return fmt.Errorf("%s: hooks cannot call tools or search for them, only custom tools and scripts can", function)
 }
 
-// takeCalls is called before n tools are, or are searched for.
-func (r *run) takeCalls(n int) error {
-	if n > r.calls {
-		return limitError("%d calls of tools: make fewer, or raise the limit of calls", r.limits.Calls)
+// ask passes requests through the door.
+func (r *run) ask(op string, requests ...*request) error {
+	if err := r.door.pass(r.ctx, requests); err != nil {
+		return err
 	}
-	r.calls -= n
+	if err := r.alive(); err != nil {
+		return err
+	}
+	if len(requests) == 1 && op != "parallel" && requests[0].err != nil {
+		return &hostError{op, requests[0].err}
+	}
 	return nil
 }
 
 // callTool is call_tool(name, arguments={}, **more).
 func callTool(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	if r.host == nil {
+	if r.door == nil {
 		return nil, errNoHost("call_tool")
 	}
 	var name string
@@ -167,99 +158,72 @@ func callTool(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Va
 	if err := starlark.UnpackPositionalArgs("call_tool", args, nil, 1, &name, &given); err != nil {
 		return nil, err
 	}
-	if err := r.alloc(sizeDict); err != nil {
-		return nil, err
-	}
 	arguments := new(starlark.Dict)
 	if given != nil {
 		for key, value := range given.Entries() {
-			if err := r.set(arguments, key, value); err != nil {
+			if err := arguments.SetKey(key, value); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, pair := range kwargs {
-		if err := r.set(arguments, pair[0], pair[1]); err != nil {
+		if err := arguments.SetKey(pair[0], pair[1]); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.takeCalls(1); err != nil {
-		return nil, err
-	}
-	raw, err := r.arguments(arguments)
-	if err != nil {
+	call := &request{tool: name}
+	var err error
+	if call.arguments, err = encodeArguments(arguments, maxArguments); err != nil {
 		return nil, fmt.Errorf("call_tool %s: %w", name, err)
 	}
-	result, err := r.host.CallTool(r.ctx, name, raw)
-	if err != nil {
-		return nil, &hostError{"call_tool " + name, err}
-	}
-	return r.decodeRaw(result)
-}
-
-// arguments are the arguments of a call as JSON.
-func (r *run) arguments(dict *starlark.Dict) (json.RawMessage, error) {
-	if err := r.weigh(dict, 1); err != nil {
+	if err := r.ask("call_tool "+name, call); err != nil {
 		return nil, err
 	}
-	raw, err := encode(dict, min(maxArguments, int(r.memory/2)))
+	return decodeRaw(call.result)
+}
+
+// encodeArguments are the arguments of a call as JSON.
+func encodeArguments(dict *starlark.Dict, most int) (json.RawMessage, error) {
+	raw, err := encode(dict, most)
 	if errors.Is(err, errOutput) {
-		return nil, limitError("%d bytes of arguments", min(maxArguments, int(r.memory/2)))
+		return nil, limitError("%d bytes of arguments: send less", maxArguments)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return raw, r.alloc(2 * int64(len(raw)))
-}
-
-// parallelCall is one call of parallel.
-type parallelCall struct {
-	tool      string
-	arguments json.RawMessage
-	result    json.RawMessage
-	err       error
+	return raw, err
 }
 
 // parallel is parallel([{"tool": name, "args": {...}}, ...]): a list, in the same
 // order, of {"result": value} or {"error": text}.
 func parallel(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	if r.host == nil {
+	if r.door == nil {
 		return nil, errNoHost("parallel")
 	}
 	var of starlark.Iterable
 	if err := starlark.UnpackPositionalArgs("parallel", args, kwargs, 1, &of); err != nil {
 		return nil, err
 	}
-	elements, err := r.elements(of, -1)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.takeCalls(len(elements)); err != nil {
-		return nil, err
-	}
-	calls := make([]parallelCall, len(elements))
-	for i, element := range elements {
-		if err := r.parallelCall(&calls[i], element); err != nil {
-			return nil, fmt.Errorf("parallel: call %d: %w", i, err)
+	var calls []*request
+	most := maxArguments
+	for element := range starlark.Elements(of) {
+		call, err := parallelCall(element, most)
+		if err != nil {
+			return nil, fmt.Errorf("parallel: call %d: %w", len(calls), err)
 		}
+		calls = append(calls, call)
+		most -= len(call.arguments)
 	}
-	fit := callAll(r.ctx, r.host, calls, r.memory)
-	if err := r.alive(); err != nil {
+	if err := r.ask("parallel", calls...); err != nil {
 		return nil, err
 	}
-	if !fit {
-		return nil, r.alloc(-1)
-	}
-	return r.outcomes(calls)
+	return outcomes(calls)
 }
 
 // parallelCall reads one element of the list that parallel takes.
-func (r *run) parallelCall(call *parallelCall, element starlark.Value) error {
+func parallelCall(element starlark.Value, most int) (*request, error) {
 	dict, ok := element.(*starlark.Dict)
 	if !ok {
-		return fmt.Errorf(`want {"tool": name, "args": {...}}, got %s`, element.Type())
+		return nil, fmt.Errorf(`want {"tool": name, "args": {...}}, got %s`, element.Type())
 	}
-	arguments := new(starlark.Dict)
+	call, arguments := &request{}, new(starlark.Dict)
 	for key, value := range dict.Entries() {
 		ok := false
 		switch key {
@@ -269,80 +233,31 @@ func (r *run) parallelCall(call *parallelCall, element starlark.Value) error {
 			arguments, ok = value.(*starlark.Dict)
 		}
 		if !ok {
-			return errors.New(`want {"tool": name, "args": {...}} and nothing else`)
+			return nil, errors.New(`want {"tool": name, "args": {...}} and nothing else`)
 		}
 	}
 	if call.tool == "" {
-		return errors.New(`"tool" is missing`)
+		return nil, errors.New(`"tool" is missing`)
 	}
 	var err error
-	call.arguments, err = r.arguments(arguments)
-	return err
-}
-
-// callAll makes the calls, some at a time, and returns when all have ended. Those
-// not begun when ctx ends are not. It reports whether their results fit in so many
-// bytes, and drops those that do not.
-func callAll(ctx context.Context, host Host, calls []parallelCall, memory int64) (fit bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var left atomic.Int64
-	left.Store(memory)
-	next := make(chan *parallelCall, len(calls))
-	for i := range calls {
-		next <- &calls[i]
-	}
-	close(next)
-	var running sync.WaitGroup
-	for range min(maxParallel, len(calls)) {
-		running.Go(func() {
-			for call := range next {
-				if call.err = ctx.Err(); call.err == nil {
-					call.make(ctx, host)
-				}
-				if left.Add(-int64(len(call.result))) < 0 {
-					call.result = nil
-					cancel()
-				}
-			}
-		})
-	}
-	running.Wait()
-	return left.Load() >= 0
-}
-
-// make makes the call. A panic in a host must not end the program: here nobody
-// else would recover it.
-func (c *parallelCall) make(ctx context.Context, host Host) {
-	defer func() {
-		if caught := recover(); caught != nil {
-			c.err = fmt.Errorf("panic: %v", caught)
-		}
-	}()
-	c.result, c.err = host.CallTool(ctx, c.tool, c.arguments)
+	call.arguments, err = encodeArguments(arguments, most)
+	return call, err
 }
 
 // outcomes is what parallel returns.
-func (r *run) outcomes(calls []parallelCall) (starlark.Value, error) {
+func outcomes(calls []*request) (starlark.Value, error) {
 	out := make([]starlark.Value, len(calls))
 	for i, call := range calls {
-		if err := r.alloc(sizeDict + sizeSlot); err != nil {
-			return nil, err
-		}
-		outcome := new(starlark.Dict)
-		key, value := "result", starlark.Value(starlark.None)
-		err := call.err
+		key, value, err := "result", starlark.Value(starlark.None), call.err
 		if err == nil {
-			if value, err = r.decodeRaw(call.result); errors.Is(err, ErrLimit) {
+			if value, err = decodeRaw(call.result); errors.Is(err, ErrLimit) {
 				return nil, err
 			}
 		}
 		if err != nil {
 			key, value = "error", starlark.String(err.Error())
-			if err := r.alloc(int64(sizeText + len(err.Error()))); err != nil {
-				return nil, err
-			}
 		}
+		outcome := new(starlark.Dict)
 		if err := outcome.SetKey(starlark.String(key), value); err != nil {
 			return nil, err
 		}

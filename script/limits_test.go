@@ -8,9 +8,10 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"toolfinch/internal/await"
 )
 
 // hog is a script that would take the process down, or keep it busy for hours, in
@@ -185,72 +186,34 @@ var defaults = func() string {
 	return strings.Join(params, ", ")
 }()
 
-// peak reports how far the heap grew at most while do ran.
-func peak(do func()) uint64 {
-	runtime.GC()
-	var before runtime.MemStats
-	runtime.ReadMemStats(&before)
-	var most atomic.Uint64
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			var now runtime.MemStats
-			runtime.ReadMemStats(&now)
-			most.Store(max(most.Load(), now.HeapAlloc+now.StackInuse))
-			select {
-			case <-stop:
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-	}()
-	do()
-	close(stop)
-	<-stopped
-	if base := before.HeapAlloc + before.StackInuse; most.Load() > base {
-		return most.Load() - base
-	}
-	return 0
-}
-
+// However much a script asks for, its process ends soon after its time, for a limit
+// or with a result, and this process does not grow.
 func TestNoScriptTakesMoreThanItsLimits(t *testing.T) {
-	for name, source := range hogs {
-		t.Run(name, func(t *testing.T) { refuses(t, source, 150_000, DefaultMemory/2) })
-	}
-}
-
-// With several times the steps, the memory of what builtins do not see must still be
-// bounded.
-func TestMoreStepsAreNotMoreMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	for _, name := range []string{
-		"comprehension", "comprehension of lists", "comprehension of dicts", "comprehension of functions", "dict comprehension",
-		"filling a dict", "filling a set", "setdefault", "growing by pieces", "nested comprehensions", "shifting in place",
-		"shared tuples as a key", "shared lists compared", "sorting long texts", "dir", "large integers", "floors", "many fields",
-		"many defaults", "partitions", "empty dict comprehensions",
-	} {
-		t.Run(name, func(t *testing.T) { refuses(t, hogs[name], 2_000_000, DefaultMemory) })
-	}
-}
-
-// However many steps it has, a run ends after its time: these would take hours.
-func TestNoScriptTakesMuchMoreThanItsTime(t *testing.T) {
-	const most, grace = 20 * time.Millisecond, 20 * time.Second
+	const most = 300 * time.Millisecond
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
 	for name, source := range hogs {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			begun := time.Now()
-			_, err := Run(context.Background(), source, nil, &fakeHost{}, Limits{Steps: 1 << 50, Calls: 40, Time: most}, nil)
-			if took := time.Since(begun); took > most+grace {
+			_, err := shared.Run(context.Background(), source, nil, &fakeHost{}, Limits{Steps: 1 << 50, Calls: 40, Time: most}, nil)
+			if took := time.Since(begun); took > await.Bound {
 				t.Errorf("took %s, limit %s", took, most)
 			}
-			if !errors.Is(err, ErrLimit) {
-				t.Errorf("error %v, want ErrLimit", err)
+			var failed *Error
+			if err != nil && !errors.As(err, &failed) || strings.Contains(fmt.Sprint(err), "its process ended") {
+				t.Errorf("error %v, want that of a limit", err)
 			}
 		})
 	}
+	t.Cleanup(func() {
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if after.HeapAlloc > before.HeapAlloc+16<<20 {
+			t.Errorf("the heap of this process grew from %d to %d MB", before.HeapAlloc>>20, after.HeapAlloc>>20)
+		}
+	})
 }
 
 // What upstreams and clients send, hooks read.
@@ -264,7 +227,7 @@ func TestCollidingArgumentsAreRefused(t *testing.T) {
 func TestTheLogIsBounded(t *testing.T) {
 	for _, source := range []string{"for i in range(5000):\n  print(i)", "for i in range(20):\n  print('a' * 300000)", "for i in range(500):\n  log('a' * 3000)"} {
 		var lines []string
-		if _, err := Run(context.Background(), source, nil, nil, Limits{}, func(line string) { lines = append(lines, line) }); err != nil {
+		if _, err := runScript(source, Limits{}, func(line string) { lines = append(lines, line) }); err != nil {
 			t.Fatal(err)
 		}
 		size := 0
@@ -281,50 +244,9 @@ func TestTheLogIsBounded(t *testing.T) {
 }
 
 func TestReasonsOfAbortAreShort(t *testing.T) {
-	_, err := Run(context.Background(), "abort('a' * 1000000)", nil, nil, Limits{}, nil)
+	_, err := runScript("abort('a' * 1000000)", Limits{}, nil)
 	if abort := (*AbortError)(nil); !errors.As(err, &abort) || len(abort.Reason) > maxMessage+10 {
 		t.Errorf("error %.100v", err)
-	}
-}
-
-// Patterns outlive runs: what is kept of them is bounded.
-func TestPatternsKeptAreBounded(t *testing.T) {
-	for i := range 50 {
-		source := fmt.Sprintf("for i in range(20):\n  re.search('x%%d_%d' %% i + '\\\\pL' * 20 + 'y' * 100, 'a')", i)
-		if _, err := Run(context.Background(), source, nil, nil, Limits{Steps: 10_000_000, Memory: 1 << 30}, nil); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Run(context.Background(), fmt.Sprintf("for i in range(20):\n  re.search('x%%d_%d' %% i + 'y' * 100, 'a')", i), nil, nil, Limits{}, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	patterns.Lock()
-	defer patterns.Unlock()
-	total := 0
-	for source, p := range patterns.kept {
-		total += p.size
-		if len(source) > 1000 || strings.Contains(source, "pL") {
-			t.Errorf("%.50s is kept", source)
-		}
-	}
-	if total > keptSize || total == 0 {
-		t.Errorf("patterns of %d instructions are kept", total)
-	}
-}
-
-func refuses(t *testing.T, source string, steps uint64, memory int64) {
-	t.Helper()
-	var err error
-	grew := peak(func() {
-		_, err = Run(context.Background(), source, nil, &fakeHost{}, Limits{Steps: steps, Memory: memory, Calls: 40, Time: 2 * time.Minute}, nil)
-	})
-	var failed *Error
-	if !errors.Is(err, ErrLimit) || !errors.As(err, &failed) || strings.Contains(err.Error(), "timeout") {
-		t.Errorf("error %v, want ErrLimit, and not for the time", err)
-	}
-	// What lives, what was freed but not yet collected, and what is counted about.
-	if most := uint64(6 * memory); grew > most {
-		t.Errorf("the heap grew by %d MB, more than %d", grew>>20, most>>20)
 	}
 }
 
@@ -333,17 +255,22 @@ func TestLimitsSayWhich(t *testing.T) {
 		name, source, want string
 		limits             Limits
 	}{
-		{"steps", "for i in range(10000):\n  pass", "script:1: limit reached: 1000 steps: loop less, or raise the limit of steps", Limits{Steps: 1000}},
-		{"memory", "x = 1\ny = 'a' * 2000", "script:2: limit reached: 1000 bytes of memory in all: make smaller values, or fewer", Limits{Memory: 1000}},
-		{"time", "for i in range(1000000000):\n  pass", "limit reached: 10ms of time: do less, or raise the timeout", Limits{Time: 10 * time.Millisecond, Steps: 1 << 60}},
-		{"time of a call", "call_tool('wait')", "script:1: limit reached: 10ms of time: do less, or raise the timeout", Limits{Time: 10 * time.Millisecond, Calls: 1}},
-		{"calls", "call_tool('t')\ncall_tool('t')\ncall_tool('t')", "script:3: limit reached: 2 calls of tools: make fewer, or raise the limit of calls", Limits{Calls: 2}},
-		{"calls in parallel", "call_tool('t')\nparallel([{'tool': 't'}, {'tool': 't'}])", "script:2: limit reached: 2 calls of tools: make fewer, or raise the limit of calls", Limits{Calls: 2}},
-		{"calls, none", "call_tool('t')", "script:1: limit reached: 0 calls of tools: make fewer, or raise the limit of calls", Limits{}},
-		{"output", "result = 'a' * 100", "script: the result: limit reached: 100 bytes of output: return less, or raise the limit of output", Limits{Output: 100}},
+		{"steps", "for i in range(10000):\n  pass", "script:1: limit reached: 1000 steps: loop less", Limits{Steps: 1000}},
+		{"memory, in one operation", "x = 'a' * 900000000", "script: limit reached: 67108864 bytes of memory: make smaller values, or fewer", Limits{}},
+		{"memory, by and by", "x = []\nfor i in range(1000000000):\n  x.append('a%d' % i * 1000)", "script: limit reached: 67108864 bytes of memory: make smaller values, or fewer", Limits{Steps: 1 << 50, Time: time.Minute}},
+		{"stack", "a = []\nfor _ in range(300000):\n  a = [a]\nx = str(a)", "script: limit reached: 33554432 bytes of stack: nest less", Limits{Steps: 1 << 50, Memory: 1 << 30, Time: time.Minute}},
+		{"answers of tools", "for _ in range(10):\n  call_tool('big')", "script:2: limit reached: 33554432 bytes of answers of tools in all: ask for less, or call fewer", Limits{Memory: 32 << 20, Calls: 40}},
+		{"answers in parallel", "x = parallel([{'tool': 'big'}] * 40)", "script:1: limit reached: 33554432 bytes of answers of tools in all: ask for less, or call fewer", Limits{Memory: 32 << 20, Calls: 40}},
+		{"arguments", "call_tool('t', {'a': 'a' * 20000000})", "script:1: call_tool t: limit reached: 16777216 bytes of arguments: send less", Limits{Calls: 1}},
+		{"time", "for i in range(1000000000):\n  pass", "limit reached: 10ms of time: do less", Limits{Time: 10 * time.Millisecond, Steps: 1 << 60}},
+		{"time of a call", "call_tool('wait')", "script:1: limit reached: 10ms of time: do less", Limits{Time: 10 * time.Millisecond, Calls: 1}},
+		{"calls", "call_tool('t')\ncall_tool('t')\ncall_tool('t')", "script:3: limit reached: 2 calls of tools: make fewer", Limits{Calls: 2}},
+		{"calls in parallel", "call_tool('t')\nparallel([{'tool': 't'}, {'tool': 't'}])", "script:2: limit reached: 2 calls of tools: make fewer", Limits{Calls: 2}},
+		{"calls, none", "call_tool('t')", "script:1: limit reached: 0 calls of tools: make fewer", Limits{}},
+		{"output", "result = 'a' * 100", "script: the result: limit reached: 100 bytes of output: return less", Limits{Output: 100}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := Run(context.Background(), test.source, nil, &fakeHost{}, test.limits, nil)
+			_, err := runScript(test.source, test.limits, nil)
 			if !errors.Is(err, ErrLimit) || !strings.HasSuffix(err.Error(), strings.TrimPrefix(test.want, "script:1: ")) {
 				t.Errorf("error %v\nwant  %s", err, test.want)
 			}
@@ -369,7 +296,7 @@ func TestWhatFitsItsLimitsPasses(t *testing.T) {
 		"result = len(re.sub(r'\\bsk-[A-Za-z0-9]{20,}', '***', 'sk-abcdefghijklmnop0123456789, ann@example.org; ' * 2000))",
 		"result = ', '.join(['«%s»' % i for i in range(1000)]).strip('«»')",
 	} {
-		if _, err := Run(context.Background(), source, nil, nil, Limits{}, nil); err != nil {
+		if _, err := runScript(source, Limits{Time: await.Bound}, nil); err != nil {
 			t.Errorf("%s\n%v", source, err)
 		}
 	}
@@ -390,7 +317,7 @@ func TestARunEndsWithItsContext(t *testing.T) {
 				cancel()
 			}
 			host := &fakeHost{}
-			_, err := Run(ctx, source, nil, host, Limits{Steps: 1 << 60, Memory: 1 << 30, Calls: 20, Time: time.Hour}, func(string) { cancel() })
+			_, err := shared.Run(ctx, source, nil, host, Limits{Steps: 1 << 60, Memory: 1 << 30, Calls: 20, Time: time.Hour}, func(string) { cancel() })
 			var failed *Error
 			if !errors.Is(err, context.Canceled) || errors.Is(err, ErrLimit) || !errors.As(err, &failed) {
 				t.Errorf("error %v, want context.Canceled", err)
@@ -402,7 +329,7 @@ func TestARunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestSourcesNestedTooDeepAreRefused(t *testing.T) {
+func TestSourcesNestedDeepEndWell(t *testing.T) {
 	const n = 100_000
 	for name, source := range map[string]string{
 		"brackets":               "x = " + strings.Repeat("[", n) + strings.Repeat("]", n),
@@ -425,9 +352,9 @@ func TestSourcesNestedTooDeepAreRefused(t *testing.T) {
 		"digits":                 "x = json.decode('1')\n" + "y = " + strings.Repeat("(", 2000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Run(context.Background(), source, nil, nil, Limits{}, nil)
+			_, err := runScript(source, Limits{}, nil)
 			var failed *Error
-			if !errors.As(err, &failed) || len(err.Error()) > 3000 {
+			if err != nil && (!errors.As(err, &failed) || len(err.Error()) > 3000) {
 				t.Errorf("error %.300v", err)
 			}
 		})
@@ -466,12 +393,12 @@ func TestRandomScriptsEnd(t *testing.T) {
 		}
 		return pick("[", "(") + x + ", " + y + pick("]", ")")
 	}
-	for i := range 3000 {
+	for i := range 150 {
 		source := "a, b, c = 'text', [1, 2], {'a': (1,)}\nfor _ in range(30):\n"
 		for range 1 + random.IntN(4) {
 			source += "  " + pick("a", "b", "c") + " " + pick("=", "=", "+=", "*=", "|=", "%=") + " " + expression(random.IntN(4)) + "\n"
 		}
-		out, err := Run(context.Background(), source+"result = [a, b, c]", nil, nil, Limits{Steps: 100_000, Memory: 1 << 20}, nil)
+		out, err := runScript(source+"result = [a, b, c]", Limits{Steps: 100_000, Time: 200 * time.Millisecond}, nil)
 		var failed *Error
 		if err == nil && !json.Valid(out) || err != nil && !errors.As(err, &failed) {
 			t.Fatalf("script %d:\n%s\n%s, %v", i, source, out, err)
@@ -480,21 +407,4 @@ func TestRandomScriptsEnd(t *testing.T) {
 			t.Fatalf("script %d:\n%s\n%v", i, source, err)
 		}
 	}
-}
-
-func FuzzRun(f *testing.F) {
-	for _, source := range hogs {
-		f.Add(source)
-	}
-	f.Fuzz(func(t *testing.T, source string) {
-		out, err := Run(context.Background(), source, nil, nil, Limits{Steps: 20_000, Memory: 1 << 20}, nil)
-		var failed *Error
-		var abort *AbortError
-		if err == nil && out != nil && !json.Valid(out) || err != nil && !errors.As(err, &failed) && !errors.As(err, &abort) {
-			t.Fatalf("%s, %v", out, err)
-		}
-		if failed != nil && strings.Contains(failed.Message, "internal error") {
-			t.Fatal(err)
-		}
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -22,20 +23,12 @@ func module(name string, members starlark.StringDict) *starlarkstruct.Module {
 	return &starlarkstruct.Module{Name: name, Members: members}
 }
 
-// predeclared is what every script has.
-var predeclared = func() starlark.StringDict {
+// predeclared returns what every script has, and more.
+func predeclared(more starlark.StringDict) starlark.StringDict {
 	all := starlark.StringDict{
-		"json": jsonModule,
-		"re":   reModule,
-		"time": timeModule,
-		"hash": hashModule,
-		"math": mathModule,
-		"struct": starlark.NewBuiltin("struct", func(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-			if err := runOf(thread).allocN(len(kwargs)+1, 3*sizeSlot); err != nil {
-				return nil, err
-			}
-			return starlarkstruct.Make(thread, b, args, kwargs)
-		}),
+		"json": jsonModule, "re": reModule, "time": timeModule, "hash": hashModule,
+		"math":   starlarkmath.Module,
+		"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
 		"abort": builtin("abort", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 			var reason string
 			if err := starlark.UnpackArgs("abort", args, kwargs, "reason", &reason); err != nil {
@@ -44,69 +37,47 @@ var predeclared = func() starlark.StringDict {
 			return nil, &AbortError{Reason: shorten(reason)}
 		}),
 	}
-	for _, more := range []starlark.StringDict{operators, universe} {
-		for name, value := range more {
-			all[name] = value
-		}
-	}
-	return all
-}()
-
-// with returns predeclared and more.
-func with(more starlark.StringDict) starlark.StringDict {
-	all := make(starlark.StringDict, len(predeclared)+len(more))
-	for _, some := range []starlark.StringDict{predeclared, more} {
-		for name, value := range some {
-			all[name] = value
-		}
-	}
+	maps.Copy(all, more)
 	return all
 }
 
-// mathModule is the interpreter's, metered.
-var mathModule = func() *starlarkstruct.Module {
-	members := starlark.StringDict{}
-	for name, v := range starlarkmath.Module.Members {
-		if function, ok := v.(*starlark.Builtin); ok {
-			v = charged(name, func(r *run, _ *starlark.Builtin, _ starlark.Tuple, _ []starlark.Tuple) error {
-				return r.alloc(sizeNumber)
-			}, func(*starlark.Builtin) (starlark.Value, error) { return function, nil })
-		}
-		members[name] = v
-	}
-	return module("math", members)
-}()
+// moduleNames are predeclared in modules, scriptNames in scripts.
+var (
+	moduleNames = predeclared(starlark.StringDict{"tool": toolFunction, "counter": counterFunction})
+	scriptNames = predeclared(hostFunctions)
+)
 
 var jsonModule = module("json", starlark.StringDict{
-	"encode": builtin("json.encode", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	"encode": builtin("json.encode", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var v starlark.Value
 		if err := starlark.UnpackPositionalArgs("json.encode", args, kwargs, 1, &v); err != nil {
 			return nil, err
 		}
-		return r.encodeText(v)
+		out, err := encode(v, maxEncoded)
+		if errors.Is(err, errOutput) {
+			err = limitError("%d bytes of JSON", maxEncoded)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("json.encode: %w", err)
+		}
+		return starlark.String(out), nil
 	}),
-	"decode": builtin("json.decode", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	"decode": builtin("json.decode", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var s string
 		var otherwise starlark.Value
 		if err := starlark.UnpackArgs("json.decode", args, kwargs, "text", &s, "default?", &otherwise); err != nil {
 			return nil, err
 		}
-		if err := r.work(len(s)); err != nil {
-			return nil, err
-		}
-		v, err := r.decode(s)
+		v, err := decode(s)
 		if err != nil && otherwise != nil && !errors.Is(err, ErrLimit) {
 			return otherwise, nil
 		}
 		return v, err
 	}),
-	"indent": builtin("json.indent", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	"indent": builtin("json.indent", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var s, prefix string
 		indent := "\t"
 		if err := starlark.UnpackArgs("json.indent", args, kwargs, "text", &s, "prefix?", &prefix, "indent?", &indent); err != nil {
-			return nil, err
-		}
-		if err := r.allocIndent(s, prefix, indent); err != nil {
 			return nil, err
 		}
 		var out bytes.Buffer
@@ -116,50 +87,6 @@ var jsonModule = module("json", starlark.StringDict{
 		return starlark.String(out.String()), nil
 	}),
 })
-
-// encodeText is json.encode.
-func (r *run) encodeText(v starlark.Value) (starlark.Value, error) {
-	if err := r.weigh(v, 1); err != nil {
-		return nil, err
-	}
-	out, err := encode(v, int(min(r.memory/3, math.MaxInt32))) // growing copies, and the string
-	if errors.Is(err, errOutput) {
-		return nil, r.alloc(-1)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("json.encode: %w", err)
-	}
-	return starlark.String(out), r.alloc(3 * int64(len(out)))
-}
-
-// allocIndent is called before JSON is indented: every bracket and comma may
-// begin a line, as deep as it stands.
-func (r *run) allocIndent(s, prefix, indent string) error {
-	size, depth, quoted := int64(2*len(s)), 0, false
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return errTooDeep
-			}
-			size += int64(len(prefix) + depth*len(indent) + 1)
-		case c == '}' || c == ']':
-			depth = max(depth-1, 0)
-			size += int64(len(prefix) + depth*len(indent) + 1)
-		case c == ',':
-			size += int64(len(prefix) + depth*len(indent) + 1)
-		}
-	}
-	if size > r.memory {
-		return r.alloc(-1)
-	}
-	return r.alloc(3 * size) // growing copies, and the string
-}
 
 // timeModule counts in seconds since 1970, UTC, as floats.
 var timeModule = module("time", starlark.StringDict{
@@ -184,7 +111,7 @@ var timeModule = module("time", starlark.StringDict{
 		}
 		return nil, fmt.Errorf("time.parse: %.60q is no time such as 2006-01-02T15:04:05Z, or date", s)
 	}),
-	"format": builtin("time.format", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	"format": builtin("time.format", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var seconds starlark.Value
 		format := "%Y-%m-%dT%H:%M:%SZ"
 		if err := starlark.UnpackArgs("time.format", args, kwargs, "seconds", &seconds, "format?", &format); err != nil {
@@ -194,15 +121,14 @@ var timeModule = module("time", starlark.StringDict{
 		if !ok || math.Abs(at) > 253402300799 { // the end of the year 9999
 			return nil, errors.New("time.format: seconds must be a number of seconds since 1970, before the year 10000")
 		}
-		if err := r.alloc(int64(16 * len(format))); err != nil {
-			return nil, err
-		}
 		return strftime(time.UnixMicro(int64(math.Floor(at*1e6))).UTC(), format)
 	}),
 })
 
-// maxTime bounds the bytes of a time.
-const maxTime = 64
+const (
+	maxTime    = 64        // bytes of a time
+	maxEncoded = 256 << 20 // bytes that json.encode returns: what is shared is written each time
+)
 
 // layouts are the directives of strftime as layouts of package time.
 var layouts = map[byte]string{
@@ -236,12 +162,9 @@ func strftime(at time.Time, format string) (starlark.Value, error) {
 var hashModule = module("hash", starlark.StringDict{
 	"sha256": digest("hash.sha256", func(s string) []byte { sum := sha256.Sum256([]byte(s)); return sum[:] }),
 	"md5":    digest("hash.md5", func(s string) []byte { sum := md5.Sum([]byte(s)); return sum[:] }),
-	"hmac_sha256": builtin("hash.hmac_sha256", func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	"hmac_sha256": builtin("hash.hmac_sha256", func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var key, s string
 		if err := starlark.UnpackArgs("hash.hmac_sha256", args, kwargs, "key", &key, "text", &s); err != nil {
-			return nil, err
-		}
-		if err := r.alloc(int64(len(key) + len(s))); err != nil {
 			return nil, err
 		}
 		mac := hmac.New(sha256.New, []byte(key))
@@ -252,12 +175,9 @@ var hashModule = module("hash", starlark.StringDict{
 
 // digest is a function from a text to the digits of its hash.
 func digest(name string, sum func(string) []byte) *starlark.Builtin {
-	return builtin(name, func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+	return builtin(name, func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var s string
 		if err := starlark.UnpackPositionalArgs(name, args, kwargs, 1, &s); err != nil {
-			return nil, err
-		}
-		if err := r.alloc(int64(len(s))); err != nil {
 			return nil, err
 		}
 		return starlark.String(hex.EncodeToString(sum(s))), nil

@@ -1,8 +1,10 @@
-// Package script runs the owner's and the model's Starlark: sandboxed, without
-// I/O, bounded in steps, memory and time. It knows neither MCP nor who calls.
+// Package script runs Starlark: the owner's modules in this process, bounded in
+// steps and time, and scripts of models each in a process of its own, bounded by
+// the operating system as well (Sandbox). It knows neither MCP nor who calls.
 package script
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,11 +38,20 @@ type Host interface {
 
 // Limits bound one run. Zero fields are at their defaults.
 type Limits struct {
-	Steps  uint64        // of the interpreter; default 1 million. Builtins take one for each 256 bytes they look at
-	Memory int64         // bytes allocated in all, freed or not, about; default 64 MB
-	Time   time.Duration // default 5s; calls of tools count
+	Steps  uint64        // of the interpreter; default 1 million
+	Memory int64         // bytes that tools answer in all, and of a model's script what it holds in memory; default 64 MB
+	Time   time.Duration // default 5s; calls of tools count. The interpreter looks at it between operations
 	Calls  int           // of tools, and searches; default 0, so that none may be called
 	Output int           // bytes of the result as JSON; default 1 MB
+}
+
+// orDefaults fills in what is zero.
+func (l Limits) orDefaults() Limits {
+	l.Steps = cmp.Or(l.Steps, 1_000_000)
+	l.Memory = cmp.Or(l.Memory, 64<<20)
+	l.Time = cmp.Or(l.Time, 5*time.Second)
+	l.Output = cmp.Or(l.Output, 1<<20)
+	return l
 }
 
 // Declared is what a module says of a function with tool(...).
@@ -96,3 +107,7 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+func limitError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
+}

@@ -30,7 +30,6 @@ func hookLimits(timeout time.Duration) script.Limits {
 	return script.Limits{
 		Time:   cmp.Or(timeout, DefaultHookTimeout),
 		Steps:  20_000_000,
-		Memory: 256 << 20,
 		Output: hook.MaxAnswer,
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"toolfinch/rawjson"
-	"toolfinch/script"
 	"toolfinch/tool"
 )
 
@@ -54,7 +53,10 @@ func runScript(s Settings, env Env) *tool.Tool {
 		says := func(text string) {
 			env.Log.InfoContext(ctx, "script says", "view", s.Name, "tool", runScriptName, "text", text)
 		}
-		value, err := script.Run(ctx, source, newInfo(s.Name, env, runScriptName, "", call), host, limits, says)
+		if env.Scripts == nil {
+			return tool.ErrorResult("scripts are not run here"), nil
+		}
+		value, err := env.Scripts.Run(ctx, source, newInfo(s.Name, env, runScriptName, "", call), host, limits, says)
 		return scriptResult(ctx, runScriptName, value, err)
 	}
 	return t

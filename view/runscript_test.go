@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/script"
 	"toolfinch/tool"
 )
 
@@ -14,6 +15,8 @@ import (
 func runScriptIn(t *testing.T, limits ScriptLimits, tools ...*tool.Tool) *tool.Tool {
 	t.Helper()
 	env, _ := envOf()
+	env.Scripts = script.NewSandbox(env.Log)
+	t.Cleanup(env.Scripts.Close)
 	var made *tool.Tool
 	env.Within = func(name string) (*tool.Tool, error) {
 		for _, of := range append(tools, made) {

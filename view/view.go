@@ -44,6 +44,8 @@ type Env struct {
 	// Program loads the Starlark module at an absolute path, or returns the one that
 	// was loaded before, if the file has not changed.
 	Program func(path string) (*script.Program, error)
+	// Scripts runs what a model wrote. Nil: run_script answers that nothing does.
+	Scripts *script.Sandbox
 	// Find finds any upstream's tool by "server.tool", as Base made it; Nearest the
 	// IDs that look like id. Composite and custom tools, which the owner wrote, call
 	// these.

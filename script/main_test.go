@@ -1,0 +1,30 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+)
+
+// shared runs the scripts of tests that are not about processes.
+var shared *Sandbox
+
+func TestMain(m *testing.M) {
+	shared = NewSandbox(slog.New(slog.DiscardHandler))
+	shared.Ready(true)
+	code := m.Run()
+	shared.Close()
+	if len(shared.all) > 0 {
+		fmt.Fprintln(os.Stderr, "processes are left:", len(shared.all))
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// run runs a script with the fake host.
+func runScript(source string, limits Limits, log func(string)) (json.RawMessage, error) {
+	return shared.Run(context.Background(), source, info, &fakeHost{}, limits, log)
+}

@@ -1,0 +1,315 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"toolfinch/rawjson"
+)
+
+// maxProcesses is how many scripts of models run at a time. More wait.
+const maxProcesses = 8
+
+// grace is how much longer than its limit of time a script's process may take to
+// say that the time is over. One that does not is stuck in one operation.
+const grace = 500 * time.Millisecond
+
+// Sandbox runs scripts of models, each in a process of its own that runs nothing
+// else before or after. It is safe for concurrent use.
+type Sandbox struct {
+	log   *slog.Logger
+	slots chan struct{} // one for each script that runs
+
+	mu     sync.Mutex // guards the rest; never held while a process is started or waited for
+	ready  bool       // whether a spare is kept
+	closed bool
+	spare  *process
+	all    map[*process]bool
+
+	ended sync.WaitGroup // processes, and starts of spares
+}
+
+// NewSandbox returns a Sandbox that has started nothing yet. Its owner closes it.
+func NewSandbox(log *slog.Logger) *Sandbox {
+	return &Sandbox{log: log, slots: make(chan struct{}, maxProcesses), all: map[*process]bool{}}
+}
+
+// Ready says whether a process is kept waiting for the next script, so that this
+// one starts at once.
+func (s *Sandbox) Ready(ready bool) {
+	s.mu.Lock()
+	s.ready = ready
+	spare := s.spare
+	if !ready {
+		s.spare = nil
+	}
+	s.mu.Unlock()
+	switch {
+	case !ready && spare != nil:
+		spare.kill()
+	case ready && spare == nil:
+		s.refill()
+	}
+}
+
+// Close ends all processes, and returns when they have ended. Scripts that still
+// run fail.
+func (s *Sandbox) Close() {
+	s.mu.Lock()
+	s.closed, s.spare = true, nil
+	for p := range s.all {
+		p.kill()
+	}
+	s.mu.Unlock()
+	s.ended.Wait()
+}
+
+var errClosed = errors.New("scripts are not run any more: the program is ending")
+
+// start starts a process.
+func (s *Sandbox) start() (*process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	p := newProcess()
+	s.all[p] = true
+	started := make(chan error, 1)
+	s.ended.Go(func() {
+		p.live(started)
+		s.mu.Lock()
+		delete(s.all, p)
+		s.mu.Unlock()
+	})
+	s.mu.Unlock()
+	err := <-started
+	s.mu.Lock()
+	if err != nil {
+		return nil, err
+	}
+	if s.closed {
+		p.kill()
+		return nil, errClosed
+	}
+	return p, nil
+}
+
+// refill starts a spare, if there is none and one is to be kept.
+func (s *Sandbox) refill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ready || s.closed || s.spare != nil {
+		return
+	}
+	s.ended.Go(func() {
+		p, err := s.start()
+		if err != nil {
+			if !errors.Is(err, errClosed) {
+				s.log.Warn("no process waits for the next script", "error", err)
+			}
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.ready || s.closed || s.spare != nil {
+			p.kill()
+			return
+		}
+		s.spare = p
+	})
+}
+
+// take returns a process that has run nothing: the spare, or a new one.
+func (s *Sandbox) take() (*process, error) {
+	s.mu.Lock()
+	p := s.spare
+	s.spare = nil
+	s.mu.Unlock()
+	defer s.refill()
+	if p != nil && !p.gone() {
+		return p, nil
+	}
+	return s.start()
+}
+
+// Run runs a script of a model. Its result is what main() or main(ctx) returns if
+// it defines main, else its global named result, nil without one or for None. The
+// functions of ctx are globals as well. The error is an *AbortError or an *Error,
+// whose File is "script". info, host and log may be nil. Calls of host have ended
+// when it returns.
+func (s *Sandbox) Run(ctx context.Context, source string, info *Info, host Host, limits Limits, log func(string)) (json.RawMessage, error) {
+	fail := func(err error) (json.RawMessage, error) {
+		return nil, &Error{File: scriptName, Message: err.Error(), Err: err}
+	}
+	limits = limits.orDefaults()
+	if len(source) > maxScript {
+		return fail(limitError("%d bytes of source", maxScript))
+	}
+	waiting, done := context.WithTimeout(ctx, limits.Time)
+	defer done()
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-waiting.Done():
+		if err := ctx.Err(); err != nil {
+			return fail(err)
+		}
+		return fail(limitError("%d scripts at a time: try again later", maxProcesses))
+	}
+	p, err := s.take()
+	if err != nil {
+		s.log.Error("a script's process cannot be started", "error", err)
+		return nil, &Error{File: scriptName, Message: "its process cannot be started", Err: err}
+	}
+	defer p.end()
+	x := &exchange{process: p, limits: limits, lines: lines{to: log}}
+	if host != nil {
+		x.door = newHostDoor(host, limits)
+		x.door.script = true
+	}
+	if info == nil {
+		info = &Info{}
+	}
+	timed, cancel := context.WithTimeoutCause(ctx, limits.Time, errTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, p.kill)()
+	defer context.AfterFunc(p.life, cancel)() // for whom its calls would be
+	defer time.AfterFunc(limits.Time+grace, p.kill).Stop()
+	result, err := x.run(timed, order{Info: *info, Limits: limits, Tools: host != nil}, source)
+	if err == nil || errors.As(err, new(*Error)) || errors.As(err, new(*AbortError)) {
+		return result, err
+	}
+	// The process has ended, or is ended because it broke the protocol.
+	over := context.Cause(timed)
+	state := p.end()
+	switch {
+	case ctx.Err() != nil:
+		return fail(ctx.Err())
+	case s.isClosed():
+		return fail(errClosed)
+	case p.limitReached(limits) != nil:
+		return fail(p.limitReached(limits))
+	case errors.Is(over, errTime):
+		return fail(timeOver(limits))
+	}
+	s.log.Warn("a script's process ended", "state", state, "error", err, "stderr", string(p.stderr.Bytes()))
+	return nil, &Error{File: scriptName, Message: "its process ended (" + state + ")", Err: err}
+}
+
+func timeOver(limits Limits) error { return limitError("%s of time: do less", limits.Time) }
+
+func (s *Sandbox) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// exchange is one script as its parent sees it. It trusts nothing that comes from
+// the script's process.
+type exchange struct {
+	*process
+	limits Limits
+	lines  lines
+	door   *hostDoor // nil without a Host
+}
+
+// run gives the process its order and does what it asks for until it ends. The
+// error is an *AbortError or *Error that the process reported, else one of the
+// connection.
+func (x *exchange) run(ctx context.Context, o order, source string) (json.RawMessage, error) {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.pipe.send(frame{kindStart, [][]byte{raw, []byte(source)}}); err != nil {
+		return nil, err
+	}
+	for {
+		got, err := x.pipe.receive(max(maxArguments, x.limits.Output) + 64<<10)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case got.kind == kindLog && len(got.texts) == 1:
+			x.lines.say(strings.ToValidUTF8(string(got.texts[0]), "\uFFFD"))
+		case got.kind == kindCalls && len(got.texts)%2 == 0 && x.door != nil:
+			err = x.calls(ctx, got.texts)
+		case got.kind == kindSearch && len(got.texts) == 2 && x.door != nil:
+			limit, _ := strconv.Atoi(string(got.texts[1]))
+			err = x.pass(ctx, []*request{{search: true, query: string(got.texts[0]), limit: limit}})
+		case got.kind == kindResult && len(got.texts) == 0:
+			return nil, nil
+		case got.kind == kindResult && len(got.texts) == 1 && len(got.texts[0]) <= x.limits.Output && json.Valid(got.texts[0]):
+			return got.texts[0], nil
+		case got.kind == kindError && len(got.texts) == 1:
+			return nil, x.reported(got.texts[0])
+		default:
+			err = errFrame
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// calls makes the calls of a kindCalls.
+func (x *exchange) calls(ctx context.Context, texts [][]byte) error {
+	var requests []*request
+	for i := 0; i < len(texts); i += 2 {
+		if !rawjson.IsObject(texts[i+1]) || !json.Valid(texts[i+1]) {
+			return errFrame
+		}
+		requests = append(requests, &request{tool: string(texts[i]), arguments: texts[i+1]})
+	}
+	return x.pass(ctx, requests)
+}
+
+// pass answers requests.
+func (x *exchange) pass(ctx context.Context, requests []*request) error {
+	answer := frame{kindAnswer, [][]byte{nil}}
+	err := x.door.pass(ctx, requests)
+	if errors.Is(context.Cause(ctx), errTime) {
+		err = timeOver(x.limits)
+	}
+	if err != nil {
+		answer.texts[0] = []byte(err.Error())
+	}
+	for _, one := range requests {
+		how, what := endedValue, []byte(one.result)
+		switch {
+		case one.err != nil:
+			how, what = endedError, []byte(one.err.Error())
+		case one.result == nil:
+			how = endedNone
+		}
+		answer.texts = append(answer.texts, []byte(how), what)
+	}
+	return x.pipe.send(answer)
+}
+
+// reported is the error that the process reported.
+func (x *exchange) reported(raw []byte) error {
+	var r report
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if r.Abort {
+		return &AbortError{Reason: shorten(r.Message)}
+	}
+	failed := &Error{File: scriptName, Line: r.Line, Message: rawjson.Clip(r.Message, 2*maxMessage)}
+	switch {
+	case r.Limit:
+		failed.Err = ErrLimit
+	case r.Host && x.door != nil:
+		failed.Err = x.door.failed
+	}
+	return failed
+}

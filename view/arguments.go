@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -319,57 +320,40 @@ func (b *binder) refer(schema, properties json.RawMessage) json.RawMessage {
 	if !bytes.Contains(properties, []byte(`"$ref"`)) && !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema
 	}
-	moved := map[string]string{} // pointer to pointer
-	for _, name := range b.names {
-		if !b.gone(name) {
-			moved[pointerTo("properties", name)] = pointerTo("properties", b.seen(name))
+	kept := map[string]string{} // by name of a property that is gone: its name in $defs
+	var next []string           // properties that are kept and not in $defs yet
+	change := func(pointer string) string {
+		step, below, deeper := strings.Cut(strings.TrimPrefix(pointer, "#/properties/"), "/")
+		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		if !strings.HasPrefix(pointer, "#/properties/") || !slices.Contains(b.names, name) {
+			return pointer
 		}
-	}
-	for again := true; again; { // what is kept may refer to more
-		again = false
-		for _, name := range b.names {
-			from := pointerTo("properties", name)
-			if moved[from] != "" || !refersTo(schema, from) {
-				continue
+		to := pointerTo("properties", b.seen(name))
+		if b.gone(name) {
+			if kept[name] == "" {
+				free := name
+				for rawjson.Member(rawjson.Member(schema, "$defs"), free) != nil || slices.Contains(slices.Collect(maps.Values(kept)), free) {
+					free += "_"
+				}
+				kept[name], next = free, append(next, name)
 			}
-			defs := rawjson.Member(schema, "$defs")
-			if defs == nil {
-				defs = json.RawMessage(`{}`)
-			}
-			free := name
-			for rawjson.Member(defs, free) != nil {
-				free += "_"
-			}
-			schema = set(schema, "$defs", set(defs, free, rawjson.Member(properties, name)))
-			moved[from], again = pointerTo("$defs", free), true
+			to = pointerTo("$defs", kept[name])
 		}
+		if deeper {
+			to += "/" + below
+		}
+		return to
 	}
-	return repoint(schema, func(pointer string) string { return redirect(pointer, moved) }, 0)
-}
-
-// redirect is where a reference leads now.
-func redirect(pointer string, moved map[string]string) string {
-	const properties = "#/properties/"
-	name, below, deeper := strings.Cut(strings.TrimPrefix(pointer, properties), "/")
-	to, ok := moved[properties+name]
-	switch {
-	case !ok || !strings.HasPrefix(pointer, properties):
-		return pointer
-	case deeper:
-		return to + "/" + below
+	schema = repoint(schema, change, 0)
+	for ; len(next) > 0; next = next[1:] { // what is kept may refer to more
+		defs := rawjson.Member(schema, "$defs")
+		if defs == nil {
+			defs = json.RawMessage(`{}`)
+		}
+		definition := repoint(rawjson.Member(properties, next[0]), change, 0)
+		schema = set(schema, "$defs", set(defs, kept[next[0]], definition))
 	}
-	return to
-}
-
-// refersTo reports whether a reference in the schema leads to the pointer or
-// below it.
-func refersTo(schema json.RawMessage, pointer string) bool {
-	found := false
-	repoint(schema, func(ref string) string {
-		found = found || ref == pointer || strings.HasPrefix(ref, pointer+"/")
-		return ref
-	}, 0)
-	return found
+	return schema
 }
 
 // repoint changes every reference in a schema.

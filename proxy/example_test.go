@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,12 +16,14 @@ import (
 	"toolfinch/configs"
 	"toolfinch/proxy"
 	scripts "toolfinch/script"
+	"toolfinch/tool"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
 
 // A program that embeds toolfinch opens a proxy, runs it, and serves its handler. The
-// hook sees every call of a tool, and refuses those that delete.
+// hooks see every call of a tool: one refuses those that delete, the other hides a name
+// in results.
 func ExampleOpen() {
 	files := httptest.NewServer(fileServer())
 	defer files.Close()
@@ -42,9 +45,12 @@ func ExampleOpen() {
 		}
 		return arguments, nil
 	}
+	redact := func(_ context.Context, _ *scripts.Info, _ json.RawMessage, result tool.Result) (tool.Result, error) {
+		return bytes.ReplaceAll(result, []byte("notes.txt"), []byte("a file")), nil
+	}
 
 	ctx := context.Background()
-	p, err := proxy.Open(ctx, config, proxy.WithVersion("1.0"), proxy.WithPreCall(guard))
+	p, err := proxy.Open(ctx, config, proxy.WithVersion("1.0"), proxy.WithPreCall(guard), proxy.WithPostCall(redact))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -73,7 +79,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	// Output:
-	// files_read_file: "the text of notes.txt"
+	// files_read_file: "the text of a file"
 	// files_delete_file: "refused: this program deletes nothing"
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,7 +35,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
   toolfinch import --server github --server notion --dry-run`,
 		ValidArgs: clients.IDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := clientsByID(args)
+			from, err := clientsByID(args)
 			if err != nil {
 				return err
 			}
@@ -49,7 +50,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 			if err != nil && !errors.Is(err, fs.ErrNotExist) { // what is not there will be made
 				return editError(err)
 			}
-			found, broken := findServers(chosen, system())
+			found, broken := findServers(from, system())
 			rows := planImport(found, ours, filepath.Base(path))
 			if err := known(names, rows); err != nil {
 				return err
@@ -58,8 +59,8 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 				fmt.Fprintln(cmd.ErrOrStderr(), "toolfinch:", err)
 			}
 			rows = choose(rows, all, names)
-			write := (all || len(names) > 0) && !dryRun
-			if write {
+			chosen := all || len(names) > 0
+			if chosen && !dryRun {
 				broken = append(broken, importRows(path, ours, rows)...)
 			}
 			if asJSON {
@@ -72,7 +73,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 					Errors  []string    `json:"errors"`
 				}{rows, errs})
 			} else {
-				err = printImport(cmd, rows, path, all || len(names) > 0, dryRun)
+				err = printImport(cmd, rows, path, chosen, dryRun)
 			}
 			if err == nil && len(broken) > 0 {
 				return &exitError{exitFailed, nil}
@@ -90,10 +91,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 
 // system is this machine, seen from the working directory.
 func system() clients.System {
-	dir, err := os.Getwd()
-	if err != nil {
-		dir = "" // then nothing of a project is found
-	}
+	dir, _ := os.Getwd() // without it nothing of a project is found
 	return clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: dir}
 }
 
@@ -230,18 +228,17 @@ func freeName(name string, taken []clients.Server) string {
 
 // known refuses names that no client has.
 func known(names []string, rows []importRow) error {
+	var there []string
+	for _, row := range rows {
+		there = append(there, row.Server)
+	}
 	for _, name := range names {
-		if !slices.ContainsFunc(rows, func(r importRow) bool { return r.Server == name }) {
-			var there []string
-			for _, row := range rows {
-				if !slices.Contains(there, row.Server) {
-					there = append(there, row.Server)
-				}
-			}
-			if len(there) == 0 {
-				return &exitError{exitUsage, fmt.Errorf("no client has a server %q, nor any other", name)}
-			}
-			return &exitError{exitUsage, fmt.Errorf("no client has a server %q; there are: %s", name, strings.Join(there, ", "))}
+		switch {
+		case slices.Contains(there, name):
+		case len(there) == 0:
+			return &exitError{exitUsage, fmt.Errorf("no client has a server %q, nor any other", name)}
+		default:
+			return &exitError{exitUsage, fmt.Errorf("no client has a server %q; there are: %s", name, strings.Join(unique(there), ", "))}
 		}
 	}
 	return nil
@@ -289,24 +286,14 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 	}
 	if !chosen {
 		t := table{head: []string{"CLIENT", "FILE", "SERVER", "STATUS", "COMMAND OR URL"}}
-		fresh := 0
 		for _, row := range rows {
-			status := row.Status
-			if row.Reason != "" {
-				status = row.Reason
-			}
-			if row.Status == "new" {
-				fresh++
-			}
-			t.add(row.Client, row.File, row.Server, status, strings.Join(row.Command, " ")+row.URL)
+			t.add(row.Client, row.File, row.Server, cmp.Or(row.Reason, row.Status), strings.Join(row.Command, " ")+row.URL)
 		}
-		if err := t.print(out); err != nil {
-			return err
-		}
-		if fresh > 0 {
+		err := t.print(out)
+		if err == nil && slices.ContainsFunc(rows, func(r importRow) bool { return r.Status == "new" }) {
 			fmt.Fprintln(notes, "\nTo take them over: toolfinch import --all, or --server NAME")
 		}
-		return nil
+		return err
 	}
 	secrets := false
 	for _, row := range rows {

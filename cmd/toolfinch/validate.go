@@ -63,17 +63,9 @@ const (
 	statusDisabled status = "disabled"
 )
 
-// mark is the status as a character, and its colour.
-func (s status) mark() (mark, colour string) {
-	switch s {
-	case statusOK:
-		return "✓", green
-	case statusWarning:
-		return "!", yellow
-	case statusError:
-		return "✗", red
-	}
-	return "-", faint
+// marks are the statuses as a character, and its colour.
+var marks = map[status]struct{ text, colour string }{
+	statusOK: {"✓", green}, statusWarning: {"!", yellow}, statusError: {"✗", red}, statusDisabled: {"-", faint},
 }
 
 // check is one line of validate. What has several problems has several.
@@ -113,7 +105,8 @@ func (d *desk) validate() (checks []check, err error) {
 	})
 	for _, problem := range sorted {
 		part := partOf(parts, problem)
-		c := check{Status: statusError, Kind: part.check.Kind, Name: part.check.Name, Line: problem.At.Line, Text: textOf(problem)}
+		problem.View = "" // the line has it already
+		c := check{Status: statusError, Kind: part.check.Kind, Name: part.check.Name, Line: problem.At.Line, Text: problem.Error()}
 		if problem.Warning {
 			c.Status = statusWarning
 		}
@@ -124,12 +117,6 @@ func (d *desk) validate() (checks []check, err error) {
 		checks = append(checks, part.lines()...)
 	}
 	return checks, nil
-}
-
-// textOf is a problem without its view, which the line has already.
-func textOf(problem view.Problem) string {
-	problem.View = ""
-	return problem.Error()
 }
 
 // part is what has a line of its own: a server, a view, a hook or a tool.
@@ -277,28 +264,25 @@ func nameOf(h *view.Hook) string {
 }
 
 // partOf is the part that a problem is about: the one that stands where it is,
-// else its view, else the first there is.
+// else its view, else the first there is. A composite and its view may begin at one
+// place: then it is the narrower.
 func partOf(parts []*part, problem view.Problem) *part {
-	of := func(match func(p *part) bool) *part {
-		if i := slices.IndexFunc(parts, match); i >= 0 {
-			return parts[i]
+	found, best := parts[0], 0
+	for _, p := range parts {
+		fits, here := 0, slices.Contains(p.places, problem.At)
+		switch inView := p.view == problem.View; {
+		case inView && here && p.check.Kind != "view":
+			fits = 3
+		case inView && p.check.Kind == "view":
+			fits = 2
+		case here:
+			fits = 1
 		}
-		return nil
-	}
-	// A composite and its view may begin at one place, and it is told of the
-	// narrower; the view is named first.
-	for _, match := range []func(p *part) bool{
-		func(p *part) bool {
-			return p.view == problem.View && p.check.Kind != "view" && slices.Contains(p.places, problem.At)
-		},
-		func(p *part) bool { return p.view == problem.View && p.check.Kind == "view" },
-		func(p *part) bool { return slices.Contains(p.places, problem.At) },
-	} {
-		if p := of(match); p != nil {
-			return p
+		if fits > best {
+			found, best = p, fits
 		}
 	}
-	return parts[0]
+	return found
 }
 
 func plural(n int, what string) string {
@@ -313,16 +297,14 @@ func checkTable(checks []check) *table {
 		if column > 0 {
 			return ""
 		}
-		_, colour := checks[row].Status.mark()
-		return colour
+		return marks[checks[row].Status].colour
 	}}
 	for _, c := range checks {
-		mark, _ := c.Status.mark()
 		text := c.Text
 		if c.Line > 0 && (c.Status == statusError || c.Status == statusWarning) {
 			text = fmt.Sprintf("line %d: %s", c.Line, text)
 		}
-		t.add(mark, c.Kind, c.Name, strings.TrimSpace(text))
+		t.add(marks[c.Status].text, c.Kind, c.Name, strings.TrimSpace(text))
 	}
 	return t
 }

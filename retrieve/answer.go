@@ -12,8 +12,8 @@ import (
 // answer is the structured content of retrieve_tools, as JSON.
 type answer json.RawMessage
 
-// item is one hit of an answer. What a detail level leaves out is empty, and so
-// is what other kinds have.
+// item is one hit of an answer. Members are empty that the level of detail leaves out or
+// that only other kinds have.
 type item struct {
 	Name         string          `json:"name,omitempty"` // of a tool or prompt
 	Kind         string          `json:"kind,omitempty"` // unless only tools were asked for
@@ -29,7 +29,7 @@ type item struct {
 	Annotations  json.RawMessage `json:"annotations,omitempty"`
 	Arguments    json.RawMessage `json:"arguments,omitempty"` // of a prompt, as listed
 	MimeType     string          `json:"mimeType,omitempty"`
-	Use          string          `json:"use,omitempty"` // how, where it is no tool
+	Use          string          `json:"use,omitempty"` // of other kinds than tools: how to use it
 	Score        float64         `json:"score"`
 	Registered   *bool           `json:"registered,omitempty"` // of a tool
 }
@@ -117,7 +117,7 @@ func newItem(hit Hit, detail Detail, registered bool) item {
 	return it
 }
 
-// otherItem is the item of what is no tool, with how to use it.
+// otherItem is the item of a prompt, resource or template, with how to use it.
 func (r *Retriever) otherItem(hit Hit, detail Detail) item {
 	def := hit.Def
 	it := item{Kind: def.ID.Kind.String(), Server: def.ID.Server, Score: hit.Score}
@@ -172,7 +172,7 @@ func promptSignature(arguments json.RawMessage) string {
 	return "(" + strings.Join(names, ", ") + ")"
 }
 
-// tokens is what a hit costs at this level of detail.
+// tokens returns how many tokens a hit takes at this level of detail.
 func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 	if q.Detail == DetailFull && t.Def.ID.Kind == tool.KindTool {
 		return r.catalog.Tokens(t)
@@ -182,7 +182,7 @@ func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 	})
 }
 
-// result is the tool result: structured content, and the same JSON as text.
+// result returns the tool result: structured content, and the same JSON as text.
 func (a answer) result() tool.Result {
 	return append(append(append(append(tool.Result(`{"content":[{"type":"text","text":`),
 		rawjson.Of(string(a))...), `}],"structuredContent":`...), a...), '}')
@@ -201,9 +201,9 @@ func FirstSentence(description string) string {
 	return rawjson.Clip(s, 200)
 }
 
-// Signature is the parameters of an input schema in one line, required ones
-// marked with a star: "(title*: string, labels: string[])". A schema that is
-// no object gives "()".
+// Signature returns the parameters of an input schema in one line, with a star for
+// required ones: "(title*: string, labels: string[])". It is "()" for a schema that is
+// not an object.
 func Signature(schema json.RawMessage) string {
 	var required []string
 	_ = json.Unmarshal(rawjson.Member(schema, "required"), &required)

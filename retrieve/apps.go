@@ -6,9 +6,8 @@ import (
 	"toolfinch/tool"
 )
 
-// apps are the tools that an app may call, by their own names at their servers,
-// which is all that an app knows. They are of servers with apps, in the order of
-// the servers.
+// apps holds the tools that apps may call, by their own names at their servers: apps
+// know no others. Only servers with apps have some; they are in the order of servers.
 type apps map[string][]*tool.Tool
 
 func newApps(servers []Server, byID map[tool.ID]*tool.Tool) apps {
@@ -26,9 +25,9 @@ func newApps(servers []Server, byID map[tool.ID]*tool.Tool) apps {
 	return found
 }
 
-// OfApp finds the tool that an app calls by the name it has at the app's server,
-// which is one of open, the likeliest first. Where open is empty, it is the only
-// server with apps that has such a tool.
+// OfApp finds the tool that an app calls by its name at the app's server. That server is
+// one of open, the likeliest first; if open is empty, it is the only server with apps
+// that has such a tool.
 func (c *Catalog) OfApp(name string, open []string) (*tool.Tool, bool) {
 	tools := c.apps[name]
 	if len(open) == 0 {

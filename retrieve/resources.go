@@ -17,14 +17,14 @@ import (
 	"toolfinch/tool"
 )
 
-// CacheHint is what a server says of how long one of its lists may be cached,
-// and whether for everybody.
+// CacheHint is a server's statement how long one of its lists may be cached, and
+// whether for everybody.
 type CacheHint struct {
 	TTL    time.Duration
 	Public bool
 }
 
-// silentTTL is how long the list of a server may be cached that says nothing.
+// silentTTL is how long a list without a hint may be cached.
 const silentTTL = 5 * time.Second
 
 // others are the prompts, resources and resource templates of a catalog. They never
@@ -39,16 +39,16 @@ type others struct {
 	keys  []string // of byKey, sorted
 
 	resources map[string]*tool.Tool // by plain URI, the first server's, and by the one that names the server
-	normal    map[string]*tool.Tool // the same by normalURI, the first of those that are equivalent
+	normal    map[string]*tool.Tool // by normalURI, the first of equivalent ones
 	templates []*template           // in the order of servers and their lists
-	compared  map[string]int        // how many of them are of a server, and more that are left out
+	compared  map[string]int        // templates of a server, including those left out of templates
 	offering  []string              // the servers that have resources
 }
 
-// template is a resource template that URIs are compared with.
+// template is a resource template that URIs are matched against.
 type template struct {
 	*tool.Tool
-	literal string // what it begins with
+	literal string // the text before its first expression
 	matches func(uri string) bool
 }
 
@@ -133,12 +133,12 @@ func (o *others) add(t *tool.Tool) {
 	}
 }
 
-// scheme is that of URIs which say whose they are.
+// scheme is the scheme of URIs that name their server.
 const scheme = "toolfinch:"
 
-// exposedURI is the URI or URI template that clients see: the server's own where
-// no other server has it. One that begins with scheme itself, as those of another
-// toolfinch do, always gets a prefix, so that no two are the same.
+// exposedURI returns the URI or URI template that clients see: the server's own if no
+// other server has it. A URI that begins with scheme itself, like those of another
+// toolfinch, always gets a prefix, so that no two are equal.
 func exposedURI(id tool.ID, servers int) string {
 	if _, _, prefixed := splitURI(id.Name); servers == 1 && !prefixed {
 		return id.Name
@@ -158,7 +158,7 @@ func splitURI(uri string) (server, own string, ok bool) {
 	return server, own, ok && err == nil && server != ""
 }
 
-// normalURI is the form that URIs are compared in.
+// normalURI returns a URI in the form for comparisons.
 func normalURI(uri string) string {
 	if server, own, ok := splitURI(uri); ok {
 		return prefixedURI(server, tool.NormalURI(own))
@@ -166,24 +166,23 @@ func normalURI(uri string) string {
 	return tool.NormalURI(uri)
 }
 
-// Bounds of what is compared: matching takes time with the product of
-// variables and bytes, whatever a server lists.
+// Bounds of matching, which takes time with the product of variables and bytes.
 const (
 	maxTemplate   = 512 // bytes
 	maxVariables  = 16  // of a template
 	maxMatchedURI = 2 << 10
-	maxMatched    = 200 // templates of a server that URIs are compared with, the first ones
+	maxMatched    = 200 // templates of a server that are matched, the first ones
 )
 
-// Modifiers like {id:3} say how long a value is, which the library takes a
-// program of that length for; whose URI it is does not depend on them.
+// A modifier like {id:3} states the length of a value. The library compiles a program
+// of that length for it; which template a URI matches does not depend on it.
 var (
 	expression = regexp.MustCompile(`\{[^{}]*\}`)
 	modifier   = regexp.MustCompile(`:[0-9]+`)
 )
 
-// matcher reports whether a URI may come from a template. What is no template
-// matches nothing.
+// matcher returns a predicate for the URIs that may come from a template. An invalid
+// template matches nothing.
 func matcher(text string) func(uri string) bool {
 	text = expression.ReplaceAllStringFunc(text, func(e string) string { return modifier.ReplaceAllString(e, "") })
 	if len(text) > maxTemplate || strings.Count(text, "{")+strings.Count(text, ",") > maxVariables {
@@ -196,9 +195,8 @@ func matcher(text string) func(uri string) bool {
 	return func(uri string) bool { return parsed.Match(uri) != nil }
 }
 
-// templateOf returns the template that a URI comes from, of any server or of the
-// one that is named: of several the one that begins with most of it, and of these
-// the first.
+// templateOf returns the template that a URI comes from, of any server or of the named
+// one. Of several it returns the first with the longest literal beginning.
 func (o *others) templateOf(uri, server string) *template {
 	if len(uri) > maxMatchedURI {
 		return nil
@@ -220,13 +218,13 @@ func (t *template) has(uri string) bool { return strings.HasPrefix(uri, t.litera
 // the servers and then as listed. Name is the exposed name, URI or URI template.
 func (o *others) Items(kind tool.Kind) []*tool.Tool { return o.items[kind] }
 
-// Prompt finds a prompt by the name clients see.
+// Prompt finds a prompt by the name that clients see.
 func (o *others) Prompt(name string) (*tool.Tool, bool) {
 	t, ok := o.byKey[index.Key(tool.KindPrompt, name)]
 	return t, ok
 }
 
-// Unlisted says which URIs that a server does not list are sent to it, beside
+// Unlisted selects which URIs are sent to a server that does not list them, beside
 // those that come from one of its templates.
 type Unlisted int
 
@@ -237,11 +235,11 @@ const (
 	UnlistedTemplate                 // none
 )
 
-// Resource finds a resource by the URI that a client uses. URIs are compared in
-// their normal form (RFC 3986, section 6.2). A listed URI of several servers is the
-// first one's. One that no server lists is that of the template that it comes
-// from, else what the servers' Unlisted makes of it; its Def has an ID and nothing
-// else. Everything that reads, follows or completes a resource asks here.
+// Resource finds a resource by the URI that a client uses. URIs are compared in their
+// normal form (RFC 3986, section 6.2). If several servers list the URI, the first one's
+// counts. If none lists it, it belongs to the server of the template that it comes
+// from, else to the one that Unlisted selects; its Def then has an ID and nothing else.
+// Everything that reads, follows or completes a resource asks here.
 func (o *others) Resource(uri string) (*tool.Tool, bool) { return o.resource(uri, true) }
 
 // Template finds the listed template that a URI of a client comes from.
@@ -258,8 +256,8 @@ func (o *others) Template(uri string) (*tool.Tool, bool) {
 	return t.Tool, !o.Excludes(id)
 }
 
-// resource is Resource. Without guess, being the only server with resources is not
-// enough.
+// resource is Resource. With guess, an unlisted URI may belong to the only server that
+// has resources.
 func (o *others) resource(uri string, guess bool) (*tool.Tool, bool) {
 	if t := o.listed(uri); t != nil {
 		return t, true
@@ -282,8 +280,8 @@ func (o *others) listed(uri string) *tool.Tool {
 	return o.normal[normalURI(uri)]
 }
 
-// unlisted returns the ID of a resource that no server lists, false where the URI
-// is not to be sent to any.
+// unlisted returns the ID of a resource that no server lists, false if the URI is not
+// to be sent to any server.
 func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	id = tool.ID{Name: uri, Kind: tool.KindResource}
 	least := UnlistedOnly
@@ -300,7 +298,7 @@ func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	return id, o.server(id.Server).Unlisted <= least && !o.Excludes(id)
 }
 
-// Excludes reports whether a resource of a server is left out here, listed or not.
+// Excludes reports whether the catalog leaves out a resource of a server, listed or not.
 func (o *others) Excludes(id tool.ID) bool {
 	server := o.server(id.Server)
 	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id))
@@ -314,8 +312,8 @@ func (o *others) server(name string) *Server {
 	return nil
 }
 
-// Exposed returns the URI that clients know a server's resource by: its own unless
-// only the one that names the server leads there.
+// Exposed returns the URI under which clients know a server's resource: its own, unless
+// only the URI that names the server leads to it.
 func (o *others) Exposed(server, uri string) string {
 	id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
 	if t := o.byID[id]; t != nil {
@@ -329,8 +327,8 @@ func (o *others) Exposed(server, uri string) string {
 	return prefixed
 }
 
-// exposing is the handler of t. What is read of a resource says the URIs that
-// clients know it by, when it was asked for by another than its own.
+// exposing returns the handler of t. If a resource is read by another URI than its own,
+// the contents state the URIs that clients know.
 func (o *others) exposing(t *tool.Tool) tool.Handler {
 	def, handler := t.Def, t.Handler
 	if def.ID.Kind != tool.KindResource {
@@ -345,8 +343,7 @@ func (o *others) exposing(t *tool.Tool) tool.Handler {
 	}
 }
 
-// exposeContents is a result of resources/read with the URIs that clients know
-// the server's resources by.
+// exposeContents returns a result of resources/read with the URIs that clients know.
 func (o *others) exposeContents(server string, result tool.Result) tool.Result {
 	var contents []json.RawMessage
 	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
@@ -363,9 +360,9 @@ func (o *others) exposeContents(server string, result tool.Result) tool.Result {
 	return result
 }
 
-// CacheHint says how long the list of a kind may be cached, and whether for
-// everybody: what all servers that have some agree to. One that says nothing
-// agrees to 5 s and to its own client.
+// CacheHint returns how long the list of a kind may be cached, and whether for
+// everybody: the strictest hint of all servers that have some. A server without a hint
+// counts as 5 s, for its own client.
 func (o *others) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	all := CacheHint{Public: true}
 	some := false

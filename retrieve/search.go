@@ -37,9 +37,9 @@ func searchPrefix(prefix string) string {
 	return prefix
 }
 
-// SearchTools returns the three meta-tools of clients that are listed nothing
-// else: {prefix}_search_tools, {prefix}_describe_tool and {prefix}_call_tool, for
-// the tools of one server, or of all with "". about says what they are for.
+// SearchTools returns three meta-tools for clients that list nothing else:
+// {prefix}_search_tools, {prefix}_describe_tool and {prefix}_call_tool. They are for the
+// tools of one server, or of all with "". about describes these.
 func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 	names := SearchNames(prefix)
 	if about != "" {
@@ -62,7 +62,7 @@ func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 	}
 }
 
-// maxListed is how many tools a search without a query lists.
+// maxListed bounds the tools that a search without a query lists.
 const maxListed = 100
 
 // foundTools is the answer of {prefix}_search_tools.
@@ -74,7 +74,7 @@ type foundTools struct {
 
 type foundTool struct {
 	Name      string `json:"name"`
-	Server    string `json:"server,omitempty"` // where several are searched
+	Server    string `json:"server,omitempty"` // if several are searched
 	Summary   string `json:"summary,omitempty"`
 	Signature string `json:"signature"`
 }
@@ -134,7 +134,8 @@ func (r *Retriever) describe(server string) tool.Handler {
 	}
 }
 
-// searchTool is the meta-tool that finds the tools of a server, or all with "".
+// searchTool returns the name of the meta-tool that finds the tools of a server, or of
+// all with "".
 func (c *caller) searchTool(server string) string {
 	if server == "" {
 		return c.search

@@ -47,7 +47,7 @@ var only = map[string][]string{
 	"github.com/tailscale/hujson":           {"clients", "configs", "demo"},
 	"github.com/pelletier/go-toml":          {"clients"},
 	"github.com/santhosh-tekuri/jsonschema": {"schema"},
-	"github.com/jmespath/go-jmespath":       {"output"},
+	"github.com/itchyny/gojq":               {"script"},
 	"go.starlark.net":                       {"script", "demo"},
 }
 

@@ -45,20 +45,22 @@ type Store interface {
 
 // Cache keeps results in a Store. Its methods are safe for concurrent use.
 type Cache struct {
-	store Store
-	log   *slog.Logger
-	now   func() time.Time
-	// evaluating holds a token while an expression is evaluated, one at a time: the
-	// library can be neither stopped nor told how much memory to take.
+	store     Store
+	evaluator Evaluator
+	log       *slog.Logger
+	now       func() time.Time
+	// evaluating holds a token while an expression is evaluated: one at a time, so
+	// that their memory has one bound.
 	evaluating chan struct{}
 	// process sets sessions of this process apart from those of others with the same
 	// store: on stdio all have one ID.
 	process string
 }
 
-// New returns a cache that keeps results in store.
-func New(store Store, log *slog.Logger) *Cache {
-	return &Cache{store: store, log: log, now: time.Now, evaluating: make(chan struct{}, 1), process: rand.Text()}
+// New returns a cache that keeps results in store. evaluator evaluates the jq
+// expressions of read_output.
+func New(store Store, evaluator Evaluator, log *slog.Logger) *Cache {
+	return &Cache{store: store, evaluator: evaluator, log: log, now: time.Now, evaluating: make(chan struct{}, 1), process: rand.Text()}
 }
 
 // Keep returns what keeps the large results of a handler. A complete result of

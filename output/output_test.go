@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"toolfinch/rawjson"
+	"toolfinch/script"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -31,6 +32,16 @@ type fixture struct {
 	log   *bytes.Buffer
 }
 
+// sandbox evaluates the expressions of all tests.
+var sandbox *script.Sandbox
+
+func TestMain(m *testing.M) {
+	sandbox = script.NewSandbox(slog.New(slog.DiscardHandler))
+	code := m.Run()
+	sandbox.Close()
+	os.Exit(code)
+}
+
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +51,7 @@ func newFixture(t testing.TB) *fixture {
 	}
 	t.Cleanup(func() { s.Close() })
 	f := &fixture{store: s, dir: dir, clock: noon, log: &bytes.Buffer{}}
-	f.Cache = New(s, slog.New(slog.NewTextHandler(f.log, nil)))
+	f.Cache = New(s, sandbox, slog.New(slog.NewTextHandler(f.log, nil)))
 	f.now = func() time.Time { return f.clock }
 	return f
 }
@@ -209,11 +220,11 @@ func TestStructuredContentIsWholeOrLeftOut(t *testing.T) {
 		t.Errorf("small: %s", got)
 	}
 	got = f.call(t, settings, alice, `{"content":[],"structuredContent":`+large+`}`)
-	if data := rawjson.Member([]byte(got), "structuredContent"); data != nil || !strings.Contains(note(t, got), fmt.Sprintf("Structured content (%d bytes) is left out: read it with jmespath.", len(large))) {
+	if data := rawjson.Member([]byte(got), "structuredContent"); data != nil || !strings.Contains(note(t, got), fmt.Sprintf("Structured content (%d bytes) is left out: read it with jq.", len(large))) {
 		t.Errorf("large: %s", got)
 	}
 	token := tokenIn.FindStringSubmatch(note(t, got))[1]
-	if id, _ := f.piece(t, token, `"jmespath":"id"`); id != "9007199254740993" {
+	if id, _ := f.piece(t, token, jq(".id")); id != "9007199254740993" {
 		t.Errorf("id: %s", id)
 	}
 	if whole, _ := f.piece(t, token, ""); whole != "{\n  \"a\": \""+strings.Repeat("x", 2000)+"\",\n  \"id\": 9007199254740993\n}" {
@@ -375,10 +386,10 @@ func TestReadLinesAndOffsets(t *testing.T) {
 		{`"lines":"-2"`, `like "120-180"`},
 		{`"lines":"x"`, `like "120-180"`},
 		{`"offset":322`, "offset 322 is behind the end: the text has 321 bytes"},
-		{`"offset":-1`, "0 or more"},
-		{`"offset":"7"`, "offset"},
-		{`"limit":0`, "limit is 0"},
-		{`"limit":100001`, "limit is 100001"},
+		{`"offset":-1`, "offset must be a whole number from 0, not -1"},
+		{`"offset":"x"`, `offset must be a whole number from 0, not "x"`},
+		{`"limit":0`, "limit must be a whole number from 1 to 100000, not 0"},
+		{`"limit":100001`, "limit must be a whole number from 1 to 100000, not 100001"},
 		{`"lines":"1","offset":1`, "exclude each other"},
 		{`"block":1,"offset":1`, "block excludes"},
 		{`"ofset":1`, "ofset"},
@@ -433,7 +444,7 @@ func TestAPrincipalReadsItFromAnySession(t *testing.T) {
 // Processes of one data directory have sessions of one name: on stdio all have.
 func TestProcessesWithOneStoreDoNotReadEachOthersOutputs(t *testing.T) {
 	f := newFixture(t)
-	other := &fixture{Cache: New(f.store, slog.New(slog.DiscardHandler)), store: f.store}
+	other := &fixture{Cache: New(f.store, sandbox, slog.New(slog.DiscardHandler)), store: f.store}
 	other.now = f.now
 	ada := alice
 	ada.Principal = "ada"
@@ -521,7 +532,7 @@ func TestManyKeepAndReadAtOnce(t *testing.T) {
 			for j := range 5 {
 				data := fmt.Sprintf(`{"who":"%d.%d","pad":"%s"}`, i, j, strings.Repeat("x", 2000))
 				match := tokenIn.FindStringSubmatch(note(t, f.call(t, Settings{MinSize: 100, Preview: 1}, call, `{"content":[],"structuredContent":`+data+`}`)))
-				texts, failed := f.read(t, call, with(match[1], `"jmespath":"who"`))
+				texts, failed := f.read(t, call, with(match[1], jq(".who")))
 				if failed || texts[0] != fmt.Sprintf("%d.%d", i, j) {
 					t.Errorf("%q", texts)
 				}
@@ -600,7 +611,7 @@ func BenchmarkRead(b *testing.B) {
 		fmt.Fprintf(&data, `{"id":%d,"name":"number %d","price":%d.50,"tags":["a","b"],"open":true},`, 1767268800000000000+i, i, i)
 	}
 	token := f.token(b, `{"content":[],"structuredContent":{"items":[`+strings.TrimSuffix(data.String(), ",")+`]}}`)
-	for _, arguments := range []string{`"offset":500000`, "\"jmespath\":\"items[?price > `9990`].{id: id, name: name}\""} {
+	for _, arguments := range []string{`"offset":500000`, jq(".items[] | select(.price > 9990) | {id, name}")} {
 		b.Run(strings.Fields(arguments)[0], func(b *testing.B) {
 			for b.Loop() {
 				f.piece(b, token, arguments)

@@ -1,16 +1,15 @@
 package output
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
 	"toolfinch/rawjson"
+	"toolfinch/rawjson/args"
 	"toolfinch/tool"
 )
 
@@ -29,14 +28,14 @@ const (
 const unknown = "no such output: the token is unknown, or has expired, or is another client's. Call the tool again that made it."
 
 const definition = `{"name":"` + Name + `","description":"Read on in a large result, of which a tool answered the beginning and a token. ` +
-	`Without lines, offset, block or jmespath, from the beginning.",` +
+	`Without lines, offset, block or jq, from the beginning.",` +
 	`"inputSchema":{"type":"object","properties":{` +
 	`"token":{"type":"string"},` +
 	`"lines":{"type":"string","description":"Lines of the text, from 1: 120-180, or 120- for all from there on"},` +
 	`"offset":{"type":"integer","minimum":0,"description":"Bytes of the text to skip"},` +
 	`"limit":{"type":"integer","minimum":1,"maximum":100000,"default":20000,"description":"Bytes to answer at most"},` +
-	`"jmespath":{"type":"string","description":"Expression over the structured content, else over the text if it is JSON. ` +
-	`lines and offset are then of its value. Objects have no order: write sort(keys(@))"},` +
+	`"jq":{"type":"string","description":"jq expression over the structured content, else over the text if it is JSON. ` +
+	`lines and offset are then of its values, one a line"},` +
 	`"block":{"type":"integer","minimum":1,"description":"Number of a content block to answer as it is, such as an image"}},` +
 	`"required":["token"]},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}`
 
@@ -54,12 +53,10 @@ func (c *Cache) Tool() *tool.Tool {
 
 // request is the arguments of read_output.
 type request struct {
-	Token    string  `json:"token"`
-	Lines    string  `json:"lines"`
-	Offset   *int    `json:"offset"`
-	Limit    *int    `json:"limit"`
-	JMESPath *string `json:"jmespath"`
-	Block    *int    `json:"block"`
+	token, lines  string
+	offset, block *int
+	limit         int
+	jq            string
 }
 
 func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) {
@@ -73,7 +70,7 @@ func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	content, err := c.store.Output(ctx, hash(r.Token), owner, c.now())
+	content, err := c.store.Output(ctx, hash(r.token), owner, c.now())
 	if err != nil {
 		c.log.Warn("a kept result could not be read", "error", err)
 		return tool.ErrorResult("the output cannot be read at the moment: try again, or call the tool again that made it"), nil
@@ -90,30 +87,26 @@ func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) 
 
 // parseRequest checks all that can be checked without the output.
 func parseRequest(arguments json.RawMessage) (request, error) {
-	var r request
-	decoder := json.NewDecoder(bytes.NewReader(arguments))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil && !errors.Is(err, io.EOF) { // absent: no token
-		return r, fmt.Errorf("the arguments of %s do not fit: %w", Name, err)
-	}
-	limit := DefaultRead
-	if r.Limit != nil {
-		limit = *r.Limit
-	}
-	r.Limit = &limit
+	r := request{limit: DefaultRead}
+	err := args.Read(Name, arguments,
+		args.Text("token", &r.token),
+		args.Text("lines", &r.lines),
+		args.IntPointer("offset", &r.offset, 0, args.NoBound),
+		args.Int("limit", &r.limit, 1, MaxRead),
+		args.Text("jq", &r.jq),
+		args.IntPointer("block", &r.block, 1, args.NoBound),
+	)
 	switch {
-	case r.Token == "":
+	case err != nil:
+		return r, err
+	case r.token == "":
 		return r, errors.New("token is missing: it stands in the note of the answer that was cut")
-	case limit < 1 || limit > MaxRead:
-		return r, fmt.Errorf("limit is %d, not between 1 and %d", limit, MaxRead)
-	case r.Lines != "" && r.Offset != nil:
+	case r.lines != "" && r.offset != nil:
 		return r, errors.New("lines and offset exclude each other: give one")
-	case r.Block != nil && (r.Lines != "" || r.Offset != nil || r.JMESPath != nil):
-		return r, errors.New("block excludes lines, offset and jmespath: a block is answered as it is")
-	case r.Offset != nil && *r.Offset < 0:
-		return r, fmt.Errorf("offset is %d, and must be 0 or more", *r.Offset)
+	case r.block != nil && (r.lines != "" || r.offset != nil || r.jq != ""):
+		return r, errors.New("block excludes lines, offset and jq: a block is answered as it is")
 	}
-	_, _, err := parseLines(r.Lines)
+	_, _, err = parseLines(r.lines)
 	return r, err
 }
 
@@ -140,14 +133,14 @@ func parseLines(lines string) (from, to int, err error) {
 }
 
 func (c *Cache) answer(ctx context.Context, r request, result tool.Result) (tool.Result, error) {
-	if r.Block != nil {
-		return readBlock(result, *r.Block)
+	if r.block != nil {
+		return readBlock(result, *r.block)
 	}
 	text, kind := "", "text"
-	if r.JMESPath == nil {
+	if r.jq == "" {
 		text = textOf(result)
 	} else {
-		value, err := c.evaluate(ctx, *r.JMESPath, result)
+		value, err := c.evaluate(ctx, r.jq, result)
 		if err != nil {
 			return nil, err
 		}
@@ -157,19 +150,19 @@ func (c *Cache) answer(ctx context.Context, r request, result tool.Result) (tool
 	if err != nil {
 		return nil, err
 	}
-	end := from + cut(text[from:to], *r.Limit)
-	return readResult(text[from:end], r.note(text, kind, from, end, to)), nil
+	end := from + cut(text[from:to], r.limit)
+	return withContent(textBlock(text[from:end]), textBlock(r.note(text, kind, from, end, to))), nil
 }
 
 // span is which bytes of text are asked for, without regard to limit.
 func (r request) span(text, kind string) (from, to int, err error) {
-	if r.Offset != nil {
-		if *r.Offset > len(text) {
-			return 0, 0, fmt.Errorf("offset %d is behind the end: the %s has %d bytes", *r.Offset, kind, len(text))
+	if r.offset != nil {
+		if *r.offset > len(text) {
+			return 0, 0, fmt.Errorf("offset %d is behind the end: the %s has %d bytes", *r.offset, kind, len(text))
 		}
-		return border(text, *r.Offset), len(text), nil
+		return border(text, *r.offset), len(text), nil
 	}
-	first, last, err := parseLines(r.Lines)
+	first, last, err := parseLines(r.lines)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -196,7 +189,7 @@ func (r request) note(text, kind string, from, end, to int) string {
 		first, max(first, first+countLines(text[from:end])-1), countLines(text), kind)
 	switch {
 	case end < to:
-		fmt.Fprintf(&b, " limit %d ended it: read on with offset %d.", *r.Limit, end)
+		fmt.Fprintf(&b, " limit %d ended it: read on with offset %d.", r.limit, end)
 	case end < len(text):
 		fmt.Fprintf(&b, " Read on with offset %d.", end)
 	default:
@@ -206,10 +199,10 @@ func (r request) note(text, kind string, from, end, to int) string {
 	return b.String()
 }
 
-func readResult(piece, note string) tool.Result {
-	out := append([]byte(`{"content":[`), textBlock(piece)...)
-	out = append(append(out, ','), textBlock(note)...)
-	return append(out, "]}"...)
+func withContent(blocks ...json.RawMessage) tool.Result {
+	var out rawjson.Object
+	out.Add("content", rawjson.Array(blocks))
+	return tool.Result(out.JSON())
 }
 
 // readBlock answers with one content block as it is. What is long and can be
@@ -223,7 +216,7 @@ func readBlock(result tool.Result, number int) (tool.Result, error) {
 		if _, isText := blockText(block); isText && len(block) > MaxRead {
 			return nil, fmt.Errorf("block %d is %d bytes of text: read it with lines or offset", number, len(block))
 		}
-		return append(append(tool.Result(`{"content":[`), block...), "]}"...), nil
+		return withContent(block), nil
 	}
 	return nil, fmt.Errorf("there is no block %d: the result has %d", number, count)
 }

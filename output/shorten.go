@@ -1,7 +1,6 @@
 package output
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -29,7 +28,7 @@ func shorten(result tool.Result, s Settings, token string, expires time.Time) (a
 	shown := cut(text, s.Preview)
 	note := noteOf(text, shown, token, expires)
 	if data != nil && !keepsData {
-		note += fmt.Sprintf(" Structured content (%d bytes) is left out: read it with jmespath.", len(data))
+		note += fmt.Sprintf(" Structured content (%d bytes) is left out: read it with jq.", len(data))
 	}
 	for _, block := range left {
 		note += fmt.Sprintf(" Left out: %s; read it with block %d.", block.label, block.number)
@@ -52,7 +51,7 @@ func noteOf(text string, shown int, token string, expires time.Time) string {
 	}
 	ways := fmt.Sprintf("offset %d, or lines \"from-to\"", shown)
 	if looksLikeJSON(text) {
-		ways += ", or a jmespath expression"
+		ways += ", or a jq expression"
 	}
 	return fmt.Sprintf("This is %d of %d bytes, of %d lines in all. The whole is kept until %s: read on with %s, token %q and %s.",
 		shown, len(text), countLines(text), until, Name, token, ways)
@@ -61,37 +60,23 @@ func noteOf(text string, shown int, token string, expires time.Time) string {
 // assemble returns result with other content, and without structured content
 // if that does not stay.
 func assemble(result tool.Result, first json.RawMessage, blocks []json.RawMessage, keepsData bool) tool.Result {
-	content := append([]byte{'['}, first...)
-	for _, block := range blocks {
-		content = append(append(content, ','), block...)
-	}
-	content = append(content, ']')
-
-	out := bytes.NewBufferString("{")
+	content := rawjson.Array(append([]json.RawMessage{first}, blocks...))
+	var out rawjson.Object
 	wrote := false
-	add := func(name string, value []byte) {
-		if out.Len() > 1 {
-			out.WriteByte(',')
-		}
-		out.Write(rawjson.Quote(name))
-		out.WriteByte(':')
-		out.Write(value)
-	}
 	for name, value := range rawjson.Members(result) {
 		switch {
 		case name == "content" && !wrote:
 			wrote = true
-			add(name, content)
+			out.Add(name, content)
 		case name == "content", name == "structuredContent" && !keepsData:
 		default:
-			add(name, value)
+			out.Add(name, value)
 		}
 	}
 	if !wrote {
-		add("content", content)
+		out.Add("content", content)
 	}
-	out.WriteByte('}')
-	return tool.Result(out.Bytes())
+	return tool.Result(out.JSON())
 }
 
 // leftOut is a content block that is not in the answer.
@@ -138,7 +123,10 @@ func label(kind string, block json.RawMessage) string {
 }
 
 func textBlock(text string) json.RawMessage {
-	return append(append(json.RawMessage(`{"type":"text","text":`), rawjson.Quote(text)...), '}')
+	var block rawjson.Object
+	block.AddText("type", "text")
+	block.AddText("text", text)
+	return block.JSON()
 }
 
 func looksLikeJSON(text string) bool {

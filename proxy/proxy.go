@@ -88,11 +88,12 @@ func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 // newViews reads the store. There are no views before they are built.
 func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events) (*views, recalled) {
 	known, beside := recall(ctx, db, config, o.log)
+	scripts := script.NewSandbox(o.log)
 	all := &views{
 		options: o, first: config, known: known, tokens: beside.tokens,
 		modules: &modules{o.log, map[string]module{}},
-		outputs: output.New(db, o.log),
-		scripts: script.NewSandbox(o.log),
+		outputs: output.New(db, scripts, o.log),
+		scripts: scripts,
 		pool:    upstream.NewPool(config.Servers, known.ofPool(), events, o.log),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}

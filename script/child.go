@@ -81,7 +81,8 @@ func runChild() int {
 		return exitOrphan
 	}
 	var o order
-	if first.kind != kindStart || len(first.texts) != 2 || json.Unmarshal(first.texts[0], &o) != nil {
+	isQuery := first.kind == kindQuery && len(first.texts) == 3
+	if !isQuery && (first.kind != kindStart || len(first.texts) != 2) || json.Unmarshal(first.texts[0], &o) != nil {
 		return exitStarted
 	}
 	go watchMemory(o.Limits.Memory)
@@ -96,6 +97,12 @@ func runChild() int {
 		}
 	}()
 	confine(o.Limits)
+	if isQuery {
+		timed, cancel := context.WithTimeout(context.Background(), o.Limits.Time)
+		defer cancel()
+		result, err := query(timed, string(first.texts[1]), first.texts[2], o.Limits)
+		return parent.report(result, err)
+	}
 	r := newRun(context.Background(), scriptName, &o.Info, o.Limits, func(line string) {
 		parent.mustSend(frame{kindLog, [][]byte{[]byte(line)}})
 	})
@@ -105,13 +112,18 @@ func runChild() int {
 		r.door = &childDoor{parent, answers}
 	}
 	result, err := r.source(string(first.texts[1]))
+	return parent.report(result, err)
+}
+
+// report sends what came of the script, and returns the exit code of its process.
+func (p *pipe) report(result json.RawMessage, err error) int {
 	switch {
 	case err != nil:
-		parent.mustSend(reportOf(err).frame())
+		p.mustSend(reportOf(err).frame())
 	case result == nil:
-		parent.mustSend(frame{kind: kindResult})
+		p.mustSend(frame{kind: kindResult})
 	default:
-		parent.mustSend(frame{kindResult, [][]byte{result}})
+		p.mustSend(frame{kindResult, [][]byte{result}})
 	}
 	return exitDone
 }

@@ -9,10 +9,11 @@ import (
 )
 
 // A script's process and its parent talk in frames: a kind, and some texts. The
-// parent begins with kindStart. The child then sends frames of the other kinds, and
+// parent begins with kindStart or kindQuery. The child then sends frames of the other kinds, and
 // waits for a kindAnswer after each kindCalls and kindSearch.
 const (
 	kindStart  = 's' // order as JSON, source
+	kindQuery  = 'j' // order as JSON, jq expression, the data that it is over
 	kindLog    = 'l' // a line
 	kindCalls  = 'c' // for each call: tool, arguments
 	kindSearch = 'q' // query, limit

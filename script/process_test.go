@@ -113,7 +113,7 @@ func FuzzFramesOfAProcess(f *testing.F) {
 		var heard strings.Builder
 		x := &exchange{process: &process{pipe: newPipe(strings.NewReader(string(said)), &heard)}, limits: Limits{Calls: 3}.orDefaults()}
 		x.door = newHostDoor(&fakeHost{}, x.limits)
-		result, err := x.run(t.Context(), order{}, "")
+		result, err := x.run(t.Context(), kindStart, order{}, nil)
 		if err == nil && result != nil && !json.Valid(result) {
 			t.Errorf("the result %q", result)
 		}

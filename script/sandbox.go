@@ -146,13 +146,35 @@ func (s *Sandbox) take() (*process, error) {
 // whose File is "script". info, host and log may be nil. Calls of host have ended
 // when it returns.
 func (s *Sandbox) Run(ctx context.Context, source string, info *Info, host Host, limits Limits, log func(string)) (json.RawMessage, error) {
-	fail := func(err error) (json.RawMessage, error) {
-		return nil, &Error{File: scriptName, Message: err.Error(), Err: err}
-	}
-	limits = limits.orDefaults()
 	if len(source) > maxScript {
 		return fail(limitError("%d bytes of source", maxScript))
 	}
+	x := &exchange{limits: limits.orDefaults(), lines: lines{to: log}}
+	if host != nil {
+		x.door = newHostDoor(host, x.limits)
+		x.door.script = true
+	}
+	if info == nil {
+		info = &Info{}
+	}
+	return s.run(ctx, x, kindStart, order{Info: *info, Limits: x.limits, Tools: host != nil}, []byte(source))
+}
+
+// Query evaluates a jq expression of a model over JSON. The result is the JSON array
+// of all values of the expression; of limits, Steps, Calls and what concerns tools
+// do not count. The error is an *Error.
+func (s *Sandbox) Query(ctx context.Context, expression string, data []byte, limits Limits) (json.RawMessage, error) {
+	limits = limits.orDefaults()
+	return s.run(ctx, &exchange{limits: limits}, kindQuery, order{Limits: limits}, []byte(expression), data)
+}
+
+func fail(err error) (json.RawMessage, error) {
+	return nil, &Error{File: scriptName, Message: err.Error(), Err: err}
+}
+
+// run has a process do what the frame of this kind says: o, then texts.
+func (s *Sandbox) run(ctx context.Context, x *exchange, kind byte, o order, texts ...[]byte) (json.RawMessage, error) {
+	limits := x.limits
 	waiting, done := context.WithTimeout(ctx, limits.Time)
 	defer done()
 	select {
@@ -170,20 +192,13 @@ func (s *Sandbox) Run(ctx context.Context, source string, info *Info, host Host,
 		return nil, &Error{File: scriptName, Message: "its process cannot be started", Err: err}
 	}
 	defer p.end()
-	x := &exchange{process: p, limits: limits, lines: lines{to: log}}
-	if host != nil {
-		x.door = newHostDoor(host, limits)
-		x.door.script = true
-	}
-	if info == nil {
-		info = &Info{}
-	}
+	x.process = p
 	timed, cancel := context.WithTimeoutCause(ctx, limits.Time, errTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, p.kill)()
 	defer context.AfterFunc(p.life, cancel)() // for whom its calls would be
 	defer time.AfterFunc(limits.Time+grace, p.kill).Stop()
-	result, err := x.run(timed, order{Info: *info, Limits: limits, Tools: host != nil}, source)
+	result, err := x.run(timed, kind, o, texts)
 	if err == nil || errors.As(err, new(*Error)) || errors.As(err, new(*AbortError)) {
 		return result, err
 	}
@@ -224,12 +239,12 @@ type exchange struct {
 // run gives the process its order and does what it asks for until it ends. The
 // error is an *AbortError or *Error that the process reported, else one of the
 // connection.
-func (x *exchange) run(ctx context.Context, o order, source string) (json.RawMessage, error) {
+func (x *exchange) run(ctx context.Context, kind byte, o order, texts [][]byte) (json.RawMessage, error) {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	if err := x.pipe.send(frame{kindStart, [][]byte{raw, []byte(source)}}); err != nil {
+	if err := x.pipe.send(frame{kind, append([][]byte{raw}, texts...)}); err != nil {
 		return nil, err
 	}
 	for {

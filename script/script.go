@@ -1,6 +1,7 @@
 // Package script runs Starlark: the owner's modules in this process, bounded in
-// steps and time, and scripts of models each in a process of its own, bounded by
-// the operating system as well (Sandbox). It knows neither MCP nor who calls.
+// steps and time, and scripts and jq expressions of models each in a process of its
+// own, bounded by the operating system as well (Sandbox). It knows neither MCP nor who
+// calls.
 package script
 
 import (

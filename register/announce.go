@@ -66,14 +66,14 @@ func (l *Live) announce(s *session, change Change) {
 	}
 }
 
-// Sync lets registrations follow what is served after that changed, and tells those
-// clients of a list who see it differently now.
+// Sync follows a change of what is served: it updates registrations, and tells the
+// clients whose lists differ now.
 func (l *Live) Sync() {
 	served := l.served()
 	now := seenOf(served)
 	before := l.announced.Swap(&now)
 	gated := served.gated()
-	offered, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
+	base, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
 	for _, s := range l.everySession() {
 		s.mu.Lock()
 		set, change, differs := s.set.sync(served.Lookup)
@@ -89,8 +89,8 @@ func (l *Live) Sync() {
 			}
 		}
 		switch {
-		case direct && !all, !direct && !offered && !differs:
-		case offered: // by the owner, who needs no hook for it
+		case direct && !all, !direct && !base && !differs:
+		case base: // the owner of the program changed it, and needs no hook for that
 			l.Notify(s.id, toolsChanged, nil)
 		default:
 			l.announce(s, change)
@@ -169,7 +169,7 @@ func seenOf(v *Served) seen {
 	return now
 }
 
-// fingerprint is the same for lists that look the same.
+// fingerprint is equal for lists that look the same to clients.
 func fingerprint(items []*tool.Tool) string {
 	sum := sha256.New()
 	for _, t := range items {

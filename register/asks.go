@@ -28,7 +28,7 @@ type asks struct {
 	count   int
 }
 
-// end lets go of those who wait for the client to answer.
+// end ends all requests: the client is gone.
 func (a *asks) end() { a.endOnce.Do(func() { close(a.gone) }) }
 
 func (a *asks) ended() bool {
@@ -76,8 +76,8 @@ func (a *asks) request(ctx context.Context, send func([]byte) bool, method strin
 	}
 }
 
-// answered gives an answer to whoever asked. It reports false when nobody did; one
-// that was withdrawn, or answered already, is no longer waited for.
+// answered delivers a client's reply. It reports false if there was no such request;
+// a reply to a request that was withdrawn or answered already is dropped.
 func (a *asks) answered(reply *wire.Inbound) bool {
 	a.mu.Lock()
 	waiting := a.waiting[string(reply.ID)]
@@ -92,8 +92,8 @@ func (a *asks) answered(reply *wire.Inbound) bool {
 	return waiting != nil || late
 }
 
-// checkAsk returns the error for a request that the client cannot take: for a
-// legacy client the one that it would give itself (schema 2025-11-25).
+// checkAsk returns the error of a request that the client does not support. For a
+// legacy client it is the error that the client would give (schema 2025-11-25).
 func checkAsk(c *tool.Client, method string, params json.RawMessage) error {
 	capability, known := tool.Asks[method]
 	lacks := func(code int, what, required string) error {

@@ -19,13 +19,13 @@ const (
 	// were tried need 20 ms on a quiet machine; on a busy one, 75 ms were too
 	// short for one run of Gemini CLI in five.
 	holdGrace = 150 * time.Millisecond
-	// missesToForget is after how many list_changed in vain a client that is
-	// known to re-list is taken for one that does not.
+	// missesToForget is the number of list_changed in vain after which a client known
+	// to re-list counts as one that does not.
 	missesToForget = 3
 )
 
-// expect is for who is about to tell the client of s that its list has changed.
-// It returns what hold needs.
+// expect notes that the client of s is about to be told that its list has changed. It
+// returns what hold needs.
 func (s *session) expect() (client string, listed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func clientName(name, version string) string {
 	return strings.TrimSpace(rawjson.Head(name, maxClientName) + " " + rawjson.Head(version, maxClientName))
 }
 
-// clients remembers, by "name version", who re-lists after list_changed.
+// clients remembers, by "name version", which clients re-list after list_changed.
 type clients struct {
 	remember func(client string, relists bool)
 

@@ -16,7 +16,7 @@ import (
 func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Result {
 	var registered Set
 	if s != nil {
-		registered, _, _ = l.relisted(s).sync(served.Lookup) // it may have followed what came since
+		registered, _, _ = l.relisted(s).sync(served.Lookup) // this request's tools may be older than the set's
 	}
 	tools := l.toolsFor(served, call, s, registered)
 	client := ""
@@ -27,8 +27,8 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 	return listing("tools", tools, "", s == nil)
 }
 
-// toolsFor are meta-tools, then all tools, or the pinned ones and what is
-// provisioned or registered.
+// toolsFor are the tools that a client is listed: the meta-tools, then all tools, or
+// the pinned, provisioned and registered ones.
 func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered Set) []*tool.Tool {
 	if served.direct(s) {
 		return slices.Concat(served.Meta, served.Tools())
@@ -43,7 +43,7 @@ func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered 
 		return append(tools, served.granted(call.Owner())...)
 	}
 	for _, r := range registered.tools {
-		if !contains(pinned, r.Name) {
+		if !slices.ContainsFunc(pinned, func(t *tool.Tool) bool { return t.Name == r.Name }) {
 			tools = append(tools, r.Tool)
 		}
 	}
@@ -85,8 +85,8 @@ func listPage(served *Served, x *wire.Exchange) (tool.Result, error) {
 	return listing(list.key, items, next, true), nil
 }
 
-// listing is the result of a list. modern is of a client of 2026-07-28, and
-// makes a difference for tools alone.
+// listing is the result of a list. modern says that the client is of 2026-07-28;
+// only tools differ then.
 func listing(key string, items []*tool.Tool, next string, modern bool) tool.Result {
 	listed := make([]json.RawMessage, len(items))
 	for i, t := range items {
@@ -100,12 +100,8 @@ func listing(key string, items []*tool.Tool, next string, modern bool) tool.Resu
 	return tool.Result(out.JSON())
 }
 
-func contains(tools []*tool.Tool, name string) bool {
-	return slices.ContainsFunc(tools, func(t *tool.Tool) bool { return t.Name == name })
-}
-
-// cached adds to a result what the 2026-07-28 revision wants of lists and of
-// resources/read, unless it is there.
+// cached adds the members that the 2026-07-28 revision requires of lists and of
+// resources/read, unless the result has them.
 func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange) tool.Result {
 	if rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired {
 		return result

@@ -46,8 +46,7 @@ func (all *listeners) get(key string) *listener {
 	return all.byKey[key]
 }
 
-// tell tells the clients of 2026-07-28 that want to hear of it and that concerns
-// says it is for.
+// tell notifies the streams that want method and that concerns is true for.
 func (all *listeners) tell(method string, concerns func(*listener) bool) {
 	all.mu.Lock()
 	var told []*listener
@@ -72,7 +71,8 @@ type listener struct {
 	shown  shown // what its principal has provisioned, as far as it knows
 }
 
-// tell never blocks: a client that does not read misses what it would ask for anyway.
+// tell never blocks: a client that does not read misses notifications that only tell
+// it to ask again.
 func (t *listener) tell(method string, params json.RawMessage) {
 	select {
 	case t.queued <- missed{method, params}:
@@ -99,8 +99,8 @@ func (t *listener) tagged(params json.RawMessage) json.RawMessage {
 	return params
 }
 
-// listen answers subscriptions/listen: it lasts until the client
-// ends it. owner is whose requests the client sends.
+// listen answers subscriptions/listen, which lasts until the client ends it. owner is
+// the owner of the client's requests.
 func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, owner string) (tool.Result, error) {
 	var params struct {
 		Notifications mcp.SubscriptionFilter `json:"notifications"`
@@ -178,7 +178,7 @@ func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, 
 	return tool.Result(`{}`), nil
 }
 
-// Updated tells who subscribed to a resource of a server that it changed.
+// Updated tells the subscribers of a resource of a server that it changed.
 func (l *Live) Updated(server, uri string, params json.RawMessage) {
 	exposed := ""
 	told := map[subscription]bool{} // a client that subscribed to a resource and to the whole of it hears once

@@ -26,18 +26,39 @@ import (
 // that call is parked between the client's requests.
 
 const (
-	// gather is how long further requests of one call are waited for, so that
-	// those made together are asked together.
+	// gather is how long a call waits for further requests after the first, so that
+	// requests made together reach the client together.
 	gather = 5 * time.Millisecond
-	// givesWay is how long a call waits before it ends for another's sake, where too
-	// many do.
+	// givesWay is how long a call stays parked at least before it ends to make room
+	// for another.
 	givesWay = time.Minute
-	// parkedFor is how long a client may take to call again; the upstream gives
-	// up earlier where its settings say so. keptFor is how long the result of a
-	// call that ended meanwhile is kept.
+	// parkedFor is how long a client may take to call again; an upstream may give up
+	// earlier. keptFor is how long the result of a call that ended meanwhile is kept.
 	parkedFor = 24 * time.Hour
 	keptFor   = 10 * time.Minute
 )
+
+// Limits bound the parked calls of all Lives that serve the same clients.
+type Limits struct{ parked, parkedBytes *limit.Limit }
+
+const (
+	// maxParked bounds the calls that wait for their clients, and maxParkedBytes the
+	// bytes of their requests and of the notifications kept for them.
+	maxParked      = 1000
+	maxParkedBytes = 64 << 20
+)
+
+// NewLimits returns limits with nothing used.
+func NewLimits() *Limits {
+	const later = "answer what was asked, or try again later"
+	return &Limits{
+		parked:      limit.New("parked_calls", maxParked, "calls wait for their clients", later),
+		parkedBytes: limit.New("parked_bytes", maxParkedBytes, "bytes of calls that wait for their clients", later),
+	}
+}
+
+// All returns the limits.
+func (b *Limits) All() []*limit.Limit { return []*limit.Limit{b.parked, b.parkedBytes} }
 
 // parking holds the calls that wait between two requests of their client, and ends
 // whatever outlives the request that began it.
@@ -86,8 +107,8 @@ func (k *parking) aside(f func(ctx context.Context)) {
 	}
 }
 
-// parked is a call of a 2026-07-28 client that an upstream may ask something
-// in the middle of.
+// parked is a call of a 2026-07-28 client during which the upstream may ask its
+// client something.
 type parked struct {
 	owner string // whose alone it is
 	kind  tool.Kind
@@ -120,8 +141,8 @@ type missed struct {
 	params json.RawMessage
 }
 
-// Bounds of the notifications kept for a client that is to come back, in number
-// and in bytes; later ones are dropped.
+// Bounds of the notifications kept until the client calls again, in number and in
+// bytes; later ones are dropped.
 const (
 	maxMissed = 256
 	maxUnread = 1 << 20
@@ -209,8 +230,8 @@ func (k *parking) park(ctx context.Context, x *wire.Exchange, call *tool.Call, h
 	return p, nil
 }
 
-// guarded is a call beside the goroutine of its request, where nobody else
-// would recover.
+// guarded calls handler and recovers: the call has a goroutine of its own, where
+// nothing else would.
 func (k *parking) guarded(ctx context.Context, call *tool.Call, handler tool.Handler) (result tool.Result, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -239,7 +260,8 @@ func (p *parked) tell(method string, params json.RawMessage) {
 	}
 }
 
-// attend makes a request the one that waits now, and tells it what was missed.
+// attend makes a request the one that waits now, and sends it the notifications that
+// were kept.
 func (p *parked) attend(notify func(string, json.RawMessage)) {
 	for {
 		p.mu.Lock()
@@ -257,8 +279,8 @@ func (p *parked) attend(notify func(string, json.RawMessage)) {
 	}
 }
 
-// pass sends a notification. Progress carries the token of the request that
-// waits: the one that the upstream knows is of the first.
+// pass sends a notification. The upstream knows the progress token of the first
+// request; pass replaces it by the token of the request that waits now.
 func (p *parked) pass(notify func(string, json.RawMessage), token json.RawMessage, method string, params json.RawMessage) {
 	if method == "notifications/progress" && !bytes.Equal(token, p.progress) {
 		if token == nil {
@@ -303,8 +325,8 @@ func (p *parked) signal() {
 
 var errStopping = errors.New("the proxy is stopping")
 
-// suspend returns the input_required result for what is asked now, nil when
-// nothing is any more.
+// suspend parks the call and returns the input_required result with the requests to
+// the client; nil if there are none any more.
 func (k *parking) suspend(p *parked) (tool.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -338,14 +360,15 @@ func (k *parking) suspend(p *parked) (tool.Result, error) {
 	return tool.Result(result.JSON()), nil
 }
 
-// inputRequired is the resultType of a result that asks the client.
+// inputRequired is the resultType of a result that has requests to the client.
 const inputRequired = "input_required"
 
-// parkedPrefix tells our request states from those that upstream seals.
+// parkedPrefix distinguishes our request states from those that package upstream
+// seals.
 const parkedPrefix = "toolfinch-parked-"
 
-// keep parks a call. Where too many are, the one that has waited longest gives way,
-// if that is long.
+// keep parks a call. If too many are parked, the one that waited longest ends,
+// provided it waited for givesWay.
 func (k *parking) keep(state string, p *parked) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -367,8 +390,8 @@ func (k *parking) keep(state string, p *parked) error {
 	return nil
 }
 
-// yielded ends the call that has waited longest, for more than givesWay. It is for
-// who holds the lock.
+// yielded ends the call that was parked first, if that is more than givesWay ago,
+// and reports whether it did. The caller holds the lock.
 func (k *parking) yielded() bool {
 	var oldest string
 	since := time.Now().Add(-givesWay)
@@ -393,7 +416,7 @@ func (k *parking) unpark(state string) *parked {
 	return k.take(state)
 }
 
-// take is unpark for who holds the lock.
+// take is unpark; the caller holds the lock.
 func (k *parking) take(state string) *parked {
 	p := k.byState[state]
 	if p != nil {
@@ -413,8 +436,8 @@ func (p *parked) abandon() {
 	p.end(nil)
 }
 
-// resume returns the parked call that a request continues, with the answers
-// delivered; nil when it continues none.
+// resume returns the parked call that a request continues, after it delivered the
+// client's answers; nil if the request continues none.
 func (k *parking) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
 	state, ours := strings.CutPrefix(rawjson.Text(rawjson.Member(call.Params, "requestState")), parkedPrefix)
 	if !ours {

@@ -75,7 +75,7 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	return l.dispatch(ctx, served, call)
 }
 
-// callOf is a request as a call.
+// callOf makes a call of a request.
 func (l *Live) callOf(x *wire.Exchange, s *session, modern bool) *tool.Call {
 	call := &tool.Call{Params: x.Params}
 	switch x.Method {
@@ -111,10 +111,9 @@ func (l *Live) callOf(x *wire.Exchange, s *session, modern bool) *tool.Call {
 // maxPrincipal is the longest name of a principal, in bytes.
 const maxPrincipal = 1024
 
-// PrincipalOf is who was authenticated, by the header of that name, which a trusted
-// reverse proxy sets. It is "" when the header is absent, comes more than once, so
-// that somebody else may have set one of them, or has more than 1,024 bytes; and
-// when name is "".
+// PrincipalOf returns the authenticated principal from the header of that name, which
+// a trusted reverse proxy sets. It returns "" if name is "", or if the header is
+// absent, longer than 1,024 bytes, or repeated: a client may have added one.
 func PrincipalOf(header http.Header, name string) string {
 	if name == "" {
 		return ""
@@ -184,8 +183,8 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 	return t.Handler(ctx, call)
 }
 
-// notFound is the error for a name that nothing has. The code for resources
-// changed with the 2026-07-28 revision.
+// notFound is the error for an unknown name. The code for resources changed with the
+// 2026-07-28 revision.
 func notFound(kind tool.Kind, name, hint string, modern bool) error {
 	rpc := &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q%s", kind, name, hint)}
 	if kind == tool.KindResource {
@@ -197,8 +196,8 @@ func notFound(kind tool.Kind, name, hint string, modern bool) error {
 	return rpc
 }
 
-// checkParamHeaders checks the headers that mirror arguments, where the tool
-// wants some (SEP-2243).
+// checkParamHeaders checks the headers that mirror arguments, if the tool asks for
+// some (SEP-2243).
 func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
 	t, ok := served.Lookup(name)
 	if !ok || !bytes.Contains(t.Def.InputSchema, []byte("x-mcp-header")) {
@@ -221,8 +220,8 @@ func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
 	return nil
 }
 
-// task answers a request of the tasks extension of 2026-07-28 at the upstream
-// whose task it is (SEP-2663).
+// task answers a request of the tasks extension of 2026-07-28 (SEP-2663): the
+// upstream that has the task does.
 func (l *Live) task(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
 	client := call.Client
 	if client == nil || !client.Modern || !served.Declared.Tasks {

@@ -17,8 +17,8 @@ import (
 type Source interface {
 	// Lookup finds a tool by the name clients see.
 	Lookup(name string) (*tool.Tool, bool)
-	// OfApp finds the tool that an app (MCP Apps) calls by the name it has at the
-	// app's server, which is one of open, the likeliest first, or unknown.
+	// OfApp finds the tool that an app (MCP Apps) calls by the name it has at the app's
+	// server. open are the servers that it may be, the likeliest first.
 	OfApp(name string, open []string) (*tool.Tool, bool)
 	// ByID finds a tool by its ID.
 	ByID(id tool.ID) (*tool.Tool, bool)
@@ -53,25 +53,24 @@ type Served struct {
 	// Direct reports whether a client that comes now is listed every tool; nil:
 	// none is. It is decided once per session and Mode, and not asked with Granted.
 	Direct func() bool
-	// Search are the meta-tools of clients that are not listed every tool. Meta are
-	// those of all.
+	// Search are the meta-tools of clients that are not listed every tool, Meta those
+	// of all clients.
 	Search, Meta []*tool.Tool
 	// Unlisted are meta-tools that answer when they are called, and are not listed.
 	Unlisted []*tool.Tool
-	// Granted returns what is provisioned for an owner (see tool.Call.Owner), where
-	// tools can be called only then; nil: they can be called. Where it is set, only
-	// what is provisioned is listed beside the meta-tools and the pinned ones, and
-	// nothing is registered. It must not block.
+	// Granted, if set, says that tools must be provisioned before they are called, and
+	// returns those of an owner (see tool.Call.Owner). Then only these are listed beside
+	// the meta-tools and the pinned ones, and nothing is registered. It must not block.
 	Granted func(owner string) []tool.ID
-	// Register says that retrieved tools are registered, MaxRegistered how many of
-	// them per session; default DefaultMaxRegistered.
+	// Register says that retrieved tools are registered, up to MaxRegistered per
+	// session; default DefaultMaxRegistered.
 	Register      bool
 	MaxRegistered int
-	// SearchTool is the name of the one of Search that finds tools, "" without.
+	// SearchTool is the name of the tool in Search that finds tools; "": none does.
 	SearchTool string
 }
 
-// Declared is what clients are told that there is beside tools.
+// Declared is what is declared to clients beside tools.
 type Declared struct {
 	Prompts, Resources, Subscribe, Completions, Logging bool
 	Tasks                                               bool // the extension of 2026-07-28
@@ -92,8 +91,8 @@ func (v *Served) mode() string {
 	return v.Mode
 }
 
-// direct reports whether the client of s, nil for one of 2026-07-28, is listed
-// every tool.
+// direct reports whether a client is listed every tool. s is nil for a client of
+// 2026-07-28.
 func (v *Served) direct(s *session) bool {
 	if v.Direct == nil || v.gated() {
 		return false
@@ -125,7 +124,7 @@ func (v *Served) isPinned(id tool.ID) bool {
 	return slices.ContainsFunc(v.Pinned(), func(t *tool.Tool) bool { return t.Def.ID == id })
 }
 
-// declare takes out of mcp-go's declaration what there is not.
+// declare removes from mcp-go's declaration what v does not declare.
 func (v *Served) declare(c *mcp.ServerCapabilities, instructions *string) {
 	if !v.Declared.Prompts {
 		c.Prompts = nil

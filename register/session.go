@@ -52,8 +52,8 @@ func newSession(id string) *session {
 	}
 }
 
-// initialize takes what the client said of itself. message is the request as
-// it was sent, nil when it is not known.
+// initialize notes the client's name and capabilities. message is the request as it
+// was sent, nil if it is not known.
 func (s *session) initialize(client string, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *session) asking(c *tool.Client, x *wire.Exchange) func(context.Context,
 // appScheme is what URIs of apps begin with (MCP Apps).
 const appScheme = "ui://"
 
-// maxApps is how many servers are remembered whose apps a session has.
+// maxApps bounds the servers remembered because the session has apps of theirs.
 const maxApps = 16
 
 // reads notes that the session's client reads a resource: if it is an app, it may
@@ -136,14 +136,14 @@ func (s *session) uses(name string) {
 	s.set = s.set.touch(name)
 }
 
-// severe reports whether a log message is at least of a level. What is no
-// known level counts as severe enough.
+// severe reports whether a log message has at least a level. An unknown level of the
+// message counts as severe enough.
 func severe(params json.RawMessage, level string) bool {
 	is := slices.Index(tool.LogLevels, rawjson.Text(rawjson.Member(params, "level")))
 	return is < 0 || is >= slices.Index(tool.LogLevels, level)
 }
 
-// leveled wraps notify so that only the log messages pass that c wants.
+// leveled wraps notify: of log messages, only those that c wants pass.
 func leveled(c *tool.Client, notify func(string, json.RawMessage)) func(string, json.RawMessage) {
 	return func(method string, params json.RawMessage) {
 		if method == "notifications/message" {
@@ -162,8 +162,8 @@ var modernKeys atomic.Int64
 // modernKey returns a key for one request of a 2026-07-28 client.
 func modernKey() string { return "call-" + strconv.FormatInt(modernKeys.Add(1), 10) }
 
-// modernClient is the 2026-07-28 client behind a request, by what it says of
-// itself with each.
+// modernClient is the 2026-07-28 client behind a request, which describes itself in
+// each.
 func modernClient(params json.RawMessage) *tool.Client {
 	meta := rawjson.Member(params, "_meta")
 	info := rawjson.Member(meta, mcp.MetaKeyClientInfo)

@@ -13,8 +13,8 @@ import (
 	"toolfinch/wire"
 )
 
-// sessions are the legacy-era clients of one Live. What packages transport and
-// proxy ask of single clients they ask here.
+// sessions are the legacy-era clients of one Live. Live embeds it: packages transport
+// and proxy reach single clients through its exported methods.
 type sessions struct {
 	log     *slog.Logger
 	verbose func(level string) // hears the most verbose level of all
@@ -37,8 +37,8 @@ func (all *sessions) Open(id string, piped bool, push func(message []byte) bool,
 	all.byID[id] = s
 }
 
-// remove takes out a session, nil if there is none of that ID, and ends what waits
-// for its client.
+// remove takes out a session and ends the requests to its client. It returns nil if
+// there is no session of that ID.
 func (all *sessions) remove(id string) *session {
 	all.mu.Lock()
 	s := all.byID[id]
@@ -122,22 +122,22 @@ func (all *sessions) Ask(ctx context.Context, id, method string, params json.Raw
 	return s.ask(ctx, func(message []byte) bool { return all.send(id, message) }, method, params)
 }
 
-// EndAsks lets go of those who wait for the client of a session to answer.
+// EndAsks ends the requests that the client of a session has not answered.
 func (all *sessions) EndAsks(id string) {
 	if s := all.session(id); s != nil {
 		s.end()
 	}
 }
 
-// Answered takes the reply of a session's client to a request that was sent to it,
-// and may be withdrawn by now. It reports false when there was no such request.
+// Answered delivers the reply of a session's client to a request, which may be
+// withdrawn by now. It reports false if there was no such request.
 func (all *sessions) Answered(id string, reply *wire.Inbound) bool {
 	s := all.session(id)
 	return s != nil && s.answered(reply)
 }
 
-// maxQueued is the longest notification, in bytes, that is kept for a session
-// that nobody listens on.
+// maxQueued is the longest notification, in bytes, that is kept for a session without
+// an open event stream.
 const maxQueued = 16 << 10
 
 // Notify sends a notification that belongs to no call to the client of a session.
@@ -175,8 +175,8 @@ func (all *sessions) Log(session string, asked bool, params json.RawMessage) {
 	}
 }
 
-// setLevel takes the level of a client's logging/setLevel; upstreams are asked
-// for the most verbose one of all clients.
+// setLevel notes the level of a client's logging/setLevel. Upstreams are asked for
+// the most verbose level of all clients.
 func (all *sessions) setLevel(s *session, level string) {
 	s.mu.Lock()
 	s.level = level

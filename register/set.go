@@ -33,9 +33,9 @@ type Change struct{ Added, Removed []string }
 // Empty reports whether the step changed nothing.
 func (c Change) Empty() bool { return len(c.Added)+len(c.Removed) == 0 }
 
-// plan registers wanted: new tools go to the end, known ones stay where they
-// are and count as used. Past max the longest unused leave, never one that is
-// wanted; what of wanted itself does not fit, from its end, is not registered.
+// plan registers wanted: new tools go to the end, known ones stay in place and count
+// as used. Past max, the least recently used tools leave, but none that is wanted.
+// Of more than max wanted tools, the last are not registered.
 func (s Set) plan(wanted []*tool.Tool, max int) (Set, Change) {
 	wanted = wanted[:min(len(wanted), max)]
 	next := Set{tools: slices.Clone(s.tools), clock: s.clock + 1}
@@ -73,9 +73,9 @@ func (s Set) touch(name string) Set {
 	return next
 }
 
-// sync follows the catalog: a tool that is gone leaves, one whose definition
-// changed is replaced where it stands. changed reports whether the client sees
-// a difference.
+// sync follows the catalog: a tool that is gone leaves, and a changed definition
+// replaces the old one in place. changed reports whether the client sees a
+// difference.
 func (s Set) sync(lookup func(name string) (*tool.Tool, bool)) (next Set, change Change, changed bool) {
 	next.clock = s.clock
 	for _, r := range s.tools {

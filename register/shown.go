@@ -23,8 +23,8 @@ func (v *Served) granted(owner string) []*tool.Tool {
 	return tools
 }
 
-// shown is which provisioned tools one client was last listed, or told of. It
-// is told of a change when what it would be listed differs from that.
+// shown is the provisioned tools that one client was last listed, or told of. The
+// client is told of a change if its list would differ from them.
 type shown struct {
 	mu    sync.Mutex // guards what follows; held over look-ups, never over a write to the client
 	owner string     // of the client's last request
@@ -32,7 +32,7 @@ type shown struct {
 	tools []*tool.Tool
 }
 
-// by takes the owner of a request.
+// by notes the owner of a request.
 func (s *shown) by(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,16 +53,15 @@ func namesOf(tools []*tool.Tool) []string {
 	return names
 }
 
-// isKnown reports whether the client has a list that can be out of date.
+// isKnown reports whether the client has a list, which can be out of date.
 func (s *shown) isKnown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
 }
 
-// follow makes what is listed now what is shown, and returns it with how it
-// differs from what was, which is nothing for a client that never asked. owner is
-// whom the request is from that asks for it, "" for none.
+// follow replaces the shown tools by those that are listed now, and returns these and
+// how they differ. owner is whose request asks for the list; "": no request does.
 func (s *shown) follow(owner string, listedTo func(owner string) []*tool.Tool) (now []*tool.Tool, change Change, differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,11 +28,11 @@ type Subscriptions struct {
 	of   map[string]int             // how many a client has, by key
 }
 
-// Limits are those of subscriptions.
+// Limits returns the limits of subscriptions.
 func (s *Subscriptions) Limits() []*limit.Limit { return []*limit.Limit{s.most, s.bytes} }
 
-// NewSubscriptions returns subscriptions of nobody. change subscribes to a
-// resource of an upstream, or ends that; nil where that cannot be.
+// NewSubscriptions returns no subscriptions. change subscribes to a resource of an
+// upstream, or unsubscribes; nil: resources cannot be subscribed to.
 func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) error) *Subscriptions {
 	if change == nil {
 		change = func(context.Context, tool.ID, bool) error {
@@ -52,13 +52,13 @@ func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) erro
 // may follow.
 const maxSubscriptions = 1000
 
-// maxSubscribed is how long the URI of one may be, in bytes: it is kept.
+// maxSubscribed is the longest URI of a subscription, in bytes: it is kept.
 const maxSubscribed = 8 << 10
 
-// subscription is of a session or a listener, by the URI that it named.
+// subscription is one of a session or a listener, to the URI that it named.
 type subscription struct{ key, uri string }
 
-// leaveTimeout bounds how long upstreams are waited for that are left.
+// leaveTimeout bounds how long unsubscribing waits for upstreams.
 const leaveTimeout = 10 * time.Second
 
 // turn waits for the turn to change the subscriptions of a server, and returns
@@ -109,7 +109,7 @@ func (s *Subscriptions) join(ctx context.Context, uri string, id tool.ID, key st
 	return nil
 }
 
-// count is for who holds the lock.
+// count counts the subscriptions of key; the caller holds the lock.
 func (s *Subscriptions) count(key string, n int) {
 	if s.of[key] += n; s.of[key] == 0 {
 		delete(s.of, key)

@@ -199,7 +199,7 @@ func (f File) Servers(data []byte) ([]Server, error) {
 	}
 	for i := range servers {
 		servers[i].translate(f.Client.notation)
-		servers[i].settle(f.Project)
+		servers[i].seenFrom(f.Project)
 	}
 	return servers, nil
 }
@@ -238,9 +238,9 @@ func (f File) wrap(err error) error {
 	return fmt.Errorf("%s: %w", filepath.Base(f.Path), err)
 }
 
-// settle makes paths that are seen from a project's folder absolute: they are
-// about to be read from elsewhere.
-func (s *Server) settle(project string) {
+// seenFrom makes paths relative to a project's folder absolute, because they will be
+// read from elsewhere.
+func (s *Server) seenFrom(project string) {
 	if project == "" {
 		return
 	}

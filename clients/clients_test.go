@@ -174,7 +174,7 @@ K = "v"
 }
 
 // Paths of a project's file are seen from the project.
-func TestPathsOfAProjectAreSettled(t *testing.T) {
+func TestPathsOfAProjectBecomeAbsolute(t *testing.T) {
 	f := File{Client: Find("cursor"), Path: "/p/.cursor/mcp.json", Project: "/p", block: mcpServers}
 	got, err := f.Servers([]byte(`{"mcpServers": {"a": {"command": "./a", "cwd": "sub"}, "b": {"command": "b", "cwd": "${D}"}}}`))
 	if err != nil || filepath.ToSlash(got[0].Command) != "/p/a" || filepath.ToSlash(got[0].Cwd) != "/p/sub" || got[1].Cwd != "${D}" || got[1].Command != "b" {

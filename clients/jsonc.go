@@ -133,8 +133,8 @@ func SetJSON(data []byte, path []string, value json.RawMessage) ([]byte, error) 
 		return nil, err
 	}
 	was := at.Clone()
-	was.Minimize()
-	if minimal, err := hujson.Minimize(bytes.Clone(value)); err == nil && bytes.Equal(was.Pack(), minimal) {
+	was.Standardize()
+	if SameJSON(was.Pack(), value) {
 		return data, nil
 	}
 	at.Value = parsed.Value
@@ -211,27 +211,33 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 // checked is the document as bytes, if it differs from before at path only.
 func (d *jsonDoc) checked(before []byte, path []string) ([]byte, error) {
 	after := d.pack()
-	var trees [2]any
-	for i, data := range [][]byte{before, after} {
-		d, err := parseJSON(data)
-		if err != nil {
-			return nil, errOthers
-		}
-		in := json.NewDecoder(bytes.NewReader(d.standard()))
-		in.UseNumber()
-		if err := in.Decode(&trees[i]); err != nil {
-			return nil, errOthers
-		}
+	was, err := PlainJSON(before)
+	if err != nil {
+		return nil, err
 	}
-	if !SameBut(trees[0], trees[1], path) {
+	if is, err := PlainJSON(after); err != nil || !SameJSON(was, is, path...) {
 		return nil, errOthers
 	}
 	return after, nil
 }
 
-// SameBut reports whether two decoded documents differ at path only. Maps on the way
-// may be missing where they are empty.
-func SameBut(a, b any, path []string) bool {
+// SameJSON reports whether two JSON values are the same, except for what is at a
+// path. Objects on the way may be missing where they are empty.
+func SameJSON(a, b json.RawMessage, except ...string) bool {
+	var values [2]any
+	for i, raw := range []json.RawMessage{a, b} {
+		in := json.NewDecoder(bytes.NewReader(raw))
+		in.UseNumber()
+		_ = in.Decode(&values[i]) // what is no JSON is nil
+	}
+	if len(except) == 0 {
+		return reflect.DeepEqual(values[0], values[1])
+	}
+	return sameBut(values[0], values[1], except)
+}
+
+// sameBut reports whether two decoded documents differ at path only.
+func sameBut(a, b any, path []string) bool {
 	return reflect.DeepEqual(without(a, path), without(b, path))
 }
 

@@ -169,7 +169,7 @@ func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, 
 	}
 	err := toml.Unmarshal(bytes.TrimPrefix(after, bom), &b)
 	servers, _ := b[tomlBlock].(map[string]any)
-	if _, got := servers[name]; err != nil || got != has || !SameBut(a, b, []string{tomlBlock, name}) {
+	if _, got := servers[name]; err != nil || got != has || !sameBut(a, b, []string{tomlBlock, name}) {
 		return nil, errOthers
 	}
 	return after, nil

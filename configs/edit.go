@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strings"
 	"unicode/utf8"
@@ -392,24 +391,13 @@ func (f *edit) set(value json.RawMessage, path ...string) (err error) {
 	}
 	for _, data := range made {
 		tree, err := f.treeOf(data)
-		if err == nil && sameValue(valueAt(tree, path), value) && clients.SameBut(decoded(f.tree), decoded(tree), path) {
+		got := valueAt(tree, path)
+		if err == nil && (got == nil) == (value == nil) && clients.SameJSON(got, value) && clients.SameJSON(f.tree, tree, path...) {
 			f.data, f.tree = data, tree
 			return nil
 		}
 	}
 	return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), errByHand)
-}
-
-func sameValue(a, b json.RawMessage) bool {
-	return (a == nil) == (b == nil) && reflect.DeepEqual(decoded(a), decoded(b))
-}
-
-// decoded is JSON as maps, lists, texts and numbers as they are written.
-func decoded(raw json.RawMessage) (value any) {
-	in := json.NewDecoder(bytes.NewReader(raw))
-	in.UseNumber()
-	_ = in.Decode(&value) // nil for what is no JSON
-	return value
 }
 
 // save writes the file after an edit that did not fail, unless it would not load

@@ -32,7 +32,7 @@ func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*served, 
 // error leaves no trace.
 func (s *views) build(ctx context.Context, config *configs.Config, plans []plan, problems []view.Problem) (*served, error) {
 	before := s.now.Load()
-	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: s.modules.files(), ready: before.ready}
+	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: s.modules.Files(), ready: before.ready}
 	for _, plan := range plans {
 		v := plan.View
 		next.views = append(next.views, v)
@@ -140,7 +140,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 		intro = joined(settings.Description, v.gated(*settings.Gating))
 	}
 	if settings.ProxyTool != "" {
-		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, capabilities{v}, s.log.With("view", v.name)))
+		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, v.retriever.Proxied(), s.log.With("view", v.name)))
 	}
 	if next.compiled.Keeps() {
 		v.shown.Meta = append(v.shown.Meta, s.outputs.Tool())

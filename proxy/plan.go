@@ -98,7 +98,7 @@ func settingsOf(config *configs.Config) []view.Settings {
 func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool) view.Env {
 	return view.Env{
 		Log:     s.log,
-		Program: s.modules.program,
+		Program: s.modules.Program,
 		Scripts: s.scripts,
 		Find: func(id string) (*tool.Tool, bool) {
 			t, ok := tools[id]

@@ -91,7 +91,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	scripts := script.NewSandbox(o.log)
 	all := &views{
 		options: o, first: config, known: known, tokens: beside.tokens,
-		modules: &modules{o.log, map[string]module{}},
+		modules: script.NewModules(o.log),
 		outputs: output.New(db, scripts, o.log),
 		scripts: scripts,
 		pool:    upstream.NewPool(config.Servers, known.ofPool(), events, o.log),

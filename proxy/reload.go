@@ -36,7 +36,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 			l.modules, l.known.heard = modules, heard
 		}
 	}()
-	l.modules = modules.unedited()
+	l.modules = modules.Unedited()
 	plans, problems := l.plan(config, l.known.upstreams(config, l.upstreamTool), nil)
 	if err := l.refuse(config, problems); err != nil {
 		return err

@@ -61,7 +61,7 @@ type views struct {
 	first    *configs.Config // what was opened: a part of it holds until a restart
 	pool     *upstream.Pool
 	known    *knowledge
-	modules  *modules
+	modules  *script.Modules
 	outputs  *output.Cache
 	scripts  *script.Sandbox
 	memory   *retrieve.Memory // nil unless it is to learn

@@ -41,13 +41,13 @@ func init() {
 	os.Exit(runChild())
 }
 
-// Exit codes of a script's process.
+// Exit codes of a script's process. Any other is that of Go's runtime, which without
+// memory ends in several ways.
 const (
 	exitDone    = 0
 	exitOrphan  = 1 // its parent is gone
-	exitCrash   = 2 // of Go's runtime, which without memory ends in several ways
-	exitStarted = 3 // it got no order that it understands
-	exitMemory  = 4 // the script holds more memory than it may
+	exitMemory  = 3 // the script holds more memory than it may
+	exitStarted = 4 // it got no order that it understands
 )
 
 // order is what a script's process is told, beside the source.

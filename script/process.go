@@ -114,7 +114,7 @@ func (p *process) limitReached(limits Limits) error {
 	switch {
 	case bytes.Contains(p.stderr.Bytes(), []byte("stack overflow")):
 		return limitError("%d bytes of stack: nest less", maxStack)
-	case state.ExitCode() == exitMemory, state.ExitCode() == exitCrash:
+	case state.ExitCode() > exitOrphan && state.ExitCode() != exitStarted:
 		return limitError("%d bytes of memory: make smaller values, or fewer", limits.Memory)
 	case state.UserTime()+state.SystemTime() >= cpuTime(limits):
 		return limitError("%s of CPU time: do less", cpuTime(limits))

@@ -152,6 +152,12 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		{"import json", "script:1: got import, want primary expression (there is no import: json, re, time, hash and math are there already)"},
 		{"x = 1\nwhile x:\n  pass", "script:2: this Starlark dialect does not support while loops (there is no while: use for ... in range(n) and break)"},
 		{"x = f'{1}'", `script:1: got string literal, want newline (there are no f-strings: use "%s" % x or "{}".format(x))`},
+		{"x = 1\ny = 2 if x is None else 3", `script:2: conditional expression without else clause (there is no "is": use == or !=)`},
+		{"x = 2 ** 3", "script:1: got '**', want newline (there is no ** operator: use math.pow(x, y))"},
+		{"def f(x: int):\n  return x", "script:1: got ':', want ')' (there are no type annotations: leave them out)"},
+		{"x: int = 1", "script:1: got ':', want newline (there are no type annotations: leave them out)"},
+		{"async def f():\n  pass", "script:1: got async, want primary expression (there is no async: use parallel([...]))"},
+		{"x = sum([1])", "script:1: undefined: sum (there is no sum: add in a loop)"},
 		{"fail('no luck')", "script:1: fail: no luck"},
 		{"load('x.star', 'y')", "script:1: load not implemented by this application"},
 		{"result = {1: 2}", "script: the result: a key of a JSON object must be a string, this one is int"},
@@ -316,6 +322,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"globals that are too large to share", "t = ()\nfor _ in range(60):\n  t = (t, t)", nil, "hook.star: t: limit reached: "},
 		{"a function in itself", "def outer():\n  def f():\n    return f\n  return f\nx = outer()", nil, "hook.star: x: limit reached: values nested deeper"},
 		{"a call", "call_tool('t')", nil, "hook.star:1: undefined: call_tool"},
+		{"async", "async def f(ctx):\n  pass", nil, "(there is no async: calls are made one after another; a custom tool can use ctx.parallel([...]))"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := write(t, test.source, test.others...)

@@ -69,7 +69,11 @@ the second has gained on the first.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.compare {
-				return f.comparison(cmd, args[0], args[1])
+				c, err := f.comparison(cmd, args[0], args[1])
+				if err != nil {
+					return unusable(err)
+				}
+				return f.print(cmd.OutOrStdout(), c)
 			}
 			return f.measure(cmd, s)
 		},
@@ -90,25 +94,22 @@ the second has gained on the first.`,
 // unusable marks an error in what the user has given: nothing was measured.
 func unusable(err error) error { return &exitError{exitUsage, err} }
 
-func (f *evalFlags) comparison(cmd *cobra.Command, pathA, pathB string) error {
+// comparison reads and compares two reports. The error is the user's to mend.
+func (f *evalFlags) comparison(cmd *cobra.Command, pathA, pathB string) (*eval.Comparison, error) {
 	for _, name := range []string{"tools", "queries", "set", "embedder", "limit", "misses"} {
 		if cmd.Flags().Changed(name) {
-			return unusable(fmt.Errorf("--compare measures nothing: --%s has no place beside it", name))
+			return nil, fmt.Errorf("--compare measures nothing: --%s has no place beside it", name)
 		}
 	}
 	a, err := eval.ReadReport(pathA)
 	if err != nil {
-		return unusable(err)
+		return nil, err
 	}
 	b, err := eval.ReadReport(pathB)
 	if err != nil {
-		return unusable(err)
+		return nil, err
 	}
-	c, err := eval.Compare(pathA, a, pathB, b)
-	if err != nil {
-		return unusable(err)
-	}
-	return f.print(cmd.OutOrStdout(), c)
+	return eval.Compare(pathA, a, pathB, b)
 }
 
 func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
@@ -135,7 +136,7 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 	}
 	sets, err := f.read()
 	if err != nil {
-		return err
+		return unusable(err)
 	}
 	if len(f.sets) == 0 && f.tools == "" {
 		if err := fillFromStore(cmd.Context(), sets[0], config, log); err != nil {
@@ -228,15 +229,15 @@ func (f *evalFlags) read() ([]*eval.Set, error) {
 	for _, arg := range f.sets {
 		name, dir, ok := strings.Cut(arg, "=")
 		if !ok || name == "" || dir == "" {
-			return nil, unusable(fmt.Errorf("--set takes NAME=DIR, not %q", arg))
+			return nil, fmt.Errorf("--set takes NAME=DIR, not %q", arg)
 		}
 		if names[name] {
-			return nil, unusable(fmt.Errorf("--set %s is given twice", name))
+			return nil, fmt.Errorf("--set %s is given twice", name)
 		}
 		names[name] = true
 		set, err := eval.ReadSet(name, dir)
 		if err != nil {
-			return nil, unusable(err)
+			return nil, err
 		}
 		sets = append(sets, set)
 	}
@@ -247,11 +248,11 @@ func (f *evalFlags) read() ([]*eval.Set, error) {
 	set := &eval.Set{Name: strings.TrimSuffix(filepath.Base(f.queries), filepath.Ext(f.queries))}
 	var err error
 	if set.Queries, err = eval.ReadQueries(f.queries); err != nil {
-		return nil, unusable(err)
+		return nil, err
 	}
 	if f.tools != "" {
 		if set.Defs, err = eval.ReadTools(f.tools); err != nil {
-			return nil, unusable(err)
+			return nil, err
 		}
 	}
 	return []*eval.Set{set}, nil
@@ -292,18 +293,15 @@ type measurement interface {
 
 // print comes before the picture, so that a bad path costs no numbers.
 func (f *evalFlags) print(w io.Writer, m measurement) error {
-	if err := f.write(w, m); err != nil || f.plot == "" {
+	write := m.WriteTable
+	if f.asJSON {
+		write = func(w io.Writer) error { return printJSON(w, m) }
+	}
+	if err := write(w); err != nil || f.plot == "" {
 		return err
 	}
 	if err := os.WriteFile(f.plot, m.Plot(), 0o644); err != nil {
 		return unusable(err)
 	}
 	return nil
-}
-
-func (f *evalFlags) write(w io.Writer, m measurement) error {
-	if !f.asJSON {
-		return m.WriteTable(w)
-	}
-	return printJSON(w, m)
 }

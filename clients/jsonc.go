@@ -168,8 +168,8 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 	}
 	gone, last := object.Members[i], i == len(object.Members)-1
 	over := bytes.Contains(slices.Concat(gone.Name.BeforeExtra, object.AfterExtra), []byte("\n"))
-	// What ends the line before is not of the member, and what begins a line before
-	// its comma is not either.
+	// Two comments belong to other members: the one that ends the line before this
+	// member, and one on a line of its own before this member's comma.
 	others, rest := cutLine(gone.Name.BeforeExtra)
 	object.Members[i].Name.BeforeExtra = rest
 	if !isComment(others) {
@@ -280,8 +280,8 @@ func indentOf(extra hujson.Extra, otherwise string) string {
 	return string(extra[i+1:])
 }
 
-// cutLine parts what stands between values before its first line break that is not
-// within a comment; all is rest where there is none.
+// cutLine splits what stands between values at its first line break outside of
+// comments. If there is none, all of it is rest.
 func cutLine(extra hujson.Extra) (line, rest hujson.Extra) {
 	for i := 0; i < len(extra); {
 		length := 1
@@ -317,8 +317,8 @@ func (d *jsonDoc) add(object *hujson.Object, name string, value json.RawMessage,
 		line = ""
 	}
 	if line != "" {
-		// Comments before the closing brace are of what is there already: an empty line
-		// keeps them apart, unless they end the line of the last member.
+		// Comments before the closing brace belong to the members above. An empty line
+		// keeps them apart from the new one, unless they end the line of the last member.
 		kept := bytes.TrimRight(object.AfterExtra, " \t\n")
 		if bytes.Contains(kept, []byte("\n")) {
 			kept = append(bytes.Clone(kept), '\n')

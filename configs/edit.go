@@ -46,7 +46,8 @@ func (e *NameError) Error() string {
 	return text
 }
 
-// errByHand is said of what is no plain mapping: an alias, a merged mapping.
+// errByHand refuses edits of anything but plain mappings, such as aliases and merged
+// mappings.
 var errByHand = errors.New("it is written in a way that cannot be edited without changing something else; edit it by hand")
 
 const viewBlock = "tool_views"
@@ -425,7 +426,7 @@ func (f *edit) save(failed error) error {
 
 // check returns what is wrong with a content of the file.
 func (f *edit) check(data []byte) Errors {
-	if isBlank(data) { // and nobody's mistake: it may have become so
+	if isBlank(data) { // not a mistake: removing the last server leaves such a file
 		return nil
 	}
 	d := newDecoder(source{path: f.path, shown: f.name}, filepath.Dir(f.path), os.LookupEnv)

@@ -57,9 +57,10 @@ func editYAML(data []byte, path []string, value json.RawMessage) (candidates [][
 	return candidates
 }
 
-// rebased puts what differs between two prints of a tree into the text that it was
-// read from. Where printing changed the number of lines, that was before the edited
-// place or behind it; last is the print itself, if it has all comments.
+// rebased applies the difference between two prints of a tree to the text that the
+// tree was read from. If printing changed the number of lines, the change is before the
+// edited place or behind it, so both are returned. The last candidate is the print
+// itself, if it has all comments.
 func rebased(text, was, is string) []string {
 	body := strings.TrimRight(text, "\n")
 	end := text[len(body):]
@@ -179,8 +180,8 @@ func (e yamlEdit) change(m *ast.MappingNode, path []string, value json.RawMessag
 	return comment == nil || v.Key.SetComment(comment) == nil
 }
 
-// remove takes out an entry with the comments directly above it. Those that an empty
-// line keeps apart stay, above the next entry or behind the last.
+// remove removes an entry and the comments directly above it. Comments that an empty
+// line separates from it stay, above the next entry or behind the last.
 func remove(m *ast.MappingNode, i int, root bool) {
 	gone := m.Values[i]
 	m.Values = slices.Delete(m.Values, i, i+1)

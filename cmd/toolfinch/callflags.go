@@ -43,8 +43,8 @@ func shapeOf(schema, root json.RawMessage) shape {
 	return r.shape(schema)
 }
 
-// reader reads a schema, and no more than so many parts of it: a schema may refer
-// to itself.
+// reader reads a schema. left bounds the parts it reads, because a schema may refer to
+// itself.
 type reader struct {
 	root json.RawMessage
 	left int
@@ -351,8 +351,8 @@ const argPrefix = "arg-"
 // negated are the prefixes of a boolean that is false.
 const negated = "no-"
 
-// findFlag finds the flag that was typed, whatever its case and separators where it
-// is the only such; off says that it was negated.
+// findFlag finds the flag that was typed. Case and separators are ignored if only one
+// flag is left then. off says that it was negated.
 func findFlag(flags []toolFlag, typed string) (f *toolFlag, off bool) {
 	asTyped := func(s string) string { return s }
 	folded := func(s string) string {
@@ -508,10 +508,9 @@ type callLine struct {
 	rest []string // what is about the tool's arguments
 }
 
-// splitCall tells the command's flags from the tool's, which are not known before
-// the configuration is read. So a word that begins with -- is a flag wherever it
-// stands; as a value it is written with =. takesValue is asked of the command's
-// flags only, by name.
+// splitCall tells the command's flags from the tool's, which are unknown until the
+// configuration is read. So every word that begins with -- is a flag; such a value is
+// written with =. takesValue is asked for the command's flags only.
 func splitCall(words []string, ours, takesValue func(name string) bool) (callLine, error) {
 	var line callLine
 	for len(words) > 0 {

@@ -63,8 +63,8 @@ var fixedWords = map[string][]string{
 	"kind":       {"tool", "prompt", "resource", "any"},
 }
 
-// completeNames completes what the commands below cmd take the name of: those that
-// add take a new one.
+// completeNames completes the operand NAME of the commands below cmd. Commands that add
+// something are left out: they take a new name.
 func (s *settings) completeNames(cmd *cobra.Command, names func(*desk) []string) {
 	for _, below := range cmd.Commands() {
 		if _, operand, _ := strings.Cut(below.Use, " "); operand == "NAME" && below.ValidArgsFunction == nil {

@@ -117,8 +117,8 @@ type foundServer struct {
 	server clients.Server
 }
 
-// findServers reads the files of the clients. What cannot be read costs the
-// servers of that file.
+// findServers reads the files of the clients. A file that cannot be read is an error in
+// the second result; the others are still read.
 func findServers(chosen []*clients.Client, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
@@ -244,7 +244,7 @@ func known(names []string, rows []importRow) error {
 	return nil
 }
 
-// choose leaves the rows that were asked for; without a choice it is all.
+// choose returns the rows that were asked for, all of them if no name was given.
 func choose(rows []importRow, all bool, names []string) []importRow {
 	if all || len(names) == 0 {
 		return rows
@@ -252,8 +252,8 @@ func choose(rows []importRow, all bool, names []string) []importRow {
 	return slices.DeleteFunc(rows, func(r importRow) bool { return !slices.Contains(names, r.Server) })
 }
 
-// importRows writes what is new into the configuration beside ours, and marks what
-// became of it. One that cannot be written costs that one, and does not take its name.
+// importRows writes the new servers into the configuration beside ours, and marks each
+// as added or failed. A server that fails leaves its name free for the next.
 func importRows(path string, ours []clients.Server, rows []importRow) []error {
 	known := slices.Clone(ours)
 	var failed []error

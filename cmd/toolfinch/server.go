@@ -110,8 +110,8 @@ func newServerSwitch(s *settings, on bool) *cobra.Command {
 	return cmd
 }
 
-// editing is a command that edits the configuration: do does so to what has the name,
-// and returns what is said of it.
+// editing returns a command that edits the configuration. do makes the edit and returns
+// the line to print.
 func (s *settings) editing(verb string, do func(cmd *cobra.Command, path, name string) (said string, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use:  verb + " NAME",
@@ -131,8 +131,8 @@ func (s *settings) editing(verb string, do func(cmd *cobra.Command, path, name s
 	}
 }
 
-// editedFile is the configuration to edit. Where there is none it is one to be
-// made, if the command can do that.
+// editedFile returns the path of the configuration to edit. If there is none, make says
+// whether ./toolfinch.yaml is returned instead of an error.
 func (s *settings) editedFile(make bool) (string, error) {
 	path, err := configs.Find(configs.Options{Path: s.config})
 	if make && errors.Is(err, configs.ErrNoConfig) {
@@ -141,7 +141,7 @@ func (s *settings) editedFile(make bool) (string, error) {
 	return path, err
 }
 
-// editError gives what the user can mend in arguments or file its exit code.
+// editError gives mistakes in the arguments, or a missing file, the exit code for them.
 func editError(err error) error {
 	if _, ok := errors.AsType[*configs.NameError](err); ok || errors.Is(err, fs.ErrNotExist) {
 		return &exitError{exitUsage, err}
@@ -163,7 +163,7 @@ func isOrAre(names []string) string {
 	return strings.Join(names, " and ") + " are"
 }
 
-// shown is a path as seen from here, where that is shorter.
+// shown returns a path relative to the working directory if it is inside of it.
 func shown(path string) string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -175,8 +175,8 @@ func shown(path string) string {
 	return path
 }
 
-// seenFrom makes a relative path of the command line one that is seen from the
-// configuration's folder, where it is to be written.
+// seenFrom makes a relative path of the command line absolute, unless the configuration
+// is in the working directory: the file's paths start at its folder.
 func seenFrom(command, folder string) string {
 	if !strings.HasPrefix(command, "./") && !strings.HasPrefix(command, "../") {
 		return command
@@ -191,8 +191,8 @@ func seenFrom(command, folder string) string {
 	return abs
 }
 
-// pairs reads the values of a flag: name, one of the separators, value. What
-// stands behind the separator may be a secret, and is in no message.
+// pairs reads the values of a flag: name, one of the separators, value. Messages never
+// repeat the value, because it may be a secret.
 func pairs(flag string, given []string, separators string) (map[string]string, error) {
 	if len(given) == 0 {
 		return nil, nil

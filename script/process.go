@@ -99,11 +99,16 @@ func (p *process) kill() {
 	}
 }
 
+// discard ends the process, which nobody talks to any more.
+func (p *process) discard() {
+	p.kill()
+	_, _ = p.in.Close(), p.out.Close()
+}
+
 // end ends the process, waits until it has ended and says how.
 func (p *process) end() (state string) {
-	p.kill()
+	p.discard()
 	<-p.life.Done()
-	_, _ = p.in.Close(), p.out.Close()
 	return p.cmd.ProcessState.String()
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +57,25 @@ func TestASpareIsKeptAndNoneIsLeft(t *testing.T) {
 			t.Error("the script that ran is no error")
 		}
 	})
+}
+
+// Close may come while processes are being started.
+func TestCloseWhileProcessesStart(t *testing.T) {
+	for range 10 {
+		s := NewSandbox(slog.New(slog.DiscardHandler))
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				s.Ready(true)
+				_, _ = s.Run(context.Background(), "result = 1", nil, nil, Limits{}, nil)
+			})
+		}
+		s.Close()
+		all.Wait()
+		if n := s.processes(); n != 0 {
+			t.Errorf("%d processes are left", n)
+		}
+	}
 }
 
 // A process is used once: what one script has left, the next does not see.

@@ -31,7 +31,7 @@ type Sandbox struct {
 	ready  bool       // whether a spare is kept
 	closed bool
 	spare  *process
-	all    map[*process]bool
+	all    map[*process]bool // that were started and have not ended
 
 	ended sync.WaitGroup // processes, and starts of spares
 }
@@ -53,7 +53,7 @@ func (s *Sandbox) Ready(ready bool) {
 	s.mu.Unlock()
 	switch {
 	case !ready && spare != nil:
-		spare.kill()
+		spare.discard()
 	case ready && spare == nil:
 		s.refill()
 	}
@@ -63,7 +63,11 @@ func (s *Sandbox) Ready(ready bool) {
 // run fail.
 func (s *Sandbox) Close() {
 	s.mu.Lock()
-	s.closed, s.spare = true, nil
+	s.closed = true
+	if s.spare != nil {
+		s.spare.discard()
+		s.spare = nil
+	}
 	for p := range s.all {
 		p.kill()
 	}
@@ -75,29 +79,30 @@ var errClosed = errors.New("scripts are not run any more: the program is ending"
 
 // start starts a process.
 func (s *Sandbox) start() (*process, error) {
+	p, started := newProcess(), make(chan error, 1)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		return nil, errClosed
 	}
-	p := newProcess()
-	s.all[p] = true
-	started := make(chan error, 1)
 	s.ended.Go(func() {
 		p.live(started)
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		delete(s.all, p)
-		s.mu.Unlock()
 	})
 	s.mu.Unlock()
-	err := <-started
-	s.mu.Lock()
-	if err != nil {
+	if err := <-started; err != nil {
 		return nil, err
 	}
-	if s.closed {
-		p.kill()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		p.discard()
 		return nil, errClosed
+	case !p.gone():
+		s.all[p] = true
 	}
 	return p, nil
 }
@@ -120,7 +125,7 @@ func (s *Sandbox) refill() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.ready || s.closed || s.spare != nil {
-			p.kill()
+			p.discard()
 			return
 		}
 		s.spare = p
@@ -134,10 +139,14 @@ func (s *Sandbox) take() (*process, error) {
 	s.spare = nil
 	s.mu.Unlock()
 	defer s.refill()
-	if p != nil && !p.gone() {
-		return p, nil
+	if p == nil {
+		return s.start()
 	}
-	return s.start()
+	if p.gone() {
+		p.discard()
+		return s.start()
+	}
+	return p, nil
 }
 
 // Run runs a script of a model. Its result is what main() or main(ctx) returns if

@@ -548,11 +548,4 @@ func TestRubbishOfClients(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// The session of a client on stdio is not for others to use.
-	thief := dialRaw(t, url)
-	thief.session = "stdio"
-	thief.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`)
-	if response, err := http.ReadResponse(bufio.NewReader(thief.Conn), nil); err != nil || response.StatusCode != http.StatusNotFound {
-		t.Errorf("the session of stdio over HTTP: %v, %v", response, err)
-	}
 }

@@ -129,7 +129,17 @@ func overHTTP(t testing.TB, url, capabilities string) *conversation {
 
 func overStdio(t testing.TB, live *Live, greeting string) *conversation {
 	t.Helper()
+	before := sessionIDs(live)
 	d := serveStdio(t, t.Context(), live)
+	var session string
+	eventually(t, "the session is open", func() bool {
+		for id := range sessionIDs(live) {
+			if !before[id] {
+				session = id
+			}
+		}
+		return session != ""
+	})
 	messages := make(chan string, 10000)
 	go func() {
 		defer close(messages)
@@ -144,7 +154,7 @@ func overStdio(t testing.TB, live *Live, greeting string) *conversation {
 		<-d.ended
 	})
 	c := &conversation{
-		t: t, session: "stdio",
+		t: t, session: session,
 		post:   func(message string) <-chan string { d.send(message); return messages },
 		listen: func() <-chan string { return messages },
 		leave:  func() { d.in.Close() },
@@ -153,6 +163,17 @@ func overStdio(t testing.TB, live *Live, greeting string) *conversation {
 		await(t, c.post(greeting), `"id":"i"`)
 	}
 	return c
+}
+
+// sessionIDs are the IDs of the sessions that there are.
+func sessionIDs(live *Live) map[string]bool {
+	live.sessions.mu.Lock()
+	defer live.sessions.mu.Unlock()
+	ids := map[string]bool{}
+	for id := range live.sessions.byID {
+		ids[id] = true
+	}
+	return ids
 }
 
 // serveSSE serves the transport of 2024-11-05.

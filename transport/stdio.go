@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -15,12 +16,12 @@ import (
 	"toolfinch/wire"
 )
 
-// Stdio serves the one client of a process: a message a line. It returns nil once
+// Stdio serves the one client at the other end of in and out: a message a line. It returns nil once
 // the client has closed in, or ctx ended, and the requests in flight are answered,
 // or cancelled after 10 s.
 func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out io.Writer, log *slog.Logger) error {
 	// The session outlives ctx for the time requests in flight get to end.
-	s, err := clients.open(context.WithoutCancel(ctx), host, log, "stdio", true, nil)
+	s, err := clients.open(context.WithoutCancel(ctx), host, log, "stdio-"+rand.Text(), true, nil)
 	if err != nil {
 		return fmt.Errorf("stdio: %w", err)
 	}

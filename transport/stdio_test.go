@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -107,4 +108,38 @@ func TestABatchOverStdio(t *testing.T) {
 	}
 	l.send(`[{"jsonrpc":"2.0","method":"notifications/initialized"}]`) // has no answer
 	want(t, "what follows", l.ask(toolCall("3", "echo")), `"id":3`)
+}
+
+// Clients over stdio that one process serves are kept apart, from each other and
+// from those over HTTP.
+func TestClientsOverStdioHaveSessionsOfTheirOwn(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	keys := map[string]bool{}
+	for range 2 {
+		l := h.stdio(t)
+		l.ask(greeting("2025-11-25"))
+		l.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`)
+		key := await.Value(t, h.started).Client.Key
+		keys[key] = true
+		request, err := http.NewRequest(http.MethodPost, h.url+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Mcp-Session-Id", key)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusNotFound {
+			t.Errorf("the session of stdio over HTTP: status %d", response.StatusCode)
+		}
+	}
+	if len(keys) != 2 {
+		t.Errorf("the sessions are %v", keys)
+	}
+	for range keys {
+		h.release <- struct{}{}
+	}
 }

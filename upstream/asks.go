@@ -51,7 +51,7 @@ func (c *connection) Asked(stream int64, id json.RawMessage, method string, para
 	if len(id) > maxAskID || id[0] == '{' || id[0] == '[' {
 		return // no answer could name it
 	}
-	ctx, cancel := context.WithCancelCause(c.Life())
+	ctx, cancel := context.WithCancelCause(c.Life)
 	full, twice := a.begin(string(id), len(params), cancel)
 	if full || twice { // what is asked twice is answered once
 		cancel(nil)

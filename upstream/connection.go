@@ -91,7 +91,7 @@ func (c *connection) finish(why error) {
 		case <-patience.C:
 			c.log.Warn("calls did not end in time on a connection that is being replaced", "waited", finishWithin)
 			waiting = false
-		case <-c.Life().Done():
+		case <-c.Life.Done():
 			waiting = false
 		case <-c.server.life.Done():
 			waiting = false

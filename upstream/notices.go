@@ -159,7 +159,7 @@ func (t *calls) stall(stream int64, to *call, room <-chan struct{}) bool {
 		case <-tick.C:
 		case <-to.ctx.Done():
 			return false
-		case <-t.conn.Life().Done():
+		case <-t.conn.Life.Done():
 			return false
 		}
 		if !t.affordable(stream, to, time.Since(began)) {

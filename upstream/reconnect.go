@@ -77,9 +77,41 @@ func (l *connector) spawn(f func(old *connection)) bool {
 	return true
 }
 
+// run makes the new connection while the old one serves, so that calls in flight end
+// where they are. Where no second connection comes up, because the server holds
+// something that only one process can have, all connections are closed first, once
+// the calls over them have ended, and new calls wait; an attempt to connect is given
+// up. The connections beside the main one are made again when they are needed.
 func (r *reconnects) run(one *reconnect, old *connection) {
-	if old == nil || old.Dead() || !r.beside(one, old) {
-		r.after(one)
+	var closing, listing sync.WaitGroup
+	next := newDialing(r.life)
+	defer next.giveUp(nil)
+	end, replaced := r.replaceBeside(old)
+	beside := replaced
+	if !beside {
+		end, replaced = r.main.replace(next)
+	}
+	if !replaced {
+		one.change = r.failed("reconnect", ErrClosed)
+		close(one.done)
+	} else {
+		end(&closing)
+		for _, l := range r.sharing.connectors() {
+			if !l.main {
+				end, _ := l.replace(nil)
+				end(&closing)
+			}
+		}
+		wake(r.supervisor.anew) // now that whoever is woken waits for the new connection
+		listing.Go(func() {
+			one.change = r.refresh(r.life)
+			close(one.done)
+		})
+		closing.Wait()
+		if !beside {
+			r.main.dial(next)
+		}
+		listing.Wait()
 	}
 	r.mu.Lock()
 	r.running = nil
@@ -87,64 +119,23 @@ func (r *reconnects) run(one *reconnect, old *connection) {
 	close(one.over)
 }
 
-// beside makes the new connection while the old one serves, so that calls in flight
-// end where they are. It reports false when no second connection came up: many
-// servers hold something that only one process can have.
-func (r *reconnects) beside(one *reconnect, old *connection) bool {
+// replaceBeside puts a new connection in the place of old, which end closes. It
+// reports false when no second connection came up.
+func (r *reconnects) replaceBeside(old *connection) (end func(closing *sync.WaitGroup), replaced bool) {
+	if old == nil || old.Dead() {
+		return nil, false
+	}
 	ctx, cancel := context.WithTimeoutCause(r.life, r.settings.ConnectTimeout, ErrTimeout)
 	defer cancel()
 	c, err := dial(ctx, r.main)
 	if err != nil {
 		r.log.Debug("no second connection came up beside the one that is to be replaced", "error", conn.Plain(err))
-		return false
+		return nil, false
 	}
 	if r.main.swap(old, c) {
 		r.dialled(r.main, c, nil)
 	} else {
 		c.Close() // the old one has ended meanwhile: refresh uses what took its place
 	}
-	var closing sync.WaitGroup
-	closing.Go(func() { old.finish(errReplaced) }) // Watch leaves it for the new one
-	r.replaceOthers(&closing)
-	wake(r.supervisor.anew)
-	one.change = r.refresh(r.life)
-	close(one.done)
-	closing.Wait()
-	return true
-}
-
-// after closes all connections, once the calls over them have ended, and then dials
-// the main one; the others when they are needed. New calls wait for it. An attempt
-// to connect is given up.
-func (r *reconnects) after(one *reconnect) {
-	next := newDialing(r.life)
-	defer next.giveUp(nil)
-	var closing, listing sync.WaitGroup
-	end, ok := r.main.replace(next)
-	if !ok {
-		one.change = r.failed("reconnect", ErrClosed)
-		close(one.done)
-		return
-	}
-	wake(r.supervisor.anew) // now that whoever is woken waits for next
-	end(&closing)
-	r.replaceOthers(&closing)
-	listing.Go(func() {
-		one.change = r.refresh(r.life)
-		close(one.done)
-	})
-	closing.Wait()
-	r.main.dial(next)
-	listing.Wait()
-}
-
-// replaceOthers ends the connections beside the main one; closing is done when
-// they are closed.
-func (r *reconnects) replaceOthers(closing *sync.WaitGroup) {
-	for _, l := range r.sharing.connectors() {
-		if !l.main {
-			end, _ := l.replace(nil)
-			end(closing)
-		}
-	}
+	return func(closing *sync.WaitGroup) { closing.Go(func() { old.finish(errReplaced) }) }, true
 }

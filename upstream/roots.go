@@ -88,7 +88,7 @@ func (r *roots) waitSent(ctx context.Context, times int) bool {
 		case <-sent:
 		case <-ctx.Done():
 			return false
-		case <-r.over.Life().Done():
+		case <-r.over.Life.Done():
 			return false
 		}
 	}
@@ -142,7 +142,7 @@ func (r *roots) tell() {
 		return
 	}
 	c.Go(func() {
-		ctx, cancel := context.WithTimeout(c.Life(), rootsToldWithin)
+		ctx, cancel := context.WithTimeout(c.Life, rootsToldWithin)
 		defer cancel()
 		if err := c.Notify(ctx, "notifications/roots/list_changed", nil); err != nil && !errors.Is(err, context.Canceled) {
 			c.log.Debug("the upstream was not told of other roots", "error", err)

@@ -134,7 +134,7 @@ func (c *connection) listen() {
 		return
 	}
 	c.Go(func() {
-		ctx, cancel := context.WithTimeout(c.Life(), c.server.limits.Load().call)
+		ctx, cancel := context.WithTimeout(c.Life, c.server.limits.Load().call)
 		defer cancel()
 		for _, uri := range uris {
 			if err := c.subscribe(ctx, uri, true); err != nil {
@@ -197,8 +197,8 @@ func (l *listening) confirmed(ctx context.Context, mine int) error {
 			defer l.mu.Unlock()
 			l.silent = l.fulfilled < mine // not every server confirms
 			return nil
-		case <-l.over.Life().Done():
-			return conn.Failure{Err: context.Cause(l.over.Life()), Sent: true, Lost: true}
+		case <-l.over.Life.Done():
+			return conn.Failure{Err: context.Cause(l.over.Life), Sent: true, Lost: true}
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (l *listening) run() {
 			return
 		case errors.Is(err, errOtherFilter):
 			delays.Reset()
-			if !c.Pause(c.Life(), listenAgainAfter) {
+			if !c.Pause(c.Life, listenAgainAfter) {
 				return
 			}
 			c.server.lists.changed(tool.Kinds...) // nobody has listened for a moment
@@ -243,7 +243,7 @@ func (l *listening) run() {
 			return
 		}
 		c.log.Debug("the subscription has ended", "error", err)
-		if !c.Pause(c.Life(), delays.Next()) {
+		if !c.Pause(c.Life, delays.Next()) {
 			return
 		}
 		c.StreamEnded()
@@ -257,7 +257,7 @@ var errOtherFilter = errors.New("other notifications are wanted")
 func (l *listening) once() error {
 	c := l.over
 	drainSignal(l.changed)
-	ctx, cancel := context.WithCancelCause(c.Life())
+	ctx, cancel := context.WithCancelCause(c.Life)
 	defer cancel(nil)
 	ended := make(chan error, 1)
 	l.mu.Lock()
@@ -285,8 +285,8 @@ func (l *listening) once() error {
 		return errOtherFilter
 	case err := <-ended:
 		return err
-	case <-c.Life().Done():
-		return context.Cause(c.Life())
+	case <-c.Life.Done():
+		return context.Cause(c.Life)
 	}
 }
 

@@ -86,7 +86,7 @@ func (s *supervisor) keepListed(ctx context.Context, c *connection, changes chan
 	if !c.Dead() {
 		return errReplaced
 	}
-	err := conn.Plain(context.Cause(c.Life()))
+	err := conn.Plain(context.Cause(c.Life))
 	if s.main.isLast(c) {
 		s.health.exchanged(err)
 	}
@@ -118,7 +118,7 @@ func (s *supervisor) nextChange(ctx context.Context, c *connection) (kinds []too
 	select {
 	case <-ctx.Done():
 		return nil, false
-	case <-c.Service().Done():
+	case <-c.Service.Done():
 		return nil, false
 	case <-s.lists.due:
 	}

@@ -93,10 +93,10 @@ type Conn struct {
 	channel channel
 	spoken  atomic.Value // the protocol version that HTTP requests name, a string; "" for none
 
-	life    context.Context // ends with the connection; its cause is why
+	Life    context.Context    // ends with the connection; its cause is why
+	Service context.Context    // ends when the connection gets no new calls, with Life at the latest
+	Retire  context.CancelFunc // of Service
 	stop    context.CancelCauseFunc
-	service context.Context // ends when the connection gets no new calls, with its life at the latest
-	retire  context.CancelFunc
 	once    sync.Once
 
 	mu     sync.Mutex     // guards closed; never held over I/O
@@ -120,9 +120,9 @@ type channel interface {
 
 func newConn(options Options, transport Transport, handler func(*Conn) Handler) *Conn {
 	c := &Conn{options: options, log: options.Log, Transport: transport, Ready: make(chan struct{})}
-	c.life, c.stop = context.WithCancelCause(context.Background())
+	c.Life, c.stop = context.WithCancelCause(context.Background())
 	c.spoken.Store("")
-	c.service, c.retire = context.WithCancel(c.life)
+	c.Service, c.Retire = context.WithCancel(c.Life)
 	switch transport {
 	case TransportStdio:
 		c.channel = &stdio{conn: c}
@@ -136,22 +136,13 @@ func newConn(options Options, transport Transport, handler func(*Conn) Handler) 
 	return c
 }
 
-// Life ends with the connection; its cause is why.
-func (c *Conn) Life() context.Context { return c.life }
-
-// Service ends when Retire was called, or with Life.
-func (c *Conn) Service() context.Context { return c.service }
-
-// Retire says that the connection gets no new calls.
-func (c *Conn) Retire() { c.retire() }
-
 // Dead reports whether the connection has failed or was closed.
-func (c *Conn) Dead() bool { return c.life.Err() != nil }
+func (c *Conn) Dead() bool { return c.Life.Err() != nil }
 
 // Fail ends the connection: what waits on it fails with err.
 func (c *Conn) Fail(err error) {
 	c.stop(err)
-	c.failAll(context.Cause(c.life), true)
+	c.failAll(context.Cause(c.Life), true)
 }
 
 // Go runs f, which must end with Life, on a goroutine that Close waits for. It
@@ -182,7 +173,7 @@ func (c *Conn) Pause(ctx context.Context, delay time.Duration) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
-	case <-c.service.Done():
+	case <-c.Service.Done():
 		return false
 	case <-ctx.Done():
 		return false
@@ -259,7 +250,7 @@ func (c *Conn) cancel(id int64, why error) {
 	}
 	params := rawjson.Of(map[string]any{"requestId": id, "reason": reason})
 	tell := func() {
-		ctx, cancel := context.WithTimeout(c.life, answerWithin)
+		ctx, cancel := context.WithTimeout(c.Life, answerWithin)
 		defer cancel()
 		if err := c.Notify(ctx, "notifications/cancelled", params); err != nil {
 			c.log.Debug("the upstream was not told of a cancellation", "error", err)
@@ -289,7 +280,7 @@ func (c *Conn) Respond(id, result json.RawMessage, err *tool.RPCError) {
 	}
 	message := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), member...)
 	message = append(append(message, rawjson.OneLine(value)...), '}')
-	ctx, cancel := context.WithTimeout(c.life, answerWithin)
+	ctx, cancel := context.WithTimeout(c.Life, answerWithin)
 	defer cancel()
 	if err := c.channel.send(ctx, message, nil, nil); err != nil && !c.Dead() {
 		c.log.Debug("the answer to a request of the upstream was not sent", "error", err)

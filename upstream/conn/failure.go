@@ -86,7 +86,7 @@ func (c *Conn) explain(err error, sent bool) error {
 	case errors.Is(err, ErrNotReading):
 		f.Sent = false
 	case c.Dead():
-		f.Err, f.Lost = context.Cause(c.life), true
+		f.Err, f.Lost = context.Cause(c.Life), true
 	case c.Transport == TransportStdio:
 		f.Err, f.Lost = fmt.Errorf("%w: the server has closed its input", ErrClosed), true
 	case errors.Is(err, errRedirect):

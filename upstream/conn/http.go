@@ -78,7 +78,7 @@ func (s *sender) request(ctx context.Context, method, to string, body []byte, he
 // hold a secret.
 func (s *sender) do(ctx context.Context, method, to, accept string, body []byte, header http.Header) (response *http.Response, end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.conn.life, cancel)
+	stop := context.AfterFunc(s.conn.Life, cancel)
 	request, err := s.request(ctx, method, to, body, header)
 	if err == nil {
 		request.Header.Set("Accept", accept)
@@ -298,9 +298,9 @@ func (s *streamable) listen() {
 	c := s.conn
 	delays := NewDelays(streamDelay)
 	e := &events{}
-	for again := true; again; again = c.Pause(c.life, delays.Next()) {
+	for again := true; again; again = c.Pause(c.Life, delays.Next()) {
 		began := time.Now()
-		response, end, err := s.get(c.life, e.lastID)
+		response, end, err := s.get(c.Life, e.lastID)
 		switch {
 		case err != nil:
 			c.handler.StreamEnded()

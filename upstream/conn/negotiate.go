@@ -40,7 +40,7 @@ var (
 func (c *Conn) negotiate(ctx context.Context, known Era) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })()
+	defer context.AfterFunc(c.Life, func() { cancel(context.Cause(c.Life)) })()
 	err := c.agree(ctx, known)
 	switch {
 	case err == nil:

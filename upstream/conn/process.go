@@ -38,23 +38,25 @@ func start(o Options) (*process, error) {
 	group.Own(cmd)
 	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
 	// which must reap the child while a grandchild may still hold them.
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	var ends [6]*os.File // stdin, stdout and stderr: to read, to write
+	closeAll := func(ends ...*os.File) {
+		for _, end := range ends {
+			_ = end.Close() // nil is refused
+		}
 	}
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, inR.Close(), inW.Close())
+	for i := 0; i < len(ends); i += 2 {
+		var err error
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			closeAll(ends[:]...)
+			return nil, err
+		}
 	}
-	errR, errW, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, inR.Close(), inW.Close(), outR.Close(), outW.Close())
-	}
+	inR, inW, outR, outW, errR, errW := ends[0], ends[1], ends[2], ends[3], ends[4], ends[5]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	err = cmd.Start()
-	_, _, _ = inR.Close(), outW.Close(), errW.Close()
+	err := cmd.Start()
+	closeAll(inR, outW, errW)
 	if err != nil {
-		_, _, _ = inW.Close(), outR.Close(), errR.Close()
+		closeAll(inW, outR, errR)
 		o.Log.Warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
 		return nil, startError(o, err)
 	}

@@ -25,7 +25,7 @@ func (s *sse) open(ctx context.Context) error {
 	// context; that one ends the connection while the stream is being opened.
 	opening := context.AfterFunc(ctx, func() { c.stop(context.Cause(ctx)) })
 	defer opening()
-	response, end, err := s.do(c.life, http.MethodGet, c.options.URL, typeEvents, nil, nil)
+	response, end, err := s.do(c.Life, http.MethodGet, c.options.URL, typeEvents, nil, nil)
 	if err == nil {
 		if err = statusOf(response); err != nil {
 			end()
@@ -58,8 +58,8 @@ func (s *sse) open(ctx context.Context) error {
 		return err
 	case <-patience.C:
 		return fmt.Errorf("its event stream has named no endpoint within %s", c.options.ConnectTimeout)
-	case <-c.life.Done():
-		return context.Cause(c.life)
+	case <-c.Life.Done():
+		return context.Cause(c.Life)
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *stdio) follow(read <-chan struct{}) {
 		select {
 		case <-read:
 		case <-time.After(grace): // someone else holds its stdout
-		case <-c.life.Done():
+		case <-c.Life.Done():
 		}
 		c.Fail(p.ended())
 	case <-read:
@@ -68,9 +68,9 @@ func (s *stdio) follow(read <-chan struct{}) {
 			c.Fail(p.ended())
 		case <-time.After(grace):
 			c.Fail(fmt.Errorf("%w: the process has closed its output", ErrClosed))
-		case <-c.life.Done():
+		case <-c.Life.Done():
 		}
-	case <-c.life.Done():
+	case <-c.Life.Done():
 	}
 }
 
@@ -108,11 +108,11 @@ const maxQueued = 8 << 20
 // does not read blocks nobody.
 type queue struct {
 	out    io.WriteCloser
-	failed func()        // a write has failed: nothing can be sent any more
-	wake   chan struct{} // holds one signal
+	failed func() // a write has failed: nothing can be sent any more
 	done   chan struct{}
 
 	mu      sync.Mutex // guards what follows; never held over a write to out
+	changed *sync.Cond // there is a message, or err
 	waiting []queued
 	size    int // bytes waiting or being written
 	err     error
@@ -125,7 +125,8 @@ type queued struct {
 
 // newQueue starts the goroutine; close ends it.
 func newQueue(out io.WriteCloser, failed func()) *queue {
-	q := &queue{out: out, failed: failed, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	q := &queue{out: out, failed: failed, done: make(chan struct{})}
+	q.changed = sync.NewCond(&q.mu)
 	go q.run()
 	return q
 }
@@ -143,35 +144,22 @@ func (q *queue) send(message []byte, reply *Reply) error {
 	}
 	q.waiting = append(q.waiting, queued{message, reply})
 	q.size += len(message)
-	q.signal()
+	q.changed.Signal()
 	return nil
-}
-
-func (q *queue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (q *queue) run() {
 	defer close(q.done)
-	for {
+	for going := true; going; {
 		q.mu.Lock()
-		batch, err := q.waiting, q.err
-		q.waiting = nil
-		q.mu.Unlock()
-		switch {
-		case err != nil:
-			return
-		case len(batch) == 0:
-			<-q.wake
-			continue
+		for len(q.waiting) == 0 && q.err == nil {
+			q.changed.Wait()
 		}
-		for _, one := range batch {
-			if !q.write(one) {
-				return
-			}
+		batch := q.waiting
+		q.waiting, going = nil, q.err == nil
+		q.mu.Unlock()
+		for i := 0; going && i < len(batch); i++ {
+			going = q.write(batch[i])
 		}
 	}
 }
@@ -206,8 +194,8 @@ func (q *queue) close() {
 	if q.err == nil {
 		q.err = io.ErrClosedPipe
 	}
+	q.changed.Signal()
 	q.mu.Unlock()
 	_ = q.out.Close()
-	q.signal()
 	<-q.done
 }

@@ -46,7 +46,7 @@ func (p *problem) body() []byte {
 	return rawjson.Of(out)
 }
 
-// failures are the statuses of calls that came to no result.
+// failures are the statuses of calls without a result.
 var failures = map[retrieve.Failure]int{
 	retrieve.FailureBadRequest: http.StatusBadRequest,
 	retrieve.FailureConnection: http.StatusBadGateway,

@@ -224,13 +224,13 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 	return document{body: body}, err
 }
 
-// principal is the house's, "" when it panics: the log comes after everything.
+// principal is the house's, or "" if it panics: the request is logged in any case.
 func (s *server) principal(r *http.Request) (name string) {
 	defer func() { _ = recover() }()
 	return s.house.Principal(r)
 }
 
-// send writes an answer. An error of the writing is the client's going away.
+// send writes an answer. An error of writing means that the client went away.
 func send(w http.ResponseWriter, status int, d document) {
 	if d.contentType == "" {
 		d.contentType = "application/json"
@@ -294,8 +294,8 @@ func (q *request) read(w http.ResponseWriter, op operation) error {
 	return nil
 }
 
-// renew makes the view of the request the one that is served now, after the request
-// itself has changed what is known.
+// renew takes the view that is served now, after the request itself changed what is
+// served.
 func (q *request) renew() (err error) {
 	q.view, err = q.house.View(q.values.Get("view"))
 	return err
@@ -336,8 +336,8 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 	return nil
 }
 
-// call is the call that the request makes, without a name and arguments. It is
-// of the principal, else of the MCP session that the request names.
+// call makes the call of a request, without name and arguments. Its owner is the
+// principal, else the MCP session that the request names.
 func (q *request) call() (*tool.Call, error) {
 	call := &tool.Call{Principal: q.house.Principal(q.Request), Header: q.Header.Get}
 	if session := q.Header.Get(sessionHeader); session != "" && call.Principal == "" {

@@ -23,8 +23,9 @@ func (v View) tools() map[string]int {
 	return tools
 }
 
-// seen is what the view tells of a server of which it has some tools. What is
-// malformed may be outside of the view.
+// seen is what the view says of a server of which it has some tools. Malformed
+// definitions are left out unless the view has the whole server: they may be outside
+// of the view.
 func (v View) seen(s Upstream, tools int) Upstream {
 	s.Tools = tools
 	if !v.Whole(s.Name) {
@@ -61,7 +62,7 @@ func (s *server) listServers(q *request) (any, error) {
 	}{q.servers()}, nil
 }
 
-// reconnect is for the servers of the view alone: to others it leads nowhere.
+// reconnect reconnects a server of the view; other servers do not exist for it.
 func (s *server) reconnect(q *request) (any, error) {
 	name := q.PathValue("name")
 	q.target = name
@@ -92,7 +93,7 @@ func (s *server) reconnect(q *request) (any, error) {
 	}{q.view.seen(connected, q.view.tools()[name])}, nil
 }
 
-// reindex lists all servers anew and tells of those of the view.
+// reindex lists all servers anew, and answers what that brought for those of the view.
 func (s *server) reindex(q *request) (any, error) {
 	if err := q.fields(); err != nil {
 		return nil, err

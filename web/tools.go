@@ -16,8 +16,8 @@ const (
 	maxPage     = 1000
 )
 
-// execute calls a tool. Its result goes out as it came, also one that says the
-// tool failed: that is the tool's own word.
+// execute calls a tool. Its result goes out unchanged, also one with isError: the
+// tool says that, not this API.
 func (s *server) execute(q *request) (any, error) {
 	var id string
 	var arguments json.RawMessage

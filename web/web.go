@@ -1,7 +1,7 @@
-// Package web answers over plain HTTP what MCP clients get over MCP: it owns the
-// REST API, its OpenAPI document and the metrics. It decides nothing of its own:
-// what can be found, provisioned and called is the view's affair, and who may
-// come in is its caller's.
+// Package web owns the REST API, its OpenAPI document and the metrics: over plain
+// HTTP it answers what MCP clients get over MCP. It does not decide what can be
+// found, provisioned or called, which is up to the view, nor who may come in, which
+// is up to its caller.
 package web
 
 import (
@@ -36,12 +36,12 @@ type House interface {
 	// Reindex lists all servers anew, in parallel, and returns one row for each, in
 	// configured order.
 	Reindex(ctx context.Context) []Reindexed
-	// Savings returns one row for each view, those that nobody has used too. It may
-	// count first what has not been counted yet; ctx ends that.
+	// Savings returns one row for each view, also for views without use. It may count
+	// definitions first; ctx ends that.
 	Savings(ctx context.Context) []Saved
-	// Limits are those of what clients can make grow.
+	// Limits bound what clients can make grow.
 	Limits() []*limit.Limit
-	// Principal is who made a request, as whoever let it in says; "" for nobody.
+	// Principal is the authenticated principal of a request; "" without one.
 	Principal(r *http.Request) string
 }
 
@@ -51,7 +51,7 @@ type View struct {
 	Catalog   *retrieve.Catalog
 	Retriever *retrieve.Retriever
 	Sessions  Sessions
-	// Whole reports whether all tools of a server are in the view, whatever it gets.
+	// Whole reports whether the view has all tools of a server, future ones too.
 	Whole func(server string) bool
 }
 
@@ -108,8 +108,8 @@ var Patterns = []string{"/api/", "/openapi.json", "/metrics"}
 
 // Handler serves the REST API under /api/, the document that describes it at
 // /openapi.json and /api/openapi.json, and /metrics. It lets everybody in: the
-// caller puts in front of it what guards MCP, and answers who may not come in with
-// Forbid. version is the program's.
+// caller puts the guard of MCP in front of it, and answers refused requests with
+// Refuse. version is the program's.
 func Handler(house House, version string, log *slog.Logger) http.Handler {
 	return newServer(house, version, log)
 }

@@ -1,6 +1,10 @@
 // Package configs owns the configuration: it finds the file, reads it, joins it
 // with environment and flags, reports everything wrong with it in one go, tells
 // when it changes and edits it in place. It starts nothing and dials nothing.
+//
+// Each key is described once, in a table beside the mapping that it belongs to
+// (section, key, kind). Reading, defaults, printing, the JSON Schema and the tables
+// of docs/configuration.md follow from the description.
 package configs
 
 import (
@@ -16,35 +20,36 @@ import (
 	"toolfinch/view"
 )
 
-// Config is a configuration that has been checked. Every field is filled in.
+// Config is a configuration that has been checked. Every field is filled in; top
+// has the defaults and bounds.
 type Config struct {
 	Path              string               // absolute path of the file it was read from
 	Servers           []upstream.Settings  // enabled servers, in file order
 	Disabled          []string             // names of the servers switched off, in file order
-	Routing           Routing              // default RoutingAuto
-	TopK              int                  // tools in an answer, 1 to 50; default 5
-	Embed             embed.Settings       // how texts become vectors; default AUTO with the default models
-	QueryEmbedTimeout time.Duration        // how long a query waits for its vector, 10ms to 30s; default 800ms
-	Learn             bool                 // rank by what was called after earlier queries; default false
-	ListChangedExec   string               // shell command run after a list_changed; default "": none
-	DataDir           string               // absolute; default a folder for this file in the user's data directory
-	LogLevel          slog.Level           // default slog.LevelInfo
-	LogFormat         string               // "text" (default) or "json"
+	Routing           Routing              // how found tools reach the client
+	TopK              int                  // tools in an answer
+	Embed             embed.Settings       // how texts become vectors
+	QueryEmbedTimeout time.Duration        // how long a query waits for its vector
+	Learn             bool                 // rank by what was called after earlier queries
+	ListChangedExec   string               // shell command run after a list_changed; "" for none
+	DataDir           string               // folder of the store, absolute
+	LogLevel          slog.Level           // how much is logged
+	LogFormat         string               // LogText or LogJSON
 	Pinned            []string             // globs of path.Match (where * stops at a /) over exposed names and server.tool
-	MaxRegistered     int                  // registered tools per session, at least 1; default 40
-	MaxSessions       int                  // sessions of clients at once, at least 1; default 10,000
-	SessionTimeout    time.Duration        // ends a session that is idle; default 30 minutes
-	CallTool          CallToolMode         // default CallToolSingle
-	Transport         string               // "stdio" (default) or "http"
-	Listen            string               // host:port; default 127.0.0.1:8080
+	MaxRegistered     int                  // registered tools per session, at least 1
+	MaxSessions       int                  // sessions of clients at once, at least 1
+	SessionTimeout    time.Duration        // ends a session that is idle
+	CallTool          CallToolMode         // how call_tool is offered
+	Transport         string               // TransportStdio or TransportHTTP
+	Listen            string               // host:port
 	Origins           []string             // Origin values accepted besides loopback, in lower case
-	Tools             []view.UpstreamTools // what stands under the enabled servers for every view, in file order; default none
-	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics; default true
-	Gating            *view.Gating         // of a default view that Views has not; default nil: what is found may be called
-	ProxyTool         string               // name of the proxy tool of such a view; default "": none
-	Views             []view.Settings      // in file order, with what they leave to the top level; default none
-	HookHeaders       []string             // names of the HTTP headers that hooks may see, in lower case; default none
-	PrincipalHeader   string               // HTTP header in which a trusted proxy names the user; default "": none
+	Tools             []view.UpstreamTools // what stands under the enabled servers for every view, in file order
+	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
+	Gating            *view.Gating         // of the default view where Views has none; nil: what is found may be called
+	ProxyTool         string               // name of the proxy tool of such a view; "" for none
+	Views             []view.Settings      // in file order, with what they leave to the top level
+	HookHeaders       []string             // names of the HTTP headers that hooks may see, in lower case
+	PrincipalHeader   string               // HTTP header in which a trusted proxy names the user; "" for none
 	Warnings          []*Error             // what was read but has no effect, in file order
 
 	secrets *secrets // what Resolved masks beside what it recognises; nil for nothing

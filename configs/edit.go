@@ -281,8 +281,7 @@ func editOf(path string, data []byte) (*edit, error) {
 	f := &edit{path: path, name: filepath.Base(path), before: data, data: data}
 	ext := strings.ToLower(filepath.Ext(path))
 	if f.isJSON = ext == ".json" || ext == ".jsonc"; !f.isJSON && !isBlank(data) {
-		_, err := clients.PlainJSON(data)
-		f.isJSON = err == nil
+		_, f.isJSON, _ = parse(path, data)
 	}
 	var err error
 	if f.tree, err = f.treeOf(data); err != nil || !rawjson.IsObject(f.tree) {
@@ -379,7 +378,7 @@ func (f *edit) set(value json.RawMessage, path ...string) (err error) {
 	case !f.isJSON:
 		made = editYAML(f.data, path, value)
 	default:
-		edited := f.data
+		var edited []byte
 		if value == nil {
 			edited, err = clients.RemoveJSON(f.data, path)
 		} else {

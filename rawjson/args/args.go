@@ -64,7 +64,7 @@ func (a Arg) Read(value json.RawMessage) error {
 // Read reads the arguments that tool was called with, an object; absent bytes are
 // an empty one. It reads up to the first that is wrong; its errors are *Error.
 func Read(tool string, arguments json.RawMessage, known ...Arg) error {
-	if len(bytes.TrimSpace(arguments)) == 0 {
+	if given := bytes.TrimSpace(arguments); len(given) == 0 || string(given) == "null" { // clients send null for no arguments
 		return nil
 	}
 	if !rawjson.IsObject(arguments) || !json.Valid(arguments) {

@@ -44,6 +44,7 @@ func TestReadAcceptsWhatModelsWrite(t *testing.T) {
 		` `:                            {},
 		`{}`:                           {},
 		`{"text":"a","choice":"that"}`: {Text: "a", Choice: "that"},
+		`null`:                         {},
 		`{"text":null,"number":null,"old_name":null,"texts":null,"filter":null,"raw":null}`: {},
 		`{"number":7,"any":2e3,"perhaps":0}`:                                                {Number: 7, Any: 2000, Perhaps: &zero},
 		`{"number":"7"}`:                                                                    {Number: 7},

@@ -185,7 +185,6 @@ func (s *streamable) post(ctx context.Context, message []byte, header http.Heade
 // takeMessage takes the one message of a body. The reply is done afterwards, or
 // there is an error.
 func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
-	p := s.conn
 	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
 	switch {
 	case err != nil:
@@ -195,33 +194,33 @@ func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
 	case !s.conn.receive(reply.ID, body):
 		err = ErrNotMessage
 	}
-	failure := rawjson.Member(body, "error")
 	switch {
-	case err == nil && len(failure) > 0 && failure[0] == '{' && isNull(rawjson.Member(body, "id")):
-		// The server refused the request before it had read its ID.
-		if p.take(reply.ID) != nil {
-			reply.Error, reply.noID = bytes.Clone(failure), true
-			close(reply.Done)
-		}
 	case response.StatusCode >= 300:
-		p.fail(reply.ID, &StatusError{response.StatusCode})
+		s.conn.fail(reply.ID, &StatusError{response.StatusCode})
 	case err != nil:
-		p.fail(reply.ID, err)
+		s.conn.fail(reply.ID, err)
 	default:
-		p.fail(reply.ID, ErrWrongID)
+		s.conn.fail(reply.ID, ErrWrongID)
 	}
 	return nil
 }
 
 var errNoAnswer = Mark(errors.New("the event stream ended without an answer"), ErrClosed)
 
+// mostPause bounds how far the pauses grow before a stream is asked for again. A
+// server may ask for longer ones.
+const mostPause = 5 * time.Second
+
 // takeEvents takes the messages of an event stream until the answer was among
 // them. A stream of a legacy server that ends before is asked for again, from its
-// last event on, where that has an ID.
+// last event on, where that has an ID; after growing pauses while nothing comes.
 func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Reply) error {
 	c := s.conn
 	e := &events{retry: defaultRetry}
-	for {
+	end := func() {}
+	defer func() { end() }()
+	for pause := e.retry; ; {
+		before := e.lastID
 		e.read(body)
 		err := s.takeAll(e, reply, nil)
 		switch {
@@ -232,14 +231,22 @@ func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Repl
 			return nil
 		case !errors.Is(err, io.EOF) || e.lastID == "" || s.modern():
 			return errNoAnswer
-		case !c.Pause(ctx, e.retry):
+		}
+		if e.lastID == before {
+			pause = max(e.retry, min(2*pause, mostPause))
+		} else {
+			pause = e.retry
+		}
+		end()
+		end = func() {}
+		if !c.Pause(ctx, pause) {
 			return context.Cause(ctx)
 		}
-		response, end, err := s.get(ctx, e.lastID)
-		if err != nil {
+		var response *http.Response
+		if response, end, err = s.get(ctx, e.lastID); err != nil {
+			end = func() {}
 			return err
 		}
-		defer end()
 		if err := statusOf(response); err != nil || contentType(response) != typeEvents {
 			return errNoAnswer
 		}

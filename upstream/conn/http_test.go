@@ -8,7 +8,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/internal/await"
 	"toolfinch/tool"
 )
 
@@ -28,6 +32,7 @@ func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
 		"status":                {503, "text/plain", "busy", &StatusError{503}, ""},
 		"status with JSON":      {500, "application/json", `{"detail":"x"}`, &StatusError{500}, ""},
 		"not authorized":        {401, "text/plain", "", ErrUnauthorized, ""},
+		"not authorized, JSON":  {401, "application/json", `{"error":"invalid_token","error_description":"expired"}`, ErrUnauthorized, ""},
 		"not JSON":              {200, "application/json", `{`, ErrNotMessage, ""},
 		"another ID":            {200, "application/json", `{"jsonrpc":"2.0","id":17,"result":{}}`, ErrWrongID, ""},
 		"too large":             {200, "application/json", `{"x":"` + large + `"}`, ErrTooLarge, ""},
@@ -90,5 +95,93 @@ func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 	result, err := c.Request(t.Context(), "x", nil, nil)
 	if err != nil || string(result) != `{"late":true}` || fmt.Sprint(resumed) != "[a b]" || fmt.Sprint(h.said) != "[1 n]" {
 		t.Errorf("%s, %v; resumed after %v, heard %v", result, err, resumed, h.said)
+	}
+}
+
+// An error without an ID is about the request that it is the answer to, and about
+// no other, even if nobody else waits.
+func TestAnErrorWithoutIDIsOfItsRequest(t *testing.T) {
+	asked, release := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "slow") {
+			close(asked)
+			<-release
+			_, _ = io.WriteString(w, `{"id":1,"result":{}}`)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"id":null,"error":{"code":-32600,"message":"no"}}`)
+	}))
+	defer server.Close()
+	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+	defer c.Close()
+	slow := make(chan error, 1)
+	go func() {
+		_, err := c.Request(t.Context(), "slow", nil, nil)
+		slow <- err
+	}()
+	await.Value(t, asked)
+	standing := c.ExpectStanding()
+	rpc := new(tool.RPCError)
+	if _, err := c.Exchange(t.Context(), standing, "listen", nil, nil); !errors.As(err, &rpc) {
+		t.Errorf("the request that was refused: %v", err)
+	}
+	close(release)
+	if err := await.Value(t, slow); err != nil {
+		t.Errorf("the other request: %v", err)
+	}
+}
+
+// A server that ends its streams at once is asked ever less often.
+func TestAStreamWithoutNewsIsAskedForAfterGrowingPauses(t *testing.T) {
+	var times []time.Time
+	const most = 6
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		switch {
+		case r.Method == http.MethodPost:
+			_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
+		case len(times) == most:
+			_, _ = io.WriteString(w, "data: {\"id\":1,\"result\":{}}\n\n")
+		default:
+			times = append(times, time.Now())
+		}
+	}))
+	defer server.Close()
+	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+	defer c.Close()
+	if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, least := 1, 20*time.Millisecond; i < most; i, least = i+1, 2*least {
+		if got := times[i].Sub(times[i-1]); got < least {
+			t.Errorf("pause %d: %s, want %s at least", i, got, least)
+		}
+	}
+}
+
+// A server that refuses a version of the 2026-07-28 era and supports that very
+// version is asked a second time, and not a third.
+func TestARefusedVersionThatIsSupportedIsTriedAgainOnce(t *testing.T) {
+	for refusals, want := range map[int]int{1: 2, 9: 2} {
+		posts := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if posts++; posts <= refusals {
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = fmt.Fprintf(w, `{"id":1,"error":{"code":%d,"data":{"supported":[%q]}}}`, mcp.UNSUPPORTED_PROTOCOL_VERSION, mcp.LATEST_PROTOCOL_VERSION)
+				return
+			}
+			_, _ = io.WriteString(w, `{"id":1,"result":{}}`)
+		}))
+		c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+		c.spoken.Store(mcp.LATEST_PROTOCOL_VERSION)
+		_, err := c.Request(t.Context(), "x", nil, nil)
+		if posts != want || (err == nil) != (refusals == 1) {
+			t.Errorf("%d refusals: %d posts, %v", refusals, posts, err)
+		}
+		c.Close()
+		server.Close()
 	}
 }

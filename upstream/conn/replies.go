@@ -153,8 +153,9 @@ func (p *Pending) failTooLong(head []byte) {
 }
 
 // answered hands an answer to the request with its ID. An error without an ID is
-// for the only request there is: the server could not read it.
-func (p *Pending) answered(id, result, failure json.RawMessage) {
+// about a request that the server could not read: the one of the stream, or where
+// that is none, the only request there is.
+func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) {
 	if isNull(failure) { // some servers send "error":null with a result
 		failure = nil
 	}
@@ -163,7 +164,9 @@ func (p *Pending) answered(id, result, failure json.RawMessage) {
 	switch {
 	case ok:
 		reply = p.take(n)
-	case isNull(id) && failure != nil:
+	case isNull(id) && stream != 0 && failure != nil && failure[0] == '{': // anything else is not of JSON-RPC
+		reply = p.take(stream)
+	case isNull(id) && stream == 0 && failure != nil:
 		reply = p.takeOnly()
 	}
 	if reply == nil {
@@ -218,7 +221,7 @@ func (c *Conn) receiveOne(stream int64, message []byte) {
 	}
 	switch {
 	case method == nil:
-		c.answered(id, result, failure)
+		c.answered(stream, id, result, failure)
 	case isNull(id):
 		c.handler.Notified(stream, rawjson.Text(method), bytes.Clone(params))
 	default:

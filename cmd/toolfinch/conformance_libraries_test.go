@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,12 +25,14 @@ import (
 
 const goSDK = "github.com/modelcontextprotocol/go-sdk/conformance/everything-%s@v1.8.0"
 
-// library is a server made with an SDK. Directly it is called over HTTP.
+// library is a server made with an SDK. One that toolfinch starts has no direct
+// results: those of a library over HTTP stand for it.
 type library struct {
 	name    string
-	serve   func() string // starts it and returns its URL
-	modern  func() string // the same for the suite of 2026-07-28, if not nil
-	command []string      // that toolfinch starts instead, nil for none
+	serve   func() string // starts it and returns its URL; nil with a command
+	command []string      // that toolfinch starts; nil with a URL
+	legacy  string        // the library over HTTP, with a command
+	modern  string        // the same for the suite of 2026-07-28, if it is another
 	unfair  []string      // checks, by their beginning, that do not judge toolfinch
 }
 
@@ -57,20 +61,20 @@ func TestConformanceLibraries(t *testing.T) {
 	again := []string{"sep-2575-server-sends-"}
 	libraries := []library{
 		{name: "mcp-go 1.2.1, HTTP", serve: push},
-		{name: "mcp-go 1.2.1, stdio", serve: push, command: []string{everything, "-push", "-stdio"},
+		{name: "mcp-go 1.2.1, stdio", command: []string{everything, "-push", "-stdio"}, legacy: "mcp-go 1.2.1, HTTP",
 			// The handler before the library makes these errors what they should be, and it is for HTTP.
 			unfair: []string{"sep-2164-data-uri", "sep-2575-missing-capability-http-400", "sep-2575-server-rejects-undeclared-capability"}},
 		{name: "Go SDK 1.8.0, HTTP", serve: goHTTP("-stateless=false")},
 		{name: "Go SDK 1.8.0, HTTP without sessions", serve: goHTTP(), unfair: again},
-		{name: "Go SDK 1.8.0, stdio", serve: goHTTP("-stateless=false"), modern: goHTTP(), command: []string{goServer}, unfair: again},
+		{name: "Go SDK 1.8.0, stdio", command: []string{goServer}, legacy: "Go SDK 1.8.0, HTTP", modern: "Go SDK 1.8.0, HTTP without sessions", unfair: again},
 		{name: "TypeScript SDK 1.32.2, HTTP", serve: ts("v1")},
-		{name: "TypeScript SDK 1.32.2, stdio", serve: ts("v1"), command: []string{c.node, script, "v1", "stdio"}},
+		{name: "TypeScript SDK 1.32.2, stdio", command: []string{c.node, script, "v1", "stdio"}, legacy: "TypeScript SDK 1.32.2, HTTP"},
 		{name: "TypeScript SDK 2.4.0, HTTP", serve: ts("v2")},
 		{name: "TypeScript SDK 2.4.0, HTTP without sessions", serve: ts("v2", "stateless")},
-		{name: "TypeScript SDK 2.4.0, stdio", serve: ts("v2"), command: []string{c.node, script, "v2", "stdio"}},
+		{name: "TypeScript SDK 2.4.0, stdio", command: []string{c.node, script, "v2", "stdio"}, legacy: "TypeScript SDK 2.4.0, HTTP"},
 	}
 	if testing.Short() { // one over each transport
-		libraries = []library{libraries[0], libraries[4]}
+		libraries = libraries[:2]
 	}
 	pairs := make([]pair, len(libraries))
 	for i, l := range libraries {
@@ -78,17 +82,13 @@ func TestConformanceLibraries(t *testing.T) {
 		h.proxyFor(t, l.configured(), pinned)
 		through, _ := h.serveHTTP(t)
 		waitConnected(t, through)
-		pairs[i].name, pairs[i].unfair = l.name, l.unfair
-		direct, modern := l.serve(), ""
-		if l.modern != nil {
-			modern = l.modern()
+		pairs[i] = pair{name: l.name, unfair: l.unfair, legacy: l.legacy, modern: cmp.Or(l.modern, l.legacy)}
+		urls := [2]string{"", through}
+		if l.serve != nil {
+			urls[0] = l.serve()
 		}
-		for side, url := range []string{direct, through} {
+		for side, url := range urls {
 			pairs[i].run[side] = func(ctx context.Context, s suite, only string) (results, error) {
-				url := url
-				if side == 0 && modern != "" && s.version == modernVersion {
-					url = modern
-				}
 				args := s.all
 				if only != "" {
 					args = []string{"--scenario", only}
@@ -166,24 +166,32 @@ func (c *conformance) serveAt(t *testing.T, path string, args ...string) string 
 // pair is something that the suite is run with directly and through toolfinch, in
 // this order; one scenario alone unless only is "".
 type pair struct {
-	name   string
-	unfair []string // checks, by their beginning, that do not judge toolfinch
-	run    [2]func(ctx context.Context, s suite, only string) (results, error)
+	name           string
+	legacy, modern string   // the pairs whose direct results stand for this one's, by era; "" for its own
+	unfair         []string // checks, by their beginning, that do not judge toolfinch
+	run            [2]func(ctx context.Context, s suite, only string) (results, error)
 }
 
-// judged is run of a side without the checks that are unfair to toolfinch.
-func (p pair) judged(side int) func(ctx context.Context, s suite, only string) (results, error) {
+// direct names the pair whose direct results are compared.
+func (p pair) direct(s suite) string {
+	if s.version == modernVersion {
+		return cmp.Or(p.modern, p.name)
+	}
+	return cmp.Or(p.legacy, p.name)
+}
+
+// judged are the results without the checks that are unfair to toolfinch.
+func (p pair) judged(r results) results {
 	// What the SDKs stream without need toolfinch does not.
 	unfair := append([]string{"server-sse-streams-functional"}, p.unfair...)
-	return func(ctx context.Context, s suite, only string) (results, error) {
-		r, err := p.run[side](ctx, s, only)
-		for _, checks := range r {
-			maps.DeleteFunc(checks, func(id check, _ string) bool {
-				return slices.ContainsFunc(unfair, func(begins string) bool { return strings.HasPrefix(string(id), begins) })
-			})
-		}
-		return r, err
+	out := results{}
+	for scenario, checks := range r {
+		out[scenario] = maps.Clone(checks)
+		maps.DeleteFunc(out[scenario], func(id check, _ string) bool {
+			return slices.ContainsFunc(unfair, func(begins string) bool { return strings.HasPrefix(string(id), begins) })
+		})
 	}
+	return out
 }
 
 // compareAll runs the suites with each pair, fails for every check that is lost on
@@ -191,19 +199,31 @@ func (p pair) judged(side int) func(ctx context.Context, s suite, only string) (
 func (c *conformance) compareAll(t *testing.T, table string, pairs []pair) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	all := reduced(suites[:3]) // the fourth is about extensions, which these do not have
-	found := make([][2][]results, len(pairs))
-	var running errgroup.Group
-	running.SetLimit(2)
-	for i, p := range pairs {
+	type ran struct {
+		pair, suite string
+		side        int
+	}
+	var (
+		all     = reduced(suites[:3]) // the fourth is about extensions, which these do not have
+		mu      sync.Mutex            // guards found; not held over anything
+		found   = map[ran]results{}
+		running errgroup.Group
+	)
+	running.SetLimit(4)
+	for _, p := range pairs {
 		running.Go(func() error {
-			for side := range p.run {
+			for side, run := range p.run {
 				for _, s := range all {
-					r, err := p.judged(side)(ctx, s, "")
+					if side == 0 && p.direct(s) != p.name {
+						continue
+					}
+					r, err := run(ctx, s, "")
 					if err != nil {
 						return fmt.Errorf("%s, %s: %w", p.name, s.name, err)
 					}
-					found[i][side] = append(found[i][side], r)
+					mu.Lock()
+					found[ran{p.name, s.name, side}] = r
+					mu.Unlock()
 				}
 			}
 			return nil
@@ -214,15 +234,15 @@ func (c *conformance) compareAll(t *testing.T, table string, pairs []pair) {
 	}
 	var out strings.Builder
 	out.WriteString("| | suite, era | direct | through toolfinch | other verdicts through toolfinch |\n| --- | --- | --- | --- | --- |\n")
-	for i, p := range pairs {
-		for j, s := range all {
-			direct, through := found[i][0][j], found[i][1][j]
+	for _, p := range pairs {
+		for _, s := range all {
+			direct, through := p.judged(found[ran{p.direct(s), s.name, 0}]), p.judged(found[ran{p.name, s.name, 1}])
 			for _, scenario := range sortedKeys(direct) {
 				if len(lost(direct[scenario], through[scenario])) == 0 || excused(scenario, s, sideWhole) {
 					continue
 				}
-				if again, err := p.judged(1)(ctx, s, scenario); err == nil {
-					through[scenario] = again[scenario]
+				if again, err := p.run[1](ctx, s, scenario); err == nil {
+					through[scenario] = p.judged(again)[scenario]
 				}
 				for _, l := range lost(direct[scenario], through[scenario]) {
 					t.Errorf("%s, %s, %s: passes directly, not through toolfinch: %s", p.name, s.name, scenario, l)

@@ -72,10 +72,8 @@ func excused(scenario string, s suite, side string) bool {
 		return slices.Contains(ofTheList, scenario)
 	case side != sideBridged:
 		return false
-	case s.listed == "extension": // tasks are of the other era
-		return true
 	}
-	return s.listed == modernVersion && slices.Contains(unsaid, scenario)
+	return s.listed == "extension" || s.listed == modernVersion && slices.Contains(unsaid, scenario)
 }
 
 // ofTheList are scenarios that look for a tool in tools/list, which has the
@@ -103,6 +101,9 @@ func TestConformanceServer(t *testing.T) {
 	c.compare(t, "server", []string{sideDirect, sideThrough, sideWhole, sideBridged}, func(ctx context.Context, s suite, side, only string) (results, error) {
 		url := urls[side]
 		found := results{}
+		if side == sideBridged && s.listed == "extension" { // tasks are of the other era
+			return found, nil
+		}
 		run := func(args ...string) error {
 			return c.run(ctx, s, found, append([]string{"server", "--url", url}, args...)...)
 		}
@@ -427,7 +428,7 @@ func (c *conformance) compare(t *testing.T, role string, sides []string, run fun
 	suites := reduced(suites)
 	found := make([][]results, len(sides))
 	var all errgroup.Group
-	all.SetLimit(2)
+	all.SetLimit(4)
 	for side, name := range sides {
 		found[side] = make([]results, len(suites))
 		all.Go(func() error {

@@ -42,6 +42,7 @@ func TestSDKClient(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.transport, func(t *testing.T) {
+			t.Parallel() // most of the time somebody waits
 			h := newHouse(t, servers)
 			parameters, proxy := tt.connect(t, h)
 			c := newSDKClient(t, h.env)

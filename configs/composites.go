@@ -13,7 +13,7 @@ import (
 )
 
 // compositeKeys describes all keys of a composite tool.
-var compositeKeys = section[view.Composite]{keys: []key[view.Composite]{
+var compositeKeys = section[view.Composite]{keys: keys{
 	{
 		name:  "title",
 		doc:   "what clients may show in place of the name",
@@ -93,7 +93,7 @@ func (composite) read(d *decoder, n *node, label string, c *view.Composite) bool
 func (composite) show(s *secrets, c view.Composite) *node { return compositeKeys.show(s, c) }
 
 // stepKeys describes all keys of a step.
-var stepKeys = section[view.Step]{keys: []key[view.Step]{
+var stepKeys = section[view.Step]{keys: keys{
 	{
 		name:  "tool",
 		doc:   "`server.tool`",

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -26,11 +27,11 @@ const (
 	restart   change = "restart"   // takes effect after a restart
 )
 
-// key describes one key of a mapping that is read into a T. Whatever is said
-// of the key anywhere follows from its description.
-type key[T any] struct {
+// key describes one key of a mapping. Whatever is said of the key anywhere follows
+// from its description.
+type key struct {
 	name    string
-	value   value[T]
+	value   value
 	doc     string // for the documentation and the schema, in Markdown
 	without string // in words, what holds without the key; "" for the default of the value
 	env     string // variable of the environment that wins over the file
@@ -39,75 +40,72 @@ type key[T any] struct {
 	change  change
 }
 
-// value is where a T keeps the value of a key, and what that may be.
-type value[T any] interface {
-	read(d *decoder, n *node, label string, to *T) bool
-	show(s *secrets, from *T) *node
+// value is where the value of a key is kept, and what it may be. The code for it
+// is made once for each kind of value, and not for each key.
+type value struct {
+	at func(in any) any // where it is in what the mapping is read into; both are pointers
+	untyped
+}
+
+// untyped is a kind with its default.
+type untyped interface {
+	readAt(d *decoder, n *node, label string, to any) bool
+	showAt(s *secrets, from any) *node
+	resetAt(to any) // to the default
 	schema() schema
-	reset(to *T) // to the default
-	same(a, b *T) bool
 	usual() *node // the default; nil for none
 }
 
-// field keeps a value in a field of T.
-type field[T, V any] struct {
-	at       func(*T) *V
+func (v value) read(d *decoder, n *node, label string, in any) bool {
+	return v.readAt(d, n, label, v.at(in))
+}
+func (v value) show(s *secrets, in any) *node { return v.showAt(s, v.at(in)) }
+func (v value) reset(in any)                  { v.resetAt(v.at(in)) }
+
+type typed[V any] struct {
 	kind     kind[V]
 	fallback V
 }
 
+func (t typed[V]) readAt(d *decoder, n *node, label string, to any) bool {
+	return t.kind.read(d, n, label, to.(*V))
+}
+func (t typed[V]) showAt(s *secrets, from any) *node { return t.kind.show(s, *from.(*V)) }
+func (t typed[V]) schema() schema                    { return t.kind.schema() }
+func (t typed[V]) usual() *node                      { return t.kind.show(nil, t.fallback) }
+
+func (t typed[V]) resetAt(to any) {
+	if !reflect.ValueOf(&t.fallback).Elem().IsZero() { // a zero V must keep what another key has set
+		*to.(*V) = t.fallback
+	}
+}
+
+// field is the field of a T that keeps a value.
+type field[T, V any] func(*T) *V
+
 // in names the field of T that keeps a value.
-func in[T, V any](at func(*T) *V) field[T, V] { return field[T, V]{at: at} }
+func in[T, V any](at func(*T) *V) field[T, V] { return at }
 
 // is says what the value may be. Without a fallback its default is the zero V.
-func (f field[T, V]) is(k kind[V], fallback ...V) value[T] {
-	f.kind = k
+func (f field[T, V]) is(k kind[V], fallback ...V) value {
+	t := typed[V]{kind: k}
 	if len(fallback) > 0 {
-		f.fallback = fallback[0]
+		t.fallback = fallback[0]
 	}
-	return f
+	return value{at: func(in any) any { return f(in.(*T)) }, untyped: t}
 }
 
 // all is for kinds that set more than one field.
 func all[T any](to *T) *T { return to }
 
-func (f field[T, V]) read(d *decoder, n *node, label string, to *T) bool {
-	return f.kind.read(d, n, label, f.at(to))
-}
-func (f field[T, V]) show(s *secrets, from *T) *node { return f.kind.show(s, *f.at(from)) }
-func (f field[T, V]) schema() schema                 { return f.kind.schema() }
-func (f field[T, V]) same(a, b *T) bool              { return reflect.DeepEqual(*f.at(a), *f.at(b)) }
-func (f field[T, V]) usual() *node                   { return f.kind.show(nil, f.fallback) }
-
-func (f field[T, V]) reset(to *T) {
-	if !reflect.ValueOf(&f.fallback).Elem().IsZero() { // a zero T must keep what another key has set
-		*f.at(to) = f.fallback
-	}
-}
-
-// section describes a mapping with fixed keys.
+// section describes a mapping with fixed keys, which is read into a T.
 type section[T any] struct {
-	keys []key[T]
-	sep  string // between what messages call the mapping and a key; default "."
+	keys
+	sep string // between what messages call the mapping and a key; default "."
 	// foreign reads a key that is not one of keys and reports whether it did.
 	foreign func(d *decoder, p pair, label string, to *T) bool
 	// check looks at what several keys say together.
 	check func(d *decoder, n *node, label string, to *T)
-}
-
-func (s section[T]) names() []string {
-	names := make([]string, len(s.keys))
-	for i, k := range s.keys {
-		names[i] = k.name
-	}
-	return names
-}
-
-func (s section[T]) find(name string) *key[T] {
-	if i := slices.IndexFunc(s.keys, func(k key[T]) bool { return k.name == name }); i >= 0 {
-		return &s.keys[i]
-	}
-	return nil
 }
 
 // fresh returns a T with all its defaults.
@@ -120,23 +118,12 @@ func (s section[T]) fresh() T {
 }
 
 func (s section[T]) read(d *decoder, n *node, label string, to *T) bool {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping, not "+string(n.kind), "its keys: "+strings.Join(s.names(), ", "))
+	foreign := func(pair) bool { return false }
+	if s.foreign != nil {
+		foreign = func(p pair) bool { return s.foreign(d, p, label, to) }
+	}
+	if !s.keys.read(d, n, label, cmp.Or(s.sep, "."), to, foreign) {
 		return false
-	}
-	sep := s.sep
-	if sep == "" {
-		sep = "."
-	}
-	for _, p := range d.unique(n, "key") {
-		name := p.key.text
-		switch k := s.find(name); {
-		case k != nil && p.value.kind == kindNull && !k.null: // left at its default
-		case k != nil:
-			k.value.read(d, p.value, label+sep+name, to)
-		case s.foreign == nil || !s.foreign(d, p, label, to):
-			d.fail(p.key, fmt.Sprintf("%s: unknown key %q", label, shorten(name)), didYouMean(name, s.names()))
-		}
 	}
 	if s.check != nil {
 		s.check(d, n, label, to)
@@ -144,10 +131,49 @@ func (s section[T]) read(d *decoder, n *node, label string, to *T) bool {
 	return true
 }
 
-func (s section[T]) show(secrets *secrets, from T) *node {
+func (s section[T]) show(secrets *secrets, from T) *node { return s.keys.show(secrets, &from) }
+
+// keys are the fixed keys of a mapping.
+type keys []key
+
+func (all keys) names() []string {
+	names := make([]string, len(all))
+	for i, k := range all {
+		names[i] = k.name
+	}
+	return names
+}
+
+func (all keys) find(name string) *key {
+	if i := slices.IndexFunc(all, func(k key) bool { return k.name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// read reads n into the T that to points to.
+func (all keys) read(d *decoder, n *node, label, sep string, to any, foreign func(pair) bool) bool {
+	if n.kind != kindMapping {
+		d.fail(n, label+" must be a mapping, not "+string(n.kind), "its keys: "+strings.Join(all.names(), ", "))
+		return false
+	}
+	for _, p := range d.unique(n, "key") {
+		name := p.key.text
+		switch k := all.find(name); {
+		case k != nil && p.value.kind == kindNull && !k.null: // left at its default
+		case k != nil:
+			k.value.read(d, p.value, label+sep+name, to)
+		case !foreign(p):
+			d.fail(p.key, fmt.Sprintf("%s: unknown key %q", label, shorten(name)), didYouMean(name, all.names()))
+		}
+	}
+	return true
+}
+
+func (all keys) show(secrets *secrets, from any) *node {
 	n := &node{kind: kindMapping}
-	for _, k := range s.keys {
-		if value := k.value.show(secrets, &from); value != nil {
+	for _, k := range all {
+		if value := k.value.show(secrets, from); value != nil {
 			n.pairs = append(n.pairs, pair{textNode(k.name), value})
 		}
 	}

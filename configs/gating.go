@@ -17,7 +17,7 @@ type gating struct {
 }
 
 // gatingKeys describes all keys of gating.
-var gatingKeys = section[gating]{keys: []key[gating]{
+var gatingKeys = section[gating]{keys: keys{
 	{
 		name:  "enabled",
 		doc:   "a mapping is on unless it says otherwise",
@@ -77,7 +77,7 @@ func (d *decoder) checkGating(v *view.Settings, n *node, label string) {
 }
 
 // proxyToolKeys describes all keys of proxy_tool.
-var proxyToolKeys = section[string]{keys: []key[string]{{
+var proxyToolKeys = section[string]{keys: keys{{
 	name:  "name",
 	doc:   "what clients call it",
 	value: in(all[string]).is(proxyName{}, view.DefaultProxyTool),

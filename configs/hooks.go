@@ -21,7 +21,7 @@ type hooksBlock struct {
 	timeout time.Duration
 }
 
-var hooksKeys = section[hooksBlock]{keys: []key[hooksBlock]{
+var hooksKeys = section[hooksBlock]{keys: keys{
 	{
 		name:  "pre_call",
 		doc:   "runs before each call",
@@ -83,7 +83,7 @@ func (hooks) show(s *secrets, h view.Hooks) *node {
 // hook is file:function, or a mapping.
 type hook struct{}
 
-var hookKeys = section[view.Hook]{keys: []key[view.Hook]{
+var hookKeys = section[view.Hook]{keys: keys{
 	{
 		name:  "starlark",
 		doc:   "`file.star:function`",
@@ -203,8 +203,8 @@ func (k function[T]) show(s *secrets, from T) *node {
 var limitKeys = section[view.ScriptLimits]{keys: scriptLimits(all[view.ScriptLimits])}
 
 // scriptLimits describes the limits of a script in a T.
-func scriptLimits[T any](of func(*T) *view.ScriptLimits) []key[T] {
-	return []key[T]{
+func scriptLimits[T any](of func(*T) *view.ScriptLimits) keys {
+	return keys{
 		{
 			name:  "max_calls",
 			doc:   "calls of other tools",
@@ -229,7 +229,7 @@ func scriptLimits[T any](of func(*T) *view.ScriptLimits) []key[T] {
 }
 
 // customKeys describes all keys of a custom tool.
-var customKeys = section[view.Custom]{keys: append([]key[view.Custom]{
+var customKeys = section[view.Custom]{keys: append(keys{
 	{
 		name:  "module",
 		doc:   "`file.star:function`",

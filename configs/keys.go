@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 )
 
 // top describes all keys of the top level but the servers.
-var top = section[Config]{keys: []key[Config]{
+var top = section[Config]{keys: keys{
 	{
 		name: "routing_type", env: "MCPPROXY_ROUTING_TYPE",
 		doc:   "`DYNAMIC` registers what is retrieved, `CALL_TOOL` offers `call_tool`, `AUTO` does both",
@@ -170,7 +171,7 @@ var top = section[Config]{keys: []key[Config]{
 func NeedRestart(before, after *Config) []string {
 	var names []string
 	for _, k := range top.keys {
-		if k.change == restart && !k.value.same(before, after) {
+		if k.change == restart && !reflect.DeepEqual(k.value.at(before), k.value.at(after)) {
 			names = append(names, k.name)
 		}
 	}

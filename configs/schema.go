@@ -21,7 +21,7 @@ type schema map[string]any
 // no variables, and no names of servers.
 func Schema() json.RawMessage {
 	servers := anyOf(schema{"type": "object", "additionalProperties": ref("server")}, null)
-	properties := schemaOf(top)["properties"].(schema)
+	properties := top.schema()["properties"].(schema)
 	maps.Copy(properties, schema{"$schema": schema{"type": "string"}, "inputs": schema{}})
 	for _, block := range serverBlocks {
 		properties[block] = servers
@@ -39,7 +39,7 @@ func Schema() json.RawMessage {
 }
 
 func definitions() schema {
-	server := schemaOf(serverKeys)
+	server := serverKeys.schema()
 	properties := server["properties"].(schema)
 	for name, kind := range foreignValues {
 		properties[name] = anyOf(schema{"description": "of other clients"}, kind.schema(), null)
@@ -81,10 +81,10 @@ func anyOf(alternatives ...schema) schema {
 
 var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// schemaOf describes a mapping with fixed keys.
-func schemaOf[T any](s section[T]) schema {
+// schema describes a mapping with fixed keys.
+func (all keys) schema() schema {
 	properties := schema{}
-	for _, k := range s.keys {
+	for _, k := range all {
 		value := k.value.schema()
 		if !k.null { // nothing is the default
 			value = anyOf(value, null)
@@ -98,8 +98,7 @@ func schemaOf[T any](s section[T]) schema {
 	return schema{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-func (s section[T]) schema() schema { return schemaOf(s) }
-func (k list[V]) schema() schema    { return schema{"type": "array", "items": k.item.schema()} }
+func (k list[V]) schema() schema { return schema{"type": "array", "items": k.item.schema()} }
 func (k named[V]) schema() schema {
 	return schema{"type": "object", "additionalProperties": k.item.schema()}
 }
@@ -156,23 +155,23 @@ func (serverURL) schema() schema       { return anyText }
 func (serverTransport) schema() schema { return transports.schema() }
 func (serverEnabled) schema() schema   { return boolean{}.schema() }
 func (serverTools) schema() schema     { return anyOf(ref("tools"), schema{"type": "array"}) }
-func (override) schema() schema        { return anyOf(schemaOf(overrideKeys), null) }
+func (override) schema() schema        { return anyOf(overrideKeys.schema(), null) }
 func (bound) schema() schema           { return schema{} }
 func (outputCacheKind) schema() schema { return ref("output_cache") }
 func (gatingOnOff) schema() schema     { return ref("gating") }
 func (proxyName) schema() schema       { return anyText }
 func (pattern) schema() schema         { return anyText }
-func (hooks) schema() schema           { return schemaOf(hooksKeys) }
-func (hook) schema() schema            { return anyOf(anyText, schemaOf(hookKeys)) }
+func (hooks) schema() schema           { return hooksKeys.schema() }
+func (hook) schema() schema            { return anyOf(anyText, hookKeys.schema()) }
 func (function[T]) schema() schema     { return anyText }
-func (custom) schema() schema          { return anyOf(anyText, schemaOf(customKeys)) }
+func (custom) schema() schema          { return anyOf(anyText, customKeys.schema()) }
 func (arguments) schema() schema       { return schema{"type": "object"} }
-func (step) schema() schema            { return schemaOf(stepKeys) }
-func (composite) schema() schema       { return schemaOf(compositeKeys) }
+func (step) schema() schema            { return stepKeys.schema() }
+func (composite) schema() schema       { return compositeKeys.schema() }
 func (input) schema() schema           { return anyOf(schemaTypes.schema(), schema{"type": "object"}, null) }
 
 func (proxyTool) schema() schema {
-	return anyOf(schema{"type": "boolean"}, anyText, schemaOf(proxyToolKeys))
+	return anyOf(schema{"type": "boolean"}, anyText, proxyToolKeys.schema())
 }
 
 func (viewTools) schema() schema {
@@ -180,5 +179,5 @@ func (viewTools) schema() schema {
 }
 
 func (views) schema() schema {
-	return schema{"type": "object", "propertyNames": schema{"pattern": viewName.String()}, "additionalProperties": schemaOf(viewKeys)}
+	return schema{"type": "object", "propertyNames": schema{"pattern": viewName.String()}, "additionalProperties": viewKeys.schema()}
 }

@@ -116,7 +116,7 @@ func TestConfigurationsOfTheTreeAreValid(t *testing.T) {
 // described is a key as a file has it around a value, %s.
 type described struct{ key, file string }
 
-func under[T any](s section[T], file string) []described {
+func under(s keys, file string) []described {
 	var all []described
 	for _, name := range s.names() {
 		all = append(all, described{name, strings.Replace(file, "KEY", name, 1)})
@@ -129,20 +129,20 @@ func TestWrongTypesAreRefusedByBoth(t *testing.T) {
 	const viewOf = minimal + "tool_views: {v: {include_all: true, %s}}"
 	in := func(inside string) string { return strings.Replace(viewOf, "%s", inside, 1) }
 	keys := slices.Concat(
-		under(top, minimal+"KEY: %s"),
-		under(serverKeys, "mcp_servers: {a: {command: a, KEY: %s}}"),
-		under(viewKeys, minimal+"tool_views: {v: {KEY: %s}}"),
-		under(overrideKeys, in("tools: {a: {t: {KEY: %s}}}")),
-		under(parameterKeys, in("tools: {a: {t: {parameters: {p: {KEY: %s}}}}}")),
-		under(outputCache.section, in("tools: {a: {t: {output_cache: {KEY: %s}}}}")),
-		under(hooksKeys, in("hooks: {KEY: %s}")),
-		under(hookKeys, in("hooks: {pre_call: {KEY: %s}}")),
-		under(compositeKeys, in("composite_tools: {c: {KEY: %s}}")),
-		under(stepKeys, in("composite_tools: {c: {parallel: {s: {KEY: %s}}}}")),
-		under(customKeys, in("custom_tools: [{KEY: %s}]")),
-		under(limitKeys, in("run_script: {KEY: %s}")),
-		under(gatingKeys, in("gating: {KEY: %s}")),
-		under(proxyToolKeys, in("proxy_tool: {KEY: %s}")),
+		under(top.keys, minimal+"KEY: %s"),
+		under(serverKeys.keys, "mcp_servers: {a: {command: a, KEY: %s}}"),
+		under(viewKeys.keys, minimal+"tool_views: {v: {KEY: %s}}"),
+		under(overrideKeys.keys, in("tools: {a: {t: {KEY: %s}}}")),
+		under(parameterKeys.keys, in("tools: {a: {t: {parameters: {p: {KEY: %s}}}}}")),
+		under(outputCache.section.keys, in("tools: {a: {t: {output_cache: {KEY: %s}}}}")),
+		under(hooksKeys.keys, in("hooks: {KEY: %s}")),
+		under(hookKeys.keys, in("hooks: {pre_call: {KEY: %s}}")),
+		under(compositeKeys.keys, in("composite_tools: {c: {KEY: %s}}")),
+		under(stepKeys.keys, in("composite_tools: {c: {parallel: {s: {KEY: %s}}}}")),
+		under(customKeys.keys, in("custom_tools: [{KEY: %s}]")),
+		under(limitKeys.keys, in("run_script: {KEY: %s}")),
+		under(gatingKeys.keys, in("gating: {KEY: %s}")),
+		under(proxyToolKeys.keys, in("proxy_tool: {KEY: %s}")),
 	)
 	for _, k := range keys {
 		if k.key == "default" || k.key == "value" { // of a parameter: anything
@@ -188,9 +188,9 @@ func TestUnknownKeysAreRefusedBySchema(t *testing.T) {
 }
 
 // tableOf is the table of a mapping's keys in the documentation.
-func tableOf[T any](s section[T]) string {
-	env := slices.ContainsFunc(s.keys, func(k key[T]) bool { return k.env != "" })
-	change := slices.ContainsFunc(s.keys, func(k key[T]) bool { return k.change != "" })
+func tableOf(all keys) string {
+	env := slices.ContainsFunc(all, func(k key) bool { return k.env != "" })
+	change := slices.ContainsFunc(all, func(k key) bool { return k.change != "" })
 	var b strings.Builder
 	row := func(key, variable, usual, changed, doc string) {
 		b.WriteString("| " + key)
@@ -211,7 +211,7 @@ func tableOf[T any](s section[T]) string {
 		}
 		return "`" + s + "`"
 	}
-	for _, k := range s.keys {
+	for _, k := range all {
 		usual := k.without
 		if n := k.value.usual(); n != nil && usual == "" {
 			usual = quote(n.text)
@@ -227,9 +227,9 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 	doc := content(t, file)
 	want := doc
 	for name, table := range map[string]string{
-		"servers": tableOf(serverKeys), "top": tableOf(top), "views": tableOf(viewKeys), "tools": tableOf(overrideKeys),
-		"parameters": tableOf(parameterKeys), "output_cache": tableOf(outputCache.section), "hooks": tableOf(hookKeys),
-		"composite_tools": tableOf(compositeKeys), "steps": tableOf(stepKeys), "custom_tools": tableOf(customKeys), "gating": tableOf(gatingKeys),
+		"servers": tableOf(serverKeys.keys), "top": tableOf(top.keys), "views": tableOf(viewKeys.keys), "tools": tableOf(overrideKeys.keys),
+		"parameters": tableOf(parameterKeys.keys), "output_cache": tableOf(outputCache.section.keys), "hooks": tableOf(hookKeys.keys),
+		"composite_tools": tableOf(compositeKeys.keys), "steps": tableOf(stepKeys.keys), "custom_tools": tableOf(customKeys.keys), "gating": tableOf(gatingKeys.keys),
 	} {
 		before, rest, found := strings.Cut(want, "<!-- keys of "+name+" -->\n")
 		_, after, ends := strings.Cut(rest, "<!-- end -->\n")

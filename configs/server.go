@@ -28,7 +28,7 @@ type server struct {
 }
 
 // serverKeys describes all keys of a server.
-var serverKeys = section[server]{sep: ": ", keys: []key[server]{
+var serverKeys = section[server]{sep: ": ", keys: keys{
 	{
 		name: "command", change: reconnect,
 		doc:   "a program to start, which speaks MCP on its standard input and output",

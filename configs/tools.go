@@ -76,7 +76,7 @@ var overrides = named[view.Override]{
 }
 
 // overrideKeys describes all keys of a tool within a tools block.
-var overrideKeys = section[view.Override]{check: checkOverride, keys: []key[view.Override]{
+var overrideKeys = section[view.Override]{check: checkOverride, keys: keys{
 	{
 		name: "name", without: "server and tool",
 		doc:   "what clients call it, exactly: 1 to 64 letters, digits, `_` and `-`. Not for patterns",
@@ -150,7 +150,7 @@ func checkOverride(d *decoder, n *node, label string, o *view.Override) {
 }
 
 // parameterKeys describes all keys of a parameter of a tool.
-var parameterKeys = section[view.Parameter]{check: checkParameter, keys: []key[view.Parameter]{
+var parameterKeys = section[view.Parameter]{check: checkParameter, keys: keys{
 	{
 		name:  "rename",
 		doc:   "what clients call it",
@@ -217,7 +217,7 @@ func checkParameter(d *decoder, n *node, label string, p *view.Parameter) {
 }
 
 // outputCache says which results are kept. What is off has no minimum size.
-var outputCache = outputCacheKind{onOff[view.OutputCache]{section: section[view.OutputCache]{keys: []key[view.OutputCache]{
+var outputCache = outputCacheKind{onOff[view.OutputCache]{section: section[view.OutputCache]{keys: keys{
 	{
 		name:  "min_size",
 		doc:   "bytes of a result from which on it is kept",

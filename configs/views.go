@@ -14,7 +14,7 @@ import (
 var viewName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
 // viewKeys describes all keys of a view.
-var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: []key[view.Settings]{
+var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	{
 		name:  "description",
 		doc:   "told to clients",

@@ -3,7 +3,6 @@ package configs
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 )
@@ -64,19 +63,24 @@ func (v value) reset(in any)                  { v.resetAt(v.at(in)) }
 
 type typed[V any] struct {
 	kind     kind[V]
-	fallback V
+	fallback []V // one, or none for the zero V
 }
 
-func (t typed[V]) readAt(d *decoder, n *node, label string, to any) bool {
+func (t *typed[V]) readAt(d *decoder, n *node, label string, to any) bool {
 	return t.kind.read(d, n, label, to.(*V))
 }
-func (t typed[V]) showAt(s *secrets, from any) *node { return t.kind.show(s, *from.(*V)) }
-func (t typed[V]) schema() schema                    { return t.kind.schema() }
-func (t typed[V]) usual() *node                      { return t.kind.show(nil, t.fallback) }
+func (t *typed[V]) showAt(s *secrets, from any) *node { return t.kind.show(s, *from.(*V)) }
+func (t *typed[V]) schema() schema                    { return t.kind.schema() }
 
-func (t typed[V]) resetAt(to any) {
-	if !reflect.ValueOf(&t.fallback).Elem().IsZero() { // a zero V must keep what another key has set
-		*to.(*V) = t.fallback
+func (t *typed[V]) usual() *node {
+	var v V
+	t.resetAt(&v)
+	return t.kind.show(nil, v)
+}
+
+func (t *typed[V]) resetAt(to any) {
+	for _, v := range t.fallback { // a zero V must keep what another key has set
+		*to.(*V) = v
 	}
 }
 
@@ -88,11 +92,7 @@ func in[T, V any](at func(*T) *V) field[T, V] { return at }
 
 // is says what the value may be. Without a fallback its default is the zero V.
 func (f field[T, V]) is(k kind[V], fallback ...V) value {
-	t := typed[V]{kind: k}
-	if len(fallback) > 0 {
-		t.fallback = fallback[0]
-	}
-	return value{at: func(in any) any { return f(in.(*T)) }, untyped: t}
+	return value{at: func(in any) any { return f(in.(*T)) }, untyped: &typed[V]{k, fallback}}
 }
 
 // all is for kinds that set more than one field.

@@ -22,7 +22,7 @@ var floors = map[string]int{
 	"upstream": 2, "upstream/conn": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2,
 	"tool": 1, "hook": 1, "wire": 1, "script": 1,
 	"embed": 1, "embed/hf": 1,
-	"rawjson/args":   1,
+	"tool/args":      1,
 	"demo":           1,
 	"clients":        1,
 	"internal/await": 0, "group": 0, "limit": 0, "nearest": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // Name is the name of the tool that reads kept results.

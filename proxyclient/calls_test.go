@@ -18,7 +18,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson/args"
+	"toolfinch/tool/args"
 )
 
 // counting counts the requests sent over a transport.

@@ -20,8 +20,8 @@ import (
 
 	"toolfinch/nearest"
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // Option changes what Attach does.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
+	"toolfinch/tool/args"
 )
 
 // cut returns the page of a list that an operation asks for.

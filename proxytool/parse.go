@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
+	"toolfinch/tool/args"
 )
 
 // Bounds of an operation.

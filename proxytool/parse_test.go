@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"toolfinch/proxytool"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 func at(n int) *int { return &n }

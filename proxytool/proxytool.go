@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // DefaultName is what clients look for first.

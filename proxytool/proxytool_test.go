@@ -14,8 +14,8 @@ import (
 
 	"toolfinch/proxytool"
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 func TestDefinition(t *testing.T) {

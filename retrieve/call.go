@@ -11,9 +11,9 @@ import (
 
 	"toolfinch/gate"
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/schema"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // Kind is how much a tool may do, by its annotations. A tool without annotations counts

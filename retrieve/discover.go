@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // DiscoverQuery holds the arguments of discover_tools.

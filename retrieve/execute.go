@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"toolfinch/gate"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 	"toolfinch/upstream"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"toolfinch/gate"
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // provisioner discovers tools and, in a gated view, provisions them.

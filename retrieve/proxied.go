@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"toolfinch/proxytool"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // proxied is what the proxy tool lists and calls: what clients could find and call

@@ -11,8 +11,8 @@ import (
 
 	"toolfinch/gate"
 	"toolfinch/index"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // Bounds of retrieve_tools' limit, and its default.

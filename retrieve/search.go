@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // maxSearchName leaves room for what follows it in 64 characters.

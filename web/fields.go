@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
+	"toolfinch/tool/args"
 )
 
 // fields reads the fields of the body.

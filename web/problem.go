@@ -8,8 +8,8 @@ import (
 
 	"toolfinch/gate"
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/retrieve"
+	"toolfinch/tool/args"
 	"toolfinch/upstream"
 )
 

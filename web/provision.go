@@ -3,8 +3,8 @@ package web
 import (
 	"time"
 
-	"toolfinch/rawjson/args"
 	"toolfinch/retrieve"
+	"toolfinch/tool/args"
 )
 
 // Bounds of what a request to provision may ask for.

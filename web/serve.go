@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 	"toolfinch/transport"
 )
 

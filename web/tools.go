@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"toolfinch/rawjson"
-	"toolfinch/rawjson/args"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
+	"toolfinch/tool/args"
 )
 
 // Bounds of a page of GET /api/tools, and its default.

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"testing"
 
-	"toolfinch/rawjson/args"
+	"toolfinch/tool/args"
 )
 
 // all are the arguments of a tool that has one of each kind.

@@ -94,7 +94,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		modules: script.NewModules(o.log),
 		outputs: output.New(db, scripts, o.log),
 		scripts: scripts,
-		pool:    upstream.NewPool(config.Servers, known.ofPool(), events, o.log),
+		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log}),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {

@@ -57,7 +57,7 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	_, err := conn.Dial(ctx, conn.Options{
 		Command: s.Command, Args: s.Args, Env: s.Env, Cwd: s.Cwd, URL: s.URL, Headers: s.Headers, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
-		Capabilities: l.declare, ClientVersion: Version, Log: l.server.log,
+		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
 		return c
@@ -67,9 +67,6 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	}
 	return c, nil
 }
-
-// Version is told to upstreams as this client's version.
-var Version = "dev"
 
 // finishWithin is how long calls over what was removed or replaced may take to end
 // before their connections are closed.

@@ -253,7 +253,7 @@ func TestModernUpstreams(t *testing.T) {
 func TestAVerdictThatIsWrongIsCorrected(t *testing.T) {
 	r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(newMCP(), mcpserver.WithStateful(true)) })
 	for _, known := range []Era{EraModern, EraLegacy} {
-		p := NewPool([]Settings{r.settings("s", "/mcp")}, map[string]Known{"s": {Era: known}}, Events{}, discard)
+		p := NewPool([]Settings{r.settings("s", "/mcp")}, Options{Known: map[string]Known{"s": {Era: known}}})
 		if change := p.Refresh(t.Context(), "s"); change.Err != nil || len(change.Defs) != 2 {
 			t.Errorf("known as %s: %+v", known, change)
 		}

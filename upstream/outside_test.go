@@ -63,7 +63,7 @@ func TestSecretsThatAServerRepeatsAreMasked(t *testing.T) {
 	stdio.Env["TOOLFINCH_TEST_CRASH"] = "it dies of " + secret
 	stdio.Secrets = []string{secret}
 	var j journal
-	p := NewPool([]Settings{over, stdio}, nil, Events{}, j.log())
+	p := NewPool([]Settings{over, stdio}, Options{Log: j.log()})
 	defer p.Close(t.Context())
 
 	if got, err := ask(t, p, "s", "result"); err != nil || got != `{"text":`+string(quoted)+`}` {

@@ -3,6 +3,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,6 +90,7 @@ type Events struct {
 // Pool is the set of configured servers. Its methods are safe for concurrent use.
 type Pool struct {
 	events  Events
+	version string // of this client
 	sealer  *sealer
 	tasks   *tasks
 	private *limit.Limit // connections of clients that are asked
@@ -104,14 +106,24 @@ type Pool struct {
 	level   string     // of log messages, that legacy clients want
 }
 
-// NewPool makes a pool; nothing is connected. known is what is remembered of the
-// servers, by name.
-func NewPool(settings []Settings, known map[string]Known, events Events, log *slog.Logger) *Pool {
+// Options are what a pool is made with. Every field may be left out.
+type Options struct {
+	Known   map[string]Known // what is remembered of the servers, by name
+	Events  Events
+	Version string       // of this client, as servers are told; default "dev"
+	Log     *slog.Logger // default: nothing is logged
+}
+
+// NewPool makes a pool; nothing is connected.
+func NewPool(settings []Settings, o Options) *Pool {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: events, sealer: newSealer(), tasks: newTasks(), log: log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
-	p.Update(settings, known)
+	p.Update(settings, o.Known)
 	return p
 }
 

@@ -318,7 +318,7 @@ func TestReconnectBeginsTheDelaysOfWatchAnew(t *testing.T) {
 	s := lines(t, "s", "raw")
 	command := s.Command
 	s.Command = filepath.Join(t.TempDir(), "not-yet")
-	p := NewPool([]Settings{s}, nil, Events{}, slog.New(r))
+	p := NewPool([]Settings{s}, Options{Log: slog.New(r)})
 	changes, stop := watched(t, p)
 	before := 0
 	await.True(t, func() bool {
@@ -346,7 +346,7 @@ func TestReconnectBeginsTheDelaysOfWatchAnew(t *testing.T) {
 
 func TestWatchGoesOnAfterAReconnect(t *testing.T) {
 	r := &retries{Handler: slog.DiscardHandler}
-	p := NewPool([]Settings{lines(t, "s", "raw")}, nil, Events{}, slog.New(r))
+	p := NewPool([]Settings{lines(t, "s", "raw")}, Options{Log: slog.New(r)})
 	changes, stop := watched(t, p)
 	listed := func(defs int) {
 		t.Helper()

@@ -19,6 +19,7 @@ type server struct {
 	mask     *mask
 	log      *slog.Logger
 	events   Events
+	version  string // of this client
 	sealer   *sealer
 	tasks    *tasks
 	private  *limit.Limit // connections of clients that are asked
@@ -45,7 +46,7 @@ type server struct {
 func newServer(p *Pool, settings Settings, known Known) *server {
 	hidden := newMask(settings.Secrets)
 	s := &server{
-		settings: settings, mask: hidden, log: hidden.logger(p.log).With("server", settings.Name), events: p.events,
+		settings: settings, mask: hidden, log: hidden.logger(p.log).With("server", settings.Name), events: p.events, version: p.version,
 		sealer: p.sealer, tasks: p.tasks, private: p.private,
 		health:        newHealth(settings, known.Era),
 		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},

@@ -322,7 +322,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	cycle := func() {
 		own := newAsker(t, "asker")
 		own.Isolate = IsolateAlways
-		p := NewPool([]Settings{lines(t, "a", "raw"), lines(t, "b", "crash"), lines(t, "c", "mute"), own}, nil, Events{}, discard)
+		p := NewPool([]Settings{lines(t, "a", "raw"), lines(t, "b", "crash"), lines(t, "c", "mute"), own}, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		changes := make(chan Change, 10)
 		done := make(chan error, 1)
@@ -403,7 +403,7 @@ func TestErrorsOfCommandsHoldNoPaths(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.s.Name = "s"
 			var logged strings.Builder
-			p := NewPool([]Settings{test.s}, nil, Events{}, slog.New(slog.NewTextHandler(&logged, nil)))
+			p := NewPool([]Settings{test.s}, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
 			_, err := p.Call(t.Context(), def("s", "raw"), &tool.Call{})
 			status := p.Status()[0].Err
 			if closing := p.Close(t.Context()); closing != nil {

@@ -97,7 +97,7 @@ func TestAListThatFailsIsAskedForAgainAfterADelay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, log := newLister(t, c.answer), &logged{Handler: slog.DiscardHandler}
-			p := NewPool([]Settings{{Name: "s", URL: l.URL}}, nil, Events{}, slog.New(log))
+			p := NewPool([]Settings{{Name: "s", URL: l.URL}}, Options{Log: slog.New(log)})
 			changes, stop := watched(t, p)
 			defer stop()
 			for range 4 { // the delays sum up to 1.75 s on the average

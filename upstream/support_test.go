@@ -246,7 +246,7 @@ func newPool(t testing.TB, settings ...Settings) *Pool {
 
 func newPoolWith(t testing.TB, known map[string]Known, events Events, settings ...Settings) *Pool {
 	t.Helper()
-	p := NewPool(settings, known, events, discard)
+	p := NewPool(settings, Options{Known: known, Events: events})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
 		defer cancel()

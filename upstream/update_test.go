@@ -488,7 +488,7 @@ func TestAServersPastIsNotToldLast(t *testing.T) {
 func TestWatchUpdateAndCloseInAllOrders(t *testing.T) {
 	s := shell("s", `while read -r message; do :; done`) // the list hangs
 	run := func(orders ...int) {
-		p := NewPool([]Settings{s, {Name: "none", Command: "no-such-program"}}, nil, Events{}, discard)
+		p := NewPool([]Settings{s, {Name: "none", Command: "no-such-program"}}, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error, 1)
@@ -535,7 +535,7 @@ func TestRapidUpdatesLeaveNothingBehind(t *testing.T) {
 	own.Name, own.Isolate = "own", IsolateAlways
 	stays := lines(t, "stays", "raw")
 	cycle := func() {
-		p := NewPool([]Settings{stays}, nil, Events{}, discard)
+		p := NewPool([]Settings{stays}, Options{})
 		changes, stop := watched(t, p)
 		pid := pidOf(t, p, "stays")
 		over := make(chan struct{})

@@ -91,7 +91,7 @@ func newRig(t testing.TB) *rig {
 	silent := slog.New(slog.DiscardHandler)
 	r.pool = upstream.NewPool([]upstream.Settings{
 		reach("hang", hang.URL, await.Bound), reach("dead", dead.URL, await.Bound), reach("mute", mute.URL, short),
-	}, nil, upstream.Events{}, silent)
+	}, upstream.Options{})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
 		defer cancel()

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/upstream"
 )
 
 // Exit codes. They are part of what users script against.
@@ -54,7 +53,6 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	upstream.Version = version
 	collectGarbage(200) // building the index makes much of it, for a tenth of a second
 
 	root := newRoot()

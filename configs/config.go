@@ -30,6 +30,7 @@ type Config struct {
 	TopK              int                  // tools in an answer
 	Embed             embed.Settings       // how texts become vectors
 	QueryEmbedTimeout time.Duration        // how long a query waits for its vector
+	StartWait         time.Duration        // how long requests wait for servers that start for the first time
 	Learn             bool                 // rank by what was called after earlier queries
 	ListChangedExec   string               // shell command run after a list_changed; "" for none
 	DataDir           string               // folder of the store, absolute
@@ -96,6 +97,7 @@ const (
 	DefaultListen         = "127.0.0.1:8080"
 
 	DefaultQueryEmbedTimeout = 800 * time.Millisecond
+	DefaultStartWait         = 8 * time.Second
 	MinQueryEmbedTimeout     = 10 * time.Millisecond
 	MaxQueryEmbedTimeout     = 30 * time.Second
 )

@@ -69,6 +69,11 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *time.Duration { return &c.QueryEmbedTimeout }).is(duration{MinQueryEmbedTimeout, MaxQueryEmbedTimeout, "800ms"}, DefaultQueryEmbedTimeout),
 	},
 	{
+		name:  "start_wait",
+		doc:   "how long a search, a list or an unknown name waits for servers that start for the first time, 1ms to 5m; they are never waited for again",
+		value: in(func(c *Config) *time.Duration { return &c.StartWait }).is(duration{time.Millisecond, 5 * time.Minute, "8s"}, DefaultStartWait),
+	},
+	{
 		name: "learn", env: "MCPPROXY_LEARN", change: restart,
 		doc:   "rank higher what was called after similar queries; kept in `data_dir` and nowhere else",
 		value: in(func(c *Config) *bool { return &c.Learn }).is(boolean{}),

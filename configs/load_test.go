@@ -239,7 +239,7 @@ func TestDefaults(t *testing.T) {
 			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, CallTimeoutTotal: time.Hour, Validate: true,
 			AskTimeout: 10 * time.Minute, Isolate: "auto",
 		}},
-		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond,
+		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
 		MaxRegistered: 40, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
@@ -285,6 +285,7 @@ openai_base_url: http://localhost:11434/v1
 openai_api_key: " key "
 openai_dimensions: 512
 query_embed_timeout: 2
+start_wait: 20
 learn: true
 list_changed_exec: echo "$MCPPROXY_CLIENT"
 data_dir: data
@@ -323,7 +324,7 @@ proxy_tool: everything-1_2
 		Embed: embed.Settings{Kind: embed.KindOpenAI, HFModel: "org/name", OpenAI: embed.OpenAI{
 			APIKey: "key", BaseURL: "http://localhost:11434/v1", Model: "nomic-embed-text", Dimensions: 512,
 		}},
-		QueryEmbedTimeout: 2 * time.Second, Learn: true,
+		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
 		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},

@@ -32,7 +32,7 @@ func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*served, 
 // error leaves no trace.
 func (s *views) build(ctx context.Context, config *configs.Config, plans []plan, problems []view.Problem) (*served, error) {
 	before := s.now.Load()
-	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: s.modules.Files(), ready: before.ready}
+	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: s.modules.Files(), ready: before.ready, replaced: make(chan struct{})}
 	for _, plan := range plans {
 		v := plan.View
 		next.views = append(next.views, v)
@@ -145,9 +145,14 @@ func (s *views) showTo(config *configs.Config, next plan) {
 	if next.compiled.Keeps() {
 		v.shown.Meta = append(v.shown.Meta, s.outputs.Tool())
 	}
-	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
-		*tools = v.metered(*tools)
+	apart := map[string]bool{retrieve.UnprovisionTools: true, retrieve.ListProvisioned: true, s.outputs.Tool().Name: true}
+	for _, t := range next.compiled.Meta {
+		apart[t.Name] = true
 	}
+	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
+		*tools = v.waiting(v.metered(*tools), apart)
+	}
+	v.showStarting()
 	about := next.servers
 	if settings.Exposure == view.ExposureDirect && settings.Description == "" {
 		about = nil // clients see what there is

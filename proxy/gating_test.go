@@ -951,7 +951,7 @@ func TestForgedIDsAreRefused(t *testing.T) {
 		"shop.look", "look", "shop_loook", "shop__look", "SHOP_LOOK", "shop_look ", " shop_look", "shop_look\u0000", "shop_look/../burn", "shop/look", "shop:look",
 		"a_b_c", "execute_tool", "provision_tools", "retrieve_tools", "call_tool", "toolfinch.execute_tool", "shop_greet", "file:///note", "other_look", "_", "{}", "*", "shop_*",
 	} {
-		begins := "Invalid tool ID format: " + id
+		begins := unknownID(id)
 		for meta, arguments := range map[string]string{
 			"execute_tool":      `{"tool_id":` + quote(id) + `,"arguments":{}}`,
 			"provision_tools":   `{"tool_ids":["shop_burn",` + quote(id) + `]}`,
@@ -1141,7 +1141,7 @@ func TestAToolThatComesBackIsProvisionedStill(t *testing.T) {
 	if got := c.does(t, "list_provisioned", `{}`); len(idsOf(got, "provisioned")) != 0 || number(t, got, "usage", "tools") != 0 {
 		t.Errorf("while it is gone: %s", got)
 	}
-	if got := c.ask("tools/call", toolCall("execute_tool", `{"tool_id":"shop_look"}`)); !failed(got) || !strings.Contains(got.raw, "Invalid tool ID format: shop_look") {
+	if got := c.ask("tools/call", toolCall("execute_tool", `{"tool_id":"shop_look"}`)); !failed(got) || !strings.Contains(got.raw, "Unknown tool: shop_look") {
 		t.Errorf("while it is gone: %s", got.raw)
 	}
 	eventually(t, func() bool { return slices.Equal(c.listed(), provisioning) })

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"toolfinch/configs"
 	"toolfinch/retrieve"
@@ -23,8 +24,9 @@ type knowledge struct {
 	store    *store.Store
 	readOnly bool // what is learned is not written to the store
 	log      *slog.Logger
-	said     map[string]*said // by server
-	heard    map[string]bool  // the servers that were listed, or have failed, since Open
+	said     map[string]*said     // by server
+	heard    map[string]bool      // the servers that were listed, or have failed, since Open
+	began    map[string]time.Time // when servers that were never listed were met
 }
 
 // said is what a server said when it was listed last.
@@ -47,7 +49,7 @@ type recalled struct {
 
 // recall reads the store. What cannot be read is learned again.
 func recall(ctx context.Context, db *store.Store, config *configs.Config, log *slog.Logger) (*knowledge, recalled) {
-	k := &knowledge{store: db, log: log, said: map[string]*said{}, heard: map[string]bool{}}
+	k := &knowledge{store: db, log: log, said: map[string]*said{}, heard: map[string]bool{}, began: map[string]time.Time{}}
 	warn := func(what string, err error) {
 		if err != nil {
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)

@@ -216,6 +216,9 @@ func (l *loop) show(ctx context.Context, next *served) {
 		next.ready = make(chan struct{})
 	}
 	l.now.Store(next)
+	if before.replaced != nil {
+		close(before.replaced)
+	}
 	if l.life != nil {
 		l.readyForScripts()
 	}

@@ -129,6 +129,7 @@ func (s *views) planView(v *View, config *configs.Config, compiled *view.Compile
 		v.upstreams = append(v.upstreams, u.Server)
 		next.settled = next.settled && (u.Listed || s.known.heard[u.Server])
 	}
+	s.known.startOf(v, config.StartWait)
 	switch settings.Exposure {
 	case view.ExposureDirect:
 		next.find = retrieve.RetrieveTools

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"toolfinch/configs"
 	"toolfinch/view"
@@ -30,18 +31,18 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	if l.only != "" && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == l.only }) {
 		return fmt.Errorf("view %q is being served and cannot be removed", l.only)
 	}
-	modules, heard := l.modules, l.known.heard
+	modules, heard, began := l.modules, l.known.heard, l.known.began
 	defer func() {
 		if err != nil {
-			l.modules, l.known.heard = modules, heard
+			l.modules, l.known.heard, l.known.began = modules, heard, began
 		}
 	}()
 	l.modules = modules.Unedited()
+	l.known.heard, l.known.began = l.known.heardStill(l.now.Load().config, config), map[string]time.Time{}
 	plans, problems := l.plan(config, l.known.upstreams(config, l.upstreamTool), nil)
 	if err := l.refuse(config, problems); err != nil {
 		return err
 	}
-	l.known.heard = l.known.heardStill(l.now.Load().config, config)
 	next, err := l.build(ctx, config, plans, problems)
 	if err != nil {
 		return err

@@ -27,8 +27,12 @@ func (h rest) View(name string) (web.View, error) {
 		return web.View{}, err
 	}
 	config, settings := h.now.Load().config, v.settings
+	var started func(ctx context.Context)
+	if len(v.starting) > 0 {
+		started = func(ctx context.Context) { v.started(ctx) }
+	}
 	return web.View{
-		Name: v.name, Catalog: v.catalog, Retriever: v.retriever, Sessions: v.live,
+		Name: v.name, Catalog: v.catalog, Retriever: v.retriever, Sessions: v.live, Started: started,
 		Whole: func(server string) bool {
 			return settings.IncludeAll && len(settings.Exclude) == 0 && !leavesOut(settings.Tools, server) && !leavesOut(config.Tools, server)
 		},

@@ -114,9 +114,9 @@ func TestRESTOverHTTP(t *testing.T) {
 			{"", `{"tool_id":"shop_hat","arguments":"{\"size\":3}"}`, 200, `"args":{"size":3}`},
 			{"", `{"tool_id":"shop_odd"}`, 200, `{"result":` + odd + `}`},
 			{"", `{"tool_id":"shop_hat","arguments":{}}`, 400, `size`},
-			{"", `{"tool_id":"shop_cap"}`, 400, `"Invalid tool ID format: shop_cap`},
+			{"", `{"tool_id":"shop_cap"}`, 400, `"Unknown tool: shop_cap`},
 			{"", `{"tool_id":"shop.hat","arguments":{"size":3}}`, 400, `"Invalid tool ID format: shop.hat`},
-			{"", `{"tool_id":"retrieve_tools","arguments":{"query":"hat"}}`, 400, `"Invalid tool ID format: retrieve_tools`},
+			{"", `{"tool_id":"retrieve_tools","arguments":{"query":"hat"}}`, 400, `"Unknown tool: retrieve_tools`},
 			{"", `{"tool_id":"shop_coat","arguments":{"size":3}}`, 500, `{"detail":"Tool execution failed: `},
 			{"", `{"tool_id":"shop_coat","arguments":{"size":3}}`, 500, `sold out`},
 			{"", `{"arguments":{}}`, 400, `tool_id is missing`},
@@ -124,8 +124,8 @@ func TestRESTOverHTTP(t *testing.T) {
 			{"", `{"tool_id":"shop_hat","args":{"size":3}}`, 400, `unknown field \"args\"; did you mean \"arguments\"?`},
 			{"", `{"tool_id":`, 400, `one JSON object`},
 			{"?view=narrow", `{"tool_id":"renamed"}`, 200, odd},
-			{"?view=narrow", `{"tool_id":"shop_odd"}`, 400, `"Invalid tool ID format: shop_odd`},
-			{"?view=narrow", `{"tool_id":"shop_hat","arguments":{"size":3}}`, 400, `"Invalid tool ID format: shop_hat`},
+			{"?view=narrow", `{"tool_id":"shop_odd"}`, 400, `"Unknown tool: shop_odd`},
+			{"?view=narrow", `{"tool_id":"shop_hat","arguments":{"size":3}}`, 400, `"Unknown tool: shop_hat`},
 			{"?view=bounded", `{"tool_id":"shop_hat","arguments":{"size":3}}`, 400, `{"detail":"Tool shop_hat not provisioned. Use provision_tools first.`},
 			{"?view=narow", `{"tool_id":"renamed"}`, 404, `did you mean narrow?`},
 			{"?veiw=narrow", `{"tool_id":"renamed"}`, 400, `unknown query parameter \"veiw\"; did you mean \"view\"?`},
@@ -178,7 +178,7 @@ func TestRESTOverHTTP(t *testing.T) {
 		curl(t, url, "DELETE", "/api/tools/provision/shop_hat?view=bounded", "").wants(t, "taken back", 200, `"unprovisioned":[{"tool_id":"shop_hat"`)
 		curl(t, url, "DELETE", "/api/tools/provision/shop_hat?view=bounded", "").wants(t, "taken back twice", 404)
 		curl(t, url, "POST", execute, hat).wants(t, "taken back", 400, "not provisioned")
-		curl(t, url, "POST", "/api/tools/provision?view=bounded", `{"tool_ids":["shop_cap"]}`).wants(t, "forged", 400, "Invalid tool ID format: shop_cap")
+		curl(t, url, "POST", "/api/tools/provision?view=bounded", `{"tool_ids":["shop_cap"]}`).wants(t, "forged", 400, "Unknown tool: shop_cap")
 		curl(t, url, "POST", "/api/tools/provision", `{"tool_ids":["shop_hat"]}`).wants(t, "where nothing is gated", 409)
 	})
 	// Before it is connected anew: Watch lists it once more after that, beside.
@@ -406,7 +406,7 @@ func TestRESTOfAViewThatIsServedAlone(t *testing.T) {
 	for _, id := range outsideTools {
 		quoted, _ := json.Marshal(id)
 		got := curl(t, url, "POST", "/api/proxy/execute", `{"tool_id":`+string(quoted)+`}`)
-		got.wants(t, id, 400, "Invalid tool ID format: "+id)
+		got.wants(t, id, 400, unknownID(id))
 		if strings.Contains(strings.ReplaceAll(got.body, id, ""), outside) {
 			t.Errorf("%s: %s", id, got.body)
 		}

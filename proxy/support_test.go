@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -75,4 +76,13 @@ func percentiles(b *testing.B, callers int, op func() error) {
 	b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 	b.ReportMetric(float64(len(all))/b.Elapsed().Seconds(), "calls/s")
+}
+
+// unknownID is how the error begins for an ID that no tool has: one that cannot be a
+// name, or one that is none.
+func unknownID(id string) string {
+	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(id) {
+		return "Unknown tool: " + id
+	}
+	return "Invalid tool ID format: " + id
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"toolfinch/configs"
 	"toolfinch/gate"
@@ -34,6 +35,7 @@ type served struct {
 	problems []view.Problem // what is wrong with the views beside what the upstreams have
 	modules  []string       // the files of the views' Starlark modules
 	complete bool           // each upstream has been listed, or has failed, since Open
+	replaced chan struct{}  // closed when another value is served
 	ready    chan struct{}  // closed when what is served became complete
 }
 
@@ -45,10 +47,13 @@ type View struct {
 	pool      *upstream.Pool
 	root      *retrieve.Catalog // what the view's catalogs are made from
 	upstreams []string          // whose tools it has
-	problems  []view.Problem
-	contents  retrieve.Contents
-	catalog   *retrieve.Catalog
-	retriever *retrieve.Retriever
+	starting  []string          // those of them that were never listed and are connecting for the first time
+	// startsUntil is how long requests wait for them at most.
+	startsUntil time.Time
+	problems    []view.Problem
+	contents    retrieve.Contents
+	catalog     *retrieve.Catalog
+	retriever   *retrieve.Retriever
 
 	*endpoint // its live server; nil in a Workspace
 	shown     register.Served
@@ -168,8 +173,13 @@ func (v *View) health() retrieve.Health {
 	}
 	var h retrieve.Health
 	for _, s := range v.pool.Status() {
+		if !v.has(s.Server) {
+			continue
+		}
+		if a, is := v.absent(s, listed[s.Server]); is {
+			h.Absent = append(h.Absent, a)
+		}
 		switch {
-		case !v.has(s.Server):
 		case s.State == upstream.StateFailed:
 			h.Failed++
 		case s.State == upstream.StateReady && listed[s.Server]:

@@ -43,9 +43,12 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	}
 	switch x.Method {
 	case wire.MethodListTools:
+		if served.Direct != nil {
+			served = served.started(ctx)
+		}
 		return l.listTools(served, call, s), nil
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
-		return listPage(served, x)
+		return listPage(served.started(ctx), x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:
 		if s == nil {
 			return nil, methodNotFound(x.Method)
@@ -167,7 +170,7 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 			s.reads(t.Def.ID)
 		}
 	default:
-		if meta := served.metaTool(call.Name); meta != nil {
+		if meta := served.MetaTool(call.Name); meta != nil {
 			return meta.Handler(ctx, call)
 		}
 		if t, ok = served.Lookup(call.Name); !ok {
@@ -175,6 +178,9 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 		}
 	}
 	if !ok {
+		if now := served.started(ctx); now != served {
+			return l.dispatch(ctx, now, call)
+		}
 		return nil, notFound(call.Kind, call.Name, served.hint(call), call.Client != nil && call.Client.Modern)
 	}
 	if call.Kind == tool.KindTool {

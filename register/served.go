@@ -1,6 +1,7 @@
 package register
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -68,6 +69,21 @@ type Served struct {
 	MaxRegistered int
 	// SearchTool is the name of the tool in Search that finds tools; "": none does.
 	SearchTool string
+	// Started, if set, waits until what is still starting is there, or has taken too
+	// long, and returns what is served then. Lists that a client may ask for only once
+	// wait for it, and so does a name that nothing has yet.
+	Started func(ctx context.Context) *Served
+	// Because, if set, says after the error for an unknown name why it may be unknown;
+	// "" if nothing is known of that.
+	Because func(name string) string
+}
+
+// started waits with Started. The result may be v itself.
+func (v *Served) started(ctx context.Context) *Served {
+	if v.Started == nil {
+		return v
+	}
+	return v.Started(ctx)
 }
 
 // Declared is what is declared to clients beside tools.
@@ -108,8 +124,8 @@ func (v *Served) direct(s *session) bool {
 	return s.direct
 }
 
-// metaTool finds a meta-tool by name, listed or not.
-func (v *Served) metaTool(name string) *tool.Tool {
+// MetaTool finds a meta-tool by name, listed or not; nil for none.
+func (v *Served) MetaTool(name string) *tool.Tool {
 	for _, meta := range [][]*tool.Tool{v.Search, v.Meta, v.Unlisted} {
 		for _, t := range meta {
 			if t.Name == name {
@@ -153,12 +169,15 @@ func (v *Served) declare(c *mcp.ServerCapabilities, instructions *string) {
 
 // hint is what to do about an unknown tool.
 func (v *Served) hint(call *tool.Call) string {
-	if call.Kind != tool.KindTool {
-		return ""
-	}
 	hint := ""
+	if v.Because != nil {
+		hint = v.Because(call.Name)
+	}
+	if call.Kind != tool.KindTool {
+		return hint
+	}
 	if near := v.Nearest(call.Name, 3); len(near) > 0 {
-		hint = "; nearest: " + strings.Join(near, ", ")
+		hint = "; nearest: " + strings.Join(near, ", ") + hint
 	}
 	if v.SearchTool != "" {
 		hint += ". Search with " + v.SearchTool + "."

@@ -46,7 +46,8 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 	}
 	out := struct {
 		Tools       []item            `json:"tools"`
-		Confident   bool              `json:"confident"` // false: perhaps nothing here is what was asked for
+		Confident   bool              `json:"confident"`         // false: perhaps nothing here is what was asked for
+		Missing     []string          `json:"missing,omitempty"` // servers that are not there, and why
 		Servers     map[string]string `json:"servers,omitempty"`
 		Index       indexState        `json:"index"`
 		Next        string            `json:"next,omitempty"` // what to do before tools can be called
@@ -72,7 +73,7 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 	if r.gated() && slices.ContainsFunc(out.Tools, func(it item) bool { return it.Registered != nil && !*it.Registered }) {
 		out.Next = "Tools that are not registered cannot be called yet: send their names to " + ProvisionTools + " as tool_ids."
 	}
-	out.Confident = found.Confidence >= Confident
+	out.Confident, out.Missing = found.Confidence >= Confident, described(found.Absent)
 	out.Index.Tools = r.catalog.Len()
 	out.Index.Search, out.Index.Reason = "words", found.Reason
 	if found.Hybrid {

@@ -47,6 +47,7 @@ type caller struct {
 	validate  func(server string) bool    // nil: arguments are checked for all servers
 	unchecked func(id tool.ID, err error) // nil: nobody hears
 	search    string                      // the meta-tool that finds tools
+	absent    func() []Absent             // servers that cannot be called now
 }
 
 // CallTool returns the handler of call_tool for tools up to the given kind, and for
@@ -217,7 +218,7 @@ func (c *caller) unknown(name, server string) string {
 	if near := c.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
-	return text + ". Find tools with " + c.searchTool(server) + "."
+	return text + unknownBecause(c.absent(), name) + ". Find tools with " + c.searchTool(server) + "."
 }
 
 // parseCall reads {"name": ..., "arguments": {...}}, or with another key for the

@@ -37,6 +37,7 @@ type Discovery struct {
 	Tokens    int          `json:"tokens"`              // of all these tools
 	Confident *bool        `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
 	More      int          `json:"more,omitempty"`      // of a list: how many tools are not in it
+	Missing   []string     `json:"missing,omitempty"`   // servers that are not there, and why
 }
 
 // Discover finds tools by what they do and by tags, best first, and states the cost
@@ -58,13 +59,14 @@ func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQ
 	var hits []Hit
 	if strings.TrimSpace(q.Text) == "" {
 		hits, out.More = p.catalog.first(q.Limit, p.catalog.Tagged(q.Tags))
+		out.Missing = described(p.search.absent())
 	} else {
 		found, err := p.search.searchTagged(ctx, Query{Text: q.Text, Limit: q.Limit}, q.Tags)
 		if err != nil {
 			return Discovery{}, err
 		}
 		p.search.asked(call.Session, q.Text, found.Hits)
-		hits, out.Confident = found.Hits, found.confident()
+		hits, out.Confident, out.Missing = found.Hits, found.confident(), described(found.Absent)
 	}
 	for _, hit := range hits {
 		one := p.Describe(call, hit.Tool)
@@ -150,10 +152,10 @@ func (s *searcher) among(ctx context.Context, q Query, first string, passes func
 		found.Hits = append(found.Hits, having(passes, more.Hits, seen, q.Limit-len(found.Hits))...)
 	}
 	if len(found.Hits) == 0 || found.Hits[0].Tool != best {
-		found.Confidence = unknownConfidence // the known one is of a tool that is left out
+		found.Confidence, found.Absent = unknownConfidence, s.absent() // the known one is of a tool that is left out
 		return found, nil
 	}
-	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
+	s.doubt(q, &found)
 	return found, nil
 }
 

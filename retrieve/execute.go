@@ -33,9 +33,9 @@ type ExecuteError struct {
 	Err     error
 }
 
-// Error is for the client. It begins with "Invalid tool ID format: X", "Tool X not
-// provisioned.", "Server S not connected: " or "Tool execution failed: ", or says which
-// arguments do not fit.
+// Error is for the client. It begins with "Invalid tool ID format: X",
+// "Unknown tool: X", "Tool X not provisioned.", "Server S not connected: " or "Tool
+// execution failed: ", or says which arguments do not fit.
 func (e *ExecuteError) Error() string {
 	var of *upstream.Error
 	errors.As(e.Err, &of)
@@ -68,7 +68,12 @@ func (e *ExecuteError) Unwrap() error { return e.Err }
 func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
 	t, ok := c.catalog.Lookup(id)
 	if !ok {
-		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: c.catalog.invalidID(id)}}
+		for _, a := range c.absent() {
+			if a.has(id) && !a.Listed {
+				return nil, &ExecuteError{Failure: FailureConnection, ID: id, Server: a.Server, Err: errors.New(a.why())}
+			}
+		}
+		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: c.catalog.unknownID(id, c.absent())}}
 	}
 	object := json.RawMessage(`{}`)
 	if err := args.Object("arguments", &object).Read(arguments); err != nil {

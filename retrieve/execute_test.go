@@ -29,9 +29,9 @@ func TestExecutionsThatFailSayHow(t *testing.T) {
 		failure             Failure
 		server, want        string
 	}{
-		{"unknown", "github_creat_issue", `{}`, nil, FailureBadRequest, "", "Invalid tool ID format: github_creat_issue. Nearest: github_create_issue"},
+		{"unknown", "github_creat_issue", `{}`, nil, FailureBadRequest, "", "Unknown tool: github_creat_issue. Nearest: github_create_issue"},
 		{"server.tool", "github.create_issue", `{}`, nil, FailureBadRequest, "", "Invalid tool ID format: github.create_issue"},
-		{"a meta-tool", "execute_tool", `{}`, nil, FailureBadRequest, "", "Invalid tool ID format: execute_tool"},
+		{"a meta-tool", "execute_tool", `{}`, nil, FailureBadRequest, "", "Unknown tool: execute_tool"},
 		{"empty", "", `{}`, nil, FailureBadRequest, "", "Invalid tool ID format: "},
 		{"arguments that are no object", "github_create_issue", `[1]`, nil, FailureBadRequest, "", "arguments must be an object"},
 		{"arguments that are no JSON", "github_create_issue", `{"title":`, nil, FailureBadRequest, "", "arguments must be an object"},

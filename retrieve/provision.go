@@ -64,6 +64,7 @@ type ProvisionAnswer struct {
 	Provisioned []ProvisionedTool `json:"provisioned"`           // with definitions; those that were before, too
 	DidNotFit   []ProvisionedTool `json:"did_not_fit,omitempty"` // of a query
 	Confident   *bool             `json:"confident,omitempty"`   // of a query; false: perhaps none is what was asked for
+	Missing     []string          `json:"missing,omitempty"`     // servers that are not there, and why
 	gate.State
 }
 
@@ -100,7 +101,7 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 			return answer, searchErr
 		}
 		p.search.asked(call.Session, q.Query, found.Hits)
-		answer.Confident = found.confident()
+		answer.Confident, answer.Missing = found.confident(), described(found.Absent)
 		for _, hit := range found.Hits {
 			request.Tools = append(request.Tools, hit.Tool)
 		}
@@ -226,7 +227,7 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 		case ok:
 			tools = append(tools, t)
 		case len(unknown) < maxUnknown:
-			unknown = append(unknown, p.catalog.invalidID(id))
+			unknown = append(unknown, p.catalog.unknownID(id, p.search.absent()))
 		}
 	}
 	if len(unknown) > 0 {
@@ -235,12 +236,18 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 	return tools, nil
 }
 
-func (c *Catalog) invalidID(id string) string {
-	text := "Invalid tool ID format: " + rawjson.Clip(id, 128)
+// unknownID says that no tool has an ID: one that cannot be the name of a tool, or that
+// is not known.
+func (c *Catalog) unknownID(id string, absent []Absent) string {
+	text := "Unknown tool: "
+	if id == "" || len(id) > maxName || notInName.MatchString(id) {
+		text = "Invalid tool ID format: "
+	}
+	text += rawjson.Clip(id, 128)
 	if near := c.Nearest(id, 3); len(near) > 0 {
 		text += ". Nearest: " + strings.Join(near, ", ")
 	}
-	return text
+	return text + unknownBecause(absent, id)
 }
 
 // ParseProvision reads the arguments of provision_tools. Its errors are

@@ -255,16 +255,16 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		{ProvisionTools, `{"query":"x","limit":51}`, "from 1 to 50"},
 		{ProvisionTools, `{"ids":["github_create_issue"]}`, `unknown argument "ids"; did you mean "tool_ids"? provision_tools takes tool_ids, query, limit, max_tokens and ttl_seconds`},
 		{ProvisionTools, `["github_create_issue"]`, "must be a JSON object"},
-		{ProvisionTools, `{"tool_ids":["github_create_issue","github_creat_issue"]}`, "Invalid tool ID format: github_creat_issue. Nearest: github_create_issue"},
+		{ProvisionTools, `{"tool_ids":["github_create_issue","github_creat_issue"]}`, "Unknown tool: github_creat_issue. Nearest: github_create_issue"},
 		{ProvisionTools, `{"tool_ids":["github.create_issue"]}`, "Invalid tool ID format: github.create_issue"},
-		{ProvisionTools, `{"tool_ids":["call_tool"]}`, "Invalid tool ID format: call_tool"},
-		{ProvisionTools, `{"tool_ids":["x1","x2"]}`, "Invalid tool ID format: x2"},
+		{ProvisionTools, `{"tool_ids":["call_tool"]}`, "Unknown tool: call_tool"},
+		{ProvisionTools, `{"tool_ids":["x1","x2"]}`, "Unknown tool: x2"},
 		{ProvisionTools, `{"tool_ids":["github_create_issue","github_delete_repository"]}`, "Nothing was changed"},
 		{ProvisionTools, `{"tool_ids":["github_create_issue"],"max_tokens":1}`, "Nothing was changed"},
 		{UnprovisionTools, `{}`, `send tool_ids, or {"all": true}`},
 		{UnprovisionTools, `{"tool_ids":["github_search_code"],"all":true}`, `send tool_ids, or {"all": true}`},
 		{UnprovisionTools, `{"all":"yes"}`, "all must be true or false"},
-		{UnprovisionTools, `{"tool_ids":["github_search_code","nothing"]}`, "Invalid tool ID format: nothing"},
+		{UnprovisionTools, `{"tool_ids":["github_search_code","nothing"]}`, "Unknown tool: nothing"},
 		{ListProvisioned, `{"all":true}`, `unknown argument "all"; list_provisioned takes none`},
 		{ExecuteTool, `{"arguments":{}}`, `tool_id is missing: send {"tool_id": "server_tool", "arguments": {...}}`},
 		{ExecuteTool, `{"tool_id":"github_search_code","q":"x"}`, `go into "arguments"`},
@@ -362,7 +362,7 @@ func TestIDsAreBoundedAndCountOnce(t *testing.T) {
 		t.Errorf("unprovisioned: %+v", removed)
 	}
 	unknown := v.as(t, "ann", ProvisionTools, `{"tool_ids":["nothing","nothing","github_search_code","nothing"]}`)
-	if strings.Count(unknown, "Invalid tool ID format: nothing") != 1 {
+	if strings.Count(unknown, "Unknown tool: nothing") != 1 {
 		t.Errorf("unknown: %s", unknown)
 	}
 }

@@ -140,5 +140,9 @@ func (p proxied) unknown(t proxytool.Type, path string) error {
 	if t == proxytool.TypeTool {
 		near = p.catalog.Nearest(path, 3)
 	}
-	return proxytool.Unknown(t, path, near)
+	err := proxytool.Unknown(t, path, near)
+	if because := unknownBecause(p.searcher.absent(), path); because != "" {
+		return args.Refuse("%v%s", err, because)
+	}
+	return err
 }

@@ -22,7 +22,10 @@ const (
 )
 
 // Health counts the upstreams by their state.
-type Health struct{ Ready, Pending, Failed int }
+type Health struct {
+	Ready, Pending, Failed int
+	Absent                 []Absent // those that cannot be called now
+}
 
 // Settings of a Retriever.
 type Settings struct {
@@ -75,6 +78,7 @@ type searcher struct {
 	vectors *QueryVectors
 	timeout time.Duration // of the vectors of a query
 	misfit  func(dim int) // nil: nobody hears
+	health  func() Health // nil: every server is there
 }
 
 // New makes a Retriever.
@@ -94,10 +98,10 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	if settings.Gate != nil && settings.SearchTool == RetrieveTools {
 		settings.SearchTool = DiscoverTools // the other is not listed then
 	}
-	search := &searcher{catalog, settings.Memory, settings.Vectors, settings.QueryTimeout, settings.Misfit}
+	search := &searcher{catalog, settings.Memory, settings.Vectors, settings.QueryTimeout, settings.Misfit, settings.Health}
 	return &Retriever{
 		searcher:    search,
-		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.SearchTool},
+		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.SearchTool, search.absent},
 		provisioner: &provisioner{search, catalog, settings.Gate, settings.TopK},
 		catalog:     catalog,
 		settings:    settings,
@@ -219,10 +223,14 @@ type Found struct {
 	// Confidence is the probability that one of the hits is what the query asks for;
 	// below Confident there are fewer hits.
 	Confidence float64
+	Absent     []Absent // servers that could not be searched, or whose tools cannot be called
 }
 
 // Confident is the least confidence of an answer that is called confident.
 const Confident = 0.26
+
+// doubtful is the most confidence where an absent server may have the tool.
+const doubtful = Confident / 2
 
 // leastDoubted is the least share of the hits that an answer keeps.
 const leastDoubted = 0.4
@@ -252,8 +260,20 @@ func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 		return Found{}, err
 	}
 	found, err := s.rank(ctx, query, reason)
-	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
+	s.doubt(q, &found)
 	return found, err
+}
+
+// doubt leaves out hits that are not likely enough. Hits are not likely where an
+// absent server may have what is asked for.
+func (s *searcher) doubt(q Query, found *Found) {
+	found.Absent = slices.DeleteFunc(s.absent(), func(a Absent) bool { return q.Server != "" && q.Server != a.Server })
+	for _, a := range found.Absent {
+		if a.fits(q.Text, found.Hits) {
+			found.Confidence = min(found.Confidence, doubtful)
+		}
+	}
+	found.Hits = found.Hits[:doubted(len(found.Hits), found.Confidence)]
 }
 
 // query returns the query for the index and, if it has no vectors, the reason.

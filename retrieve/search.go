@@ -70,6 +70,7 @@ type foundTools struct {
 	Tools     []foundTool `json:"tools"`
 	Confident *bool       `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
 	More      int         `json:"more,omitempty"`      // of a list: how many tools are not in it
+	Missing   []string    `json:"missing,omitempty"`   // servers that are not there, and why
 }
 
 type foundTool struct {
@@ -100,13 +101,14 @@ func (r *Retriever) search(server string) tool.Handler {
 		var hits []Hit
 		if strings.TrimSpace(query) == "" {
 			hits, all.More = r.catalog.first(cmp.Or(limit, maxListed), func(t *tool.Tool) bool { return server == "" || t.Def.ID.Server == server })
+			all.Missing = described(r.searcher.absent())
 		} else {
 			found, err := r.Search(ctx, Query{Text: query, Limit: cmp.Or(limit, r.settings.TopK), Server: server})
 			if err != nil {
 				return nil, err
 			}
 			r.asked(call.Session, query, found.Hits)
-			hits, all.Confident = found.Hits, found.confident()
+			hits, all.Confident, all.Missing = found.Hits, found.confident(), described(found.Absent)
 		}
 		for _, hit := range hits {
 			all.add(hit.Tool, server)

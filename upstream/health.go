@@ -22,6 +22,8 @@ type Status struct {
 	Server    string
 	State     State
 	Err       error     // of the last exchange, nil when it went well
+	Command   string    // that starts it; "" for one that is reached over HTTP
+	Began     time.Time // when it was configured
 	Since     time.Time // of State, or of the connection that took another's place in it
 	Tools     int
 	LeftOut   int // malformed definitions that are not served, see Faults
@@ -45,7 +47,8 @@ func newHealth(s Settings, era Era) *health {
 	if s.Command != "" {
 		transport = TransportStdio
 	}
-	return &health{status: Status{Server: s.Name, State: StatePending, Since: time.Now(), Era: era, Transport: string(transport)}}
+	now := time.Now()
+	return &health{status: Status{Server: s.Name, Command: s.Command, Began: now, State: StatePending, Since: now, Era: era, Transport: string(transport)}}
 }
 
 // get returns the health as it is.

@@ -37,6 +37,9 @@ func (s *server) provision(q *request) (any, error) {
 	q.target = clipped(ask.IDs)
 	ask.MaxTokens = max(tokens, context)
 	ask.TTL = time.Duration(ttl) * time.Second
+	if err := q.complete(ask.IDs...); err != nil {
+		return nil, err
+	}
 	call, err := q.call()
 	if err != nil {
 		return nil, err

@@ -301,6 +301,17 @@ func (q *request) renew() (err error) {
 	return err
 }
 
+// complete waits for servers that are starting, unless the view has tools of all these
+// names; with none it waits in any case. Then it takes the view that is served.
+func (q *request) complete(names ...string) error {
+	unknown := func(name string) bool { _, ok := q.view.Catalog.Lookup(name); return !ok }
+	if q.view.Started == nil || len(names) > 0 && !slices.ContainsFunc(names, unknown) {
+		return nil
+	}
+	q.view.Started(q.Context())
+	return q.renew()
+}
+
 // errUnread is wrapped by the error of a body that did not arrive.
 var errUnread = errors.New("the body did not arrive")
 

@@ -28,6 +28,9 @@ func (s *server) execute(q *request) (any, error) {
 	if id == "" {
 		return nil, badRequest(`tool_id is missing: send {"tool_id": "server_tool", "arguments": {...}}`)
 	}
+	if err := q.complete(id); err != nil {
+		return nil, err
+	}
 	call, err := q.call()
 	if err != nil {
 		return nil, err
@@ -66,6 +69,9 @@ type found struct {
 }
 
 func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
+	if err := q.complete(); err != nil {
+		return nil, err
+	}
 	call, err := q.call()
 	if err != nil {
 		return nil, err
@@ -86,6 +92,9 @@ func (s *server) listTools(q *request) (any, error) {
 	}
 	offset, err := q.number("offset", 0, 0, 1<<31-1)
 	if err != nil {
+		return nil, err
+	}
+	if err := q.complete(); err != nil {
 		return nil, err
 	}
 	call, err := q.call()
@@ -148,6 +157,9 @@ func (s *server) getTool(q *request) (any, error) {
 // tool is the one of that ID, which is the name that clients see and no other.
 func (q *request) tool(id string) (*tool.Tool, error) {
 	q.target = id
+	if err := q.complete(id); err != nil {
+		return nil, err
+	}
 	if t, ok := q.view.Catalog.Lookup(id); ok {
 		return t, nil
 	}

@@ -51,6 +51,8 @@ type View struct {
 	Catalog   *retrieve.Catalog
 	Retriever *retrieve.Retriever
 	Sessions  Sessions
+	// Started waits for servers that are starting for the first time; nil without any.
+	Started func(ctx context.Context)
 	// Whole reports whether the view has all tools of a server, future ones too.
 	Whole func(server string) bool
 }

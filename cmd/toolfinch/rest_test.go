@@ -527,7 +527,7 @@ func (s served) documented(t *testing.T) {
 func (s served) executed(t *testing.T) {
 	s.execute(t, "everything_get-sum", `{"a":20,"b":22}`).wants(t, "a sum", 200, `{"result":{"content":[{"type":"text","text":"The sum of 20 and 22 is 42."}]`)
 	s.execute(t, "everything_get-sum", `{"a":"x"}`).wants(t, "what does not fit", 400, `{"detail":"`, "input schema")
-	s.execute(t, "everything_get-some", `{}`).wants(t, "an unknown tool", 400, `{"detail":"Invalid tool ID format: everything_get-some`, "everything_get-sum")
+	s.execute(t, "everything_get-some", `{}`).wants(t, "an unknown tool", 400, `{"detail":"Unknown tool: everything_get-some`, "everything_get-sum")
 	s.execute(t, "files_read_text_file", `{"path":"/etc/hostname"}`).wants(t, "a tool's own failure", 200, `"isError":true`)
 	s.ask(t, "GET", "/api/tools/discover?query=search+nodes+of+the+knowledge+graph&limit=1", "").wants(t, "discover", 200, `"tool_id":"memory_search_nodes"`)
 	s.ask(t, "GET", "/api/tools?view=reader", "").wants(t, "the tools of a view", 200, `"tool_id":"read"`, `"total":1`)

@@ -1,0 +1,155 @@
+package proxy_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"toolfinch/configs"
+	"toolfinch/internal/await"
+	"toolfinch/proxy"
+	"toolfinch/upstream"
+	"toolfinch/view"
+)
+
+// slowly is an upstream that is not listed before listing is closed.
+func slowly(t *testing.T, name string) (s *script, listing chan struct{}) {
+	t.Helper()
+	s, listing = newScript(t, name, false, false), make(chan struct{})
+	s.list("tools", `{"name":"write_file","description":"Write text to a file","inputSchema":{"type":"object"}}`)
+	s.list("prompts", `{"name":"draft"}`)
+	s.on("tools/list", func(r *request) {
+		select {
+		case <-listing:
+		case <-r.ended:
+		}
+		s.usual(r)
+	})
+	s.on("tools/call", func(r *request) { r.result(`{"content":[{"type":"text","text":"written"}]}`) })
+	s.on("prompts/get", func(r *request) { r.result(`{"messages":[]}`) })
+	return s, listing
+}
+
+// openCold runs a proxy over servers that it meets for the first time.
+func openCold(t *testing.T, wait time.Duration, one view.Settings, servers ...upstream.Settings) (*proxy.Proxy, string) {
+	t.Helper()
+	one.Name, one.IncludeAll = view.Default, true
+	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: wait, REST: true,
+		Views: []view.Settings{one}, Servers: servers}
+	p, err := proxy.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, run(t, p)
+}
+
+var coldViews = map[string]view.Settings{
+	"retrieve": {Exposure: view.ExposureRetrieve, ProxyTool: "proxy"},
+	"search":   {Exposure: view.ExposureSearch},
+	"gated":    {Exposure: view.ExposureRetrieve, Gating: &ample},
+	"direct":   {Exposure: view.ExposureDirect},
+	"auto":     {Exposure: view.ExposureAuto},
+}
+
+// What could only be answered with nothing waits for servers that start for the first
+// time.
+func TestAColdStartIsWaitedFor(t *testing.T) {
+	query := `{"query":"write text to a file"}`
+	for _, test := range []struct{ view, method, params, want string }{
+		{"retrieve", "tools/call", toolCall("retrieve_tools", query), "slow_write_file"},
+		{"retrieve", "tools/call", toolCall("call_tool", `{"name":"slow_write_file"}`), "written"},
+		{"retrieve", "tools/call", toolCall("call_tool", `{"name":"slow.write_file"}`), "written"},
+		{"retrieve", "tools/call", toolCall("slow_write_file", `{}`), "written"},
+		{"retrieve", "tools/call", toolCall("proxy", `{"action":"list","type":"tool"}`), "slow_write_file"},
+		{"retrieve", "tools/call", toolCall("proxy", `{"action":"call","type":"tool","path":"slow_write_file"}`), "written"},
+		{"retrieve", "prompts/list", `{}`, `"slow_draft"`},
+		{"retrieve", "prompts/get", `{"name":"slow_draft"}`, `"messages"`},
+		{"search", "tools/call", toolCall("default_search_tools", query), "slow_write_file"},
+		{"search", "tools/call", toolCall("default_search_tools", `{}`), "slow_write_file"},
+		{"search", "tools/call", toolCall("default_describe_tool", `{"name":"slow_write_file"}`), "Write text"},
+		{"gated", "tools/call", toolCall("discover_tools", query), "slow_write_file"},
+		{"gated", "tools/call", toolCall("provision_tools", query), "slow_write_file"},
+		{"gated", "tools/call", toolCall("provision_tools", `{"tool_ids":["slow_write_file"]}`), "Write text"},
+		{"gated", "tools/call", toolCall("execute_tool", `{"tool_id":"slow_write_file"}`), "Tool slow_write_file not provisioned"},
+		{"direct", "tools/list", `{}`, "slow_write_file"},
+		{"auto", "tools/list", `{}`, "slow_write_file"},
+	} {
+		t.Run(test.view+" "+test.params, func(t *testing.T) {
+			t.Parallel()
+			s, listing := slowly(t, "slow")
+			p, url := openCold(t, await.Bound, coldViews[test.view], s.settings)
+			c := newClient(t, p, url, kind{false, true}, `{}`, reply)
+			asked := c.begin(test.method, test.params)
+			c.ask("ping", `{}`) // messages of stdio are taken in their order
+			select {
+			case got := <-asked.answer:
+				t.Errorf("answered before the server was listed: %s", got.raw)
+			default:
+			}
+			close(listing)
+			if got := <-asked.answer; !strings.Contains(got.raw, test.want) {
+				t.Errorf("%s, want %s", got.raw, test.want)
+			}
+		})
+	}
+}
+
+// A wait has an end, and answers say which server is missing.
+func TestAnswersSayWhoIsMissing(t *testing.T) {
+	slow, _ := slowly(t, "slow")
+	known := newScript(t, "known", false, false)
+	known.list("tools", `{"name":"create_note","description":"Write a note","inputSchema":{"type":"object"}}`)
+	p, url := openCold(t, time.Millisecond, coldViews["retrieve"], slow.settings, known.settings,
+		upstream.Settings{Name: "linear", Command: "no-such-program", ConnectTimeout: time.Second})
+	c := newClient(t, p, url, kind{}, `{}`, reply)
+	var got string
+	eventually(t, func() bool {
+		got = c.ask("tools/call", toolCall("retrieve_tools", `{"query":"create a linear issue"}`)).raw
+		return strings.Contains(got, "known_create_note") && strings.Contains(got, "failed: linear: ")
+	})
+	for _, want := range []string{`"still starting: slow (HTTP, `, "no-such-program", `"confident":false`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nwants %s", got, want)
+		}
+	}
+	for _, test := range []struct{ name, params, want string }{
+		{"a tool of a server that is starting", toolCall("call_tool", `{"name":"slow_write"}`), "still starting: slow (HTTP"},
+		{"a tool of a server that has failed", toolCall("call_tool", `{"name":"linear.create"}`), "failed: linear: "},
+		{"by its name", toolCall("linear_create", `{}`), "failed: linear: "},
+		{"a server that is there", toolCall("retrieve_tools", `{"query":"write a note","server":"known"}`), `"confident":true`},
+	} {
+		if got := c.ask("tools/call", test.params).raw; !strings.Contains(got, test.want) {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+	curl(t, url, http.MethodPost, "/api/proxy/execute", `{"tool_id":"linear_create"}`).wants(t, "REST", 502, "Server linear not connected: ")
+	curl(t, url, http.MethodGet, "/api/tools/discover?query=create+a+linear+issue", "").wants(t, "REST", 200, `"confident":false`, "failed: linear: ")
+}
+
+// What the store knows is not waited for, nor a call of what is there.
+func TestWhatIsKnownIsNotWaitedFor(t *testing.T) {
+	known, listing := slowly(t, "known")
+	slow, _ := slowly(t, "slow")
+	close(listing)
+	one := coldViews["retrieve"]
+	one.Name, one.IncludeAll = view.Default, true
+	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: await.Bound,
+		Views: []view.Settings{one}, Servers: []upstream.Settings{known.settings}}
+	learn(t, config)
+	config.Servers = append(config.Servers, slow.settings)
+	known.on("initialize", func(r *request) { <-r.ended }) // it hangs this time
+	p, err := proxy.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, p, run(t, p), kind{}, `{}`, reply)
+	for _, params := range []string{
+		toolCall("retrieve_tools", `{"query":"write text to a file","server":"known"}`),
+		toolCall("proxy", `{"action":"info","type":"tool","path":"known_write_file"}`),
+	} {
+		if got := c.ask("tools/call", params); !strings.Contains(got.raw, "known_write_file") {
+			t.Errorf("%s: %s", params, got.raw)
+		}
+	}
+}

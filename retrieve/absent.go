@@ -1,0 +1,108 @@
+package retrieve
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/index"
+	"toolfinch/rawjson"
+)
+
+// Absent is a server that cannot be called now, and why.
+type Absent struct {
+	Server      string
+	Description string
+	Prefix      string // what the exposed names of its tools begin with; "" for nothing
+	// Starting is how long it has been starting for the first time, and How what it
+	// is started with ("npx") or reached by ("HTTP"). 0 for one that has failed.
+	Starting time.Duration
+	Listed   bool // its tools are known from before
+	How      string
+	Reason   string // why it has failed
+}
+
+// Bounds, in bytes and servers, of what answers say of absent servers.
+const (
+	maxReason = 200
+	maxAbsent = 5
+)
+
+// String says it in words that a model acts on: "still starting: github (npx, 6 s)",
+// "failed: linear: 401 Unauthorized".
+func (a Absent) String() string {
+	if a.Starting > 0 {
+		return fmt.Sprintf("still starting: %s (%s, %d s)", a.Server, a.How, int(a.Starting.Seconds()))
+	}
+	return "failed: " + a.Server + ": " + rawjson.Clip(a.Reason, maxReason)
+}
+
+// why is String without the name of the server.
+func (a Absent) why() string {
+	if a.Starting > 0 {
+		return fmt.Sprintf("still starting (%s, %d s)", a.How, int(a.Starting.Seconds()))
+	}
+	return rawjson.Clip(a.Reason, maxReason)
+}
+
+// absent are the servers that cannot be called now.
+func (s *searcher) absent() []Absent {
+	if s.health == nil {
+		return nil
+	}
+	return s.health().Absent
+}
+
+// described says of each which server is absent and why; nil without any.
+func described(all []Absent) (lines []string) {
+	for _, a := range all[:min(len(all), maxAbsent)] {
+		lines = append(lines, a.String())
+	}
+	if more := len(all) - maxAbsent; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return lines
+}
+
+// fits reports whether a query may be for an absent server: it has a word of the
+// server's name, or two of its description, or the best hit is a tool that the server
+// had before.
+func (a Absent) fits(query string, hits []Hit) bool {
+	if len(hits) > 0 && hits[0].Def.ID.Server == a.Server {
+		return true
+	}
+	asked := index.Terms(query)
+	shared := func(text string) (n int) {
+		for _, term := range index.Terms(text) {
+			if slices.Contains(asked, term) {
+				n++
+			}
+		}
+		return n
+	}
+	return shared(apart(a.Server)) > 0 || shared(FirstSentence(a.Description)) > 1
+}
+
+// has reports whether a name may be that of a tool of the server.
+func (a Absent) has(name string) bool {
+	return strings.HasPrefix(name, a.Server+".") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_")
+}
+
+// Because says after the error for an unknown name which servers are not there that
+// may have it; "" if none may.
+func (r *Retriever) Because(name string) string { return unknownBecause(r.searcher.absent(), name) }
+
+// unknownBecause says after the error for an unknown name which servers are not
+// there that may have it: the one whose name it begins with, else those that are
+// starting. It is "" if that explains nothing.
+func unknownBecause(all []Absent, name string) string {
+	may := slices.DeleteFunc(slices.Clone(all), func(a Absent) bool { return !a.has(name) })
+	if len(may) == 0 {
+		may = slices.DeleteFunc(slices.Clone(all), func(a Absent) bool { return a.Starting == 0 })
+	}
+	if len(may) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(described(may), "; ")
+}

@@ -30,7 +30,7 @@ var floors = map[string]int{
 
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
-	"os/exec":                               {"group", "hook", "script", "upstream/conn", "embed/models", "cmd/toolfinch"},
+	"os/exec":                               {"group", "hook", "script", "upstream/conn", "embed/models", "configs", "cmd/toolfinch"},
 	"github.com/mark3labs/mcp-go/client":    {"demo", "proxyclient"},
 	"github.com/mark3labs/mcp-go/server":    {"register", "transport", "demo", "proxytool"},
 	"github.com/blevesearch":                {"index"},

@@ -75,7 +75,7 @@ gemini_settings.json:5:53: server "guess": includeTools is not used`,
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
-			c, err := Load(Options{Dir: "testdata/clients", Path: tt.file, Env: environ("GITHUB_TOKEN=t0ken")})
+			c, err := loadAll(Options{Dir: "testdata/clients", Path: tt.file, Env: environ("GITHUB_TOKEN=t0ken")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestTransportNames(t *testing.T) {
 // A key of ours misspelt in such a file is most likely that.
 func TestMisspeltKeyInClientFile(t *testing.T) {
 	dir := write(t, "a.json", `{"mcpServers": {"a": {"command": "x"}}, "topK": 3}`)
-	c, err := Load(Options{Dir: dir, Path: "a.json", Env: environ()})
+	c, err := loadAll(Options{Dir: dir, Path: "a.json", Env: environ()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestStrayTopLevelKeys(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Load(Options{Dir: write(t, tt.file, tt.text), Path: tt.file, Env: environ()})
+			_, err := loadAll(Options{Dir: write(t, tt.file, tt.text), Path: tt.file, Env: environ()})
 			if (err != nil) != tt.wantErr {
 				t.Errorf("got %v, want an error: %v", err, tt.wantErr)
 			}

@@ -434,5 +434,5 @@ func (f *edit) check(data []byte) Errors {
 	c.Path = f.path
 	d.load(&c, data)
 	d.completeViews(&c)
-	return inOrder(d.errors)
+	return inOrder(append(d.errors, c.Broken...))
 }

@@ -127,14 +127,14 @@ func TestAddServerMakesTheFile(t *testing.T) {
 	if !strings.HasPrefix(text, "# toolfinch.yaml of toolfinch.") || !strings.HasSuffix(text, "\n\nmcp_servers:\n  new:\n    command: npx\n    args: [\"-y\", x]\n") {
 		t.Errorf("got\n%s", text)
 	}
-	if c, err := Load(Options{Path: path, Env: environ()}); err != nil || len(c.Servers) != 1 {
+	if c, err := loadAll(Options{Path: path, Env: environ()}); err != nil || len(c.Servers) != 1 {
 		t.Errorf("loaded as %+v, %v", c, err)
 	}
 	path = filepath.Join(t.TempDir(), "toolfinch.json")
 	if err := addNew(path); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := Load(Options{Path: path, Env: environ()}); err != nil || len(c.Servers) != 1 {
+	if c, err := loadAll(Options{Path: path, Env: environ()}); err != nil || len(c.Servers) != 1 {
 		t.Errorf("JSON loaded as %+v, %v", c, err)
 	}
 }
@@ -239,7 +239,7 @@ tool_views:
 	if got, more := content(t, path), want+"  all:\n    include_all: true\n    exclude: [\"git.*\"]\n"; got != more {
 		t.Errorf("got\n%s\nwant\n%s", got, more)
 	}
-	c, err := Load(Options{Path: path, Env: environ()})
+	c, err := loadAll(Options{Path: path, Env: environ()})
 	if err != nil || len(c.Views) != 2 || c.Views[0].Name != "code" || len(c.Views[0].Tools) != 2 || !c.Views[1].IncludeAll {
 		t.Errorf("loaded as %+v, %v", c, err)
 	}
@@ -331,7 +331,7 @@ func TestTheExampleCanBeEdited(t *testing.T) {
 	if err := AddView(path, "v", NewView{Tools: []string{"files.read_*"}}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Load(Options{Path: path, Env: environ()})
+	c, err := loadAll(Options{Path: path, Env: environ()})
 	if err != nil || len(c.Servers) != 1 {
 		t.Fatalf("%+v, %v", c, err)
 	}

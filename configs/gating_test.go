@@ -78,7 +78,7 @@ proxy_tool: file
 		{[]string{"MCPPROXY_PROXY_TOOL=false"}, nil, ""},
 		{[]string{"MCPPROXY_PROXY_TOOL=env"}, map[string]string{"proxy_tool": "flag"}, "flag"},
 	} {
-		c, err := Load(Options{Dir: write(t, "toolfinch.yaml", text), Env: environ(tt.env...), Flags: tt.flags})
+		c, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", text), Env: environ(tt.env...), Flags: tt.flags})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestGatingInJSON(t *testing.T) {
 	"rest_api": false,
 	"tool_views": {"v": {"include_all": true, "gating": false, "proxy_tool": {"name": "all"}}},
 }`
-	c, err := Load(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
+	c, err := loadAll(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
 	if err != nil {
 		t.Fatal(err)
 	}

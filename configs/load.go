@@ -36,7 +36,8 @@ const maxSize = 5 << 20
 // Flags win over environment, environment over file. An empty variable counts
 // as unset, but an empty MCPPROXY_LIST_CHANGED_EXEC turns the hook off.
 //
-// Bad input is an Errors with all that is wrong. When there is no file anywhere,
+// Bad input is an Errors with all that is wrong. What is wrong with a server alone
+// costs that server: see Config.Broken. When there is no file anywhere,
 // errors.Is(err, ErrNoConfig).
 func Load(opts Options) (*Config, error) {
 	if opts.Env == nil {
@@ -64,9 +65,11 @@ func Load(opts Options) (*Config, error) {
 	d.checkOpenAI(&c)
 	d.checkHook(&c)
 	d.defaultDataDir(&c)
+	d.checkBeside(file)
 	if len(d.errors) > 0 {
-		return nil, Errors(inOrder(d.errors))
+		return nil, Errors(inOrder(append(d.errors, c.Broken...)))
 	}
+	c.Broken = inOrder(c.Broken)
 	c.Warnings = inOrder(d.warnings)
 	c.secrets = d.secrets.orNil()
 	return &c, nil
@@ -97,6 +100,15 @@ func (d *decoder) load(c *Config, data []byte) {
 	if root != nil {
 		d.isJSON = isJSON
 		d.root(root, c)
+	}
+}
+
+// checkBeside warns of further configurations in the folder of one that was found.
+func (d *decoder) checkBeside(file source) {
+	for _, name := range fileNames {
+		if other := filepath.Join(filepath.Dir(file.path), name); file.by == "" && other != file.path && exists(other) {
+			d.warnings = append(d.warnings, &Error{File: file.shown, Message: name + " beside it is not read", Hint: "--config names one"})
+		}
 	}
 }
 
@@ -205,6 +217,9 @@ func read(from source) ([]byte, *Error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if err != nil {
 		return nil, bad(reason(err), "")
+	}
+	if strings.EqualFold(filepath.Ext(from.path), ".toml") {
+		return nil, bad("is a TOML file", "toolfinch import takes over the servers of other clients")
 	}
 	if len(data) > maxSize {
 		return nil, bad(fmt.Sprintf("is larger than %d MiB", maxSize>>20), "is it a configuration?")

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestBadFiles(t *testing.T) {
 			continue
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			_, err := Load(Options{
+			_, err := loadAll(Options{
 				Dir:  "testdata/bad",
 				Path: filepath.Base(file),
 				Env:  environ("SET=5", "WORD=hidden-word"),
@@ -96,10 +97,19 @@ func write(t testing.TB, name, text string) string {
 	return dir
 }
 
+// loadAll is Load, and what is wrong with single servers is an error, too.
+func loadAll(opts Options) (*Config, error) {
+	c, err := Load(opts)
+	if err == nil && len(c.Broken) > 0 {
+		return nil, Errors(c.Broken)
+	}
+	return c, err
+}
+
 // load reads text as toolfinch.yaml.
 func load(t testing.TB, text string, env ...string) (*Config, error) {
 	t.Helper()
-	c, err := Load(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ(env...)})
+	c, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ(env...)})
 	if err == nil {
 		valid(t, c)
 	}
@@ -142,7 +152,7 @@ func TestSearchOrder(t *testing.T) {
 		UserDir: filepath.Join(base, "user"),
 	}
 	for i, name := range order {
-		c, err := Load(opts)
+		c, err := loadAll(opts)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -160,7 +170,7 @@ func TestSearchOrder(t *testing.T) {
 			}
 		}
 	}
-	_, err := Load(opts)
+	_, err := loadAll(opts)
 	if !errors.Is(err, ErrNoConfig) {
 		t.Fatalf("got %v, want ErrNoConfig", err)
 	}
@@ -173,7 +183,7 @@ func TestSearchOrder(t *testing.T) {
 
 // The file in the message of ErrNoConfig works.
 func TestNoConfigExample(t *testing.T) {
-	_, err := Load(Options{Dir: t.TempDir(), UserDir: t.TempDir(), Env: environ()})
+	_, err := loadAll(Options{Dir: t.TempDir(), UserDir: t.TempDir(), Env: environ()})
 	_, text, _ := strings.Cut(err.Error(), "for example:\n\n")
 	text, _, _ = strings.Cut(text, "\n\nor name")
 	if c := mustLoad(t, text); len(c.Servers) != 1 || len(c.Warnings) != 0 {
@@ -200,7 +210,7 @@ func TestUnreadableFiles(t *testing.T) {
 			if tt.opts.Env == nil {
 				tt.opts.Env = environ()
 			}
-			_, err := Load(tt.opts)
+			_, err := loadAll(tt.opts)
 			var errs Errors
 			if !errors.As(err, &errs) || err.Error() != tt.want {
 				t.Errorf("got %v, want Errors: %s", err, tt.want)
@@ -217,7 +227,7 @@ func missing(t *testing.T) string {
 
 func TestDefaults(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", minimal)
-	c, err := Load(Options{Dir: dir, UserDir: dir, Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)})
+	c, err := loadAll(Options{Dir: dir, UserDir: dir, Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,13 +239,13 @@ func TestDefaults(t *testing.T) {
 	if dataDir = filepath.Join(dataDir, filepath.Base(c.DataDir)); len(filepath.Base(c.DataDir)) != 8 {
 		t.Errorf("data_dir = %s", c.DataDir)
 	}
-	if other, err := Load(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)}); err != nil || other.DataDir == c.DataDir {
+	if other, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)}); err != nil || other.DataDir == c.DataDir {
 		t.Errorf("another file shares the store %s (error %v)", c.DataDir, err)
 	}
 	want := &Config{
 		Path: filepath.Join(dir, "toolfinch.yaml"),
 		Servers: []upstream.Settings{{
-			Name: "a", Command: "a", Transport: "auto", Protocol: "auto",
+			Name: "a", Command: "a", Cwd: dir, Transport: "auto", Protocol: "auto",
 			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, CallTimeoutTotal: time.Hour, Validate: true,
 			AskTimeout: 10 * time.Minute, Isolate: "auto",
 		}},
@@ -256,6 +266,7 @@ mcp_servers:
     command: run
     args: [a, 1, 2.50, 0x10, true, "", no]
     env: {PORT: 80, ON: true, TEXT: "x", EMPTY: ""}
+    inherit_env: [AWS_*, TOKEN]
     cwd: sub
     transport: stdio
     description: what it is for
@@ -308,7 +319,7 @@ proxy_tool: everything-1_2
 		Path: c.Path,
 		Servers: []upstream.Settings{{
 			Name: "program", Command: "run", Args: []string{"a", "1", "2.50", "0x10", "true", "", "no"},
-			Env: map[string]string{"PORT": "80", "ON": "true", "TEXT": "x", "EMPTY": ""}, Cwd: filepath.Join(dir, "sub"),
+			Env: map[string]string{"PORT": "80", "ON": "true", "TEXT": "x", "EMPTY": ""}, InheritEnv: []string{"AWS_*", "TOKEN"}, Cwd: filepath.Join(dir, "sub"),
 			Transport: upstream.TransportStdio, Description: "what it is for",
 			ConnectTimeout: 5 * time.Second, CallTimeout: 90 * time.Second, CallTimeoutTotal: 2 * time.Hour, Protocol: upstream.ProtocolLegacy,
 			AskTimeout: 24 * time.Hour, Isolate: upstream.IsolateNever, Prefix: new(""),
@@ -358,7 +369,7 @@ func TestPrecedence(t *testing.T) {
 	}
 
 	dir := write(t, "toolfinch.yaml", text)
-	c, err := Load(Options{Dir: dir, Env: environ(env...), Flags: map[string]string{
+	c, err := loadAll(Options{Dir: dir, Env: environ(env...), Flags: map[string]string{
 		"top_k": "3", "data_dir": "flag", "listen": ":0", "pinned": "a_*, b", "transport": "http", "log_format": "json",
 	}})
 	if err != nil {
@@ -388,7 +399,7 @@ mcp_servers:
 data_dir: data
 `)
 	dir := filepath.Join(file, "deep")
-	c, err := Load(Options{Dir: file, Path: "deep/conf.yaml", Env: environ()})
+	c, err := loadAll(Options{Dir: file, Path: "deep/conf.yaml", Env: environ()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,8 +407,8 @@ data_dir: data
 		{filepath.Join(dir, "bin", "run"), filepath.Join(dir, "work")},
 		{filepath.Join(file, "run"), dir},
 		{filepath.Join(home, "run"), home},
-		{"run", ""},
-		{"bin/run", ""},
+		{"run", dir},
+		{"bin/run", dir},
 	}
 	for i, s := range c.Servers {
 		if s.Command != want[i].command || s.Cwd != want[i].cwd {
@@ -407,7 +418,7 @@ data_dir: data
 	if c.DataDir != filepath.Join(dir, "data") {
 		t.Errorf("data_dir of the file: %s", c.DataDir)
 	}
-	c, err = Load(Options{Dir: file, Path: "deep/conf.yaml", Env: environ("MCPPROXY_DATA_DIR=data")})
+	c, err = loadAll(Options{Dir: file, Path: "deep/conf.yaml", Env: environ("MCPPROXY_DATA_DIR=data")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +429,7 @@ data_dir: data
 
 func TestBadEnvironmentAndFlags(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", minimal+"top_k: 0\n")
-	_, err := Load(Options{Dir: dir, Env: environ(
+	_, err := loadAll(Options{Dir: dir, Env: environ(
 		"MCPPROXY_TOP_K=many", "MCPPROXY_ROUTING_TYPE=CAL_TOOL", "MCPPROXY_EMBEDDER=openai:small", "MCPPROXY_LOG_LEVEL=loud",
 		"MCPPROXY_REST_API=1", "MCPPROXY_PROXY_TOOL=off",
 	), Flags: map[string]string{"max_registered": "-1", "pinned": "a,[", "top": "1"}})
@@ -521,7 +532,7 @@ func TestForms(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := Load(Options{Dir: write(t, tt.file, tt.text), Env: environ()})
+			c, err := loadAll(Options{Dir: write(t, tt.file, tt.text), Env: environ()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -551,7 +562,7 @@ func TestPlaces(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Load(Options{Dir: write(t, tt.file, tt.text), Path: tt.file, Env: environ()})
+			_, err := loadAll(Options{Dir: write(t, tt.file, tt.text), Path: tt.file, Env: environ()})
 			var errs Errors
 			if !errors.As(err, &errs) || len(errs) != 1 {
 				t.Fatalf("got %v, want one error", err)
@@ -731,7 +742,7 @@ func TestDeepNesting(t *testing.T) {
 	for _, level := range []string{"[", "{", "- ", "? ", "&a ", "!a ", "a: ", "[- ", "[? ", "{a: ", "[&a ", "{? ", "*a ", "<<: ", `{"a":`, "|\n ", "---\n"} {
 		text := strings.Repeat(level, 20_000)
 		for _, file := range []string{"a.yaml", "a.json"} {
-			if _, err := Load(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err == nil {
+			if _, err := loadAll(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err == nil {
 				t.Errorf("%q in %s: accepted", level, file)
 			}
 		}
@@ -740,7 +751,7 @@ func TestDeepNesting(t *testing.T) {
 
 func TestExample(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", Example())
-	c, err := Load(Options{Dir: dir, Env: environ()})
+	c, err := loadAll(Options{Dir: dir, Env: environ()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -748,7 +759,7 @@ func TestExample(t *testing.T) {
 		t.Errorf("warns: %v", Errors(c.Warnings))
 	}
 	// It shows the defaults: without it, nothing else would be different.
-	bare, err := Load(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ()})
+	bare, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -761,6 +772,7 @@ func TestExample(t *testing.T) {
 	}
 	s := c.Servers[0]
 	s.Name, s.Command, s.Args, s.Env, s.Cwd, s.Description = "a", "a", nil, nil, "", ""
+	bare.Servers[0].Cwd = ""
 	if !reflect.DeepEqual(s, bare.Servers[0]) {
 		t.Errorf("the example server says\n%+v\nthe defaults are\n%+v", s, bare.Servers[0])
 	}
@@ -801,7 +813,7 @@ func FuzzLoad(f *testing.F) {
 		if err := os.WriteFile(opts.Path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := Load(opts)
+		c, err := loadAll(opts)
 		if err == nil {
 			if c == nil || c.TopK < 1 || c.TopK > MaxTopK || c.DataDir == "" {
 				t.Errorf("no error and no configuration: %+v", c)
@@ -832,7 +844,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	opts := Options{Dir: write(b, "toolfinch.yaml", text.String()), Env: environ()}
 	for b.Loop() {
-		if _, err := Load(opts); err != nil {
+		if _, err := loadAll(opts); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -845,5 +857,92 @@ func TestNeedRestart(t *testing.T) {
 	second.DataDir = first.DataDir
 	if got, want := NeedRestart(first, second), []string{"hf_model", "log_level", "max_sessions"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What is wrong with a server costs that server. Everything else is read as if it
+// were not there, and messages for clients name no place.
+func TestABrokenServerCostsItself(t *testing.T) {
+	const text = `
+mcp_servers:
+  well: {command: a}
+  unset: {command: npx, env: {TOKEN: "${GITHUB_TOKEN}"}}
+  editors: {command: npx, args: ["${workspaceFolder}", "${input:key}"]}
+  key: {command: npx, comand: x}
+  url: {url: "ftp://example.com"}
+  none: {description: nothing}
+  list: [npx]
+  "no/good*": {command: a}
+  well: {command: b}
+  off: {command: "${UNSET}", enabled: false}
+top_k: 7
+`
+	c, err := Load(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults := map[string]string{}
+	for _, s := range c.Servers {
+		faults[s.Name] = s.Fault
+	}
+	want := map[string]string{
+		"well":    "",
+		"unset":   "env TOKEN: variable GITHUB_TOKEN is not set (set it, or give a default: ${GITHUB_TOKEN:-...})",
+		"editors": "args[0]: ${workspaceFolder} is known to editors only (write the value, or use a variable of the environment: ${NAME}), and 1 more",
+		"key":     `unknown key "comand" (did you mean "command"?)`,
+		"url":     "url must be an http or https URL (like https://mcp.example.com/mcp)",
+		"none":    "has neither command nor url",
+		"list":    "must be a mapping with command or url, not a list",
+	}
+	if !reflect.DeepEqual(faults, want) {
+		t.Errorf("got  %v\nwant %v", faults, want)
+	}
+	if c.TopK != 7 || !slices.Equal(c.Disabled, []string{"off"}) || c.Servers[0].Command != "a" {
+		t.Errorf("the rest is read as %+v", c)
+	}
+	for _, message := range []string{"variable GITHUB_TOKEN is not set", `illegal server name "no/good*"`, `duplicate server name "well"`} {
+		if !strings.Contains(Errors(c.Broken).Error(), message) {
+			t.Errorf("no %s in\n%v", message, Errors(c.Broken))
+		}
+	}
+	if again, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", c.Resolved()), Env: environ()}); err != nil || len(again.Servers) != 1 {
+		t.Errorf("printed, it is read as %+v, %v", again, err)
+	}
+}
+
+// What other programs' users write is understood, or has its hint.
+func TestWhatIsMeantIsSaid(t *testing.T) {
+	c := mustLoad(t, `
+mcp_servers:
+  whole: {command: "npx -y server", args: [.]}
+  quoted: {command: "npx 'a b'"}
+  folder: {command: /no such/folder/run}
+  dollar: {command: a, env: {TOKEN: $TOKEN, PRICE: 5$}, args: [--key=$KEY, $HOME/x]}
+  remote: {url: "http://example.com", headers: {Authorization: Bearer $TOKEN}}
+  all: {command: a, inherit_env: all}
+`)
+	if s := c.Servers[0]; s.Command != "npx" || !slices.Equal(s.Args, []string{"-y", "server", "."}) {
+		t.Errorf("whole: %q %q", s.Command, s.Args)
+	}
+	if s := c.Servers[1]; s.Command != "npx 'a b'" || c.Servers[2].Command != "/no such/folder/run" || !slices.Equal(c.Servers[5].InheritEnv, []string{"*"}) {
+		t.Errorf("servers: %+v", c.Servers)
+	}
+	want := `toolfinch.yaml:3:20: server "whole": command has arguments in it, which are taken as args (write them under args)
+toolfinch.yaml:6:37: server "dollar": env TOKEN: $TOKEN is not replaced (write ${TOKEN} for the variable)
+toolfinch.yaml:7:64: server "remote": headers Authorization: $TOKEN is not replaced (write ${TOKEN} for the variable)`
+	if got := Errors(c.Warnings).Error(); got != want {
+		t.Errorf("warnings:\n%s\nwant:\n%s", got, want)
+	}
+	dir := write(t, "toolfinch.yaml", minimal)
+	if err := os.WriteFile(filepath.Join(dir, "toolfinch.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load(Options{Dir: dir, Env: environ()}); err != nil || len(c.Warnings) != 1 || c.Warnings[0].Message != "toolfinch.json beside it is not read" {
+		t.Errorf("beside: %v, %v", c, err)
+	}
+	for file, text := range map[string]string{"config.toml": "[mcp_servers.a]", "opencode.json": `{"mcp": {"a": {"type": "local"}}}`} {
+		if _, err := Load(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err == nil || !strings.Contains(err.Error(), "toolfinch import takes over") {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }

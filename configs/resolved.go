@@ -21,6 +21,9 @@ func (c *Config) Resolved() string {
 	if len(c.Disabled) > 0 {
 		b.WriteString("# disabled: " + strings.Join(c.Disabled, ", ") + "\n")
 	}
+	for _, broken := range c.Broken {
+		b.WriteString("# left out: " + broken.Message + "\n")
+	}
 	for name, value := range rawjson.Members(c.ResolvedJSON()) {
 		for _, line := range yamlLines([]string{name}, value, "", "  ") {
 			b.WriteString(line + "\n")
@@ -36,6 +39,9 @@ func (c *Config) ResolvedJSON() json.RawMessage { return nodeJSON(escaped(c.show
 func (c *Config) show() *node {
 	servers := &node{kind: kindMapping}
 	for _, settings := range c.Servers {
+		if settings.Fault != "" {
+			continue
+		}
 		s := server{Settings: settings}
 		if i := slices.IndexFunc(c.Tools, func(t view.UpstreamTools) bool { return t.Name == s.Name }); i >= 0 {
 			s.views = c.Tools[i]

@@ -40,7 +40,7 @@ allowed_origins: [https://app.example.com]
 			if err := os.WriteFile(first.Path, []byte(resolved), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			second, err := Load(Options{Path: first.Path, Env: environ()})
+			second, err := loadAll(Options{Path: first.Path, Env: environ()})
 			if err != nil {
 				t.Fatalf("%v\n%s", err, resolved)
 			}

@@ -147,11 +147,14 @@ func (k choice[T]) schema() schema {
 	return anyOf(schema{"enum": k.words}, schema{"type": "string", "pattern": "^(" + pattern.String() + ")$"}, containsVariable)
 }
 
-func (secret) schema() schema          { return anyText }
-func (onError) schema() schema         { return onErrors.schema() }
-func (logLevel) schema() schema        { return logLevels.schema() }
-func (words) schema() schema           { return schema{"type": "object", "additionalProperties": anyWord} }
-func (serverURL) schema() schema       { return anyText }
+func (secret) schema() schema    { return anyText }
+func (onError) schema() schema   { return onErrors.schema() }
+func (logLevel) schema() schema  { return logLevels.schema() }
+func (words) schema() schema     { return schema{"type": "object", "additionalProperties": anyWord} }
+func (serverURL) schema() schema { return anyText }
+func (inherited) schema() schema {
+	return anyOf(inheritWords.schema(), schema{"type": "array", "items": anyText})
+}
 func (serverTransport) schema() schema { return transports.schema() }
 func (serverEnabled) schema() schema   { return boolean{}.schema() }
 func (serverTools) schema() schema     { return anyOf(ref("tools"), schema{"type": "array"}) }

@@ -77,7 +77,7 @@ func TestConfigurationsOfTheTreeAreValid(t *testing.T) {
 	checked := 0
 	check := func(name string, text []byte) {
 		if regexp.MustCompile(`(?m)^["{ \t]*(mcp_servers|mcpServers|servers|tool_views)\b`).Match(text) {
-			c, err := Load(Options{Path: filepath.Join(write(t, filepath.Base(name), string(text)), filepath.Base(name)), Env: environ("GITHUB_TOKEN=x")})
+			c, err := loadAll(Options{Path: filepath.Join(write(t, filepath.Base(name), string(text)), filepath.Base(name)), Env: environ("GITHUB_TOKEN=x")})
 			if err == nil {
 				checked++
 				valid(t, c)

@@ -1,8 +1,11 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,7 +48,12 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		value: in(func(s *server) *map[string]string { return &s.Env }).is(words{check: checkVariableName, null: "write NAME: ${NAME} to pass a variable on"}),
 	},
 	{
-		name: "cwd", without: "that of toolfinch", change: reconnect,
+		name: "inherit_env", change: reconnect,
+		doc:   "what else of the environment of toolfinch it gets: `minimal`, `all`, or a list of names with `*`",
+		value: in(func(s *server) *[]string { return &s.InheritEnv }).is(inherited{}),
+	},
+	{
+		name: "cwd", without: "the folder of the configuration file", change: reconnect,
 		doc:   "its working directory, seen from the configuration file",
 		value: in(func(s *server) *string { return &s.Cwd }).is(str{check: (*decoder).folder}),
 	},
@@ -135,16 +143,25 @@ func (d *decoder) servers(block *node, label string, c *Config, seen map[string]
 	}
 	for _, p := range block.pairs {
 		name := p.key.text
-		if first := seen[name]; first != nil {
-			d.fail(p.key, fmt.Sprintf("duplicate server name %q", shorten(name)), fmt.Sprintf("first on line %d", first.line))
+		first := seen[name]
+		if first != nil {
+			c.Broken = append(c.Broken, d.at(p.key, fmt.Sprintf("duplicate server name %q", shorten(name)), fmt.Sprintf("first on line %d", first.line)))
 		} else {
 			seen[name] = p.key
 			d.known = append(d.known, name)
 		}
+		good := len(d.errors)
 		d.checkName(p.key)
-		s, ok := d.server(p)
+		named := len(d.errors) == good && first == nil
+		s := d.server(p)
+		broken := slices.Clone(d.errors[good:])
+		d.errors = d.errors[:good]
+		c.Broken = append(c.Broken, broken...)
 		switch {
-		case !ok:
+		case !named:
+		case len(broken) > 0:
+			s.Fault = faultOf(s.Name, broken)
+			c.Servers = append(c.Servers, s.Settings)
 		case s.disabled:
 			d.off[name] = true
 			c.Disabled = append(c.Disabled, name)
@@ -196,15 +213,28 @@ func nameHint(name string) string {
 	return fmt.Sprintf("for example %q", legal)
 }
 
-// server reads one server and reports whether it is a mapping.
-func (d *decoder) server(p pair) (server, bool) {
+// faultOf says what is wrong with a server without its place and name, which the
+// reader has or is not to see.
+func faultOf(name string, broken []*Error) string {
+	text := strings.TrimLeft(strings.TrimPrefix(broken[0].Message, fmt.Sprintf("server %q", shorten(name))), ": ")
+	if broken[0].Hint != "" {
+		text += " (" + broken[0].Hint + ")"
+	}
+	if more := len(broken) - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
+}
+
+// server reads one server.
+func (d *decoder) server(p pair) server {
 	label, n := fmt.Sprintf("server %q", shorten(p.key.text)), p.value
 	s := serverKeys.fresh()
 	s.Name, s.name, s.Transport = p.key.text, p.key, upstream.TransportAuto
 	s.views.Name, s.views.At = s.Name, placeOf(p.key)
 	if n.kind != kindMapping {
 		d.fail(n, label+" must be a mapping with command or url, not "+string(n.kind), "")
-		return s, false
+		return s
 	}
 	if d.lenient = d.isOff(n); d.lenient {
 		taken := d.taken
@@ -215,8 +245,15 @@ func (d *decoder) server(p pair) (server, bool) {
 	keys.foreign = (*decoder).foreignPair
 	keys.read(d, n, label, &s)
 	d.checkServer(&s, n, label)
+	for _, key := range []string{"command", "args", "env", "url", "headers"} {
+		d.checkDollars(n.given(key), label+": "+key)
+	}
+	if s.Command != "" {
+		d.partCommand(&s, n.given("command"), label)
+		s.Cwd = cmp.Or(s.Cwd, d.dir)
+	}
 	s.Secrets = d.secretsOf(&s, n)
-	return s, true
+	return s
 }
 
 // isOff looks ahead: what a disabled server says does not depend on the order
@@ -293,6 +330,68 @@ func (d *decoder) command(n *node, label string, command *string) bool {
 		return d.absolute(n, label, command)
 	}
 	return true
+}
+
+// bareVariable is a value that is a variable as shells write it, or ends in one.
+var bareVariable = regexp.MustCompile(`^(?:\w+[ =])?\$([A-Za-z_][A-Za-z0-9_]*)$`)
+
+// checkDollars warns of variables without braces, which stay as they are.
+func (d *decoder) checkDollars(n *node, label string) {
+	if n == nil {
+		return
+	}
+	if m := bareVariable.FindStringSubmatch(n.text); n.kind == kindText && m != nil {
+		d.warn(n, label+": $"+m[1]+" is not replaced", "write ${"+m[1]+"} for the variable")
+	}
+	for _, item := range n.items {
+		d.checkDollars(item, label)
+	}
+	for _, p := range n.pairs {
+		d.checkDollars(p.value, label+" "+shorten(p.key.text))
+	}
+}
+
+// partCommand understands a command with its arguments in it.
+func (d *decoder) partCommand(s *server, n *node, label string) {
+	words := strings.Fields(s.Command)
+	if len(words) < 2 || strings.ContainsAny(s.Command, `"'\`) {
+		return
+	}
+	if _, err := exec.LookPath(s.Command); err == nil {
+		return // a program with blanks in its name
+	}
+	if strings.ContainsRune(words[0], filepath.Separator) && !exists(words[0]) {
+		return // a folder with blanks in its name
+	}
+	s.Command, s.Args = words[0], append(words[1:], s.Args...)
+	d.warn(n, label+": command has arguments in it, which are taken as args", "write them under args")
+}
+
+// inherited are globs of names of variables.
+type inherited struct{}
+
+var inheritWords = choice[string]{words: []string{"minimal", "all"}}
+
+func (inherited) read(d *decoder, n *node, label string, to *[]string) bool {
+	if n.kind == kindList {
+		return list[string]{item: str{check: glob}}.read(d, n, label, to)
+	}
+	var word string
+	ok := inheritWords.read(d, n, label, &word)
+	if *to = nil; word == "all" {
+		*to = []string{"*"}
+	}
+	return ok
+}
+
+func (inherited) show(s *secrets, globs []string) *node {
+	switch {
+	case globs == nil:
+		return textNode("minimal")
+	case slices.Equal(globs, []string{"*"}):
+		return textNode("all")
+	}
+	return list[string]{item: str{}}.show(s, globs)
 }
 
 func (d *decoder) folder(n *node, label string, dir *string) bool {

@@ -33,7 +33,7 @@ func loadWith(t testing.TB, text string, files []string, env ...string) (*Config
 			t.Fatal(err)
 		}
 	}
-	c, err := Load(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(env...)})
+	c, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(env...)})
 	if err == nil {
 		valid(t, c)
 	}
@@ -352,7 +352,7 @@ func TestViewsInJSON(t *testing.T) {
 		"q": {"default": null},
 	}}}}}}, // as editors write it
 }`
-	c, err := Load(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
+	c, err := loadAll(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func TestDeepValue(t *testing.T) {
 	for depth, fails := range map[int]bool{90: false, 110: true, 5000: true} {
 		value := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 		text := `{"mcp_servers": {"a": {"command": "a"}}, "tool_views": {"v": {"tools": {"a": {"t": {"parameters": {"p": {"value": ` + value + `}}}}}}}}`
-		c, err := Load(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
+		c, err := loadAll(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
 		if (err != nil) != fails {
 			t.Errorf("%d levels: %v, %v", depth, c, err)
 		}

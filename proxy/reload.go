@@ -57,12 +57,17 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	return nil
 }
 
-// refuse returns the problems of a configuration that what is served has not.
+// refuse returns what is wrong with a configuration and not with what is served.
 func (l *loop) refuse(config *configs.Config, problems []view.Problem) error {
 	var refused []error
 	for _, problem := range problems {
 		if !problem.Warning && !slices.ContainsFunc(l.Problems(), func(old view.Problem) bool { return old.View == problem.View && old.Message == problem.Message }) {
 			refused = append(refused, fmt.Errorf("%s:%d:%d: %w", config.Path, problem.At.Line, problem.At.Column, problem))
+		}
+	}
+	for _, broken := range config.Broken {
+		if !slices.ContainsFunc(l.now.Load().config.Broken, func(old *configs.Error) bool { return old.Message == broken.Message }) {
+			refused = append(refused, broken)
 		}
 	}
 	return errors.Join(refused...)

@@ -477,6 +477,23 @@ func TestReloadDoesNotWaitForAServerThatConnects(t *testing.T) {
 	}
 }
 
+// A server that a start would leave out is no reason to lose the one that works.
+func TestReloadRefusesANewlyBrokenServer(t *testing.T) {
+	config := configOf(t, nil)
+	config.Broken = []*configs.Error{{Message: "server \"old\" has neither command nor url"}}
+	p, err := proxy.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, p)
+	reload(t, p, config)
+	broken := *config
+	broken.Broken = append(slices.Clone(config.Broken), &configs.Error{Message: "server \"new\": variable TOKEN is not set"})
+	if err := p.Reload(t.Context(), &broken); err == nil || !strings.Contains(err.Error(), "TOKEN is not set") {
+		t.Errorf("Reload: %v", err)
+	}
+}
+
 func TestReloadOfAProxyThatDoesNotRun(t *testing.T) {
 	config := configOf(t, nil)
 	p, err := proxy.Open(t.Context(), config)

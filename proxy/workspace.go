@@ -123,12 +123,12 @@ func each(ctx context.Context, servers []string, ask func(ctx context.Context, s
 	asking.Wait()
 }
 
-// Unlisted returns the enabled servers that were never listed, in config order:
+// Unlisted returns the servers that can be listed and never were, in config order:
 // what they have is not known.
 func (w *Workspace) Unlisted() []string {
 	var names []string
 	for _, s := range w.first.Servers {
-		if w.known.said[s.Name] == nil {
+		if w.known.said[s.Name] == nil && s.Fault == "" {
 			names = append(names, s.Name)
 		}
 	}

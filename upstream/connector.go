@@ -94,6 +94,9 @@ func (l *connector) dial(d *dialing) {
 	defer cancel()
 	var c *connection
 	err := context.Cause(ctx) // it may be given up before it begins
+	if s.settings.Fault != "" {
+		err = fmt.Errorf("the configuration cannot be used: %s", s.settings.Fault)
+	}
 	if err == nil {
 		c, err = dial(ctx, l)
 	}

@@ -3,27 +3,16 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"toolfinch/tool"
-	"toolfinch/upstream/conn"
 )
 
 // What this package says of a server passes through here: log lines, errors,
 // health and log messages for clients. Values of the server's secrets, which it
-// may repeat, are masked; what the process wrote last goes to the owner only.
-// Results of calls pass as they are.
-
-// detail is the text of an error with the last words of the process.
-func detail(err error) string {
-	if last, ok := errors.AsType[conn.LastWords](err); ok && last.Words != "" {
-		return err.Error() + "; its last words: " + last.Words
-	}
-	return err.Error()
-}
+// may repeat, are masked. Results of calls pass as they are.
 
 // shown is an error with another text.
 type shown struct {
@@ -88,27 +77,22 @@ func (m *mask) json(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(out)
 }
 
-// error is err as the caller of this package may see it, or with forOwner as the
-// owner may.
-func (m *mask) error(err error, forOwner bool) error {
+// error is err as the caller of this package may see it.
+func (m *mask) error(err error) error {
 	switch e := err.(type) {
 	case nil:
 		return nil
 	case *tool.RPCError:
 		return &tool.RPCError{Code: e.Code, Message: m.text(e.Message), Data: m.json(e.Data), Raw: m.json(e.Raw)}
 	case *Error:
-		return &Error{Server: e.Server, Op: m.text(e.Op), Err: m.error(e.Err, forOwner)}
+		return &Error{Server: e.Server, Op: m.text(e.Op), Err: m.error(e.Err)}
 	}
-	text := err.Error()
-	if forOwner {
-		text = detail(err)
-	}
-	return shown{err, m.text(text)}
+	return shown{err, m.text(err.Error())}
 }
 
 // change is a Change as it leaves the package.
 func (m *mask) change(c Change) Change {
-	c.Err = m.error(c.Err, true)
+	c.Err = m.error(c.Err)
 	c.Faults.Described = slices.Clone(c.Faults.Described)
 	for i, fault := range c.Faults.Described {
 		c.Faults.Described[i].Name, c.Faults.Described[i].Text = m.text(fault.Name), m.text(fault.Text)
@@ -116,8 +100,7 @@ func (m *mask) change(c Change) Change {
 	return c
 }
 
-// logger masks what is logged with log. Errors are logged with the last words of
-// the process.
+// logger masks what is logged with log.
 func (m *mask) logger(log *slog.Logger) *slog.Logger {
 	return slog.New(maskingHandler{log.Handler(), m})
 }
@@ -143,7 +126,7 @@ func (h maskingHandler) attr(a slog.Attr) slog.Attr {
 	case slog.KindAny:
 		err, ok := value.Any().(error)
 		if ok {
-			a.Value = slog.StringValue(h.mask.text(detail(err)))
+			a.Value = slog.StringValue(h.mask.text(err.Error()))
 		} else if text := value.String(); h.mask.text(text) != text {
 			a.Value = slog.StringValue(h.mask.text(text))
 		}

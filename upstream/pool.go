@@ -220,7 +220,7 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 	}
 	defer s.uses.exit()
 	result, err := s.call(ctx, def, call)
-	return result, s.mask.error(err, false)
+	return result, s.mask.error(err)
 }
 
 // Complete asks a server to complete an argument. call.Params is the whole
@@ -233,7 +233,7 @@ func (p *Pool) Complete(ctx context.Context, server string, call *tool.Call) (to
 	}
 	defer s.uses.exit()
 	result, err := s.complete(ctx, call)
-	return result, s.mask.error(err, false)
+	return result, s.mask.error(err)
 }
 
 // Subscribe has a server tell of changes of a resource, by its own URI, over
@@ -259,7 +259,7 @@ func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error
 		err := s.subscribe(ctx, uri, on)
 		s.uses.exit()
 		if ctx.Err() != nil || !s.uses.isRetired() {
-			return s.mask.error(err, false)
+			return s.mask.error(err)
 		}
 		// Its successor may not have heard of it.
 	}

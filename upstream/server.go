@@ -133,7 +133,7 @@ func (s *server) complete(ctx context.Context, call *tool.Call) (tool.Result, er
 func (s *server) status() Status {
 	status := s.health.get()
 	status.Dropped = s.dropped.Load()
-	status.Err = s.mask.error(status.Err, true)
+	status.Err = s.mask.error(status.Err)
 	return status
 }
 

@@ -16,6 +16,7 @@ type Settings struct {
 	Command          string            // stdio: the program to start
 	Args             []string          // stdio: its arguments
 	Env              map[string]string // stdio: environment on top of the minimal one
+	InheritEnv       []string          // stdio: globs of further variables that it gets of the proxy's environment
 	Cwd              string            // stdio: working directory, "" for the proxy's
 	URL              string            // HTTP: the endpoint
 	Headers          map[string]string // HTTP: sent with every request
@@ -28,6 +29,9 @@ type Settings struct {
 	AskTimeout       time.Duration     // how long the client may take to answer what the server asks; default 10m
 	Isolate          Isolation         // default IsolateAuto
 	Prefix           *string           // what exposed names begin with; nil for the server's name and "_"
+	// Fault is why the server cannot be used as it is configured; "" for nothing. It is
+	// never connected then, and the reason is that of its health.
+	Fault string
 	// Secrets are masked where the server repeats them in errors and log lines, from
 	// 5 bytes on. Results of calls stay as they are.
 	Secrets []string

@@ -378,12 +378,17 @@ func TestErrorsOfCommandsHoldNoPaths(t *testing.T) {
 	if err != nil {
 		t.Skip("no sh here")
 	}
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name   string
 		s      Settings
 		want   string
 		logged string
 	}{
+		{"its interpreter is not there", Settings{Command: script}, `the command "script" cannot be started: the interpreter that its first line names is not there`, script},
 		{"it is not there", Settings{Command: filepath.Join(dir, "absent")}, `the command "absent" cannot be started: no such file or directory`, filepath.Join(dir, "absent")},
 		{"it may not be run", Settings{Command: file}, `the command "no-program" cannot be started: permission denied`, file},
 		{"its directory is not there", Settings{Command: shell, Cwd: filepath.Join(dir, "gone")},

@@ -50,6 +50,10 @@ func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 		case s.main.current() != nil:
 			continue // a call has been quicker
 		}
+		if s.settings.Fault != "" {
+			<-ctx.Done()
+			return
+		}
 		delay := again.Next()
 		s.unavailable(err, delay)
 		select {

@@ -45,7 +45,7 @@ func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.R
 	defer d.finish()
 	result, _, err := d.send()
 	if err != nil {
-		return nil, s.mask.error(err, false)
+		return nil, s.mask.error(err)
 	}
 	return tool.Result(s.exposeTask(result, call.Principal)), nil
 }

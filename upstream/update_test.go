@@ -617,3 +617,23 @@ func BenchmarkUpdate(b *testing.B) {
 		p.Update(settings, nil)
 	}
 }
+
+// A server whose configuration cannot be used is never started, and says why.
+func TestAServerWithAFault(t *testing.T) {
+	s := lines(t, "s", "raw")
+	s.Fault = "variable TOKEN is not set"
+	p := newPool(t, s)
+	changes := make(chan Change, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Watch(ctx, changes) }()
+	_, err := ask(t, p, "s", "raw")
+	wantError(t, err, "s", ErrNotConnected)
+	for where, err := range map[string]error{"a call": err, "Watch": await.Value(t, changes).Err, "Status": p.Status()[0].Err, "Refresh": p.Refresh(t.Context(), "s").Err} {
+		if err == nil || !strings.HasSuffix(err.Error(), "the configuration cannot be used: variable TOKEN is not set") {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	cancel()
+	_ = await.Value(t, ended)
+}

@@ -74,6 +74,9 @@ func (s *settings) readOnly(cmd *cobra.Command) (*configs.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, broken := range config.Broken {
+		fmt.Fprintln(cmd.ErrOrStderr(), "left out:", broken)
+	}
 	for _, warning := range config.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 	}

@@ -44,6 +44,9 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) erro
 	if err != nil {
 		return err
 	}
+	for _, broken := range config.Broken {
+		fmt.Fprintln(cmd.ErrOrStderr(), "left out:", broken)
+	}
 	return s.withDesk(cmd, config, s.quietLog(cmd, config), func(d *desk) error {
 		if d.view, err = d.View(name); err != nil {
 			return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}

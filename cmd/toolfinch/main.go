@@ -172,10 +172,18 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 		return nil, nil, err
 	}
 	log := newLog(cmd.ErrOrStderr(), config)
+	logFaults(log, config)
+	return config, log, nil
+}
+
+// logFaults logs what is wrong with a configuration that can be used.
+func logFaults(log *slog.Logger, config *configs.Config) {
+	for _, broken := range config.Broken {
+		log.Error("a server is left out: " + broken.Error())
+	}
 	for _, warning := range config.Warnings {
 		log.Warn(warning.Error())
 	}
-	return config, log, nil
 }
 
 // given are the settings of the flags that every command has, by configuration key.
@@ -196,7 +204,7 @@ func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.C
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseSelf(config); err != nil {
+	if err := leaveOutSelf(config); err != nil {
 		return nil, &exitError{exitUsage, err}
 	}
 	return config, nil

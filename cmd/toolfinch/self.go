@@ -18,9 +18,11 @@ import (
 // upstream of, so that a ring of them is found whatever way it is closed.
 const chainVar = "TOOLFINCH_CHAIN"
 
-// refuseSelf refuses a configuration that would make this proxy an upstream of
-// itself, and marks its children so that a longer ring is refused too.
-func refuseSelf(config *configs.Config) error {
+// leaveOutSelf leaves out the servers of a configuration that are this proxy itself,
+// as a client's own file has it, with a warning. It refuses the configuration of a
+// proxy that started this one, and marks its children so that a longer ring is
+// refused, too.
+func leaveOutSelf(config *configs.Config) error {
 	chain := filepath.SplitList(os.Getenv(chainVar))
 	if config.Path != "" {
 		path, err := filepath.Abs(config.Path)
@@ -31,13 +33,20 @@ func refuseSelf(config *configs.Config) error {
 			chain = append(chain, path)
 		}
 	}
+	config.Servers = slices.DeleteFunc(config.Servers, func(s upstream.Settings) bool {
+		here := s.URL != "" && config.Transport == configs.TransportHTTP && isOwnAddress(s.URL, config.Listen)
+		if !here && (s.Command == "" || !isSelf(config, s)) {
+			return false
+		}
+		warning := &configs.Error{File: config.Path, Message: fmt.Sprintf("server %q is left out: it is this proxy itself", s.Name)}
+		if here {
+			warning.Message = fmt.Sprintf("server %q is left out: it is at %s, where this proxy listens", s.Name, config.Listen)
+			warning.Hint = "if it is another server, choose another address with --listen"
+		}
+		config.Warnings = append(config.Warnings, warning)
+		return true
+	})
 	for i, s := range config.Servers {
-		if s.URL != "" && config.Transport == "http" && isOwnAddress(s.URL, config.Listen) {
-			return fmt.Errorf("%s: server %q is at %s, where this proxy is to listen: choose another address with --listen, or remove the server if it is this proxy", config.Path, s.Name, config.Listen)
-		}
-		if s.Command != "" && isSelf(config, s) {
-			return fmt.Errorf("%s: server %q is this proxy itself; remove it", config.Path, s.Name)
-		}
 		if s.Command != "" && len(chain) > 0 {
 			env := map[string]string{chainVar: strings.Join(chain, string(os.PathListSeparator))}
 			for key, value := range s.Env {

@@ -157,9 +157,7 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 		case err != nil:
 			log.Error("the edited configuration is refused; the one before stays", "error", err)
 		default:
-			for _, warning := range next.Warnings {
-				log.Warn(warning.Error())
-			}
+			logFaults(log, next)
 			log.Info("configuration reloaded", "servers", len(next.Servers), "views", len(next.Views))
 		}
 	}

@@ -62,6 +62,7 @@ type serverRow struct {
 	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions that are not served
 	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
 	Listed      *time.Time `json:"listed"`             // null: never
+	Fault       string     `json:"fault,omitempty"`    // why it cannot be used as it is configured
 }
 
 // serverRows returns the enabled servers and then the others, both in file order.
@@ -114,7 +115,7 @@ func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([
 }
 
 func configuredRow(s upstream.Settings) serverRow {
-	row := serverRow{Name: s.Name, Description: s.Description, Enabled: true, Transport: string(cmp.Or(s.Transport, upstream.TransportAuto))}
+	row := serverRow{Name: s.Name, Description: s.Description, Enabled: true, Fault: s.Fault, Transport: string(cmp.Or(s.Transport, upstream.TransportAuto))}
 	if s.Command != "" {
 		row.Transport = string(upstream.TransportStdio)
 		row.Command = filepath.Base(s.Command)
@@ -124,9 +125,12 @@ func configuredRow(s upstream.Settings) serverRow {
 	return row
 }
 
-// faults says how many definitions are malformed.
+// faults says why the server is left out, and how many definitions are malformed.
 func (r serverRow) faults() string {
 	var parts []string
+	if r.Fault != "" {
+		parts = append(parts, r.Fault)
+	}
 	if r.LeftOut > 0 {
 		parts = append(parts, fmt.Sprintf("%d left out", r.LeftOut))
 	}
@@ -138,6 +142,7 @@ func (r serverRow) faults() string {
 
 func serverTable(rows []serverRow) *table {
 	t := &table{head: []string{"SERVER", "TRANSPORT", "AT", "TOOLS", "PROMPTS", "RESOURCES", "LISTED", "ENABLED"}}
+	// Beside malformed definitions, why a server is left out.
 	faulty := slices.ContainsFunc(rows, func(r serverRow) bool { return r.faults() != "-" })
 	if faulty {
 		t.head = append(t.head, "FAULTS")

@@ -90,6 +90,13 @@ func (d *desk) validate() (checks []check, err error) {
 		}
 		checks = append(checks, check{Status: statusWarning, Kind: "config", Name: file, Line: warning.Line, Text: text})
 	}
+	for _, broken := range d.config.Broken {
+		text := broken.Message
+		if broken.Hint != "" {
+			text += " (" + broken.Hint + ")"
+		}
+		checks = append(checks, check{Status: statusError, Kind: "config", Name: file, Line: broken.Line, Text: text})
+	}
 	if len(checks) == 0 {
 		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
 	}
@@ -157,6 +164,9 @@ func (p *part) countBroken(parts []*part) {
 func (d *desk) parts(rows []proxy.Refreshed) []*part {
 	var parts []*part
 	for i, s := range d.config.Servers {
+		if s.Fault != "" {
+			continue // it has a line already
+		}
 		parts = append(parts, serverPart(s, d.config.Tools, rows[i]))
 	}
 	for _, name := range d.config.Disabled {

@@ -47,6 +47,7 @@ type Options struct {
 	Command        string            // stdio: the program to start
 	Args           []string          // stdio: its arguments
 	Env            map[string]string // stdio: environment on top of the minimal one
+	InheritEnv     []string          // stdio: globs of further variables of this environment
 	Cwd            string            // stdio: working directory, "" for the proxy's
 	URL            string            // HTTP: the endpoint
 	Headers        map[string]string // HTTP: sent with every request
@@ -289,7 +290,6 @@ func (c *Conn) Respond(id, result json.RawMessage, err *tool.RPCError) {
 
 // answer tells what a reply that is done means.
 func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
-	status := new(StatusError)
 	switch {
 	case reply.Err == nil && reply.Error == nil:
 		return reply.Result, nil
@@ -299,8 +299,8 @@ func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
 		return nil, Failure{Err: errSessionEnded, Lost: true}
 	case reply.Error != nil:
 		return nil, rpcError(reply.Error)
-	case errors.As(reply.Err, &status) && status.Code == http.StatusUnauthorized:
-		return nil, ErrUnauthorized
+	case errors.Is(reply.Err, ErrUnauthorized):
+		return nil, reply.Err
 	case c.Dead():
 		return nil, Failure{Err: reply.Err, Sent: reply.sent.Load(), Lost: true}
 	}

@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Dial makes a connection. ctx bounds the dialling alone. handler returns the
@@ -21,10 +22,16 @@ func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*C
 			}
 			return c, nil
 		}
-		c.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
+			if s, ok := c.channel.(*stdio); ok && s.process != nil {
+				err = fmt.Errorf("%w: the process runs and has not answered", err)
+				if words := s.process.stderr.words(); words != "" {
+					err = fmt.Errorf("%w; its last words: %s", err, words)
+				}
+			}
 		}
+		c.Close()
 		return nil, err
 	}
 	over := TransportHTTP

@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"strconv"
-	"strings"
 )
 
 // Errors that callers may tell apart.
 var (
 	ErrNotConnected = errors.New("not connected")            // nothing was sent: there was no connection
 	ErrClosed       = errors.New("the connection is closed") // it was lost while it was used
-	ErrUnauthorized = errors.New("the server wants authorization (401): set it under headers")
+	ErrUnauthorized = errors.New("the server wants authorization")
 	// ErrTooLarge says that a message of the server is longer than MaxAnswer.
 	ErrTooLarge = errors.New("the answer is longer than 64 MiB")
 	// ErrWrongID says that a server answered over HTTP with another ID.
@@ -27,13 +24,6 @@ var (
 
 	errSessionEnded = Mark(errors.New("the session has ended"), ErrClosed)
 )
-
-// StatusError is an HTTP status that came instead of an answer.
-type StatusError struct{ Code int }
-
-func (e *StatusError) Error() string {
-	return strings.TrimSpace("HTTP status " + strconv.Itoa(e.Code) + " " + http.StatusText(e.Code))
-}
 
 // Failure is why a request has no answer, and what may be done about it.
 type Failure struct {

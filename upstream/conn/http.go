@@ -111,13 +111,10 @@ func contentType(response *http.Response) string {
 // statusOf is the error of a status that means that there is no answer, nil for
 // any other.
 func statusOf(response *http.Response) error {
-	switch code := response.StatusCode; {
-	case code == http.StatusUnauthorized:
-		return ErrUnauthorized
-	case code >= 300:
-		return &StatusError{code}
+	if response.StatusCode < 300 {
+		return nil
 	}
-	return nil
+	return statusError(response)
 }
 
 // streamable is the channel of the streamable HTTP transport.
@@ -147,7 +144,7 @@ func (s *streamable) send(ctx context.Context, message []byte, header http.Heade
 	case kind == typeEvents && response.StatusCode < 300:
 		return s.takeEvents(ctx, response.Body, reply)
 	case response.StatusCode >= 300:
-		s.conn.fail(reply.ID, &StatusError{response.StatusCode})
+		s.conn.fail(reply.ID, statusError(response))
 		return nil
 	default:
 		return fmt.Errorf("it answered with content type %.100q", kind)
@@ -196,7 +193,7 @@ func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
 	}
 	switch {
 	case response.StatusCode >= 300:
-		s.conn.fail(reply.ID, &StatusError{response.StatusCode})
+		s.conn.fail(reply.ID, statusErrorOf(response, body[:min(len(body), maxText)]))
 	case err != nil:
 		s.conn.fail(reply.ID, err)
 	default:

@@ -97,8 +97,14 @@ func TestAFloodOnStderrIsBounded(t *testing.T) {
 
 func TestChildrenGetAMinimalEnvironment(t *testing.T) {
 	t.Setenv("MY_SECRET", "x")
+	for _, name := range []string{"https_proxy", "NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "npm_config_registry", "XDG_CACHE_HOME", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "INHERITED_A"} {
+		t.Setenv(name, "kept")
+	}
 	t.Setenv("LC_TIME", "C")
-	env := strings.Join(environment(map[string]string{"GIVEN": "1"}), "\n") + "\n"
+	env := strings.Join(environment(map[string]string{"GIVEN": "1"}, []string{"INHERITED_*"}), "\n") + "\n"
+	if n := strings.Count(env, "=kept\n"); n != 9 {
+		t.Errorf("%d of 9 variables are kept:\n%s", n, env)
+	}
 	for text, want := range map[string]bool{"MY_SECRET=": false, "LC_TIME=C\n": true, "PATH=": true, "GIVEN=1\n": true} {
 		if strings.Contains(env, text) != want {
 			t.Errorf("environment has %q: %v, want %v", text, !want, want)

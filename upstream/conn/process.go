@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ type process struct {
 func start(o Options) (*process, error) {
 	cmd := exec.Command(o.Command, o.Args...)
 	cmd.Dir = o.Cwd
-	cmd.Env = environment(o.Env)
+	cmd.Env = environment(o.Env, o.InheritEnv)
 	group.Own(cmd)
 	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
 	// which must reap the child while a grandchild may still hold them.
@@ -81,8 +82,11 @@ func startError(o Options, err error) error {
 		}
 	}
 	dir, dirErr := os.Stat(cmp.Or(o.Cwd, "."))
+	_, fileErr := os.Stat(o.Command)
 	var pathError *os.PathError
 	switch {
+	case dirErr == nil && fileErr == nil && errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the command %q cannot be started: the interpreter that its first line names is not there", command)
 	case errors.Is(err, exec.ErrNotFound):
 		return fmt.Errorf("the command %q is not on the PATH", command)
 	case dirErr != nil || !dir.IsDir():
@@ -108,23 +112,18 @@ func (p *process) end() {
 	<-p.stderr.done
 }
 
-// LastWords wraps the error of a process that has ended. Its text leaves out Words,
-// what the process wrote last, because clients may see it.
-type LastWords struct {
-	error
-	Words string // "" for none
-}
-
-func (l LastWords) Unwrap() error { return l.error }
-
-// ended is why the connection to a process that has exited ends. It waits a moment
-// for the last words.
+// ended is why the connection to a process that has exited ends: how it ended, and
+// what it wrote last, for which it waits a moment.
 func (p *process) ended() error {
 	select {
 	case <-p.stderr.done:
 	case <-time.After(grace): // someone else holds its stderr
 	}
-	return LastWords{fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state), p.stderr.words()}
+	err := fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state)
+	if words := p.stderr.words(); words != "" {
+		err = fmt.Errorf("%w; its last words: %s", err, words)
+	}
+	return err
 }
 
 // kill ends the child at once. Its end follows as ever.
@@ -145,21 +144,26 @@ func (p *process) gone() bool {
 	}
 }
 
-// kept is what a child inherits of the environment, besides LC_*.
+// kept are globs of what a child inherits of the environment, in upper case: what it
+// needs to run at all, and to reach registries and servers as the owner does.
 var kept = []string{
-	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "TEMP", "TMP",
+	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR", "TEMP", "TMP", "XDG_*",
+	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS", "SSL_CERT_*", "REQUESTS_CA_BUNDLE",
+	"NPM_CONFIG_*", "PIP_*INDEX*", "PIP_TRUSTED_HOST", "PIP_CERT", "UV_*INDEX*", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
 	// Windows
-	"SYSTEMROOT", "SYSTEMDRIVE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "USERPROFILE", "USERNAME",
-	"HOMEDRIVE", "HOMEPATH", "PATHEXT", "COMSPEC", "PROCESSOR_ARCHITECTURE",
+	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "ALLUSERSPROFILE", "PROGRAMFILES*", "PROGRAMW6432",
+	"COMMONPROGRAMFILES*", "COMMONPROGRAMW6432", "USERPROFILE", "USERNAME", "USERDOMAIN", "PUBLIC", "HOMEDRIVE", "HOMEPATH", "PATHEXT",
+	"COMSPEC", "OS", "PROCESSOR_*", "NUMBER_OF_PROCESSORS", "PSMODULEPATH",
 }
 
-// environment is the minimal environment plus what the configuration gives:
-// what else is set here, secrets among it, is none of a server's business.
-func environment(own map[string]string) []string {
+// environment is the minimal environment, what inherit matches beside, and what the
+// configuration gives: what else is set here, secrets among it, is none of a server's
+// business.
+func environment(own map[string]string, inherit []string) []string {
 	var env []string
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if upper := strings.ToUpper(name); slices.Contains(kept, upper) || strings.HasPrefix(upper, "LC_") {
+		if matchesAny(kept, strings.ToUpper(name)) || matchesAny(inherit, name) {
 			env = append(env, pair)
 		}
 	}
@@ -167,4 +171,8 @@ func environment(own map[string]string) []string {
 		env = append(env, name+"="+value)
 	}
 	return env
+}
+
+func matchesAny(globs []string, name string) bool {
+	return slices.ContainsFunc(globs, func(glob string) bool { ok, _ := path.Match(glob, name); return ok })
 }

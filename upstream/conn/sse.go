@@ -93,7 +93,7 @@ func (s *sse) send(ctx context.Context, message []byte, header http.Header, repl
 		return err
 	}
 	reply.status = response.StatusCode
-	s.conn.fail(reply.ID, &StatusError{response.StatusCode})
+	s.conn.fail(reply.ID, err)
 	return nil
 }
 

@@ -1,0 +1,98 @@
+package conn
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"toolfinch/rawjson"
+)
+
+// StatusError is an HTTP status that came instead of an answer. To errors.Is it is
+// ErrUnauthorized if it is 401.
+type StatusError struct {
+	Code  int
+	Words string        // the server's own, in one line; "" for none
+	Scope string        // that a token lacks, of 403 (RFC 6750); "" if it does not say
+	Wait  time.Duration // after which it may be asked again (Retry-After); 0 if it does not say
+}
+
+// maxWords bounds what is repeated of a server's words, in bytes.
+const maxWords = 300
+
+func (e *StatusError) Error() string {
+	text := strings.TrimSpace("HTTP status " + strconv.Itoa(e.Code) + " " + http.StatusText(e.Code))
+	switch {
+	case e.Code == http.StatusUnauthorized:
+		text = "needs a login (" + text + "): set a token under headers"
+	case e.Scope != "":
+		text += ": the token lacks the scope " + e.Scope
+	case e.Code == http.StatusNotFound:
+		text += ": is the URL right?"
+	case e.Wait > 0:
+		text += fmt.Sprintf(": try again in %s", e.Wait)
+	}
+	if e.Words != "" {
+		text += "; it says: " + e.Words
+	}
+	return text
+}
+
+func (e *StatusError) Is(target error) bool {
+	return target == ErrUnauthorized && e.Code == http.StatusUnauthorized
+}
+
+// statusError is the error of a response whose status means that there is no answer.
+func statusError(response *http.Response) error {
+	head, _ := io.ReadAll(io.LimitReader(response.Body, maxText))
+	return statusErrorOf(response, head)
+}
+
+// statusErrorOf is statusError of a response whose body was read.
+func statusErrorOf(response *http.Response, body []byte) *StatusError {
+	e := &StatusError{Code: response.StatusCode, Words: wordsOf(response, body)}
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.Wait = min(time.Duration(seconds), 86_400) * time.Second
+	} else if at, err := http.ParseTime(response.Header.Get("Retry-After")); err == nil {
+		e.Wait = max(0, time.Until(at)).Round(time.Second)
+	}
+	if challenge := response.Header.Get("WWW-Authenticate"); response.StatusCode == http.StatusForbidden {
+		if _, after, ok := strings.Cut(challenge, `scope="`); ok {
+			scope, _, _ := strings.Cut(after, `"`)
+			e.Scope = oneLine(scope, maxWords)
+		}
+	}
+	return e
+}
+
+// wordsOf are the words of a body that is JSON or plain text: a page for people says
+// less than its status.
+func wordsOf(response *http.Response, body []byte) string {
+	switch kind := contentType(response); {
+	case kind == typeJSON || strings.HasSuffix(kind, "+json"):
+		if !json.Valid(body) {
+			return ""
+		}
+		text := func(of []byte, member string) string { return rawjson.Text(rawjson.Member(of, member)) }
+		for _, of := range [][]byte{rawjson.Member(body, "error"), body} {
+			for _, member := range []string{"error_description", "message", "detail", "title", "error"} {
+				if words := text(of, member); words != "" {
+					return oneLine(words, maxWords)
+				}
+			}
+		}
+	case kind == "text/plain" || kind == "":
+		return oneLine(string(body), maxWords)
+	}
+	return ""
+}
+
+// oneLine is text with its white space as single blanks and without what cannot be
+// printed, cut to n bytes.
+func oneLine(text string, n int) string {
+	return rawjson.Clip(strings.Join(strings.Fields(strings.Map(printable, strings.ToValidUTF8(text, ""))), " "), n)
+}

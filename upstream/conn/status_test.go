@@ -1,0 +1,47 @@
+package conn
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A status that came instead of an answer is told in words that say what to do, with
+// the server's own.
+func TestAStatusIsExplained(t *testing.T) {
+	for name, test := range map[string]struct {
+		status             int
+		header, kind, body string
+		want               string
+	}{
+		"401":              {401, "", "application/json", `{"error":"invalid_token","error_description":"The token has expired"}`, "needs a login (HTTP status 401 Unauthorized): set a token under headers; it says: The token has expired"},
+		"403 with a scope": {403, `WWW-Authenticate: Bearer error="insufficient_scope", scope="issues:write"`, "text/plain", "", "HTTP status 403 Forbidden: the token lacks the scope issues:write"},
+		"403":              {403, "", "application/problem+json", `{"detail":"not for you"}`, "HTTP status 403 Forbidden; it says: not for you"},
+		"404":              {404, "", "text/html", "<html>", "HTTP status 404 Not Found: is the URL right?"},
+		"429":              {429, "Retry-After: 30", "text/plain", "slow\ndown\x07", "HTTP status 429 Too Many Requests: try again in 30s; it says: slow down"},
+		"a long text":      {500, "", "text/plain", strings.Repeat("x", 5000), "HTTP status 500 Internal Server Error; it says: " + strings.Repeat("x", 300) + "..."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if key, value, ok := strings.Cut(test.header, ": "); ok {
+					w.Header().Set(key, value)
+				}
+				w.Header().Set("Content-Type", test.kind)
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(test.body))
+			}))
+			defer server.Close()
+			c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+			defer c.Close()
+			_, err := c.Request(t.Context(), "x", []byte(`{}`), nil)
+			if err == nil || err.Error() != test.want {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+			if errors.Is(err, ErrUnauthorized) != (test.status == 401) {
+				t.Errorf("ErrUnauthorized: %v", errors.Is(err, ErrUnauthorized))
+			}
+		})
+	}
+}

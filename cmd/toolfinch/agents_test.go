@@ -127,7 +127,13 @@ func TestAgents(t *testing.T) {
 			for runs < a.runs || a.sameTurn && 2*sameTurn <= runs && runs < a.runs+2 {
 				runs++
 				t.Run(fmt.Sprint(runs), func(t *testing.T) {
-					if a.run(t, newHouse(t, servers), len(servers)) {
+					h := newHouse(t, servers)
+					if runs%2 == 0 { // every other run is the first start, with servers that nobody has listed
+						if _, err := h.output(t, "reindex", "--json"); err != nil {
+							t.Fatalf("reindex: %v", err)
+						}
+					}
+					if a.run(t, h) {
 						sameTurn++
 					}
 				})
@@ -146,11 +152,7 @@ func TestAgents(t *testing.T) {
 
 // run reports whether the model was offered the tool in the turn in which it was
 // found.
-func (a agent) run(t *testing.T, h house, servers int) (sameTurn bool) {
-	// What is found does not hang on which server was quicker.
-	if _, err := h.output(t, "reindex", "--json"); err != nil {
-		t.Fatalf("reindex: %v", err)
-	}
+func (a agent) run(t *testing.T, h house) (sameTurn bool) {
 	m := &model{path: filepath.Join(h.files, "note.txt"), content: "Written by " + a.name + ".\n"}
 	a.write(t, h, m)
 

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -27,12 +28,17 @@ type Options struct {
 // fileNames are looked for in this order.
 var fileNames = []string{"toolfinch.yaml", "toolfinch.yml", "toolfinch.json"}
 
+// sharedName is looked for where none of fileNames is. Many programs call their
+// configuration so: it is ours only if it names servers (see ours).
+const sharedName = "config.yaml"
+
 // maxSize bounds the file, in bytes.
 const maxSize = 5 << 20
 
 // Load finds, reads and checks the configuration: the file of opts.Path, else
 // that of MCPPROXY_CONFIG, else toolfinch.yaml, .yml or .json in the working
-// directory, else in the folder toolfinch of the user's configuration directory.
+// directory, or a config.yaml that names servers, else the same in the folder
+// toolfinch of the user's configuration directory.
 // Flags win over environment, environment over file. An empty variable counts
 // as unset, but an empty MCPPROXY_LIST_CHANGED_EXEC turns the hook off.
 //
@@ -156,10 +162,8 @@ func find(opts Options, dir, home string) (source, error) {
 		}
 		return source{within(dir, full), path, envConfig}, nil
 	}
-	for _, name := range fileNames {
-		if path := filepath.Join(dir, name); exists(path) {
-			return source{path, name, ""}, nil
-		}
+	if name, ok := configIn(dir); ok {
+		return source{filepath.Join(dir, name), name, ""}, nil
 	}
 	looked := []string{dir}
 	if opts.UserDir == "" {
@@ -167,14 +171,37 @@ func find(opts Options, dir, home string) (source, error) {
 	}
 	if opts.UserDir != "" {
 		userDir := within(dir, filepath.Join(opts.UserDir, "toolfinch"))
-		for _, name := range fileNames {
-			if path := filepath.Join(userDir, name); exists(path) {
-				return source{path, path, ""}, nil
-			}
+		if name, ok := configIn(userDir); ok {
+			path := filepath.Join(userDir, name)
+			return source{path, path, ""}, nil
 		}
 		looked = append(looked, userDir)
 	}
 	return source{}, noConfig(looked)
+}
+
+// configIn returns the name of the configuration in a folder, and whether there is one.
+func configIn(dir string) (name string, ok bool) {
+	for _, name := range fileNames {
+		if exists(filepath.Join(dir, name)) {
+			return name, true
+		}
+	}
+	return sharedName, ours(filepath.Join(dir, sharedName))
+}
+
+// ours reports whether a file has a block of servers. It need not be valid, so that
+// its mistakes are told; a file that cannot be read is somebody else's.
+func ours(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSize))
+	return err == nil && slices.ContainsFunc([]string{"mcp_servers", "mcpServers"}, func(block string) bool {
+		return bytes.Contains(data, []byte(block))
+	})
 }
 
 // exists reports whether something is there, readable or not: a file that
@@ -196,7 +223,7 @@ other clients, toolfinch server add adds one. Or write a toolfinch.yaml, for exa
         args: ["-y", "@modelcontextprotocol/server-filesystem", "."]
 
 or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,
-		ErrNoConfig, oneOf(fileNames), strings.Join(looked, " and "), envConfig)
+		ErrNoConfig, oneOf(append(slices.Clone(fileNames), sharedName)), strings.Join(looked, " and "), envConfig)
 }
 
 func read(from source) ([]byte, *Error) {

@@ -131,8 +131,8 @@ func TestSearchOrder(t *testing.T) {
 	// Files in order of precedence: each is found once those before it are gone.
 	order := []string{
 		"flag.conf", "env.conf",
-		"work/toolfinch.yaml", "work/toolfinch.yml", "work/toolfinch.json",
-		"user/toolfinch/toolfinch.yaml", "user/toolfinch/toolfinch.yml", "user/toolfinch/toolfinch.json",
+		"work/toolfinch.yaml", "work/toolfinch.yml", "work/toolfinch.json", "work/config.yaml",
+		"user/toolfinch/toolfinch.yaml", "user/toolfinch/toolfinch.yml", "user/toolfinch/toolfinch.json", "user/toolfinch/config.yaml",
 	}
 	base := t.TempDir()
 	for i, name := range order {
@@ -178,6 +178,29 @@ func TestSearchOrder(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the message does not say %q:\n%v", want, err)
 		}
+	}
+}
+
+// Many programs have a config.yaml: one without servers is not taken, and one beside
+// a configuration of toolfinch is not warned of. A mistake in one with servers is told.
+func TestConfigYAMLOfSomebodyElse(t *testing.T) {
+	for text, want := range map[string]string{
+		"logging: {level: debug}\n":                              "no configuration",
+		"mcp_servers:\n  a: {command: a, comand: b}\n":           "comand",
+		"mcp_servers:\n  a: {command: a\n":                       "config.yaml:",
+		"# see mcpServers\nmcpServers:\n  a: {url: ftp://x/y}\n": "url",
+	} {
+		_, err := loadAll(Options{Dir: write(t, sharedName, text), UserDir: t.TempDir(), Env: environ()})
+		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrNoConfig) != (want == "no configuration") {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	dir := write(t, "toolfinch.yaml", minimal)
+	if err := os.WriteFile(filepath.Join(dir, sharedName), []byte(minimal), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load(Options{Dir: dir, Env: environ()}); err != nil || len(c.Warnings) > 0 || filepath.Base(c.Path) != "toolfinch.yaml" {
+		t.Errorf("beside toolfinch.yaml: %+v, %v", c, err)
 	}
 }
 

@@ -37,6 +37,15 @@ With --serve the proxy stays up for your own agent instead.`,
 			if transport != "stdio" && transport != "http" {
 				return &exitError{exitUsage, fmt.Errorf("--transport is stdio or http, not %q", transport)}
 			}
+			for _, flag := range []string{"transport", "listen"} {
+				switch {
+				case !cmd.Flags().Changed(flag):
+				case !serveIt:
+					return &exitError{exitUsage, fmt.Errorf("--%s says how to serve: add --serve", flag)}
+				case flag == "listen" && transport == configs.TransportStdio:
+					return &exitError{exitUsage, errors.New("--listen is for HTTP: leave out --transport stdio")}
+				}
+			}
 			dir, err := os.MkdirTemp("", "toolfinch-demo-")
 			if err != nil {
 				return err

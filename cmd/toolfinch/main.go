@@ -109,7 +109,9 @@ Exit codes: 0 success, 1 what was asked for failed (wholly or in part), 2 bad
 flags, arguments or configuration.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       fullVersion(),
 	}
+	root.SetVersionTemplate("toolfinch {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", err, cmd.CommandPath())}
 	})
@@ -225,17 +227,21 @@ func newVersion() *cobra.Command {
 		Example: "  toolfinch version",
 		Args:    cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
-			v := version
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-						v += " (" + s.Value[:12] + ")"
-					}
-				}
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), "toolfinch", v)
+			fmt.Fprintln(cmd.OutOrStdout(), "toolfinch", fullVersion())
 		},
 	}
+}
+
+// fullVersion is the version, with the commit that it was built from if that is known.
+func fullVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				return version + " (" + s.Value[:12] + ")"
+			}
+		}
+	}
+	return version
 }
 
 // samePath reports whether two paths name the same existing file.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,18 +40,27 @@ that it does not change go on. A broken edit is refused and logged.`,
 		Example: `  toolfinch serve
   toolfinch serve --config ~/toolfinch.yaml
   toolfinch serve --view github
-  toolfinch serve --transport http --port 9000`,
+  toolfinch serve --port 9000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags := map[string]string{}
 			if cmd.Flags().Changed("transport") {
 				flags["transport"] = transport
 			}
-			if cmd.Flags().Changed("listen") {
-				flags["listen"] = listen
-			}
-			if cmd.Flags().Changed("port") {
-				flags["listen"] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+			for _, where := range []string{"listen", "port"} {
+				switch {
+				case !cmd.Flags().Changed(where):
+					continue
+				case flags["listen"] != "":
+					return &exitError{exitUsage, errors.New("--listen and --port both say where to listen: leave out one")}
+				case flags["transport"] == configs.TransportStdio:
+					return &exitError{exitUsage, fmt.Errorf("--%s is for HTTP: leave out --transport stdio", where)}
+				case where == "port" && (port < 0 || port > 65535):
+					return &exitError{exitUsage, fmt.Errorf("--port must be from 0 to 65535, not %d", port)}
+				case where == "port":
+					listen = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+				}
+				flags["listen"], flags["transport"] = listen, cmp.Or(flags["transport"], configs.TransportHTTP)
 			}
 			config, log, err := s.load(cmd, flags)
 			if err != nil {
@@ -61,10 +71,9 @@ that it does not change go on. A broken edit is refused and logged.`,
 		},
 	}
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address for --transport http")
-	cmd.Flags().IntVar(&port, "port", 8080, "port on 127.0.0.1 for --transport http")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "serve HTTP at this address")
+	cmd.Flags().IntVar(&port, "port", 8080, "serve HTTP at this port of 127.0.0.1")
 	cmd.Flags().StringVar(&view, "view", "", "serve this view of tool_views alone")
-	cmd.MarkFlagsMutuallyExclusive("listen", "port")
 	return cmd
 }
 

@@ -37,8 +37,9 @@ func newBench() *cobra.Command {
 	var callers []int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure a running MCP server over HTTP",
+		Use:         "bench",
+		Annotations: map[string]string{whenInterrupted: "nothing is printed of what was measured"},
+		Short:       "Measure a running MCP server over HTTP",
 		Long: `Bench sends retrieve_tools, or with --tool calls of one tool, to a streamable HTTP
 endpoint and prints percentiles. Pointed at an upstream itself instead of the proxy,
 the same calls give the figure to compare with. Every caller has its own session.`,

@@ -21,8 +21,9 @@ func newCall(s *settings) *cobra.Command {
 	var view, object string
 	var raw bool
 	cmd := &cobra.Command{
-		Use:   "call SERVER.TOOL [--ARGUMENT VALUE ...]",
-		Short: "Call a tool",
+		Use:         "call SERVER.TOOL [--ARGUMENT VALUE ...]",
+		Annotations: map[string]string{whenInterrupted: "the call was cancelled"},
+		Short:       "Call a tool",
 		Long: `Call calls a tool, named by its ID or by the name that clients see, with all that a
 view has around it. The flags after the tool are its arguments, made from its schema:
 toolfinch call SERVER.TOOL --help lists them.

@@ -21,8 +21,9 @@ func newDemo(s *settings) *cobra.Command {
 	var serveIt bool
 	var transport, listen string
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "See it work: built-in servers and a real client, no configuration",
+		Use:         "demo",
+		Annotations: map[string]string{whenInterrupted: "the demo has ended"},
+		Short:       "See it work: built-in servers and a real client, no configuration",
 		Long: `Demo starts the built-in MCP servers (files, notes, clock, math, text) as child
 processes, puts a proxy in front of them, and plays a client that retrieves, gets
 list_changed, lists again and calls, printing each step and the tokens saved. It needs

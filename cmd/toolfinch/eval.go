@@ -30,8 +30,9 @@ type evalFlags struct {
 func newEval(s *settings) *cobra.Command {
 	var f evalFlags
 	cmd := &cobra.Command{
-		Use:   "eval",
-		Short: "Measure how well tools are found, on queries with known answers",
+		Use:         "eval",
+		Annotations: map[string]string{whenInterrupted: "there is no report"},
+		Short:       "Measure how well tools are found, on queries with known answers",
 		Long: `Eval asks queries whose relevant tools are known, each as retrieve_tools would be
 asked, and prints how many of them were found and what that cost. Without --tools
 the tools are those in the store.

@@ -26,6 +26,8 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // what was asked for failed, or a part of it did
 	exitUsage  = 2 // bad flags, arguments or configuration; nothing was started
+
+	exitInterrupted = 130 // the user pressed Ctrl-C; SIGTERM has no code of its own
 )
 
 // exitError is an error with an exit code of its own. A nil err prints nothing:
@@ -51,7 +53,9 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run is the program with its streams, so that tests can be it.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	outer, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	ctx, stop := signal.NotifyContext(outer, os.Interrupt)
 	defer stop()
 	collectGarbage(200) // building the index makes much of it, for a tenth of a second
 
@@ -63,7 +67,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer errs.flush()
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if ctx.Err() != nil && outer.Err() == nil {
+		fmt.Fprintln(errs, "toolfinch: interrupted"+afterInterrupt(cmd, err))
+		return exitInterrupted
+	}
 	var coded *exitError
 	var bad configs.Errors
 	switch {
@@ -81,6 +89,28 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(errs, "toolfinch:", err)
 		return exitFailed
 	}
+}
+
+// whenInterrupted is the annotation of a command that says what Ctrl-C leaves behind.
+const whenInterrupted = "interrupted"
+
+// afterInterrupt says, in the words of cmd, how an interrupt has left things. Of err
+// it says what is not the interrupt itself.
+func afterInterrupt(cmd *cobra.Command, err error) string {
+	said := ""
+	if text := cmd.Annotations[whenInterrupted]; text != "" {
+		said = ": " + text
+	}
+	if coded, ok := errors.AsType[*exitError](err); ok {
+		err = coded.err
+	}
+	switch {
+	case err == nil, err.Error() == context.Canceled.Error(), err.Error() == context.Cause(cmd.Context()).Error():
+		return said
+	case said != "" && errors.Is(err, context.Canceled):
+		return said
+	}
+	return said + ": " + err.Error()
 }
 
 // collectGarbage sets how much garbage may pile up, in percent of what is in
@@ -106,7 +136,7 @@ a search instead of a list: the agent says what it needs, toolfinch registers th
 tools that fit on the live connection.
 
 Exit codes: 0 success, 1 what was asked for failed (wholly or in part), 2 bad
-flags, arguments or configuration.`,
+flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       fullVersion(),

@@ -72,7 +72,7 @@ func TestModelPullIsInterrupted(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(out.String(), "are kept, the same command goes on from there") {
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 || !strings.Contains(out.String(), "are kept, the same command goes on from there") {
 		t.Fatalf("interrupted: %v\n%s", err, out)
 	}
 

@@ -17,8 +17,9 @@ import (
 func newReindex(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "reindex",
-		Short: "Connect to every server once and bring the store up to date",
+		Use:         "reindex",
+		Annotations: map[string]string{whenInterrupted: "what was learned before is kept"},
+		Short:       "Connect to every server once and bring the store up to date",
 		Long: `Reindex connects to all configured servers in parallel, stores what their tools
 are now, and prints a row for each. OTHER counts its prompts, resources and
 resource templates. Servers that fail keep their last known tools.

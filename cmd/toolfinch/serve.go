@@ -27,8 +27,9 @@ func newServe(s *settings) *cobra.Command {
 	var transport, listen, view string
 	var port int
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve the proxy to an agent, over stdio or HTTP",
+		Use:         "serve",
+		Annotations: map[string]string{whenInterrupted: "the proxy has stopped"},
+		Short:       "Serve the proxy to an agent, over stdio or HTTP",
 		Long: `Serve connects to the configured MCP servers and serves one MCP server in front
 of them: over stdio to the agent that started it, or over HTTP at /mcp (streamable
 HTTP) and /sse (for older clients), with /healthz and /readyz beside. Each view of

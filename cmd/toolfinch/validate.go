@@ -20,8 +20,9 @@ import (
 func newValidate(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "validate",
-		Short: "Check the configuration, every server, view, hook and tool of your own",
+		Use:         "validate",
+		Annotations: map[string]string{whenInterrupted: "not everything was checked"},
+		Short:       "Check the configuration, every server, view, hook and tool of your own",
 		Long: `Validate reads the configuration, connects to every enabled server, and compiles
 every view with its hooks, composite and custom tools over what the servers have. It
 prints one line for each, with a reason where something is wrong:

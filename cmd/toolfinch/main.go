@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -150,11 +151,18 @@ flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 	flags.StringVar(&s.dataDir, "data-dir", "", "folder of the store")
 	flags.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "", "text or json")
-	root.AddCommand(newServe(s), newReindex(s), newSearch(s), newDemo(s), newDemoServer(), newBench(), newEval(s), newVersion())
-	root.AddCommand(newModel(s))
-	root.AddCommand(newLearned(s), newSavings(s))
-	root.AddCommand(newServer(s), newView(s), newImport(s), newConnect(s), newInit(s))
-	root.AddCommand(newServers(s), newTools(s), newSchema(s), newCall(s), newValidate(s), newConfig(s))
+	group := func(title string, commands ...*cobra.Command) {
+		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+		for _, cmd := range commands {
+			cmd.GroupID = title
+		}
+		root.AddCommand(commands...)
+	}
+	group("Begin", newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
+	group("Configure", newServer(s), newView(s), newConfig(s), newValidate(s), newModel(s))
+	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s))
+	group("Measure", newSavings(s), newLearned(s), newEval(s), newBench())
+	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)
 	finish(root)
 	return root
@@ -190,10 +198,51 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("unknown command %q for %s", args[0], cmd.CommandPath())
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	if near := unique(append(calledSo(cmd, args[0]), cmd.SuggestionsFor(args[0])...)); len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
 	}
 	return err
+}
+
+// otherNames are what other programs call our commands.
+var otherNames = map[string][]string{
+	"serve":       {"start", "run", "up", "server-start", "proxy"},
+	"servers":     {"list", "ls", "status", "ps"},
+	"tools":       {"list", "ls"},
+	"search":      {"find", "query", "retrieve"},
+	"schema":      {"describe", "inspect", "info"},
+	"call":        {"exec", "execute", "invoke"},
+	"reindex":     {"index", "refresh", "sync", "update"},
+	"validate":    {"check", "doctor", "lint", "test"},
+	"connect":     {"install", "setup"},
+	"import":      {"setup"},
+	"init":        {"new", "create", "setup"},
+	"server add":  {"install"},
+	"savings":     {"stats", "usage"},
+	"bench":       {"benchmark"},
+	"config path": {"where"},
+	"model rm":    {"delete"},
+}
+
+// calledSo returns the commands below cmd, as paths from it, that have that name
+// deeper down or are called so by other programs.
+func calledSo(cmd *cobra.Command, name string) (paths []string) {
+	name = strings.ToLower(name)
+	root := cmd.Root().CommandPath() + " "
+	var walk func(*cobra.Command)
+	walk = func(below *cobra.Command) {
+		for _, c := range below.Commands() {
+			if !c.IsAvailableCommand() {
+				continue
+			}
+			if c.Name() == name && below != cmd || slices.Contains(otherNames[strings.TrimPrefix(c.CommandPath(), root)], name) {
+				paths = append(paths, strings.TrimPrefix(c.CommandPath(), cmd.CommandPath()+" "))
+			}
+			walk(c)
+		}
+	}
+	walk(cmd)
+	return paths
 }
 
 // load reads the configuration and makes the log it asks for. flags are

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,9 @@ type Client struct {
 	toml     bool
 	notation notation
 	files    func(System) []File
+	// refer is a variable of the environment as a value of env, nil where the client
+	// has no way to say it.
+	refer func(name string) string
 	// entry is what makes the client start a command or call a URL; an error where
 	// it cannot.
 	entry func(Entry) (json.RawMessage, error)
@@ -66,6 +70,37 @@ type Entry struct {
 	Command string
 	Args    []string
 	URL     string
+	Pass    []string          // names of variables that the client is to pass on to the command
+	Values  map[string]string // variables of the command and their values, which are written as they are
+
+	env map[string]string // Pass and Values in the client's notation
+}
+
+// Passing says which variables a client can be told to pass on.
+type Passing int
+
+// What clients pass on.
+const (
+	PassNone Passing = iota // none: its file has values only
+	PassSet                 // those that are set where it runs; another one arrives as a wrong value
+	PassAny                 // any; one that is not set stays so
+)
+
+// Passing returns which variables the client can be told to pass on.
+func (c *Client) Passing() Passing {
+	switch {
+	case c.toml:
+		return PassAny
+	case c.refer == nil:
+		return PassNone
+	}
+	return PassSet
+}
+
+// CanHold reports whether the client reads a value from its file as it is: none has
+// an escape for its own notation of variables.
+func (c *Client) CanHold(value string) bool {
+	return c.toml || c.refer == nil || !strings.Contains(value, "$") && !strings.Contains(value, "{env:")
 }
 
 // ErrNoURL says that a client's file takes commands only.
@@ -74,13 +109,13 @@ var ErrNoURL = errors.New("takes no URL in its file, only a command")
 // All are the clients, in the order they are shown in.
 var All = []*Client{
 	{ID: "claude-desktop", Name: "Claude Desktop", block: mcpServers, notation: literal, files: claudeDesktop, entry: commandOnly},
-	{ID: "claude-code", Name: "Claude Code", block: mcpServers, notation: ours, files: claudeCode, entry: typed},
-	{ID: "cursor", Name: "Cursor", block: mcpServers, notation: ours, files: inHome("mcp.json", ".cursor"), entry: plain("url")},
-	{ID: "vscode", Name: "VS Code", block: []string{"servers"}, notation: ours, files: vsCode, entry: typed},
-	{ID: "windsurf", Name: "Windsurf", block: mcpServers, notation: ours, files: windsurf, entry: plain("serverUrl")},
+	{ID: "claude-code", Name: "Claude Code", block: mcpServers, notation: ours, files: claudeCode, refer: bracedRef, entry: typed},
+	{ID: "cursor", Name: "Cursor", block: mcpServers, notation: ours, files: inHome("mcp.json", ".cursor"), refer: editorRef, entry: plain("url")},
+	{ID: "vscode", Name: "VS Code", block: []string{"servers"}, notation: ours, files: vsCode, refer: editorRef, entry: typed},
+	{ID: "windsurf", Name: "Windsurf", block: mcpServers, notation: ours, files: windsurf, refer: editorRef, entry: plain("serverUrl")},
 	{ID: "codex", Name: "Codex", block: []string{"mcp_servers"}, toml: true, notation: ours, files: codex, entry: plain("url")},
-	{ID: "gemini", Name: "Gemini CLI", block: mcpServers, notation: dollar, files: inHome("settings.json", ".gemini"), entry: plain("httpUrl")},
-	{ID: "opencode", Name: "opencode", block: []string{"mcp"}, notation: braces, files: opencode, entry: openCodeEntry},
+	{ID: "gemini", Name: "Gemini CLI", block: mcpServers, notation: dollar, files: inHome("settings.json", ".gemini"), refer: bracedRef, entry: plain("httpUrl")},
+	{ID: "opencode", Name: "opencode", block: []string{"mcp"}, notation: braces, files: opencode, refer: openCodeRef, entry: openCodeEntry},
 	{ID: "zed", Name: "Zed", block: []string{"context_servers"}, notation: literal, files: zed, entry: plain("url")},
 }
 
@@ -207,6 +242,12 @@ func (f File) Servers(data []byte) ([]Server, error) {
 // Set returns the bytes with the named server being entry, and everything else
 // as it was. Nothing is written.
 func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
+	entry.env = maps.Clone(entry.Values)
+	if refer := f.Client.refer; refer != nil {
+		for _, variable := range entry.Pass {
+			set(&entry.env, variable, refer(variable))
+		}
+	}
 	value, err := f.Client.entry(entry)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", f.Client.Name, err)
@@ -265,9 +306,21 @@ func plain(urlKey string) func(Entry) (json.RawMessage, error) {
 		if e.URL != "" {
 			return object(urlKey, e.URL), nil
 		}
-		return object("command", e.Command, "args", e.Args), nil
+		return e.command("env", "command", e.Command, "args", e.Args), nil
 	}
 }
+
+// command is an object of the pairs, with the variables under key if there are any.
+func (e Entry) command(key string, pairs ...any) json.RawMessage {
+	if len(e.env) > 0 {
+		pairs = append(pairs, key, e.env)
+	}
+	return object(pairs...)
+}
+
+func bracedRef(name string) string   { return "${" + name + "}" }
+func editorRef(name string) string   { return "${env:" + name + "}" }
+func openCodeRef(name string) string { return "{env:" + name + "}" }
 
 func commandOnly(e Entry) (json.RawMessage, error) {
 	if e.URL != "" {
@@ -280,12 +333,12 @@ func typed(e Entry) (json.RawMessage, error) {
 	if e.URL != "" {
 		return object("type", "http", "url", e.URL), nil
 	}
-	return object("type", "stdio", "command", e.Command, "args", e.Args), nil
+	return e.command("env", "type", "stdio", "command", e.Command, "args", e.Args), nil
 }
 
 func openCodeEntry(e Entry) (json.RawMessage, error) {
 	if e.URL != "" {
 		return object("type", "remote", "url", e.URL, "enabled", true), nil
 	}
-	return object("type", "local", "command", append([]string{e.Command}, e.Args...), "enabled", true), nil
+	return e.command("environment", "type", "local", "command", append([]string{e.Command}, e.Args...), "enabled", true), nil
 }

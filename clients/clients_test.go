@@ -293,6 +293,36 @@ func TestConnectByURL(t *testing.T) {
 	}
 }
 
+// Each client's own way to name a variable, which import reads as that variable again.
+func TestConnectPassesVariablesOn(t *testing.T) {
+	want := map[string]string{
+		"claude-desktop": "", "zed": "", "claude-code": `"${TOKEN}"`, "cursor": `"${env:TOKEN}"`, "vscode": `"${env:TOKEN}"`,
+		"windsurf": `"${env:TOKEN}"`, "codex": `env_vars = ["TOKEN"]`, "gemini": `"${TOKEN}"`, "opencode": `"{env:TOKEN}"`,
+	}
+	for _, c := range All {
+		f := File{Client: c, Path: "/p/f", block: c.block}
+		after, err := f.Set(nil, "toolfinch", Entry{Command: "x", Pass: []string{"TOKEN"}, Values: map[string]string{"OTHER": "v\"1"}})
+		if err != nil || !strings.Contains(string(after), want[c.ID]) || !strings.Contains(string(after), `"v\"1"`) {
+			t.Errorf("%s: %v\n%s", c.ID, err, after)
+		}
+		if (c.Passing() == PassNone) != (want[c.ID] == "") {
+			t.Errorf("%s: passing is %v", c.ID, c.Passing())
+		}
+		servers, err := f.Servers(after)
+		if err != nil || len(servers) != 1 || servers[0].Env["OTHER"] != `v"1` {
+			t.Errorf("%s: %+v, %v", c.ID, servers, err)
+			continue
+		}
+		got := servers[0].Env["TOKEN"]
+		if want[c.ID] != "" && got != "${TOKEN}" && got != "${env:TOKEN}" {
+			t.Errorf("%s: read back as %q", c.ID, got)
+		}
+		if again, err := f.Set(after, "toolfinch", Entry{Command: "x", Pass: []string{"TOKEN"}, Values: map[string]string{"OTHER": "v\"1"}}); err != nil || !bytes.Equal(again, after) {
+			t.Errorf("%s: once more: %v\n%s", c.ID, err, again)
+		}
+	}
+}
+
 // A server whose place nobody can edit without touching more is left to people.
 func TestTOMLThatIsNotATableIsRefused(t *testing.T) {
 	f := File{Client: Find("codex"), Path: "/p/config.toml"}

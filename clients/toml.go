@@ -85,11 +85,17 @@ func tomlSet(data []byte, name string, e Entry) ([]byte, error) {
 	if e.URL != "" {
 		table = append(table, "url = "+tomlText(e.URL))
 	} else {
-		args := make([]string, len(e.Args))
-		for i, arg := range e.Args {
-			args[i] = tomlText(arg)
+		table = append(table, "command = "+tomlText(e.Command), "args = "+tomlList(e.Args))
+		if len(e.Pass) > 0 {
+			table = append(table, "env_vars = "+tomlList(e.Pass))
 		}
-		table = append(table, "command = "+tomlText(e.Command), "args = ["+strings.Join(args, ", ")+"]")
+		var values []string
+		for _, name := range slices.Sorted(maps.Keys(e.Values)) {
+			values = append(values, tomlKey(name)+" = "+tomlText(e.Values[name]))
+		}
+		if len(values) > 0 {
+			table = append(table, "env = { "+strings.Join(values, ", ")+" }")
+		}
 	}
 	text := strings.Join(table, newline) + newline
 	lines, tables := tomlTables(data, name)
@@ -183,6 +189,14 @@ func tomlKey(name string) string {
 		return name
 	}
 	return tomlText(name)
+}
+
+func tomlList(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = tomlText(text)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // tomlText is a basic string. JSON's escapes are TOML's, but for the one

@@ -44,13 +44,24 @@ func ReadFile(path string) ([]byte, error) {
 // link stays one and its target is written. A new file is for its user only, as
 // it may come to hold secrets; folders on the way to it are made.
 func Replace(path string, before, after []byte) error {
-	if err := replace(path, before, after); err != nil {
+	return named(path, replace(path, before, after, 0o777))
+}
+
+// ReplacePrivate is Replace for bytes with secrets: afterwards only the file's owner
+// may read it.
+func ReplacePrivate(path string, before, after []byte) error {
+	return named(path, replace(path, before, after, 0o700))
+}
+
+func named(path string, err error) error {
+	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), reason(err))
 	}
 	return nil
 }
 
-func replace(path string, before, after []byte) (err error) {
+// replace keeps of the file's mode what mask has.
+func replace(path string, before, after []byte, mask fs.FileMode) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
@@ -81,7 +92,7 @@ func replace(path string, before, after []byte) (err error) {
 		return err
 	}
 	if info != nil {
-		if err := temp.Chmod(info.Mode().Perm()); err != nil {
+		if err := temp.Chmod(info.Mode().Perm() & mask); err != nil {
 			return err
 		}
 		keepOwner(temp, info)

@@ -32,6 +32,8 @@ type scalars struct {
 	home    string
 	lenient bool     // in a disabled server: what has variables is not looked at
 	later   bool     // variables that are not set are no mistake: they may be where the file is used
+	met     []string // variables that texts of the file use and that are set
+	unset   []string // those that are not set and have no default
 	secrets *secrets // what came from variables with telling names
 }
 
@@ -175,8 +177,17 @@ func (s *scalars) expand(n *node, label string, to *string) bool {
 	if s.lenient && n.hasVariables() {
 		return false
 	}
-	text, err := expand(n.text, s.env)
+	text, err := expand(n.text, func(name string) (string, bool) {
+		value, ok := s.env(name)
+		if ok {
+			s.met = append(s.met, name)
+		}
+		return value, ok
+	})
 	for _, e := range substitutionErrors(err) {
+		if e.unset != "" {
+			s.unset = append(s.unset, e.unset)
+		}
 		if e.unset == "" || !s.later {
 			s.fail(n, label+": "+e.message, e.hint)
 		}

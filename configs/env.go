@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"toolfinch/clients"
+	"toolfinch/embed"
 )
 
 // lookup finds a variable of the environment, as os.LookupEnv does.
@@ -118,6 +122,38 @@ func Unset(texts ...string) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// Variables returns the variables of the environment that the configuration in the
+// file uses, each list sorted: those in its texts but for disabled servers, those that
+// inherit_env names, and those that stand for a key of the file. unset has those that
+// are needed and not set; one with a default is not needed.
+func Variables(path string) (set, unset []string, err error) {
+	data, err := clients.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := newDecoder(source{path: path, shown: filepath.Base(path)}, filepath.Dir(path), os.LookupEnv)
+	c := top.fresh()
+	c.Path = path
+	d.load(&c, data)
+	set = d.met
+	for _, s := range c.Servers {
+		for _, name := range s.InheritEnv {
+			if _, ok := os.LookupEnv(name); ok {
+				set = append(set, name)
+			}
+		}
+	}
+	kind := cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), c.Embed.Kind)
+	for _, k := range top.keys {
+		if os.Getenv(k.env) != "" && (!strings.HasPrefix(k.name, "openai_") || strings.EqualFold(kind, embed.KindOpenAI)) {
+			set = append(set, k.env)
+		}
+	}
+	slices.Sort(set)
+	slices.Sort(d.unset)
+	return slices.Compact(set), slices.Compact(d.unset), nil
 }
 
 // isVariable reports whether s is one ${...} and nothing else.

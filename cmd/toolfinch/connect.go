@@ -19,6 +19,7 @@ import (
 
 	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/rawjson"
 	"toolfinch/view"
 )
 
@@ -29,7 +30,7 @@ const connectName = "toolfinch"
 type connectFlags struct {
 	view, http                 string
 	dryRun, undo, project, yes bool
-	asJSON                     bool
+	withSecrets, asJSON        bool
 }
 
 func newConnect(s *settings) *cobra.Command {
@@ -41,6 +42,10 @@ func newConnect(s *settings) *cobra.Command {
 the URL of one that runs. It shows what it would change and asks; the file as it
 was is kept beside it. With --undo it takes out again what it wrote, and nothing
 else. Without CLIENT it shows which clients are here.
+
+Clients start servers without most of your variables. So the client is told to pass on
+those that the configuration uses, in its own notation; their values are written only
+with --with-secrets.
 
 Clients: ` + strings.Join(clients.IDs(), ", "),
 		Example: `  toolfinch connect
@@ -70,6 +75,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	flags.StringVar(&f.view, "view", "", "show the client this `VIEW`")
 	flags.StringVar(&f.http, "http", "", "let the client call this `URL` instead of starting toolfinch")
 	flags.BoolVar(&f.project, "project", false, "for the project in the working directory, not for all of the user's")
+	flags.BoolVar(&f.withSecrets, "with-secrets", false, "write the values of the configuration's variables into the client's file")
 	flags.BoolVar(&f.undo, "undo", false, "take out what connect wrote")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the change and write nothing")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
@@ -83,7 +89,7 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, place string, 
 	if err != nil {
 		return err
 	}
-	after, err := s.connected(file, before, f)
+	after, err := s.connected(cmd, file, before, f)
 	if err != nil {
 		return err
 	}
@@ -97,7 +103,7 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, place string, 
 		_, err := fmt.Fprintf(out, "%s is %s: %s\n", name, state, place)
 		return err
 	}
-	fmt.Fprint(out, preview(place, before, after))
+	fmt.Fprint(out, hideValues(preview(place, before, after), file, before, after))
 	if f.dryRun {
 		return nil
 	}
@@ -118,7 +124,11 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, place string, 
 		}
 		backup = ", as it was: " + filepath.Base(path)
 	}
-	if err := clients.Replace(file.Path, before, after); err != nil {
+	write := clients.Replace
+	if f.withSecrets && !f.undo {
+		write = clients.ReplacePrivate
+	}
+	if err := write(file.Path, before, after); err != nil {
 		return err
 	}
 	verb := "connected"
@@ -130,13 +140,19 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, place string, 
 }
 
 // connected is what the file is to be.
-func (s *settings) connected(file clients.File, before []byte, f connectFlags) ([]byte, error) {
+func (s *settings) connected(cmd *cobra.Command, file clients.File, before []byte, f connectFlags) ([]byte, error) {
 	if f.undo {
 		return file.Remove(before, connectName)
 	}
 	entry, err := s.entry(f)
 	if err != nil {
 		return nil, err
+	}
+	if entry.Command != "" {
+		config := entry.Args[slices.Index(entry.Args, "--config")+1]
+		if err := passOn(cmd.ErrOrStderr(), file.Client, config, &entry, f.withSecrets); err != nil {
+			return nil, err
+		}
 	}
 	after, err := file.Set(before, connectName, entry)
 	if errors.Is(err, clients.ErrNoURL) {
@@ -180,6 +196,63 @@ func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 		args = append(args, "--view", f.view)
 	}
 	return clients.Entry{Command: program, Args: args}, nil
+}
+
+// passOn makes the client pass on the variables that the configuration uses, and says
+// on notes which ones it cannot.
+func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.Entry, values bool) error {
+	used, unset, err := configs.Variables(config)
+	if err != nil {
+		return err
+	}
+	var lost []string
+	for _, name := range used {
+		value := os.Getenv(name)
+		switch {
+		case values && c.CanHold(value):
+			if entry.Values == nil {
+				entry.Values = map[string]string{}
+			}
+			entry.Values[name] = value
+		case c.Passing() == clients.PassNone:
+			lost = append(lost, name)
+		default:
+			entry.Pass = append(entry.Pass, name)
+		}
+	}
+	if len(lost) > 0 {
+		fmt.Fprintf(notes, "the file of %s cannot name variables to pass on: where %s does not have %s, use --with-secrets or write the values into %s\n",
+			c.Name, c.Name, strings.Join(lost, ", "), filepath.Base(config))
+	}
+	switch {
+	case len(unset) == 0:
+	case c.Passing() == clients.PassAny:
+		entry.Pass = append(entry.Pass, unset...)
+		slices.Sort(entry.Pass)
+		fmt.Fprintf(notes, "%s not set here; %s passes on what is set where it runs\n", isOrAre(unset), c.Name)
+	default:
+		fmt.Fprintf(notes, "%s not set here, and so not passed on: set what is missing and connect again\n", isOrAre(unset))
+	}
+	return nil
+}
+
+// hideValues hides what our entry has under env, before and after an edit.
+func hideValues(text string, file clients.File, contents ...[]byte) string {
+	for _, data := range contents {
+		servers, err := file.Servers(data)
+		if err != nil {
+			continue // nothing of it is shown: it is an error before
+		}
+		for _, s := range servers {
+			for name, value := range s.Env {
+				if s.Name == connectName && !strings.Contains(value, "${"+name) && !strings.Contains(value, "${env:"+name) {
+					value = strings.ReplaceAll(value, "$${", "${")
+					text = strings.ReplaceAll(text, string(rawjson.Quote(value)), `"***"`)
+				}
+			}
+		}
+	}
+	return text
 }
 
 // ask asks a question at the terminal. Without one nobody can answer.

@@ -116,6 +116,7 @@ func TestAgents(t *testing.T) {
 	for _, a := range []agent{
 		{"opencode", true, 5, chatCompletions, prepareOpencode},
 		{"gemini-cli", true, 5, generateContent, prepareGemini},
+		{"claude-code", false, 2, messages, prepareClaude},
 		{"codex", false, 2, responses, prepareCodex},
 	} {
 		if testing.Short() {
@@ -298,6 +299,13 @@ args = [%q, %q, %q]
 		[]string{"CODEX_HOME=" + settings, "SCRIPTED_KEY=none"}
 }
 
+func prepareClaude(t *testing.T, home, base string, proxy []string) (command, env []string) {
+	file := filepath.Join(home, "mcp.json")
+	writeJSON(t, file, map[string]any{"mcpServers": map[string]any{"toolfinch": map[string]any{"type": "stdio", "command": proxy[0], "args": proxy[1:]}}})
+	return []string{find(t, "@anthropic-ai/claude-code-*/claude"), "-p", prompt, "--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__toolfinch", "--output-format", "json"},
+		[]string{"ANTHROPIC_BASE_URL=" + base, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1"}
+}
+
 // events writes server-sent events. An event's name is empty where the
 // protocol has none.
 type events struct{ w http.ResponseWriter }
@@ -470,6 +478,71 @@ func responses(m *model) http.Handler {
 		send("response.output_item.done", object{"output_index": 0, "item": item})
 		send("response.completed", object{"response": object{"id": "answer", "output": []object{item},
 			"usage": object{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}})
+	})
+	return mux
+}
+
+// messages speaks Anthropic's Messages API, streamed or not.
+func messages(m *model) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/messages/count_tokens", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(object{"input_tokens": 1})
+	})
+	mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) {
+		var request struct {
+			Stream   bool
+			Messages []struct{ Content json.RawMessage }
+			Tools    []struct{ Name string }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		var now turn
+		for _, t := range request.Tools {
+			now.tools = append(now.tools, modelTool{name: t.Name})
+		}
+		for _, message := range request.Messages {
+			var blocks []struct {
+				Type    string
+				Content json.RawMessage
+			}
+			_ = json.Unmarshal(message.Content, &blocks) // else it is text
+			for _, block := range blocks {
+				if block.Type == "tool_result" {
+					now.results = append(now.results, string(block.Content))
+				}
+			}
+		}
+		next := m.next(now)
+		block, delta, reason := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": next.text}, "end_turn"
+		whole := object{"type": "text", "text": next.text}
+		if next.text == "" {
+			id := fmt.Sprintf("toolu_%d", len(now.results))
+			arguments, _ := json.Marshal(next.arguments)
+			block = object{"type": "tool_use", "id": id, "name": next.tool.name, "input": object{}}
+			delta, reason = object{"type": "input_json_delta", "partial_json": string(arguments)}, "tool_use"
+			whole = object{"type": "tool_use", "id": id, "name": next.tool.name, "input": next.arguments}
+		}
+		usage := object{"input_tokens": 1, "output_tokens": 1}
+		answer := object{"id": "msg_1", "type": "message", "role": "assistant", "model": "model", "content": []object{}, "stop_reason": nil, "stop_sequence": nil, "usage": usage}
+		if !request.Stream {
+			answer["content"], answer["stop_reason"] = []object{whole}, reason
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(answer)
+			return
+		}
+		out := newEvents(w)
+		send := func(kind string, more object) {
+			more["type"] = kind
+			out.send(kind, more)
+		}
+		send("message_start", object{"message": answer})
+		send("content_block_start", object{"index": 0, "content_block": block})
+		send("content_block_delta", object{"index": 0, "delta": delta})
+		send("content_block_stop", object{"index": 0})
+		send("message_delta", object{"delta": object{"stop_reason": reason, "stop_sequence": nil}, "usage": usage})
+		send("message_stop", object{})
 	})
 	return mux
 }

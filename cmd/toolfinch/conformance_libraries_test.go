@@ -205,7 +205,7 @@ func (c *conformance) compareAll(t *testing.T, table string, pairs []pair) {
 	}
 	var (
 		all     = suites[1:3] // one for each era; the fourth is about extensions, which these do not have
-		mu      sync.Mutex            // guards found; not held over anything
+		mu      sync.Mutex    // guards found; not held over anything
 		found   = map[ran]results{}
 		running errgroup.Group
 	)

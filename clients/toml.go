@@ -104,12 +104,33 @@ func tomlSet(data []byte, name string, e Entry) ([]byte, error) {
 			lines = slices.Delete(lines, t.from, t.to)
 		}
 		lines = slices.Insert(lines, tables[0].from, text)
-	} else if before := bytes.TrimRight(data, " \t\r\n"); len(bytes.TrimPrefix(before, bom)) > 0 {
-		lines = []string{string(before), newline, newline, text}
 	} else {
-		lines = append(lines, text)
+		lines = tomlAppend(data, text, newline)
 	}
 	return tomlChecked(data, lines, name, true)
+}
+
+// tomlAppend is the document with text at its end, behind an empty line.
+func tomlAppend(data []byte, text, newline string) []string {
+	before := bytes.TrimRight(data, " \t\r\n")
+	if len(bytes.TrimPrefix(before, bom)) == 0 {
+		return []string{string(data), text}
+	}
+	return []string{string(before), newline, newline, text}
+}
+
+// tomlPutBack appends the tables that the server has in was.
+func tomlPutBack(data, was []byte, name string) ([]byte, error) {
+	lines, tables := tomlTables(was, name)
+	var text strings.Builder
+	for _, t := range tables {
+		text.WriteString(strings.Join(lines[t.from:t.to], ""))
+	}
+	newline := "\n"
+	if bytes.Contains(data, []byte("\r\n")) {
+		newline = "\r\n"
+	}
+	return tomlChecked(data, tomlAppend(data, text.String(), newline), name, true)
 }
 
 // tomlRemove takes out the tables of the server, each with the comments directly

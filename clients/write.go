@@ -113,6 +113,9 @@ func replace(path string, before, after []byte, mask fs.FileMode) (err error) {
 	return nil
 }
 
+// backupMark stands between the name of a file and the time of its backup.
+const backupMark = ".toolfinch-backup-"
+
 // Backup writes data beside the file at path, under its name, .toolfinch-backup-
 // and the time, and returns the new file's path. It is open to the same users as
 // the file.
@@ -121,7 +124,7 @@ func Backup(path string, data []byte, now time.Time) (string, error) {
 	if info, err := os.Stat(path); err == nil {
 		mode = info.Mode().Perm()
 	}
-	base := path + ".toolfinch-backup-" + now.Format("20060102-150405")
+	base := path + backupMark + now.Format("20060102-150405")
 	backup := base
 	for n := 2; ; n++ {
 		f, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)

@@ -2,7 +2,9 @@ package configs
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -17,6 +19,10 @@ func homeDir(goos string, env lookup) string {
 	home, _ := env(name)
 	return home
 }
+
+// UserDataDir returns the folder below which toolfinch keeps what is the user's and
+// no one configuration's. It need not exist.
+func UserDataDir() (string, error) { return defaultDataDir(runtime.GOOS, os.LookupEnv) }
 
 // defaultDataDir is where programs of the user keep data on this system.
 func defaultDataDir(goos string, env lookup) (string, error) {

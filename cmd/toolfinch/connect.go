@@ -19,7 +19,6 @@ import (
 
 	"toolfinch/clients"
 	"toolfinch/configs"
-	"toolfinch/rawjson"
 	"toolfinch/view"
 )
 
@@ -30,7 +29,7 @@ const connectName = "toolfinch"
 type connectFlags struct {
 	view, http                 string
 	dryRun, undo, project, yes bool
-	withSecrets, asJSON        bool
+	withSecrets, only, asJSON  bool
 }
 
 func newConnect(s *settings) *cobra.Command {
@@ -40,8 +39,10 @@ func newConnect(s *settings) *cobra.Command {
 		Short: "Write toolfinch into the configuration of an MCP client",
 		Long: `Connect makes a client start toolfinch, with the configuration in use here, or call
 the URL of one that runs. It shows what it would change and asks; the file as it
-was is kept beside it. With --undo it takes out again what it wrote, and nothing
-else. Without CLIENT it shows which clients are here.
+was is kept beside it. With --only it moves the client's other servers out, so that
+their tools are not there twice. With --undo every byte is again as it was; if the file
+was edited since, connect takes out what it wrote and puts back what it moved, and
+touches nothing else. Without CLIENT it shows which clients are here.
 
 Clients start servers without most of your variables. So the client is told to pass on
 those that the configuration uses, in its own notation; their values are written only
@@ -52,6 +53,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
   toolfinch connect claude-code
   toolfinch connect cursor --view code --project
   toolfinch connect vscode --http http://127.0.0.1:8080/mcp --yes
+  toolfinch connect cursor --only
   toolfinch connect cursor --undo`,
 		ValidArgs: clients.IDs(),
 		Args:      cobra.MaximumNArgs(1),
@@ -68,7 +70,10 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return s.connect(cmd, file, file.Shown(sys), f)
+			if f.only && f.undo {
+				return &exitError{exitUsage, errors.New("--undo brings back what --only moved: leave out --only")}
+			}
+			return s.connect(cmd, file, f)
 		},
 	}
 	flags := cmd.Flags()
@@ -76,34 +81,40 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	flags.StringVar(&f.http, "http", "", "let the client call this `URL` instead of starting toolfinch")
 	flags.BoolVar(&f.project, "project", false, "for the project in the working directory, not for all of the user's")
 	flags.BoolVar(&f.withSecrets, "with-secrets", false, "write the values of the configuration's variables into the client's file")
-	flags.BoolVar(&f.undo, "undo", false, "take out what connect wrote")
+	flags.BoolVar(&f.only, "only", false, "move the client's other servers out of its file")
+	flags.BoolVar(&f.undo, "undo", false, "take out what connect wrote, and put back what --only moved")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the change and write nothing")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&f.asJSON, "json", false, "print the clients as one JSON object")
 	return cmd
 }
 
+// change is an edit of a client's file, before it is made.
+type change struct {
+	clients.Edit
+	file  clients.File
+	place string          // the path as it is shown
+	shown []byte          // After with the servers that were moved, whose lines are not to be seen
+	lines []string        // what else changes
+	undo  *clients.Undone // nil unless edits are undone
+}
+
 // connect changes the client's file, once the user has agreed.
-func (s *settings) connect(cmd *cobra.Command, file clients.File, place string, f connectFlags) error {
-	before, err := file.Read()
+func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags) error {
+	c, err := s.planConnect(cmd, file, f)
 	if err != nil {
 		return err
 	}
-	after, err := s.connected(cmd, file, before, f)
-	if err != nil {
-		return err
-	}
-	out := cmd.OutOrStdout()
-	name := file.Client.Name
-	if bytes.Equal(before, after) {
+	out, name := cmd.OutOrStdout(), file.Client.Name
+	if c.nothing() {
 		state := "connected to toolfinch already"
 		if f.undo {
 			state = "not connected to toolfinch"
 		}
-		_, err := fmt.Fprintf(out, "%s is %s: %s\n", name, state, place)
+		_, err := fmt.Fprintf(out, "%s is %s: %s\n", name, state, c.place)
 		return err
 	}
-	fmt.Fprint(out, hideValues(preview(place, before, after), file, before, after))
+	c.print(out)
 	if f.dryRun {
 		return nil
 	}
@@ -116,49 +127,164 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, place string, 
 			return &exitError{exitFailed, errors.New("nothing was written")}
 		}
 	}
-	backup := ""
-	if before != nil {
-		path, err := clients.Backup(file.Path, before, time.Now())
-		if err != nil {
-			return err
-		}
-		backup = ", as it was: " + filepath.Base(path)
-	}
-	write := clients.Replace
-	if f.withSecrets && !f.undo {
-		write = clients.ReplacePrivate
-	}
-	if err := write(file.Path, before, after); err != nil {
+	backup, err := c.write()
+	if err != nil {
 		return err
+	}
+	if backup != "" {
+		backup = ", as it was: " + filepath.Base(backup)
 	}
 	verb := "connected"
 	if f.undo {
 		verb = "disconnected"
 	}
-	_, err = fmt.Fprintf(out, "%s %s (%s%s); restart it if it runs\n", verb, name, place, backup)
+	_, err = fmt.Fprintf(out, "%s %s (%s%s); restart it if it runs\n", verb, name, c.place, backup)
 	return err
 }
 
-// connected is what the file is to be.
-func (s *settings) connected(cmd *cobra.Command, file clients.File, before []byte, f connectFlags) ([]byte, error) {
+// planConnect says what becomes of the client's file.
+func (s *settings) planConnect(cmd *cobra.Command, file clients.File, f connectFlags) (*change, error) {
+	c := &change{file: file, place: file.Shown(system())}
 	if f.undo {
-		return file.Remove(before, connectName)
+		return c, c.planUndo()
+	}
+	before, err := file.Read()
+	if err != nil {
+		return nil, err
 	}
 	entry, err := s.entry(f)
 	if err != nil {
 		return nil, err
 	}
+	config := ""
 	if entry.Command != "" {
-		config := entry.Args[slices.Index(entry.Args, "--config")+1]
+		config = entry.Args[slices.Index(entry.Args, "--config")+1]
 		if err := passOn(cmd.ErrOrStderr(), file.Client, config, &entry, f.withSecrets); err != nil {
 			return nil, err
 		}
 	}
-	after, err := file.Set(before, connectName, entry)
-	if errors.Is(err, clients.ErrNoURL) {
-		err = &exitError{exitUsage, fmt.Errorf("%w: leave out --http", err)}
+	c.Edit = clients.Edit{Path: file.Path, Before: before, Private: f.withSecrets}
+	if c.After, err = file.Set(before, connectName, entry); err != nil {
+		if errors.Is(err, clients.ErrNoURL) {
+			err = &exitError{exitUsage, fmt.Errorf("%w: leave out --http", err)}
+		}
+		return nil, err
 	}
-	return after, err
+	c.shown = c.After
+	if !f.only {
+		return c, nil
+	}
+	servers, err := file.Servers(before)
+	if err != nil {
+		return nil, err
+	}
+	servers = slices.DeleteFunc(servers, func(s clients.Server) bool { return s.Name == connectName })
+	if config != "" {
+		if err := warnOfLost(cmd.ErrOrStderr(), file, servers, config); err != nil {
+			return nil, err
+		}
+	}
+	for _, server := range servers {
+		if err := c.moveOut(server.Name); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// moveOut takes a server out of the client's file.
+func (c *change) moveOut(name string) error {
+	after, err := c.file.Remove(c.After, name)
+	if err != nil {
+		return fmt.Errorf("server %q: %w", name, err)
+	}
+	c.After = after
+	c.Moved = append(c.Moved, name)
+	c.lines = append(c.lines, fmt.Sprintf("- server %q", name))
+	return nil
+}
+
+// warnOfLost names the servers that the configuration does not have.
+func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, config string) error {
+	ours, err := configs.Servers(config)
+	if err != nil {
+		return err
+	}
+	var found []foundServer
+	for _, server := range servers {
+		found = append(found, foundServer{file: file, server: server})
+	}
+	for _, row := range planImport(found, ours, filepath.Base(config)) {
+		if row.Status == "new" {
+			fmt.Fprintf(notes, "server %q is not in %s; to keep its tools, first: toolfinch import %s --server %q\n",
+				row.Server, filepath.Base(config), row.Client, row.Server)
+		}
+	}
+	return nil
+}
+
+// planUndo undoes what the journal has of the file.
+func (c *change) planUndo() error {
+	j, err := journal()
+	if err != nil {
+		return err
+	}
+	u, err := j.Undo(c.file, connectName)
+	if err != nil {
+		return err
+	}
+	c.undo, c.Edit, c.shown = &u, u.Edit, u.After
+	for _, name := range u.Back {
+		c.lines = append(c.lines, fmt.Sprintf("+ server %q", name))
+	}
+	if len(u.Back) > 0 { // whose lines are not to be seen
+		c.shown, err = c.file.Remove(u.Before, connectName)
+	}
+	return err
+}
+
+func (c *change) nothing() bool {
+	return bytes.Equal(c.Before, c.After) && (c.Before == nil) == (c.After == nil)
+}
+
+// print shows the change, without secrets.
+func (c *change) print(out io.Writer) {
+	if c.After == nil {
+		fmt.Fprintf(out, "%s is removed: there was none\n", c.place)
+		return
+	}
+	if bytes.Equal(c.Before, c.shown) {
+		fmt.Fprintln(out, c.place)
+	} else {
+		fmt.Fprint(out, hideValues(preview(c.place, c.Before, c.shown), c.file, c.Before, c.shown))
+	}
+	for _, line := range c.lines {
+		fmt.Fprintln(out, line)
+	}
+	if c.undo != nil && c.undo.Exact {
+		fmt.Fprintln(out, "every byte is as it was then")
+	}
+}
+
+// write makes the change and returns the path of the backup that it made, "" for none.
+func (c *change) write() (backup string, err error) {
+	j, err := journal()
+	if err != nil {
+		return "", err
+	}
+	if c.undo != nil {
+		return j.Restore(*c.undo, time.Now())
+	}
+	return j.Write(c.Edit, time.Now())
+}
+
+// journal is where edits of other programs' files are remembered.
+func journal() (clients.Journal, error) {
+	dir, err := configs.UserDataDir()
+	if err != nil {
+		return clients.Journal{}, fmt.Errorf("no place to remember how this is undone: %w", err)
+	}
+	return clients.Journal{Dir: filepath.Join(dir, "undo")}, nil
 }
 
 // entry is how the client gets to toolfinch.
@@ -236,25 +362,6 @@ func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.En
 	return nil
 }
 
-// hideValues hides what our entry has under env, before and after an edit.
-func hideValues(text string, file clients.File, contents ...[]byte) string {
-	for _, data := range contents {
-		servers, err := file.Servers(data)
-		if err != nil {
-			continue // nothing of it is shown: it is an error before
-		}
-		for _, s := range servers {
-			for name, value := range s.Env {
-				if s.Name == connectName && !strings.Contains(value, "${"+name) && !strings.Contains(value, "${env:"+name) {
-					value = strings.ReplaceAll(value, "$${", "${")
-					text = strings.ReplaceAll(text, string(rawjson.Quote(value)), `"***"`)
-				}
-			}
-		}
-	}
-	return text
-}
-
 // ask asks a question at the terminal. Without one nobody can answer.
 func ask(cmd *cobra.Command, question string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
@@ -280,60 +387,6 @@ func answer(ctx context.Context, in io.Reader) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// preview shows what changes in a file: the lines that go and the lines that
-// come. Edits are in one place, so what is the same around it is left out.
-func preview(place string, before, after []byte) string {
-	was, is := linesOf(before), linesOf(after)
-	same, end := common(was, is)
-	var b strings.Builder
-	if before == nil {
-		fmt.Fprintf(&b, "%s (new)\n", place)
-	} else {
-		fmt.Fprintf(&b, "%s, line %d\n", place, same+1)
-	}
-	gone, come := was[same:len(was)-end], is[same:len(is)-end]
-	if len(gone) == 1 && len(come) == 1 {
-		gone[0], come[0] = shortened(gone[0], come[0])
-	}
-	for _, line := range gone {
-		b.WriteString("- " + line + "\n")
-	}
-	for _, line := range come {
-		b.WriteString("+ " + line + "\n")
-	}
-	return b.String()
-}
-
-// shortened leaves out what two long lines have in common: a whole file may be
-// one line, with the keys of other servers in it.
-func shortened(a, b string) (string, string) {
-	const long = 120
-	x, y := []rune(a), []rune(b)
-	if min(len(x), len(y)) <= long {
-		return a, b
-	}
-	same, end := common(x, y)
-	return "…" + string(x[same:len(x)-end]) + "…", "…" + string(y[same:len(y)-end]) + "…"
-}
-
-// common is how much two lists share at their beginning, and of the rest at their end.
-func common[T comparable](a, b []T) (same, end int) {
-	for same < min(len(a), len(b)) && a[same] == b[same] {
-		same++
-	}
-	for end < min(len(a), len(b))-same && a[len(a)-1-end] == b[len(b)-1-end] {
-		end++
-	}
-	return same, end
-}
-
-func linesOf(data []byte) []string {
-	if len(data) == 0 {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"), "\n")
 }
 
 // clientRow is a client as it is listed.

@@ -1,0 +1,351 @@
+package clients
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/rawjson"
+)
+
+// Journal remembers what edits replaced, so that they can be undone. Dir has one
+// record for each edited file; the bytes are in backups beside the files.
+type Journal struct {
+	Dir string // absolute, made when it is needed
+}
+
+// Edit is one change of a file.
+type Edit struct {
+	Path          string
+	Before, After []byte   // Before is nil where there is no file
+	Moved         []string // servers that Before has and After has not
+	Private       bool     // After has secrets: only the owner may read the file
+	Setup         bool     // it is a part of setup
+}
+
+// record is what undoes the edits of one file.
+type record struct {
+	Path   string            `json:"path"`
+	Backup string            `json:"backup,omitempty"` // the file as it was before the edits; "" for none
+	After  string            `json:"after"`            // SHA-256 of what the last edit wrote
+	Mode   fs.FileMode       `json:"mode,omitempty"`   // of the file as it was
+	Moved  map[string]string `json:"moved,omitempty"`  // servers that were taken out, and the backups that have them
+	Setup  bool              `json:"setup,omitempty"`
+}
+
+// maxBackups is how many backups are kept beside a file, beside those that undo needs.
+const maxBackups = 5
+
+// Write makes the edit and returns the path of the backup that was made for it, "" if
+// there was nothing to back up or an earlier backup has it.
+func (j Journal) Write(e Edit, now time.Time) (backup string, err error) {
+	r, err := j.read(e.Path)
+	if err != nil {
+		return "", err
+	}
+	if r == nil || r.After != digest(e.Before) {
+		old := r
+		r = &record{Path: e.Path}
+		if old != nil {
+			r.Moved, r.Setup = old.Moved, old.Setup
+		}
+		if e.Before != nil {
+			if backup, err = Backup(e.Path, e.Before, now); err != nil {
+				return "", err
+			}
+			r.Backup = backup
+			if info, err := os.Stat(e.Path); err == nil {
+				r.Mode = info.Mode().Perm()
+			}
+		}
+	}
+	for _, name := range e.Moved {
+		set(&r.Moved, name, r.Backup)
+	}
+	r.After, r.Setup = digest(e.After), r.Setup || e.Setup
+	if err := j.write(r); err != nil {
+		return backup, err
+	}
+	r.prune()
+	if e.Private {
+		return backup, ReplacePrivate(e.Path, e.Before, e.After)
+	}
+	return backup, Replace(e.Path, e.Before, e.After)
+}
+
+// Undone is what a file is once its edits are undone.
+type Undone struct {
+	Edit           // After is nil if there is to be no file
+	Exact bool     // After is every byte of what was there before the edits
+	Back  []string // servers that come back, sorted
+
+	mode fs.FileMode
+}
+
+// Undo returns how the edits of a client's file are undone: its bytes as they were if
+// nobody has changed them since, else the bytes of now without the named server and
+// with the servers that were moved out. It writes nothing.
+func (j Journal) Undo(f File, name string) (Undone, error) {
+	u := Undone{Edit: Edit{Path: f.Path}}
+	var err error
+	if u.Before, err = f.Read(); err != nil {
+		return u, err
+	}
+	r, err := j.read(f.Path)
+	if err != nil {
+		return u, err
+	}
+	if u.After = u.Before; r != nil && r.After == digest(u.Before) {
+		if u.After, err = r.original(); err != nil {
+			return u, err
+		}
+		u.Exact, u.mode = true, r.Mode
+		if u.After == nil {
+			return u, nil
+		}
+	}
+	clean, err := f.Remove(u.After, name)
+	if err != nil {
+		return u, err
+	}
+	u.Exact = u.Exact && bytes.Equal(clean, u.After)
+	u.After = clean
+	if r == nil {
+		return u, nil
+	}
+	there, err := f.names(u.Before)
+	if err != nil {
+		return u, err
+	}
+	for _, moved := range slices.Sorted(maps.Keys(r.Moved)) {
+		if !slices.Contains(there, moved) {
+			u.Back = append(u.Back, moved)
+		}
+		was, err := ReadFile(r.Moved[moved])
+		if err != nil {
+			return u, fmt.Errorf("server %q cannot be put back: %w", moved, err)
+		}
+		after, err := f.putBack(u.After, was, moved)
+		if err != nil {
+			return u, fmt.Errorf("server %q cannot be put back: %w", moved, err)
+		}
+		u.Exact = u.Exact && bytes.Equal(after, u.After)
+		u.After = after
+	}
+	return u, nil
+}
+
+// UndoFile returns how the edits of any other file are undone. It is ErrChanged if
+// somebody has changed the file since.
+func (j Journal) UndoFile(path string) (Undone, error) {
+	u := Undone{Edit: Edit{Path: path}, Exact: true}
+	var err error
+	if u.Before, err = (File{Path: path}).Read(); err != nil {
+		return u, err
+	}
+	r, err := j.read(path)
+	if err != nil || r == nil {
+		u.After = u.Before
+		return u, err
+	}
+	if r.After != digest(u.Before) {
+		return u, ErrChanged
+	}
+	u.mode = r.Mode
+	u.After, err = r.original()
+	return u, err
+}
+
+// Restore writes what Undo returned, and forgets the edits with their backups. Where
+// bytes are lost by it, a backup is made.
+func (j Journal) Restore(u Undone, now time.Time) (backup string, err error) {
+	switch {
+	case u.Before == nil && u.After == nil:
+	case u.After == nil:
+		if err := unchanged(u.Path, u.Before); err != nil {
+			return "", named(u.Path, err)
+		}
+		if err := os.Remove(u.Path); err != nil {
+			return "", named(u.Path, err)
+		}
+	default:
+		if !u.Exact && u.Before != nil {
+			if backup, err = Backup(u.Path, u.Before, now); err != nil {
+				return "", err
+			}
+		}
+		if err := Replace(u.Path, u.Before, u.After); err != nil {
+			return backup, err
+		}
+		if u.mode != 0 {
+			if err := os.Chmod(u.Path, u.mode); err != nil {
+				return backup, named(u.Path, err)
+			}
+		}
+	}
+	r, err := j.read(u.Path)
+	if err != nil || r == nil {
+		return backup, err
+	}
+	for _, path := range r.backups() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return backup, fmt.Errorf("remove the backup: %w", reason(err))
+		}
+	}
+	if err := os.Remove(j.place(u.Path)); err != nil {
+		return backup, fmt.Errorf("forget what was undone: %w", reason(err))
+	}
+	return backup, nil
+}
+
+// Setup returns the paths of the files that setup edited, sorted.
+func (j Journal) Setup() ([]string, error) {
+	entries, err := os.ReadDir(j.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what setup did cannot be read: %w", reason(err))
+	}
+	var paths []string
+	for _, entry := range entries {
+		r, err := readRecord(filepath.Join(j.Dir, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && r.Setup {
+			paths = append(paths, r.Path)
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+func (j Journal) place(path string) string {
+	return filepath.Join(j.Dir, digest([]byte(path))[:32]+".json")
+}
+
+func (j Journal) read(path string) (*record, error) { return readRecord(j.place(path)) }
+
+func readRecord(place string) (*record, error) {
+	data, err := ReadFile(place)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	r := new(record)
+	if err == nil {
+		err = json.Unmarshal(data, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the record of what was edited cannot be read: %w", err)
+	}
+	return r, nil
+}
+
+func (j Journal) write(r *record) error {
+	before, err := File{Path: j.place(r.Path)}.Read()
+	if err != nil {
+		return err
+	}
+	return Replace(j.place(r.Path), before, rawjson.Of(r))
+}
+
+// original is the file before the edits, nil for none.
+func (r *record) original() ([]byte, error) {
+	if r.Backup == "" {
+		return nil, nil
+	}
+	data, err := ReadFile(r.Backup)
+	if err != nil {
+		return nil, fmt.Errorf("the backup is needed: %w", err)
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data, nil
+}
+
+// backups are those that undo needs.
+func (r *record) backups() []string {
+	paths := slices.Collect(maps.Values(r.Moved))
+	if r.Backup != "" {
+		paths = append(paths, r.Backup)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// prune removes the oldest backups beside the file but for those that undo needs.
+// Errors are ignored: a backup too many does no harm.
+func (r *record) prune() {
+	entries, err := os.ReadDir(filepath.Dir(r.Path))
+	if err != nil {
+		return
+	}
+	needed := r.backups()
+	var others []string // by name, and so by time
+	for _, entry := range entries {
+		path := filepath.Join(filepath.Dir(r.Path), entry.Name())
+		if strings.HasPrefix(entry.Name(), filepath.Base(r.Path)+backupMark) && !slices.Contains(needed, path) {
+			others = append(others, path)
+		}
+	}
+	for _, path := range others[:max(0, len(others)-maxBackups)] {
+		_ = os.Remove(path)
+	}
+}
+
+// digest is "" for no file.
+func digest(data []byte) string {
+	if data == nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// names are the servers in the bytes of the file.
+func (f File) names(data []byte) ([]string, error) {
+	servers, err := f.Servers(data)
+	names := make([]string, len(servers))
+	for i, s := range servers {
+		names[i] = s.Name
+	}
+	return names, err
+}
+
+// putBack returns data with the named server as was has it, unless data has one of
+// that name.
+func (f File) putBack(data, was []byte, name string) ([]byte, error) {
+	there, err := f.names(data)
+	if err != nil || slices.Contains(there, name) {
+		return data, err
+	}
+	if f.Client.toml {
+		data, err = tomlPutBack(data, was, name)
+		return data, f.wrap(err)
+	}
+	value, err := PlainJSON(was)
+	if err != nil {
+		return nil, f.wrap(err)
+	}
+	path := append(slices.Clone(f.block), name)
+	for _, key := range path {
+		value = rawjson.Member(value, key)
+	}
+	if value == nil {
+		return nil, f.wrap(errors.New("the backup does not have it"))
+	}
+	data, err = SetJSON(data, path, value)
+	return data, f.wrap(err)
+}

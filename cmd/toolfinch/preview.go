@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"toolfinch/clients"
+	"toolfinch/rawjson"
+)
+
+// preview shows what changes in a file: the lines that go and the lines that
+// come. Edits are in one place, so what is the same around it is left out.
+func preview(place string, before, after []byte) string {
+	was, is := linesOf(before), linesOf(after)
+	same, end := common(was, is)
+	var b strings.Builder
+	if before == nil {
+		fmt.Fprintf(&b, "%s (new)\n", place)
+	} else {
+		fmt.Fprintf(&b, "%s, line %d\n", place, same+1)
+	}
+	gone, come := was[same:len(was)-end], is[same:len(is)-end]
+	if len(gone) == 1 && len(come) == 1 {
+		gone[0], come[0] = shortened(gone[0], come[0])
+	}
+	for _, line := range gone {
+		b.WriteString("- " + line + "\n")
+	}
+	for _, line := range come {
+		b.WriteString("+ " + line + "\n")
+	}
+	return b.String()
+}
+
+// shortened leaves out what two long lines have in common: a whole file may be
+// one line, with the keys of other servers in it.
+func shortened(a, b string) (string, string) {
+	const long = 120
+	x, y := []rune(a), []rune(b)
+	if min(len(x), len(y)) <= long {
+		return a, b
+	}
+	same, end := common(x, y)
+	return "…" + string(x[same:len(x)-end]) + "…", "…" + string(y[same:len(y)-end]) + "…"
+}
+
+// common is how much two lists share at their beginning, and of the rest at their end.
+func common[T comparable](a, b []T) (same, end int) {
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	for end < min(len(a), len(b))-same && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	return same, end
+}
+
+func linesOf(data []byte) []string {
+	if len(data) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"), "\n")
+}
+
+// hideValues hides what our entry has under env, before and after an edit.
+func hideValues(text string, file clients.File, contents ...[]byte) string {
+	for _, data := range contents {
+		servers, err := file.Servers(data)
+		if err != nil {
+			continue // nothing of it is shown: it is an error before
+		}
+		for _, s := range servers {
+			for name, value := range s.Env {
+				if s.Name == connectName && !strings.Contains(value, "${"+name) && !strings.Contains(value, "${env:"+name) {
+					value = strings.ReplaceAll(value, "$${", "${")
+					text = strings.ReplaceAll(text, string(rawjson.Quote(value)), `"***"`)
+				}
+			}
+		}
+	}
+	return text
+}

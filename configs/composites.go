@@ -96,7 +96,7 @@ func (composite) show(s *secrets, c view.Composite) *node { return compositeKeys
 var stepKeys = section[view.Step]{keys: keys{
 	{
 		name:  "tool",
-		doc:   "`server.tool`",
+		doc:   "`server.tool`, `server:tool` or the name that clients see",
 		value: in(func(s *view.Step) *string { return &s.Tool }).is(str{}),
 	},
 	{
@@ -154,12 +154,15 @@ func (step) read(d *decoder, n *node, label string, s *view.Step) bool {
 	if tool.kind != kindText || s.Tool == "" && tool.hasVariables() {
 		return false // reported
 	}
-	server, _, ok := d.splitTool(s.Tool)
+	server, exposed := d.serverOf(s.Tool), exposedName.MatchString(s.Tool) // whose an exposed name is, package view finds out
+	if server == "" && exposed {
+		server = d.switchedOff(s.Tool)
+	}
 	switch {
-	case ok && d.off[server]:
+	case d.off[server]:
 		d.warn(tool, fmt.Sprintf("%s: server %q is disabled: the step is left out", label, server), "")
 		return false
-	case !ok && !(len(d.known) == 0 && len(d.errors) > 0):
+	case server == "" && !exposed && !(len(d.known) == 0 && len(d.errors) > 0):
 		d.mustBe(tool, label+".tool", "server.tool, of a server that there is", d.stepHint(tool, s.Tool))
 	}
 	return true
@@ -170,11 +173,11 @@ func (d *decoder) stepHint(n *node, id string) string {
 	if n.hasVariables() || len(d.known) == 0 {
 		return ""
 	}
-	if server, found := strings.CutSuffix(id, "."); found && slices.Contains(d.known, server) {
+	if server := strings.TrimRight(id, ".:"); server != id && slices.Contains(d.known, server) {
 		return "the name of a tool is missing"
 	}
 	for i, r := range id {
-		if r != '.' {
+		if r != '.' && r != ':' {
 			continue
 		}
 		if near, ok := closest(id[:i], d.known); ok {

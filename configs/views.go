@@ -279,16 +279,36 @@ func (s *serverNames) serverHint(name string) string {
 	return didYouMean(name, s.known)
 }
 
-// splitTool takes server.tool apart: the server is the longest one whose name it
-// begins with, as names may have dots.
-func (s *serverNames) splitTool(id string) (server, tool string, ok bool) {
-	for _, name := range s.known {
-		rest, found := strings.CutPrefix(id, name+".")
-		if found && rest != "" && len(name) >= len(server) {
-			server, tool, ok = name, rest, true
+// serverOf returns the server in server.tool, else that in server:tool, "" for none. It
+// is the longest one that fits, as names of servers may have dots and colons.
+func (s *serverNames) serverOf(id string) (server string) {
+	for _, between := range []string{".", ":"} {
+		for _, name := range s.known {
+			rest, found := strings.CutPrefix(id, name+between)
+			if found && rest != "" && len(name) >= len(server) {
+				server = name
+			}
+		}
+		if server != "" {
+			break
 		}
 	}
-	return server, tool, ok
+	return server
+}
+
+// switchedOff returns the disabled server whose tool may have an exposed name; "" for
+// none.
+func (s *serverNames) switchedOff(name string) string {
+	longest := ""
+	for _, server := range s.known {
+		if strings.HasPrefix(name, server+"_") && len(server) > len(longest) {
+			longest = server
+		}
+	}
+	if s.off[longest] {
+		return longest
+	}
+	return ""
 }
 
 // pattern is a glob over server.tool.

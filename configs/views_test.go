@@ -239,6 +239,32 @@ func nowhere(v reflect.Value) {
 	}
 }
 
+// A step names its tool as server.tool, server:tool or by an exposed name.
+func TestStepsNameTools(t *testing.T) {
+	for name, want := range map[string]string{
+		"a.b": "", "a:b": "", "a_b": "", "whatever": "", "a:x.y": "", "c:d:e": "",
+		"off:b": "disabled", "off_b": "disabled", "off_on_b": "",
+		"b.a":  `did you mean "a.a"?`,
+		"b:a":  `did you mean "a:a"?`,
+		"a:":   "the name of a tool is missing",
+		"a b":  "must be server.tool",
+		"a__b": "",
+	} {
+		text := "mcp_servers: {a: {command: a}, off: {command: a, enabled: false}, off_on: {command: a}, \"c:d\": {command: a}}\n" +
+			"tool_views: {v: {composite_tools: {t: {parallel: {one: {tool: \"" + name + "\"}}}}}}\n"
+		c, err := load(t, text)
+		said := ""
+		if err != nil {
+			said = err.Error()
+		} else if len(c.Warnings) > 0 {
+			said = Errors(c.Warnings).Error()
+		}
+		if want == "" && said != "" || !strings.Contains(said, want) || err == nil && want == "" && c.Views[0].Composites[0].Steps[0].Tool != name {
+			t.Errorf("%q: %s, want %q", name, said, want)
+		}
+	}
+}
+
 // What a disabled server would bring is left out and said; nothing else of a
 // view is.
 func TestViewsWarn(t *testing.T) {

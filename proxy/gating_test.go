@@ -948,7 +948,7 @@ func TestForgedIDsAreRefused(t *testing.T) {
 	heard := len(up.got("tools/call"))
 
 	for _, id := range []string{
-		"shop.look", "look", "shop_loook", "shop__look", "SHOP_LOOK", "shop_look ", " shop_look", "shop_look\u0000", "shop_look/../burn", "shop/look", "shop:look",
+		"shop.loook", "look", "shop_loook", "shop__look", "SHOP_LOOK", "shop_look ", " shop_look", "shop_look\u0000", "shop_look/../burn", "shop/look", "shop:loook", "shop.look ", "shop:", ".look",
 		"a_b_c", "execute_tool", "provision_tools", "retrieve_tools", "call_tool", "toolfinch.execute_tool", "shop_greet", "file:///note", "other_look", "_", "{}", "*", "shop_*",
 	} {
 		begins := unknownID(id)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"toolfinch/configs"
 	"toolfinch/nearest"
@@ -46,6 +47,13 @@ func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed 
 			}
 		}
 	}
+	named := sync.OnceValue(func() func(string) (*tool.Tool, bool) { return retrieve.Finder(namedBy(config, base)) })
+	find := func(name string) (*tool.Tool, bool) {
+		if t, ok := tools[name]; ok {
+			return t, true
+		}
+		return named()(name)
+	}
 	now := s.now.Load()
 	for _, settings := range settingsOf(config) {
 		same := now.byName[settings.Name]
@@ -60,7 +68,7 @@ func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed 
 		if same != nil {
 			v.root, v.endpoint = same.root, same.endpoint
 		}
-		compiled, wrong := view.Compile(settings, base, s.env(v, config, tools))
+		compiled, wrong := view.Compile(settings, base, s.env(v, config, tools, find))
 		next := s.planView(v, config, compiled)
 		v.problems = append(wrong, next.clashes()...)
 		problems = append(problems, v.problems...)
@@ -93,17 +101,26 @@ func settingsOf(config *configs.Config) []view.Settings {
 	return slices.Insert(slices.Delete(all, i, i+1), 0, def)
 }
 
+// namedBy is what upstreams have as a catalog names it.
+func namedBy(config *configs.Config, base []view.Upstream) (servers []retrieve.Server) {
+	for _, u := range base {
+		one := retrieve.Server{Name: u.Server, Tools: u.Tools}
+		if i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == u.Server }); i >= 0 {
+			one.Prefix = config.Servers[i].Prefix
+		}
+		servers = append(servers, one)
+	}
+	return servers
+}
+
 // env is what surrounds a view, which is complete before anything is called. tools
-// are those of all upstreams.
-func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool) view.Env {
+// are those of all upstreams by ID, and find finds them by other names, too.
+func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool, find func(string) (*tool.Tool, bool)) view.Env {
 	return view.Env{
 		Log:     s.log,
 		Program: s.modules.Program,
 		Scripts: s.scripts,
-		Find: func(id string) (*tool.Tool, bool) {
-			t, ok := tools[id]
-			return t, ok
-		},
+		Find:    find,
 		Nearest: func(id string, n int) []string {
 			return nearest.Names(id, slices.Sorted(maps.Keys(tools)), n, nearest.Loose)
 		},

@@ -812,7 +812,12 @@ func TestTheProxyToolCallsWhatIsCallableInAView(t *testing.T) {
 	if got := c.portal(`{"action":"info","type":"tool","path":"cap"}`); !strings.Contains(only(t, got).text, "Sells caps") {
 		t.Errorf("cap is %s", got.raw)
 	}
-	for _, path := range []string{"shop_hat", "shop.hat", "hat"} { // its names before
+	for _, path := range []string{"shop.hat", "shop:hat"} {
+		if got := c.portal(`{"action":"call","type":"tool","path":"` + path + `","args":{"size":3}}`); string(part(part(got.Result, "structuredContent"), "args")) != `{"size":3}` {
+			t.Errorf("%s answers %s", path, got.raw)
+		}
+	}
+	for _, path := range []string{"shop_hat", "hat"} { // its names before
 		if got := c.portal(`{"action":"call","type":"tool","path":"` + path + `","args":{"size":3}}`); !strings.Contains(told(got), "there is no tool") {
 			t.Errorf("%s answers %s", path, got.raw)
 		}

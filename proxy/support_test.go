@@ -81,7 +81,7 @@ func percentiles(b *testing.B, callers int, op func() error) {
 // unknownID is how the error begins for an ID that no tool has: one that cannot be a
 // name, or one that is none.
 func unknownID(id string) string {
-	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(id) {
+	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$|^[a-zA-Z0-9][a-zA-Z0-9_./@: -]*[.:][^\s\pC]+$`).MatchString(id) {
 		return "Unknown tool: " + id
 	}
 	return "Invalid tool ID format: " + id

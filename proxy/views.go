@@ -150,7 +150,7 @@ func (v *View) Retriever() *retrieve.Retriever { return v.retriever }
 // Tools returns the tools of the view, sorted by the names clients see.
 func (v *View) Tools() []*tool.Tool { return v.catalog.Tools() }
 
-// Find finds a tool of the view by the name clients see or by "server.tool".
+// Find finds a tool of the view by the name clients see, "server.tool" or "server:tool".
 func (v *View) Find(name string) (*tool.Tool, error) { return v.catalog.Find(name) }
 
 // Nearest returns up to n names of tools that look like name.

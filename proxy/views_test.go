@@ -127,7 +127,7 @@ func narrowed(name string, exposure view.Exposure) view.Settings {
 // Names of what is outside, exposed, as IDs, of the upstream, and misspelt, so
 // that what is near may be named. The tool that was renamed has its old ones here.
 var (
-	outsideTools     = []string{"outer_wipe_zebra", "outer.wipe_zebra", "wipe_zebra", "outer_vipe_zebra", "inner_close_zebra", "inner.close_zebra", "inner_closes_zebra", "outer_open", "outer.open", "inner_open", "open"}
+	outsideTools     = []string{"outer_wipe_zebra", "outer.wipe_zebra", "wipe_zebra", "outer_vipe_zebra", "inner_close_zebra", "inner.close_zebra", "inner:close_zebra", "inner_closes_zebra", "outer_open", "outer.open", "outer:open", "inner_open", "open"}
 	outsidePrompts   = []string{"outer_prompt_zebra", "inner_prompt_zebra", "prompt_zebra", "inner.prompt_zebra"}
 	outsideResources = []string{
 		"file:///outer/zebra", "file:///inner/zebra", "toolfinch:outer/file:///outer/zebra", "toolfinch:inner/file:///inner/zebra",
@@ -511,4 +511,33 @@ func status(t *testing.T, method, url, session string) int {
 	}
 	response.Body.Close()
 	return response.StatusCode
+}
+
+// Steps of composite tools and calls of scripts name a tool as anybody may: by ID, with
+// a colon, and by the name that it has beside all others.
+func TestStepsAndScriptsNameToolsInEveryWay(t *testing.T) {
+	s := shop(t, "shop", "hat")
+	prefix := "boutique"
+	s.settings.Prefix = &prefix
+	step := func(key, name string) view.Step {
+		return view.Step{Key: key, Tool: name, Args: []byte(`{"size":3}`)}
+	}
+	v := everything("both", view.ExposureDirect)
+	v.RunScript = &view.ScriptLimits{}
+	v.Composites = []view.Composite{{Name: "outfit", FailFast: true, Steps: []view.Step{step("a", "shop.hat"), step("b", "shop:hat"), step("c", "boutique_hat")}}}
+	p, url := openViews(t, "", configOf(t, []*script{s}, v))
+	if problems := p.Problems(); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	c := viewClient(t, p, url, "both", false)
+	want := `{"args":{"size":3}}`
+	if got := c.ask("tools/call", toolCall("outfit", `{}`)); string(part(got.Result, "structuredContent")) != `{"a":`+want+`,"b":`+want+`,"c":`+want+`}` {
+		t.Errorf("the steps answer %s", got.raw)
+	}
+	for _, name := range []string{"shop.hat", "shop:hat", "boutique_hat"} {
+		code := quote(`result = call_tool("` + name + `", size = 3)`)
+		if got := c.ask("tools/call", toolCall("run_script", `{"script":`+code+`}`)); string(part(got.Result, "structuredContent")) != want {
+			t.Errorf("a script that calls %s answers %s", name, got.raw)
+		}
+	}
 }

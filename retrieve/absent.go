@@ -86,7 +86,7 @@ func (a Absent) fits(query string, hits []Hit) bool {
 
 // has reports whether a name may be that of a tool of the server.
 func (a Absent) has(name string) bool {
-	return strings.HasPrefix(name, a.Server+".") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_")
+	return strings.HasPrefix(name, a.Server+".") || strings.HasPrefix(name, a.Server+":") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_")
 }
 
 // Because says after the error for an unknown name which servers are not there that

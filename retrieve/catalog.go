@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -51,9 +50,7 @@ type Catalog struct {
 	contents Contents
 	snapshot *index.Snapshot // nil of an empty catalog
 
-	tools  map[string]*tool.Tool // by exposed name
-	ids    map[string]*tool.Tool // by "server.name"
-	byID   map[tool.ID]*tool.Tool
+	table
 	names  []string // exposed, of the tools that models are offered, sorted
 	apps   apps
 	given  map[string]bool // names that the views gave to tools
@@ -192,34 +189,16 @@ func Clashes(servers []Server, meta ...string) []Clash {
 
 // fill makes the tables of the catalog from its contents.
 func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
-	servers := c.contents.Servers
-	ids, given, prefix := claims(servers)
-	names := namesFor(ids, slices.AppendSeq(slices.Clone(c.contents.Reserved), maps.Keys(given)), prefix)
-	c.tools = make(map[string]*tool.Tool, len(ids)+len(given))
-	c.ids = make(map[string]*tool.Tool, len(ids)+len(given))
-	c.byID = make(map[tool.ID]*tool.Tool, len(ids)+len(given))
-	c.given = given
-	c.others = newOthers(servers, prefix, handler)
-	for _, s := range servers {
-		for _, t := range s.Tools {
-			if t.Def.ID.Kind != tool.KindTool {
-				continue
-			}
-			if t.Name == "" {
-				t = &tool.Tool{Name: names[t.Def.ID], Def: t.Def, Handler: t.Handler}
-			}
-			c.tools[t.Name] = t
-			c.ids[t.Def.ID.String()] = t
-			c.byID[t.Def.ID] = t
-		}
-	}
+	_, given, prefix := claims(c.contents.Servers)
+	c.table, c.given = newTable(c.contents.Servers, c.contents.Reserved), given
+	c.others = newOthers(c.contents.Servers, prefix, handler)
 	for name, t := range c.tools {
 		if !t.Def.App.NotModel {
 			c.names = append(c.names, name)
 		}
 	}
 	slices.Sort(c.names)
-	c.apps = newApps(c.contents.Servers, c.byID)
+	c.apps = newApps(c.contents.Servers, c.exact)
 	for _, glob := range c.contents.Pins {
 		for _, name := range c.names {
 			t := c.tools[name]
@@ -264,12 +243,10 @@ func (c *Catalog) Lookup(name string) (*tool.Tool, bool) {
 	return t, ok
 }
 
-// Find finds a tool by the name that clients see or by "server.name".
+// Find finds a tool by the name that clients see, else by "server.name", else by
+// "server:name".
 func (c *Catalog) Find(name string) (*tool.Tool, error) {
-	if t, ok := c.tools[name]; ok {
-		return t, nil
-	}
-	if t, ok := c.ids[name]; ok {
+	if t, ok := c.find(name); ok {
 		return t, nil
 	}
 	return nil, fmt.Errorf("%w: %q", tool.ErrNotFound, name)
@@ -277,7 +254,7 @@ func (c *Catalog) Find(name string) (*tool.Tool, error) {
 
 // ByID finds a tool by its ID, which stays the same when its name changes.
 func (c *Catalog) ByID(id tool.ID) (*tool.Tool, bool) {
-	t, ok := c.byID[id]
+	t, ok := c.exact[id]
 	return t, ok
 }
 

@@ -61,12 +61,12 @@ func (e *ExecuteError) Error() string {
 
 func (e *ExecuteError) Unwrap() error { return e.Err }
 
-// Execute calls the tool that clients see under the name id, for the maker of the call:
+// Execute calls the tool of the name id, as Catalog.Find finds it, for the maker of the call:
 // with its _meta, its progress, and its answers to the tool's questions. arguments are
 // an object, the JSON text of one, or absent. A result with isError is a result. The
 // error is an *ExecuteError.
 func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
-	t, ok := c.catalog.Lookup(id)
+	t, ok := c.catalog.find(id)
 	if !ok {
 		for _, a := range c.absent() {
 			if a.has(id) && !a.Listed {

@@ -30,7 +30,10 @@ func TestExecutionsThatFailSayHow(t *testing.T) {
 		server, want        string
 	}{
 		{"unknown", "github_creat_issue", `{}`, nil, FailureBadRequest, "", "Unknown tool: github_creat_issue. Nearest: github_create_issue"},
-		{"server.tool", "github.create_issue", `{}`, nil, FailureBadRequest, "", "Invalid tool ID format: github.create_issue"},
+		{"unknown, as server.tool", "github.creat_issue", `{}`, nil, FailureBadRequest, "", "Unknown tool: github.creat_issue. Nearest: github_create_issue"},
+		{"unknown, as server:tool", "gitlab:create_issue", `{}`, nil, FailureBadRequest, "", "Unknown tool: gitlab:create_issue"},
+		{"no name of a tool", "create issue", `{}`, nil, FailureBadRequest, "", "Invalid tool ID format: create issue"},
+		{"a server without a tool", "github.", `{}`, nil, FailureBadRequest, "", "Invalid tool ID format: github."},
 		{"a meta-tool", "execute_tool", `{}`, nil, FailureBadRequest, "", "Unknown tool: execute_tool"},
 		{"empty", "", `{}`, nil, FailureBadRequest, "", "Invalid tool ID format: "},
 		{"arguments that are no object", "github_create_issue", `[1]`, nil, FailureBadRequest, "", "arguments must be an object"},

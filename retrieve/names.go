@@ -3,7 +3,9 @@ package retrieve
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"toolfinch/tool"
@@ -13,6 +15,81 @@ import (
 const maxName = 64
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// maxQualified is the longest "server.tool" that is not called malformed, in bytes,
+// and the longest "server:tool" that is looked up.
+const maxQualified = 512
+
+// qualified are the names that may be "server.tool" or "server:tool".
+var qualified = regexp.MustCompile(`^[\pL\pN][\pL\pN_./@: -]*[.:][^\s\pC]+$`)
+
+// wellFormed reports whether a tool could have the name in one of the forms that
+// table.find knows.
+func wellFormed(name string) bool {
+	return name != "" && len(name) <= maxName && !notInName.MatchString(name) ||
+		len(name) <= maxQualified && qualified.MatchString(name)
+}
+
+// table finds tools by what they are called.
+type table struct {
+	tools map[string]*tool.Tool // by exposed name
+	ids   map[string]*tool.Tool // by "server.name"
+	exact map[tool.ID]*tool.Tool
+}
+
+// newTable names the tools of servers. None gets a name in reserved.
+func newTable(servers []Server, reserved []string) table {
+	ids, given, prefix := claims(servers)
+	names := namesFor(ids, slices.AppendSeq(slices.Clone(reserved), maps.Keys(given)), prefix)
+	t := table{
+		tools: make(map[string]*tool.Tool, len(names)+len(given)),
+		ids:   make(map[string]*tool.Tool, len(names)+len(given)),
+		exact: make(map[tool.ID]*tool.Tool, len(names)+len(given)),
+	}
+	for _, s := range servers {
+		for _, one := range s.Tools {
+			if one.Def.ID.Kind != tool.KindTool {
+				continue
+			}
+			if one.Name == "" {
+				one = &tool.Tool{Name: names[one.Def.ID], Def: one.Def, Handler: one.Handler}
+			}
+			t.tools[one.Name] = one
+			t.ids[one.Def.ID.String()] = one
+			t.exact[one.Def.ID] = one
+		}
+	}
+	return t
+}
+
+// find finds a tool by its exposed name, else by "server.name", else by "server:name"
+// (the longest server first: names of servers may have colons).
+func (t table) find(name string) (*tool.Tool, bool) {
+	if found, ok := t.tools[name]; ok {
+		return found, true
+	}
+	if found, ok := t.ids[name]; ok {
+		return found, true
+	}
+	if len(name) > maxQualified {
+		return nil, false
+	}
+	for i := len(name) - 1; i > 0; i-- {
+		if name[i] != ':' {
+			continue
+		}
+		if found, ok := t.exact[tool.ID{Server: name[:i], Name: name[i+1:]}]; ok {
+			return found, true
+		}
+	}
+	return nil, false
+}
+
+// Finder returns what finds the tools of servers as Catalog.Find does, under the names
+// that a catalog of all of them gives.
+func Finder(servers []Server) func(name string) (*tool.Tool, bool) {
+	return newTable(servers, Reserved()).find
+}
 
 // namesFor gives every tool the name clients see: {server}_{tool}, in the
 // characters ^[a-zA-Z0-9_-]{1,64}$. Where prefix has the server, its value stands

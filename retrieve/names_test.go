@@ -107,3 +107,41 @@ func TestANameWithAHashIsNotTakenOver(t *testing.T) {
 		slices.Reverse(ids)
 	}
 }
+
+// A tool is found by its exposed name, server.tool and server:tool, also where names of
+// servers have dots and colons; and never by a name of a tool that is not there.
+func TestEveryNameOfATool(t *testing.T) {
+	catalog := newCatalog(t, []Server{
+		{Name: "a", Tools: []*tool.Tool{parsed(t, "a", "b"), parsed(t, "a", "b:c")}},
+		{Name: "a:b", Tools: []*tool.Tool{parsed(t, "a:b", "c"), parsed(t, "a:b", "d")}},
+		{Name: "x.y", Tools: []*tool.Tool{{Name: "given", Def: parsed(t, "x.y", "z").Def}}},
+	})
+	for name, want := range map[string]string{
+		"a_b": "a.b", "a.b": "a.b", "a:b": "a.b",
+		"a:b.c": "a:b.c", "a:b:c": "a:b.c", "a.b:c": "a.b:c", "a:b:d": "a:b.d",
+		"given": "x.y.z", "x.y.z": "x.y.z", "x.y:z": "x.y.z",
+		"x_y_z": "", "x:y:z": "", "a.c": "", "a:": "", ":b": "", ".": "", ":": "", "": "", "a:B": "",
+		strings.Repeat("a:", 1<<20): "",
+	} {
+		found, err := catalog.Find(name)
+		if got := idOf(found); got != want || (err == nil) != (want != "") {
+			t.Errorf("%.20q is %q (%v), want %q", name, got, err, want)
+		}
+	}
+}
+
+func parsed(t *testing.T, server, name string) *tool.Tool {
+	t.Helper()
+	def, err := tool.ParseDef(server, []byte(`{"name":"`+name+`","inputSchema":{"type":"object"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tool.Tool{Def: def}
+}
+
+func idOf(t *tool.Tool) string {
+	if t == nil {
+		return ""
+	}
+	return t.Def.ID.String()
+}

@@ -41,7 +41,7 @@ const (
 
 // ProvisionRequest holds the arguments of provision_tools: IDs or a Query, not both.
 type ProvisionRequest struct {
-	IDs       []string `json:"tool_ids,omitempty"` // exposed names, at most 1,000: all of them, or none
+	IDs       []string `json:"tool_ids,omitempty"` // names as Catalog.Find takes them, at most 1,000: all of them, or none
 	Query     string   `json:"query,omitempty"`    // the tools that fit it best, as far as they fit the budget
 	Limit     int      `json:"limit,omitempty"`    // of a query: at most so many tools, 1 to MaxLimit; 0 for the default, Settings.TopK
 	MaxTokens int      `json:"max_tokens,omitempty"`
@@ -208,8 +208,7 @@ func (c *Catalog) provisioned(all []tool.Provisioned, whole bool) []ProvisionedT
 const maxUnknown = 5
 
 // toolsOf returns the tools with these IDs, each once. The error is an *args.Error for
-// unknown IDs, which it names, and for too many. IDs are looked up and never split:
-// names of servers and tools contain underscores.
+// unknown IDs, which it names, and for too many.
 func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 	if len(ids) > maxIDs {
 		return nil, args.Refuse("tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
@@ -218,11 +217,15 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 	seen := make(map[string]bool, len(ids))
 	var unknown []string
 	for _, id := range ids {
-		if seen[id] {
+		t, ok := p.catalog.find(id)
+		key := id
+		if ok {
+			key = t.Name
+		}
+		if seen[key] {
 			continue
 		}
-		seen[id] = true
-		t, ok := p.catalog.Lookup(id)
+		seen[key] = true
 		switch {
 		case ok:
 			tools = append(tools, t)
@@ -240,7 +243,7 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 // is not known.
 func (c *Catalog) unknownID(id string, absent []Absent) string {
 	text := "Unknown tool: "
-	if id == "" || len(id) > maxName || notInName.MatchString(id) {
+	if !wellFormed(id) {
 		text = "Invalid tool ID format: "
 	}
 	text += rawjson.Clip(id, 128)

@@ -156,6 +156,12 @@ func TestEveryWayToAToolIsGated(t *testing.T) {
 		"by server.tool": func(a string) string {
 			return v.as(t, "", CallTool, `{"name":"github.create_issue","arguments":`+a+`}`)
 		},
+		"execute_tool by server.tool": func(a string) string {
+			return v.as(t, "", ExecuteTool, `{"tool_id":"github.create_issue","arguments":`+a+`}`)
+		},
+		"execute_tool by server:tool": func(a string) string {
+			return v.as(t, "", ExecuteTool, `{"tool_id":"github:create_issue","arguments":`+a+`}`)
+		},
 		"v_call_tool": func(a string) string {
 			return v.as(t, "", "v_call_tool", `{"name":"github_create_issue","arguments":`+a+`}`)
 		},
@@ -239,6 +245,19 @@ func TestProvisioningByQueryTakesWhatFits(t *testing.T) {
 	}
 }
 
+// However often and by whatever name a request names a tool, it is provisioned, or
+// given back, once.
+func TestOneToolByThreeNames(t *testing.T) {
+	v := newGated(t, gate.Budget{MaxTools: 1})
+	const all = `{"tool_ids":["github.create_issue","github_create_issue","github:create_issue"]}`
+	if got := toolIDsOf(decoded[ProvisionAnswer](t, v.as(t, "ann", ProvisionTools, all)).Provisioned); got != "github_create_issue" {
+		t.Errorf("provisioned %q", got)
+	}
+	if got := toolIDsOf(decoded[UnprovisionAnswer](t, v.as(t, "ann", UnprovisionTools, all)).Unprovisioned); got != "github_create_issue" {
+		t.Errorf("unprovisioned %q", got)
+	}
+}
+
 func TestRefusedRequestsChangeNothing(t *testing.T) {
 	v := newGated(t, gate.Budget{MaxTools: 2, TTL: time.Hour})
 	v.as(t, "ann", ProvisionTools, `{"tool_ids":"github_search_code"}`)
@@ -256,7 +275,8 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		{ProvisionTools, `{"ids":["github_create_issue"]}`, `unknown argument "ids"; did you mean "tool_ids"? provision_tools takes tool_ids, query, limit, max_tokens and ttl_seconds`},
 		{ProvisionTools, `["github_create_issue"]`, "must be a JSON object"},
 		{ProvisionTools, `{"tool_ids":["github_create_issue","github_creat_issue"]}`, "Unknown tool: github_creat_issue. Nearest: github_create_issue"},
-		{ProvisionTools, `{"tool_ids":["github.create_issue"]}`, "Invalid tool ID format: github.create_issue"},
+		{ProvisionTools, `{"tool_ids":["github.creat_issue"]}`, "Unknown tool: github.creat_issue. Nearest: github_create_issue"},
+		{ProvisionTools, `{"tool_ids":["create issue"]}`, "Invalid tool ID format: create issue"},
 		{ProvisionTools, `{"tool_ids":["call_tool"]}`, "Unknown tool: call_tool"},
 		{ProvisionTools, `{"tool_ids":["x1","x2"]}`, "Unknown tool: x2"},
 		{ProvisionTools, `{"tool_ids":["github_create_issue","github_delete_repository"]}`, "Nothing was changed"},

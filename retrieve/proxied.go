@@ -99,7 +99,7 @@ func (p proxied) Info(_ context.Context, _ *tool.Call, t proxytool.Type, path st
 func (p proxied) listed(t proxytool.Type, path string) (*tool.Tool, bool) {
 	switch t {
 	case proxytool.TypeTool:
-		return p.catalog.Lookup(path)
+		return p.catalog.find(path)
 	case proxytool.TypePrompt:
 		return p.catalog.Prompt(path)
 	}

@@ -57,6 +57,7 @@ func (u *Upstream) change(server *UpstreamTools) []Problem {
 func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 	env = env.pendingIn(base)
 	env.own = s.ownNames()
+	env = env.namedIn(s)
 	c := compiler{settings: s, env: env, names: claims{view: s.Name, proxy: s.ProxyTool}}
 	var problems []Problem
 	c.hooks, problems = newHooks(s, env)

@@ -28,7 +28,7 @@ type composite struct {
 
 type step struct {
 	key     string
-	tool    string          // "server.tool"
+	tool    string          // as Env.Find takes it
 	args    json.RawMessage // a template
 	timeout time.Duration
 }
@@ -193,7 +193,7 @@ func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.Ra
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %s", s.timeout))
 	defer cancel()
-	handler, err := findHooked(c.env, c.hooks, s.tool)
+	id, handler, err := findHooked(c.env, c.hooks, s.tool)
 	if err != nil {
 		part.finish(err)
 		return nil, err
@@ -202,5 +202,5 @@ func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.Ra
 	if err != nil {
 		return nil, err
 	}
-	return callInner(ctx, call, handler, s.tool, arguments, part)
+	return callInner(ctx, call, handler, id, arguments, part)
 }

@@ -316,6 +316,38 @@ func TestAStepWhoseToolIsNotThere(t *testing.T) {
 
 // Composite and custom tools call tools of servers. Whoever names one of the view's
 // own is told so, and not that a server is missing.
+// A step may name a tool as the view does. Hooks and the server see the same call as
+// with server.tool, and a name of the view's own tool is never another's.
+func TestAStepNamesAToolAsTheViewDoes(t *testing.T) {
+	var called []string
+	a := upstreamTool(t, "s.a", `{}`, func(_ context.Context, call *tool.Call) (tool.Result, error) {
+		called = append(called, call.Name)
+		return tool.TextResult("ok"), nil
+	})
+	env, _ := envOf(a)
+	find := env.Find
+	env.Find = func(name string) (*tool.Tool, bool) { // as the caller knows its names
+		if name == "s:a" || name == "s_a" || name == "own" {
+			name = "s.a"
+		}
+		return find(name)
+	}
+	step := func(key, name string) Step { return Step{Key: key, Tool: name} }
+	s := Settings{
+		Name:       "v",
+		Tools:      []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Name: "mine"}}}},
+		Composites: []Composite{{Name: "own", Concurrency: 1, Steps: []Step{step("1", "s.a"), step("2", "s:a"), step("3", "s_a"), step("4", "mine"), step("5", "own")}}},
+	}
+	v, problems := Compile(s, []Upstream{{Server: "s", Listed: true, Tools: []*tool.Tool{a}}}, env)
+	if len(problems) != 1 || !strings.Contains(problems[0].Message, `"own" is a composite or custom tool of the view`) {
+		t.Fatalf("problems: %v", problems)
+	}
+	result, err := v.Own[0].Handler(t.Context(), &tool.Call{Name: "own"})
+	if err != nil || !slices.Equal(called, []string{"s.a", "s.a", "s.a", "s.a"}) {
+		t.Errorf("called %q: %s, %v", called, result, err)
+	}
+}
+
 func TestOwnToolsAreNotSteps(t *testing.T) {
 	for _, name := range []string{"other", "unified.other"} {
 		s := everywhere(Step{Key: "a", Tool: name, At: Place{Line: 7, Column: 3}})

@@ -197,11 +197,14 @@ func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error)
 }
 
 // find finds what the tool calls: only what it declares, if it declares any.
-func (c *custom) find(id string) (string, tool.Handler, error) {
-	if declared := c.function.Tool; declared != nil && declared.Calls != nil && !slices.Contains(declared.Calls, id) {
-		return "", nil, fmt.Errorf("%q is not among the calls that the tool declares", id)
+func (c *custom) find(name string) (string, tool.Handler, error) {
+	id, handler, err := findHooked(c.env, c.hooks, name)
+	if declared := c.function.Tool; declared != nil && declared.Calls != nil && !slices.ContainsFunc(declared.Calls, func(one string) bool {
+		t, found := c.env.Find(one)
+		return one == name || found && t.Def.ID.String() == id
+	}) {
+		return "", nil, fmt.Errorf("%q is not among the calls that the tool declares", name)
 	}
-	handler, err := findHooked(c.env, c.hooks, id)
 	return id, handler, err
 }
 

@@ -31,15 +31,38 @@ func ownTool(server, name, title, description string, input, output, annotations
 	return &tool.Tool{Name: name, Def: def}, nil
 }
 
-// findHooked returns the handler of an upstream's tool as composite and custom
-// tools call it: with the view's hooks around. It is asked for with every call,
+// findHooked returns an upstream's tool as composite and custom tools call it: its ID,
+// and its handler with the view's hooks around. It is asked for with every call,
 // because the tool may have come or gone since the view was made.
-func findHooked(env Env, h *hooks, id string) (tool.Handler, error) {
-	t, found := env.Find(id)
+func findHooked(env Env, h *hooks, name string) (id string, handler tool.Handler, err error) {
+	t, found := env.Find(name)
 	if !found { // what is near is for the owner, who reads it in a Problem
-		return nil, errors.New(env.missing(id))
+		return "", nil, errors.New(env.missing(name))
 	}
-	return h.around(t), nil
+	return t.Def.ID.String(), h.around(t), nil
+}
+
+// namedIn is the Env with a Find that knows tools also by the names that the view
+// gives them, but for those that are its own tools there.
+func (e Env) namedIn(s Settings) Env {
+	find := e.Find
+	e.Find = func(name string) (*tool.Tool, bool) {
+		if strings.Contains(name, ".") { // exposed names have none
+			return find(name)
+		}
+		if slices.Contains(e.own, name) {
+			return nil, false
+		}
+		for _, server := range s.Tools {
+			for _, o := range server.Tools {
+				if o.Name == name && !o.Disabled {
+					return find(server.Name + "." + o.Tool)
+				}
+			}
+		}
+		return find(name)
+	}
+	return e
 }
 
 // missing says why no upstream has a tool with this ID.
@@ -103,7 +126,10 @@ func hints(a tool.Annotations) json.RawMessage {
 func (e Env) pendingIn(base []Upstream) Env {
 	if e.Pending == nil {
 		e.Pending = func(id string) bool {
-			of := func(u Upstream) bool { return strings.HasPrefix(id, u.Server+".") }
+			if !strings.ContainsAny(id, ".:") { // an exposed name may be of any server
+				return slices.ContainsFunc(base, func(u Upstream) bool { return !u.Listed })
+			}
+			of := func(u Upstream) bool { return strings.HasPrefix(id, u.Server+".") || strings.HasPrefix(id, u.Server+":") }
 			// An unknown server is disabled, or a mistake that package configs has told.
 			return !slices.ContainsFunc(base, of) || slices.ContainsFunc(base, func(u Upstream) bool { return of(u) && !u.Listed })
 		}

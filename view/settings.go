@@ -204,7 +204,7 @@ type Input struct {
 type Step struct {
 	Key  string
 	At   Place
-	Tool string // "server.tool"
+	Tool string // "server.tool", "server:tool" or an exposed name
 	// Args is a JSON object. In its texts {inputs.x} stands for an input: as it is
 	// where that is the whole text, else as text. {{ and }} stand for braces. Where
 	// an optional input without default is missing, a member that is {inputs.x}

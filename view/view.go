@@ -46,9 +46,9 @@ type Env struct {
 	Program func(path string) (*script.Program, error)
 	// Scripts runs what a model wrote. Nil: run_script answers that nothing does.
 	Scripts *script.Sandbox
-	// Find finds any upstream's tool by "server.tool", as Base made it; Nearest the
-	// IDs that look like id. Composite and custom tools, which the owner wrote, call
-	// these.
+	// Find finds any upstream's tool, as Base made it, by "server.tool", "server:tool" or
+	// the name that it has beside all others; Nearest the IDs that look like id. Composite
+	// and custom tools, which the owner wrote, call these.
 	Find    func(id string) (*tool.Tool, bool)
 	Nearest func(id string, n int) []string
 	// Pending reports whether the tool with this ID may still appear: its server has not

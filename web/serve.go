@@ -304,7 +304,7 @@ func (q *request) renew() (err error) {
 // complete waits for servers that are starting, unless the view has tools of all these
 // names; with none it waits in any case. Then it takes the view that is served.
 func (q *request) complete(names ...string) error {
-	unknown := func(name string) bool { _, ok := q.view.Catalog.Lookup(name); return !ok }
+	unknown := func(name string) bool { _, err := q.view.Catalog.Find(name); return err != nil }
 	if q.view.Started == nil || len(names) > 0 && !slices.ContainsFunc(names, unknown) {
 		return nil
 	}

@@ -154,13 +154,13 @@ func (s *server) getTool(q *request) (any, error) {
 	}{d.ToolID, d.Server, d.Name, d.Tokens, d.Tags, d.Provisioned, t.Listed()}, nil
 }
 
-// tool is the one of that ID, which is the name that clients see and no other.
+// tool is the one of that ID, as Catalog.Find finds it.
 func (q *request) tool(id string) (*tool.Tool, error) {
 	q.target = id
 	if err := q.complete(id); err != nil {
 		return nil, err
 	}
-	if t, ok := q.view.Catalog.Lookup(id); ok {
+	if t, err := q.view.Catalog.Find(id); err == nil {
 		return t, nil
 	}
 	near := q.view.Catalog.Nearest(id, 3)

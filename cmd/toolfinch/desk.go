@@ -138,12 +138,12 @@ func (d *desk) unknownServer(server string) error {
 	return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, unique(names)))}
 }
 
-// find finds a tool of the view by the name clients see or by "server.tool". A
+// find finds a tool of the view as View.Find does. A
 // server that was never listed, and that may have it, is connected first.
 func (d *desk) find(name string) (*tool.Tool, error) {
 	namedBy := func(servers []string) (named []string) {
 		for _, server := range servers {
-			if strings.HasPrefix(name, server+".") {
+			if strings.HasPrefix(name, server+".") || strings.HasPrefix(name, server+":") {
 				named = append(named, server)
 			}
 		}
@@ -173,7 +173,7 @@ func (d *desk) find(name string) (*tool.Tool, error) {
 	}
 	var candidates []string
 	for _, t := range d.view.Tools() {
-		if strings.Contains(name, ".") {
+		if strings.ContainsAny(name, ".:") {
 			candidates = append(candidates, t.Def.ID.String())
 		} else {
 			candidates = append(candidates, t.Name)

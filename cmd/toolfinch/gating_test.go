@@ -144,7 +144,12 @@ func behindTheGate(t *testing.T, h house, c *sdkClient) {
 		t.Errorf("read through execute_tool %q", text)
 	}
 	c.refuses(t, "execute_tool", map[string]any{"tool_id": "files_read_text_file", "arguments": map[string]any{}}, "do not fit files_read_text_file")
-	c.refuses(t, "execute_tool", map[string]any{"tool_id": "files.read_text_file", "arguments": read}, "Invalid tool ID format: files.read_text_file")
+	for _, id := range []string{"files.read_text_file", "files:read_text_file"} {
+		if text := c.call(t, "execute_tool", map[string]any{"tool_id": id, "arguments": read}).text(); text != "behind the gate" {
+			t.Errorf("read through execute_tool as %s: %q", id, text)
+		}
+	}
+	c.refuses(t, "execute_tool", map[string]any{"tool_id": "files read_text_file", "arguments": read}, "Invalid tool ID format: files read_text_file")
 	c.refuses(t, "memory_read_graph", map[string]any{}, "Tool memory_read_graph not provisioned. Use provision_tools first.")
 
 	if got := c.gate(t, "unprovision_tools", map[string]any{"all": true}); len(got.Unprovisioned) == 0 || got.Usage.Tokens != 0 {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,7 +26,8 @@ func newSearch(s *settings) *cobra.Command {
 		Use:   "search QUERY",
 		Short: "Search the stored tools, prompts and resources, as retrieve_tools does",
 		Long: `Search runs the retrieval of retrieve_tools over what the store knows. No server
-is started. The JSON is what an agent gets.`,
+is started. It says so if perhaps nothing fits, and marks tools that call themselves
+deprecated. The JSON is what an agent gets.`,
 		Example: `  toolfinch search create a calendar event
   toolfinch search "read a file" -k 3 --server filesystem --json
   toolfinch search --kind prompt review my code
@@ -59,6 +62,11 @@ is started. The JSON is what an agent gets.`,
 					return err
 				case asJSON:
 					return printJSON(cmd.OutOrStdout(), d.Retriever().Answer(q, found))
+				}
+				if len(found.Hits) > 0 && found.Confidence < retrieve.Confident {
+					defer fmt.Fprintln(cmd.ErrOrStderr(), "perhaps none of these fits: the answer is not confident")
+				}
+				switch {
 				case explain && len(found.Hits) > 0:
 					return printExplained(cmd.OutOrStdout(), found)
 				case len(q.Kinds) == len(tool.Kinds):
@@ -85,7 +93,7 @@ func hitTable(q retrieve.Query, found retrieve.Found) *table {
 		t.head = []string{"SCORE", "KIND", "NAME", "SERVER", "DESCRIPTION"}
 	}
 	for _, hit := range found.Hits {
-		score, about := fmt.Sprintf("%.3f", hit.Score), retrieve.FirstSentence(hit.Def.Description)
+		score, about := fmt.Sprintf("%.3f", hit.Score), summaryOf(hit.Def)
 		if q.Kinds == nil {
 			t.add(score, hit.Name, hit.Def.ID.Server, about)
 		} else {
@@ -93,6 +101,30 @@ func hitTable(q retrieve.Query, found retrieve.Found) *table {
 		}
 	}
 	return t
+}
+
+// deprecation is how servers say in words that a tool is deprecated; MCP has no field
+// for it. A tool that is about deprecated things does not match.
+var deprecation = regexp.MustCompile(`(?i:^\W*deprecated\b|[\[(]deprecated\b|\bdeprecated:|\bthis (?:tool|prompt|resource) (?:is|has been) deprecated\b)|\bDEPRECATED\b`)
+
+// summaryOf is the first sentence of a description, marked if what it describes is deprecated.
+func summaryOf(def *tool.Def) string {
+	about := retrieve.FirstSentence(def.Description)
+	if deprecated(def) {
+		about = strings.TrimSpace("[deprecated] " + about)
+	}
+	return about
+}
+
+// deprecated reports whether a definition says, in a member or in words, that it is
+// deprecated.
+func deprecated(def *tool.Def) bool {
+	for _, in := range []json.RawMessage{def.Raw, rawjson.Member(def.Raw, "annotations"), rawjson.Member(def.Raw, "_meta")} {
+		if string(rawjson.Member(in, "deprecated")) == "true" {
+			return true
+		}
+	}
+	return deprecation.MatchString(def.Title) || deprecation.MatchString(def.Description)
 }
 
 // printExplained prints, for each hit, what each ranker, field and word gave.
@@ -107,7 +139,11 @@ func printExplained(w io.Writer, found retrieve.Found) error {
 	}
 	for i, hit := range found.Hits {
 		why := hit.Why
-		fmt.Fprintf(w, "\n%d. %s  %.3f\n", i+1, hit.Def.ID, hit.Score)
+		mark := ""
+		if deprecated(hit.Def) {
+			mark = "  [deprecated]"
+		}
+		fmt.Fprintf(w, "\n%d. %s  %.3f%s\n", i+1, hit.Def.ID, hit.Score, mark)
 		fmt.Fprintf(w, "   words    %+8.3f  by field: %s\n", why.Words, shares(why.Fields))
 		fmt.Fprintf(w, "   %-8s %8s  by word:  %s\n", "", "", shares(why.Terms))
 		switch {

@@ -38,3 +38,26 @@ SCORE  KIND      NAME            SERVER  DESCRIPTION
 		}
 	}
 }
+
+func TestDeprecated(t *testing.T) {
+	for definition, want := range map[string]bool{
+		`{"name": "t", "description": "Read a file as text. DEPRECATED: Use read_text_file instead."}`: true,
+		`{"name": "t", "description": "[Deprecated] Reads."}`:                                          true,
+		`{"name": "t", "description": "Deprecated. Reads."}`:                                           true,
+		`{"name": "t", "description": "Reads. This tool is deprecated."}`:                              true,
+		`{"name": "t", "title": "Read (deprecated)"}`:                                                  true,
+		`{"name": "t", "annotations": {"deprecated": true}}`:                                           true,
+		`{"name": "t", "deprecated": true}`:                                                            true,
+		`{"name": "t", "_meta": {"deprecated": false}, "description": "Reads."}`:                       false,
+		`{"name": "t", "description": "Lists deprecated packages and their successors."}`:              false,
+		`{"name": "t", "description": "Marks a version as deprecated."}`:                               false,
+	} {
+		def, err := tool.ParseDef("s", []byte(definition))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if deprecated(def) != want {
+			t.Errorf("deprecated is %t of %s", !want, definition)
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/rawjson"
-	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
 
@@ -47,7 +46,7 @@ printed is what the store knows; only a server that was never listed is connecte
 func toolTable(tools []*tool.Tool) *table {
 	t := &table{head: []string{"NAME", "TOOL", "DESCRIPTION"}}
 	for _, one := range tools {
-		t.add(one.Name, one.Def.ID.String(), retrieve.FirstSentence(one.Def.Description))
+		t.add(one.Name, one.Def.ID.String(), summaryOf(one.Def))
 	}
 	return t
 }

@@ -127,12 +127,18 @@ func newViewAdd(s *settings) *cobra.Command {
 		if err := s.knowsTools(cmd, v.Tools); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("added view %q to %s", name, shown(path)), configs.AddView(path, name, v)
+		if err := configs.AddView(path, name, v); err != nil {
+			return "", err
+		}
+		s.warnOfView(cmd, name)
+		return fmt.Sprintf("added view %q to %s", name, shown(path)), nil
 	})
 	cmd.Use += " {--tool SERVER.GLOB... | --include-all}"
 	cmd.Short = "Add a view to the configuration"
 	cmd.Long = `Add writes a view into the configuration, behind those that are there. What else a
-view can do (names, arguments, hooks, composite tools) is written into the file.`
+view can do (names, arguments, hooks, composite tools) is written into the file. A tool that
+its server does not have is refused; a pattern that matches nothing, and a server whose
+tools are not known yet, are warnings.`
 	cmd.Example = `  toolfinch view add code --tool github.search_code --tool 'github.issue_*' --exposure search
   toolfinch view add most --include-all --exclude 'github.delete_*'`
 	cmd.PreRunE = func(*cobra.Command, []string) error {
@@ -189,6 +195,24 @@ func (s *settings) knowsTools(cmd *cobra.Command, ids []string) (err error) {
 		}
 	}
 	return nil
+}
+
+// warnOfView says what is wrong with a view over what the store knows. The view is
+// written already, so that failing to look costs the warnings alone.
+func (s *settings) warnOfView(cmd *cobra.Command, name string) {
+	config, err := s.read(cmd, nil)
+	if err != nil {
+		return // a variable may be unset here
+	}
+	_ = s.withDesk(cmd, config, slog.New(slog.DiscardHandler), func(d *desk) error {
+		for _, problem := range d.Problems() {
+			if problem.View == name {
+				problem.View = ""
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", problem.Error())
+			}
+		}
+		return nil
+	})
 }
 
 func newViewRemove(s *settings) *cobra.Command {

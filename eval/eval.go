@@ -14,6 +14,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/rawjson"
+	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
 
@@ -22,11 +23,12 @@ type Set struct {
 	Name    string
 	Defs    []*tool.Def
 	About   map[string]string // descriptions of servers by name; may be nil
+	Names   map[string]string // labels of tools by names that clients see, beside server_name; may be nil
 	Queries []Query
 }
 
 // Query is what somebody wants, and the tools that would do. A label is
-// "server:name", the upstream's name and the tool's own.
+// "server:name", the upstream's name and the tool's own; Resolve takes other names.
 type Query struct {
 	ID       string
 	Text     string
@@ -54,6 +56,38 @@ func (s *Set) Unknown() (count int, first string) {
 		}
 	}
 	return count, first
+}
+
+// Resolve makes labels of the relevant tools that are named by ID ("server.name") or as
+// clients see them, and returns how many of the relevant tools are in the set. What
+// no tool or several tools are called stays.
+func (s *Set) Resolve() (known int) {
+	find := retrieve.Finder(serversOf(s))
+	for i, q := range s.Queries {
+		relevant := make([]string, len(q.Relevant))
+		for j, name := range q.Relevant {
+			relevant[j] = name
+			found, ok := find(name)
+			if !ok {
+				found, ok = find(s.Names[name])
+			}
+			if ok {
+				relevant[j] = label(found.Def)
+				known++
+			}
+		}
+		s.Queries[i].Relevant = unique(relevant)
+	}
+	return known
+}
+
+// Labels are those of the tools, in their order.
+func (s *Set) Labels() []string {
+	labels := make([]string, len(s.Defs))
+	for i, def := range s.Defs {
+		labels[i] = label(def)
+	}
+	return labels
 }
 
 func label(def *tool.Def) string { return def.ID.Server + ":" + def.ID.Name }

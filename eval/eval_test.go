@@ -545,3 +545,28 @@ func BenchmarkBootstrap(b *testing.B) {
 		bootstrap([][]row{rows})
 	}
 }
+
+func TestResolve(t *testing.T) {
+	def := func(server, name string) *tool.Def { return &tool.Def{ID: tool.ID{Server: server, Name: name}} }
+	set := &Set{
+		Defs:  []*tool.Def{def("a", "b_c"), def("a_b", "c"), def("a", "d")},
+		Names: map[string]string{"dee": "a:d", "gone": "x:y", "a_b_c": "a_b:c"},
+		Queries: []Query{
+			{Relevant: []string{"a:d", "a.d", "dee", "a_d"}},    // all are one
+			{Relevant: []string{"a_b.c", "a_b_c", "gone", "z"}}, // a_b_c is two tools by default, and one as clients see it
+		},
+	}
+	if known := set.Resolve(); known != 6 {
+		t.Errorf("%d are known, want 6", known)
+	}
+	if got, want := set.Queries[0].Relevant, []string{"a:d"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := set.Queries[1].Relevant, []string{"a_b:c", "gone", "z"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	set.Names, set.Queries = nil, []Query{{Relevant: []string{"a_b_c"}}}
+	if known := set.Resolve(); known != 0 {
+		t.Errorf("a name of two tools is taken for %q", set.Queries[0].Relevant)
+	}
+}

@@ -72,7 +72,7 @@ func ReadTools(path string) ([]*tool.Def, error) {
 }
 
 // ReadQueries reads queries, one JSON object a line: "query", "relevant" (a
-// list of "server:name"), "id" (default: the number of the line) and "kind",
+// list of names of tools, see Set.Resolve), "id" (default: the number of the line) and "kind",
 // which may be absent. The error names the first lines that are wrong.
 func ReadQueries(path string) ([]Query, error) {
 	var queries []Query

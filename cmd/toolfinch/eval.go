@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,6 +40,7 @@ A tool is a line of JSON as servers list it, and the name of its server:
   {"server": "files", "name": "read", "description": "...", "inputSchema": {...}}
 A query is a line of JSON; id and kind may be absent:
   {"id": "q1", "query": "show me a file", "relevant": ["files:read"], "kind": "easy"}
+Relevant tools are named server:tool, server.tool, or as clients see them.
 
 Metrics, each the mean over the queries, from 0 to 1:
   recall@k     share of the relevant tools that are among the first k
@@ -140,11 +140,16 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 		return unusable(err)
 	}
 	if len(f.sets) == 0 && f.tools == "" {
-		if err := fillFromStore(cmd.Context(), sets[0], config, log); err != nil {
+		if err := s.fillFromStore(cmd, sets[0], config, log); err != nil {
 			return err
 		}
 	}
 	for _, set := range sets {
+		if set.Resolve() == 0 {
+			_, first := set.Unknown()
+			return unusable(fmt.Errorf("%s: no tool has any of the names under relevant; the first is at %s%s",
+				set.Name, first, orNearest(set.Queries[0].Relevant[0], set.Labels())))
+		}
 		if n, first := set.Unknown(); n > 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: no tool has %d of the relevant labels, which count as missed; the first is at %s\n", set.Name, n, first)
 		}
@@ -261,13 +266,13 @@ func (f *evalFlags) read() ([]*eval.Set, error) {
 
 // fillFromStore gives set what the store knows of the configured servers. It
 // only reads, and may do so while a proxy runs.
-func fillFromStore(ctx context.Context, set *eval.Set, config *configs.Config, log *slog.Logger) (err error) {
-	db, err := store.Open(ctx, config.DataDir, log)
+func (s *settings) fillFromStore(cmd *cobra.Command, set *eval.Set, config *configs.Config, log *slog.Logger) (err error) {
+	db, err := store.OpenReadOnly(cmd.Context(), config.DataDir, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	defs, err := db.Tools(ctx)
+	defs, err := db.Tools(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -283,7 +288,17 @@ func fillFromStore(ctx context.Context, set *eval.Set, config *configs.Config, l
 	if len(set.Defs) == 0 {
 		return errors.New("the store knows no tools yet; run: toolfinch reindex")
 	}
-	return nil
+	set.Names = map[string]string{}
+	return s.withDesk(cmd, config, log, func(d *desk) error {
+		for _, v := range d.Views() {
+			for _, t := range v.Tools() {
+				if _, twice := set.Names[t.Name]; !twice {
+					set.Names[t.Name] = t.Def.ID.Server + ":" + t.Def.ID.Name
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // measurement is what eval prints: a report or a comparison.

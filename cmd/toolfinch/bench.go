@@ -16,6 +16,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/spf13/cobra"
+
+	"toolfinch/savings"
 )
 
 // measured is one row of a load run. Times are in milliseconds.
@@ -42,7 +44,8 @@ func newBench() *cobra.Command {
 		Short:       "Measure a running MCP server over HTTP",
 		Long: `Bench sends retrieve_tools, or with --tool calls of one tool, to a streamable HTTP
 endpoint and prints percentiles. Pointed at an upstream itself instead of the proxy,
-the same calls give the figure to compare with. Every caller has its own session.`,
+the same calls give the figure to compare with. Every caller has its own session, and
+none counts as use: neither savings nor learned know of it.`,
 		Example: `  toolfinch serve --transport http --port 8080 &
   toolfinch bench --query "read a file"
   toolfinch bench --tool math_evaluate --args '{"expression":"1+1"}' --callers 1,16 --json`,
@@ -172,7 +175,7 @@ type caller struct {
 
 func (c *caller) initialize(ctx context.Context) error {
 	response, err := c.post(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
-		mcp.LATEST_LEGACY_PROTOCOL_VERSION+`","capabilities":{},"clientInfo":{"name":"toolfinch-bench","version":"1"}}}`))
+		mcp.LATEST_LEGACY_PROTOCOL_VERSION+`","capabilities":{},"clientInfo":{"name":"`+savings.Benchmark+`","version":"1"}}}`))
 	if err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}

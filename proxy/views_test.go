@@ -541,3 +541,30 @@ func TestStepsAndScriptsNameToolsInEveryWay(t *testing.T) {
 		}
 	}
 }
+
+// Calling a meta-tool that a view does not offer says which setting offers it. What a
+// view does offer, listed or not, answers.
+func TestAMetaToolThatIsNotOfferedSaysWhichSettingOffersIt(t *testing.T) {
+	direct, found, bounded := everything("direct", view.ExposureDirect), everything("found", view.ExposureSearch), gated("gated", view.ExposureRetrieve, ample)
+	p, url := openViews(t, "", configOf(t, []*script{shop(t, "shop", "hat")}, direct, found, bounded))
+	gating := []string{"discover_tools", "provision_tools", "unprovision_tools", "list_provisioned", "execute_tool"}
+	others := []string{"search_tools", "describe_tool", "proxy", "run_script", "call_tool_read"}
+	for name, absent := range map[string][]string{
+		"default": slices.Concat(gating, others, []string{"found_search_tools"}),
+		"direct":  slices.Concat(gating, others, []string{"retrieve_tools", "call_tool", "found_call_tool", "found_search_tools"}),
+		"found":   slices.Concat(gating, others, []string{"retrieve_tools", "call_tool"}),
+		"gated":   slices.Concat(others, []string{"found_search_tools"}),
+	} {
+		c := viewClient(t, p, url, name, false)
+		for _, meta := range absent {
+			if got := c.ask("tools/call", toolCall(meta, `{}`)); !strings.Contains(string(got.raw), meta+" is offered with ") {
+				t.Errorf("%s: %s answers %s", name, meta, got.raw)
+			}
+		}
+		for _, meta := range slices.Concat(gating, others, []string{"retrieve_tools", "call_tool", "found_search_tools"}) {
+			if got := c.ask("tools/call", toolCall(meta, `{}`)); !slices.Contains(absent, meta) && strings.Contains(string(got.raw), "is offered with") {
+				t.Errorf("%s: %s is offered and answers %s", name, meta, got.raw)
+			}
+		}
+	}
+}

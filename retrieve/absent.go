@@ -89,9 +89,17 @@ func (a Absent) has(name string) bool {
 	return strings.HasPrefix(name, a.Server+".") || strings.HasPrefix(name, a.Server+":") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_")
 }
 
-// Because says after the error for an unknown name which servers are not there that
-// may have it; "" if none may.
-func (r *Retriever) Because(name string) string { return unknownBecause(r.searcher.absent(), name) }
+// Because says after the error for an unknown name, which nothing of the view has, which
+// servers are not there that may have it, or which setting offers the meta-tool of that
+// name; "" if none of this explains it.
+func (r *Retriever) Because(name string) string {
+	if _, meta := offeredWith[name]; !meta {
+		if because := unknownBecause(r.searcher.absent(), name); because != "" {
+			return because
+		}
+	}
+	return offered(name)
+}
 
 // unknownBecause says after the error for an unknown name which servers are not
 // there that may have it: the one whose name it begins with, else those that are

@@ -129,7 +129,9 @@ func (e Env) pendingIn(base []Upstream) Env {
 			if !strings.ContainsAny(id, ".:") { // an exposed name may be of any server
 				return slices.ContainsFunc(base, func(u Upstream) bool { return !u.Listed })
 			}
-			of := func(u Upstream) bool { return strings.HasPrefix(id, u.Server+".") || strings.HasPrefix(id, u.Server+":") }
+			of := func(u Upstream) bool {
+				return strings.HasPrefix(id, u.Server+".") || strings.HasPrefix(id, u.Server+":")
+			}
 			// An unknown server is disabled, or a mistake that package configs has told.
 			return !slices.ContainsFunc(base, of) || slices.ContainsFunc(base, func(u Upstream) bool { return of(u) && !u.Listed })
 		}

@@ -30,8 +30,18 @@ type Server struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Transport   string            `json:"transport,omitempty"` // "sse" or "streamable-http" where the file says so, else ""
 	Description string            `json:"description,omitempty"`
-	Disabled    bool              `json:"-"`
-	Problem     string            `json:"-"` // why it is no server that can be used, "" when it can
+	// ConnectTimeout and CallTimeout are durations such as "30s"; "" where the file has
+	// none, or does not say in which unit.
+	ConnectTimeout string `json:"connect_timeout,omitempty"`
+	CallTimeout    string `json:"call_timeout,omitempty"`
+	// Tools is a choice of tools as this project's own configuration has it, nil for all.
+	Tools    json.RawMessage `json:"tools,omitempty"`
+	Disabled bool            `json:"-"`
+	Problem  string          `json:"-"` // why it is no server that can be used, "" when it can
+	// NotTaken are the file's keys that are in no other field, sorted.
+	NotTaken []string `json:"-"`
+
+	rest map[string]json.RawMessage // of NotTaken, until the timeouts are taken from it
 }
 
 // Client is a program that can be connected.
@@ -45,6 +55,8 @@ type Client struct {
 	// refer is a variable of the environment as a value of env, nil where the client
 	// has no way to say it.
 	refer func(name string) string
+	// timeouts are the keys of durations whose unit is documented.
+	timeouts map[string]timeout
 	// entry is what makes the client start a command or call a URL; an error where
 	// it cannot.
 	entry func(Entry) (json.RawMessage, error)
@@ -113,9 +125,9 @@ var All = []*Client{
 	{ID: "cursor", Name: "Cursor", block: mcpServers, notation: ours, files: inHome("mcp.json", ".cursor"), refer: editorRef, entry: plain("url")},
 	{ID: "vscode", Name: "VS Code", block: []string{"servers"}, notation: ours, files: vsCode, refer: editorRef, entry: typed},
 	{ID: "windsurf", Name: "Windsurf", block: mcpServers, notation: ours, files: windsurf, refer: editorRef, entry: plain("serverUrl")},
-	{ID: "codex", Name: "Codex", block: []string{"mcp_servers"}, toml: true, notation: ours, files: codex, entry: plain("url")},
-	{ID: "gemini", Name: "Gemini CLI", block: mcpServers, notation: dollar, files: inHome("settings.json", ".gemini"), refer: bracedRef, entry: plain("httpUrl")},
-	{ID: "opencode", Name: "opencode", block: []string{"mcp"}, notation: braces, files: opencode, refer: openCodeRef, entry: openCodeEntry},
+	{ID: "codex", Name: "Codex", block: []string{"mcp_servers"}, toml: true, notation: ours, files: codex, timeouts: codexTimeouts, entry: plain("url")},
+	{ID: "gemini", Name: "Gemini CLI", block: mcpServers, notation: dollar, files: inHome("settings.json", ".gemini"), refer: bracedRef, timeouts: geminiTimeouts, entry: plain("httpUrl")},
+	{ID: "opencode", Name: "opencode", block: []string{"mcp"}, notation: braces, files: opencode, refer: openCodeRef, timeouts: openCodeTimeouts, entry: openCodeEntry},
 	{ID: "zed", Name: "Zed", block: []string{"context_servers"}, notation: literal, files: zed, entry: plain("url")},
 }
 
@@ -233,6 +245,7 @@ func (f File) Servers(data []byte) ([]Server, error) {
 		return nil, f.wrap(err)
 	}
 	for i := range servers {
+		servers[i].takeTimeouts(f.Client.timeouts)
 		servers[i].translate(f.Client.notation)
 		servers[i].seenFrom(f.Project)
 	}
@@ -280,10 +293,14 @@ func (f File) wrap(err error) error {
 }
 
 // seenFrom makes paths relative to a project's folder absolute, because they will be
-// read from elsewhere.
+// read from elsewhere. A server with a relative path among its arguments runs in that
+// folder.
 func (s *Server) seenFrom(project string) {
 	if project == "" {
 		return
+	}
+	if s.Cwd == "" && s.Command != "" && slices.ContainsFunc(s.Args, func(arg string) bool { return isRelative(arg, project) }) {
+		s.Cwd = project
 	}
 	if s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "~") && !strings.Contains(s.Cwd, "${") {
 		s.Cwd = filepath.Join(project, s.Cwd)
@@ -291,6 +308,22 @@ func (s *Server) seenFrom(project string) {
 	if strings.HasPrefix(s.Command, "./") || strings.HasPrefix(s.Command, "../") {
 		s.Command = filepath.Join(project, s.Command)
 	}
+}
+
+// isRelative reports whether an argument looks like a path seen from the folder, or
+// ends in one behind a =.
+func isRelative(arg, folder string) bool {
+	if _, value, ok := strings.Cut(arg, "="); ok {
+		arg = value
+	}
+	switch {
+	case arg == "" || filepath.IsAbs(arg) || strings.HasPrefix(arg, "-") || strings.HasPrefix(arg, "~") || strings.Contains(arg, "://"):
+		return false
+	case arg == "." || arg == ".." || strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../"):
+		return true
+	}
+	_, err := os.Stat(filepath.Join(folder, arg))
+	return err == nil
 }
 
 func object(pairs ...any) json.RawMessage {

@@ -158,7 +158,7 @@ K = "v"
 			"extension": {"settings": {}}}}`, []Server{
 			{Name: "old", Command: "/bin/old", Args: []string{"1"}, Env: map[string]string{"K": "v"}},
 			{Name: "new", Command: "new"},
-			{Name: "extension", Problem: "it has neither a command nor a URL"},
+			{Name: "extension", Problem: "it has neither a command nor a URL", NotTaken: []string{"settings"}},
 		}},
 		{"cursor", "", nil},
 		{"cursor", `{"mcpServers": null}`, nil},

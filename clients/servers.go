@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"toolfinch/rawjson"
 )
@@ -24,15 +28,25 @@ func jsonServers(data []byte, path []string) ([]Server, error) {
 	}
 	var servers []Server
 	for name, value := range rawjson.Members(block) {
-		servers = append(servers, ParseServer(name, value))
+		s, rest := parseServer(name, value)
+		s.NotTaken, s.rest = slices.Sorted(maps.Keys(rest)), rest
+		servers = append(servers, s)
 	}
 	return servers, nil
 }
 
-// ParseServer reads one server. Clients differ in a few keys, and no two of them
-// mean different things by one.
+// ParseServer reads one server, of any client or of this project's own configuration,
+// without what only one of them has.
 func ParseServer(name string, value json.RawMessage) Server {
-	s := Server{Name: name}
+	s, _ := parseServer(name, value)
+	return s
+}
+
+// parseServer reads one server, and returns what it does not understand. Clients differ
+// in a few keys, and no two of them mean different things by one.
+func parseServer(name string, value json.RawMessage) (Server, map[string]json.RawMessage) {
+	s, rest := Server{Name: name}, map[string]json.RawMessage{}
+	var allowed, denied json.RawMessage
 	for key, raw := range rawjson.Members(value) {
 		switch key {
 		case "command":
@@ -73,10 +87,84 @@ func ParseServer(name string, value json.RawMessage) Server {
 			s.Disabled = s.Disabled || string(raw) == "true"
 		case "enabled":
 			s.Disabled = s.Disabled || string(raw) == "false"
+		case "includeTools", "enabledTools", "enabled_tools":
+			allowed = raw
+		case "excludeTools", "disabledTools", "disabled_tools":
+			denied = raw
+		case "tools": // Copilot CLI; a mapping is this project's own
+			if allowed = raw; raw[0] != '[' {
+				allowed = nil
+			}
+		case "source": // Zed; the other keys say the same
+		default:
+			rest[key] = raw
 		}
 	}
+	s.Tools = choiceOfTools(allowed, denied)
 	s.check()
-	return s
+	return s, rest
+}
+
+// choiceOfTools is the choice as this project's configuration has it: a tool by its name
+// goes before the pattern for all.
+func choiceOfTools(allowed, denied json.RawMessage) json.RawMessage {
+	out := json.RawMessage(`{"enabled":false}`)
+	var tools rawjson.Object
+	off := list(denied)
+	for _, name := range off {
+		tools.Add(name, out)
+	}
+	if on := list(allowed); len(allowed) > 0 && allowed[0] == '[' && !slices.Contains(on, "*") {
+		for _, name := range on {
+			if !slices.Contains(off, name) {
+				tools.Add(name, json.RawMessage("{}"))
+			}
+		}
+		tools.Add("*", out)
+	}
+	if tools.Empty() {
+		return nil
+	}
+	return rawjson.Unique(tools.JSON())
+}
+
+// timeout is a duration under some client's key.
+type timeout struct {
+	unit time.Duration
+	call bool // of a call, not of connecting
+}
+
+var (
+	geminiTimeouts   = map[string]timeout{"timeout": {time.Millisecond, true}}
+	openCodeTimeouts = map[string]timeout{"timeout": {time.Millisecond, false}}
+	codexTimeouts    = map[string]timeout{
+		"startup_timeout_sec": {time.Second, false}, "startup_timeout_ms": {time.Millisecond, false},
+		"tool_timeout_sec": {time.Second, true},
+	}
+)
+
+// takeTimeouts reads the durations; one that is none stays among what is not taken.
+func (s *Server) takeTimeouts(known map[string]timeout) {
+	for key, of := range known {
+		number, err := strconv.ParseFloat(string(s.rest[key]), 64)
+		d := time.Duration(number * float64(of.unit)).Round(time.Millisecond)
+		if err != nil || d <= 0 || number*float64(of.unit) > float64(24*time.Hour) {
+			continue
+		}
+		text := d.String()
+		for _, none := range []string{"m0s", "h0m"} {
+			if strings.HasSuffix(text, none) {
+				text = text[:len(text)-2]
+			}
+		}
+		if of.call {
+			s.CallTimeout = text
+		} else {
+			s.ConnectTimeout = text
+		}
+		s.NotTaken = slices.DeleteFunc(s.NotTaken, func(k string) bool { return k == key })
+	}
+	s.rest = nil
 }
 
 func (s *Server) check() {

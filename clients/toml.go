@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,6 +31,14 @@ type tomlServer struct {
 	EnvHeaders  map[string]string `toml:"env_http_headers"`
 	TokenEnvVar string            `toml:"bearer_token_env_var"`
 	Enabled     *bool             `toml:"enabled"`
+	Only        []string          `toml:"enabled_tools"`
+	Without     []string          `toml:"disabled_tools"`
+}
+
+// tomlKnown are the keys of tomlServer.
+var tomlKnown = []string{
+	"command", "args", "env", "env_vars", "cwd", "url", "http_headers", "env_http_headers", "bearer_token_env_var", "enabled",
+	"enabled_tools", "disabled_tools",
 }
 
 func tomlServers(data []byte) ([]Server, error) {
@@ -37,6 +46,12 @@ func tomlServers(data []byte) ([]Server, error) {
 		Servers map[string]tomlServer `toml:"mcp_servers"`
 	}
 	if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &file); err != nil {
+		return nil, tomlError(err)
+	}
+	var whole struct {
+		Servers map[string]map[string]any `toml:"mcp_servers"`
+	}
+	if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &whole); err != nil {
 		return nil, tomlError(err)
 	}
 	var servers []Server
@@ -50,8 +65,22 @@ func tomlServers(data []byte) ([]Server, error) {
 		for _, variable := range t.EnvVars {
 			if name, ok := variable.(string); ok {
 				set(&s.Env, name, "${"+name+"}")
+			} else {
+				s.NotTaken = append(s.NotTaken, "env_vars that are no names")
 			}
 		}
+		s.rest = map[string]json.RawMessage{}
+		for _, key := range slices.Sorted(maps.Keys(whole.Servers[name])) {
+			if !slices.Contains(tomlKnown, key) {
+				s.NotTaken = append(s.NotTaken, key)
+				s.rest[key], _ = json.Marshal(whole.Servers[name][key]) // what is no JSON is no number
+			}
+		}
+		var only json.RawMessage
+		if t.Only != nil {
+			only = rawjson.Of(t.Only)
+		}
+		s.Tools = choiceOfTools(only, rawjson.Of(t.Without))
 		for header, variable := range t.EnvHeaders {
 			set(&s.Headers, header, "${"+variable+"}")
 		}

@@ -96,7 +96,7 @@ func Shown(s clients.Server) (command []string, url string) {
 // that does not exist is made. Like all edits it keeps comments and order, changes
 // nothing when the result would not load for a reason that was not there before
 // (Errors), and nothing when the file changes meanwhile (clients.ErrChanged). A
-// taken name is a *NameError.
+// taken name is a *NameError. A file that gets a secret is its owner's alone from then on.
 func AddServer(path string, s clients.Server) error { return addServer(path, s, false) }
 
 // AddServerUnset is AddServer for a server that is started elsewhere: variables that
@@ -128,6 +128,7 @@ func addServer(path string, s clients.Server, unset bool) error {
 	if s.Disabled {
 		value.Enabled = new(bool)
 	}
+	f.private = holdsSecrets(s)
 	return f.save(f.put(value, block, s.Name))
 }
 
@@ -267,6 +268,7 @@ type edit struct {
 	tree       json.RawMessage // data as plain JSON
 	isJSON     bool
 	unset      bool // variables that are not set are no mistake
+	private    bool // only the owner is to read the file from now on
 }
 
 func openEdit(path string) (*edit, error) {
@@ -420,7 +422,34 @@ func (f *edit) save(failed error) error {
 	if len(fresh) > 0 {
 		return fmt.Errorf("nothing was written: %w", fresh)
 	}
+	if f.private {
+		return clients.ReplacePrivate(f.path, f.before, f.data)
+	}
 	return clients.Replace(f.path, f.before, f.data)
+}
+
+// holdsSecrets reports whether a server has something in it that looks like a secret
+// and is not in a variable.
+func holdsSecrets(s clients.Server) bool {
+	literal := func(text string) bool { return !strings.Contains(strings.ReplaceAll(text, "$${", ""), "${") }
+	command, url := Shown(s)
+	if literal(s.URL) && url != s.URL {
+		return true
+	}
+	for i, word := range command[min(1, len(command)):] {
+		if literal(s.Args[i]) && word != s.Args[i] {
+			return true
+		}
+	}
+	none := new(secrets)
+	for _, texts := range []map[string]string{s.Env, s.Headers} {
+		for name, text := range texts {
+			if text != "" && literal(text) && (isSecretName(name) || none.word(text) != text) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // check returns what is wrong with a content of the file.

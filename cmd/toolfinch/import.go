@@ -22,20 +22,23 @@ func newImport(s *settings) *cobra.Command {
 	var all, dryRun, asJSON bool
 	var names []string
 	cmd := &cobra.Command{
-		Use:   "import [CLIENT]...",
+		Use:   "import [CLIENT | FILE]...",
 		Short: "Show the servers of other MCP clients, and take them over",
 		Long: `Import finds the servers that other MCP clients on this machine are configured with
 and shows them. With --all or --server it writes them into the configuration; those
 that are there already are left out, and one of a taken name gets another. The
 clients' files are not changed. Without any configuration it makes ./toolfinch.yaml.
+Keys that mean nothing to toolfinch are named. FILE is a file of any of these formats,
+told by its place, name and contents; write ./FILE for one with the name of a client.
 
 Clients: ` + strings.Join(clients.IDs(), ", "),
 		Example: `  toolfinch import
   toolfinch import cursor --all
+  toolfinch import ./team/mcp.json --all
   toolfinch import --server github --server notion --dry-run`,
 		ValidArgs: clients.IDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, err := clientsByID(args)
+			from, err := filesOf(args, system())
 			if err != nil {
 				return err
 			}
@@ -110,6 +113,32 @@ func clientsByID(ids []string) ([]*clients.Client, error) {
 	return chosen, nil
 }
 
+// filesOf are the files of the clients with the IDs and those at paths; of all clients
+// if there is neither.
+func filesOf(args []string, sys clients.System) ([]clients.File, error) {
+	var files []clients.File
+	var ids []string
+	for _, arg := range args {
+		if clients.Find(arg) != nil || !strings.ContainsAny(arg, `./\`) {
+			ids = append(ids, arg)
+			continue
+		}
+		file, err := clients.FileAt(arg, sys)
+		if err != nil {
+			return nil, &exitError{exitUsage, err}
+		}
+		files = append(files, file)
+	}
+	if len(files) > 0 && len(ids) == 0 {
+		return files, nil
+	}
+	chosen, err := clientsByID(ids)
+	for _, c := range chosen {
+		files = append(files, c.Files(sys)...)
+	}
+	return files, err
+}
+
 // foundServer is a server in the file of a client.
 type foundServer struct {
 	file   clients.File
@@ -117,32 +146,30 @@ type foundServer struct {
 	server clients.Server
 }
 
-// findServers reads the files of the clients. A file that cannot be read is an error in
+// findServers reads files of clients. A file that cannot be read is an error in
 // the second result; the others are still read.
-func findServers(chosen []*clients.Client, sys clients.System) ([]foundServer, []error) {
+func findServers(files []clients.File, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
-	for _, c := range chosen {
-		seen := map[string]bool{}
-		for _, f := range c.Files(sys) {
-			data, err := f.Read()
-			if err == nil && data == nil {
-				continue
+	seen := map[string]bool{} // a file can hold several blocks
+	for _, f := range files {
+		data, err := f.Read()
+		if err == nil && data == nil {
+			continue
+		}
+		var servers []clients.Server
+		if err == nil {
+			servers, err = f.Servers(data)
+		}
+		if err != nil {
+			if !seen[f.Path] {
+				broken = append(broken, fmt.Errorf("%s: %w", f.Client.Name, err))
 			}
-			var servers []clients.Server
-			if err == nil {
-				servers, err = f.Servers(data)
-			}
-			if err != nil {
-				if !seen[f.Path] { // a file can hold several blocks
-					broken = append(broken, fmt.Errorf("%s: %w", c.Name, err))
-				}
-				seen[f.Path] = true
-				continue
-			}
-			for _, server := range servers {
-				found = append(found, foundServer{f, f.Shown(sys), server})
-			}
+			seen[f.Path] = true
+			continue
+		}
+		for _, server := range servers {
+			found = append(found, foundServer{f, f.Shown(sys), server})
 		}
 	}
 	return found, broken
@@ -164,6 +191,8 @@ type importRow struct {
 	Status string `json:"status"`
 	As     string `json:"as,omitempty"` // its name in the configuration
 	Reason string `json:"reason,omitempty"`
+	// NotTaken are the keys of the server that mean nothing to toolfinch.
+	NotTaken []string `json:"not_taken,omitempty"`
 
 	server clients.Server
 }
@@ -176,7 +205,7 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 		s := f.server
 		row := importRow{
 			Client: f.file.Client.ID, File: f.shown, Project: f.file.Project, Server: s.Name, Enabled: !s.Disabled,
-			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), server: s,
+			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), NotTaken: s.NotTaken, server: s,
 		}
 		row.Command, row.URL = configs.Shown(s)
 		at := slices.IndexFunc(known, func(known clients.Server) bool { return sameServer(known, s) })
@@ -308,6 +337,9 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 				verb = "would add"
 			}
 			fmt.Fprintf(out, "%s server %q of %s%s to %s\n", verb, row.Server, row.Client, as, shown(path))
+			if len(row.NotTaken) > 0 {
+				fmt.Fprintf(out, "  without what means nothing to toolfinch: %s\n", strings.Join(row.NotTaken, ", "))
+			}
 			secrets = secrets || len(row.Env)+len(row.Headers) > 0
 		case "failed":
 			fmt.Fprintf(notes, "server %q of %s was not added: %s\n", row.Server, row.Client, strings.ReplaceAll(row.Reason, "\n", "; "))
@@ -316,7 +348,7 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 		}
 	}
 	if secrets {
-		fmt.Fprintf(notes, "values of env and headers are copied as they are, secrets included; write ${NAME} in %s to read one from the environment\n", shown(path))
+		fmt.Fprintf(notes, "values of env and headers are copied as they are, secrets included; write ${NAME} in %s to read one from the environment. With secrets in it, only you may read the file\n", shown(path))
 	}
 	return nil
 }

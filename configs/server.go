@@ -48,7 +48,7 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		value: in(func(s *server) *map[string]string { return &s.Env }).is(words{check: checkVariableName, null: "write NAME: ${NAME} to pass a variable on"}),
 	},
 	{
-		name: "inherit_env", change: reconnect,
+		name: "inherit_env", change: reconnect, without: "`minimal`",
 		doc:   "what else of the environment of toolfinch it gets: `minimal`, `all`, or a list of names with `*`",
 		value: in(func(s *server) *[]string { return &s.InheritEnv }).is(inherited{}),
 	},
@@ -385,10 +385,7 @@ func (inherited) read(d *decoder, n *node, label string, to *[]string) bool {
 }
 
 func (inherited) show(s *secrets, globs []string) *node {
-	switch {
-	case globs == nil:
-		return textNode("minimal")
-	case slices.Equal(globs, []string{"*"}):
+	if slices.Equal(globs, []string{"*"}) {
 		return textNode("all")
 	}
 	return list[string]{item: str{}}.show(s, globs)

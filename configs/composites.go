@@ -163,7 +163,7 @@ func (step) read(d *decoder, n *node, label string, s *view.Step) bool {
 		d.warn(tool, fmt.Sprintf("%s: server %q is disabled: the step is left out", label, server), "")
 		return false
 	case server == "" && !exposed && !(len(d.known) == 0 && len(d.errors) > 0):
-		d.mustBe(tool, label+".tool", "server.tool, of a server that there is", d.stepHint(tool, s.Tool))
+		d.noServer(tool, label+".tool must be server.tool, of a server that there is, not "+tool.String(), d.stepHint(tool, s.Tool))
 	}
 	return true
 }

@@ -52,9 +52,12 @@ type Config struct {
 	HookHeaders       []string             // names of the HTTP headers that hooks may see, in lower case
 	PrincipalHeader   string               // HTTP header in which a trusted proxy names the user; "" for none
 	Warnings          []*Error             // what was read but has no effect, in file order
-	// Broken is what is wrong with single servers, in file order. They are in Servers
-	// with a Fault, but for those without a name of their own.
+	// Broken is what is wrong with single servers and views, in file order. The servers
+	// are in Servers with a Fault, but for those without a name of their own; the views
+	// are in BrokenViews.
 	Broken []*Error
+	// BrokenViews says by the name of a view why it is left out of Views.
+	BrokenViews map[string]string
 
 	secrets *secrets // what Resolved masks beside what it recognises; nil for nothing
 }

@@ -14,6 +14,7 @@ type decoder struct {
 	origins map[string]origin // of the values of the top level, by key
 	views   []viewOrigin      // of Config.Views, in their order
 	taken   claims            // names that tools are given under servers, or in the view that is read
+	absent  []*Error          // servers that the view which is read names, and that there are not
 }
 
 // report collects what is wrong with a configuration.

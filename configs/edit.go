@@ -463,5 +463,6 @@ func (f *edit) check(data []byte) Errors {
 	c.Path = f.path
 	d.load(&c, data)
 	d.completeViews(&c)
+	d.leaveOut(&c)
 	return inOrder(append(d.errors, c.Broken...))
 }

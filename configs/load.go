@@ -43,7 +43,8 @@ const maxSize = 5 << 20
 // as unset, but an empty MCPPROXY_LIST_CHANGED_EXEC turns the hook off.
 //
 // Bad input is an Errors with all that is wrong. What is wrong with a server alone
-// costs that server: see Config.Broken. When there is no file anywhere,
+// costs that server, and a server that there is not the view that names it: see
+// Config.Broken. When there is no file anywhere,
 // errors.Is(err, ErrNoConfig).
 func Load(opts Options) (*Config, error) {
 	if opts.Env == nil {
@@ -72,6 +73,7 @@ func Load(opts Options) (*Config, error) {
 	d.checkHook(&c)
 	d.defaultDataDir(&c)
 	d.checkBeside(file)
+	d.leaveOut(&c)
 	if len(d.errors) > 0 {
 		return nil, Errors(inOrder(append(d.errors, c.Broken...)))
 	}

@@ -83,6 +83,7 @@ type viewOrigin struct {
 	key, value *node
 	label      string
 	taken      claims
+	absent     []*Error // why the view is left out; nil when it is not
 }
 
 // views are the views by name, read once all servers are known.
@@ -107,15 +108,46 @@ func (views) read(d *decoder, n *node, label string, to *[]view.Settings) bool {
 			d.fail(p.key, fmt.Sprintf("illegal view name %q: 1 to 32 letters, digits, _ and -", shorten(name)), "it becomes part of a URL and of names of tools")
 		}
 		d.taken = make(claims)
-		from := viewOrigin{p.key, p.value, fmt.Sprintf("view %q", shorten(name)), d.taken}
+		from := viewOrigin{key: p.key, value: p.value, label: fmt.Sprintf("view %q", shorten(name)), taken: d.taken}
 		v := viewKeys.fresh()
 		v.Name, v.At = name, placeOf(p.key)
-		if viewKeys.read(d, p.value, from.label, &v) {
+		d.absent = nil
+		ok := viewKeys.read(d, p.value, from.label, &v)
+		if name == view.Default { // without it clients would be shown everything
+			d.errors = append(d.errors, d.absent...)
+		} else {
+			from.absent = d.absent
+		}
+		if ok {
 			*to = append(*to, v)
 			d.views = append(d.views, from)
 		}
 	}
 	return true
+}
+
+// noServer notes that the view which is read names a server that there is not.
+func (d *decoder) noServer(n *node, message, hint string) {
+	d.absent = append(d.absent, d.at(n, message, hint))
+}
+
+// leaveOut takes the views out of c that name servers which there are not: a view
+// without some of its tools is not what its owner promised.
+func (d *decoder) leaveOut(c *Config) {
+	var whole []view.Settings
+	for i, from := range d.views {
+		v := c.Views[i]
+		if len(from.absent) == 0 {
+			whole = append(whole, v)
+			continue
+		}
+		c.Broken = append(c.Broken, from.absent...)
+		if c.BrokenViews == nil {
+			c.BrokenViews = map[string]string{}
+		}
+		c.BrokenViews[v.Name] = reasonOf(from.label, from.absent)
+	}
+	c.Views = whole
 }
 
 func (views) show(s *secrets, list []view.Settings) *node {
@@ -230,7 +262,7 @@ func (viewTools) read(d *decoder, n *node, label string, to *[]view.UpstreamTool
 		d.taken = taken
 		switch {
 		case !d.knowsServer(name):
-			d.fail(p.key, fmt.Sprintf("%s: there is no server %q", label, shorten(name)), d.serverHint(name))
+			d.noServer(p.key, fmt.Sprintf("%s: there is no server %q", label, shorten(name)), d.serverHint(name))
 		case d.off[name]:
 			d.warn(p.key, fmt.Sprintf("%s: server %q is disabled: its tools are left out", label, name), "")
 			d.taken = make(claims) // looked at, and taken by nobody

@@ -239,6 +239,46 @@ func nowhere(v reflect.Value) {
 	}
 }
 
+// A server that there is not costs the view that names it, and nothing else. Without the
+// default view clients would be shown everything, so there the file is refused.
+func TestAMistypedServerCostsItsView(t *testing.T) {
+	const text = `
+mcp_servers: {github: {command: a}}
+tool_views:
+  good: {tools: {github: {a: {}}}, composite_tools: {own: {parallel: {x: {tool: github.a}}}}}
+  NAME: {tools: {githib: {a: {}}, github: {b: {}}}}
+  step: {include_all: true, composite_tools: {own: {parallel: {x: {tool: githib.a}}}}}
+  last: {include_all: true, gating: true}
+`
+	dir := write(t, "toolfinch.yaml", strings.Replace(text, "NAME", "bad", 1))
+	c, err := Load(Options{Dir: dir, Env: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, v := range c.Views {
+		names = append(names, v.Name)
+	}
+	if !slices.Equal(names, []string{"good", "last"}) || c.Views[1].Gating == nil {
+		t.Errorf("views: %+v", c.Views)
+	}
+	want := `toolfinch.yaml:5:17: view "bad": tools: there is no server "githib" (did you mean "github"?)
+toolfinch.yaml:6:74: view "step": composite_tools.own.parallel.x.tool must be server.tool, of a server that there is, not "githib.a" (did you mean "github.a"?)`
+	if got := Errors(c.Broken).Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := c.BrokenViews["bad"]; len(c.BrokenViews) != 2 || got != `tools: there is no server "githib" (did you mean "github"?)` {
+		t.Errorf("left out: %q", c.BrokenViews)
+	}
+	if resolved := c.Resolved(); !strings.Contains(resolved, `# left out: view "bad": tools`) || strings.Contains(resolved, "githib:") {
+		t.Errorf("resolved:\n%s", resolved)
+	}
+	dir = write(t, "toolfinch.yaml", strings.Replace(text, "NAME", "default", 1))
+	if _, err := Load(Options{Dir: dir, Env: environ()}); err == nil || !strings.Contains(err.Error(), `view "default": tools: there is no server "githib"`) {
+		t.Errorf("the default view: %v", err)
+	}
+}
+
 // A step names its tool as server.tool, server:tool or by an exposed name.
 func TestStepsNameTools(t *testing.T) {
 	for name, want := range map[string]string{

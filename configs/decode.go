@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"toolfinch/view"
 )
 
 // decoder turns the tree into a Config.
@@ -14,6 +16,7 @@ type decoder struct {
 	origins map[string]origin // of the values of the top level, by key
 	views   []viewOrigin      // of Config.Views, in their order
 	taken   claims            // names that tools are given under servers, or in the view that is read
+	expose  view.Exposure     // of views that have none of their own
 	absent  []*Error          // servers that the view which is read names, and that there are not
 }
 
@@ -133,6 +136,7 @@ func (d *decoder) root(root *node, c *Config) {
 		}
 	}
 	if views != nil {
+		d.expose = c.DefaultExposure
 		d.setting(c, viewBlock, views, viewBlock)
 	}
 	if len(servers) == 0 && len(d.errors) == 0 {

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,10 +69,7 @@ func (d *decoder) checkGating(v *view.Settings, n *node, label string) {
 	if v.Gating == nil || v.Exposure != view.ExposureDirect {
 		return
 	}
-	at := n.given("gating")
-	if at == nil { // it is the top level's
-		at = n.given("exposure_mode")
-	}
+	at := cmp.Or(n.given("gating"), n.given("exposure_mode"), n) // either may be the top level's
 	d.fail(at, label+": exposure_mode direct lists every tool, but gating only those that were provisioned",
 		"choose another exposure_mode, or write gating: false in the view")
 }

@@ -165,6 +165,11 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *string { return &c.ProxyTool }).is(proxyTool{}),
 	},
 	{
+		name:  "default_exposure",
+		doc:   "`exposure_mode` of views that have none",
+		value: in(func(c *Config) *view.Exposure { return &c.DefaultExposure }).is(choice[view.Exposure]{words: view.Exposures}, view.ExposureAuto),
+	},
+	{
 		name:  viewBlock,
 		doc:   "see [Views](#views)",
 		value: in(func(c *Config) *[]view.Settings { return &c.Views }).is(views{}),

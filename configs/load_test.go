@@ -265,7 +265,7 @@ func TestDefaults(t *testing.T) {
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
+		MaxRegistered: 40, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", DefaultExposure: "auto", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
@@ -320,6 +320,7 @@ max_registered: 1
 max_sessions: 2
 session_timeout: 90s
 call_tool: split
+default_exposure: search
 transport: http
 listen: "[::1]:0"
 allowed_origins: [https://App.example.com:8443]
@@ -350,7 +351,7 @@ proxy_tool: everything-1_2
 		}},
 		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
-		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2",
 	}

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -21,7 +22,7 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 		value: in(func(v *view.Settings) *string { return &v.Description }).is(prose),
 	},
 	{
-		name: "exposure_mode",
+		name: "exposure_mode", without: "the top level's `default_exposure`",
 		doc: "`direct` lists the tools as they are; `retrieve` offers `retrieve_tools`; `search` offers `NAME_search_tools`, `NAME_describe_tool` and `NAME_call_tool`; " +
 			"`search_per_server` three such for each server; `auto` is `direct` while the definitions cost up to `direct_below` tokens, else `retrieve`",
 		value: in(func(v *view.Settings) *view.Exposure { return &v.Exposure }).is(choice[view.Exposure]{words: view.Exposures}, view.ExposureAuto),
@@ -110,7 +111,7 @@ func (views) read(d *decoder, n *node, label string, to *[]view.Settings) bool {
 		d.taken = make(claims)
 		from := viewOrigin{key: p.key, value: p.value, label: fmt.Sprintf("view %q", shorten(name)), taken: d.taken}
 		v := viewKeys.fresh()
-		v.Name, v.At = name, placeOf(p.key)
+		v.Name, v.At, v.Exposure = name, placeOf(p.key), cmp.Or(d.expose, v.Exposure)
 		d.absent = nil
 		ok := viewKeys.read(d, p.value, from.label, &v)
 		if name == view.Default { // without it clients would be shown everything

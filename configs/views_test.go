@@ -279,6 +279,25 @@ toolfinch.yaml:6:74: view "step": composite_tools.own.parallel.x.tool must be se
 	}
 }
 
+// default_exposure is that of views without exposure_mode, wherever it stands.
+func TestDefaultExposure(t *testing.T) {
+	for _, text := range []string{"default_exposure: search\nVIEWS", "VIEWSdefault_exposure: search\n"} {
+		c := mustLoad(t, minimal+strings.Replace(text, "VIEWS", "tool_views:\n  one: {include_all: true}\n  two: {include_all: true, exposure_mode: direct}\n", 1))
+		if one, two := c.Views[0].Exposure, c.Views[1].Exposure; one != view.ExposureSearch || two != view.ExposureDirect {
+			t.Errorf("%q: %s, %s", text, one, two)
+		}
+	}
+	for text, want := range map[string]string{
+		"default_exposure: serach\n": `default_exposure must be auto, direct, retrieve, search or search_per_server, not "serach" (did you mean "search"?)`,
+		"default_exposure: direct\ngating: true\ntool_views: {v: {include_all: true}}\n":                                              "lists every tool, but gating only those",
+		"default_exposure: search\ntool_views: {v: {tools: {a: {}}, composite_tools: {v_call_tool: {parallel: {x: {tool: a.b}}}}}}\n": "is the name of one of toolfinch's own tools",
+	} {
+		if _, err := load(t, minimal+text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // A step names its tool as server.tool, server:tool or by an exposed name.
 func TestStepsNameTools(t *testing.T) {
 	for name, want := range map[string]string{

@@ -159,6 +159,19 @@ func writable(path string, info fs.FileInfo) error {
 	return f.Close()
 }
 
+// Writable returns why the file at a path cannot be replaced, nil if it can or is not
+// there.
+func Writable(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = writable(path, info)
+	}
+	return named(path, err)
+}
+
 func unchanged(path string, before []byte) error {
 	now, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

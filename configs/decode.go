@@ -125,7 +125,7 @@ func (d *decoder) root(root *node, c *Config) {
 		case top.find(name) != nil:
 			d.setting(c, name, p.value, name)
 		case name == "mcp" && p.value.kind == kindMapping:
-			d.fail(p.key, "this is the file of opencode", "toolfinch import takes over the servers of other clients")
+			d.fail(p.key, "this is the file of opencode", "toolfinch import FILE takes over the servers in it")
 		case name == "$schema", name == "inputs", strings.HasPrefix(name, "x-"): // editors', and a place for anchors
 		case foreign:
 			d.warn(p.key, fmt.Sprintf("key %q is not used", shorten(name)), nearHint(name, topKeys()))

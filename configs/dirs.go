@@ -20,6 +20,13 @@ func homeDir(goos string, env lookup) string {
 	return home
 }
 
+// UserFile returns the path of the configuration that is the user's, and found in
+// whatever folder a command runs. It need not exist.
+func UserFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	return filepath.Join(dir, "toolfinch", fileNames[0]), err
+}
+
 // UserDataDir returns the folder below which toolfinch keeps what is the user's and
 // no one configuration's. It need not exist.
 func UserDataDir() (string, error) { return defaultDataDir(runtime.GOOS, os.LookupEnv) }

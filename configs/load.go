@@ -216,6 +216,7 @@ func exists(path string) bool {
 func noConfig(looked []string) error {
 	return fmt.Errorf(`%w: looked for %s in %s
 
+  toolfinch setup                           takes over the servers of your MCP clients, and connects the clients
   toolfinch demo                            shows what it does, without a configuration
   toolfinch import                          takes over the servers of other clients
   toolfinch server add NAME -- COMMAND...   makes a toolfinch.yaml with one server
@@ -245,7 +246,7 @@ func read(from source) ([]byte, *Error) {
 		return nil, bad(reason(err), "")
 	}
 	if strings.EqualFold(filepath.Ext(from.path), ".toml") {
-		return nil, bad("is a TOML file", "toolfinch import takes over the servers of other clients")
+		return nil, bad("is a TOML file", "toolfinch import FILE takes over the servers in it")
 	}
 	if len(data) > maxSize {
 		return nil, bad(fmt.Sprintf("is larger than %d MiB", maxSize>>20), "is it a configuration?")

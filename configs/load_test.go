@@ -955,7 +955,7 @@ toolfinch.yaml:7:64: server "remote": headers Authorization: $TOKEN is not repla
 		t.Errorf("beside: %v, %v", c, err)
 	}
 	for file, text := range map[string]string{"config.toml": "[mcp_servers.a]", "opencode.json": `{"mcp": {"a": {"type": "local"}}}`} {
-		if _, err := Load(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err == nil || !strings.Contains(err.Error(), "toolfinch import takes over") {
+		if _, err := Load(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err == nil || !strings.Contains(err.Error(), "toolfinch import FILE takes over") {
 			t.Errorf("%s: %v", file, err)
 		}
 	}

@@ -148,10 +148,6 @@ func (s *settings) planConnect(cmd *cobra.Command, file clients.File, f connectF
 	if f.undo {
 		return c, c.planUndo()
 	}
-	before, err := file.Read()
-	if err != nil {
-		return nil, err
-	}
 	entry, err := s.entry(f)
 	if err != nil {
 		return nil, err
@@ -159,22 +155,14 @@ func (s *settings) planConnect(cmd *cobra.Command, file clients.File, f connectF
 	config := ""
 	if entry.Command != "" {
 		config = entry.Args[slices.Index(entry.Args, "--config")+1]
-		if err := passOn(cmd.ErrOrStderr(), file.Client, config, &entry, f.withSecrets); err != nil {
-			return nil, err
-		}
 	}
-	c.Edit = clients.Edit{Path: file.Path, Before: before, Private: f.withSecrets}
-	if c.After, err = file.Set(before, connectName, entry); err != nil {
-		if errors.Is(err, clients.ErrNoURL) {
-			err = &exitError{exitUsage, fmt.Errorf("%w: leave out --http", err)}
-		}
+	if err := c.read(); err != nil {
 		return nil, err
 	}
-	c.shown = c.After
-	if !f.only {
-		return c, nil
+	if err := c.connect(cmd.ErrOrStderr(), entry, config, f.withSecrets); err != nil || !f.only {
+		return c, err
 	}
-	servers, err := file.Servers(before)
+	servers, err := file.Servers(c.Before)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +178,30 @@ func (s *settings) planConnect(cmd *cobra.Command, file clients.File, f connectF
 		}
 	}
 	return c, nil
+}
+
+// read begins a change with what is in the client's file.
+func (c *change) read() error {
+	before, err := c.file.Read()
+	c.Edit = clients.Edit{Path: c.file.Path, Before: before, After: before}
+	c.shown = before
+	return err
+}
+
+// connect writes the entry into the client's file, with the variables that the
+// configuration uses if there is one.
+func (c *change) connect(notes io.Writer, entry clients.Entry, config string, values bool) error {
+	if config != "" {
+		if err := passOn(notes, c.file.Client, config, &entry, values); err != nil {
+			return err
+		}
+	}
+	after, err := c.file.Set(c.After, connectName, entry)
+	if errors.Is(err, clients.ErrNoURL) {
+		return &exitError{exitUsage, fmt.Errorf("%w: leave out --http", err)}
+	}
+	c.After, c.shown, c.Private = after, after, values
+	return err
 }
 
 // moveOut takes a server out of the client's file.
@@ -310,18 +322,26 @@ func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 	if err != nil {
 		return clients.Entry{}, editError(err)
 	}
-	program, err := os.Executable()
+	entry, err := startEntry(config)
 	if err != nil {
-		return clients.Entry{}, fmt.Errorf("this program's own path: %w", err)
+		return entry, err
 	}
-	args := []string{"serve", "--config", config}
 	if f.view != "" {
 		if views = append(views, view.Default); !slices.Contains(views, f.view) {
 			return clients.Entry{}, &exitError{exitUsage, fmt.Errorf("%s has no view %q; there are: %s", filepath.Base(config), f.view, strings.Join(views, ", "))}
 		}
-		args = append(args, "--view", f.view)
+		entry.Args = append(entry.Args, "--view", f.view)
 	}
-	return clients.Entry{Command: program, Args: args}, nil
+	return entry, nil
+}
+
+// startEntry starts this program with the configuration.
+func startEntry(config string) (clients.Entry, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return clients.Entry{}, fmt.Errorf("this program's own path: %w", err)
+	}
+	return clients.Entry{Command: program, Args: []string{"serve", "--config", config}}, nil
 }
 
 // passOn makes the client pass on the variables that the configuration uses, and says

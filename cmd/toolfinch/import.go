@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -221,6 +222,9 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 			}
 			if at >= len(ours) {
 				row.Reason = "same as above"
+				if !bytes.Equal(known[at].Tools, s.Tools) {
+					row.Reason += ", which has another choice of tools"
+				}
 			}
 		default:
 			row.Status, row.As = "new", freeName(s.Name, known)

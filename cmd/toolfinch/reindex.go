@@ -30,29 +30,34 @@ Exit codes: 0 all servers succeeded, 1 some failed or were not written to the st
   toolfinch reindex --json | jq '.servers[] | select(.error)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, log, err := s.load(cmd, nil)
-			if err != nil {
-				return err
-			}
-			return s.withDesk(cmd, config, log, func(d *desk) error {
-				if durable, err := d.Learn(cmd.Context()); err != nil || !durable {
-					return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.DataDir))
-				}
-				rows, t := refreshed(d.refresh())
-				interrupted := d.embed()
-				if err := show(cmd, asJSON, map[string]any{"servers": rows}, t, "no server is configured"); err != nil {
-					return err
-				}
-				failed := slices.ContainsFunc(rows, func(row refreshedRow) bool { return row.Error != "" })
-				if interrupted == nil && failed {
-					return &exitError{code: exitFailed}
-				}
-				return interrupted
-			})
+			return s.reindex(cmd, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
+}
+
+// reindex lists every server and brings the store up to date.
+func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
+	config, log, err := s.load(cmd, nil)
+	if err != nil {
+		return err
+	}
+	return s.withDesk(cmd, config, log, func(d *desk) error {
+		if durable, err := d.Learn(cmd.Context()); err != nil || !durable {
+			return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.DataDir))
+		}
+		rows, t := refreshed(d.refresh())
+		interrupted := d.embed()
+		if err := show(cmd, asJSON, map[string]any{"servers": rows}, t, "no server is configured"); err != nil {
+			return err
+		}
+		failed := slices.ContainsFunc(rows, func(row refreshedRow) bool { return row.Error != "" })
+		if interrupted == nil && failed {
+			return &exitError{code: exitFailed}
+		}
+		return interrupted
+	})
 }
 
 // failureOf is why the store does not have what a server has now, nil when it does.

@@ -1,0 +1,442 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/clients"
+	"toolfinch/configs"
+	"toolfinch/embed"
+	"toolfinch/embed/models"
+)
+
+// setupFlags are what setup is asked for.
+type setupFlags struct{ yes, dryRun, undo, withSecrets bool }
+
+func newSetup(s *settings) *cobra.Command {
+	var f setupFlags
+	cmd := &cobra.Command{
+		Use:   "setup [CLIENT]...",
+		Short: "Put toolfinch between your MCP clients and their servers, in one go",
+		Long: `Setup finds the MCP clients on this machine, takes their servers over into the
+configuration, connects each client to toolfinch, and moves the servers out of the
+clients' files, so that their tools are not there twice. It shows all that and asks
+first. Then it lists the servers' tools, and offers to download the model for search
+by meaning.
+
+A server that cannot be taken over stays where it is. So do servers of projects:
+toolfinch import shows them. Without a configuration it writes one for the user, which
+toolfinch finds wherever it runs. --undo restores every byte of every file.
+
+Clients: ` + strings.Join(clients.IDs(), ", "),
+		Example: `  toolfinch setup
+  toolfinch setup --dry-run
+  toolfinch setup cursor claude-code --yes
+  toolfinch setup --undo`,
+		ValidArgs: clients.IDs(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.undo {
+				if len(args) > 0 {
+					return &exitError{exitUsage, errors.New("--undo undoes all of setup: for one client there is toolfinch connect CLIENT --undo")}
+				}
+				return undoSetup(cmd, f)
+			}
+			chosen, err := clientsByID(args)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				sys := system()
+				chosen = slices.DeleteFunc(slices.Clone(chosen), func(c *clients.Client) bool { return !c.Installed(sys) })
+			}
+			return s.setup(cmd, chosen, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask, and download nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would be done and write nothing")
+	flags.BoolVar(&f.undo, "undo", false, "restore every file that setup has changed")
+	flags.BoolVar(&f.withSecrets, "with-secrets", false, "write the values of the configuration's variables into the clients' files")
+	return cmd
+}
+
+// setupPlan is what setup would do. Nothing of it is written yet.
+type setupPlan struct {
+	config  clients.Edit
+	rows    []importRow
+	changes []*change
+	found   *table
+	problem bool // something stays as it is that the user may want otherwise
+}
+
+func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFlags) error {
+	if len(chosen) == 0 {
+		return fmt.Errorf("no MCP client was found; known: %s. To try toolfinch without one: toolfinch demo", strings.Join(clients.IDs(), ", "))
+	}
+	p, err := s.planSetup(cmd, chosen, f)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if err := p.print(cmd); err != nil {
+		return err
+	}
+	if len(p.changes) == 0 && bytes.Equal(p.config.Before, p.config.After) {
+		fmt.Fprintln(out, "\nnothing is left to set up")
+		return p.result()
+	}
+	if f.dryRun {
+		return p.result()
+	}
+	if !f.yes {
+		agreed, err := ask(cmd, "\nDo this?")
+		if err != nil {
+			return err
+		}
+		if !agreed {
+			return &exitError{exitFailed, errors.New("nothing was written")}
+		}
+	}
+	if err := p.write(cmd); err != nil {
+		return err
+	}
+	fmt.Fprint(out, "\nto undo it: toolfinch setup --undo\n\n")
+	here := *s
+	here.config = p.config.Path
+	if err := here.reindex(cmd, false); err != nil {
+		if coded, ok := errors.AsType[*exitError](err); !ok || coded.err != nil {
+			return err
+		}
+		p.problem = true
+		fmt.Fprintln(cmd.ErrOrStderr(), "servers that failed are tried again whenever toolfinch runs; toolfinch servers says why")
+	}
+	if err := here.offerModel(cmd, f.yes); err != nil {
+		return err
+	}
+	return p.result()
+}
+
+func (p *setupPlan) result() error {
+	if p.problem {
+		return &exitError{exitFailed, nil}
+	}
+	return nil
+}
+
+// planSetup works out the files as they are to be. The configuration is written into a
+// folder of its own for that, so that a dry run and a real one go the same way.
+func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f setupFlags) (*setupPlan, error) {
+	path, err := s.editedFile(false)
+	if errors.Is(err, configs.ErrNoConfig) {
+		path, err = configs.UserFile()
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &setupPlan{config: clients.Edit{Path: path, Setup: true}, found: &table{head: []string{"CLIENT", "FILE", "SERVERS"}}}
+	stage, err := os.MkdirTemp("", "toolfinch-setup-")
+	if err != nil {
+		return nil, fmt.Errorf("a folder to work in: %w", err)
+	}
+	defer os.RemoveAll(stage)
+	staged := filepath.Join(stage, filepath.Base(path))
+	files, err := p.look(cmd, chosen)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.takeOver(cmd, files, staged); err != nil {
+		return nil, err
+	}
+	return p, p.connect(cmd, files, staged, f)
+}
+
+// look reads the users' files of the clients. A file that cannot be read or replaced is
+// named and left alone.
+func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]clients.File, error) {
+	sys := system()
+	var files []clients.File
+	for _, c := range chosen {
+		main, err := c.File(sys, false)
+		if err != nil {
+			return nil, err
+		}
+		projects := 0
+		for _, file := range c.Files(sys) {
+			data, err := file.Read()
+			var servers []clients.Server
+			if err == nil {
+				servers, err = file.Servers(data)
+			}
+			if file.Project != "" {
+				projects += len(servers)
+				continue
+			}
+			if err == nil {
+				err = clients.Writable(file.Path)
+			}
+			if err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: %v\n", c.Name, err)
+				p.problem = true
+				continue
+			}
+			if file.Exists() || file.Path == main.Path {
+				files = append(files, file)
+				p.found.add(c.Name, file.Shown(sys), strconv.Itoa(len(servers)))
+			}
+		}
+		if projects > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s of projects that %s has stay where they are: toolfinch import %s shows them\n", plural(projects, "server"), c.Name, c.ID)
+		}
+	}
+	return files, nil
+}
+
+// takeOver imports the servers of the files into a copy of the configuration.
+func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged string) error {
+	before, err := clients.File{Path: p.config.Path}.Read()
+	if err != nil {
+		return err
+	}
+	p.config.Before = before
+	var ours []clients.Server
+	if before != nil {
+		if err := clients.Writable(p.config.Path); err != nil {
+			return err
+		}
+		if err := os.WriteFile(staged, before, 0o644); err != nil {
+			return fmt.Errorf("copy the configuration: %w", err)
+		}
+		if ours, err = configs.Servers(staged); err != nil {
+			return editError(err)
+		}
+	}
+	found, _ := findServers(files, system()) // what cannot be read was named before
+	p.rows = planImport(found, ours, filepath.Base(p.config.Path))
+	failed := importRows(staged, ours, p.rows)
+	p.problem = p.problem || len(failed) > 0
+	p.config.After, err = clients.ReadFile(staged)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &exitError{exitFailed, errors.New("no server was found that could be taken over; add one with toolfinch server add, then run toolfinch setup again")}
+	}
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(staged)
+	p.config.Private = err == nil && info.Mode().Perm()&0o077 == 0
+	return err
+}
+
+// connect works out the clients' files.
+func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged string, f setupFlags) error {
+	sys := system()
+	ours, err := configs.Servers(staged)
+	if err != nil {
+		return editError(err)
+	}
+	entry, err := startEntry(p.config.Path)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		c := &change{file: file, place: file.Shown(sys)}
+		if err := c.read(); err != nil {
+			return err
+		}
+		servers, err := file.Servers(c.Before)
+		if err != nil {
+			return err
+		}
+		// An entry of another view stays as it is.
+		connected := slices.ContainsFunc(servers, func(s clients.Server) bool {
+			return s.Name == connectName && isToolfinch(s) && slices.Contains(s.Args, p.config.Path)
+		})
+		if main, err := file.Client.File(sys, false); err == nil && main.Path == file.Path && !connected {
+			if err := c.connect(cmd.ErrOrStderr(), entry, staged, f.withSecrets); err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: %v\n", file.Client.Name, err)
+				p.problem = true
+				continue
+			}
+		}
+		for _, server := range servers {
+			if !slices.ContainsFunc(ours, func(s clients.Server) bool { return server.Name != connectName && sameServer(s, server) }) {
+				continue
+			}
+			if err := c.moveOut(server.Name); err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s keeps a server: %v\n", file.Client.Name, err)
+				p.problem = true
+			}
+		}
+		if c.Setup = true; !c.nothing() {
+			p.changes = append(p.changes, c)
+		}
+	}
+	return nil
+}
+
+// print shows the plan, without secrets.
+func (p *setupPlan) print(cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
+	if err := p.found.print(out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if len(p.rows) > 0 {
+		if err := printImport(cmd, p.rows, p.config.Path, true, true); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.changes {
+		fmt.Fprintln(out)
+		c.print(out)
+	}
+	return nil
+}
+
+// write makes the changes. The configuration is first: a client that finds none would
+// have lost its tools.
+func (p *setupPlan) write(cmd *cobra.Command) error {
+	j, err := journal()
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintln(out)
+	if !bytes.Equal(p.config.Before, p.config.After) {
+		if _, err := j.Write(p.config, time.Now()); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "wrote %s\n", shown(p.config.Path))
+	}
+	for _, c := range p.changes {
+		if _, err := c.write(); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: %v\n", c.file.Client.Name, err)
+			p.problem = true
+			continue
+		}
+		fmt.Fprintf(out, "connected %s (%s); restart it if it runs\n", c.file.Client.Name, c.place)
+	}
+	return nil
+}
+
+// offerModel asks whether to download the model if it is not here.
+func (s *settings) offerModel(cmd *cobra.Command, yes bool) error {
+	config, err := s.read(cmd, nil)
+	if err != nil {
+		return err
+	}
+	name := config.Embed.HFModel
+	if config.Embed.Kind != embed.KindAuto && config.Embed.Kind != embed.KindHF {
+		return nil
+	}
+	if _, err := models.Locate(name); err == nil {
+		return nil
+	}
+	if !yes {
+		// Setup has asked at this terminal before.
+		agreed, err := ask(cmd, fmt.Sprintf("\nDownload the model %s, so that search finds tools by meaning, too?", name))
+		if err != nil {
+			return err
+		}
+		if agreed {
+			return s.pull(cmd, models.FromHub, []string{name})
+		}
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), "\nsearch goes by words; to search by meaning, too: toolfinch model pull")
+	return err
+}
+
+// undoSetup restores the files that setup has changed: the clients' first.
+func undoSetup(cmd *cobra.Command, f setupFlags) error {
+	j, err := journal()
+	if err != nil {
+		return err
+	}
+	paths, err := j.Setup()
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if len(paths) == 0 {
+		_, err := fmt.Fprintln(out, "there is nothing to undo")
+		return err
+	}
+	changes, failed := planUndoSetup(cmd.ErrOrStderr(), j, paths)
+	for _, c := range changes {
+		c.print(out)
+	}
+	if len(changes) > 0 && !f.dryRun && !f.yes {
+		agreed, err := ask(cmd, "Write this?")
+		if err != nil {
+			return err
+		}
+		if !agreed {
+			return &exitError{exitFailed, errors.New("nothing was written")}
+		}
+	}
+	for _, c := range changes {
+		if f.dryRun {
+			continue
+		}
+		if _, err := c.write(); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left as it is: %v\n", c.place, err)
+			failed = true
+			continue
+		}
+		fmt.Fprintf(out, "restored %s\n", c.place)
+	}
+	if failed {
+		return &exitError{exitFailed, nil}
+	}
+	return nil
+}
+
+// planUndoSetup says what becomes of the files. One that cannot be restored is named.
+func planUndoSetup(notes io.Writer, j clients.Journal, paths []string) (changes []*change, failed bool) {
+	sys := system()
+	var others []*change
+	for _, path := range paths {
+		c := &change{place: clients.File{Path: path}.Shown(sys)}
+		var err error
+		if file, ok := clientFile(path, sys); ok {
+			c.file = file
+			err = c.planUndo()
+		} else {
+			var u clients.Undone
+			u, err = j.UndoFile(path)
+			c.undo, c.Edit, c.shown = &u, u.Edit, u.Before
+		}
+		switch {
+		case err != nil:
+			fmt.Fprintf(notes, "%s is left as it is: %v\n", c.place, err)
+			failed = true
+		case c.file.Client == nil:
+			others = append(others, c)
+		default:
+			changes = append(changes, c)
+		}
+	}
+	return append(changes, others...), failed
+}
+
+// clientFile is the user's file of a client at the path.
+func clientFile(path string, sys clients.System) (clients.File, bool) {
+	for _, c := range clients.All {
+		for _, f := range c.Files(sys) {
+			if f.Path == path && f.Project == "" {
+				return f, true
+			}
+		}
+	}
+	return clients.File{}, false
+}

@@ -156,7 +156,7 @@ func watchMemory(most int64) {
 func (r *run) source(source string) (json.RawMessage, error) {
 	var out json.RawMessage
 	err := r.protect(func() error {
-		program, err := compile(scriptName, []byte(source), scriptNames)
+		_, program, err := compile(scriptName, []byte(source), scriptNames)
 		if err == nil {
 			err = r.alive() // compiling looks at no time
 		}

@@ -12,16 +12,17 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// compile compiles one file. names are its predeclared names.
-func compile(name string, source []byte, names starlark.StringDict) (*starlark.Program, error) {
+// compile compiles one file, and returns what it was parsed to as well. names are its
+// predeclared names.
+func compile(name string, source []byte, names starlark.StringDict) (*syntax.File, *starlark.Program, error) {
 	if len(source) > maxSource {
 		err := limitError("%d bytes of source", maxSource)
-		return nil, &Error{File: name, Message: err.Error(), Err: err}
+		return nil, nil, &Error{File: name, Message: err.Error(), Err: err}
 	}
 	options := &syntax.FileOptions{Set: true, TopLevelControl: true, GlobalReassign: true}
-	_, program, err := starlark.SourceProgramOptions(options, name, source, names.Has)
+	file, program, err := starlark.SourceProgramOptions(options, name, source, names.Has)
 	if err == nil {
-		return program, nil
+		return file, program, nil
 	}
 	at, message := syntax.Position{}, err.Error()
 	var wrong syntax.Error
@@ -32,7 +33,7 @@ func compile(name string, source []byte, names starlark.StringDict) (*starlark.P
 	case errors.As(err, &unresolved) && len(unresolved) > 0:
 		at, message = unresolved[0].Pos, unresolved[0].Msg
 	}
-	return nil, &Error{File: name, Line: int(at.Line), Message: shorten(message) + hint(source, int(at.Line), message, names), Err: err}
+	return nil, nil, &Error{File: name, Line: int(at.Line), Message: shorten(message) + hint(source, int(at.Line), message, names), Err: err}
 }
 
 const (

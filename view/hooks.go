@@ -47,9 +47,10 @@ type hooks struct {
 
 // loaded is a hook that is ready to run.
 type loaded struct {
-	name    string // for the log
-	run     event
-	lenient bool // on_error: continue
+	name     string // for the log
+	run      event
+	lenient  bool // on_error: continue
+	starlark bool // what it returns are arguments or a result, not the answer of a command
 }
 
 // event runs a hook. It returns the arguments or the result in place of those that
@@ -72,7 +73,7 @@ func newHooks(s Settings, env Env) (*hooks, []Problem) {
 		if err != nil {
 			problems = append(problems, Problem{View: s.Name, At: hook.At, Message: name + " hook: " + err.Error()})
 		}
-		return []loaded{{logged, run, hook.Continue}}
+		return []loaded{{logged, run, hook.Continue, hook.Module != ""}}
 	}
 	for i, run := range s.Hooks.Pre {
 		h.pre = append(h.pre, loaded{name: fmt.Sprintf("Go function %d", i+1),
@@ -120,7 +121,7 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 		if len(arguments) == 0 || string(arguments) == "null" {
 			arguments = json.RawMessage(`{}`)
 		}
-		changed, answer, err := h.run(ctx, info, preCall, arguments, nil)
+		changed, answer, err := h.run(ctx, t.Def, info, preCall, arguments, nil)
 		if answer != nil || err != nil {
 			return answer, err
 		}
@@ -136,7 +137,7 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 			return result, err
 		}
 		result = rawjson.Unique(result)
-		changed, answer, err = h.run(ctx, info, postCall, arguments, json.RawMessage(result))
+		changed, answer, err = h.run(ctx, t.Def, info, postCall, arguments, json.RawMessage(result))
 		switch {
 		case answer != nil || err != nil:
 			return answer, err
@@ -147,28 +148,36 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 	}
 }
 
-// run runs the hooks of an event, one after another. It returns the changed
+// run runs the hooks of an event for a tool, one after another. It returns the changed
 // arguments or result, nil for no change, or the answer that replaces the call.
-func (h *hooks) run(ctx context.Context, info *script.Info, name string, arguments, result json.RawMessage) (changed json.RawMessage, answer tool.Result, err error) {
+func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name string, arguments, result json.RawMessage) (changed json.RawMessage, answer tool.Result, err error) {
 	all, value, refused := h.pre, &arguments, "refused: "
 	if name == postCall {
 		all, value, refused = h.post, &result, "the tool was called, but its result is withheld: "
 	}
 	for _, one := range all {
 		got, err := one.run(ctx, info, arguments, result)
+		shape := ""
+		if one.starlark && err == nil && got != nil {
+			shape = answersAs(name, got, arguments, def)
+		}
 		switch {
 		case err != nil || got == nil:
+		case shape != "":
+			err = &answerError{fmt.Sprintf("it returned {%q: ...}, which is how a command answers: %s", shape, instead), true}
 		case name == postCall:
 			got, err = asResult(got)
 		case !isObject(got):
-			err = &answerError{"the arguments it returned are not an object: " + excerpt(got)}
+			err = &answerError{text: "the arguments it returned are not an object: " + excerpt(got)}
 		}
 		var abort *AbortError
 		switch {
 		case errors.As(err, &abort):
 			return nil, tool.ErrorResult(strings.TrimSuffix(refused+abort.Reason, ": ")), nil
 		case err != nil:
-			if answer, err := h.failed(ctx, info, name, one.name, one.lenient, err); answer != nil || err != nil {
+			var wrong *answerError
+			lenient := one.lenient && !(errors.As(err, &wrong) && wrong.closed)
+			if answer, err := h.failed(ctx, info, name, one.name, lenient, err); answer != nil || err != nil {
 				return nil, answer, err
 			}
 		case got != nil:
@@ -215,7 +224,10 @@ func publicReason(err error) string {
 
 // answerError says what is wrong with a hook or with its answer. Clients may read
 // its text.
-type answerError struct{ text string }
+type answerError struct {
+	text   string
+	closed bool // it may have meant to refuse: the call fails whatever on_error says
+}
 
 func (e *answerError) Error() string { return e.text }
 
@@ -233,7 +245,7 @@ func (h *hooks) load(name string, configured *Hook) (run event, logged string, e
 	function, err := h.function(name, configured)
 	if err != nil {
 		return func(context.Context, *script.Info, json.RawMessage, json.RawMessage) (json.RawMessage, error) {
-			return nil, fmt.Errorf("%w: %w", &answerError{"it could not be loaded"}, err)
+			return nil, fmt.Errorf("%w: %w", &answerError{text: "it could not be loaded"}, err)
 		}, logged, err
 	}
 	return inScript(h.env.Log, name, logged, function, hookLimits(configured.Timeout)), logged, nil
@@ -261,7 +273,47 @@ func (h *hooks) function(name string, configured *Hook) (*script.Function, error
 	if required > len(takes) || 1+len(function.Params) < len(takes) {
 		return nil, fmt.Errorf("%s does not take (%s), which %s is called with", configured.Function, strings.Join(takes, ", "), name)
 	}
+	if line := function.Returns("abort", "args", "result"); line > 0 {
+		return nil, &script.Error{File: filepath.Base(configured.Module), Line: line, Message: fmt.Sprintf(`%s returns {"abort": ...}, which is how a command answers: %s`, configured.Function, instead)}
+	}
 	return function, nil
+}
+
+// instead is what a Starlark hook does where a command answers with an object.
+const instead = `call abort("reason") to refuse, return the new arguments or result themselves`
+
+// answersAs returns the member by which a command answers ({"abort": ...},
+// {"args": {...}}, {"result": {...}}) if a Starlark hook returned that in place of
+// arguments or a result, else "". Members that the tool has or that were sent are
+// arguments.
+func answersAs(name string, got, arguments json.RawMessage, def *tool.Def) string {
+	known := func(member string) bool {
+		return name == preCall && (rawjson.Member(arguments, member) != nil ||
+			rawjson.Member(rawjson.Member(def.InputSchema, "properties"), member) != nil)
+	}
+	changes, n, abort, changed := "args", 0, false, false
+	if name == postCall {
+		changes = "result"
+	}
+	for member, value := range rawjson.Members(got) {
+		switch n++; {
+		case known(member):
+			return ""
+		case member == "abort":
+			abort = true
+		case member == changes && isObject(value):
+			changed = true
+		default:
+			return ""
+		}
+	}
+	switch {
+	case abort:
+		return "abort"
+	case changed && n == 1:
+		return changes
+	}
+	return ""
 }
 
 // inScript runs a Starlark function as a hook.
@@ -333,13 +385,13 @@ func readAnswer(answer []byte, changes string) (changed json.RawMessage, err err
 		case key == "abort":
 			var reason string
 			if json.Unmarshal(value, &reason) != nil {
-				return nil, &answerError{`the "abort" it answered is not text`}
+				return nil, &answerError{text: `the "abort" it answered is not text`}
 			}
 			return nil, &AbortError{Reason: reason}
 		case key == changes:
 			changed = value
 		default:
-			return nil, &answerError{fmt.Sprintf(`it answered a member %.40q; it can answer {}, {"%s": {...}} or {"abort": "reason"}`, key, changes)}
+			return nil, &answerError{text: fmt.Sprintf(`it answered a member %.40q; it can answer {}, {"%s": {...}} or {"abort": "reason"}`, key, changes)}
 		}
 	}
 	return changed, nil

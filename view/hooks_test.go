@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -264,6 +265,75 @@ def pre_call(ctx, args):
 				t.Errorf("%s\n got %s\nwant %s", kind, got, want)
 			}
 		}
+	}
+}
+
+// A Starlark hook that answers as a command does meant to refuse, or to change only the
+// arguments: its call fails, also where failures let calls go on. What the tool takes, or
+// the client sent, are arguments by whatever name.
+func TestAStarlarkHookThatAnswersAsACommandIsRefused(t *testing.T) {
+	def, err := tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{"type":"object","properties":{"args":{"type":"object"}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		event, body, sent string
+		known, refused    bool // the tool takes args; the call fails
+	}{
+		{preCall, `return dict(abort = "no")`, `{}`, false, true},
+		{preCall, `return dict(abort = None, args = {})`, `{}`, false, true},
+		{preCall, `return dict(args = {"p": 1})`, `{}`, false, true},
+		{preCall, `return dict(args = {"p": 1})`, `{}`, true, false},
+		{preCall, `return dict(args = "text")`, `{}`, false, false},
+		{preCall, `return dict(abort = True)`, `{"abort":false}`, false, false},
+		{preCall, `return dict(abort = "no", path = "/")`, `{}`, false, false},
+		{preCall, `return {}`, `{}`, false, false},
+		{postCall, `return dict(abort = "no")`, `{}`, false, true},
+		{postCall, `return dict(result = result)`, `{}`, false, true},
+		{postCall, `return result`, `{}`, false, false},
+	} {
+		for _, lenient := range []bool{false, true} {
+			called := false
+			of := upstreamTool(t, "s.t", `{}`, func(context.Context, *tool.Call) (tool.Result, error) {
+				called = true
+				return tool.TextResult("secret"), nil
+			})
+			if test.known {
+				of.Def = def
+			}
+			hook := &Hook{Function: "hook", Continue: lenient}
+			hooks := Hooks{PreCall: hook}
+			hook.Module = moduleOf(t, "def hook(ctx, args):\n    "+test.body)
+			if test.event == postCall {
+				hooks = Hooks{PostCall: hook}
+				hook.Module = moduleOf(t, "def hook(ctx, args, result):\n    "+test.body)
+			}
+			answer, _ := throughHooks(t, hooks, of, &tool.Call{Name: "s_t", Arguments: json.RawMessage(test.sent)})
+			if answer.Failed() != test.refused || test.refused && (called != (test.event == postCall) || strings.Contains(string(answer), "secret") || !strings.Contains(string(answer), "which is how a command answers")) {
+				t.Errorf("%s %s, continue %t: called %t, %s", test.event, test.body, lenient, called, answer)
+			}
+		}
+	}
+}
+
+// Where it is written so, the mistake is found before any call.
+func TestTheAnswerOfACommandIsFoundInStarlark(t *testing.T) {
+	for body, line := range map[string]int{
+		`return {"abort": "no"}`: 2,
+		"if args:\n        return None\n    return ({\"abort\": str(args), \"args\": {}})": 4,
+		`return {"abort": "no", "path": "/"}`:                                              0,
+		`return {"args": {}}`:                                                              0,
+		`return dict(abort = "no")`:                                                        0,
+		"def inner():\n        return {\"abort\": 1}\n    inner()\n    return None":        0,
+	} {
+		env, _ := envOf()
+		module := moduleOf(t, "def hook(ctx, args):\n    "+body+"\n")
+		_, problems := newHooks(Settings{Name: "v", Hooks: Hooks{PreCall: &Hook{Module: module, Function: "hook"}}}, env)
+		if line == 0 {
+			wantProblems(t, problems)
+			continue
+		}
+		wantProblems(t, problems, fmt.Sprintf(`pre_call hook: module.star:%d: hook returns {"abort": ...}, which is how a command answers: call abort("reason")`, line))
 	}
 }
 

@@ -18,7 +18,7 @@ var resultMembers = map[string]string{
 // would refuse is an *answerError.
 func asResult(got json.RawMessage) (json.RawMessage, error) {
 	wrong := func(what string) (json.RawMessage, error) {
-		return nil, &answerError{fmt.Sprintf("the result it returned %s: %s", what, excerpt(got))}
+		return nil, &answerError{text: fmt.Sprintf("the result it returned %s: %s", what, excerpt(got))}
 	}
 	if !isObject(got) {
 		return wrong("is not an object")

@@ -129,6 +129,13 @@ var All = []*Client{
 	{ID: "gemini", Name: "Gemini CLI", block: mcpServers, notation: dollar, files: inHome("settings.json", ".gemini"), refer: bracedRef, timeouts: geminiTimeouts, entry: plain("httpUrl")},
 	{ID: "opencode", Name: "opencode", block: []string{"mcp"}, notation: braces, files: opencode, refer: openCodeRef, timeouts: openCodeTimeouts, entry: openCodeEntry},
 	{ID: "zed", Name: "Zed", block: []string{"context_servers"}, notation: literal, files: zed, entry: plain("url")},
+	{ID: "cline", Name: "Cline", block: mcpServers, notation: literal, files: cline, timeouts: secondsOfCalls, entry: typedURL("streamableHttp")},
+	{ID: "roo", Name: "Roo Code", block: mcpServers, notation: ours, files: roo, refer: editorRef, timeouts: secondsOfCalls, entry: typedURL("streamable-http")},
+	{ID: "kiro", Name: "Kiro", block: mcpServers, notation: ours, files: inHome("mcp.json", ".kiro/settings"), refer: bracedRef, entry: plain("url")},
+	{ID: "copilot", Name: "Copilot CLI", block: mcpServers, notation: ours, files: copilot, refer: bracedRef, entry: copilotEntry},
+	{ID: "amp", Name: "Amp", block: []string{"amp.mcpServers"}, notation: ours, files: amp, refer: bracedRef, entry: plain("url")},
+	{ID: "junie", Name: "Junie", block: mcpServers, notation: literal, files: inHome("mcp.json", ".junie/mcp"), entry: plain("url")},
+	{ID: "lm-studio", Name: "LM Studio", block: mcpServers, notation: literal, files: lmStudio, entry: plain("url")},
 }
 
 var mcpServers = []string{"mcpServers"}
@@ -367,6 +374,24 @@ func typed(e Entry) (json.RawMessage, error) {
 		return object("type", "http", "url", e.URL), nil
 	}
 	return e.command("env", "type", "stdio", "command", e.Command, "args", e.Args), nil
+}
+
+// typedURL is plain with the kind of transport beside a URL.
+func typedURL(kind string) func(Entry) (json.RawMessage, error) {
+	return func(e Entry) (json.RawMessage, error) {
+		if e.URL != "" {
+			return object("type", kind, "url", e.URL), nil
+		}
+		return plain("")(e)
+	}
+}
+
+func copilotEntry(e Entry) (json.RawMessage, error) {
+	all := []string{"*"}
+	if e.URL != "" {
+		return object("type", "http", "url", e.URL, "tools", all), nil
+	}
+	return e.command("env", "type", "local", "command", e.Command, "args", e.Args, "tools", all), nil
 }
 
 func openCodeEntry(e Entry) (json.RawMessage, error) {

@@ -54,6 +54,17 @@ func TestWhereClientsKeepTheirServers(t *testing.T) {
 		{"gemini", "/h/.gemini/settings.json", "/h/.gemini/settings.json", "/h/.gemini/settings.json", "/p/.gemini/settings.json"},
 		{"opencode", "/h/.config/opencode/opencode.json", "/h/.config/opencode/opencode.json", "/h/.config/opencode/opencode.json", "/p/opencode.json"},
 		{"zed", "/h/.config/zed/settings.json", "/h/.config/zed/settings.json", "/r/Zed/settings.json", "/p/.zed/settings.json"},
+		{"cline", "/h/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+			"/h/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+			"/r/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", ""},
+		{"roo", "/h/.config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+			"/h/Library/Application Support/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+			"/r/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", "/p/.roo/mcp.json"},
+		{"kiro", "/h/.kiro/settings/mcp.json", "/h/.kiro/settings/mcp.json", "/h/.kiro/settings/mcp.json", "/p/.kiro/settings/mcp.json"},
+		{"copilot", "/h/.copilot/mcp-config.json", "/h/.copilot/mcp-config.json", "/h/.copilot/mcp-config.json", "/p/.github/mcp.json"},
+		{"amp", "/h/.config/amp/settings.json", "/h/.config/amp/settings.json", "/h/.config/amp/settings.json", "/p/.amp/settings.json"},
+		{"junie", "/h/.junie/mcp/mcp.json", "/h/.junie/mcp/mcp.json", "/h/.junie/mcp/mcp.json", "/p/.junie/mcp/mcp.json"},
+		{"lm-studio", "/h/.lmstudio/mcp.json", "/h/.lmstudio/mcp.json", "/h/.lmstudio/mcp.json", ""},
 	}
 	if len(tests) != len(All) {
 		t.Errorf("%d clients are tested, %d are known", len(tests), len(All))
@@ -152,6 +163,29 @@ K = "v"
 			{Name: "a", Command: "npx", Args: []string{"-y", "a"}, Env: map[string]string{"K": "${KEY}", "L": "$${x}"}, Disabled: true},
 			{Name: "b", URL: "https://b.example.com", Headers: map[string]string{"Authorization": "Bearer ${T}!"}},
 		}},
+		{"cline", `{"mcpServers": {
+			"a": {"command": "a", "args": ["${x}"], "disabled": true, "timeout": 90, "autoApprove": ["t"]},
+			"b": {"type": "streamableHttp", "url": "https://b"}}}`, []Server{
+			{Name: "a", Command: "a", Args: []string{"$${x}"}, Disabled: true, CallTimeout: "1m30s", NotTaken: []string{"autoApprove"}},
+			{Name: "b", URL: "https://b", Transport: "streamable-http"},
+		}},
+		{"roo", `{"mcpServers": {"a": {"command": "a", "env": {"T": "${env:T}"}, "timeout": 60, "disabledTools": ["rm"], "watchPaths": []}}}`, []Server{
+			{Name: "a", Command: "a", Env: map[string]string{"T": "${env:T}"}, CallTimeout: "1m", Tools: rawjson.Of(map[string]any{"rm": map[string]bool{"enabled": false}}), NotTaken: []string{"watchPaths"}},
+		}},
+		{"kiro", `{"mcpServers": {"a": {"url": "https://a", "headers": {"K": "${K}"}, "oauthScopes": ["s"]}}}`, []Server{
+			{Name: "a", URL: "https://a", Headers: map[string]string{"K": "${K}"}, NotTaken: []string{"oauthScopes"}},
+		}},
+		{"copilot", `{"mcpServers": {
+			"a": {"type": "local", "command": "a", "args": ["-y"], "tools": ["*"], "env": {"K": "${K}"}},
+			"b": {"type": "http", "url": "https://b", "tools": ["get"]}}}`, []Server{
+			{Name: "a", Command: "a", Args: []string{"-y"}, Env: map[string]string{"K": "${K}"}},
+			{Name: "b", URL: "https://b", Transport: "streamable-http", Tools: []byte(`{"get":{},"*":{"enabled":false}}`)},
+		}},
+		{"amp", `{"amp.mcpServers": {"a": {"command": "a", "args": []}, "b": {"url": "https://b"}}}`, []Server{
+			{Name: "a", Command: "a"}, {Name: "b", URL: "https://b"},
+		}},
+		{"junie", `{"mcpServers": {"a": {"command": "a"}}}`, []Server{{Name: "a", Command: "a"}}},
+		{"lm-studio", `{"mcpServers": {"a": {"url": "https://a"}}}`, []Server{{Name: "a", URL: "https://a"}}},
 		{"zed", `{"context_servers": {
 			"old": {"command": {"path": "/bin/old", "args": ["1"], "env": {"K": "v"}}},
 			"new": {"source": "custom", "command": "new", "args": []},
@@ -273,6 +307,8 @@ func TestConnectByURL(t *testing.T) {
 	want := map[string]string{
 		"claude-code": `"type": "http"`, "cursor": `"url":`, "vscode": `"type": "http"`, "windsurf": `"serverUrl":`,
 		"codex": "url = ", "gemini": `"httpUrl":`, "opencode": `"type": "remote"`, "zed": `"url":`,
+		"cline": `"type": "streamableHttp"`, "roo": `"type": "streamable-http"`, "kiro": `"url":`, "copilot": `"tools": ["*"]`,
+		"amp": `"amp.mcpServers"`, "junie": `"url":`, "lm-studio": `"url":`,
 	}
 	for _, c := range All {
 		f := File{Client: c, Path: "/p/f", block: c.block}
@@ -298,6 +334,7 @@ func TestConnectPassesVariablesOn(t *testing.T) {
 	want := map[string]string{
 		"claude-desktop": "", "zed": "", "claude-code": `"${TOKEN}"`, "cursor": `"${env:TOKEN}"`, "vscode": `"${env:TOKEN}"`,
 		"windsurf": `"${env:TOKEN}"`, "codex": `env_vars = ["TOKEN"]`, "gemini": `"${TOKEN}"`, "opencode": `"{env:TOKEN}"`,
+		"cline": "", "junie": "", "lm-studio": "", "roo": `"${env:TOKEN}"`, "kiro": `"${TOKEN}"`, "copilot": `"${TOKEN}"`, "amp": `"${TOKEN}"`,
 	}
 	for _, c := range All {
 		f := File{Client: c, Path: "/p/f", block: c.block}

@@ -12,7 +12,7 @@ import (
 var anyFile = &Client{ID: "file", Name: "the file", block: mcpServers, notation: ours}
 
 // ErrNoServers says that a file has nothing that any known client keeps servers in.
-var ErrNoServers = errors.New("has none of the keys that clients keep servers under: mcpServers, servers, mcp, context_servers, mcp_servers")
+var ErrNoServers = errors.New("has none of the keys that clients keep servers under: mcpServers, servers, mcp, context_servers, amp.mcpServers, mcp_servers")
 
 // FileAt returns the file at a path and tells by its place, its name and its contents
 // in which client's format it is.
@@ -56,10 +56,13 @@ func FileAt(path string, sys System) (File, error) {
 	case has("mcpServers"):
 		client = map[string]string{
 			"claude_desktop_config.json": "claude-desktop", ".claude.json": "claude-code", ".mcp.json": "claude-code", "mcp_config.json": "windsurf",
+			"cline_mcp_settings.json": "cline", "mcp_settings.json": "roo", "mcp-config.json": "copilot",
 		}[name]
 		if folder == ".gemini" {
 			client = "gemini"
 		}
+	case has("amp.mcpServers"):
+		client = "amp"
 	case has("context_servers"):
 		client = "zed"
 	case has("mcp", "servers"): // in the settings of VS Code

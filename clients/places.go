@@ -176,6 +176,31 @@ func zed(s System) []File {
 	return append(user(own), s.project(".zed/settings.json")...)
 }
 
+// cline and roo are extensions of VS Code, which keeps their files.
+func cline(s System) []File {
+	return user(s.appData("Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"))
+}
+
+func roo(s System) []File {
+	own := s.appData("Code", "User", "globalStorage", "rooveterinaryinc.roo-cline", "settings", "mcp_settings.json")
+	return append(user(own), s.project(".roo/mcp.json")...)
+}
+
+// copilot reads a project's .mcp.json, too, which is Claude Code's here.
+func copilot(s System) []File {
+	own := s.inHomeDir(".copilot", "mcp-config.json")
+	if dir := s.env("COPILOT_HOME"); dir != "" {
+		own = filepath.Join(dir, "mcp-config.json")
+	}
+	return append(user(own), s.project(".github/mcp.json")...)
+}
+
+func amp(s System) []File {
+	return append(user(s.inHomeDir(".config", "amp", "settings.json")), s.projectApart(".amp/settings.json")...)
+}
+
+func lmStudio(s System) []File { return user(s.inHomeDir(".lmstudio", "mcp.json")) }
+
 // notation is how a client writes variables of the environment.
 type notation func(string) string
 

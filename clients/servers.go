@@ -136,6 +136,7 @@ type timeout struct {
 
 var (
 	geminiTimeouts   = map[string]timeout{"timeout": {time.Millisecond, true}}
+	secondsOfCalls   = map[string]timeout{"timeout": {time.Second, true}}
 	openCodeTimeouts = map[string]timeout{"timeout": {time.Millisecond, false}}
 	codexTimeouts    = map[string]timeout{
 		"startup_timeout_sec": {time.Second, false}, "startup_timeout_ms": {time.Millisecond, false},

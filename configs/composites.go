@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ var compositeKeys = section[view.Composite]{keys: keys{
 	},
 	{
 		name:  "inputs",
-		doc:   "by name: a type (`string`, `integer`, ...), or a JSON Schema with `required: true` or `false` (the default) beside its keywords",
+		doc:   "by name: a type (`string`, `integer`, ...), or a JSON Schema with `required: true` or `false` (the default) beside its keywords. One that is used and not declared is a required string",
 		value: in(func(c *view.Composite) *[]view.Input { return &c.Inputs }).is(inputs),
 	},
 	{
@@ -81,6 +82,7 @@ func (composite) read(d *decoder, n *node, label string, c *view.Composite) bool
 	for _, input := range c.Inputs {
 		names = append(names, input.Name)
 	}
+	names = d.declareUsed(c, names, parallel, label)
 	for _, s := range c.Steps { // the inputs may stand below the steps
 		if args := parallel.find(s.Key).given("args"); args != nil && s.Args != nil {
 			d.checkTemplates(args, label+".parallel."+shorten(s.Key)+".args", names)
@@ -186,6 +188,43 @@ func (d *decoder) stepHint(n *node, id string) string {
 	}
 	server, _, _ := strings.Cut(id, ".")
 	return d.serverHint(server)
+}
+
+// usedInput is an input in a text of the arguments of a step.
+var usedInput = regexp.MustCompile(`\{inputs\.([^{}]+)\}`)
+
+// declareUsed declares inputs that the steps use and that are not declared, as required
+// strings, and returns the names of all. A name that looks like a declared one is a
+// mistake, which checkTemplates tells.
+func (d *decoder) declareUsed(c *view.Composite, declared []string, parallel *node, label string) []string {
+	names := slices.Clone(declared)
+	var visit func(n *node)
+	visit = func(n *node) {
+		for _, item := range n.items {
+			visit(item)
+		}
+		for _, p := range n.pairs {
+			visit(p.value)
+		}
+		if n.kind != kindText || n.hasVariables() {
+			return
+		}
+		for _, found := range usedInput.FindAllStringSubmatch(strings.NewReplacer("{{", "", "}}", "").Replace(n.text), -1) {
+			name := found[1]
+			if _, near := closest(name, declared); near || slices.Contains(names, name) {
+				continue
+			}
+			names = append(names, name)
+			c.Inputs = append(c.Inputs, view.Input{Name: name, Required: true, Schema: []byte(`{"type":"string"}`)})
+			d.warn(n, fmt.Sprintf("%s: the input %q is not declared: it is a required string", label, shorten(name)), "write inputs: {"+shorten(name)+": string}")
+		}
+	}
+	for _, s := range c.Steps {
+		if args := parallel.find(s.Key).given("args"); args != nil && s.Args != nil {
+			visit(args)
+		}
+	}
+	return names
 }
 
 // checkTemplates looks for braces that are no inputs in all texts below n, a

@@ -116,6 +116,10 @@ func (proxyTool) show(s *secrets, name string) *node {
 	return str{}.show(s, name)
 }
 
+// colonProxy is the name of the proxy tool at servers of the MCP Proxy Extension, whose
+// clients may know no other. Names of tools have no colons otherwise.
+const colonProxy = "mcp:proxy"
+
 // proxyName is the name of the proxy tool. It cannot be what was meant to switch
 // it off, lest it be on under the name of no.
 type proxyName struct{}
@@ -130,7 +134,9 @@ func (proxyName) read(d *decoder, n *node, label string, to *string) bool {
 		d.mustBe(n, label, "the name of a tool", "true and false, without quotes, switch the proxy tool on and off")
 		return false
 	}
-	if !d.checkExposed(n, label, name) {
+	if name == colonProxy {
+		d.warn(n, label+": some models take no tool whose name has a colon", "proxy_tool: true calls it "+view.DefaultProxyTool)
+	} else if !d.checkExposed(n, label, name) {
 		return false
 	}
 	*to = name

@@ -240,3 +240,16 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("%s is read as %+v", shown[1], c.Gating)
 	}
 }
+
+// mcp:proxy is what servers of the extension call the proxy tool. No other name has a colon.
+func TestTheProxyToolMayHaveTheNameOfTheExtension(t *testing.T) {
+	for _, text := range []string{`proxy_tool: "mcp:proxy"`, `proxy_tool: {name: "mcp:proxy"}`} {
+		c := mustLoad(t, minimal+text+"\n")
+		if c.ProxyTool != "mcp:proxy" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].Message, "colon") {
+			t.Errorf("%s: %q, %v", text, c.ProxyTool, Errors(c.Warnings))
+		}
+	}
+	if _, err := load(t, minimal+`proxy_tool: "mcp:portal"`); err == nil {
+		t.Error("mcp:portal is accepted")
+	}
+}

@@ -298,6 +298,35 @@ func TestDefaultExposure(t *testing.T) {
 	}
 }
 
+// Inputs that steps use and that are not declared are required strings, with a warning;
+// a name that looks like a declared one is a mistake.
+func TestInputsThatAreNotDeclared(t *testing.T) {
+	const steps = "tool_views: {v: {composite_tools: {t: {INPUTSparallel: {one: {tool: a.b, args: ARGS}, two: {tool: a.c, args: ARGS}}}}}}\n"
+	read := func(inputs, args string) (*Config, error) {
+		return load(t, minimal+strings.NewReplacer("INPUTS", inputs, "ARGS", args).Replace(steps))
+	}
+	c, err := read("inputs: {limit: integer}, ", `{q: "{inputs.query}", l: ["{inputs.limit}", "at {inputs.place} in {inputs.query}"], x: "{{inputs.no}}", "{inputs.key}": 1}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, input := range c.Views[0].Composites[0].Inputs {
+		got = append(got, fmt.Sprint(input.Name, " ", string(input.Schema), " ", input.Required))
+	}
+	if want := []string{`limit {"type":"integer"} false`, `query {"type":"string"} true`, `place {"type":"string"} true`}; !slices.Equal(got, want) {
+		t.Errorf("inputs %q, want %q", got, want)
+	}
+	if len(c.Warnings) != 2 || !strings.Contains(c.Warnings[0].Error(), `composite_tools.t: the input "query" is not declared: it is a required string (write inputs: {query: string})`) {
+		t.Errorf("warnings: %v", Errors(c.Warnings))
+	}
+	if c, err = read("", `{q: "{inputs.q}"}`); err != nil || len(c.Views[0].Composites[0].Inputs) != 1 {
+		t.Errorf("without any: %v", err)
+	}
+	if _, err := read("inputs: {query: string}, ", `{q: "{inputs.qurey}"}`); err == nil || !strings.Contains(err.Error(), `there is no input "qurey" (did you mean "query"?)`) {
+		t.Errorf("misspelt: %v", err)
+	}
+}
+
 // A step names its tool as server.tool, server:tool or by an exposed name.
 func TestStepsNameTools(t *testing.T) {
 	for name, want := range map[string]string{

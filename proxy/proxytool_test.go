@@ -848,3 +848,18 @@ func TestFiltersOfTheProxyToolChooseBeforeTheQueryCuts(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// Clients of the extension may look for the name that its own servers give the tool.
+func TestTheProxyToolUnderTheNameOfTheExtension(t *testing.T) {
+	v := everything("v", view.ExposureRetrieve)
+	v.ProxyTool = "mcp:proxy"
+	p, url := openViews(t, "", configOf(t, []*script{shop(t, "shop", "hat")}, v))
+	c := viewClient(t, p, url, "v", false)
+	if names := c.listed(); !slices.Contains(names, "mcp:proxy") {
+		t.Fatalf("listed are %v", names)
+	}
+	got := c.ask("tools/call", toolCall("mcp:proxy", `{"action":"call","type":"tool","path":"shop.hat","args":{"size":3}}`))
+	if string(part(part(got.Result, "structuredContent"), "args")) != `{"size":3}` {
+		t.Errorf("it answers %s", got.raw)
+	}
+}

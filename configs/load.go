@@ -222,7 +222,7 @@ func noConfig(looked []string) error {
   toolfinch server add NAME -- COMMAND...   makes a toolfinch.yaml with one server
   toolfinch init                            writes a toolfinch.yaml with every key explained
 
-Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do.`,
+Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,
 		ErrNoConfig, oneOf(append(slices.Clone(fileNames), sharedName)), strings.Join(looked, " and "), envConfig)
 }
 

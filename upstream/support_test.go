@@ -343,5 +343,3 @@ func hurry(t testing.TB, p *Pool, s Settings, timeout time.Duration) {
 	s.CallTimeout = timeout
 	p.Update([]Settings{s}, nil)
 }
-
-var discard = slog.New(slog.DiscardHandler)

@@ -1,0 +1,88 @@
+//go:build unix
+
+package main_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"toolfinch/clients"
+	"toolfinch/internal/await"
+)
+
+// Real agents pass on the variables that connect names to them.
+func TestAgentsPassVariablesOn(t *testing.T) {
+	for _, a := range []struct {
+		name, file string
+		prepare    func(t *testing.T, home, base string, proxy []string) (command, env []string)
+	}{
+		{"opencode", "xdg/config/opencode/opencode.json", prepareOpencode},
+		{"gemini", ".gemini/settings.json", prepareGemini},
+		{"claude-code", "mcp.json", prepareClaude},
+		{"codex", "codex/config.toml", prepareCodex},
+	} {
+		t.Run(a.name, func(t *testing.T) {
+			home := t.TempDir()
+			told := filepath.Join(home, "told")
+			script := filepath.Join(home, "server.sh")
+			if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$TOKEN\" >\"$1.new\"\nmv \"$1.new\" \"$1\"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			// Nobody is at this address: the agents start their servers before they ask a model.
+			command, env := a.prepare(t, home, "http://127.0.0.1:9", []string{"none", "serve", "--config", "none"})
+			path := filepath.Join(home, filepath.FromSlash(a.file))
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.name == "claude-code" { // whose format is told by the name
+				at := slices.Index(command, path)
+				path = filepath.Join(home, ".mcp.json")
+				command[at] = path
+				if err := os.WriteFile(path, before, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			file, err := clients.FileAt(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: home})
+			if err != nil || file.Client.ID != a.name {
+				t.Fatalf("%s is read as that of %+v, %v", path, file.Client, err)
+			}
+			after, err := file.Set(before, "toolfinch", clients.Entry{Command: script, Args: []string{told}, Pass: []string{"TOKEN"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := clients.Replace(path, before, after); err != nil {
+				t.Fatal(err)
+			}
+
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+			cmd.Dir, cmd.WaitDelay = t.TempDir(), 5*time.Second
+			cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+home, "TOKEN=t0ken")
+			for _, name := range []string{"config", "data", "state", "cache"} {
+				cmd.Env = append(cmd.Env, "XDG_"+strings.ToUpper(name)+"_HOME="+filepath.Join(home, "xdg", name))
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			await.Nil(t, func() (err error) {
+				got, err = os.ReadFile(told)
+				return err
+			})
+			cancel()
+			_ = cmd.Wait() // it was killed
+			if string(got) != "t0ken\n" {
+				t.Errorf("the server was started with %q", got)
+			}
+		})
+	}
+}

@@ -126,6 +126,9 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 			return answer, err
 		}
 		if changed != nil {
+			if isEmpty(changed) && !isEmpty(arguments) { // often a slip: None leaves them alone
+				h.env.Log.InfoContext(ctx, "hook removed all arguments", "view", h.view, "tool", info.Name)
+			}
 			call.Arguments, arguments = changed, changed
 		}
 		if len(h.post) == 0 {
@@ -233,6 +236,13 @@ func (e *answerError) Error() string { return e.text }
 
 func isObject(raw []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) && json.Valid(raw)
+}
+
+func isEmpty(object json.RawMessage) bool {
+	for range rawjson.Members(object) {
+		return false
+	}
+	return true
 }
 
 // load makes a hook ready to run; one that cannot be is one that fails.

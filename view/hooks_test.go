@@ -54,7 +54,7 @@ func TestBeforeACallHooksOfAllKindsSpeakOneContract(t *testing.T) {
 			before: func(context.Context, *script.Info, json.RawMessage) (json.RawMessage, error) {
 				return json.RawMessage(`{}`), nil
 			},
-			want: `{"content":[],"structuredContent":{}}`, called: `{}`,
+			want: `{"content":[],"structuredContent":{}}`, called: `{}`, logs: "hook removed all arguments",
 		},
 		{
 			name: "refused", star: `abort("ask the owner")`, cmd: `echo '{"abort":"ask the owner"}'`,
@@ -312,6 +312,25 @@ func TestAStarlarkHookThatAnswersAsACommandIsRefused(t *testing.T) {
 			if answer.Failed() != test.refused || test.refused && (called != (test.event == postCall) || strings.Contains(string(answer), "secret") || !strings.Contains(string(answer), "which is how a command answers")) {
 				t.Errorf("%s %s, continue %t: called %t, %s", test.event, test.body, lenient, called, answer)
 			}
+		}
+	}
+}
+
+// Who returns no arguments where there were some is told so in the log.
+func TestAHookThatRemovesAllArgumentsIsLogged(t *testing.T) {
+	for _, test := range []struct {
+		body, sent string
+		told       bool
+	}{
+		{`return {}`, `{"a":1}`, true},
+		{`return {}`, `{}`, false},
+		{`return None`, `{"a":1}`, false},
+		{`return {"b": 2}`, `{"a":1}`, false},
+	} {
+		hook := &Hook{Module: moduleOf(t, "def hook(ctx, args):\n    "+test.body), Function: "hook"}
+		_, log := throughHooks(t, Hooks{PreCall: hook}, upstreamTool(t, "s.t", `{}`, echo), &tool.Call{Name: "s_t", Arguments: json.RawMessage(test.sent)})
+		if got := strings.Contains(log, `msg="hook removed all arguments" view=v tool=s_t`); got != test.told {
+			t.Errorf("%s of %s is logged: %t\n%s", test.body, test.sent, got, log)
 		}
 	}
 }

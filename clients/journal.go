@@ -41,6 +41,11 @@ type record struct {
 	Mode   fs.FileMode       `json:"mode,omitempty"`   // of the file as it was
 	Moved  map[string]string `json:"moved,omitempty"`  // servers that were taken out, and the backups that have them
 	Setup  bool              `json:"setup,omitempty"`
+	// Edited says that somebody changed the file between two edits, so that the backup
+	// has the first one in it.
+	Edited bool `json:"edited,omitempty"`
+	// Earlier undoes what was done before setup; setup is undone without it.
+	Earlier *record `json:"earlier,omitempty"`
 }
 
 // maxBackups is how many backups are kept beside a file, beside those that undo needs.
@@ -53,11 +58,14 @@ func (j Journal) Write(e Edit, now time.Time) (backup string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if r == nil || r.After != digest(e.Before) {
+	if begins := e.Setup && r != nil && !r.Setup; begins || r == nil || r.After != digest(e.Before) {
 		old := r
 		r = &record{Path: e.Path}
-		if old != nil {
-			r.Moved, r.Setup = old.Moved, old.Setup
+		switch {
+		case begins:
+			r.Earlier = old
+		case old != nil:
+			r.Moved, r.Setup, r.Edited, r.Earlier = old.Moved, old.Setup, true, old.Earlier
 		}
 		if e.Before != nil {
 			if backup, err = Backup(e.Path, e.Before, now); err != nil {
@@ -110,8 +118,9 @@ func (j Journal) Undo(f File, name string) (Undone, error) {
 			return u, err
 		}
 		u.Exact, u.mode = true, r.Mode
-		if u.After == nil {
-			return u, nil
+		if u.After == nil || !r.Edited {
+			u.Back, err = f.missing(u.Before, slices.Sorted(maps.Keys(r.Moved)))
+			return u, err
 		}
 	}
 	clean, err := f.Remove(u.After, name)
@@ -123,14 +132,11 @@ func (j Journal) Undo(f File, name string) (Undone, error) {
 	if r == nil {
 		return u, nil
 	}
-	there, err := f.names(u.Before)
-	if err != nil {
+	moved := slices.Sorted(maps.Keys(r.Moved))
+	if u.Back, err = f.missing(u.Before, moved); err != nil {
 		return u, err
 	}
-	for _, moved := range slices.Sorted(maps.Keys(r.Moved)) {
-		if !slices.Contains(there, moved) {
-			u.Back = append(u.Back, moved)
-		}
+	for _, moved := range moved {
 		was, err := ReadFile(r.Moved[moved])
 		if err != nil {
 			return u, fmt.Errorf("server %q cannot be put back: %w", moved, err)
@@ -198,9 +204,15 @@ func (j Journal) Restore(u Undone, now time.Time) (backup string, err error) {
 		return backup, err
 	}
 	for _, path := range r.backups() {
+		if r.Earlier != nil && slices.Contains(r.Earlier.backups(), path) {
+			continue
+		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return backup, fmt.Errorf("remove the backup: %w", reason(err))
 		}
+	}
+	if r.Earlier != nil {
+		return backup, j.write(r.Earlier)
 	}
 	if err := os.Remove(j.place(u.Path)); err != nil {
 		return backup, fmt.Errorf("forget what was undone: %w", reason(err))
@@ -281,6 +293,9 @@ func (r *record) backups() []string {
 	if r.Backup != "" {
 		paths = append(paths, r.Backup)
 	}
+	if r.Earlier != nil {
+		paths = append(paths, r.Earlier.backups()...)
+	}
 	slices.Sort(paths)
 	return slices.Compact(paths)
 }
@@ -322,6 +337,12 @@ func (f File) names(data []byte) ([]string, error) {
 		names[i] = s.Name
 	}
 	return names, err
+}
+
+// missing are those of the names that no server in the bytes of the file has.
+func (f File) missing(data []byte, names []string) ([]string, error) {
+	there, err := f.names(data)
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(there, name) }), err
 }
 
 // putBack returns data with the named server as was has it, unless data has one of

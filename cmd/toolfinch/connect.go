@@ -137,6 +137,9 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 	verb := "connected"
 	if f.undo {
 		verb = "disconnected"
+		if servers, err := file.Servers(c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
+			verb = "restored" // with an entry that connect had not written
+		}
 	}
 	_, err = fmt.Fprintf(out, "%s %s (%s%s); restart it if it runs\n", verb, name, c.place, backup)
 	return err
@@ -166,7 +169,7 @@ func (s *settings) planConnect(cmd *cobra.Command, file clients.File, f connectF
 	if err != nil {
 		return nil, err
 	}
-	servers = slices.DeleteFunc(servers, func(s clients.Server) bool { return s.Name == connectName })
+	servers = slices.DeleteFunc(servers, isOurs)
 	if config != "" {
 		if err := warnOfLost(cmd.ErrOrStderr(), file, servers, config); err != nil {
 			return nil, err
@@ -335,6 +338,9 @@ func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 	return entry, nil
 }
 
+// isOurs reports whether a server of a client has the name that connect writes.
+func isOurs(s clients.Server) bool { return s.Name == connectName }
+
 // startEntry starts this program with the configuration.
 func startEntry(config string) (clients.Entry, error) {
 	program, err := os.Executable()
@@ -436,7 +442,7 @@ func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
 		if err != nil {
 			row.Problem = err.Error()
 		}
-		row.Connected = slices.ContainsFunc(servers, func(s clients.Server) bool { return s.Name == connectName })
+		row.Connected = slices.ContainsFunc(servers, isOurs)
 		rows = append(rows, row)
 	}
 	t := &table{head: []string{"CLIENT", "NAME", "FILE", "STATE"}}

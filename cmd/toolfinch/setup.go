@@ -144,6 +144,13 @@ func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f set
 	if err != nil {
 		return nil, err
 	}
+	for _, c := range chosen {
+		for _, file := range c.Files(system()) {
+			if samePath(file.Path, path) {
+				return nil, &exitError{exitUsage, fmt.Errorf("%s is the file of %s itself, which setup is to change: name another configuration with --config", shown(path), c.Name)}
+			}
+		}
+	}
 	p := &setupPlan{config: clients.Edit{Path: path, Setup: true}, found: &table{head: []string{"CLIENT", "FILE", "SERVERS"}}}
 	stage, err := os.MkdirTemp("", "toolfinch-setup-")
 	if err != nil {

@@ -213,24 +213,6 @@ func nameHint(name string) string {
 	return fmt.Sprintf("for example %q", legal)
 }
 
-// faultOf says what is wrong with a server without its place and name, which the
-// reader has or is not to see.
-func faultOf(name string, broken []*Error) string {
-	return reasonOf(fmt.Sprintf("server %q", shorten(name)), broken)
-}
-
-// reasonOf is the first of several errors about what label names, without it.
-func reasonOf(label string, broken []*Error) string {
-	text := strings.TrimLeft(strings.TrimPrefix(broken[0].Message, label), ": ")
-	if broken[0].Hint != "" {
-		text += " (" + broken[0].Hint + ")"
-	}
-	if more := len(broken) - 1; more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
-	}
-	return text
-}
-
 // server reads one server.
 func (d *decoder) server(p pair) server {
 	label, n := fmt.Sprintf("server %q", shorten(p.key.text)), p.value

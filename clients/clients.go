@@ -1,6 +1,6 @@
-// Package clients knows where other MCP clients keep their servers, and reads
-// and edits those files in place. It knows nothing of toolfinch's own
-// configuration, and asks nobody before it writes.
+// Package clients knows where other MCP clients keep their servers, reads and edits
+// those files in place, and remembers how that is undone. It knows nothing of
+// toolfinch's own configuration, and asks nobody before it writes.
 package clients
 
 import (

@@ -221,7 +221,8 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 		if err := clients.Writable(p.config.Path); err != nil {
 			return err
 		}
-		if err := os.WriteFile(staged, before, 0o644); err != nil {
+		// The mode says afterwards whether the file got a secret, whatever the umask is.
+		if err := errors.Join(os.WriteFile(staged, before, 0o644), os.Chmod(staged, 0o644)); err != nil {
 			return fmt.Errorf("copy the configuration: %w", err)
 		}
 		if ours, err = configs.Servers(staged); err != nil {

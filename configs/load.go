@@ -140,10 +140,24 @@ func (d *decoder) defaultDataDir(c *Config) {
 		d.errors = append(d.errors, &Error{Message: "no place for data: " + err.Error(), Hint: "set data_dir or MCPPROXY_DATA_DIR"})
 		return
 	}
-	// One store a configuration: a store forgets the servers that its
-	// configuration does not name, and users have several.
-	sum := sha256.Sum256([]byte(c.Path))
-	c.DataDir = filepath.Join(dir, hex.EncodeToString(sum[:4]))
+	c.DataDir = filepath.Join(dir, storeName(c.Path))
+}
+
+// storeName is the name of the folder of a configuration's store. Each has its own: a
+// store forgets the servers that its configuration does not name, and users have several.
+func storeName(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:4])
+}
+
+// DefaultDataDir returns the folder of the store of a configuration without data_dir;
+// path is the absolute path of its file.
+func DefaultDataDir(path string) (string, error) {
+	dir, err := UserDataDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, storeName(path)), nil
 }
 
 // source is a file and who named it.

@@ -50,6 +50,9 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
+	if err := db.MadeFor(config.Path); err != nil {
+		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
+	}
 	p := &Proxy{store: db}
 	all, known := newViews(ctx, config, o, db, p.events())
 	count := &counter{store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}

@@ -160,7 +160,7 @@ flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
 	group("Configure", newServer(s), newView(s), newConfig(s), newValidate(s), newModel(s))
-	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s))
+	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newClean())
 	group("Measure", newSavings(s), newLearned(s), newEval(s), newBench())
 	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)

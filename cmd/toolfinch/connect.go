@@ -268,10 +268,15 @@ func (c *change) print(out io.Writer) {
 		fmt.Fprintf(out, "%s is removed: there was none\n", c.place)
 		return
 	}
-	if bytes.Equal(c.Before, c.shown) {
+	// Values are hidden first: of a long line only a piece is shown, which may be one of a value.
+	before, shown := hideValues(c.Before, c.file, c.Before, c.shown), hideValues(c.shown, c.file, c.Before, c.shown)
+	switch {
+	case bytes.Equal(c.Before, c.shown):
 		fmt.Fprintln(out, c.place)
-	} else {
-		fmt.Fprint(out, hideValues(preview(c.place, c.Before, c.shown), c.file, c.Before, c.shown))
+	case bytes.Equal(before, shown):
+		fmt.Fprintf(out, "%s: only values that are not shown\n", c.place)
+	default:
+		fmt.Fprint(out, preview(c.place, before, shown))
 	}
 	for _, line := range c.lines {
 		fmt.Fprintln(out, line)

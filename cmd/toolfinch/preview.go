@@ -63,9 +63,13 @@ func linesOf(data []byte) []string {
 	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"), "\n")
 }
 
-// hideValues hides what may be secret in the servers of a client's file, before and
-// after an edit: a change can be on the line of another server.
-func hideValues(text string, file clients.File, contents ...[]byte) string {
+// hideValues hides in data what may be secret in the servers of the contents of a
+// client's file, of all of them: a change can be on the line of another server.
+func hideValues(data []byte, file clients.File, contents ...[]byte) []byte {
+	if data == nil || file.Client == nil {
+		return data
+	}
+	text := string(data)
 	hide := func(value, shown string) {
 		value = strings.ReplaceAll(value, "$${", "${")
 		if value != "" && value != shown {
@@ -92,5 +96,5 @@ func hideValues(text string, file clients.File, contents ...[]byte) string {
 			}
 		}
 	}
-	return text
+	return []byte(text)
 }

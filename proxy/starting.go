@@ -115,7 +115,12 @@ func (v *View) knows(name string) bool {
 func (v *View) showStarting() {
 	v.shown.Because = v.retriever.Because
 	if len(v.starting) > 0 {
-		v.shown.Started = func(ctx context.Context) *register.Served { return &v.started(ctx).shown }
+		v.shown.Started = func(ctx context.Context) *register.Served {
+			if now := v.started(ctx); now.shown.Source != nil {
+				return &now.shown
+			}
+			return &v.shown // the view was removed meanwhile
+		}
 	}
 }
 

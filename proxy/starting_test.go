@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -151,5 +152,36 @@ func TestWhatIsKnownIsNotWaitedFor(t *testing.T) {
 		if got := c.ask("tools/call", params); !strings.Contains(got.raw, "known_write_file") {
 			t.Errorf("%s: %s", params, got.raw)
 		}
+	}
+}
+
+// A request that waits is answered also when its view is removed.
+func TestAViewIsRemovedWhileItsServersStart(t *testing.T) {
+	s, listing := slowly(t, "slow")
+	defer close(listing)
+	whole, gone := coldViews["retrieve"], coldViews["direct"]
+	whole.Name, whole.IncludeAll, gone.Name, gone.IncludeAll = view.Default, true, "gone", true
+	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: await.Bound, REST: true,
+		Views: []view.Settings{whole, gone}, Servers: []upstream.Settings{s.settings}}
+	p, err := proxy.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := run(t, p)
+	c := newClientAt(t, p, url+"/mcp/gone", kind{true, false}, `{}`, reply)
+	requests := func() (n int) {
+		_, used, _ := strings.Cut(curl(t, url, http.MethodGet, "/metrics", "").body, `toolfinch_limit_used{limit="requests"} `)
+		_, _ = fmt.Sscan(used, &n)
+		return n
+	}
+	before := requests()
+	listed, called := c.begin("tools/list", `{}`), c.begin("tools/call", toolCall("slow_write_file", `{}`))
+	await.True(t, func() bool { return requests() == before+2 })
+	reload(t, p, edited(config, whole))
+	if got := await.Value(t, listed.answer).raw; !strings.Contains(got, `"tools":[]`) {
+		t.Errorf("tools/list: %s", got)
+	}
+	if got := await.Value(t, called.answer).raw; !strings.Contains(got, "unknown tool") {
+		t.Errorf("tools/call: %s", got)
 	}
 }

@@ -140,9 +140,16 @@ Exit codes: 0 success, 1 what was asked for failed (wholly or in part), 2 bad
 flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       fullVersion(),
 	}
-	root.SetVersionTemplate("toolfinch {{.Version}}\n")
+	// Not cobra's Version: its template makes the linker keep every method there is.
+	asked := root.Flags().Bool("version", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *asked {
+			printVersion(cmd)
+			return nil
+		}
+		return cmd.Help()
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", err, cmd.CommandPath())}
 	})
@@ -305,10 +312,12 @@ func newVersion() *cobra.Command {
 		Short:   "Print the version",
 		Example: "  toolfinch version",
 		Args:    cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintln(cmd.OutOrStdout(), "toolfinch", fullVersion())
-		},
+		Run:     func(cmd *cobra.Command, _ []string) { printVersion(cmd) },
 	}
+}
+
+func printVersion(cmd *cobra.Command) {
+	fmt.Fprintln(cmd.OutOrStdout(), "toolfinch", fullVersion())
 }
 
 // fullVersion is the version, with the commit that it was built from if that is known.

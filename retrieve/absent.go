@@ -33,9 +33,9 @@ const (
 // "failed: linear: 401 Unauthorized".
 func (a Absent) String() string {
 	if a.Starting > 0 {
-		return fmt.Sprintf("still starting: %s (%s, %d s)", a.Server, a.How, int(a.Starting.Seconds()))
+		return "still starting: " + a.Server + strings.TrimPrefix(a.why(), "still starting")
 	}
-	return "failed: " + a.Server + ": " + rawjson.Clip(a.Reason, maxReason)
+	return "failed: " + a.Server + ": " + a.why()
 }
 
 // why is String without the name of the server.
@@ -46,13 +46,16 @@ func (a Absent) why() string {
 	return rawjson.Clip(a.Reason, maxReason)
 }
 
-// absent are the servers that cannot be called now.
-func (s *searcher) absent() []Absent {
+// state is how the servers are now.
+func (s *searcher) state() Health {
 	if s.health == nil {
-		return nil
+		return Health{}
 	}
-	return s.health().Absent
+	return s.health()
 }
+
+// absent are the servers that cannot be called now.
+func (s *searcher) absent() []Absent { return s.state().Absent }
 
 // described says of each which server is absent and why; nil without any.
 func described(all []Absent) (lines []string) {

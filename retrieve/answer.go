@@ -66,10 +66,7 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 			out.Servers[hit.Def.ID.Server] = text
 		}
 	}
-	if r.settings.Health != nil {
-		health := r.settings.Health()
-		out.Index = indexState{Ready: health.Ready, Pending: health.Pending, Failed: health.Failed}
-	}
+	out.Index = indexState{Ready: found.health.Ready, Pending: found.health.Pending, Failed: found.health.Failed}
 	if r.gated() && slices.ContainsFunc(out.Tools, func(it item) bool { return it.Registered != nil && !*it.Registered }) {
 		out.Next = "Tools that are not registered cannot be called yet: send their names to " + ProvisionTools + " as tool_ids."
 	}

@@ -224,6 +224,8 @@ type Found struct {
 	// below Confident there are fewer hits.
 	Confidence float64
 	Absent     []Absent // servers that could not be searched, or whose tools cannot be called
+
+	health Health // when it was searched
 }
 
 // Confident is the least confidence of an answer that is called confident.
@@ -267,7 +269,8 @@ func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 // doubt leaves out hits that are not likely enough. Hits are not likely where an
 // absent server may have what is asked for.
 func (s *searcher) doubt(q Query, found *Found) {
-	found.Absent = slices.DeleteFunc(s.absent(), func(a Absent) bool { return q.Server != "" && q.Server != a.Server })
+	found.health = s.state()
+	found.Absent = slices.DeleteFunc(slices.Clone(found.health.Absent), func(a Absent) bool { return q.Server != "" && q.Server != a.Server })
 	for _, a := range found.Absent {
 		if a.fits(q.Text, found.Hits) {
 			found.Confidence = min(found.Confidence, doubtful)

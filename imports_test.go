@@ -19,18 +19,22 @@ var floors = map[string]int{
 	"proxy":         5,
 	"web":           4, "eval": 4,
 	"retrieve": 3, "configs": 3, "savings": 3, "proxyclient": 3, "transport": 3,
-	"upstream": 2, "upstream/conn": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2,
-	"tool": 1, "hook": 1, "wire": 1, "script": 1,
+	"upstream": 2, "upstream/conn": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2, "registry": 2,
+	"tool": 1, "hook": 1, "wire": 1, "script": 1, "python": 1,
 	"embed": 1, "embed/hf": 1,
-	"tool/args":      1,
-	"demo":           1,
-	"clients":        1,
-	"internal/await": 0, "group": 0, "limit": 0, "nearest": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
+	"tool/args":       1,
+	"enrich":          2,
+	"demo":            1,
+	"clients":         1,
+	"eval/tokens":     6,
+	"eval/adapter":    6,
+	"internal/agents": 0,
+	"internal/await":  0, "group": 0, "limit": 0, "nearest": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
 }
 
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
-	"os/exec":                               {"group", "hook", "script", "upstream/conn", "embed/models", "configs", "cmd/toolfinch"},
+	"os/exec":                               {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "cmd/toolfinch", "internal/agents", "eval/tokens"},
 	"github.com/mark3labs/mcp-go/client":    {"demo", "proxyclient"},
 	"github.com/mark3labs/mcp-go/server":    {"register", "transport", "demo", "proxytool"},
 	"github.com/blevesearch":                {"index"},
@@ -38,7 +42,7 @@ var only = map[string][]string{
 	"github.com/sashabaranov/go-openai":     {"embed"},
 	"database/sql":                          {"store", "demo"},
 	"modernc.org/sqlite":                    {"store", "demo"},
-	"net/http":                              {"wire", "upstream", "upstream/conn", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "cmd/toolfinch"},
+	"net/http":                              {"wire", "upstream", "upstream/conn", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "registry", "cmd/toolfinch", "internal/agents", "eval/tokens"},
 	"toolfinch/cmd":                         {},
 	"toolfinch/internal/await":              {}, // tests only
 	"github.com/spf13/cobra":                {"cmd/toolfinch"},

@@ -37,6 +37,7 @@ type Server struct {
 	// Tools is a choice of tools as this project's own configuration has it, nil for all.
 	Tools    json.RawMessage `json:"tools,omitempty"`
 	Disabled bool            `json:"-"`
+	Secret   bool            `json:"-"` // it has a secret in it, whatever its texts look like
 	Problem  string          `json:"-"` // why it is no server that can be used, "" when it can
 	// NotTaken are the file's keys that are in no other field, sorted.
 	NotTaken []string `json:"-"`
@@ -50,6 +51,7 @@ type Client struct {
 	Name     string   // what people call it: "Claude Code"
 	block    []string // where in a file its servers are
 	toml     bool
+	yaml     bool // it is read only: nobody edits YAML in place here
 	notation notation
 	files    func(System) []File
 	// refer is a variable of the environment as a value of env, nil where the client
@@ -67,6 +69,8 @@ type System struct {
 	GOOS string                      // runtime.GOOS
 	Env  func(string) (string, bool) // os.LookupEnv
 	Dir  string                      // absolute folder of the project
+	// YAML returns YAML as JSON. Without it files in YAML cannot be read.
+	YAML func(data []byte) (json.RawMessage, error)
 }
 
 // File is one place where a client looks for servers. It need not exist.
@@ -75,6 +79,7 @@ type File struct {
 	Path    string // absolute
 	Project string // folder of the project that it is for, "" for all of the user's
 	block   []string
+	yaml    func([]byte) (json.RawMessage, error) // of the System
 }
 
 // Entry is what connect writes: a command, or a URL of streamable HTTP.
@@ -115,6 +120,12 @@ func (c *Client) CanHold(value string) bool {
 	return c.toml || c.refer == nil || !strings.Contains(value, "$") && !strings.Contains(value, "{env:")
 }
 
+// ErrNoEdit says that a client's file is only read.
+var ErrNoEdit = errors.New("keeps its servers in YAML, which toolfinch reads and does not edit: add toolfinch there by hand, as docs/clients.md shows")
+
+// CanEdit reports whether the client's file can be edited.
+func (c *Client) CanEdit() bool { return !c.yaml }
+
 // ErrNoURL says that a client's file takes commands only.
 var ErrNoURL = errors.New("takes no URL in its file, only a command")
 
@@ -127,15 +138,19 @@ var All = []*Client{
 	{ID: "windsurf", Name: "Windsurf", block: mcpServers, notation: ours, files: windsurf, refer: editorRef, entry: plain("serverUrl")},
 	{ID: "codex", Name: "Codex", block: []string{"mcp_servers"}, toml: true, notation: ours, files: codex, timeouts: codexTimeouts, entry: plain("url")},
 	{ID: "gemini", Name: "Gemini CLI", block: mcpServers, notation: dollar, files: inHome("settings.json", ".gemini"), refer: bracedRef, timeouts: geminiTimeouts, entry: plain("httpUrl")},
+	{ID: "qwen", Name: "Qwen Code", block: mcpServers, notation: dollar, files: inHome("settings.json", ".qwen"), refer: bracedRef, timeouts: geminiTimeouts, entry: qwenEntry},
 	{ID: "opencode", Name: "opencode", block: []string{"mcp"}, notation: braces, files: opencode, refer: openCodeRef, timeouts: openCodeTimeouts, entry: openCodeEntry},
 	{ID: "zed", Name: "Zed", block: []string{"context_servers"}, notation: literal, files: zed, entry: plain("url")},
 	{ID: "cline", Name: "Cline", block: mcpServers, notation: literal, files: cline, timeouts: secondsOfCalls, entry: typedURL("streamableHttp")},
+	{ID: "cline-cli", Name: "Cline CLI", block: mcpServers, notation: literal, files: clineCLI, timeouts: secondsOfCalls, entry: clineEntry},
 	{ID: "roo", Name: "Roo Code", block: mcpServers, notation: ours, files: roo, refer: editorRef, timeouts: secondsOfCalls, entry: typedURL("streamable-http")},
 	{ID: "kiro", Name: "Kiro", block: mcpServers, notation: ours, files: inHome("mcp.json", ".kiro/settings"), refer: bracedRef, entry: plain("url")},
 	{ID: "copilot", Name: "Copilot CLI", block: mcpServers, notation: ours, files: copilot, refer: bracedRef, entry: copilotEntry},
 	{ID: "amp", Name: "Amp", block: []string{"amp.mcpServers"}, notation: ours, files: amp, refer: bracedRef, entry: plain("url")},
 	{ID: "junie", Name: "Junie", block: mcpServers, notation: literal, files: inHome("mcp.json", ".junie/mcp"), entry: plain("url")},
 	{ID: "lm-studio", Name: "LM Studio", block: mcpServers, notation: literal, files: lmStudio, entry: plain("url")},
+	{ID: "goose", Name: "Goose", block: []string{"extensions"}, yaml: true, notation: ours, files: goose, timeouts: secondsOfCalls},
+	{ID: "continue", Name: "Continue", block: mcpServers, yaml: true, notation: mustache, files: continues, timeouts: continueTimeouts},
 }
 
 var mcpServers = []string{"mcpServers"}
@@ -163,7 +178,7 @@ func IDs() []string {
 func (c *Client) Files(sys System) []File {
 	var files []File
 	for _, f := range c.files(sys) {
-		f.Client = c
+		f.Client, f.yaml = c, sys.YAML
 		if f.block == nil {
 			f.block = c.block
 		}
@@ -243,9 +258,12 @@ func (f File) Read() ([]byte, error) {
 func (f File) Servers(data []byte) ([]Server, error) {
 	var servers []Server
 	var err error
-	if f.Client.toml {
+	switch {
+	case f.Client.toml:
 		servers, err = tomlServers(data)
-	} else {
+	case f.isYAML():
+		servers, err = f.yamlServers(data)
+	default:
 		servers, err = jsonServers(data, f.block)
 	}
 	if err != nil {
@@ -262,6 +280,9 @@ func (f File) Servers(data []byte) ([]Server, error) {
 // Set returns the bytes with the named server being entry, and everything else
 // as it was. Nothing is written.
 func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
+	if !f.Client.CanEdit() {
+		return nil, fmt.Errorf("%s %w", f.Client.Name, ErrNoEdit)
+	}
 	entry.env = maps.Clone(entry.Values)
 	if refer := f.Client.refer; refer != nil {
 		for _, variable := range entry.Pass {
@@ -283,6 +304,9 @@ func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
 // Remove returns the bytes without the named server, and everything else as it
 // was; the same bytes where there is no such server. Nothing is written.
 func (f File) Remove(data []byte, name string) ([]byte, error) {
+	if !f.Client.CanEdit() {
+		return nil, fmt.Errorf("%s %w", f.Client.Name, ErrNoEdit)
+	}
 	var err error
 	if f.Client.toml {
 		data, err = tomlRemove(data, name)
@@ -315,6 +339,18 @@ func (s *Server) seenFrom(project string) {
 	if strings.HasPrefix(s.Command, "./") || strings.HasPrefix(s.Command, "../") {
 		s.Command = filepath.Join(project, s.Command)
 	}
+}
+
+// Absolute is an argument in which a path that looks relative to the folder is absolute.
+func Absolute(arg, folder string) string {
+	if !isRelative(arg, folder) {
+		return arg
+	}
+	flag, path, ok := strings.Cut(arg, "=")
+	if !ok {
+		return filepath.Join(folder, arg)
+	}
+	return flag + "=" + filepath.Join(folder, path)
 }
 
 // isRelative reports whether an argument looks like a path seen from the folder, or
@@ -392,6 +428,23 @@ func copilotEntry(e Entry) (json.RawMessage, error) {
 		return object("type", "http", "url", e.URL, "tools", all), nil
 	}
 	return e.command("env", "type", "local", "command", e.Command, "args", e.Args, "tools", all), nil
+}
+
+// clineEntry is that of Cline's CLI.
+func clineEntry(e Entry) (json.RawMessage, error) {
+	inner := object("type", "streamableHttp", "url", e.URL)
+	if e.URL == "" {
+		inner = e.command("env", "type", "stdio", "command", e.Command, "args", e.Args)
+	}
+	return object("transport", inner), nil
+}
+
+// qwenEntry keeps Qwen Code from hiding the tools behind a search of its own.
+func qwenEntry(e Entry) (json.RawMessage, error) {
+	if e.URL != "" {
+		return object("httpUrl", e.URL, "alwaysLoadTools", true), nil
+	}
+	return e.command("env", "command", e.Command, "args", e.Args, "alwaysLoadTools", true), nil
 }
 
 func openCodeEntry(e Entry) (json.RawMessage, error) {

@@ -57,6 +57,8 @@ func TestWhereClientsKeepTheirServers(t *testing.T) {
 		{"cline", "/h/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
 			"/h/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
 			"/r/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", ""},
+		{"cline-cli", "/h/.cline/data/settings/cline_mcp_settings.json", "/h/.cline/data/settings/cline_mcp_settings.json", "/h/.cline/data/settings/cline_mcp_settings.json", ""},
+		{"qwen", "/h/.qwen/settings.json", "/h/.qwen/settings.json", "/h/.qwen/settings.json", "/p/.qwen/settings.json"},
 		{"roo", "/h/.config/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
 			"/h/Library/Application Support/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
 			"/r/Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", "/p/.roo/mcp.json"},
@@ -65,6 +67,8 @@ func TestWhereClientsKeepTheirServers(t *testing.T) {
 		{"amp", "/h/.config/amp/settings.json", "/h/.config/amp/settings.json", "/h/.config/amp/settings.json", "/p/.amp/settings.json"},
 		{"junie", "/h/.junie/mcp/mcp.json", "/h/.junie/mcp/mcp.json", "/h/.junie/mcp/mcp.json", "/p/.junie/mcp/mcp.json"},
 		{"lm-studio", "/h/.lmstudio/mcp.json", "/h/.lmstudio/mcp.json", "/h/.lmstudio/mcp.json", ""},
+		{"goose", "/h/.config/goose/config.yaml", "/h/.config/goose/config.yaml", "/r/Block/goose/config/config.yaml", ""},
+		{"continue", "/h/.continue/config.yaml", "/h/.continue/config.yaml", "/h/.continue/config.yaml", ""},
 	}
 	if len(tests) != len(All) {
 		t.Errorf("%d clients are tested, %d are known", len(tests), len(All))
@@ -101,6 +105,8 @@ func TestVariablesMoveTheFiles(t *testing.T) {
 		{"vscode", "XDG_CONFIG_HOME=relative", "/h/.config/Code/User/mcp.json"},
 		{"codex", "CODEX_HOME=/x", "/x/config.toml"},
 		{"claude-code", "CLAUDE_CONFIG_DIR=/x", "/x/.claude.json"},
+		{"goose", "XDG_CONFIG_HOME=/x", "/x/goose/config.yaml"},
+		{"continue", "CONTINUE_GLOBAL_DIR=/x", "/x/config.yaml"},
 	}
 	for _, test := range tests {
 		f, err := Find(test.client).File(machine("linux", "/h", test.variable), false)
@@ -184,6 +190,10 @@ K = "v"
 		{"amp", `{"amp.mcpServers": {"a": {"command": "a", "args": []}, "b": {"url": "https://b"}}}`, []Server{
 			{Name: "a", Command: "a"}, {Name: "b", URL: "https://b"},
 		}},
+		{"cline-cli", `{"mcpServers": {"a": {"transport": {"type": "stdio", "command": "a", "args": ["1"], "env": {"K": "v"}}, "disabled": true},
+			"b": {"transport": {"type": "streamableHttp", "url": "https://b"}}}}`, []Server{
+			{Name: "a", Command: "a", Args: []string{"1"}, Env: map[string]string{"K": "v"}, Disabled: true}, {Name: "b", URL: "https://b", Transport: "streamable-http"},
+		}},
 		{"junie", `{"mcpServers": {"a": {"command": "a"}}}`, []Server{{Name: "a", Command: "a"}}},
 		{"lm-studio", `{"mcpServers": {"a": {"url": "https://a"}}}`, []Server{{Name: "a", URL: "https://a"}}},
 		{"zed", `{"context_servers": {
@@ -196,10 +206,55 @@ K = "v"
 		}},
 		{"cursor", "", nil},
 		{"cursor", `{"mcpServers": null}`, nil},
+		{"goose", `
+GOOSE_PROVIDER: anthropic
+extensions:
+  developer: {bundled: true, enabled: true, name: developer, timeout: 300, type: builtin}
+  github:
+    enabled: true
+    name: GitHub
+    type: stdio
+    cmd: npx
+    args: [-y, "@modelcontextprotocol/server-github"]
+    env_keys: [GITHUB_TOKEN]
+    envs: {MODE: "1"}
+    timeout: 90
+    description: Issues
+    available_tools: [create_issue]
+  far: {enabled: false, type: streamable_http, uri: "https://a", headers: {K: "${K}"}, available_tools: [], bundled: null}
+`, []Server{
+			{Name: "developer", Problem: "it is a part of the program, not a server", CallTimeout: "5m"},
+			{Name: "github", Command: "npx", Args: []string{"-y", "@modelcontextprotocol/server-github"}, Env: map[string]string{"GITHUB_TOKEN": "${GITHUB_TOKEN}", "MODE": "1"},
+				Description: "Issues", CallTimeout: "1m30s", Tools: []byte(`{"create_issue":{},"*":{"enabled":false}}`)},
+			{Name: "far", URL: "https://a", Headers: map[string]string{"K": "${K}"}, Transport: "streamable-http", Disabled: true},
+		}},
+		{"continue", `
+name: Mine
+version: 1.0.0
+schema: v1
+mcpServers:
+  - name: SQLite
+    command: npx
+    args: ["-y", "mcp-sqlite", "${x}"]
+    env: {KEY: "${{ secrets.KEY }}"}
+    cwd: /d
+    connectionTimeout: 5000
+    faviconUrl: https://x
+  - name: far
+    type: sse
+    url: https://a
+    requestOptions: {headers: {Authorization: "Bearer ${{secrets.T}}"}, verifySsl: false}
+`, []Server{
+			{Name: "SQLite", Command: "npx", Args: []string{"-y", "mcp-sqlite", "$${x}"}, Env: map[string]string{"KEY": "${KEY}"}, Cwd: "/d", ConnectTimeout: "5s", NotTaken: []string{"faviconUrl"}},
+			{Name: "far", URL: "https://a", Headers: map[string]string{"Authorization": "Bearer ${T}"}, Transport: "sse", NotTaken: []string{"requestOptions.verifySsl"}},
+		}},
 	}
 	for _, test := range tests {
 		f := File{Client: Find(test.client), Path: "/p/x"}
 		f.block = f.Client.block
+		if f.Client.yaml {
+			f.Path, f.yaml = "/p/x.yaml", yamlAsJSON
+		}
 		got, err := f.Servers([]byte(test.file))
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s:\n got %+v, %v\nwant %+v", test.client, got, err, test.want)
@@ -222,11 +277,15 @@ func TestBrokenFilesAreSaidToBeSo(t *testing.T) {
 		{"cursor", `[]`, "f: is not a JSON object"},
 		{"cursor", `{"mcpServers": []}`, "f: mcpServers is not an object"},
 		{"codex", "x = [", "f: is not valid TOML"},
+		{"goose", "extensions: []\n  x", "f.yaml: "},
 		{"codex", "[mcp_servers.a]\nargs = \"secret\"\n", "f: is not valid TOML or has a value of another kind than is known: line 2"},
 	}
 	for _, test := range tests {
 		f := File{Client: Find(test.client), Path: "/p/f"}
 		f.block = f.Client.block
+		if f.Client.yaml {
+			f.Path, f.yaml = "/p/f.yaml", yamlAsJSON
+		}
 		_, err := f.Servers([]byte(test.data))
 		if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %s", test.data, err, test.want)
@@ -244,7 +303,7 @@ func TestBrokenFilesAreSaidToBeSo(t *testing.T) {
 // toolfinch in it. Taking that out again gives the first, byte for byte.
 func TestConnectAndUndo(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.before")
-	if err != nil || len(files) < len(All) {
+	if err != nil || len(files) < len(editable()) {
 		t.Fatal(len(files), err)
 	}
 	for _, file := range files {
@@ -308,9 +367,9 @@ func TestConnectByURL(t *testing.T) {
 		"claude-code": `"type": "http"`, "cursor": `"url":`, "vscode": `"type": "http"`, "windsurf": `"serverUrl":`,
 		"codex": "url = ", "gemini": `"httpUrl":`, "opencode": `"type": "remote"`, "zed": `"url":`,
 		"cline": `"type": "streamableHttp"`, "roo": `"type": "streamable-http"`, "kiro": `"url":`, "copilot": `"tools": ["*"]`,
-		"amp": `"amp.mcpServers"`, "junie": `"url":`, "lm-studio": `"url":`,
+		"amp": `"amp.mcpServers"`, "junie": `"url":`, "lm-studio": `"url":`, "cline-cli": `"transport":`, "qwen": `"alwaysLoadTools": true`,
 	}
-	for _, c := range All {
+	for _, c := range editable() {
 		f := File{Client: c, Path: "/p/f", block: c.block}
 		after, err := f.Set(nil, "toolfinch", Entry{URL: "http://127.0.0.1:8080/mcp"})
 		if c.ID == "claude-desktop" {
@@ -335,8 +394,9 @@ func TestConnectPassesVariablesOn(t *testing.T) {
 		"claude-desktop": "", "zed": "", "claude-code": `"${TOKEN}"`, "cursor": `"${env:TOKEN}"`, "vscode": `"${env:TOKEN}"`,
 		"windsurf": `"${env:TOKEN}"`, "codex": `env_vars = ["TOKEN"]`, "gemini": `"${TOKEN}"`, "opencode": `"{env:TOKEN}"`,
 		"cline": "", "junie": "", "lm-studio": "", "roo": `"${env:TOKEN}"`, "kiro": `"${TOKEN}"`, "copilot": `"${TOKEN}"`, "amp": `"${TOKEN}"`,
+		"cline-cli": "", "qwen": `"${TOKEN}"`,
 	}
-	for _, c := range All {
+	for _, c := range editable() {
 		f := File{Client: c, Path: "/p/f", block: c.block}
 		after, err := f.Set(nil, "toolfinch", Entry{Command: "x", Pass: []string{"TOKEN"}, Values: map[string]string{"OTHER": "v\"1"}})
 		if err != nil || !strings.Contains(string(after), want[c.ID]) || !strings.Contains(string(after), `"v\"1"`) {

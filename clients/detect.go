@@ -12,7 +12,7 @@ import (
 var anyFile = &Client{ID: "file", Name: "the file", block: mcpServers, notation: ours}
 
 // ErrNoServers says that a file has nothing that any known client keeps servers in.
-var ErrNoServers = errors.New("has none of the keys that clients keep servers under: mcpServers, servers, mcp, context_servers, amp.mcpServers, mcp_servers")
+var ErrNoServers = errors.New("has none of the keys that clients keep servers under: mcpServers, servers, mcp, context_servers, amp.mcpServers, mcp_servers, extensions")
 
 // FileAt returns the file at a path and tells by its place, its name and its contents
 // in which client's format it is.
@@ -28,7 +28,7 @@ func FileAt(path string, sys System) (File, error) {
 			}
 		}
 	}
-	f := File{Client: anyFile, Path: path, Project: projectOf(path), block: mcpServers}
+	f := File{Client: anyFile, Path: path, Project: projectOf(path), block: mcpServers, yaml: sys.YAML}
 	data, err := ReadFile(path)
 	if err != nil {
 		return f, err
@@ -40,26 +40,33 @@ func FileAt(path string, sys System) (File, error) {
 		f.block = f.Client.block
 		return f, nil
 	}
-	d, err := parseJSON(data)
+	plain, err := f.plain(data)
 	if err != nil {
 		return f, f.wrap(err)
 	}
 	has := func(path ...string) bool {
-		value := d.standard()
+		value := plain
 		for _, key := range path {
 			value = rawjson.Member(value, key)
 		}
-		return rawjson.IsObject(value)
+		return rawjson.IsObject(value) || f.isYAML() && len(value) > 0 && value[0] == '['
 	}
 	client := ""
 	switch {
+	case f.isYAML() && has("extensions"):
+		client = "goose"
+	case f.isYAML() && has("mcpServers"):
+		client = "continue"
 	case has("mcpServers"):
 		client = map[string]string{
 			"claude_desktop_config.json": "claude-desktop", ".claude.json": "claude-code", ".mcp.json": "claude-code", "mcp_config.json": "windsurf",
 			"cline_mcp_settings.json": "cline", "mcp_settings.json": "roo", "mcp-config.json": "copilot",
 		}[name]
-		if folder == ".gemini" {
+		switch folder {
+		case ".gemini":
 			client = "gemini"
+		case ".qwen":
+			client = "qwen"
 		}
 	case has("amp.mcpServers"):
 		client = "amp"

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,8 @@ type Edit struct {
 type record struct {
 	Path   string            `json:"path"`
 	Backup string            `json:"backup,omitempty"` // the file as it was before the edits; "" for none
+	Sums   map[string]string `json:"sums,omitempty"`   // SHA-256 of backups, by path
+	Before string            `json:"before,omitempty"` // SHA-256 of what the last edit replaced, noFile for none
 	After  string            `json:"after"`            // SHA-256 of what the last edit wrote
 	Mode   fs.FileMode       `json:"mode,omitempty"`   // of the file as it was
 	Moved  map[string]string `json:"moved,omitempty"`  // servers that were taken out, and the backups that have them
@@ -48,47 +51,75 @@ type record struct {
 	Earlier *record `json:"earlier,omitempty"`
 }
 
+// noFile is the sum of a file that is not there.
+const noFile = "none"
+
+// knows reports whether data is what the last edit wrote, what it was to replace when it
+// was interrupted, or what was there before all edits. Nobody else has changed the file then.
+func (r *record) knows(data []byte) bool {
+	sum := digest(data)
+	return sum == r.After || sum == r.Before || r.Backup != "" && sum == r.Sums[r.Backup]
+}
+
 // maxBackups is how many backups are kept beside a file, beside those that undo needs.
 const maxBackups = 5
 
 // Write makes the edit and returns the path of the backup that was made for it, "" if
 // there was nothing to back up or an earlier backup has it.
 func (j Journal) Write(e Edit, now time.Time) (backup string, err error) {
-	r, err := j.read(e.Path)
+	old, err := j.read(e.Path)
 	if err != nil {
 		return "", err
 	}
-	if begins := e.Setup && r != nil && !r.Setup; begins || r == nil || r.After != digest(e.Before) {
-		old := r
-		r = &record{Path: e.Path}
-		switch {
-		case begins:
-			r.Earlier = old
-		case old != nil:
-			r.Moved, r.Setup, r.Edited, r.Earlier = old.Moved, old.Setup, true, old.Earlier
+	r := old.next(e)
+	if r.After == "" && e.Before != nil {
+		if backup, err = Backup(e.Path, e.Before, now); err != nil {
+			return "", err
 		}
-		if e.Before != nil {
-			if backup, err = Backup(e.Path, e.Before, now); err != nil {
-				return "", err
-			}
-			r.Backup = backup
-			if info, err := os.Stat(e.Path); err == nil {
-				r.Mode = info.Mode().Perm()
-			}
+		r.Backup = backup
+		r.sum(backup, e.Before)
+		if info, err := os.Stat(e.Path); err == nil {
+			r.Mode = info.Mode().Perm()
 		}
 	}
 	for _, name := range e.Moved {
 		set(&r.Moved, name, r.Backup)
 	}
-	r.After, r.Setup = digest(e.After), r.Setup || e.Setup
+	r.Before, r.After = digest(e.Before), digest(e.After)
+	// The record is first: an edit that nothing remembers could not be undone.
 	if err := j.write(r); err != nil {
 		return backup, err
 	}
-	r.prune()
+	write := Replace
 	if e.Private {
-		return backup, ReplacePrivate(e.Path, e.Before, e.After)
+		write = ReplacePrivate
 	}
-	return backup, Replace(e.Path, e.Before, e.After)
+	if err := write(e.Path, e.Before, e.After); err != nil {
+		return "", errors.Join(err, j.forget(r, old))
+	}
+	r.prune()
+	return backup, nil
+}
+
+// next is the record of an edit after those of r, which may be nil. It has no After if
+// the file as it is now is to be backed up.
+func (r *record) next(e Edit) *record {
+	switch {
+	case r == nil:
+		return &record{Path: e.Path, Setup: e.Setup}
+	case e.Setup && !r.Setup:
+		return &record{Path: e.Path, Setup: true, Earlier: r}
+	case r.knows(e.Before):
+		same := *r
+		same.Moved, same.Sums = maps.Clone(r.Moved), maps.Clone(r.Sums)
+		return &same
+	}
+	return &record{Path: e.Path, Moved: maps.Clone(r.Moved), Sums: maps.Clone(r.Sums), Setup: r.Setup, Edited: true, Earlier: r.Earlier}
+}
+
+// sum notes what a backup has in it: it lies where others may write.
+func (r *record) sum(backup string, data []byte) {
+	set(&r.Sums, backup, digest(data))
 }
 
 // Undone is what a file is once its edits are undone.
@@ -113,7 +144,7 @@ func (j Journal) Undo(f File, name string) (Undone, error) {
 	if err != nil {
 		return u, err
 	}
-	if u.After = u.Before; r != nil && r.After == digest(u.Before) {
+	if u.After = u.Before; r != nil && r.knows(u.Before) {
 		if u.After, err = r.original(); err != nil {
 			return u, err
 		}
@@ -136,14 +167,18 @@ func (j Journal) Undo(f File, name string) (Undone, error) {
 	if u.Back, err = f.missing(u.Before, moved); err != nil {
 		return u, err
 	}
-	for _, moved := range moved {
-		was, err := ReadFile(r.Moved[moved])
+	gone, err := f.missing(u.After, moved)
+	if err != nil {
+		return u, err
+	}
+	for _, name := range gone {
+		was, err := r.load(r.Moved[name])
 		if err != nil {
-			return u, fmt.Errorf("server %q cannot be put back: %w", moved, err)
+			return u, fmt.Errorf("server %q cannot be put back: %w", name, err)
 		}
-		after, err := f.putBack(u.After, was, moved)
+		after, err := f.putBack(u.After, was, name)
 		if err != nil {
-			return u, fmt.Errorf("server %q cannot be put back: %w", moved, err)
+			return u, fmt.Errorf("server %q cannot be put back: %w", name, err)
 		}
 		u.Exact = u.Exact && bytes.Equal(after, u.After)
 		u.After = after
@@ -164,7 +199,7 @@ func (j Journal) UndoFile(path string) (Undone, error) {
 		u.After = u.Before
 		return u, err
 	}
-	if r.After != digest(u.Before) {
+	if !r.knows(u.Before) {
 		return u, ErrChanged
 	}
 	u.mode = r.Mode
@@ -181,7 +216,7 @@ func (j Journal) Restore(u Undone, now time.Time) (backup string, err error) {
 		if err := unchanged(u.Path, u.Before); err != nil {
 			return "", named(u.Path, err)
 		}
-		if err := os.Remove(u.Path); err != nil {
+		if err := os.Remove(target(u.Path)); err != nil {
 			return "", named(u.Path, err)
 		}
 	default:
@@ -203,24 +238,34 @@ func (j Journal) Restore(u Undone, now time.Time) (backup string, err error) {
 	if err != nil || r == nil {
 		return backup, err
 	}
+	return backup, j.forget(r, r.Earlier)
+}
+
+// forget puts the record left in place of r, nil for none, and removes the backups that
+// only r needs.
+func (j Journal) forget(r, left *record) error {
+	var needed []string
+	if left != nil {
+		needed = left.backups()
+		if err := j.write(left); err != nil {
+			return err
+		}
+	} else if err := os.Remove(j.place(r.Path)); err != nil {
+		return fmt.Errorf("forget what was undone: %w", reason(err))
+	}
 	for _, path := range r.backups() {
-		if r.Earlier != nil && slices.Contains(r.Earlier.backups(), path) {
+		if slices.Contains(needed, path) {
 			continue
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return backup, fmt.Errorf("remove the backup: %w", reason(err))
+			return fmt.Errorf("remove the backup: %w", reason(err))
 		}
 	}
-	if r.Earlier != nil {
-		return backup, j.write(r.Earlier)
-	}
-	if err := os.Remove(j.place(u.Path)); err != nil {
-		return backup, fmt.Errorf("forget what was undone: %w", reason(err))
-	}
-	return backup, nil
+	return nil
 }
 
-// Setup returns the paths of the files that setup edited, sorted.
+// Setup returns the paths of the files that setup edited, sorted. Records that cannot be
+// read are the error; the others are returned all the same.
 func (j Journal) Setup() ([]string, error) {
 	entries, err := os.ReadDir(j.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -230,17 +275,20 @@ func (j Journal) Setup() ([]string, error) {
 		return nil, fmt.Errorf("what setup did cannot be read: %w", reason(err))
 	}
 	var paths []string
+	var broken []error
 	for _, entry := range entries {
+		if name := entry.Name(); strings.HasPrefix(name, ".") || filepath.Ext(name) != ".json" {
+			continue // an interrupted write
+		}
 		r, err := readRecord(filepath.Join(j.Dir, entry.Name()))
 		if err != nil {
-			return nil, err
-		}
-		if r != nil && r.Setup {
+			broken = append(broken, err)
+		} else if r != nil && r.Setup {
 			paths = append(paths, r.Path)
 		}
 	}
 	slices.Sort(paths)
-	return paths, nil
+	return paths, errors.Join(broken...)
 }
 
 func (j Journal) place(path string) string {
@@ -259,7 +307,7 @@ func readRecord(place string) (*record, error) {
 		err = json.Unmarshal(data, r)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the record of what was edited cannot be read: %w", err)
+		return nil, fmt.Errorf("the record %s of what was edited cannot be read: %w", filepath.Base(place), err)
 	}
 	return r, nil
 }
@@ -277,12 +325,21 @@ func (r *record) original() ([]byte, error) {
 	if r.Backup == "" {
 		return nil, nil
 	}
-	data, err := ReadFile(r.Backup)
+	return r.load(r.Backup)
+}
+
+// load reads a backup, which nobody may have changed: it lies beside the file, and what
+// it has in it will be started.
+func (r *record) load(backup string) ([]byte, error) {
+	data, err := ReadFile(backup)
 	if err != nil {
 		return nil, fmt.Errorf("the backup is needed: %w", err)
 	}
 	if data == nil {
 		data = []byte{}
+	}
+	if digest(data) != r.Sums[backup] {
+		return nil, fmt.Errorf("the backup is needed: %s: somebody has changed it", filepath.Base(backup))
 	}
 	return data, nil
 }
@@ -300,6 +357,9 @@ func (r *record) backups() []string {
 	return slices.Compact(paths)
 }
 
+// backupTime is what ends the name of a backup.
+var backupTime = regexp.MustCompile(regexp.QuoteMeta(backupMark) + `\d{8}-\d{6}(-\d+)?$`)
+
 // prune removes the oldest backups beside the file but for those that undo needs.
 // Errors are ignored: a backup too many does no harm.
 func (r *record) prune() {
@@ -311,7 +371,7 @@ func (r *record) prune() {
 	var others []string // by name, and so by time
 	for _, entry := range entries {
 		path := filepath.Join(filepath.Dir(r.Path), entry.Name())
-		if strings.HasPrefix(entry.Name(), filepath.Base(r.Path)+backupMark) && !slices.Contains(needed, path) {
+		if backupTime.ReplaceAllString(entry.Name(), "") == filepath.Base(r.Path) && entry.Name() != filepath.Base(r.Path) && !slices.Contains(needed, path) {
 			others = append(others, path)
 		}
 	}
@@ -320,10 +380,9 @@ func (r *record) prune() {
 	}
 }
 
-// digest is "" for no file.
 func digest(data []byte) string {
 	if data == nil {
-		return ""
+		return noFile
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
@@ -342,18 +401,13 @@ func (f File) names(data []byte) ([]string, error) {
 // missing are those of the names that no server in the bytes of the file has.
 func (f File) missing(data []byte, names []string) ([]string, error) {
 	there, err := f.names(data)
-	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(there, name) }), err
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(there, name) }), err
 }
 
-// putBack returns data with the named server as was has it, unless data has one of
-// that name.
+// putBack returns data, which has no server of that name, with it as was has it.
 func (f File) putBack(data, was []byte, name string) ([]byte, error) {
-	there, err := f.names(data)
-	if err != nil || slices.Contains(there, name) {
-		return data, err
-	}
 	if f.Client.toml {
-		data, err = tomlPutBack(data, was, name)
+		data, err := tomlPutBack(data, was, name)
 		return data, f.wrap(err)
 	}
 	value, err := PlainJSON(was)

@@ -75,3 +75,170 @@ func TestJournalWithoutItsBackup(t *testing.T) {
 		t.Errorf("error = %v, want %v", err, ErrChanged)
 	}
 }
+
+// journaled is a client's file with the servers in it, and a journal of its own.
+func journaled(t *testing.T, servers string) (Journal, File, []byte) {
+	t.Helper()
+	dir := t.TempDir()
+	f := File{Client: Find("cursor"), Path: filepath.Join(dir, "mcp.json"), block: mcpServers}
+	before := []byte(`{"mcpServers": {` + servers + `}}`)
+	if err := Replace(f.Path, nil, before); err != nil {
+		t.Fatal(err)
+	}
+	return Journal{Dir: filepath.Join(dir, "undo")}, f, before
+}
+
+func beside(t *testing.T, f File) []string {
+	t.Helper()
+	backups, err := filepath.Glob(f.Path + backupMark + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return backups
+}
+
+// An edit of a file that changed meanwhile is as if it had never been asked for.
+func TestJournalForgetsWhatItCouldNotWrite(t *testing.T) {
+	j, f, before := journaled(t, `"a": {"command": "a"}`)
+	edit := Edit{Path: f.Path, Before: []byte("something else"), After: []byte("{}"), Moved: []string{"a"}, Setup: true}
+	if _, err := j.Write(edit, time.Now()); !errors.Is(err, ErrChanged) {
+		t.Fatalf("error = %v", err)
+	}
+	if paths, err := j.Setup(); len(paths) > 0 || err != nil || len(beside(t, f)) > 0 {
+		t.Errorf("remembered: %v, %v, backups %v", paths, err, beside(t, f))
+	}
+	if u, err := j.Undo(f, "toolfinch"); err != nil || string(u.After) != string(before) {
+		t.Errorf("undone: %s, %v", u.After, err)
+	}
+}
+
+// The program may be killed between two steps: undo then gives back what was there, and
+// takes out nothing that was the user's.
+func TestJournalOfAnInterruptedEdit(t *testing.T) {
+	j, f, before := journaled(t, `"toolfinch": {"command": "my own"}, "a": {"command": "a"}`)
+	first := []byte(`{"mcpServers": {"toolfinch": {"command": "ours"}}}`)
+	if _, err := j.Write(Edit{Path: f.Path, Before: before, After: first, Moved: []string{"a"}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	second := []byte(`{"mcpServers": {"toolfinch": {"command": "ours", "args": []}}}`)
+	if _, err := j.Write(Edit{Path: f.Path, Before: first, After: second}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for name, now := range map[string][]byte{"written": second, "the second edit was not written": first, "restored and not forgotten": before} {
+		if err := os.WriteFile(f.Path, now, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := j.Undo(f, "toolfinch"); err != nil || string(u.After) != string(before) || !u.Exact {
+			t.Errorf("%s: %s, exact %t, %v", name, u.After, u.Exact, err)
+		}
+	}
+}
+
+// Who puts one of the moved servers back by hand gets the others.
+func TestJournalPutsBackWhatIsStillMissing(t *testing.T) {
+	j, f, before := journaled(t, `"a": {"command": "a"}, "b": {"command": "b"}, "c": {"command": "c"}`)
+	after := []byte(`{"mcpServers": {"toolfinch": {"command": "ours"}}}`)
+	if _, err := j.Write(Edit{Path: f.Path, Before: before, After: after, Moved: []string{"a", "b", "c"}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	byHand := []byte(`{"mcpServers": {"a": {"command": "other"}, "toolfinch": {"command": "ours"}}}`)
+	if err := Replace(f.Path, after, byHand); err != nil {
+		t.Fatal(err)
+	}
+	u, err := j.Undo(f, "toolfinch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers, err := f.Servers(u.After)
+	if err != nil || len(servers) != 3 || servers[0].Command != "other" || strings.Join(u.Back, " ") != "b c" {
+		t.Errorf("%s, back %v, %v", u.After, u.Back, err)
+	}
+}
+
+// A backup lies where others may write, as in a project that is shared: what they put
+// into it is not started.
+func TestJournalRefusesAChangedBackup(t *testing.T) {
+	j, f, before := journaled(t, `"a": {"command": "a"}`)
+	after := []byte(`{"mcpServers": {}}`)
+	backup, err := j.Write(Edit{Path: f.Path, Before: before, After: after, Moved: []string{"a"}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(backup, []byte(`{"mcpServers": {"a": {"command": "evil"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, now := range []string{string(after), `{"mcpServers": {"edited": {"command": "e"}}}`} {
+		if err := os.WriteFile(f.Path, []byte(now), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := j.Undo(f, "toolfinch"); err == nil || !strings.Contains(err.Error(), "somebody has changed it") {
+			t.Errorf("undone: %s, %v", u.After, err)
+		}
+	}
+}
+
+// One record that cannot be read does not keep the others from being undone, and what an
+// interrupted write has left is no record.
+func TestJournalWithABrokenRecord(t *testing.T) {
+	j, f, before := journaled(t, "")
+	if _, err := j.Write(Edit{Path: f.Path, Before: before, After: []byte("{}"), Setup: true}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"broken.json": "{", ".half.json.123": "{", "note": "x"} {
+		if err := os.WriteFile(filepath.Join(j.Dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paths, err := j.Setup()
+	if len(paths) != 1 || err == nil || !strings.Contains(err.Error(), "broken.json") || strings.Contains(err.Error(), "half") {
+		t.Errorf("%v, %v", paths, err)
+	}
+}
+
+// A link whose target is not there yet stays a link, and so after undo.
+func TestJournalWritesThroughLinks(t *testing.T) {
+	j, f, _ := journaled(t, "")
+	link := filepath.Join(filepath.Dir(f.Path), "link.json")
+	if err := os.Symlink(filepath.Join("dotfiles", "cursor.json"), link); err != nil {
+		t.Skip(err)
+	}
+	f.Path = link
+	if _, err := j.Write(Edit{Path: link, After: []byte("{}")}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(filepath.Join(filepath.Dir(link), "dotfiles", "cursor.json")); err != nil || string(data) != "{}" {
+		t.Errorf("target: %s, %v", data, err)
+	}
+	u, err := j.Undo(f, "toolfinch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Restore(u, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Readlink(link); err != nil || f.Exists() {
+		t.Errorf("the link: %v, its target is there: %t", err, f.Exists())
+	}
+}
+
+// Only backups of its own are tidied away.
+func TestJournalLeavesOtherFilesAlone(t *testing.T) {
+	j, f, data := journaled(t, "")
+	mine := f.Path + backupMark + "0000-mine"
+	if err := os.WriteFile(mine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 * maxBackups {
+		next := []byte(strings.Repeat(" ", n) + "{}")
+		if _, err := j.Write(Edit{Path: f.Path, Before: data, After: next}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		data = append(next, '\n')
+		if err := Replace(f.Path, next, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(mine); err != nil || len(beside(t, f)) > maxBackups+3 {
+		t.Errorf("%v, %d backups", err, len(beside(t, f)))
+	}
+}

@@ -181,6 +181,14 @@ func cline(s System) []File {
 	return user(s.appData("Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"))
 }
 
+func clineCLI(s System) []File {
+	dir := s.inHomeDir(".cline", "data")
+	if own := s.env("CLINE_DATA_DIR"); own != "" {
+		dir = own
+	}
+	return user(filepath.Join(dir, "settings", "cline_mcp_settings.json"))
+}
+
 func roo(s System) []File {
 	own := s.appData("Code", "User", "globalStorage", "rooveterinaryinc.roo-cline", "settings", "mcp_settings.json")
 	return append(user(own), s.project(".roo/mcp.json")...)
@@ -201,6 +209,47 @@ func amp(s System) []File {
 
 func lmStudio(s System) []File { return user(s.inHomeDir(".lmstudio", "mcp.json")) }
 
+func goose(s System) []File {
+	if s.GOOS == "windows" {
+		return user(s.appData("Block", "goose", "config", "config.yaml"))
+	}
+	return user(s.xdg("goose", "config.yaml"))
+}
+
+// continues are the files of Continue: one for all servers, and folders of files with some.
+func continues(s System) []File {
+	home := s.inHomeDir(".continue")
+	if dir := s.env("CONTINUE_GLOBAL_DIR"); dir != "" {
+		home = dir
+	}
+	if home == "" {
+		return nil
+	}
+	files := user(filepath.Join(home, "config.yaml"))
+	for _, path := range serverFiles(filepath.Join(home, "mcpServers")) {
+		files = append(files, File{Path: path})
+	}
+	if own, ok := s.home(); s.Dir == "" || ok && filepath.Clean(own) == s.Dir {
+		return files
+	}
+	for _, path := range serverFiles(filepath.Join(s.Dir, ".continue", "mcpServers")) {
+		files = append(files, File{Path: path, Project: s.Dir})
+	}
+	return files
+}
+
+// serverFiles are the files in a folder that have servers, at most 100.
+func serverFiles(dir string) (paths []string) {
+	entries, _ := os.ReadDir(dir) // what cannot be read has none
+	for _, entry := range entries[:min(len(entries), 100)] {
+		switch filepath.Ext(entry.Name()) {
+		case ".yaml", ".yml", ".json":
+			paths = append(paths, filepath.Join(dir, entry.Name()))
+		}
+	}
+	return paths
+}
+
 // notation is how a client writes variables of the environment.
 type notation func(string) string
 
@@ -220,6 +269,11 @@ func dollar(text string) string { return bareName.ReplaceAllString(text, "$${${1
 
 // braces is {env:NAME}; ${ is text.
 func braces(text string) string { return bracedName.ReplaceAllString(literal(text), "$${${1}}") }
+
+var mustacheName = regexp.MustCompile(`\$\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
+
+// mustache is ${{ secrets.NAME }}; ${ is text.
+func mustache(text string) string { return mustacheName.ReplaceAllString(literal(text), "$${${1}}") }
 
 func (s *Server) translate(from notation) {
 	s.Command, s.Cwd, s.URL = from(s.Command), from(s.Cwd), from(s.URL)

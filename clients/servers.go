@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -23,8 +24,14 @@ func jsonServers(data []byte, path []string) ([]Server, error) {
 	for _, name := range path {
 		block = rawjson.Member(block, name)
 	}
+	return serversIn(block, path[len(path)-1])
+}
+
+// serversIn are the servers of an object by name, in its order. The key is what errors
+// call it.
+func serversIn(block json.RawMessage, key string) ([]Server, error) {
 	if block = bytes.TrimSpace(block); len(block) > 0 && block[0] != '{' && string(block) != "null" {
-		return nil, fmt.Errorf("%s is not an object", path[len(path)-1])
+		return nil, fmt.Errorf("%s is not an object", key)
 	}
 	var servers []Server
 	for name, value := range rawjson.Members(block) {
@@ -35,10 +42,14 @@ func jsonServers(data []byte, path []string) ([]Server, error) {
 	return servers, nil
 }
 
-// ParseServer reads one server, of any client or of this project's own configuration,
-// without what only one of them has.
+// ParseServer reads one server of this project's own configuration, without what no
+// client has.
 func ParseServer(name string, value json.RawMessage) Server {
 	s, _ := parseServer(name, value)
+	s.Tools = nil // the clients' own lists of tools are not used there
+	if tools := rawjson.Member(value, "tools"); rawjson.IsObject(tools) {
+		s.Tools = tools
+	}
 	return s
 }
 
@@ -47,7 +58,8 @@ func ParseServer(name string, value json.RawMessage) Server {
 func parseServer(name string, value json.RawMessage) (Server, map[string]json.RawMessage) {
 	s, rest := Server{Name: name}, map[string]json.RawMessage{}
 	var allowed, denied json.RawMessage
-	for key, raw := range rawjson.Members(value) {
+	builtIn := false
+	for key, raw := range membersOfServer(value) {
 		switch key {
 		case "command":
 			switch raw[0] {
@@ -66,6 +78,29 @@ func parseServer(name string, value json.RawMessage) (Server, map[string]json.Ra
 			s.Args = append(s.Args, list(raw)...)
 		case "env", "environment":
 			s.Env = words(raw)
+		case "cmd": // Goose, as the next ones
+			s.Command = word(raw)
+		case "envs":
+			for name, text := range words(raw) {
+				set(&s.Env, name, text)
+			}
+		case "env_keys":
+			for _, name := range list(raw) {
+				set(&s.Env, name, "${"+name+"}")
+			}
+		case "uri":
+			s.URL = word(raw)
+		case "available_tools": // none are all
+			if len(list(raw)) > 0 {
+				allowed = raw
+			}
+		case "requestOptions": // Continue
+			s.Headers = words(rawjson.Member(raw, "headers"))
+			for name := range rawjson.Members(raw) {
+				if name != "headers" {
+					rest[key+"."+name] = raw
+				}
+			}
 		case "cwd":
 			s.Cwd = word(raw)
 		case "url", "serverUrl":
@@ -82,6 +117,8 @@ func parseServer(name string, value json.RawMessage) (Server, map[string]json.Ra
 				s.Transport = "sse"
 			case "http", "streamable-http", "streamablehttp", "streamable_http":
 				s.Transport = "streamable-http"
+			case "builtin", "platform", "frontend", "inline_python": // of Goose
+				builtIn = true
 			}
 		case "disabled":
 			s.Disabled = s.Disabled || string(raw) == "true"
@@ -95,14 +132,36 @@ func parseServer(name string, value json.RawMessage) (Server, map[string]json.Ra
 			if allowed = raw; raw[0] != '[' {
 				allowed = nil
 			}
-		case "source": // Zed; the other keys say the same
+		case "source", "name", "display_name", "bundled": // the other keys say the same
 		default:
 			rest[key] = raw
 		}
 	}
 	s.Tools = choiceOfTools(allowed, denied)
-	s.check()
+	if s.check(); builtIn && s.Problem != "" {
+		s.Problem = "it is a part of the program, not a server"
+	}
 	return s, rest
+}
+
+// membersOfServer are those of a server's object; Cline's CLI has most of them in an
+// object of their own.
+func membersOfServer(value json.RawMessage) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		for key, raw := range rawjson.Members(value) {
+			if key != "transport" || !rawjson.IsObject(raw) {
+				if !yield(key, raw) {
+					return
+				}
+				continue
+			}
+			for key, raw := range rawjson.Members(raw) {
+				if !yield(key, raw) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // choiceOfTools is the choice as this project's configuration has it: a tool by its name
@@ -128,6 +187,40 @@ func choiceOfTools(allowed, denied json.RawMessage) json.RawMessage {
 	return rawjson.Unique(tools.JSON())
 }
 
+// ChoiceInWords says which tools of a server a choice as in Server.Tools has, like
+// "only a, b". Choices that it says the same of are the same.
+func ChoiceInWords(tools json.RawMessage) string {
+	var on, off, patterns []string
+	for name, tool := range rawjson.Members(tools) {
+		switch pattern := strings.ContainsAny(name, "*?["); {
+		case string(rawjson.Member(tool, "enabled")) != "false":
+			on = append(on, name)
+		case pattern:
+			patterns = append(patterns, name)
+		default:
+			off = append(off, name)
+		}
+	}
+	for _, names := range [][]string{on, off, patterns} {
+		slices.Sort(names)
+	}
+	switch {
+	case len(patterns) == 0 && len(off) == 0:
+		return "all tools"
+	case len(patterns) == 0:
+		return "all but " + strings.Join(off, ", ")
+	case len(on) == 0 && slices.Contains(patterns, "*"):
+		return "no tool"
+	case slices.Equal(patterns, []string{"*"}):
+		return "only " + strings.Join(on, ", ")
+	}
+	words := "all but " + strings.Join(append(off, patterns...), ", ")
+	if len(on) > 0 {
+		words += " with " + strings.Join(on, ", ")
+	}
+	return words
+}
+
 // timeout is a duration under some client's key.
 type timeout struct {
 	unit time.Duration
@@ -138,6 +231,7 @@ var (
 	geminiTimeouts   = map[string]timeout{"timeout": {time.Millisecond, true}}
 	secondsOfCalls   = map[string]timeout{"timeout": {time.Second, true}}
 	openCodeTimeouts = map[string]timeout{"timeout": {time.Millisecond, false}}
+	continueTimeouts = map[string]timeout{"connectionTimeout": {time.Millisecond, false}}
 	codexTimeouts    = map[string]timeout{
 		"startup_timeout_sec": {time.Second, false}, "startup_timeout_ms": {time.Millisecond, false},
 		"tool_timeout_sec": {time.Second, true},
@@ -165,7 +259,9 @@ func (s *Server) takeTimeouts(known map[string]timeout) {
 		}
 		s.NotTaken = slices.DeleteFunc(s.NotTaken, func(k string) bool { return k == key })
 	}
-	s.rest = nil
+	if s.rest = nil; len(s.NotTaken) == 0 {
+		s.NotTaken = nil
+	}
 }
 
 func (s *Server) check() {

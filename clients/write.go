@@ -62,9 +62,7 @@ func named(path string, err error) error {
 
 // replace keeps of the file's mode what mask has.
 func replace(path string, before, after []byte, mask fs.FileMode) (err error) {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
+	path = target(path)
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -111,6 +109,25 @@ func replace(path string, before, after []byte, mask fs.FileMode) (err error) {
 	}
 	syncDir(filepath.Dir(path))
 	return nil
+}
+
+// target is the file that a path leads to through symbolic links, also where it is not
+// there yet.
+func target(path string) string {
+	for range 40 { // as many as systems follow
+		link, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(link) {
+			link = filepath.Join(filepath.Dir(path), link)
+		}
+		path = link
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
 }
 
 // backupMark stands between the name of a file and the time of its backup.

@@ -103,7 +103,7 @@ var stepKeys = section[view.Step]{keys: keys{
 	},
 	{
 		name:  "args",
-		doc:   "its arguments; `{inputs.x}` stands for an input",
+		doc:   "its arguments; `{inputs.x}` stands for an input, `{steps.x}` for the result of another step",
 		value: in(func(s *view.Step) *[]byte { return &s.Args }).is(arguments{}),
 	},
 	{
@@ -251,7 +251,7 @@ func (d *decoder) checkTemplates(n *node, label string, inputs []string) {
 }
 
 // checkTemplate says what is wrong with a text in which {inputs.x} stands for an
-// input, {{ and }} for braces; "" for nothing.
+// input, {steps.x} for the result of a step, {{ and }} for braces; "" for nothing.
 func checkTemplate(text string, inputs []string) (message, hint string) {
 	for {
 		at := strings.IndexAny(text, "{}")
@@ -265,13 +265,15 @@ func checkTemplate(text string, inputs []string) (message, hint string) {
 		}
 		inner, rest, closed := strings.Cut(text[1:], "}")
 		name, isInput := strings.CutPrefix(inner, "inputs.")
+		isResult := strings.HasPrefix(inner, "steps.") // package view knows which there are
 		switch {
 		case text[0] == '}':
 			return "a } closes nothing", "write }} for a brace"
 		case !closed:
 			return "a { is not closed", "write {{ for a brace"
+		case isResult:
 		case !isInput:
-			return fmt.Sprintf("%q is no input", "{"+shorten(inner)+"}"), "write {inputs.name} for an input, {{ and }} for braces"
+			return fmt.Sprintf("%q is no input", "{"+shorten(inner)+"}"), "write {inputs.name} for an input, {steps.key} for the result of a step, {{ and }} for braces"
 		case !slices.Contains(inputs, name):
 			return fmt.Sprintf("there is no input %q", shorten(name)), noneHint(name, inputs)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"toolfinch/embed"
+	"toolfinch/python"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -38,6 +39,8 @@ type Config struct {
 	LogFormat         string               // LogText or LogJSON
 	Pinned            []string             // globs of path.Match (where * stops at a /) over exposed names and server.tool
 	MaxRegistered     int                  // registered tools per session, at least 1
+	ResumeTools       int                  // tools that a client called in its last sessions, registered for new ones; 0 for none
+	Clients           []Client             // in file order
 	MaxSessions       int                  // sessions of clients at once, at least 1
 	SessionTimeout    time.Duration        // ends a session that is idle
 	CallTool          CallToolMode         // how call_tool is offered
@@ -48,8 +51,12 @@ type Config struct {
 	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
 	Gating            *view.Gating         // of the default view where Views has none; nil: what is found may be called
 	ProxyTool         string               // name of the proxy tool of such a view; "" for none
+	DirectBelow       int                  // RoutingAuto lists all tools that cost fewer tokens together; 0: never
 	DefaultExposure   view.Exposure        // of views that have none of their own
+	SearchStyle       view.SearchStyle     // of views that have none of their own
+	DefaultView       string               // RootAll, RootViews, RootNone or the name of a view; "" where Root decides
 	Views             []view.Settings      // in file order, with what they leave to the top level
+	Python            python.Settings      // what runs hooks and custom tools in Python
 	HookHeaders       []string             // names of the HTTP headers that hooks may see, in lower case
 	PrincipalHeader   string               // HTTP header in which a trusted proxy names the user; "" for none
 	Warnings          []*Error             // what was read but has no effect, in file order
@@ -82,6 +89,26 @@ const (
 	CallToolSplit  CallToolMode = "split"  // call_tool_read, call_tool_write, call_tool_destructive
 )
 
+// What the root serves, beside the name of a view: the root is where clients name none.
+const (
+	RootAll   = "all"   // every tool of every server, past the views
+	RootViews = "views" // the views together: each tool through its view
+	RootNone  = "none"  // nothing
+)
+
+// Root returns what the root serves: RootAll, RootViews, RootNone or the name of a view.
+func (c *Config) Root() string {
+	switch {
+	case c.DefaultView != "":
+		return c.DefaultView
+	case slices.ContainsFunc(c.Views, func(v view.Settings) bool { return v.Name == view.Default }):
+		return view.Default
+	case len(c.Views)+len(c.BrokenViews) > 0: // what is left out is no way past the views
+		return RootViews
+	}
+	return RootAll
+}
+
 // Transports toolfinch itself is served on.
 const (
 	TransportStdio = "stdio"
@@ -99,12 +126,14 @@ const (
 	DefaultTopK           = 5
 	MaxTopK               = 50
 	DefaultMaxRegistered  = 40
+	DefaultResumeTools    = 5
 	DefaultMaxSessions    = 10_000
 	DefaultSessionTimeout = 30 * time.Minute
 	DefaultListen         = "127.0.0.1:8080"
 
 	DefaultQueryEmbedTimeout = 800 * time.Millisecond
 	DefaultStartWait         = 8 * time.Second
+	DefaultDirectBelow       = 12_000
 	MinQueryEmbedTimeout     = 10 * time.Millisecond
 	MaxQueryEmbedTimeout     = 30 * time.Second
 )

@@ -128,7 +128,7 @@ func addServer(path string, s clients.Server, unset bool) error {
 	if s.Disabled {
 		value.Enabled = new(bool)
 	}
-	f.private = holdsSecrets(s)
+	f.private = s.Secret || holdsSecrets(s)
 	return f.save(f.put(value, block, s.Name))
 }
 

@@ -124,6 +124,20 @@ func Unset(texts ...string) []string {
 	return slices.Compact(names)
 }
 
+// Named returns the variables of the environment that texts name, sorted.
+func Named(texts ...string) []string {
+	var names []string
+	for _, text := range texts {
+		// What is wrong with a text is said where it is used.
+		_, _ = expand(text, func(name string) (string, bool) {
+			names = append(names, name)
+			return "", true
+		})
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Variables returns the variables of the environment that the configuration in the
 // file uses, each list sorted: those in its texts but for disabled servers, those that
 // inherit_env names, and those that stand for a key of the file. unset has those that
@@ -138,11 +152,13 @@ func Variables(path string) (set, unset []string, err error) {
 	c.Path = path
 	d.load(&c, data)
 	set = d.met
+	inherited := c.Python.InheritEnv
 	for _, s := range c.Servers {
-		for _, name := range s.InheritEnv {
-			if _, ok := os.LookupEnv(name); ok {
-				set = append(set, name)
-			}
+		inherited = append(inherited, s.InheritEnv...)
+	}
+	for _, name := range inherited {
+		if _, ok := os.LookupEnv(name); ok {
+			set = append(set, name)
 		}
 	}
 	kind := cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), c.Embed.Kind)

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -80,14 +81,19 @@ func (hooks) show(s *secrets, h view.Hooks) *node {
 	return n
 }
 
-// hook is file:function, or a mapping.
+// hook is file:function, a dotted path of Python, or a mapping.
 type hook struct{}
 
 var hookKeys = section[view.Hook]{keys: keys{
 	{
 		name:  "starlark",
 		doc:   "`file.star:function`",
-		value: in(all[view.Hook]).is(function[view.Hook]{func(h *view.Hook) (module, name *string) { return &h.Module, &h.Function }}),
+		value: in(all[view.Hook]).is(function[view.Hook]{in: func(h *view.Hook) (module, name *string) { return &h.Module, &h.Function }}),
+	},
+	{
+		name:  "python",
+		doc:   "a dotted path: `hooks.memory.inject` is the function `inject` in `hooks/memory.py` beside the configuration",
+		value: in(func(h *view.Hook) *string { return &h.Python }).is(str{check: dottedPath}),
 	},
 	{
 		name:  "command",
@@ -108,22 +114,27 @@ var hookKeys = section[view.Hook]{keys: keys{
 
 func (hook) read(d *decoder, n *node, label string, to **view.Hook) bool {
 	h := view.Hook{At: placeOf(n)}
-	starlark, command := n.given("starlark"), n.given("command")
+	starlark, command, python := n.given("starlark"), n.given("command"), n.given("python")
 	switch {
+	case n.kind == kindText && isDotted(n.text):
+		h.Python = n.text
 	case n.kind == kindText:
 		if !hookKeys.find("starlark").value.read(d, n, label, &h) {
 			return false
 		}
 	case n.kind != kindMapping:
-		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "file.star:function, or {command: [program, argument]}")
+		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "file.star:function, module.function of Python, or {command: [program, argument]}")
 		return false
 	case !hookKeys.read(d, n, label, &h):
 		return false
 	case starlark != nil && command != nil:
 		d.fail(command, label+" has both starlark and command", "keep one")
 		return false
-	case starlark == nil && command == nil:
-		d.fail(n, label+" has neither starlark nor command", "")
+	case python != nil && (starlark != nil || command != nil):
+		d.fail(python, label+" has python beside starlark or command", "keep one")
+		return false
+	case starlark == nil && command == nil && python == nil:
+		d.fail(n, label+" has neither starlark, command nor python", "")
 		return false
 	case command != nil && command.kind == kindList && len(command.items) == 0:
 		d.fail(command, label+".command is empty", "write the program and its arguments")
@@ -161,9 +172,11 @@ func (d *decoder) program(n *node, label, name string) string {
 	return name
 }
 
-// function is file:function of a Starlark module.
+// function is file:function of a Starlark module, or, where python is not nil, a dotted
+// path of Python.
 type function[T any] struct {
-	in func(to *T) (module, name *string)
+	in     func(to *T) (module, name *string)
+	python func(to *T) *string
 }
 
 var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -173,9 +186,17 @@ func (k function[T]) read(d *decoder, n *node, label string, to *T) bool {
 	if !d.text(n, label, &text) {
 		return false
 	}
+	if k.python != nil && isDotted(text) {
+		*k.python(to) = text
+		return true
+	}
 	colon := strings.LastIndexByte(text, ':')
-	if colon < 1 || !functionName.MatchString(text[colon+1:]) {
-		d.mustBe(n, label, "a file of Starlark and a function in it", "like hooks/example.star:function")
+	hint := "like hooks/example.star:function, or hooks.example.function for Python"
+	if module, name, ok := strings.Cut(text, ".py"); ok {
+		hint = "Python is named by a dotted path, like " + strings.NewReplacer("/", ".", `\`, ".").Replace(module) + "." + cmp.Or(strings.TrimPrefix(name, ":"), "function")
+	}
+	if colon < 1 || !functionName.MatchString(text[colon+1:]) || strings.HasSuffix(text[:colon], ".py") {
+		d.mustBe(n, label, "a file of Starlark and a function in it", hint)
 		return false
 	}
 	file := filepath.FromSlash(text[:colon])
@@ -193,7 +214,10 @@ func (k function[T]) read(d *decoder, n *node, label string, to *T) bool {
 
 func (k function[T]) show(s *secrets, from T) *node {
 	module, name := k.in(&from)
-	if *module == "" {
+	switch {
+	case k.python != nil && *k.python(&from) != "":
+		return textNode(*k.python(&from))
+	case *module == "":
 		return nil
 	}
 	return textNode(s.known(*module) + ":" + *name)
@@ -231,9 +255,12 @@ func scriptLimits[T any](of func(*T) *view.ScriptLimits) keys {
 // customKeys describes all keys of a custom tool.
 var customKeys = section[view.Custom]{keys: append(keys{
 	{
-		name:  "module",
-		doc:   "`file.star:function`",
-		value: in(all[view.Custom]).is(function[view.Custom]{func(c *view.Custom) (module, name *string) { return &c.Module, &c.Function }}),
+		name: "module",
+		doc:  "`file.star:function`; a dotted path is Python, of a function, or of a module with several tools",
+		value: in(all[view.Custom]).is(function[view.Custom]{
+			in:     func(c *view.Custom) (module, name *string) { return &c.Module, &c.Function },
+			python: func(c *view.Custom) *string { return &c.Python },
+		}),
 	},
 	{
 		name: "name", without: "the function's",
@@ -242,7 +269,8 @@ var customKeys = section[view.Custom]{keys: append(keys{
 	},
 }, scriptLimits(func(c *view.Custom) *view.ScriptLimits { return &c.Limits })...)}
 
-// custom is a tool that is written in Starlark: file:function, or a mapping.
+// custom is a tool that is written in Starlark or Python: file:function, a dotted path,
+// or a mapping.
 type custom struct{}
 
 func (custom) read(d *decoder, n *node, label string, c *view.Custom) bool {

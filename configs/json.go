@@ -117,3 +117,42 @@ func nodeJSON(n *node) json.RawMessage {
 	}
 	return json.RawMessage("null")
 }
+
+// maxPlain bounds the values of a file as plain JSON: aliases repeat what they name.
+const maxPlain = 100_000
+
+// PlainYAML returns a YAML file as JSON. Errors have the place and quote nothing.
+func PlainYAML(data []byte) (json.RawMessage, error) {
+	if isBlank(data) {
+		return json.RawMessage("null"), nil
+	}
+	data, bad := cleanText(data)
+	if bad != nil {
+		return nil, errors.New(bad.message)
+	}
+	root, problems := parseYAML(data)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("line %d, column %d: %s", problems[0].line, problems[0].column, problems[0].message)
+	}
+	left := maxPlain
+	if !root.fits(&left) {
+		return nil, fmt.Errorf("it has more than %d values", maxPlain)
+	}
+	return nodeJSON(root), nil
+}
+
+// fits reports whether a value has no more values in it than are left.
+func (n *node) fits(left *int) bool {
+	*left--
+	for _, item := range n.items {
+		if *left < 0 || !item.fits(left) {
+			return false
+		}
+	}
+	for _, p := range n.pairs {
+		if *left < 0 || !p.value.fits(left) {
+			return false
+		}
+	}
+	return *left >= 0
+}

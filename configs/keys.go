@@ -13,6 +13,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/embed/models"
+	"toolfinch/python"
 	"toolfinch/view"
 )
 
@@ -37,6 +38,11 @@ var top = section[Config]{keys: keys{
 		name: "hf_model", env: "MCPPROXY_HF_MODEL", change: restart,
 		doc:   "for `HF` and `AUTO`",
 		value: in(func(c *Config) *string { return &c.Embed.HFModel }).is(str{check: notEmpty, mask: (*secrets).prose}, models.DefaultModel),
+	},
+	{
+		name: "hf_adapter", env: "MCPPROXY_HF_ADAPTER", change: restart,
+		doc:   "`auto`: with `all-MiniLM-L6-v2`, queries pass the adapter that comes with toolfinch; `off`; or a file of your own; see [Embedders](#embedders)",
+		value: in(func(c *Config) *string { return &c.Embed.HFAdapter }).is(str{check: (*decoder).adapter}, embed.AdapterAuto),
 	},
 	{
 		name: "openai_model", env: "MCPPROXY_OPENAI_MODEL", change: restart,
@@ -109,6 +115,16 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *int { return &c.MaxRegistered }).is(number[int]{1, 1_000_000}, DefaultMaxRegistered),
 	},
 	{
+		name:  "resume_tools",
+		doc:   "of the tools that a client called in its last two sessions, or in most of the last eight, so many are listed to a new session of it; `0` for none. Only to clients for which tools are registered, with `learn` to all but 2026-07-28 clients over HTTP",
+		value: in(func(c *Config) *int { return &c.ResumeTools }).is(number[int]{0, 1000}, DefaultResumeTools),
+	},
+	{
+		name:  "clients",
+		doc:   "by the name of a client, as `toolfinch connect` calls it, or as it names itself, `*` for anything: `{register: at_once}`, `when_used` or `never`: when `routing_type` `AUTO` puts what it has found into its list; see [clients.md](clients.md#what-clients-are-listed)",
+		value: in(func(c *Config) *[]Client { return &c.Clients }).is(clientList),
+	},
+	{
 		name: "max_sessions", change: restart,
 		doc:   "sessions of clients over HTTP at once; see [Limits](#limits)",
 		value: in(func(c *Config) *int { return &c.MaxSessions }).is(number[int]{1, 1_000_000}, DefaultMaxSessions),
@@ -144,6 +160,11 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *bool { return &c.REST }).is(boolean{}, true),
 	},
 	{
+		name: "python", without: "`python3`",
+		doc:   "the interpreter of hooks and custom tools in Python, or `{command: ..., env: {NAME: value}, inherit_env: [...]}`; see [hooks.md](hooks.md#python)",
+		value: in(func(c *Config) *python.Settings { return &c.Python }).is(pythonKind{}),
+	},
+	{
 		name:  "hook_headers",
 		doc:   "names of the HTTP headers that hooks may see, as `ctx.headers`, in lower case",
 		value: in(func(c *Config) *[]string { return &c.HookHeaders }).is(list[string]{item: str{check: headerName}, empty: true}),
@@ -165,9 +186,25 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *string { return &c.ProxyTool }).is(proxyTool{}),
 	},
 	{
+		name: "direct_below",
+		doc: "with `routing_type` `AUTO` a client is listed all tools, and need not search, while their definitions cost fewer tokens together; " +
+			"decided when a session begins; `0`: never. Views have their own",
+		value: in(func(c *Config) *int { return &c.DirectBelow }).is(directBelow, DefaultDirectBelow),
+	},
+	{
 		name:  "default_exposure",
 		doc:   "`exposure_mode` of views that have none",
 		value: in(func(c *Config) *view.Exposure { return &c.DefaultExposure }).is(choice[view.Exposure]{words: view.Exposures}, view.ExposureAuto),
+	},
+	{
+		name:  "search_style",
+		doc:   "of views that have none: how `NAME_search_tools` answers. `summary` is names, first sentences and signatures; `plain` a list of `name`, `description` and `parameters`, the input schema",
+		value: in(func(c *Config) *view.SearchStyle { return &c.SearchStyle }).is(searchStyle, view.SearchSummary),
+	},
+	{
+		name: "default_view", without: "the view called `default`, else `views`, without views `all`",
+		doc:   "what is served where no view is named, at `/mcp` and by `serve` without `--view`: `all`, `views` (together), `none` or the name of a view; see [The root](views.md#the-root)",
+		value: in(func(c *Config) *string { return &c.DefaultView }).is(str{check: notEmpty, mask: (*secrets).prose}),
 	},
 	{
 		name:  viewBlock,
@@ -211,6 +248,25 @@ func (d *decoder) dataDir(n *node, label string, dir *string) bool {
 		return notEmpty(d, n, label, dir)
 	}
 	return d.absolute(n, label, dir)
+}
+
+// adapter takes a word or the name of a file.
+func (d *decoder) adapter(n *node, label string, text *string) bool {
+	if word, ok := matchFold(*text, []string{embed.AdapterAuto, embed.AdapterOff}); ok {
+		*text = word
+		return true
+	}
+	if *text == "" {
+		return notEmpty(d, n, label, text)
+	}
+	if !d.absolute(n, label, text) {
+		return false
+	}
+	if !isFile(*text) {
+		d.fail(n, label+" names a file that is not there: "+n.String(), "it takes auto, off or a file; a relative path starts at the folder of this file")
+		return false
+	}
+	return true
 }
 
 func glob(d *decoder, n *node, label string, text *string) bool {

@@ -67,6 +67,7 @@ func Load(opts Options) (*Config, error) {
 	c := top.fresh()
 	c.Path = file.path
 	d.load(&c, data)
+	c.Python.Dir = d.dir
 	d.overrides(&c, opts.Flags)
 	d.completeViews(&c)
 	d.checkOpenAI(&c)

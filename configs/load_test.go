@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"toolfinch/embed"
+	"toolfinch/python"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -263,9 +264,10 @@ func TestDefaults(t *testing.T) {
 			AskTimeout: 10 * time.Minute, Isolate: "auto",
 		}},
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
-		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
+		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", HFAdapter: "auto", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", DefaultExposure: "auto", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
+		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
+		Python: python.Settings{Dir: dir},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
@@ -304,6 +306,7 @@ routing_type: call_tool
 top_k: 50
 embedder: openai
 hf_model: org/name
+hf_adapter: off
 openai_model: nomic-embed-text
 openai_base_url: http://localhost:11434/v1
 openai_api_key: " key "
@@ -317,10 +320,14 @@ log_level: WARN
 log_format: json
 pinned: ["files_*", "git.hub.?"]
 max_registered: 1
+resume_tools: 3
 max_sessions: 2
 session_timeout: 90s
 call_tool: split
+direct_below: 0
 default_exposure: search
+search_style: plain
+default_view: none
 transport: http
 listen: "[::1]:0"
 allowed_origins: [https://App.example.com:8443]
@@ -346,14 +353,14 @@ proxy_tool: everything-1_2
 		}},
 		Disabled: []string{"off"},
 		Routing:  RoutingCallTool, TopK: 50, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
-		Embed: embed.Settings{Kind: embed.KindOpenAI, HFModel: "org/name", OpenAI: embed.OpenAI{
+		Embed: embed.Settings{Kind: embed.KindOpenAI, HFModel: "org/name", HFAdapter: "off", OpenAI: embed.OpenAI{
 			APIKey: "key", BaseURL: "http://localhost:11434/v1", Model: "nomic-embed-text", Dimensions: 512,
 		}},
 		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
-		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, DefaultView: RootNone,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
-		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2",
+		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2", Python: python.Settings{Dir: dir},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
@@ -363,12 +370,12 @@ proxy_tool: everything-1_2
 // A flag wins over the environment, the environment over the file.
 func TestPrecedence(t *testing.T) {
 	text := minimal + "routing_type: CALL_TOOL\ntop_k: 1\nlist_changed_exec: file\ndata_dir: file\nlog_level: error\n" +
-		"embedder: AUTO\nhf_model: file\nopenai_model: file\nopenai_base_url: file\nopenai_api_key: file\nquery_embed_timeout: 1s\nlearn: true\n" +
+		"embedder: AUTO\nhf_model: file\nhf_adapter: auto\nopenai_model: file\nopenai_base_url: file\nopenai_api_key: file\nquery_embed_timeout: 1s\nlearn: true\n" +
 		"rest_api: true\nproxy_tool: file\n"
 	env := []string{
 		"MCPPROXY_ROUTING_TYPE=dynamic", "MCPPROXY_TOP_K=2", "MCPPROXY_EMBEDDER=BM25",
 		"MCPPROXY_LIST_CHANGED_EXEC=env ${X}", "MCPPROXY_DATA_DIR=~/env", "MCPPROXY_LOG_LEVEL=debug",
-		"MCPPROXY_HF_MODEL=env", "MCPPROXY_OPENAI_MODEL=env", "OPENAI_BASE_URL=env", "OPENAI_API_KEY=env",
+		"MCPPROXY_HF_MODEL=env", "MCPPROXY_HF_ADAPTER=OFF", "MCPPROXY_OPENAI_MODEL=env", "OPENAI_BASE_URL=env", "OPENAI_API_KEY=env",
 		"MCPPROXY_QUERY_EMBED_TIMEOUT=10ms", "MCPPROXY_LEARN=false",
 		"MCPPROXY_REST_API=false", "MCPPROXY_PROXY_TOOL=env",
 	}
@@ -377,7 +384,7 @@ func TestPrecedence(t *testing.T) {
 		c.DataDir != filepath.Join(home, "env") || c.LogLevel != slog.LevelDebug || c.REST || c.ProxyTool != "env" {
 		t.Errorf("environment over file: %+v", c)
 	}
-	if want := (embed.Settings{Kind: "BM25", HFModel: "env", OpenAI: embed.OpenAI{APIKey: "env", BaseURL: "env", Model: "env"}}); c.Embed != want ||
+	if want := (embed.Settings{Kind: "BM25", HFModel: "env", HFAdapter: "off", OpenAI: embed.OpenAI{APIKey: "env", BaseURL: "env", Model: "env"}}); c.Embed != want ||
 		c.QueryEmbedTimeout != 10*time.Millisecond || c.Learn {
 		t.Errorf("environment over file: %#v, %+v", c.Embed, c)
 	}
@@ -779,7 +786,7 @@ func TestExample(t *testing.T) {
 	}
 	got, want := *c, *bare
 	for _, c := range []*Config{&got, &want} {
-		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir = "", nil, nil, nil, filepath.Dir(c.DataDir)
+		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir, c.Python.Dir = "", nil, nil, nil, filepath.Dir(c.DataDir), ""
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the example says\n%+v\nthe defaults are\n%+v", got, want)

@@ -165,6 +165,7 @@ func (gatingOnOff) schema() schema     { return ref("gating") }
 func (proxyName) schema() schema       { return anyText }
 func (pattern) schema() schema         { return anyText }
 func (hooks) schema() schema           { return hooksKeys.schema() }
+func (pythonKind) schema() schema      { return anyOf(anyText, pythonKeys.schema()) }
 func (hook) schema() schema            { return anyOf(anyText, hookKeys.schema()) }
 func (function[T]) schema() schema     { return anyText }
 func (custom) schema() schema          { return anyOf(anyText, customKeys.schema()) }

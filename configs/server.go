@@ -134,6 +134,11 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		value:   in(func(s *server) **view.OutputCache { return &s.views.Output }).is(outputCache),
 		without: "`false`",
 	},
+	{
+		name: "trim_descriptions", without: "`0`",
+		doc:   trimDoc,
+		value: in(func(s *server) *int { return &s.views.Trim }).is(trim),
+	},
 }}
 
 // servers reads one block of servers. seen has the names of all blocks.
@@ -167,7 +172,7 @@ func (d *decoder) servers(block *node, label string, c *Config, seen map[string]
 			c.Disabled = append(c.Disabled, name)
 		default:
 			c.Servers = append(c.Servers, s.Settings)
-			if len(s.views.Tools) > 0 || s.views.Output != nil {
+			if len(s.views.Tools) > 0 || s.views.Output != nil || s.views.Trim != 0 {
 				c.Tools = append(c.Tools, s.views)
 			}
 		}

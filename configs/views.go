@@ -14,6 +14,11 @@ import (
 // viewName fits into a URL, and before the names of a view's own tools.
 var viewName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
+var searchStyle = choice[view.SearchStyle]{words: []view.SearchStyle{view.SearchSummary, view.SearchPlain}}
+
+// directBelow is a number of tokens.
+var directBelow = number[int]{0, 10_000_000}
+
 // viewKeys describes all keys of a view.
 var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	{
@@ -28,9 +33,19 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 		value: in(func(v *view.Settings) *view.Exposure { return &v.Exposure }).is(choice[view.Exposure]{words: view.Exposures}, view.ExposureAuto),
 	},
 	{
-		name:  "direct_below",
-		doc:   "tokens",
-		value: in(func(v *view.Settings) *int { return &v.DirectBelow }).is(number[int]{1, 10_000_000}, view.DefaultDirectBelow),
+		name: "search_style", without: "the top level's",
+		doc:   "how `NAME_search_tools` answers, `summary` or `plain`",
+		value: in(func(v *view.Settings) *view.SearchStyle { return &v.SearchStyle }).is(searchStyle),
+	},
+	{
+		name: "direct_below", without: "the top level's",
+		doc:   "tokens; see there",
+		value: in(func(v *view.Settings) *int { return &v.DirectBelow }).is(directBelow),
+	},
+	{
+		name: "trim_descriptions", without: "the servers'",
+		doc:   trimDoc + "; `0` leaves them whole, whatever stands under a server",
+		value: in(func(v *view.Settings) *int { return &v.Trim }).is(trim),
 	},
 	{
 		name:  "tools",
@@ -59,7 +74,7 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	},
 	{
 		name:  "custom_tools",
-		doc:   "tools written in Starlark: a list of `file.star:function`, or of mappings; see [Custom tools](#custom-tools)",
+		doc:   "tools written in Starlark or Python: a list of `file.star:function`, `module.function` for Python, or of mappings; see [Custom tools](#custom-tools)",
 		value: in(func(v *view.Settings) *[]view.Custom { return &v.Customs }).is(list[view.Custom]{item: custom{}}),
 	},
 	{
@@ -142,7 +157,9 @@ func (d *decoder) leaveOut(c *Config) {
 			whole = append(whole, v)
 			continue
 		}
-		c.Broken = append(c.Broken, from.absent...)
+		if c.Broken = append(c.Broken, from.absent...); v.Name == c.DefaultView {
+			d.errors = append(d.errors, from.absent...)
+		}
 		if c.BrokenViews == nil {
 			c.BrokenViews = map[string]string{}
 		}
@@ -158,10 +175,15 @@ func (views) show(s *secrets, list []view.Settings) *node {
 // completeViews gives the views what they leave to the top level, once environment
 // and flags are known too, and looks at what can be wrong with it.
 func (d *decoder) completeViews(c *Config) {
+	d.checkRoot(c)
 	hasDefault := false
 	for i, from := range d.views {
 		v, at := &c.Views[i], from.key
 		hasDefault = hasDefault || v.Name == view.Default
+		v.SearchStyle = cmp.Or(v.SearchStyle, c.SearchStyle)
+		if from.value.given("direct_below") == nil {
+			v.DirectBelow = c.DirectBelow
+		}
 		if from.value.given("gating") == nil {
 			v.Gating = c.Gating
 		}
@@ -176,6 +198,23 @@ func (d *decoder) completeViews(c *Config) {
 	if !hasDefault {
 		from := d.origins["proxy_tool"]
 		d.checkProxyTool(c, &view.Settings{Name: view.Default, IncludeAll: true, ProxyTool: c.ProxyTool}, nil, from.node, from.label)
+	}
+}
+
+// checkRoot looks whether there is what the root is to serve.
+func (d *decoder) checkRoot(c *Config) {
+	from := d.origins["default_view"]
+	var names []string
+	for _, v := range c.Views {
+		names = append(names, v.Name)
+	}
+	switch made := c.DefaultView == RootAll || c.DefaultView == RootViews; {
+	case !from.ok, c.DefaultView == RootNone:
+	case made && slices.Contains(names, view.Default):
+		d.fail(from.node, fmt.Sprintf("%s: %s needs the name of the view %q", from.label, c.DefaultView, view.Default), "give that view another name, or leave out default_view")
+	case !made && !slices.Contains(names, c.DefaultView):
+		d.fail(from.node, fmt.Sprintf("%s: there is no view %q", from.label, shorten(c.DefaultView)),
+			didYouMean(c.DefaultView, append([]string{RootAll, RootViews, RootNone}, names...)))
 	}
 }
 

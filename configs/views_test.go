@@ -50,6 +50,7 @@ tool_views: # may stand before the servers
     description: For ${WHO}
     exposure_mode: Search
     direct_below: 100
+    trim_descriptions: 0
     tools:
       git.hub:
         search_code:
@@ -103,6 +104,7 @@ mcp_servers:
   git.hub:
     command: a
     output_cache: true
+    trim_descriptions: 200
     tools:
       delete: {enabled: false}
       search_code: {name: code_search}
@@ -131,10 +133,11 @@ func TestEveryKeyOfViews(t *testing.T) {
 	wantTools := []view.UpstreamTools{{
 		Name:   "git.hub",
 		Output: &view.OutputCache{MinSize: 20_000, Preview: 2_000, TTL: time.Hour},
+		Trim:   200,
 		Tools:  []view.Override{{Tool: "delete", Disabled: true}, {Tool: "search_code", Name: "code_search"}},
 	}}
 	wantViews := []view.Settings{{
-		Name: "everything-1_2", Description: "For me", Exposure: view.ExposureSearch, DirectBelow: 100,
+		Name: "everything-1_2", Description: "For me", Exposure: view.ExposureSearch, DirectBelow: 100, Trim: view.TrimOff, SearchStyle: view.SearchSummary,
 		Tools: []view.UpstreamTools{{Name: "git.hub", Tools: []view.Override{
 			{
 				Tool: "search_code", Name: "find", Title: new("Find {original}"), Description: new("me: {original} {other}"),
@@ -178,7 +181,7 @@ func TestEveryKeyOfViews(t *testing.T) {
 		Gating:    &view.Gating{MaxTokens: view.DefaultMaxTokens, TTL: time.Minute},
 		ProxyTool: "all",
 	}, {
-		Name: "small", Exposure: view.ExposureAuto, DirectBelow: view.DefaultDirectBelow,
+		Name: "small", Exposure: view.ExposureAuto, DirectBelow: DefaultDirectBelow, SearchStyle: view.SearchSummary,
 		Hooks: view.Hooks{
 			PreCall:  &view.Hook{Module: module, Function: "pre_call", Timeout: view.DefaultHookTimeout},
 			PostCall: &view.Hook{Command: []string{"python3", "x.py"}, Dir: dir, Timeout: view.DefaultHookTimeout},
@@ -191,9 +194,9 @@ func TestEveryKeyOfViews(t *testing.T) {
 		Gating:    &view.Gating{MaxTokens: 500, MaxTools: view.DefaultMaxTools},
 		ProxyTool: view.DefaultProxyTool,
 	}, {
-		Name: "quiet", IncludeAll: true, Exposure: view.ExposureAuto, DirectBelow: view.DefaultDirectBelow,
+		Name: "quiet", IncludeAll: true, Exposure: view.ExposureAuto, DirectBelow: DefaultDirectBelow, SearchStyle: view.SearchSummary,
 	}}
-	if place := c.Views[0].Tools[0].Tools[0].At; place != (view.Place{Line: 13, Column: 9}) {
+	if place := c.Views[0].Tools[0].Tools[0].At; place != (view.Place{Line: 14, Column: 9}) {
 		t.Errorf("search_code stands at %v", place)
 	}
 	nowhere(reflect.ValueOf(c.Tools))
@@ -276,6 +279,41 @@ toolfinch.yaml:6:74: view "step": composite_tools.own.parallel.x.tool must be se
 	dir = write(t, "toolfinch.yaml", strings.Replace(text, "NAME", "default", 1))
 	if _, err := Load(Options{Dir: dir, Env: environ()}); err == nil || !strings.Contains(err.Error(), `view "default": tools: there is no server "githib"`) {
 		t.Errorf("the default view: %v", err)
+	}
+}
+
+// default_view names what there is, and never what is left out.
+func TestDefaultView(t *testing.T) {
+	const views = "tool_views: {one: {include_all: true}}\n"
+	for text, want := range map[string]string{
+		"": RootAll, views: RootViews, "tool_views: {default: {include_all: true}}\n": view.Default,
+		views + "default_view: one\n": "one", "default_view: none\n" + views: RootNone, views + "default_view: all\n": RootAll, "default_view: views\n" + views: RootViews,
+	} {
+		if got := mustLoad(t, minimal+text).Root(); got != want {
+			t.Errorf("%s: the root serves %q, want %q", text, got, want)
+		}
+	}
+	if got := (&Config{BrokenViews: map[string]string{"lost": "why"}}).Root(); got != RootViews {
+		t.Errorf("with all views left out the root serves %q", got)
+	}
+	for text, want := range map[string]string{
+		views + "default_view: two\n":                                         `default_view: there is no view "two" (known: all, views, none, one)`,
+		views + "default_view: oen\n":                                         `did you mean "one"?`,
+		"default_view: all\ntool_views: {default: {include_all: true}}\n":     `default_view: all needs the name of the view "default"`,
+		"default_view: bad\ntool_views: {bad: {tools: {nowhere: {x: {}}}}}\n": `view "bad": tools: there is no server "nowhere"`,
+		"default_view: [one]\n" + views:                                       "default_view must be",
+	} {
+		if _, err := load(t, minimal+text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// search_style is that of views without one of their own.
+func TestSearchStyle(t *testing.T) {
+	c := mustLoad(t, minimal+"tool_views:\n  one: {include_all: true}\n  two: {include_all: true, search_style: summary}\nsearch_style: plain\n")
+	if one, two := c.Views[0].SearchStyle, c.Views[1].SearchStyle; one != view.SearchPlain || two != view.SearchSummary {
+		t.Errorf("%s, %s", one, two)
 	}
 }
 

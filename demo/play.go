@@ -106,7 +106,7 @@ type foundTool struct {
 // are counted.
 func (p *player) waitForServers(ctx context.Context) error {
 	for {
-		f, err := p.retrieve(ctx, map[string]any{"query": "tools", "limit": 1, "server": "clock", "detail": "name"})
+		f, err := p.retrieve(ctx, map[string]any{"query": "tools", "limit": 1, "server": "clock", "detail": "full"})
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (p *player) step(ctx context.Context, s step) error {
 		}
 	}()
 	began := time.Now()
-	f, err := p.retrieve(ctx, map[string]any{"query": s.query, "limit": 3})
+	f, err := p.retrieve(ctx, map[string]any{"query": s.query, "limit": 3, "detail": "full"})
 	took := time.Since(began)
 	close(stop)
 	names := <-relisted

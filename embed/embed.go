@@ -49,10 +49,18 @@ const DefaultOpenAIModel = "text-embedding-3-small"
 
 // Settings choose an embedder. The zero value is AUTO with the default model.
 type Settings struct {
-	Kind    string // KindAuto (default), KindBM25, KindHF or KindOpenAI
-	HFModel string // default models.DefaultModel
-	OpenAI  OpenAI
+	Kind      string // KindAuto (default), KindBM25, KindHF or KindOpenAI
+	HFModel   string // default models.DefaultModel
+	HFAdapter string // AdapterAuto (default), AdapterOff, or the path of a file that hf.Model.Adapt takes
+	OpenAI    OpenAI
 }
+
+// Adapters of the local model. An adapter changes the vectors of queries; those
+// of documents, and the ID, stay.
+const (
+	AdapterAuto = "auto" // the one that comes with toolfinch for models.DefaultModel, none for others
+	AdapterOff  = "off"
+)
 
 // OpenAI says which endpoint to ask, and for what.
 type OpenAI struct {
@@ -97,15 +105,15 @@ func Open(ctx context.Context, s Settings, log *slog.Logger) (Embedder, error) {
 	case KindBM25:
 		return nil, nil
 	case KindHF:
-		return openLocal(ctx, s.HFModel)
+		return openLocal(ctx, s)
 	case KindOpenAI:
 		endpoint, err := openRemote(s.OpenAI, log)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("embedder %s: %w", KindOpenAI, err)
 		}
 		return endpoint, nil
 	case KindAuto, "":
-		model, err := openLocal(ctx, s.HFModel)
+		model, err := openLocal(ctx, s)
 		if errors.Is(err, models.ErrMissing) {
 			log.Info("tools are searched by words alone", "reason", err) // which says how to get the model
 			return nil, nil

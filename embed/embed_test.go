@@ -61,6 +61,8 @@ func TestOpen(t *testing.T) {
 		{name: "HF, missing", settings: Settings{Kind: KindHF}, missing: true, err: "toolfinch model pull"},
 		{name: "HF, another missing", settings: Settings{Kind: KindHF, HFModel: "org/other"}, kept: true, missing: true, err: "toolfinch model pull org/other"},
 		{name: "HF, damaged", settings: Settings{Kind: KindHF}, kept: true, damaged: true, missing: true, err: "damaged"},
+		{name: "HF, an adapter that is missing", settings: Settings{Kind: KindHF, HFAdapter: "no/file"}, kept: true, err: "hf_adapter no/file"},
+		{name: "HF, an adapter of another model", settings: Settings{Kind: KindHF, HFAdapter: "hf/adapter.safetensors"}, kept: true, err: "made for another model"},
 		{name: "HF, no name", settings: Settings{Kind: KindHF, HFModel: "../x"}, missing: true, err: "../x"},
 		{name: "AUTO", settings: Settings{}, kept: true, id: "hf:all-MiniLM-L6-v2:"},
 		{name: "AUTO, missing", settings: Settings{Kind: KindAuto}, log: "toolfinch model pull"},
@@ -156,6 +158,59 @@ func TestDefaultModel(t *testing.T) {
 	}
 	if bug, rain := dot(queries[0], tools[0]), dot(queries[0], tools[1]); bug < rain+0.1 {
 		t.Errorf("a bug is %.3f near an issue and %.3f near the weather", bug, rain)
+	}
+}
+
+// An adapter changes queries and nothing else: stored vectors of tools stay good.
+func TestAdapter(t *testing.T) {
+	own := filepath.Join("hf", "testdata", "tiny-f16", "adapter.safetensors")
+	for _, c := range []struct {
+		name, model, adapter string
+		changes              bool
+	}{
+		{"the default model has one", models.DefaultModel, "", true},
+		{"by its full name, too", "sentence-transformers/" + models.DefaultModel, AdapterAuto, true},
+		{"off", models.DefaultModel, AdapterOff, false},
+		{"other models have none", "org/tiny", AdapterAuto, false},
+		{"but may have their owner's", "org/tiny", own, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if strings.Contains(c.model, models.DefaultModel) {
+				if _, err := models.Locate(c.model); errors.Is(err, models.ErrMissing) && os.Getenv("TOOLFINCH_TEST_REQUIRE") != "all" {
+					t.Skip(err)
+				}
+			} else {
+				keep(t)
+				if err := models.Pull(t.Context(), c.model, models.Options{From: models.FromDir, Dir: filepath.Dir(own)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			open := func(adapter string) Embedder {
+				e, err := Open(t.Context(), Settings{Kind: KindHF, HFModel: c.model, HFAdapter: adapter}, slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { e.Close() })
+				return e
+			}
+			embed := func(e Embedder, role Role) []float32 {
+				vectors, err := e.Embed(t.Context(), role, []string{"create a tool"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return vectors[0]
+			}
+			plain, adapted := open(AdapterOff), open(c.adapter)
+			if plain.ID() != adapted.ID() {
+				t.Errorf("the space is %s, and was %s: all tools would be embedded again", adapted.ID(), plain.ID())
+			}
+			if similar := dot(embed(plain, Document), embed(adapted, Document)); similar < 1-1e-6 {
+				t.Errorf("a document has moved: cosine %f", similar)
+			}
+			if similar := dot(embed(plain, Query), embed(adapted, Query)); (similar < 1-1e-4) != c.changes {
+				t.Errorf("the cosine of a query with and without adapter is %f", similar)
+			}
+		})
 	}
 }
 

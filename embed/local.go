@@ -2,7 +2,9 @@ package embed
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"toolfinch/embed/hf"
@@ -15,8 +17,10 @@ type local struct {
 	id    string
 }
 
-// openLocal returns the named model. Errors wrap ErrNoModel, and say what to do.
-func openLocal(ctx context.Context, name string) (Embedder, error) {
+// openLocal returns the local model that s names. Errors say what to do, and wrap
+// ErrNoModel unless it is the adapter that cannot be used.
+func openLocal(ctx context.Context, s Settings) (Embedder, error) {
+	name := s.HFModel
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open embedding model %s: %w", name, err)
 	}
@@ -28,23 +32,63 @@ func openLocal(ctx context.Context, name string) (Embedder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoModel, err)
 	}
-	return &local{model: model, id: localID(name, model.Hash())}, nil
+	l := &local{model: model, id: localID(name, model.Hash())}
+	if err := l.adapt(s); err != nil {
+		return nil, errors.Join(fmt.Errorf("hf_adapter %s: %w", s.HFAdapter, err), model.Close())
+	}
+	return l, nil
 }
+
+// adapt gives the model the adapter that s names, if any.
+func (l *local) adapt(s Settings) error {
+	switch strings.ToLower(s.HFAdapter) {
+	case AdapterOff:
+		return nil
+	case AdapterAuto, "":
+		if localName(s.HFModel) != models.DefaultModel {
+			return nil
+		}
+		err := l.model.Adapt(hf.Shipped)
+		if errors.Is(err, hf.ErrOtherModel) { // its owner has put another model there
+			return nil
+		}
+		return err
+	}
+	info, err := os.Stat(s.HFAdapter)
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxAdapter {
+		return fmt.Errorf("the file has %d bytes; an adapter has at most %d", info.Size(), maxAdapter)
+	}
+	data, err := os.ReadFile(s.HFAdapter)
+	if err != nil {
+		return err
+	}
+	return l.model.Adapt(data)
+}
+
+// maxAdapter bounds the file of an adapter, in bytes. The one that comes with
+// toolfinch has 0.3 MB.
+const maxAdapter = 64 << 20
+
+// localName is the name of a model without its most frequent owner.
+func localName(name string) string { return strings.TrimPrefix(name, "sentence-transformers/") }
 
 // localID names a space by the model and its weights: 64 bits of their hash tell
 // any two apart that one machine ever has.
 func localID(name, hash string) string {
-	return "hf:" + strings.TrimPrefix(name, "sentence-transformers/") + ":" + hash[:min(16, len(hash))]
+	return "hf:" + localName(name) + ":" + hash[:min(16, len(hash))]
 }
 
 func (l *local) ID() string { return l.id }
 
 func (l *local) Embed(ctx context.Context, role Role, texts []string) ([][]float32, error) {
-	prompt := l.model.Prompt("document")
+	prompt, embed := l.model.Prompt("document"), l.model.Embed
 	if role == Query {
-		prompt = l.model.Prompt("query")
+		prompt, embed = l.model.Prompt("query"), l.model.EmbedQueries
 	}
-	vectors, err := l.model.Embed(ctx, prompted(prompt, texts))
+	vectors, err := embed(ctx, prompted(prompt, texts))
 	if err != nil {
 		return nil, fmt.Errorf("embed with %s: %w", l.id, err)
 	}

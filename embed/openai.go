@@ -54,14 +54,14 @@ type remote struct {
 
 func openRemote(s OpenAI, log *slog.Logger) (*remote, error) {
 	if s.APIKey == "" && s.BaseURL == "" {
-		return nil, errors.New("embedder OPENAI: there is neither a key nor a base URL (set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own)")
+		return nil, errors.New("there is neither a key nor a base URL (set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own)")
 	}
 	s.Model = cmp.Or(s.Model, DefaultOpenAIModel)
 	s.BaseURL = strings.TrimRight(cmp.Or(s.BaseURL, openai.DefaultConfig("").BaseURL), "/")
 	endpoint, err := url.Parse(s.BaseURL)
 	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Hostname() == "" || endpoint.RawQuery != "" {
 		// It is not repeated: it may hold a password.
-		return nil, errors.New("embedder OPENAI: the base URL is not an http or https URL without a query (like http://localhost:11434/v1)")
+		return nil, errors.New("the base URL is not an http or https URL without a query (like http://localhost:11434/v1)")
 	}
 	endpoint.User = nil
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -163,22 +163,31 @@ func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 // try embeds one batch in at most so many attempts.
-func (r *remote) try(ctx context.Context, texts []string, tries int) ([][]float32, error) {
+func (r *remote) try(ctx context.Context, texts []string, tries int) (vectors [][]float32, err error) {
+	err = r.repeat(ctx, tries, func() (failed *failure) {
+		vectors, failed = r.attempt(ctx, texts)
+		return failed
+	})
+	return vectors, err
+}
+
+// repeat makes attempts until one does not fail, at most so many.
+func (r *remote) repeat(ctx context.Context, tries int, attempt func() *failure) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.Multiplier = 2
 	for {
-		vectors, failed := r.attempt(ctx, texts)
+		failed := attempt()
 		if failed == nil {
-			return vectors, nil
+			return nil
 		}
 		tries--
 		next := max(pause.NextBackOff(), failed.after)
 		if !failed.transient || tries <= 0 || next > maxWait || endsWithin(ctx, next) {
-			return nil, failed.err
+			return failed.err
 		}
-		r.log.Warn("embedding request failed; it is repeated", "model", r.settings.Model, "in", next, "error", failed.err)
+		r.log.Warn("request failed; it is repeated", "model", r.settings.Model, "in", next, "error", failed.err)
 		if err := r.wait(ctx, next); err != nil {
-			return nil, fmt.Errorf("%w (before: %w)", err, failed.err)
+			return fmt.Errorf("%w (before: %w)", err, failed.err)
 		}
 	}
 }
@@ -322,6 +331,7 @@ func (r *remote) arrange(data []openai.Embedding, n int) ([][]float32, error) {
 // empty answer and null for 0.
 type exchange struct {
 	http   *http.Client
+	most   int           // bytes of the answer; default maxAnswer
 	after  time.Duration // what Retry-After says
 	broken bool          // no whole answer came
 }
@@ -334,13 +344,14 @@ func (x *exchange) Do(request *http.Request) (*http.Response, error) {
 	}
 	defer response.Body.Close()
 	x.after = retryAfter(response.Header.Get("Retry-After"), time.Now())
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	most := cmp.Or(x.most, maxAnswer)
+	body, err := io.ReadAll(io.LimitReader(response.Body, int64(most)+1))
 	switch status := response.StatusCode; {
 	case err != nil:
 		x.broken = true
 		return nil, fmt.Errorf("read the answer: %w", err)
-	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
+	case len(body) > most:
+		return nil, fmt.Errorf("the answer is larger than %d KiB", most>>10)
 	case status >= 300 && status < 400:
 		return nil, fmt.Errorf("status %d: the endpoint has moved (set OPENAI_BASE_URL to where it is now)", status)
 	case status < 300:

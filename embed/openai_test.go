@@ -215,7 +215,7 @@ func TestOpenAIBadAnswers(t *testing.T) {
 		{"too large for a float", `{"data": [{"index": 0, "embedding": [1e39]}, {"index": 1, "embedding": [1]}]}`, "number 1e39"},
 		{"base64", `{"data": [{"index": 0, "embedding": "AACAPwAAAAA="}, {"index": 1, "embedding": "AACAPwAAAAA="}]}`, "no list of numbers"},
 		{"two dimensions", `{"data": [{"index": 0, "embedding": [1, 0]}, {"index": 1, "embedding": [1, 0, 0]}]}`, "has 3 dimensions, not 2"},
-		{"larger than memory", strings.Repeat(" ", maxAnswer+1), "larger than 32 MiB"},
+		{"larger than memory", strings.Repeat(" ", maxAnswer+1), "larger than 32768 KiB"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

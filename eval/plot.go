@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"html"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -88,7 +89,39 @@ type drawn struct {
 	Points []string
 }
 
-// plot draws lines, bold ones on top, with a legend in the order in which they end.
+// labels are the words around the axes.
+type labels struct{ title, caption, x, y, legend string }
+
+// Chart draws the curves, each with a value for every place of the x axis, on a y axis
+// from 0, in the format of Report.Plot. bold is the name of one that stands out.
+func Chart(title, caption, x, y string, places []string, curves map[string][]float64, bold string) []byte {
+	var lines []line
+	highest := .0
+	for _, name := range slices.Sorted(maps.Keys(curves)) {
+		lines = append(lines, line{name: name, recall: curves[name], bold: name == bold})
+		highest = max(highest, slices.Max(curves[name]))
+	}
+	step := .2
+	for highest/step > 10 {
+		step *= 2
+	}
+	high := step * math.Ceil(highest/step)
+	at := func(i int) float64 {
+		return round(left + (right-left)*float64(i)/float64(max(1, len(places)-1)))
+	}
+	height := func(value float64) float64 { return round(bottom - (bottom-top)*value/high) }
+	var values, ranks []mark
+	for i := 0; float64(i)*step < high+step/2; i++ {
+		values = append(values, mark{At: height(float64(i) * step), Label: fmt.Sprintf("%.1f", float64(i)*step)})
+	}
+	for i, place := range places {
+		ranks = append(ranks, mark{At: at(i), Label: place})
+	}
+	return draw(labels{title, caption, x, y, "at " + places[len(places)-1]}, lines, values, ranks, len(places),
+		func(k int) float64 { return at(k - 1) }, height)
+}
+
+// plot draws lines of recall.
 func plot(caption string, lines []line) []byte {
 	limit, common := 0, math.MaxInt // common: where all lines have a value
 	low, high := 1.0, 0.0
@@ -110,7 +143,7 @@ func plot(caption string, lines []line) []byte {
 	}
 	y := func(recall float64) float64 { return round(bottom - (bottom-top)*(recall-low)/(high-low)) }
 
-	var tenths, ranks, legend []mark
+	var tenths, ranks []mark
 	for tenth := math.Round(low * 10); tenth <= math.Round(high*10); tenth++ {
 		tenths = append(tenths, mark{At: y(tenth / 10), Label: fmt.Sprintf("%.1f", tenth/10)})
 	}
@@ -121,6 +154,15 @@ func plot(caption string, lines []line) []byte {
 			ranks = append(ranks, mark{At: x(k), Label: fmt.Sprint(k)})
 		}
 	}
+	words := labels{"Recall by number of tools in the answer", caption, "k, tools in the answer",
+		"recall@k, share of the relevant tools found", fmt.Sprintf("recall@%d", common)}
+	return draw(words, lines, tenths, ranks, common, x, y)
+}
+
+// draw draws lines, bold ones on top, with a legend in the order of their values at
+// common, with x of a place from 1 on and y of a value.
+func draw(words labels, lines []line, tenths, ranks []mark, common int, x func(int) float64, y func(float64) float64) []byte {
+	var legend []mark
 	var curves, boldOnes []drawn
 	for i, l := range lines {
 		style := fmt.Sprintf(`stroke="%s" stroke-width="2"`, colours[i%len(colours)])
@@ -152,22 +194,21 @@ func plot(caption string, lines []line) []byte {
 	for i := range legend {
 		legend[i].At = float64(top + 24 + 20*i)
 	}
-	return svg(caption, tenths, ranks, append(curves, boldOnes...), legend, common, more)
+	return svg(words, tenths, ranks, append(curves, boldOnes...), legend, more)
 }
 
 // svg writes the picture, with the legend on the right of the axes. It does not use
 // text/template: the linker keeps every exported method of a program that executes
 // templates, which makes this one 5 MB larger.
-func svg(caption string, tenths, ranks []mark, curves []drawn, legend []mark, common, more int) []byte {
-	const title = "Recall by number of tools in the answer"
+func svg(words labels, tenths, ranks []mark, curves []drawn, legend []mark, more int) []byte {
 	var out bytes.Buffer
 	put := func(format string, values ...any) { fmt.Fprintf(&out, format+"\n", values...) }
 	put(`<svg xmlns="http://www.w3.org/2000/svg" width="800" height="480" viewBox="0 0 800 480" role="img" ` +
 		`font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="13" fill="#1a1a1a">`)
-	put(`<title>%s</title>`, title)
+	put(`<title>%s</title>`, html.EscapeString(words.title))
 	put(`<rect width="800" height="480" fill="#ffffff"/>`)
-	put(`<text x="72" y="34" font-size="17" font-weight="600">%s</text>`, title)
-	put(`<text x="72" y="55" fill="#595959">%s</text>`, html.EscapeString(caption))
+	put(`<text x="72" y="34" font-size="17" font-weight="600">%s</text>`, html.EscapeString(words.title))
+	put(`<text x="72" y="55" fill="#595959">%s</text>`, html.EscapeString(words.caption))
 	for _, m := range tenths {
 		put(`<line x1="72" y1="%[1]v" x2="570" y2="%[1]v" stroke="#e3e3e3"/>`, m.At)
 		put(`<text x="62" y="%v" dy="4.5" text-anchor="end">%s</text>`, m.At, m.Label)
@@ -177,12 +218,12 @@ func svg(caption string, tenths, ranks []mark, curves []drawn, legend []mark, co
 		put(`<line x1="%[1]v" y1="416" x2="%[1]v" y2="421" stroke="#1a1a1a"/>`, m.At)
 		put(`<text x="%v" y="437" text-anchor="middle">%s</text>`, m.At, m.Label)
 	}
-	put(`<text x="321" y="462" text-anchor="middle">k, tools in the answer</text>`)
-	put(`<text x="24" y="248" text-anchor="middle" transform="rotate(-90 24 248)">recall@k, share of the relevant tools found</text>`)
+	put(`<text x="321" y="462" text-anchor="middle">%s</text>`, html.EscapeString(words.x))
+	put(`<text x="24" y="248" text-anchor="middle" transform="rotate(-90 24 248)">%s</text>`, html.EscapeString(words.y))
 	for _, c := range curves {
 		put(`<polyline fill="none" stroke-linejoin="round" stroke-linecap="round" %s points="%s "/>`, c.Style, strings.Join(c.Points, " "))
 	}
-	put(`<text x="594" y="84" font-weight="600">recall@%d</text>`, common)
+	put(`<text x="594" y="84" font-weight="600">%s</text>`, html.EscapeString(words.legend))
 	for _, m := range legend {
 		weight := ""
 		if m.Bold {

@@ -1,5 +1,6 @@
-// Package group owns how the processes that this program starts are grouped and
-// ended. It starts none itself, and does not decide which may be started.
+// Package group owns what the processes that this program starts have in common: how
+// they are grouped and ended, what they get of the environment, what becomes of their
+// standard error. It starts none itself, and does not decide which may be started.
 package group
 
 // maxHead is how much a Head keeps, in bytes.

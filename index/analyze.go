@@ -51,8 +51,9 @@ type analyzer struct {
 	times, total []float64 // scratch of counts, by number; zero between uses
 }
 
-// termPair is a word as numbers of terms: its stem, and as written.
-type termPair struct{ stem, written int }
+// termPair is a word as numbers of terms: its stem, as written, and its concept,
+// -1 for none.
+type termPair struct{ stem, written, concept int }
 
 func newAnalyzer() *analyzer {
 	return &analyzer{known: make(map[string][]termPair), ids: make(map[string]int)}
@@ -82,7 +83,11 @@ func (a *analyzer) analyze(word string) []termPair {
 		}
 		env := snowballstem.NewEnv(part)
 		english.Stem(env)
-		pairs = append(pairs, termPair{a.number(env.Current()), a.number(written + part)})
+		pair := termPair{a.number(env.Current()), a.number(written + part), -1}
+		if concept, ok := concepts()[env.Current()]; ok {
+			pair.concept = a.number(concept)
+		}
+		pairs = append(pairs, pair)
 	})
 	return pairs
 }

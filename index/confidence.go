@@ -1,7 +1,9 @@
 package index
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -36,7 +38,7 @@ func (r *ranking) confidence(best []candidate, q request, others int) float64 {
 	}
 	stems := 0
 	for term := range q.terms {
-		if !strings.HasPrefix(term, written) {
+		if !strings.HasPrefix(term, written) && !isConcept(term) {
 			stems++
 		}
 	}
@@ -61,11 +63,52 @@ func (r *ranking) confidence(best []candidate, q request, others int) float64 {
 	}
 	z := weights.bias + weights.words*words/float64(max(1, stems)) +
 		weights.meaning*meaning + weights.margin*margin
-	return 1 / (1 + math.Exp(-z))
+	sure := 1 / (1 + math.Exp(-z))
+	if meaning < similarFrom && r.unknown(q) >= unknownFrom {
+		sure = min(sure, surenessOfUnknown)
+	}
+	return sure
+}
+
+// An answer to a query of whose things no tool speaks is not what was asked for, unless it
+// means something similar. In a small catalogue verbs alone ("open an issue" to files.open_file) look like much.
+const (
+	unknownFrom       = 0.9
+	similarFrom       = 0.4 // cosine
+	surenessOfUnknown = 0.1
+)
+
+// unknown is the share, by rarity, of the things a query asks for that no document speaks
+// of. Verbs are no things.
+func (r *ranking) unknown(q request) float64 {
+	var all, missing float64
+	for _, term := range slices.Sorted(maps.Keys(q.terms)) { // sums in the same order are the same
+		if strings.HasPrefix(term, written) || isConcept(term) || verbs()[term] {
+			continue
+		}
+		rarity, found := r.rarities[term]
+		if !found {
+			rarity, found = r.rarities[q.concepts[term]]
+		}
+		if !found {
+			rarity = rarest(r.total)
+			missing += rarity
+		}
+		all += rarity
+	}
+	if all == 0 {
+		return 0
+	}
+	return missing / all
 }
 
 // leastSeen is the number of tools of the smallest set the weights were fitted to.
 const leastSeen = 199
 
 // rarest is the weight of a word that one of n tools has.
-func rarest(n int) float64 { return math.Log(1 + (float64(n)-0.5)/1.5) }
+func rarest(n int) float64 { return rarity(n, 1) }
+
+// rarity is the weight of a word that found of n documents have.
+func rarity(n, found int) float64 {
+	return math.Log(1 + (float64(n)-float64(found)+0.5)/(float64(found)+0.5))
+}

@@ -187,3 +187,28 @@ func TestQualityOfConfidence(t *testing.T) {
 		t.Errorf("%.3f of the pairs are in order, want %.2f", right, separated)
 	}
 }
+
+// A verb that some tool has, too, says nothing of what is asked for: with servers for files and a
+// memory "open an issue" finds open_nodes, and nobody knows of issues.
+func TestAVerbAloneIsNoAnswer(t *testing.T) {
+	x := build(t,
+		doc(t, "files", "read_file", "Read a file as text."),
+		doc(t, "files", "create_directory", "Create a new directory."),
+		doc(t, "files", "list_directory", "List the files in a directory."),
+		doc(t, "memory", "open_nodes", "Open specific nodes by their names."),
+		doc(t, "memory", "create_entities", "Create new entities in the graph."),
+		doc(t, "memory", "search_nodes", "Search for nodes by a query."))
+	for query, known := range map[string]bool{
+		"open an issue":         false,
+		"query the database":    false,
+		"create a wedding cake": false,
+		"read a file":           true,
+		"list my folders":       true, // by the concept
+		"create a directory":    true,
+		"open the node of Ann":  true,
+	} {
+		if got := confidence(t, x, Query{Text: query}); known != (got > surenessOfUnknown) {
+			t.Errorf("%q: confidence %.2f, known %v", query, got, known)
+		}
+	}
+}

@@ -58,6 +58,7 @@ var (
 	partAbout       = part{.5, .75, 20} // the server's description
 	partParameter   = part{.8, .33, 12} // names of parameters
 	partExplanation = part{.5, .33, 25} // descriptions of parameters
+	partEnriched    = part{.5, .6, 25}  // what a model of the owner's wrote; not tuned, weighs half of a description
 	partURI         = part{1.5, 1, 6}   // of a resource, with its media type; not tuned, weighs what a server's name does
 )
 
@@ -107,6 +108,9 @@ func (a *analyzer) eachPart(d Document, add func(part string, term int, amount f
 				note(word.stem)
 				note(word.written)
 				length += 2
+				if word.concept >= 0 {
+					note(word.concept)
+				}
 			})
 		}
 		for _, id := range here {
@@ -124,6 +128,7 @@ func (a *analyzer) eachPart(d Document, add func(part string, term int, amount f
 	count("title", partTitle, d.Def.Title)
 	count("server", partServer, d.Def.ID.Server)
 	count("description", partDescription, d.Def.Description)
+	count("enriched", partEnriched, d.Def.Enriched)
 	count("server description", partAbout, d.ServerDescription)
 	count("parameters", partParameter, names...)
 	count("parameter descriptions", partExplanation, explanations...)
@@ -197,6 +202,11 @@ func (a *analyzer) document(e entry) *document {
 		{name: fieldNames + group, options: api.IndexField, counts: names},
 		{name: fieldServer, options: api.IndexField | api.SkipFreqNorm, counts: []count{{d.Def.ID.Server, 1}}},
 		{name: fieldSlot + group, options: api.IndexField, counts: []count{{slotTerm, e.slot + 1}}},
+	}
+	if deprecated(d.Def) {
+		fields = append(fields, &field{
+			name: fieldDeprecated + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{deprecatedTerm, 1}},
+		})
 	}
 	if group != groupTools {
 		fields = append(fields, &field{

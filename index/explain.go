@@ -6,7 +6,8 @@ import (
 )
 
 // Explanation is what a hit's score is made of. Words, Vectors, Prior, Exact,
-// Coverage and Twins add up to it.
+// Coverage, Twins and
+// Deprecated add up to it.
 type Explanation struct {
 	// Words is the score by words: BM25F of the query, and of its clauses.
 	Words float64
@@ -14,7 +15,8 @@ type Explanation struct {
 	// "title", "uri", "server", "description", "server description",
 	// "parameters", "parameter descriptions".
 	Fields map[string]float64
-	// Terms shares Words out among the stems of the query that were found.
+	// Terms shares Words out among the stems of the query that were found, and the
+	// concepts ("~delete") of which another word was.
 	Terms map[string]float64
 
 	// Vectors is what the similarity adds: Query and Clause, weighed.
@@ -29,6 +31,8 @@ type Explanation struct {
 	Exact    float64 // because the query is the tool's name
 	Coverage float64 // for clauses that the hits above serve less
 	Twins    float64 // at most 0: for hits above that are nearly the same tool
+	// Deprecated is at most 0: a tool that says it is deprecated loses half.
+	Deprecated float64
 }
 
 // explain fills in, for the hits, what the search has noted on its way.
@@ -44,15 +48,13 @@ func (r *ranking) explain(hits []Hit, q request) error {
 	}
 	// Each term's part in the sum over the whole query; the clauses' part goes
 	// to the terms in the same shares.
-	for term := range q.terms {
-		err := r.term(q, term, func(doc int, score float64) {
-			if i, ok := docs[doc]; ok {
-				hits[i].Why.Terms[term] += score
-			}
-		})
-		if err != nil {
-			return err
+	err := r.eachTerm(q, func(term string, doc int, score float64) {
+		if i, ok := docs[doc]; ok {
+			hits[i].Why.Terms[term] += score
 		}
+	})
+	if err != nil {
+		return err
 	}
 	for doc, i := range docs {
 		why := hits[i].Why
@@ -60,6 +62,7 @@ func (r *ranking) explain(hits []Hit, q request) error {
 		why.Vectors = hits[i].Score - why.Words
 		why.Prior = r.priors[doc]
 		why.Exact = r.lifts[doc]
+		why.Deprecated = -r.demoted[doc]
 		if r.similar != nil {
 			slot := r.slots[doc]
 			if why.Estimated = !r.similar.knows(slot); !why.Estimated {
@@ -68,7 +71,7 @@ func (r *ranking) explain(hits []Hit, q request) error {
 			spread := r.spreads[hits[i].Name]
 			why.Coverage, why.Twins = spread.coverage, -spread.twins
 		}
-		why.Vectors -= why.Prior + why.Exact + why.Coverage + why.Twins
+		why.Vectors -= why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated
 		r.x.shares(hits[i].Name, why)
 	}
 	return nil

@@ -29,7 +29,7 @@ func checkExplained(t *testing.T, query string, hit Hit) {
 		}
 		return total
 	}
-	near("the sum of the parts", why.Words+why.Vectors+why.Prior+why.Exact+why.Coverage+why.Twins, hit.Score)
+	near("the sum of the parts", why.Words+why.Vectors+why.Prior+why.Exact+why.Coverage+why.Twins+why.Deprecated, hit.Score)
 	near("the sum of the fields", sum(why.Fields), why.Words)
 	near("the sum of the terms", sum(why.Terms), why.Words)
 	if !why.Estimated {
@@ -44,9 +44,13 @@ func checkExplained(t *testing.T, query string, hit Hit) {
 			t.Errorf("%q: %s: unknown field %q", query, hit.Name, field)
 		}
 	}
+	terms := Terms(query)
+	for _, stem := range terms {
+		terms = append(terms, concepts()[stem])
+	}
 	for term := range why.Terms {
-		if !slices.Contains(Terms(query), term) {
-			t.Errorf("%q: %s: %q is no term of the query: %v", query, hit.Name, term, Terms(query))
+		if !slices.Contains(terms, term) {
+			t.Errorf("%q: %s: %q is no term of the query: %v", query, hit.Name, term, terms)
 		}
 	}
 }
@@ -151,13 +155,14 @@ func TestTheExplanationAddsUp(t *testing.T) {
 
 // Where each word is found, and what it is worth there.
 func TestTheExplanationNamesFieldsAndTerms(t *testing.T) {
-	d := docOf(t, "office", `{"name":"send","title":"Postman","description":"Deliver it.","inputSchema":{"properties":{"recipient":{"description":"who receives the letter"}}}}`, "Correspondence")
+	d := docOf(t, "office", `{"name":"send","title":"Postman","description":"Stamp it.","inputSchema":{"properties":{"recipient":{"description":"who receives the letter"}}}}`, "Correspondence")
 	x := build(t, d, doc(t, "zoo", "feed", "Feed the pelicans."))
 	for query, want := range map[string]struct{ field, term string }{
 		"sending":        {"name", "send"},
 		"postman":        {"title", "postman"},
 		"offices":        {"server", "offic"},
-		"deliver":        {"description", "deliv"},
+		"stamped":        {"description", "stamp"},
+		"dispatch":       {"name", "~send"},
 		"correspondence": {"server description", "correspond"},
 		"recipients":     {"parameters", "recipi"},
 		"letters":        {"parameter descriptions", "letter"},

@@ -11,9 +11,9 @@ import (
 // whose words say little is decided by the vectors. docs/retrieval.md has what
 // else was tried.
 const (
-	weightVectors  = 30  // of the similarity, against the score of words
+	weightVectors  = 33  // of the similarity, against the score of words
 	weightClause   = 0.5 // of the most similar clause, against the whole query
-	weightCoverage = 6   // of each clause that a tool serves better than those above it
+	weightCoverage = 9   // of each clause that a tool serves better than those above it
 	coveredFrom    = 0.3 // the cosine below which a tool does not serve a clause
 	twinFrom       = .95 // the cosine from which on two tools are twins
 	weightTwin     = 4   // taken from a tool for each twin above it, at most

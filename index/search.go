@@ -55,6 +55,7 @@ type Hit struct {
 const (
 	saturation    = 1.8 // BM25's k1: how soon saying a word again adds nothing
 	weightWritten = 0.4 // of a word as it was written, against its stem
+	weightConcept = 0.7 // of a word that means about the same, against the word
 	weightClauses = 0.6 // of the clauses of a query, against the whole
 	maxTerms      = 256 // different ones in a query
 	maxClauses    = 8   // the last takes what remains
@@ -115,10 +116,12 @@ type ranking struct {
 	slots   []int         // by document, -1 for none; with vectors only
 	similar *similarities // nil without vectors
 
-	words []float64 // the scores by words alone
+	words    []float64          // the scores by words alone
+	rarities map[string]float64 // of the terms of the query that documents have
 
 	// What was added on the way, for an explanation.
 	priors, lifts map[int]float64 // by document
+	demoted       map[int]float64 // what deprecated documents lost
 	spreads       map[string]added
 }
 
@@ -138,15 +141,15 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.resembling(name); err != nil {
 		return Result{}, err
 	}
-	r.words = r.scores
-	if q.Explain || len(q.Vectors) > 0 || len(q.Prior) > 0 { // else only exact matches change, which are sure
-		r.words = slices.Clone(r.scores)
-	}
+	r.words = slices.Clone(r.scores)
 	if len(q.Vectors) > 0 && r.x.index.vectors.len() > 0 {
 		if err := r.fuse(q.Vectors); err != nil {
 			return Result{}, err
 		}
 		defer r.similar.release()
+	}
+	if err := r.demote(); err != nil {
+		return Result{}, err
 	}
 	if err := r.prefer(q.Prior); err != nil {
 		return Result{}, err
@@ -198,13 +201,14 @@ func (r *ranking) among(kinds []tool.Kind) error {
 
 // request is a query's terms.
 type request struct {
-	clauses int
-	terms   map[string][]int // the clauses each term occurs in
+	clauses  int
+	terms    map[string][]int  // the clauses each term occurs in
+	concepts map[string]string // by stem
 }
 
 // parse reads a query. Request words count only where there are no others.
 func parse(text string) request {
-	out := request{terms: make(map[string][]int)}
+	out := request{terms: make(map[string][]int), concepts: make(map[string]string)}
 	a := newAnalyzer()
 	for _, clause := range clauses(text) {
 		n := out.clauses
@@ -212,19 +216,26 @@ func parse(text string) request {
 			if requestWords[a.terms[word.written][len(written):]] {
 				return
 			}
-			out.add(a.terms[word.stem], n)
-			out.add(a.terms[word.written], n)
+			out.addWord(a, word, n)
 		})
 		out.clauses++
 	}
 	if len(out.terms) == 0 {
 		out.clauses = 1
 		a.each(text, func(word termPair) {
-			out.add(a.terms[word.stem], 0)
-			out.add(a.terms[word.written], 0)
+			out.addWord(a, word, 0)
 		})
 	}
 	return out
+}
+
+func (r request) addWord(a *analyzer, word termPair, clause int) {
+	r.add(a.terms[word.stem], clause)
+	r.add(a.terms[word.written], clause)
+	if word.concept >= 0 {
+		r.concepts[a.terms[word.stem]] = a.terms[word.concept]
+		r.add(a.terms[word.concept], clause)
+	}
 }
 
 func (r request) add(term string, clause int) {
@@ -271,23 +282,16 @@ func clauses(text string) []string {
 func (r *ranking) lexical(q request) error {
 	clauses := make([][]float64, q.clauses)
 	several := q.clauses > 1
-	terms := make([]string, 0, len(q.terms))
-	for term := range q.terms {
-		terms = append(terms, term)
-	}
-	slices.Sort(terms) // sums of the same numbers in the same order are the same
-	for _, term := range terms {
-		err := r.term(q, term, func(doc int, score float64) {
-			r.scores = add(r.scores, doc, score)
-			if several {
-				for _, c := range q.terms[term] {
-					clauses[c] = add(clauses[c], doc, score)
-				}
+	err := r.eachTerm(q, func(term string, doc int, score float64) {
+		r.scores = add(r.scores, doc, score)
+		if several {
+			for _, c := range q.terms[term] {
+				clauses[c] = add(clauses[c], doc, score)
 			}
-		})
-		if err != nil {
-			return err
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if !several { // the one clause is the whole
 		for doc := range r.scores {
@@ -308,19 +312,28 @@ func (r *ranking) lexical(q request) error {
 }
 
 // term calls do with what a term is worth in each document that has it.
-func (r *ranking) term(q request, term string, do func(doc int, score float64)) error {
+func (r *ranking) term(term string, do func(doc int, score float64)) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
 	weight := 1.0
-	if strings.HasPrefix(term, written) {
+	switch {
+	case strings.HasPrefix(term, written):
 		weight = weightWritten
+	case isConcept(term):
+		weight = weightConcept
 	}
-	return r.postings(r.grouped(fieldTerms), term, func(found uint64, doc int, freq uint64) {
-		n := float64(found)
-		idf := math.Log(1 + (float64(r.total)-n+0.5)/(n+0.5))
+	f, err := r.find(r.grouped(fieldTerms), term)
+	if err != nil {
+		return errors.Join(err, f.close())
+	}
+	rarity := rarity(r.total, int(f.count))
+	if f.count > 0 {
+		r.rarities[term] = rarity
+	}
+	return f.each(func(doc int, freq uint64) {
 		times := float64(freq) / scale
-		do(doc, weight*idf*times/(times+saturation))
+		do(doc, weight*rarity*times/(times+saturation))
 	})
 }
 
@@ -342,6 +355,10 @@ func (r *ranking) exact(text string) error {
 	for doc, level := range r.levels {
 		if level, err = r.spelled(doc, level, strings.TrimSpace(text)); err != nil {
 			return err
+		}
+		if _, old := r.demoted[doc]; old && level < spelledName && strings.Contains(strings.TrimSpace(text), " ") {
+			delete(r.levels, doc) // "read file" need not mean the old read_file; readFile does
+			continue
 		}
 		r.levels[doc] = level
 		r.lifts[doc] = float64(level)*(1+top) + max(0, -at(r.scores, doc))
@@ -516,10 +533,15 @@ func (f found) close() (err error) {
 // most.
 func (r *ranking) postings(fields []string, term string, do func(found uint64, doc int, freq uint64)) error {
 	f, err := r.find(fields, term)
-	defer f.close()
 	if err != nil {
-		return err
+		return errors.Join(err, f.close())
 	}
+	return f.each(func(doc int, freq uint64) { do(f.count, doc, freq) })
+}
+
+// each calls do for every document, and closes f.
+func (f found) each(do func(doc int, freq uint64)) error {
+	defer f.close()
 	for _, postings := range f.postings {
 		var at api.TermFieldDoc
 		for {
@@ -530,7 +552,7 @@ func (r *ranking) postings(fields []string, term string, do func(found uint64, d
 			if next == nil {
 				break
 			}
-			do(f.count, int(next.ID.Value()), next.Freq)
+			do(int(next.ID.Value()), next.Freq)
 		}
 	}
 	return nil

@@ -46,7 +46,7 @@ func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	if q.Limit < 1 || s.reader == nil {
 		return Result{}, nil
 	}
-	r := &ranking{ctx: ctx, x: s, reader: s.reader}
+	r := &ranking{ctx: ctx, x: s, reader: s.reader, rarities: map[string]float64{}}
 	found, err := r.search(q)
 	if err != nil {
 		return Result{}, fmt.Errorf("index: search: %w", err)

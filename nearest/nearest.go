@@ -43,8 +43,10 @@ func Names(word string, names []string, n int, share float64) []string {
 	}
 	slices.SortStableFunc(found, func(a, b near) int { return cmp.Compare(a.distance, b.distance) })
 	var out []string
-	for _, f := range found[:min(n, len(found))] {
-		out = append(out, f.name)
+	for _, f := range found {
+		if len(out) < n && !slices.Contains(out, f.name) {
+			out = append(out, f.name)
+		}
 	}
 	return out
 }

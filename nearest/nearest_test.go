@@ -7,7 +7,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	names := []string{"github_search_code", "github_search_issues", "files_search", "clock_now", "call_timeout"}
+	names := []string{"github_search_code", "github_search_issues", "files_search", "clock_now", "call_timeout", "clock_now"}
 	for _, test := range []struct {
 		word  string
 		n     int

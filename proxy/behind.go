@@ -34,17 +34,36 @@ func (b behind) SetLevel(level string) { b.of.desk.levels.set(b.of, level, b.poo
 func (b behind) RootsChanged(session string) { b.pool().RootsChanged(session) }
 
 // Relists remembers whether a client lists tools again after list_changed.
-func (b behind) Relists(client string, relists bool) { b.of.desk.remember(client, relists) }
+func (b behind) Relists(client string, relists tool.Relists) {
+	d := b.of.desk
+	d.later("a client", func(ctx context.Context) error { return d.store.PutClient(ctx, client, relists) })
+}
+
+// Called remembers which tools a client called in its last sessions in the view.
+func (b behind) Called(by tool.Caller, called []tool.Called) {
+	d := b.of.desk
+	d.later("what a client called", func(ctx context.Context) error { return d.store.PutCalled(ctx, b.of.view, by, called) })
+}
 
 // Listed counts what a client was listed.
 func (b behind) Listed(session, client string, tools []*tool.Tool) {
 	b.of.desk.meter.Listed(metered{b.of.now()}, session, client, tools)
 }
 
+// Calling counts a call of a client, and its answer.
+func (b behind) Calling(call *tool.Call) func(tool.Result) {
+	v, client := b.of.now(), ""
+	if call.Client != nil {
+		client = call.Client.Name
+	}
+	answered := b.of.desk.meter.Called(metered{v}, call.Session, client, v.kindOf(call))
+	return func(result tool.Result) { answered(result) }
+}
+
 // Ended forgets a session.
 func (b behind) Ended(session string) {
 	b.pool().Forget(session)
-	b.of.desk.meter.Forget(session)
+	b.of.desk.meter.Ended(session)
 	b.of.gate.Drop(session)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"toolfinch/configs"
@@ -32,28 +33,48 @@ func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*served, 
 // error leaves no trace.
 func (s *views) build(ctx context.Context, config *configs.Config, plans []plan, problems []view.Problem) (*served, error) {
 	before := s.now.Load()
-	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: s.modules.Files(), ready: before.ready, replaced: make(chan struct{})}
+	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: append(s.modules.Files(), s.python.Files()...), ready: before.ready, replaced: make(chan struct{})}
 	for _, plan := range plans {
-		v := plan.View
-		next.views = append(next.views, v)
-		next.byName[v.name] = v
-		if plan.compiled == nil {
-			continue // it stays as it is
+		if err := s.add(ctx, next, plan); err != nil {
+			return nil, err
 		}
-		if err := s.buildView(ctx, config, plan); err != nil {
-			err = fmt.Errorf("view %s: %w", v.name, err)
-			for _, v := range next.views {
-				if was := before.byName[v.name]; was == nil {
-					err = errors.Join(err, v.close())
-				} else if was != v { // the index of what is served is the latest again
-					_, _ = v.root.With(context.WithoutCancel(ctx), was.contents)
-				}
-			}
+	}
+	if config.Root() == configs.RootViews {
+		root := s.planRoot(config, next)
+		next.problems = append(next.problems, root.problems...)
+		if err := s.add(ctx, next, root); err != nil {
 			return nil, err
 		}
 	}
 	next.complete = !slices.ContainsFunc(config.Servers, func(u upstream.Settings) bool { return !s.known.heard[u.Name] })
 	return next, nil
+}
+
+// add builds a planned view into what is served next, the default view before the
+// others. After an error nothing of next is left.
+func (s *views) add(ctx context.Context, next *served, plan plan) error {
+	v, before := plan.View, s.now.Load()
+	if next.byName[v.name] = v; v.name == view.Default {
+		next.views = slices.Insert(next.views, 0, v)
+	} else {
+		next.views = append(next.views, v)
+	}
+	if plan.same {
+		return nil
+	}
+	err := s.buildView(ctx, next.config, plan)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("view %s: %w", v.name, err)
+	for _, v := range next.views {
+		if was := before.byName[v.name]; was == nil {
+			err = errors.Join(err, v.close())
+		} else if was != v { // the index of what is served is the latest again
+			_, _ = v.root.With(context.WithoutCancel(ctx), was.contents)
+		}
+	}
+	return err
 }
 
 // buildView makes a planned view complete.
@@ -69,7 +90,6 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 	if v.endpoint != nil && v.settings.Gating != nil {
 		next.guard()
 	}
-	v.contents = retrieve.Contents{Servers: next.servers, Reserved: next.reserved, Pins: config.Pinned}
 	if v.catalog, err = v.root.With(ctx, v.contents); err != nil {
 		return err
 	}
@@ -82,10 +102,10 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 
 // guard puts the gate around every tool of the view.
 func (n *plan) guard() {
-	for i, s := range n.servers {
+	for i, s := range n.contents.Servers {
 		for j, t := range s.Tools {
 			if t.Def.ID.Kind == tool.KindTool {
-				n.servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: n.gate.Guard(t)}
+				n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: n.gate.Guard(t)}
 			}
 		}
 	}
@@ -105,9 +125,18 @@ func (s *views) newRetriever(config *configs.Config, next plan) *retrieve.Retrie
 		Misfit:       s.embedder.anew,
 		Offer:        next.offer,
 		SearchTool:   next.find,
+		Offers:       func(name string) bool { return next.shown.MetaTool(name) != nil },
+		PlainSearch:  next.settings.SearchStyle == view.SearchPlain,
+	}
+	if most := next.compiled.Keeps(); most != nil {
+		settings.Keep = s.keep(*most)
 	}
 	if next.endpoint != nil {
-		settings.Register = next.live.Register
+		settings.Register = func(ctx context.Context, call *tool.Call, tools []*tool.Tool) retrieve.Registration {
+			names, relisted := next.live.Register(ctx, call, tools)
+			return retrieve.Registration{Names: names, Relisted: relisted}
+		}
+		settings.Used = next.live.Used
 		if next.settings.Gating != nil {
 			settings.Gate = next.gate
 		}
@@ -132,8 +161,10 @@ func (s *views) showTo(config *configs.Config, next plan) {
 		Source:        v.catalog,
 		Declared:      s.declaredBy(settings, next.compiled.Upstreams),
 		Meta:          slices.Clone(next.compiled.Meta),
-		Register:      config.Routing != configs.RoutingCallTool,
+		Register:      registers(config),
 		MaxRegistered: config.MaxRegistered,
+		Recall:        config.ResumeTools,
+		Learn:         config.Learn,
 	}
 	intro := v.expose(next)
 	if settings.Gating != nil {
@@ -142,7 +173,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 	if settings.ProxyTool != "" {
 		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, v.retriever.Proxied(), s.log.With("view", v.name)))
 	}
-	if next.compiled.Keeps() {
+	if next.compiled.Keeps() != nil {
 		v.shown.Meta = append(v.shown.Meta, s.outputs.Tool())
 	}
 	apart := map[string]bool{retrieve.UnprovisionTools: true, retrieve.ListProvisioned: true, s.outputs.Tool().Name: true}
@@ -150,10 +181,10 @@ func (s *views) showTo(config *configs.Config, next plan) {
 		apart[t.Name] = true
 	}
 	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
-		*tools = v.waiting(v.metered(*tools), apart)
+		*tools = v.waiting(*tools, apart)
 	}
 	v.showStarting()
-	about := next.servers
+	about := v.contents.Servers
 	if settings.Exposure == view.ExposureDirect && settings.Description == "" {
 		about = nil // clients see what there is
 	}
@@ -164,28 +195,52 @@ func (s *views) showTo(config *configs.Config, next plan) {
 func (v *View) expose(next plan) (intro string) {
 	exposure := cmp.Or(v.settings.Exposure, view.ExposureAuto)
 	v.shown.Mode, v.shown.SearchTool = string(exposure), next.find
-	for _, one := range next.searches {
-		v.shown.Search = append(v.shown.Search, v.retriever.SearchTools(one.prefix, one.server, one.about)...)
+	if v.lists {
+		v.shown.ListsWait = listsWait
+	}
+	var searches []string
+	for _, one := range v.searches {
+		searches = append(searches, retrieve.SearchName(one.prefix))
+		v.shown.Search = append(v.shown.Search, one.of.retriever.SearchTools(one.prefix, one.server, one.about)...)
 	}
 	switch exposure {
 	case view.ExposureDirect:
-		v.shown.Direct = func() bool { return true }
-		v.shown.SearchTool = ""
+		v.shown.Direct = func(bool) bool { return true }
+		v.shown.ListsWait, v.shown.SearchTool = listsWait, ""
 	case view.ExposureSearch:
-		intro = "Find tools with " + next.find + "."
+		intro = "Find tools with " + strings.Join(searches, ", ") + "."
 	case view.ExposureSearchPerServer:
 		v.shown.SearchTool = ""
 		intro = "Each server has tools that find, describe and call its own."
-	case view.ExposureAuto:
-		below := cmp.Or(v.settings.DirectBelow, view.DefaultDirectBelow)
-		v.shown.Direct = sync.OnceValue(func() bool { return next.settled && v.catalog.ListingCost() < below })
-		v.shown.Search = v.retriever.MetaTools()
-		intro = next.offer.AutoIntro()
 	default:
-		v.shown.Search = v.retriever.MetaTools()
+		v.shown.Search = append(v.retriever.MetaTools(), v.shown.Search...)
 		intro = next.offer.Intro()
+		if exposure == view.ExposureAuto && next.below > 0 {
+			v.directBelow(next.below)
+			intro = next.offer.AutoIntro()
+		}
 	}
 	return joined(v.settings.Description, intro)
+}
+
+// outgrown is how many times direct_below tools must cost before a client that was
+// listed them all searches: its model has seen them, but a list may outgrow its context.
+const outgrown = 4
+
+// directBelow has clients listed every tool while that costs fewer tokens and all
+// servers are known.
+func (v *View) directBelow(tokens int) {
+	cost := sync.OnceValue(v.catalog.ListingCost)
+	v.shown.Mode += fmt.Sprint(" below ", tokens)
+	v.shown.Direct = func(until bool) bool {
+		if until {
+			return cost() < outgrown*tokens
+		}
+		return v.settled && cost() < tokens
+	}
+	if !v.lists && len(v.starting) > 0 && cost() < tokens {
+		v.shown.ListsWait = listsMayWait
+	}
 }
 
 // gated makes what is shown what is provisioned. It returns what clients are told
@@ -193,7 +248,7 @@ func (v *View) expose(next plan) (intro string) {
 func (v *View) gated(gating view.Gating) (intro string) {
 	shown := &v.shown
 	v.budget = &gate.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
-	shown.Granted = v.gate.Granted
+	shown.Granted, shown.ListsWait = v.gate.Granted, 0
 	if shown.SearchTool == retrieve.RetrieveTools { // listed beside discover_tools it would say the same twice
 		shown.Unlisted, shown.Search = shown.Search, nil
 	}

@@ -369,8 +369,8 @@ func TestAnEndpointThatHangs(t *testing.T) {
 		go func() { ended <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, listener) }) }()
 		eventually(t, func() bool { texts, _ := e.documents(); return texts == 5 && p.Tools() == 5 })
 		s := newSession(t, "http://"+listener.Addr().String()+"/mcp")
-		answer, err := s.call("retrieve_tools", map[string]any{"query": "echo a text"})
-		if err != nil || !strings.Contains(answer, `"search":"words","reason":"`) || !strings.Contains(answer, "up_echo") {
+		answer, err := s.call("retrieve_tools", map[string]any{"query": "echo a text", "detail": "full"})
+		if err != nil || !strings.Contains(answer, `\"search\":\"words\",\"reason\":\"`) || !strings.Contains(answer, "up_echo") {
 			t.Errorf("retrieve_tools = %s, %v", answer, err)
 		}
 		if answer, err := s.call("up_echo", map[string]string{"text": "still here"}); err != nil || !strings.Contains(answer, "still here") {

@@ -25,8 +25,8 @@ type desk struct {
 	connected     *transport.Clients
 	limits        *register.Limits
 	provisioned   *limit.Limit
-	relists       map[string]bool // what was known of clients at the start
-	remember      func(client string, relists bool)
+	relists       map[string]tool.Relists                              // what was known of clients at the start
+	later         func(what string, write func(context.Context) error) // the refresh loop's
 	levels        levels
 }
 
@@ -51,6 +51,10 @@ func (d *desk) open(v *View) *endpoint {
 	if err != nil {
 		d.views.log.Warn("the store could not be read: what clients had provisioned is not known", "view", v.name, "error", err)
 	}
+	called, err := d.store.Called(context.Background(), v.name)
+	if err != nil {
+		d.views.log.Warn("the store could not be read: what clients called before is not known", "view", v.name, "error", err)
+	}
 	e := &endpoint{desk: d, view: v.name, root: v.root}
 	behind := behind{e}
 	e.live = register.New(register.Options{
@@ -58,6 +62,7 @@ func (d *desk) open(v *View) *endpoint {
 		Hook:            hook.Command{Line: d.views.first.ListChangedExec},
 		PrincipalHeader: d.views.first.PrincipalHeader,
 		Relists:         d.relists,
+		Called:          called,
 		Subscriptions:   d.subscriptions,
 		Limits:          d.limits,
 		Upstreams:       behind,

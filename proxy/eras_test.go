@@ -474,6 +474,17 @@ func testQuestionsByCallTool(t *testing.T, m *meeting) {
 		}
 		m.wantAsked(t, q.asked)
 	}
+	// Several calls that ask, one after the other, since none says that it only reads.
+	m.clear()
+	got := m.call("tools/call", `{"name":"call_tool","arguments":{"calls":[{"name":"one_form"},{"name":"nobody"},{"name":"one.url"}]}}`)
+	for _, want := range []string{`[1] one_form:`, `[2] nobody failed:`, `[3] one.url:`, `\"answers\":[`} {
+		if !strings.Contains(string(got.Result), want) {
+			t.Errorf("several calls that ask: %s\nwant in it %s", got.raw, want)
+		}
+	}
+	if asked := m.got("elicitation/create"); len(asked) != 2 || string(asked[0].Params) != form.params || string(asked[1].Params) != visit.params {
+		t.Errorf("the client was asked %v", asked)
+	}
 }
 
 func testRounds(t *testing.T, m *meeting) {

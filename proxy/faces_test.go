@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/configs"
 	"toolfinch/proxy"
+	"toolfinch/upstream"
 	"toolfinch/view"
 )
 
@@ -58,7 +60,7 @@ func goods(tools ...string) (defs []string) {
 
 // everything is a view of all tools.
 func everything(name string, exposure view.Exposure) view.Settings {
-	return view.Settings{Name: name, Exposure: exposure, IncludeAll: true}
+	return view.Settings{Name: name, Exposure: exposure, DirectBelow: 3000, IncludeAll: true}
 }
 
 // viewClient is a client of a view over HTTP.
@@ -84,6 +86,27 @@ func (s *script) changes(t testing.TB, p *proxy.Proxy, defs ...string) {
 			return n != len(defs)
 		})
 	})
+}
+
+// search_style: plain answers with a list of objects of three members, at the root too.
+func TestPlainSearch(t *testing.T) {
+	find := everything("find", view.ExposureSearch)
+	find.SearchStyle = view.SearchPlain
+	config := configOf(t, []*script{shop(t, "shop", "hat")}, find)
+	config.DefaultView = configs.RootViews
+	config.Servers = append(config.Servers, upstream.Settings{Name: "gone", Command: "toolfinch-test-no-such-program"})
+	p, url := openViews(t, "", config)
+	const want = `[{"name":"shop_hat","description":"Sells a hat of any colour. Ask for hat by size.","parameters":{"type":"object","properties":{"size":{"type":"integer"},"colour":{"type":"string"}},"required":["size"]}}]`
+	for _, modern := range []bool{false, true} {
+		for _, c := range []*rawClient{viewClient(t, p, url, "find", modern), newClient(t, p, url, kind{modern: modern}, `{}`, reply)} {
+			for arguments, found := range map[string]string{`{"query":"sells a hat"}`: want, `{}`: want, `{"query":"zebra"}`: "[]"} {
+				texts, structured := contents(c.ask("tools/call", toolCall("find_search_tools", arguments)).Result)
+				if len(texts) != 2 || texts[0] != found || !strings.HasPrefix(texts[1], "failed: gone: ") || structured != "" {
+					t.Errorf("%s: %q %s", arguments, texts, structured)
+				}
+			}
+		}
+	}
 }
 
 func TestADirectViewListsAllItsTools(t *testing.T) {
@@ -115,59 +138,92 @@ func TestADirectViewListsAllItsTools(t *testing.T) {
 	}
 }
 
-// What a session was shown first stays; a client without one is shown what a new
-// session would be.
-func TestAnAutoViewListsItsToolsWhileTheyAreFew(t *testing.T) {
+// What a session was shown first stays, unless it outgrows the context of a model; 2026-07-28
+// clients, which have none, share one decision.
+func TestAClientIsListedAllToolsWhileTheyCostLittle(t *testing.T) {
 	up := shop(t, "shop", "hat")
 	scripts := []*script{up}
 	auto := everything("auto", view.ExposureAuto)
 	auto.DirectBelow = 300
 	p, url := openViews(t, "", configOf(t, scripts, auto))
-	var many []string
-	for i := range 30 {
-		many = append(many, fmt.Sprintf("item%02d", i))
+	items := func(n int) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf("item%02d", i))
+		}
+		return names
 	}
-	direct := []string{"shop_hat"}
+	var listening func(json.RawMessage) bool
+	lists := func(c *rawClient, want ...string) {
+		t.Helper()
+		if got := c.listed(); !slices.Equal(got, want) {
+			t.Errorf("tools/list has %v, want %v", got, want)
+		}
+	}
+	shopping := func(names []string) (all []string) {
+		for _, name := range names {
+			all = append(all, "shop_"+name)
+		}
+		return all
+	}
 	searched := []string{"retrieve_tools", "call_tool"}
-
 	small, modern := viewClient(t, p, url, "auto", false), viewClient(t, p, url, "auto", true)
-	for _, c := range []*rawClient{small, modern} {
-		if got := c.listed(); !slices.Equal(got, direct) {
-			t.Fatalf("tools/list of a small view has %v, want %v", got, direct)
+	become := func(now []string) {
+		t.Helper()
+		for _, c := range []*rawClient{small, modern} {
+			c.clear()
 		}
+		up.changes(t, p, goods(now...)...)
+		small.hears("notifications/tools/list_changed", nil)
+		modern.hears("notifications/tools/list_changed", listening)
 	}
-	listening := (&meeting{rawClient: modern}).listen(`{"toolsListChanged":true}`)
 
-	up.changes(t, p, goods(many...)...)
-	small.hears("notifications/tools/list_changed", nil)
-	modern.hears("notifications/tools/list_changed", listening)
-	if got := small.listed(); len(got) != 30 || slices.Contains(got, "retrieve_tools") {
-		t.Errorf("a session that was listed tools is listed %v", got)
+	lists(small, "shop_hat")
+	lists(modern, "shop_hat")
+	if got := small.ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a hat"}`)); failed(got) || !strings.Contains(string(got.Result), "shop_hat") {
+		t.Errorf("retrieve_tools, which is not listed, answers %s", got.raw)
 	}
+	if got := small.ask("tools/call", toolCall("call_tool", `{"name":"shop_hat","arguments":{"size":1}}`)); failed(got) {
+		t.Errorf("call_tool, which is not listed, answers %s", got.raw)
+	}
+	listening = (&meeting{rawClient: modern}).listen(`{"toolsListChanged":true}`)
+
+	become(items(10)) // more than a new session is listed
+	lists(small, shopping(items(10))...)
+	lists(modern, shopping(items(10))...)
 	large := viewClient(t, p, url, "auto", false)
-	for _, c := range []*rawClient{large, modern} {
-		if got := c.listed(); !slices.Equal(got, searched) {
-			t.Errorf("tools/list of a large view has %v, want %v", got, searched)
-		}
-	}
+	lists(large, searched...)
 
-	small.clear()
-	large.clear()
-	modern.clear()
-	up.changes(t, p, goods("hat")...)
-	small.hears("notifications/tools/list_changed", nil)
-	modern.hears("notifications/tools/list_changed", listening)
-	if got := large.listed(); !slices.Equal(got, searched) {
-		t.Errorf("a session that was shown meta-tools is listed %v", got)
-	}
+	become([]string{"hat"})
+	lists(large, searched...)
 	if got := large.got("notifications/tools/list_changed"); len(got) > 0 {
 		t.Errorf("a session heard of a list that did not change for it: %s", got[0].raw)
 	}
-	if got := small.listed(); !slices.Equal(got, direct) {
-		t.Errorf("a session that was listed tools is listed %v", got)
-	}
-	if got := modern.listed(); !slices.Equal(got, direct) {
-		t.Errorf("a client without a session is listed %v", got)
+	lists(small, "shop_hat")
+	lists(modern, "shop_hat")
+
+	become(items(60)) // more than anybody is listed
+	lists(small, searched...)
+	lists(modern, searched...)
+	up.changes(t, p, goods("hat")...)
+	lists(small, searched...)
+	lists(modern, searched...)
+}
+
+// direct_below is for routing_type AUTO: the others say how tools reach clients.
+func TestOtherRoutingNeverListsAllTools(t *testing.T) {
+	for routing, want := range map[configs.Routing][]string{
+		configs.RoutingAuto: {"shop_hat"}, configs.RoutingDynamic: {"retrieve_tools"}, configs.RoutingCallTool: {"retrieve_tools", "call_tool"},
+	} {
+		auto := everything("auto", view.ExposureAuto)
+		auto.DirectBelow = 300
+		config := configOf(t, []*script{shop(t, "shop", "hat")}, auto)
+		config.Routing, config.DirectBelow = routing, 300
+		p, url := openViews(t, "", config)
+		for _, name := range []string{"auto", view.Default} {
+			if got := viewClient(t, p, url, name, false).listed(); !slices.Equal(got, want) {
+				t.Errorf("%s: tools/list of the view %s has %v, want %v", routing, name, got, want)
+			}
+		}
 	}
 }
 
@@ -177,11 +233,12 @@ func TestAnAutoViewDoesNotWaitForAServerThatIsGone(t *testing.T) {
 	up := shop(t, "shop", "hat")
 	gone := newScript(t, "gone", false, false)
 	gone.settings.URL, gone.settings.Command = "", "toolfinch-test-no-such-program"
-	scripts := []*script{up, gone}
-	p, url := openViews(t, "", configOf(t, scripts, everything("auto", view.ExposureAuto)))
-	eventually(t, func() bool {
-		return slices.Equal(viewClient(t, p, url, "auto", true).listed(), []string{"shop_hat"})
-	})
+	auto := everything("auto", view.ExposureAuto)
+	auto.DirectBelow = 300
+	p, url := openViews(t, "", configOf(t, []*script{up, gone}, auto))
+	if got := viewClient(t, p, url, "auto", true).listed(); !slices.Equal(got, []string{"shop_hat"}) {
+		t.Errorf("tools/list has %v, want those of the other server", got)
+	}
 }
 
 func TestTheSearchTrioAnswers(t *testing.T) {
@@ -275,8 +332,8 @@ func TestToolsAreRegisteredForTheirOwnSession(t *testing.T) {
 	for name, in := range map[string]string{"one of x": "x", "another of x": "x", "one of y": "y", "of default": "default"} {
 		sessions[name] = viewClient(t, p, url, in, false)
 	}
-	got := sessions["one of x"].ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a hat","limit":1}`))
-	if !strings.Contains(string(got.Result), `"registered":true`) {
+	got := sessions["one of x"].ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a hat","limit":1,"detail":"full"}`))
+	if !strings.Contains(string(answerOf(got)), `"registered":true`) {
 		t.Fatalf("retrieve_tools = %s", got.raw)
 	}
 	for name, c := range sessions {

@@ -11,11 +11,11 @@ import (
 func TestTheFirstQuestionsOfASharedServer(t *testing.T) {
 	for _, tools := range [][]string{{"form"}, {"form", "sample", "roots"}} {
 		t.Run(strings.Join(tools, " "), func(t *testing.T) {
-			s := everythingScript(t, kind{false, true})
+			s := everythingScript(t, kind{stdio: true})
 			p, url := openScripts(t, nil, s)
 			var clients []*rawClient
 			for i := range 6 {
-				clients = append(clients, newClient(t, p, url, kind{i%2 == 0, false}, can, reply))
+				clients = append(clients, newClient(t, p, url, kind{modern: i%2 == 0}, can, reply))
 			}
 			var calls sync.WaitGroup
 			for i, c := range clients {

@@ -62,6 +62,14 @@ func (c *rawClient) does(t testing.TB, name, arguments string) json.RawMessage {
 	if failed(got) {
 		t.Fatalf("%s %s = %s", name, arguments, got.raw)
 	}
+	return answerOf(got)
+}
+
+// answerOf is the JSON that a meta-tool answers with, in its text.
+func answerOf(got message) json.RawMessage {
+	if texts, _ := contents(got.Result); len(texts) == 1 && json.Valid([]byte(texts[0])) {
+		return json.RawMessage(texts[0])
+	}
 	return part(got.Result, "structuredContent")
 }
 
@@ -449,7 +457,7 @@ func TestListsOfGatedViews(t *testing.T) {
 					t.Fatalf("listed are %v, want %v", got, want)
 				}
 				if before == nil { // not listed, and there
-					got := c.does(t, "retrieve_tools", `{"query":"look at a ware"}`)
+					got := c.does(t, "retrieve_tools", `{"query":"look at a ware","detail":"full"}`)
 					if !strings.Contains(string(got), `"shop_look"`) || strings.Contains(string(got), `"registered":true`) {
 						t.Errorf("retrieve_tools = %s", got)
 					}
@@ -483,7 +491,7 @@ func TestListsOfGatedViews(t *testing.T) {
 					}
 				}
 				if before == nil {
-					if got := c.does(t, "retrieve_tools", `{"query":"look at a ware","limit":1}`); !strings.Contains(string(got), `"registered":true`) {
+					if got := c.does(t, "retrieve_tools", `{"query":"look at a ware","limit":1,"detail":"full"}`); !strings.Contains(string(got), `"registered":true`) {
 						t.Errorf("retrieve_tools does not say that the tool can be called: %s", got)
 					}
 				}
@@ -959,7 +967,7 @@ func TestForgedIDsAreRefused(t *testing.T) {
 		} {
 			got := c.ask("tools/call", toolCall(meta, arguments))
 			texts, _ := contents(got.Result)
-			if said := strings.Join(texts, "\n"); !failed(got) || !strings.HasPrefix(said, begins) || said != begins && !strings.HasPrefix(said, begins+". Nearest: ") {
+			if said := strings.Join(texts, "\n"); !failed(got) || !strings.HasPrefix(said, begins) || said != begins && !strings.HasPrefix(said, begins+". Nearest: ") && !strings.HasPrefix(said, begins+"; it is a tool of toolfinch itself") {
 				t.Errorf("%s %s = %s", meta, arguments, got.raw)
 			}
 		}

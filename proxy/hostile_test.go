@@ -109,7 +109,7 @@ func TestHostileDefinitionsHarmNobody(t *testing.T) {
 	}
 
 	p, url := openScripts(t, nil, many, endless, huge, odd, mistyped, talks, notList, goodScript(t))
-	c := newClient(t, p, url, kind{true, true}, `{}`, reply)
+	c := newClient(t, p, url, kind{modern: true, stdio: true}, `{}`, reply)
 	uris := func() string {
 		all, cursor := "", `{}`
 		for {
@@ -206,7 +206,7 @@ func TestFloodsOfAnUpstream(t *testing.T) {
 			p, url := openScripts(t, nil, s, goodScript(t))
 			fewTools(t, p)
 			c := newClient(t, p, url, kind{}, `{}`, reply)
-			other := newClient(t, p, url, kind{true, true}, `{}`, reply)
+			other := newClient(t, p, url, kind{modern: true, stdio: true}, `{}`, reply)
 			flooded := c.begin("tools/call", `{"name":"bad_flood","_meta":{"progressToken":"p"}}`)
 			works(t, other)
 			if got := <-flooded.answer; !strings.Contains(got.raw, `"flooded":true`) {
@@ -376,7 +376,7 @@ func TestSubscriptionsOfOneClientAreBounded(t *testing.T) {
 	s.list("resourceTemplates", `{"uriTemplate":"bad://{x}","name":"All"}`)
 	p, url := openScripts(t, nil, s, goodScript(t))
 	fewTools(t, p)
-	c := newClient(t, p, url, kind{false, true}, `{}`, reply)
+	c := newClient(t, p, url, kind{stdio: true}, `{}`, reply)
 	eventually(t, func() bool { return strings.Contains(c.ask("resources/templates/list", `{}`).raw, "bad://") })
 	refused := 0
 	for i := range 1100 {
@@ -396,7 +396,7 @@ func TestSubscriptionsOfOneClientAreBounded(t *testing.T) {
 	for i := range uris {
 		uris[i] = fmt.Sprintf(`"bad://l%d"`, i)
 	}
-	listens := newClient(t, p, url, kind{true, false}, `{}`, reply)
+	listens := newClient(t, p, url, kind{modern: true}, `{}`, reply)
 	listen := listens.begin("subscriptions/listen", `{"notifications":{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}}`)
 	ack := listens.hears("notifications/subscriptions/acknowledged", nil)
 	if got := strings.Count(ack.raw, "bad://l"); got != 1000 {
@@ -420,7 +420,7 @@ func TestParkedCallsAreBounded(t *testing.T) {
 	})
 	p, url := openScripts(t, nil, s, goodScript(t))
 	fewTools(t, p)
-	c := newClient(t, p, url, kind{true, true}, can, reply)
+	c := newClient(t, p, url, kind{modern: true, stdio: true}, can, reply)
 	if got := c.call("tools/call", `{"name":"bad_ask"}`); got.Error != nil {
 		t.Fatal(got.raw)
 	}
@@ -482,7 +482,7 @@ func TestInputRequiredWithoutEnd(t *testing.T) {
 	p, url := openScripts(t, nil, s, goodScript(t))
 	fewTools(t, p)
 	legacy := newClient(t, p, url, kind{}, can, reply)
-	modern := newClient(t, p, url, kind{true, false}, can, reply)
+	modern := newClient(t, p, url, kind{modern: true}, can, reply)
 	for _, tool := range members([]byte(`{"forever":1,"many":1,"long":1,"strange":1,"mistyped":1,"mistyped2":1,"mistyped3":1}`)) {
 		call := `{"name":"bad_` + tool.key + `"}`
 		if got := legacy.ask("tools/call", call); got.Error == nil && string(part(got.Result, "isError")) != "true" {

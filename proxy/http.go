@@ -67,7 +67,11 @@ func (p *Proxy) Handler() http.Handler {
 		return func(w http.ResponseWriter, r *http.Request) {
 			v, err := p.reachable(r.PathValue("view"))
 			if err != nil {
-				http.Error(w, "no such view", http.StatusNotFound)
+				reason := "no such view"
+				if r.PathValue("view") == "" { // it is refused by the owner, who says so
+					reason = err.Error()
+				}
+				http.Error(w, reason, http.StatusNotFound)
 				return
 			}
 			serve(v).ServeHTTP(w, r)
@@ -102,21 +106,20 @@ func (p *Proxy) ifREST(next http.Handler) http.Handler {
 // ready answers 200 once there is something to find, or no server left to wait for.
 // Its status is degraded while every server of the view has failed.
 func (p *Proxy) ready(w http.ResponseWriter, _ *http.Request) {
-	v := p.main()
-	h := v.health()
+	tools, h := p.Tools(), p.health()
 	w.Header().Set("Content-Type", "application/json")
-	if v.catalog.Len() == 0 && h.Pending > 0 {
+	if tools == 0 && h.Pending > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	status := "ready"
 	switch {
-	case v.catalog.Len() == 0 && h.Pending > 0:
+	case tools == 0 && h.Pending > 0:
 		status = "starting"
 	case h.Failed > 0 && h.Ready+h.Pending == 0:
 		status = "degraded"
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
-		"status": status, "tools": v.catalog.Len(), "servers_ready": h.Ready, "servers_pending": h.Pending, "servers_failed": h.Failed,
+		"status": status, "tools": tools, "servers_ready": h.Ready, "servers_pending": h.Pending, "servers_failed": h.Failed,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/enrich"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -26,6 +27,7 @@ type knowledge struct {
 	log      *slog.Logger
 	said     map[string]*said     // by server
 	heard    map[string]bool      // the servers that were listed, or have failed, since Open
+	enriched map[string]string    // what the owner accepted of what a model wrote, by the hash of a definition
 	began    map[string]time.Time // when servers that were never listed were met
 }
 
@@ -42,14 +44,14 @@ type said struct {
 
 // recalled is what the store remembers beside what the upstreams said.
 type recalled struct {
-	tokens  map[string]int  // counts of definitions
-	clients map[string]bool // whether they list tools again after list_changed
-	uses    []retrieve.Use  // nil unless the configuration learns
+	tokens  map[string]int          // counts of definitions
+	clients map[string]tool.Relists // whether they list tools again after list_changed
+	uses    []retrieve.Use          // nil unless the configuration learns
 }
 
 // recall reads the store. What cannot be read is learned again.
 func recall(ctx context.Context, db *store.Store, config *configs.Config, log *slog.Logger) (*knowledge, recalled) {
-	k := &knowledge{store: db, log: log, said: map[string]*said{}, heard: map[string]bool{}, began: map[string]time.Time{}}
+	k := &knowledge{store: db, log: log, said: map[string]*said{}, heard: map[string]bool{}, enriched: map[string]string{}, began: map[string]time.Time{}}
 	warn := func(what string, err error) {
 		if err != nil {
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
@@ -67,6 +69,13 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, log *s
 	}
 	defs, err := db.Tools(ctx)
 	warn("tools", err)
+	written, err := db.Enriched(ctx)
+	warn("what was written of tools", err)
+	for hash, text := range written {
+		if text.State == store.Accepted {
+			k.enriched[hash] = enrich.Text{When: text.When, Tags: text.Tags}.String()
+		}
+	}
 	for _, def := range defs {
 		if unchecked[def.ID.Server] {
 			if def, _, err = tool.TakeIn(def.ID.Kind, def.ID.Server, def.Raw); err != nil {
@@ -74,7 +83,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, log *s
 			}
 		}
 		if s := k.said[def.ID.Server]; s != nil && !slices.Contains(config.Disabled, def.ID.Server) {
-			s.defs = append(s.defs, def)
+			s.defs = append(s.defs, k.enrich(def))
 		}
 	}
 	var r recalled
@@ -90,6 +99,17 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, log *s
 		}
 	}
 	return k, r
+}
+
+// enrich returns the definition with what was written of it.
+func (k *knowledge) enrich(def *tool.Def) *tool.Def {
+	text := k.enriched[def.Hash]
+	if text == "" {
+		return def
+	}
+	with := *def
+	with.Enriched = text
+	return &with
 }
 
 // serversOf are the names of all servers of a configuration, disabled ones too.
@@ -161,8 +181,12 @@ func (k *knowledge) heardStill(before, after *configs.Config) map[string]bool {
 // the store's.
 func (k *knowledge) learn(ctx context.Context, change upstream.Change) (store.Diff, error) {
 	k.logFaults(change)
+	defs := []*tool.Def{} // not nil: it was listed
+	for _, def := range change.Defs {
+		defs = append(defs, k.enrich(def))
+	}
 	k.said[change.Server] = &said{
-		defs:         append([]*tool.Def{}, change.Defs...), // not nil: it was listed
+		defs:         defs,
 		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, interactive: change.Interactive, cache: change.Cache,
 		faults: change.Faults.Described,
 	}

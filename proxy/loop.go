@@ -73,10 +73,6 @@ func (l *loop) later(what string, write func(ctx context.Context) error) {
 	}
 }
 
-func (l *loop) rememberClient(client string, relists bool) {
-	l.later("a client", func(ctx context.Context) error { return l.store.PutClient(ctx, client, relists) })
-}
-
 func (l *loop) rememberUse(use retrieve.Use) {
 	l.later("what was learned from a call", func(ctx context.Context) error { return l.store.PutLearned(ctx, store.LearnedUse(use)) })
 }

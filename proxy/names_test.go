@@ -24,7 +24,7 @@ func namesake(t *testing.T, name string, k kind) *script {
 }
 
 func TestServersWithTheSameNames(t *testing.T) {
-	a, b, c := namesake(t, "a", kind{false, false}), namesake(t, "b", kind{true, true}), namesake(t, "c", kind{false, true})
+	a, b, c := namesake(t, "a", kind{}), namesake(t, "b", kind{modern: true, stdio: true}), namesake(t, "c", kind{stdio: true})
 	none, other := "", "see"
 	b.settings.Prefix, c.settings.Prefix = &other, &none
 	p, url := openScripts(t, []string{"*"}, a, b, c)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,17 +23,18 @@ import (
 // still fail.
 type plan struct {
 	*View
-	settled  bool // what its upstreams have is known
-	compiled *view.Compiled
-	servers  []retrieve.Server
-	searches []searchTools
-	find     string         // the meta-tool that answers send clients to who look for a tool
-	offer    retrieve.Offer // what there is of retrieve_tools and call_tool
-	reserved []string       // names of meta-tools
+	same  bool           // it is served already, and stays as it is
+	find  string         // the meta-tool that answers send clients to who look for a tool
+	offer retrieve.Offer // what there is of retrieve_tools and call_tool
+	below int            // clients are listed every tool that cost fewer tokens together; 0: none is
 }
 
-// searchTools are the meta-tools that search one server, or all.
-type searchTools struct{ prefix, server, about string }
+// searchTools are the meta-tools that search one server of a view, or all.
+type searchTools struct {
+	prefix, server, about string
+
+	of *View // whose tools these are
+}
 
 // plan compiles the views of a configuration over what the upstreams have. It
 // changes nothing that is served. A served view that uses none of the changed
@@ -58,7 +60,7 @@ func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed 
 	for _, settings := range settingsOf(config) {
 		same := now.byName[settings.Name]
 		if same != nil && changed != nil && !usesAny(settings, changed) {
-			plans = append(plans, plan{View: same})
+			plans = append(plans, plan{View: same, same: true})
 			problems = append(problems, same.problems...)
 			continue
 		}
@@ -87,18 +89,15 @@ func usesAny(settings view.Settings, servers map[string]bool) bool {
 	return false
 }
 
-// settingsOf are the views of a configuration: the default view, which is
-// everything unless it is configured otherwise, and then the others.
+// settingsOf are the views of a configuration, and before them everything, where that
+// is what the root serves.
 func settingsOf(config *configs.Config) []view.Settings {
-	all := slices.Clone(config.Views)
-	i := slices.IndexFunc(all, func(s view.Settings) bool { return s.Name == view.Default })
-	if i < 0 {
-		return slices.Insert(all, 0, view.Settings{
-			Name: view.Default, Exposure: view.ExposureRetrieve, IncludeAll: true, Gating: config.Gating, ProxyTool: config.ProxyTool,
-		})
+	if config.Root() != configs.RootAll {
+		return config.Views
 	}
-	def := all[i]
-	return slices.Insert(slices.Delete(all, i, i+1), 0, def)
+	return slices.Insert(slices.Clone(config.Views), 0, view.Settings{
+		Name: view.Default, Exposure: view.ExposureAuto, DirectBelow: config.DirectBelow, IncludeAll: true, Gating: config.Gating, ProxyTool: config.ProxyTool,
+	})
 }
 
 // namedBy is what upstreams have as a catalog names it.
@@ -119,73 +118,91 @@ func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 	return view.Env{
 		Log:     s.log,
 		Program: s.modules.Program,
+		Python:  s.python,
 		Scripts: s.scripts,
 		Find:    find,
 		Nearest: func(id string, n int) []string {
 			return nearest.Names(id, slices.Sorted(maps.Keys(tools)), n, nearest.Loose)
 		},
 		Retrieve: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
-			return s.now.Load().byName[view.Default].retriever.SearchItems(ctx, query, limit)
+			return cmp.Or(s.now.Load().byName[rootOf(config)], v).retriever.SearchItems(ctx, query, limit)
 		},
 		Within: func(name string) (*tool.Tool, error) { return v.catalog.Find(name) },
 		Search: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
 			return v.retriever.SearchItems(ctx, query, limit)
 		},
 		Headers: config.HookHeaders,
-		Keep: func(c view.OutputCache) tool.Middleware {
-			return s.outputs.Keep(output.Settings{MinSize: c.MinSize, Preview: c.Preview, TTL: c.TTL})
-		},
+		Keep:    s.keep,
 	}
+}
+
+// keep keeps large results.
+func (s *views) keep(c view.OutputCache) tool.Middleware {
+	return s.outputs.Keep(output.Settings{MinSize: c.MinSize, Preview: c.Preview, TTL: c.TTL})
 }
 
 // planView works out what a compiled view has and what its meta-tools are called.
 func (s *views) planView(v *View, config *configs.Config, compiled *view.Compiled) plan {
 	settings := compiled.Settings
-	next := plan{View: v, compiled: compiled, servers: s.contentsOf(config, compiled), settled: true}
+	next := plan{View: v}
+	v.compiled, v.settled = compiled, true
+	v.contents = retrieve.Contents{Servers: s.contentsOf(config, compiled), Pins: config.Pinned}
 	for _, u := range compiled.Upstreams {
-		v.upstreams = append(v.upstreams, u.Server)
-		next.settled = next.settled && (u.Listed || s.known.heard[u.Server])
+		if !v.has(u.Server) {
+			v.upstreams = append(v.upstreams, u.Server)
+		}
+		v.settled = v.settled && (u.Listed || s.known.heard[u.Server])
 	}
 	s.known.startOf(v, config.StartWait)
 	switch settings.Exposure {
 	case view.ExposureDirect:
 		next.find = retrieve.RetrieveTools
 	case view.ExposureSearch:
-		next.searches = []searchTools{{settings.Name, "", settings.Description}}
+		v.searches = []searchTools{{settings.Name, "", settings.Description, v}}
 		next.find = retrieve.SearchName(settings.Name)
 	case view.ExposureSearchPerServer:
-		next.searches = perServer(next.servers)
+		v.searches = perServer(v)
 		next.find = retrieve.SearchName(settings.Name)
 	default:
 		next.find = retrieve.RetrieveTools
-		next.offer = retrieve.Offer{Call: config.Routing != configs.RoutingDynamic, Split: config.CallTool == configs.CallToolSplit, About: next.servers}
+		if config.Routing == configs.RoutingAuto { // the others say how tools reach clients
+			next.below = settings.DirectBelow
+		}
+		next.offer = retrieve.Offer{Call: config.Routing != configs.RoutingDynamic, Split: config.CallTool == configs.CallToolSplit, About: v.contents.Servers}
 	}
-	next.reserved = retrieve.Reserved()
-	for _, search := range next.searches {
-		next.reserved = append(next.reserved, retrieve.SearchNames(search.prefix)...)
-	}
-	for _, t := range compiled.Meta {
-		next.reserved = append(next.reserved, t.Name)
-	}
-	if settings.ProxyTool != "" {
-		next.reserved = append(next.reserved, settings.ProxyTool)
-	}
-	if compiled.Keeps() {
-		next.reserved = append(next.reserved, s.outputs.Tool().Name)
-	}
+	v.contents.Reserved = s.reservedIn(v)
 	return next
 }
 
-// perServer are search tools for each server.
-func perServer(servers []retrieve.Server) (all []searchTools) {
+// reservedIn are the names that meta-tools of the view have, and those that they have
+// in other views.
+func (s *views) reservedIn(v *View) []string {
+	names := retrieve.Reserved()
+	for _, search := range v.searches {
+		names = append(names, retrieve.SearchNames(search.prefix)...)
+	}
+	for _, t := range v.compiled.Meta {
+		names = append(names, t.Name)
+	}
+	if v.settings.ProxyTool != "" {
+		names = append(names, v.settings.ProxyTool)
+	}
+	if v.compiled.Keeps() != nil {
+		names = append(names, s.outputs.Tool().Name)
+	}
+	return names
+}
+
+// perServer are search tools for each server of a view.
+func perServer(v *View) (all []searchTools) {
 	taken := map[string]bool{}
-	for _, s := range servers {
+	for _, s := range v.contents.Servers {
 		prefix := s.Name
 		for n := 2; taken[retrieve.SearchName(prefix)]; n++ { // servers a.b and a_b
 			prefix = fmt.Sprintf("%d_%s", n, s.Name)
 		}
 		taken[retrieve.SearchName(prefix)] = true
-		all = append(all, searchTools{prefix, s.Name, s.Description})
+		all = append(all, searchTools{prefix, s.Name, s.Description, v})
 	}
 	return all
 }
@@ -195,7 +212,7 @@ func perServer(servers []retrieve.Server) (all []searchTools) {
 func (n *plan) clashes() []view.Problem {
 	var problems []view.Problem
 	own := n.settings.ProxyTool
-	for _, clash := range retrieve.Clashes(n.servers, own) {
+	for _, clash := range retrieve.Clashes(n.contents.Servers, own) {
 		problem := view.Problem{
 			View: n.name, At: n.settings.At,
 			Message: fmt.Sprintf("two tools are named %q: one was given the name that %s has", clash.Name, clash.ID),

@@ -16,6 +16,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/gate"
 	"toolfinch/output"
+	"toolfinch/python"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/savings"
@@ -61,7 +62,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		views: all, store: db, meter: savings.New(o.log), counter: count,
 		subscriptions: register.NewSubscriptions(p.subscribe), limits: register.NewLimits(), provisioned: gate.NewLimit(),
 		connected: transport.NewClients(transport.Limits{Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout}),
-		relists:   known.clients, remember: p.loop.rememberClient,
+		relists:   known.clients, later: p.loop.later,
 	}
 	all.endpoint = p.desk.open
 	if config.Learn {
@@ -84,7 +85,9 @@ func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 		return fmt.Errorf("proxy: %w", err)
 	}
 	p.loop.show(ctx, next)
-	_, err = p.View("")
+	if p.only != "" {
+		_, err = p.View("")
+	}
 	return err
 }
 
@@ -95,6 +98,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	all := &views{
 		options: o, first: config, known: known, tokens: beside.tokens,
 		modules: script.NewModules(o.log),
+		python:  python.New(config.Python, o.log),
 		outputs: output.New(db, scripts, o.log),
 		scripts: scripts,
 		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log}),
@@ -119,6 +123,9 @@ func (p *Proxy) subscribe(ctx context.Context, id tool.ID, on bool) error {
 // failed since Open, and what that brought is served. It needs Run. After a Reload
 // that brings servers it is another channel.
 func (p *Proxy) Ready() <-chan struct{} { return p.now.Load().ready }
+
+// Servers are the states of the configured servers, in the order of the configuration.
+func (p *Proxy) Servers() []upstream.Status { return p.pool.Status() }
 
 // Run keeps the proxy connected and serves clients until serve returns or ctx
 // ends; serve gets a context that ends when anything else failed. Everything

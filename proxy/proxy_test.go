@@ -120,8 +120,8 @@ func TestOneBadUpstreamHurtsNobody(t *testing.T) {
 		t.Errorf("call = %s, %v", answer, err)
 	}
 	eventually(t, func() bool {
-		answer, err := s.call("retrieve_tools", map[string]any{"query": "echo", "detail": "name"})
-		return err == nil && strings.Contains(answer, `"servers_ready":1,"servers_pending":1,"servers_failed":1`)
+		answer, err := s.call("retrieve_tools", map[string]any{"query": "echo", "detail": "full"})
+		return err == nil && strings.Contains(answer, `\"servers_ready\":1,\"servers_pending\":1,\"servers_failed\":1`)
 	})
 }
 
@@ -158,7 +158,7 @@ func TestChangesUpstreamReachTheClient(t *testing.T) {
 	up.AddTool(mcp.NewTool("sand", mcp.WithDescription("Sand a floor")), ok)
 	eventually(t, func() bool { return !strings.Contains(list(), "up_paint") })
 	eventually(t, func() bool {
-		answer, err := s.call("retrieve_tools", map[string]any{"query": "sand the floor", "detail": "name"})
+		answer, err := s.call("retrieve_tools", map[string]any{"query": "sand the floor", "detail": "full"})
 		return err == nil && strings.Contains(answer, "up_sand")
 	})
 }

@@ -7,10 +7,10 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"toolfinch/configs"
+	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/proxytool"
 	"toolfinch/tool"
@@ -18,22 +18,11 @@ import (
 )
 
 // journal is what a proxy logs, a line of JSON each.
-type journal struct {
-	mu   sync.Mutex // guards text; not held over anything
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
+type journal struct{ await.Log }
 
 // lines are those whose message is msg.
 func (j *journal) lines(msg string) (all []string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for line := range strings.Lines(j.text.String()) {
+	for line := range strings.Lines(j.String()) {
 		if partText([]byte(line), "msg") == msg {
 			all = append(all, line)
 		}

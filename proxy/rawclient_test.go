@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -45,7 +46,10 @@ type rawClient struct {
 const can = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true},"unknown":{"big":12345678901234567890,"huge":1e400}}`
 
 // kind of client or server.
-type kind struct{ modern, stdio bool }
+type kind struct {
+	modern, stdio bool
+	name          string // how a legacy client names itself, "" for raw
+}
 
 func (k kind) String() string {
 	era, transport := "legacy", "http"
@@ -58,7 +62,7 @@ func (k kind) String() string {
 	return era + " " + transport
 }
 
-var kinds = []kind{{false, false}, {false, true}, {true, false}, {true, true}}
+var kinds = []kind{{}, {stdio: true}, {modern: true}, {modern: true, stdio: true}}
 
 // newClient connects to a proxy that runs and serves HTTP at url. answer says
 // what the client replies to requests: a member result or, in the legacy era,
@@ -110,7 +114,7 @@ func newClientAt(t testing.TB, p *proxy.Proxy, endpoint string, k kind, capabili
 	if k.modern {
 		return c
 	}
-	c.hello = c.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"raw","version":"1"}}`)
+	c.hello = c.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"`+cmp.Or(k.name, "raw")+`","version":"1"}}`)
 	if c.hello.Result == nil {
 		t.Fatalf("initialize: %s", c.hello.raw)
 	}

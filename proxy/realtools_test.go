@@ -109,7 +109,7 @@ func TestRealDefinitionsArriveAsTheyWere(t *testing.T) {
 			}
 			p, url := openScripts(t, []string{"s*"}, scripts...)
 			for _, modern := range []bool{false, true} {
-				client := kind{modern, modern != (i%2 == 0)} // each transport with each
+				client := kind{modern: modern, stdio: modern != (i%2 == 0)} // each transport with each
 				t.Run(client.String()+" client", func(t *testing.T) {
 					var listed struct{ Tools []json.RawMessage }
 					if err := json.Unmarshal(newClient(t, p, url, client, `{}`, nil).ask("tools/list", `{}`).Result, &listed); err != nil {

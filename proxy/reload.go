@@ -28,16 +28,23 @@ func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 
 // reload is Reload on the loop.
 func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
-	if l.only != "" && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == l.only }) {
+	if l.only != "" && l.only != rootOf(config) && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == l.only }) {
 		return fmt.Errorf("view %q is being served and cannot be removed", l.only)
 	}
-	modules, heard, began := l.modules, l.known.heard, l.known.began
+	if before := l.now.Load().config; l.only == "" && !narrows(before, config) {
+		return fmt.Errorf("default_view: the root serves %s and would serve %s: only a restart changes that", rootInWords(before), rootInWords(config))
+	}
+	modules, host, heard, began := l.modules, l.python, l.known.heard, l.known.began
 	defer func() {
 		if err != nil {
 			l.modules, l.known.heard, l.known.began = modules, heard, began
+			host, l.python = l.python, host
+		}
+		if host != l.python { // one of them is not served
+			host.Retire()
 		}
 	}()
-	l.modules = modules.Unedited()
+	l.modules, l.python = modules.Unedited(), host.Current(config.Python)
 	l.known.heard, l.known.began = l.known.heardStill(l.now.Load().config, config), map[string]time.Time{}
 	plans, problems := l.plan(config, l.known.upstreams(config, l.upstreamTool), nil)
 	if err := l.refuse(config, problems); err != nil {
@@ -57,6 +64,25 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	return nil
 }
 
+// narrows reports whether what is served at the root stays, or is less than everything
+// now and at the same place: sessions that are open must not get past views.
+func narrows(before, after *configs.Config) bool {
+	return before.Root() == after.Root() || before.Root() == configs.RootAll && rootOf(before) == rootOf(after)
+}
+
+func rootInWords(config *configs.Config) string {
+	switch root := config.Root(); root {
+	case configs.RootAll:
+		return "every tool, past all views"
+	case configs.RootViews:
+		return "the views together"
+	case configs.RootNone:
+		return "nothing"
+	default:
+		return "the view " + root
+	}
+}
+
 // refuse returns what is wrong with a configuration and not with what is served.
 func (l *loop) refuse(config *configs.Config, problems []view.Problem) error {
 	var refused []error
@@ -73,6 +99,6 @@ func (l *loop) refuse(config *configs.Config, problems []view.Problem) error {
 	return errors.Join(refused...)
 }
 
-// Modules are the absolute paths of the files that the views' Starlark modules
-// were made of.
+// Modules are the absolute paths of the files that the views' modules in Starlark and
+// Python were made of.
 func (p *Proxy) Modules() []string { return p.now.Load().modules }

@@ -25,7 +25,9 @@ import (
 // edited is the configuration with other views.
 func edited(config *configs.Config, views ...view.Settings) *configs.Config {
 	next := *config
-	next.Views = views
+	if next.Views = views; next.DefaultView == "" || next.DefaultView == configs.RootAll {
+		return rootOfAll(&next)
+	}
 	return &next
 }
 
@@ -119,7 +121,7 @@ func TestReloadsUnderLoadLoseNoCall(t *testing.T) {
 		callers = append(callers, viewClient(t, p, url, []string{"steady", "moving"}[i%2], i%4 >= 2))
 	}
 	registered := viewClient(t, p, url, "steady", false)
-	if got := registered.ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a coat","limit":1}`)); !strings.Contains(string(got.Result), `"registered":true`) {
+	if got := registered.ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a coat","limit":1,"detail":"full"}`)); !strings.Contains(string(answerOf(got)), `"registered":true`) {
 		t.Fatalf("retrieve_tools = %s", got.raw)
 	}
 	list := registered.listed()
@@ -296,7 +298,7 @@ func TestServersComeChangeAndGo(t *testing.T) {
 	config := configOf(t, scripts)
 	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, "default", false)
-	if got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a c","server":"goes"}`)); !strings.Contains(string(got.Result), `"registered":true`) {
+	if got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a c","server":"goes","detail":"full"}`)); !strings.Contains(string(answerOf(got)), `"registered":true`) {
 		t.Fatalf("retrieve_tools = %s", got.raw)
 	}
 

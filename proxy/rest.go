@@ -143,7 +143,11 @@ func (h rest) Savings(ctx context.Context) []web.Saved {
 	for _, v := range h.now.Load().views {
 		if h.only == "" || v.name == h.only {
 			c := counted[v.name]
-			saved = append(saved, web.Saved{View: v.name, Sessions: c.Sessions, Retrievals: c.Retrievals, Full: c.Full, Listed: c.Listed, Answers: c.Answers})
+			saved = append(saved, web.Saved{View: v.name, Sessions: c.Sessions, Retrievals: c.Retrievals,
+				Steps:   []web.Count{{Kind: "made", N: c.Steps}, {Kind: "all", N: c.AllSteps}},
+				Changes: []web.Count{{Kind: "appended", N: c.Appended}, {Kind: "changed", N: c.Changed}},
+				Tokens: []web.Count{{Kind: "listed", N: c.Listed}, {Kind: "relisted", N: c.Relisted}, {Kind: "answers", N: c.Answers}, {Kind: "results", N: c.Results},
+					{Kind: "reread", N: c.Reread}, {Kind: "cached", N: c.Cached}, {Kind: "all_listed", N: c.AllListed}, {Kind: "all_cached", N: c.AllCached}}})
 		}
 	}
 	return saved

@@ -489,7 +489,7 @@ func TestMetricsCountWhatClientsDid(t *testing.T) {
 	eventually(t, func() bool {
 		got := metrics()
 		return got[`toolfinch_sessions_total{view="all"}`] == "1" && got[`toolfinch_retrievals_total{view="all"}`] == "3" &&
-			got[`toolfinch_sessions_total{view="default"}`] == "0" && got[`toolfinch_tokens_total{view="all",kind="full"}`] > "0" &&
+			got[`toolfinch_sessions_total{view="default"}`] == "0" && got[`toolfinch_tokens_total{view="all",kind="all_listed"}`] > "0" &&
 			got[`toolfinch_tokens_total{view="all",kind="answers"}`] > "0"
 	})
 }

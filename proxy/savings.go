@@ -2,12 +2,12 @@ package proxy
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"toolfinch/proxytool"
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
+	"toolfinch/savings"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -26,25 +26,26 @@ func (m metered) ListingCost(ctx context.Context) int {
 	return m.catalog.ListingCost()
 }
 
-// metered returns meta-tools of the view, with a meter around those whose answers
-// carry definitions.
-func (v *View) metered(tools []*tool.Tool) []*tool.Tool {
-	out := slices.Clone(tools)
-	for i, t := range out {
-		proxies := v.settings.ProxyTool != "" && t.Name == v.settings.ProxyTool
-		searches := !proxies && (t.Name == retrieve.RetrieveTools || t.Name == retrieve.DiscoverTools || strings.HasSuffix(t.Name, "_search_tools"))
-		describes := t.Name == retrieve.ProvisionTools || t.Name == retrieve.ListProvisioned || strings.HasSuffix(t.Name, "_describe_tool")
-		if proxies || searches || describes {
-			out[i] = v.desk.meter.Around(metered{v}, t, searches, func(call *tool.Call) bool {
-				return proxies && rawjson.Text(rawjson.Member(call.Arguments, "action")) == string(proxytool.ActionCall)
-			})
-		}
+// kindOf says what a call is beside listing every tool.
+func (v *View) kindOf(call *tool.Call) savings.Kind {
+	name := call.Name
+	if v.shown.MetaTool(name) == nil {
+		return savings.Use
 	}
-	return out
+	proxies := name == v.settings.ProxyTool
+	switch {
+	case proxies && rawjson.Text(rawjson.Member(call.Arguments, "action")) == string(proxytool.ActionCall):
+		return savings.Use
+	case !proxies && (name == retrieve.RetrieveTools || name == retrieve.DiscoverTools || strings.HasSuffix(name, "_search_tools")):
+		return savings.Search
+	case proxies, name == retrieve.ProvisionTools, name == retrieve.UnprovisionTools, name == retrieve.ListProvisioned,
+		strings.HasSuffix(name, "_describe_tool"):
+		return savings.Describe
+	}
+	return savings.Use
 }
 
-// Savings is what listing every tool would have cost the models of the clients
-// since Open, and what they were sent instead, in tokens, by view. Day is empty.
-// What came since it was counted last is counted first, which under load takes up
-// to 0.4 s.
+// Savings is what the models of the clients have read since Open, and what they would
+// have read had every tool been listed, by view. Day is empty. What came since it was
+// counted last is counted first, which under load takes up to 0.4 s.
 func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.desk.meter.Totals(ctx) }

@@ -82,17 +82,21 @@ func (r *received) call(t testing.TB, c *rawClient, name, arguments string) {
 	r.answers += int64(tool.CountTokens([]byte(result.Content[0].Text)))
 }
 
-// wantSavings compares what is accounted with what is expected.
+// wantSavings compares what is accounted with what is expected, but for what is read
+// again and what called tools answered. Listed is with what was listed later.
 func wantSavings(t testing.TB, got []store.Savings, want ...store.Savings) {
 	t.Helper()
+	for i, s := range got {
+		got[i] = store.Savings{View: s.View, Sessions: s.Sessions, Retrievals: s.Retrievals, Steps: s.Steps,
+			Listed: s.Listed + s.Relisted, Answers: s.Answers, AllSteps: s.AllSteps, AllListed: s.AllListed}
+	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("accounted\n%+v, want\n%+v", got, want)
 	}
 }
 
-// A session is accounted once for all that its view has, once for each definition
-// that it is listed, and for each answer that carries definitions. Results of
-// tools are not.
+// A session is accounted for by its steps: for each definition that it is listed, for
+// each answer, and once for all that its view has.
 func TestSavingsOfASession(t *testing.T) {
 	p, full := openListed(t, newUpstream(t, 60))
 	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
@@ -102,11 +106,15 @@ func TestSavingsOfASession(t *testing.T) {
 	r.call(t, c, "retrieve_tools", `{"query":"create an issue"}`)
 	r.list(t, c)
 	r.call(t, c, "retrieve_tools", `{"query":"create an issue","detail":"name"}`)
-	c.ask("tools/call", toolCall("up_echo", `{"text":"a result is not accounted"}`))
-	c.ask("tools/call", toolCall("call_tool", `{"name":"up_echo","arguments":{"text":"nor is this"}}`))
-	want := store.Savings{View: "default", Sessions: 1, Retrievals: 2, Full: full, Listed: r.listed, Answers: r.answers}
+	c.ask("tools/call", toolCall("up_echo", `{"text":"12345678"}`))
+	c.ask("tools/call", toolCall("call_tool", `{"name":"up_echo","arguments":{"text":"1234"}}`))
+	sum := p.Savings(t.Context())[0]
+	if sum.Results != 3 || sum.Appended != 1 || sum.Changed != 0 || sum.Reread != 0 || sum.AllCached != full || sum.Cached < r.listed {
+		t.Errorf("accounted %+v", sum)
+	}
+	want := store.Savings{View: "default", Sessions: 1, Retrievals: 2, Steps: 4, Listed: r.listed, Answers: r.answers, AllSteps: 2, AllListed: full}
 	wantSavings(t, p.Savings(t.Context()), want)
-	if want.Listed+want.Answers >= want.Full {
+	if want.Listed+want.Answers >= want.AllListed {
 		t.Errorf("nothing is saved by %+v", want)
 	}
 	wantSavings(t, p.Savings(t.Context()), want) // what was accounted is not again
@@ -119,12 +127,14 @@ func TestSavingsOfSessionsAddUp(t *testing.T) {
 	for range 3 {
 		t.Run("session", func(t *testing.T) { // which ends with it
 			var r received
-			r.list(t, newClient(t, p, "", kind{stdio: true}, `{}`, nil))
+			c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+			r.list(t, c)
+			c.ask("tools/call", toolCall("up_echo", `{"text":"x"}`))
 			listed += r.listed
 		})
 		p.Savings(t.Context()) // a process has one session of this kind: their IDs are the same
 	}
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 3, Full: 3 * full, Listed: listed})
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 3, Steps: 6, Listed: listed, AllSteps: 6, AllListed: 3 * full})
 }
 
 // A 2026-07-28 client has no session: its lists are of one, however many.
@@ -137,22 +147,30 @@ func TestSavingsWithoutSessions(t *testing.T) {
 	}
 	r.call(t, c, "retrieve_tools", `{"query":"create an issue"}`)
 	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default",
-		Sessions: 1, Retrievals: 1, Full: full, Listed: r.listed, Answers: r.answers})
+		Sessions: 1, Retrievals: 1, Steps: 1, Listed: r.listed, Answers: r.answers, AllSteps: 1, AllListed: full})
 }
 
 // Where all tools are listed, nothing is saved and nothing lost.
 func TestSavingsOfAViewThatListsAll(t *testing.T) {
 	p, full := openListed(t, newUpstream(t, 20), view.Settings{Name: view.Default, Exposure: view.ExposureDirect, IncludeAll: true})
 	var r received
-	r.list(t, newClient(t, p, "", kind{stdio: true}, `{}`, nil))
+	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+	r.list(t, c)
 	if r.listed != full {
 		t.Fatalf("the list has %d tokens, want those of all tools: %d", r.listed, full)
 	}
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Full: full, Listed: full})
+	for range 3 {
+		c.ask("tools/call", toolCall("up_echo", `{"text":"x"}`))
+	}
+	if sum := p.Savings(t.Context())[0]; sum.Cached != sum.AllCached {
+		t.Errorf("accounted %+v", sum)
+	}
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Steps: 3, Listed: full, AllSteps: 3, AllListed: full})
 }
 
-// Meta-tools of a view that find and describe are accounted, the one that calls
-// is not, nor what fails. Searches alone are retrievals.
+// Answers of meta-tools that find and describe are of no use to a client that is
+// listed every tool, also where they fail; that of the one that calls is. Searches
+// alone are retrievals.
 func TestSavingsOfAViewThatIsSearched(t *testing.T) {
 	p, full := openListed(t, newUpstream(t, 60), view.Settings{Name: view.Default, Exposure: view.ExposureSearch, IncludeAll: true})
 	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
@@ -160,13 +178,13 @@ func TestSavingsOfAViewThatIsSearched(t *testing.T) {
 	r.list(t, c)
 	r.call(t, c, "default_search_tools", `{"query":"create an issue"}`)
 	r.call(t, c, "default_describe_tool", `{"name":"up_echo"}`)
-	c.ask("tools/call", toolCall("default_describe_tool", `{"name":"nothing has this name"}`)) // fails
+	r.call(t, c, "default_describe_tool", `{"name":"nothing has this name"}`) // fails
 	c.ask("tools/call", toolCall("default_call_tool", `{"name":"up_echo","arguments":{"text":"a result"}}`))
 	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default",
-		Sessions: 1, Retrievals: 1, Full: full, Listed: r.listed, Answers: r.answers})
+		Sessions: 1, Retrievals: 1, Steps: 4, Listed: r.listed, Answers: r.answers, AllSteps: 1, AllListed: full})
 }
 
-// In a gated view those are accounted that find and provision tools, and that say
+// In a gated view that goes for those that find and provision tools, and that say
 // what is provisioned.
 func TestSavingsOfAGatedView(t *testing.T) {
 	p, full := openListed(t, newUpstream(t, 60), view.Settings{Name: view.Default, Exposure: view.ExposureRetrieve, IncludeAll: true,
@@ -175,7 +193,7 @@ func TestSavingsOfAGatedView(t *testing.T) {
 	var r received
 	r.list(t, c)
 	r.call(t, c, "discover_tools", `{"query":"create an issue"}`)
-	c.ask("tools/call", toolCall("unprovision_tools", `{"all":true}`))
+	r.call(t, c, "unprovision_tools", `{"all":true}`)
 	r.call(t, c, "provision_tools", `{"tool_ids":["up_echo"]}`)
 	r.list(t, c)
 	r.call(t, c, "list_provisioned", `{}`)
@@ -183,19 +201,17 @@ func TestSavingsOfAGatedView(t *testing.T) {
 	c.ask("tools/call", toolCall("up_echo", `{"text":"a result"}`))
 	c.ask("tools/call", toolCall("execute_tool", `{"tool_id":"up_echo","arguments":{"text":"a result"}}`))
 	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default",
-		Sessions: 1, Retrievals: 2, Full: full, Listed: r.listed, Answers: r.answers})
+		Sessions: 1, Retrievals: 2, Steps: 7, Listed: r.listed, Answers: r.answers, AllSteps: 2, AllListed: full})
 }
 
-// Of the proxy tool every answer counts but that of a call.
+// A call through the proxy tool is a call, its other answers find or describe.
 func TestSavingsOfTheProxyTool(t *testing.T) {
 	p, full := openListed(t, newUpstream(t, 20),
 		view.Settings{Name: view.Default, Exposure: view.ExposureSearch, IncludeAll: true, ProxyTool: "door"})
 	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
 	var r received
 	r.list(t, c)
-	sum := store.Savings{View: "default", Sessions: 1, Full: full, Listed: r.listed}
-	wantSavings(t, p.Savings(t.Context()), sum)
-
+	sum := store.Savings{View: "default", Sessions: 1, Listed: r.listed, AllSteps: 1, AllListed: full}
 	const call = `"action":"call","type":"tool","path":"up_echo","args":{"text":"a result"}`
 	const info = `"action":"info","type":"tool","path":"up_echo"`
 	for _, test := range []struct {
@@ -213,10 +229,12 @@ func TestSavingsOfTheProxyTool(t *testing.T) {
 		if err := json.Unmarshal(got.Result, &result); err != nil || failed(got) {
 			t.Fatalf("%s: %s", test.arguments, got.raw)
 		}
+		sum.Steps++
 		if test.counts {
 			sum.Answers += int64(tool.CountTokens([]byte(result.Content[0].Resource.Text)))
 		}
 		wantSavings(t, p.Savings(t.Context()), sum)
+		sum.AllSteps = 2 // the first operation is a call, whose answer is read
 	}
 
 	batch := `{"action":"batch","operations":[{` + info + `}]}`
@@ -235,8 +253,11 @@ func TestSavingsWithoutClientsThatReadNoList(t *testing.T) {
 	newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil).ask("tools/call", toolCall("retrieve_tools", `{"query":"create an issue"}`))
 	wantSavings(t, p.Savings(t.Context()))
 	var r received
-	r.list(t, newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil))
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Full: full, Listed: r.listed})
+	c := newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil)
+	r.list(t, c)
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1})
+	c.ask("tools/call", toolCall("up_echo", `{"text":"x"}`))
+	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Steps: 1, Listed: r.listed, AllSteps: 1, AllListed: full})
 }
 
 // What many sessions do at once is accounted, and in the store when Run has
@@ -287,11 +308,12 @@ func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
 		sum = sum.Plus(day)
 	}
 	wantSavings(t, []store.Savings{sum}, store.Savings{
-		Sessions: sessions, Retrievals: 3 * sessions, Full: sessions * full, Listed: listed, Answers: answers})
+		Sessions: sessions, Retrievals: 3 * sessions, Steps: 4 * sessions, Listed: listed, Answers: answers,
+		AllSteps: sessions, AllListed: sessions * full})
 }
 
-// A session of five retrievals over real servers reads a tenth of what listing
-// all their tools costs, or less.
+// What a session of five retrievals over real servers is listed and answered has a
+// tenth of the tokens of all their tools, or less.
 func TestSavingsOnRealServers(t *testing.T) {
 	const folder = "../../shared/realtools"
 	files, err := filepath.Glob(folder + "/*.json")
@@ -341,7 +363,7 @@ func TestSavingsOnRealServers(t *testing.T) {
 	}
 	got := p.Savings(t.Context())[0]
 	t.Logf("%d servers, %d tools: %+v", len(files), p.Tools(), got)
-	if p.Tools() < 1000 || got.Retrievals != 5 || 10*(got.Listed+got.Answers) > got.Full {
+	if p.Tools() < 1000 || got.Retrievals != 5 || 10*(got.Listed+got.Relisted+got.Answers) > got.AllListed {
 		t.Errorf("%+v, want a tenth of the tokens", got)
 	}
 }

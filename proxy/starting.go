@@ -37,6 +37,12 @@ func (e *endpoint) started(ctx context.Context) *View {
 	}
 }
 
+// How long a list of tools waits for servers that are starting.
+const (
+	listsWait    = 5 * time.Minute // as long as start_wait says
+	listsMayWait = 3 * time.Second // where clients can search instead; opencode gives a server 5 s
+)
+
 // startOf notes which servers of a planned view were never listed and are connecting
 // for the first time.
 func (k *knowledge) startOf(v *View, wait time.Duration) {
@@ -93,10 +99,13 @@ func (v *View) lacks(arguments []byte) bool {
 			names = append(names, name)
 		}
 	}
+	for one := range rawjson.Elements(rawjson.Member(arguments, "calls")) {
+		names = append(names, text(one, "name"))
+	}
 	for id := range rawjson.Elements(rawjson.Member(arguments, "tool_ids")) {
 		names = append(names, rawjson.Text(id))
 	}
-	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return !v.knows(name) })
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return !v.knows(name) && !v.retriever.IsMeta(name) })
 }
 
 // knows reports whether something of the view has a name.
@@ -113,7 +122,7 @@ func (v *View) knows(name string) bool {
 
 // showStarting has what the view shows wait for servers that are starting.
 func (v *View) showStarting() {
-	v.shown.Because = v.retriever.Because
+	v.shown.Because, v.shown.IsMeta = v.retriever.Because, v.retriever.IsMeta
 	if len(v.starting) > 0 {
 		v.shown.Started = func(ctx context.Context) *register.Served {
 			if now := v.started(ctx); now.shown.Source != nil {

@@ -50,7 +50,7 @@ var coldViews = map[string]view.Settings{
 	"search":   {Exposure: view.ExposureSearch},
 	"gated":    {Exposure: view.ExposureRetrieve, Gating: &ample},
 	"direct":   {Exposure: view.ExposureDirect},
-	"auto":     {Exposure: view.ExposureAuto},
+	"auto":     {Exposure: view.ExposureAuto, DirectBelow: 300},
 }
 
 // What could only be answered with nothing waits for servers that start for the first
@@ -80,7 +80,7 @@ func TestAColdStartIsWaitedFor(t *testing.T) {
 			t.Parallel()
 			s, listing := slowly(t, "slow")
 			p, url := openCold(t, await.Bound, coldViews[test.view], s.settings)
-			c := newClient(t, p, url, kind{false, true}, `{}`, reply)
+			c := newClient(t, p, url, kind{stdio: true}, `{}`, reply)
 			asked := c.begin(test.method, test.params)
 			c.ask("ping", `{}`) // messages of stdio are taken in their order
 			select {
@@ -96,6 +96,36 @@ func TestAColdStartIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A meta-tool is no tool of a server that is starting, however it is called: which setting
+// offers it, or that it is called directly, is said at once.
+func TestMetaToolsAreNotWaitedFor(t *testing.T) {
+	slow, _ := slowly(t, "slow")
+	p, url := openCold(t, await.Bound, coldViews["retrieve"], slow.settings)
+	for _, modern := range []bool{false, true} {
+		c := newClient(t, p, url, kind{modern: modern}, `{}`, reply)
+		const direct = "; it is a tool of toolfinch itself: call it directly, not through another one"
+		for params, want := range map[string]string{
+			toolCall("provision_tools", `{}`):                                                  "; provision_tools is offered with gating: see docs/gating.md",
+			toolCall("search_tools", `{}`):                                                     "; search_tools is offered with exposure_mode: search",
+			toolCall("call_tool", `{"name":"execute_tool"}`):                                   "; execute_tool is offered with gating: see docs/gating.md",
+			toolCall("call_tool", `{"name":"retrieve_tools"}`):                                 direct,
+			toolCall("call_tool", `{"name":"proxy"}`):                                          direct,
+			toolCall("proxy", `{"action":"call","type":"tool","path":"call_tool","args":{}}`):  direct,
+			toolCall("proxy", `{"action":"call","type":"tool","path":"run_script","args":{}}`): "; run_script is offered with run_script: true in a view",
+		} {
+			if got := c.ask("tools/call", params); !strings.Contains(got.raw, want) {
+				t.Errorf("%s: %s, want %s", params, got.raw, want)
+			}
+		}
+	}
+	q, gatedURL := openCold(t, await.Bound, coldViews["gated"], slow.settings)
+	for name, want := range map[string]string{"discover_tools": "call it directly", "run_script": "run_script: true in a view"} {
+		if got := newClient(t, q, gatedURL, kind{}, `{}`, reply).ask("tools/call", toolCall("execute_tool", `{"tool_id":"`+name+`"}`)); !strings.Contains(got.raw, want) {
+			t.Errorf("execute_tool of %s: %s, want %s", name, got.raw, want)
+		}
+	}
+}
+
 // A wait has an end, and answers say which server is missing.
 func TestAnswersSayWhoIsMissing(t *testing.T) {
 	slow, _ := slowly(t, "slow")
@@ -106,10 +136,10 @@ func TestAnswersSayWhoIsMissing(t *testing.T) {
 	c := newClient(t, p, url, kind{}, `{}`, reply)
 	var got string
 	eventually(t, func() bool {
-		got = c.ask("tools/call", toolCall("retrieve_tools", `{"query":"create a linear issue"}`)).raw
+		got = c.ask("tools/call", toolCall("retrieve_tools", `{"query":"create a linear issue","detail":"full"}`)).raw
 		return strings.Contains(got, "known_create_note") && strings.Contains(got, "failed: linear: ")
 	})
-	for _, want := range []string{`"still starting: slow (HTTP, `, "no-such-program", `"confident":false`} {
+	for _, want := range []string{"still starting: slow (HTTP, ", "no-such-program", `\"confident\":false`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\nwants %s", got, want)
 		}
@@ -118,7 +148,7 @@ func TestAnswersSayWhoIsMissing(t *testing.T) {
 		{"a tool of a server that is starting", toolCall("call_tool", `{"name":"slow_write"}`), "still starting: slow (HTTP"},
 		{"a tool of a server that has failed", toolCall("call_tool", `{"name":"linear.create"}`), "failed: linear: "},
 		{"by its name", toolCall("linear_create", `{}`), "failed: linear: "},
-		{"a server that is there", toolCall("retrieve_tools", `{"query":"write a note","server":"known"}`), `"confident":true`},
+		{"a server that is there", toolCall("retrieve_tools", `{"query":"write a note","server":"known","detail":"full"}`), `\"confident\":true`},
 	} {
 		if got := c.ask("tools/call", test.params).raw; !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
@@ -168,7 +198,7 @@ func TestAViewIsRemovedWhileItsServersStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := run(t, p)
-	c := newClientAt(t, p, url+"/mcp/gone", kind{true, false}, `{}`, reply)
+	c := newClientAt(t, p, url+"/mcp/gone", kind{modern: true}, `{}`, reply)
 	requests := func() (n int) {
 		_, used, _ := strings.Cut(curl(t, url, http.MethodGet, "/metrics", "").body, `toolfinch_limit_used{limit="requests"} `)
 		_, _ = fmt.Sscan(used, &n)

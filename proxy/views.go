@@ -14,6 +14,7 @@ import (
 	"toolfinch/gate"
 	"toolfinch/nearest"
 	"toolfinch/output"
+	"toolfinch/python"
 	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
@@ -33,7 +34,7 @@ type served struct {
 	views    []*View // the default view first
 	byName   map[string]*View
 	problems []view.Problem // what is wrong with the views beside what the upstreams have
-	modules  []string       // the files of the views' Starlark modules
+	modules  []string       // the files of the views' modules
 	complete bool           // each upstream has been listed, or has failed, since Open
 	replaced chan struct{}  // closed when another value is served
 	ready    chan struct{}  // closed when what is served became complete
@@ -51,6 +52,10 @@ type View struct {
 	// startsUntil is how long requests wait for them at most.
 	startsUntil time.Time
 	problems    []view.Problem
+	compiled    *view.Compiled
+	searches    []searchTools
+	settled     bool // what its upstreams have is known
+	lists       bool // it serves others together, direct ones among them
 	contents    retrieve.Contents
 	catalog     *retrieve.Catalog
 	retriever   *retrieve.Retriever
@@ -68,6 +73,7 @@ type views struct {
 	known    *knowledge
 	modules  *script.Modules
 	outputs  *output.Cache
+	python   *python.Host
 	scripts  *script.Sandbox
 	memory   *retrieve.Memory // nil unless it is to learn
 	tokens   map[string]int   // counts of definitions that the store knew
@@ -82,7 +88,10 @@ type views struct {
 // none. The error wraps ErrNoView and says which there are.
 func (s *views) View(name string) (*View, error) {
 	all := s.now.Load()
-	name = cmp.Or(name, s.only, view.Default)
+	root := s.rootOf(all.config)
+	if name = cmp.Or(name, root); name == "" {
+		return nil, fmt.Errorf("%w: without a view's name nothing is served (default_view: none); there are %s", ErrNoView, addresses(all.views))
+	}
 	if v := all.byName[name]; v != nil {
 		return v, nil
 	}
@@ -99,21 +108,77 @@ func (s *views) View(name string) (*View, error) {
 	return nil, fmt.Errorf("%w: %q; there are %s", ErrNoView, name, strings.Join(names, ", "))
 }
 
-// main is the view of clients that name none. Open and Reload make sure that there is one.
-func (s *views) main() *View { return s.now.Load().byName[cmp.Or(s.only, view.Default)] }
+// rootOf returns the name of the view of clients that name none; "" for none.
+func (s *views) rootOf(config *configs.Config) string { return cmp.Or(s.only, rootOf(config)) }
 
-// Views returns all views, the default view first.
+// rootOf returns the name of the view that a configuration has served at the root; ""
+// for none.
+func rootOf(config *configs.Config) string {
+	switch root := config.Root(); root {
+	case configs.RootAll, configs.RootViews:
+		return view.Default
+	case configs.RootNone:
+		return ""
+	default:
+		return root
+	}
+}
+
+// main is the view of clients that name none. It is nil where the root serves nothing.
+func (s *views) main() *View {
+	now := s.now.Load()
+	return now.byName[s.rootOf(now.config)]
+}
+
+// Root says what is served where no view is named.
+func (s *views) Root() string {
+	config := s.now.Load().config
+	switch root := s.rootOf(config); {
+	case root == "":
+		return "nothing (default_view: none)"
+	case s.only == "" && config.Root() == configs.RootAll:
+		return "every tool of every server, past all views"
+	case config.Root() == configs.RootViews && root == view.Default:
+		return aboutRoot(s.now.Load().views)
+	default:
+		return "the view " + root
+	}
+}
+
+// addresses say where clients find views.
+func addresses(views []*View) string {
+	all := make([]string, len(views))
+	for i, v := range views {
+		all[i] = fmt.Sprintf("%s (/mcp/%s, --view %s)", v.name, v.name, v.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Views returns all views, that of the root first where it is none of tool_views.
 func (s *views) Views() []*View { return slices.Clone(s.now.Load().views) }
 
 // Problems are what is wrong with the views beside what the upstreams have now.
 func (s *views) Problems() []view.Problem { return s.now.Load().problems }
 
 // Retriever answers searches in the view of clients that name none; it works
-// from Open on.
-func (s *views) Retriever() *retrieve.Retriever { return s.main().Retriever() }
+// from Open on. It is nil where the root serves nothing.
+func (s *views) Retriever() *retrieve.Retriever {
+	if v := s.main(); v != nil {
+		return v.retriever
+	}
+	return nil
+}
 
-// Tools is the number of tools known in that view.
-func (s *views) Tools() int { return s.main().catalog.Len() }
+// Tools is the number of tools known in that view, else in the largest one.
+func (s *views) Tools() (n int) {
+	if v := s.main(); v != nil {
+		return v.catalog.Len()
+	}
+	for _, v := range s.now.Load().views {
+		n = max(n, v.catalog.Len())
+	}
+	return n
+}
 
 // catalogs are those of all views.
 func (s *views) catalogs() []*retrieve.Catalog {
@@ -142,6 +207,7 @@ func (s *views) closeAll(ctx context.Context) error {
 		err = cmp.Or(err, v.close())
 	}
 	s.scripts.Close()
+	s.python.Close()
 	return cmp.Or(err, s.embedder.close())
 }
 
@@ -164,6 +230,25 @@ func (v *View) Nearest(name string, n int) []string { return v.catalog.Nearest(n
 // gate. notify, which may be nil, gets what the tool says meanwhile.
 func (v *View) Call(ctx context.Context, t *tool.Tool, arguments json.RawMessage, notify func(method string, params json.RawMessage)) (tool.Result, error) {
 	return t.Handler(ctx, &tool.Call{Name: t.Name, Arguments: arguments, Notify: notify, Local: true})
+}
+
+// health counts the upstreams of the root by their state, all of them where it serves
+// nothing.
+func (s *views) health() (h retrieve.Health) {
+	if v := s.main(); v != nil {
+		return v.health()
+	}
+	for _, s := range s.pool.Status() {
+		switch s.State {
+		case upstream.StateFailed:
+			h.Failed++
+		case upstream.StateReady:
+			h.Ready++
+		default:
+			h.Pending++
+		}
+	}
+	return h
 }
 
 // has reports whether the view has something of an upstream.

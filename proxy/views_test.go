@@ -14,11 +14,21 @@ import (
 	"toolfinch/view"
 )
 
-// configOf is a configuration of views over scripts.
+// configOf is a configuration of views over scripts. Its root serves everything, unless
+// there is a view for it.
 func configOf(t testing.TB, scripts []*script, views ...view.Settings) *configs.Config {
 	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Views: views}
 	for _, s := range scripts {
 		config.Servers = append(config.Servers, s.settings)
+	}
+	return rootOfAll(config)
+}
+
+// rootOfAll has the root serve everything, unless there is a view for it.
+func rootOfAll(config *configs.Config) *configs.Config {
+	config.DefaultView = configs.RootAll
+	if slices.ContainsFunc(config.Views, func(s view.Settings) bool { return s.Name == view.Default }) {
+		config.DefaultView = ""
 	}
 	return config
 }
@@ -119,7 +129,7 @@ func zebras(s *script) {
 // narrowed is a view with one tool, renamed.
 func narrowed(name string, exposure view.Exposure) view.Settings {
 	return view.Settings{
-		Name: name, Exposure: exposure, RunScript: &view.ScriptLimits{},
+		Name: name, Exposure: exposure, DirectBelow: 3000, RunScript: &view.ScriptLimits{},
 		Tools: []view.UpstreamTools{{Name: "inner", Tools: []view.Override{{Tool: "open", Name: "renamed"}}}},
 	}
 }
@@ -156,7 +166,7 @@ func TestAViewIsABoundary(t *testing.T) {
 				config.Pinned = []string{"*open", "renamed"}
 				p, url := openViews(t, map[bool]string{true: name}[stdio], config)
 				for _, modern := range []bool{false, true} {
-					k := kind{modern, stdio}
+					k := kind{modern: modern, stdio: stdio}
 					t.Run(k.String(), func(t *testing.T) {
 						c := newClientAt(t, p, url+"/mcp/"+name, k, `{}`, reply)
 						n := &narrow{c, name, exposure, inner, outer, p}
@@ -275,6 +285,10 @@ func (n *narrow) finds(t *testing.T) {
 	} {
 		got := n.ask("tools/call", toolCall("retrieve_tools", arguments))
 		discreet(t, got, `\"outer\"`, `\"outr\"`)
+		if !strings.Contains(arguments, "detail") { // which counts what there is
+			got = n.ask("tools/call", toolCall("retrieve_tools", strings.Replace(arguments, "{", `{"detail":"full",`, 1)))
+		}
+		discreet(t, got, `\"outer\"`, `\"outr\"`)
 		if !offers("retrieve_tools") {
 			continue
 		}
@@ -282,10 +296,10 @@ func (n *narrow) finds(t *testing.T) {
 		if foreign != failed(got) {
 			t.Errorf("retrieve_tools %s = %s", arguments, got.raw)
 		}
-		if want := `{"tools":1,"servers_ready":1,"servers_pending":0,"servers_failed":0`; !foreign && !strings.HasPrefix(string(part(part(got.Result, "structuredContent"), "index")), want) {
+		if want := `{"tools":1,"servers_ready":1,"servers_pending":0,"servers_failed":0`; !foreign && !strings.Contains(arguments, "detail") && !strings.HasPrefix(string(part(answerOf(got), "index")), want) {
 			t.Errorf("retrieve_tools %s counts what is outside: %s", arguments, got.Result)
 		}
-		if saved := part(part(got.Result, "structuredContent"), "tokens_saved"); len(saved) > 3 {
+		if saved := part(answerOf(got), "tokens_saved"); len(saved) > 3 {
 			t.Errorf("listing one tool would not cost %s tokens more", saved)
 		}
 	}
@@ -309,7 +323,7 @@ func (n *narrow) finds(t *testing.T) {
 				t.Errorf("%s %s = %s", describe, name, got.raw)
 			}
 		}
-		if got := n.ask("tools/call", toolCall(describe, `{"name":"renamed"}`)); offers(describe) && !strings.Contains(string(got.Result), `"name":"renamed"`) {
+		if got := n.ask("tools/call", toolCall(describe, `{"name":"renamed"}`)); offers(describe) && partText(answerOf(got), "name") != "renamed" {
 			t.Errorf("%s = %s", describe, got.raw)
 		}
 	}

@@ -1,67 +1,92 @@
 package register
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"slices"
-	"time"
 
 	"toolfinch/tool"
 )
 
-// Register puts tools on the live server of a session: one change of its set
-// and one list_changed. It returns once the client has asked for the new list,
-// as far as it is known to do so (see hold), and reports which of the tools
-// are registered now. Without a session, or with registration off, none are.
-func (l *Live) Register(ctx context.Context, sessionID string, tools []*tool.Tool) map[string]bool {
+// When says when found tools are registered for a client.
+type When string
+
+// AtOnce: with the answer, in one change of the list. WhenUsed: once they were called,
+// when the list changes anyway, and for the client's next sessions. Never: the list stays.
+// Tried: AtOnce until the client was waited for in vain, then WhenUsed.
+const (
+	AtOnce   When = "at_once"
+	WhenUsed When = "when_used"
+	Never    When = "never"
+	Tried    When = "tried"
+)
+
+// when is Served.Register for a client as it is known by now.
+func (l *Live) when(v *Served, client string) When {
+	switch when := v.when(client); {
+	case when != Tried:
+		return when
+	case l.clients.never(client):
+		return WhenUsed
+	}
+	return AtOnce
+}
+
+// Register registers found tools for the client that made the call, where it is one for
+// which that is done at once: one change of its set and one list_changed. It returns
+// once the client has asked for the new list, as far as it is known to do so (see hold),
+// and reports by name what is registered now, and whether the client has been listed all
+// of that.
+func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool) (now map[string]bool, relisted bool) {
 	served := l.served()
-	now := map[string]bool{}
+	now = map[string]bool{}
 	for _, t := range served.Pinned() {
 		now[t.Name] = true
 	}
-	s := l.session(sessionID)
-	if s != nil && served.direct(s) {
+	s := l.sessionFor(call)
+	if s != nil && s != l.process && s.direct.in(served) {
 		for _, t := range tools {
 			now[t.Name] = true
 		}
-		return now
+		return now, true
 	}
-	if s == nil || !served.Register || served.gated() {
-		return now
+	if s == nil || served.gated() {
+		return now, true
 	}
 	s.mu.Lock()
 	served = l.served() // under the lock that Sync takes after each change, so that nothing outdated stays
-	var wanted []*tool.Tool
-	for _, t := range tools {
-		if current, ok := served.Lookup(t.Name); ok && !now[t.Name] && current.Def.ID == t.Def.ID {
-			wanted = append(wanted, current)
-		}
+	var change Change
+	if s != l.process && l.when(served, s.client) == AtOnce {
+		s.set, change = s.set.plan(served.registrable(tools), served.maxRegistered())
 	}
-	set, change := s.set.plan(wanted, cmp.Or(served.MaxRegistered, DefaultMaxRegistered))
-	s.set = set
 	listed, client := s.listed, s.client
-	if !change.Empty() {
-		s.notified = time.Now()
-	}
-	s.mu.Unlock()
-	for _, name := range set.names() {
+	relisted = s.lists > 0 && !s.stale
+	for _, name := range s.set.names() {
 		now[name] = true
 	}
+	s.mu.Unlock()
 	if !change.Empty() {
 		l.announce(s, change)
-		l.hold(ctx, client, listed)
+		relisted = l.hold(ctx, client, listed)
 	}
-	return now
+	return now, relisted
+}
+
+// registrable are those of tools that are served now, and are not pinned.
+func (v *Served) registrable(tools []*tool.Tool) (out []*tool.Tool) {
+	for _, t := range tools {
+		if now, ok := v.Lookup(t.Name); ok && now.Def.ID == t.Def.ID && !v.isPinned(now.Def.ID) {
+			out = append(out, now)
+		}
+	}
+	return out
 }
 
 // announce tells one session, and the owner's hook, that its list changed.
 func (l *Live) announce(s *session, change Change) {
+	client, _ := s.expect()
 	l.Notify(s.id, toolsChanged, nil)
 	if l.notifier != nil {
-		s.mu.Lock()
-		client := s.client
-		s.mu.Unlock()
 		l.notifier.notify(s.id, client, change)
 	}
 }
@@ -77,8 +102,12 @@ func (l *Live) Sync() {
 	for _, s := range l.everySession() {
 		s.mu.Lock()
 		set, change, differs := s.set.sync(served.Lookup)
+		if (base || differs) && l.when(served, s.client) == WhenUsed { // so what was used costs no change of its own
+			var added Change
+			set, added = set.plan(served.registrable(s.used), served.maxRegistered())
+			change, s.used = change.then(added), nil
+		}
 		s.set = set
-		direct := now.all != "" && s.direct && s.mode == served.mode()
 		s.mu.Unlock()
 		if gated {
 			change, differs = Change{}, false
@@ -88,9 +117,10 @@ func (l *Live) Sync() {
 				change, differs = provisioned, other
 			}
 		}
-		switch {
+		switch direct := s.direct.was(served); {
 		case direct && !all, !direct && !base && !differs:
 		case base: // the owner of the program changed it, and needs no hook for that
+			s.expect()
 			l.Notify(s.id, toolsChanged, nil)
 		default:
 			l.announce(s, change)
@@ -98,7 +128,7 @@ func (l *Live) Sync() {
 	}
 	l.listeners.tell(toolsChanged, func(t *listener) bool {
 		_, _, differs := t.shown.follow("", served.granted)
-		return differs || before.modern != now.modern
+		return differs || l.direct.sees(served, base, all)
 	})
 	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
 	if changed(tool.KindPrompt) {
@@ -148,9 +178,8 @@ func (l *Live) Relist(ctx context.Context, owner, calling string) {
 
 // seen are fingerprints of what clients see.
 type seen struct {
-	lists  map[tool.Kind]string // of tools what is listed without any registered
-	all    string               // what a client sees that is listed every tool, "" where none is
-	modern string               // what a 2026-07-28 client sees of tools
+	lists map[tool.Kind]string // of tools what is listed without any registered
+	all   string               // what a client sees that is listed every tool, "" where none is
 }
 
 func seenOf(v *Served) seen {
@@ -159,12 +188,8 @@ func seenOf(v *Served) seen {
 		now.lists[kind] = fingerprint(v.Items(kind))
 	}
 	now.lists[tool.KindTool] = v.mode() + fingerprint(slices.Concat(v.Search, v.Meta, v.Pinned()))
-	now.modern = now.lists[tool.KindTool]
 	if v.Direct != nil && !v.gated() {
 		now.all = v.mode() + fingerprint(slices.Concat(v.Meta, v.Tools()))
-		if v.direct(nil) {
-			now.modern = now.all
-		}
 	}
 	return now
 }

@@ -151,8 +151,8 @@ func use(p *peer, id int, what string, names ...string) []string {
 }
 
 func TestAGatedSession(t *testing.T) {
-	learned := make(chan bool, 10)
-	live, _ := gated(t, setup{Remember: func(_ string, relists bool) { learned <- relists }}, gate.Budget{MaxTools: 2})
+	learned := make(chan tool.Relists, 10)
+	live, _ := gated(t, setup{Remember: func(_ string, relists tool.Relists) { learned <- relists }}, gate.Budget{MaxTools: 2})
 	p := connect(t, serveHTTP(t, live.Live), "lister")
 	changes, stop := p.listen()
 	defer stop()
@@ -180,7 +180,7 @@ func TestAGatedSession(t *testing.T) {
 	if got := receive(t, answered, "the answer"); !strings.Contains(got[len(got)-1], "2 added") {
 		t.Errorf("answer: %s", got)
 	}
-	if !receive(t, learned, "what the client is known for") {
+	if receive(t, learned, "what the client is known for") != tool.RelistsAlways {
 		t.Error("the client is taken for one that does not re-list")
 	}
 	if got := p.messages(call(4, "srv_a", `{}`)); !strings.Contains(got[0], "called srv_a") {
@@ -206,7 +206,7 @@ func TestAGatedSession(t *testing.T) {
 	if got := listed(t, connect(t, p.url, "other").messages(list)[0]); len(got) != 3 {
 		t.Errorf("another session is listed %v", got)
 	}
-	if got := live.Register(t.Context(), p.session, pick(live.served().Source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
+	if got, _ := live.Register(t.Context(), &tool.Call{Session: p.session}, pick(live.served().Source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
 		t.Errorf("registered %v", got)
 	}
 	live.Forget(p.session)
@@ -253,7 +253,7 @@ func TestAGatedStdioSession(t *testing.T) {
 }
 
 func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
-	live, _ := gated(t, setup{Relists: map[string]bool{"many 1": false}}, gate.Budget{})
+	live, _ := gated(t, setup{Relists: map[string]tool.Relists{"many 1": tool.RelistsNever}}, gate.Budget{})
 	url := serveHTTP(t, live.Live)
 	var of, changes = map[string]*peer{}, map[string]<-chan string{}
 	for _, name := range []string{"ann 1", "ann 2", "ann 3", "bob", ""} {
@@ -487,14 +487,14 @@ func TestWhatIsListedIsTold(t *testing.T) {
 }
 
 func TestAGateNarrowsWhatIsListed(t *testing.T) {
-	live, source := gated(t, setup{Relists: map[string]bool{"narrowed 1": false}}, gate.Budget{})
+	live, source := gated(t, setup{Relists: map[string]tool.Relists{"narrowed 1": tool.RelistsNever}}, gate.Budget{})
 	p := connect(t, serveHTTP(t, live.Live), "narrowed")
-	all := Served{Direct: func() bool { return true }, Register: true}
+	all := Served{Direct: func(bool) bool { return true }, Register: always}
 	gated := all
 	gated.Granted = live.gate.Granted
-	some := Served{Register: true}
+	some := Served{Register: always}
 	offer(live.Live, some)
-	live.Register(t.Context(), p.session, pick(source, "srv_a"))
+	live.Register(t.Context(), &tool.Call{Session: p.session}, pick(source, "srv_a"))
 	changes, stop := p.listen()
 	defer stop()
 	await(t, changes, "tools/list_changed") // of srv_a

@@ -2,11 +2,13 @@ package register
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
 	"toolfinch/rawjson"
+	"toolfinch/tool"
 )
 
 // list_changed is handled by a client beside the call that caused it, so an
@@ -19,9 +21,6 @@ const (
 	// were tried need 20 ms on a quiet machine; on a busy one, 75 ms were too
 	// short for one run of Gemini CLI in five.
 	holdGrace = 150 * time.Millisecond
-	// missesToForget is the number of list_changed in vain after which a client known
-	// to re-list counts as one that does not.
-	missesToForget = 3
 )
 
 // expect notes that the client of s is about to be told that its list has changed. It
@@ -29,29 +28,33 @@ const (
 func (s *session) expect() (client string, listed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.notified = time.Now()
+	s.stale = true
 	return s.client, s.listed
 }
 
-// hold waits until listed is closed, plus the grace. A client known never to
-// re-list is not waited for.
-func (l *Live) hold(ctx context.Context, client string, listed <-chan struct{}) {
-	if l.clients.never(client) {
-		return
+// hold waits until listed is closed, plus the grace, and reports whether it is. Only
+// this shows that a client re-lists: one that lists before each turn does so anyway. A
+// client known never to re-list is not waited for.
+func (l *Live) hold(ctx context.Context, client string, listed <-chan struct{}) bool {
+	if l.clients.never(client) || l.served().when(client) == Never {
+		return false
 	}
 	wait := time.NewTimer(holdCap)
 	defer wait.Stop()
 	select {
 	case <-listed:
+		l.clients.relisted(client)
 		wait.Reset(holdGrace)
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
 		}
+		return true
 	case <-wait.C:
 		l.clients.missed(client)
 	case <-ctx.Done():
 	}
+	return false
 }
 
 // Bounds of what is remembered of clients, which may call themselves anything.
@@ -65,20 +68,19 @@ func clientName(name, version string) string {
 	return strings.TrimSpace(rawjson.Head(name, maxClientName) + " " + rawjson.Head(version, maxClientName))
 }
 
-// clients remembers, by "name version", which clients re-list after list_changed.
+// clients remembers, by "name version", which clients re-list while an answer waits for
+// it. Nobody is waited for in vain more than twice: a client that is met does so once,
+// one that has re-listed before twice.
 type clients struct {
-	remember func(client string, relists bool)
+	remember func(client string, relists tool.Relists)
 
-	mu      sync.Mutex // guards the maps; remember is called outside of it
-	relists map[string]bool
-	misses  map[string]int
+	mu      sync.Mutex // guards relists; remember is called outside of it
+	relists map[string]tool.Relists
 }
 
-func newClients(known map[string]bool, remember func(string, bool)) *clients {
-	c := &clients{remember: remember, relists: map[string]bool{}, misses: map[string]int{}}
-	for client, relists := range known {
-		c.relists[client] = relists
-	}
+func newClients(known map[string]tool.Relists, remember func(string, tool.Relists)) *clients {
+	c := &clients{remember: remember, relists: map[string]tool.Relists{}}
+	maps.Copy(c.relists, known)
 	return c
 }
 
@@ -87,41 +89,40 @@ func (c *clients) never(client string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	relists, known := c.relists[client]
-	return known && !relists
+	return known && relists == tool.RelistsNever
 }
 
 func (c *clients) relisted(client string) {
-	c.mu.Lock()
-	delete(c.misses, client)
-	c.mu.Unlock()
-	c.learn(client, true)
+	c.learn(client, func(before tool.Relists, known bool) tool.Relists {
+		if known && before == tool.RelistsMostly {
+			return before
+		}
+		return tool.RelistsAlways
+	})
 }
 
 func (c *clients) missed(client string) {
-	c.mu.Lock()
-	if _, known := c.misses[client]; !known && len(c.misses) >= maxClients {
-		clear(c.misses)
-	}
-	c.misses[client]++
-	trusted := c.relists[client] && c.misses[client] < missesToForget
-	c.mu.Unlock()
-	if !trusted {
-		c.learn(client, false)
-	}
+	c.learn(client, func(before tool.Relists, _ bool) tool.Relists {
+		if before == tool.RelistsAlways {
+			return tool.RelistsMostly
+		}
+		return tool.RelistsNever
+	})
 }
 
-func (c *clients) learn(client string, relists bool) {
+func (c *clients) learn(client string, next func(before tool.Relists, known bool) tool.Relists) {
 	c.mu.Lock()
 	before, known := c.relists[client]
+	now := next(before, known)
 	full := !known && len(c.relists) >= maxClients
 	if !full {
-		c.relists[client] = relists
+		c.relists[client] = now
 	}
 	c.mu.Unlock()
 	if full {
 		return // it is waited for, as one never seen
 	}
-	if client != "" && (!known || before != relists) {
-		c.remember(client, relists)
+	if client != "" && (!known || before != now) {
+		c.remember(client, now)
 	}
 }

@@ -15,8 +15,9 @@ import (
 // listTools answers tools/list. s is nil for a 2026-07-28 client.
 func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Result {
 	var registered Set
-	if s != nil {
-		registered, _, _ = l.relisted(s).sync(served.Lookup) // this request's tools may be older than the set's
+	if own := l.sessionFor(call); own != nil {
+		l.recall(served, call, own)
+		registered, _, _ = own.relisted().sync(served.Lookup) // this request's tools may be older than the set's
 	}
 	tools := l.toolsFor(served, call, s, registered)
 	client := ""
@@ -30,7 +31,7 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 // toolsFor are the tools that a client is listed: the meta-tools, then all tools, or
 // the pinned, provisioned and registered ones.
 func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered Set) []*tool.Tool {
-	if served.direct(s) {
+	if l.directOf(s).in(served) {
 		return slices.Concat(served.Meta, served.Tools())
 	}
 	pinned := served.Pinned()
@@ -139,14 +140,11 @@ func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange) tool
 
 // relisted notes that the client of s asked for the list, which ends its hold,
 // and returns what is registered.
-func (l *Live) relisted(s *session) Set {
+func (s *session) relisted() Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.listed)
-	s.listed = make(chan struct{})
-	if !s.notified.IsZero() && time.Since(s.notified) < holdCap {
-		l.clients.relisted(s.client)
-	}
-	s.notified = time.Time{}
+	s.listed, s.stale = make(chan struct{}), false
+	s.lists++
 	return s.set
 }

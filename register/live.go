@@ -27,9 +27,10 @@ type Options struct {
 	// PrincipalHeader is the HTTP header in which a trusted reverse proxy names who
 	// was authenticated; "" for none.
 	PrincipalHeader string
-	// Relists is what is known of clients ("name version"): whether they list tools
-	// again after list_changed.
-	Relists map[string]bool
+	// Relists is what is known of clients ("name version").
+	Relists map[string]tool.Relists
+	// Called are the tools that callers called in their last sessions, the last first.
+	Called map[tool.Caller][]tool.Called
 	// Subscriptions are those of all Lives that serve the same upstreams; nil where
 	// resources cannot be subscribed to.
 	Subscriptions *Subscriptions
@@ -55,12 +56,17 @@ type Upstreams interface {
 
 // Observer hears of clients. Its methods must not block.
 type Observer interface {
-	// Relists hears whether a client ("name version") lists tools again after
-	// list_changed, when that is news.
-	Relists(client string, relists bool)
+	// Relists hears what is known of a client ("name version"), when that is news.
+	Relists(client string, relists tool.Relists)
+	// Called hears of the tools that a caller called in its last sessions, the last
+	// first, when that is news. It must not change them.
+	Called(by tool.Caller, called []tool.Called)
 	// Listed hears of every answer to tools/list; session is "" for a 2026-07-28
 	// client. It must not change tools.
 	Listed(session, client string, tools []*tool.Tool)
+	// Calling hears of a client's call of a tool, and returns what hears of its answer,
+	// nil where that is an error of the protocol. It must not change either.
+	Calling(call *tool.Call) (answered func(tool.Result))
 	// Ended hears of a session that has ended.
 	Ended(session string)
 }
@@ -74,6 +80,9 @@ type Live struct {
 	parking       *parking
 	subscriptions *Subscriptions
 	clients       *clients
+	recent        *recent
+	direct        direct   // of 2026-07-28 clients
+	process       *session // of the 2026-07-28 client on stdio; it has nothing but a set
 	notifier      *notifier
 
 	principalHeader string
@@ -94,7 +103,7 @@ func New(options Options, served func() *Served, log *slog.Logger) *Live {
 	l := &Live{
 		principalHeader: options.PrincipalHeader, upstreams: options.Upstreams, observer: options.Observer,
 		subscriptions: options.Subscriptions, served: served, log: log,
-		listeners: listeners{byKey: map[string]*listener{}}, closing: make(chan struct{}),
+		listeners: listeners{byKey: map[string]*listener{}}, process: newSession(""), closing: make(chan struct{}),
 	}
 	if l.subscriptions == nil {
 		l.subscriptions = NewSubscriptions(nil)
@@ -111,6 +120,7 @@ func New(options Options, served func() *Served, log *slog.Logger) *Live {
 	l.sessions = &sessions{log: log, verbose: l.upstreams.SetLevel, byID: map[string]*session{}}
 	l.parking = newParking(options.Limits, log)
 	l.clients = newClients(options.Relists, l.observer.Relists)
+	l.recent = newRecent(options.Called, l.observer.Called)
 	if options.Hook.Line != "" {
 		l.notifier = newNotifier(options.Hook, log)
 	}
@@ -131,11 +141,13 @@ func (nothing) Task(_ context.Context, method string, _ *tool.Call) (tool.Result
 	return nil, methodNotFound(method)
 }
 
-func (nothing) SetLevel(string)                     {}
-func (nothing) RootsChanged(string)                 {}
-func (nothing) Relists(string, bool)                {}
-func (nothing) Listed(string, string, []*tool.Tool) {}
-func (nothing) Ended(string)                        {}
+func (nothing) SetLevel(string)                      {}
+func (nothing) RootsChanged(string)                  {}
+func (nothing) Relists(string, tool.Relists)         {}
+func (nothing) Called(tool.Caller, []tool.Called)    {}
+func (nothing) Listed(string, string, []*tool.Tool)  {}
+func (nothing) Calling(*tool.Call) func(tool.Result) { return func(tool.Result) {} }
+func (nothing) Ended(string)                         {}
 
 // newMCP returns the library's server around l.
 func (l *Live) newMCP(version string) *server.MCPServer {

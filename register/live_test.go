@@ -96,10 +96,10 @@ func newLive(t testing.TB, settings setup) *Live {
 		for _, name := range in.Tools {
 			found = append(found, source[name])
 		}
-		registered := live.Register(ctx, call.Session, found)
-		return tool.TextResult(fmt.Sprintf("%d registered", len(registered))), nil
+		registered, relisted := live.Register(ctx, call, found)
+		return tool.TextResult(fmt.Sprintf("%d registered, listed again: %t", len(registered), relisted)), nil
 	})
-	offer(live, Served{Search: []*tool.Tool{find}, Register: true, SearchTool: "retrieve_tools"})
+	offer(live, Served{Search: []*tool.Tool{find}, Register: always, SearchTool: "retrieve_tools"})
 	return live
 }
 
@@ -291,11 +291,11 @@ func TestFoundToolsAreListedAfterListChanged(t *testing.T) {
 	if want := []string{"find", "srv_t007", "srv_t003"}; !slices.Equal(names, want) {
 		t.Errorf("listed %v, want %v: meta-tools, then the order found", names, want)
 	}
-	if got := <-answered; !strings.Contains(got[len(got)-1], "2 registered") {
+	if got := <-answered; !strings.Contains(got[len(got)-1], "2 registered, listed again: true") {
 		t.Errorf("answer = %s", got)
 	}
 	// What is registered already changes nothing, so nothing is waited for.
-	if got := p.messages(find(2, "srv_t003")); len(got) != 1 || !strings.Contains(got[0], "2 registered") {
+	if got := p.messages(find(2, "srv_t003")); len(got) != 1 || !strings.Contains(got[0], "2 registered, listed again: true") {
 		t.Errorf("second answer = %s", got)
 	}
 	if names := listed(t, connect(t, p.url, "other").messages(list)[0]); !slices.Equal(names, []string{"find"}) {
@@ -305,18 +305,24 @@ func TestFoundToolsAreListedAfterListChanged(t *testing.T) {
 
 func TestAClientThatNeverRelistsWaitsOnce(t *testing.T) {
 	var mu sync.Mutex
-	verdicts := map[string]bool{}
-	live := newLive(t, setup{Remember: func(client string, relists bool) {
+	verdicts := map[string]tool.Relists{}
+	live := newLive(t, setup{Remember: func(client string, relists tool.Relists) {
 		mu.Lock()
 		defer mu.Unlock()
 		verdicts[client] = relists
 	}})
+	show(live, func(v *Served) { v.Register = func(string) When { return Tried } })
 	url := serveHTTP(t, live)
 	p := connect(t, url, "deaf")
 	start := time.Now()
-	p.messages(find(1, "srv_t001"))
+	if got := p.messages(find(1, "srv_t001")); !strings.Contains(got[len(got)-1], "listed again: false") {
+		t.Errorf("answer = %s", got)
+	}
 	if took := time.Since(start); took < holdCap {
 		t.Errorf("the first answer took %s, want it held for %s", took, holdCap)
+	}
+	if got := p.messages(find(2, "srv_t002")); !strings.Contains(got[len(got)-1], "1 registered") {
+		t.Errorf("its list, which it does not ask for, changes again: %s", got)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -327,13 +333,47 @@ func TestAClientThatNeverRelistsWaitsOnce(t *testing.T) {
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	if relists, known := verdicts["deaf 1"]; !known || relists {
+	if relists, known := verdicts["deaf 1"]; !known || relists != tool.RelistsNever {
 		t.Errorf("remembered %v", verdicts)
 	}
 }
 
+// Only a list that is asked while an answer waits for it shows that a client lists again,
+// and nobody is waited for in vain more than twice, however often it listed before.
+func TestNobodyIsWaitedForInVainMoreThanTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []tool.Relists
+		live := newLive(t, setup{Remember: func(_ string, relists tool.Relists) { told = append(told, relists) }})
+		show(live, func(v *Served) { v.Register = func(string) When { return AtOnce } })
+		listed, never := make(chan struct{}), make(chan struct{})
+		close(listed)
+		for _, step := range []struct {
+			asks  <-chan struct{}
+			waits time.Duration
+		}{{listed, holdGrace}, {never, holdCap}, {listed, holdGrace}, {never, holdCap}, {never, 0}, {listed, 0}} {
+			start := time.Now()
+			live.hold(t.Context(), "agent 1", step.asks)
+			if took := time.Since(start); took != step.waits {
+				t.Errorf("waited %s, want %s", took, step.waits)
+			}
+		}
+		if want := []tool.Relists{tool.RelistsAlways, tool.RelistsMostly, tool.RelistsNever}; !slices.Equal(told, want) {
+			t.Errorf("remembered %v, want %v", told, want)
+		}
+	})
+	live := newLive(t, setup{
+		Relists:  map[string]tool.Relists{"turns 1": tool.RelistsNever},
+		Remember: func(client string, relists tool.Relists) { t.Errorf("%s is taken for %v", client, relists) },
+	})
+	p := connect(t, serveHTTP(t, live), "turns")
+	for i := range 3 { // it lists before each turn, so soon after each change
+		p.messages(find(i, fmt.Sprintf("srv_t%03d", i)))
+		p.messages(list)
+	}
+}
+
 func TestConcurrentRetrievalsLoseNoRegistration(t *testing.T) {
-	live := newLive(t, setup{Relists: map[string]bool{"many 1": false}})
+	live := newLive(t, setup{Relists: map[string]tool.Relists{"many 1": tool.RelistsNever}})
 	face := *live.served()
 	face.MaxRegistered = 300
 	offer(live, face)

@@ -43,8 +43,10 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	}
 	switch x.Method {
 	case wire.MethodListTools:
-		if served.Direct != nil {
-			served = served.started(ctx)
+		if served.ListsWait > 0 {
+			waits, cancel := context.WithTimeout(ctx, served.ListsWait)
+			served = served.started(waits)
+			cancel()
 		}
 		return l.listTools(served, call, s), nil
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
@@ -72,10 +74,25 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	}
 	if modern && call.Client.Answers() {
 		return l.parking.serve(ctx, x, call, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			return l.dispatch(ctx, served, call)
+			return l.observed(ctx, served, call)
 		})
 	}
-	return l.dispatch(ctx, served, call)
+	return l.observed(ctx, served, call)
+}
+
+// observed dispatches a call, and lets the observer hear of it if it is of a tool.
+func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
+	if call.Kind != tool.KindTool {
+		return l.dispatch(ctx, served, call)
+	}
+	answered := l.observer.Calling(call)
+	result, err := l.dispatch(ctx, served, call)
+	if err != nil {
+		answered(nil)
+		return nil, err
+	}
+	answered(result)
+	return result, nil
 }
 
 // callOf makes a call of a request.
@@ -178,13 +195,16 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 		}
 	}
 	if !ok {
-		if now := served.started(ctx); now != served {
-			return l.dispatch(ctx, now, call)
+		if call.Kind != tool.KindTool || served.IsMeta == nil || !served.IsMeta(call.Name) {
+			if now := served.started(ctx); now != served {
+				return l.dispatch(ctx, now, call)
+			}
 		}
 		return nil, notFound(call.Kind, call.Name, served.hint(call), call.Client != nil && call.Client.Modern)
 	}
 	if call.Kind == tool.KindTool {
 		s.uses(t.Name)
+		l.Used(call, t)
 	}
 	return t.Handler(ctx, call)
 }

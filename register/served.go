@@ -1,6 +1,7 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -51,9 +52,13 @@ type Served struct {
 	// Mode names how tools reach clients: when it changes, sessions that stay are
 	// shown the new way.
 	Mode string
-	// Direct reports whether a client that comes now is listed every tool; nil:
-	// none is. It is decided once per session and Mode, and not asked with Granted.
-	Direct func() bool
+	// Direct reports whether a client is listed every tool: one that comes now, or one
+	// that was until now; nil: none is. It is not asked with Granted, and for a session
+	// that is not listed every tool no more in the same Mode. 2026-07-28 clients count as
+	// one session.
+	Direct func(until bool) bool
+	// ListsWait is how long lists of tools wait for what is starting (see Started).
+	ListsWait time.Duration
 	// Search are the meta-tools of clients that are not listed every tool, Meta those
 	// of all clients.
 	Search, Meta []*tool.Tool
@@ -63,16 +68,24 @@ type Served struct {
 	// returns those of an owner (see tool.Call.Owner). Then only these are listed beside
 	// the meta-tools and the pinned ones, and nothing is registered. It must not block.
 	Granted func(owner string) []tool.ID
-	// Register says that retrieved tools are registered, up to MaxRegistered per
-	// session; default DefaultMaxRegistered.
-	Register      bool
+	// Register says when found tools are registered for a client ("name version"), up to
+	// MaxRegistered per session (default DefaultMaxRegistered); nil: never.
+	Register      func(client string) When
 	MaxRegistered int
+	// Recall is how many of the tools that a client called in its last sessions are
+	// registered from the start of a new one; 0 for none. Learn says that they are also for
+	// clients for which none is registered later.
+	Recall int
+	Learn  bool
 	// SearchTool is the name of the tool in Search that finds tools; "": none does.
 	SearchTool string
 	// Started, if set, waits until what is still starting is there, or has taken too
 	// long, and returns what is served then. Lists that a client may ask for only once
-	// wait for it, and so does a name that nothing has yet.
+	// wait for it, tools with ListsWait, and so does a name that nothing has yet.
 	Started func(ctx context.Context) *Served
+	// IsMeta, if set, reports whether a name is that of a meta-tool, served or not: a call
+	// of it waits for nothing.
+	IsMeta func(name string) bool
 	// Because, if set, says after the error for an unknown name why it may be unknown;
 	// "" if nothing is known of that.
 	Because func(name string) string
@@ -97,6 +110,20 @@ type Declared struct {
 // DefaultMaxRegistered is how many tools a session may have registered.
 const DefaultMaxRegistered = 40
 
+func (v *Served) maxRegistered() int { return cmp.Or(v.MaxRegistered, DefaultMaxRegistered) }
+
+// when is Register, also where it is nil: a gate tells its clients when what they are
+// listed changes.
+func (v *Served) when(client string) When {
+	switch {
+	case v.Register != nil:
+		return v.Register(client)
+	case v.gated():
+		return AtOnce
+	}
+	return Never
+}
+
 func (v *Served) gated() bool { return v.Granted != nil }
 
 // mode is Mode, and another one behind a gate.
@@ -105,23 +132,6 @@ func (v *Served) mode() string {
 		return v.Mode + " gated"
 	}
 	return v.Mode
-}
-
-// direct reports whether a client is listed every tool. s is nil for a client of
-// 2026-07-28.
-func (v *Served) direct(s *session) bool {
-	if v.Direct == nil || v.gated() {
-		return false
-	}
-	if s == nil {
-		return v.Direct()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mode != v.mode() {
-		s.mode, s.direct = v.mode(), v.Direct()
-	}
-	return s.direct
 }
 
 // MetaTool finds a meta-tool by name, listed or not; nil for none.

@@ -16,12 +16,14 @@ var shows sync.Map
 // function that is set is called.
 type setup struct {
 	PrincipalHeader      string
-	Relists              map[string]bool
+	Relists              map[string]tool.Relists
+	Known                map[tool.Caller][]tool.Called
+	Called               func(by tool.Caller, called []tool.Called)
 	Subscriptions        *Subscriptions
 	Complete, Task       func(ctx context.Context, name string, call *tool.Call) (tool.Result, error)
 	SetLevel             func(level string)
 	RootsChanged, Forget func(session string)
-	Remember             func(client string, relists bool)
+	Remember             func(client string, relists tool.Relists)
 	Listed               func(session, client string, tools []*tool.Tool)
 }
 
@@ -60,9 +62,15 @@ func (h heard) Ended(session string) {
 	}
 }
 
-func (h heard) Relists(client string, relists bool) {
+func (h heard) Relists(client string, relists tool.Relists) {
 	if h.Remember != nil {
 		h.Remember(client, relists)
+	}
+}
+
+func (h heard) Called(by tool.Caller, called []tool.Called) {
+	if h.setup.Called != nil {
+		h.setup.Called(by, called)
 	}
 }
 
@@ -72,12 +80,17 @@ func (h heard) Listed(session, client string, tools []*tool.Tool) {
 	}
 }
 
+func (h heard) Calling(call *tool.Call) func(tool.Result) { return nothing{}.Calling(call) }
+
+// always registers at once.
+func always(string) When { return AtOnce }
+
 // serve makes a Live that serves first until show changes that.
 func serve(s setup, first Served, log *slog.Logger) *Live {
 	now := &atomic.Pointer[Served]{}
 	now.Store(&first)
 	live := New(Options{
-		PrincipalHeader: s.PrincipalHeader, Relists: s.Relists, Subscriptions: s.Subscriptions, Upstreams: heard{s}, Observer: heard{s},
+		PrincipalHeader: s.PrincipalHeader, Relists: s.Relists, Called: s.Known, Subscriptions: s.Subscriptions, Upstreams: heard{s}, Observer: heard{s},
 	}, now.Load, log)
 	shows.Store(live, now)
 	return live

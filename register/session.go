@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -22,33 +21,33 @@ import (
 // stable by that revision's rules.
 type session struct {
 	id      string
-	asks                              // what servers ask of the client
-	roots   roots                     // of the client
-	shown   shown                     // what it has provisioned, as far as it knows
+	asks          // what servers ask of the client
+	roots   roots // of the client
+	shown   shown // what it has provisioned, as far as it knows
+	direct  direct
 	piped   bool                      // stdio or SSE: one connection for everything
 	push    func(message []byte) bool // as of Open
 	reaches func() bool
 
 	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
 	set          Set
-	mode         string          // in which direct was decided, or undecided
-	direct       bool            // it is listed every tool
+	recalled     bool            // set has what the client called in sessions before
+	called       bool            // the client has called a tool
+	used         []*tool.Tool    // called, and registered once the list changes anyway
 	client       string          // "name version", "" until initialize
 	capabilities json.RawMessage // as declared in initialize, nil before
 	initialized  bool
 	level        string        // of logging/setLevel, "" when it did not say
+	lists        int           // tools/list requests
 	listed       chan struct{} // closed by the next tools/list
-	notified     time.Time     // of the last list_changed that no tools/list followed yet
+	stale        bool          // the list has changed since the last one
 	apps         []string      // servers whose apps the client has read, the last first; replaced, never edited
 }
-
-// undecided is the mode of a session that has been listed no tool; no Served has it.
-const undecided = "\x00"
 
 func newSession(id string) *session {
 	return &session{
 		id: id, asks: asks{gone: make(chan struct{}), waiting: map[string]chan *wire.Inbound{}},
-		listed: make(chan struct{}), shown: shown{owner: tool.SessionOwner(id)}, mode: undecided,
+		listed: make(chan struct{}), shown: shown{owner: tool.SessionOwner(id)},
 	}
 }
 

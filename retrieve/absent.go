@@ -92,16 +92,26 @@ func (a Absent) has(name string) bool {
 	return strings.HasPrefix(name, a.Server+".") || strings.HasPrefix(name, a.Server+":") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_")
 }
 
-// Because says after the error for an unknown name, which nothing of the view has, which
-// servers are not there that may have it, or which setting offers the meta-tool of that
-// name; "" if none of this explains it.
-func (r *Retriever) Because(name string) string {
+// Because says after the error for an unknown name, which nothing of the view has, that it
+// is a meta-tool and how it is called, which servers are not there that may have it, or
+// which setting offers the meta-tool of that name; "" if none of this explains it.
+func (c *caller) Because(name string) string {
+	if c.offers != nil && c.offers(name) {
+		return "; it is a tool of toolfinch itself: call it directly, not through another one"
+	}
 	if _, meta := offeredWith[name]; !meta {
-		if because := unknownBecause(r.searcher.absent(), name); because != "" {
+		if because := unknownBecause(c.absent(), name); because != "" {
 			return because
 		}
 	}
 	return offered(name)
+}
+
+// IsMeta reports whether a name is that of a meta-tool, offered here or not, and not one
+// that a tool of an absent server may have.
+func (c *caller) IsMeta(name string) bool {
+	return slices.Contains(Reserved(), name) ||
+		offered(name) != "" && !slices.ContainsFunc(c.absent(), func(a Absent) bool { return a.Prefix == "" || a.has(name) })
 }
 
 // unknownBecause says after the error for an unknown name which servers are not

@@ -9,11 +9,10 @@ import (
 	"toolfinch/tool"
 )
 
-// answer is the structured content of retrieve_tools, as JSON.
+// answer is what a meta-tool answers in JSON.
 type answer json.RawMessage
 
-// item is one hit of an answer. Members are empty that the level of detail leaves out or
-// that only other kinds have.
+// item is one hit of an answer. Members are empty that only other kinds have.
 type item struct {
 	Name         string          `json:"name,omitempty"` // of a tool or prompt
 	Kind         string          `json:"kind,omitempty"` // unless only tools were asked for
@@ -22,8 +21,6 @@ type item struct {
 	Server       string          `json:"server"`
 	Title        string          `json:"title,omitempty"`
 	Description  *string         `json:"description,omitempty"`
-	Summary      string          `json:"summary,omitempty"`
-	Signature    string          `json:"signature,omitempty"`
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 	Annotations  json.RawMessage `json:"annotations,omitempty"`
@@ -34,7 +31,7 @@ type item struct {
 	Registered   *bool           `json:"registered,omitempty"` // of a tool
 }
 
-func (r *Retriever) answer(q Query, found Found, registered map[string]bool) answer {
+func (r *Retriever) answer(q Query, found Found, registered Registration) answer {
 	type indexState struct {
 		Tools   int    `json:"tools"`
 		Ready   int    `json:"servers_ready"`
@@ -59,7 +56,7 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 	for _, hit := range found.Hits {
 		out.Tools = append(out.Tools, r.item(hit, q, registered))
 		out.Tokens += r.tokens(hit.Tool, q)
-		if text := about[hit.Def.ID.Server]; text != "" && q.Detail != DetailName {
+		if text := about[hit.Def.ID.Server]; text != "" {
 			if out.Servers == nil {
 				out.Servers = map[string]string{}
 			}
@@ -68,7 +65,7 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 	}
 	out.Index = indexState{Ready: found.health.Ready, Pending: found.health.Pending, Failed: found.health.Failed}
 	if r.gated() && slices.ContainsFunc(out.Tools, func(it item) bool { return it.Registered != nil && !*it.Registered }) {
-		out.Next = "Tools that are not registered cannot be called yet: send their names to " + ProvisionTools + " as tool_ids."
+		out.Next = notProvisioned
 	}
 	out.Confident, out.Missing = found.Confidence >= Confident, described(found.Absent)
 	out.Index.Tools = r.catalog.Len()
@@ -87,104 +84,88 @@ func (r *Retriever) answer(q Query, found Found, registered map[string]bool) ans
 	return answer(rawjson.Of(out))
 }
 
-func (r *Retriever) item(hit Hit, q Query, registered map[string]bool) item {
-	if hit.Def.ID.Kind != tool.KindTool {
-		return r.otherItem(hit, q.Detail)
-	}
-	it := newItem(hit, q.Detail, registered[hit.Name])
-	if q.Kinds != nil {
-		it.Kind = tool.KindTool.String()
-	}
-	return it
-}
-
-func newItem(hit Hit, detail Detail, registered bool) item {
+func (r *Retriever) item(hit Hit, q Query, registered Registration) item {
 	def := hit.Def
-	it := item{Name: hit.Name, Server: def.ID.Server, Score: hit.Score, Registered: &registered}
-	switch detail {
-	case DetailSummary:
-		it.Summary = FirstSentence(def.Description)
-		it.Signature = Signature(def.InputSchema)
-	case DetailFull:
-		it.Title = def.Title
-		it.Description = &def.Description
-		it.InputSchema = def.InputSchema
-		it.OutputSchema = def.OutputSchema
-		it.Annotations = rawjson.Member(def.Raw, "annotations")
+	it := item{Server: def.ID.Server, Title: def.Title, Score: hit.Score}
+	if def.ID.Kind != tool.KindTool || q.Kinds != nil {
+		it.Kind = def.ID.Kind.String()
 	}
-	return it
-}
-
-// otherItem is the item of a prompt, resource or template, with how to use it.
-func (r *Retriever) otherItem(hit Hit, detail Detail) item {
-	def := hit.Def
-	it := item{Kind: def.ID.Kind.String(), Server: def.ID.Server, Score: hit.Score}
-	use, through := "resources/read with this uri", "name = this uri"
+	if def.ID.Kind == tool.KindTool || def.Description != "" {
+		it.Description = &def.Full().Description
+	}
 	switch def.ID.Kind {
+	case tool.KindTool:
+		is := registered.Names[hit.Name]
+		it.Name, it.Registered = hit.Name, &is
+		it.InputSchema, it.OutputSchema, it.Annotations = def.InputSchema, def.OutputSchema, rawjson.Member(def.Raw, "annotations")
+		return it
 	case tool.KindPrompt:
-		it.Name = hit.Name
-		use, through = "prompts/get with this name", "this name"
+		it.Name, it.Arguments = hit.Name, rawjson.Member(def.Raw, "arguments")
 	case tool.KindResource:
 		it.URI = hit.Name
 	case tool.KindTemplate:
 		it.URITemplate = hit.Name
-		use, through = "fill in the uriTemplate, then resources/read with that uri", "name = that uri"
 	}
-	arguments := rawjson.Member(def.Raw, "arguments")
-	switch detail {
-	case DetailName:
-		return it
-	case DetailSummary:
-		it.Summary = FirstSentence(def.Description)
-		if it.Name != "" {
-			it.Signature = promptSignature(arguments)
-		}
-	case DetailFull:
-		it.Title = def.Title
-		if def.Description != "" {
-			it.Description = &def.Description
-		}
-		if it.Name != "" {
-			it.Arguments = arguments
-		}
-		it.MimeType = rawjson.Text(rawjson.Member(def.Raw, "mimeType"))
-	}
-	it.Use = use
-	if _, taken := r.catalog.Lookup(hit.Name); r.settings.Offer.Call && !taken { // a tool of that name comes first
-		it.Use += ", or call_tool with " + through
-	}
+	it.MimeType = rawjson.Text(rawjson.Member(def.Raw, "mimeType"))
+	it.Use = r.use(hit)
 	return it
 }
 
+// describeOther is describeHit for a prompt, resource or template.
+func (r *Retriever) describeOther(q Query, hit Hit) string {
+	kind := hit.Def.ID.Kind
+	name := hit.Name
+	if kind == tool.KindPrompt && q.Detail != DetailName {
+		name += promptSignature(rawjson.Member(hit.Def.Raw, "arguments"))
+	}
+	if q.Detail == DetailName {
+		return kind.String() + " " + name
+	}
+	return head(kind.String()+" "+name, nil, hit.Def.Description) + "\n use: " + r.use(hit)
+}
+
+// use says how to use a hit that is no tool.
+func (r *Retriever) use(hit Hit) string {
+	use, through := "resources/read with this uri", "name = this uri"
+	switch hit.Def.ID.Kind {
+	case tool.KindPrompt:
+		use, through = "prompts/get with this name", "this name"
+	case tool.KindTemplate:
+		use, through = "fill in the uriTemplate, then resources/read with that uri", "name = that uri"
+	}
+	if _, taken := r.catalog.Lookup(hit.Name); r.settings.Offer.Call && !taken { // a tool of that name comes first
+		use += ", or call_tool with " + through
+	}
+	return use
+}
+
 // promptSignature is Signature of a prompt's arguments, which are all text:
-// "(city*, units)".
+// "(city, units?)".
 func promptSignature(arguments json.RawMessage) string {
 	var names []string
 	for argument := range rawjson.Elements(arguments) {
 		name := rawjson.Text(rawjson.Member(argument, "name"))
-		if string(rawjson.Member(argument, "required")) == "true" {
-			name += "*"
+		if string(rawjson.Member(argument, "required")) != "true" {
+			name += "?"
 		}
 		names = append(names, name)
 	}
 	return "(" + strings.Join(names, ", ") + ")"
 }
 
-// tokens returns how many tokens a hit takes at this level of detail.
+// tokens returns how many tokens a hit takes with all details.
 func (r *Retriever) tokens(t *tool.Tool, q Query) int {
-	if q.Detail == DetailFull && t.Def.ID.Kind == tool.KindTool {
-		return r.catalog.Tokens(t)
+	if t.Def.ID.Kind == tool.KindTool {
+		return r.catalog.Tokens(whole(t))
 	}
-	return r.catalog.costs.cost(string(q.Detail)+t.Name+t.Def.Hash, func() []byte {
-		return rawjson.Of(r.item(Hit{Tool: t}, q, nil))
+	return r.catalog.costs.cost(t.Name+t.Def.Hash, func() []byte {
+		return rawjson.Of(r.item(Hit{Tool: t}, q, Registration{}))
 	})
 }
 
-// result returns the tool result: structured content, and the same JSON as text.
-func (a answer) result() tool.Result {
-	return append(append(append(append(tool.Result(`{"content":[{"type":"text","text":`),
-		rawjson.Of(string(a))...), `}],"structuredContent":`...), a...), '}')
-}
+// result returns the tool result: the JSON as text, and not as structured content
+// beside it, because some clients show their models both.
+func (a answer) result() tool.Result { return tool.TextResult(string(a)) }
 
 // FirstSentence returns the first sentence or line of a description, at most
 // 200 bytes of it.
@@ -197,82 +178,4 @@ func FirstSentence(description string) string {
 		s = s[:i+1]
 	}
 	return rawjson.Clip(s, 200)
-}
-
-// Signature returns the parameters of an input schema in one line, with a star for
-// required ones: "(title*: string, labels: string[])". It is "()" for a schema that is
-// not an object.
-func Signature(schema json.RawMessage) string {
-	var required []string
-	_ = json.Unmarshal(rawjson.Member(schema, "required"), &required)
-	var b strings.Builder
-	b.WriteByte('(')
-	first := true
-	for name, property := range rawjson.Members(rawjson.Member(schema, "properties")) {
-		if !first {
-			b.WriteString(", ")
-		}
-		first = false
-		b.WriteString(name)
-		for _, r := range required {
-			if r == name {
-				b.WriteByte('*')
-				break
-			}
-		}
-		b.WriteString(": ")
-		b.WriteString(typeName(property, 0))
-	}
-	b.WriteByte(')')
-	return b.String()
-}
-
-// typeName is a short name of a property's type: string, number[], "a"|"b".
-func typeName(schema json.RawMessage, depth int) string {
-	const most = 6 // enum values, or alternatives
-	if depth > 3 {
-		return "any"
-	}
-	var s struct {
-		Type  json.RawMessage   `json:"type"`
-		Enum  []json.RawMessage `json:"enum"`
-		Items json.RawMessage   `json:"items"`
-		AnyOf []json.RawMessage `json:"anyOf"`
-		OneOf []json.RawMessage `json:"oneOf"`
-	}
-	if json.Unmarshal(schema, &s) != nil {
-		return "any"
-	}
-	var names []string
-	switch {
-	case len(s.Enum) > 0:
-		for _, v := range s.Enum[:min(most, len(s.Enum))] {
-			names = append(names, string(v))
-		}
-		if len(s.Enum) > most {
-			names = append(names, "...")
-		}
-	case len(s.AnyOf)+len(s.OneOf) > 0:
-		for _, v := range append(s.AnyOf, s.OneOf...)[:min(most, len(s.AnyOf)+len(s.OneOf))] {
-			names = append(names, typeName(v, depth+1))
-		}
-	default:
-		if json.Unmarshal(s.Type, &names) != nil {
-			var one string
-			if json.Unmarshal(s.Type, &one) != nil {
-				return "any"
-			}
-			names = []string{one}
-		}
-		for i, name := range names {
-			if name == "array" {
-				item := typeName(s.Items, depth+1)
-				if strings.Contains(item, "|") {
-					item = "(" + item + ")"
-				}
-				names[i] = item + "[]"
-			}
-		}
-	}
-	return strings.Join(names, "|")
 }

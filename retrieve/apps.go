@@ -17,7 +17,7 @@ func newApps(servers []Server, byID map[tool.ID]*tool.Tool) apps {
 			continue
 		}
 		for _, t := range s.Tools {
-			if id := t.Def.ID; id.Kind == tool.KindTool && !t.Def.App.NotApp {
+			if id := t.Def.ID; id.Kind == tool.KindTool && !t.Def.App.NotApp && !slices.Contains(found[id.Name], byID[id]) {
 				found[id.Name] = append(found[id.Name], byID[id])
 			}
 		}

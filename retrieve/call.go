@@ -43,39 +43,60 @@ func KindOf(a tool.Annotations) Kind {
 // caller calls what a client names, once its arguments fit and the gate admits it.
 type caller struct {
 	catalog   *Catalog
-	gate      *gate.Gate                  // nil: every tool can be called
-	validate  func(server string) bool    // nil: arguments are checked for all servers
-	unchecked func(id tool.ID, err error) // nil: nobody hears
-	search    string                      // the meta-tool that finds tools
-	absent    func() []Absent             // servers that cannot be called now
+	gate      *gate.Gate                          // nil: every tool can be called
+	validate  func(server string) bool            // nil: arguments are checked for all servers
+	unchecked func(id tool.ID, err error)         // nil: nobody hears
+	used      func(call *tool.Call, t *tool.Tool) // nil: nobody hears
+	search    string                              // the meta-tool that finds tools
+	absent    func() []Absent                     // servers that cannot be called now
+	offers    func(name string) bool              // the meta-tools; nil: none is known
+	keep      tool.Middleware                     // of results that are large together; nil: none is kept
 }
 
 // CallTool returns the handler of call_tool for tools up to the given kind, and for
 // prompts and resources, which only read. With a server it calls that server's alone,
 // with "" those of all.
 func (c *caller) CallTool(most Kind, server string) tool.Handler {
-	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		name, arguments, err := parseCall("name", call.Arguments)
-		if err != nil {
-			return tool.ErrorResult(err.Error()), nil
-		}
-		t, err := c.catalog.Find(name)
-		if errors.Is(err, tool.ErrNotFound) {
-			return c.callOther(ctx, call, name, arguments, server)
-		}
-		if server != "" && t.Def.ID.Server != server {
-			return tool.ErrorResult(c.unknown(name, server)), nil
-		}
-		if kind := KindOf(t.Def.Annotations); kind > most {
-			return tool.ErrorResult(fmt.Sprintf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)), nil
-		}
-		result, err := c.checked(t)(ctx, CallOf(call, t, name, arguments))
-		var misfit *argumentsError
-		if errors.As(err, &misfit) {
-			return tool.ErrorResult(misfit.Error()), nil
-		}
-		return result, err
+	together := func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		calls, _ := callsOf(call.Arguments)
+		return c.callAll(ctx, call, calls, most, server)
 	}
+	if c.keep != nil {
+		together = c.keep(together)
+	}
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		switch calls, err := callsOf(call.Arguments); {
+		case err != nil:
+			return tool.ErrorResult(err.Error()), nil
+		case calls != nil:
+			return together(ctx, call)
+		}
+		return c.call(ctx, call, most, server)
+	}
+}
+
+// call makes the call that the arguments of call_tool name.
+func (c *caller) call(ctx context.Context, call *tool.Call, most Kind, server string) (tool.Result, error) {
+	name, arguments, err := parseCall("name", call.Arguments)
+	if err != nil {
+		return tool.ErrorResult(err.Error()), nil
+	}
+	t, err := c.catalog.Find(name)
+	if errors.Is(err, tool.ErrNotFound) {
+		return c.callOther(ctx, call, name, arguments, server)
+	}
+	if server != "" && t.Def.ID.Server != server {
+		return tool.ErrorResult(c.unknown(name, server)), nil
+	}
+	if kind := KindOf(t.Def.Annotations); kind > most {
+		return tool.ErrorResult(fmt.Sprintf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)), nil
+	}
+	result, err := c.checked(t)(ctx, CallOf(call, t, name, arguments))
+	var misfit *argumentsError
+	if errors.As(err, &misfit) {
+		return tool.ErrorResult(misfit.Error()), nil
+	}
+	return result, err
 }
 
 // argumentsError says what is wrong with the arguments of a call, and the schema.
@@ -102,6 +123,9 @@ func (c *caller) checked(t *tool.Tool) tool.Handler {
 			if err := c.fit(ctx, t, call.Arguments); err != nil {
 				return nil, err
 			}
+		}
+		if c.used != nil {
+			c.used(call, t)
 		}
 		return t.Handler(ctx, call)
 	}
@@ -218,7 +242,7 @@ func (c *caller) unknown(name, server string) string {
 	if near := c.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
-	return text + unknownBecause(c.absent(), name) + ". Find tools with " + c.searchTool(server) + "."
+	return text + c.Because(name) + ". Find tools with " + c.searchTool(server) + "."
 }
 
 // parseCall reads {"name": ..., "arguments": {...}}, or with another key for the

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -40,6 +41,9 @@ type Contents struct {
 	Servers  []Server
 	Reserved []string // names that meta-tools have
 	Pins     []string // globs over exposed names and "server.name" of tools that are listed from the start
+
+	listed map[string]bool // names of further tools that are listed from the start
+	plain  map[string]bool // names in Servers that another catalog made: they are not searched as given ones are
 }
 
 // Catalog is an immutable set of tools, prompts and resources that can be found and
@@ -123,7 +127,7 @@ func (c *Catalog) documents() []index.Document {
 	keys := c.keys()
 	docs := make([]index.Document, len(keys))
 	for i, name := range keys {
-		def := c.at(name).Def
+		def := c.at(name).Def.Full()
 		if c.given[name] {
 			renamed := *def
 			renamed.ID.Name = name
@@ -191,6 +195,7 @@ func Clashes(servers []Server, meta ...string) []Clash {
 func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
 	_, given, prefix := claims(c.contents.Servers)
 	c.table, c.given = newTable(c.contents.Servers, c.contents.Reserved), given
+	maps.DeleteFunc(given, func(name string, _ bool) bool { return c.contents.plain[name] })
 	c.others = newOthers(c.contents.Servers, prefix, handler)
 	for name, t := range c.tools {
 		if !t.Def.App.NotModel {
@@ -205,6 +210,12 @@ func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
 			if (matches(glob, name) || matches(glob, t.Def.ID.String())) && !slices.Contains(c.pinned, t) {
 				c.pinned = append(c.pinned, t)
 			}
+		}
+	}
+	globbed := c.pinned
+	for _, name := range c.names {
+		if t := c.tools[name]; c.contents.listed[name] && !slices.Contains(globbed, t) {
+			c.pinned = append(c.pinned, t)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func TestDiscoverSaysWhatAToolIsAndCosts(t *testing.T) {
 	want := map[string]any{
 		"tool_id": "github_create_issue", "server": "github", "name": "create_issue",
 		"description": "Create an issue in a repository.", "tags": []any{"github", "create", "issue", "repository"},
-		"tokens": float64(catalog.Tokens(create)), "signature": `(title*: string, labels: string[], state: "open"|"closed")`,
+		"tokens": float64(catalog.Tokens(create)), "signature": `(title: string, labels?: string[], state?: "open"|"closed")`,
 	}
 	if fmt.Sprint(one) != fmt.Sprint(want) || string(found["tokens"]) != fmt.Sprint(catalog.Tokens(create)) {
 		t.Errorf("found %v of %s tokens, want %v", one, found["tokens"], want)

@@ -36,7 +36,7 @@ const (
 	maxUseQuery  = 500  // bytes of a query
 	maxCount     = 4.0  // of one pair: what is learned in error is unlearned within months
 	maxSessions  = 1000
-	maxAsked     = 4 // queries of a session
+	maxAsked     = MaxNeeds // queries of a session
 	recentEnough = 15 * time.Minute
 )
 

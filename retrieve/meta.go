@@ -60,13 +60,13 @@ func (r *Retriever) MetaTools() []*tool.Tool {
 		}
 	default:
 		tools = append(tools, r.callTool(KindDestructive, CallTool,
-			"Call any tool found by retrieve_tools, listed or not. Arguments that do not fit are answered with the tool's schema.", `{}`, ""))
+			"Call any tool found by retrieve_tools, listed or not.", `{}`, ""))
 	}
 	return tools
 }
 
 func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
-	description := "Find tools by what they do, in plain words. Returns the best matches with their schemas; "
+	description := "Find tools by what they do, in plain words; with queries, all you foresee at once. Says how to call the best matches; "
 	switch {
 	case r.settings.Gate != nil:
 		description += ProvisionTools + " makes them callable."
@@ -78,36 +78,32 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 	if names := serverNames(offer.About); names != "" {
 		description += " Servers: " + names
 	}
-	return meta(RetrieveTools, description, fmt.Sprintf(`{"type":"object","properties":{`+
-		`"query":{"type":"string","description":"What the tool should do"},`+
-		`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d},`+
-		`"server":{"type":"string","description":"Search this server only"},`+
-		`"detail":{"type":"string","enum":["name","summary","full"],"default":"full"},`+
-		`"kind":{"type":"string","enum":["tool","prompt","resource","any"],"default":"tool"}},"required":["query"]}`, MaxLimit, r.settings.TopK),
-		`{"type":"object","properties":{"tools":{"type":"array","items":{"type":"object","properties":{`+
-			`"name":{"type":"string"},"server":{"type":"string"},"score":{"type":"number"},"registered":{"type":"boolean"}},"required":["server"]}},`+
-			`"index":{"type":"object"},"tokens":{"type":"integer"},"tokens_saved":{"type":"integer"}},"required":["tools","index"]}`,
+	return meta(RetrieveTools, description, `{"type":"object","properties":{`+
+		`"query":{"type":"string"},"queries":{"type":"array","items":{"type":"string"}},`+
+		`"limit":{"type":"integer"},"server":{"type":"string"},`+
+		`"detail":{"type":"string","enum":["name","full"]},`+
+		`"kind":{"type":"string","enum":["tool","prompt","resource","any"]}}}`,
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }
 
 func (r *Retriever) callTool(most Kind, name, description, annotations, server string) *tool.Tool {
 	return meta(name, description, `{"type":"object","properties":{`+
 		`"name":{"type":"string","description":"Name or uri found, or server.tool"},`+
-		`"arguments":{"type":"object"}},"required":["name"]}`,
-		"", annotations, r.CallTool(most, server))
+		`"arguments":{"type":"object"},`+
+		`"calls":{"type":"array","items":{"type":"object"},"description":"Instead: several {name, arguments} at once"}}}`,
+		annotations, r.CallTool(most, server))
 }
 
 // meta makes a meta-tool. It is marked so that clients with their own tool search
 // keep it loaded.
-func meta(name, description, input, output, annotations string, handler tool.Handler) *tool.Tool {
+func meta(name, description, input, annotations string, handler tool.Handler) *tool.Tool {
 	raw := rawjson.Of(struct {
-		Name         string          `json:"name"`
-		Description  string          `json:"description"`
-		InputSchema  json.RawMessage `json:"inputSchema"`
-		OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-		Annotations  json.RawMessage `json:"annotations"`
-		Meta         json.RawMessage `json:"_meta"`
-	}{name, description, json.RawMessage(input), json.RawMessage(output), json.RawMessage(annotations),
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		InputSchema json.RawMessage `json:"inputSchema"`
+		Annotations json.RawMessage `json:"annotations"`
+		Meta        json.RawMessage `json:"_meta"`
+	}{name, description, json.RawMessage(input), json.RawMessage(annotations),
 		json.RawMessage(`{"anthropic/alwaysLoad":true}`)})
 	def, err := tool.ParseDef("toolfinch", raw)
 	if err != nil {

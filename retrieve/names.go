@@ -35,6 +35,7 @@ type table struct {
 	tools map[string]*tool.Tool // by exposed name
 	ids   map[string]*tool.Tool // by "server.name"
 	exact map[tool.ID]*tool.Tool
+	also  map[tool.ID][]*tool.Tool // further tools of an ID, those of other views
 }
 
 // newTable names the tools of servers. None gets a name in reserved.
@@ -45,6 +46,7 @@ func newTable(servers []Server, reserved []string) table {
 		tools: make(map[string]*tool.Tool, len(names)+len(given)),
 		ids:   make(map[string]*tool.Tool, len(names)+len(given)),
 		exact: make(map[tool.ID]*tool.Tool, len(names)+len(given)),
+		also:  map[tool.ID][]*tool.Tool{},
 	}
 	for _, s := range servers {
 		for _, one := range s.Tools {
@@ -55,6 +57,10 @@ func newTable(servers []Server, reserved []string) table {
 				one = &tool.Tool{Name: names[one.Def.ID], Def: one.Def, Handler: one.Handler}
 			}
 			t.tools[one.Name] = one
+			if first := t.exact[one.Def.ID]; first != nil && first.Name != one.Name {
+				t.also[one.Def.ID] = append(t.also[one.Def.ID], one)
+				continue
+			}
 			t.ids[one.Def.ID.String()] = one
 			t.exact[one.Def.ID] = one
 		}

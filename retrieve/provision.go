@@ -63,7 +63,9 @@ type ProvisionedTool struct {
 type ProvisionAnswer struct {
 	Provisioned []ProvisionedTool `json:"provisioned"`           // with definitions; those that were before, too
 	DidNotFit   []ProvisionedTool `json:"did_not_fit,omitempty"` // of a query
-	Confident   *bool             `json:"confident,omitempty"`   // of a query; false: perhaps none is what was asked for
+	Confident   *bool             `json:"confident,omitempty"`   // of a query; false: perhaps none is what was asked for, and none is provisioned
+	Nearest     []ProvisionedTool `json:"nearest,omitempty"`     // of a query that is not confident: what was found
+	Note        string            `json:"note,omitempty"`        // what to do, if it is not confident
 	Missing     []string          `json:"missing,omitempty"`     // servers that are not there, and why
 	gate.State
 }
@@ -82,8 +84,12 @@ type ProvisionList struct {
 	gate.State
 }
 
+// noteUnsure is the Note of an answer that is not confident.
+const noteUnsure = "Nothing is provisioned, because perhaps no tool does this. " +
+	"If one of nearest does, provision it by tool_ids; else ask in other words."
+
 // Provision provisions tools for the maker of the call. For a query it takes the best
-// tools that fit the budget, and names the others. Errors are ErrNotGated, *args.Error
+// tools that fit the budget, and names the others; none if it is not confident. Errors are ErrNotGated, *args.Error
 // and *gate.BudgetError; none of them changes anything.
 func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q ProvisionRequest) (ProvisionAnswer, error) {
 	if !p.gated() {
@@ -105,6 +111,9 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 		for _, hit := range found.Hits {
 			request.Tools = append(request.Tools, hit.Tool)
 		}
+		if !*answer.Confident {
+			return p.unsure(call.Owner(), answer, request.Tools), nil
+		}
 	} else if request.Tools, err = p.toolsOf(q.IDs); err != nil {
 		return answer, err
 	}
@@ -121,6 +130,18 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 	}
 	answer.State = done.State
 	return answer, nil
+}
+
+// unsure completes the answer to a query that is not confident: what was found, and
+// that nothing of it is provisioned.
+func (p *provisioner) unsure(owner string, answer ProvisionAnswer, found []*tool.Tool) ProvisionAnswer {
+	answer.Provisioned = []ProvisionedTool{}
+	for _, t := range found {
+		answer.Nearest = append(answer.Nearest, ProvisionedTool{ToolID: t.Name, Tokens: p.catalog.Tokens(t)})
+	}
+	answer.Note = noteUnsure
+	_, answer.State = p.gate.Provisions(owner)
+	return answer
 }
 
 func (p *provisioner) checkProvision(q *ProvisionRequest) error {
@@ -298,7 +319,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 		meta(DiscoverTools, "Step 1: find tools by what they do, in plain words. Answers tool_id, summary and token cost; without a query lists all.",
 			fmt.Sprintf(`{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do"},`+
 				`"tags":{"type":"array","items":{"type":"string"},"description":"Only tools with all: server, read-only, destructive or a word"},`+
-				`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d}}}`, MaxLimit, r.settings.TopK), "", reads,
+				`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d}}}`, MaxLimit, r.settings.TopK), reads,
 			func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 				q, err := r.ParseDiscover(call.Arguments)
 				if err != nil {
@@ -310,7 +331,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 			"Answers their definitions. Then call them by name or with execute_tool.",
 			`{"type":"object","properties":{`+ids+`,"query":{"type":"string"},`+
 				`"max_tokens":{"type":"integer","minimum":1,"description":"Spend no more on this"},`+
-				`"ttl_seconds":{"type":"integer","minimum":1}}}`, "", changes,
+				`"ttl_seconds":{"type":"integer","minimum":1}}}`, changes,
 			func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 				q, err := r.ParseProvision(call.Arguments)
 				if err != nil {
@@ -319,7 +340,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 				return answered(r.Provision(ctx, call, q))
 			}),
 		meta(UnprovisionTools, "Give back provisioned tools, to make room in the budget.",
-			`{"type":"object","properties":{`+ids+`,"all":{"type":"boolean"}}}`, "", changes,
+			`{"type":"object","properties":{`+ids+`,"all":{"type":"boolean"}}}`, changes,
 			func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 				ids, err := parseUnprovision(call.Arguments)
 				if err != nil {
@@ -328,9 +349,9 @@ func (r *Retriever) GateTools() []*tool.Tool {
 				return answered(r.Unprovision(ctx, call, ids))
 			}),
 		meta(ExecuteTool, "Step 3: call a provisioned tool that is not in your list. Arguments that do not fit are answered with its schema.",
-			`{"type":"object","properties":{"tool_id":{"type":"string"},"arguments":{"type":"object"}},"required":["tool_id"]}`, "", `{}`, r.execute),
+			`{"type":"object","properties":{"tool_id":{"type":"string"},"arguments":{"type":"object"}},"required":["tool_id"]}`, `{}`, r.execute),
 		meta(ListProvisioned, "What is provisioned, how long, and how much of the budget it takes.",
-			`{"type":"object","properties":{}}`, "", reads,
+			`{"type":"object","properties":{}}`, reads,
 			func(_ context.Context, call *tool.Call) (tool.Result, error) {
 				if err := args.Read(ListProvisioned, call.Arguments); err != nil {
 					return refused(err)

@@ -245,6 +245,26 @@ func TestProvisioningByQueryTakesWhatFits(t *testing.T) {
 	}
 }
 
+// What is found for a query that no tool surely fits is named and not provisioned.
+func TestADoubtfulQueryProvisionsNothing(t *testing.T) {
+	v := newGated(t, gate.Budget{})
+	const query = "create a wedding playlist of baroque organ music with a discount"
+	answer := decoded[ProvisionAnswer](t, v.as(t, "ann", ProvisionTools, `{"query":"`+query+`"}`))
+	if answer.Confident == nil || *answer.Confident {
+		t.Fatalf("%+v: it is confident, so that this tests nothing", answer)
+	}
+	if got := v.have(t, "ann"); got != "" || len(answer.Provisioned) != 0 || answer.Usage.Tools != 0 {
+		t.Errorf("%+v: %q is provisioned", answer, got)
+	}
+	if len(answer.Nearest) == 0 || answer.Nearest[0].Tokens == 0 || !strings.Contains(answer.Note, "nearest") {
+		t.Errorf("%+v, want what was found with its cost, and what to do", answer)
+	}
+	named := `{"tool_ids":["` + answer.Nearest[0].ToolID + `"]}`
+	if got := toolIDsOf(decoded[ProvisionAnswer](t, v.as(t, "ann", ProvisionTools, named)).Provisioned); got != answer.Nearest[0].ToolID {
+		t.Errorf("by its ID: provisioned %q", got)
+	}
+}
+
 // However often and by whatever name a request names a tool, it is provisioned, or
 // given back, once.
 func TestOneToolByThreeNames(t *testing.T) {
@@ -420,7 +440,7 @@ func TestRetrieveToolsOfAGatedView(t *testing.T) {
 		}
 		Next string
 	}
-	const query = `{"query":"search_code","limit":1,"detail":"name"}`
+	const query = `{"query":"search_code","limit":1,"detail":"full"}`
 	before := decoded[answer](t, v.as(t, "ann", RetrieveTools, query))
 	if len(before.Tools) != 1 || before.Tools[0].Registered || !strings.Contains(before.Next, ProvisionTools) {
 		t.Errorf("before it is provisioned: %+v", before)
@@ -430,7 +450,7 @@ func TestRetrieveToolsOfAGatedView(t *testing.T) {
 	if !after.Tools[0].Registered || after.Next != "" {
 		t.Errorf("once it is provisioned: %+v", after)
 	}
-	if pinned := decoded[answer](t, v.as(t, "ann", RetrieveTools, `{"query":"clock_now","limit":1,"detail":"name"}`)); !pinned.Tools[0].Registered {
+	if pinned := decoded[answer](t, v.as(t, "ann", RetrieveTools, `{"query":"clock_now","limit":1,"detail":"full"}`)); !pinned.Tools[0].Registered {
 		t.Errorf("a pinned tool: %+v", pinned)
 	}
 	if text := v.tools[RetrieveTools].Def.Description; !strings.Contains(text, ProvisionTools) || strings.Contains(text, "call_tool") {

@@ -92,7 +92,7 @@ func (p proxied) Info(_ context.Context, _ *tool.Call, t proxytool.Type, path st
 	if !found {
 		return proxytool.Item{}, p.unknown(t, path)
 	}
-	return itemOf(target), nil
+	return itemOf(whole(target)), nil
 }
 
 // listed is what is listed under path, a resource also under its name.
@@ -141,7 +141,7 @@ func (p proxied) unknown(t proxytool.Type, path string) error {
 		near = p.catalog.Nearest(path, 3)
 	}
 	err := proxytool.Unknown(t, path, near)
-	if because := unknownBecause(p.searcher.absent(), path); because != "" {
+	if because := p.Because(path); because != "" {
 		return args.Refuse("%v%s", err, because)
 	}
 	return err

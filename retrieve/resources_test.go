@@ -265,9 +265,9 @@ func newMixed(t testing.TB, settings Settings) (*Retriever, *Catalog) {
 }
 
 type mixedItem struct {
-	Name, Kind, URI, URITemplate, Server, Use, Title, Description, Summary, Signature, MimeType string
-	Arguments                                                                                   json.RawMessage
-	Registered                                                                                  *bool
+	Name, Kind, URI, URITemplate, Server, Use, Title, Description, MimeType string
+	Arguments                                                               json.RawMessage
+	Registered                                                              *bool
 }
 
 func (m mixedItem) what() string { return m.Kind + " " + m.Name + m.URI + m.URITemplate }
@@ -296,11 +296,11 @@ func TestRetrieveToolsFindsWhatKindItIsAsked(t *testing.T) {
 		`,"kind":"any"`:                  "prompt github_critique, prompt github_review, resource file:///review/guide.md, template review://{change}, tool github_review",
 		`,"kind":"any","server":"files"`: "resource file:///review/guide.md, template review://{change}",
 	} {
-		items, saved := askMixed(t, r, `{"query":"review a change","limit":10,"detail":"name"`+kind+`}`)
+		items, saved := askMixed(t, r, `{"query":"review a change","limit":10,"detail":"full"`+kind+`}`)
 		var got []string
 		for _, it := range items {
 			got = append(got, it.what())
-			if (it.Registered != nil) != (it.Kind == "" || it.Kind == "tool") || it.Server == "" || it.Use != "" {
+			if (it.Registered != nil) != (it.Kind == "" || it.Kind == "tool") || it.Server == "" {
 				t.Errorf("%s: %+v", kind, it)
 			}
 		}
@@ -321,19 +321,16 @@ func TestItemsSayHowToUseThem(t *testing.T) {
 	for _, callTool := range []bool{true, false} {
 		r, _ := newMixed(t, Settings{Offer: Offer{Call: callTool}})
 		got := map[string]mixedItem{}
-		for _, detail := range []string{"summary", "full"} {
-			items, _ := askMixed(t, r, `{"query":"review a change","limit":10,"kind":"any","detail":"`+detail+`"}`)
-			for _, it := range items {
-				got[detail+" "+it.what()] = it
-			}
+		items, _ := askMixed(t, r, `{"query":"review a change","limit":10,"kind":"any","detail":"full"}`)
+		for _, it := range items {
+			got[it.what()] = it
 		}
 		for what, want := range map[string]mixedItem{
-			"full prompt github_critique": {Title: "Critique", Description: "Review code for a change. At length.",
+			"prompt github_critique": {Title: "Critique", Description: "Review code for a change. At length.",
 				Arguments: json.RawMessage(`[{"name":"branch","required":true,"x":1.0},{"name":"depth"}]`), Use: "prompts/get with this name, or call_tool with this name"},
-			"summary prompt github_critique":        {Summary: "Review code for a change.", Signature: "(branch*, depth)", Use: "prompts/get with this name, or call_tool with this name"},
-			"full prompt github_review":             {Description: "Review a pull request. At length.", Use: "prompts/get with this name"}, // call_tool would call the tool
-			"full resource file:///review/guide.md": {Title: "guide", Description: "How to review a change", MimeType: "text/markdown", Use: "resources/read with this uri, or call_tool with name = this uri"},
-			"full template review://{change}":       {Title: "change", Description: "Review notes of one change", Use: "fill in the uriTemplate, then resources/read with that uri, or call_tool with name = that uri"},
+			"prompt github_review":             {Description: "Review a pull request. At length.", Use: "prompts/get with this name"}, // call_tool would call the tool
+			"resource file:///review/guide.md": {Title: "guide", Description: "How to review a change", MimeType: "text/markdown", Use: "resources/read with this uri, or call_tool with name = this uri"},
+			"template review://{change}":       {Title: "change", Description: "Review notes of one change", Use: "fill in the uriTemplate, then resources/read with that uri, or call_tool with name = that uri"},
 		} {
 			it, ok := got[what]
 			if !ok {
@@ -354,10 +351,10 @@ func TestOnlyToolsAreRegisteredAndLearned(t *testing.T) {
 	var got []string
 	calls := 0
 	memory := NewMemory(nil, nil)
-	r, _ := newMixed(t, Settings{Memory: memory, Register: func(_ context.Context, _ string, tools []*tool.Tool) map[string]bool {
+	r, _ := newMixed(t, Settings{Memory: memory, Register: func(_ context.Context, _ *tool.Call, tools []*tool.Tool) Registration {
 		calls++
 		got = append(got, toolNames(tools))
-		return nil
+		return Registration{}
 	}})
 	for _, kind := range []string{"any", "prompt", "resource", "tool"} {
 		_, err := r.Retrieve(t.Context(), &tool.Call{Session: "s", Arguments: json.RawMessage(`{"query":"review a change","limit":10,"kind":"` + kind + `"}`)})

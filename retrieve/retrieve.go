@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"toolfinch/gate"
@@ -30,9 +29,10 @@ type Health struct {
 // Settings of a Retriever.
 type Settings struct {
 	TopK int // tools in an answer when the query names no limit; default DefaultLimit
-	// Register registers the tools of an answer in a session and reports, by name,
-	// which are registered afterwards.
-	Register func(ctx context.Context, session string, tools []*tool.Tool) map[string]bool
+	// Register registers the tools of an answer for the client that made the call.
+	Register func(ctx context.Context, call *tool.Call, tools []*tool.Tool) Registration
+	// Used, if set, hears of tools that are called through a meta-tool. It must not block.
+	Used func(call *tool.Call, t *tool.Tool)
 	// Health, if set, is asked for every answer and must not block.
 	Health func() Health
 	// Vectors gives queries their vectors; default a QueryVectors of its own.
@@ -50,15 +50,29 @@ type Settings struct {
 	// Unchecked, if set, hears once of a tool whose arguments could not be checked
 	// against its input schema, and why. It must not block.
 	Unchecked func(id tool.ID, err error)
+	// Keep, if set, keeps what several calls of one call_tool answer together.
+	Keep tool.Middleware
 	// Gate is where clients provision tools before they call them; nil: every tool
 	// can be called.
 	Gate *gate.Gate
 	// Offer is what MetaTools returns. The zero value is for views whose clients find
 	// tools by others.
 	Offer Offer
+	// Offers reports whether clients have the meta-tool of a name, listed or not.
+	Offers func(name string) bool
+	// PlainSearch has SearchTools find tools as a list of name, description and parameters.
+	PlainSearch bool
 	// SearchTool is the name of the meta-tool that answers send clients to when a
 	// tool is unknown; default RetrieveTools, with a Gate DiscoverTools.
 	SearchTool string
+}
+
+// Registration is what a client is listed once tools were found for it.
+type Registration struct {
+	Names map[string]bool // by name: registered
+	// Relisted says that the client has asked for its list since, so that its model
+	// has the definitions.
+	Relisted bool
 }
 
 // Retriever answers the meta-tools over a catalog: it searches, calls, discovers and
@@ -101,7 +115,7 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	search := &searcher{catalog, settings.Memory, settings.Vectors, settings.QueryTimeout, settings.Misfit, settings.Health}
 	return &Retriever{
 		searcher:    search,
-		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.SearchTool, search.absent},
+		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.Used, settings.SearchTool, search.absent, settings.Offers, settings.Keep},
 		provisioner: &provisioner{search, catalog, settings.Gate, settings.TopK},
 		catalog:     catalog,
 		settings:    settings,
@@ -133,33 +147,23 @@ func (q Query) tools() bool { return q.Kinds == nil || slices.Contains(q.Kinds, 
 // Detail selects how much an answer says about each tool.
 type Detail string
 
-// DetailName gives names only; DetailSummary adds the first sentence and a
-// signature; DetailFull the definition with its schemas, as the upstream sent it.
+// DetailName gives names only; DetailSummary, the default, what a call needs, as text:
+// the first sentence and a line for each parameter, unless the client has been listed
+// the tool. DetailFull gives the definition as the upstream sent it, as JSON.
 const (
 	DetailName    Detail = "name"
 	DetailSummary Detail = "summary"
 	DetailFull    Detail = "full"
 )
 
-// ParseQuery reads the arguments of retrieve_tools. Its errors are *args.Errors.
+// ParseQuery reads the arguments of retrieve_tools for a single query. Its errors are
+// *args.Errors.
 func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
-	q := Query{Limit: r.settings.TopK, Detail: DetailFull}
-	var kind string
-	err := args.Read(RetrieveTools, arguments,
-		args.Text("query", &q.Text),
-		args.Int("limit", &q.Limit, 1, MaxLimit),
-		args.Text("server", &q.Server),
-		args.OneOf("detail", &q.Detail, string(DetailName), string(DetailSummary), string(DetailFull)),
-		args.OneOf("kind", &kind, "tool", "prompt", "resource", "any"),
-	)
+	queries, err := r.parseQueries(arguments)
 	if err != nil {
-		return q, err
+		return Query{}, err
 	}
-	if strings.TrimSpace(q.Text) == "" {
-		return q, args.Refuse("query is empty: say in a few words what the tool should do, like \"create a calendar event\"")
-	}
-	q.Kinds = queryKinds[kind]
-	return q, r.CheckServer(q.Server)
+	return queries[0], nil
 }
 
 // CheckServer returns nil for the name of a server of the catalog, and for "". The
@@ -175,25 +179,11 @@ func (s *searcher) CheckServer(name string) error {
 	return args.Unknown("server", name, names)
 }
 
-// Retrieve is the handler of retrieve_tools: search, register, answer.
-func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	q, err := r.ParseQuery(call.Arguments)
-	if err != nil {
-		return tool.ErrorResult(err.Error()), nil
-	}
-	found, err := r.Search(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	r.asked(call.Session, q.Text, found.Hits)
-	return r.answer(q, found, r.registered(ctx, call, q, found.Hits)).result(), nil
-}
-
-// registered registers the tools among the hits and reports, by name, which are
-// registered. A gated view registers nothing: there it reports which can be called.
-func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hits []Hit) map[string]bool {
+// registered registers the tools among the hits and reports which are registered. A
+// gated view registers nothing: there it reports which can be called.
+func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hits []Hit) Registration {
 	if !q.tools() || r.settings.Register == nil && !r.gated() {
-		return nil
+		return Registration{}
 	}
 	var tools []*tool.Tool
 	for _, hit := range hits {
@@ -202,12 +192,12 @@ func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hi
 		}
 	}
 	if !r.gated() {
-		return r.settings.Register(ctx, call.Session, tools)
+		return r.settings.Register(ctx, call, tools)
 	}
-	registered := map[string]bool{}
+	registered := Registration{Names: map[string]bool{}}
 	callable := r.callable(call)
 	for _, t := range tools {
-		registered[t.Name] = callable(t)
+		registered.Names[t.Name] = callable(t)
 	}
 	return registered
 }
@@ -332,12 +322,15 @@ func (s *searcher) prior(query string) map[string]float64 {
 		if t, ok := s.catalog.ByID(id); ok {
 			out[t.Name] = p
 		}
+		for _, t := range s.catalog.also[id] {
+			out[t.Name] = p
+		}
 	}
 	return out
 }
 
-// Answer returns the answer of retrieve_tools as JSON, for commands and measurements.
-// It registers nothing.
+// Answer returns the answer of retrieve_tools with all details as JSON, for commands
+// and measurements. It registers nothing.
 func (r *Retriever) Answer(q Query, found Found) json.RawMessage {
-	return json.RawMessage(r.answer(q, found, nil))
+	return json.RawMessage(r.answer(q, found, Registration{}))
 }

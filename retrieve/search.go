@@ -54,10 +54,10 @@ func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 			fmt.Sprintf(`{"type":"object","properties":{`+
 				`"query":{"type":"string","default":"","description":"What the tool should do; empty lists all"},`+
 				`"limit":{"type":"integer","minimum":1,"maximum":%d,"description":"Default %d for a query, %d for a list"}}}`, maxListed, r.settings.TopK, maxListed),
-			"", `{"readOnlyHint":true,"openWorldHint":false}`, r.search(server)),
+			`{"readOnlyHint":true,"openWorldHint":false}`, r.search(server)),
 		meta(names[1], "The whole definition of a tool that "+names[0]+" found: description and schemas.",
 			`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`,
-			"", `{"readOnlyHint":true,"openWorldHint":false}`, r.describe(server)),
+			`{"readOnlyHint":true,"openWorldHint":false}`, r.describe(server)),
 		r.callTool(KindDestructive, names[2], "Call a tool that "+names[0]+" found. Arguments that do not fit are answered with the tool's schema.", `{}`, server),
 	}
 }
@@ -110,11 +110,33 @@ func (r *Retriever) search(server string) tool.Handler {
 			r.asked(call.Session, query, found.Hits)
 			hits, all.Confident, all.Missing = found.Hits, found.confident(), described(found.Absent)
 		}
+		if r.settings.PlainSearch {
+			return plain(hits, all.Missing), nil
+		}
 		for _, hit := range hits {
 			all.add(hit.Tool, server)
 		}
 		return answer(rawjson.Of(all)).result(), nil
 	}
+}
+
+// plain is an answer of {prefix}_search_tools as a list, and who is missing in a text of its
+// own.
+func plain(hits []Hit, missing []string) tool.Result {
+	type found struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	}
+	list := make([]found, len(hits))
+	for i, hit := range hits {
+		list[i] = found{hit.Name, hit.Def.Description, hit.Def.InputSchema}
+	}
+	out := append(tool.Result(`{"content":[{"type":"text","text":`), rawjson.Of(string(rawjson.Of(list)))...)
+	if len(missing) > 0 {
+		out = append(append(out, `},{"type":"text","text":`...), rawjson.Of(strings.Join(missing, "\n"))...)
+	}
+	return append(out, `}]}`...)
 }
 
 // describe is the handler of {prefix}_describe_tool.
@@ -132,7 +154,7 @@ func (r *Retriever) describe(server string) tool.Handler {
 		if errors.Is(err, tool.ErrNotFound) || server != "" && t.Def.ID.Server != server {
 			return tool.ErrorResult(r.unknown(name, server)), nil
 		}
-		return answer(t.Listed()).result(), nil
+		return answer(whole(t).Listed()).result(), nil
 	}
 }
 
@@ -168,4 +190,12 @@ func (s *searcher) SearchItems(ctx context.Context, query string, limit int) (js
 		items = append(items, item{hit.Name, hit.Def.ID.String(), hit.Def.ID.Server, hit.Def.Description, hit.Def.InputSchema, hit.Score})
 	}
 	return rawjson.Of(items), nil
+}
+
+// whole is the tool with its whole description.
+func whole(t *tool.Tool) *tool.Tool {
+	if t.Def.Whole == nil {
+		return t
+	}
+	return &tool.Tool{Name: t.Name, Def: t.Def.Whole, Handler: t.Handler}
 }

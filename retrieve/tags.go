@@ -105,7 +105,7 @@ func havingTags(tags []string) func(t *tool.Tool, says func(stem unique.Handle[s
 
 // termsOf returns the stems of the words of a tool, without its server's.
 func termsOf(t *tool.Tool) []unique.Handle[string] {
-	return handles(index.Terms(strings.Join([]string{t.Name, t.Def.ID.Name, t.Def.ID.Server, t.Def.Title, t.Def.Description}, "\n")))
+	return handles(index.Terms(strings.Join([]string{t.Name, t.Def.ID.Name, t.Def.ID.Server, t.Def.Title, t.Def.Full().Description}, "\n")))
 }
 
 func handles(terms []string) []unique.Handle[string] {
@@ -167,7 +167,7 @@ type words struct {
 // worded identifies a text, or a tool as clients see it.
 type worded struct{ text, server, name string }
 
-func wordedAs(t *tool.Tool) worded { return worded{t.Def.Hash, t.Def.ID.Server, t.Name} }
+func wordedAs(t *tool.Tool) worded { return worded{t.Def.Full().Hash, t.Def.ID.Server, t.Name} }
 
 // remembered returns the known value of a key, or makes it.
 func remembered[T any](w *words, known *map[worded]T, key worded, make func() T) T {

@@ -348,7 +348,7 @@ func (s *script) Embed(ctx context.Context, texts []string) ([][]float32, error)
 // indexOf asks retrieve_tools and returns the index block of the answer.
 func indexOf(t *testing.T, r *Retriever, query string) (block map[string]any, confident bool) {
 	t.Helper()
-	arguments, err := json.Marshal(map[string]any{"query": query, "detail": "name"})
+	arguments, err := json.Marshal(map[string]any{"query": query, "detail": "full"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -590,7 +590,7 @@ func TestConfidentIsSaidInTheAnswer(t *testing.T) {
 		"server3.tool_7": true,
 		"please do something about the holidays of my aunt in the mountains and her job": false,
 	} {
-		arguments, err := json.Marshal(map[string]any{"query": query, "detail": "name", "limit": limit})
+		arguments, err := json.Marshal(map[string]any{"query": query, "detail": "full", "limit": limit})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -694,6 +694,9 @@ func TestQualityOfExactNames(t *testing.T) {
 				check(tl.Def.ID.String(), this)
 				check(tl.Def.ID.Name, func(hit *tool.Tool) bool { return hit.Def.ID.Name == tl.Def.ID.Name })
 				for _, spelling := range spellings(tl.Def.ID.Name) {
+					if strings.Contains(tl.Def.Title, "(Deprecated)") && strings.Contains(spelling, " ") {
+						continue // "read file" may mean the tool that replaces read_file
+					}
 					check(spelling, func(hit *tool.Tool) bool { return plain(hit.Def.ID.Name) == plain(tl.Def.ID.Name) })
 				}
 			}

@@ -1,6 +1,6 @@
-// Package savings owns the count of what a choice of tools saves: the tokens that
-// the models of clients were listed and answered, beside what listing every tool
-// would have cost them. It decides nothing about what is listed.
+// Package savings owns the account of what a choice of tools saves: what the models
+// of clients read step by step, as far as a proxy sees it, beside what they would
+// have read had every tool been listed. It decides nothing about what is listed.
 package savings
 
 import (
@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/rawjson"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -22,7 +21,7 @@ const (
 	// every is how often what was noted is counted and written.
 	every = 5 * time.Second
 	// maxNoted bounds the bytes that wait to be counted: counting as much takes up
-	// to 0.4 s.
+	// to 0.4 s. At half of it they are counted at once.
 	maxNoted = 4 << 20
 	// maxSessions bounds the sessions, and maxHeld the tools in their lists.
 	maxSessions = 10_000
@@ -41,10 +40,21 @@ type View interface {
 	ListingCost(ctx context.Context) int
 }
 
+// Kind is what a call is, beside listing every tool.
+type Kind int
+
+// The kinds of calls.
+const (
+	Use      Kind = iota // a client that is listed every tool makes it, too
+	Search               // it finds tools
+	Describe             // it says of tools what a list says, or manages the choice
+)
+
 // Meter counts by view. A session counts from its first list on: clients that never
 // list are left out. Where a client waits only a note is made.
 type Meter struct {
-	log *slog.Logger
+	log  *slog.Logger
+	wake chan struct{} // has room for one
 
 	mu    sync.Mutex // guards the next three; held for an append
 	notes []note
@@ -58,73 +68,88 @@ type Meter struct {
 	total    map[string]store.Savings // by view, since the start
 }
 
-// session is what one client has received.
-type session struct {
-	full int          // what listing every tool cost, at its most
-	list []*tool.Tool // what it was listed last
-}
+// event is what a note is about.
+type event int
 
-// note is a list, an answer, or the end of a session.
+const (
+	isListed event = iota
+	isCalled
+	isAnswered
+	isEnded
+)
+
+// note is one thing that happened in a session.
 type note struct {
-	view    View // nil at the end of a session
-	session string
-	list    []*tool.Tool
-	answer  tool.Result // nil of a list
-	search  bool        // the answer is that of a search
+	of              event
+	at              time.Time
+	view            View
+	session, client string
+	kind            Kind         // of a call
+	list            []*tool.Tool // that was listed
+	answer          []byte       // to a call; nil where there was no room for it
+	size            int          // bytes of the answer
 }
 
 // New returns a meter that has counted nothing.
 func New(log *slog.Logger) *Meter {
-	return &Meter{log: log, sessions: map[string]*session{}, unsaved: map[string]store.Savings{}, total: map[string]store.Savings{}}
+	return &Meter{log: log, wake: make(chan struct{}, 1), sessions: map[string]*session{},
+		unsaved: map[string]store.Savings{}, total: map[string]store.Savings{}}
 }
 
 // Listed notes an answer to tools/list. id is "" for a client without sessions:
 // clients of one name share one session a day then. Nobody may change tools
 // afterwards.
 func (m *Meter) Listed(v View, id, client string, tools []*tool.Tool) {
-	m.note(v, id, client, note{list: tools})
+	m.note(note{of: isListed, view: v, session: id, client: client, list: tools})
 }
 
-// Around returns t with a handler that notes what it answers. search says that it
-// searches; an answer to a call for which skip reports true is not noted.
-func (m *Meter) Around(v View, t *tool.Tool, search bool, skip func(*tool.Call) bool) *tool.Tool {
-	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		result, err := t.Handler(ctx, call)
-		if err == nil && len(result) > 0 && !result.Failed() && !skip(call) {
-			client := ""
-			if call.Client != nil {
-				client = call.Client.Name
-			}
-			m.note(v, call.Session, client, note{answer: result, search: search})
-		}
-		return result, err
-	}}
-}
-
-// Forget notes that a session has ended. That is never lost.
-func (m *Meter) Forget(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.notes = append(m.notes, note{session: id})
-}
-
-func (m *Meter) note(v View, id, client string, n note) {
-	if strings.HasPrefix(client, Benchmark) {
-		return
+// Called notes a call, and returns what notes its answer, which nobody may change
+// afterwards.
+func (m *Meter) Called(v View, id, client string, kind Kind) (answered func(answer []byte)) {
+	n := note{of: isCalled, view: v, session: id, client: client, kind: kind}
+	if !m.note(n) {
+		return func([]byte) {}
 	}
-	n.view, n.session = v, cmp.Or(id, strings.Join([]string{"", v.Name(), client, today()}, "\x00"))
-	size := 128 + len(n.answer) + 8*len(n.list)
+	return func(answer []byte) {
+		n.of, n.answer, n.size = isAnswered, answer, len(answer)
+		m.note(n)
+	}
+}
+
+// Ended notes that a session has ended.
+func (m *Meter) Ended(id string) { m.note(note{of: isEnded, session: id}) }
+
+// note reports whether it noted n. Only lists and calls may find no room; an answer
+// may lose its text.
+func (m *Meter) note(n note) bool {
+	if strings.HasPrefix(n.client, Benchmark) {
+		return false
+	}
+	n.at = time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	const alone = 200 // bytes of a note
+	size := alone + len(n.answer) + 8*len(n.list)
 	if m.noted > 0 && m.noted+size > maxNoted {
-		m.lost++
-		return
+		switch n.of {
+		case isListed, isCalled:
+			m.lost++
+			return false
+		}
+		n.answer, size = nil, alone
 	}
 	m.notes = append(m.notes, n)
 	m.noted += size
+	if m.noted > maxNoted/2 {
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
+	}
+	return true
 }
 
-func today() string { return time.Now().UTC().Format(time.DateOnly) }
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // Run counts what is noted and adds it to db until ctx ends, and then the rest.
 func (m *Meter) Run(ctx context.Context, db *store.Store) {
@@ -133,12 +158,15 @@ func (m *Meter) Run(ctx context.Context, db *store.Store) {
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
+		case <-m.wake:
+			m.Totals(ctx)
 		case <-tick.C:
 			m.save(ctx, db)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), every)
 	defer cancel()
+	m.finish(ctx)
 	m.save(ctx, db)
 }
 
@@ -151,7 +179,7 @@ func (m *Meter) save(ctx context.Context, db *store.Store) {
 	if len(m.unsaved) == 0 {
 		return
 	}
-	if err := db.AddSavings(ctx, today(), sorted(m.unsaved)); err != nil {
+	if err := db.AddSavings(ctx, day(time.Now()), sorted(m.unsaved)); err != nil {
 		m.log.Warn("savings are not written to the store yet", "error", err)
 		return
 	}
@@ -159,11 +187,23 @@ func (m *Meter) save(ctx context.Context, db *store.Store) {
 }
 
 // Totals counts, and returns the sums since the start by view. Their Day is empty.
+// The step that reads the last answers of a session counts with its next call, or
+// when the session ends.
 func (m *Meter) Totals(ctx context.Context) []store.Savings {
 	m.counting.Lock()
 	defer m.counting.Unlock()
 	m.count(ctx)
 	return sorted(m.total)
+}
+
+// finish ends all sessions.
+func (m *Meter) finish(ctx context.Context) {
+	m.counting.Lock()
+	defer m.counting.Unlock()
+	m.count(ctx)
+	for id := range m.sessions {
+		m.end(id)
+	}
 }
 
 func sorted(sums map[string]store.Savings) []store.Savings {
@@ -177,82 +217,60 @@ func (m *Meter) count(ctx context.Context) {
 	m.notes, m.noted, m.lost = nil, 0, 0
 	m.mu.Unlock()
 	if lost > 0 {
-		m.log.Warn("too much at once: lists or answers are missing from the savings", "missing", lost)
+		m.log.Warn("too much at once: lists or calls are missing from the savings", "missing", lost)
 	}
 	for _, n := range notes {
-		s := m.sessions[n.session]
+		id := n.session
+		if id == "" && n.view != nil {
+			id = strings.Join([]string{"", n.view.Name(), n.client, day(n.at)}, "\x00")
+		}
+		s := m.sessions[id]
 		switch {
-		case n.view == nil:
-			m.end(n.session)
-		case n.answer == nil:
-			m.countList(ctx, s, n)
-		case s != nil:
-			sum := store.Savings{Answers: int64(tool.CountTokens(textOf(n.answer))), Full: s.grow(ctx, n.view)}
-			if n.search {
-				sum.Retrievals = 1
-			}
-			m.add(n.view, sum)
+		case n.of == isEnded:
+			m.end(id)
+		case n.of == isListed:
+			m.list(ctx, id, s, n)
+		case s == nil: // it never listed
+		case n.of == isCalled:
+			m.add(s.view, s.call(ctx, n))
+		case n.of == isAnswered:
+			m.add(s.view, s.answer(n))
 		}
 	}
 }
 
-// countList counts a list: what was not in the session's list before.
-func (m *Meter) countList(ctx context.Context, s *session, n note) {
+// list takes a list that a session was answered; s is nil of a new one.
+func (m *Meter) list(ctx context.Context, id string, s *session, n note) {
 	if len(m.sessions) >= maxSessions || m.held > maxHeld {
 		clear(m.sessions)
 		m.held, s = 0, nil
 	}
-	sum := store.Savings{}
 	if s == nil {
-		s = &session{}
-		m.sessions[n.session] = s
-		sum.Sessions = 1
-	}
-	before := make(map[[2]string]bool, len(s.list))
-	for _, t := range s.list {
-		before[[2]string{t.Name, t.Def.Hash}] = true
-	}
-	for _, t := range n.list {
-		if !before[[2]string{t.Name, t.Def.Hash}] {
-			sum.Listed += int64(n.view.Tokens(t))
-		}
+		s = &session{view: n.view.Name()}
+		m.sessions[id] = s
+		m.add(s.view, store.Savings{Sessions: 1})
 	}
 	m.held += len(n.list) - len(s.list)
-	s.list = n.list
-	sum.Full = s.grow(ctx, n.view)
-	m.add(n.view, sum)
+	s.lists(ctx, n)
 }
 
+// end counts the step that reads the last answers of a session, and forgets it.
 func (m *Meter) end(id string) {
-	if s := m.sessions[id]; s != nil {
-		m.held -= len(s.list)
-		delete(m.sessions, id)
+	s := m.sessions[id]
+	if s == nil {
+		return
 	}
-}
-
-// grow returns by how much listing every tool costs the session more than ever
-// before: servers that are listed later count when they come.
-func (s *session) grow(ctx context.Context, v View) int64 {
-	by := max(0, v.ListingCost(ctx)-s.full)
-	s.full += by
-	return int64(by)
+	if s.began {
+		m.add(s.view, s.step())
+	}
+	m.held -= len(s.list)
+	delete(m.sessions, id)
 }
 
 // add adds to the sums of a view.
-func (m *Meter) add(v View, sum store.Savings) {
-	sum.View = v.Name()
+func (m *Meter) add(view string, sum store.Savings) {
+	sum.View = view
 	for _, sums := range []map[string]store.Savings{m.total, m.unsaved} {
-		sums[sum.View] = sum.Plus(sums[sum.View])
+		sums[view] = sum.Plus(sums[view])
 	}
-}
-
-// textOf is the text of the content blocks of an answer, embedded resources too.
-func textOf(answer tool.Result) (text []byte) {
-	for block := range rawjson.Elements(rawjson.Member([]byte(answer), "content")) {
-		if resource := rawjson.Member(block, "resource"); resource != nil {
-			block = resource
-		}
-		text = append(text, rawjson.Text(rawjson.Member(block, "text"))...)
-	}
-	return text
 }

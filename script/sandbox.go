@@ -183,6 +183,9 @@ func fail(err error) (json.RawMessage, error) {
 
 // run has a process do what the frame of this kind says: o, then texts.
 func (s *Sandbox) run(ctx context.Context, x *exchange, kind byte, o order, texts ...[]byte) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return fail(err)
+	}
 	limits := x.limits
 	waiting, done := context.WithTimeout(ctx, limits.Time)
 	defer done()

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"toolfinch/tool"
 )
 
 const (
@@ -67,11 +69,11 @@ func dropTokens(ctx context.Context, tx *sql.Tx) error {
 
 // Clients returns, by "name version", whether a client asks tools/list again
 // after list_changed.
-func (s *Store) Clients(ctx context.Context) (map[string]bool, error) {
-	out := map[string]bool{}
+func (s *Store) Clients(ctx context.Context) (map[string]tool.Relists, error) {
+	out := map[string]tool.Relists{}
 	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var client string
-		var relists bool
+		var relists tool.Relists
 		var seen int64
 		if err := rows.Scan(&client, &relists, &seen); err != nil {
 			return err
@@ -88,7 +90,7 @@ func (s *Store) Clients(ctx context.Context) (map[string]bool, error) {
 // PutClient remembers whether a client, "name version", asks tools/list again
 // after list_changed. A name of more than 256 bytes is an error; of more than
 // 1,000 clients the one put longest ago is forgotten.
-func (s *Store) PutClient(ctx context.Context, client string, relists bool) error {
+func (s *Store) PutClient(ctx context.Context, client string, relists tool.Relists) error {
 	if len(client) > maxClientName {
 		return fmt.Errorf("store: put client: its name has %d bytes, more than %d", len(client), maxClientName)
 	}

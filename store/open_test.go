@@ -493,7 +493,7 @@ func TestKindsComeIntoAnOldDatabaseWithEverythingKept(t *testing.T) {
 		t.Errorf("tokens %v, %v", tokens, err)
 	}
 	clients, err := s.Clients(t.Context())
-	if err != nil || !clients["agent 1"] {
+	if err != nil || clients["agent 1"] != tool.RelistsAlways {
 		t.Errorf("clients %v, %v", clients, err)
 	}
 	vectors, err := s.Vectors(t.Context(), "m", []Key{{}})

@@ -256,7 +256,7 @@ func keepAccounts(dir string) error {
 				return err
 			}
 		}
-		if err := s.AddSavings(ctx, today(), []Savings{{View: "v", Sessions: 1, Full: 1 << 40}}); err != nil {
+		if err := s.AddSavings(ctx, today(), []Savings{{View: "v", Sessions: 1, Cached: 1 << 40}}); err != nil {
 			return err
 		}
 	}
@@ -289,7 +289,7 @@ func TestProcessesKeepAccountsInOneDirectory(t *testing.T) {
 	s := open(t, dir)
 	wantProvisions(t, s, "v", append(set("both"), want...)...)
 	n := len(others) * rounds
-	if got, want := savings(t, s, time.Time{}), []Savings{{Day: today(), View: "v", Sessions: n, Full: int64(n) << 40}}; !reflect.DeepEqual(got, want) {
+	if got, want := savings(t, s, time.Time{}), []Savings{{Day: today(), View: "v", Sessions: int64(n), Cached: int64(n) << 40}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("savings %+v, want %+v", got, want)
 	}
 }

@@ -4,48 +4,77 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 )
 
-// Savings are the tokens that the sessions of a view received on one day, beside
-// what they would have received without a choice of tools.
+// Savings are what the models of a view's clients read on one day, in tokens and as
+// far as a proxy sees it, beside what they would have read had every tool been
+// listed. A model step reads what the steps before it read again; a provider has
+// that in its cache as long as it comes in the same order.
 type Savings struct {
 	Day        string // 2026-11-21, UTC
 	View       string
-	Sessions   int
-	Retrievals int
-	Full       int64 // tokens of listing everything
-	Listed     int64 // tokens of the definitions that were listed
-	Answers    int64 // tokens of the answers that find and describe tools
+	Sessions   int64 // that were listed tools
+	Retrievals int64 // searches
+	Starts     int64 // first steps of sessions, and of what followed a long pause
+	Steps      int64 // model steps, those among them
+
+	// How often a list changed between two steps of a session: at its end, or inside.
+	Appended, Changed int64
+
+	// Read for the first time, or anew because a list changed before it.
+	Listed   int64 // lists at a start
+	Relisted int64 // what came into a list later, and the definitions behind it
+	Answers  int64 // of searches, and of other meta-tools that listing all needs not
+	Results  int64 // of other calls
+	Reread   int64 // answers and results that a changed list made uncached
+
+	Cached int64 // read again as it was
+
+	// The same with every tool listed: the steps without those that read an answer,
+	// the lists at a start, and what is read again. Results are the same.
+	AllSteps, AllListed, AllCached int64
 }
+
+// counts are the numbers of s in the order of savingsCounts.
+func (s *Savings) counts() []*int64 {
+	return []*int64{&s.Sessions, &s.Retrievals, &s.Starts, &s.Steps, &s.Appended, &s.Changed, &s.Listed, &s.Relisted, &s.Answers, &s.Results,
+		&s.Reread, &s.Cached, &s.AllSteps, &s.AllListed, &s.AllCached}
+}
+
+// savingsCounts are the columns of numbers.
+var savingsCounts = []string{"sessions", "retrievals", "starts", "steps", "appended", "changed", "listed", "relisted", "answers", "results",
+	"reread", "cached", "all_steps", "all_listed", "all_cached"}
 
 // Plus returns the sums of both, with the day and the view of s.
 func (s Savings) Plus(other Savings) Savings {
-	s.Sessions += other.Sessions
-	s.Retrievals += other.Retrievals
-	s.Full += other.Full
-	s.Listed += other.Listed
-	s.Answers += other.Answers
+	more := other.counts()
+	for i, n := range s.counts() {
+		*n += *more[i]
+	}
 	return s
 }
 
 // savingsDays is how many days of savings are kept.
 const savingsDays = 400
 
-const (
-	savingsColumns = `SELECT day, view, sessions, retrievals, full_tokens, listed_tokens, answer_tokens FROM savings`
+var (
+	savingsColumns = `SELECT day, view, ` + strings.Join(savingsCounts, ", ") + ` FROM savings`
 	selectSavings  = savingsColumns + ` WHERE day >= ? ORDER BY day DESC, view`
-
-	addSavings = `
-		INSERT INTO savings (day, view, sessions, retrievals, full_tokens, listed_tokens, answer_tokens)
-		VALUES (?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT DO UPDATE SET
-			sessions = sessions + excluded.sessions, retrievals = retrievals + excluded.retrievals,
-			full_tokens = full_tokens + excluded.full_tokens, listed_tokens = listed_tokens + excluded.listed_tokens,
-			answer_tokens = answer_tokens + excluded.answer_tokens`
-
-	dropSavings = `DELETE FROM savings WHERE day <= ?`
+	addSavings     = addSavingsStatement()
 )
+
+const dropSavings = `DELETE FROM savings WHERE day <= ?`
+
+func addSavingsStatement() string {
+	var sums []string
+	for _, column := range savingsCounts {
+		sums = append(sums, column+" = "+column+" + excluded."+column)
+	}
+	return `INSERT INTO savings (day, view, ` + strings.Join(savingsCounts, ", ") + `) VALUES (?, ?` +
+		strings.Repeat(", ?", len(savingsCounts)) + `) ON CONFLICT DO UPDATE SET ` + strings.Join(sums, ", ")
+}
 
 // AddSavings adds each to what is stored of its view on a day, 2026-11-21 in UTC;
 // all or, on an error, none. What is 400 days old is dropped.
@@ -55,7 +84,11 @@ func (s *Store) AddSavings(ctx context.Context, day string, all []Savings) error
 	}
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		for _, one := range all {
-			if _, err := tx.ExecContext(ctx, addSavings, day, one.View, one.Sessions, one.Retrievals, one.Full, one.Listed, one.Answers); err != nil {
+			values := []any{day, one.View}
+			for _, n := range one.counts() {
+				values = append(values, *n)
+			}
+			if _, err := tx.ExecContext(ctx, addSavings, values...); err != nil {
 				return err
 			}
 		}
@@ -86,7 +119,11 @@ func (s *Store) Savings(ctx context.Context, since time.Time) ([]Savings, error)
 	var out []Savings
 	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var one Savings
-		err := rows.Scan(&one.Day, &one.View, &one.Sessions, &one.Retrievals, &one.Full, &one.Listed, &one.Answers)
+		values := []any{&one.Day, &one.View}
+		for _, n := range one.counts() {
+			values = append(values, n)
+		}
+		err := rows.Scan(values...)
 		out = append(out, one)
 		return err
 	}, selectSavings, since.UTC().Format(time.DateOnly))

@@ -2,8 +2,12 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"math"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -32,13 +36,19 @@ func savings(t testing.TB, s *Store, since time.Time) []Savings {
 
 func TestSavingsAddUpByDayAndView(t *testing.T) {
 	day := func(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly) }
-	one := Savings{View: "v", Sessions: 1, Retrievals: 2, Full: 3 << 40, Listed: 4, Answers: 5}
+	one := Savings{View: "v"}
+	for i, n := range one.counts() {
+		*n = int64(i) + 1
+	}
+	one.Cached = 3 << 40
 	other := Savings{View: "w", Sessions: 1}
 	inBoth(t, func(t *testing.T, s *Store) {
 		save(t, s, day(2), one)
 		save(t, s, day(1), other, one)
 		save(t, s, day(1), one, Savings{View: "v", Answers: 90})
-		sum := Savings{Day: day(1), View: "v", Sessions: 2, Retrievals: 4, Full: 6 << 40, Listed: 8, Answers: 100}
+		sum := one.Plus(one)
+		sum.Day = day(1)
+		sum.Answers += 90
 		before, beside := one, other
 		before.Day, beside.Day = day(2), day(1)
 		for _, test := range []struct {
@@ -75,7 +85,7 @@ func TestSavingsAreByTheDayInUTC(t *testing.T) {
 func TestOldSavingsAreDropped(t *testing.T) {
 	inBoth(t, func(t *testing.T, s *Store) {
 		for _, ago := range []int{savingsDays + 1, savingsDays - 2, 0} {
-			save(t, s, time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly), Savings{Sessions: ago})
+			save(t, s, time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly), Savings{Sessions: int64(ago)})
 		}
 		got := savings(t, s, time.Time{})
 		if len(got) != 2 || got[0].Sessions != 0 || got[1].Sessions != savingsDays-2 {
@@ -86,9 +96,9 @@ func TestOldSavingsAreDropped(t *testing.T) {
 
 func TestSavingsAreAllAddedOrNone(t *testing.T) {
 	s := open(t, t.TempDir())
-	good := Savings{Sessions: 1, Full: math.MaxInt64}
+	good := Savings{Sessions: 1, Cached: math.MaxInt64}
 	save(t, s, today(), good)
-	if err := s.AddSavings(t.Context(), today(), []Savings{{View: "v", Sessions: 1}, {Full: 1}}); err == nil {
+	if err := s.AddSavings(t.Context(), today(), []Savings{{View: "v", Sessions: 1}, {Cached: 1}}); err == nil {
 		t.Error("a sum that does not fit: no error")
 	}
 	for _, day := range []string{"", "21 November", "2026-13-01"} {
@@ -102,24 +112,30 @@ func TestSavingsAreAllAddedOrNone(t *testing.T) {
 	}
 }
 
-// Savings of a database that told clients apart are added up by view.
-func TestSavingsOfClientsAreAddedUp(t *testing.T) {
-	s := open(t, t.TempDir())
-	_, err := s.db.Exec(`DROP TABLE savings`)
-	for _, name := range []string{"migrations/0009_savings.sql", "", "migrations/0011_savings_by_view.sql"} {
-		statements := []byte(`INSERT INTO savings VALUES ('2126-11-20', 'v', 'a', 1, 2, 3, 4, 5), ('2126-11-20', 'v', 'b', 1, 2, 3, 4, 5)`)
-		if name != "" && err == nil {
-			statements, err = migrations.ReadFile(name)
-		}
-		if err == nil {
-			_, err = s.db.Exec(string(statements))
-		}
-	}
+// Savings of a database that knew no steps are dropped, and new ones take their place.
+func TestSavingsWithoutStepsAreDropped(t *testing.T) {
+	dir := t.TempDir()
+	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Savings{{Day: "2126-11-20", View: "v", Sessions: 2, Retrievals: 4, Full: 6, Listed: 8, Answers: 10}}
-	if got := savings(t, s, time.Time{}); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	const without = 12
+	var old strings.Builder
+	for _, name := range names[:without] {
+		statements, err := migrations.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old.Write(statements)
+	}
+	fmt.Fprintf(&old, `INSERT INTO savings VALUES ('2126-11-20', 'v', 1, 2, 3, 4, 5); PRAGMA user_version = %d`, without)
+	execute(t, filepath.Join(dir, fileName), old.String())
+	s := open(t, dir)
+	if got := savings(t, s, time.Time{}); len(got) > 0 {
+		t.Errorf("got %+v", got)
+	}
+	save(t, s, today(), Savings{View: "v", Sessions: 1, Steps: 2})
+	if got := savings(t, s, time.Time{}); len(got) != 1 || got[0].Steps != 2 {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -117,6 +117,26 @@ func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
+// Check reports whether there is a store in dir, and why it cannot be used. It changes
+// no file.
+func Check(ctx context.Context, dir string) (known bool, err error) {
+	path, err := filepath.Abs(filepath.Join(dir, fileName))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	db, err := openToRead(ctx, path)
+	if err != nil {
+		return true, err
+	}
+	return true, errors.Join(check(ctx, db), db.Close())
+}
+
 // Durable reports whether the store is a file. If not, it is empty at start and
 // forgotten at Close.
 func (s *Store) Durable() bool { return s.path != "" }

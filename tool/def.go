@@ -28,6 +28,21 @@ type Def struct {
 	// Legacy is Raw without its output schema, where clients of revisions up to
 	// 2025-11-25 may not take that; else nil.
 	Legacy json.RawMessage
+	// Whole is the Def with the whole description, where that is cut for lists and
+	// answers; else nil.
+	Whole *Def
+	// Enriched is what the owner's model wrote of the uses of a tool, and the owner
+	// accepted: for searches, and no part of Raw.
+	Enriched string
+}
+
+// Full is the definition with its whole description: what is searched, and told to
+// whoever asks for all of it.
+func (d *Def) Full() *Def {
+	if d.Whole != nil {
+		return d.Whole
+	}
+	return d
 }
 
 // App is what a definition says of MCP Apps (extension io.modelcontextprotocol/ui,

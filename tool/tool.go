@@ -104,6 +104,25 @@ const Anonymous = "anonymous"
 
 const sessionOwner = "session "
 
+// Relists is whether a client asks for its list again while it is waited for.
+type Relists int
+
+// What is known of it. The numbers are in stores.
+const (
+	RelistsNever Relists = iota // or it failed to twice
+	RelistsAlways
+	RelistsMostly // it failed to once
+)
+
+// Caller is a client program, and who uses it where that is known.
+type Caller struct{ Principal, Client string } // Client is "name version"
+
+// Called is a tool that a client called in its last sessions.
+type Called struct {
+	Name     string `json:"name"`
+	Sessions uint8  `json:"sessions"` // bit n: in the n-th session before the last
+}
+
 // Owner is who the call acts for, and who may see its answer again: the principal,
 // else the session, else Anonymous.
 func (c *Call) Owner() string {

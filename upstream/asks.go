@@ -72,7 +72,7 @@ func (c *connection) Asked(stream int64, id json.RawMessage, method string, para
 			c.Respond(id, result, c.refusal(err))
 		}
 		if method == methodRoots {
-			c.roots.answered()
+			c.roots.count(0, 1)
 		}
 		a.mu.Lock()
 		a.count--
@@ -143,8 +143,9 @@ func (a *asks) answer(ctx context.Context, first suspects, method string, params
 	}
 	if method == methodRoots {
 		c.users.wantRoots()
+		c.roots.count(1, 0)
 		if len(first.calls) == 0 {
-			c.server.questions.setRoots(true)
+			c.server.questions.asksRoots()
 		}
 	}
 	of, err := a.resolve(ctx, first, capability)

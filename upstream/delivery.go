@@ -110,7 +110,9 @@ func (d *delivery) attempt() (*connection, json.RawMessage, error) {
 	c.calls.add(reply.ID, d.call)
 	defer c.calls.remove(reply.ID)
 	if u.alone {
-		c.roots.prepare(d.call, c.users.become(client))
+		if err := c.roots.prepare(d.call, c.users.become(client)); err != nil {
+			return c, nil, err
+		}
 	} else {
 		c.users.add(client)
 	}

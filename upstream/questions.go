@@ -24,6 +24,7 @@ type questions struct {
 	mu          sync.Mutex // guards what follows; never held over I/O
 	interactive bool       // it has asked clients something
 	roots       bool       // it asks for roots by itself
+	rootsAgain  bool       // it has asked for them when told that they are others
 }
 
 // note notes that the server asks clients something.
@@ -53,10 +54,28 @@ func (q *questions) wantsRoots() bool {
 	return q.roots
 }
 
-func (q *questions) setRoots(wants bool) {
+// asksRoots notes that the server asks for roots by itself.
+func (q *questions) asksRoots() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.roots = wants
+	q.roots = true
+}
+
+// asksAgain notes that the server has asked for roots when it was told that they
+// are others.
+func (q *questions) asksAgain() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.rootsAgain = true
+}
+
+// noAnswer notes that the server has not asked for roots in time, and reports
+// whether it is one that does not: then nobody waits for that again.
+func (q *questions) noAnswer() (never bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.roots = q.rootsAgain
+	return !q.rootsAgain
 }
 
 // ask asks the client of calls, whose clocks wait meanwhile. Which of them wants to

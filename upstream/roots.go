@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -29,19 +30,24 @@ type roots struct {
 	first *call         // that session's first call, while it waits for that
 	begun event         // first is set
 	known chan struct{} // closed when the first call of that session waits no more
-	count int           // how often the server was sent roots
-	sent  event         // count grows
+	asked int           // how often the server has asked
+	sent  int           // how often it was answered
+	grown event         // asked or sent is more
 }
+
+// errOtherRoots ends a call whose server works with the roots of another client.
+var errOtherRoots = fmt.Errorf("%w: the server did not ask for this client's roots within %s; call again", ErrTimeout, rootsWithin)
 
 // prepare has the server ask for the roots of a session before its first call over
 // the connection is sent, so that the server does not work with other permissions
-// after it. stale says that it has asked for those of somebody else.
-func (r *roots) prepare(c *call, stale bool) {
+// after it. A 2026-07-28 client has no session: each of its calls is a first one.
+// stale says that the server has asked for the roots of somebody else.
+func (r *roots) prepare(c *call, stale bool) error {
 	if stale {
 		r.tell()
 	}
-	if r.over.Era != EraLegacy || !c.Client.Can(tool.CapabilityRoots) || c.Client.Modern {
-		return
+	if r.over.Era != EraLegacy || !c.Client.Can(tool.CapabilityRoots) {
+		return nil
 	}
 	r.mu.Lock()
 	isFirst := r.of != c.Client.Key
@@ -51,7 +57,7 @@ func (r *roots) prepare(c *call, stale bool) {
 	}
 	known, wanted := r.known, 1
 	if stale {
-		wanted = r.count + 1
+		wanted = r.sent + 1
 	}
 	r.mu.Unlock()
 	if !isFirst {
@@ -59,7 +65,7 @@ func (r *roots) prepare(c *call, stale bool) {
 		case <-known:
 		case <-c.ctx.Done():
 		}
-		return
+		return nil
 	}
 	defer func() {
 		r.mu.Lock()
@@ -68,24 +74,38 @@ func (r *roots) prepare(c *call, stale bool) {
 		close(known)
 	}()
 	questions := &r.over.server.questions
-	if questions.wantsRoots() && !r.waitSent(c.ctx, wanted) && c.ctx.Err() == nil && !r.over.Dead() {
-		questions.setRoots(false) // nobody waits for that again
+	switch {
+	case !questions.wantsRoots():
+	case r.waitSent(c, wanted):
+		if stale {
+			questions.asksAgain()
+		}
+	case c.ctx.Err() == nil && !r.over.Dead() && !questions.noAnswer():
+		return errOtherRoots
 	}
+	return nil
 }
 
-// waitSent waits a while until the server was sent roots so many times.
-func (r *roots) waitSent(ctx context.Context, times int) bool {
-	ctx, cancel := context.WithTimeout(ctx, rootsWithin)
+// waitSent waits a while until the server was sent roots so many times. How long the
+// client of a 2026-07-28 call takes to answer does not count: it answers with another
+// request.
+func (r *roots) waitSent(c *call, times int) bool {
+	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
+	timer := time.AfterFunc(rootsWithin, cancel)
+	defer timer.Stop()
 	for {
 		r.mu.Lock()
-		done, sent := r.count >= times, r.sent.next()
+		asked, sent, grown := r.asked >= times, r.sent >= times, r.grown.next()
 		r.mu.Unlock()
-		if done {
+		if sent {
 			return r.over.Pause(ctx, rootsTakenIn)
 		}
+		if asked && c.Client.Modern {
+			timer.Stop()
+		}
 		select {
-		case <-sent:
+		case <-grown:
 		case <-ctx.Done():
 			return false
 		case <-r.over.Life.Done():
@@ -94,12 +114,13 @@ func (r *roots) waitSent(ctx context.Context, times int) bool {
 	}
 }
 
-// answered notes that the server was sent roots.
-func (r *roots) answered() {
+// count counts a request for roots, or an answer to one.
+func (r *roots) count(asked, sent int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count++
-	r.sent.happen()
+	r.asked += asked
+	r.sent += sent
+	r.grown.happen()
 }
 
 // ask asks a session for its roots. One that can be sent nothing outside of a call

@@ -64,3 +64,36 @@ func TestRootsAreKnownBeforeTheFirstCallOfASession(t *testing.T) {
 		})
 	}
 }
+
+// A 2026-07-28 client has no session, and a connection may be another client's in the
+// next moment: a server that gives or refuses by roots has those of each call's own
+// client.
+func TestRootsAreThoseOfEachCallOfA20260728Client(t *testing.T) {
+	p := newPoolWith(t, nil, Events{}, newAsker(t, "asker-roots"))
+	changes, stop := watched(t, p)
+	defer stop()
+	await.True(t, func() bool { return (<-changes).Interactive })
+	var calls atomic.Int64
+	call := func(of string) {
+		client := &tool.Client{Key: fmt.Sprintf("call-%d", calls.Add(1)), Modern: true, Capabilities: json.RawMessage(`{"roots":{}}`),
+			Ask: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+				return fmt.Appendf(nil, `{"roots":[{"uri":"file:///of-%s"}]}`, of), nil
+			}}
+		if got, err := callAs(t, p, client, "allowed", `{}`); err != nil || !strings.Contains(got, "of-"+of) {
+			t.Errorf("a call of %s: %s, %v", of, got, err)
+		}
+	}
+	for range 5 { // in turn, over one connection
+		call("a")
+		call("b")
+	}
+	var all sync.WaitGroup
+	for _, of := range []string{"a", "b", "c"} { // at once, over several
+		all.Go(func() {
+			for range 5 {
+				call(of)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -48,7 +48,7 @@ func (u *Upstream) change(server *UpstreamTools) []Problem {
 			output[t.Def.ID] = c.by.Output
 		}
 	}
-	u.Tools, u.Output, u.OutputDefault = tools, output, server.Output
+	u.Tools, u.Output, u.OutputDefault, u.Trim = tools, output, server.Output, server.Trim
 	return problems
 }
 
@@ -97,7 +97,7 @@ func (s Settings) ownNames() (names []string) {
 		names = append(names, c.Name, s.Name+"."+c.Name)
 	}
 	for _, c := range s.Customs {
-		name := cmp.Or(c.Name, c.Function)
+		name := c.CalledAs()
 		names = append(names, name, s.Name+"."+name)
 	}
 	return names
@@ -133,6 +133,9 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 			kept = outputOf(choice, u, server)
 		}
 		t, wrong := c.tool(choice, kept)
+		if len(wrong) == 0 {
+			t = trimmed(t, cmp.Or(c.settings.Trim, u.Trim))
+		}
 		if len(wrong) > 0 {
 			problems = append(problems, wrong...)
 			continue
@@ -182,14 +185,11 @@ func (c *compiler) hooked(t *tool.Tool) *tool.Tool {
 // own are the view's composite and custom tools.
 func (c *compiler) own() ([]*tool.Tool, []Problem) {
 	made, problems := composites(c.settings, c.env, c.hooks)
-	written, wrong := customs(c.settings, c.env, c.hooks)
-	problems = append(problems, wrong...)
 	places := map[string]Place{}
+	written, wrong := customs(c.settings, c.env, c.hooks, places)
+	problems = append(problems, wrong...)
 	for _, composite := range c.settings.Composites {
 		places[composite.Name] = composite.At
-	}
-	for _, custom := range c.settings.Customs {
-		places[cmp.Or(custom.Name, custom.Function)] = custom.At
 	}
 	var tools []*tool.Tool
 	for _, t := range slices.Concat(made, written) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,13 +16,15 @@ import (
 	"toolfinch/tool"
 )
 
-// composite is a tool that calls several at once, ready to run.
+// composite is a tool that calls several at once, ready to run. A step whose arguments
+// have the result of another waits for it.
 type composite struct {
 	name        string
 	env         Env
 	hooks       *hooks
 	inputs      *inputs
 	steps       []step
+	order       []int // of steps: each after those that it waits for
 	failFast    bool
 	concurrency int
 }
@@ -31,6 +34,7 @@ type step struct {
 	tool    string          // as Env.Find takes it
 	args    json.RawMessage // a template
 	timeout time.Duration
+	after   []int // steps whose results are in args
 }
 
 // composites makes the composite tools of a view, without hooks around them. A
@@ -83,9 +87,12 @@ func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite
 	if len(settings.Steps) == 0 {
 		wrong(settings.At, "it has no steps")
 	}
-	var names []string
+	var names, keys []string
 	for _, input := range settings.Inputs {
 		names = append(names, input.Name)
+	}
+	for _, step := range settings.Steps {
+		keys = append(keys, step.Key)
 	}
 	for _, one := range settings.Steps {
 		args := bytes.TrimSpace(one.Args)
@@ -96,18 +103,18 @@ func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite
 			wrong(one.At, "step %s: args is not an object", one.Key)
 			continue
 		}
-		_, err := fillIn(args, func(name string) (json.RawMessage, error) {
-			if !slices.Contains(names, name) {
-				return nil, fmt.Errorf("unknown input %q (%s)", name, didYouMean(name, names))
-			}
-			return nil, nil
-		})
+		after, err := usedSteps(args, names, keys)
 		if err != nil {
 			wrong(one.At, "step %s: args: %v", one.Key, err)
 		}
-		c.steps = append(c.steps, step{one.Key, one.Tool, args, cmp.Or(one.Timeout, settings.Timeout, DefaultStepTimeout)})
+		c.steps = append(c.steps, step{one.Key, one.Tool, args, cmp.Or(one.Timeout, settings.Timeout, DefaultStepTimeout), after})
 	}
 	if len(problems) > 0 {
+		return nil, problems
+	}
+	var waiting []string
+	if c.order, waiting = inOrder(c.steps); len(waiting) > 0 {
+		wrong(settings.At, "the steps %s wait for each other", strings.Join(waiting, ", "))
 		return nil, problems
 	}
 	return c, nil
@@ -154,14 +161,27 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 	if err != nil {
 		return tool.ErrorResult(err.Error()), nil
 	}
-	progress := newProgress(call, len(c.steps))
+	progress := tool.NewProgress(call, len(c.steps))
 	values := make([]json.RawMessage, len(c.steps)) // each written by its step alone
 	failures := make([]error, len(c.steps))
+	done := make([]chan struct{}, len(c.steps))
+	for i := range done {
+		done[i] = make(chan struct{})
+	}
+	result := func(i int) (json.RawMessage, error) { return values[i], failures[i] }
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(c.concurrency)
-	for i, step := range c.steps {
+	for _, i := range c.order {
+		step := c.steps[i]
 		group.Go(func() error {
-			values[i], failures[i] = c.run(running, call, step, in, progress.part(step.key))
+			defer close(done[i])
+			for _, earlier := range step.after {
+				select {
+				case <-done[earlier]:
+				case <-running.Done():
+				}
+			}
+			values[i], failures[i] = c.run(running, call, step, in, result, progress.Part(step.key))
 			if failures[i] != nil && c.failFast {
 				return &stepError{step.key, failures[i]}
 			}
@@ -186,8 +206,9 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 	return valueResult(answer.JSON(), failed == len(c.steps))
 }
 
-// run calls the tool of a step and returns the value of its result.
-func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.RawMessage, part *part) (json.RawMessage, error) {
+// run calls the tool of a step and returns the value of its result. The steps that it
+// waits for are done.
+func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.RawMessage, result func(int) (json.RawMessage, error), part *tool.Part) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -195,11 +216,17 @@ func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.Ra
 	defer cancel()
 	id, handler, err := findHooked(c.env, c.hooks, s.tool)
 	if err != nil {
-		part.finish(err)
+		part.Finish(err)
 		return nil, err
 	}
-	arguments, err := fillIn(s.args, func(name string) (json.RawMessage, error) { return rawjson.Member(in, name), nil })
+	arguments, err := fillIn(s.args, func(place string) (json.RawMessage, error) {
+		if name, isInput := strings.CutPrefix(place, "inputs."); isInput {
+			return rawjson.Member(in, name), nil
+		}
+		return c.resultAt(place, result)
+	})
 	if err != nil {
+		part.Finish(err)
 		return nil, err
 	}
 	return callInner(ctx, call, handler, id, arguments, part)

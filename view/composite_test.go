@@ -36,7 +36,9 @@ func TestInputsTakeTheirPlacesInArguments(t *testing.T) {
 		{`{"{inputs.n}":"names are no places"}`, `{"{inputs.n}":"names are no places"}`},
 		{`{}`, `{}`},
 	} {
-		got, err := fillIn(json.RawMessage(test.args), func(name string) (json.RawMessage, error) { return rawjson.Member(inputs, name), nil })
+		got, err := fillIn(json.RawMessage(test.args), func(place string) (json.RawMessage, error) {
+			return rawjson.Member(inputs, strings.TrimPrefix(place, "inputs.")), nil
+		})
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s\n got %s, %v\nwant %s", test.args, got, err, test.want)
 		}

@@ -10,42 +10,51 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/python"
 	"toolfinch/rawjson"
 	"toolfinch/schema"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
 
-// custom is a tool written in Starlark, ready to run.
+// custom is a tool written in Starlark or Python, ready to run.
 type custom struct {
-	def      *tool.Def
-	view     string
-	env      Env
-	hooks    *hooks
-	function *script.Function
-	inputs   *inputs
-	output   *schema.Schema // nil when it declares none
-	limits   script.Limits
+	def    *tool.Def
+	view   string
+	env    Env
+	hooks  *hooks
+	run    runner
+	calls  []string // what it may call; nil: anything
+	inputs *inputs
+	output *schema.Schema // nil when it declares none
+	limits script.Limits
 }
 
+// runner runs the function of a custom tool.
+type runner func(ctx context.Context, info *script.Info, host script.Host, limits script.Limits, says func(string), arguments json.RawMessage) (json.RawMessage, error)
+
 // customs makes the custom tools of a view, without hooks around them. One that
-// cannot be loaded is left out.
-func customs(s Settings, env Env, h *hooks) ([]*tool.Tool, []Problem) {
+// cannot be loaded is left out. places gets where each stands.
+func customs(s Settings, env Env, h *hooks, places map[string]Place) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	var problems []Problem
 	for _, settings := range s.Customs {
-		t, wrong := newCustom(s, settings, env, h)
+		made, wrong := newCustom(s, settings, env, h)
 		problems = append(problems, wrong...)
-		if t != nil {
+		for _, t := range made {
+			places[t.Name] = settings.At
 			tools = append(tools, t)
 		}
 	}
 	return tools, problems
 }
 
-func newCustom(s Settings, settings Custom, env Env, h *hooks) (*tool.Tool, []Problem) {
-	name := cmp.Or(settings.Name, settings.Function)
-	fail := func(err error) (*tool.Tool, []Problem) {
+func newCustom(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, []Problem) {
+	if settings.Python != "" {
+		return pythonTools(s, settings, env, h)
+	}
+	name := settings.CalledAs()
+	fail := func(err error) ([]*tool.Tool, []Problem) {
 		return nil, []Problem{{View: s.Name, At: settings.At, Message: fmt.Sprintf("custom tool %s: %v", name, err)}}
 	}
 	program, err := env.Program(settings.Module)
@@ -53,29 +62,31 @@ func newCustom(s Settings, settings Custom, env Env, h *hooks) (*tool.Tool, []Pr
 		return fail(err)
 	}
 	c := &custom{view: s.Name, env: env, hooks: h, limits: limitsOf(settings.Limits)}
-	if c.function, err = program.Function(settings.Function); err != nil {
+	function, err := program.Function(settings.Function)
+	if err != nil {
 		return fail(err)
 	}
-	if c.inputs, err = newInputs(inputsOf(c.function)); err != nil {
+	if c.inputs, err = newInputs(inputsOf(function)); err != nil {
 		return fail(fmt.Errorf("parameters: %w", err))
 	}
-	declared := c.function.Tool
+	declared := function.Tool
 	if declared == nil {
 		declared = &script.Declared{}
 	}
+	c.run, c.calls = function.CallNamed, declared.Calls
 	if declared.OutputSchema != nil {
 		if c.output, err = schema.Compile(declared.OutputSchema); err != nil {
 			return fail(fmt.Errorf("output_schema: %w", err))
 		}
 	}
 	annotations, problems := annotationsOf(s, settings, env, name, declared)
-	t, err := ownTool(s.Name, name, declared.Title, cmp.Or(declared.Description, c.function.Doc), c.inputs.raw, declared.OutputSchema, annotations)
+	t, err := ownTool(s.Name, name, declared.Title, cmp.Or(declared.Description, function.Doc), c.inputs.raw, declared.OutputSchema, annotations)
 	if err != nil {
 		return fail(err)
 	}
 	t.Handler, c.def = c.call, t.Def
 	h.owns(t.Def)
-	return t, problems
+	return []*tool.Tool{t}, problems
 }
 
 // annotationsOf are what the module declares, but no less than what the tools do
@@ -174,11 +185,11 @@ func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error)
 	}
 	name := c.def.ID.Name
 	info := newInfo(c.view, c.env, name, "", call)
-	host := &host{call: call, progress: newProgress(call, 0), find: c.find, retrieve: c.env.Retrieve}
+	host := &host{call: call, progress: tool.NewProgress(call, 0), find: c.find, retrieve: c.env.Retrieve}
 	says := func(text string) {
 		c.env.Log.InfoContext(ctx, "custom tool says", "view", c.view, "tool", name, "text", text)
 	}
-	value, err := c.function.CallNamed(ctx, info, host, c.limits, says, arguments)
+	value, err := c.run(ctx, info, host, c.limits, says, arguments)
 	if err != nil && ctx.Err() == nil && !errors.As(err, new(*script.AbortError)) {
 		c.env.Log.WarnContext(ctx, "custom tool failed", "view", c.view, "tool", name, "error", err)
 	}
@@ -193,13 +204,16 @@ func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error)
 			return tool.ErrorResult("what the tool returned does not fit its output schema:\n- " + strings.Join(violations, "\n- ")), nil
 		}
 	}
+	if failed := new(python.Error); errors.As(err, &failed) {
+		err = errors.New(failed.Reason)
+	}
 	return scriptResult(ctx, name, value, err)
 }
 
 // find finds what the tool calls: only what it declares, if it declares any.
 func (c *custom) find(name string) (string, tool.Handler, error) {
 	id, handler, err := findHooked(c.env, c.hooks, name)
-	if declared := c.function.Tool; declared != nil && declared.Calls != nil && !slices.ContainsFunc(declared.Calls, func(one string) bool {
+	if c.calls != nil && !slices.ContainsFunc(c.calls, func(one string) bool {
 		t, found := c.env.Find(one)
 		return one == name || found && t.Def.ID.String() == id
 	}) {
@@ -235,7 +249,7 @@ func scriptResult(ctx context.Context, name string, value json.RawMessage, err e
 // host is what a script can do beside computing.
 type host struct {
 	call     *tool.Call
-	progress *progress
+	progress *tool.Progress
 	// find returns the handler of a tool and the name to call it by.
 	find     func(name string) (string, tool.Handler, error)
 	retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
@@ -247,7 +261,7 @@ func (h *host) CallTool(ctx context.Context, name string, arguments json.RawMess
 	if err != nil {
 		return nil, err
 	}
-	return callInner(ctx, h.call, handler, exposed, arguments, h.progress.part(name))
+	return callInner(ctx, h.call, handler, exposed, arguments, h.progress.Part(name))
 }
 
 // Retrieve implements script.Host.

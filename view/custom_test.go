@@ -17,7 +17,7 @@ import (
 // customOf is the custom tool that the function f of a module makes.
 func customOf(t *testing.T, env Env, h *hooks, source string) *tool.Tool {
 	t.Helper()
-	tools, problems := customs(Settings{Name: "smart", Customs: []Custom{{Module: moduleOf(t, source), Function: "f"}}}, env, h)
+	tools, problems := customs(Settings{Name: "smart", Customs: []Custom{{Module: moduleOf(t, source), Function: "f"}}}, env, h, map[string]Place{})
 	return onlyTool(t, tools, problems)
 }
 
@@ -90,7 +90,7 @@ func TestAnnotationsMayNotPromiseMoreThanTheCalls(t *testing.T) {
 		"a.delets":      `unknown tool "a.delets" (did you mean "a.deletes"?)`,
 		"absent.search": "its server has not been listed",
 	} {
-		tools, problems := customs(Settings{Name: "smart", Customs: []Custom{{Module: moduleOf(t, fmt.Sprintf(source, calls)), Function: "f", Name: "other"}}}, env, nil)
+		tools, problems := customs(Settings{Name: "smart", Customs: []Custom{{Module: moduleOf(t, fmt.Sprintf(source, calls)), Function: "f", Name: "other"}}}, env, nil, map[string]Place{})
 		wantProblems(t, problems, want)
 		if len(tools) != 1 || tools[0].Name != "other" || tools[0].Def.Annotations.ReadOnly || !tools[0].Def.Annotations.Destructive || tools[0].Def.Title != "T" {
 			t.Errorf("%s: tools %+v", calls, tools)
@@ -177,7 +177,7 @@ func TestACustomToolIsBounded(t *testing.T) {
 		"steps":  {"def f(ctx):\n    for i in range(100000):\n        pass", ScriptLimits{Steps: 1000}},
 		"output": {"def f(ctx):\n    return 'x' * 2000", ScriptLimits{Output: 1000}},
 	} {
-		tools, problems := customs(Settings{Name: "smart", Customs: []Custom{{Module: moduleOf(t, test.source), Function: "f", Limits: test.limits}}}, env, nil)
+		tools, problems := customs(Settings{Name: "smart", Customs: []Custom{{Module: moduleOf(t, test.source), Function: "f", Limits: test.limits}}}, env, nil, map[string]Place{})
 		result := mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{})
 		if !result.Failed() {
 			t.Errorf("%s: %s", name, result)
@@ -234,7 +234,7 @@ func TestACustomToolThatCannotBeLoadedIsLeftOut(t *testing.T) {
 		"def f(ctx)\n  pass": "module.star:",
 		"f = tool(lambda ctx, q: q, description='d', parameters={'q': {'type': 'strng'}})": "it is no JSON Schema: /properties/q/type",
 	} {
-		tools, problems := customs(Settings{Name: "smart", Customs: []Custom{{Module: moduleOf(t, source), Function: "f", At: Place{Line: 4}}}}, env, nil)
+		tools, problems := customs(Settings{Name: "smart", Customs: []Custom{{Module: moduleOf(t, source), Function: "f", At: Place{Line: 4}}}}, env, nil, map[string]Place{})
 		wantProblems(t, problems, want)
 		if len(tools) > 0 || problems[0].At.Line != 4 {
 			t.Errorf("%d tools, at %v", len(tools), problems[0].At)

@@ -80,6 +80,9 @@ func TestDocumentedModulesLoad(t *testing.T) {
 		if b.language != "python" || b.file == "invoices.star" {
 			continue
 		}
+		if strings.HasSuffix(b.file, ".py") {
+			continue // see TestExamplesInPython
+		}
 		program, err := script.Load(filepath.Join("testdata", "examples", b.file), nil, nil)
 		if err != nil {
 			t.Error(err)
@@ -111,7 +114,7 @@ func TestExampleResearch(t *testing.T) {
 	}
 	made := func(of ...*tool.Tool) *tool.Tool {
 		env, _ := envOf(of...)
-		tools, problems := customs(Settings{Name: "research", Customs: []Custom{{Module: module, Function: "on_topic"}}}, env, nil)
+		tools, problems := customs(Settings{Name: "research", Customs: []Custom{{Module: module, Function: "on_topic"}}}, env, nil, map[string]Place{})
 		wantProblems(t, problems)
 		return tools[0]
 	}

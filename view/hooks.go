@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"toolfinch/hook"
+	"toolfinch/python"
 	"toolfinch/rawjson"
 	"toolfinch/script"
 	"toolfinch/tool"
@@ -171,7 +172,7 @@ func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name 
 		case name == postCall:
 			got, err = asResult(got)
 		case !isObject(got):
-			err = &answerError{text: "the arguments it returned are not an object: " + excerpt(got)}
+			err = noArguments(got)
 		}
 		var abort *AbortError
 		switch {
@@ -212,6 +213,7 @@ func publicReason(err error) string {
 	var (
 		answer   *answerError
 		program  *hook.Error
+		inPython *python.Error
 		inScript *script.Error
 	)
 	switch {
@@ -219,6 +221,8 @@ func publicReason(err error) string {
 		return answer.text
 	case errors.As(err, &program):
 		return program.Reason
+	case errors.As(err, &inPython):
+		return inPython.Reason
 	case errors.As(err, &inScript):
 		return strings.TrimSuffix(inScript.Error(), ".")
 	}
@@ -234,6 +238,10 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.text }
 
+func noArguments(got json.RawMessage) error {
+	return &answerError{text: "the arguments it returned are not an object: " + excerpt(got)}
+}
+
 func isObject(raw []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) && json.Valid(raw)
 }
@@ -247,18 +255,27 @@ func isEmpty(object json.RawMessage) bool {
 
 // load makes a hook ready to run; one that cannot be is one that fails.
 func (h *hooks) load(name string, configured *Hook) (run event, logged string, err error) {
-	if configured.Module == "" {
+	if configured.Module != "" {
+		logged = filepath.Base(configured.Module) + ":" + configured.Function
+		function, err := h.function(name, configured)
+		return orFailing(inScript(h.env.Log, name, logged, function, hookLimits(configured.Timeout)), err), logged, err
+	}
+	if configured.Python == "" {
 		program := hook.Program{Argv: configured.Command, Dir: configured.Dir, Timeout: cmp.Or(configured.Timeout, DefaultHookTimeout)}
 		return inCommand(name, program), filepath.Base(configured.Command[0]), program.Check()
 	}
-	logged = filepath.Base(configured.Module) + ":" + configured.Function
-	function, err := h.function(name, configured)
-	if err != nil {
-		return func(context.Context, *script.Info, json.RawMessage, json.RawMessage) (json.RawMessage, error) {
-			return nil, fmt.Errorf("%w: %w", &answerError{text: "it could not be loaded"}, err)
-		}, logged, err
+	run, err = h.inPython(name, configured)
+	return orFailing(run, err), configured.Python, err
+}
+
+// orFailing is run, or, where a hook could not be loaded, one that fails.
+func orFailing(run event, err error) event {
+	if err == nil {
+		return run
 	}
-	return inScript(h.env.Log, name, logged, function, hookLimits(configured.Timeout)), logged, nil
+	return func(context.Context, *script.Info, json.RawMessage, json.RawMessage) (json.RawMessage, error) {
+		return nil, fmt.Errorf("%w: %w", &answerError{text: "it could not be loaded"}, err)
+	}
 }
 
 func (h *hooks) function(name string, configured *Hook) (*script.Function, error) {

@@ -592,10 +592,14 @@ func BenchmarkHooks(b *testing.B) {
 		{"go", Hooks{Pre: []PreCall{func(_ context.Context, _ *script.Info, arguments json.RawMessage) (json.RawMessage, error) {
 			return arguments, nil
 		}}}},
+		{"python", Hooks{PreCall: &Hook{Python: "f.hook"}}},
 		{"command", Hooks{PreCall: &Hook{Command: []string{"echo", "{}"}}}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			env, _ := envOf(of)
+			if bench.name == "python" {
+				withPython(b, &env, "async def hook(ctx, args):\n    return HookResult(args=dict(args, user=ctx.principal))")
+			}
 			h, problems := newHooks(Settings{Name: "v", Hooks: bench.hooks}, env)
 			if len(problems) > 0 {
 				b.Fatal(problems)

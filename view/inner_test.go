@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
+	"toolfinch/internal/await"
 	"toolfinch/nearest"
 	"toolfinch/script"
 	"toolfinch/tool"
@@ -32,27 +32,9 @@ func failing(_ context.Context, _ *tool.Call) (tool.Result, error) {
 	return tool.ErrorResult("no such repository"), nil
 }
 
-// logged is what was logged.
-type logged struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // envOf is an Env with these upstream tools in it, and what is logged there.
-func envOf(tools ...*tool.Tool) (Env, *logged) {
-	log := &logged{}
+func envOf(tools ...*tool.Tool) (Env, *await.Log) {
+	log := &await.Log{}
 	var ids []string
 	for _, t := range tools {
 		ids = append(ids, t.Def.ID.String())

@@ -66,6 +66,7 @@ func change(t *tool.Tool, name string, raw json.RawMessage, bound *binding) (*to
 		if err != nil {
 			return nil, fmt.Errorf("tool %s: change the definition: %w", t.Def.ID, err)
 		}
+		def.Enriched = t.Def.Enriched
 		next.Def = def
 	}
 	if bound != nil {

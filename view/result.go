@@ -3,7 +3,9 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
+	"toolfinch/group"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -79,7 +81,7 @@ func excerpt(value json.RawMessage) string {
 	if len(value) > most {
 		return fmt.Sprintf("%q...", value[:most])
 	}
-	return string(value)
+	return strings.Map(group.Printable, string(value))
 }
 
 // textOf is a value as text: a string without its quotes, else its JSON.

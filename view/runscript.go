@@ -40,7 +40,7 @@ func runScript(s Settings, env Env) *tool.Tool {
 		if json.Unmarshal(rawjson.Member(call.Arguments, "script"), &source) != nil || source == "" {
 			return tool.ErrorResult(`script is missing: send {"script": "result = call_tool(\"name\", arg=1)"}`), nil
 		}
-		host := &host{call: call, progress: newProgress(call, 0), retrieve: env.Search, find: func(name string) (string, tool.Handler, error) {
+		host := &host{call: call, progress: tool.NewProgress(call, 0), retrieve: env.Search, find: func(name string) (string, tool.Handler, error) {
 			t, err := env.Within(name)
 			switch {
 			case err != nil:

@@ -1,12 +1,13 @@
 // Package view owns the making of views: definitions go in, and tools come out,
 // selected, renamed, redescribed, with arguments bound and hooks around, beside
-// composite tools and tools written in Starlark. It dials no upstream, searches
+// composite tools and tools written in Starlark or Python. It dials no upstream, searches
 // nothing and lists nothing to clients.
 package view
 
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,8 +17,10 @@ type Settings struct {
 	Description string // optional; told to clients
 	At          Place
 
-	Exposure    Exposure // default ExposureAuto
-	DirectBelow int      // tokens of all its definitions up to which ExposureAuto lists them; default DefaultDirectBelow
+	Exposure    Exposure    // default ExposureAuto
+	DirectBelow int         // ExposureAuto lists all definitions that cost fewer tokens together; 0: never
+	SearchStyle SearchStyle // default SearchSummary
+	Trim        int         // bytes of a description in lists and answers; 0: as the server says, TrimOff: all
 
 	Tools      []UpstreamTools // in file order
 	IncludeAll bool            // everything of every server; Tools then only changes some of it
@@ -62,11 +65,17 @@ const (
 // Exposures are all of them, the default first.
 var Exposures = []Exposure{ExposureAuto, ExposureDirect, ExposureRetrieve, ExposureSearch, ExposureSearchPerServer}
 
+// SearchStyle is how search tools say what they found.
+type SearchStyle string
+
+// The search styles.
+const (
+	SearchSummary SearchStyle = "summary" // an object: names, first sentences and signatures, how sure it is, what is missing
+	SearchPlain   SearchStyle = "plain"   // a list of name, description and parameters
+)
+
 // Default is the name of the view that is served where none is named.
 const Default = "default"
-
-// DefaultDirectBelow is how many tokens ExposureAuto spends on listing a view.
-const DefaultDirectBelow = 3000
 
 // Place is where something stands in a configuration. The zero Place is nowhere.
 type Place struct{ Line, Column int } // from 1
@@ -99,7 +108,11 @@ type UpstreamTools struct {
 	At     Place
 	Tools  []Override   // in file order; of several that match a tool, an exact name wins, then the last glob
 	Output *OutputCache // of all its tools; nil for none, or for what stands under the server
+	Trim   int          // what stands under the server: as in Settings, 0 is TrimOff
 }
+
+// TrimOff leaves descriptions whole.
+const TrimOff = -1
 
 // OutputCache says which results are kept to be read in parts.
 type OutputCache struct {
@@ -157,11 +170,12 @@ type Hooks struct {
 	Post []PostCall
 }
 
-// Hook is a function in a Starlark module, or a command.
+// Hook is a function in a Starlark module, a command, or a function in Python.
 type Hook struct {
 	At       Place
-	Module   string        // absolute path of a Starlark module; "" for a command
+	Module   string        // absolute path of a Starlark module; "" for others
 	Function string        // of Module
+	Python   string        // dotted path of a function; "" for others
 	Command  []string      // program and arguments
 	Dir      string        // working directory of Command
 	Timeout  time.Duration // default DefaultHookTimeout
@@ -205,7 +219,8 @@ type Step struct {
 	Key  string
 	At   Place
 	Tool string // "server.tool", "server:tool" or an exposed name
-	// Args is a JSON object. In its texts {inputs.x} stands for an input: as it is
+	// Args is a JSON object. In its texts {inputs.x} stands for an input, {steps.x.path}
+	// for a part of another step's result: as it is
 	// where that is the whole text, else as text. {{ and }} stand for braces. Where
 	// an optional input without default is missing, a member that is {inputs.x}
 	// alone is left out.
@@ -213,13 +228,20 @@ type Step struct {
 	Timeout time.Duration // 0: the composite's
 }
 
-// Custom is a tool written in Starlark: a function, or the value of tool(...).
+// Custom is a tool written in Starlark (a function, or the value of tool(...)), or what a
+// dotted path of Python names: a function, or a module with several tools.
 type Custom struct {
 	At       Place
-	Module   string // absolute path
+	Module   string // absolute path; "" for Python
 	Function string // name of the module's global
-	Name     string // "" for Function
+	Python   string // dotted path, in place of Module and Function
+	Name     string // "" for Function, or what Python says
 	Limits   ScriptLimits
+}
+
+// CalledAs is what clients call the tool, as far as the settings say it.
+func (c Custom) CalledAs() string {
+	return cmp.Or(c.Name, c.Function, c.Python[strings.LastIndexByte(c.Python, '.')+1:])
 }
 
 // ScriptLimits bound one run of a custom tool or of run_script. Zero fields are

@@ -10,13 +10,14 @@ import (
 )
 
 // token is what has a meaning in the texts of a template: an escaped brace, a
-// place for an input, or a brace by mistake.
-var token = regexp.MustCompile(`\{\{|\}\}|\{inputs\.[^{}]*\}|[{}]`)
+// place for an input or the result of a step, or a brace by mistake.
+var token = regexp.MustCompile(`\{\{|\}\}|\{(?:inputs|steps)\.[^{}]*\}|[{}]`)
 
-// fillIn returns a template, which is JSON whose strings may have places for inputs,
-// with what input returns in these places. It returns nil for a place alone whose
-// input is nil: a member or element that is nil is left out.
-func fillIn(template json.RawMessage, input func(name string) (json.RawMessage, error)) (json.RawMessage, error) {
+// fillIn returns a template, which is JSON whose strings may have places for inputs
+// and results, with what input returns for "inputs.name" or "steps.key" in these
+// places. It returns nil for a place alone whose value is nil: a member or element that
+// is nil is left out.
+func fillIn(template json.RawMessage, input func(place string) (json.RawMessage, error)) (json.RawMessage, error) {
 	switch template[0] {
 	case '"':
 		return fillText(template, input)
@@ -48,7 +49,7 @@ func fillIn(template json.RawMessage, input func(name string) (json.RawMessage, 
 	return template, nil
 }
 
-func fillText(template json.RawMessage, input func(name string) (json.RawMessage, error)) (json.RawMessage, error) {
+func fillText(template json.RawMessage, input func(place string) (json.RawMessage, error)) (json.RawMessage, error) {
 	text := rawjson.Text(template)
 	tokens := token.FindAllStringIndex(text, -1)
 	if len(tokens) == 0 {
@@ -69,9 +70,9 @@ func fillText(template json.RawMessage, input func(name string) (json.RawMessage
 			if end < 0 {
 				return nil, fmt.Errorf("a { is not closed in %q: write {{ for a brace", text)
 			}
-			return nil, fmt.Errorf("%s is no input: write {inputs.name} for an input, {{ and }} for braces", text[at[0]:at[0]+end+1])
+			return nil, fmt.Errorf("%s is no input: write {inputs.name} for an input, {steps.key} for the result of a step, {{ and }} for braces", text[at[0]:at[0]+end+1])
 		default:
-			value, err := input(strings.TrimSuffix(strings.TrimPrefix(found, "{inputs."), "}"))
+			value, err := input(found[1 : len(found)-1])
 			if err != nil || found == text {
 				return value, err
 			}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"slices"
 
+	"toolfinch/python"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
@@ -22,6 +22,7 @@ type Upstream struct {
 	// whose large results are kept, and OutputDefault is nil.
 	Output        map[tool.ID]*OutputCache
 	OutputDefault *OutputCache
+	Trim          int // what stands under the server
 }
 
 // Compiled is the result of Compile: a view over the upstreams as they are now.
@@ -32,9 +33,17 @@ type Compiled struct {
 	Meta      []*tool.Tool // run_script, when it is offered
 }
 
-// Keeps reports whether large results of some of the view's tools are kept.
-func (v *Compiled) Keeps() bool {
-	return slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return len(u.Output) > 0 })
+// Keeps returns how large results of the view's tools are kept, of several ways the one
+// that lets the largest pass; nil: none is kept.
+func (v *Compiled) Keeps() (most *OutputCache) {
+	for _, u := range v.Upstreams {
+		for _, c := range u.Output {
+			if most == nil || c.MinSize > most.MinSize {
+				most = c
+			}
+		}
+	}
+	return most
 }
 
 // Env is what a view needs from its caller. Its functions run during calls, and must
@@ -44,6 +53,8 @@ type Env struct {
 	// Program loads the Starlark module at an absolute path, or returns the one that
 	// was loaded before, if the file has not changed.
 	Program func(path string) (*script.Program, error)
+	// Python runs hooks and custom tools that are named by a dotted path.
+	Python *python.Host
 	// Scripts runs what a model wrote. Nil: run_script answers that nothing does.
 	Scripts *script.Sandbox
 	// Find finds any upstream's tool, as Base made it, by "server.tool", "server:tool" or
@@ -54,8 +65,8 @@ type Env struct {
 	// Pending reports whether the tool with this ID may still appear: its server has not
 	// been listed, or is disabled. If nil, Compile decides by its upstreams.
 	Pending func(id string) bool
-	// Retrieve searches the default view, for custom tools: an array of tools as
-	// retrieve_tools answers it.
+	// Retrieve searches what the root serves, else the view, for custom tools: an array of
+	// tools as retrieve_tools answers it.
 	Retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
 	// Within finds a tool of the view by the name clients see or "server.tool", and
 	// Search searches the view: for run_script, which a model wrote.

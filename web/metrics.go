@@ -42,20 +42,29 @@ func (s *server) metrics(q *request) (any, error) {
 
 	out.family("toolfinch_sessions_total", "counter", "Sessions of clients since the start.")
 	for _, row := range saved {
-		out.sample(int64(row.Sessions), "view", row.View)
+		out.sample(row.Sessions, "view", row.View)
 	}
 	out.family("toolfinch_retrievals_total", "counter", "Searches for tools that clients have made since the start.")
 	for _, row := range saved {
 		s.mu.Lock()
 		searches := s.searches[row.View]
 		s.mu.Unlock()
-		out.sample(int64(row.Retrievals+searches), "view", row.View)
+		out.sample(row.Retrievals+searches, "view", row.View)
 	}
-	out.family("toolfinch_tokens_total", "counter", "Tokens since the start: of listing every tool to each session (full), of what was listed, and of the answers of searches.")
-	for _, row := range saved {
-		out.sample(row.Full, "view", row.View, "kind", "full")
-		out.sample(row.Listed, "view", row.View, "kind", "listed")
-		out.sample(row.Answers, "view", row.View, "kind", "answers")
+	for _, metric := range []struct {
+		name, help string
+		counts     func(Saved) []Count
+	}{
+		{"toolfinch_steps_total", "Steps of models that have read a list since the start (made), and those with every tool listed (all).", func(s Saved) []Count { return s.Steps }},
+		{"toolfinch_list_changes_total", "Lists that changed between two steps of a session since the start: at their end (appended) or inside (changed).", func(s Saved) []Count { return s.Changes }},
+		{"toolfinch_tokens_total", "Tokens that models have read since the start, as toolfinch savings accounts for them.", func(s Saved) []Count { return s.Tokens }},
+	} {
+		out.family(metric.name, "counter", metric.help)
+		for _, row := range saved {
+			for _, count := range metric.counts(row) {
+				out.sample(count.N, "view", row.View, "kind", count.Kind)
+			}
+		}
 	}
 	bounds := s.house.Limits()
 	for _, metric := range []struct {

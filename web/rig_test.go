@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -48,34 +47,16 @@ type rig struct {
 	handler http.Handler
 	pool    *upstream.Pool
 	views   map[string]web.View
-	log     *logged
+	log     *await.Log      // what was logged, as lines of JSON
 	calls   chan *tool.Call // that reached echo
 	waiting chan struct{}   // gets one for each call of wait that has begun
-}
-
-// logged is what was logged, as lines of JSON.
-type logged struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // short is a timeout of what never comes; all that comes has await.Bound.
 const short = 300 * time.Millisecond
 
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, views: map[string]web.View{}, log: &logged{}, calls: make(chan *tool.Call, 100), waiting: make(chan struct{}, 100)}
+	r := &rig{t: t, views: map[string]web.View{}, log: &await.Log{}, calls: make(chan *tool.Call, 100), waiting: make(chan struct{}, 100)}
 	mute := httptest.NewServer(mcpServer{method: "initialize"})
 	t.Cleanup(mute.Close)
 	hang := httptest.NewServer(mcpServer{method: "tools/call"})
@@ -227,7 +208,8 @@ func (r *rig) Reindex(context.Context) []web.Reindexed {
 
 func (r *rig) Savings(context.Context) []web.Saved {
 	return []web.Saved{
-		{View: "default", Sessions: 2, Retrievals: 5, Full: 20_000, Listed: 300, Answers: 700},
+		{View: "default", Sessions: 2, Retrievals: 5, Steps: []web.Count{{Kind: "made", N: 9}}, Changes: []web.Count{{Kind: "appended", N: 3}},
+			Tokens: []web.Count{{Kind: "all_listed", N: 20_000}, {Kind: "listed", N: 300}, {Kind: "answers", N: 700}}},
 		{View: "gated"}, {View: "gone"},
 	}
 }

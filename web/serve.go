@@ -40,8 +40,8 @@ type server struct {
 	log   *slog.Logger
 	mux   *http.ServeMux
 
-	mu       sync.Mutex     // guards searches; held for look-ups only
-	searches map[string]int // that were made, by view
+	mu       sync.Mutex       // guards searches; held for look-ups only
+	searches map[string]int64 // that were made, by view
 }
 
 // operation is what is done for one method of one path.
@@ -69,7 +69,7 @@ type document struct {
 }
 
 func newServer(house House, version string, log *slog.Logger) *server {
-	s := &server{house: house, log: log, mux: http.NewServeMux(), searches: map[string]int{}}
+	s := &server{house: house, log: log, mux: http.NewServeMux(), searches: map[string]int64{}}
 	for pattern, operations := range s.operations(version) {
 		s.mux.Handle(pattern, s.methods(operations))
 	}

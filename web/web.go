@@ -96,13 +96,19 @@ type Differences struct {
 	Changed int `json:"changed"` // whose definition is another now
 }
 
-// Saved is what a view's clients have had since the start. Full, Listed and
-// Answers are tokens: of listing everything to each session, of what tools/list
-// answered, and of what searching answered.
+// Saved is what a view's clients have had since the start: how often, and of what
+// they read the tokens, by kinds that are the same for every view and in one order.
 type Saved struct {
-	View                  string
-	Sessions, Retrievals  int
-	Full, Listed, Answers int64
+	View                 string
+	Sessions, Retrievals int64
+	Steps, Changes       []Count // steps of models, and changes of their lists
+	Tokens               []Count
+}
+
+// Count is how much there was of one kind.
+type Count struct {
+	Kind string
+	N    int64
 }
 
 // Patterns are those of net/http.ServeMux under which Handler is to be served.

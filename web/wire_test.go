@@ -112,7 +112,7 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 type quoted struct{ *rig }
 
 func (q quoted) Savings(context.Context) []web.Saved {
-	return []web.Saved{{View: "a\"b\\c\nd", Full: 1 << 60}}
+	return []web.Saved{{View: "a\"b\\c\nd", Tokens: []web.Count{{Kind: "cached", N: 1 << 60}}}}
 }
 
 func (q quoted) View(string) (web.View, error) { return q.views["default"], nil }
@@ -163,28 +163,30 @@ func TestMetrics(t *testing.T) {
 	}
 	got := samples(t, answer.Body.String())
 	for key, want := range map[string]string{
-		`toolfinch_tools{view="default"}`:                       "10",
-		`toolfinch_tools{view="gated"}`:                         "10",
-		`toolfinch_tools{view="gone"}`:                          "",
-		`toolfinch_servers{state="pending"}`:                    "3",
-		`toolfinch_servers{state="ready"}`:                      "2",
-		`toolfinch_servers{state="failed"}`:                     "0",
-		`toolfinch_sessions_total{view="default"}`:              "2",
-		`toolfinch_sessions_total{view="gated"}`:                "0",
-		`toolfinch_retrievals_total{view="default"}`:            "5",
-		`toolfinch_tokens_total{view="default",kind="full"}`:    "20000",
-		`toolfinch_tokens_total{view="default",kind="listed"}`:  "300",
-		`toolfinch_tokens_total{view="default",kind="answers"}`: "700",
-		`toolfinch_limit{limit="sessions"}`:                     "7",
-		`toolfinch_limit_used{limit="sessions"}`:                "6",
-		`toolfinch_limit_hits_total{limit="sessions"}`:          "1",
+		`toolfinch_tools{view="default"}`:                              "10",
+		`toolfinch_tools{view="gated"}`:                                "10",
+		`toolfinch_tools{view="gone"}`:                                 "",
+		`toolfinch_servers{state="pending"}`:                           "3",
+		`toolfinch_servers{state="ready"}`:                             "2",
+		`toolfinch_servers{state="failed"}`:                            "0",
+		`toolfinch_sessions_total{view="default"}`:                     "2",
+		`toolfinch_sessions_total{view="gated"}`:                       "0",
+		`toolfinch_retrievals_total{view="default"}`:                   "5",
+		`toolfinch_steps_total{view="default",kind="made"}`:            "9",
+		`toolfinch_list_changes_total{view="default",kind="appended"}`: "3",
+		`toolfinch_tokens_total{view="default",kind="all_listed"}`:     "20000",
+		`toolfinch_tokens_total{view="default",kind="listed"}`:         "300",
+		`toolfinch_tokens_total{view="default",kind="answers"}`:        "700",
+		`toolfinch_limit{limit="sessions"}`:                            "7",
+		`toolfinch_limit_used{limit="sessions"}`:                       "6",
+		`toolfinch_limit_hits_total{limit="sessions"}`:                 "1",
 	} {
 		if got[key] != want {
 			t.Errorf("%s %q, want %q", key, got[key], want)
 		}
 	}
 	escaped := samples(t, ask(web.Handler(quoted{r}, "1", slogTo(io.Discard)), "GET", "/metrics", "").Body.String())
-	if escaped[`toolfinch_tokens_total{view="a\"b\\c\nd",kind="full"}`] != "1152921504606846976" {
+	if escaped[`toolfinch_tokens_total{view="a\"b\\c\nd",kind="cached"}`] != "1152921504606846976" {
 		t.Errorf("escaped: %v", escaped)
 	}
 }

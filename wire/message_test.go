@@ -105,7 +105,7 @@ func TestBatchesArePartedIntoMessages(t *testing.T) {
 func FuzzParseMessages(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":1}}}`,
-		`{"jsonrpc":"2.0","Method":"x"}`, `[{"jsonrpc":"2.0","id":"\u0061","result":{}}]`, `{"id":{}}`, `[`, `{"a`,
+		`{"jsonrpc":"2.0","Method":"x"}`, `[{"jsonrpc":"2.0","id":"\u0061","result":{}}]`, `{"id":{}}`, `[`, `{"a`, `{"id":5E999,"params":nonsense}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -121,8 +121,8 @@ func FuzzParseMessages(f *testing.F) {
 			}
 		}
 		for _, r := range refused {
-			if err := json.Unmarshal(r.Answer(), new(any)); err != nil {
-				t.Errorf("%s: %v", r.Answer(), err)
+			if !json.Valid(r.Answer()) { // an ID may be a number that no float64 has
+				t.Errorf("%s is no JSON", r.Answer())
 			}
 		}
 	})

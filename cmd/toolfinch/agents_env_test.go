@@ -14,21 +14,28 @@ import (
 	"time"
 
 	"toolfinch/clients"
+	"toolfinch/internal/agents"
 	"toolfinch/internal/await"
 )
 
 // Real agents pass on the variables that connect names to them.
 func TestAgentsPassVariablesOn(t *testing.T) {
-	for _, a := range []struct {
-		name, file string
-		prepare    func(t *testing.T, home, base string, proxy []string) (command, env []string)
+	if testing.Short() {
+		t.Skip("nothing of toolfinch runs")
+	}
+	for _, tried := range []struct {
+		agent int    // of agents.All
+		name  string // of the client
+		file  string
 	}{
-		{"opencode", "xdg/config/opencode/opencode.json", prepareOpencode},
-		{"gemini", ".gemini/settings.json", prepareGemini},
-		{"claude-code", "mcp.json", prepareClaude},
-		{"codex", "codex/config.toml", prepareCodex},
+		{0, "opencode", "xdg/config/opencode/opencode.json"},
+		{1, "gemini", ".gemini/settings.json"},
+		{2, "claude-code", "mcp.json"},
+		{3, "codex", "codex/config.toml"},
+		{4, "qwen", ".qwen/settings.json"},
+		{5, "copilot", "copilot/mcp-config.json"},
 	} {
-		t.Run(a.name, func(t *testing.T) {
+		t.Run(tried.name, func(t *testing.T) {
 			home := t.TempDir()
 			told := filepath.Join(home, "told")
 			script := filepath.Join(home, "server.sh")
@@ -36,13 +43,14 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Nobody is at this address: the agents start their servers before they ask a model.
-			command, env := a.prepare(t, home, "http://127.0.0.1:9", []string{"none", "serve", "--config", "none"})
-			path := filepath.Join(home, filepath.FromSlash(a.file))
+			command, env := prepare(t, agents.All[tried.agent], agents.Run{Home: home, Base: "http://127.0.0.1:9", Prompt: "Write a note.",
+				Servers: []agents.Server{{Name: "toolfinch", Command: []string{"none", "serve"}}}})
+			path := filepath.Join(home, filepath.FromSlash(tried.file))
 			before, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a.name == "claude-code" { // whose format is told by the name
+			if tried.name == "claude-code" { // whose format is told by the name
 				at := slices.Index(command, path)
 				path = filepath.Join(home, ".mcp.json")
 				command[at] = path
@@ -51,7 +59,7 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 				}
 			}
 			file, err := clients.FileAt(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: home})
-			if err != nil || file.Client.ID != a.name {
+			if err != nil || file.Client.ID != tried.name {
 				t.Fatalf("%s is read as that of %+v, %v", path, file.Client, err)
 			}
 			after, err := file.Set(before, "toolfinch", clients.Entry{Command: script, Args: []string{told}, Pass: []string{"TOKEN"}})

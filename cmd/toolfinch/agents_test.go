@@ -4,44 +4,20 @@ package main_test
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
+	"io/fs"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"toolfinch/internal/agents"
 )
-
-// turn is what a model sees of the conversation when it is asked to go on.
-type turn struct {
-	tools   []modelTool
-	results []string // of the tools called so far, in order
-}
-
-// modelTool is a tool that an agent offers to its model, under the agent's own
-// name for it.
-type modelTool struct{ group, name string }
-
-// move is what the model does: call a tool, or say something and stop.
-type move struct {
-	tool      modelTool
-	arguments map[string]any
-	text      string
-}
-
-func (t turn) tool(name string) (modelTool, bool) {
-	i := slices.IndexFunc(t.tools, func(m modelTool) bool { return strings.HasSuffix(m.name, name) })
-	if i < 0 {
-		return modelTool{}, false
-	}
-	return t.tools[i], true
-}
 
 // model plays a model that has to write a file: it looks for a tool, uses what
 // was found, by itself if it is offered now or else through call_tool, and
@@ -49,140 +25,193 @@ func (t turn) tool(name string) (modelTool, bool) {
 type model struct {
 	path, content string
 	direct        string // a tool that is offered from the start, and is used without looking for it; "" for none
+	remembers     bool   // the tool from a session before, and uses it without looking for it
 
 	mu    sync.Mutex // guards turns; not held over anything
-	turns []turn
+	turns []agents.Turn
 }
 
-const surfaced = "files_write_file"
+const (
+	surfaced = "files_write_file"
+	written  = "Successfully wrote"
+)
 
-func (m *model) next(t turn) move {
+// Next is the model's: see agents.Model.
+func (m *model) Next(t agents.Turn) agents.Move {
 	if m.direct != "" {
 		return m.nextDirect(t)
 	}
-	retrieve, agent := t.tool("retrieve_tools")
+	retrieve, agent := t.Tool("retrieve_tools")
 	if !agent {
-		return move{text: "A file"} // agents ask for titles and the like
+		return agents.Move{Text: "A file"} // agents ask for titles and the like
 	}
 	m.mu.Lock()
 	m.turns = append(m.turns, t)
+	before := 0 // results of the session before
+	if m.remembers {
+		before = len(m.turns[0].Results)
+	}
 	m.mu.Unlock()
 	arguments := map[string]any{"path": m.path, "content": m.content}
-	write, offered := t.tool(surfaced)
-	call, _ := t.tool("call_tool")
-	switch {
-	case len(t.results) == 0:
-		return move{tool: retrieve, arguments: map[string]any{"query": "write text to a file", "limit": 2}}
-	case len(t.results) == 1 && offered:
-		return move{tool: write, arguments: arguments}
-	case len(t.results) == 1:
-		return move{tool: call, arguments: map[string]any{"name": surfaced, "arguments": arguments}}
+	write, offered := t.Tool(surfaced)
+	call, _ := t.Tool("call_tool")
+	results := t.Results[before:]
+	switch n := len(results); {
+	case n > 1, n == 1 && m.remembers && strings.Contains(results[0], written):
+		return agents.Move{Text: "The file is written."}
+	case n == 0 && !m.remembers:
+		return agents.Move{Tool: retrieve, Arguments: map[string]any{"query": "write text to a file", "limit": 2}}
+	case n == 0: // agents put the same before the names of all tools of a server
+		return agents.Move{Tool: agents.Tool{Group: retrieve.Group, Name: strings.Replace(retrieve.Name, "retrieve_tools", surfaced, 1)}, Arguments: arguments}
+	case offered:
+		return agents.Move{Tool: write, Arguments: arguments}
 	}
-	return move{text: "The file is written."}
+	return agents.Move{Tool: call, Arguments: map[string]any{"name": surfaced, "arguments": arguments}}
 }
 
 // nextDirect is next for a model that leaves a note with the tool it was given.
-func (m *model) nextDirect(t turn) move {
-	leave, offered := t.tool(m.direct)
+func (m *model) nextDirect(t agents.Turn) agents.Move {
+	leave, offered := t.Tool(m.direct)
 	if !offered {
-		return move{text: "A note"} // agents ask for titles and the like
+		return agents.Move{Text: "A note"} // agents ask for titles and the like
 	}
 	m.mu.Lock()
 	m.turns = append(m.turns, t)
 	m.mu.Unlock()
-	if len(t.results) == 0 {
-		return move{tool: leave, arguments: map[string]any{"content": m.content}}
+	if len(t.Results) == 0 {
+		return agents.Move{Tool: leave, Arguments: map[string]any{"content": m.content}}
 	}
-	return move{text: "The file is written."}
+	return agents.Move{Text: "The file is written."}
 }
 
-// agent is a published agent and how it is made to talk to a model of ours and
-// to a toolfinch over stdio.
-type agent struct {
-	name string
-	// sameTurn says that the agent lists the tools again when it is told to, so
-	// that its model is offered what it has just found.
-	sameTurn bool
-	runs     int
-	endpoint func(*model) http.Handler
-	// prepare writes the agent's settings below its home and returns its command
-	// line and what it needs in its environment.
-	prepare func(t *testing.T, home, base string, proxy []string) (command []string, env []string)
-}
-
-// Real agents find a tool through the proxy and use it, with a model that
-// follows a script.
+// Real agents look for a tool through the proxy, though they could be listed all 70, and
+// use it, with a model that follows a script: at the very first start of servers that
+// nobody has listed; over HTTP, two at once; and in a session that is gone on with, where
+// the model calls the tool by the name that it remembers. Their lists stay as they begin,
+// and the model uses call_tool; what agents that list again called is in the list of the
+// next session. With register: at_once these are offered the tool in the very turn in
+// which it is found.
 func TestAgents(t *testing.T) {
-	for _, a := range []agent{
-		{"opencode", true, 5, chatCompletions, prepareOpencode},
-		{"gemini-cli", true, 5, generateContent, prepareGemini},
-		{"claude-code", false, 2, messages, prepareClaude},
-		{"codex", false, 2, responses, prepareCodex},
-	} {
-		if testing.Short() {
-			a.runs = 1
-		}
-		t.Run(a.name, func(t *testing.T) {
+	t.Parallel()
+	tried := agents.All
+	if testing.Short() { // one of each era
+		tried = []agents.Agent{agents.All[0], agents.All[2]}
+	}
+	for _, a := range tried {
+		t.Run(a.Name, func(t *testing.T) {
 			servers := upstreams(t, "files", "memory", "everything", "github", "slack")
-			sameTurn, runs := 0, 0
-			for runs < a.runs || a.sameTurn && 2*sameTurn <= runs && runs < a.runs+2 {
-				runs++
-				t.Run(fmt.Sprint(runs), func(t *testing.T) {
-					h := newHouse(t, servers)
-					if runs%2 == 0 { // every other run is the first start, with servers that nobody has listed
-						if _, err := h.output(t, "reindex", "--json"); err != nil {
-							t.Fatalf("reindex: %v", err)
-						}
-					}
-					if a.run(t, h) {
-						sameTurn++
-					}
-				})
+			t.Run("first start", func(t *testing.T) {
+				h := newHouse(t, servers)
+				if offered, changed := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); offered || changed {
+					t.Errorf("%s is offered from the start: %t, once it is found: %t", surfaced, offered, changed)
+				}
+				h.noneLeft(t)
+			})
+			if a.Relists {
+				t.Run("at once", func(t *testing.T) { atOnce(t, a, servers) })
 			}
-			// On a busy machine an agent may take in the new list a turn later; then it
-			// uses call_tool.
-			switch {
-			case a.sameTurn && 2*sameTurn <= runs:
-				t.Errorf("%s was offered in the turn in which it was found in %d of %d runs, want most", surfaced, sameTurn, runs)
-			case !a.sameTurn && sameTurn > 0:
-				t.Errorf("%s was offered in the turn in which it was found, although this agent is not known to list again", surfaced)
+			if testing.Short() {
+				return
+			}
+			h := newHouse(t, servers)
+			url, _ := h.serveHTTP(t)
+			over := agents.Server{URL: url}
+			guests := []house{h.guest(t), h.guest(t)}
+			t.Run("two at once", func(t *testing.T) {
+				for i, g := range guests {
+					t.Run(fmt.Sprint(i), func(t *testing.T) {
+						t.Parallel()
+						if offered, now := finds(t, a, g, over); offered != now { // the other one may have called it before
+							t.Errorf("%s is offered from the start: %t, once it is found: %t", surfaced, offered, now)
+						}
+					})
+				}
+			})
+			if a.CanResume() && !t.Failed() {
+				t.Run("resumed", func(t *testing.T) { remembers(t, a, guests[0], over, a.Relists) })
 			}
 		})
 	}
 }
 
-// run reports whether the model was offered the tool in the turn in which it was
+// atOnce has an agent that lists again find a tool that is registered with the answer. On
+// a busy machine an agent may take in the new list a turn later, and its model uses
+// call_tool; so one turn in three suffices.
+func atOnce(t *testing.T, a agents.Agent, servers map[string]server) {
+	for range 3 {
+		h := newHouse(t, servers, map[string]any{"clients": map[string]any{"*": map[string]any{"register": "at_once"}}})
+		if _, same := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); same {
+			return
+		}
+	}
+	t.Errorf("%s was never offered in the turn in which it was found", surfaced)
+}
+
+// guest is another user of the house's servers, with a home of his own and a folder
+// in that of the house.
+func (h house) guest(t *testing.T) house {
+	t.Helper()
+	home := t.TempDir()
+	files, err := os.MkdirTemp(h.files, "guest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return house{home: home, config: h.config, files: files, env: environment(t, home)}
+}
+
+// finds has the agent look for a tool that writes files, and write one with it. It
+// reports whether the tool was offered from the start, and in the turn in which it was
 // found.
-func (a agent) run(t *testing.T, h house) (sameTurn bool) {
-	m := &model{path: filepath.Join(h.files, "note.txt"), content: "Written by " + a.name + ".\n"}
-	a.write(t, h, m)
+func finds(t *testing.T, a agents.Agent, h house, proxy agents.Server) (fromStart, sameTurn bool) {
+	m := &model{path: filepath.Join(h.files, "note.txt"), content: "Written by " + a.Name + ".\n"}
+	talk(t, a, h, m, proxy, false)
 
 	if len(m.turns) != 3 {
 		t.Fatalf("the model was asked %d times, want 3: %+v", len(m.turns), m.turns)
 	}
-	if _, offered := m.turns[0].tool(surfaced); offered {
-		t.Errorf("%s is offered from the start: %v", surfaced, m.turns[0].tools)
-	}
-	_, sameTurn = m.turns[1].tool(surfaced)
-	if got := m.turns[1].results[0]; !strings.Contains(got, surfaced) {
+	_, fromStart = m.turns[0].Tool(surfaced)
+	_, sameTurn = m.turns[1].Tool(surfaced)
+	if got := m.turns[1].Results[0]; !strings.Contains(got, surfaced) {
 		t.Errorf("retrieve_tools answered the model with %s", got)
 	}
-	if got := m.turns[2].results[1]; !strings.Contains(got, "Successfully wrote") {
+	m.wrote(t, m.turns[2])
+	return fromStart, sameTurn
+}
+
+// remembers goes on with the agent's last session. The model calls the tool by the
+// name that it had then. An agent refuses a name that its new session is not listed,
+// so it must be listed what it called; listed says whether it is.
+func remembers(t *testing.T, a agents.Agent, h house, proxy agents.Server, listed bool) {
+	m := &model{path: filepath.Join(h.files, "note.txt"), content: "Written again by " + a.Name + ".\n", remembers: true}
+	talk(t, a, h, m, proxy, true)
+	if _, offered := m.turns[0].Tool(surfaced); offered != listed {
+		t.Errorf("%s is offered from the start: %t, want %t", surfaced, offered, listed)
+	}
+	if direct := len(m.turns) == 2; direct != listed {
+		t.Errorf("the model was asked %d times: %+v", len(m.turns), m.turns)
+	}
+	m.wrote(t, m.turns[len(m.turns)-1])
+}
+
+// wrote checks that the tool has written the file, by what it said and by what is there.
+func (m *model) wrote(t *testing.T, now agents.Turn) {
+	t.Helper()
+	if got := now.Results[len(now.Results)-1]; !strings.Contains(got, written) {
 		t.Errorf("%s answered the model with %s", surfaced, got)
 	}
 	if got, err := os.ReadFile(m.path); err != nil || string(got) != m.content {
 		t.Errorf("the file has %q, %v", got, err)
 	}
-	return sameTurn
 }
 
-// write has the agent write a file with the model, through a toolfinch that it
-// starts with the extra arguments.
-func (a agent) write(t *testing.T, h house, m *model, args ...string) {
+// talk runs the agent with the model to its end.
+func talk(t *testing.T, a agents.Agent, h house, m *model, proxy agents.Server, resumed bool) {
 	t.Helper()
-	endpoint := httptest.NewServer(a.endpoint(m))
+	endpoint := httptest.NewServer(a.Endpoint(m))
 	defer endpoint.Close()
-	command, env := a.prepare(t, h.home, endpoint.URL, append([]string{program(t), "serve", "--config", h.config}, args...))
+	proxy.Name = "toolfinch"
+	command, env := prepare(t, a, agents.Run{Home: h.home, Base: endpoint.URL, Prompt: "Write a note into a file.",
+		Servers: []agents.Server{proxy}, Resumed: resumed})
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -196,353 +225,30 @@ func (a agent) write(t *testing.T, h house, m *model, args ...string) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the agent printed:\n%s", out)
+			for _, turn := range m.turns {
+				t.Logf("%+v", turn)
+			}
 		}
 	})
 	if err != nil {
 		t.Fatalf("the agent ended with %v", err)
 	}
 	t.Logf("%.1f s", took.Seconds())
-	h.noneLeft(t)
 	if !strings.Contains(string(out), "The file is written.") {
 		t.Error("the agent does not print the model's last words")
 	}
 }
 
-// writeJSON writes a settings file.
-func writeJSON(t *testing.T, path string, value any) {
+// prepare is the agent's own, with the packages of the tests.
+func prepare(t *testing.T, a agents.Agent, r agents.Run) (command, env []string) {
 	t.Helper()
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(path, text, 0o644)
+	r.Modules = modules(t)
+	command, env, err := a.Prepare(r)
+	if errors.Is(err, fs.ErrNotExist) {
+		missing(t, "%v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// find is the first file that matches below node_modules; the packages with
-// programs in them are named after the machine they are for.
-func find(t *testing.T, pattern string) string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(modules(t), filepath.FromSlash(pattern)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) == 0 {
-		missing(t, "testdata/node has no %s for this machine: run npm ci there", pattern)
-	}
-	return files[0]
-}
-
-const prompt = "Write a note into a file."
-
-func prepareOpencode(t *testing.T, home, base string, proxy []string) (command, env []string) {
-	writeJSON(t, filepath.Join(home, "xdg", "config", "opencode", "opencode.json"), map[string]any{
-		"autoupdate": false,
-		"share":      "disabled",
-		"permission": "allow",
-		"provider": map[string]any{"scripted": map[string]any{
-			"npm":     "@ai-sdk/openai-compatible",
-			"options": map[string]any{"baseURL": base + "/v1", "apiKey": "none"},
-			"models":  map[string]any{"model": map[string]any{"name": "model", "tool_call": true}},
-		}},
-		"mcp": map[string]any{"toolfinch": map[string]any{"type": "local", "command": proxy, "enabled": true}},
-	})
-	// The plain build before the one for older processors.
-	return []string{find(t, "opencode-*[46]/bin/opencode"), "run", "--model", "scripted/model", "--title", "note", prompt},
-		[]string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1"}
-}
-
-func prepareGemini(t *testing.T, home, base string, proxy []string) (command, env []string) {
-	writeJSON(t, filepath.Join(home, ".gemini", "settings.json"), map[string]any{
-		"security":   map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}},
-		"general":    map[string]any{"enableAutoUpdate": false, "disableAutoUpdate": true, "disableUpdateNag": true},
-		"privacy":    map[string]any{"usageStatisticsEnabled": false},
-		"telemetry":  map[string]any{"enabled": false},
-		"mcpServers": map[string]any{"toolfinch": map[string]any{"command": proxy[0], "args": proxy[1:], "trust": true}},
-	})
-	return []string{node(t), module(t, "@google/gemini-cli/bundle/gemini.js"), "--model", "gemini-2.5-flash", "--yolo", "--skip-trust", "--prompt", prompt},
-		[]string{"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + base, "GEMINI_CLI_NO_RELAUNCH=1"}
-}
-
-func prepareCodex(t *testing.T, home, base string, proxy []string) (command, env []string) {
-	config := fmt.Sprintf(`model = "model"
-model_provider = "scripted"
-approval_policy = "never"
-sandbox_mode = "danger-full-access"
-check_for_update_on_startup = false
-
-[analytics]
-enabled = false
-
-[model_providers.scripted]
-name = "scripted"
-base_url = %q
-wire_api = "responses"
-env_key = "SCRIPTED_KEY"
-
-[mcp_servers.toolfinch]
-command = %q
-args = [%q, %q, %q]
-`, base+"/v1", proxy[0], proxy[1], proxy[2], proxy[3])
-	settings := filepath.Join(home, "codex")
-	if err := os.MkdirAll(settings, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(settings, "config.toml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return []string{find(t, "@openai/codex-*/vendor/*/bin/codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt},
-		[]string{"CODEX_HOME=" + settings, "SCRIPTED_KEY=none"}
-}
-
-func prepareClaude(t *testing.T, home, base string, proxy []string) (command, env []string) {
-	file := filepath.Join(home, "mcp.json")
-	writeJSON(t, file, map[string]any{"mcpServers": map[string]any{"toolfinch": map[string]any{"type": "stdio", "command": proxy[0], "args": proxy[1:]}}})
-	return []string{find(t, "@anthropic-ai/claude-code-*/claude"), "-p", prompt, "--mcp-config", file, "--strict-mcp-config", "--allowedTools", "mcp__toolfinch", "--output-format", "json"},
-		[]string{"ANTHROPIC_BASE_URL=" + base, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1"}
-}
-
-// events writes server-sent events. An event's name is empty where the
-// protocol has none.
-type events struct{ w http.ResponseWriter }
-
-func newEvents(w http.ResponseWriter) events {
-	w.Header().Set("Content-Type", "text/event-stream")
-	return events{w}
-}
-
-func (e events) send(name string, value any) {
-	data, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // every value here is made of valid parts
-	}
-	if name != "" {
-		fmt.Fprintf(e.w, "event: %s\n", name)
-	}
-	fmt.Fprintf(e.w, "data: %s\n\n", data)
-}
-
-type object = map[string]any
-
-// chatCompletions speaks OpenAI's chat completions, streamed.
-func chatCompletions(m *model) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
-		var request struct {
-			Messages []struct {
-				Role    string
-				Content json.RawMessage
-			}
-			Tools []struct{ Function struct{ Name string } }
-		}
-		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		var now turn
-		for _, t := range request.Tools {
-			now.tools = append(now.tools, modelTool{name: t.Function.Name})
-		}
-		for _, message := range request.Messages {
-			if message.Role == "tool" {
-				now.results = append(now.results, string(message.Content))
-			}
-		}
-		next := m.next(now)
-		delta, reason := object{"role": "assistant", "content": next.text}, "stop"
-		if next.text == "" {
-			reason = "tool_calls"
-			arguments, _ := json.Marshal(next.arguments)
-			delta = object{"role": "assistant", "tool_calls": []object{{"index": 0, "id": fmt.Sprintf("call_%d", len(now.results)),
-				"type": "function", "function": object{"name": next.tool.name, "arguments": string(arguments)}}}}
-		}
-		out := newEvents(w)
-		chunk := func(choice object) {
-			out.send("", object{"id": "answer", "object": "chat.completion.chunk", "created": 1, "model": "model", "choices": []object{choice}})
-		}
-		chunk(object{"index": 0, "delta": delta})
-		chunk(object{"index": 0, "delta": object{}, "finish_reason": reason})
-		fmt.Fprint(w, "data: [DONE]\n\n")
-	})
-	return mux
-}
-
-// generateContent speaks Gemini's API, streamed or not.
-func generateContent(m *model) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, ":countTokens") {
-			_ = json.NewEncoder(w).Encode(object{"totalTokens": 1})
-			return
-		}
-		stream := strings.HasSuffix(r.URL.Path, ":streamGenerateContent")
-		if !stream && !strings.HasSuffix(r.URL.Path, ":generateContent") {
-			http.NotFound(w, r)
-			return
-		}
-		var request struct {
-			Contents []struct {
-				Parts []struct {
-					FunctionResponse *struct{ Response json.RawMessage }
-				}
-			}
-			Tools []struct{ FunctionDeclarations []struct{ Name string } }
-		}
-		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		var now turn
-		for _, group := range request.Tools {
-			for _, t := range group.FunctionDeclarations {
-				now.tools = append(now.tools, modelTool{name: t.Name})
-			}
-		}
-		for _, content := range request.Contents {
-			for _, part := range content.Parts {
-				if part.FunctionResponse != nil {
-					now.results = append(now.results, string(part.FunctionResponse.Response))
-				}
-			}
-		}
-		next := m.next(now)
-		part := object{"text": next.text}
-		if next.text == "" {
-			part = object{"functionCall": object{"id": fmt.Sprintf("call_%d", len(now.results)), "name": next.tool.name, "args": next.arguments}}
-		}
-		answer := object{
-			"candidates":    []object{{"index": 0, "content": object{"role": "model", "parts": []object{part}}, "finishReason": "STOP"}},
-			"usageMetadata": object{"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-		}
-		if stream {
-			newEvents(w).send("", answer)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answer)
-	})
-}
-
-// responses speaks OpenAI's responses, streamed.
-func responses(m *model) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) {
-		var request struct {
-			Input []struct {
-				Type   string
-				Output json.RawMessage
-			}
-			Tools []struct {
-				Type, Name string
-				Tools      []struct{ Name string } // of a namespace
-			}
-		}
-		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		var now turn
-		for _, t := range request.Tools {
-			if t.Type != "namespace" {
-				now.tools = append(now.tools, modelTool{name: t.Name})
-			}
-			for _, inner := range t.Tools {
-				now.tools = append(now.tools, modelTool{group: t.Name, name: inner.Name})
-			}
-		}
-		for _, item := range request.Input {
-			if item.Type == "function_call_output" {
-				now.results = append(now.results, string(item.Output))
-			}
-		}
-		next := m.next(now)
-		id := fmt.Sprintf("item_%d", len(now.results))
-		item := object{"type": "message", "id": id, "role": "assistant", "status": "completed",
-			"content": []object{{"type": "output_text", "text": next.text, "annotations": []any{}}}}
-		if next.text == "" {
-			arguments, _ := json.Marshal(next.arguments)
-			item = object{"type": "function_call", "id": id, "call_id": "call_" + id, "name": next.tool.name, "arguments": string(arguments)}
-			if next.tool.group != "" {
-				item["namespace"] = next.tool.group
-			}
-		}
-		out := newEvents(w)
-		send := func(kind string, more object) {
-			more["type"] = kind
-			out.send(kind, more)
-		}
-		send("response.created", object{"response": object{"id": "answer"}})
-		send("response.output_item.done", object{"output_index": 0, "item": item})
-		send("response.completed", object{"response": object{"id": "answer", "output": []object{item},
-			"usage": object{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}})
-	})
-	return mux
-}
-
-// messages speaks Anthropic's Messages API, streamed or not.
-func messages(m *model) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/messages/count_tokens", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(object{"input_tokens": 1})
-	})
-	mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) {
-		var request struct {
-			Stream   bool
-			Messages []struct{ Content json.RawMessage }
-			Tools    []struct{ Name string }
-		}
-		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		var now turn
-		for _, t := range request.Tools {
-			now.tools = append(now.tools, modelTool{name: t.Name})
-		}
-		for _, message := range request.Messages {
-			var blocks []struct {
-				Type    string
-				Content json.RawMessage
-			}
-			_ = json.Unmarshal(message.Content, &blocks) // else it is text
-			for _, block := range blocks {
-				if block.Type == "tool_result" {
-					now.results = append(now.results, string(block.Content))
-				}
-			}
-		}
-		next := m.next(now)
-		block, delta, reason := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": next.text}, "end_turn"
-		whole := object{"type": "text", "text": next.text}
-		if next.text == "" {
-			id := fmt.Sprintf("toolu_%d", len(now.results))
-			arguments, _ := json.Marshal(next.arguments)
-			block = object{"type": "tool_use", "id": id, "name": next.tool.name, "input": object{}}
-			delta, reason = object{"type": "input_json_delta", "partial_json": string(arguments)}, "tool_use"
-			whole = object{"type": "tool_use", "id": id, "name": next.tool.name, "input": next.arguments}
-		}
-		usage := object{"input_tokens": 1, "output_tokens": 1}
-		answer := object{"id": "msg_1", "type": "message", "role": "assistant", "model": "model", "content": []object{}, "stop_reason": nil, "stop_sequence": nil, "usage": usage}
-		if !request.Stream {
-			answer["content"], answer["stop_reason"] = []object{whole}, reason
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(answer)
-			return
-		}
-		out := newEvents(w)
-		send := func(kind string, more object) {
-			more["type"] = kind
-			out.send(kind, more)
-		}
-		send("message_start", object{"message": answer})
-		send("content_block_start", object{"index": 0, "content_block": block})
-		send("content_block_delta", object{"index": 0, "delta": delta})
-		send("content_block_stop", object{"index": 0})
-		send("message_delta", object{"delta": object{"stop_reason": reason, "stop_sequence": nil}, "usage": usage})
-		send("message_stop", object{})
-	})
-	return mux
+	return command, env
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -22,8 +23,9 @@ func newClean() *cobra.Command {
 		Short: "Remove what was stored for configurations that are gone",
 		Long: `Every configuration without data_dir has a store of its own in the user's data folder.
 Clean lists the stores of configurations that are not there any more, and removes them
-with --yes: what their servers offered, vectors, what was learned, savings. A store whose
-configuration is not known, because an older version made it, is listed and never removed.`,
+with --yes: what their servers offered, vectors, what was learned, savings; and the cache of
+the vectors that eval made of files. A store whose configuration is not known, because an
+older version made it, is listed and never removed.`,
 		Example: `  toolfinch clean
   toolfinch clean --yes`,
 		Args: cobra.NoArgs,
@@ -43,7 +45,7 @@ configuration is not known, because an older version made it, is listed and neve
 				if configuration == "" {
 					configuration = "-"
 				}
-				if row.State == storeGone {
+				if row.State == storeGone || row.State == storeCache {
 					left++
 				}
 				t.add(row.State, humanize.Bytes(uint64(row.Bytes)), row.Written.Format(time.DateOnly), configuration, row.Folder)
@@ -66,6 +68,7 @@ configuration is not known, because an older version made it, is listed and neve
 const (
 	storeGone    = "gone"    // its configuration is
 	storeUnknown = "unknown" // whose it is
+	storeCache   = "cache"   // of eval
 	storeRemoved = "removed"
 )
 
@@ -90,6 +93,15 @@ func uselessStores() ([]storeRow, error) {
 		return nil, err
 	}
 	rows := []storeRow{}
+	caches, err := store.Folders(filepath.Dir(evalCache()))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range caches {
+		if f.Path == evalCache() {
+			rows = append(rows, storeRow{State: storeCache, Folder: f.Path, Bytes: f.Bytes, Written: f.Written})
+		}
+	}
 	for _, f := range folders {
 		row := storeRow{State: storeGone, Configuration: f.Configuration, Folder: f.Path, Bytes: f.Bytes, Written: f.Written}
 		if f.Configuration == "" {
@@ -108,13 +120,14 @@ func uselessStores() ([]storeRow, error) {
 	return rows, nil
 }
 
-// removeStores removes the stores of configurations that are gone.
+// removeStores removes the stores of configurations that are gone, and the cache.
 func removeStores(ctx context.Context, rows []storeRow) error {
 	var failed []error
 	for i, row := range rows {
-		if row.State != storeGone {
+		if row.State != storeGone && row.State != storeCache {
 			continue
 		}
+		askLive(ctx, row.Folder, "") // removes the sockets of processes that have crashed
 		if err := store.Remove(ctx, row.Folder); err != nil {
 			failed = append(failed, fmt.Errorf("%s was not removed: %w", row.Folder, err))
 			continue

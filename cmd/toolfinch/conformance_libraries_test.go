@@ -46,6 +46,7 @@ func (l library) configured() map[string]any {
 }
 
 func TestConformanceLibraries(t *testing.T) {
+	t.Parallel()
 	c := newConformance(t)
 	everything, goServer := c.build(t, "everything"), c.install(t, "server")
 	script := module(t, "../confserver.mjs")
@@ -105,6 +106,7 @@ func TestConformanceLibraries(t *testing.T) {
 }
 
 func TestConformanceLibraryClient(t *testing.T) {
+	t.Parallel()
 	c := newConformance(t)
 	player, client := c.build(t, "everything/player"), c.install(t, "client")
 	one := pair{name: "Go SDK 1.8.0"}

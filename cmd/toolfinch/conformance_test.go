@@ -32,6 +32,8 @@ import (
 // Where the results are written down.
 const conformanceDoc = "../../docs/conformance.md"
 
+var writing sync.Mutex // held over reading and writing it
+
 // The protocol versions that stand for the two eras.
 const (
 	legacyVersion = "2025-11-25"
@@ -85,6 +87,7 @@ var ofTheList = []string{"json-schema-2020-12", "http-custom-header-server-valid
 var unsaid = []string{"input-required-result-basic-elicitation", "input-required-result-ignore-extra-params", "server-stateless"}
 
 func TestConformanceServer(t *testing.T) {
+	t.Parallel()
 	c := newConformance(t)
 	everything := c.build(t, "everything")
 	direct := c.serveEverything(t, everything)
@@ -128,6 +131,7 @@ func TestConformanceServer(t *testing.T) {
 
 // The scenarios for OAuth are left out.
 func TestConformanceClient(t *testing.T) {
+	t.Parallel()
 	c := newConformance(t)
 	player := c.build(t, "everything/player")
 	c.compare(t, "client", []string{sideDirect, sideThrough}, func(ctx context.Context, s suite, side, only string) (results, error) {
@@ -501,6 +505,8 @@ func writtenDown(t *testing.T, role, table string) {
 	if testing.Short() {
 		return
 	}
+	writing.Lock()
+	defer writing.Unlock()
 	doc, err := os.ReadFile(conformanceDoc)
 	if err != nil {
 		t.Fatal(err)

@@ -70,6 +70,9 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
+			if !chosen[0].CanEdit() {
+				return &exitError{exitUsage, fmt.Errorf("%s %w", chosen[0].Name, clients.ErrNoEdit)}
+			}
 			if f.only && f.undo {
 				return &exitError{exitUsage, errors.New("--undo brings back what --only moved: leave out --only")}
 			}
@@ -219,7 +222,7 @@ func (c *change) moveOut(name string) error {
 	return nil
 }
 
-// warnOfLost names the servers that the configuration does not have.
+// warnOfLost names the servers that the configuration does not have, or has otherwise.
 func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, config string) error {
 	ours, err := configs.Servers(config)
 	if err != nil {
@@ -233,6 +236,9 @@ func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, co
 		if row.Status == "new" {
 			fmt.Fprintf(notes, "server %q is not in %s; to keep its tools, first: toolfinch import %s --server %q\n",
 				row.Server, filepath.Base(config), row.Client, row.Server)
+		}
+		if row.differs != "" {
+			fmt.Fprintf(notes, "server %q is server %q of %s, which has %s\n", row.Server, row.As, filepath.Base(config), row.differs)
 		}
 	}
 	return nil
@@ -405,18 +411,26 @@ func ask(cmd *cobra.Command, question string) (bool, error) {
 
 // answer reads a line that says yes or not; an interrupt is no yes.
 func answer(ctx context.Context, in io.Reader) bool {
+	text, _ := readLine(ctx, bufio.NewReader(in))
+	text = strings.ToLower(text)
+	return text == "y" || text == "yes"
+}
+
+// readLine reads a line without the spaces around it, "" at the end. The error is why
+// ctx has ended.
+func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 	line := make(chan string, 1)
 	// A read of a terminal cannot be stopped: when ctx ends first, the program does
 	// and takes this along.
 	go func() {
-		text, _ := bufio.NewReader(in).ReadString('\n') // no answer is none
-		line <- strings.ToLower(strings.TrimSpace(text))
+		text, _ := in.ReadString('\n') // no answer is none
+		line <- strings.TrimSpace(text)
 	}()
 	select {
 	case text := <-line:
-		return text == "y" || text == "yes"
+		return text, nil
 	case <-ctx.Done():
-		return false
+		return "", context.Cause(ctx)
 	}
 }
 

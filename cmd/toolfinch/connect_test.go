@@ -17,7 +17,11 @@ func TestPreviewShowsTheLinesThatChange(t *testing.T) {
 		{"changed", "a\r\nb\r\nc", "a\r\nx\r\nc", "f, line 2\n- b\n+ x\n"},
 		{"removed", "a\nb\n", "a\n", "f, line 2\n- b\n"},
 		{"repeated", "a\na\n", "a\na\na\n", "f, line 3\n+ a\n"},
-		{"of a long line", "{" + strings.Repeat("a", 200) + "}", "{" + strings.Repeat("a", 200) + ",new}", "f, line 1\n- ……\n+ …,new…\n"},
+		{"of a long line", "{" + strings.Repeat("a", 200) + "}", "{" + strings.Repeat("a", 200) + ",new}", "f, line 1\n+ …,new…\n"},
+		{"of a line that was short", "{\"k3y\":{}}", "{\"k3y\":{" + strings.Repeat("a", 120) + "}}", "f, line 1\n+ …" + strings.Repeat("a", 120) + "…\n"},
+		{"out of a long line", "{" + strings.Repeat("a", 200) + ",old}", "{" + strings.Repeat("a", 200) + "}", "f, line 1\n- …,old…\n"},
+		{"of a word in a long line", "{" + strings.Repeat("a", 200) + ",\"/b/c1/d\"}", "{" + strings.Repeat("a", 200) + ",\"/b/c2/d\"}",
+			"f, line 1\n- …/b/c1/d…\n+ …/b/c2/d…\n"},
 		{"from empty", "", "a\n", "f, line 1\n+ a\n"},
 	}
 	for _, test := range tests {

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/agents"
 	"toolfinch/internal/await"
 )
 
@@ -68,32 +69,14 @@ func module(t *testing.T, path string) string {
 func node(t *testing.T) string {
 	t.Helper()
 	modules(t)
-	path := findNode()
-	if path == "" {
-		missing(t, "there is no Node 22: run npm ci in testdata/node")
+	path, err := findNode()
+	if err != nil {
+		missing(t, "%v", err)
 	}
 	return path
 }
 
-var findNode = sync.OnceValue(func() string {
-	fromNPM, _ := filepath.Glob("../../testdata/node/node_modules/node-*/bin/node")
-	for _, name := range append(fromNPM, "node") {
-		out, err := exec.Command(name, "--version").Output()
-		if err != nil {
-			continue
-		}
-		major, _, _ := strings.Cut(strings.TrimPrefix(string(out), "v"), ".")
-		if n, err := strconv.Atoi(major); err != nil || n < 22 {
-			continue
-		}
-		if path, err := exec.LookPath(name); err == nil {
-			if path, err = filepath.Abs(path); err == nil {
-				return path
-			}
-		}
-	}
-	return ""
-})
+var findNode = sync.OnceValues(func() (string, error) { return agents.Node("../../testdata/node/node_modules") })
 
 // program is the path of toolfinch.
 func program(t *testing.T) string {
@@ -128,7 +111,7 @@ type house struct {
 	env    []string
 }
 
-func newHouse(t *testing.T, servers map[string]server) house {
+func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) house {
 	t.Helper()
 	home := t.TempDir()
 	h := house{
@@ -156,11 +139,16 @@ func newHouse(t *testing.T, servers map[string]server) house {
 		s.Env = map[string]string{"MEMORY_FILE_PATH": filepath.Join(home, "memory.jsonl")}
 		servers["memory"] = s
 	}
-	text, err := json.MarshalIndent(map[string]any{
-		"data_dir":    filepath.Join(home, "data"),
-		"log_format":  "json",
-		"mcp_servers": servers,
-	}, "", "  ")
+	settings := map[string]any{
+		"data_dir":     filepath.Join(home, "data"),
+		"log_format":   "json",
+		"direct_below": 0, // tools are looked for, however few they are
+		"mcp_servers":  servers,
+	}
+	for _, more := range more {
+		maps.Copy(settings, more)
+	}
+	text, err := json.MarshalIndent(settings, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,20 +162,7 @@ func newHouse(t *testing.T, servers map[string]server) house {
 // user's. Names that lead to the network lead nowhere.
 func environment(t *testing.T, home string) []string {
 	t.Helper()
-	path := filepath.Dir(node(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
-	return []string{
-		"HOME=" + home,
-		"PATH=" + path,
-		"TMPDIR=" + home,
-		"LANG=C.UTF-8",
-		"XDG_CONFIG_HOME=" + filepath.Join(home, "xdg", "config"),
-		"XDG_DATA_HOME=" + filepath.Join(home, "xdg", "data"),
-		"XDG_CACHE_HOME=" + filepath.Join(home, "xdg", "cache"),
-		"XDG_STATE_HOME=" + filepath.Join(home, "xdg", "state"),
-		"DO_NOT_TRACK=1",
-		"NO_COLOR=1",
-		"GORACE=log_path=" + filepath.Join(home, "race"), // standard error may be the agent's
-	}
+	return append(agents.Environment(home, node(t)), "GORACE=log_path="+filepath.Join(home, "race")) // standard error may be the agent's
 }
 
 // output runs toolfinch to its end and returns what it printed.
@@ -644,10 +619,11 @@ func (f found) names() []string {
 
 func (c *sdkClient) retrieve(t *testing.T, arguments map[string]any) found {
 	t.Helper()
+	arguments["detail"] = "full"
 	answer := c.call(t, "retrieve_tools", arguments)
 	var f found
-	if err := json.Unmarshal(answer.Result.StructuredContent, &f); err != nil {
-		t.Fatalf("retrieve_tools: %v in %s", err, answer.Result.StructuredContent)
+	if err := json.Unmarshal([]byte(answer.text()), &f); err != nil {
+		t.Fatalf("retrieve_tools: %v in %s", err, answer.text())
 	}
 	return f
 }
@@ -658,7 +634,7 @@ func (c *sdkClient) waitReady(t *testing.T, servers int) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		f := c.retrieve(t, map[string]any{"query": "qqqq", "limit": 1, "detail": "name"})
+		f := c.retrieve(t, map[string]any{"query": "qqqq", "limit": 1})
 		if f.Index.Ready == servers {
 			return
 		}

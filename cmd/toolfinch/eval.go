@@ -197,6 +197,11 @@ func (f *evalFlags) vectorsDir(config *configs.Config) string {
 	if len(f.sets) == 0 && f.tools == "" {
 		return config.DataDir
 	}
+	return evalCache()
+}
+
+// evalCache is where the vectors of files are kept.
+func evalCache() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		cache = os.TempDir()
@@ -209,7 +214,7 @@ func (f *evalFlags) vectorsDir(config *configs.Config) string {
 func (f *evalFlags) embedding(config *configs.Config) (embed.Settings, error) {
 	settings := embed.Settings{
 		Kind:    cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), embed.KindAuto),
-		HFModel: os.Getenv("MCPPROXY_HF_MODEL"),
+		HFModel: os.Getenv("MCPPROXY_HF_MODEL"), HFAdapter: os.Getenv("MCPPROXY_HF_ADAPTER"),
 		OpenAI: embed.OpenAI{
 			APIKey:  embed.Secret(os.Getenv("OPENAI_API_KEY")),
 			BaseURL: os.Getenv("OPENAI_BASE_URL"),

@@ -50,7 +50,7 @@ type gateAnswer struct {
 func (c *sdkClient) gate(t *testing.T, name string, arguments map[string]any) gateAnswer {
 	t.Helper()
 	var a gateAnswer
-	if err := json.Unmarshal(c.call(t, name, arguments).Result.StructuredContent, &a); err != nil {
+	if err := json.Unmarshal([]byte(c.call(t, name, arguments).text()), &a); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -329,8 +329,8 @@ func TestTheDocumentedSession(t *testing.T) {
 		}
 		answer := ask(i+2, "tools/call", map[string]any{"name": call[1], "arguments": arguments})
 		got = answer.text()
-		if answer.Result.StructuredContent != nil {
-			if err := json.Unmarshal(answer.Result.StructuredContent, &got); err != nil {
+		if strings.HasPrefix(answer.text(), "{") {
+			if err := json.Unmarshal([]byte(answer.text()), &got); err != nil {
 				t.Error(err)
 			}
 		}

@@ -363,7 +363,7 @@ func (a answer) complete(tools int) bool {
 func (c asker) ask(t *testing.T, query string) answer {
 	t.Helper()
 	var a answer
-	if err := json.Unmarshal([]byte(c.call(t, "retrieve_tools", map[string]any{"query": query})), &a); err != nil {
+	if err := json.Unmarshal([]byte(c.call(t, "retrieve_tools", map[string]any{"query": query, "detail": "full"})), &a); err != nil {
 		t.Fatal(err)
 	}
 	return a

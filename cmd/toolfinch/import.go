@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -55,14 +54,13 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 				return editError(err)
 			}
 			found, broken := findServers(from, system())
-			rows := planImport(found, ours, filepath.Base(path))
-			if err := known(names, rows); err != nil {
+			if err := known(names, found); err != nil {
 				return err
 			}
+			rows := planImport(choose(found, names), ours, filepath.Base(path))
 			for _, err := range broken {
 				fmt.Fprintln(cmd.ErrOrStderr(), "toolfinch:", err)
 			}
-			rows = choose(rows, all, names)
 			chosen := all || len(names) > 0
 			if chosen && !dryRun {
 				broken = append(broken, importRows(path, ours, rows)...)
@@ -96,7 +94,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 // system is this machine, seen from the working directory.
 func system() clients.System {
 	dir, _ := os.Getwd() // without it nothing of a project is found
-	return clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: dir}
+	return clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: dir, YAML: configs.PlainYAML}
 }
 
 func clientsByID(ids []string) ([]*clients.Client, error) {
@@ -195,36 +193,37 @@ type importRow struct {
 	// NotTaken are the keys of the server that mean nothing to toolfinch.
 	NotTaken []string `json:"not_taken,omitempty"`
 
-	server clients.Server
+	server  clients.Server
+	differs string // of one that is there: how the one that is there differs, "" for not
 }
 
 // planImport says what would become of each server if all were taken over.
 func planImport(found []foundServer, ours []clients.Server, config string) []importRow {
 	known := slices.Clone(ours)
 	rows := make([]importRow, 0, len(found))
-	for _, f := range found {
+	for _, f := range enabledFirst(found) {
 		s := f.server
 		row := importRow{
 			Client: f.file.Client.ID, File: f.shown, Project: f.file.Project, Server: s.Name, Enabled: !s.Disabled,
 			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), NotTaken: s.NotTaken, server: s,
 		}
 		row.Command, row.URL = configs.Shown(s)
-		at := slices.IndexFunc(known, func(known clients.Server) bool { return sameServer(known, s) })
+		at, differs := findSame(known, s)
 		switch {
 		case s.Problem != "":
 			row.Status, row.Reason = "unusable", s.Problem
 		case isToolfinch(s):
 			row.Status, row.Reason = "self", "it is toolfinch"
 		case at >= 0:
-			row.Status, row.As, row.Reason = "there", known[at].Name, "in "+config
+			row.Status, row.As, row.Reason, row.differs = "there", known[at].Name, "in "+config, differs
 			if known[at].Name != s.Name {
 				row.Reason += " as " + known[at].Name
 			}
 			if at >= len(ours) {
 				row.Reason = "same as above"
-				if !bytes.Equal(known[at].Tools, s.Tools) {
-					row.Reason += ", which has another choice of tools"
-				}
+			}
+			if differs != "" {
+				row.Reason += ", which has " + differs
 			}
 		default:
 			row.Status, row.As = "new", freeName(s.Name, known)
@@ -234,6 +233,47 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// enabledFirst puts the disabled servers that some client has enabled behind all others:
+// the first of equal servers is the one that is taken over.
+func enabledFirst(found []foundServer) []foundServer {
+	var first, last []foundServer
+	for _, f := range found {
+		if f.server.Disabled && slices.ContainsFunc(found, func(other foundServer) bool {
+			return !other.server.Disabled && other.server.Problem == "" && sameServer(other.server, f.server)
+		}) {
+			last = append(last, f)
+		} else {
+			first = append(first, f)
+		}
+	}
+	return append(first, last...)
+}
+
+// findSame finds the server among those that are known, -1 if it is not. What differs is
+// "" if the known one can take its place: whoever has the server loses and gains nothing.
+func findSame(known []clients.Server, s clients.Server) (at int, differs string) {
+	at = -1
+	for i, k := range known {
+		if !sameServer(k, s) {
+			continue
+		}
+		why := ""
+		if has, wants := clients.ChoiceInWords(k.Tools), clients.ChoiceInWords(s.Tools); has != wants {
+			why = fmt.Sprintf("another choice of tools: %s there, %s here", has, wants)
+		}
+		if k.Disabled && !s.Disabled {
+			why = "it disabled"
+		}
+		if why == "" {
+			return i, ""
+		}
+		if at < 0 {
+			at, differs = i, why
+		}
+	}
+	return at, differs
 }
 
 func sameServer(a, b clients.Server) bool {
@@ -260,10 +300,10 @@ func freeName(name string, taken []clients.Server) string {
 }
 
 // known refuses names that no client has.
-func known(names []string, rows []importRow) error {
+func known(names []string, found []foundServer) error {
 	var there []string
-	for _, row := range rows {
-		there = append(there, row.Server)
+	for _, f := range found {
+		there = append(there, f.server.Name)
 	}
 	for _, name := range names {
 		switch {
@@ -277,12 +317,12 @@ func known(names []string, rows []importRow) error {
 	return nil
 }
 
-// choose returns the rows that were asked for, all of them if no name was given.
-func choose(rows []importRow, all bool, names []string) []importRow {
-	if all || len(names) == 0 {
-		return rows
+// choose returns the servers that were asked for, all of them if no name was given.
+func choose(found []foundServer, names []string) []foundServer {
+	if len(names) == 0 {
+		return found
 	}
-	return slices.DeleteFunc(rows, func(r importRow) bool { return !slices.Contains(names, r.Server) })
+	return slices.DeleteFunc(found, func(f foundServer) bool { return !slices.Contains(names, f.server.Name) })
 }
 
 // importRows writes the new servers into the configuration beside ours, and marks each

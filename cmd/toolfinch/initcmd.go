@@ -16,6 +16,9 @@ import (
 //go:embed inithooks.star
 var hooksExample string
 
+//go:embed inithooks.py
+var pythonExample string
+
 // hooksLines make the example's functions the hooks of the default view.
 const hooksLines = `tool_views:
   default:
@@ -26,8 +29,20 @@ const hooksLines = `tool_views:
       post_call: hooks/example.star:post_call
 `
 
+// pythonLines do so with the example in Python, which has a tool as well.
+const pythonLines = `tool_views:
+  default:
+    exposure_mode: retrieve
+    include_all: true
+    hooks:
+      pre_call: hooks.example.pre_call
+      post_call: hooks.example.post_call
+    custom_tools:
+      - module: hooks.example.call_together
+`
+
 func newInit(s *settings) *cobra.Command {
-	var force bool
+	var force, python bool
 	config := func(cmd *cobra.Command, _ []string) error {
 		path := s.config
 		if path == "" {
@@ -44,37 +59,44 @@ func newInit(s *settings) *cobra.Command {
 		Short: "Write a commented configuration, or an example of hooks",
 		Long: `Init writes a configuration with every key and its default to toolfinch.yaml, or to
 the file named by --config. Init hooks writes hooks/example.star beside the
-configuration. A file that is there is not overwritten without --force.`,
+configuration, and with --python hooks/example.py. A file that is there is not overwritten without --force.`,
 		Example: "  toolfinch init\n  toolfinch init hooks",
 		RunE:    config,
 	}
 	cmd.PersistentFlags().BoolVar(&force, "force", false, "overwrite a file that is there")
-	cmd.AddCommand(&cobra.Command{
-		Use:     "config",
-		Short:   "Write a commented configuration with every key",
-		Example: "  toolfinch init config --config ~/toolfinch.yaml",
-		Args:    cobra.NoArgs,
-		RunE:    config,
-	}, &cobra.Command{
+	hooks := &cobra.Command{
 		Use:   "hooks",
 		Short: "Write a commented example of hooks",
 		Long: `Hooks writes hooks/example.star beside the configuration, or in the working
-directory without one, and prints the lines that put it to use.`,
-		Example: "  toolfinch init hooks",
+directory without one, and prints the lines that put it to use. With --python it is
+hooks/example.py, which has a custom tool as well, and is run by python3.`,
+		Example: "  toolfinch init hooks\n  toolfinch init hooks --python",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := s.editedFile(true)
 			if err != nil {
 				return err
 			}
-			path := filepath.Join(filepath.Dir(config), "hooks", "example.star")
-			if err := writeNew(path, hooksExample, force); err != nil {
+			name, text, lines := "example.star", hooksExample, hooksLines
+			if python {
+				name, text, lines = "example.py", pythonExample, pythonLines
+			}
+			path := filepath.Join(filepath.Dir(config), "hooks", name)
+			if err := writeNew(path, text, force); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s; to use it, write into %s:\n\n%s", shown(path), shown(config), hooksLines)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s; to use it, write into %s:\n\n%s", shown(path), shown(config), lines)
 			return err
 		},
-	})
+	}
+	hooks.Flags().BoolVar(&python, "python", false, "write it in Python")
+	cmd.AddCommand(&cobra.Command{
+		Use:     "config",
+		Short:   "Write a commented configuration with every key",
+		Example: "  toolfinch init config --config ~/toolfinch.yaml",
+		Args:    cobra.NoArgs,
+		RunE:    config,
+	}, hooks)
 	return cmd
 }
 

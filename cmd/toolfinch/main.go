@@ -14,10 +14,13 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"toolfinch/configs"
 )
@@ -58,6 +61,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	ctx, stop := signal.NotifyContext(outer, os.Interrupt)
 	defer stop()
+	defer endAtOnce(ctx)()
 	collectGarbage(200) // building the index makes much of it, for a tenth of a second
 
 	root := newRoot()
@@ -89,6 +93,32 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	default:
 		fmt.Fprintln(errs, "toolfinch:", err)
 		return exitFailed
+	}
+}
+
+// endAtOnce ends the program on a Ctrl-C that comes after ctx has ended: what closes
+// then may take its time, and nobody is made to wait for it. The result stops that.
+func endAtOnce(ctx context.Context) (stop func()) {
+	again := make(chan os.Signal, 1)
+	done := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+		}
+		signal.Notify(again, os.Interrupt)
+		defer signal.Stop(again)
+		select {
+		case <-done:
+		case <-again:
+			os.Exit(exitInterrupted)
+		}
+	})
+	return func() {
+		close(done)
+		waiting.Wait()
 	}
 }
 
@@ -151,6 +181,9 @@ flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 		return cmd.Help()
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok && errors.Is(err, strconv.ErrSyntax) {
+			err = fmt.Errorf("--%s is to be a number, not %q", value.GetFlag().Name, value.GetValue())
+		}
 		return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", err, cmd.CommandPath())}
 	})
 	flags := root.PersistentFlags()
@@ -166,9 +199,9 @@ flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 		root.AddCommand(commands...)
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
-	group("Configure", newServer(s), newView(s), newConfig(s), newValidate(s), newModel(s))
+	group("Configure", newServer(s), newRegistry(s), newView(s), newConfig(s), newValidate(s), newModel(s))
 	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newClean())
-	group("Measure", newSavings(s), newLearned(s), newEval(s), newBench())
+	group("Measure", newSavings(s), newLearned(s), newEnrich(s), newEval(s), newBench())
 	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)
 	finish(root)
@@ -225,6 +258,7 @@ var otherNames = map[string][]string{
 	"connect":     {"install"},
 	"init":        {"new", "create"},
 	"server add":  {"install"},
+	"registry":    {"browse", "marketplace", "catalog"},
 	"savings":     {"stats", "usage"},
 	"bench":       {"benchmark"},
 	"config path": {"where"},

@@ -44,6 +44,7 @@ func (a apart) Run() int {
 
 // TestScripts runs the command line as terminal sessions.
 func TestScripts(t *testing.T) {
+	registry := startRegistry(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../../testdata/scripts",
 		RequireExplicitExec: true,
@@ -52,6 +53,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("MCPPROXY_DATA_DIR", env.WorkDir+"/data")
 			env.Setenv("MCPPROXY_MODELS_DIR", env.WorkDir+"/models")
+			env.Setenv("REGISTRY", registry)
 			env.Setenv("UNSEEN", `[\x00-\x08\x0b-\x1f\x7f-\x9f\x{ad}\x{61c}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{feff}\x{e0000}-\x{e01ef}]`)
 			return nil
 		},

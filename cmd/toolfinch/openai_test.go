@@ -235,7 +235,7 @@ func TestOpenAIEndpointIsDown(t *testing.T) {
 		}
 		l.healthy(t)
 	}
-	l.logged(t, "embedding request failed; it is repeated")
+	l.logged(t, "request failed; it is repeated")
 	byWords("delete a note")
 	e.become(up)
 	c.askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) })

@@ -22,7 +22,7 @@ func preview(place string, before, after []byte) string {
 	}
 	gone, come := was[same:len(was)-end], is[same:len(is)-end]
 	if len(gone) == 1 && len(come) == 1 {
-		gone[0], come[0] = shortened(gone[0], come[0])
+		gone, come = shortened(gone[0], come[0])
 	}
 	for _, line := range gone {
 		b.WriteString("- " + line + "\n")
@@ -33,16 +33,31 @@ func preview(place string, before, after []byte) string {
 	return b.String()
 }
 
-// shortened leaves out what two long lines have in common: a whole file may be
-// one line, with the keys of other servers in it.
-func shortened(a, b string) (string, string) {
+// shortened leaves out what two long lines have in common, but for whole words, and a
+// line of which nothing is left: a whole file may be one line, with the keys of other
+// servers in it.
+func shortened(a, b string) (gone, come []string) {
 	const long = 120
 	x, y := []rune(a), []rune(b)
-	if min(len(x), len(y)) <= long {
-		return a, b
+	if max(len(x), len(y)) <= long {
+		return []string{a}, []string{b}
 	}
+	inWord := func(r rune) bool { return !strings.ContainsRune(" \t\"{}[],:", r) }
 	same, end := common(x, y)
-	return "…" + string(x[same:len(x)-end]) + "…", "…" + string(y[same:len(y)-end]) + "…"
+	changed := same+end < min(len(x), len(y)) // nothing is put in or taken out
+	for changed && same > 0 && inWord(x[same-1]) {
+		same--
+	}
+	for changed && end > 0 && inWord(x[len(x)-end]) {
+		end--
+	}
+	piece := func(line []rune) []string {
+		if same+end >= len(line) {
+			return nil
+		}
+		return []string{"…" + string(line[same:len(line)-end]) + "…"}
+	}
+	return piece(x), piece(y)
 }
 
 // common is how much two lists share at their beginning, and of the rest at their end.

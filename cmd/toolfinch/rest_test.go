@@ -77,7 +77,7 @@ func TestTheProxyToolAndRESTOverRealServers(t *testing.T) {
 		memory["command"] = s.node
 		all["slow"] = map[string]any{"command": node(t), "args": []string{probe}, "connect_timeout": patience.String(), "call_timeout": "500ms"}
 		all["gone"] = map[string]any{"command": filepath.Join(h.home, "no such program")}
-		config["proxy_tool"] = true
+		config["proxy_tool"], config["default_view"] = true, "all"
 		config["principal_header"] = "X-User"
 		config["tool_views"] = map[string]any{
 			"careful": map[string]any{"include_all": true, "gating": map[string]any{"max_tokens": 3000, "max_tools": 10}},

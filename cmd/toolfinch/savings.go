@@ -24,20 +24,31 @@ func newSavings(s *settings) *cobra.Command {
 	var reset, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "savings",
-		Short: "Show how many tokens retrieval has saved",
-		Long: `Savings prints, by view, how many tokens models read less because they were not
-listed every tool. Days are those of UTC.
+		Short: "Show whether retrieval pays, in tokens",
+		Long: `Savings accounts, by view, for what the models of clients read, beside what they
+would have read had every tool been listed. Days are those of UTC.
 
-FULL is what listing every tool of the view would have cost, once a session.
-LISTED is what tools/list cost: a definition counts when it was not in the
-session's list before. RETRIEVALS are searches for tools, and ANSWERS is what the
-answers of retrieve_tools and the other meta-tools cost that find and describe
-tools. Saved is FULL without LISTED and ANSWERS; below zero, listing everything
-would have been cheaper. Results of called tools and answers that failed are not
-counted, nor are clients that never list tools, nor toolfinch bench.
+An agent sends its whole conversation with each step, and providers keep what they
+have read for some minutes. So a token counts 1.25 when it is read first (written
+to the provider's cache) and 0.1 when it is read again. COST is the sum of these
+for lists and answers; LISTING ALL is the same for the same calls with every tool
+listed: its list is longer, and it needs no searches. A list that changes between
+two steps is read anew from where it changed, with everything behind it.
 
-A 2026-07-28 client has no sessions: clients of one name count as one session a
-day. --reset forgets all that was counted.`,
+STEPS are the model steps that the calls show: one before the first call, and one
+after each; calls that overlap belong to one step. LISTED are the lists at the
+start, RELISTED what came into them later and what was behind it, ANSWERS those of
+searches and of other meta-tools that listing everything needs not, RESULTS those
+of all other calls, at four bytes a token.
+
+A proxy sees neither the agent's own prompt nor its messages: each step carries
+them, and a changed list spoils them, so the last lines say from which size on
+they make the difference. It does not see steps without calls either, nor images,
+nor how many calls a script of run_script is in place of. After five minutes
+without a call everything is counted as read for the first time. Clients that
+never list tools are left out, and toolfinch bench. A 2026-07-28 client has no
+sessions: clients of one name count as one session a day. --reset forgets all that
+was counted.`,
 		Example: `  toolfinch savings
   toolfinch savings --since 7d
   toolfinch savings --since 2026-11-01 --json
@@ -84,26 +95,54 @@ func sinceDay(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a number of days like 30d nor a day like 2026-11-01", text)
 }
 
-// savingsRow is what was saved, in tokens.
+// What a token costs, beside one that is read without a cache.
+const (
+	written = 1.25 // read for the first time
+	cached  = 0.1  // read again
+)
+
+// savingsRow is what was read, in tokens. Costs are weighed: written and cached.
 type savingsRow struct {
 	View       string   `json:"view,omitempty"` // "" in a total
-	Sessions   int      `json:"sessions"`
-	Retrievals int      `json:"retrievals"`
-	Full       int64    `json:"full"`    // listing every tool
-	Listed     int64    `json:"listed"`  // definitions that were listed
-	Answers    int64    `json:"answers"` // of meta-tools that find and describe tools
+	Sessions   int64    `json:"sessions"`
+	Retrievals int64    `json:"retrievals"`
+	Starts     int64    `json:"starts"`
+	Steps      int64    `json:"steps"`
+	Appended   int64    `json:"appended"`
+	Changed    int64    `json:"changed"`
+	Listed     int64    `json:"listed"`
+	Relisted   int64    `json:"relisted"`
+	Answers    int64    `json:"answers"`
+	Results    int64    `json:"results"`
+	Reread     int64    `json:"reread"`
+	Cached     int64    `json:"cached"`
+	AllSteps   int64    `json:"all_steps"`
+	AllListed  int64    `json:"all_listed"`
+	AllCached  int64    `json:"all_cached"`
+	Cost       int64    `json:"cost"`
+	AllCost    int64    `json:"all_cost"`    // with every tool listed
+	Changes    int64    `json:"change_cost"` // of Cost, for lists that changed
 	Saved      int64    `json:"saved"`
-	Percent    *float64 `json:"percent"` // of Full; null where that is 0
+	Percent    *float64 `json:"percent"` // of AllCost; null where that is 0
 }
 
 func savingsOf(s store.Savings) savingsRow {
-	r := savingsRow{View: s.View, Sessions: s.Sessions, Retrievals: s.Retrievals, Full: s.Full, Listed: s.Listed, Answers: s.Answers,
-		Saved: s.Full - s.Listed - s.Answers}
-	if r.Full > 0 {
-		percent := math.Round(1000*float64(r.Saved)/float64(r.Full)) / 10
+	r := savingsRow{View: s.View, Sessions: s.Sessions, Retrievals: s.Retrievals, Starts: s.Starts, Steps: s.Steps, Appended: s.Appended, Changed: s.Changed,
+		Listed: s.Listed, Relisted: s.Relisted, Answers: s.Answers, Results: s.Results, Reread: s.Reread, Cached: s.Cached,
+		AllSteps: s.AllSteps, AllListed: s.AllListed, AllCached: s.AllCached,
+		Cost:    weighed(s.Listed+s.Relisted+s.Answers+s.Results+s.Reread, s.Cached),
+		AllCost: weighed(s.AllListed+s.Results, s.AllCached),
+		Changes: weighed(s.Relisted+s.Reread, -s.Reread)}
+	r.Saved = r.AllCost - r.Cost
+	if r.AllCost > 0 {
+		percent := math.Round(1000*float64(r.Saved)/float64(r.AllCost)) / 10
 		r.Percent = &percent
 	}
 	return r
+}
+
+func weighed(first, again int64) int64 {
+	return int64(math.Round(written*float64(first) + cached*float64(again)))
 }
 
 func printSavings(cmd *cobra.Command, days []store.Savings, since string, asJSON bool) error {
@@ -131,14 +170,24 @@ func printSavings(cmd *cobra.Command, days []store.Savings, since string, asJSON
 }
 
 func printSavingsTable(w io.Writer, rows []savingsRow, total savingsRow) error {
-	t := table{head: []string{"VIEW", "SESSIONS", "RETRIEVALS", "FULL", "LISTED", "ANSWERS", "SAVED"}}
+	t := table{head: []string{"VIEW", "SESSIONS", "STEPS", "SEARCHES", "LISTED", "RELISTED", "ANSWERS", "RESULTS", "COST", "LISTING ALL", "SAVED"}}
 	for _, r := range rows {
-		t.add(r.View, humanize.Comma(int64(r.Sessions)), humanize.Comma(int64(r.Retrievals)), humanize.Comma(r.Full), humanize.Comma(r.Listed), humanize.Comma(r.Answers), r.percent())
+		cells := []string{r.View}
+		for _, n := range []int64{r.Sessions, r.Steps, r.Retrievals, r.Listed, r.Relisted, r.Answers, r.Results, r.Cost, r.AllCost} {
+			cells = append(cells, humanize.Comma(n))
+		}
+		t.add(append(cells, r.percent())...)
 	}
 	if err := t.print(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", total)
+	lines := total.lines()
+	for _, r := range rows {
+		if advice := r.advice(); advice != "" {
+			lines = append(lines, advice)
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
 	return err
 }
 
@@ -150,19 +199,55 @@ func (r savingsRow) percent() string {
 	return strconv.FormatFloat(*r.Percent, 'f', 1, 64) + " %"
 }
 
-// String says in a line what was saved.
-func (r savingsRow) String() string {
-	sessions := humanize.Comma(int64(r.Sessions)) + " sessions"
-	if r.Sessions == 1 {
-		sessions = "1 session"
+// lines say what was saved, what changed lists cost, and what is not seen.
+func (r savingsRow) lines() []string {
+	if r.Starts == 0 {
+		return []string{"no session has called a tool yet: there is nothing to compare"}
 	}
-	share := "nothing"
-	if r.Percent != nil {
-		share = r.percent()
+	lines := []string{fmt.Sprintf("saved %s (%s of %s in %s)", r.percent(), humanize.Comma(r.Saved), humanize.Comma(r.AllCost), plural(r.Sessions, "session"))}
+	if changes := r.Appended + r.Changed; changes > 0 {
+		lines = append(lines, fmt.Sprintf("lists changed %s in mid-session (%d at the end, %d inside), which cost at least %s",
+			plural(changes, "time"), r.Appended, r.Changed, humanize.Comma(r.Changes)))
 	}
-	line := fmt.Sprintf("saved %s (%s of %s tokens in %s)", share, humanize.Comma(r.Saved), humanize.Comma(r.Full), sessions)
-	if r.Saved < 0 {
-		line += ": listing every tool would have been cheaper"
+	if unseen := r.unseen(); unseen > 0 && r.Saved > 0 {
+		most := int64(float64(r.Saved) / unseen)
+		line := fmt.Sprintf("not seen: an agent's own prompt and messages, which %s more and each changed list carry. "+
+			"If they have more than %s tokens, listing every tool would have been cheaper", plural(max(0, r.Steps-r.AllSteps), "step"), humanize.Comma(most))
+		if most < usualPrompt {
+			line += fmt.Sprintf(": those of Claude Code have %s. Then %s", humanize.Comma(usualPrompt), r.remedy())
+		}
+		lines = append(lines, line)
 	}
-	return line
+	return lines
+}
+
+// usualPrompt is what Claude Code sends of its own with each step, in tokens.
+const usualPrompt = 18_000
+
+// unseen is what each token of the agent's own prompt and messages has cost more
+// than with every tool listed, at least: the steps that are not made then, and the
+// changes of the list before it.
+func (r savingsRow) unseen() float64 {
+	return cached*float64(r.Steps-r.AllSteps) + (written-cached)*float64(r.Appended+r.Changed)
+}
+
+// advice says that listing every tool would have been cheaper in a view, and what to
+// do; "" where it would not.
+func (r savingsRow) advice() string {
+	if r.Saved >= 0 || r.Starts == 0 {
+		return ""
+	}
+	return fmt.Sprintf("view %s cost %s more than listing every tool would have: %s", r.View, humanize.Comma(-r.Saved), r.remedy())
+}
+
+// remedy is what to do where listing every tool is cheaper.
+func (r savingsRow) remedy() string {
+	const thousand = 1000
+	switch {
+	case r.Listed >= r.AllListed:
+		return "it lists them all, and the rest is meta-tools beside them and their answers"
+	case r.Changes > 0 && r.Cost-r.Changes <= r.AllCost:
+		return "`routing_type: CALL_TOOL` helps, with which a list does not change in mid-session"
+	}
+	return fmt.Sprintf("let it list them, with `direct_below: %d` (and `routing_type: AUTO`)", (r.AllListed/r.Starts/thousand+1)*thousand)
 }

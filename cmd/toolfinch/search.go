@@ -27,7 +27,7 @@ func newSearch(s *settings) *cobra.Command {
 		Short: "Search the stored tools, prompts and resources, as retrieve_tools does",
 		Long: `Search runs the retrieval of retrieve_tools over what the store knows. No server
 is started. It says so if perhaps nothing fits, and marks tools that call themselves
-deprecated. The JSON is what an agent gets.`,
+deprecated. The JSON is what an agent gets with detail: full.`,
 		Example: `  toolfinch search create a calendar event
   toolfinch search "read a file" -k 3 --server filesystem --json
   toolfinch search --kind prompt review my code
@@ -80,7 +80,7 @@ deprecated. The JSON is what an agent gets.`,
 	cmd.Flags().StringVar(&server, "server", "", "search this server only")
 	cmd.Flags().StringVar(&kind, "kind", defaultKind, "what to find: tool, prompt, resource (templates too), any")
 	cmd.Flags().BoolVar(&explain, "explain", false, "print what each hit's score is made of")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer an agent gets")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer an agent gets with detail: full")
 	return cmd
 }
 
@@ -161,6 +161,7 @@ func printExplained(w io.Writer, found retrieve.Found) error {
 			{"name", why.Exact, "the query is its name"},
 			{"coverage", why.Coverage, "serves clauses that the hits above serve less"},
 			{"twins", why.Twins, "hits above are nearly the same tool"},
+			{"old", why.Deprecated, "it says that it is deprecated"},
 			{"use", why.Prior, "was called after similar queries"},
 		} {
 			if part.value != 0 {

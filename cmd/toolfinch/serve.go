@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -99,7 +100,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools())
+	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools(), "root", p.Root())
 	err = p.Run(ctx, func(ctx context.Context) error {
 		var following sync.WaitGroup
 		defer following.Wait()
@@ -108,6 +109,11 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		if reload != nil {
 			following.Go(func() { follow(ctx, p, config, reload, log) })
 		}
+		about := live{PID: os.Getpid(), Configuration: config.Path, At: configs.TransportStdio, Started: time.Now()}
+		if listener != nil {
+			about.At = listener.Addr().String()
+		}
+		following.Go(func() { answerLive(ctx, config.DataDir, about, p.Servers, log) })
 		if listener == nil {
 			return p.ServeStdio(ctx, stdin, stdout)
 		}
@@ -168,7 +174,7 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 			log.Error("the edited configuration is refused; the one before stays", "error", err)
 		default:
 			logFaults(log, next)
-			log.Info("configuration reloaded", "servers", len(next.Servers), "views", len(next.Views))
+			log.Info("configuration reloaded", "servers", len(next.Servers), "views", len(next.Views), "root", p.Root())
 		}
 	}
 }

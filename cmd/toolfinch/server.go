@@ -68,7 +68,7 @@ any configuration it makes ./toolfinch.yaml. Texts are written as they are given
 				return editError(err)
 			}
 			if unset := configs.Unset(textsOf(server)...); len(unset) > 0 && !server.Disabled {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s not set here: toolfinch refuses %s where that is so\n", isOrAre(unset), shown(path))
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s not set here: toolfinch leaves %q out where that is so\n", isOrAre(unset), server.Name)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "added server %q to %s\n", server.Name, shown(path))
 			return err

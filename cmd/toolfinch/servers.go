@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"net/url"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"toolfinch/clients"
 	"toolfinch/configs"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -20,15 +24,19 @@ import (
 )
 
 func newServers(s *settings) *cobra.Command {
-	var asJSON bool
+	var asJSON, long bool
 	cmd := &cobra.Command{
 		Use:   "servers",
 		Short: "List the configured servers and what is known of them",
-		Long: `Servers lists every configured server, with what it had when it was listed last.
-RESOURCES counts resource templates too, FAULTS, shown where there are any, malformed
-definitions: clients would refuse the whole list. Nothing is connected: toolfinch reindex asks
-all servers anew, toolfinch validate checks them.`,
+		Long: `Servers lists every configured server, with what it had when it was listed last. If a
+toolfinch runs with this configuration, over stdio or HTTP, it is asked for the state of
+each server now. RESOURCES counts resource templates too, FAULTS, shown where there are any, malformed
+definitions: clients would refuse the whole list. With --long it shows how each server is
+started: the program, relative paths made absolute, its folder, the variables it gets and
+names, never their values. Nothing is connected: toolfinch reindex asks all servers anew,
+toolfinch validate checks them.`,
 		Example: `  toolfinch servers
+  toolfinch servers --long
   toolfinch servers --json | jq -r '.servers[] | select(.enabled) | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,16 +45,36 @@ all servers anew, toolfinch validate checks them.`,
 				if err != nil {
 					return err
 				}
-				return show(cmd, asJSON, map[string]any{"servers": rows}, serverTable(rows), "no server is configured")
+				running := askLive(ctx, config.DataDir, config.Path)
+				source := "as last indexed: no toolfinch runs with this configuration"
+				if len(running) > 0 {
+					source = liveStates(rows, running)
+				}
+				if long {
+					if err := started(rows, config); err != nil {
+						return err
+					}
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), map[string]any{"servers": rows, "source": map[bool]string{true: "live", false: "index"}[len(running) > 0], "running": withoutServers(running)})
+				}
+				if len(rows) > 0 {
+					fmt.Fprintln(cmd.ErrOrStderr(), source)
+				}
+				if long {
+					return printLong(cmd.OutOrStdout(), rows)
+				}
+				return show(cmd, false, nil, serverTable(rows), "no server is configured")
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "show how each server is started")
 	return cmd
 }
 
 // serverRow is a server as it is configured, and what the store knows of it.
-// Neither arguments nor URLs are in it: they may hold secrets.
+// Arguments and URLs are in it only with --long, and what looks like a secret is ***.
 type serverRow struct {
 	Name        string     `json:"name"`
 	Description string     `json:"description,omitempty"`
@@ -63,6 +91,24 @@ type serverRow struct {
 	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
 	Listed      *time.Time `json:"listed"`             // null: never
 	Fault       string     `json:"fault,omitempty"`    // why it cannot be used as it is configured
+	// State, Since and Error are of the toolfinch that runs; "" where none does.
+	State upstream.State `json:"state,omitempty"`
+	Since *time.Time     `json:"since,omitempty"`
+	Error string         `json:"error,omitempty"`
+
+	*launch
+}
+
+// launch is how a server is started or reached.
+type launch struct {
+	Runs      []string `json:"runs,omitempty"` // program and arguments, relative paths made absolute
+	URL       string   `json:"url,omitempty"`
+	Cwd       string   `json:"cwd,omitempty"`
+	Gets      []string `json:"env,omitempty"`       // names of the variables that it is given
+	Inherits  []string `json:"inherits,omitempty"`  // patterns of variables that it gets beside the minimal ones
+	Variables []string `json:"variables,omitempty"` // that its entry names
+	Headers   []string `json:"headers,omitempty"`   // names
+	Stderr    string   `json:"stderr,omitempty"`    // where it goes
 }
 
 // serverRows returns the enabled servers and then the others, both in file order.
@@ -130,6 +176,8 @@ func (r serverRow) faults() string {
 	var parts []string
 	if r.Fault != "" {
 		parts = append(parts, r.Fault)
+	} else if r.Error != "" {
+		parts = append(parts, strings.TrimPrefix(r.Error, "upstream "+r.Name+": "))
 	}
 	if r.LeftOut > 0 {
 		parts = append(parts, fmt.Sprintf("%d left out", r.LeftOut))
@@ -142,6 +190,10 @@ func (r serverRow) faults() string {
 
 func serverTable(rows []serverRow) *table {
 	t := &table{head: []string{"SERVER", "TRANSPORT", "AT", "TOOLS", "PROMPTS", "RESOURCES", "LISTED", "ENABLED"}}
+	running := slices.ContainsFunc(rows, func(r serverRow) bool { return r.State != "" })
+	if running {
+		t.head = append(t.head, "NOW")
+	}
 	// Beside malformed definitions, why a server is left out.
 	faulty := slices.ContainsFunc(rows, func(r serverRow) bool { return r.faults() != "-" })
 	if faulty {
@@ -158,6 +210,9 @@ func serverTable(rows []serverRow) *table {
 			enabled = "no"
 		}
 		cells := []string{row.Name, cmp.Or(row.Transport, "-"), cmp.Or(row.Command, row.Host, "-"), tools, prompts, resources, listed, enabled}
+		if running {
+			cells = append(cells, cmp.Or(string(row.State), "-"))
+		}
 		if faulty {
 			cells = append(cells, row.faults())
 		}
@@ -169,8 +224,109 @@ func serverTable(rows []serverRow) *table {
 			return faint
 		case column == 6 && rows[row].Listed == nil:
 			return yellow
+		case column == 8 && running && rows[row].State == upstream.StateFailed:
+			return red
 		}
 		return ""
 	}
 	return t
+}
+
+// liveStates takes the states of the toolfinch that started last over into the rows, and
+// says where they are from.
+func liveStates(rows []serverRow, running []live) (source string) {
+	newest := running[0]
+	for _, server := range newest.Servers {
+		for i := range rows {
+			if rows[i].Name == server.Name {
+				rows[i].State, rows[i].Since, rows[i].Error = server.State, &server.Since, server.Error
+			}
+		}
+	}
+	source = fmt.Sprintf("live, from the toolfinch that runs as process %d (%s)", newest.PID, newest.At)
+	if more := len(running) - 1; more > 0 {
+		source += fmt.Sprintf("; %d more run with this configuration", more)
+	}
+	return source
+}
+
+func withoutServers(running []live) []live {
+	short := make([]live, len(running))
+	for i, one := range running {
+		one.Servers = nil
+		short[i] = one
+	}
+	return short
+}
+
+// started says of the rows how their servers are started.
+func started(rows []serverRow, config *configs.Config) error {
+	written, err := configs.Servers(config.Path)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		at := slices.IndexFunc(written, func(s clients.Server) bool { return s.Name == rows[i].Name })
+		if at < 0 {
+			continue // it is from elsewhere than the file
+		}
+		raw := written[at]
+		l := &launch{Variables: configs.Named(textsOf(raw)...), Gets: slices.Sorted(maps.Keys(raw.Env)), Headers: slices.Sorted(maps.Keys(raw.Headers))}
+		l.Runs, l.URL = configs.Shown(raw)
+		if read := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == raw.Name }); read >= 0 && raw.Command != "" {
+			settings := config.Servers[read]
+			l.Cwd, l.Inherits = settings.Cwd, settings.InheritEnv
+			l.Stderr = "the log of toolfinch, at level info; errors have its last lines"
+			for n, word := range l.Runs {
+				l.Runs[n] = clients.Absolute(word, l.Cwd)
+			}
+			l.Runs[0] = settings.Command // relative to the configuration's folder, whatever the server's is
+			if found, err := exec.LookPath(settings.Command); err == nil {
+				l.Runs[0] = found
+			}
+		}
+		rows[i].launch = l
+	}
+	return nil
+}
+
+// printLong prints what is known of each server, one below the other.
+func printLong(w io.Writer, rows []serverRow) error {
+	for i, row := range rows {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		t := &table{indent: "  ", whole: true}
+		line := func(what, text string) {
+			if text != "" {
+				t.add(what, text)
+			}
+		}
+		if !row.Enabled {
+			line("disabled", "yes")
+		}
+		line("about", row.Description)
+		line("now", string(row.State))
+		if faults := row.faults(); faults != "-" {
+			line("faults", faults)
+		}
+		if row.Listed != nil {
+			line("listed", fmt.Sprintf("%s, %s, %s", row.Listed.Local().Format("2006-01-02 15:04"), plural(row.Tools, "tool"), row.Protocol))
+		}
+		if l := row.launch; l != nil {
+			line("runs", strings.Join(l.Runs, " "))
+			line("url", l.URL)
+			line("in", l.Cwd)
+			line("env", strings.Join(l.Gets, ", "))
+			line("inherits", strings.Join(l.Inherits, ", "))
+			line("headers", strings.Join(l.Headers, ", "))
+			line("variables", strings.Join(l.Variables, ", "))
+			line("stderr", l.Stderr)
+		}
+		fmt.Fprintln(w, row.Name)
+		if err := t.print(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }

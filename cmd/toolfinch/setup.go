@@ -35,7 +35,8 @@ clients' files, so that their tools are not there twice. It shows all that and a
 first. Then it lists the servers' tools, and offers to download the model for search
 by meaning.
 
-A server that cannot be taken over stays where it is. So do servers of projects:
+A server that cannot be taken over stays where it is, and so does one that is disabled
+or has another choice of tools in the configuration. So do servers of projects:
 toolfinch import shows them. Without a configuration it writes one for the user, which
 toolfinch finds wherever it runs. --undo restores every byte of every file.
 
@@ -174,6 +175,10 @@ func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]client
 	sys := system()
 	var files []clients.File
 	for _, c := range chosen {
+		if !c.CanEdit() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: it %v; toolfinch import %s shows its servers\n", c.Name, clients.ErrNoEdit, c.ID)
+			continue
+		}
 		main, err := c.File(sys, false)
 		if err != nil {
 			return nil, err
@@ -277,7 +282,17 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 			}
 		}
 		for _, server := range servers {
-			if !slices.ContainsFunc(ours, func(s clients.Server) bool { return server.Name != connectName && sameServer(s, server) }) {
+			at, differs := findSame(ours, server)
+			if at < 0 || isOurs(server) {
+				continue
+			}
+			if differs != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s keeps server %q: it is server %q of %s, which has %s\n",
+					file.Client.Name, server.Name, ours[at].Name, filepath.Base(p.config.Path), differs)
+				if !ours[at].Disabled {
+					fmt.Fprintf(cmd.ErrOrStderr(), "  through toolfinch it has those there, too; a view can limit them: toolfinch connect %s --view NAME\n", file.Client.ID)
+				}
+				p.problem = true
 				continue
 			}
 			if err := c.moveOut(server.Name); err != nil {
@@ -370,16 +385,17 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 	if err != nil {
 		return err
 	}
-	paths, err := j.Setup()
-	if err != nil {
-		return err
+	paths, broken := j.Setup()
+	if broken != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), broken)
 	}
 	out := cmd.OutOrStdout()
-	if len(paths) == 0 {
+	if len(paths) == 0 && broken == nil {
 		_, err := fmt.Fprintln(out, "there is nothing to undo")
 		return err
 	}
 	changes, failed := planUndoSetup(cmd.ErrOrStderr(), j, paths)
+	failed = failed || broken != nil
 	for _, c := range changes {
 		c.print(out)
 	}
@@ -401,7 +417,11 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 			failed = true
 			continue
 		}
-		fmt.Fprintf(out, "restored %s\n", c.place)
+		verb := "restored"
+		if c.After == nil {
+			verb = "removed"
+		}
+		fmt.Fprintf(out, "%s %s\n", verb, c.place)
 	}
 	if failed {
 		return &exitError{exitFailed, nil}

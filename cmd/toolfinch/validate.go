@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"toolfinch/proxy"
@@ -25,7 +26,8 @@ func newValidate(s *settings) *cobra.Command {
 		Short:       "Check the configuration, every server, view, hook and tool of your own",
 		Long: `Validate reads the configuration, connects to every enabled server, and compiles
 every view with its hooks, composite and custom tools over what the servers have. It
-prints one line for each, with a reason where something is wrong:
+prints one line for each, with a reason where something is wrong. It reads the store,
+embeds a text with the model, and looks up what clients start with this configuration:
 
   ✓ is well    ! is a warning    ✗ is an error    - is disabled
 
@@ -72,7 +74,7 @@ var marks = map[status]struct{ text, colour string }{
 // check is one line of validate. What has several problems has several.
 type check struct {
 	Status status `json:"status"`
-	Kind   string `json:"kind"` // config, server, view, hook, composite or custom
+	Kind   string `json:"kind"` // config, store, model, server, view, hook, composite, custom, root or client
 	Name   string `json:"name"`
 	Line   int    `json:"line,omitempty"` // of the configuration, from 1
 	Text   string `json:"text,omitempty"` // the reason, or what there is
@@ -101,6 +103,7 @@ func (d *desk) validate() (checks []check, err error) {
 	if len(checks) == 0 {
 		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
 	}
+	checks = append(checks, checkStore(d.cmd.Context(), d.config.DataDir), d.checkModel())
 	rows := d.refresh()
 	if d.cmd.Context().Err() != nil {
 		return nil, context.Cause(d.cmd.Context())
@@ -124,7 +127,15 @@ func (d *desk) validate() (checks []check, err error) {
 		part.countBroken(parts)
 		checks = append(checks, part.lines()...)
 	}
-	return checks, nil
+	if len(d.config.Views)+len(d.config.BrokenViews) > 0 {
+		root := check{Status: statusOK, Kind: "root", Name: "/mcp", Text: d.Root()}
+		// It is made of the views, so it is no better than they are.
+		if len(d.config.BrokenViews) > 0 || slices.ContainsFunc(checks, func(c check) bool { return c.Kind == "view" && c.Status != statusOK }) {
+			root.Status, root.Text = statusWarning, root.Text+"; not all views are well, see above"
+		}
+		checks = append(checks, root)
+	}
+	return append(checks, checkClients(d.config)...), nil
 }
 
 // part is what has a line of its own: a server, a view, a hook or a tool.
@@ -136,9 +147,14 @@ type part struct {
 }
 
 // lines are those of the part: its problems, else that it is well. A server that
-// was listed says so whatever is wrong beside.
+// was listed says so whatever is wrong beside, and is no better than that.
 func (p *part) lines() []check {
 	if len(p.problems) == 0 || p.check.Kind == "server" {
+		for _, problem := range p.problems {
+			if p.check.Status != statusError {
+				p.check.Status = problem.Status
+			}
+		}
 		return append([]check{p.check}, p.problems...)
 	}
 	return p.problems
@@ -182,6 +198,7 @@ func (d *desk) parts(rows []proxy.Refreshed) []*part {
 		own := viewOf("view", settings.Name, settings.At)
 		own.check.Tools = &n
 		own.check.Text = fmt.Sprintf("%s, %s", plural(n, "tool"), cmp.Or(settings.Exposure, view.ExposureAuto))
+		own.countMissing(d.config, settings, rows)
 		parts = append(parts, own)
 		for _, hook := range []struct {
 			event string
@@ -206,8 +223,8 @@ func (d *desk) parts(rows []proxy.Refreshed) []*part {
 			parts = append(parts, one)
 		}
 		for _, c := range settings.Customs {
-			one := viewOf("custom", settings.Name+"."+cmp.Or(c.Name, c.Function), c.At)
-			one.check.Text = filepath.Base(c.Module) + ":" + c.Function
+			one := viewOf("custom", settings.Name+"."+c.CalledAs(), c.At)
+			one.check.Text = cmp.Or(c.Python, filepath.Base(c.Module)+":"+c.Function)
 			parts = append(parts, one)
 		}
 	}
@@ -269,7 +286,7 @@ func nameOf(h *view.Hook) string {
 		return filepath.Base(h.Module) + ":" + h.Function
 	}
 	if len(h.Command) == 0 {
-		return ""
+		return h.Python
 	}
 	return filepath.Base(h.Command[0])
 }
@@ -296,11 +313,11 @@ func partOf(parts []*part, problem view.Problem) *part {
 	return found
 }
 
-func plural(n int, what string) string {
+func plural[N int | int64](n N, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return humanize.Comma(int64(n)) + " " + what + "s"
 }
 
 func checkTable(checks []check) *table {

@@ -94,7 +94,7 @@ func rowOfView(v view.Settings) viewRow {
 		row.Composites = append(row.Composites, c.Name)
 	}
 	for _, c := range v.Customs {
-		row.Customs = append(row.Customs, cmp.Or(c.Name, c.Function))
+		row.Customs = append(row.Customs, c.CalledAs())
 	}
 	return row
 }
@@ -215,6 +215,9 @@ func (s *settings) warnOfView(cmd *cobra.Command, name string) {
 				problem.View = ""
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", problem.Error())
 			}
+		}
+		if config.Root() == configs.RootViews && len(config.Views) == 1 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "/mcp, and serve without --view, now serve the views and no more; default_view: all serves everything there")
 		}
 		return nil
 	})

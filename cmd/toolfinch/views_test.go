@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	"toolfinch/internal/agents"
 	"toolfinch/tool"
 )
 
@@ -924,26 +925,28 @@ func (c *counting) uses(t *testing.T, name string, arguments any) string {
 
 // Real agents are given a view, and use a tool of it that is bound to one file.
 func TestAgentsWithAView(t *testing.T) {
-	for _, a := range []agent{
-		{"opencode", true, 1, chatCompletions, prepareOpencode},
-		{"gemini-cli", true, 1, generateContent, prepareGemini},
-	} {
-		t.Run(a.name, func(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("the agents run in TestAgents")
+	}
+	for _, a := range agents.All[:2] {
+		t.Run(a.Name, func(t *testing.T) {
 			h := newViewsHouse(t)
-			m := &model{direct: "leave_note", path: filepath.Join(h.files, "note.txt"), content: "Left by " + a.name + ".\n"}
-			a.write(t, h, m, "--view", "workshop")
+			m := &model{direct: "leave_note", path: filepath.Join(h.files, "note.txt"), content: "Left by " + a.Name + ".\n"}
+			talk(t, a, h, m, agents.Server{Command: []string{program(t), "serve", "--config", h.config, "--view", "workshop"}}, false)
+			h.noneLeft(t)
 			if len(m.turns) != 2 {
 				t.Fatalf("the model was asked %d times, want 2: %+v", len(m.turns), m.turns)
 			}
 			for _, name := range []string{"add_two", "files_list_directory", "read", "run_script", "read_output"} {
-				if _, offered := m.turns[0].tool(name); !offered {
-					t.Errorf("%s is not offered: %v", name, m.turns[0].tools)
+				if _, offered := m.turns[0].Tool(name); !offered {
+					t.Errorf("%s is not offered: %v", name, m.turns[0].Tools)
 				}
 			}
-			if _, offered := m.turns[0].tool("retrieve_tools"); offered {
-				t.Errorf("a view with all listed offers a search: %v", m.turns[0].tools)
+			if _, offered := m.turns[0].Tool("retrieve_tools"); offered {
+				t.Errorf("a view with all listed offers a search: %v", m.turns[0].Tools)
 			}
-			if got := m.turns[1].results[0]; !strings.Contains(got, "Successfully wrote") {
+			if got := m.turns[1].Results[0]; !strings.Contains(got, "Successfully wrote") {
 				t.Errorf("leave_note answered the model with %s", got)
 			}
 			if got, err := os.ReadFile(m.path); err != nil || string(got) != m.content {

@@ -88,9 +88,17 @@ func BenchmarkQueryWithClauses(b *testing.B) {
 		"find flights from berlin to lisbon tomorrow, book the cheapest one and add it to my calendar",
 		"find flights from berlin to lisbon tomorrow,", "book the cheapest one", "add it to my calendar",
 	}
-	for b.Loop() {
-		if _, err := m.Embed(context.Background(), texts); err != nil {
-			b.Fatal(err)
-		}
+	adapted := openReal(b)
+	if err := adapted.Adapt(Shipped); err != nil {
+		b.Fatal(err)
+	}
+	for name, m := range map[string]*Model{"plain": m, "adapted": adapted} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := m.EmbedQueries(context.Background(), texts); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -16,7 +16,8 @@ import (
 // the texts of a unit lie one behind the other, without padding.
 type encoder struct {
 	hidden, heads, head int // numbers of a token, heads, numbers of a head
-	width, wide         int // hidden and intermediate, rounded up to kernel.Align
+	inner               int // intermediate numbers of a token
+	width, wide         int // hidden and inner, rounded up to kernel.Align
 	limit               int // tokens of a text
 	epsilon             float64
 	pool                pooling
@@ -26,6 +27,7 @@ type encoder struct {
 	positions []float32 // with the token type added
 	first     layerNorm
 	layers    []layer
+	queries   []layer // the layers as queries pass them: with the adapter, if there is one
 
 	spaces  sync.Pool // *space
 	members sync.WaitGroup
@@ -38,9 +40,36 @@ type layer struct {
 
 // linear is x*w + bias; both are zero where columns fill up.
 type linear struct {
-	w    *kernel.Panels
-	bias []float32
+	w      *kernel.Panels
+	bias   []float32
+	change *change // nil for none
 }
+
+// mapping is one of the six maps of a layer: so many columns of one of its
+// products, from column on, times scale.
+type mapping struct {
+	name    string // in files, within the layer
+	of      *linear
+	column  int
+	in, out int
+	scale   float32
+}
+
+func (e *encoder) mappings(l *layer) []mapping {
+	// The scale of the products of queries and keys is put into the queries.
+	scale := float32(1 / math.Sqrt(float64(e.head)))
+	return []mapping{
+		{"attention.self.query", &l.attention, 0, e.hidden, e.hidden, scale},
+		{"attention.self.key", &l.attention, e.width, e.hidden, e.hidden, 1},
+		{"attention.self.value", &l.attention, 2 * e.width, e.hidden, e.hidden, 1},
+		{"attention.output.dense", &l.output, 0, e.hidden, e.hidden, 1},
+		{"intermediate.dense", &l.up, 0, e.hidden, e.inner, 1},
+		{"output.dense", &l.down, 0, e.inner, e.hidden, 1},
+	}
+}
+
+// layerName begins the names of the tensors of a layer.
+func layerName(i int) string { return fmt.Sprintf("encoder.layer.%d.", i) }
 
 type layerNorm struct{ weight, bias []float32 }
 
@@ -48,14 +77,12 @@ type layerNorm struct{ weight, bias []float32 }
 // work is done without error.
 func newEncoder(c config, pool pooling, limit int, w *weights, work *errgroup.Group) (*encoder, error) {
 	e := &encoder{
-		hidden: c.Hidden, heads: c.Heads, head: c.Hidden / c.Heads,
+		hidden: c.Hidden, heads: c.Heads, head: c.Hidden / c.Heads, inner: c.Intermediate,
 		width: kernel.RoundUp(c.Hidden, kernel.Align), wide: kernel.RoundUp(c.Intermediate, kernel.Align),
 		limit: limit, epsilon: c.Epsilon, pool: pool, weights: w, layers: make([]layer, c.Layers),
 	}
-	prefix := ""
-	if _, ok := w.tensors["bert.embeddings.word_embeddings.weight"]; ok {
-		prefix = "bert."
-	}
+	e.queries = e.layers
+	prefix := w.prefix()
 	read := func(into *[]float32, name string, shape ...int) {
 		work.Go(func() (err error) {
 			*into, err = w.read(prefix+name, shape...)
@@ -65,10 +92,6 @@ func newEncoder(c config, pool pooling, limit int, w *weights, work *errgroup.Gr
 	normalize := func(n *layerNorm, name string) {
 		read(&n.weight, name+".LayerNorm.weight", c.Hidden)
 		read(&n.bias, name+".LayerNorm.bias", c.Hidden)
-	}
-	// load puts a matrix into columns of l, times scale.
-	load := func(l *linear, column int, name string, in, out int, scale float32) {
-		work.Go(func() error { return l.load(w, column, prefix+name, in, out, scale) })
 	}
 	var err error
 	if e.words, err = w.find(prefix+"embeddings.word_embeddings.weight", c.Vocabulary, c.Hidden); err != nil {
@@ -80,18 +103,14 @@ func newEncoder(c config, pool pooling, limit int, w *weights, work *errgroup.Gr
 		return err
 	})
 	for i := range e.layers {
-		l, at := &e.layers[i], fmt.Sprintf("encoder.layer.%d.", i)
+		l, at := &e.layers[i], layerName(i)
 		l.attention = newLinear(c.Hidden, 3*e.width)
 		l.output = newLinear(c.Hidden, c.Hidden)
 		l.up = newLinear(c.Hidden, c.Intermediate)
 		l.down = newLinear(c.Intermediate, c.Hidden)
-		// The scale of the products of queries and keys is put into the queries.
-		load(&l.attention, 0, at+"attention.self.query", c.Hidden, c.Hidden, float32(1/math.Sqrt(float64(e.head))))
-		load(&l.attention, e.width, at+"attention.self.key", c.Hidden, c.Hidden, 1)
-		load(&l.attention, 2*e.width, at+"attention.self.value", c.Hidden, c.Hidden, 1)
-		load(&l.output, 0, at+"attention.output.dense", c.Hidden, c.Hidden, 1)
-		load(&l.up, 0, at+"intermediate.dense", c.Hidden, c.Intermediate, 1)
-		load(&l.down, 0, at+"output.dense", c.Intermediate, c.Hidden, 1)
+		for _, m := range e.mappings(l) {
+			work.Go(func() error { return m.load(w, prefix+at+m.name) })
+		}
 		normalize(&l.afterAttention, at+"attention.output")
 		normalize(&l.afterDown, at+"output")
 	}
@@ -126,29 +145,35 @@ func (t tensor) rows() int {
 
 func newLinear(in, out int) linear {
 	w := kernel.NewPanels(in, out)
-	return linear{w, make([]float32, w.Columns())}
+	return linear{w: w, bias: make([]float32, w.Columns())}
 }
 
-func (l *linear) load(w *weights, column int, name string, in, out int, scale float32) error {
-	matrix, err := w.read(name+".weight", out, in)
+// load reads the matrix and the bias that begin with name.
+func (m mapping) load(w *weights, name string) error {
+	matrix, err := w.read(name+".weight", m.out, m.in)
 	if err != nil {
 		return err
 	}
-	bias, err := w.read(name+".bias", out)
+	bias, err := w.read(name+".bias", m.out)
 	if err != nil {
 		return err
 	}
-	for i := range out {
-		row := matrix[i*in : (i+1)*in]
-		if scale != 1 {
-			for j := range row {
-				row[j] *= scale
-			}
-		}
-		l.w.Set(column+i, row)
-		l.bias[column+i] = bias[i] * scale
+	for i := range m.out {
+		row := matrix[i*m.in : (i+1)*m.in]
+		scaleBy(row, m.scale)
+		m.of.w.Set(m.column+i, row)
+		m.of.bias[m.column+i] = bias[i] * m.scale
 	}
 	return nil
+}
+
+func scaleBy(row []float32, scale float32) {
+	if scale == 1 {
+		return
+	}
+	for i := range row {
+		row[i] *= scale
+	}
 }
 
 // sequence is a text; index is its place in the answer.
@@ -162,6 +187,7 @@ type space struct {
 	x, y  []float32 // rows x width
 	heads []float32 // rows x 3*width: queries, keys, values
 	up    []float32 // rows x wide
+	low   []float32 // rows x the ranks of a change
 	own   []scratch // by member of the team
 	bytes []byte
 }
@@ -179,9 +205,9 @@ func grow(buffer *[]float32, n int) []float32 {
 	return (*buffer)[:n]
 }
 
-// run takes the sequences through the model, with so many goroutines, and puts
+// run takes the sequences through the layers, with so many goroutines, and puts
 // their vectors into out.
-func (e *encoder) run(ctx context.Context, unit []sequence, goroutines int, out [][]float32) error {
+func (e *encoder) run(ctx context.Context, layers []layer, unit []sequence, goroutines int, out [][]float32) error {
 	s, _ := e.spaces.Get().(*space)
 	if s == nil {
 		s = &space{}
@@ -207,18 +233,18 @@ func (e *encoder) run(ctx context.Context, unit []sequence, goroutines int, out 
 	t := newTeam(goroutines, &e.members)
 	defer t.end()
 	e.normalize(t, e.first, x, rows)
-	for i := range e.layers {
+	for i := range layers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		runtime.Gosched() // a query must not wait for a catalog
-		l := &e.layers[i]
-		l.attention.apply(t, heads, x, e.width, nil, rows, nil)
+		l := &layers[i]
+		l.attention.apply(t, s, heads, x, e.width, nil, rows, nil)
 		e.attend(t, unit, heads, y, s)
-		l.output.apply(t, x, y, e.width, x, rows, nil)
+		l.output.apply(t, s, x, y, e.width, x, rows, nil)
 		e.normalize(t, l.afterAttention, x, rows)
-		l.up.apply(t, up, x, e.width, nil, rows, kernel.GELU)
-		l.down.apply(t, x, up, e.wide, x, rows, nil)
+		l.up.apply(t, s, up, x, e.width, nil, rows, kernel.GELU)
+		l.down.apply(t, s, x, up, e.wide, x, rows, nil)
 		e.normalize(t, l.afterDown, x, rows)
 	}
 	row := 0
@@ -257,8 +283,9 @@ const partColumns = 3 * kernel.Align
 
 // apply sets y to then(x*w + bias + residual); rows of x have stride numbers.
 // residual has y's shape and may be y itself; both it and then may be nil.
-func (l *linear) apply(t *team, y, x []float32, stride int, residual []float32, rows int, then func([]float32)) {
+func (l *linear) apply(t *team, s *space, y, x []float32, stride int, residual []float32, rows int, then func([]float32)) {
 	columns := l.w.Columns()
+	low := l.change.lowered(s, x, stride, rows)
 	t.each((columns+partColumns-1)/partColumns, func(part, _ int) {
 		from := part * partColumns
 		to := min(from+partColumns, columns)
@@ -274,6 +301,9 @@ func (l *linear) apply(t *team, y, x []float32, stride int, residual []float32, 
 			}
 		}
 		l.w.MulAdd(y, columns, x, stride, rows, from, to)
+		if l.change != nil {
+			l.change.up.MulAdd(y, columns, low, l.change.down.Columns(), rows, from, to)
+		}
 		if then != nil {
 			for row := range rows {
 				then(y[row*columns+from : row*columns+to])

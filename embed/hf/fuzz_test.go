@@ -81,7 +81,7 @@ func FuzzWeightsHeader(f *testing.F) {
 	f.Add([]byte(`{"a":{"data_offsets":[-9223372036854775808,9223372036854775807]}}`), int64(8))
 	f.Add([]byte(`{"a":null}`), int64(0))
 	f.Fuzz(func(t *testing.T, header []byte, size int64) {
-		tensors, err := parseHeader(header, max(size, 0))
+		tensors, _, err := parseHeader(header, max(size, 0))
 		if err != nil {
 			return
 		}

@@ -262,6 +262,9 @@ func (m *Model) Hash() string { return m.hash }
 // "document"; "" for most models.
 func (m *Model) Prompt(kind string) string { return m.prompts[kind] }
 
+// Tokens are the numbers of the tokens that the model reads of the text.
+func (m *Model) Tokens(text string) []int32 { return m.tokens.encode(text, m.encoder.limit) }
+
 // ErrClosed is returned by Embed of a closed Model.
 var ErrClosed = errors.New("model is closed")
 
@@ -286,6 +289,15 @@ const unitTokens = 128
 // share all processors, a text alone has them for itself. The error is the
 // context's, ErrClosed, or that the weights could not be read.
 func (m *Model) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	return m.embed(ctx, m.encoder.layers, texts)
+}
+
+// EmbedQueries is Embed with the adapter, if there is one.
+func (m *Model) EmbedQueries(ctx context.Context, texts []string) ([][]float32, error) {
+	return m.embed(ctx, m.encoder.queries, texts)
+}
+
+func (m *Model) embed(ctx context.Context, layers []layer, texts []string) ([][]float32, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.closed {
@@ -305,7 +317,7 @@ func (m *Model) Embed(ctx context.Context, texts []string) ([][]float32, error) 
 	var work errgroup.Group
 	work.SetLimit(processors)
 	for _, unit := range units {
-		work.Go(func() error { return m.encoder.run(ctx, unit, goroutines, out) })
+		work.Go(func() error { return m.encoder.run(ctx, layers, unit, goroutines, out) })
 	}
 	if err := work.Wait(); err != nil {
 		return nil, err

@@ -17,9 +17,15 @@ const maxHeader = 16 << 20
 // weights is an open safetensors file: eight bytes with the length of the
 // header, the header in JSON, the numbers.
 type weights struct {
-	file    *os.File
-	data    int64 // where the numbers begin
-	tensors map[string]tensor
+	file     file
+	data     int64 // where the numbers begin
+	tensors  map[string]tensor
+	metadata json.RawMessage // an object of texts in what others write
+}
+
+type file interface {
+	io.ReaderAt
+	io.Closer
 }
 
 type tensor struct {
@@ -45,46 +51,59 @@ func openWeights(name string) (_ *weights, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseWeights(file, info.Size())
+}
+
+// parseWeights reads the header of a file of so many bytes.
+func parseWeights(file file, bytes int64) (*weights, error) {
 	var size [8]byte
 	if _, err := file.ReadAt(size[:], 0); err != nil {
 		return nil, fmt.Errorf("no header: %w", err)
 	}
 	n := binary.LittleEndian.Uint64(size[:])
-	if n > maxHeader || int64(n) > info.Size()-8 {
-		return nil, fmt.Errorf("a header of %d bytes in a file of %d", n, info.Size())
+	if n > maxHeader || int64(n) > bytes-8 {
+		return nil, fmt.Errorf("a header of %d bytes in a file of %d", n, bytes)
 	}
 	header := make([]byte, n)
 	if _, err := file.ReadAt(header, 8); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	w := &weights{file: file, data: 8 + int64(n)}
-	if w.tensors, err = parseHeader(header, info.Size()-w.data); err != nil {
-		return nil, err
+	var err error
+	w.tensors, w.metadata, err = parseHeader(header, bytes-w.data)
+	return w, err
+}
+
+// prefix begins the names of all tensors of some models.
+func (w *weights) prefix() string {
+	if _, ok := w.tensors["bert.embeddings.word_embeddings.weight"]; ok {
+		return "bert."
 	}
-	return w, nil
+	return ""
 }
 
 // parseHeader reads the table of tensors and checks that each lies within the
 // size bytes of numbers and that none overlap.
-func parseHeader(header []byte, size int64) (map[string]tensor, error) {
+func parseHeader(header []byte, size int64) (_ map[string]tensor, metadata json.RawMessage, _ error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(header, &raw); err != nil {
-		return nil, fmt.Errorf("header: %w", err)
+		return nil, nil, fmt.Errorf("header: %w", err)
 	}
+	metadata = raw["__metadata__"]
 	delete(raw, "__metadata__")
 	tensors := make(map[string]tensor, len(raw))
 	var all []tensor
 	for name, text := range raw {
 		var t tensor
 		if err := json.Unmarshal(text, &t); err != nil {
-			return nil, fmt.Errorf("header: tensor %q: %w", name, err)
+			return nil, nil, fmt.Errorf("header: tensor %q: %w", name, err)
 		}
 		from, to := t.Offsets[0], t.Offsets[1]
 		if from < 0 || to < from || to > size {
-			return nil, fmt.Errorf("tensor %q lies at %d to %d of %d bytes; the file is cut short or damaged", name, from, to, size)
+			return nil, nil, fmt.Errorf("tensor %q lies at %d to %d of %d bytes; the file is cut short or damaged", name, from, to, size)
 		}
 		if width, known := widths[t.Type]; known && t.length() != (to-from)/width {
-			return nil, fmt.Errorf("tensor %q: shape %v does not fit its %d bytes of %s", name, t.Shape, to-from, t.Type)
+			return nil, nil, fmt.Errorf("tensor %q: shape %v does not fit its %d bytes of %s", name, t.Shape, to-from, t.Type)
 		}
 		tensors[name] = t
 		all = append(all, t)
@@ -92,10 +111,10 @@ func parseHeader(header []byte, size int64) (map[string]tensor, error) {
 	slices.SortFunc(all, func(a, b tensor) int { return int(a.Offsets[0] - b.Offsets[0]) })
 	for i := 1; i < len(all); i++ {
 		if all[i].Offsets[0] < all[i-1].Offsets[1] {
-			return nil, fmt.Errorf("tensors overlap at byte %d", all[i].Offsets[0])
+			return nil, nil, fmt.Errorf("tensors overlap at byte %d", all[i].Offsets[0])
 		}
 	}
-	return tensors, nil
+	return tensors, metadata, nil
 }
 
 // length is the number of numbers, -1 where the shape is none.

@@ -26,7 +26,7 @@ func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*C
 			err = context.Cause(ctx)
 			if s, ok := c.channel.(*stdio); ok && s.process != nil {
 				err = fmt.Errorf("%w: the process runs and has not answered", err)
-				if words := s.process.stderr.words(); words != "" {
+				if words := s.process.stderr.Words(); words != "" {
 					err = fmt.Errorf("%w; its last words: %s", err, words)
 				}
 			}

@@ -8,9 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,14 +26,14 @@ type process struct {
 	errors *os.File      // the read end of its standard error
 	exited chan struct{} // closed once the child was reaped and its group killed
 	state  string        // how it ended; read after exited
-	stderr *stderr
+	stderr *group.Stderr
 }
 
 // start starts the server's command. Its standard error goes to the log.
 func start(o Options) (*process, error) {
 	cmd := exec.Command(o.Command, o.Args...)
 	cmd.Dir = o.Cwd
-	cmd.Env = environment(o.Env, o.InheritEnv)
+	cmd.Env = group.Environment(o.Env, o.InheritEnv)
 	group.Own(cmd)
 	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
 	// which must reap the child while a grandchild may still hold them.
@@ -61,8 +59,8 @@ func start(o Options) (*process, error) {
 		o.Log.Warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
 		return nil, startError(o, err)
 	}
-	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: &stderr{log: o.Log, done: make(chan struct{})}}
-	go p.stderr.follow(errR)
+	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
+	go p.stderr.Follow(errR)
 	go func() {
 		_ = cmd.Wait()
 		p.state = cmd.ProcessState.String()
@@ -109,18 +107,18 @@ func (p *process) end() {
 	<-p.exited
 	// Only what has left the group can hold the pipes now.
 	_, _ = p.stdout.Close(), p.errors.Close()
-	<-p.stderr.done
+	<-p.stderr.Done()
 }
 
 // ended is why the connection to a process that has exited ends: how it ended, and
 // what it wrote last, for which it waits a moment.
 func (p *process) ended() error {
 	select {
-	case <-p.stderr.done:
+	case <-p.stderr.Done():
 	case <-time.After(grace): // someone else holds its stderr
 	}
 	err := fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state)
-	if words := p.stderr.words(); words != "" {
+	if words := p.stderr.Words(); words != "" {
 		err = fmt.Errorf("%w; its last words: %s", err, words)
 	}
 	return err
@@ -142,37 +140,4 @@ func (p *process) gone() bool {
 	case <-time.After(grace):
 		return false
 	}
-}
-
-// kept are globs of what a child inherits of the environment, in upper case: what it
-// needs to run at all, and to reach registries and servers as the owner does.
-var kept = []string{
-	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR", "TEMP", "TMP", "XDG_*",
-	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS", "SSL_CERT_*", "REQUESTS_CA_BUNDLE",
-	"NPM_CONFIG_*", "PIP_*INDEX*", "PIP_TRUSTED_HOST", "PIP_CERT", "UV_*INDEX*", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS",
-	// Windows
-	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "ALLUSERSPROFILE", "PROGRAMFILES*", "PROGRAMW6432",
-	"COMMONPROGRAMFILES*", "COMMONPROGRAMW6432", "USERPROFILE", "USERNAME", "USERDOMAIN", "PUBLIC", "HOMEDRIVE", "HOMEPATH", "PATHEXT",
-	"COMSPEC", "OS", "PROCESSOR_*", "NUMBER_OF_PROCESSORS", "PSMODULEPATH",
-}
-
-// environment is the minimal environment, what inherit matches beside, and what the
-// configuration gives: what else is set here, secrets among it, is none of a server's
-// business.
-func environment(own map[string]string, inherit []string) []string {
-	var env []string
-	for _, pair := range os.Environ() {
-		name, _, _ := strings.Cut(pair, "=")
-		if matchesAny(kept, strings.ToUpper(name)) || matchesAny(inherit, name) {
-			env = append(env, pair)
-		}
-	}
-	for name, value := range own {
-		env = append(env, name+"="+value)
-	}
-	return env
-}
-
-func matchesAny(globs []string, name string) bool {
-	return slices.ContainsFunc(globs, func(glob string) bool { ok, _ := path.Match(glob, name); return ok })
 }

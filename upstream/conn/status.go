@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/group"
 	"toolfinch/rawjson"
 )
 
@@ -94,5 +95,5 @@ func wordsOf(response *http.Response, body []byte) string {
 // oneLine is text with its white space as single blanks and without what cannot be
 // printed, cut to n bytes.
 func oneLine(text string, n int) string {
-	return rawjson.Clip(strings.Join(strings.Fields(strings.Map(printable, strings.ToValidUTF8(text, ""))), " "), n)
+	return rawjson.Clip(strings.Join(strings.Fields(strings.Map(group.Printable, strings.ToValidUTF8(text, ""))), " "), n)
 }

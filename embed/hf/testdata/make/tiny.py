@@ -5,6 +5,7 @@
 tiny-f32  F32, CLS pooling, tokenizer.json whose truncation and padding must be ignored,
           modules.json, prompts, at most 16 tokens (sentence_bert_config.json), ids in an I64 tensor
 tiny-f16  F16, mean pooling by 1_Pooling/config.json, at most 20 tokens (its position embeddings)
+          adapter.safetensors changes some of its maps, with different ranks, by half
 tiny-bf16 BF16, vocab.txt instead of tokenizer.json, nothing said about pooling: mean; a large epsilon
 Run it first; tokens.mjs and vectors.py follow. Seeded: a second run writes the same bytes.
 """
@@ -50,8 +51,8 @@ def encode(array, dtype):
     return array.astype({"F32": "<f4", "F16": "<f2", "I64": "<i8"}[dtype]).tobytes()
 
 
-def write_safetensors(path, tensors):
-    header, blobs, offset = {"__metadata__": {"format": "pt"}}, [], 0
+def write_safetensors(path, tensors, **metadata):
+    header, blobs, offset = {"__metadata__": {"format": "pt", **metadata}}, [], 0
     for name, (array, dtype) in sorted(tensors.items()):
         blob = encode(array, dtype)
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, offset + len(blob)]}
@@ -107,6 +108,18 @@ def model(directory, dtype, seed, hidden, heads, inner, epsilon):
         "num_hidden_layers": 2, "intermediate_size": inner, "layer_norm_eps": epsilon, "max_position_embeddings": positions,
         "type_vocab_size": 2, "vocab_size": len(VOCAB), "position_embedding_type": "absolute", "pad_token_id": 0,
     })
+    return tensors
+
+
+def adapter(path, tensors, seed, **ranks):
+    """An adapter of a model with these tensors; ranks are by layer and map."""
+    rng = np.random.default_rng(seed)
+    changes = {"base": (tensors["encoder.layer.1.attention.self.query.weight"][0][0], "F32")}
+    for name, rank in ranks.items():
+        n_out, n_in = tensors[name + ".weight"][0].shape
+        changes[name + ".down"] = (rng.normal(0, 0.3, (rank, n_in)), "F32")
+        changes[name + ".up"] = (rng.normal(0, 0.3, (n_out, rank)), "F32")
+    write_safetensors(path, changes, strength="0.5")
 
 
 def pooling(directory, hidden, cls):
@@ -128,7 +141,11 @@ write_json("tiny-f32/tokenizer.json", TOKENIZER)
 write_json("tiny-f32/sentence_bert_config.json", {"max_seq_length": 16, "do_lower_case": False})
 write_json("tiny-f32/config_sentence_transformers.json", {"prompts": {"query": "search: ", "document": ""}, "default_prompt_name": None})
 
-model("tiny-f16", "F16", 2, hidden=21, heads=3, inner=37, epsilon=1e-5)
+tensors = model("tiny-f16", "F16", 2, hidden=21, heads=3, inner=37, epsilon=1e-5)
+adapter("tiny-f16/adapter.safetensors", tensors, 4, **{
+    "encoder.layer.0.attention.self.query": 1, "encoder.layer.0.attention.self.value": 5, "encoder.layer.0.intermediate.dense": 2,
+    "encoder.layer.1.attention.self.key": 3, "encoder.layer.1.attention.output.dense": 2, "encoder.layer.1.output.dense": 40,
+})
 pooling("tiny-f16", 21, cls=False)
 write_json("tiny-f16/tokenizer.json", TOKENIZER)
 

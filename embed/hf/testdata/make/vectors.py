@@ -1,4 +1,5 @@
-"""Writes vectors.json and tiny-*/vectors.json: sentence vectors of an encoder of its own in float64.
+"""Writes vectors.json and tiny-*/vectors.json: sentence vectors of an encoder of its own in float64; and, the
+same with an adapter, whose changes it adds to the weights, adapted.json and tiny-f16/adapted.json.
 
     python3 make/vectors.py MODEL_DIR    (in testdata; needs numpy)
 
@@ -23,7 +24,13 @@ def read_json(path):
 
 def load(directory):
     """The tensors of a model as float64, and its config."""
-    with open(directory + "/model.safetensors", "rb") as f:
+    tensors, _ = read_safetensors(directory + "/model.safetensors")
+    return tensors, read_json(directory + "/config.json")
+
+
+def read_safetensors(path):
+    """The tensors of a file as float64, and its metadata."""
+    with open(path, "rb") as f:
         size = struct.unpack("<Q", f.read(8))[0]
         header, data = json.loads(f.read(size)), f.read()
     tensors = {}
@@ -36,7 +43,16 @@ def load(directory):
         else:
             values = np.frombuffer(raw, {"F32": "<f4", "F16": "<f2", "I64": "<i8"}[info["dtype"]])
         tensors[name] = values.astype(np.float64).reshape(info["shape"])
-    return tensors, read_json(directory + "/config.json")
+    return tensors, header.get("__metadata__", {})
+
+
+def adapt(tensors, path):
+    """Adds the changes of an adapter to the weights of a model."""
+    changes, metadata = read_safetensors(path)
+    for name in changes:
+        if name.endswith(".down"):
+            name = name[: -len(".down")]
+            tensors[name + ".weight"] += float(metadata["strength"]) * changes[name + ".up"] @ changes[name + ".down"]
 
 
 def encode(tensors, config, ids, cls):
@@ -70,8 +86,10 @@ def encode(tensors, config, ids, cls):
     return x / np.sqrt((x * x).sum())
 
 
-def write(path, directory, tokens, limit, cls=False):
+def write(path, directory, tokens, limit, cls=False, adapter=None):
     tensors, config = load(directory)
+    if adapter:
+        adapt(tensors, adapter)
     vectors = []
     with open(path, "w") as f:
         for i, token in enumerate(tokens):
@@ -96,3 +114,6 @@ tiny = read_json("tiny.json")
 write("tiny-f32/vectors.json", "tiny-f32", tiny, limit=16, cls=True)
 write("tiny-f16/vectors.json", "tiny-f16", tiny, limit=20)
 write("tiny-bf16/vectors.json", "tiny-bf16", tiny, limit=20)
+
+write("adapted.json", sys.argv[1], tokens[:8], limit=256, adapter="../adapter.safetensors")
+write("tiny-f16/adapted.json", "tiny-f16", tiny, limit=20, adapter="tiny-f16/adapter.safetensors")

@@ -1,17 +1,20 @@
-package view
+package tool
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"math"
+	"runtime/debug"
 	"sync"
 
 	"toolfinch/rawjson"
-	"toolfinch/tool"
 )
 
-// progress reports the calls inside a call to the client as one count, because their
-// own counts would contradict each other. A nil *progress reports nothing.
-type progress struct {
+// Progress reports the calls inside a call to the client as one count, because their
+// own counts would contradict each other. A nil *Progress reports nothing.
+type Progress struct {
 	notify func(method string, params json.RawMessage)
 	token  json.RawMessage
 	total  int // 0: not known
@@ -23,27 +26,29 @@ type progress struct {
 	told float64
 }
 
-// newProgress returns nil when the client asked for no progress.
-func newProgress(call *tool.Call, total int) *progress {
+// NewProgress is the progress of a call that makes total calls, 0 if that is not
+// known. It is nil when the client asked for no progress.
+func NewProgress(call *Call, total int) *Progress {
 	token := rawjson.Member(rawjson.Member(call.Params, "_meta"), "progressToken")
 	if call.Notify == nil || token == nil {
 		return nil
 	}
-	return &progress{notify: call.Notify, token: token, total: total}
+	return &Progress{notify: call.Notify, token: token, total: total}
 }
 
-// part is what one call inside another adds to the progress.
-type part struct {
-	of   *progress
+// Part is what one call inside another adds to the progress.
+type Part struct {
+	of   *Progress
 	key  string
 	done float64 // 0 to 1
 }
 
-func (p *progress) part(key string) *part { return &part{of: p, key: key} }
+// Part is the part of a call that clients know by key.
+func (p *Progress) Part(key string) *Part { return &Part{of: p, key: key} }
 
-// notify returns what takes the notifications about the call: the client's own
+// Notify returns what takes the notifications about the call: the client's own
 // outlet, except for progress.
-func (x *part) notify(client func(string, json.RawMessage)) func(string, json.RawMessage) {
+func (x *Part) Notify(client func(string, json.RawMessage)) func(string, json.RawMessage) {
 	if client == nil {
 		return nil
 	}
@@ -62,8 +67,8 @@ func (x *part) notify(client func(string, json.RawMessage)) func(string, json.Ra
 	}
 }
 
-// finish counts the call as done, well or not.
-func (x *part) finish(err error) {
+// Finish counts the call as done, well or not.
+func (x *Part) Finish(err error) {
 	if err != nil {
 		x.reach(1, "failed")
 		return
@@ -71,7 +76,7 @@ func (x *part) finish(err error) {
 	x.reach(1, "done")
 }
 
-func (x *part) reach(done float64, message string) {
+func (x *Part) reach(done float64, message string) {
 	p := x.of
 	if p == nil {
 		return
@@ -101,4 +106,16 @@ func (x *part) reach(done float64, message string) {
 	if err == nil {
 		p.notify("notifications/progress", params)
 	}
+}
+
+// Safely runs handler and returns a panic as an error: on this goroutine a panic in
+// a Go hook would end the process.
+func Safely(ctx context.Context, handler Handler, call *Call) (result Result, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			slog.ErrorContext(ctx, "panic in a call of a tool", "tool", call.Name, "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s: internal error", call.Name)
+		}
+	}()
+	return handler(ctx, call)
 }

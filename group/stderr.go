@@ -1,16 +1,13 @@
-package conn
+package group
 
 import (
 	"bufio"
-	"errors"
 	"io"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
-
-	"toolfinch/wire"
 )
 
 const (
@@ -23,18 +20,24 @@ const (
 	lastSeparator = " | "
 )
 
-// stderr is what a child writes to its standard error. It goes to the log at a
+// Stderr is what a child writes to its standard error. It goes to the log at a
 // bounded rate; the last lines are kept.
-type stderr struct {
+type Stderr struct {
 	log  *slog.Logger
-	done chan struct{} // closed when there is nothing more to read
+	done chan struct{}
 
 	mu   sync.Mutex // guards last
 	last []string
 }
 
-// follow reads until the end.
-func (e *stderr) follow(r io.ReadCloser) {
+// NewStderr returns a Stderr that goes to log.
+func NewStderr(log *slog.Logger) *Stderr { return &Stderr{log: log, done: make(chan struct{})} }
+
+// Done returns a channel that is closed when there is nothing more to read.
+func (e *Stderr) Done() <-chan struct{} { return e.done }
+
+// Follow reads until the end.
+func (e *Stderr) Follow(r io.ReadCloser) {
 	defer close(e.done)
 	defer r.Close()
 	in := bufio.NewReaderSize(r, maxLogLine)
@@ -47,17 +50,18 @@ func (e *stderr) follow(r io.ReadCloser) {
 	}
 	defer tell()
 	for {
-		line, _, err := wire.ReadLine(in, maxLogLine)
-		if errors.Is(err, wire.ErrLineTooLong) {
-			line, err = []byte(longLine), nil
+		line, more, err := in.ReadLine()
+		text := string(line)
+		for more && err == nil {
+			text = longLine
+			_, more, err = in.ReadLine()
 		}
-		if err != nil {
-			return
-		}
-		if len(line) == 0 {
+		if text == "" {
+			if err != nil {
+				return
+			}
 			continue
 		}
-		text := string(line)
 		e.keep(text)
 		now := time.Now()
 		credit, since = min(stderrBurst, credit+now.Sub(since).Seconds()*stderrRate), now
@@ -71,7 +75,7 @@ func (e *stderr) follow(r io.ReadCloser) {
 	}
 }
 
-func (e *stderr) keep(line string) {
+func (e *Stderr) keep(line string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.last) == lastLines {
@@ -80,18 +84,19 @@ func (e *stderr) keep(line string) {
 	e.last = append(e.last, line)
 }
 
-// words are the last lines on one line.
-func (e *stderr) words() string {
+// Words are the last lines, on one line.
+func (e *Stderr) Words() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	lines := make([]string, len(e.last))
 	for i, line := range e.last {
-		lines[i] = strings.Map(printable, strings.ToValidUTF8(line[:min(len(line), maxLastLine)], ""))
+		lines[i] = strings.Map(Printable, strings.ToValidUTF8(line[:min(len(line), maxLastLine)], ""))
 	}
 	return strings.Join(lines, lastSeparator)
 }
 
-func printable(r rune) rune {
+// Printable is for strings.Map: what cannot be shown becomes a blank.
+func Printable(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r
 	}

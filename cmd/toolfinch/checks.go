@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/clients"
+	"toolfinch/configs"
+	"toolfinch/embed"
+	"toolfinch/embed/models"
+	"toolfinch/proxy"
+	"toolfinch/store"
+	"toolfinch/view"
+)
+
+// modelWait bounds what validate waits for the model or its endpoint.
+const modelWait = 20 * time.Second
+
+// checkStore says whether what was learned can be used.
+func checkStore(ctx context.Context, dir string) check {
+	c := check{Status: statusOK, Kind: "store", Name: filepath.Base(dir)}
+	switch known, err := store.Check(ctx, dir); {
+	case err != nil:
+		c.Status, c.Text = statusError, fmt.Sprintf("what was learned cannot be used: %v (toolfinch reindex begins anew)", err)
+	case !known:
+		c.Text = "nothing was indexed yet"
+	}
+	return c
+}
+
+// checkModel embeds a text with what is configured to search by meaning.
+func (d *desk) checkModel() check {
+	settings := d.config.Embed
+	c := check{Status: statusOK, Kind: "model", Name: settings.HFModel}
+	switch settings.Kind {
+	case embed.KindBM25:
+		c.Name, c.Text = settings.Kind, "search goes by words alone"
+		return c
+	case embed.KindOpenAI:
+		c.Name = settings.OpenAI.Model
+	case embed.KindAuto, "":
+		if _, err := models.Locate(settings.HFModel); errors.Is(err, models.ErrMissing) {
+			c.Status, c.Text = statusDisabled, "search goes by words; to search by meaning, too: toolfinch model pull"
+			return c
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(d.cmd.Context(), modelWait, fmt.Errorf("there is no vector after %s", modelWait))
+	defer cancel()
+	embedder, err := embed.Open(ctx, settings, slog.New(slog.DiscardHandler))
+	if err == nil {
+		_, err = embedder.Embed(ctx, embed.Query, []string{"tool"})
+		err = errors.Join(err, embedder.Close())
+	}
+	if err != nil {
+		c.Status, c.Text = statusError, err.Error()
+	}
+	return c
+}
+
+// checkClients finds the entries of clients that start toolfinch with this configuration.
+// Files that cannot be read are not ours to check.
+func checkClients(config *configs.Config) (checks []check) {
+	found, _ := findServers(filesOfAll(system()), system())
+	for _, f := range found {
+		s := f.server
+		if s.Command == "" || !slices.Contains(s.Args, "serve") || !slices.ContainsFunc(s.Args, func(arg string) bool {
+			return samePath(strings.TrimPrefix(arg, "--config="), config.Path)
+		}) {
+			continue
+		}
+		c := check{Status: statusOK, Kind: "client", Name: f.file.Client.ID, Text: f.shown}
+		if s.Disabled {
+			c.Status, c.Text = statusDisabled, fmt.Sprintf("%s: %q is disabled there", f.shown, s.Name)
+		} else if _, err := exec.LookPath(s.Command); err != nil {
+			c.Status, c.Text = statusError, fmt.Sprintf("%s: %q starts %s, which is not there (mend it: toolfinch connect %s)", f.shown, s.Name, s.Command, f.file.Client.ID)
+		} else if i := slices.Index(s.Args, "--view"); i >= 0 && i+1 < len(s.Args) && !hasView(config, s.Args[i+1]) {
+			c.Status, c.Text = statusError, fmt.Sprintf("%s: %q serves the view %q, which is not there", f.shown, s.Name, s.Args[i+1])
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func filesOfAll(sys clients.System) (files []clients.File) {
+	for _, c := range clients.All {
+		files = append(files, c.Files(sys)...)
+	}
+	return files
+}
+
+func hasView(config *configs.Config, name string) bool {
+	return name == view.Default || slices.ContainsFunc(config.Views, func(v view.Settings) bool { return v.Name == name })
+}
+
+// countMissing makes a view one that is not well where servers that it uses failed, and
+// where nothing is in it.
+func (p *part) countMissing(config *configs.Config, settings view.Settings, rows []proxy.Refreshed) {
+	var missing []string
+	for _, row := range rows {
+		if row.Err != nil && usesServer(config, settings, row.Server) {
+			missing = append(missing, row.Server)
+		}
+	}
+	switch len(missing) {
+	case 0:
+	case 1:
+		p.check.Text += fmt.Sprintf("; %s does not answer", missing[0])
+	default:
+		p.check.Text += fmt.Sprintf("; %s do not answer", strings.Join(missing, ", "))
+	}
+	if len(missing) > 0 || *p.check.Tools == 0 {
+		p.check.Status = statusWarning
+	}
+}
+
+// usesServer reports whether a view has something of a server. The view that is made
+// where none is configured has all servers, or those of the views that it serves together.
+func usesServer(config *configs.Config, settings view.Settings, server string) bool {
+	uses := func(v view.Settings) bool {
+		return v.IncludeAll || slices.ContainsFunc(v.Tools, func(s view.UpstreamTools) bool { return s.Name == server })
+	}
+	if settings.Name == view.Default && !slices.ContainsFunc(config.Views, func(v view.Settings) bool { return v.Name == view.Default }) {
+		return config.Root() != configs.RootViews || slices.ContainsFunc(config.Views, uses)
+	}
+	return uses(settings)
+}

@@ -1,0 +1,535 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"toolfinch/configs"
+	"toolfinch/rawjson"
+	"toolfinch/registry"
+)
+
+// registryVariable names the registry in place of the official one.
+const registryVariable = "MCPPROXY_REGISTRY"
+
+// registryTime bounds what a command asks of a registry, with its repetitions.
+const registryTime = time.Minute
+
+// registryFlags are what the commands below registry are asked for.
+type registryFlags struct {
+	at, version, kind, as string
+	set, env              []string
+	limit                 int
+	dryRun, asJSON        bool
+}
+
+func newRegistry(s *settings) *cobra.Command {
+	var f registryFlags
+	cmd := &cobra.Command{
+		Use:   "registry",
+		Short: "Find servers in the MCP registry, and add them",
+		Long: `Registry asks the MCP registry, or another one that has its API, for servers, and
+writes one into the configuration. Everybody can publish there: what a server is and
+does is its publisher's word, and a server runs with your rights.`,
+	}
+	cmd.PersistentFlags().StringVar(&f.at, "registry", "", "the `URL` of the registry (default: $"+registryVariable+", "+registry.Official+")")
+	cmd.AddCommand(newRegistrySearch(&f), newRegistryShow(&f), newRegistryAdd(s, &f))
+	return cmd
+}
+
+func newRegistrySearch(f *registryFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "search QUERY",
+		Short: "List the servers whose names contain a text",
+		Long: `Search lists servers whose names contain the text, in their latest version. The
+official registry looks at nothing but names, and wants 3 characters at least.`,
+		Example: `  toolfinch registry search filesystem
+  toolfinch registry search github --limit 100 --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.limit < 1 || f.limit > 1000 {
+				return &exitError{exitUsage, errors.New("--limit must be from 1 to 1000")}
+			}
+			return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
+				found, err := r.Search(ctx, args[0], f.limit)
+				if err != nil {
+					return err
+				}
+				return printFound(cmd, found, f.asJSON)
+			})
+		},
+	}
+	cmd.Flags().IntVar(&f.limit, "limit", 30, "servers to list at most")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func newRegistryShow(f *registryFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a server of the registry, and what add would write",
+		Example: `  toolfinch registry show io.github.modelcontextprotocol/filesystem
+  toolfinch registry show io.github.modelcontextprotocol/filesystem --package oci`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
+				l, err := listingOf(ctx, r, args[0], f.version)
+				if err != nil {
+					return err
+				}
+				return f.show(cmd, l)
+			})
+		},
+	}
+	f.choosing(cmd)
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func newRegistryAdd(s *settings, f *registryFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a server of the registry to the configuration",
+		Long: `Add writes a server of the registry into the configuration, as server add does. Of
+several packages it takes the first whose program is on this machine; npm is started
+with npx, pypi with uvx, oci with docker, nuget with dnx. Without any configuration it
+makes ./toolfinch.yaml.
+
+What the server needs from you is asked for on a terminal, or given with --set; else
+the configuration gets a variable of the environment, ${NAME}, and add says which.
+Secrets are never asked for, and written only if they are given.
+
+A package is refused when its publisher would start anything besides it: with options of
+npx, uvx or docker, or with variables such as NODE_OPTIONS and PATH. All that is written
+is shown.`,
+		Annotations: map[string]string{whenInterrupted: "nothing was written"},
+		Example: `  toolfinch registry add io.modelcontextprotocol.anonymous/brave-search --dry-run
+  toolfinch registry add io.github.modelcontextprotocol/filesystem --as files --set target_dir=/srv/docs
+  toolfinch registry add io.github.example/weather-mcp --env 'WEATHER_API_KEY=${MY_WEATHER_KEY}'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
+				l, err := listingOf(ctx, r, args[0], f.version)
+				if err != nil {
+					return err
+				}
+				return s.addListing(cmd, f, l)
+			})
+		},
+	}
+	f.choosing(cmd)
+	cmd.Flags().StringVar(&f.as, "as", "", "the server's `NAME` in the configuration (default: the last part of its name in the registry)")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "what the server needs, `NAME=VALUE`; may be repeated")
+	cmd.Flags().StringArrayVar(&f.env, "env", nil, "the same, for a variable of the environment, `NAME=VALUE`")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be added and write nothing")
+	return cmd
+}
+
+// choosing adds the flags that say what of a server is meant.
+func (f *registryFlags) choosing(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.version, "version", "", "this `VERSION` of the server (default: the latest)")
+	cmd.Flags().StringVar(&f.kind, "package", "", "npm, pypi, oci, nuget, remote, or the name of a package")
+}
+
+// ask asks the registry in use.
+func (f *registryFlags) ask(cmd *cobra.Command, do func(context.Context, *registry.Registry) error) error {
+	r, err := registry.New(cmp.Or(f.at, os.Getenv(registryVariable), registry.Official))
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), registryTime, fmt.Errorf("the registry has not answered within %s", registryTime))
+	defer cancel()
+	return do(ctx, r)
+}
+
+// listingOf returns a server of the registry. An unknown name is a mistake in the arguments.
+func listingOf(ctx context.Context, r *registry.Registry, name, version string) (registry.Listing, error) {
+	l, err := r.Show(ctx, name, version)
+	if unknown, ok := errors.AsType[*registry.UnknownError](err); ok {
+		err = &exitError{exitUsage, unknown}
+	}
+	return l, err
+}
+
+// foundRow is a server that search lists.
+type foundRow struct {
+	Name        string   `json:"name"`
+	Version     string   `json:"version"`
+	Kinds       []string `json:"kinds"`
+	Status      string   `json:"status,omitempty"`
+	Description string   `json:"description"`
+}
+
+func printFound(cmd *cobra.Command, found registry.Found, asJSON bool) error {
+	rows := []foundRow{}
+	t := &table{head: []string{"NAME", "VERSION", "KINDS", "DESCRIPTION"}}
+	for _, l := range found.Listings {
+		rows = append(rows, foundRow{l.Name, l.Version, l.Kinds(), l.Status, l.Description})
+		about := l.Description
+		if l.Status != "" && l.Status != "active" {
+			about = strings.ToUpper(l.Status) + ": " + about
+		}
+		t.add(l.Name, l.Version, cmp.Or(strings.Join(l.Kinds(), " "), "-"), about)
+	}
+	notes := cmd.ErrOrStderr()
+	if found.Unreadable > 0 {
+		verb := "is"
+		if found.Unreadable > 1 {
+			verb = "are"
+		}
+		fmt.Fprintf(notes, "%s cannot be read and %s left out\n", plural(found.Unreadable, "server"), verb)
+	}
+	err := show(cmd, asJSON, map[string]any{"servers": rows, "more": found.More}, t, "no server has that in its name; registries look at names only: try one word of it")
+	if err == nil && found.More && !asJSON {
+		fmt.Fprintf(notes, "there are more: --limit, or a longer text\n")
+	}
+	return err
+}
+
+// offer is one way to have a server.
+type offer struct {
+	Package string   `json:"package"`
+	Runs    []string `json:"command,omitempty"`
+	URL     string   `json:"url,omitempty"`
+	// Env and Headers are all that would be written, with *** for what is given.
+	Env     map[string]string `json:"env,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Needs   []registry.Need   `json:"needs,omitempty"`
+	Notes   []string          `json:"notes,omitempty"`
+	Problem string            `json:"problem,omitempty"` // why it cannot be had so
+
+	way  registry.Way
+	plan registry.Plan
+}
+
+// offers are all ways to have a server, those that are asked for.
+func (f *registryFlags) offers(l registry.Listing) (all []offer, err error) {
+	for _, way := range l.Ways {
+		if f.kind != "" && f.kind != way.Kind && f.kind != way.At {
+			continue
+		}
+		o, err := f.offer(l, way, nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	switch kinds := l.Kinds(); {
+	case len(kinds) > 0:
+		return nil, &exitError{exitUsage, fmt.Errorf("%s has no package %q; it has %s", l.Name, f.kind, strings.Join(kinds, ", "))}
+	case l.Website != "":
+		return nil, fmt.Errorf("the registry has neither package nor URL of %s; its publisher points to %s", l.Name, l.Website)
+	}
+	return nil, fmt.Errorf("the registry has neither package nor URL of %s", l.Name)
+}
+
+// offer is a server had in one way, with what is given for it.
+func (f *registryFlags) offer(l registry.Listing, way registry.Way, given map[string][]string) (offer, error) {
+	o := offer{Package: way.Kind, way: way}
+	var err error
+	o.plan, err = way.Plan(cmp.Or(f.as, ownName(l.Name)), l.Description, given)
+	if problem, ok := errors.AsType[*registry.Unsupported](err); ok {
+		o.Problem = problem.Reason
+	} else if err != nil {
+		return o, &exitError{exitUsage, err}
+	} else {
+		o.shown()
+	}
+	o.Needs, o.Notes = o.plan.Needs, o.plan.Notes
+	return o, nil
+}
+
+// shown fills in what is printed of the plan. Values of a publisher are never masked:
+// they are public, and whoever adds them is to see them.
+func (o *offer) shown() {
+	server, given := o.plan.Server, o.plan.Given
+	o.Runs, o.URL = configs.Shown(server)
+	for i, word := range slices.Concat([]string{server.Command}, server.Args)[:len(o.Runs)] {
+		_, value, _ := strings.Cut(word, "=")
+		switch masked, ok := given[word]; {
+		case ok && (server.Secret || o.Runs[i] != word):
+			o.Runs[i] = masked
+		case ok:
+		case given[value] == "":
+			o.Runs[i] = word
+		case server.Secret || o.Runs[i] != word:
+			o.Runs[i] = strings.TrimSuffix(word, value) + given[value]
+		}
+	}
+	if _, ok := given[server.URL]; !ok {
+		o.URL = server.URL
+	} else if server.Secret {
+		o.URL = given[server.URL]
+	}
+	masked := func(pairs map[string]string) map[string]string {
+		pairs = maps.Clone(pairs)
+		for name, value := range pairs {
+			pairs[name] = cmp.Or(given[value], value)
+		}
+		return pairs
+	}
+	o.Env, o.Headers = masked(server.Env), masked(server.Headers)
+}
+
+var (
+	bareWord   = regexp.MustCompile(`^([\w@%+=:,./-]|\$\{\w+\})+$`)
+	apostrophe = strings.NewReplacer("'", `'\''`)
+)
+
+// shellLine is a command as it would be typed.
+func shellLine(words []string) string {
+	words = slices.Clone(words)
+	for i, word := range words {
+		if !bareWord.MatchString(word) {
+			words[i] = "'" + apostrophe.Replace(word) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// best is the offer that add takes: the first whose program is here, else the first that
+// needs none, the newer transport before the older, else the first; -1 for none.
+func best(offers []offer) int {
+	installed := func(o offer) bool {
+		if len(o.Runs) == 0 {
+			return false
+		}
+		_, err := exec.LookPath(o.Runs[0])
+		return err == nil
+	}
+	for _, fits := range []func(offer) bool{installed, func(o offer) bool { return o.URL != "" && o.plan.Server.Transport != "sse" }, func(o offer) bool { return o.URL != "" }, func(o offer) bool { return o.Problem == "" }} {
+		if i := slices.IndexFunc(offers, func(o offer) bool { return o.Problem == "" && fits(o) }); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// ownName is the last part of a name in the registry as a name in the configuration.
+func ownName(name string) string {
+	legal := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r) {
+			return r
+		}
+		return '-'
+	}, name[strings.LastIndex(name, "/")+1:])
+	return strings.TrimLeft(rawjson.Head(legal, 48), "-_.")
+}
+
+// show prints a server and all its offers.
+func (f *registryFlags) show(cmd *cobra.Command, l registry.Listing) error {
+	offers, err := f.offers(l)
+	if err != nil && len(l.Ways) > 0 {
+		return err
+	}
+	takes := best(offers)
+	if f.asJSON {
+		taken := ""
+		if takes >= 0 {
+			taken = offers[takes].Package
+		}
+		return printJSON(cmd.OutOrStdout(), struct {
+			registry.Listing
+			Offers []offer `json:"offers"`
+			Takes  string  `json:"takes,omitempty"`
+		}{l, offers, taken})
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s %s\n%s\n", l.Name, l.Version, l.Description)
+	for _, place := range unique([]string{l.Website, l.Repository}) {
+		if place != "" {
+			fmt.Fprintln(out, place)
+		}
+	}
+	printStatus(out, l)
+	for i, o := range offers {
+		fmt.Fprintf(out, "\n%s: ", o.Package)
+		o.print(out)
+		if i == takes {
+			fmt.Fprintf(out, "  toolfinch registry add %s takes this\n", l.Name)
+		}
+	}
+	if len(offers) == 0 {
+		fmt.Fprintln(out, "\nno package and no URL: it is installed in a way of its own")
+	}
+	return nil
+}
+
+func printStatus(w io.Writer, l registry.Listing) {
+	if l.Status == "" || l.Status == "active" {
+		return
+	}
+	text := "its publisher has marked it as " + l.Status
+	if l.StatusMessage != "" {
+		text += ": " + l.StatusMessage
+	}
+	fmt.Fprintln(w, text)
+}
+
+// print shows what the offer runs or calls and what it needs.
+func (o offer) print(w io.Writer) {
+	if o.Problem != "" {
+		fmt.Fprintf(w, "not for toolfinch: %s\n", o.Problem)
+		return
+	}
+	fmt.Fprintln(w, shellLine(o.Runs)+o.URL)
+	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
+		fmt.Fprintf(w, "  variable %s=%s\n", name, o.Env[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
+		fmt.Fprintf(w, "  header %s: %s\n", name, o.Headers[name])
+	}
+	for _, note := range o.Notes {
+		fmt.Fprintln(w, "  note:", note)
+	}
+	t := &table{indent: "  ", head: []string{"NEEDS", "AS", "NOW", "WHAT IT IS"}}
+	for _, need := range o.Needs {
+		about := need.About
+		if len(need.Choices) > 0 {
+			about = strings.TrimSpace(about + " (" + strings.Join(need.Choices, ", ") + ")")
+		}
+		as := need.Where
+		if need.Secret {
+			as += ", secret"
+		}
+		t.add(need.Name, as, stateOf(need), about)
+	}
+	if len(t.rows) > 0 {
+		_ = t.print(w)
+	}
+}
+
+// stateOf says where the value of a need comes from.
+func stateOf(need registry.Need) string {
+	switch {
+	case need.Given:
+		return "given"
+	case need.Variable == "" && need.Default != "":
+		return "default " + need.Default
+	case need.Variable == "":
+		return "left out"
+	}
+	if _, ok := os.LookupEnv(need.Variable); ok {
+		return "${" + need.Variable + "}, set here"
+	}
+	return "${" + need.Variable + "}, not set here"
+}
+
+// addListing writes a server into the configuration.
+func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.Listing) error {
+	if l.Status == "deleted" {
+		return fmt.Errorf("%s is deleted from the registry: %s", l.Name, cmp.Or(l.StatusMessage, "no reason is given"))
+	}
+	given, err := repeated(slices.Concat(f.set, f.env))
+	if err != nil {
+		return err
+	}
+	path, err := s.editedFile(true)
+	if err != nil {
+		return err
+	}
+	chosen, err := f.choose(cmd, l, given)
+	if err != nil {
+		return err
+	}
+	out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	printStatus(notes, l)
+	server, verb := chosen.plan.Server, "would add"
+	if !f.dryRun {
+		if err := configs.AddServerUnset(path, server); err != nil {
+			if taken, ok := errors.AsType[*configs.NameError](err); ok && taken.Taken {
+				return &exitError{exitUsage, fmt.Errorf("%w: choose another name with --as", err)}
+			}
+			return editError(err)
+		}
+		verb = "added"
+	}
+	fmt.Fprintf(out, "%s server %q to %s: ", verb, server.Name, shown(path))
+	chosen.print(out)
+	if unset := configs.Unset(textsOf(server)...); len(unset) > 0 {
+		fmt.Fprintf(notes, "%s not set here: toolfinch leaves %q out where that is so\n", isOrAre(unset), server.Name)
+	}
+	return nil
+}
+
+// choose returns the offer to take, with what is given and what is asked for.
+func (f *registryFlags) choose(cmd *cobra.Command, l registry.Listing, given map[string][]string) (offer, error) {
+	offers, err := f.offers(l)
+	if err != nil {
+		return offer{}, err
+	}
+	at := best(offers)
+	if at < 0 {
+		return offer{}, fmt.Errorf("%s cannot be added: %s", l.Name, offers[0].Problem)
+	}
+	chosen, err := f.offer(l, offers[at].way, given)
+	if err == nil {
+		err = askFor(cmd, chosen.Needs, given)
+	}
+	if err == nil {
+		chosen, err = f.offer(l, chosen.way, given)
+	}
+	if err == nil && chosen.Problem != "" {
+		err = fmt.Errorf("%s cannot be added so: %s", l.Name, chosen.Problem)
+	}
+	return chosen, err
+}
+
+// askFor asks at a terminal for what is needed and no secret, and adds it to what is
+// given. An empty answer is none.
+func askFor(cmd *cobra.Command, needs []registry.Need, given map[string][]string) error {
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return nil
+	}
+	lines := bufio.NewReader(in)
+	for _, need := range needs {
+		if need.Variable == "" || need.Secret {
+			continue
+		}
+		about := need.About
+		if len(need.Choices) > 0 {
+			about += " (" + strings.Join(need.Choices, ", ") + ")"
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  value, or nothing for ${%s}: ", need.Name, about, need.Variable)
+		text, err := readLine(cmd.Context(), lines)
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			given[need.Name] = []string{text}
+		}
+	}
+	return nil
+}
+
+// repeated reads values by name. Messages never repeat them.
+func repeated(given []string) (map[string][]string, error) {
+	all := map[string][]string{}
+	for _, pair := range given {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, &exitError{exitUsage, errors.New("--set and --env take NAME=VALUE")}
+		}
+		all[name] = append(all[name], value)
+	}
+	return all, nil
+}

@@ -1,0 +1,70 @@
+package configs
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"toolfinch/python"
+)
+
+// pythonKind is the interpreter of hooks and custom tools in Python: its program, or a
+// mapping.
+type pythonKind struct{}
+
+var pythonKeys = section[python.Settings]{keys: keys{
+	{
+		name: "command", without: "`python3`",
+		doc:   "the interpreter, Python 3.9 or later, such as `.venv/bin/python`",
+		value: in(func(p *python.Settings) *string { return &p.Command }).is(str{check: (*decoder).interpreter}),
+	},
+	{
+		name:  "env",
+		doc:   "its environment variables, on top of a minimal environment",
+		value: in(func(p *python.Settings) *map[string]string { return &p.Env }).is(words{check: checkVariableName, null: "write NAME: ${NAME} to pass a variable on"}),
+	},
+	{
+		name: "inherit_env", without: "`minimal`",
+		doc:   "what else of the environment of toolfinch it gets: `minimal`, `all`, or a list of names with `*`",
+		value: in(func(p *python.Settings) *[]string { return &p.InheritEnv }).is(inherited{}),
+	},
+}}
+
+func (pythonKind) read(d *decoder, n *node, label string, to *python.Settings) bool {
+	if n.kind == kindText {
+		return pythonKeys.find("command").value.read(d, n, label, to)
+	}
+	return pythonKeys.read(d, n, label, to)
+}
+
+func (pythonKind) show(s *secrets, p python.Settings) *node {
+	if n := pythonKeys.show(s, p); len(n.pairs) > 0 {
+		return n
+	}
+	return nil
+}
+
+func (d *decoder) interpreter(n *node, label string, command *string) bool {
+	if path := filepath.FromSlash(*command); filepath.Base(path) != path && !filepath.IsAbs(path) && path[0] != '~' {
+		*command = "./" + *command
+	}
+	*command = d.program(n, label, *command)
+	return true
+}
+
+// dotted is what Python is named by: module.function, where modules may be in packages.
+var dotted = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$`)
+
+// isDotted reports whether text names Python: the name of a file does not.
+func isDotted(text string) bool {
+	return dotted.MatchString(text) && !strings.HasSuffix(text, ".star") && !strings.HasSuffix(text, ".py")
+}
+
+// dottedPath is the module.function of a hook.
+func dottedPath(d *decoder, n *node, label string, text *string) bool {
+	if !isDotted(*text) {
+		d.mustBe(n, label, "a dotted path of Python", "like hooks.memory.inject, for the function inject in hooks/memory.py")
+		return false
+	}
+	return true
+}

@@ -1,0 +1,28 @@
+package configs
+
+import "toolfinch/view"
+
+// trimming is how much of a description is listed: view.TrimOff is written 0.
+type trimming struct{ number[int] }
+
+var trim = trimming{number[int]{0, 100_000}}
+
+const trimDoc = "bytes that lists and answers have of a tool's description at most, cut after a sentence. Searches read all of it, `detail: full` answers it"
+
+func (k trimming) read(d *decoder, n *node, label string, to *int) bool {
+	ok := k.number.read(d, n, label, to)
+	if ok && *to == 0 {
+		*to = view.TrimOff
+	}
+	return ok
+}
+
+func (k trimming) show(s *secrets, i int) *node {
+	switch i {
+	case 0:
+		return nil
+	case view.TrimOff:
+		i = 0
+	}
+	return k.number.show(s, i)
+}

@@ -1,0 +1,49 @@
+package index
+
+import (
+	"regexp"
+	"strings"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// The field of deprecated documents has this one term.
+const (
+	fieldDeprecated = "deprecated"
+	deprecatedTerm  = "deprecated"
+)
+
+// weightDeprecated is what a deprecated tool's score counts for: the living one that does the same
+// is meant.
+const weightDeprecated = 0.5
+
+var (
+	deprecatedName = regexp.MustCompile(`(?i)[(\[]deprecated[)\]]|^deprecated\b|(?:^|[^\pL])(?-i:DEPRECATED)(?:[^\pL]|$)`)
+	// A sentence that begins so, or says so of the tool; not one about deprecated packages or fields.
+	deprecatedText = regexp.MustCompile(`(?i)(?:^|[.!;\n])[^\pL]*deprecated(?:\s*[-:.,!)\]–—]|\s+(?:please|use|in favou?r|since|and)\b)|\bthis (?:tool|method|endpoint|function|operation) (?:is|has been) (?:now )?deprecated\b`)
+)
+
+// deprecated reports whether a definition says so of itself.
+func deprecated(def *tool.Def) bool {
+	name, text := ownName(def), rawjson.Head(def.Description, maxText)
+	return mayBe(name+" "+def.Title) && (deprecatedName.MatchString(name) || deprecatedName.MatchString(def.Title)) ||
+		mayBe(text) && deprecatedText.MatchString(text)
+}
+
+// mayBe is a cheap look before the expressions.
+func mayBe(text string) bool {
+	return strings.Contains(text, "eprecated") || strings.Contains(text, "DEPRECATED")
+}
+
+// demote halves the scores of what is deprecated.
+func (r *ranking) demote() error {
+	r.demoted = map[int]float64{}
+	return r.postings(r.grouped(fieldDeprecated), deprecatedTerm, func(_ uint64, doc int, _ uint64) {
+		lost := max(0, at(r.scores, doc)) * (1 - weightDeprecated)
+		r.demoted[doc] = lost
+		if lost > 0 {
+			r.scores[doc] -= lost
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package register
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"toolfinch/tool"
+)
+
+// A conversation that is gone on with has a new session: its agent lets its model call
+// only what the first list has.
+func TestANewSessionIsListedWhatItsClientCalledLast(t *testing.T) {
+	var mu sync.Mutex
+	kept := map[tool.Caller][]tool.Called{}
+	live := newLive(t, setup{
+		PrincipalHeader: "X-User",
+		Known:           map[tool.Caller][]tool.Called{{Principal: "ann", Client: "agent 1"}: {{Name: "srv_t000", Sessions: 1}, {Name: "srv_gone", Sessions: 1}}},
+		Called: func(by tool.Caller, called []tool.Called) {
+			mu.Lock()
+			defer mu.Unlock()
+			kept[by] = called
+		},
+	})
+	show(live, func(v *Served) {
+		v.Recall = 2
+		v.Register = func(client string) When {
+			if strings.HasPrefix(client, "still") {
+				return Never
+			}
+			return AtOnce
+		}
+	})
+	url := serveHTTP(t, live)
+	lists := func(client, principal string, want ...string) {
+		t.Helper()
+		p := connect(t, url, client)
+		for range 2 { // each list of the session has them
+			if got := listed(t, p.messages(list, "X-User", principal)[0]); !slices.Equal(got, append([]string{"find"}, want...)) {
+				t.Errorf("a new session of %s for %q is listed %v, want %v besides find", client, principal, got, want)
+			}
+		}
+	}
+	calls := func(client string, tools ...int) {
+		p := connect(t, url, client)
+		for _, i := range tools {
+			p.messages(call(1, fmt.Sprintf("srv_t%03d", i), `{}`))
+		}
+	}
+
+	lists("agent", "ann", "srv_t000") // as the store knows
+	lists("agent", "")
+	calls("agent", 2, 3, 2, 1)
+	lists("agent", "", "srv_t001", "srv_t002")
+	lists("agent", "ann", "srv_t000")
+	lists("agent", "bob")
+	lists("other", "")
+	mu.Lock()
+	if want := (map[tool.Caller][]tool.Called{{Client: "agent 1"}: {{Name: "srv_t001", Sessions: 1}, {Name: "srv_t002", Sessions: 1}, {Name: "srv_t003", Sessions: 1}}}); !maps.EqualFunc(kept, want, slices.Equal) {
+		t.Errorf("%v is remembered, want %v", kept, want)
+	}
+	mu.Unlock()
+
+	calls("still", 4)
+	lists("still", "")
+	show(live, func(v *Served) { v.Learn = true })
+	calls("still", 4)
+	lists("still", "", "srv_t004")
+
+	show(live, func(v *Served) { v.Register = nil })
+	lists("agent", "")
+}
+
+// On stdio a 2026-07-28 client has the process to itself, so what it called before can
+// be listed from the start; the list does not change with its calls.
+func TestAProcessBeginsWithWhatItsClientCalls(t *testing.T) {
+	for learn, want := range map[bool][]string{true: {"find", "srv_t007"}, false: {"find"}} {
+		kept := make(chan []tool.Called, 10)
+		live := newLive(t, setup{
+			Known:  map[tool.Caller][]tool.Called{{Client: "new 1"}: {{Name: "srv_t007", Sessions: 0b110}}},
+			Called: func(_ tool.Caller, called []tool.Called) { kept <- called },
+		})
+		show(live, func(v *Served) {
+			v.Recall, v.Learn = 5, learn
+			v.Register = func(string) When { return Never }
+		})
+		c := serveStdio(t, t.Context(), live)
+		const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"new","version":"1"}}`
+		ask := func(id int, method, params string) string {
+			c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s%s}}`, id, method, params, meta))
+			return c.until(fmt.Sprintf(`"id":%d,`, id))
+		}
+		for i := range 3 {
+			if got := listed(t, ask(2*i, "tools/list", "")); !slices.Equal(got, want) {
+				t.Errorf("learn %t: listed %v, want %v", learn, got, want)
+			}
+			ask(2*i+1, "tools/call", `"name":"srv_t001","arguments":{},`)
+		}
+		if learn {
+			if got := receive(t, kept, "what was called"); !slices.Equal(got, []tool.Called{{Name: "srv_t001", Sessions: 1}, {Name: "srv_t007", Sessions: 0b1100}}) {
+				t.Errorf("%v is remembered", got)
+			}
+		}
+		if len(kept) > 0 {
+			t.Errorf("learn %t: remembered %v", learn, <-kept)
+		}
+	}
+}
+
+// Sessions that are replayed: what a client does in most of them is listed to each from the
+// second on, and does not come and go with what it does once.
+func TestTheFirstListSettles(t *testing.T) {
+	r := newRecent(nil, func(tool.Caller, []tool.Called) {})
+	by := tool.Caller{Client: "agent 1"}
+	var lists [][]string
+	saved := 0
+	for session := range 20 {
+		first := r.of(by, 5)
+		lists = append(lists, first)
+		called := []string{"read", "search", fmt.Sprint("once", session)}
+		if session%2 == 0 {
+			called = append(called, "write")
+		}
+		for i, name := range called {
+			if slices.Contains(first, name) {
+				saved++
+			}
+			r.note(by, name, i == 0)
+		}
+	}
+	for session, first := range lists[2:] {
+		for _, usual := range []string{"read", "search", "write"} {
+			if !slices.Contains(first, usual) {
+				t.Errorf("session %d begins with %v, without %s", session+2, first, usual)
+			}
+		}
+		if len(first) > 5 {
+			t.Errorf("session %d begins with %v", session+2, first)
+		}
+	}
+	t.Logf("%d of 70 calls needed no search", saved)
+	if calls := 70; saved < calls*2/3-3 { // 50 of the 70 calls are usual ones
+		t.Errorf("%d of %d calls needed no search", saved, calls)
+	}
+	for range 8 {
+		r.note(by, "other", true)
+	}
+	if got := r.of(by, 5); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("after eight other sessions: %v", got)
+	}
+}
+
+// What was used through call_tool is listed with the next change that there is anyway,
+// and costs none of its own.
+func TestWhatWasUsedIsRegisteredWhenTheListChangesAnyway(t *testing.T) {
+	live := newLive(t, setup{})
+	source := live.served().Source.(catalog)
+	show(live, func(v *Served) {
+		v.Recall = 5
+		v.Register = func(string) When { return WhenUsed }
+		v.Meta = append(v.Meta, newTool(t, "call_tool", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			var in struct{ Name string }
+			_ = json.Unmarshal(call.Arguments, &in)
+			live.Used(call, source[in.Name])
+			return source[in.Name].Handler(ctx, call)
+		}))
+	})
+	live.Sync()
+	p := connect(t, serveHTTP(t, live), "thrifty")
+	changes, stop := p.listen()
+	defer stop()
+	is := func(want ...string) {
+		t.Helper()
+		if got := listed(t, p.messages(list)[0]); !slices.Equal(got, want) {
+			t.Errorf("listed %v, want %v", got, want)
+		}
+	}
+	is("find", "call_tool")
+	if got := p.messages(find(1, "srv_t001", "srv_t002")); len(got) != 1 || !strings.Contains(got[0], "0 registered, listed again: true") {
+		t.Errorf("answer = %s", got)
+	}
+	p.messages(call(2, "call_tool", `{"Name":"srv_t001"}`))
+	live.Sync()
+	is("find", "call_tool")
+	show(live, func(v *Served) { v.Meta = append(slices.Clone(v.Meta), newTool(t, "more", nil)) })
+	live.Sync()
+	await(t, changes, "tools/list_changed")
+	is("find", "call_tool", "more", "srv_t001")
+	p = connect(t, p.url, "thrifty")
+	is("find", "call_tool", "more", "srv_t001")
+	select {
+	case got := <-changes:
+		t.Errorf("told again: %s", got)
+	default:
+	}
+}

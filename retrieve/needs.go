@@ -1,0 +1,296 @@
+package retrieve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/tool/args"
+)
+
+// MaxNeeds is how many needs one call of retrieve_tools may name.
+const MaxNeeds = 8
+
+// need is one query of retrieve_tools and what was found for it.
+type need struct {
+	Query
+	Found
+	above []string // names of hits that an earlier need has already
+}
+
+// parseQueries reads the arguments of retrieve_tools: a query for each need. Its errors
+// are *args.Errors.
+func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
+	q := Query{Detail: DetailSummary}
+	var kind string
+	var texts []string
+	err := args.Read(RetrieveTools, arguments,
+		args.Text("query", &q.Text),
+		args.Texts("queries", &texts),
+		args.Int("limit", &q.Limit, 1, MaxLimit),
+		args.Text("server", &q.Server),
+		args.OneOf("detail", &q.Detail, string(DetailName), string(DetailSummary), string(DetailFull)),
+		args.OneOf("kind", &kind, "tool", "prompt", "resource", "any"),
+	)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(texts) > MaxNeeds:
+		return nil, args.Refuse("queries has %d needs: ask for at most %d at once", len(texts), MaxNeeds)
+	case len(texts) > 0 && q.Text != "":
+		return nil, args.Refuse("send either query or queries; queries takes all needs at once")
+	case len(texts) == 0:
+		texts = []string{q.Text}
+	}
+	q.Limit = r.limit(q.Limit, len(texts))
+	q.Kinds = queryKinds[kind]
+	queries := make([]Query, len(texts))
+	for i, text := range texts {
+		if strings.TrimSpace(text) == "" {
+			return nil, args.Refuse("query is empty: say in a few words what the tool should do, like \"create a calendar event\"")
+		}
+		queries[i] = q
+		queries[i].Text = text
+	}
+	return queries, r.CheckServer(q.Server)
+}
+
+// limit is how many hits each of n needs gets; asked is 0 where the client did not say.
+// Several needs share two answers' worth of tools: a tool too few costs another
+// retrieval, which is dearer than one too many.
+func (r *Retriever) limit(asked, n int) int {
+	switch {
+	case asked > 0:
+		return min(asked, MaxLimit/n)
+	case n == 1:
+		return r.settings.TopK
+	}
+	return min(r.settings.TopK, max(2, (2*r.settings.TopK+n)/(n+1)))
+}
+
+// find searches for all queries side by side. No tool is found twice.
+func (r *Retriever) find(ctx context.Context, queries []Query) ([]need, error) {
+	needs, failures := make([]need, len(queries)), make([]error, len(queries))
+	var searches sync.WaitGroup
+	for i, q := range queries {
+		needs[i].Query = q
+		searches.Go(func() { needs[i].Found, failures[i] = r.Search(ctx, q) })
+	}
+	searches.Wait()
+	for _, err := range failures {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return needs, nil
+}
+
+// onceEach leaves a hit of several needs to the first of them.
+func onceEach(needs []need) {
+	seen := map[*tool.Tool]bool{}
+	for i := range needs {
+		var own []Hit
+		for _, hit := range needs[i].Hits {
+			if seen[hit.Tool] {
+				needs[i].above = append(needs[i].above, hit.Name)
+				continue
+			}
+			seen[hit.Tool] = true
+			own = append(own, hit)
+		}
+		needs[i].Hits = own
+	}
+}
+
+// Retrieve is the handler of retrieve_tools: search, register, answer.
+func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	queries, err := r.parseQueries(call.Arguments)
+	if err != nil {
+		return tool.ErrorResult(err.Error()), nil
+	}
+	needs, err := r.find(ctx, queries)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range slices.Backward(needs) { // the first is the latest: its hits stand under it
+		r.asked(call.Session, n.Text, n.Hits)
+	}
+	onceEach(needs)
+	var hits []Hit
+	for _, n := range needs {
+		hits = append(hits, n.Hits...)
+	}
+	registered := r.registered(ctx, call, queries[0], hits)
+	if queries[0].Detail != DetailFull {
+		return tool.TextResult(r.text(needs, registered)), nil
+	}
+	if len(needs) == 1 {
+		return r.answer(queries[0], needs[0].Found, registered).result(), nil
+	}
+	answers := make([]answer, len(needs))
+	for i, n := range needs {
+		answers[i] = r.answerTo(n, registered)
+	}
+	return answer(rawjson.Of(map[string]json.RawMessage{"needs": rawjson.Array(answers)})).result(), nil
+}
+
+// answerTo is the answer to one of several needs.
+func (r *Retriever) answerTo(n need, registered Registration) answer {
+	out := rawjson.NewObject(0)
+	out.AddText("query", n.Text)
+	if n.above != nil {
+		out.Add("above", rawjson.Of(n.above))
+	}
+	for name, value := range rawjson.Members(r.answer(n.Query, n.Found, registered)) {
+		out.Add(name, value)
+	}
+	return answer(out.JSON())
+}
+
+// text is what was found, as models read it: a name, a line and what a call needs for
+// each tool; of tools that the model has been listed, no more than why they are found.
+func (r *Retriever) text(needs []need, registered Registration) string {
+	var b strings.Builder
+	waits := false // something must be provisioned first
+	about := r.describeAll(needs, registered)
+	for i, n := range needs {
+		if len(needs) > 1 {
+			fmt.Fprintf(&b, "# %s\n", rawjson.Clip(oneLine(n.Text), maxParameter))
+		}
+		for _, name := range n.above {
+			fmt.Fprintf(&b, "%s: see above\n", name)
+		}
+		for j, hit := range n.Hits {
+			b.WriteString(about[i][j] + "\n")
+			waits = waits || r.gated() && hit.Def.ID.Kind == tool.KindTool && !registered.Names[hit.Name]
+		}
+		switch {
+		case len(n.Hits)+len(n.above) == 0:
+			b.WriteString("Nothing was found.\n")
+		case n.Confidence < Confident:
+			b.WriteString("Perhaps none of these is what you need.\n")
+		}
+	}
+	for _, line := range described(absentTo(needs)) {
+		b.WriteString("Not there: " + line + "\n")
+	}
+	if waits {
+		b.WriteString(notProvisioned + "\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// notProvisioned says what to do before tools can be called.
+const notProvisioned = "Tools that are not registered cannot be called yet: send their names to " + ProvisionTools + " as tool_ids."
+
+// absentTo are the servers that any of the needs missed, each once.
+func absentTo(needs []need) (all []Absent) {
+	for _, n := range needs {
+		for _, a := range n.Absent {
+			if !slices.ContainsFunc(all, func(b Absent) bool { return a.Server == b.Server }) {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+// maxAnswer is how many bytes of hits are answered. Codex cuts what has more in the
+// middle.
+const maxAnswer = 10_000
+
+// describeAll says of each hit of each need what its reader needs to use it. Of the
+// least likely only the first line is left where there is no room for all.
+func (r *Retriever) describeAll(needs []need, registered Registration) [][]string {
+	all, size, most := make([][]string, len(needs)), 0, 0
+	for i, n := range needs {
+		for _, hit := range n.Hits {
+			text := r.describeHit(n.Query, hit, registered)
+			all[i] = append(all[i], text)
+			size += len(text)
+		}
+		most = max(most, len(n.Hits))
+	}
+	for rank := most - 1; rank > 0; rank-- {
+		for i := len(all) - 1; i >= 0 && size > maxAnswer; i-- {
+			if rank >= len(all[i]) {
+				continue
+			}
+			if first, rest, more := strings.Cut(all[i][rank], "\n"); more {
+				all[i][rank] = first + "\n parameters: ask for it alone"
+				size -= len(rest)
+			}
+		}
+	}
+	return all
+}
+
+// describeHit says of a hit what its reader needs to use it.
+func (r *Retriever) describeHit(q Query, hit Hit, registered Registration) string {
+	def := hit.Def
+	if def.ID.Kind != tool.KindTool {
+		return r.describeOther(q, hit)
+	}
+	listed := registered.Names[hit.Name]
+	var marks []string
+	switch {
+	case r.gated() && !listed:
+		marks = append(marks, "not registered")
+	case !r.gated() && listed && registered.Relisted:
+		marks = append(marks, "listed; found by "+why(q.Text, def))
+	}
+	if r.settings.Offer.Split {
+		marks = append(marks, KindOf(def.Annotations).String())
+	}
+	if q.Detail == DetailName {
+		return hit.Name
+	}
+	if !r.gated() && listed && registered.Relisted {
+		return head(hit.Name, marks, def.Description)
+	}
+	return head(hit.Name, marks, def.Description) + parametersOf(def)
+}
+
+// head is the first line about a tool: its name, what is to be known of it, its use.
+func head(name string, marks []string, description string) string {
+	if len(marks) > 0 {
+		name += " (" + strings.Join(marks, ", ") + ")"
+	}
+	if about := FirstSentence(description); about != "" {
+		name += ": " + about
+	}
+	return name
+}
+
+// parametersOf is a line for each parameter of a tool; its schema where lines cannot
+// say how to call it.
+func parametersOf(def *tool.Def) string {
+	lines, ok := parameters(def.InputSchema)
+	switch {
+	case !ok:
+		return "\n schema: " + string(rawjson.OneLine(def.InputSchema))
+	case len(lines) == 0:
+		return "\n no parameters"
+	}
+	return "\n " + strings.Join(lines, "\n ")
+}
+
+// why names the words of a query that a definition has too, or else its meaning.
+func why(query string, def *tool.Def) string {
+	text := strings.ToLower(def.ID.Name + " " + def.Title + " " + def.Full().Description)
+	var shared []string
+	for _, word := range strings.FieldsFunc(strings.ToLower(query), func(c rune) bool { return strings.ContainsRune(" ,.;:!?\"'()\n\t", c) }) {
+		if len(word) > 3 && strings.Contains(text, word) && !slices.Contains(shared, word) && len(shared) < 4 {
+			shared = append(shared, word)
+		}
+	}
+	if shared == nil {
+		return "meaning"
+	}
+	return strings.Join(shared, " ")
+}

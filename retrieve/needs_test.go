@@ -1,0 +1,140 @@
+package retrieve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"toolfinch/tool"
+)
+
+// What models read by default: nothing that they have been listed, and what a call needs
+// of all else.
+func TestAnswersSayWhatACallNeeds(t *testing.T) {
+	listed := func(relisted bool) func(context.Context, *tool.Call, []*tool.Tool) Registration {
+		return func(context.Context, *tool.Call, []*tool.Tool) Registration {
+			return Registration{Names: map[string]bool{"github_create_issue": true}, Relisted: relisted}
+		}
+	}
+	const issue = "github_create_issue: Create an issue in a repository.\n title: string\n labels?: string[]\n state?: \"open\"|\"closed\""
+	for name, test := range map[string]struct {
+		settings  Settings
+		arguments string
+		want      string
+	}{
+		"a signature":              {Settings{}, `{"query":"create issue","limit":1}`, issue},
+		"not listed yet":           {Settings{Register: listed(false)}, `{"query":"create issue","limit":1}`, issue},
+		"listed":                   {Settings{Register: listed(true)}, `{"query":"create an issue","limit":1}`, "github_create_issue (listed; found by create issue): Create an issue in a repository."},
+		"listed, by meaning":       {Settings{Register: listed(true)}, `{"query":"github_create_issue","limit":1}`, "github_create_issue (listed; found by meaning): Create an issue in a repository."},
+		"another one is not":       {Settings{Register: listed(true)}, `{"query":"search_code","limit":1}`, "github_search_code: Search code across repositories\n q?: string"},
+		"no parameters":            {Settings{}, `{"query":"clock_now","limit":1}`, "clock_now: Tell the current time in a city\n no parameters"},
+		"a schema beyond lines":    {Settings{}, `{"query":"delete_repository","limit":1}`, "github_delete_repository: Delete a repository forever\n schema: {\"$ref\":\"file:///etc/passwd\"}"},
+		"names":                    {Settings{}, `{"query":"search_code","limit":1,"detail":"name"}`, "github_search_code"},
+		"which call_tool takes it": {Settings{Offer: Offer{Call: true, Split: true}}, `{"query":"search_code","limit":1}`, "github_search_code (read): Search code across repositories\n q?: string"},
+		"nothing":                  {Settings{}, `{"query":"xyzzy","limit":1}`, "Nothing was found."},
+		"a server that is not there": {Settings{Health: func() Health { return Health{Absent: []Absent{{Server: "linear", Reason: "401"}}} }},
+			`{"query":"search_code","limit":1,"detail":"name"}`, "github_search_code\nNot there: failed: linear: 401"},
+		"several needs": {Settings{}, `{"queries":["search_code","create_issue","search_code in repositories"],"limit":1}`,
+			"# search_code\ngithub_search_code: Search code across repositories\n q?: string\n# create_issue\n" + issue + "\n# search_code in repositories\ngithub_search_code: see above"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newRetriever(t, test.settings)
+			result, err := r.Retrieve(t.Context(), &tool.Call{Arguments: json.RawMessage(test.arguments)})
+			if err != nil || string(result) != string(tool.TextResult(test.want)) {
+				t.Errorf("error %v, answer\n%s\nwant\n%s", err, result, tool.TextResult(test.want))
+			}
+		})
+	}
+}
+
+func TestSeveralNeedsAreRegisteredAtOnceAndLearnedApart(t *testing.T) {
+	var registered []string
+	memory := NewMemory(nil, nil)
+	r, _ := newRetriever(t, Settings{Memory: memory, Register: func(_ context.Context, _ *tool.Call, tools []*tool.Tool) Registration {
+		registered = append(registered, toolNames(tools))
+		return Registration{}
+	}})
+	_, err := r.Retrieve(t.Context(), &tool.Call{Session: "s", Arguments: json.RawMessage(`{"queries":["search_code","create_issue","search_code again"],"limit":1}`)})
+	if err != nil || !slices.Equal(registered, []string{"github_search_code github_create_issue"}) {
+		t.Errorf("registered %q, error %v", registered, err)
+	}
+	memory.Called("s", tool.ID{Server: "github", Name: "search_code"})
+	memory.Called("s", tool.ID{Server: "github", Name: "create_issue"})
+	for query, want := range map[string]string{"search_code": "search_code", "create_issue": "create_issue", "again": ""} {
+		for id := range memory.Prior(query) {
+			if id.Name != want {
+				t.Errorf("%s is learned to mean %s, want %q", query, id, want)
+			}
+		}
+		if (len(memory.Prior(query)) == 1) != (want != "") {
+			t.Errorf("%s is learned to mean %v, want %q", query, memory.Prior(query), want)
+		}
+	}
+}
+
+func TestNeedsShareTheLimit(t *testing.T) {
+	r := &Retriever{settings: Settings{TopK: 5}}
+	for _, test := range []struct{ asked, needs, want int }{
+		{0, 1, 5}, {0, 2, 4}, {0, 3, 3}, {0, 4, 2}, {0, 8, 2}, {3, 1, 3}, {3, 8, 3}, {50, 1, 50}, {50, 8, 6},
+	} {
+		if got := r.limit(test.asked, test.needs); got != test.want {
+			t.Errorf("%d needs with limit %d: %d each, want %d", test.needs, test.asked, got, test.want)
+		}
+	}
+	r.settings.TopK = 1
+	if got := r.limit(0, 3); got != 1 {
+		t.Errorf("top_k 1: %d each", got)
+	}
+}
+
+func TestFullAnswersToSeveralNeeds(t *testing.T) {
+	r, _ := newRetriever(t, Settings{})
+	text, _ := ask(t, r.Retrieve, `{"queries":["search_code","code search"],"limit":1,"detail":"full"}`)
+	var answer struct {
+		Needs []struct {
+			Query string
+			Above []string
+			Tools []struct{ Name string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || len(answer.Needs) != 2 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	first, second := answer.Needs[0], answer.Needs[1]
+	if first.Query != "search_code" || first.Tools[0].Name != "github_search_code" || len(second.Tools) != 0 || !slices.Equal(second.Above, []string{"github_search_code"}) {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestAskingForSeveralNeedsIsCancelled(t *testing.T) {
+	r, _ := newRetriever(t, Settings{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if result, err := r.Retrieve(ctx, &tool.Call{Arguments: json.RawMessage(`{"queries":["a","b"]}`)}); err == nil || !strings.Contains(err.Error(), "canceled") {
+		t.Errorf("answered %s, error %v", result, err)
+	}
+}
+
+func TestALargeAnswerKeepsTheBestOfEachNeed(t *testing.T) {
+	r := &Retriever{provisioner: &provisioner{}}
+	var needs []need
+	for i := range 4 {
+		n := need{Found: Found{Confidence: 1}}
+		for j := range 3 {
+			n.Hits = append(n.Hits, Hit{Tool: &tool.Tool{Name: fmt.Sprintf("t_%d_%d", i, j), Def: def(t, "t", `{"name":"t","inputSchema":{"type":"object","properties":{"`+strings.Repeat("p", 1500)+`":{"type":"string"}}}}`)}})
+		}
+		needs = append(needs, n)
+	}
+	text := r.text(needs, Registration{})
+	for i := range 4 {
+		if !strings.Contains(text, fmt.Sprintf("t_%d_0\n ppp", i)) || !strings.Contains(text, fmt.Sprintf("t_%d_2\n parameters: ask for it alone", i)) {
+			t.Errorf("need %d: %s", i, text)
+		}
+	}
+	if len(text) > maxAnswer+500 {
+		t.Errorf("%d bytes", len(text))
+	}
+}

@@ -1,0 +1,130 @@
+package retrieve
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"toolfinch/tool"
+)
+
+// Part is a view that is served together with others.
+type Part struct {
+	View    string
+	Catalog *Catalog
+	Listed  bool // its tools are listed from the start
+}
+
+// Renamed is a name that several parts have, or that is reserved, and what their tools
+// are called instead, in the order of the parts.
+type Renamed struct {
+	Name string
+	As   []string
+}
+
+// Together returns the contents of a catalog with the tools of several views, each with
+// its handler and under its name there. In the place of a Renamed name is one that begins
+// with that of the view. IDs stay: by that of a tool that several views have, the first
+// one's is found.
+func Together(parts []Part, reserved []string) (Contents, []Renamed) {
+	names, renamed := namesTogether(parts, reserved)
+	all := Contents{Reserved: reserved, plain: map[string]bool{}, listed: map[string]bool{}}
+	at := map[string]int{}
+	for _, p := range parts {
+		for _, s := range p.Catalog.contents.Servers {
+			tools := make([]*tool.Tool, len(s.Tools))
+			for i, t := range s.Tools {
+				if t.Def.ID.Kind == tool.KindTool {
+					own := p.Catalog.exact[t.Def.ID]
+					t = called(own, names[tool.ID{Server: p.View, Name: own.Name}])
+					all.plain[t.Name] = t == own && !p.Catalog.given[t.Name]
+					all.listed[t.Name] = p.Listed
+				}
+				tools[i] = t
+			}
+			i, known := at[s.Name]
+			switch {
+			case known:
+				all.Servers[i].join(s, tools)
+			default:
+				at[s.Name] = len(all.Servers)
+				if s.Tools != nil { // nil: it was never listed
+					s.Tools = tools
+				}
+				all.Servers = append(all.Servers, s)
+			}
+		}
+	}
+	return all, renamed
+}
+
+// join adds what another view has of the server.
+func (s *Server) join(other Server, tools []*tool.Tool) {
+	if other.Tools != nil {
+		s.Tools = append(slices.Clip(s.Tools), tools...)
+	}
+	s.Description = cmp.Or(s.Description, other.Description)
+	if s.Capabilities == nil {
+		s.Capabilities = other.Capabilities
+	}
+	// A view that sends a server what it does not list excludes nothing of it, so that
+	// the two can be joined apart.
+	s.Unlisted = min(s.Unlisted, other.Unlisted)
+	if one, two := s.Excluded, other.Excluded; one == nil || two == nil {
+		s.Excluded = nil
+	} else {
+		s.Excluded = func(id tool.ID) bool { return one(id) && two(id) }
+	}
+}
+
+// called returns t under another name. Its handler, and hooks in it, hear the one that
+// the view knows.
+func called(t *tool.Tool, name string) *tool.Tool {
+	if t.Name == name {
+		return t
+	}
+	return &tool.Tool{Name: name, Def: t.Def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		inner := *call
+		inner.Name = t.Name
+		return t.Handler(ctx, &inner)
+	}}
+}
+
+// namesTogether returns the names of all tools of the parts, by view and name there.
+func namesTogether(parts []Part, reserved []string) (map[tool.ID]string, []Renamed) {
+	claims := map[string]int{}
+	for _, name := range reserved {
+		claims[name]++
+	}
+	for _, p := range parts {
+		for name := range p.Catalog.tools {
+			claims[name]++
+		}
+	}
+	names := map[tool.ID]string{}
+	taken := slices.Clone(reserved)
+	var clashing []tool.ID
+	for _, p := range parts {
+		for name := range p.Catalog.tools {
+			id := tool.ID{Server: p.View, Name: name}
+			if claims[name] > 1 {
+				clashing = append(clashing, id)
+				continue
+			}
+			names[id] = name
+			taken = append(taken, name)
+		}
+	}
+	as := map[string][]string{}
+	prefixed := namesFor(clashing, taken, nil)
+	for _, id := range clashing {
+		names[id] = prefixed[id]
+		as[id.Name] = append(as[id.Name], prefixed[id])
+	}
+	var renamed []Renamed
+	for name, as := range as {
+		renamed = append(renamed, Renamed{name, as})
+	}
+	slices.SortFunc(renamed, func(a, b Renamed) int { return cmp.Compare(a.Name, b.Name) })
+	return names, renamed
+}

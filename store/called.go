@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"toolfinch/tool"
+)
+
+const (
+	maxCallers     = 1000
+	maxCallerBytes = 2048 // of a principal and a client's name
+	calledFor      = 7 * 24 * time.Hour
+)
+
+const (
+	selectCalled = `SELECT principal, client, names FROM called WHERE view = ? AND at > ?`
+	putCalled    = `INSERT OR REPLACE INTO called (view, principal, client, names, at) VALUES (?, ?, ?, ?, ?)`
+	dropCalled   = `DELETE FROM called WHERE at <= ?`
+	boundCalled  = `DELETE FROM called WHERE (view, principal, client) IN (
+		SELECT view, principal, client FROM called ORDER BY at DESC LIMIT -1 OFFSET ?)`
+)
+
+// Called returns the tools that callers called last in the view, the last first; of
+// those that have called something new in the last seven days.
+func (s *Store) Called(ctx context.Context, view string) (map[tool.Caller][]tool.Called, error) {
+	out := map[tool.Caller][]tool.Called{}
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
+		var by tool.Caller
+		var text []byte
+		var called []tool.Called
+		err := rows.Scan(&by.Principal, &by.Client, &text)
+		if err == nil {
+			err = json.Unmarshal(text, &called)
+		}
+		out[by] = called
+		return err
+	}, selectCalled, view, time.Now().Add(-calledFor).UnixMilli())
+	if err != nil {
+		return nil, fmt.Errorf("store: read what was called: %w", err)
+	}
+	return out, nil
+}
+
+// PutCalled stores the tools that a caller called last in the view, in
+// place of what was stored. A caller with more than 2,048 bytes is an error; of more
+// than 1,000 callers the one put longest ago is forgotten.
+func (s *Store) PutCalled(ctx context.Context, view string, by tool.Caller, called []tool.Called) error {
+	if n := len(by.Principal) + len(by.Client); n > maxCallerBytes {
+		return fmt.Errorf("store: put what was called: the caller has %d bytes, more than %d", n, maxCallerBytes)
+	}
+	text, err := json.Marshal(called)
+	if err != nil {
+		return fmt.Errorf("store: put what was called: %w", err)
+	}
+	now := time.Now()
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		for _, statement := range []struct {
+			text string
+			args []any
+		}{
+			{putCalled, []any{view, by.Principal, by.Client, string(text), now.UnixMilli()}},
+			{dropCalled, []any{now.Add(-calledFor).UnixMilli()}},
+			{boundCalled, []any{maxCallers}},
+		} {
+			if _, err := tx.ExecContext(ctx, statement.text, statement.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: put what was called: %w", err)
+	}
+	return nil
+}

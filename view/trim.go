@@ -1,0 +1,75 @@
+package view
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// trimmed returns the tool with at most limit bytes of its description; the tool itself
+// if it has no more, or if limit is 0 or TrimOff. Descriptions of parameters stay: they
+// are short, and say how to call.
+func trimmed(t *tool.Tool, limit int) *tool.Tool {
+	if limit <= 0 || len(t.Def.Description) <= limit {
+		return t
+	}
+	raw := set(t.Def.Raw, "description", rawjson.Quote(trimText(t.Def.Description, limit)))
+	next, err := change(t, t.Name, raw, nil)
+	if err != nil { // a definition stays one with another description
+		return t
+	}
+	def := *next.Def
+	def.Whole = t.Def
+	return &tool.Tool{Name: next.Name, Def: &def, Handler: next.Handler}
+}
+
+// trimText returns what text begins with in at most limit bytes: up to the last end of
+// a sentence, a line or a paragraph, else of a word, with … if there is room for it.
+func trimText(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	sentence, word := 0, 0
+	before := ' '
+	for i, r := range text {
+		if i > limit {
+			break
+		}
+		switch {
+		case strings.ContainsRune("。！？", before), unicode.IsSpace(r) && strings.ContainsRune(".!?", before):
+			if !abbreviates(text[:i]) {
+				sentence = i
+			}
+		case r == '\n' && before != ':' && !unicode.IsSpace(before):
+			sentence = i
+		}
+		if unicode.IsSpace(r) && i <= limit-len(ellipsis) {
+			word = i
+		}
+		before = r
+	}
+	switch {
+	case sentence > 0:
+		return strings.TrimSpace(text[:sentence])
+	case strings.TrimSpace(text[:word]) != "":
+		return strings.TrimSpace(text[:word]) + ellipsis
+	case limit >= len(ellipsis)+utf8.UTFMax:
+		return rawjson.Head(text, limit-len(ellipsis)) + ellipsis
+	}
+	return rawjson.Head(text, limit)
+}
+
+const ellipsis = "…"
+
+// abbreviates reports whether text, which ends with a dot, ends with an abbreviation.
+func abbreviates(text string) bool {
+	last := text[strings.LastIndexFunc(strings.TrimSuffix(text, "."), func(r rune) bool { return unicode.IsSpace(r) || r == '(' })+1:]
+	switch strings.ToLower(last) {
+	case "e.g.", "i.e.", "etc.", "vs.", "cf.", "approx.", "no.", "incl.", "max.", "min.":
+		return true
+	}
+	return false
+}

@@ -1,5 +1,9 @@
 package configs
 
+import (
+	"toolfinch/clients"
+)
+
 // Client is what the configuration says of a client.
 type Client struct {
 	Name     string // an ID of package clients, or a pattern of how clients name themselves
@@ -28,5 +32,34 @@ var clientList = named[Client]{
 	item:  clientKeys,
 	fresh: func(p pair) Client { return Client{Name: p.key.text} },
 	name:  func(c *Client) string { return c.Name },
-	check: func(d *decoder, key *node, label string) { glob(d, key, label, &key.text) },
+	check: func(d *decoder, key *node, label string) {
+		var known []string
+		for _, l := range clients.Listings {
+			if known = append(known, l.ID); clients.Announces(key.text, l.Announce) {
+				known = nil
+				break
+			}
+		}
+		if glob(d, key, label, &key.text) && known != nil {
+			if hint := nearHint(key.text, known); hint != "" {
+				d.warn(key, label+" is no client that was measured, and is taken for one that names itself so", hint)
+			}
+		}
+	},
+}
+
+// checkClients warns of settings of clients that nothing goes by.
+func (d *decoder) checkClients(c *Config) {
+	from, given := d.origins["clients"]
+	switch {
+	case !given || !from.ok:
+	case c.Routing != RoutingAuto:
+		d.warn(from.node, from.label+" is not used with routing_type "+string(c.Routing), "AUTO goes by it")
+	default:
+		for _, client := range c.Clients {
+			if client.Register == "" {
+				d.warn(from.node, from.label+"."+shorten(client.Name)+" says nothing", "write register: at_once, when_used or never")
+			}
+		}
+	}
 }

@@ -121,7 +121,7 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name:  "clients",
-		doc:   "by the name of a client, as `toolfinch connect` calls it, or as it names itself, `*` for anything: `{register: at_once}`, `when_used` or `never`: when `routing_type` `AUTO` puts what it has found into its list; see [clients.md](clients.md#what-clients-are-listed)",
+		doc:   "by the name of a client, as `toolfinch connect` calls it, or as it names itself, `*` for anything: `{register: at_once}`, `when_used` or `never`: when `routing_type` `AUTO` puts what it has found into its list, with `DYNAMIC` and `CALL_TOOL` it has no effect; see [clients.md](clients.md#what-clients-are-listed)",
 		value: in(func(c *Config) *[]Client { return &c.Clients }).is(clientList),
 	},
 	{
@@ -188,7 +188,7 @@ var top = section[Config]{keys: keys{
 	{
 		name: "direct_below",
 		doc: "with `routing_type` `AUTO` a client is listed all tools, and need not search, while their definitions cost fewer tokens together; " +
-			"decided when a session begins; `0`: never. Views have their own",
+			"decided when a session begins, which keeps its list until that costs four times as much; `0`: never. Views have their own",
 		value: in(func(c *Config) *int { return &c.DirectBelow }).is(directBelow, DefaultDirectBelow),
 	},
 	{

@@ -72,6 +72,7 @@ func Load(opts Options) (*Config, error) {
 	d.completeViews(&c)
 	d.checkOpenAI(&c)
 	d.checkHook(&c)
+	d.checkClients(&c)
 	d.defaultDataDir(&c)
 	d.checkBeside(file)
 	d.leaveOut(&c)

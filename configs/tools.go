@@ -260,12 +260,12 @@ func (k outputCacheKind) show(s *secrets, o *view.OutputCache) *node {
 	return k.onOff.show(s, o)
 }
 
-// isFile reports whether a file is there. One that cannot be looked at is: the
-// one who reads it will say why not.
+// isFile reports whether a file is there that ends when it is read. One that cannot be
+// looked at is: the one who reads it will say why not.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	return !info.IsDir()
+	return info.Mode().IsRegular()
 }

@@ -12,9 +12,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 
 	"toolfinch/embed"
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -84,14 +84,14 @@ func Parse(said string) (Text, error) {
 	decoder.DisallowUnknownFields()
 	var text Text
 	if err := decoder.Decode(&text); err != nil {
-		return Text{}, fmt.Errorf("%w: it is not the JSON object that was asked for: %s", ErrAnswer, Printable(err.Error(), 200))
+		return Text{}, fmt.Errorf("%w: it is not the JSON object that was asked for: %s", ErrAnswer, rawjson.Head(printable.Line(err.Error()), 200))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Text{}, fmt.Errorf("%w: something follows the JSON object", ErrAnswer)
 	}
-	out := Text{When: Printable(text.When, maxWhen)}
+	out := Text{When: rawjson.Head(printable.Line(text.When), maxWhen)}
 	for _, tag := range text.Tags[:min(len(text.Tags), maxTags)] {
-		if tag = Printable(tag, maxTag); tag != "" {
+		if tag = rawjson.Head(printable.Line(tag), maxTag); tag != "" {
 			out.Tags = append(out.Tags, tag)
 		}
 	}
@@ -99,19 +99,4 @@ func Parse(said string) (Text, error) {
 		return Text{}, fmt.Errorf("%w: it says nothing", ErrAnswer)
 	}
 	return out, nil
-}
-
-// Printable is a stranger's text in one line: at most n bytes, without characters that
-// a terminal acts on or does not show.
-func Printable(text string, n int) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, ""))
-	return strings.TrimSpace(rawjson.Head(strings.Join(strings.Fields(text), " "), n))
 }

@@ -43,7 +43,7 @@ func TestAFloodOnStderrIsBounded(t *testing.T) {
 	if logged+left != written {
 		t.Errorf("%d lines were logged and %d left out, of %d", logged, left, written)
 	}
-	if want := "line 199995 [31m | "; !strings.HasPrefix(e.Words(), want) || !strings.HasSuffix(e.Words(), "line 199999 [31m") {
+	if want := "line 199995\x1b[31m | "; !strings.HasPrefix(e.Words(), want) || !strings.HasSuffix(e.Words(), "line 199999\x1b[31m") {
 		t.Errorf("the last words are %q", e.Words())
 	}
 }

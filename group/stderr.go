@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 )
 
 const (
@@ -84,21 +83,13 @@ func (e *Stderr) keep(line string) {
 	e.last = append(e.last, line)
 }
 
-// Words are the last lines, on one line.
+// Words are the last lines, on one line, as the process wrote them.
 func (e *Stderr) Words() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	lines := make([]string, len(e.last))
 	for i, line := range e.last {
-		lines[i] = strings.Map(Printable, strings.ToValidUTF8(line[:min(len(line), maxLastLine)], ""))
+		lines[i] = line[:min(len(line), maxLastLine)]
 	}
 	return strings.Join(lines, lastSeparator)
-}
-
-// Printable is for strings.Map: what cannot be shown becomes a blank.
-func Printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return ' '
 }

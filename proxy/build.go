@@ -128,9 +128,6 @@ func (s *views) newRetriever(config *configs.Config, next plan) *retrieve.Retrie
 		Offers:       func(name string) bool { return next.shown.MetaTool(name) != nil },
 		PlainSearch:  next.settings.SearchStyle == view.SearchPlain,
 	}
-	if most := next.compiled.Keeps(); most != nil {
-		settings.Keep = s.keep(*most)
-	}
 	if next.endpoint != nil {
 		settings.Register = func(ctx context.Context, call *tool.Call, tools []*tool.Tool) retrieve.Registration {
 			names, relisted := next.live.Register(ctx, call, tools)
@@ -173,7 +170,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 	if settings.ProxyTool != "" {
 		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, v.retriever.Proxied(), s.log.With("view", v.name)))
 	}
-	if next.compiled.Keeps() != nil {
+	if next.compiled.Keeps() {
 		v.shown.Meta = append(v.shown.Meta, s.outputs.Tool())
 	}
 	apart := map[string]bool{retrieve.UnprovisionTools: true, retrieve.ListProvisioned: true, s.outputs.Tool().Name: true}

@@ -187,7 +187,7 @@ func (s *views) reservedIn(v *View) []string {
 	if v.settings.ProxyTool != "" {
 		names = append(names, v.settings.ProxyTool)
 	}
-	if v.compiled.Keeps() != nil {
+	if v.compiled.Keeps() {
 		names = append(names, s.outputs.Tool().Name)
 	}
 	return names

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"toolfinch/group"
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 )
 
@@ -134,7 +135,7 @@ func (p *process) live(targets []target) {
 	_ = group.Kill(cmd) // what it started ends with it
 	_ = stderr.Close()
 	<-p.stderr.Done()
-	p.leave(&Error{Reason: "Python ended (" + cmd.ProcessState.String() + ")", Detail: p.stderr.Words()})
+	p.leave(&Error{Reason: "Python ended (" + cmd.ProcessState.String() + ")", Detail: printable.Line(p.stderr.Words())})
 	workers.Wait()
 }
 
@@ -330,16 +331,5 @@ func (r reply) err() error {
 		return nil
 	}
 	detail := strings.TrimSpace(r.Error.Where + "\n" + r.Error.Trace)
-	return &Error{Reason: printable(r.Error.Text), Detail: printable(detail), Misanswered: r.Error.Misanswered}
-}
-
-// printable makes text with what models and servers wrote harmless for models and
-// terminals. Lines stay.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' {
-			return r
-		}
-		return group.Printable(r)
-	}, text)
+	return &Error{Reason: printable.Lines(r.Error.Text), Detail: printable.Lines(detail), Misanswered: r.Error.Misanswered}
 }

@@ -205,7 +205,7 @@ async def large(context, args):
 		{"hooks.f.indent", "hooks.f.indent is a part of Python: name a function of yours", ""},
 		{"hooks.f.misspelt", "f.py:31: AttributeError: 'HookResult' object has no attribute 'agrs'", "hooks/f.py:31"},
 		{"hooks.f.aborted", "f.py:36: AttributeError: 'HookResult' object has no attribute 'aborted'", "hooks/f.py:36"},
-		{"hooks.f.foreign", "f.py:40: ValueError:  [2J one\n  two", "hooks/f.py:40"},
+		{"hooks.f.foreign", "f.py:40: ValueError: [2J one\ntwo", "hooks/f.py:40"},
 		{"hooks.none.f", "there is no module hooks.none in the folder of the configuration, or that python", ""},
 		{"hooks.broken.f", "broken.py:2: SyntaxError: invalid syntax", "hooks/broken.py:2"},
 		{"hooks.fails.f", "fails.py:2: KeyError: 'k'", "hooks/fails.py:2"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"toolfinch/nearest"
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 )
 
@@ -80,7 +81,7 @@ func plain(text string) error {
 	if len(text) > maxText {
 		return unsupported("a text in it is longer than %d bytes: %q", maxText, rawjson.Clip(text, 40))
 	}
-	if strings.ContainsFunc(text, isHidden) {
+	if strings.ContainsFunc(text, printable.Hidden) {
 		return unsupported("a text in it has characters that nobody sees: %q", rawjson.Clip(text, 80))
 	}
 	return nil

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
-	"unicode"
 
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 )
 
@@ -114,19 +113,7 @@ func listing(raw json.RawMessage) (Listing, error) {
 	return l, nil
 }
 
-// about is a description as one line without what nobody sees.
-func about(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if isHidden(r) && !unicode.IsSpace(r) {
-			return -1
-		}
-		return r
-	}, text)
-	return rawjson.Clip(strings.Join(strings.Fields(text), " "), maxAbout)
-}
-
-// isHidden reports whether a character controls how others are shown, or is not seen.
-func isHidden(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
+func about(text string) string { return rawjson.Clip(printable.Line(text), maxAbout) }
 
 // webAddress is "" for what is no address that people can open.
 func webAddress(text string) string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"toolfinch/index"
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 )
 
@@ -43,7 +44,7 @@ func (a Absent) why() string {
 	if a.Starting > 0 {
 		return fmt.Sprintf("still starting (%s, %d s)", a.How, int(a.Starting.Seconds()))
 	}
-	return rawjson.Clip(a.Reason, maxReason)
+	return rawjson.Clip(printable.Line(a.Reason), maxReason)
 }
 
 // state is how the servers are now.

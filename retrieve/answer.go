@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -114,7 +115,7 @@ func (r *Retriever) item(hit Hit, q Query, registered Registration) item {
 // describeOther is describeHit for a prompt, resource or template.
 func (r *Retriever) describeOther(q Query, hit Hit) string {
 	kind := hit.Def.ID.Kind
-	name := hit.Name
+	name := exact(hit.Name)
 	if kind == tool.KindPrompt && q.Detail != DetailName {
 		name += promptSignature(rawjson.Member(hit.Def.Raw, "arguments"))
 	}
@@ -144,13 +145,13 @@ func (r *Retriever) use(hit Hit) string {
 func promptSignature(arguments json.RawMessage) string {
 	var names []string
 	for argument := range rawjson.Elements(arguments) {
-		name := rawjson.Text(rawjson.Member(argument, "name"))
+		name := exact(rawjson.Text(rawjson.Member(argument, "name")))
 		if string(rawjson.Member(argument, "required")) != "true" {
 			name += "?"
 		}
 		names = append(names, name)
 	}
-	return "(" + strings.Join(names, ", ") + ")"
+	return "(" + rawjson.Clip(strings.Join(names, ", "), maxAnswer/10) + ")"
 }
 
 // tokens returns how many tokens a hit takes with all details.
@@ -168,12 +169,13 @@ func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 func (a answer) result() tool.Result { return tool.TextResult(string(a)) }
 
 // FirstSentence returns the first sentence or line of a description, at most
-// 200 bytes of it.
+// 200 bytes of it, without what is not seen.
 func FirstSentence(description string) string {
 	s := strings.TrimSpace(description)
 	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		s = strings.TrimSpace(s[:i])
+		s = s[:i]
 	}
+	s = printable.Line(rawjson.Head(s, 2000))
 	if i := strings.Index(s, ". "); i >= 0 {
 		s = s[:i+1]
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"toolfinch/gate"
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/schema"
 	"toolfinch/tool"
@@ -50,26 +51,18 @@ type caller struct {
 	search    string                              // the meta-tool that finds tools
 	absent    func() []Absent                     // servers that cannot be called now
 	offers    func(name string) bool              // the meta-tools; nil: none is known
-	keep      tool.Middleware                     // of results that are large together; nil: none is kept
 }
 
 // CallTool returns the handler of call_tool for tools up to the given kind, and for
 // prompts and resources, which only read. With a server it calls that server's alone,
 // with "" those of all.
 func (c *caller) CallTool(most Kind, server string) tool.Handler {
-	together := func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		calls, _ := callsOf(call.Arguments)
-		return c.callAll(ctx, call, calls, most, server)
-	}
-	if c.keep != nil {
-		together = c.keep(together)
-	}
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		switch calls, err := callsOf(call.Arguments); {
 		case err != nil:
 			return tool.ErrorResult(err.Error()), nil
 		case calls != nil:
-			return together(ctx, call)
+			return c.callAll(ctx, call, calls, most, server)
 		}
 		return c.call(ctx, call, most, server)
 	}
@@ -107,7 +100,7 @@ type argumentsError struct {
 
 func (e *argumentsError) Error() string {
 	return fmt.Sprintf("the arguments do not fit %s:\n- %s\nIts input schema is:\n%s",
-		e.tool.Name, strings.Join(e.violations, "\n- "), e.tool.Def.InputSchema)
+		e.tool.Name, printable.Lines(strings.Join(e.violations, "\n- ")), printable.JSON(e.tool.Def.InputSchema))
 }
 
 // checked returns the tool's handler behind the gate and the check of arguments. The
@@ -249,7 +242,13 @@ func (c *caller) unknown(name, server string) string {
 // name. Its errors are *args.Errors.
 func parseCall(key string, raw json.RawMessage) (name string, arguments json.RawMessage, err error) {
 	arguments = json.RawMessage(`{}`)
-	err = args.Read("this tool", raw, args.Text(key, &name), args.Object("arguments", &arguments))
+	err = args.Read("this tool", raw, args.Text(key, &name), args.Object("arguments", &arguments),
+		args.Hidden(args.Func("calls", func(value json.RawMessage) error {
+			if unused(value) {
+				return nil
+			}
+			return args.Refuse("one call has no calls of its own")
+		})))
 	example := fmt.Sprintf(`send {%q: "server_tool", "arguments": {...}}`, key)
 	switch {
 	case err != nil:

@@ -3,11 +3,15 @@ package retrieve
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"sync"
 
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
@@ -20,11 +24,11 @@ const MaxCalls = 16
 // error is an *args.Error.
 func callsOf(arguments json.RawMessage) ([]json.RawMessage, error) {
 	list := rawjson.Member(arguments, "calls")
+	if list == nil || unused(list) && !unused(rawjson.Member(arguments, "name")) {
+		return nil, nil
+	}
 	if text := rawjson.Text(list); text != "" { // some models write arrays so
 		list = json.RawMessage(text)
-	}
-	if list == nil || string(list) == "null" || rawjson.Member(arguments, "name") != nil && string(bytes.TrimSpace(list)) == "[]" {
-		return nil, nil
 	}
 	var calls []json.RawMessage
 	switch err := json.Unmarshal(list, &calls); {
@@ -33,22 +37,32 @@ func callsOf(arguments json.RawMessage) ([]json.RawMessage, error) {
 	case len(calls) > MaxCalls:
 		return nil, args.Refuse("calls has %d calls: make at most %d at once", len(calls), MaxCalls)
 	}
-	for member := range rawjson.Members(arguments) {
-		if member != "calls" {
+	for member, value := range rawjson.Members(arguments) {
+		if member != "calls" && !unused(value) {
 			return nil, args.Refuse("send either calls or %s, not both", member)
 		}
 	}
 	return calls, nil
 }
 
+// unused reports whether an argument is none: some models fill in those they do not use.
+func unused(value json.RawMessage) bool {
+	switch string(compact(value)) {
+	case "", "null", `""`, "{}", "[]", `"{}"`, `"[]"`:
+		return true
+	}
+	return false
+}
+
 // callAll makes several calls for the maker of one: side by side if all only read, else
-// in their order. Each has its own result or error. Their structured content becomes
-// text, because clients that show a model structured content show it nothing else.
+// in their order until one fails, because the next may build on it. Each has its own
+// result or error. Their structured content becomes text, because clients that show a
+// model structured content show it nothing else.
 func (c *caller) callAll(ctx context.Context, call *tool.Call, calls []json.RawMessage, most Kind, server string) (tool.Result, error) {
 	names, reads := make([]string, len(calls)), true
 	for i, one := range calls {
 		names[i], _, _ = parseCall("name", one)
-		if t, err := c.catalog.Find(names[i]); err == nil && KindOf(t.Def.Annotations) != KindRead {
+		if t, err := c.catalog.Find(names[i]); err == nil && most > KindRead && KindOf(t.Def.Annotations) != KindRead {
 			reads = false
 		}
 	}
@@ -57,6 +71,12 @@ func (c *caller) callAll(ctx context.Context, call *tool.Call, calls []json.RawM
 	var running sync.WaitGroup
 	for i, one := range calls {
 		if ctx.Err() != nil {
+			break
+		}
+		if i > 0 && !reads && results[i-1].Failed() {
+			for rest := range results[i:] {
+				results[i+rest] = tool.ErrorResult(fmt.Sprintf("not called, as call %d failed", i))
+			}
 			break
 		}
 		running.Go(func() {
@@ -97,18 +117,32 @@ func (c *caller) callOne(ctx context.Context, call *tool.Call, name string, one 
 	return result
 }
 
+// label begins the line before each result.
+var label = regexp.MustCompile(`\[\d+\] `)
+
 // joined is the result of several calls: the content of each after a line with its
-// number and name. It is an error if all are.
+// number and name, and a mark where a result could be taken for such lines. It is an
+// error if all are.
 func joined(names []string, results []tool.Result) tool.Result {
+	all := make([][]json.RawMessage, len(results))
+	mark := ""
+	for i, result := range results {
+		all[i] = blocksOf(result)
+		for _, block := range all[i] {
+			if mark == "" && (label.MatchString(rawjson.Text(rawjson.Member(block, "text"))) || label.Match(block)) {
+				mark = " " + rand.Text()[:6]
+			}
+		}
+	}
 	var blocks []json.RawMessage
 	failures := 0
 	for i, result := range results {
-		label := fmt.Sprintf("[%d] %s", i+1, rawjson.Clip(names[i], 128))
+		label := fmt.Sprintf("[%d%s] %s", i+1, mark, rawjson.Clip(printable.Line(names[i]), 128))
 		if result.Failed() {
 			failures++
 			label += " failed"
 		}
-		blocks = append(append(blocks, textBlock(label+":")), blocksOf(result)...)
+		blocks = append(append(blocks, textBlock(label+":")), all[i]...)
 	}
 	var out rawjson.Object
 	out.Add("content", rawjson.Array(blocks))
@@ -119,13 +153,17 @@ func joined(names []string, results []tool.Result) tool.Result {
 }
 
 // blocksOf are the content blocks of a result, and its structured content as text if
-// none of them has it.
+// none of them has it. What is no block becomes text: clients would refuse all results
+// for it.
 func blocksOf(result tool.Result) []json.RawMessage {
 	data := compact(rawjson.Member(json.RawMessage(result), "structuredContent"))
 	var blocks []json.RawMessage
 	for block := range rawjson.Elements(rawjson.Member(json.RawMessage(result), "content")) {
 		if says(rawjson.Text(rawjson.Member(block, "text")), data) {
 			data = nil
+		}
+		if !isBlock(block) {
+			block = textBlock(string(block))
 		}
 		blocks = append(blocks, block)
 	}
@@ -138,7 +176,7 @@ func blocksOf(result tool.Result) []json.RawMessage {
 // says reports whether a text is data, or the only member of data: many servers wrap
 // what is no object as {"result": ...}.
 func says(text string, data json.RawMessage) bool {
-	if data == nil {
+	if data == nil || text == "" {
 		return false
 	}
 	members, only := 0, data
@@ -149,6 +187,27 @@ func says(text string, data json.RawMessage) bool {
 		return true
 	}
 	return bytes.Equal(compact([]byte(text)), data)
+}
+
+// isBlock reports whether a value is a content block as the schema of MCP has it.
+func isBlock(value json.RawMessage) bool {
+	has := func(of json.RawMessage, members ...string) bool {
+		return !slices.ContainsFunc(members, func(member string) bool {
+			return !bytes.HasPrefix(rawjson.Member(of, member), []byte{'"'})
+		})
+	}
+	switch rawjson.Text(rawjson.Member(value, "type")) {
+	case "text":
+		return has(value, "text")
+	case "image", "audio":
+		return has(value, "data", "mimeType")
+	case "resource_link":
+		return has(value, "name", "uri")
+	case "resource":
+		resource := rawjson.Member(value, "resource")
+		return has(resource, "uri", "text") || has(resource, "uri", "blob")
+	}
+	return false
 }
 
 func textBlock(text string) json.RawMessage {

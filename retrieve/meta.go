@@ -90,7 +90,7 @@ func (r *Retriever) callTool(most Kind, name, description, annotations, server s
 	return meta(name, description, `{"type":"object","properties":{`+
 		`"name":{"type":"string","description":"Name or uri found, or server.tool"},`+
 		`"arguments":{"type":"object"},`+
-		`"calls":{"type":"array","items":{"type":"object"},"description":"Instead: several {name, arguments} at once"}}}`,
+		`"calls":{"type":"array","items":{"type":"object"},"description":"Instead: several {name, arguments}, in order until one fails"}}}`,
 		annotations, r.CallTool(most, server))
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
@@ -32,7 +33,7 @@ func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
 	err := args.Read(RetrieveTools, arguments,
 		args.Text("query", &q.Text),
 		args.Texts("queries", &texts),
-		args.Int("limit", &q.Limit, 1, MaxLimit),
+		args.Int("limit", &q.Limit, 0, MaxLimit),
 		args.Text("server", &q.Server),
 		args.OneOf("detail", &q.Detail, string(DetailName), string(DetailSummary), string(DetailFull)),
 		args.OneOf("kind", &kind, "tool", "prompt", "resource", "any"),
@@ -160,7 +161,7 @@ func (r *Retriever) text(needs []need, registered Registration) string {
 	about := r.describeAll(needs, registered)
 	for i, n := range needs {
 		if len(needs) > 1 {
-			fmt.Fprintf(&b, "# %s\n", rawjson.Clip(oneLine(n.Text), maxParameter))
+			fmt.Fprintf(&b, "# %s\n", rawjson.Clip(printable.Line(n.Text), maxParameter))
 		}
 		for _, name := range n.above {
 			fmt.Fprintf(&b, "%s: see above\n", name)
@@ -204,6 +205,10 @@ func absentTo(needs []need) (all []Absent) {
 // middle.
 const maxAnswer = 10_000
 
+// maxHit is how many bytes of parameters the best hit may have all the same. One of 1,135
+// real tools needs 27,000.
+const maxHit = 3 * maxAnswer
+
 // describeAll says of each hit of each need what its reader needs to use it. Of the
 // least likely only the first line is left where there is no room for all.
 func (r *Retriever) describeAll(needs []need, registered Registration) [][]string {
@@ -216,9 +221,9 @@ func (r *Retriever) describeAll(needs []need, registered Registration) [][]strin
 		}
 		most = max(most, len(n.Hits))
 	}
-	for rank := most - 1; rank > 0; rank-- {
+	for rank := most - 1; rank >= 0; rank-- {
 		for i := len(all) - 1; i >= 0 && size > maxAnswer; i-- {
-			if rank >= len(all[i]) {
+			if rank >= len(all[i]) || rank == 0 && i == 0 { // that one has a bound of its own
 				continue
 			}
 			if first, rest, more := strings.Cut(all[i][rank], "\n"); more {
@@ -272,8 +277,10 @@ func head(name string, marks []string, description string) string {
 func parametersOf(def *tool.Def) string {
 	lines, ok := parameters(def.InputSchema)
 	switch {
+	case !ok && len(def.InputSchema) > maxHit:
+		return fmt.Sprintf("\n schema: %d bytes, ask with detail full", len(def.InputSchema))
 	case !ok:
-		return "\n schema: " + string(rawjson.OneLine(def.InputSchema))
+		return "\n schema: " + literal(def.InputSchema)
 	case len(lines) == 0:
 		return "\n no parameters"
 	}

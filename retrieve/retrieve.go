@@ -50,8 +50,6 @@ type Settings struct {
 	// Unchecked, if set, hears once of a tool whose arguments could not be checked
 	// against its input schema, and why. It must not block.
 	Unchecked func(id tool.ID, err error)
-	// Keep, if set, keeps what several calls of one call_tool answer together.
-	Keep tool.Middleware
 	// Gate is where clients provision tools before they call them; nil: every tool
 	// can be called.
 	Gate *gate.Gate
@@ -115,7 +113,7 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	search := &searcher{catalog, settings.Memory, settings.Vectors, settings.QueryTimeout, settings.Misfit, settings.Health}
 	return &Retriever{
 		searcher:    search,
-		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.Used, settings.SearchTool, search.absent, settings.Offers, settings.Keep},
+		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.Used, settings.SearchTool, search.absent, settings.Offers},
 		provisioner: &provisioner{search, catalog, settings.Gate, settings.TopK},
 		catalog:     catalog,
 		settings:    settings,

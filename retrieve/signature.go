@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 )
 
@@ -58,7 +59,7 @@ type signature struct {
 
 func newSignature(schema json.RawMessage) *signature {
 	const each = 64 // times: real schemas are read up to 20 times
-	return &signature{root: schema, room: len(schema), work: each*len(schema) + 1<<16}
+	return &signature{root: schema, room: min(len(schema), maxHit), work: each*len(schema) + 1<<16}
 }
 
 var (
@@ -73,14 +74,17 @@ var (
 
 // properties returns the properties of an object, each as "name: type = default".
 func (w *signature) properties(schema json.RawMessage, depth int) []string {
-	required := texts(rawjson.Member(schema, "required"))
+	required := map[string]bool{}
+	for _, name := range texts(rawjson.Member(schema, "required")) {
+		required[name] = true
+	}
 	var out []string
 	for name, property := range rawjson.Members(rawjson.Member(schema, "properties")) {
-		needed := slices.Contains(required, name)
+		needed := required[name]
 		if !plainName.MatchString(name) {
-			name = string(rawjson.Quote(name))
+			name = string(printable.JSON(rawjson.Quote(name)))
 		}
-		if w.room -= len(name); w.room < 0 || w.work < 0 {
+		if w.room -= len(name + ": string, "); w.room < 0 || w.work < 0 {
 			return out
 		}
 		if !needed {
@@ -100,9 +104,9 @@ func (w *signature) property(schema json.RawMessage, needed bool, depth int) str
 		return text
 	}
 	if value := rawjson.Member(schema, "default"); value != nil && len(value) <= maxDefault && string(value) != "null" {
-		text += w.took(" = " + string(rawjson.OneLine(value)))
+		text += w.took(" = " + literal(value))
 	}
-	if about := oneLine(rawjson.Text(rawjson.Member(schema, "description"))); about != "" {
+	if about := printable.Line(rawjson.Text(rawjson.Member(schema, "description"))); about != "" {
 		most := maxOptional
 		if needed {
 			most = maxParameter
@@ -128,10 +132,10 @@ func (w *signature) typeOf(schema json.RawMessage, depth int) string {
 		return w.typeOf(w.referred(rawjson.Text(at)), depth+1)
 	}
 	if value, is := members["const"]; is {
-		return w.took(string(rawjson.OneLine(value)))
+		return w.took(literal(value))
 	}
 	if values, is := members["enum"]; is {
-		return either(w, rawjson.Elements(values), func(v json.RawMessage) string { return w.took(string(rawjson.OneLine(v))) })
+		return either(w, rawjson.Elements(values), func(v json.RawMessage) string { return w.took(literal(v)) })
 	}
 	for _, key := range alternatives {
 		if of, is := members[key]; is {
@@ -154,12 +158,17 @@ func (w *signature) typeOf(schema json.RawMessage, depth int) string {
 // either joins alternatives, each once.
 func either[T any](w *signature, of iter.Seq[T], text func(T) string) string {
 	var all []string
+	seen := map[string]bool{}
 	for one := range of {
 		if w.brief && len(all) == maxBrief {
 			all = append(all, "...")
 			break
 		}
-		if t := text(one); !slices.Contains(all, t) {
+		if w.room < 0 {
+			break
+		}
+		if t := text(one); !seen[t] {
+			seen[t] = true
 			all = append(all, t)
 		}
 	}
@@ -192,12 +201,14 @@ func (w *signature) named(name string, members map[string]json.RawMessage, schem
 		if pattern != "" {
 			pattern = "/" + pattern + "/"
 		}
+		// A pattern with a character left out would be another one.
+		w.lossy = w.lossy || printable.Line(format) != format || printable.Line(pattern) != pattern
 		return name + w.bounds(format, pattern, between(least, members["maxLength"]))
 	case "number", "integer":
 		return name + w.bounds(between(members["minimum"], members["maximum"]),
 			beside(">", members["exclusiveMinimum"]), beside("<", members["exclusiveMaximum"]))
 	}
-	return name
+	return w.took(printable.Line(name))
 }
 
 func (w *signature) object(members map[string]json.RawMessage, schema json.RawMessage, depth int) string {
@@ -227,7 +238,7 @@ func (w *signature) bounds(all ...string) string {
 	if w.brief || len(all) == 0 {
 		return ""
 	}
-	return "(" + strings.Join(all, ", ") + ")"
+	return w.took("(" + strings.Join(all, ", ") + ")")
 }
 
 // between is a range, "" without bounds that anybody would reach.
@@ -286,5 +297,13 @@ func texts(raw json.RawMessage) []string {
 	return all
 }
 
-// oneLine returns text without line breaks and double spaces.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// literal is a JSON value on one line, which says the same.
+func literal(value json.RawMessage) string { return string(printable.JSON(rawjson.OneLine(value))) }
+
+// exact is a name as it must be sent: as JSON where it has what a line does not show.
+func exact(name string) string {
+	if printable.Line(name) == name {
+		return name
+	}
+	return literal(rawjson.Quote(name))
+}

@@ -3,9 +3,8 @@ package view
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
-	"toolfinch/group"
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -81,7 +80,7 @@ func excerpt(value json.RawMessage) string {
 	if len(value) > most {
 		return fmt.Sprintf("%q...", value[:most])
 	}
-	return strings.Map(group.Printable, string(value))
+	return printable.Line(string(value))
 }
 
 // textOf is a value as text: a string without its quotes, else its JSON.

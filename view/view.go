@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 
 	"toolfinch/python"
 	"toolfinch/script"
@@ -33,17 +34,9 @@ type Compiled struct {
 	Meta      []*tool.Tool // run_script, when it is offered
 }
 
-// Keeps returns how large results of the view's tools are kept, of several ways the one
-// that lets the largest pass; nil: none is kept.
-func (v *Compiled) Keeps() (most *OutputCache) {
-	for _, u := range v.Upstreams {
-		for _, c := range u.Output {
-			if most == nil || c.MinSize > most.MinSize {
-				most = c
-			}
-		}
-	}
-	return most
+// Keeps reports whether large results of some of the view's tools are kept.
+func (v *Compiled) Keeps() bool {
+	return slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return len(u.Output) > 0 })
 }
 
 // Env is what a view needs from its caller. Its functions run during calls, and must

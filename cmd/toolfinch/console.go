@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"toolfinch/printable"
 )
 
 // console is a stream that people may read: everything that commands print passes
@@ -86,7 +88,7 @@ func visible(text string) string {
 			out.WriteByte('\r')
 		case r == utf8.RuneError:
 			out.WriteRune(r)
-		case !hidden(r):
+		case r == '\n', r == '\t', !printable.Hidden(r):
 			out.WriteString(text[i : i+size])
 		case r > 0xFFFF:
 			high, low := utf16.EncodeRune(r)
@@ -97,15 +99,4 @@ func visible(text string) string {
 		i += size
 	}
 	return out.String()
-}
-
-// hidden reports whether a character is not seen, or changes how others are.
-func hidden(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
-		return false
-	case unicode.Is(unicode.Variation_Selector, r):
-		return r < 0xFE00 || r > 0xFE0F // those make a character text or an emoji
-	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }

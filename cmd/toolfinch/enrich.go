@@ -15,6 +15,8 @@ import (
 	"toolfinch/configs"
 	"toolfinch/embed"
 	"toolfinch/enrich"
+	"toolfinch/printable"
+	"toolfinch/rawjson"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -176,7 +178,7 @@ func (e *enriching) write(ctx context.Context, chat *embed.Chat, limit int) erro
 }
 
 // label names a tool on a terminal.
-func label(def *tool.Def) string { return enrich.Printable(def.ID.String(), 200) }
+func label(def *tool.Def) string { return rawjson.Head(printable.Line(def.ID.String()), 200) }
 
 const reviewKeys = "[a]ccept, [r]eject, [e]dit, [S]kip, accept a[l]l, [q]uit: "
 
@@ -206,7 +208,7 @@ func (e *enriching) review(ctx context.Context, in io.Reader) error {
 			}
 			continue
 		}
-		fmt.Fprintf(e.out, "\n%s: %s\n", label(def), enrich.Printable(def.Description, 300))
+		fmt.Fprintf(e.out, "\n%s: %s\n", label(def), rawjson.Head(printable.Line(def.Description), 300))
 	asking:
 		for {
 			fmt.Fprintf(e.out, "  when: %s\n  tags: %s\n", text.When, strings.Join(text.Tags, ", "))
@@ -252,12 +254,12 @@ func (e *enriching) reviewed(count map[store.EnrichedState]int) error {
 // edit asks for other texts. An empty line leaves one as it is.
 func edit(text *store.Enriched, next func(prompt string) (string, bool)) {
 	if when, ok := next("  when (empty: as it is): "); ok && when != "" {
-		text.When = enrich.Printable(when, len(when))
+		text.When = printable.Line(when)
 	}
 	if tags, ok := next("  tags, with commas (empty: as they are): "); ok && tags != "" {
 		text.Tags = nil
 		for tag := range strings.SplitSeq(tags, ",") {
-			if tag = enrich.Printable(tag, len(tag)); tag != "" {
+			if tag = printable.Line(tag); tag != "" {
 				text.Tags = append(text.Tags, tag)
 			}
 		}

@@ -5,8 +5,8 @@
 //
 // Models write some values in other ways than a schema says. These are accepted
 // everywhere: null for an absent argument, a number in a string, one text or the
-// JSON text of a list where a list of texts is wanted, and the JSON text of an
-// object where an object is wanted.
+// JSON text of a list where a list of texts is wanted, the JSON text of an
+// object where an object is wanted, and an empty text for a choice not made.
 package args
 
 import (
@@ -175,6 +175,9 @@ func Text[T ~string](name string, to *T) Arg {
 func OneOf[T ~string](name string, to *T, choices ...string) Arg {
 	return Arg{name: name, read: func(name string, value json.RawMessage) error {
 		text := rawjson.Text(value)
+		if string(value) == `""` {
+			return nil
+		}
 		if !slices.Contains(choices, text) {
 			return mustBe(name, "one of "+strings.Join(choices, ", "), value)
 		}

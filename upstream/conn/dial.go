@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"toolfinch/printable"
 )
 
 // Dial makes a connection. ctx bounds the dialling alone. handler returns the
@@ -26,7 +28,7 @@ func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*C
 			err = context.Cause(ctx)
 			if s, ok := c.channel.(*stdio); ok && s.process != nil {
 				err = fmt.Errorf("%w: the process runs and has not answered", err)
-				if words := s.process.stderr.Words(); words != "" {
+				if words := printable.Line(s.process.stderr.Words()); words != "" {
 					err = fmt.Errorf("%w; its last words: %s", err, words)
 				}
 			}

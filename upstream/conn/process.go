@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"toolfinch/group"
+	"toolfinch/printable"
 )
 
 // Grace at the end of a child: after stdin is closed, and after SIGTERM.
@@ -118,7 +119,7 @@ func (p *process) ended() error {
 	case <-time.After(grace): // someone else holds its stderr
 	}
 	err := fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state)
-	if words := p.stderr.Words(); words != "" {
+	if words := printable.Line(p.stderr.Words()); words != "" {
 		err = fmt.Errorf("%w; its last words: %s", err, words)
 	}
 	return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/group"
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 )
 
@@ -64,7 +64,7 @@ func statusErrorOf(response *http.Response, body []byte) *StatusError {
 	if challenge := response.Header.Get("WWW-Authenticate"); response.StatusCode == http.StatusForbidden {
 		if _, after, ok := strings.Cut(challenge, `scope="`); ok {
 			scope, _, _ := strings.Cut(after, `"`)
-			e.Scope = oneLine(scope, maxWords)
+			e.Scope = rawjson.Clip(printable.Line(scope), maxWords)
 		}
 	}
 	return e
@@ -82,18 +82,12 @@ func wordsOf(response *http.Response, body []byte) string {
 		for _, of := range [][]byte{rawjson.Member(body, "error"), body} {
 			for _, member := range []string{"error_description", "message", "detail", "title", "error"} {
 				if words := text(of, member); words != "" {
-					return oneLine(words, maxWords)
+					return rawjson.Clip(printable.Line(words), maxWords)
 				}
 			}
 		}
 	case kind == "text/plain" || kind == "":
-		return oneLine(string(body), maxWords)
+		return rawjson.Clip(printable.Line(string(body)), maxWords)
 	}
 	return ""
-}
-
-// oneLine is text with its white space as single blanks and without what cannot be
-// printed, cut to n bytes.
-func oneLine(text string, n int) string {
-	return rawjson.Clip(strings.Join(strings.Fields(strings.Map(group.Printable, strings.ToValidUTF8(text, ""))), " "), n)
 }

@@ -31,10 +31,11 @@ import (
 // Search by meaning, through the whole program: with the real model, which these
 // tests find where the user keeps it, and with an endpoint in openai_test.go.
 
-// paraphrases share no word with the tool that they mean.
+// paraphrases share no word with the tool that they mean, nor one that index knows to
+// be of the same sense.
 var paraphrases = map[string]string{
-	"erase a memo":      "notes_delete",
-	"throw away a memo": "notes_delete",
+	"shred a memorandum": "notes_delete",
+	"scrap my reminder":  "notes_delete",
 }
 
 // userModels is the folder of the user's models, which has the default one.
@@ -643,7 +644,7 @@ func TestModelIsRepaired(t *testing.T) {
 	h := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models)
 	l := h.start(t)
 	c := l.client(t)
-	c.askUntil(t, "erase a memo", func(a answer) bool { return a.Index.Reason != "" })
+	c.askUntil(t, "shred a memorandum", func(a answer) bool { return a.Index.Reason != "" })
 
 	good := filepath.Join(userModels(t), "all-MiniLM-L6-v2", "model.safetensors")
 	bad := filepath.Join(models, "all-MiniLM-L6-v2", "model.safetensors")
@@ -653,7 +654,7 @@ func TestModelIsRepaired(t *testing.T) {
 	if err := os.Rename(bad+".new", bad); err != nil {
 		t.Fatal(err)
 	}
-	a := c.askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) })
+	a := c.askUntil(t, "shred a memorandum", func(a answer) bool { return a.complete(builtInTools) })
 	if a.first() != "notes_delete" || a.Index.Reason != "" {
 		t.Errorf("the answer is %+v", a)
 	}
@@ -676,11 +677,11 @@ func TestCommandsUseVectors(t *testing.T) {
 	h.onlyOnce(t, map[string]int{"hf": builtInTools})
 
 	var a answer
-	out := run(hybrid, "search", "--json", "erase a memo")
-	if err := json.Unmarshal([]byte(out), &a); err != nil || !a.complete(builtInTools) || a.first() != paraphrases["erase a memo"] {
+	out := run(hybrid, "search", "--json", "shred a memorandum")
+	if err := json.Unmarshal([]byte(out), &a); err != nil || !a.complete(builtInTools) || a.first() != paraphrases["shred a memorandum"] {
 		t.Errorf("search --json: %v in %s", err, out)
 	}
-	why := run(hybrid, "search", "--explain", "erase a memo")
+	why := run(hybrid, "search", "--explain", "shred a memorandum")
 	for _, want := range []string{"Ranked by words and vectors;", "1. notes.delete", "cosine with the query 0."} {
 		if !strings.Contains(why, want) {
 			t.Errorf("search --explain does not say %q:\n%s", want, why)
@@ -729,7 +730,7 @@ func TestEmbeddersAreSwitched(t *testing.T) {
 		{local, map[string]int{"hf": builtInTools, "openai": builtInTools}},
 	} {
 		l := step.house.start(t)
-		a := l.client(t).askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) && a.Index.Ready == 5 })
+		a := l.client(t).askUntil(t, "shred a memorandum", func(a answer) bool { return a.complete(builtInTools) && a.Index.Ready == 5 })
 		if a.first() != "notes_delete" {
 			t.Errorf("found is %+v", a.Tools)
 		}

@@ -476,8 +476,8 @@ func testQuestionsByCallTool(t *testing.T, m *meeting) {
 	}
 	// Several calls that ask, one after the other, since none says that it only reads.
 	m.clear()
-	got := m.call("tools/call", `{"name":"call_tool","arguments":{"calls":[{"name":"one_form"},{"name":"nobody"},{"name":"one.url"}]}}`)
-	for _, want := range []string{`[1] one_form:`, `[2] nobody failed:`, `[3] one.url:`, `\"answers\":[`} {
+	got := m.call("tools/call", `{"name":"call_tool","arguments":{"calls":[{"name":"one_form"},{"name":"one.url"},{"name":"nobody"}]}}`)
+	for _, want := range []string{`[1] one_form:`, `[2] one.url:`, `[3] nobody failed:`, `\"answers\":[`} {
 		if !strings.Contains(string(got.Result), want) {
 			t.Errorf("several calls that ask: %s\nwant in it %s", got.raw, want)
 		}

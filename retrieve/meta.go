@@ -66,7 +66,7 @@ func (r *Retriever) MetaTools() []*tool.Tool {
 }
 
 func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
-	description := "Find tools by what they do, in plain words; with queries, all you foresee at once. Says how to call the best matches; "
+	description := "Find tools by what they do, in plain English; with queries, all you foresee at once. Says how to call the best matches; "
 	switch {
 	case r.settings.Gate != nil:
 		description += ProvisionTools + " makes them callable."

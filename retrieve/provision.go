@@ -316,7 +316,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 		ids     = `"tool_ids":{"type":"array","items":{"type":"string"}}`
 	)
 	return []*tool.Tool{
-		meta(DiscoverTools, "Step 1: find tools by what they do, in plain words. Answers tool_id, summary and token cost; without a query lists all.",
+		meta(DiscoverTools, "Step 1: find tools by what they do, in plain English. Answers tool_id, summary and token cost; without a query lists all.",
 			fmt.Sprintf(`{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do"},`+
 				`"tags":{"type":"array","items":{"type":"string"},"description":"Only tools with all: server, read-only, destructive or a word"},`+
 				`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d}}}`, MaxLimit, r.settings.TopK), reads,

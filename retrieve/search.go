@@ -49,7 +49,7 @@ func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 		}
 	}
 	return []*tool.Tool{
-		meta(names[0], "Find tools of "+prefix+" by what they do, in plain words; without a query, list them."+about+
+		meta(names[0], "Find tools of "+prefix+" by what they do, in plain English; without a query, list them."+about+
 			" Then "+names[1]+" says how to call one, "+names[2]+" calls it.",
 			fmt.Sprintf(`{"type":"object","properties":{`+
 				`"query":{"type":"string","default":"","description":"What the tool should do; empty lists all"},`+

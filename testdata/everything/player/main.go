@@ -164,28 +164,19 @@ func waitConnected(ctx context.Context, c *client.Client) error {
 	for {
 		result, err := c.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{
 			Name:      "retrieve_tools",
-			Arguments: map[string]any{"query": "qqqq", "limit": 1, "detail": "name"},
+			Arguments: map[string]any{"query": "qqqq", "limit": 1, "detail": "full"}, // which alone tells the state
 		}})
 		if err != nil {
 			return fmt.Errorf("retrieve_tools: %w", err)
 		}
-		text, err := json.Marshal(result.StructuredContent)
+		state, err := indexOf(result)
 		if err != nil {
 			return fmt.Errorf("retrieve_tools: %w", err)
 		}
-		var state struct {
-			Index struct {
-				Ready  int `json:"servers_ready"`
-				Failed int `json:"servers_failed"`
-			}
-		}
-		if err := json.Unmarshal(text, &state); err != nil {
-			return fmt.Errorf("retrieve_tools: %w in %s", err, text)
-		}
 		switch {
-		case state.Index.Ready == 1:
+		case state.Ready == 1:
 			return nil
-		case state.Index.Failed == 1:
+		case state.Failed == 1:
 			return errors.New("toolfinch cannot connect to the suite's server")
 		}
 		select {
@@ -194,4 +185,30 @@ func waitConnected(ctx context.Context, c *client.Client) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+type index struct {
+	Ready   int `json:"servers_ready"`
+	Pending int `json:"servers_pending"`
+	Failed  int `json:"servers_failed"`
+}
+
+// indexOf is the state in an answer of retrieve_tools. An answer that names no
+// server is an error: waiting for another would take all the patience there is.
+func indexOf(result *mcp.CallToolResult) (index, error) {
+	if len(result.Content) != 1 {
+		return index{}, fmt.Errorf("%d contents", len(result.Content))
+	}
+	text, ok := mcp.AsTextContent(result.Content[0])
+	if !ok {
+		return index{}, fmt.Errorf("the answer is a %T", result.Content[0])
+	}
+	var answer struct{ Index index }
+	if err := json.Unmarshal([]byte(text.Text), &answer); err != nil {
+		return index{}, fmt.Errorf("%w in %s", err, text.Text)
+	}
+	if answer.Index == (index{}) {
+		return index{}, fmt.Errorf("no state of a server in %s", text.Text)
+	}
+	return answer.Index, nil
 }

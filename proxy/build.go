@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"toolfinch/clients"
 	"toolfinch/configs"
 	"toolfinch/gate"
 	"toolfinch/proxytool"
@@ -159,6 +160,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 		Declared:      s.declaredBy(settings, next.compiled.Upstreams),
 		Meta:          slices.Clone(next.compiled.Meta),
 		Register:      registers(config),
+		Awaits:        clients.Awaits,
 		MaxRegistered: config.MaxRegistered,
 		Recall:        config.ResumeTools,
 		Learn:         config.Learn,

@@ -357,7 +357,12 @@ func TestNobodyIsWaitedForInVainMoreThanTwice(t *testing.T) {
 				t.Errorf("waited %s, want %s", took, step.waits)
 			}
 		}
-		if want := []tool.Relists{tool.RelistsAlways, tool.RelistsMostly, tool.RelistsNever}; !slices.Equal(told, want) {
+		show(live, func(v *Served) { v.Awaits = func(client string) bool { return client == "patient 1" } })
+		start := time.Now()
+		if relisted := live.hold(t.Context(), "patient 1", listed); !relisted || time.Since(start) != 0 {
+			t.Errorf("a client that takes lists in first was left %s", time.Since(start))
+		}
+		if want := []tool.Relists{tool.RelistsAlways, tool.RelistsMostly, tool.RelistsNever, tool.RelistsAlways}; !slices.Equal(told, want) {
 			t.Errorf("remembered %v, want %v", told, want)
 		}
 	})

@@ -72,6 +72,9 @@ type Served struct {
 	// MaxRegistered per session (default DefaultMaxRegistered); nil: never.
 	Register      func(client string) When
 	MaxRegistered int
+	// Awaits, if set, says which clients take in a new list before they hear the answer
+	// of the call that changed it; others are left some time for it.
+	Awaits func(client string) bool
 	// Recall is how many of the tools that a client called in its last sessions are
 	// registered from the start of a new one; 0 for none. Learn says that they are also for
 	// clients for which none is registered later.
@@ -123,6 +126,8 @@ func (v *Served) when(client string) When {
 	}
 	return Never
 }
+
+func (v *Served) awaits(client string) bool { return v.Awaits != nil && v.Awaits(client) }
 
 func (v *Served) gated() bool { return v.Granted != nil }
 

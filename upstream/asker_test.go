@@ -25,6 +25,10 @@ import (
 //	seen     returns {"seen": [all notifications and answers that no call waited for]}
 //	allowed  returns {"allowed": the roots that it knows}
 //	say      {"method", "params"}: notifies
+//
+// asker-roots asks for roots when it is connected and when they are others. So does
+// asker-roots-first, but it keeps the first that it gets, as one does for a while that
+// takes them in slowly. asker-roots-lazy keeps them too, and asks in its first call.
 type asker struct {
 	in    *bufio.Reader
 	hello json.RawMessage
@@ -34,7 +38,8 @@ type asker struct {
 	next    int
 	waiting map[string]chan json.RawMessage
 	seen    []json.RawMessage
-	allowed json.RawMessage // the roots that it knows; of asker-roots
+	allowed json.RawMessage // the roots that it knows; of asker-roots and those below
+	lazy    sync.Mutex      // held while asker-roots-lazy asks
 }
 
 func serveAsker(mode string) {
@@ -69,19 +74,35 @@ func serveAsker(mode string) {
 			if m.Method == "notifications/initialized" && mode == "asker-at-once" {
 				go func() { a.note(a.ask("roots/list", nil)) }()
 			}
-			if mode == "asker-roots" && (m.Method == "notifications/initialized" || m.Method == "notifications/roots/list_changed") {
+			if (mode == "asker-roots" || mode == "asker-roots-first") && (m.Method == "notifications/initialized" || m.Method == "notifications/roots/list_changed") {
 				go func() {
 					answer := a.ask("roots/list", nil)
-					a.mu.Lock()
-					a.allowed = member(answer, "result")
-					a.mu.Unlock()
+					a.learn(member(answer, "result"), mode != "asker-roots")
 				}()
 			}
+		case m.Method == "tools/call" && mode == "asker-roots-lazy":
+			go func() {
+				a.lazy.Lock()
+				if a.allowed == nil {
+					a.learn(member(a.ask("roots/list", nil), "result"), true)
+				}
+				a.lazy.Unlock()
+				a.call(m.ID, m.Params)
+			}()
 		case m.Method == "tools/call":
 			go a.call(m.ID, m.Params)
 		default:
 			a.serve(m.ID, m.Method, m.Params)
 		}
+	}
+}
+
+// learn takes roots in; where it keeps what it has, only the first.
+func (a *asker) learn(roots json.RawMessage, keeps bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !keeps || a.allowed == nil && hasRoots(roots) {
+		a.allowed = roots
 	}
 }
 

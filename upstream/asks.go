@@ -31,6 +31,7 @@ const (
 
 var (
 	errWithdrawn = errors.New("the server has withdrawn its request")
+	errUnclear   = &tool.RPCError{Code: tool.CodeInternal, Message: "cannot tell which client this is for; call again"}
 	noRoots      = json.RawMessage(`{"roots":[]}`)
 )
 
@@ -146,6 +147,7 @@ func (a *asks) answer(ctx context.Context, first suspects, method string, params
 		c.roots.count(1, 0)
 		if len(first.calls) == 0 {
 			c.server.questions.asksRoots()
+			first = c.calls.suspect(0, capability) // for whoever has come meanwhile they are wanted, too
 		}
 	}
 	of, err := a.resolve(ctx, first, capability)
@@ -155,7 +157,10 @@ func (a *asks) answer(ctx context.Context, first suspects, method string, params
 	case len(of) == 0:
 		return a.askUser(ctx, method, params)
 	}
-	result, err := c.server.questions.ask(ctx, of, method, params)
+	result := of[0].knownRoots(method, params)
+	if result == nil {
+		result, err = c.server.questions.ask(ctx, of, method, params)
+	}
 	var rpc *tool.RPCError
 	if errors.As(err, &rpc) && rpc.Code == tool.CodeMissingCapability {
 		if method != methodRoots { // for roots a server asks as soon as its client is another, whatever is called
@@ -166,6 +171,10 @@ func (a *asks) answer(ctx context.Context, first suspects, method string, params
 	if method == methodRoots && err != nil && !slices.ContainsFunc(of, (*call).isOpen) && ctx.Err() == nil {
 		return a.askUser(ctx, method, params) // a call that just ended was not what they are wanted for
 	}
+	if method == methodRoots && err == nil {
+		of[0].knowRoots(result)
+		err = a.mayTell(ctx, of[0], result)
+	}
 	return result, err
 }
 
@@ -175,20 +184,15 @@ func (a *asks) resolve(ctx context.Context, seen suspects, capability string) ([
 	if !seen.unclear {
 		return seen.calls, seen.err
 	}
-	limit := clearWithin
-	if a.wait(1) > 1 {
-		limit = clearNextWithin
-	}
-	defer a.wait(-1)
-	patience := time.NewTimer(limit)
-	defer patience.Stop()
+	patience, done := a.patience()
+	defer done()
 	for seen.unclear {
 		select {
 		case <-seen.changed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-patience.C:
-			return nil, &tool.RPCError{Code: tool.CodeInternal, Message: "cannot tell which client this is for; call again"}
+		case <-patience:
+			return nil, errUnclear
 		}
 		seen = a.over.calls.suspect(0, capability)
 	}
@@ -216,6 +220,11 @@ func (a *asks) askUser(ctx context.Context, method string, params json.RawMessag
 			ask = c.roots.ask
 		}
 		result, err := ask(ctx, key, method, params)
+		if method == methodRoots && err == nil {
+			if may, _ := c.tell(ofSession(key), key, result); !may {
+				return noRoots, nil // the connection is another's by now
+			}
+		}
 		return result, askError(ctx, err)
 	case method == methodRoots:
 		return noRoots, nil

@@ -373,7 +373,7 @@ func TestRootsOutsideOfCalls(t *testing.T) {
 	}
 	p.RootsChanged("b")
 	seen("b", `notifications/roots/list_changed`)
-	p.Forget("a") // whose connection c gets
+	p.Forget("a") // whose connection nobody else gets: the server over it knows a's roots
 	mustCallAs(t, p, nil, "later", `{}`)
 	mustCallAs(t, p, client("c"), "later", `{}`)
 	seen("c", `file:///of-c`)

@@ -28,9 +28,10 @@ type call struct {
 	clock    *clock
 	notices  notices
 
-	mu     sync.Mutex     // guards over; never held over a question
-	over   bool           // no question starts any more: end waits for them
-	asking sync.WaitGroup // questions to the client beside the answer
+	mu     sync.Mutex      // guards over and roots; never held over a question
+	over   bool            // no question starts any more: end waits for them
+	roots  json.RawMessage // what a 2026-07-28 client answered to roots/list, nil while that is not known
+	asking sync.WaitGroup  // questions to the client beside the answer
 }
 
 // begin begins a call within limits, which do not count the time in which its
@@ -115,19 +116,27 @@ func (c *call) key() string {
 
 // calls are the calls in flight over one connection.
 type calls struct {
-	conn *conn.Conn
+	conn   *conn.Conn
+	shared bool // whatever the server knows, by the owner's will
 
 	mu      sync.Mutex // guards what follows; never held over I/O
 	byID    map[int64]*call
-	ended   event // one of them has
+	told    string // whose roots the server knows, as of call.whose; "" for nobody's
+	ended   event  // one of them has
 	stalled stallBudget
 }
 
-// add puts a call where what the server says of its request finds it.
-func (t *calls) add(id int64, c *call) {
+// add puts a call where what the server says of its request finds it. It reports
+// false if the call must not be sent: the server knows the roots of another client.
+func (t *calls) add(id int64, c *call) bool {
+	whose := c.whose()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.told != "" && t.told != whose {
+		return false
+	}
 	t.byID[id] = c
+	return true
 }
 
 func (t *calls) remove(id int64) {

@@ -39,7 +39,7 @@ type connection struct {
 
 func newConnection(l *connector, link *conn.Conn) *connection {
 	c := &connection{Conn: link, server: l.server, main: l.main, log: l.server.log}
-	c.calls.conn, c.calls.byID = link, map[int64]*call{}
+	c.calls.conn, c.calls.byID, c.calls.shared = link, map[int64]*call{}, l.server.settings.Isolate == IsolateNever
 	c.asks.over, c.asks.cancel = c, map[string]context.CancelCauseFunc{}
 	c.roots.over = c
 	c.listening.over, c.listening.changed = c, make(chan struct{}, 1)

@@ -95,20 +95,18 @@ func (c *connection) failed(err error) bool {
 // attempt sends the request once. The connection is nil when there was none.
 func (d *delivery) attempt() (*connection, json.RawMessage, error) {
 	client := d.call.Client
-	u, err := d.server.sharing.acquire(d.call.ctx, client, d.request)
+	u, reply, err := d.enter()
 	if err != nil {
 		return nil, nil, err
 	}
 	c, answered := u.connection, false
 	defer func() { u.end(answered) }()
+	defer c.Forget(reply)
+	defer c.calls.remove(reply.ID)
 	if d.needs != "" && !c.Has(d.needs) {
 		return c, d.without, nil
 	}
 	c.level.raise(c, client)
-	reply := c.Expect()
-	defer c.Forget(reply)
-	c.calls.add(reply.ID, d.call)
-	defer c.calls.remove(reply.ID)
 	if u.alone {
 		if err := c.roots.prepare(d.call, c.users.become(client)); err != nil {
 			return c, nil, err
@@ -120,4 +118,21 @@ func (d *delivery) attempt() (*connection, json.RawMessage, error) {
 	result, err := c.Exchange(d.call.ctx, reply, d.method, params, c.header(d.method, params, d.def, d.task))
 	answered = err == nil
 	return c, result, err
+}
+
+// enter puts the call among those of a connection. Another client's roots may have
+// become known to the server since the connection was chosen: then another is.
+func (d *delivery) enter() (*use, *conn.Reply, error) {
+	for {
+		u, err := d.server.sharing.acquire(d.call.ctx, d.call, d.request)
+		if err != nil {
+			return nil, nil, err
+		}
+		reply := u.Expect()
+		if u.calls.add(reply.ID, d.call) {
+			return u, reply, nil
+		}
+		u.Forget(reply)
+		u.end(false)
+	}
 }

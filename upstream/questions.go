@@ -25,6 +25,7 @@ type questions struct {
 	interactive bool       // it has asked clients something
 	roots       bool       // it asks for roots by itself
 	rootsAgain  bool       // it has asked for them when told that they are others
+	rootsTold   bool       // it knows those of some client
 }
 
 // note notes that the server asks clients something.

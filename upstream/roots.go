@@ -15,7 +15,7 @@ const (
 	// rootsWithin is how long the first call of a session waits for the server to
 	// take the session's roots.
 	rootsWithin = 2 * time.Second
-	// rootsTakenIn is how long a server has to take in roots that it was sent.
+	// rootsTakenIn is how long a server has to take in roots that it has read.
 	rootsTakenIn = 50 * time.Millisecond
 	// rootsToldWithin is how long the server may take to hear of other roots.
 	rootsToldWithin = 10 * time.Second
@@ -35,7 +35,7 @@ type roots struct {
 	grown event         // asked or sent is more
 }
 
-// errOtherRoots ends a call whose server works with the roots of another client.
+// errOtherRoots ends a call whose server would work without the roots of its client.
 var errOtherRoots = fmt.Errorf("%w: the server did not ask for this client's roots within %s; call again", ErrTimeout, rootsWithin)
 
 // prepare has the server ask for the roots of a session before its first call over
@@ -43,6 +43,12 @@ var errOtherRoots = fmt.Errorf("%w: the server did not ask for this client's roo
 // after it. A 2026-07-28 client has no session: each of its calls is a first one.
 // stale says that the server has asked for the roots of somebody else.
 func (r *roots) prepare(c *call, stale bool) error {
+	if told := r.over.calls.whose(); c.Client != nil && c.Client.Modern && told != "" && told == c.whose() {
+		return nil // it knows them from the call before
+	}
+	r.mu.Lock()
+	sent := r.sent // before the server can have asked because of this call
+	r.mu.Unlock()
 	if stale {
 		r.tell()
 	}
@@ -57,7 +63,7 @@ func (r *roots) prepare(c *call, stale bool) error {
 	}
 	known, wanted := r.known, 1
 	if stale {
-		wanted = r.sent + 1
+		wanted = sent + 1
 	}
 	r.mu.Unlock()
 	if !isFirst {
@@ -99,7 +105,8 @@ func (r *roots) waitSent(c *call, times int) bool {
 		asked, sent, grown := r.asked >= times, r.sent >= times, r.grown.next()
 		r.mu.Unlock()
 		if sent {
-			return r.over.Pause(ctx, rootsTakenIn)
+			r.takenIn(ctx)
+			return true
 		}
 		if asked && c.Client.Modern {
 			timer.Stop()
@@ -112,6 +119,13 @@ func (r *roots) waitSent(c *call, times int) bool {
 			return false
 		}
 	}
+}
+
+// takenIn waits a while until the server has taken in roots that it was sent: once it
+// has answered what was sent after them, it has at least read them.
+func (r *roots) takenIn(ctx context.Context) {
+	_, _ = r.over.Request(ctx, "ping", nil, nil)
+	r.over.Pause(ctx, rootsTakenIn)
 }
 
 // count counts a request for roots, or an answer to one.

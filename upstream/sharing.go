@@ -15,7 +15,8 @@ import (
 // nobody anything has one for all: main. Of one that asks, every client that can
 // be asked has a private one, so that nothing can reach the wrong client, and all
 // others share one; main is private to the first client that comes while it is
-// free.
+// free. What a server was told of roots it may keep, whatever it is told after that:
+// its connection is for nobody else from then on.
 //
 // Servers that speak both eras document that they ask their client something in
 // the legacy era only. So legacy clients that can be asked get a connection of
@@ -57,11 +58,12 @@ type use struct {
 	end   func(answered bool)
 }
 
-// acquire returns a connection for a call of client. The call may have to wait
-// until it is known whether the server asks.
-func (h *sharing) acquire(ctx context.Context, client *tool.Client, r request) (*use, error) {
-	u, err := h.take(ctx, client)
-	if err != nil || u.alone || !client.Answers() || r.def == nil || u.Era != EraLegacy || u.Transport == TransportHTTP {
+// acquire returns a connection for a call. The call may have to wait until it is
+// known whether the server asks.
+func (h *sharing) acquire(ctx context.Context, c *call, r request) (*use, error) {
+	client := c.Client
+	u, err := h.take(ctx, c)
+	if err != nil || u.alone || !client.Answers() || r.def == nil || u.Era != EraLegacy || !u.mixesUp(client) {
 		return u, err
 	}
 	tried, asks, err := h.trials.begin(ctx, client.Key, r.def.ID, h.server.questions.begun)
@@ -74,17 +76,27 @@ func (h *sharing) acquire(ctx context.Context, client *tool.Client, r request) (
 	if err != nil {
 		return nil, err
 	}
-	return h.take(ctx, client) // a private one, now
+	return h.take(ctx, c) // a private one, now
 }
 
-// take returns the connection of the kind that a call of client is to have.
-func (h *sharing) take(ctx context.Context, client *tool.Client) (*use, error) {
+// mixesUp reports whether what the server asks could reach, or speak of, another
+// client. Over HTTP a question comes on the stream of its call, but roots may be kept
+// for the whole session.
+func (u *use) mixesUp(client *tool.Client) bool {
+	return u.Transport != TransportHTTP || client.Can(tool.CapabilityRoots) && !u.calls.shared
+}
+
+// take returns the connection of the kind that a call is to have.
+func (h *sharing) take(ctx context.Context, of *call) (*use, error) {
 	for {
-		beside, alone, err := h.kind(ctx, client)
+		beside, alone, err := h.kind(ctx, of.Client)
+		if err == nil && alone {
+			err = h.server.questions.learnRoots(ctx, of)
+		}
 		if err != nil {
 			return nil, err
 		}
-		one, err := h.reserve(client, beside, alone)
+		one, err := h.reserve(of, beside, alone)
 		if err != nil {
 			return nil, err
 		}
@@ -120,8 +132,9 @@ func (h *sharing) kind(ctx context.Context, client *tool.Client) (beside, alone 
 	return beside, isolate && (era == EraLegacy || beside), nil
 }
 
-// reserve returns the slot for a call of client, until release.
-func (h *sharing) reserve(client *tool.Client, beside, alone bool) (*slot, error) {
+// reserve returns the slot for a call, until release.
+func (h *sharing) reserve(of *call, beside, alone bool) (*slot, error) {
+	client, whose := of.Client, of.whose()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.server.life.Err() != nil {
@@ -140,7 +153,7 @@ func (h *sharing) reserve(client *tool.Client, beside, alone bool) (*slot, error
 		modern = client.Modern
 		declare = only(abilitiesOf(client.WithoutTasks()), tool.CapabilityRoots, tool.CapabilitySampling, tool.CapabilityElicitation, "extensions")
 	}
-	one := h.find(base, key, modern, declare)
+	one := h.find(base, key, whose, modern, declare)
 	if one == nil {
 		if key != "" && h.count() >= maxPrivate {
 			full := h.server.private.Refuse()
@@ -165,9 +178,19 @@ func (h *sharing) release(one *slot) {
 	defer h.mu.Unlock()
 	one.calls--
 	one.idle = time.Now()
-	if (one == h.main || one.common) && one.modern && one.calls == 0 {
+	switch {
+	case !one.modern || one.calls > 0 || h.server.life.Err() != nil:
+	case one == h.main || one.common:
 		one.held = false
+	case !one.knowsOnly("") && !h.server.questions.wantsRoots():
+		h.remove(one) // no call comes with these roots: see learnRoots
 	}
+}
+
+// remove closes a connection beside the main one, without waiting. Lock held.
+func (h *sharing) remove(one *slot) {
+	h.server.work.Go(one.close)
+	h.others = slices.DeleteFunc(h.others, func(other *slot) bool { return other == one })
 }
 
 // add adds a connection beside the main one. Lock held.
@@ -200,22 +223,34 @@ func privateKey(client *tool.Client) string {
 }
 
 // find returns a slot that the client has or may have: base, which is no client's
-// from the start, or another. Lock held.
-func (h *sharing) find(base *slot, key string, modern bool, declare []byte) *slot {
+// from the start, or another; none whose server knows roots that are not whose.
+// Lock held.
+func (h *sharing) find(base *slot, key, whose string, modern bool, declare []byte) *slot {
 	for _, one := range append([]*slot{base}, h.others...) {
-		if one.held && one.client == key {
+		if one.held && one.client == key && one.knowsOnly(whose) {
 			return one
 		}
 	}
-	if base.calls == 0 && (!base.held || time.Since(base.idle) > legacyIdle) {
+	if base.calls == 0 && (!base.held || time.Since(base.idle) > legacyIdle) && base.knowsOnly(whose) {
 		return base // before the others: subscriptions and list_changed are its
 	}
 	for _, one := range h.others {
-		if modern && one.modern && one.calls == 0 && string(one.declare) == string(declare) {
+		if modern && one.modern && one.calls == 0 && string(one.declare) == string(declare) && one.knowsOnly(whose) {
 			return one
 		}
 	}
 	return nil
+}
+
+// knowsOnly reports whether the server over the slot's connection knows nobody's
+// roots but those, as of call.whose.
+func (one *slot) knowsOnly(whose string) bool {
+	c := one.current()
+	if c == nil {
+		return true
+	}
+	told := c.calls.whose()
+	return told == "" || told == whose
 }
 
 // forAll reports whether a slot is that of all clients that cannot be asked. There
@@ -262,8 +297,7 @@ func (h *sharing) makeRoom() bool {
 	if victim == nil {
 		return false
 	}
-	h.server.work.Go(victim.close)
-	h.others = slices.DeleteFunc(h.others, func(one *slot) bool { return one == victim })
+	h.remove(victim)
 	return true
 }
 

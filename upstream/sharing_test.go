@@ -40,7 +40,7 @@ func TestTooManyConnections(t *testing.T) {
 	places := make([]*slot, maxPrivate+1)
 	for i := range places {
 		var err error
-		if places[i], err = one.sharing.reserve(asked(fmt.Sprint(i)), false, true); err != nil {
+		if places[i], err = one.sharing.reserve(&call{Call: &tool.Call{Client: asked(fmt.Sprint(i))}}, false, true); err != nil {
 			t.Fatal(err)
 		}
 	}

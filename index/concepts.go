@@ -19,11 +19,15 @@ func isConcept(term string) bool { return strings.HasPrefix(term, conceptMark) }
 // has it. A concept is worth what it exceeds the words by that it stands for.
 func (r *ranking) eachTerm(q request, do func(term string, doc int, score float64)) error {
 	exact := map[string][]float64{} // by concept and document, what its words are worth
+	defer func() { giveBack(slices.Collect(maps.Values(exact))...) }()
 	// Sums of the same numbers in the same order are the same, and concepts come after stems.
 	for _, term := range slices.Sorted(maps.Keys(q.terms)) {
 		concept, own := q.concepts[term], exact[term]
 		err := r.term(term, func(doc int, score float64) {
 			if concept != "" {
+				if exact[concept] == nil {
+					exact[concept] = borrow()
+				}
 				exact[concept] = add(exact[concept], doc, score)
 			}
 			if score -= at(own, doc); score > 0 {

@@ -68,6 +68,7 @@ type Catalog struct {
 type kept struct {
 	index   *index.Index
 	costs   costs
+	written written
 	words   words
 	schemas schemas
 }

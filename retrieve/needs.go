@@ -258,7 +258,7 @@ func (r *Retriever) describeHit(q Query, hit Hit, registered Registration) strin
 	if !r.gated() && listed && registered.Relisted {
 		return head(hit.Name, marks, def.Description)
 	}
-	return head(hit.Name, marks, def.Description) + parametersOf(def)
+	return head(hit.Name, marks, def.Description) + r.catalog.written.parametersOf(def)
 }
 
 // head is the first line about a tool: its name, what is to be known of it, its use.
@@ -270,6 +270,34 @@ func head(name string, marks []string, description string) string {
 		name += ": " + about
 	}
 	return name
+}
+
+// written remembers the parameters of tools that were found, as they are answered: writing
+// those of five takes as long as finding them among a thousand.
+type written struct {
+	mu     sync.Mutex // guards what follows; not held while writing
+	byHash map[string]string
+	size   int // bytes of the texts
+}
+
+// maxWritten bounds written.size, beyond which it begins anew.
+const maxWritten = 4 << 20
+
+func (w *written) parametersOf(def *tool.Def) string {
+	w.mu.Lock()
+	text, known := w.byHash[def.Hash]
+	w.mu.Unlock()
+	if known {
+		return text
+	}
+	text = parametersOf(def)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.size += len(text); w.byHash == nil || w.size > maxWritten {
+		w.byHash, w.size = map[string]string{}, len(text)
+	}
+	w.byHash[def.Hash] = text
+	return text
 }
 
 // parametersOf is a line for each parameter of a tool; its schema where lines cannot

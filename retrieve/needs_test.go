@@ -119,7 +119,7 @@ func TestAskingForSeveralNeedsIsCancelled(t *testing.T) {
 }
 
 func TestALargeAnswerKeepsTheBestOfEachNeed(t *testing.T) {
-	r := &Retriever{provisioner: &provisioner{}}
+	r, _ := newRetriever(t, Settings{})
 	var needs []need
 	for i := range 4 {
 		n := need{Found: Found{Confidence: 1}}

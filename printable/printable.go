@@ -26,7 +26,7 @@ func Line(text string) string {
 	if strings.ContainsFunc(text, odd) {
 		text = strings.Map(func(r rune) rune {
 			switch {
-			case unicode.IsSpace(r), unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp):
+			case unicode.IsSpace(r), unicode.In(r, unicode.Zl, unicode.Zp):
 				return ' '
 			case Hidden(r), r == utf8.RuneError:
 				return -1

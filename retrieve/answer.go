@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -169,13 +168,12 @@ func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 func (a answer) result() tool.Result { return tool.TextResult(string(a)) }
 
 // FirstSentence returns the first sentence or line of a description, at most
-// 200 bytes of it, without what is not seen.
+// 200 bytes of it.
 func FirstSentence(description string) string {
 	s := strings.TrimSpace(description)
 	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		s = s[:i]
+		s = strings.TrimSpace(s[:i])
 	}
-	s = printable.Line(rawjson.Head(s, 2000))
 	if i := strings.Index(s, ". "); i >= 0 {
 		s = s[:i+1]
 	}

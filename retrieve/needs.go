@@ -266,7 +266,7 @@ func head(name string, marks []string, description string) string {
 	if len(marks) > 0 {
 		name += " (" + strings.Join(marks, ", ") + ")"
 	}
-	if about := FirstSentence(description); about != "" {
+	if about := printable.Line(FirstSentence(description)); about != "" {
 		name += ": " + about
 	}
 	return name

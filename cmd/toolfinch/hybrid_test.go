@@ -730,7 +730,7 @@ func TestEmbeddersAreSwitched(t *testing.T) {
 		{local, map[string]int{"hf": builtInTools, "openai": builtInTools}},
 	} {
 		l := step.house.start(t)
-		a := l.client(t).askUntil(t, "shred a memorandum", func(a answer) bool { return a.complete(builtInTools) && a.Index.Ready == 5 })
+		a := l.client(t).askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) && a.Index.Ready == 5 })
 		if a.first() != "notes_delete" {
 			t.Errorf("found is %+v", a.Tools)
 		}

@@ -1,27 +1,44 @@
 package index
 
 import (
+	"cmp"
+	"errors"
 	"maps"
 	"math"
 	"slices"
 	"strings"
+
+	api "github.com/blevesearch/bleve_index_api"
 )
 
-// logistic turns what is seen of an answer into the probability that it holds
-// what was asked for. The weights are fitted, with equal weight for each
+// signs are what is seen of an answer: how far its first hit stands out, and whether the hit and the
+// query speak of the same. Shares are by rarity, from 0 to 1.
+type signs struct {
+	margin  float64 // logarithm of 1 and the points that the first hit has more than the next ones
+	spoken  float64 // share of the things asked for that the first hit speaks of
+	unknown float64 // share of them that no document speaks of
+	named   float64 // share of the first hit's name that the query has
+	meaning float64 // best cosine
+}
+
+// logistic turns signs into the probability that an answer holds what was asked
+// for. The weights are fitted, with equal weight for each
 // annotated set, to queries as they are and to the same queries with their
 // relevant tools taken out of the catalogue; so the probability is that of a
 // user who asks for missing tools as often as for present ones.
 type logistic struct {
-	words   float64 // of the best score by words, over the number of stems asked for
-	meaning float64 // of the best cosine
-	margin  float64 // of how far the first hit's score stands out from the next ones'
-	bias    float64
+	signs // the weight of each
+	bias  float64
+}
+
+func (l logistic) of(s signs) float64 {
+	z := l.bias + l.margin*s.margin + l.spoken*s.spoken + l.unknown*s.unknown + l.named*s.named + l.meaning*s.meaning
+	return 1 / (1 + math.Exp(-z))
 }
 
 var (
-	confidenceHybrid = logistic{words: .164, meaning: .655, margin: .125, bias: -2.489}
-	confidenceWords  = logistic{words: .275, margin: .142, bias: -1.905}
+	confidenceHybrid = logistic{signs{margin: 1.617, spoken: 1.705, unknown: 2.244, named: .894, meaning: 1.204}, -6.323}
+	confidenceWords  = logistic{signs{margin: 1.241, spoken: 1.929, unknown: 1.882, named: 1.021}, -4.267}
 )
 
 // rivals is how many hits the first one is compared with.
@@ -29,45 +46,40 @@ const rivals = 20
 
 // confidence is the probability that one of the candidates is what was asked
 // for. It is 1 where the query is a tool's name.
-func (r *ranking) confidence(best []candidate, q request, others int) float64 {
+func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 	if len(best) == 0 {
-		return 0
+		return 0, nil
 	}
 	if best[0].exact > 0 {
-		return 1
+		return 1, nil
 	}
-	stems := 0
-	for term := range q.terms {
-		if !strings.HasPrefix(term, written) && !isConcept(term) {
-			stems++
-		}
-	}
-	var words, meaning, next float64
+	s := signs{}
+	var next float64
 	for i, c := range best[:min(1+rivals, len(best))] {
 		if i > 0 {
 			next += c.Score
 		}
-		words = max(words, at(r.words, c.doc))
 		if r.similar != nil && r.similar.knows(r.slots[c.doc]) {
-			meaning = max(meaning, r.similar.cosine(r.slots[c.doc]))
+			s.meaning = max(s.meaning, r.similar.cosine(r.slots[c.doc]))
 		}
 	}
-	next /= float64(max(1, min(rivals, others)))
-	// Words are rarer in a large catalogue, so scores are higher; those of a
-	// small one are brought to what the weights have seen.
-	small := max(1, rarest(leastSeen)/rarest(others+1))
-	words *= small
-	weights, margin := confidenceWords, small*(best[0].Score-next)
-	if r.similar != nil {
-		weights, margin = confidenceHybrid, best[0].Score-next
+	next /= float64(max(1, min(rivals, r.total-1)))
+	s.margin = math.Log1p(max(0, best[0].Score-next))
+	if err := r.things(q, best[0].doc, &s); err != nil {
+		return 0, err
 	}
-	z := weights.bias + weights.words*words/float64(max(1, stems)) +
-		weights.meaning*meaning + weights.margin*margin
-	sure := 1 / (1 + math.Exp(-z))
-	if meaning < similarFrom && r.unknown(q) >= unknownFrom {
+	if err := r.named(q, best[0].Name, &s); err != nil {
+		return 0, err
+	}
+	weights := confidenceWords
+	if r.similar != nil {
+		weights = confidenceHybrid
+	}
+	sure := weights.of(s)
+	if s.meaning < similarFrom && s.unknown >= unknownFrom {
 		sure = min(sure, surenessOfUnknown)
 	}
-	return sure
+	return sure, nil
 }
 
 // An answer to a query of whose things no tool speaks is not what was asked for, unless it
@@ -78,32 +90,85 @@ const (
 	surenessOfUnknown = 0.1
 )
 
-// unknown is the share, by rarity, of the things a query asks for that no document speaks
-// of. Verbs are no things.
-func (r *ranking) unknown(q request) float64 {
-	var all, missing float64
+// things looks at what a query asks for: does the document speak of it, does any? Verbs
+// that go with anything are no things.
+func (r *ranking) things(q request, doc int, s *signs) error {
+	var all, spoken, unknown float64
 	for _, term := range slices.Sorted(maps.Keys(q.terms)) { // sums in the same order are the same
 		if strings.HasPrefix(term, written) || isConcept(term) || verbs()[term] {
 			continue
 		}
-		rarity, found := r.rarities[term]
-		if !found {
-			rarity, found = r.rarities[q.concepts[term]]
+		rarity, here := 0.0, false
+		for _, term := range []string{term, q.concepts[term]} {
+			known, found := r.rarities[term]
+			if !found || here {
+				continue
+			}
+			rarity = cmp.Or(rarity, known)
+			has, err := r.has(doc, term)
+			if err != nil {
+				return err
+			}
+			here = has
 		}
-		if !found {
+		switch {
+		case rarity == 0:
 			rarity = rarest(r.total)
-			missing += rarity
+			unknown += rarity
+		case here:
+			spoken += rarity
 		}
 		all += rarity
 	}
-	if all == 0 {
-		return 0
+	if all > 0 {
+		s.spoken, s.unknown = spoken/all, unknown/all
 	}
-	return missing / all
+	return nil
 }
 
-// leastSeen is the number of tools of the smallest set the weights were fitted to.
-const leastSeen = 199
+// named looks for the words of a document's name in the query.
+func (r *ranking) named(q request, document string, s *signs) (err error) {
+	asked := map[string]bool{}
+	for _, concept := range q.concepts {
+		asked[concept] = true
+	}
+	var all, named float64
+	a := newAnalyzer()
+	a.each(r.x.docs[document].Document.Def.ID.Name, func(word termPair) {
+		stem := a.terms[word.stem]
+		rarity, known := r.rarities[stem]
+		if !known && err == nil {
+			rarity, err = r.rarity(stem)
+		}
+		all += rarity
+		if _, is := q.terms[stem]; is || word.concept >= 0 && asked[a.terms[word.concept]] {
+			named += rarity
+		}
+	})
+	if all > 0 {
+		s.named = named / all
+	}
+	return err
+}
+
+// has reports whether a document has a term.
+func (r *ranking) has(doc int, term string) (bool, error) {
+	f, err := r.find(r.grouped(fieldTerms), term)
+	for i := 0; err == nil && i < len(f.postings); i++ {
+		id := api.NewIndexInternalID(nil, uint64(doc))
+		var at *api.TermFieldDoc
+		if at, err = f.postings[i].Advance(id, nil); err == nil && at != nil && at.ID.Equals(id) {
+			return true, f.close()
+		}
+	}
+	return false, errors.Join(err, f.close())
+}
+
+// rarity is that of a term.
+func (r *ranking) rarity(term string) (float64, error) {
+	f, err := r.find(r.grouped(fieldTerms), term)
+	return rarity(r.total, int(f.count)), errors.Join(err, f.close())
+}
 
 // rarest is the weight of a word that one of n tools has.
 func rarest(n int) float64 { return rarity(n, 1) }

@@ -171,7 +171,11 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	found := Result{Vectors: r.similar != nil, Confidence: r.confidence(best, asked, r.total-1)}
+	confidence, err := r.confidence(best, asked)
+	if err != nil {
+		return Result{}, err
+	}
+	found := Result{Vectors: r.similar != nil, Confidence: confidence}
 	if r.similar != nil {
 		found.Hits = r.spread(best, q.Limit)
 	} else {

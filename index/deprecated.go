@@ -21,10 +21,12 @@ const weightDeprecated = 0.5
 var (
 	deprecatedName = regexp.MustCompile(`(?i)[(\[]deprecated[)\]]|^deprecated\b|(?:^|[^\pL])(?-i:DEPRECATED)(?:[^\pL]|$)`)
 	// A sentence that begins so, or says so of the tool; not one about deprecated packages or fields.
-	deprecatedText = regexp.MustCompile(`(?i)(?:^|[.!;\n])[^\pL]*deprecated(?:\s*[-:.,!)\]–—]|\s+(?:please|use|in favou?r|since|and)\b)|\bthis (?:tool|method|endpoint|function|operation) (?:is|has been) (?:now )?deprecated\b`)
+	deprecatedText = regexp.MustCompile(`(?i)(?:^|[.!;\n])[^\pL]*deprecated(?:\s*[-:.,!)\]–—]|\s+(?:please|use|in favou?r|since|and)\b)|\bthis (?:tool|method|endpoint|function|operation) (?:is|has been) (?:now )?deprecated\b` +
+		// The same of an alias, and of what is kept for old clients.
+		`|\bthis (?:tool )?is an alias (?:for|of)\b|\(alias (?:for|of) [\w.-]+\)|^\W*(?:alias (?:for|of)|legacy (?:tool|alias|version))\b`)
 )
 
-// deprecated reports whether a definition says so of itself.
+// deprecated reports whether a definition says so of itself, or that it is but another name.
 func deprecated(def *tool.Def) bool {
 	name, text := ownName(def), rawjson.Head(def.Description, maxText)
 	return mayBe(name+" "+def.Title) && (deprecatedName.MatchString(name) || deprecatedName.MatchString(def.Title)) ||
@@ -33,7 +35,8 @@ func deprecated(def *tool.Def) bool {
 
 // mayBe is a cheap look before the expressions.
 func mayBe(text string) bool {
-	return strings.Contains(text, "eprecated") || strings.Contains(text, "DEPRECATED")
+	return strings.Contains(text, "eprecated") || strings.Contains(text, "DEPRECATED") ||
+		strings.Contains(text, "lias ") || strings.Contains(text, "egacy ")
 }
 
 // demote halves the scores of what is deprecated.

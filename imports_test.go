@@ -23,6 +23,7 @@ var floors = map[string]int{
 	"tool": 1, "hook": 1, "wire": 1, "script": 1, "python": 1,
 	"embed": 1, "embed/hf": 1,
 	"tool/args":       1,
+	"trust/sandbox":   1,
 	"enrich":          2,
 	"demo":            1,
 	"clients":         1,
@@ -52,6 +53,7 @@ var only = map[string][]string{
 	"github.com/pelletier/go-toml":          {"clients"},
 	"github.com/santhosh-tekuri/jsonschema": {"schema"},
 	"github.com/itchyny/gojq":               {"script"},
+	"github.com/landlock-lsm":               {"trust/sandbox"},
 	"go.starlark.net":                       {"script", "demo"},
 }
 

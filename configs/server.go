@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"toolfinch/trust/sandbox"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -56,6 +57,16 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		name: "cwd", without: "the folder of the configuration file", change: reconnect,
 		doc:   "its working directory, seen from the configuration file",
 		value: in(func(s *server) *string { return &s.Cwd }).is(str{check: (*decoder).folder}),
+	},
+	{
+		name: "sandbox", change: reconnect, without: "`none`",
+		doc:   "what its process may touch: `none` limits nothing, `landlock` or `{read: [...], write: [...], connect: [...]}` does, or a list is a command that is put in front; see [security.md](security.md#what-a-local-server-may-touch)",
+		value: in(func(s *server) *sandbox.Settings { return &s.Sandbox }).is(sandboxKind{}),
+	},
+	{
+		name: "sandbox_optional", change: reconnect, without: "`false`",
+		doc:   "starts the server also where its sandbox cannot be had, with a warning",
+		value: in(func(s *server) *bool { return &s.Sandbox.Optional }).is(boolean{only: true}),
 	},
 	{
 		name: "url", change: reconnect,
@@ -296,7 +307,7 @@ func (d *decoder) checkServer(s *server, n *node, label string) {
 		if s.Transport == upstream.TransportStdio {
 			d.fail(s.transport, fmt.Sprintf("%s: %s stdio needs command, not %s", label, s.transportKey, s.urlKey), "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))
 		}
-		d.unused(n, label, s.urlKey, "args", "env", "cwd")
+		d.unused(n, label, s.urlKey, "args", "env", "cwd", "sandbox")
 	default:
 		if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {
 			d.fail(s.transport, fmt.Sprintf("%s: %s %s needs url, not command", label, s.transportKey, s.Transport), "remove it, or write "+string(upstream.TransportStdio))
@@ -503,7 +514,7 @@ var foreignKeys = map[string]string{
 	"authProviderType":     "",
 	"bearer_token_env_var": "write Authorization: Bearer ${NAME} under headers",
 	"envFile":              "write the variables under env",
-	"dev":                  "", "gallery": "", "version": "", "name": "", "sandbox": "", "sandboxEnabled": "",
+	"dev":                  "", "gallery": "", "version": "", "name": "", "sandboxEnabled": "",
 }
 
 // words is a mapping of names to texts, as env and headers are. No message shows a

@@ -3,6 +3,8 @@
 // standard error. It starts none itself, and does not decide which may be started.
 package group
 
+import "os"
+
 // maxHead is how much a Head keeps, in bytes.
 const maxHead = 4 << 10
 
@@ -18,3 +20,12 @@ func (h *Head) Write(p []byte) (int, error) {
 
 // Bytes is what is kept.
 func (h *Head) Bytes() []byte { return h.kept }
+
+// Self is the path of the program that this process runs, for one that starts it once more.
+func Self() (string, error) {
+	const running = "/proc/self/exe" // also when the file was replaced
+	if _, err := os.Stat(running); err == nil {
+		return running, nil
+	}
+	return os.Executable()
+}

@@ -43,7 +43,7 @@ func (p *process) live(started chan<- error) {
 }
 
 func (p *process) start() error {
-	path, err := executable()
+	path, err := group.Self()
 	if err != nil {
 		return err
 	}
@@ -69,15 +69,6 @@ func (p *process) start() error {
 	}
 	p.in, p.out, p.pipe = in, out, newPipe(out, in)
 	return nil
-}
-
-// executable is the path of the program that this process runs.
-func executable() (string, error) {
-	const running = "/proc/self/exe" // also when the file was replaced
-	if _, err := os.Stat(running); err == nil {
-		return running, nil
-	}
-	return os.Executable()
 }
 
 // environment is all that a script's process gets of it. A number of processors

@@ -55,7 +55,7 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	era, _ := l.server.health.met()
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
-		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, URL: s.URL, Headers: s.Headers, Transport: s.Transport,
+		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log,
 	}, func(link *conn.Conn) conn.Handler {

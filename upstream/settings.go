@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"toolfinch/trust/sandbox"
 	"toolfinch/upstream/conn"
 )
 
@@ -18,6 +19,7 @@ type Settings struct {
 	Env              map[string]string // stdio: environment on top of the minimal one
 	InheritEnv       []string          // stdio: globs of further variables that it gets of the proxy's environment
 	Cwd              string            // stdio: working directory, "" for the proxy's
+	Sandbox          sandbox.Settings  // stdio: what the process may touch
 	URL              string            // HTTP: the endpoint
 	Headers          map[string]string // HTTP: sent with every request
 	Transport        Transport         // default TransportAuto

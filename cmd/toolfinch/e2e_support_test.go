@@ -94,6 +94,7 @@ type server struct {
 	Args           []string          `json:"args"`
 	Env            map[string]string `json:"env,omitempty"`
 	ConnectTimeout string            `json:"connect_timeout"`
+	Sandbox        any               `json:"sandbox,omitempty"`
 }
 
 // script is a server that Node runs.

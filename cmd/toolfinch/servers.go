@@ -106,6 +106,7 @@ type launch struct {
 	Cwd       string   `json:"cwd,omitempty"`
 	Gets      []string `json:"env,omitempty"`       // names of the variables that it is given
 	Inherits  []string `json:"inherits,omitempty"`  // patterns of variables that it gets beside the minimal ones
+	Touches   string   `json:"sandbox,omitempty"`   // what its process may touch; "" for all that the user may
 	Variables []string `json:"variables,omitempty"` // that its entry names
 	Headers   []string `json:"headers,omitempty"`   // names
 	Stderr    string   `json:"stderr,omitempty"`    // where it goes
@@ -276,6 +277,9 @@ func started(rows []serverRow, config *configs.Config) error {
 		if read := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == raw.Name }); read >= 0 && raw.Command != "" {
 			settings := config.Servers[read]
 			l.Cwd, l.Inherits = settings.Cwd, settings.InheritEnv
+			if settings.Sandbox.On() {
+				l.Touches = settings.Sandbox.String()
+			}
 			l.Stderr = "the log of toolfinch, at level info; errors have its last lines"
 			for n, word := range l.Runs {
 				l.Runs[n] = clients.Absolute(word, l.Cwd)
@@ -319,6 +323,7 @@ func printLong(w io.Writer, rows []serverRow) error {
 			line("in", l.Cwd)
 			line("env", strings.Join(l.Gets, ", "))
 			line("inherits", strings.Join(l.Inherits, ", "))
+			line("sandbox", l.Touches)
 			line("headers", strings.Join(l.Headers, ", "))
 			line("variables", strings.Join(l.Variables, ", "))
 			line("stderr", l.Stderr)

@@ -239,6 +239,13 @@ func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refre
 		p.check.Status, p.check.Tools, p.check.Text = statusError, nil, reasonOf(row.Err)
 	}
 	p.problems = faultLines(s.Name, row.Faults)
+	if s.Sandbox.On() {
+		line := check{Status: statusOK, Kind: "server", Name: s.Name, Text: "sandbox: " + s.Sandbox.String()}
+		if err := s.Sandbox.Check(); err != nil {
+			line.Status, line.Text = statusWarning, err.Error()
+		}
+		p.problems = append(p.problems, line)
+	}
 	for _, server := range tools {
 		if server.Name != s.Name {
 			continue

@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/trust/sandbox"
 )
 
 // Era is the kind of protocol that a server speaks: a session with a handshake,
@@ -49,6 +50,7 @@ type Options struct {
 	Env            map[string]string // stdio: environment on top of the minimal one
 	InheritEnv     []string          // stdio: globs of further variables of this environment
 	Cwd            string            // stdio: working directory, "" for the proxy's
+	Sandbox        sandbox.Settings  // stdio: what the process may touch
 	URL            string            // HTTP: the endpoint
 	Headers        map[string]string // HTTP: sent with every request
 	Transport      Transport

@@ -14,6 +14,7 @@ import (
 
 	"toolfinch/group"
 	"toolfinch/printable"
+	"toolfinch/trust/sandbox"
 )
 
 // Grace at the end of a child: after stdin is closed, and after SIGTERM.
@@ -35,6 +36,9 @@ func start(o Options) (*process, error) {
 	cmd := exec.Command(o.Command, o.Args...)
 	cmd.Dir = o.Cwd
 	cmd.Env = group.Environment(o.Env, o.InheritEnv)
+	if err := confine(cmd, o); err != nil {
+		return nil, err
+	}
 	group.Own(cmd)
 	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
 	// which must reap the child while a grandchild may still hold them.
@@ -69,6 +73,20 @@ func start(o Options) (*process, error) {
 		close(p.exited)
 	}()
 	return p, nil
+}
+
+// confine puts the command into its sandbox. One that is not there is left to Start.
+func confine(cmd *exec.Cmd, o Options) error {
+	if cmd.Err != nil || !o.Sandbox.On() {
+		return nil
+	}
+	var err error
+	cmd.Path, cmd.Args, cmd.Env, err = o.Sandbox.Command(cmd.Path, cmd.Args, cmd.Env)
+	if errors.Is(err, sandbox.ErrUnsupported) && o.Sandbox.Optional {
+		o.Log.Warn("the server is started without its sandbox", "error", err)
+		err = nil
+	}
+	return err
 }
 
 // startError leaves out where the program and its directory are, and where it was

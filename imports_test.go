@@ -35,7 +35,7 @@ var floors = map[string]int{
 
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
-	"os/exec":                               {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "cmd/toolfinch", "internal/agents", "eval/tokens"},
+	"os/exec":                               {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "trust/sandbox", "cmd/toolfinch", "internal/agents", "eval/tokens"},
 	"github.com/mark3labs/mcp-go/client":    {"demo", "proxyclient"},
 	"github.com/mark3labs/mcp-go/server":    {"register", "transport", "demo", "proxytool"},
 	"github.com/blevesearch":                {"index"},

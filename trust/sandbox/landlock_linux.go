@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"slices"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	kernel "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -21,6 +22,7 @@ func abi() int {
 // processes and their abstract sockets are held back where the kernel can.
 func confine(r Rules) error {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	dropCapabilities()
 	config := landlock.V6.BestEffort() // what is needed was checked
 	files := []landlock.Rule{landlock.RWFiles(devices...).WithIoctlDev().IgnoreIfMissing()}
 	for _, path := range r.Read {
@@ -50,6 +52,20 @@ func confine(r Rules) error {
 		}
 	}
 	return config.RestrictScoped()
+}
+
+// kept are the capabilities of root that concern files, which the rules are about. Others reach around them:
+// with CAP_PERFMON a process reads the environment of all.
+var kept = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETGID, unix.CAP_SETUID}
+
+// dropCapabilities takes the others from the program that this thread becomes. Who is not root has none, and
+// is refused.
+func dropCapabilities() {
+	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
+		if !slices.Contains(kept, capability) {
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+		}
+	}
 }
 
 func isFolder(path string) bool {

@@ -7,9 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,7 +80,7 @@ const (
 // Check returns an ErrUnsupported with the reason if a process cannot be limited so here.
 func (s Settings) Check() error {
 	if len(s.Wrapper) > 0 {
-		if _, err := lookPath(s.Wrapper[0]); err != nil {
+		if _, err := exec.LookPath(s.Wrapper[0]); err != nil {
 			return fmt.Errorf("%w: there is no %s; %s", ErrUnsupported, filepath.Base(s.Wrapper[0]), without)
 		}
 	}
@@ -127,6 +128,7 @@ func init() {
 		fmt.Fprintf(os.Stderr, "sandbox: %s: %v\n", what, err)
 		os.Exit(code)
 	}
+	runtime.LockOSThread() // some limits are of one thread: the one that becomes the program
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		fail(exitConfine, "its rules", err)
@@ -139,15 +141,15 @@ func init() {
 }
 
 // Command returns what is to be started in the place of a program, whose path, arguments (the
-// first is its name) and environment are given. An error is an ErrUnsupported with the reason.
+// first is its name, which is all that a Wrapper hears of it) and environment are given. An error is an ErrUnsupported with the reason.
 func (s Settings) Command(path string, args, env []string) (string, []string, []string, error) {
 	if err := s.Check(); err != nil {
 		return path, args, env, err
 	}
 	switch {
 	case len(s.Wrapper) > 0:
-		wrapper, err := lookPath(s.Wrapper[0])
-		return wrapper, slices.Concat(s.Wrapper, []string{path}, args[1:]), env, err
+		wrapper, err := exec.LookPath(s.Wrapper[0])
+		return wrapper, slices.Concat(s.Wrapper, args), env, err
 	case s.Landlock != nil:
 		self, err := group.Self()
 		if err != nil {
@@ -168,8 +170,8 @@ var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"
 // devices may be read and written by every program.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-// complete adds what the program needs to be read at all: the system's folders, and those of its
-// installation, which is beside bin.
+// complete adds what the program needs to be read at all: the system's folders, itself, and its
+// installation, which is where it is or beside bin.
 func (r Rules) complete(program string) Rules {
 	if r.Read == nil {
 		r.Read = []string{"/"}
@@ -182,7 +184,7 @@ func (r Rules) complete(program string) Rules {
 		if above := filepath.Dir(dir); filepath.Base(dir) == "bin" && above != "/" && above != home {
 			dir = above
 		}
-		if dir != "/" && dir != home {
+		if r.Read = append(r.Read, file); dir != "/" && dir != home {
 			r.Read = append(r.Read, dir)
 		}
 	}
@@ -194,19 +196,4 @@ func resolved(path string) string {
 		return target
 	}
 	return path
-}
-
-// lookPath finds a program as a shell does. It is not os/exec's, because nothing is started here.
-func lookPath(name string) (string, error) {
-	if strings.ContainsRune(name, filepath.Separator) {
-		_, err := os.Stat(name)
-		return name, err
-	}
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
-			return path, nil
-		}
-	}
-	return "", fs.ErrNotExist
 }

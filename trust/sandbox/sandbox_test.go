@@ -59,6 +59,7 @@ func TestAProcessTouchesOnlyWhatItMay(t *testing.T) {
 		{"but no other", "echo x > " + note, "denied", Rules{Write: []string{mine}}},
 		{"moves nothing out", "mv note " + others + "/moved", "denied", Rules{Write: []string{mine}}},
 		{"a file alone", "cat " + note + "; echo y >> " + note + " && cat " + note, "hello\nhello\ny\n", Rules{Read: []string{}, Write: []string{note}}},
+		{"asks no other process for its secrets", "cat /proc/$PPID/environ", "denied", Rules{}},
 		{"throws away", "echo x > /dev/null && echo done", "done\n", Rules{Read: []string{}}},
 		{"has its variables, and not ours", "echo $SEEN$" + childVariable, "yes\n", Rules{}},
 	} {

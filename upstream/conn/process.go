@@ -75,17 +75,18 @@ func start(o Options) (*process, error) {
 	return p, nil
 }
 
-// confine puts the command into its sandbox. One that is not there is left to Start.
+// confine puts the command into its sandbox. One that is not there is left to Start, unless the command in
+// front has it, in a container perhaps.
 func confine(cmd *exec.Cmd, o Options) error {
-	if cmd.Err != nil || !o.Sandbox.On() {
+	if !o.Sandbox.On() || cmd.Err != nil && len(o.Sandbox.Wrapper) == 0 {
 		return nil
 	}
-	var err error
-	cmd.Path, cmd.Args, cmd.Env, err = o.Sandbox.Command(cmd.Path, cmd.Args, cmd.Env)
+	path, args, env, err := o.Sandbox.Command(cmd.Path, cmd.Args, cmd.Env)
 	if errors.Is(err, sandbox.ErrUnsupported) && o.Sandbox.Optional {
 		o.Log.Warn("the server is started without its sandbox", "error", err)
-		err = nil
+		return nil
 	}
+	cmd.Path, cmd.Args, cmd.Env, cmd.Err = path, args, env, nil
 	return err
 }
 

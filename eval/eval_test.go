@@ -522,7 +522,7 @@ func TestRunAgreesWithTheIndex(t *testing.T) {
 		}
 		var gain, ideal float64
 		for i, hit := range found.Hits {
-			if float64(i) >= 10*max(0.4, found.Confidence/retrieve.Confident) {
+			if float64(i) >= 10*max(0.4, found.Confidence*3/retrieve.Confident) {
 				continue // an answer that is doubtful has fewer hits
 			}
 			if slices.Contains(q.Relevant, hit.Name) {

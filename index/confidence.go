@@ -11,11 +11,11 @@ import (
 	api "github.com/blevesearch/bleve_index_api"
 )
 
-// signs are what is seen of an answer: how far its first hit stands out, and whether the hit and the
+// signs are what is seen of an answer: how far its first hit stands out, and whether the answer and the
 // query speak of the same. Shares are by rarity, from 0 to 1.
 type signs struct {
 	margin  float64 // logarithm of 1 and the points that the first hit has more than the next ones
-	spoken  float64 // share of the things asked for that the first hit speaks of
+	spoken  float64 // share of the things asked for that one of the first hits speaks of
 	unknown float64 // share of them that no document speaks of
 	named   float64 // share of the first hit's name that the query has
 	meaning float64 // best cosine
@@ -37,12 +37,14 @@ func (l logistic) of(s signs) float64 {
 }
 
 var (
-	confidenceHybrid = logistic{signs{margin: 1.617, spoken: 1.705, unknown: 2.244, named: .894, meaning: 1.204}, -6.323}
-	confidenceWords  = logistic{signs{margin: 1.241, spoken: 1.929, unknown: 1.882, named: 1.021}, -4.267}
+	confidenceHybrid = logistic{signs{margin: 1.652, spoken: 2.476, unknown: 3.292, named: 1.013, meaning: 1.668}, -7.595}
+	confidenceWords  = logistic{signs{margin: 1.376, spoken: 2.727, unknown: 2.817, named: 1.123}, -5.599}
 )
 
-// rivals is how many hits the first one is compared with.
-const rivals = 20
+const (
+	rivals = 20 // hits that the first one is compared with
+	first  = 5  // hits that may speak of what is asked for
+)
 
 // confidence is the probability that one of the candidates is what was asked
 // for. It is 1 where the query is a tool's name.
@@ -64,8 +66,16 @@ func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 		}
 	}
 	next /= float64(max(1, min(rivals, r.total-1)))
-	s.margin = math.Log1p(max(0, best[0].Score-next))
-	if err := r.things(q, best[0].doc, &s); err != nil {
+	// Words are rarer in a large catalogue, so scores are higher; those of a
+	// small one are brought nearer to what the weights have seen.
+	small := math.Pow(max(1, rarest(leastSeen)/rarest(r.total)), 0.25)
+	s.margin = math.Log1p(small * max(0, best[0].Score-next))
+	var docs []int
+	for _, c := range best[:min(first, len(best))] {
+		docs = append(docs, c.doc)
+	}
+	slices.Sort(docs)
+	if err := r.things(q, docs, &s); err != nil {
 		return 0, err
 	}
 	if err := r.named(q, best[0].Name, &s); err != nil {
@@ -90,9 +100,9 @@ const (
 	surenessOfUnknown = 0.1
 )
 
-// things looks at what a query asks for: does the document speak of it, does any? Verbs
+// things looks at what a query asks for: does one of these documents speak of it, does any? Verbs
 // that go with anything are no things.
-func (r *ranking) things(q request, doc int, s *signs) error {
+func (r *ranking) things(q request, docs []int, s *signs) error {
 	var all, spoken, unknown float64
 	for _, term := range slices.Sorted(maps.Keys(q.terms)) { // sums in the same order are the same
 		if strings.HasPrefix(term, written) || isConcept(term) || verbs()[term] {
@@ -105,7 +115,7 @@ func (r *ranking) things(q request, doc int, s *signs) error {
 				continue
 			}
 			rarity = cmp.Or(rarity, known)
-			has, err := r.has(doc, term)
+			has, err := r.has(docs, term)
 			if err != nil {
 				return err
 			}
@@ -151,14 +161,16 @@ func (r *ranking) named(q request, document string, s *signs) (err error) {
 	return err
 }
 
-// has reports whether a document has a term.
-func (r *ranking) has(doc int, term string) (bool, error) {
+// has reports whether one of the documents, which are sorted, has a term.
+func (r *ranking) has(docs []int, term string) (bool, error) {
 	f, err := r.find(r.grouped(fieldTerms), term)
-	for i := 0; err == nil && i < len(f.postings); i++ {
-		id := api.NewIndexInternalID(nil, uint64(doc))
-		var at *api.TermFieldDoc
-		if at, err = f.postings[i].Advance(id, nil); err == nil && at != nil && at.ID.Equals(id) {
-			return true, f.close()
+	for _, postings := range f.postings {
+		for i := 0; err == nil && i < len(docs); i++ {
+			id := api.NewIndexInternalID(nil, uint64(docs[i]))
+			var at *api.TermFieldDoc
+			if at, err = postings.Advance(id, nil); err == nil && at != nil && at.ID.Equals(id) {
+				return true, f.close()
+			}
 		}
 	}
 	return false, errors.Join(err, f.close())
@@ -169,6 +181,9 @@ func (r *ranking) rarity(term string) (float64, error) {
 	f, err := r.find(r.grouped(fieldTerms), term)
 	return rarity(r.total, int(f.count)), errors.Join(err, f.close())
 }
+
+// leastSeen is the number of tools of the smallest set the weights were fitted to.
+const leastSeen = 199
 
 // rarest is the weight of a word that one of n tools has.
 func rarest(n int) float64 { return rarity(n, 1) }

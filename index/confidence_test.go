@@ -120,15 +120,15 @@ func TestConfidenceFallsWithoutTheRelevantTool(t *testing.T) {
 		fallOfBoth := confidence(t, full, q) - confidence(t, buildMeant(t, rest...), q)
 		byWords += fall / float64(len(asked))
 		byBoth += fallOfBoth / float64(len(asked))
-		if fall > .05 && fallOfBoth > .05 {
+		if fall > .03 && fallOfBoth > .03 {
 			falls++
 		} else {
 			t.Logf("%q without %s: the confidence falls by %.3f by words, by %.3f with vectors", a.query, a.relevant, fall, fallOfBoth)
 		}
 	}
 	t.Logf("it falls for %d of %d; by %.3f on average by words, by %.3f with vectors", falls, len(asked), byWords, byBoth)
-	if falls < len(asked)-1 || byWords < .15 || byBoth < .15 {
-		t.Errorf("it falls for %d of %d queries, by %.3f on average by words and by %.3f with vectors; want all but one, and .15", falls, len(asked), byWords, byBoth)
+	if falls < len(asked)-1 || byWords < .4 || byBoth < .4 {
+		t.Errorf("it falls for %d of %d queries, by %.3f on average by words and by %.3f with vectors; want all but one, and .4", falls, len(asked), byWords, byBoth)
 	}
 }
 

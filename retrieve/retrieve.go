@@ -219,16 +219,19 @@ type Found struct {
 // Confident is the least confidence of an answer that is called confident.
 const Confident = 0.27
 
-// doubtful is the confidence from which on no hit is kept back, and the most where an absent server may have the tool.
+// doubtful is the most confidence where an absent server may have the tool.
 const doubtful = Confident / 2
 
-// leastDoubted is the least share of the hits that an answer keeps.
-const leastDoubted = 0.4
+// Below hopeless an answer has fewer hits; leastDoubted is the least share of them that it keeps.
+const (
+	hopeless     = Confident / 3
+	leastDoubted = 0.4
+)
 
-// doubted returns how many of n hits an answer of this confidence keeps: below doubtful, the
-// less likely a hit fits, the fewer tools fill the context.
+// doubted returns how many of n hits an answer of this confidence keeps: where hardly any hit can
+// fit, fewer tools fill the context.
 func doubted(n int, confidence float64) int {
-	return int(math.Ceil(float64(n) * min(1, max(leastDoubted, confidence/doubtful))))
+	return int(math.Ceil(float64(n) * min(1, max(leastDoubted, confidence/hopeless))))
 }
 
 // unknownConfidence is the Confidence of hits that no search has judged.

@@ -565,8 +565,8 @@ func TestDoubtedAnswersAreShorter(t *testing.T) {
 		want       int
 	}{
 		{0, 0, 0}, {0, 1, 0}, {1, 0, 1}, {1, 1, 1},
-		{5, 1, 5}, {5, Confident, 5}, {5, Confident / 2, 3}, {5, 0, 2},
-		{10, .9, 10}, {10, Confident * .75, 8}, {10, 0, 4}, {50, 0, 20}, {50, Confident, 50},
+		{5, 1, 5}, {5, Confident, 5}, {5, Confident / 2, 5}, {5, hopeless / 2, 3}, {5, 0, 2},
+		{10, .9, 10}, {10, hopeless * .75, 8}, {10, 0, 4}, {50, 0, 20}, {50, Confident, 50},
 	} {
 		if got := doubted(test.n, test.confidence); got != test.want {
 			t.Errorf("of %d hits at confidence %.3f %d stay, want %d", test.n, test.confidence, got, test.want)

@@ -42,7 +42,9 @@ func TestAServerCannotLeaveItsSandbox(t *testing.T) {
 		servers["files-"+name], servers["lab-"+name] = files, lab
 	}
 	h := newHouse(t, servers)
-	path := func(dir, name string) string { return fmt.Sprintf(`{"path":%q,"content":"changed"}`, filepath.Join(dir, name)) }
+	path := func(dir, name string) string {
+		return fmt.Sprintf(`{"path":%q,"content":"changed"}`, filepath.Join(dir, name))
+	}
 	for _, test := range []struct{ tool, arguments, want string }{ // "" for an error
 		{"files-free.read_text_file", path(outside, "note.txt"), "kept here"},
 		{"files-held.read_text_file", path(inside, "note.txt"), "kept here"},

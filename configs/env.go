@@ -212,3 +212,27 @@ func substitutionErrors(err error) []*substitutionError {
 	}
 	return nil
 }
+
+// inherited are globs of names of variables.
+type inherited struct{}
+
+var inheritWords = choice[string]{words: []string{"minimal", "all"}}
+
+func (inherited) read(d *decoder, n *node, label string, to *[]string) bool {
+	if n.kind == kindList {
+		return list[string]{item: str{check: glob}}.read(d, n, label, to)
+	}
+	var word string
+	ok := inheritWords.read(d, n, label, &word)
+	if *to = nil; word == "all" {
+		*to = []string{"*"}
+	}
+	return ok
+}
+
+func (inherited) show(s *secrets, globs []string) *node {
+	if slices.Equal(globs, []string{"*"}) {
+		return textNode("all")
+	}
+	return list[string]{item: str{}}.show(s, globs)
+}

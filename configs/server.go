@@ -307,7 +307,7 @@ func (d *decoder) checkServer(s *server, n *node, label string) {
 		if s.Transport == upstream.TransportStdio {
 			d.fail(s.transport, fmt.Sprintf("%s: %s stdio needs command, not %s", label, s.transportKey, s.urlKey), "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))
 		}
-		d.unused(n, label, s.urlKey, "args", "env", "cwd", "sandbox")
+		d.unused(n, label, s.urlKey, "args", "env", "cwd", "sandbox", "sandbox_optional")
 	default:
 		if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {
 			d.fail(s.transport, fmt.Sprintf("%s: %s %s needs url, not command", label, s.transportKey, s.Transport), "remove it, or write "+string(upstream.TransportStdio))
@@ -368,30 +368,6 @@ func (d *decoder) partCommand(s *server, n *node, label string) {
 	}
 	s.Command, s.Args = words[0], append(words[1:], s.Args...)
 	d.warn(n, label+": command has arguments in it, which are taken as args", "write them under args")
-}
-
-// inherited are globs of names of variables.
-type inherited struct{}
-
-var inheritWords = choice[string]{words: []string{"minimal", "all"}}
-
-func (inherited) read(d *decoder, n *node, label string, to *[]string) bool {
-	if n.kind == kindList {
-		return list[string]{item: str{check: glob}}.read(d, n, label, to)
-	}
-	var word string
-	ok := inheritWords.read(d, n, label, &word)
-	if *to = nil; word == "all" {
-		*to = []string{"*"}
-	}
-	return ok
-}
-
-func (inherited) show(s *secrets, globs []string) *node {
-	if slices.Equal(globs, []string{"*"}) {
-		return textNode("all")
-	}
-	return list[string]{item: str{}}.show(s, globs)
 }
 
 func (d *decoder) folder(n *node, label string, dir *string) bool {

@@ -238,14 +238,15 @@ func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refre
 	if row.Err != nil {
 		p.check.Status, p.check.Tools, p.check.Text = statusError, nil, reasonOf(row.Err)
 	}
-	p.problems = faultLines(s.Name, row.Faults)
 	if s.Sandbox.On() {
-		line := check{Status: statusOK, Kind: "server", Name: s.Name, Text: "sandbox: " + s.Sandbox.String()}
-		if err := s.Sandbox.Check(); err != nil {
-			line.Status, line.Text = statusWarning, err.Error()
+		switch err := s.Sandbox.Check(); {
+		case err == nil:
+			p.problems = append(p.problems, check{Status: statusOK, Kind: "server", Name: s.Name, Text: "sandbox: " + s.Sandbox.String()})
+		case row.Err == nil:
+			p.problems = append(p.problems, check{Status: statusWarning, Kind: "server", Name: s.Name, Text: err.Error()})
 		}
-		p.problems = append(p.problems, line)
 	}
+	p.problems = append(p.problems, faultLines(s.Name, row.Faults)...)
 	for _, server := range tools {
 		if server.Name != s.Name {
 			continue

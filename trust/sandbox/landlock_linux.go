@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 	"slices"
 
@@ -22,7 +23,9 @@ func abi() int {
 // processes and their abstract sockets are held back where the kernel can.
 func confine(r Rules) error {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-	dropCapabilities()
+	if err := dropCapabilities(); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
 	config := landlock.V6.BestEffort() // what is needed was checked
 	files := []landlock.Rule{landlock.RWFiles(devices...).WithIoctlDev().IgnoreIfMissing()}
 	for _, path := range r.Read {
@@ -58,14 +61,26 @@ func confine(r Rules) error {
 // with CAP_PERFMON a process reads the environment of all.
 var kept = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETGID, unix.CAP_SETUID}
 
-// dropCapabilities takes the others from the program that this thread becomes. Who is not root has none, and
-// is refused.
-func dropCapabilities() {
+// dropCapabilities takes the others from the program that this thread becomes: root's, which are those of the bounding
+// set, and what a thread hands on by itself.
+func dropCapabilities() error {
 	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
-		if !slices.Contains(kept, capability) {
-			_ = unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, capability, 0, 0, 0)
+		if err != nil || held == 0 || slices.Contains(kept, capability) { // the kernel may know fewer
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && os.Geteuid() == 0 {
+			return err
 		}
 	}
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // Linux before 4.3 has none
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	sets[0].Inheritable, sets[1].Inheritable = 0, 0
+	return unix.Capset(&header, &sets[0])
 }
 
 func isFolder(path string) bool {

@@ -77,7 +77,8 @@ const (
 	abiPorts = 4
 )
 
-// Check returns an ErrUnsupported with the reason if a process cannot be limited so here.
+// Check returns the reason if a process cannot be limited so here, an ErrUnsupported if that is the machine's. It
+// names files without their folders: clients may see it.
 func (s Settings) Check() error {
 	if len(s.Wrapper) > 0 {
 		if _, err := exec.LookPath(s.Wrapper[0]); err != nil {
@@ -93,6 +94,11 @@ func (s Settings) Check() error {
 	}
 	if abi() < needed {
 		return fmt.Errorf("%w: it needs Landlock of Linux %s or later; %s", ErrUnsupported, linux, without)
+	}
+	for _, path := range s.Landlock.Write {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("its sandbox lets it write to %q, which is not there", filepath.Base(path))
+		}
 	}
 	return nil
 }
@@ -141,7 +147,7 @@ func init() {
 }
 
 // Command returns what is to be started in the place of a program, whose path, arguments (the
-// first is its name, which is all that a Wrapper hears of it) and environment are given. An error is an ErrUnsupported with the reason.
+// first is its name, which is all that a Wrapper hears of it) and environment are given. An error is that of Check.
 func (s Settings) Command(path string, args, env []string) (string, []string, []string, error) {
 	if err := s.Check(); err != nil {
 		return path, args, env, err

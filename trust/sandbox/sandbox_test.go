@@ -60,6 +60,7 @@ func TestAProcessTouchesOnlyWhatItMay(t *testing.T) {
 		{"moves nothing out", "mv note " + others + "/moved", "denied", Rules{Write: []string{mine}}},
 		{"a file alone", "cat " + note + "; echo y >> " + note + " && cat " + note, "hello\nhello\ny\n", Rules{Read: []string{}, Write: []string{note}}},
 		{"asks no other process for its secrets", "cat /proc/$PPID/environ", "denied", Rules{}},
+		{"has no capability of root but for files", "while read -r name set; do [ $name = CapEff: ] && echo $((0x$set & ~0xdb)); done < /proc/self/status", "0\n", Rules{}},
 		{"throws away", "echo x > /dev/null && echo done", "done\n", Rules{Read: []string{}}},
 		{"has its variables, and not ours", "echo $SEEN$" + childVariable, "yes\n", Rules{}},
 	} {
@@ -77,10 +78,13 @@ func TestAProcessTouchesOnlyWhatItMay(t *testing.T) {
 }
 
 func TestWhatCannotBeLimitedIsNotStarted(t *testing.T) {
-	s := supported(t, &Rules{Write: []string{filepath.Join(t.TempDir(), "missing")}})
-	if got := shell(t, s, "", "echo started"); strings.Contains(got, "started") || !strings.HasPrefix(got, "sandbox: its limits were refused: ") {
-		t.Errorf("a folder that is not there: %q", got)
+	missing := Settings{Landlock: supported(t, &Rules{}).Landlock, Optional: true}
+	missing.Landlock.Write = []string{filepath.Join(t.TempDir(), "missing")}
+	_, _, _, err := missing.Command("/bin/sh", []string{"sh"}, nil)
+	if err == nil || errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), `"missing", which is not there`) {
+		t.Errorf("a folder that is not there: %v", err)
 	}
+	s := missing
 	s = Settings{Wrapper: []string{"no-such-program", "--"}}
 	if _, _, _, err := s.Command("/bin/sh", []string{"sh"}, nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("a wrapper that is not there: %v", err)

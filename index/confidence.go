@@ -2,13 +2,12 @@ package index
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 
-	api "github.com/blevesearch/bleve_index_api"
+	"toolfinch/rawjson"
 )
 
 // signs are what is seen of an answer: how far its first hit stands out, and whether the answer and the
@@ -42,8 +41,8 @@ var (
 )
 
 const (
-	rivals = 20 // hits that the first one is compared with
-	first  = 5  // hits that may speak of what is asked for
+	rivals   = 20 // hits that the first one is compared with
+	speakers = 5  // first hits, one of which may speak of what is asked for
 )
 
 // confidence is the probability that one of the candidates is what was asked
@@ -71,7 +70,7 @@ func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 	small := math.Pow(max(1, rarest(leastSeen)/rarest(r.total)), 0.25)
 	s.margin = math.Log1p(small * max(0, best[0].Score-next))
 	var docs []int
-	for _, c := range best[:min(first, len(best))] {
+	for _, c := range best[:min(speakers, len(best))] {
 		docs = append(docs, c.doc)
 	}
 	slices.Sort(docs)
@@ -136,7 +135,7 @@ func (r *ranking) things(q request, docs []int, s *signs) error {
 	return nil
 }
 
-// named looks for the words of a document's name in the query.
+// named looks for the words of a document's name, which is anybody's, in the query.
 func (r *ranking) named(q request, document string, s *signs) (err error) {
 	asked := map[string]bool{}
 	for _, concept := range q.concepts {
@@ -144,7 +143,7 @@ func (r *ranking) named(q request, document string, s *signs) (err error) {
 	}
 	var all, named float64
 	a := newAnalyzer()
-	a.each(r.x.docs[document].Document.Def.ID.Name, func(word termPair) {
+	a.each(rawjson.Head(r.x.docs[document].Document.Def.ID.Name, 4*maxWord), func(word termPair) {
 		stem := a.terms[word.stem]
 		rarity, known := r.rarities[stem]
 		if !known && err == nil {
@@ -159,27 +158,6 @@ func (r *ranking) named(q request, document string, s *signs) (err error) {
 		s.named = named / all
 	}
 	return err
-}
-
-// has reports whether one of the documents, which are sorted, has a term.
-func (r *ranking) has(docs []int, term string) (bool, error) {
-	f, err := r.find(r.grouped(fieldTerms), term)
-	for _, postings := range f.postings {
-		for i := 0; err == nil && i < len(docs); i++ {
-			id := api.NewIndexInternalID(nil, uint64(docs[i]))
-			var at *api.TermFieldDoc
-			if at, err = postings.Advance(id, nil); err == nil && at != nil && at.ID.Equals(id) {
-				return true, f.close()
-			}
-		}
-	}
-	return false, errors.Join(err, f.close())
-}
-
-// rarity is that of a term.
-func (r *ranking) rarity(term string) (float64, error) {
-	f, err := r.find(r.grouped(fieldTerms), term)
-	return rarity(r.total, int(f.count)), errors.Join(err, f.close())
 }
 
 // leastSeen is the number of tools of the smallest set the weights were fitted to.

@@ -514,63 +514,6 @@ func (r *ranking) grouped(field string) []string {
 	return fields
 }
 
-// found are the live documents that have a term in one of several fields.
-type found struct {
-	postings []api.TermFieldReader // by field
-	count    uint64
-}
-
-// find looks a term up. The caller closes the result, on an error, too.
-func (r *ranking) find(fields []string, term string) (found, error) {
-	var f found
-	for _, field := range fields {
-		postings, err := r.reader.TermFieldReader(r.ctx, []byte(term), field, true, false, false)
-		if err != nil {
-			return f, err
-		}
-		f.postings = append(f.postings, postings)
-		f.count += postings.Count()
-	}
-	return f, nil
-}
-
-func (f found) close() (err error) {
-	for _, postings := range f.postings {
-		err = errors.Join(err, postings.Close())
-	}
-	return err
-}
-
-// postings calls do for every live document that has term in one of fields,
-// with the number of such documents. A document has each term in one of them at
-// most.
-func (r *ranking) postings(fields []string, term string, do func(found uint64, doc int, freq uint64)) error {
-	f, err := r.find(fields, term)
-	if err != nil {
-		return errors.Join(err, f.close())
-	}
-	return f.each(func(doc int, freq uint64) { do(f.count, doc, freq) })
-}
-
-// each calls do for every document, and closes f.
-func (f found) each(do func(doc int, freq uint64)) error {
-	defer f.close()
-	for _, postings := range f.postings {
-		var at api.TermFieldDoc
-		for {
-			next, err := postings.Next(at.Reset())
-			if err != nil {
-				return err
-			}
-			if next == nil {
-				break
-			}
-			do(int(next.ID.Value()), next.Freq)
-		}
-	}
-	return nil
-}
-
 func add(to []float64, i int, n float64) []float64 {
 	if old := len(to); i >= old {
 		to = slices.Grow(to, i+1-old)[:i+1]

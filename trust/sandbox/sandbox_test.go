@@ -84,8 +84,16 @@ func TestWhatCannotBeLimitedIsNotStarted(t *testing.T) {
 	if err == nil || errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), `"missing", which is not there`) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
-	s := missing
-	s = Settings{Wrapper: []string{"no-such-program", "--"}}
+	gone := t.TempDir()
+	path, args, env, err := Settings{Landlock: &Rules{Write: []string{gone}}}.Command("/bin/sh", []string{"sh", "-c", "echo started"}, nil)
+	if err := errors.Join(err, os.Remove(gone)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := (&exec.Cmd{Path: path, Args: args, Env: env}).CombinedOutput()
+	if err == nil || !strings.HasPrefix(string(out), "sandbox: its limits were refused: ") {
+		t.Errorf("a folder that has gone meanwhile: %q, %v", out, err)
+	}
+	s := Settings{Wrapper: []string{"no-such-program", "--"}}
 	if _, _, _, err := s.Command("/bin/sh", []string{"sh"}, nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("a wrapper that is not there: %v", err)
 	}

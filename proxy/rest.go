@@ -12,6 +12,7 @@ import (
 	"toolfinch/limit"
 	"toolfinch/register"
 	"toolfinch/store"
+	"toolfinch/trust"
 	"toolfinch/upstream"
 	"toolfinch/view"
 	"toolfinch/web"
@@ -158,8 +159,11 @@ func (h rest) Limits() []*limit.Limit {
 	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.pool.Limits())
 }
 
-// Principal is who the trusted reverse proxy says made a request.
+// Principal is who made a request: who proved it, else who the trusted reverse proxy says.
 func (h rest) Principal(r *http.Request) string {
+	if p := trust.PrincipalOf(r.Context()); p != nil {
+		return p.ID
+	}
 	return register.PrincipalOf(r.Header, h.first.PrincipalHeader)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -37,7 +38,7 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 }
 
 func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
-	call := l.callOf(x, s, modern)
+	call := l.callOf(ctx, x, s, modern)
 	if s != nil && served.gated() {
 		s.shown.by(call.Owner())
 	}
@@ -96,7 +97,7 @@ func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (t
 }
 
 // callOf makes a call of a request.
-func (l *Live) callOf(x *wire.Exchange, s *session, modern bool) *tool.Call {
+func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *tool.Call {
 	call := &tool.Call{Params: x.Params}
 	switch x.Method {
 	case wire.MethodGetTask, wire.MethodUpdateTask, wire.MethodCancelTask:
@@ -120,6 +121,9 @@ func (l *Live) callOf(x *wire.Exchange, s *session, modern bool) *tool.Call {
 	if x.Header != nil {
 		call.Header = x.Header.Get
 		call.Principal = PrincipalOf(x.Header, l.principalHeader)
+	}
+	if p := trust.PrincipalOf(ctx); p != nil {
+		call.Principal = p.ID
 	}
 	call.Notify = x.Notify
 	if call.Client != nil {

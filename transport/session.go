@@ -15,6 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -141,20 +142,20 @@ func (s *session) take(m *wire.Inbound) bool {
 	return true
 }
 
-// answer answers a request. send writes what comes before the answer.
-func (s *session) answer(m *wire.Inbound, header http.Header, send func([]byte) error, begun func(context.Context, *request) (end func())) []byte {
+// answer answers a request, which came with r unless that is nil. send writes what comes before the answer.
+func (s *session) answer(m *wire.Inbound, r *http.Request, send func([]byte) error, begun func(context.Context, *request) (end func())) []byte {
 	if err := s.clients.fits(m); err != nil {
 		return refused(m, err)
 	}
-	ctx, r, done, err := s.begin(m)
+	ctx, asked, done, err := s.begin(m)
 	if err != nil {
 		return refused(m, err)
 	}
 	defer done()
 	if begun != nil {
-		defer begun(ctx, r)()
+		defer begun(ctx, asked)()
 	}
-	return respond(ctx, s.host, &s.library, m, header, send, s.log)
+	return respond(ctx, s.host, &s.library, m, r, send, s.log)
 }
 
 // fits checks a request of which parts are kept for long.
@@ -229,20 +230,25 @@ func (s *session) noBatch() *wire.Refusal {
 }
 
 // respond has the library handle a message; the host's handlers answer what is an
-// exchange. It returns nil where there is nothing to answer.
-func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, header http.Header, send func([]byte) error, log *slog.Logger) (message []byte) {
+// exchange. r is the HTTP request that brought it, if one did. It returns nil where there is nothing to answer.
+func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, r *http.Request, send func([]byte) error, log *slog.Logger) (message []byte) {
 	failure := wire.Refusal{ID: m.ID, Code: mcp.INTERNAL_ERROR, Reason: "internal error"}
 	defer func() {
-		if r := recover(); r != nil {
-			log.Error("panic while handling a request", "session", lib.id, "method", m.Method, "panic", r)
+		if wrong := recover(); wrong != nil {
+			log.Error("panic while handling a request", "session", lib.id, "method", m.Method, "panic", wrong)
 			message = failure.Answer()
 		}
 	}()
+	if r != nil { // a session outlives the requests in it
+		ctx = trust.WithPrincipal(ctx, trust.PrincipalOf(r.Context()))
+	}
 	ctx = host.MCP().WithContext(ctx, lib)
 	raw := m.Raw
 	x := wire.NewExchange(m, send)
 	if x != nil {
-		x.Header = header
+		if r != nil {
+			x.Header = r.Header
+		}
 		ctx, raw = x.Context(ctx), x.Stub()
 	} else {
 		ctx = wire.WithMessage(ctx, raw)

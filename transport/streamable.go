@@ -190,7 +190,7 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 	}
 	p := &posted{session: session, out: out, life: r.Context(), streams: streams(r)}
 	answer := func(m *wire.Inbound) []byte {
-		return session.answer(m, r.Header, p.send, func(ctx context.Context, asked *request) (end func()) {
+		return session.answer(m, r, p.send, func(ctx context.Context, asked *request) (end func()) {
 			stop := context.AfterFunc(p.life, func() { p.dropped(ctx, asked) })
 			return func() { stop() }
 		})
@@ -333,7 +333,7 @@ func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (mess
 	} else if m.Method == string(mcp.MethodSubscriptionsListen) {
 		defer keepOpen(out)()
 	}
-	message = respond(r.Context(), s.host, &library{}, m, r.Header, send, s.log)
+	message = respond(r.Context(), s.host, &library{}, m, r, send, s.log)
 	return message, statusOf(message)
 }
 

@@ -1,0 +1,32 @@
+// Package trust has the noun that the packages of its folder share: the principal.
+package trust
+
+import "context"
+
+// Principal is who makes a request, once that was proved. It is not changed.
+type Principal struct {
+	// ID is unique: "ISSUER|SUBJECT" for the bearer of a token, "key|NAME" for that of
+	// an API key, and else what a trusted reverse proxy says.
+	ID string
+	// Groups and Scopes are those of the token or key, sorted, each once.
+	Groups, Scopes []string
+	// View is the only view that the principal may use, "" for any.
+	View string
+}
+
+type principalKey struct{}
+
+// WithPrincipal returns a context of requests that p makes; nil is nobody.
+func WithPrincipal(ctx context.Context, p *Principal) context.Context {
+	if p == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// PrincipalOf returns who makes the request of a context, nil where nobody proved
+// to be anybody.
+func PrincipalOf(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
+}

@@ -1,4 +1,5 @@
-// Package trust has the noun that the packages of its folder share: the principal.
+// Package trust has the nouns that the packages of its folder share: the principal, and
+// the event of the audit log.
 package trust
 
 import "context"

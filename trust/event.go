@@ -1,0 +1,116 @@
+package trust
+
+import "context"
+
+// Event is something that the audit log records. Calls and what is like them
+// (reads, prompts, retrievals) record themselves; everything else says so with a
+// Record. An Event has no secret in it. Strings of strangers need no preparation: the
+// log bounds them and escapes what is not printable.
+type Event struct {
+	Kind string // one of the constants below
+	// Principal is the ID of who caused it, "" for that of the context, if any.
+	Principal string
+	// Client is "name version" of the client that caused it, "" for none.
+	Client, Session string
+	// View, Server and Tool (an ID or a name) are what it is about.
+	View, Server, Tool string
+	DefHash            string // of a definition that was held, approved or rejected
+	Outcome            string // one of the outcomes below, "" for Success
+	Reason             string // of an outcome that is not Success
+	Details            map[string]string
+}
+
+// Kinds of events.
+const (
+	EventCall      = "tool.call"
+	EventRead      = "resource.read"
+	EventPrompt    = "prompt.get"
+	EventRetrieve  = "retrieve"
+	EventRefused   = "auth.refused"   // a request without a valid token or key, or without a scope
+	EventLogin     = "login"          // at an upstream
+	EventLogout    = "logout"         // of an upstream
+	EventRefresh   = "token.refresh"  // of a token for an upstream
+	EventHeld      = "pin.held"       // a definition that changed
+	EventApproved  = "pin.approved"   // or a part of a server's definitions
+	EventRejected  = "pin.rejected"   // likewise
+	EventBaseline  = "pin.baseline"   // the first definitions of a server
+	EventKey       = "key.changed"    // an API key was made or revoked
+	EventSecret    = "secret.changed" // a secret of the vault was set or removed
+	EventConfig    = "config.changed" // or refused
+	EventSpawn     = "upstream.spawn" // a process was started
+	EventSessionOn = "session.start"  // of a client
+	EventSession   = "session.end"    // likewise
+	EventStart     = "audit.start"    // the log was opened
+	EventStop      = "audit.stop"     // and closed
+	EventLost      = "audit.lost"     // events that could not be written
+	EventRemoved   = "audit.removed"  // a rotated file was removed
+	EventRepaired  = "audit.repaired" // the log was found unfinished, or not as it was left
+)
+
+// Outcomes of events.
+const (
+	Success   = "success"
+	ToolError = "tool_error" // the tool answered that it failed
+	Denied    = "denied"     // by a policy, a gate, a limit, or because there is no such thing
+	Failed    = "failed"
+	Cancelled = "cancelled"
+	Timeout   = "timeout"
+)
+
+// Record takes an event down. Nil takes nothing. It may wait until the log has room.
+type Record func(ctx context.Context, e Event)
+
+// Event calls r, unless it is nil.
+func (r Record) Event(ctx context.Context, e Event) {
+	if r != nil {
+		r(ctx, e)
+	}
+}
+
+// Decision is what a policy decided of a call.
+type Decision struct {
+	Allow  bool
+	Policy string // which one decided; "" for none
+}
+
+type decisionKey struct{}
+
+// WithDecision returns a context in which Decide notes what was decided, and where.
+func WithDecision(ctx context.Context) (context.Context, *Decided) {
+	d := &Decided{}
+	return context.WithValue(ctx, decisionKey{}, d), d
+}
+
+// Decided is the decision about one call, once it was made.
+type Decided struct {
+	Decision
+	Made bool
+}
+
+// Decide notes what was decided of the call of a context, for the audit log. It is
+// called by the goroutine that handles the call, before what was decided is done.
+func Decide(ctx context.Context, d Decision) {
+	if to, ok := ctx.Value(decisionKey{}).(*Decided); ok {
+		to.Decision, to.Made = d, true
+	}
+}
+
+// Source is where a request comes from.
+type Source struct {
+	Address   string // of the client, without a port; "" where it is the parent process
+	Transport string // "stdio", "http", "sse" or "rest"
+}
+
+type sourceKey struct{}
+
+// WithSource returns a context of requests that come from there.
+func WithSource(ctx context.Context, s Source) context.Context {
+	return context.WithValue(ctx, sourceKey{}, s)
+}
+
+// SourceOf returns where the request of a context comes from, and false if that was
+// not said.
+func SourceOf(ctx context.Context) (Source, bool) {
+	s, ok := ctx.Value(sourceKey{}).(Source)
+	return s, ok
+}

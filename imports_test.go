@@ -30,7 +30,7 @@ var floors = map[string]int{
 	"eval/tokens":     6,
 	"eval/adapter":    6,
 	"internal/agents": 0, "trust": 0,
-	"internal/await":  0, "group": 0, "limit": 0, "nearest": 0, "printable": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
+	"internal/await": 0, "group": 0, "limit": 0, "nearest": 0, "printable": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
 }
 
 // only lists who may import what; a prefix of the import path counts.

@@ -24,6 +24,7 @@ var floors = map[string]int{
 	"embed": 1, "embed/hf": 1,
 	"tool/args":       1,
 	"trust/sandbox":   1,
+	"trust/vault":     1,
 	"enrich":          2,
 	"demo":            1,
 	"clients":         1,
@@ -56,6 +57,7 @@ var only = map[string][]string{
 	"github.com/santhosh-tekuri/jsonschema": {"schema"},
 	"github.com/itchyny/gojq":               {"script"},
 	"github.com/landlock-lsm":               {"trust/sandbox"},
+	"github.com/zalando/go-keyring":         {"trust/vault"},
 	"go.starlark.net":                       {"script", "demo"},
 }
 

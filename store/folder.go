@@ -119,7 +119,7 @@ func Remove(ctx context.Context, dir string) (err error) {
 	if err := errors.Join(lock.Release(ctx), lock.Close()); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(dir, lockName)), os.RemoveAll(filepath.Join(dir, lockDirName))); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	_ = os.Remove(dir) // fails where the user keeps something else in it

@@ -82,10 +82,7 @@ func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logge
 func replace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
 	db, err := openFile(ctx, path) // someone may have replaced it before the lock was ours
 	if useless(err) {
-		if err := setAside(path, err, log); err != nil {
-			return nil, err
-		}
-		db, err = openFile(ctx, path)
+		db, err = anew(ctx, path, err, log)
 	}
 	if err != nil {
 		return nil, err
@@ -94,6 +91,25 @@ func replace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*s
 	if err := errors.Join(lock.Release(ctx), lock.Share(ctx)); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	return db, nil
+}
+
+// anew makes a database in place of one that is of no use, as why says.
+func anew(ctx context.Context, path string, why error, log *slog.Logger) (*sql.DB, error) {
+	aside, err := setAside(path, why)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openFile(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	secrets := "kept, if there were any"
+	if rescue(ctx, db, aside) != nil {
+		secrets = "lost, if there were any: store them again"
+	}
+	log.Warn("the database could not be used and was moved aside: a new one will be learned from the servers",
+		"moved_to", aside, "error", why, "secrets_and_logins", secrets)
 	return db, nil
 }
 
@@ -205,7 +221,7 @@ func check(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("%w: %s", errDamaged, verdict)
 	}
 	for _, query := range []string{
-		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, selectEnriched,
+		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, selectEnriched, sealedColumns,
 	} {
 		rows, err := db.QueryContext(ctx, query)
 		if err != nil {
@@ -247,21 +263,19 @@ func code(err error) int {
 }
 
 // setAside renames the database with its -wal and -shm, so that the renamed
-// one is a whole database, and says so. why wraps errDamaged or errNewer.
-func setAside(path string, why error, log *slog.Logger) error {
+// one is a whole database, and returns its new path. why wraps errDamaged or errNewer.
+func setAside(path string, why error) (aside string, err error) {
 	label := "corrupt"
 	if errors.Is(why, errNewer) {
 		label = "newer"
 	}
-	aside := path + "." + label + "-" + time.Now().UTC().Format("20060102T150405.000000000Z")
+	aside = path + "." + label + "-" + time.Now().UTC().Format("20060102T150405.000000000Z")
 	// The database goes last: as long as it has its name, it is tried again.
 	for _, suffix := range []string{"-shm", "-wal", ""} {
 		err := os.Rename(path+suffix, aside+suffix)
 		if err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {
-			return fmt.Errorf("%w, and it could not be moved aside: %w", why, err)
+			return "", fmt.Errorf("%w, and it could not be moved aside: %w", why, err)
 		}
 	}
-	log.Warn("the database could not be used and was moved aside: a new one will be learned from the servers",
-		"moved_to", aside, "error", why)
-	return nil
+	return aside, nil
 }

@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"toolfinch/trust/vault"
+)
+
+const (
+	// maxSealed bounds the rows of the vault: there is one for each login, perhaps of each user.
+	maxSealed = 100_000
+
+	lockDirName = "locks"
+)
+
+const (
+	sealedColumns = `SELECT name, sealed, at FROM vault`
+	selectSealed  = sealedColumns + ` WHERE name = ?`
+	sealedNames   = `SELECT name, at FROM vault WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name`
+	countSealed   = `SELECT count(*) FROM vault`
+	putSealed     = `INSERT OR REPLACE INTO vault (name, sealed, at) VALUES (?, ?, ?)`
+	dropSealed    = `DELETE FROM vault WHERE name = ?1 OR ?1 = ''`
+	rescueSealed  = `INSERT OR IGNORE INTO vault (name, sealed, at) SELECT name, sealed, at FROM aside.vault`
+)
+
+// LockDir is the folder of the files that processes with this store lock, which need
+// not exist; "" for a store in memory.
+func (s *Store) LockDir() string {
+	if s.path == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(s.path), lockDirName)
+}
+
+// OpenSealed opens the store in dir for reading sealed rows alone, whichever version of
+// the program wrote it. It changes no file. Where there is no store, it has no rows.
+func OpenSealed(ctx context.Context, dir string) (*Store, error) {
+	path, err := filepath.Abs(filepath.Join(dir, fileName))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return openMemory(ctx, nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // as in openToRead
+	if err == nil {
+		var tables int
+		err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'vault'`).Scan(&tables)
+		if err == nil && tables == 1 {
+			return &Store{db: db, readOnly: true}, nil
+		}
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: read secrets: %w", err)
+	}
+	return openMemory(ctx, nil) // of a version without secrets
+}
+
+// SealedRow returns the sealed row of that name, nil when there is none.
+func (s *Store) SealedRow(ctx context.Context, name string) (*vault.Row, error) {
+	var row vault.Row
+	var at int64
+	err := s.db.QueryRowContext(ctx, selectSealed, name).Scan(&row.Name, &row.Sealed, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: read a sealed row: %w", err)
+	}
+	row.At = time.UnixMilli(at).UTC()
+	return &row, nil
+}
+
+// SealedNames returns the sealed rows whose names begin with prefix, by name, without
+// what is sealed.
+func (s *Store) SealedNames(ctx context.Context, prefix string) ([]vault.Row, error) {
+	var out []vault.Row
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
+		var row vault.Row
+		var at int64
+		err := rows.Scan(&row.Name, &at)
+		row.At = time.UnixMilli(at).UTC()
+		out = append(out, row)
+		return err
+	}, sealedNames, prefix)
+	if err != nil {
+		return nil, fmt.Errorf("store: read the names of sealed rows: %w", err)
+	}
+	return out, nil
+}
+
+// PutSealed stores a row in place of the one of its name. Of more than 100,000 rows a
+// new one is an error: unlike what is learned, none may be forgotten. The time is stored
+// in milliseconds.
+func (s *Store) PutSealed(ctx context.Context, row vault.Row) error {
+	err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, putSealed, row.Name, row.Sealed, row.At.UnixMilli()); err != nil {
+			return err
+		}
+		var count int
+		if err := tx.QueryRowContext(ctx, countSealed).Scan(&count); err != nil {
+			return err
+		}
+		if count > maxSealed {
+			return fmt.Errorf("%d secrets and logins are stored, which is the most: remove some", maxSealed)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: put a sealed row: %w", err)
+	}
+	return nil
+}
+
+// DropSealed deletes the sealed row of that name, or all with "".
+func (s *Store) DropSealed(ctx context.Context, name string) error {
+	err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, dropSealed, name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store: drop sealed rows: %w", err)
+	}
+	return nil
+}
+
+// rescue copies sealed rows out of a database that was moved aside: they are the one
+// thing in it that no server tells again.
+func rescue(ctx context.Context, db *sql.DB, aside string) error {
+	if _, err := db.ExecContext(ctx, `ATTACH DATABASE ? AS aside`, fileURI(aside)); err != nil {
+		return err
+	}
+	var tables int
+	err := db.QueryRowContext(ctx, `SELECT count(*) FROM aside.sqlite_schema WHERE name = 'vault'`).Scan(&tables)
+	if err == nil && tables > 0 {
+		_, err = db.ExecContext(ctx, rescueSealed)
+	}
+	_, detached := db.ExecContext(ctx, `DETACH DATABASE aside`)
+	return errors.Join(err, detached)
+}

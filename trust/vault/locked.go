@@ -1,0 +1,127 @@
+package vault
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+const (
+	// maxWait bounds the wait of Locked: whoever has the lock may wait for a server.
+	maxWait = time.Minute
+	// lockPause is between two tries to lock a file, which another process has.
+	lockPause = 20 * time.Millisecond
+)
+
+// ErrLocked is wrapped by the error of Locked when somebody else has a name for too long.
+var ErrLocked = errors.New("it is in use, by this or another process, for too long")
+
+// locks are the names that are locked.
+type locks struct {
+	dir  string // of the lock files; "" for none
+	wait time.Duration
+
+	mu   *sync.Mutex // guards held; never held over I/O
+	held map[string]*held
+}
+
+// held is one name that this process has locked or waits for.
+type held struct {
+	turn chan struct{}
+	uses int // who has it or waits; guarded by the mutex of locks
+}
+
+func newLocks(o Options) locks {
+	l := locks{dir: o.LockDir, wait: o.wait, mu: new(sync.Mutex), held: make(map[string]*held)}
+	if l.wait == 0 {
+		l.wait = maxWait
+	}
+	return l
+}
+
+// Locked runs do while nobody else, in this process or another one, runs something
+// under the same name. It waits for at most a minute; the error then wraps ErrLocked.
+// The lock ends with the process. do must not call Locked with the same name.
+func (v *Vault) Locked(ctx context.Context, name string, do func(context.Context) error) error {
+	release, err := v.locks.take(ctx, name)
+	if err != nil {
+		return fmt.Errorf("vault: lock %s: %w", name, err)
+	}
+	defer release()
+	return do(ctx)
+}
+
+func (l *locks) take(ctx context.Context, name string) (release func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.wait, ErrLocked)
+	defer cancel()
+	h := l.use(name)
+	select {
+	case h.turn <- struct{}{}:
+	case <-ctx.Done():
+		l.leave(name, h)
+		return nil, context.Cause(ctx)
+	}
+	give := func() {
+		<-h.turn
+		l.leave(name, h)
+	}
+	if l.dir == "" {
+		return give, nil
+	}
+	file, err := l.file(ctx, name)
+	if err != nil {
+		give()
+		return nil, err
+	}
+	return func() {
+		_ = file.Close() // unlocks
+		give()
+	}, nil
+}
+
+// file locks the file of a name. The files stay: one that is removed could be locked
+// twice.
+func (l *locks) file(ctx context.Context, name string) (*flock.Flock, error) {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(name))
+	file := flock.New(filepath.Join(l.dir, hex.EncodeToString(sum[:16])), flock.SetPermissions(0o600))
+	locked, err := file.TryLockContext(ctx, lockPause)
+	if locked {
+		return file, nil
+	}
+	_ = file.Close()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return nil, err
+}
+
+func (l *locks) use(name string) *held {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.held[name]
+	if h == nil {
+		h = &held{turn: make(chan struct{}, 1)}
+		l.held[name] = h
+	}
+	h.uses++
+	return h
+}
+
+func (l *locks) leave(name string, h *held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.uses--; h.uses == 0 {
+		delete(l.held, name)
+	}
+}

@@ -1,0 +1,520 @@
+package vault_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toolfinch/store"
+	"toolfinch/trust/vault"
+)
+
+const secret = "correct-horse-battery-staple"
+
+// place is a data directory with its keys beside it.
+type place struct {
+	t         *testing.T
+	data, dir string
+	ring      *vault.FakeRing
+	key       string
+	log       *bytes.Buffer
+}
+
+func newPlace(t *testing.T) *place {
+	base := t.TempDir()
+	ring := &vault.FakeRing{}
+	ring.Fail(errors.New("no keyring here"))
+	return &place{t, filepath.Join(base, "data"), filepath.Join(base, "keys"), ring, "", new(bytes.Buffer)}
+}
+
+// open opens the vault as another process would: with no key in memory.
+func (p *place) open() *vault.Vault {
+	p.t.Helper()
+	v, err := vault.Open(p.store(), vault.WithRing(p.options(), p.ring))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+func (p *place) options() vault.Options {
+	return vault.Options{Key: p.key, KeyDir: p.dir, LockDir: filepath.Join(p.data, "locks"), Log: slog.New(slog.NewTextHandler(p.log, nil))}
+}
+
+func (p *place) store() *store.Store {
+	p.t.Helper()
+	s, err := store.Open(p.t.Context(), p.data, slog.New(slog.DiscardHandler))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (p *place) put(name, value string) {
+	p.t.Helper()
+	if err := p.open().Put(p.t.Context(), name, []byte(value)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) want(name, value string) {
+	p.t.Helper()
+	got, err := p.open().Get(p.t.Context(), name)
+	if err != nil || string(got) != value {
+		p.t.Fatalf("%s: %q, %v; want %q", name, got, err, value)
+	}
+}
+
+// refused reads and writes, and wants both to fail for want of the key.
+func (p *place) refused(name, why string) {
+	p.t.Helper()
+	v := p.open()
+	before := p.rows()
+	_, err := v.Get(p.t.Context(), name)
+	for _, err := range []error{err, v.Put(p.t.Context(), name, []byte("other")), v.Put(p.t.Context(), "secret/NEW", []byte("other"))} {
+		var keyError *vault.KeyError
+		if !errors.As(err, &keyError) || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), p.dir) {
+			p.t.Errorf("the error is %v, want one with %q and without a path", err, why)
+		}
+	}
+	if after := p.rows(); after != before {
+		p.t.Error("rows were changed")
+	}
+}
+
+func (p *place) rows() string {
+	p.t.Helper()
+	s := p.store()
+	named, err := s.SealedNames(p.t.Context(), "")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, row := range named {
+		full, err := s.SealedRow(p.t.Context(), row.Name)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		all.WriteString(row.Name + " " + hex.EncodeToString(full.Sealed) + "\n")
+	}
+	return all.String()
+}
+
+func (p *place) keyFiles() []string {
+	files, _ := filepath.Glob(filepath.Join(p.dir, "*"))
+	return files
+}
+
+func TestWhatIsStoredComesBack(t *testing.T) {
+	p, ctx := newPlace(t), t.Context()
+	p.put("secret/A", secret)
+	p.put("login/github/https://issuer|alice", "token")
+	p.put("login/github", "shared")
+	p.put("secret/A", "newer")
+	p.want("secret/A", "newer")
+	p.want("login/github/https://issuer|alice", "token")
+	v := p.open()
+	names, err := v.Names(ctx, "login/github")
+	if err != nil || len(names) != 2 || names[0].Name != "login/github" || names[1].At.IsZero() || names[1].Sealed != nil {
+		t.Errorf("names: %v, %v", names, err)
+	}
+	if all, _ := v.Names(ctx, ""); len(all) != 3 {
+		t.Errorf("the row of the key is among the names: %v", all)
+	}
+	if err := errors.Join(v.Delete(ctx, "secret/A"), v.Delete(ctx, "secret/A"), v.Delete(ctx, "key")); err != nil {
+		t.Error(err)
+	}
+	if _, err := v.Get(ctx, "secret/A"); !errors.Is(err, vault.ErrNotFound) {
+		t.Errorf("deleted: %v", err)
+	}
+	p.want("login/github", "shared")
+}
+
+func TestNamesAndValuesAreBounded(t *testing.T) {
+	v := newPlace(t).open()
+	for name, size := range map[string]int{"key": 1, "": 1, "secret/" + strings.Repeat("n", 2048): 1, "secret/A": 1<<20 + 1} {
+		if err := v.Put(t.Context(), name, make([]byte, size)); err == nil {
+			t.Errorf("%.20s with %d bytes is stored", name, size)
+		}
+	}
+}
+
+// Whoever has the files of the store has neither secrets nor key.
+func TestTheStoreAloneRevealsNothing(t *testing.T) {
+	p := newPlace(t)
+	p.put("secret/A", secret)
+	p.put("secret/A", secret+secret)
+	key, err := os.ReadFile(p.keyFiles()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(key)))
+	if err != nil || len(raw) != 32 {
+		t.Fatalf("the key file has %d bytes, %v", len(raw), err)
+	}
+	read := 0
+	err = filepath.WalkDir(p.data, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		read += len(data)
+		for _, hidden := range [][]byte{[]byte(secret), []byte(base64.StdEncoding.EncodeToString([]byte(secret))), raw, bytes.TrimSpace(key)} {
+			if bytes.Contains(data, hidden) {
+				t.Errorf("%s has %q in it", d.Name(), hidden)
+			}
+		}
+		return err
+	})
+	if err != nil || read < 4096 {
+		t.Fatalf("%d bytes were read, %v", read, err)
+	}
+}
+
+func TestRowsCannotBeSwapped(t *testing.T) {
+	p, ctx := newPlace(t), t.Context()
+	p.put("secret/A", "a")
+	p.put("secret/B", "b")
+	s := p.store()
+	row, err := s.SealedRow(ctx, "secret/A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.Name = "secret/B"
+	if err := s.PutSealed(ctx, *row); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.open().Get(ctx, "secret/B"); err == nil || !strings.Contains(err.Error(), "altered or belongs to another name") {
+		t.Errorf("%q, %v", got, err)
+	}
+	p.want("secret/A", "a")
+	for i := range row.Sealed { // no bit of a row is without meaning
+		altered := vault.Row{Name: "secret/A", Sealed: bytes.Clone(row.Sealed), At: row.At}
+		altered.Sealed[i] ^= 1
+		if err := s.PutSealed(ctx, altered); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.open().Get(ctx, "secret/A"); err == nil {
+			t.Errorf("byte %d may be altered", i)
+		}
+	}
+}
+
+func TestWithoutAKeyringTheKeyIsInAFileOfItsOwner(t *testing.T) {
+	p := newPlace(t)
+	p.put("secret/A", secret)
+	p.put("secret/B", secret)
+	files := p.keyFiles()
+	if len(files) != 1 {
+		t.Fatalf("key files: %v", files)
+	}
+	info, err := os.Stat(files[0])
+	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if said := strings.Count(p.log.String(), files[0]); said != 1 {
+		t.Errorf("the file is named %d times in the log:\n%s", said, p.log)
+	}
+
+	if runtime.GOOS != "windows" {
+		_ = os.Chmod(files[0], 0o640)
+		p.refused("secret/A", "chmod 600")
+		_ = os.Chmod(files[0], 0o600)
+		p.want("secret/A", secret)
+	}
+	kept, _ := os.ReadFile(files[0])
+	_ = os.WriteFile(files[0], []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600)
+	p.refused("secret/A", "its file has another one in it")
+	_ = os.Remove(files[0])
+	p.refused("secret/A", "a file, which is gone: bring it back")
+	if len(p.keyFiles()) != 0 {
+		t.Error("another key was made")
+	}
+	_ = os.WriteFile(files[0], kept, 0o600)
+	p.want("secret/A", secret)
+}
+
+func TestTheKeyIsNotMadeTwiceWhileTheKeyringIsAway(t *testing.T) {
+	p := newPlace(t)
+	p.ring.Fail(nil)
+	p.put("secret/A", secret)
+	if len(p.keyFiles()) != 0 || p.log.Len() > 0 {
+		t.Errorf("there is a keyring, and yet %v, %s", p.keyFiles(), p.log)
+	}
+	p.ring.Fail(errors.New("locked"))
+	p.refused("secret/A", "the keyring, which cannot be read: locked")
+	p.ring.Fail(nil)
+	p.want("secret/A", secret)
+	p.put("secret/B", "b")
+	p.want("secret/A", secret)
+
+	p.ring.Empty()
+	p.refused("secret/A", "no such item")
+	if len(p.keyFiles()) != 0 {
+		t.Error("another key was made")
+	}
+
+	// What cannot be opened any more is given up by whoever says so.
+	if err := p.open().Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.put("secret/A", "again")
+	p.want("secret/A", "again")
+}
+
+// A process that has a key in memory notices that another one has begun anew.
+func TestAResetIsNoticed(t *testing.T) {
+	p := newPlace(t)
+	p.put("secret/A", "a")
+	old := p.open()
+	if _, err := old.Get(t.Context(), "secret/A"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.open().Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.put("secret/A", "anew")
+	if got, err := old.Get(t.Context(), "secret/A"); err != nil || string(got) != "anew" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := old.Put(t.Context(), "secret/B", []byte("b")); err != nil {
+		t.Error(err)
+	}
+	p.want("secret/B", "b")
+}
+
+func TestTheKeyOfTheEnvironment(t *testing.T) {
+	raw := []byte("0123456789abcdef0123456789abcde\xff")
+	for _, form := range []string{
+		base64.StdEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(raw), hex.EncodeToString(raw), " " + base64.StdEncoding.EncodeToString(raw) + "\n",
+	} {
+		p := newPlace(t)
+		p.key = base64.StdEncoding.EncodeToString(raw)
+		p.ring.Fail(nil)
+		p.put("secret/A", secret)
+		p.key = form
+		p.want("secret/A", secret)
+		if len(p.keyFiles()) != 0 {
+			t.Error("a key file was made")
+		}
+		p.key = ""
+		p.refused("secret/A", "given by MCPPROXY_VAULT_KEY, which is not set: set it")
+		p.key = strings.Repeat("ab", 32)
+		p.refused("secret/A", "MCPPROXY_VAULT_KEY has another key")
+	}
+	for _, malformed := range []string{"password", strings.Repeat("a", 63), base64.StdEncoding.EncodeToString(raw[:16]), "\n"} {
+		_, err := vault.Open(nil, vault.Options{Key: malformed})
+		if err == nil || !strings.Contains(err.Error(), "32 bytes in base64") || strings.Contains(err.Error(), malformed) {
+			t.Errorf("%q: %v", malformed, err)
+		}
+	}
+}
+
+func TestAKeyFileCanMoveIntoTheEnvironment(t *testing.T) {
+	p := newPlace(t)
+	p.put("secret/A", secret)
+	text, err := os.ReadFile(p.keyFiles()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.key = string(text)
+	if err := os.Remove(p.keyFiles()[0]); err != nil {
+		t.Fatal(err)
+	}
+	p.want("secret/A", secret)
+	p.put("secret/B", "b")
+	p.want("secret/B", "b")
+}
+
+func TestTheKeyIsTakenOutOfTheEnvironment(t *testing.T) {
+	t.Setenv(vault.EnvKey, "value")
+	if got := vault.TakeKey(); got != "value" {
+		t.Errorf("taken: %q", got)
+	}
+	if value, set := os.LookupEnv(vault.EnvKey); set {
+		t.Errorf("what is started would get %q", value)
+	}
+}
+
+func TestAStoreInMemoryHasItsKeyThere(t *testing.T) {
+	s, err := store.OpenReadOnly(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	v, err := vault.Open(s, vault.Options{LockDir: s.LockDir(), ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Put(t.Context(), "secret/A", []byte("a")); err == nil {
+		t.Error("a store for reading is written to")
+	}
+	memory, err := store.Open(t.Context(), filepath.Join(os.DevNull, "x"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	if v, err = vault.Open(memory, vault.Options{LockDir: memory.LockDir()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Put(t.Context(), "secret/A", []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := v.Get(t.Context(), "secret/A"); err != nil || string(got) != "a" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestLockedIsBoundedAndPerName(t *testing.T) {
+	p := newPlace(t)
+	s := p.store()
+	open := func() *vault.Vault {
+		v, err := vault.Open(s, vault.WithWait(p.options(), 50*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	one, other := open(), open() // other is as another process is
+	err := one.Locked(t.Context(), "login/a", func(ctx context.Context) error {
+		for _, v := range []*vault.Vault{one, other} {
+			if err := v.Locked(ctx, "login/a", func(context.Context) error { return nil }); !errors.Is(err, vault.ErrLocked) {
+				t.Errorf("locked twice: %v", err)
+			}
+			if err := v.Locked(ctx, "login/b", func(context.Context) error { return nil }); err != nil {
+				t.Errorf("another name: %v", err)
+			}
+		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := other.Locked(ended, "login/a", func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller has left: %v", err)
+		}
+		return errors.New("its own error")
+	})
+	if err == nil || err.Error() != "its own error" {
+		t.Errorf("%v", err)
+	}
+	if err := other.Locked(t.Context(), "login/a", func(context.Context) error { return nil }); err != nil {
+		t.Errorf("it is free again: %v", err)
+	}
+}
+
+// TestProcesses is what the processes of the next test run.
+func TestProcesses(t *testing.T) {
+	dir := os.Getenv("VAULT_TEST_DIR")
+	if dir == "" {
+		t.Skip("it is run by TestProcessesShareOneKeyAndOneLock")
+	}
+	p := &place{t, filepath.Join(dir, "data"), filepath.Join(dir, "keys"), &vault.FakeRing{}, "", new(bytes.Buffer)}
+	p.ring.Fail(errors.New("no keyring here"))
+	v := p.open()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 5 {
+				err := v.Locked(t.Context(), "login/counter", func(ctx context.Context) error {
+					old, err := v.Get(ctx, "login/counter")
+					if err != nil && !errors.Is(err, vault.ErrNotFound) {
+						return err
+					}
+					return v.Put(ctx, "login/counter", append(old, 'x'))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestProcessesShareOneKeyAndOneLock(t *testing.T) {
+	const processes = 3
+	p := newPlace(t)
+	var all sync.WaitGroup
+	for range processes {
+		all.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcesses$")
+			cmd.Env = append(os.Environ(), "VAULT_TEST_DIR="+filepath.Dir(p.data))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	all.Wait()
+	p.want("login/counter", strings.Repeat("x", processes*4*5))
+	if len(p.keyFiles()) != 1 {
+		t.Errorf("key files: %v", p.keyFiles())
+	}
+}
+
+// On a server there is no session bus, and that is known at once.
+func TestWithoutASessionBusTheKeyringIsNotWaitedFor(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the keyring of this system needs no bus")
+	}
+	if _, err := os.Stat("/run/user"); err == nil {
+		t.Skip("there may be a session bus")
+	}
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
+	if _, err := vault.OSKeyring(t.Context(), "toolfinch-test", "x"); err == nil || !strings.Contains(err.Error(), "there is no session bus") {
+		t.Errorf("%v", err)
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	s, err := store.Open(b.Context(), b.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	v, err := vault.Open(s, vault.Options{Key: strings.Repeat("ab", 32), LockDir: s.LockDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := v.Put(b.Context(), "login/a", make([]byte, 4096)); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := v.Get(b.Context(), "login/a"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A keyring is its user's: it is written to only where a test says that it may be.
+// One for the test: dbus-run-session -- sh -c 'echo | gnome-keyring-daemon --unlock; VAULT_TEST_KEYRING=1 go test ./trust/vault'
+func TestTheKeyringOfTheOperatingSystem(t *testing.T) {
+	if os.Getenv("VAULT_TEST_KEYRING") == "" {
+		t.Skip("VAULT_TEST_KEYRING is not set")
+	}
+	p := newPlace(t)
+	for range 2 {
+		v, err := vault.Open(p.store(), p.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Put(t.Context(), "secret/A", []byte(secret)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := v.Get(t.Context(), "secret/A"); err != nil || string(got) != secret {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if len(p.keyFiles()) != 0 || p.log.Len() > 0 {
+		t.Errorf("the keyring was not used: %v, %s", p.keyFiles(), p.log)
+	}
+}

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 type decoder struct {
 	scalars
 	serverNames
+	from    source
+	tree    *node // of the whole file, nil before it is parsed
 	isJSON  bool
 	origins map[string]origin // of the values of the top level, by key
 	views   []viewOrigin      // of Config.Views, in their order
@@ -39,6 +42,7 @@ type scalars struct {
 	met     []string // variables that texts of the file use and that are set
 	unset   []string // those that are not set and have no default
 	secrets *secrets // what came from variables with telling names
+	stored  *stored  // secrets in the vault; nil: they are not read, and no mistake
 }
 
 // serverNames are the names of all servers.
@@ -182,20 +186,31 @@ func (s *scalars) expand(n *node, label string, to *string) bool {
 	if s.lenient && n.hasVariables() {
 		return false
 	}
+	var lost []error // a default is for what is not stored only
 	text, err := expand(n.text, func(name string) (string, bool) {
 		value, ok := s.env(name)
-		if ok {
+		if s.stored.lost(name) {
+			lost = append(lost, &substitutionError{unset: name})
+		}
+		if ok && !strings.HasPrefix(name, secretPrefix) {
 			s.met = append(s.met, name)
 		}
 		return value, ok
 	})
+	err = errors.Join(append(lost, err)...)
 	for _, e := range substitutionErrors(err) {
-		if e.unset != "" {
+		switch isSecret := strings.HasPrefix(e.unset, secretPrefix); {
+		case isSecret && s.stored == nil:
+			continue
+		case isSecret:
+			e = s.stored.explain(e)
+		case e.unset != "":
 			s.unset = append(s.unset, e.unset)
+			if s.later {
+				continue
+			}
 		}
-		if e.unset == "" || !s.later {
-			s.fail(n, label+": "+e.message, e.hint)
-		}
+		s.fail(n, label+": "+e.message, e.hint)
 	}
 	if err == nil && strings.ContainsRune(text, 0) {
 		s.fail(n, label+" has a NUL character", "")

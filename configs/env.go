@@ -35,7 +35,7 @@ var editorVariables = []string{
 // maxNesting bounds defaults within defaults.
 const maxNesting = 10
 
-// expand replaces ${NAME}, ${NAME:-default} and ${env:NAME} in s; $${ stands
+// expand replaces ${NAME}, ${NAME:-default}, ${env:NAME} and ${secret:NAME} in s; $${ stands
 // for ${ itself, and a $ before anything else for itself. A default is taken
 // when the variable is unset or empty, and may hold variables. The error joins
 // one *substitutionError for each variable that cannot be replaced.
@@ -89,8 +89,11 @@ func variable(s string, env lookup, depth int) (value, rest string, err error) {
 			return "", "", cmp.Or(err, unclosed())
 		}
 	}
-	name = strings.TrimPrefix(name, "env:")
-	if !variableName.MatchString(name) {
+	secret, isSecret := strings.CutPrefix(name, secretPrefix)
+	if !isSecret {
+		name = strings.TrimPrefix(name, "env:")
+	}
+	if isSecret && !secretName.MatchString(secret) || !isSecret && !variableName.MatchString(name) {
 		return "", rest, notAVariable(name)
 	}
 	value, set := env(name)
@@ -101,6 +104,12 @@ func variable(s string, env lookup, depth int) (value, rest string, err error) {
 		return value, rest, nil
 	case slices.Contains(editorVariables, name):
 		return "", rest, notAVariable(name)
+	case isSecret:
+		return "", rest, &substitutionError{
+			message: fmt.Sprintf("secret %q is not stored", secret),
+			hint:    "toolfinch secret set " + secret,
+			unset:   name,
+		}
 	}
 	return "", rest, &substitutionError{
 		message: "variable " + name + " is not set",
@@ -110,12 +119,13 @@ func variable(s string, env lookup, depth int) (value, rest string, err error) {
 }
 
 // Unset returns the variables in texts that the environment does not set, sorted.
+// Stored secrets are not among them.
 func Unset(texts ...string) []string {
 	var names []string
 	for _, text := range texts {
 		_, err := expand(text, os.LookupEnv)
 		for _, e := range substitutionErrors(err) {
-			if e.unset != "" {
+			if e.unset != "" && !strings.HasPrefix(e.unset, secretPrefix) {
 				names = append(names, e.unset)
 			}
 		}
@@ -187,7 +197,9 @@ func isVariable(s string) bool {
 func notAVariable(name string) error {
 	switch before, _, _ := strings.Cut(name, ":"); {
 	case before == "input":
-		return &substitutionError{message: "${" + name + "} asks a person, which only an editor can do", hint: "use a variable of the environment: ${NAME}"}
+		return &substitutionError{message: "${" + name + "} asks a person, which only an editor can do", hint: "use a variable of the environment, ${NAME}, or a stored secret, ${secret:NAME}"}
+	case before+":" == secretPrefix:
+		return &substitutionError{message: "a ${" + secretPrefix + "...} that names no secret", hint: secretNameHint}
 	case slices.Contains([]string{"config", "command"}, before), slices.Contains(editorVariables, name):
 		return &substitutionError{message: "${" + name + "} is known to editors only", hint: "write the value, or use a variable of the environment: ${NAME}"}
 	}

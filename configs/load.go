@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"toolfinch/trust/vault"
 )
 
 // Options say where to look. The zero value is that of a plain command line.
@@ -23,6 +25,7 @@ type Options struct {
 	Dir     string                      // working directory; default the process's
 	UserDir string                      // user's configuration directory, searched for toolfinch/; default os.UserConfigDir
 	Flags   map[string]string           // values of flags, by the key of the file ("top_k"); lists are comma-separated
+	Vault   OpenVault                   // opens the vault for the first ${secret:NAME}; nil: the file can have none
 }
 
 // fileNames are looked for in this order.
@@ -47,25 +50,13 @@ const maxSize = 5 << 20
 // Config.Broken. When there is no file anywhere,
 // errors.Is(err, ErrNoConfig).
 func Load(opts Options) (*Config, error) {
-	if opts.Env == nil {
-		opts.Env = os.LookupEnv
-	}
-	dir, err := filepath.Abs(opts.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("working directory: %w", err)
-	}
-	home := homeDir(runtime.GOOS, opts.Env)
-	file, err := find(opts, dir, home)
+	d, data, err := opts.decoder()
 	if err != nil {
 		return nil, err
 	}
-	data, bad := read(file)
-	if bad != nil {
-		return nil, Errors{bad}
-	}
-	d := newDecoder(file, dir, opts.Env)
+	defer d.stored.close()
 	c := top.fresh()
-	c.Path = file.path
+	c.Path = d.from.path
 	d.load(&c, data)
 	c.Python.Dir = d.dir
 	d.overrides(&c, opts.Flags)
@@ -74,7 +65,7 @@ func Load(opts Options) (*Config, error) {
 	d.checkHook(&c)
 	d.checkClients(&c)
 	d.defaultDataDir(&c)
-	d.checkBeside(file)
+	d.checkBeside()
 	d.leaveOut(&c)
 	if len(d.errors) > 0 {
 		return nil, Errors(inOrder(append(d.errors, c.Broken...)))
@@ -83,6 +74,38 @@ func Load(opts Options) (*Config, error) {
 	c.Warnings = inOrder(d.warnings)
 	c.secrets = d.secrets.orNil()
 	return &c, nil
+}
+
+// decoder finds and reads the file, and returns what decodes it.
+func (opts Options) decoder() (d *decoder, data []byte, err error) {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("working directory: %w", err)
+	}
+	file, err := find(opts, dir, homeDir(runtime.GOOS, opts.Env))
+	if err != nil {
+		return nil, nil, err
+	}
+	data, bad := read(file)
+	if bad != nil {
+		return nil, nil, Errors{bad}
+	}
+	d = newDecoder(file, dir, opts.Env)
+	d.stored = newStored(func() (*vault.Vault, func() error, error) {
+		dataDir, err := d.storeDir(opts.Flags, opts.Env)
+		if err != nil {
+			return nil, nil, err
+		}
+		if opts.Vault == nil {
+			return nil, nil, errors.New("secrets are not read here")
+		}
+		return opts.Vault(dataDir, keyDirOf(dataDir, opts.Env))
+	})
+	d.env = d.stored.lookup(opts.Env)
+	return d, data, nil
 }
 
 // newDecoder reads file; workDir is where relative paths from outside of it start.
@@ -96,6 +119,7 @@ func newDecoder(file source, workDir string, env lookup) *decoder {
 			home:    homeDir(runtime.GOOS, env),
 			secrets: new(secrets),
 		},
+		from:        file,
 		serverNames: serverNames{off: make(map[string]bool)},
 		origins:     make(map[string]origin),
 		taken:       make(claims),
@@ -104,6 +128,7 @@ func newDecoder(file source, workDir string, env lookup) *decoder {
 
 func (d *decoder) load(c *Config, data []byte) {
 	root, isJSON, problems := parse(c.Path, data)
+	d.tree = root
 	for _, p := range problems {
 		d.fail(&node{line: p.line, column: p.column}, p.message, p.hint)
 	}
@@ -114,7 +139,8 @@ func (d *decoder) load(c *Config, data []byte) {
 }
 
 // checkBeside warns of further configurations in the folder of one that was found.
-func (d *decoder) checkBeside(file source) {
+func (d *decoder) checkBeside() {
+	file := d.from
 	for _, name := range fileNames {
 		if other := filepath.Join(filepath.Dir(file.path), name); file.by == "" && other != file.path && exists(other) {
 			d.warnings = append(d.warnings, &Error{File: file.shown, Message: name + " beside it is not read", Hint: "--config names one"})

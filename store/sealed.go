@@ -41,29 +41,39 @@ func (s *Store) LockDir() string {
 // OpenSealed opens the store in dir for reading sealed rows alone, whichever version of
 // the program wrote it. It changes no file. Where there is no store, it has no rows.
 func OpenSealed(ctx context.Context, dir string) (*Store, error) {
+	db, err := openSealed(ctx, dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("store: read secrets: %w", err)
+	}
+	if db != nil {
+		return &Store{db: db, readOnly: true}, nil
+	}
+	s, err := openMemory(ctx, nil)
+	if err == nil {
+		s.readOnly = true
+	}
+	return s, err
+}
+
+// openSealed returns nil for a database of a version without secrets.
+func openSealed(ctx context.Context, dir string) (*sql.DB, error) {
 	path, err := filepath.Abs(filepath.Join(dir, fileName))
 	if err == nil {
 		_, err = os.Stat(path)
 	}
-	if errors.Is(err, os.ErrNotExist) {
-		return openMemory(ctx, nil)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, err
 	}
 	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // as in openToRead
-	if err == nil {
-		var tables int
-		err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'vault'`).Scan(&tables)
-		if err == nil && tables == 1 {
-			return &Store{db: db, readOnly: true}, nil
-		}
-		err = errors.Join(err, db.Close())
-	}
 	if err != nil {
-		return nil, fmt.Errorf("store: read secrets: %w", err)
+		return nil, err
 	}
-	return openMemory(ctx, nil) // of a version without secrets
+	var tables int
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'vault'`).Scan(&tables)
+	if err == nil && tables == 1 {
+		return db, nil
+	}
+	return nil, errors.Join(err, db.Close())
 }
 
 // SealedRow returns the sealed row of that name, nil when there is none.

@@ -70,7 +70,7 @@ a YAML file, or under "$schema" in JSON.`,
 // readOnly reads the configuration as it is for serve, without what commands and
 // child processes get beside, and prints its warnings.
 func (s *settings) readOnly(cmd *cobra.Command) (*configs.Config, error) {
-	config, err := configs.Load(configs.Options{Path: s.config, Flags: s.given()})
+	config, err := configs.Load(configs.Options{Path: s.config, Flags: s.given(), Vault: s.readVault})
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("servers %v, warnings %v", config.Servers, config.Warnings)
 	}
 
-	root := newRoot()
+	root := newRoot("")
 	docs, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)

@@ -213,7 +213,7 @@ func TestAnInterruptedRunOfEnrich(t *testing.T) {
 	}
 	flags := enrichHome(t, m, "a", "b", "c", "d")
 	var out bytes.Buffer
-	root := newRoot()
+	root := newRoot("")
 	root.SetArgs(slices.Concat([]string{"enrich", "--model", "m"}, flags))
 	root.SetOut(&out)
 	root.SetErr(&out)

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"toolfinch/configs"
+	"toolfinch/trust/vault"
 )
 
 // Exit codes. They are part of what users script against.
@@ -64,7 +65,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer endAtOnce(ctx)()
 	collectGarbage(200) // building the index makes much of it, for a tenth of a second
 
-	root := newRoot()
+	root := newRoot(vault.TakeKey())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	out, errs := &console{w: stdout}, &console{w: stderr}
@@ -155,10 +156,13 @@ func collectGarbage(percent int) {
 // settings are the flags that every command with a configuration has.
 type settings struct {
 	config, dataDir, logLevel, logFormat string
+
+	vaultKey string // of the environment; "" for none
 }
 
-func newRoot() *cobra.Command {
-	s := &settings{}
+// newRoot returns the whole command line. vaultKey is what vault.TakeKey returned.
+func newRoot(vaultKey string) *cobra.Command {
+	s := &settings{vaultKey: vaultKey}
 	root := &cobra.Command{
 		Use:   "toolfinch",
 		Short: "One MCP server in front of all your tools",
@@ -199,7 +203,7 @@ flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 		root.AddCommand(commands...)
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
-	group("Configure", newServer(s), newRegistry(s), newView(s), newConfig(s), newValidate(s), newModel(s))
+	group("Configure", newServer(s), newRegistry(s), newView(s), newConfig(s), newSecret(s), newValidate(s), newModel(s))
 	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newClean())
 	group("Measure", newSavings(s), newLearned(s), newEnrich(s), newEval(s), newBench())
 	root.AddCommand(newDemoServer(), newVersion())
@@ -263,6 +267,8 @@ var otherNames = map[string][]string{
 	"bench":       {"benchmark"},
 	"config path": {"where"},
 	"model rm":    {"delete"},
+	"secret set":  {"put"},
+	"secret rm":   {"unset"},
 }
 
 // calledSo returns the commands below cmd, as paths from it, that have that name
@@ -322,7 +328,7 @@ func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.C
 	if cmd.Name() != "serve" && all["log_level"] == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
 		all["log_level"] = "warn" // a command prints its own account
 	}
-	config, err := configs.Load(configs.Options{Path: s.config, Flags: all})
+	config, err := configs.Load(configs.Options{Path: s.config, Flags: all, Vault: s.readVault})
 	if err != nil {
 		return nil, err
 	}

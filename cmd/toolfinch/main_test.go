@@ -11,10 +11,13 @@ import (
 	"toolfinch/embed/models"
 )
 
+// programs are what the test binary is by the name that it is started under.
+var programs = map[string]func(){"toolfinch": main, "sly": sly}
+
 // TestMain makes the test binary the program itself, for the scripts and for
 // the servers they start.
 func TestMain(m *testing.M) {
-	testscript.Main(apart{m}, map[string]func(){"toolfinch": main, "sly": sly})
+	testscript.Main(apart{m}, programs)
 }
 
 // apart runs the tests apart from what the user has set and has pulled. Where

@@ -83,6 +83,7 @@ that it does not change go on. A broken edit is refused and logged.`,
 // is the one view that is served; reload, unless nil, reads the configuration
 // again.
 func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, stdin io.Reader, stdout io.Writer) (err error) {
+	keepPrivate()
 	var listener net.Listener
 	if config.Transport == "http" {
 		if listener, err = net.Listen("tcp", config.Listen); err != nil {

@@ -48,15 +48,17 @@ type keyNote struct {
 	Holder string `json:"holder"` // where it was put when it was made
 }
 
-// KeyError says why the key cannot be had. Nothing was changed.
+// KeyError says why the key cannot be had. Nothing was changed. Its text is for anybody;
+// Path and Cause are for the owner.
 type KeyError struct {
-	ID   string // of the key
-	Why  string // for anybody
-	Path string // of the key file, for the owner; "" where the key is in none
+	ID    string // of the key
+	Why   string // and what to do
+	Path  string // of the key file; "" where the key is in none
+	Cause error  // in the words of the keyring or the system; nil for none
 }
 
 func (e *KeyError) Error() string {
-	return "the key of the vault: " + e.Why + "; nothing was changed (toolfinch secret list says more)"
+	return "what is stored is sealed with a key that cannot be had: " + e.Why + " (nothing was changed; toolfinch secret list says more)"
 }
 
 // keys are where the key may be.
@@ -239,11 +241,11 @@ func (k *keys) look(ctx context.Context, note keyNote) ([]byte, error) {
 	case inKeyring:
 		text, err := k.ring.get(ctx, note.ID)
 		if err != nil {
-			failed.Why = "it is kept in the keyring, which cannot be read: " + err.Error() + "; unlock the keyring, or bring it back"
+			failed.Why, failed.Cause = "it is kept in the keyring, where it cannot be read: unlock the keyring, or bring the key back", err
 			return nil, failed
 		}
 		if secret, err = parseKey(text); err != nil || keyID(secret) != note.ID {
-			failed.Why = "the keyring has another one under its name"
+			failed.Why = "the keyring has another one under its name: bring it back"
 			return nil, failed
 		}
 		return secret, nil
@@ -253,6 +255,22 @@ func (k *keys) look(ctx context.Context, note keyNote) ([]byte, error) {
 	}
 	failed.Why = "it is kept nowhere that is known here"
 	return nil, failed
+}
+
+// KeyPlace says where the key of the rows is: "" when there is none yet. path is that of
+// its file, if it is in one. The error is a *KeyError when it cannot be had.
+func (v *Vault) KeyPlace(ctx context.Context) (place, path string, err error) {
+	found, err := v.key(ctx)
+	if err != nil || found == nil {
+		return "", "", err
+	}
+	switch {
+	case v.keys.given != nil:
+		return "the variable " + EnvKey, "", nil
+	case found.Holder == inKeyring:
+		return "the keyring of the operating system", "", nil
+	}
+	return "a file", v.keys.path(found.ID), nil
 }
 
 // wasKept says where a key was put.
@@ -282,13 +300,13 @@ func (k *keys) read(note keyNote) (secret []byte, path string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, k.pathIf(note), nil
 	}
-	failed := &KeyError{ID: note.ID, Path: path, Why: "its file cannot be read"}
+	failed := &KeyError{ID: note.ID, Path: path, Why: "its file cannot be read", Cause: err}
 	if err != nil {
 		return nil, path, failed
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
+	if failed.Cause = err; err != nil {
 		return nil, path, failed
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
@@ -298,7 +316,7 @@ func (k *keys) read(note keyNote) (secret []byte, path string, err error) {
 	text := make([]byte, 256)
 	n, _ := f.Read(text)
 	if secret, err = parseKey(string(text[:n])); err != nil || keyID(secret) != note.ID {
-		failed.Why = "its file has another one in it"
+		failed.Why = "its file has another one in it: bring it back"
 		return nil, path, failed
 	}
 	return secret, path, nil

@@ -254,14 +254,14 @@ func TestTheKeyIsNotMadeTwiceWhileTheKeyringIsAway(t *testing.T) {
 		t.Errorf("there is a keyring, and yet %v, %s", p.keyFiles(), p.log)
 	}
 	p.ring.Fail(errors.New("locked"))
-	p.refused("secret/A", "the keyring, which cannot be read: locked")
+	p.refused("secret/A", "the keyring, where it cannot be read: unlock the keyring")
 	p.ring.Fail(nil)
 	p.want("secret/A", secret)
 	p.put("secret/B", "b")
 	p.want("secret/A", secret)
 
 	p.ring.Empty()
-	p.refused("secret/A", "no such item")
+	p.refused("secret/A", "bring the key back")
 	if len(p.keyFiles()) != 0 {
 		t.Error("another key was made")
 	}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"toolfinch/configs"
+	"toolfinch/nearest"
+	"toolfinch/store"
+	"toolfinch/trust/vault"
+)
+
+func newSecret(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "secret",
+		Short: "Store secrets that the configuration names",
+		Long: `A secret is stored sealed, in the store of the configuration, and stands in the
+configuration as ${secret:NAME}. The key is in the keyring of the operating system; where
+there is none, in a file; or in the variable ` + vault.EnvKey + `: 32 bytes in base64
+or as 64 hexadecimal digits.`,
+	}
+	cmd.AddCommand(newSecretSet(s), newSecretList(s), newSecretRemove(s), newSecretReset(s))
+	return cmd
+}
+
+func newSecretSet(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set NAME",
+		Short: "Store a secret, in place of the one of that name",
+		Long: `Set asks for the value at a terminal, without showing it, and else reads it from
+standard input, without the line break at its end. A running toolfinch takes the value
+with the next edit of its configuration, or with SIGHUP.`,
+		Example: `  toolfinch secret set GITHUB_TOKEN
+  gh auth token | toolfinch secret set GITHUB_TOKEN`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			row, err := secretRow(args[0])
+			if err != nil {
+				return err
+			}
+			return s.withVault(cmd, func(ctx context.Context, v *vault.Vault) error {
+				if _, _, err := v.KeyPlace(ctx); err != nil {
+					return explainKey(err)
+				}
+				value, err := secretValue(ctx, cmd, args[0])
+				if err != nil {
+					return err
+				}
+				if err := v.Put(ctx, row, value); err != nil {
+					return explainKey(err)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "stored secret %q: ${secret:%s} in the configuration stands for it\n", args[0], args[0])
+				return err
+			})
+		},
+	}
+}
+
+func newSecretList(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the names of the stored secrets, and where their key is",
+		Example: `  toolfinch secret list
+  toolfinch secret list --json | jq -r '.secrets[].name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			dataDir, keyDir, err := s.places()
+			if err != nil {
+				return err
+			}
+			v, done, err := s.readVault(dataDir, keyDir)
+			if err != nil {
+				return err
+			}
+			defer done()
+			type secret struct {
+				Name   string    `json:"name"`
+				Stored time.Time `json:"stored"`
+			}
+			t := &table{head: []string{"NAME", "STORED"}}
+			secrets := []secret{}
+			prefix, _ := configs.SecretRow("")
+			rows, err := v.Names(ctx, prefix)
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				one := secret{strings.TrimPrefix(row.Name, prefix), row.At}
+				secrets = append(secrets, one)
+				t.add(one.Name, one.Stored.Local().Format("2006-01-02 15:04"))
+			}
+			place, path, noKey := v.KeyPlace(ctx)
+			err = show(cmd, asJSON, struct {
+				Secrets []secret `json:"secrets"`
+				Key     string   `json:"key,omitempty"`
+				KeyFile string   `json:"key_file,omitempty"`
+			}{secrets, place, path}, t, "no secrets are stored")
+			if place != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), strings.TrimSpace("the key is in "+place+" "+path))
+			}
+			return errors.Join(err, explainKey(noKey))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func newSecretRemove(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm NAME",
+		Short:   "Remove a stored secret",
+		Example: "  toolfinch secret rm GITHUB_TOKEN",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			row, err := secretRow(args[0])
+			if err != nil {
+				return err
+			}
+			return s.withVault(cmd, func(ctx context.Context, v *vault.Vault) error {
+				prefix, _ := configs.SecretRow("")
+				rows, err := v.Names(ctx, prefix)
+				if err != nil {
+					return err
+				}
+				var names []string
+				for _, row := range rows {
+					names = append(names, strings.TrimPrefix(row.Name, prefix))
+				}
+				if !slices.Contains(names, args[0]) {
+					err := fmt.Errorf("there is no secret %q", args[0])
+					if near := nearest.Names(args[0], names, 1, 0.5); len(near) > 0 {
+						err = fmt.Errorf("%w; did you mean %q?", err, near[0])
+					}
+					return err
+				}
+				if err := v.Delete(ctx, row); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed secret %q\n", args[0])
+				return err
+			})
+		},
+	}
+}
+
+func newSecretReset(s *settings) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Forget all stored secrets and logins, where their key is lost",
+		Long: `Reset forgets everything that is sealed, secrets and logins to servers, so that the next
+one makes a new key. It is for a key that is lost. The key itself, if there is one, stays
+where it is.`,
+		Example: "  toolfinch secret reset --yes",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withVault(cmd, func(ctx context.Context, v *vault.Vault) error {
+				rows, err := v.Names(ctx, "")
+				if err != nil {
+					return err
+				}
+				if !yes {
+					return &exitError{exitUsage, fmt.Errorf("%d secrets and logins would be forgotten: say --yes to do so", len(rows))}
+				}
+				if err := v.Reset(ctx); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "forgot %d\n", len(rows))
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "forget them")
+	return cmd
+}
+
+func secretRow(name string) (string, error) {
+	row, err := configs.SecretRow(name)
+	if err == nil && name == "" {
+		err = errors.New("the name of the secret is empty")
+	}
+	if err != nil {
+		return "", &exitError{exitUsage, err}
+	}
+	return row, nil
+}
+
+// maxSecret bounds a value that is read, in bytes.
+const maxSecret = 256 << 10
+
+// secretValue reads the value of a secret: from a terminal without echo, else all of
+// standard input but for the line break at its end.
+func secretValue(ctx context.Context, cmd *cobra.Command, name string) ([]byte, error) {
+	var value []byte
+	var err error
+	in, isFile := cmd.InOrStdin().(*os.File)
+	if isFile && term.IsTerminal(int(in.Fd())) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "value of %s (it is not shown): ", name)
+		value, err = readHidden(ctx, int(in.Fd()))
+		fmt.Fprintln(cmd.ErrOrStderr())
+	} else if value, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxSecret+1)); err == nil {
+		value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(value) == 0:
+		err = errors.New("the value is empty: nothing was stored")
+	case len(value) > maxSecret:
+		err = fmt.Errorf("the value has more than %d kB: nothing was stored", maxSecret>>10)
+	case bytes.IndexByte(value, 0) >= 0:
+		err = errors.New("the value has a NUL character, which no configuration can have: nothing was stored")
+	}
+	return value, err
+}
+
+// readHidden reads a line from a terminal without showing it.
+func readHidden(ctx context.Context, terminal int) ([]byte, error) {
+	before, err := term.GetState(terminal)
+	if err != nil {
+		return nil, err
+	}
+	type line struct {
+		text []byte
+		err  error
+	}
+	read := make(chan line, 1)
+	// As in readLine, the read cannot be stopped; the terminal must show again what is typed.
+	go func() {
+		text, err := term.ReadPassword(terminal)
+		read <- line{text, err}
+	}()
+	select {
+	case l := <-read:
+		return l.text, l.err
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), term.Restore(terminal, before))
+	}
+}
+
+// places says where the store and the key file are, whatever else is wrong with the
+// configuration: it may lack the very secret that is to be stored.
+func (s *settings) places() (dataDir, keyDir string, err error) {
+	return configs.Places(configs.Options{Path: s.config, Flags: s.given()})
+}
+
+// readVault opens the vault of a store for reading.
+func (s *settings) readVault(dataDir, keyDir string) (*vault.Vault, func() error, error) {
+	db, err := store.OpenSealed(context.Background(), dataDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := vault.Open(db, vault.Options{Key: s.vaultKey, KeyDir: keyDir, LockDir: filepath.Join(dataDir, "locks"), ReadOnly: true})
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return v, db.Close, nil
+}
+
+// withVault opens the vault of the configuration's store for do, for writing.
+func (s *settings) withVault(cmd *cobra.Command, do func(context.Context, *vault.Vault) error) (err error) {
+	dataDir, keyDir, err := s.places()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	db, err := store.Open(cmd.Context(), dataDir, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if !db.Durable() {
+		return fmt.Errorf("the store in %s cannot be opened", dataDir)
+	}
+	v, err := vault.Open(db, vault.Options{Key: s.vaultKey, KeyDir: keyDir, LockDir: db.LockDir(), Log: log})
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	return do(cmd.Context(), v)
+}
+
+// explainKey adds to an error what only the owner is told of a key that cannot be had,
+// and what remains if it is lost.
+func explainKey(err error) error {
+	noKey, ok := errors.AsType[*vault.KeyError](err)
+	if !ok {
+		return err
+	}
+	text := "the stored secrets are sealed with a key that cannot be had: " + noKey.Why
+	if noKey.Path != "" {
+		text += "\n  the key file: " + noKey.Path
+	}
+	if noKey.Cause != nil {
+		text += "\n  the cause: " + noKey.Cause.Error()
+	}
+	if noKey.ID != "" {
+		text += "\n  the ID of the key: " + noKey.ID
+	}
+	return errors.New(text + "\n  nothing was changed; if the key is lost for good: toolfinch secret reset")
+}

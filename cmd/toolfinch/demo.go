@@ -102,7 +102,7 @@ func demoConfig(dir string) (*configs.Config, error) {
 // play runs the proxy with the demo's client at the other end of a pipe, as
 // an agent would start it over stdio.
 func play(ctx context.Context, config *configs.Config, log *slog.Logger, out io.Writer) (err error) {
-	p, err := proxy.Open(ctx, config, proxy.WithVersion(version), proxy.WithLogger(log))
+	p, err := proxy.Open(ctx, config, proxy.WithVersion(built().Version), proxy.WithLogger(log))
 	if err != nil {
 		return err
 	}

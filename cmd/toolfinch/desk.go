@@ -29,7 +29,7 @@ type desk struct {
 
 // withDesk opens the desk for do.
 func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, do func(*desk) error) (err error) {
-	w, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(version), proxy.WithLogger(log))
+	w, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(built().Version), proxy.WithLogger(log))
 	if err != nil {
 		return err
 	}

@@ -51,9 +51,6 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// version is set by the linker for releases: -ldflags "-X main.version=v1.2.3".
-var version = "dev"
-
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run is the program with its streams, so that tests can be it.
@@ -204,7 +201,7 @@ flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
 	group("Configure", newServer(s), newRegistry(s), newView(s), newConfig(s), newSecret(s), newValidate(s), newModel(s))
-	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newClean())
+	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newClean(), newHealth(s))
 	group("Measure", newSavings(s), newLearned(s), newEnrich(s), newEval(s), newBench())
 	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)
@@ -344,32 +341,6 @@ func newLog(w io.Writer, config *configs.Config) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
-}
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  toolfinch version",
-		Args:    cobra.NoArgs,
-		Run:     func(cmd *cobra.Command, _ []string) { printVersion(cmd) },
-	}
-}
-
-func printVersion(cmd *cobra.Command) {
-	fmt.Fprintln(cmd.OutOrStdout(), "toolfinch", fullVersion())
-}
-
-// fullVersion is the version, with the commit that it was built from if that is known.
-func fullVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				return version + " (" + s.Value[:12] + ")"
-			}
-		}
-	}
-	return version
 }
 
 // samePath reports whether two paths name the same existing file.

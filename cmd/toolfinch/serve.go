@@ -91,7 +91,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		}
 		defer listener.Close()
 	}
-	p, err := proxy.Open(ctx, config, proxy.WithVersion(version), proxy.WithLogger(log), proxy.WithView(viewName),
+	p, err := proxy.Open(ctx, config, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName),
 		// Many of these run beside an agent all day, and the garbage of a call is small.
 		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(debug.FreeOSMemory))
 	if errors.Is(err, proxy.ErrNoView) {

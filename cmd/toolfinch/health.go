@@ -1,0 +1,92 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/printable"
+)
+
+// healthWithin bounds the wait for an answer.
+const healthWithin = 5 * time.Second
+
+func newHealth(s *settings) *cobra.Command {
+	var ready bool
+	cmd := &cobra.Command{
+		Use:   "health [URL]",
+		Short: "Ask a toolfinch that serves over HTTP whether it does",
+		Long: `Health asks the toolfinch at URL, by default the one at the configuration's listen
+address, and exits with 1 unless it answers: what a container engine or a supervisor
+runs where there is no curl. With --ready it also fails as long as servers start for
+the first time and there is nothing to find yet.`,
+		Example: `  toolfinch health
+  toolfinch health http://127.0.0.1:8080
+  toolfinch health --ready`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var base string
+			if len(args) > 0 {
+				base = args[0]
+			} else {
+				config, err := s.read(cmd, nil)
+				if err != nil {
+					return err
+				}
+				base = "http://" + reachableAt(config.Listen)
+			}
+			path := "/healthz"
+			if ready {
+				path = "/readyz"
+			}
+			answer, err := askHealth(cmd.Context(), strings.TrimSuffix(base, "/")+path)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), answer)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&ready, "ready", false, "fail while there is nothing to find yet")
+	return cmd
+}
+
+// reachableAt is the address by which this machine reaches what listens at listen.
+func reachableAt(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip := net.ParseIP(host); host != "" && !(ip != nil && ip.IsUnspecified()) {
+		return listen
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// askHealth is the answer of url, which is an error unless its status is 200.
+func askHealth(ctx context.Context, url string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", &exitError{exitUsage, err}
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("%w; is toolfinch serve --port running?", err)
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // the status is what counts
+	text := strings.TrimSpace(printable.Line(string(body)))
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s answers with HTTP status %s: %s", url, response.Status, cmp.Or(text, "nothing more"))
+	}
+	return text, nil
+}

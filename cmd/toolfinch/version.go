@@ -1,0 +1,93 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Set by the linker where there is no version control to ask, as in a build from an archive:
+// -ldflags "-X main.version=v1.2.3 -X main.commit=0123abcd -X main.date=2026-11-23T14:35:29Z".
+var version, commit, date string
+
+// identity is which program this is.
+type identity struct {
+	Version  string `json:"version"`            // of the release, or what Go makes of the commit; "dev" if neither is known
+	Commit   string `json:"commit,omitempty"`   // whole
+	Date     string `json:"date,omitempty"`     // of the commit, as RFC 3339 has it
+	Modified bool   `json:"modified,omitempty"` // built from files that differ from the commit's
+	Go       string `json:"go"`
+	Platform string `json:"platform"` // as linux/amd64
+}
+
+// built is the identity of this program.
+func built() identity {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{GoVersion: runtime.Version()}
+	}
+	return identityOf(info, version, commit, date)
+}
+
+// identityOf reads the build information; what the linker was given goes first.
+func identityOf(info *debug.BuildInfo, version, commit, date string) identity {
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	module := info.Main.Version
+	if module == "(devel)" { // a build outside of version control, or one that was told not to ask it
+		module = ""
+	}
+	return identity{
+		Version:  cmp.Or(version, module, "dev"),
+		Commit:   cmp.Or(commit, settings["vcs.revision"]),
+		Date:     cmp.Or(date, settings["vcs.time"]),
+		Modified: commit == "" && settings["vcs.modified"] == "true",
+		Go:       info.GoVersion,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+}
+
+// String is the line that `toolfinch version` prints, without the name.
+func (id identity) String() string {
+	var known []string
+	if id.Commit != "" {
+		text := "commit " + id.Commit[:min(len(id.Commit), 12)]
+		if id.Modified {
+			text += " with changes"
+		}
+		known = append(known, text)
+	}
+	if id.Date != "" {
+		known = append(known, id.Date)
+	}
+	known = append(known, id.Go, id.Platform)
+	return id.Version + " (" + strings.Join(known, ", ") + ")"
+}
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  toolfinch version\n  toolfinch version --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(built())
+			}
+			printVersion(cmd)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printVersion(cmd *cobra.Command) { fmt.Fprintln(cmd.OutOrStdout(), "toolfinch", built()) }

@@ -1,0 +1,305 @@
+// Package audit owns the log of what was done: JSON lines in files, each with an HMAC
+// over itself and the hash of the line before, so that what was altered, removed or
+// moved is found. It writes, rotates, reads and verifies these files. It knows neither
+// tools nor stores: what lines are about is told it, and so is its key.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"toolfinch/trust"
+)
+
+// Settings are what the configuration says of the log.
+type Settings struct {
+	File    string        // absolute
+	MaxSize int64         // of a file, in bytes
+	MaxAge  time.Duration // of the first line of a file, before it is rotated
+	Keep    int           // rotated files; 0: all
+	// Arguments says that the content of arguments is written, Results that of
+	// results: redacted, and cut at 4 KiB.
+	Arguments, Results bool
+	// Drop says that what cannot be written is counted, and lost; otherwise whoever
+	// causes it waits, and where the file cannot be written is refused.
+	Drop bool
+}
+
+// Defaults of Settings.
+const (
+	DefaultMaxSize = 100 << 20
+	DefaultMaxAge  = 24 * time.Hour
+	DefaultKeep    = 30
+)
+
+// KeySize is the size of a key, in bytes.
+const KeySize = 32
+
+// ErrUnavailable is wrapped by the error of Admit while the log cannot be written.
+var ErrUnavailable = errors.New("the audit log cannot be written")
+
+// Log is an open log. Its methods are safe for concurrent use.
+type Log struct {
+	settings Settings
+	log      *slog.Logger
+	clean    func([]byte) []byte
+
+	writing sync.Mutex // held while lines are written; guards chain
+	chain   *chain
+	failing atomic.Pointer[error] // why the last write failed
+
+	mu      sync.Mutex // guards what follows; never held over I/O
+	pending []Line
+	room    chan struct{} // closed when pending was taken
+	ran     bool          // Run has begun
+	closed  bool
+	wake    chan struct{}
+
+	written, waited, failed, lost atomic.Int64
+	unreported                    atomic.Int64 // of lost: not yet said in the log
+}
+
+// queue is how many lines may wait to be written before calls wait, too. Calls that
+// are under way then still add theirs.
+const queue = 4096
+
+// Open opens a log, which is made where there is none (mode 0600). clean, which may be
+// nil, masks secrets in contents. Nothing is written before Run or Flush.
+func Open(s Settings, key []byte, clean func([]byte) []byte, log *slog.Logger) (*Log, error) {
+	if len(key) != KeySize {
+		return nil, fmt.Errorf("audit: the key has %d bytes, not %d", len(key), KeySize)
+	}
+	l := &Log{
+		settings: s, log: log, clean: clean, chain: &chain{settings: s, key: key},
+		room: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.chain.try(); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return l, nil
+}
+
+// Admit waits until there is room for what a call will add. The error wraps
+// ErrUnavailable where nothing can be written, or is why ctx ended. A nil Log admits
+// everything.
+func (l *Log) Admit(ctx context.Context) error {
+	if l == nil || l.settings.Drop {
+		return nil
+	}
+	for waited := false; ; waited = true {
+		if why := l.failing.Load(); why != nil {
+			return fmt.Errorf("%w (%w): nothing is done until it can be again", ErrUnavailable, *why)
+		}
+		l.mu.Lock()
+		full, room := len(l.pending) >= queue && !l.closed, l.room
+		l.mu.Unlock()
+		if !full {
+			return nil
+		}
+		if !waited {
+			l.waited.Add(1)
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Add has a line written soon. It does not wait: call Admit before what the line is
+// about. A nil Log drops it.
+func (l *Log) Add(line Line) {
+	if l == nil {
+		return
+	}
+	if line.Time.IsZero() {
+		line.Time = time.Now()
+	}
+	l.mu.Lock()
+	if l.settings.Drop && len(l.pending) >= queue || len(l.pending) >= 16*queue {
+		l.mu.Unlock()
+		l.lost.Add(1)
+		l.unreported.Add(1)
+		return
+	}
+	l.pending = append(l.pending, line)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// patience bounds how long Record waits for room.
+const patience = 5 * time.Second
+
+// Record writes an event down; it is a trust.Record. Where there is no room it waits
+// up to 5 s. A nil Log drops it.
+func (l *Log) Record(ctx context.Context, e trust.Event) {
+	if l == nil {
+		return
+	}
+	line := lineOf(e)
+	l.About(ctx, &line)
+	line.Time = time.Now()
+	waits, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_ = l.Admit(waits) // what has happened is written down in any case
+	l.Add(line)
+}
+
+// About adds to a line what the context of its event says.
+func (l *Log) About(ctx context.Context, line *Line) {
+	if p := trust.PrincipalOf(ctx); p != nil && (line.Principal == nil || line.Principal.ID == p.ID) {
+		line.Principal = &Principal{ID: p.ID, Groups: p.Groups}
+	}
+	if from, ok := trust.SourceOf(ctx); ok {
+		line.SourceIP, line.Transport = from.Address, from.Transport
+	}
+}
+
+// Run writes until ctx ends, and what there is then.
+func (l *Log) Run(ctx context.Context) {
+	l.mu.Lock()
+	l.ran = true
+	l.mu.Unlock()
+	l.Add(Line{Event: trust.EventStart, Outcome: trust.Success})
+	sync := time.NewTimer(syncEvery)
+	sync.Stop()
+	for {
+		select {
+		case <-l.wake:
+			l.persist(ctx)
+			sync.Reset(syncEvery)
+		case <-sync.C:
+			l.sync()
+		case <-ctx.Done():
+			_ = l.Flush()
+			return
+		}
+	}
+}
+
+// syncEvery is how long a line that was written may not be on the disk.
+const syncEvery = time.Second
+
+// persist writes what is pending, again and again until it can be or ctx ends.
+func (l *Log) persist(ctx context.Context) {
+	const least, most = 100 * time.Millisecond, 3 * time.Second
+	for pause := least; l.Flush() != nil; pause = min(2*pause, most) {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Flush writes what is pending. After an error it stays pending.
+func (l *Log) Flush() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	batch := l.pending
+	l.pending = nil
+	close(l.room)
+	l.room = make(chan struct{})
+	l.mu.Unlock()
+	if lost := l.unreported.Swap(0); lost > 0 {
+		batch = append(batch, Line{Time: time.Now(), Event: trust.EventLost, Outcome: trust.Failed, Details: map[string]string{"lines": fmt.Sprint(lost)}})
+	}
+	n, err := l.chain.append(batch)
+	l.written.Add(int64(n))
+	if err != nil {
+		l.mu.Lock()
+		l.pending = append(batch[n:len(batch):len(batch)], l.pending...)
+		l.mu.Unlock()
+		l.fails(err)
+		return err
+	}
+	if l.failing.Swap(nil) != nil {
+		l.log.Info("the audit log can be written again", "file", l.settings.File)
+	}
+	return nil
+}
+
+// fails remembers that a write failed, and says so once.
+func (l *Log) fails(err error) {
+	l.failed.Add(1)
+	short := plain(err)
+	if l.failing.Swap(&short) == nil {
+		effect := "calls are refused until it can be"
+		if l.settings.Drop {
+			effect = "what does not fit the queue is lost"
+		}
+		l.log.Error("the audit log cannot be written: "+effect, "file", l.settings.File, "error", err)
+	}
+}
+
+// plain is an error without the paths of this machine, for clients.
+func plain(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return link.Err
+	}
+	return err
+}
+
+func (l *Log) sync() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.chain.save(); err != nil {
+		l.log.Warn("the audit log may not be on the disk", "file", l.settings.File, "error", err)
+	}
+}
+
+// Close writes what is pending and ends the log. It may be called twice. After an error
+// the lines that could not be written are lost.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	closed, ran := l.closed, l.ran
+	l.closed = true
+	l.mu.Unlock()
+	if closed {
+		return nil
+	}
+	if ran {
+		l.Add(Line{Event: trust.EventStop, Outcome: trust.Success})
+	}
+	err := l.Flush()
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err = errors.Join(err, l.chain.close()); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	return nil
+}
+
+// Counts are what metrics say of a log.
+type Counts struct {
+	Written, Waited, Failed, Lost int64 // lines, calls that waited, writes that failed, lines, since the start
+	Queue                         int64 // lines that wait now
+}
+
+// Counts returns what happened since Open.
+func (l *Log) Counts() Counts {
+	l.mu.Lock()
+	n := len(l.pending)
+	l.mu.Unlock()
+	return Counts{Written: l.written.Load(), Waited: l.waited.Load(), Failed: l.failed.Load(), Lost: l.lost.Load(), Queue: int64(n)}
+}

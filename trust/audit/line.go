@@ -1,0 +1,207 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"toolfinch/printable"
+	"toolfinch/rawjson"
+	"toolfinch/trust"
+)
+
+// Line is one event as the log has it.
+type Line struct {
+	Time time.Time `json:"time"`
+	Seq  uint64    `json:"seq"`  // 1 is the first line of a log, whatever file it is in
+	Prev string    `json:"prev"` // Hash of the line before, "" for none
+	PID  int       `json:"pid"`  // of the toolfinch that wrote the line
+
+	Event     string     `json:"event"` // one of trust's kinds
+	Principal *Principal `json:"principal,omitempty"`
+	Client    *Client    `json:"client,omitempty"`
+	// Session is a digest: the ID itself would let its reader into the session.
+	Session     string       `json:"session,omitempty"`
+	Request     string       `json:"request,omitempty"` // the JSON-RPC ID, as it was sent
+	Depth       int          `json:"depth,omitempty"`   // of a call within calls
+	View        string       `json:"view,omitempty"`
+	Server      string       `json:"server,omitempty"`
+	Tool        string       `json:"tool,omitempty"` // the ID: server.name
+	Name        string       `json:"name,omitempty"` // what the client called it
+	DefHash     string       `json:"def_hash,omitempty"`
+	Annotations *Annotations `json:"annotations,omitempty"`
+	Decision    *Decision    `json:"decision,omitempty"`
+	Outcome     string       `json:"outcome"`
+	Reason      string       `json:"reason,omitempty"`
+	DurationMS  float64      `json:"duration_ms,omitempty"`
+	BytesIn     int          `json:"bytes_in,omitempty"`  // of the arguments
+	BytesOut    int          `json:"bytes_out,omitempty"` // of the result
+	// ArgsSHA256 is of the arguments' bytes as they were sent.
+	ArgsSHA256 string            `json:"args_sha256,omitempty"`
+	Args       json.RawMessage   `json:"args,omitempty"`
+	Result     json.RawMessage   `json:"result,omitempty"`
+	SourceIP   string            `json:"source_ip,omitempty"`
+	Transport  string            `json:"transport,omitempty"`
+	Era        string            `json:"era,omitempty"`
+	Details    map[string]string `json:"details,omitempty"`
+
+	Hash string `json:"hash,omitempty"` // the last member of a line
+}
+
+// Principal is who caused an event.
+type Principal struct {
+	ID     string   `json:"id"`
+	Groups []string `json:"groups,omitempty"`
+}
+
+// Client is the program that caused an event, as it names itself.
+type Client struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+}
+
+// Annotations are those of a tool, with the defaults of the MCP specification.
+type Annotations struct {
+	ReadOnly    bool `json:"read_only"`
+	Destructive bool `json:"destructive"`
+	Idempotent  bool `json:"idempotent"`
+	OpenWorld   bool `json:"open_world"`
+}
+
+// Decision is what a policy decided.
+type Decision struct {
+	Allow  bool   `json:"allow"`
+	Policy string `json:"policy,omitempty"`
+}
+
+// Bounds of what others can make long, in bytes.
+const (
+	maxName    = 256
+	maxReason  = 500
+	maxContent = 4 << 10 // of arguments and results
+	maxDetails = 32      // members
+)
+
+// bound cuts what others can make long.
+func (l *Line) bound() {
+	for _, text := range []*string{&l.Session, &l.Request, &l.View, &l.Server, &l.Tool, &l.Name, &l.DefHash, &l.SourceIP, &l.Transport, &l.Outcome} {
+		*text = rawjson.Clip(*text, maxName)
+	}
+	l.Reason = rawjson.Clip(l.Reason, maxReason)
+	if p := l.Principal; p != nil {
+		l.Principal = &Principal{ID: rawjson.Clip(p.ID, 1024), Groups: clipped(p.Groups)}
+	}
+	if c := l.Client; c != nil {
+		l.Client = &Client{Name: rawjson.Clip(c.Name, maxName), Version: rawjson.Clip(c.Version, maxName)}
+	}
+	if l.Decision != nil {
+		l.Decision.Policy = rawjson.Clip(l.Decision.Policy, maxName)
+	}
+	if len(l.Details) > 0 {
+		details := make(map[string]string, len(l.Details))
+		for name, value := range l.Details {
+			if len(details) < maxDetails {
+				details[rawjson.Clip(name, maxName)] = rawjson.Clip(value, maxReason)
+			}
+		}
+		l.Details = details
+	}
+}
+
+func clipped(texts []string) []string {
+	const most = 32
+	out := make([]string, 0, min(len(texts), most))
+	for _, text := range texts[:min(len(texts), most)] {
+		out = append(out, rawjson.Clip(text, maxName))
+	}
+	return out
+}
+
+// hashMember is what is before the hash of a line, hashEnd what is after it.
+const (
+	hashMember = `,"hash":"`
+	hashEnd    = `"}`
+)
+
+// encode returns the line with its hash and a line break, and the hash: HMAC-SHA256 of
+// all that is before the member, which includes the hash of the line before.
+func (l *Line) encode(key []byte) (line []byte, hash string, err error) {
+	l.bound()
+	l.Hash = ""
+	body, err := json.Marshal(l)
+	if err != nil {
+		return nil, "", err
+	}
+	body = printable.JSON(body)
+	body = body[:len(body)-1]
+	hash = sum(key, body)
+	out := make([]byte, 0, len(body)+len(hashMember)+len(hash)+len(hashEnd)+1)
+	out = append(append(append(append(out, body...), hashMember...), hash...), hashEnd...)
+	return append(out, '\n'), hash, nil
+}
+
+func sum(key, body []byte) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write(body)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// parse reads a line without its line break; ok is false for what is none. Whether its
+// hash is right is for intact.
+func parse(text []byte) (l Line, ok bool) {
+	return l, json.Unmarshal(text, &l) == nil && l.Seq > 0 && l.Event != ""
+}
+
+// intact reports whether a line ends with the hash of what is before it.
+func intact(key, text []byte) bool {
+	end := len(hashMember) + hex.EncodedLen(sha256.Size) + len(hashEnd)
+	if len(text) < end {
+		return false
+	}
+	body, rest := text[:len(text)-end], text[len(text)-end:]
+	hash, found := bytes.CutPrefix(rest, []byte(hashMember))
+	if !found || !bytes.HasSuffix(hash, []byte(hashEnd)) {
+		return false
+	}
+	return hmac.Equal(hash[:len(hash)-len(hashEnd)], []byte(sum(key, body)))
+}
+
+// lineOf is an event as a line.
+func lineOf(e trust.Event) Line {
+	l := Line{
+		Event: e.Kind, Session: digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
+		Outcome: e.Outcome, Reason: e.Reason, Details: e.Details, Client: ClientOf(e.Client),
+	}
+	if l.Outcome == "" {
+		l.Outcome = trust.Success
+	}
+	if e.Principal != "" {
+		l.Principal = &Principal{ID: e.Principal}
+	}
+	return l
+}
+
+// digest is a session as lines have it.
+func digest(session string) string {
+	if session == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(session))
+	return hex.EncodeToString(sum[:8])
+}
+
+// ClientOf returns the client that calls itself "name version"; nil for "".
+func ClientOf(named string) *Client {
+	if named == "" {
+		return nil
+	}
+	for i := len(named) - 1; i > 0; i-- {
+		if named[i] == ' ' {
+			return &Client{Name: named[:i], Version: named[i+1:]}
+		}
+	}
+	return &Client{Name: named}
+}

@@ -1,0 +1,67 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+
+	"toolfinch/rawjson"
+)
+
+// Content returns arguments or a result for a line: without values whose names look like
+// those of secrets, and of what is long the beginning as text. A nil Log returns nil.
+func (l *Log) Content(value []byte) json.RawMessage {
+	value = bytes.TrimSpace(value)
+	if l == nil || len(value) == 0 || len(value) > maxRedacted || !json.Valid(value) {
+		return nil
+	}
+	out := []byte(redact(value, 0))
+	if l.clean != nil {
+		if cleaned := l.clean(out); json.Valid(cleaned) {
+			out = cleaned
+		} else {
+			return rawjson.Quote(masked)
+		}
+	}
+	if len(out) > maxContent {
+		return rawjson.Quote(rawjson.Head(string(out), maxContent) + "...")
+	}
+	return rawjson.OneLine(out)
+}
+
+// maxRedacted is how long a value may be to be looked through, in bytes.
+const maxRedacted = 1 << 20
+
+const masked = "***"
+
+// secretName is what members with secrets are called.
+var secretName = regexp.MustCompile(`(?i)pass(wd|word|phrase|code)?$|passw|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|auth(orization)?$|bearer|credential|cookie|jwt|otp$|\bpin$|signature|connection[-_ ]?string|dsn$`)
+
+// redact masks the values of members with the names of secrets, however deep.
+func redact(value []byte, depth int) json.RawMessage {
+	const deepest = 64
+	switch {
+	case len(value) == 0:
+		return nil
+	case depth > deepest:
+		return rawjson.Quote(masked)
+	case value[0] == '{':
+		var out rawjson.Object
+		for name, member := range rawjson.Members(value) {
+			if secretName.MatchString(name) && string(member) != "null" {
+				member = rawjson.Quote(masked)
+			} else {
+				member = redact(member, depth+1)
+			}
+			out.Add(name, member)
+		}
+		return out.JSON()
+	case value[0] == '[':
+		var elements []json.RawMessage
+		for element := range rawjson.Elements(value) {
+			elements = append(elements, redact(element, depth+1))
+		}
+		return rawjson.Array(elements)
+	}
+	return json.RawMessage(value)
+}

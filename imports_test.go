@@ -25,6 +25,7 @@ var floors = map[string]int{
 	"tool/args":       1,
 	"trust/sandbox":   1,
 	"trust/vault":     1,
+	"trust/audit":     1,
 	"enrich":          2,
 	"demo":            1,
 	"clients":         1,

@@ -17,6 +17,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/python"
+	"toolfinch/trust/audit"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -58,6 +59,7 @@ type Config struct {
 	Views             []view.Settings      // in file order, with what they leave to the top level
 	Python            python.Settings      // what runs hooks and custom tools in Python
 	HookHeaders       []string             // names of the HTTP headers that hooks may see, in lower case
+	Audit             *audit.Settings      // what is written of what was done; nil: nothing. See AuditLog
 	PrincipalHeader   string               // HTTP header in which a trusted proxy names the user; "" for none
 	Warnings          []*Error             // what was read but has no effect, in file order
 	// Broken is what is wrong with single servers and views, in file order. The servers

@@ -14,6 +14,7 @@ import (
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 	"toolfinch/python"
+	"toolfinch/trust/audit"
 	"toolfinch/view"
 )
 
@@ -174,6 +175,11 @@ var top = section[Config]{keys: keys{
 		doc: "the HTTP header in which a reverse proxy names the authenticated user, for `ctx.principal`, and for what is provisioned and kept for that user. " +
 			"A request that repeats the header is treated as anonymous. Only where clients cannot reach toolfinch past that proxy",
 		value: in(func(c *Config) *string { return &c.PrincipalHeader }).is(str{check: headerName}),
+	},
+	{
+		name: "audit", env: "MCPPROXY_AUDIT", change: restart, without: "off",
+		doc:   "a log of what was done: `true`, its file, or a mapping; see [Audit](#audit)",
+		value: in(func(c *Config) **audit.Settings { return &c.Audit }).is(auditKind{onOff[audit.Settings]{section: auditKeys}}),
 	},
 	{
 		name:  "gating",

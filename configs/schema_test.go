@@ -142,6 +142,7 @@ func TestWrongTypesAreRefusedByBoth(t *testing.T) {
 		under(customKeys.keys, in("custom_tools: [{KEY: %s}]")),
 		under(limitKeys.keys, in("run_script: {KEY: %s}")),
 		under(gatingKeys.keys, in("gating: {KEY: %s}")),
+		under(auditKeys.keys, minimal+"audit: {KEY: %s}"),
 		under(proxyToolKeys.keys, in("proxy_tool: {KEY: %s}")),
 	)
 	for _, k := range keys {
@@ -229,7 +230,7 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 	for name, table := range map[string]string{
 		"servers": tableOf(serverKeys.keys), "top": tableOf(top.keys), "views": tableOf(viewKeys.keys), "tools": tableOf(overrideKeys.keys),
 		"parameters": tableOf(parameterKeys.keys), "output_cache": tableOf(outputCache.section.keys), "hooks": tableOf(hookKeys.keys),
-		"composite_tools": tableOf(compositeKeys.keys), "steps": tableOf(stepKeys.keys), "custom_tools": tableOf(customKeys.keys), "gating": tableOf(gatingKeys.keys),
+		"composite_tools": tableOf(compositeKeys.keys), "steps": tableOf(stepKeys.keys), "custom_tools": tableOf(customKeys.keys), "gating": tableOf(gatingKeys.keys), "audit": tableOf(auditKeys.keys),
 	} {
 		before, rest, found := strings.Cut(want, "<!-- keys of "+name+" -->\n")
 		_, after, ends := strings.Cut(rest, "<!-- end -->\n")

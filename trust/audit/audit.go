@@ -20,21 +20,42 @@ import (
 
 // Settings are what the configuration says of the log.
 type Settings struct {
-	File    string        // absolute
-	MaxSize int64         // of a file, in bytes
+	File    string        // absolute; "" for FileName in the folder of the store
+	MaxSize int           // of a file, in bytes
 	MaxAge  time.Duration // of the first line of a file, before it is rotated
 	Keep    int           // rotated files; 0: all
-	// Arguments says that the content of arguments is written, Results that of
-	// results: redacted, and cut at 4 KiB.
-	Arguments, Results bool
-	// Drop says that what cannot be written is counted, and lost; otherwise whoever
-	// causes it waits, and where the file cannot be written is refused.
-	Drop bool
+	// Arguments and Results say whether the content of either is written: redacted, and
+	// cut at 4 KiB.
+	Arguments Arguments
+	Results   bool
+	Full      Full
 }
+
+// Arguments says what is written of arguments.
+type Arguments string
+
+// What is written of arguments.
+const (
+	ArgumentsDigest Arguments = "digest" // SHA-256
+	ArgumentsFull   Arguments = "full"   // and their content
+)
+
+// Full says what is done when there is no room for more lines.
+type Full string
+
+// What is done when there is no room.
+const (
+	// FullWait has whoever causes a line wait; where the file cannot be written, it is
+	// refused.
+	FullWait Full = "wait"
+	// FullDrop counts the line, which is lost.
+	FullDrop Full = "drop"
+)
 
 // Defaults of Settings.
 const (
-	DefaultMaxSize = 100 << 20
+	FileName       = "audit.jsonl"
+	DefaultMaxSize = 100_000_000
 	DefaultMaxAge  = 24 * time.Hour
 	DefaultKeep    = 30
 )
@@ -92,7 +113,7 @@ func Open(s Settings, key []byte, clean func([]byte) []byte, log *slog.Logger) (
 // ErrUnavailable where nothing can be written, or is why ctx ended. A nil Log admits
 // everything.
 func (l *Log) Admit(ctx context.Context) error {
-	if l == nil || l.settings.Drop {
+	if l == nil || l.settings.Full == FullDrop {
 		return nil
 	}
 	for waited := false; ; waited = true {
@@ -126,7 +147,7 @@ func (l *Log) Add(line Line) {
 		line.Time = time.Now()
 	}
 	l.mu.Lock()
-	if l.settings.Drop && len(l.pending) >= queue || len(l.pending) >= 16*queue {
+	if l.settings.Full == FullDrop && len(l.pending) >= queue || len(l.pending) >= 16*queue {
 		l.mu.Unlock()
 		l.lost.Add(1)
 		l.unreported.Add(1)
@@ -239,7 +260,7 @@ func (l *Log) fails(err error) {
 	short := plain(err)
 	if l.failing.Swap(&short) == nil {
 		effect := "calls are refused until it can be"
-		if l.settings.Drop {
+		if l.settings.Full == FullDrop {
 			effect = "what does not fit the queue is lost"
 		}
 		l.log.Error("the audit log cannot be written: "+effect, "file", l.settings.File, "error", err)

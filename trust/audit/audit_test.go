@@ -268,7 +268,7 @@ func TestFilesAreRotatedAndTheChainGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lines := linesOf(t, file); info.Size()-int64(len(lines[len(lines)-1])) > s.MaxSize {
+		if lines := linesOf(t, file); info.Size()-int64(len(lines[len(lines)-1])) > int64(s.MaxSize) {
 			t.Errorf("%s has %d bytes", file, info.Size())
 		}
 		if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
@@ -411,7 +411,9 @@ func TestAFullQueueWaitsOrCountsWhatIsLost(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		t.Run(fmt.Sprint("drop ", drop), func(t *testing.T) {
 			s := settings(t)
-			s.Drop = drop
+			if drop {
+				s.Full = audit.FullDrop
+			}
 			l := open(t, s) // nobody writes
 			const most = 5000
 			n := 0

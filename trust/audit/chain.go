@@ -123,7 +123,7 @@ func (c *chain) write(lines []Line) (n int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("line %d: %w", line.Seq, err)
 		}
-		if n > 0 && (len(text)+len(encoded) > atOnce || c.size+int64(len(text)+len(encoded)) > c.settings.MaxSize) {
+		if n > 0 && (len(text)+len(encoded) > atOnce || c.size+int64(len(text)+len(encoded)) > int64(c.settings.MaxSize)) {
 			break
 		}
 		if first.IsZero() {
@@ -282,7 +282,7 @@ func endOf(path string, key []byte) (head, error) {
 
 // rotate puts the file aside if it is full or old, and removes the oldest.
 func (c *chain) rotate() error {
-	if c.size == 0 || c.size < c.settings.MaxSize && time.Since(c.first) < c.settings.MaxAge {
+	if c.size == 0 || c.size < int64(c.settings.MaxSize) && time.Since(c.first) < c.settings.MaxAge {
 		return nil
 	}
 	return c.aside()

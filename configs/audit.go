@@ -1,0 +1,85 @@
+package configs
+
+import (
+	"cmp"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"toolfinch/trust/audit"
+)
+
+// auditKeys describes all keys of audit.
+var auditKeys = section[audit.Settings]{keys: keys{
+	{
+		name: "file", without: "`audit.jsonl` in `data_dir`",
+		doc:   "where lines are appended; `audit: PATH` is short for it",
+		value: in(func(a *audit.Settings) *string { return &a.File }).is(str{check: (*decoder).path}),
+	},
+	{
+		name:  "max_size",
+		doc:   "a file of this size is put aside, as `audit-TIME-LINE.jsonl`, and another begun",
+		value: in(func(a *audit.Settings) *int { return &a.MaxSize }).is(size{}, audit.DefaultMaxSize),
+	},
+	{
+		name:  "max_age",
+		doc:   "and one whose first line is this old, 1m to 744h",
+		value: in(func(a *audit.Settings) *time.Duration { return &a.MaxAge }).is(duration{time.Minute, 31 * 24 * time.Hour, "24h"}, audit.DefaultMaxAge),
+	},
+	{
+		name:  "keep",
+		doc:   "how many files that were put aside stay; the oldest is removed first, and the log says so; `0`: all",
+		value: in(func(a *audit.Settings) *int { return &a.Keep }).is(number[int]{0, 100_000}, audit.DefaultKeep),
+	},
+	{
+		name:  "arguments",
+		doc:   "`digest`: their SHA-256 alone; `full`: also their content, without what looks like a secret, cut at 4 KiB",
+		value: in(func(a *audit.Settings) *audit.Arguments { return &a.Arguments }).is(choice[audit.Arguments]{words: []audit.Arguments{audit.ArgumentsDigest, audit.ArgumentsFull}}, audit.ArgumentsDigest),
+	},
+	{
+		name:  "results",
+		doc:   "whether the content of results is written, in the same way",
+		value: in(func(a *audit.Settings) *bool { return &a.Results }).is(boolean{}),
+	},
+	{
+		name:  "full",
+		doc:   "when lines cannot be written: `wait`: calls wait, and are refused while the disk is full; `drop`: calls go on, and lines that are lost are counted",
+		value: in(func(a *audit.Settings) *audit.Full { return &a.Full }).is(choice[audit.Full]{words: []audit.Full{audit.FullWait, audit.FullDrop}}, audit.FullWait),
+	},
+}}
+
+// auditKind is true, false, a file or a mapping; nil when nothing is written.
+type auditKind struct{ onOff onOff[audit.Settings] }
+
+func (k auditKind) read(d *decoder, n *node, label string, to **audit.Settings) bool {
+	if n.kind == kindText {
+		var word string
+		if !d.text(n, label, &word) {
+			return false
+		}
+		if !isBool(strings.ToLower(word)) {
+			*to = nil
+			settings := auditKeys.fresh()
+			if !auditKeys.find("file").value.read(d, n, label, &settings) {
+				return false
+			}
+			*to = &settings
+			return true
+		}
+	}
+	return k.onOff.read(d, n, label, to)
+}
+
+func (k auditKind) show(s *secrets, a *audit.Settings) *node { return k.onOff.show(s, a) }
+
+func (k auditKind) schema() schema { return anyOf(k.onOff.schema(), anyText) }
+
+// AuditLog returns what is said of the audit log, with its file; nil where there is none.
+func (c *Config) AuditLog() *audit.Settings {
+	if c.Audit == nil {
+		return nil
+	}
+	settings := *c.Audit
+	settings.File = cmp.Or(settings.File, filepath.Join(c.DataDir, audit.FileName))
+	return &settings
+}

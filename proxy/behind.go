@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/upstream"
 )
 
@@ -65,6 +66,7 @@ func (b behind) Ended(session string) {
 	b.pool().Forget(session)
 	b.of.desk.meter.Ended(session)
 	b.of.gate.Drop(session)
+	b.of.desk.views.audit.record(context.Background(), trust.Event{Kind: trust.EventSession, View: b.of.view, Session: session})
 }
 
 // Keep writes what an owner has provisioned in the view.

@@ -82,15 +82,15 @@ func (s *views) add(ctx context.Context, next *served, plan plan) error {
 func (s *views) buildView(ctx context.Context, config *configs.Config, next plan) (err error) {
 	v := next.View
 	if v.root == nil {
-		v.root = retrieve.NewCatalog(s.upstreamTool)
+		v.root = retrieve.NewCatalog(func(def *tool.Def) tool.Handler {
+			return s.audit.around(v.name, &tool.Tool{Def: def}, s.upstreamTool(def))
+		})
 		v.root.LearnTokens(s.tokens)
 	}
 	if v.endpoint == nil && s.endpoint != nil {
 		v.endpoint = s.endpoint(v)
 	}
-	if v.endpoint != nil && v.settings.Gating != nil {
-		next.guard()
-	}
+	next.guard(s.audit)
 	if v.catalog, err = v.root.With(ctx, v.contents); err != nil {
 		return err
 	}
@@ -101,13 +101,20 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 	return nil
 }
 
-// guard puts the gate around every tool of the view.
-func (n *plan) guard() {
+// guard puts around every tool of the view what decides about its calls: the gate, and
+// around that the audit log.
+func (n *plan) guard(a auditor) {
+	gated := n.endpoint != nil && n.settings.Gating != nil
+	if n.together || !gated && a.log == nil { // tools of other views are guarded there
+		return
+	}
 	for i, s := range n.contents.Servers {
 		for j, t := range s.Tools {
-			if t.Def.ID.Kind == tool.KindTool {
-				n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: n.gate.Guard(t)}
+			handler := t.Handler
+			if gated && t.Def.ID.Kind == tool.KindTool {
+				handler = n.gate.Guard(t)
 			}
+			n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: a.around(n.name, t, handler)}
 		}
 	}
 }
@@ -118,6 +125,7 @@ func (s *views) newRetriever(config *configs.Config, next plan) *retrieve.Retrie
 		Health:   next.health,
 		Validate: func(server string) bool { return validates(config, server) },
 		Vectors:  &s.embedder.queries,
+		Refused:  s.audit.refused(next.name),
 		Unchecked: func(id tool.ID, err error) {
 			s.log.Warn("arguments are passed on unchecked", "server", id.Server, "tool", id.Name, "reason", err)
 		},
@@ -180,7 +188,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 		apart[t.Name] = true
 	}
 	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
-		*tools = v.waiting(*tools, apart)
+		*tools = v.waiting(s.audit.aroundAll(v, *tools), apart)
 	}
 	v.showStarting()
 	about := v.contents.Servers

@@ -17,6 +17,7 @@ type options struct {
 	post    []view.PostCall
 	indexed func()
 	idle    func()
+	audit   auditor
 }
 
 func optionsOf(given []Option) options {

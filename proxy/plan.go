@@ -26,7 +26,9 @@ type plan struct {
 	same  bool           // it is served already, and stays as it is
 	find  string         // the meta-tool that answers send clients to who look for a tool
 	offer retrieve.Offer // what there is of retrieve_tools and call_tool
-	below int            // clients are listed every tool that cost fewer tokens together; 0: none is
+	// together says that its tools are those of other views, with their handlers.
+	together bool
+	below    int // clients are listed every tool that cost fewer tokens together; 0: none is
 }
 
 // searchTools are the meta-tools that search one server of a view, or all.
@@ -130,6 +132,9 @@ func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 		Within: func(name string) (*tool.Tool, error) { return v.catalog.Find(name) },
 		Search: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
 			return v.retriever.SearchItems(ctx, query, limit)
+		},
+		Around: func(t *tool.Tool, handler tool.Handler) tool.Handler {
+			return s.audit.around(v.name, t, handler)
 		},
 		Headers: config.HookHeaders,
 		Keep:    s.keep,

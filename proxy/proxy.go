@@ -142,6 +142,10 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.embedder.run(life); return nil })
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.meter.Run(life, p.store); return nil })
+	if p.audit.log != nil {
+		g.Go(func() error { p.audit.log.Run(life); return nil })
+		p.audit.loaded(life, nil, p.first, nil)
+	}
 	g.Go(func() error {
 		defer end()
 		serving, cancel := context.WithCancel(ctx)
@@ -169,7 +173,7 @@ func (p *Proxy) Close() error {
 	p.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 		defer cancel()
-		err = errors.Join(p.closeAll(ctx), p.store.Close())
+		err = errors.Join(p.closeAll(ctx), p.store.Close(), p.audit.log.Close())
 	})
 	return err
 }

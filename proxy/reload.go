@@ -20,7 +20,11 @@ import (
 // wraps ErrEnded.
 func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 	var err error
-	if ended := p.loop.do(ctx, func(ctx context.Context) { err = p.loop.reload(ctx, config) }); ended != nil {
+	if ended := p.loop.do(ctx, func(ctx context.Context) {
+		before := p.now.Load().config
+		err = p.loop.reload(ctx, config)
+		p.audit.loaded(ctx, before, config, err)
+	}); ended != nil {
 		return fmt.Errorf("reload: %w", ended)
 	}
 	return err

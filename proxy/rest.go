@@ -13,6 +13,7 @@ import (
 	"toolfinch/register"
 	"toolfinch/store"
 	"toolfinch/trust"
+	"toolfinch/trust/audit"
 	"toolfinch/upstream"
 	"toolfinch/view"
 	"toolfinch/web"
@@ -157,6 +158,17 @@ func (h rest) Savings(ctx context.Context) []web.Saved {
 // Limits are those of what clients can make grow.
 func (h rest) Limits() []*limit.Limit {
 	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.pool.Limits())
+}
+
+// Record takes down what a request did.
+func (h rest) Record(ctx context.Context, e trust.Event) { h.audit.record(ctx, e) }
+
+// Audit counts what the audit log has written.
+func (h rest) Audit() (audit.Counts, bool) {
+	if h.audit.log == nil {
+		return audit.Counts{}, false
+	}
+	return h.audit.log.Counts(), true
 }
 
 // Principal is who made a request: who proved it, else who the trusted reverse proxy says.

@@ -36,6 +36,7 @@ func (s *views) planRoot(config *configs.Config, next *served) plan {
 		parts = append(parts, retrieve.Part{View: one.name, Catalog: one.catalog, Listed: listed})
 	}
 	root := s.planView(v, config, compiled)
+	root.together = true
 	v.searches = searchesTogether(open)
 	if v.settings.Exposure == view.ExposureSearch {
 		if root.find = ""; len(v.searches) == 1 {

@@ -54,7 +54,7 @@ type Upstreams interface {
 	RootsChanged(session string)
 }
 
-// Observer hears of clients. Its methods must not block.
+// Observer hears of clients. Its methods must not block, but for those that get a context.
 type Observer interface {
 	// Relists hears what is known of a client ("name version"), when that is news.
 	Relists(client string, relists tool.Relists)
@@ -67,6 +67,10 @@ type Observer interface {
 	// Calling hears of a client's call of a tool, and returns what hears of its answer,
 	// nil where that is an error of the protocol. It must not change either.
 	Calling(call *tool.Call) (answered func(tool.Result))
+	// Unknown hears of a call of a name that nothing has.
+	Unknown(ctx context.Context, call *tool.Call)
+	// Began hears of a session whose client ("name version") has introduced itself.
+	Began(ctx context.Context, session, client string)
 	// Ended hears of a session that has ended.
 	Ended(session string)
 }
@@ -141,13 +145,15 @@ func (nothing) Task(_ context.Context, method string, _ *tool.Call) (tool.Result
 	return nil, methodNotFound(method)
 }
 
-func (nothing) SetLevel(string)                      {}
-func (nothing) RootsChanged(string)                  {}
-func (nothing) Relists(string, tool.Relists)         {}
-func (nothing) Called(tool.Caller, []tool.Called)    {}
-func (nothing) Listed(string, string, []*tool.Tool)  {}
-func (nothing) Calling(*tool.Call) func(tool.Result) { return func(tool.Result) {} }
-func (nothing) Ended(string)                         {}
+func (nothing) SetLevel(string)                       {}
+func (nothing) RootsChanged(string)                   {}
+func (nothing) Relists(string, tool.Relists)          {}
+func (nothing) Called(tool.Caller, []tool.Called)     {}
+func (nothing) Listed(string, string, []*tool.Tool)   {}
+func (nothing) Calling(*tool.Call) func(tool.Result)  { return func(tool.Result) {} }
+func (nothing) Unknown(context.Context, *tool.Call)   {}
+func (nothing) Began(context.Context, string, string) {}
+func (nothing) Ended(string)                          {}
 
 // newMCP returns the library's server around l.
 func (l *Live) newMCP(version string) *server.MCPServer {
@@ -156,6 +162,7 @@ func (l *Live) newMCP(version string) *server.MCPServer {
 		if s := l.sessionOf(ctx); s != nil {
 			info := request.Params.ClientInfo
 			s.initialize(clientName(info.Name, info.Version), wire.MessageFrom(ctx))
+			l.observer.Began(ctx, s.id, clientName(info.Name, info.Version))
 		}
 		l.served().declare(&result.Capabilities, &result.Instructions)
 	})

@@ -204,6 +204,7 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 				return l.dispatch(ctx, now, call)
 			}
 		}
+		l.observer.Unknown(ctx, call)
 		return nil, notFound(call.Kind, call.Name, served.hint(call), call.Client != nil && call.Client.Modern)
 	}
 	if call.Kind == tool.KindTool {

@@ -24,6 +24,8 @@ type setup struct {
 	SetLevel             func(level string)
 	RootsChanged, Forget func(session string)
 	Remember             func(client string, relists tool.Relists)
+	Missed               func(call *tool.Call)
+	Introduced           func(session, client string)
 	Listed               func(session, client string, tools []*tool.Tool)
 }
 
@@ -53,6 +55,18 @@ func (h heard) SetLevel(level string) {
 func (h heard) RootsChanged(session string) {
 	if h.setup.RootsChanged != nil {
 		h.setup.RootsChanged(session)
+	}
+}
+
+func (h heard) Unknown(_ context.Context, call *tool.Call) {
+	if h.Missed != nil {
+		h.Missed(call)
+	}
+}
+
+func (h heard) Began(_ context.Context, session, client string) {
+	if h.Introduced != nil {
+		h.Introduced(session, client)
 	}
 }
 

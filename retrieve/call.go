@@ -44,13 +44,14 @@ func KindOf(a tool.Annotations) Kind {
 // caller calls what a client names, once its arguments fit and the gate admits it.
 type caller struct {
 	catalog   *Catalog
-	gate      *gate.Gate                          // nil: every tool can be called
-	validate  func(server string) bool            // nil: arguments are checked for all servers
-	unchecked func(id tool.ID, err error)         // nil: nobody hears
-	used      func(call *tool.Call, t *tool.Tool) // nil: nobody hears
-	search    string                              // the meta-tool that finds tools
-	absent    func() []Absent                     // servers that cannot be called now
-	offers    func(name string) bool              // the meta-tools; nil: none is known
+	gate      *gate.Gate                                                                          // nil: every tool can be called
+	validate  func(server string) bool                                                            // nil: arguments are checked for all servers
+	unchecked func(id tool.ID, err error)                                                         // nil: nobody hears
+	refused   func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) // nil: nobody hears
+	used      func(call *tool.Call, t *tool.Tool)                                                 // nil: nobody hears
+	search    string                                                                              // the meta-tool that finds tools
+	absent    func() []Absent                                                                     // servers that cannot be called now
+	offers    func(name string) bool                                                              // the meta-tools; nil: none is known
 }
 
 // CallTool returns the handler of call_tool for tools up to the given kind, and for
@@ -79,10 +80,12 @@ func (c *caller) call(ctx context.Context, call *tool.Call, most Kind, server st
 		return c.callOther(ctx, call, name, arguments, server)
 	}
 	if server != "" && t.Def.ID.Server != server {
-		return tool.ErrorResult(c.unknown(name, server)), nil
+		return c.noSuch(ctx, call, name, server), nil
 	}
 	if kind := KindOf(t.Def.Annotations); kind > most {
-		return tool.ErrorResult(fmt.Sprintf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)), nil
+		err := fmt.Errorf("%s is a %s tool: call it with call_tool_%s", t.Name, kind, kind)
+		c.refuse(ctx, call, name, t, err)
+		return tool.ErrorResult(err.Error()), nil
 	}
 	result, err := c.checked(t)(ctx, CallOf(call, t, name, arguments))
 	var misfit *argumentsError
@@ -109,11 +112,13 @@ func (c *caller) checked(t *tool.Tool) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		if gate := c.gate; gate != nil {
 			if err := gate.Admit(call, t.Def.ID); err != nil {
+				c.refuse(ctx, call, call.Name, t, err)
 				return nil, err
 			}
 		}
 		if c.validate == nil || c.validate(t.Def.ID.Server) {
 			if err := c.fit(ctx, t, call.Arguments); err != nil {
+				c.refuse(ctx, call, call.Name, t, err)
 				return nil, err
 			}
 		}
@@ -171,11 +176,11 @@ func (c *caller) callOther(ctx context.Context, call *tool.Call, name string, ar
 		}
 		// Servers are asked for unlisted resources only if the name looks like a URI.
 		if t, found = c.catalog.resource(name, strings.Contains(name, "://")); !found {
-			return tool.ErrorResult(c.unknown(name, server)), nil
+			return c.noSuch(ctx, call, name, server), nil
 		}
 	}
 	if server != "" && t.Def.ID.Server != server {
-		return tool.ErrorResult(c.unknown(name, server)), nil
+		return c.noSuch(ctx, call, name, server), nil
 	}
 	result, err := t.Handler(ctx, CallOf(call, t, name, arguments))
 	if err != nil {
@@ -229,7 +234,20 @@ func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
 	return tool.Result(out.JSON())
 }
 
-// unknown is the error for a name that no tool has, or none of that server.
+// refuse tells of a call that is not made.
+func (c *caller) refuse(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
+	if c.refused != nil {
+		c.refused(ctx, call, name, t, reason)
+	}
+}
+
+// noSuch is the answer to a call of a name that no tool has, or none of that server.
+func (c *caller) noSuch(ctx context.Context, call *tool.Call, name, server string) tool.Result {
+	c.refuse(ctx, call, name, nil, tool.ErrNotFound)
+	return tool.ErrorResult(c.unknown(name, server))
+}
+
+// unknown is the error for such a name.
 func (c *caller) unknown(name, server string) string {
 	text := fmt.Sprintf("unknown tool %q", rawjson.Clip(name, 128))
 	if near := c.catalog.Nearest(name, 3); len(near) > 0 && server == "" {

@@ -68,6 +68,7 @@ func (e *ExecuteError) Unwrap() error { return e.Err }
 func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
 	t, ok := c.catalog.find(id)
 	if !ok {
+		c.refuse(ctx, call, id, nil, tool.ErrNotFound)
 		for _, a := range c.absent() {
 			if a.has(id) && !a.Listed {
 				return nil, &ExecuteError{Failure: FailureConnection, ID: id, Server: a.Server, Err: errors.New(a.why())}
@@ -77,6 +78,7 @@ func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, argume
 	}
 	object := json.RawMessage(`{}`)
 	if err := args.Object("arguments", &object).Read(arguments); err != nil {
+		c.refuse(ctx, call, id, t, err)
 		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: err}
 	}
 	result, err := c.checked(t)(ctx, CallOf(call, t, id, object))

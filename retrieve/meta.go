@@ -24,6 +24,15 @@ const (
 	ListProvisioned  = "list_provisioned"
 )
 
+// Calls reports whether the meta-tool of that name calls another tool.
+func Calls(name string) bool {
+	switch name {
+	case CallTool, CallToolRead, CallToolWrite, CallToolDestructive, ExecuteTool:
+		return true
+	}
+	return strings.HasSuffix(name, "_call_tool")
+}
+
 // Reserved returns the names of all meta-tools, offered or not.
 func Reserved() []string {
 	return []string{RetrieveTools, CallTool, CallToolRead, CallToolWrite, CallToolDestructive,

@@ -129,6 +129,7 @@ func (p proxied) Call(ctx context.Context, call *tool.Call, t proxytool.Type, pa
 		target, found = p.listed(t, path)
 	}
 	if !found {
+		p.refuse(ctx, call, path, nil, tool.ErrNotFound)
 		return nil, p.unknown(t, path)
 	}
 	result, err := target.Handler(ctx, CallOf(call, target, path, args))

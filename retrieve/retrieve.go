@@ -47,6 +47,9 @@ type Settings struct {
 	Memory *Memory
 	// Validate reports whether call_tool checks arguments for a server's tools.
 	Validate func(server string) bool
+	// Refused, if set, hears of a call that is not made, and why: of one of name, which
+	// nothing has (t is nil then), or of t.
+	Refused func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error)
 	// Unchecked, if set, hears once of a tool whose arguments could not be checked
 	// against its input schema, and why. It must not block.
 	Unchecked func(id tool.ID, err error)
@@ -113,7 +116,7 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	search := &searcher{catalog, settings.Memory, settings.Vectors, settings.QueryTimeout, settings.Misfit, settings.Health}
 	return &Retriever{
 		searcher:    search,
-		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.Used, settings.SearchTool, search.absent, settings.Offers},
+		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.Refused, settings.Used, settings.SearchTool, search.absent, settings.Offers},
 		provisioner: &provisioner{search, catalog, settings.Gate, settings.TopK},
 		catalog:     catalog,
 		settings:    settings,

@@ -83,6 +83,9 @@ type Events struct {
 	// Ask is tool.Client.Ask for a request outside of a call, to the one client
 	// that a connection belongs to.
 	Ask func(ctx context.Context, clientKey, method string, params json.RawMessage) (json.RawMessage, error)
+	// Started is told of the process of a server, before anything is said to it; it may
+	// block. It must not change settings.
+	Started func(server string, settings *Settings, pid int)
 	// Reaches reports whether Ask gets through to a client at once.
 	Reaches func(clientKey string) bool
 }

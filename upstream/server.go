@@ -41,6 +41,13 @@ type server struct {
 	work sync.WaitGroup     // whoever starts a goroutine adds to it
 }
 
+// started tells of the process of the server.
+func (s *server) started(pid int) {
+	if s.events.Started != nil {
+		s.events.Started(s.settings.Name, &s.settings, pid)
+	}
+}
+
 // newServer makes a server of settings that are complete. It lives no longer
 // than the pool.
 func newServer(p *Pool, settings Settings, known Known) *server {

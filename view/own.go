@@ -39,7 +39,11 @@ func findHooked(env Env, h *hooks, name string) (id string, handler tool.Handler
 	if !found { // what is near is for the owner, who reads it in a Problem
 		return "", nil, errors.New(env.missing(name))
 	}
-	return t.Def.ID.String(), h.around(t), nil
+	handler = h.around(t)
+	if env.Around != nil {
+		handler = env.Around(t, handler)
+	}
+	return t.Def.ID.String(), handler, nil
 }
 
 // namedIn is the Env with a Find that knows tools also by the names that the view

@@ -67,6 +67,9 @@ type Env struct {
 	Search func(ctx context.Context, query string, limit int) (json.RawMessage, error)
 	// Headers are the names of the HTTP headers that hooks may see.
 	Headers []string
+	// Around wraps the handler of a tool of an upstream that a composite or custom tool
+	// calls; nil: nothing does.
+	Around func(t *tool.Tool, handler tool.Handler) tool.Handler
 	// Keep keeps large results (package output).
 	Keep func(OutputCache) tool.Middleware
 

@@ -80,6 +80,21 @@ func (s *server) metrics(q *request) (any, error) {
 			out.sample(metric.value(b), "limit", b.Name())
 		}
 	}
+	if counts, ok := s.house.Audit(); ok {
+		for _, metric := range []struct {
+			name, kind, help string
+			value            int64
+		}{
+			{"toolfinch_audit_lines_total", "counter", "Lines that the audit log has written since the start.", counts.Written},
+			{"toolfinch_audit_queue", "gauge", "Lines that wait to be written.", counts.Queue},
+			{"toolfinch_audit_waits_total", "counter", "Calls that waited for room in the audit log since the start.", counts.Waited},
+			{"toolfinch_audit_errors_total", "counter", "Writes of the audit log that failed since the start.", counts.Failed},
+			{"toolfinch_audit_lost_total", "counter", "Lines that were lost because they could not be written, since the start.", counts.Lost},
+		} {
+			out.family(metric.name, metric.kind, metric.help)
+			out.value(metric.value)
+		}
+	}
 	return document{contentType: metricsType, body: out.text.Bytes()}, nil
 }
 
@@ -96,6 +111,9 @@ func (e *exposition) family(name, kind, help string) {
 }
 
 var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// value adds the value of a metric without labels.
+func (e *exposition) value(value int64) { fmt.Fprintf(&e.text, "%s %d\n", e.name, value) }
 
 // sample adds a value with labels: names and values in turn.
 func (e *exposition) sample(value int64, labels ...string) {

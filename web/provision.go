@@ -5,6 +5,7 @@ import (
 
 	"toolfinch/retrieve"
 	"toolfinch/tool/args"
+	"toolfinch/trust"
 )
 
 // Bounds of what a request to provision may ask for.
@@ -46,6 +47,7 @@ func (s *server) provision(q *request) (any, error) {
 	}
 	q.searched = ask.Query != ""
 	answer, err := q.view.Retriever.Provision(q.Context(), call, ask)
+	q.record(call, trust.EventCall, retrieve.ProvisionTools, err)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +77,7 @@ func (s *server) unprovision(q *request) (any, error) {
 		return nil, err
 	}
 	answer, err := q.view.Retriever.Unprovision(q.Context(), call, []string{t.Name})
+	q.record(call, trust.EventCall, retrieve.UnprovisionTools, err)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,8 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 	"toolfinch/transport"
+	"toolfinch/trust"
+	"toolfinch/trust/audit"
 	"toolfinch/upstream"
 	"toolfinch/web"
 )
@@ -49,14 +51,15 @@ type rig struct {
 	views   map[string]web.View
 	log     *await.Log      // what was logged, as lines of JSON
 	calls   chan *tool.Call // that reached echo
-	waiting chan struct{}   // gets one for each call of wait that has begun
+	events  chan trust.Event
+	waiting chan struct{} // gets one for each call of wait that has begun
 }
 
 // short is a timeout of what never comes; all that comes has await.Bound.
 const short = 300 * time.Millisecond
 
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, views: map[string]web.View{}, log: &await.Log{}, calls: make(chan *tool.Call, 100), waiting: make(chan struct{}, 100)}
+	r := &rig{t: t, views: map[string]web.View{}, log: &await.Log{}, calls: make(chan *tool.Call, 100), waiting: make(chan struct{}, 100), events: make(chan trust.Event, 100)}
 	mute := httptest.NewServer(mcpServer{method: "initialize"})
 	t.Cleanup(mute.Close)
 	hang := httptest.NewServer(mcpServer{method: "tools/call"})
@@ -221,6 +224,15 @@ func (r *rig) Limits() []*limit.Limit {
 	return []*limit.Limit{sessions}
 }
 
+func (r *rig) Record(_ context.Context, e trust.Event) {
+	select {
+	case r.events <- e:
+	default: // nobody looks
+	}
+}
+
+func (r *rig) Audit() (audit.Counts, bool) { return audit.Counts{Written: 12, Queue: 1}, true }
+
 func (r *rig) Principal(request *http.Request) string { return request.Header.Get("X-User") }
 
 // fire is a house where nothing works.
@@ -230,6 +242,8 @@ func (fire) View(string) (web.View, error)       { panic("secret of the house") 
 func (fire) Upstreams() []web.Upstream           { panic("secret of the house") }
 func (fire) Savings(context.Context) []web.Saved { panic("secret of the house") }
 func (fire) Limits() []*limit.Limit              { panic("secret of the house") }
+func (fire) Record(context.Context, trust.Event) { panic("secret of the house") }
+func (fire) Audit() (audit.Counts, bool)         { panic("secret of the house") }
 func (fire) Principal(*http.Request) string {
 	panic("secret of the house")
 }

@@ -22,6 +22,7 @@ import (
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 	"toolfinch/transport"
+	"toolfinch/trust"
 )
 
 // Bounds of a request's body, in bytes, and of the time that a client may take to
@@ -358,6 +359,15 @@ func (q *request) call() (*tool.Call, error) {
 		call.Session, q.session = session, session
 	}
 	return call, nil
+}
+
+// record takes down what a request did, by the name of the meta-tool that does the same.
+func (q *request) record(call *tool.Call, kind, name string, err error) {
+	e := trust.Event{Kind: kind, Principal: call.Principal, Session: call.Session, View: q.view.Name, Tool: name}
+	if err != nil {
+		e.Outcome, e.Reason = trust.Failed, err.Error()
+	}
+	q.house.Record(q.Context(), e)
 }
 
 // maxClipped bounds, in bytes, what is repeated of what a client sent.

@@ -8,6 +8,7 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
+	"toolfinch/trust"
 )
 
 // Bounds of a page of GET /api/tools, and its default.
@@ -78,6 +79,7 @@ func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
 	}
 	q.searched = true
 	discovery, err := q.view.Retriever.Discover(q.Context(), call, query)
+	q.record(call, trust.EventRetrieve, "", err)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 
 	"toolfinch/limit"
 	"toolfinch/retrieve"
+	"toolfinch/trust"
+	"toolfinch/trust/audit"
 )
 
 // Errors of a House that the API tells apart. Their text is shown to clients.
@@ -41,6 +43,10 @@ type House interface {
 	Savings(ctx context.Context) []Saved
 	// Limits bound what clients can make grow.
 	Limits() []*limit.Limit
+	// Record takes down what a request did that is no call of a tool.
+	Record(ctx context.Context, e trust.Event)
+	// Audit counts what the audit log has written; ok is false where there is none.
+	Audit() (counts audit.Counts, ok bool)
 	// Principal is the authenticated principal of a request; "" without one.
 	Principal(r *http.Request) string
 }

@@ -172,7 +172,7 @@ func intact(key, text []byte) bool {
 // lineOf is an event as a line.
 func lineOf(e trust.Event) Line {
 	l := Line{
-		Event: e.Kind, Session: digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
+		Event: e.Kind, Session: Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
 		Outcome: e.Outcome, Reason: e.Reason, Details: e.Details, Client: ClientOf(e.Client),
 	}
 	if l.Outcome == "" {
@@ -184,8 +184,8 @@ func lineOf(e trust.Event) Line {
 	return l
 }
 
-// digest is a session as lines have it.
-func digest(session string) string {
+// Digest is a session as lines have it.
+func Digest(session string) string {
 	if session == "" {
 		return ""
 	}

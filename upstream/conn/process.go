@@ -64,6 +64,9 @@ func start(o Options) (*process, error) {
 		o.Log.Warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
 		return nil, startError(o, err)
 	}
+	if o.Started != nil {
+		o.Started(cmd.Process.Pid)
+	}
 	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
 	go p.stderr.Follow(errR)
 	go func() {

@@ -24,6 +24,7 @@ import (
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/transport"
+	"toolfinch/trust"
 	"toolfinch/upstream"
 )
 
@@ -144,6 +145,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.desk.meter.Run(life, p.store); return nil })
 	if p.audit.log != nil {
 		g.Go(func() error { p.audit.log.Run(life); return nil })
+		p.audit.record(life, trust.Event{Kind: trust.EventStart, Details: map[string]string{"version": p.version}})
 		p.audit.loaded(life, nil, p.first, nil)
 	}
 	g.Go(func() error {
@@ -173,7 +175,9 @@ func (p *Proxy) Close() error {
 	p.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 		defer cancel()
-		err = errors.Join(p.closeAll(ctx), p.store.Close(), p.audit.log.Close())
+		err = errors.Join(p.closeAll(ctx), p.store.Close())
+		p.audit.record(ctx, trust.Event{Kind: trust.EventStop})
+		err = errors.Join(err, p.audit.log.Close())
 	})
 	return err
 }

@@ -40,8 +40,8 @@ const (
 	EventSpawn     = "upstream.spawn" // a process was started
 	EventSessionOn = "session.start"  // of a client
 	EventSession   = "session.end"    // likewise
-	EventStart     = "audit.start"    // the log was opened
-	EventStop      = "audit.stop"     // and closed
+	EventStart     = "start"          // of toolfinch
+	EventStop      = "stop"           // likewise
 	EventLost      = "audit.lost"     // events that could not be written
 	EventRemoved   = "audit.removed"  // a rotated file was removed
 	EventRepaired  = "audit.repaired" // the log was found unfinished, or not as it was left

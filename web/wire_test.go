@@ -117,7 +117,7 @@ func (q quoted) Savings(context.Context) []web.Saved {
 
 func (q quoted) View(string) (web.View, error) { return q.views["default"], nil }
 
-var metricLine = regexp.MustCompile(`^([a-z_]+)\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*)\} (\d+)$`)
+var metricLine = regexp.MustCompile(`^([a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*)\})? (\d+)$`)
 
 // samples parses the text format of Prometheus, as far as it is used.
 func samples(t *testing.T, text string) map[string]string {
@@ -177,6 +177,9 @@ func TestMetrics(t *testing.T) {
 		`toolfinch_tokens_total{view="default",kind="all_listed"}`:     "20000",
 		`toolfinch_tokens_total{view="default",kind="listed"}`:         "300",
 		`toolfinch_tokens_total{view="default",kind="answers"}`:        "700",
+		`toolfinch_audit_lines_total{}`:                                "12",
+		`toolfinch_audit_queue{}`:                                      "1",
+		`toolfinch_audit_lost_total{}`:                                 "0",
 		`toolfinch_limit{limit="sessions"}`:                            "7",
 		`toolfinch_limit_used{limit="sessions"}`:                       "6",
 		`toolfinch_limit_hits_total{limit="sessions"}`:                 "1",

@@ -79,7 +79,6 @@ type Log struct {
 	mu      sync.Mutex // guards what follows; never held over I/O
 	pending []Line
 	room    chan struct{} // closed when pending was taken
-	ran     bool          // Run has begun
 	closed  bool
 	wake    chan struct{}
 
@@ -191,10 +190,6 @@ func (l *Log) About(ctx context.Context, line *Line) {
 
 // Run writes until ctx ends, and what there is then.
 func (l *Log) Run(ctx context.Context) {
-	l.mu.Lock()
-	l.ran = true
-	l.mu.Unlock()
-	l.Add(Line{Event: trust.EventStart, Outcome: trust.Success})
 	sync := time.NewTimer(syncEvery)
 	sync.Stop()
 	for {
@@ -293,14 +288,11 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.mu.Lock()
-	closed, ran := l.closed, l.ran
+	closed := l.closed
 	l.closed = true
 	l.mu.Unlock()
 	if closed {
 		return nil
-	}
-	if ran {
-		l.Add(Line{Event: trust.EventStop, Outcome: trust.Success})
 	}
 	err := l.Flush()
 	l.writing.Lock()

@@ -349,10 +349,10 @@ func TestRunWritesAndClosesEverything(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if v := verified(t, s.File); len(v.Findings) > 0 || v.Lines != calls+2 {
+	if v := verified(t, s.File); len(v.Findings) > 0 || v.Lines != calls {
 		t.Errorf("%+v", v)
 	}
-	if c := l.Counts(); c.Written != calls+2 || c.Lost != 0 || c.Queue != 0 {
+	if c := l.Counts(); c.Written != calls || c.Lost != 0 || c.Queue != 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -383,7 +383,6 @@ func TestWhatCannotBeWrittenIsNotDone(t *testing.T) {
 	running.Go(func() { l.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	await.True(t, func() bool { return l.Counts().Written > 0 })
 
 	back := unwritable(t, s.File)
 	l.Add(audit.Line{Event: trust.EventCall, Tool: "a.under_way", Outcome: trust.Success})

@@ -34,7 +34,7 @@ func audited(t testing.TB, config *configs.Config, change func(*audit.Settings))
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // after the proxy has closed
-		v, err := audit.Verify(auditKey, audit.Files(settings.File), settings.File)
+		v, err := audit.Verify(auditKey, audit.Files(settings.File), settings.File, "")
 		if err != nil || len(v.Findings) > 0 {
 			t.Errorf("the log: %v %v", v.Findings, err)
 		}

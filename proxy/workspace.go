@@ -29,7 +29,7 @@ func OpenWorkspace(ctx context.Context, config *configs.Config, options ...Optio
 	if err != nil {
 		return nil, fmt.Errorf("workspace: %w", err)
 	}
-	all, _ := newViews(ctx, config, o, db, upstream.Events{})
+	all, _ := newViews(ctx, config, o, db, upstream.Events{Started: o.audit.spawned})
 	all.known.readOnly = true
 	w := &Workspace{all, db}
 	if err := w.refresh(ctx); err != nil {
@@ -155,5 +155,5 @@ func (w *Workspace) Embed(ctx context.Context, progress func(done, total int)) e
 func (w *Workspace) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	return errors.Join(w.closeAll(ctx), w.stored.Close())
+	return errors.Join(w.closeAll(ctx), w.stored.Close(), w.audit.log.Close())
 }

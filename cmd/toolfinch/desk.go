@@ -28,8 +28,8 @@ type desk struct {
 }
 
 // withDesk opens the desk for do.
-func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, do func(*desk) error) (err error) {
-	w, err := proxy.OpenWorkspace(cmd.Context(), config, proxy.WithVersion(built().Version), proxy.WithLogger(log))
+func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, do func(*desk) error, options ...proxy.Option) (err error) {
+	w, err := proxy.OpenWorkspace(cmd.Context(), config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log))...)
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slo
 }
 
 // withView opens the desk for do with the view of that name, "" for the one that
-// clients get who name none.
-func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) error) error {
+// clients get who name none. Only where it calls tools is anything written to the audit log.
+func (s *settings) withView(cmd *cobra.Command, name string, calls bool, do func(*desk) error) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {
 		return err
@@ -47,7 +47,14 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) erro
 	for _, broken := range config.Broken {
 		fmt.Fprintln(cmd.ErrOrStderr(), "left out:", broken)
 	}
-	return s.withDesk(cmd, config, s.quietLog(cmd, config), func(d *desk) error {
+	log := s.quietLog(cmd, config)
+	var options []proxy.Option
+	if calls {
+		if options, err = s.audited(cmd, config, log); err != nil {
+			return err
+		}
+	}
+	return s.withDesk(cmd, config, log, func(d *desk) error {
 		if d.view, err = d.View(name); err != nil {
 			return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
 		}
@@ -56,7 +63,7 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) erro
 			fmt.Fprintf(cmd.ErrOrStderr(), "the configuration of this view has %s: toolfinch validate shows more\n", plural(wrong, "problem"))
 		}
 		return err
-	})
+	}, options...)
 }
 
 // quietLog is the log of a command that says itself what is wrong: there is none

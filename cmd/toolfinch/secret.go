@@ -19,6 +19,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/nearest"
 	"toolfinch/store"
+	"toolfinch/trust"
 	"toolfinch/trust/vault"
 )
 
@@ -60,6 +61,9 @@ with the next edit of its configuration, or with SIGHUP.`,
 				}
 				if err := v.Put(ctx, row, value); err != nil {
 					return explainKey(err)
+				}
+				if err := s.recordSecret(cmd, args[0], "set"); err != nil {
+					return err
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "stored secret %q: ${secret:%s} in the configuration stands for it\n", args[0], args[0])
 				return err
@@ -150,6 +154,9 @@ func newSecretRemove(s *settings) *cobra.Command {
 				if err := v.Delete(ctx, row); err != nil {
 					return err
 				}
+				if err := s.recordSecret(cmd, args[0], "removed"); err != nil {
+					return err
+				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed secret %q\n", args[0])
 				return err
 			})
@@ -186,6 +193,16 @@ where it is.`,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "forget them")
 	return cmd
+}
+
+// recordSecret has the audit log say that a secret has changed. A configuration that cannot
+// be read, perhaps for want of that secret, says of no log.
+func (s *settings) recordSecret(cmd *cobra.Command, name, change string) error {
+	config, err := s.read(cmd, nil)
+	if err != nil {
+		return nil
+	}
+	return s.record(cmd, config, trust.Event{Kind: trust.EventSecret, Tool: name, Details: map[string]string{"change": change}})
 }
 
 func secretRow(name string) (string, error) {

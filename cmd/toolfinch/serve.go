@@ -69,7 +69,11 @@ that it does not change go on. A broken edit is refused and logged.`,
 				return err
 			}
 			reload := func() (*configs.Config, error) { return s.read(cmd, flags) }
-			return serve(cmd.Context(), config, view, reload, log, cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()))
+			audited, err := s.audited(cmd, config, log)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), config, view, reload, log, cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()), audited)
 		},
 	}
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")
@@ -82,7 +86,7 @@ that it does not change go on. A broken edit is refused and logged.`,
 // serve runs a proxy until its client leaves or ctx ends. viewName, unless empty,
 // is the one view that is served; reload, unless nil, reads the configuration
 // again.
-func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, stdin io.Reader, stdout io.Writer) (err error) {
+func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, stdin io.Reader, stdout io.Writer, options []proxy.Option) (err error) {
 	keepPrivate()
 	var listener net.Listener
 	if config.Transport == "http" {
@@ -91,9 +95,9 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		}
 		defer listener.Close()
 	}
-	p, err := proxy.Open(ctx, config, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName),
+	p, err := proxy.Open(ctx, config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName),
 		// Many of these run beside an agent all day, and the garbage of a call is small.
-		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(debug.FreeOSMemory))
+		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(debug.FreeOSMemory))...)
 	if errors.Is(err, proxy.ErrNoView) {
 		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
 	}

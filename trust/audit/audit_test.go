@@ -58,7 +58,7 @@ func written(t testing.TB, s audit.Settings, n int) {
 
 func verified(t testing.TB, file string) audit.Verified {
 	t.Helper()
-	v, err := audit.Verify(key, audit.Files(file), file)
+	v, err := audit.Verify(key, audit.Files(file), file, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestVerifyFindsWhatWasDoneToALog(t *testing.T) {
 func TestVerifyNeedsTheKeyOfTheLog(t *testing.T) {
 	s := settings(t)
 	written(t, s, 2)
-	v, err := audit.Verify(bytes.Repeat([]byte{8}, audit.KeySize), []string{s.File}, s.File)
+	v, err := audit.Verify(bytes.Repeat([]byte{8}, audit.KeySize), []string{s.File}, s.File, "")
 	if err != nil || len(v.Findings) != 3 { // both lines and the note of the end
 		t.Errorf("%+v %v", v.Findings, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 
+	"toolfinch/rawjson"
 	"toolfinch/trust"
 )
 
@@ -33,9 +34,10 @@ type Verified struct {
 // Verify checks files of a log, the oldest first, with its key. What was altered,
 // removed, inserted or moved is a finding. With whole, files are all of the log at file: the
 // end must then be where it was left, and what is missing at the start must have been
-// removed by the log itself. The error says which file could not be read.
-func Verify(key []byte, files []string, whole string) (Verified, error) {
-	v := &verifier{key: key, gone: map[uint64]string{}}
+// removed by the log itself. expected, if not "", is the "NUMBER:HASH" of a line that
+// there must be. The error says which file could not be read.
+func Verify(key []byte, files []string, whole, expected string) (Verified, error) {
+	v := &verifier{key: key, gone: map[uint64]string{}, expected: expected}
 	for _, file := range files {
 		if err := v.file(file); err != nil {
 			return v.Verified, err
@@ -47,19 +49,24 @@ func Verify(key []byte, files []string, whole string) (Verified, error) {
 	if whole != "" {
 		v.ends(whole)
 	}
+	if v.expected != "" && !v.met {
+		v.find(v.at, "there is no line %s", rawjson.Clip(expected, maxName))
+	}
 	return v.Verified, nil
 }
 
 // verifier reads lines in their order.
 type verifier struct {
 	Verified
-	key   []byte
-	last  head
-	bad   []place           // lines that are not intact, since the last one that was
-	holes []hole            // missing sequence numbers
-	gone  map[uint64]string // the last lines of files that the log removed, with their hashes
-	start string            // prev of the first line
-	at    place
+	key      []byte
+	expected string
+	met      bool // expected was there
+	last     head
+	bad      []place           // lines that are not intact, since the last one that was
+	holes    []hole            // missing sequence numbers
+	gone     map[uint64]string // the last lines of files that the log removed, with their hashes
+	start    string            // prev of the first line
+	at       place
 }
 
 type place struct {
@@ -126,6 +133,9 @@ func (v *verifier) line(at place, text []byte) {
 		return
 	}
 	v.at = at
+	if v.expected == fmt.Sprintf("%d:%s", l.Seq, l.Hash) {
+		v.met = true
+	}
 	if l.Event == trust.EventRemoved {
 		if seq, err := strconv.ParseUint(l.Details["last_seq"], 10, 64); err == nil {
 			v.gone[seq] = l.Details["last_hash"]

@@ -1,0 +1,403 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/proxy"
+	"toolfinch/trust"
+	"toolfinch/trust/audit"
+	"toolfinch/trust/vault"
+)
+
+func newAudit(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Read and verify the log of what was done",
+		Long: `With audit in the configuration, toolfinch writes a line of JSON for every call, read,
+prompt, search, login, session, process and change of the configuration. Each line has
+an HMAC over itself and the one before, with a key of the vault.`,
+	}
+	cmd.AddCommand(newAuditTail(s), newAuditGrep(s), newAuditVerify(s))
+	return cmd
+}
+
+// auditFilter are the flags that say which lines are shown.
+type auditFilter struct {
+	audit.Filter
+	since, until string
+	asJSON       bool
+}
+
+func (f *auditFilter) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Event, "event", "", "tool.call, login, ...; * stands for anything, here and in the others")
+	flags.StringVar(&f.Outcome, "outcome", "", "success, tool_error, denied, failed, cancelled or timeout")
+	flags.StringVar(&f.Principal, "principal", "", "who caused it, such as 'key|ci'")
+	flags.StringVar(&f.Client, "client", "", "the name of the client")
+	flags.StringVar(&f.Session, "session", "", "the session, as lines have it")
+	flags.StringVar(&f.View, "view", "", "the view")
+	flags.StringVar(&f.Server, "server", "", "the server")
+	flags.StringVar(&f.Tool, "tool", "", "the tool: its ID, or what it was called by")
+	flags.StringVar(&f.since, "since", "", "how long ago, like 90m or 7d, or a `TIME` like 2026-11-01 or 2026-11-01T12:00:00Z")
+	flags.StringVar(&f.until, "until", "", "likewise; lines before that")
+	flags.BoolVar(&f.asJSON, "json", false, "print the lines as they are")
+}
+
+// read works the times out.
+func (f *auditFilter) read(now time.Time) (err error) {
+	if f.Since, err = moment(f.since, now); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--since: %w", err)}
+	}
+	if f.Until, err = moment(f.until, now); err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--until: %w", err)}
+	}
+	return nil
+}
+
+// moment reads a time: how long ago, a day of this time zone, or a time of RFC 3339.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 && n <= maxSince {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	if day, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
+		return day, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	return time.Time{}, fmt.Errorf("%q is neither how long ago, like 90m or 7d, nor a time like 2026-11-01 or 2026-11-01T12:00:00Z", text)
+}
+
+func newAuditTail(s *settings) *cobra.Command {
+	var filter auditFilter
+	var n int
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Show the last lines of the audit log",
+		Example: `  toolfinch audit tail
+  toolfinch audit tail -f --outcome denied
+  toolfinch audit tail -n 100 --server github --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := filter.read(time.Now()); err != nil {
+				return err
+			}
+			_, settings, err := s.auditSettings(cmd)
+			if err != nil {
+				return err
+			}
+			shown := &auditLines{out: cmd.OutOrStdout(), asJSON: filter.asJSON}
+			last, err := audit.Last(audit.Files(settings.File), max(n, 0), filter.Filter, shown.show)
+			if err = errors.Join(err, shown.print()); err != nil || !follow {
+				return err
+			}
+			shown.atOnce = true
+			return audit.Follow(cmd.Context(), settings.File, last, filter.Filter, shown.show)
+		},
+	}
+	cmd.Flags().IntVarP(&n, "lines", "n", 20, "how many lines")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show lines as they are written, until Ctrl-C")
+	filter.flags(cmd)
+	return cmd
+}
+
+func newAuditGrep(s *settings) *cobra.Command {
+	var filter auditFilter
+	cmd := &cobra.Command{
+		Use:   "grep",
+		Short: "Show all lines of the audit log that pass the filters",
+		Long: `Grep shows the lines that pass all filters, also those of files that were put
+aside. Its exit code is 1 where there are none.`,
+		Example: `  toolfinch audit grep --principal 'https://idp.example|alice' --since 7d
+  toolfinch audit grep --tool 'github.*' --outcome denied
+  toolfinch audit grep --event 'pin.*' --json | jq .details`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := filter.read(time.Now()); err != nil {
+				return err
+			}
+			_, settings, err := s.auditSettings(cmd)
+			if err != nil {
+				return err
+			}
+			shown := &auditLines{out: cmd.OutOrStdout(), asJSON: filter.asJSON}
+			err = audit.Scan(audit.Files(settings.File), filter.Filter, func(l *audit.Line, text []byte) error {
+				if err := cmd.Context().Err(); err != nil {
+					return err
+				}
+				return shown.show(l, text)
+			})
+			if err = errors.Join(err, shown.print()); err == nil && shown.n == 0 {
+				return &exitError{code: exitFailed}
+			}
+			return err
+		},
+	}
+	filter.flags(cmd)
+	return cmd
+}
+
+// auditLines prints lines for people, in tables of a few hundred, or as they are.
+type auditLines struct {
+	out    io.Writer
+	asJSON bool
+	atOnce bool // each line by itself
+	n      int
+	rows   [][]string
+	headed bool
+}
+
+func (a *auditLines) show(l *audit.Line, text []byte) error {
+	const most = 500
+	a.n++
+	if a.asJSON {
+		_, err := fmt.Fprintf(a.out, "%s\n", bytes.TrimSpace(text))
+		return err
+	}
+	a.rows = append(a.rows, cellsOf(l))
+	if a.atOnce || len(a.rows) >= most {
+		return a.print()
+	}
+	return nil
+}
+
+// cellsOf are the cells of a line: when, what, who, which, and what came of it.
+func cellsOf(l *audit.Line) []string {
+	var who []string
+	if l.Principal != nil {
+		who = append(who, l.Principal.ID)
+	}
+	if l.Client != nil {
+		who = append(who, l.Client.Name)
+	}
+	about := l.Tool
+	switch {
+	case about == "" && l.Name != "":
+		about = l.Name
+	case about == "":
+		about = l.Server
+	}
+	var more []string
+	if l.Reason != "" {
+		more = append(more, l.Reason)
+	}
+	if l.Decision != nil && l.Decision.Policy != "" {
+		more = append(more, "policy "+l.Decision.Policy)
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Details)) {
+		more = append(more, name+"="+l.Details[name])
+	}
+	took := ""
+	if l.DurationMS > 0 {
+		took = strconv.FormatFloat(l.DurationMS, 'f', 1, 64)
+	}
+	return []string{
+		l.Time.Local().Format("2006-01-02 15:04:05"), strings.Repeat("  ", min(l.Depth, 8)) + l.Event, l.Outcome, took,
+		strings.Join(who, " "), l.View, about, strings.Join(more, "; "),
+	}
+}
+
+// print prints what is gathered.
+func (a *auditLines) print() error {
+	if len(a.rows) == 0 {
+		return nil
+	}
+	t := &table{rows: a.rows}
+	if !a.headed {
+		t.head = []string{"TIME", "EVENT", "OUTCOME", "MS", "WHO", "VIEW", "ABOUT", "MORE"}
+	}
+	t.paint = func(row, column int) string {
+		switch outcome := t.rows[row][2]; {
+		case column != 2 || outcome == trust.Success:
+			return ""
+		case outcome == trust.Denied || outcome == trust.Failed:
+			return red
+		}
+		return yellow
+	}
+	a.rows, a.headed = nil, true
+	return t.print(a.out)
+}
+
+func newAuditVerify(s *settings) *cobra.Command {
+	var expected string
+	cmd := &cobra.Command{
+		Use:   "verify [FILE...]",
+		Short: "Check that the audit log was not changed",
+		Long: `Verify recomputes the HMAC of every line and follows the chain through all files. It
+says what was altered, removed, inserted, repeated or moved, and whether lines are
+missing at the end: where the log ended is noted beside it, at most a second after
+each line. With FILEs, the oldest first, it checks these alone.
+
+Whoever has the key and can write the files can make a log that verifies. Against
+that, keep the last line's number and hash, which verify prints, where they cannot:
+--expect says whether the log still has that line. The exit code is 1 where
+anything is wrong.`,
+		Example: `  toolfinch audit verify
+  toolfinch audit verify /archive/audit-20261101T000000Z-5120.jsonl
+  toolfinch audit verify --expect 5120:9f86d081884c7d65...`,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			config, settings, err := s.auditSettings(cmd)
+			if err != nil {
+				return err
+			}
+			key, err := s.readAuditKey(cmd.Context(), config)
+			if err != nil {
+				return err
+			}
+			whole := settings.File
+			if len(files) > 0 {
+				whole = ""
+			} else {
+				files = audit.Files(whole)
+			}
+			v, err := audit.Verify(key, files, whole, expected)
+			if err != nil {
+				return err
+			}
+			return printVerified(cmd, v, len(files))
+		},
+	}
+	cmd.Flags().StringVar(&expected, "expect", "", "a line that there must be, as `NUMBER:HASH`")
+	return cmd
+}
+
+func printVerified(cmd *cobra.Command, v audit.Verified, files int) error {
+	out := cmd.OutOrStdout()
+	for _, f := range v.Findings {
+		at := f.File
+		if f.Line > 0 {
+			at += ":" + strconv.Itoa(f.Line)
+		}
+		fmt.Fprintf(out, "%s: %s\n", oneLine(at), f.What)
+	}
+	if v.Begins != "" {
+		fmt.Fprintln(out, v.Begins)
+	}
+	if len(v.Findings) > 0 {
+		return &exitError{exitFailed, fmt.Errorf("%s, in %s of %s", plural(len(v.Findings), "finding"), plural(v.Lines, "line"), plural(files, "file"))}
+	}
+	_, err := fmt.Fprintf(out, "%s of %s are as they were written\n", plural(v.Lines, "line"), plural(files, "file"))
+	if v.Last > 0 {
+		fmt.Fprintf(out, "the last line is %d:%s\n", v.Last, v.Hash)
+	}
+	return err
+}
+
+// auditSettings reads what the configuration says of the audit log.
+func (s *settings) auditSettings(cmd *cobra.Command) (*configs.Config, *audit.Settings, error) {
+	config, err := s.read(cmd, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	settings := config.AuditLog()
+	if settings == nil {
+		return nil, nil, errors.New("there is no audit log: audit: true in the configuration has it written")
+	}
+	return config, settings, nil
+}
+
+// auditKeyRow is the row of the vault with the key of the audit log.
+const auditKeyRow = "audit/key"
+
+// readAuditKey returns the key of the log. The error wraps vault.ErrNotFound where none
+// was made.
+func (s *settings) readAuditKey(ctx context.Context, config *configs.Config) ([]byte, error) {
+	v, done, err := s.readVault(config.DataDir, config.KeyDir())
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	key, err := v.Get(ctx, auditKeyRow)
+	if err != nil {
+		return nil, fmt.Errorf("the key of the audit log: %w", explainKey(err))
+	}
+	return key, nil
+}
+
+// auditKey returns the key of the log, and makes one for a log that has none.
+func (s *settings) auditKey(cmd *cobra.Command, config *configs.Config) ([]byte, error) {
+	key, err := s.readAuditKey(cmd.Context(), config)
+	if !errors.Is(err, vault.ErrNotFound) {
+		return key, err
+	}
+	err = s.withVault(cmd, func(ctx context.Context, v *vault.Vault) error {
+		return v.Locked(ctx, auditKeyRow, func(ctx context.Context) (err error) {
+			if key, err = v.Get(ctx, auditKeyRow); !errors.Is(err, vault.ErrNotFound) { // another process was first
+				return explainKey(err)
+			}
+			key = make([]byte, audit.KeySize)
+			rand.Read(key)
+			return explainKey(v.Put(ctx, auditKeyRow, key))
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the key of the audit log: %w", err)
+	}
+	return key, nil
+}
+
+// openAudit opens the audit log of a configuration, nil where it has none.
+func (s *settings) openAudit(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (*audit.Log, error) {
+	settings := config.AuditLog()
+	if settings == nil {
+		return nil, nil
+	}
+	key, err := s.auditKey(cmd, config)
+	if err != nil {
+		return nil, err
+	}
+	return audit.Open(*settings, key, nil, log)
+}
+
+// audited are the options of a proxy that writes the audit log of its configuration.
+func (s *settings) audited(cmd *cobra.Command, config *configs.Config, log *slog.Logger) ([]proxy.Option, error) {
+	to, err := s.openAudit(cmd, config, log)
+	if to == nil || err != nil {
+		return nil, err
+	}
+	return []proxy.Option{proxy.WithAudit(to, *config.AuditLog())}, nil
+}
+
+// record has the audit log say what a command of the owner did. That it cannot be said
+// is an error, after the fact.
+func (s *settings) record(cmd *cobra.Command, config *configs.Config, e trust.Event) error {
+	log, err := s.openAudit(cmd, config, slog.New(slog.DiscardHandler))
+	if log == nil || err != nil {
+		return err
+	}
+	log.Record(byCommand(cmd.Context()), e)
+	return log.Close()
+}
+
+// byCommand is a context of what a command of the owner does.
+func byCommand(ctx context.Context) context.Context {
+	if u, err := user.Current(); err == nil {
+		ctx = trust.WithPrincipal(ctx, &trust.Principal{ID: "local|" + u.Username})
+	}
+	return trust.WithSource(ctx, trust.Source{Transport: "command"})
+}

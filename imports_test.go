@@ -24,6 +24,7 @@ var floors = map[string]int{
 	"embed": 1, "embed/hf": 1,
 	"tool/args":       1,
 	"trust/sandbox":   1,
+	"trust/login":     1,
 	"trust/vault":     1,
 	"trust/audit":     1,
 	"enrich":          2,
@@ -38,28 +39,30 @@ var floors = map[string]int{
 
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
-	"os/exec":                               {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "trust/sandbox", "cmd/toolfinch", "internal/agents", "internal/authserver", "eval/tokens"},
-	"github.com/mark3labs/mcp-go/client":    {"demo", "proxyclient"},
-	"github.com/mark3labs/mcp-go/server":    {"register", "transport", "demo", "proxytool"},
-	"github.com/blevesearch":                {"index"},
-	"github.com/philippgille/chromem-go":    {"index"},
-	"github.com/sashabaranov/go-openai":     {"embed"},
-	"database/sql":                          {"store", "demo"},
-	"modernc.org/sqlite":                    {"store", "demo"},
-	"net/http":                              {"wire", "upstream", "upstream/conn", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "registry", "cmd/toolfinch", "internal/agents", "internal/authserver", "eval/tokens"},
-	"toolfinch/cmd":                         {},
-	"toolfinch/internal/await":              {}, // tests only
-	"toolfinch/internal/authserver":         {}, // tests only
-	"github.com/spf13/cobra":                {"cmd/toolfinch"},
-	"github.com/goccy/go-yaml":              {"configs"},
-	"github.com/fsnotify/fsnotify":          {"configs"},
-	"github.com/tailscale/hujson":           {"clients", "configs", "demo"},
-	"github.com/pelletier/go-toml":          {"clients"},
-	"github.com/santhosh-tekuri/jsonschema": {"schema"},
-	"github.com/itchyny/gojq":               {"script"},
-	"github.com/landlock-lsm":               {"trust/sandbox"},
-	"github.com/zalando/go-keyring":         {"trust/vault"},
-	"go.starlark.net":                       {"script", "demo"},
+	"os/exec":                                {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "trust/sandbox", "cmd/toolfinch", "internal/agents", "internal/authserver", "eval/tokens"},
+	"github.com/mark3labs/mcp-go/client":     {"demo", "proxyclient"},
+	"github.com/mark3labs/mcp-go/server":     {"register", "transport", "demo", "proxytool"},
+	"github.com/blevesearch":                 {"index"},
+	"github.com/philippgille/chromem-go":     {"index"},
+	"github.com/sashabaranov/go-openai":      {"embed"},
+	"database/sql":                           {"store", "demo"},
+	"modernc.org/sqlite":                     {"store", "demo"},
+	"net/http":                               {"wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "registry", "cmd/toolfinch", "internal/agents", "internal/authserver", "eval/tokens"},
+	"toolfinch/cmd":                          {},
+	"toolfinch/internal/await":               {}, // tests only
+	"toolfinch/internal/authserver":          {}, // tests only
+	"github.com/spf13/cobra":                 {"cmd/toolfinch"},
+	"github.com/goccy/go-yaml":               {"configs"},
+	"github.com/fsnotify/fsnotify":           {"configs"},
+	"github.com/tailscale/hujson":            {"clients", "configs", "demo"},
+	"github.com/pelletier/go-toml":           {"clients"},
+	"github.com/santhosh-tekuri/jsonschema":  {"schema"},
+	"github.com/itchyny/gojq":                {"script"},
+	"github.com/landlock-lsm":                {"trust/sandbox"},
+	"github.com/modelcontextprotocol/go-sdk": {"trust/login"},
+	"golang.org/x/oauth2":                    {"trust/login"},
+	"github.com/zalando/go-keyring":          {"trust/vault"},
+	"go.starlark.net":                        {"script", "demo"},
 }
 
 func TestImportsRunDownTheHouse(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"toolfinch/trust/login"
 	"toolfinch/trust/sandbox"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -77,6 +78,16 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		name: "headers", change: reconnect,
 		doc:   "HTTP headers that are sent with every request",
 		value: in(func(s *server) *map[string]string { return &s.Headers }).is(words{check: checkHeaderName, null: `write "" to send it empty`, headers: true}),
+	},
+	{
+		name: "oauth", change: reconnect, without: "`auto`",
+		doc:   "how to log in: `auto` does when the server asks for it, `off` never does, or a mapping says how; a header `Authorization` means `off`. See [security.md](security.md#logging-in-to-servers)",
+		value: in(func(s *server) *login.Settings { return &s.Login }).is(oauthKind{}),
+	},
+	{
+		name: "per_user", change: reconnect, without: "`false`",
+		doc:   "each user logs in to the server alone, and nobody uses another's login",
+		value: in(func(s *server) *bool { return &s.Login.PerUser }).is(boolean{only: true}),
 	},
 	{
 		name: "transport", without: "`auto`", change: reconnect,
@@ -312,7 +323,7 @@ func (d *decoder) checkServer(s *server, n *node, label string) {
 		if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {
 			d.fail(s.transport, fmt.Sprintf("%s: %s %s needs url, not command", label, s.transportKey, s.Transport), "remove it, or write "+string(upstream.TransportStdio))
 		}
-		d.unused(n, label, "command", "headers")
+		d.unused(n, label, "command", "headers", "oauth", "per_user")
 	}
 }
 
@@ -485,8 +496,7 @@ var foreignKeys = map[string]string{
 	"timeout":              "write connect_timeout or call_timeout",
 	"startup_timeout_sec":  "write connect_timeout",
 	"tool_timeout_sec":     "write call_timeout",
-	"auth":                 "write the token under headers",
-	"oauth":                "write the token under headers",
+	"auth":                 "write the token under headers, or oauth: {client_id: ...}",
 	"authProviderType":     "",
 	"bearer_token_env_var": "write Authorization: Bearer ${NAME} under headers",
 	"envFile":              "write the variables under env",

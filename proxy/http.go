@@ -38,6 +38,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
+	p.logins.listensAt(listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -85,6 +86,7 @@ func (p *Proxy) Handler() http.Handler {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", p.ready)
+	mux.Handle("GET "+callbackPath, p.logins)
 	api := p.ifREST(p.desk.connected.Counted(web.Handler(rest{p}, p.version, p.log), refuse))
 	for _, pattern := range web.Patterns {
 		mux.Handle(pattern, api)

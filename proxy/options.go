@@ -18,6 +18,8 @@ type options struct {
 	indexed func()
 	idle    func()
 	audit   auditor
+
+	vaultKey string
 }
 
 func optionsOf(given []Option) options {
@@ -37,6 +39,9 @@ func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log
 // WithView serves one view alone, in the place of the default view. The empty name
 // serves all views.
 func WithView(name string) Option { return func(o *options) { o.only = name } }
+
+// WithVaultKey sets the key of the vault (vault.TakeKey), in place of a keyring or a file.
+func WithVaultKey(key string) Option { return func(o *options) { o.vaultKey = key } }
 
 // WithPreCall runs hook before every call of a tool, in every view, before the
 // hooks of the configuration. Hooks run in the order of their options.

@@ -56,7 +56,10 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
 	}
 	p := &Proxy{store: db}
-	all, known := newViews(ctx, config, o, db, p.events())
+	all, known, err := newViews(ctx, config, o, db, p.events())
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
+	}
 	count := &counter{store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
 	p.views, p.loop = all, newLoop(all, db, count)
 	p.desk = &desk{
@@ -93,7 +96,11 @@ func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 }
 
 // newViews reads the store. There are no views before they are built.
-func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events) (*views, recalled) {
+func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events) (*views, recalled, error) {
+	logins, err := newLogins(config, o, db)
+	if err != nil {
+		return nil, recalled{}, err
+	}
 	known, beside := recall(ctx, db, config, o.log)
 	scripts := script.NewSandbox(o.log)
 	all := &views{
@@ -102,14 +109,15 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		python:  python.New(config.Python, o.log),
 		outputs: output.New(db, scripts, o.log),
 		scripts: scripts,
-		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log}),
+		logins:  logins,
+		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins}),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {
 		all.memory = retrieve.NewMemory(beside.uses, func(retrieve.Use) {})
 	}
 	all.now.Store(&served{config: config, ready: make(chan struct{})})
-	return all, beside
+	return all, beside, nil
 }
 
 // subscribe subscribes to a resource of an upstream, or ends that.

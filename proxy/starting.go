@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
+	"toolfinch/trust/login"
 	"toolfinch/upstream"
 )
 
@@ -144,6 +146,10 @@ func (v *View) absent(s upstream.Status, listed bool) (a retrieve.Absent, is boo
 		}
 	}
 	switch {
+	case s.State == upstream.StateLogin && s.Err != nil:
+		if needed, ok := errors.AsType[*login.Needed](s.Err); ok {
+			a.Login = strings.TrimPrefix(needed.Error(), "needs a login: ")
+		}
 	case s.State == upstream.StateFailed && s.Err != nil:
 		a.Reason = strings.TrimPrefix(s.Err.Error(), "connect: ")
 	case s.State != upstream.StateFailed && !listed && v.endpoint != nil:

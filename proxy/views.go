@@ -70,6 +70,7 @@ type views struct {
 	options
 	first    *configs.Config // what was opened: a part of it holds until a restart
 	pool     *upstream.Pool
+	logins   *logins
 	known    *knowledge
 	modules  *script.Modules
 	outputs  *output.Cache
@@ -203,6 +204,7 @@ func (s *views) upstreamTool(def *tool.Def) tool.Handler {
 // closeAll ends the views and what stands under them.
 func (s *views) closeAll(ctx context.Context) error {
 	err := s.pool.Close(ctx)
+	s.logins.Close()
 	for _, v := range s.now.Load().views {
 		err = cmp.Or(err, v.close())
 	}
@@ -240,7 +242,7 @@ func (s *views) health() (h retrieve.Health) {
 	}
 	for _, s := range s.pool.Status() {
 		switch s.State {
-		case upstream.StateFailed:
+		case upstream.StateFailed, upstream.StateLogin:
 			h.Failed++
 		case upstream.StateReady:
 			h.Ready++
@@ -269,7 +271,7 @@ func (v *View) health() retrieve.Health {
 			h.Absent = append(h.Absent, a)
 		}
 		switch {
-		case s.State == upstream.StateFailed:
+		case s.State == upstream.StateFailed, s.State == upstream.StateLogin:
 			h.Failed++
 		case s.State == upstream.StateReady && listed[s.Server]:
 			h.Ready++

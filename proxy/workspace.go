@@ -29,7 +29,10 @@ func OpenWorkspace(ctx context.Context, config *configs.Config, options ...Optio
 	if err != nil {
 		return nil, fmt.Errorf("workspace: %w", err)
 	}
-	all, _ := newViews(ctx, config, o, db, upstream.Events{Started: o.audit.spawned})
+	all, _, err := newViews(ctx, config, o, db, upstream.Events{Started: o.audit.spawned})
+	if err != nil {
+		return nil, fmt.Errorf("workspace: %w", errors.Join(err, db.Close()))
+	}
 	all.known.readOnly = true
 	w := &Workspace{all, db}
 	if err := w.refresh(ctx); err != nil {
@@ -61,6 +64,7 @@ func (w *Workspace) Learn(ctx context.Context) (durable bool, err error) {
 			return false, errors.Join(err, db.Close())
 		}
 		w.stored, w.known.store, w.embedder.store, w.known.readOnly = db, db, db, false
+		w.logins.rows.store.Store(db)
 	}
 	return w.stored.Durable(), nil
 }

@@ -22,6 +22,7 @@ type Absent struct {
 	Listed   bool // its tools are known from before
 	How      string
 	Reason   string // why it has failed
+	Login    string // how to log in, where it waits for that
 }
 
 // Bounds, in bytes and servers, of what answers say of absent servers.
@@ -33,8 +34,11 @@ const (
 // String says it in words that a model acts on: "still starting: github (npx, 6 s)",
 // "failed: linear: 401 Unauthorized".
 func (a Absent) String() string {
-	if a.Starting > 0 {
+	switch {
+	case a.Starting > 0:
 		return "still starting: " + a.Server + strings.TrimPrefix(a.why(), "still starting")
+	case a.Login != "":
+		return "needs login: " + a.Server + strings.TrimPrefix(a.why(), "needs login")
 	}
 	return "failed: " + a.Server + ": " + a.why()
 }
@@ -43,6 +47,9 @@ func (a Absent) String() string {
 func (a Absent) why() string {
 	if a.Starting > 0 {
 		return fmt.Sprintf("still starting (%s, %d s)", a.How, int(a.Starting.Seconds()))
+	}
+	if a.Login != "" {
+		return "needs login: " + printable.Line(a.Login) // a URL that is cut leads nowhere
 	}
 	return rawjson.Clip(printable.Line(a.Reason), maxReason)
 }

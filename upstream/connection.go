@@ -53,9 +53,13 @@ func newConnection(l *connector, link *conn.Conn) *connection {
 func dial(ctx context.Context, l *connector) (*connection, error) {
 	s := l.server.settings
 	era, _ := l.server.health.met()
+	var around func(http.RoundTripper) http.RoundTripper
+	if l.server.login != nil {
+		around = func(base http.RoundTripper) http.RoundTripper { return l.server.login.Transport(base, l.principal) }
+	}
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
-		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Transport: s.Transport,
+		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.server.started,
 	}, func(link *conn.Conn) conn.Handler {

@@ -17,6 +17,8 @@ type connector struct {
 	common  bool            // of all legacy clients beside the main one; see sharing.common
 	declare json.RawMessage // the client capabilities told to the server
 	owner   string          // key of the client it is for; "" for nobody in particular
+	// principal is whose login it uses; "" for that of this process.
+	principal string
 
 	mu      sync.Mutex // guards what follows; never held over I/O
 	now     *connection

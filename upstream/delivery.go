@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"toolfinch/tool"
+	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
 )
 
@@ -53,6 +54,9 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 		if err == nil {
 			s.health.exchanged(nil)
 			return result, c.Era, nil
+		}
+		if needed, ok := errors.AsType[*login.Needed](err); ok {
+			return nil, EraLegacy, d.needsLogin(c, needed) // whose words for a page it has
 		}
 		if c == nil {
 			return nil, EraUnknown, d.fail(fmt.Errorf("connect: %w", conn.Mark(conn.Plain(err), ErrNotConnected)))

@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"toolfinch/tool"
+	"toolfinch/trust/login"
 )
 
 // State is the health of a server: what the last exchange with it said.
@@ -15,6 +17,8 @@ const (
 	StatePending State = "pending"
 	StateReady   State = "ready"
 	StateFailed  State = "failed"
+	// StateLogin means that somebody has to log in first. Err says how.
+	StateLogin State = "needs_login"
 )
 
 // Status of one server.
@@ -90,7 +94,11 @@ func (h *health) exchanged(err error) {
 	if err == nil {
 		err = h.unlisted
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.As(err, new(*login.Needed)):
+		state = StateLogin
+	default:
 		state = StateFailed
 	}
 	if h.status.State != state {

@@ -166,7 +166,7 @@ func (d *delivery) withState(result json.RawMessage, st state) (tool.Result, err
 // resume takes the state and the responses of a call that is a repetition. Of a
 // 2026-07-28 client no state but ours reaches a server. To a legacy client these
 // members mean nothing: they pass to a legacy server, and to no other.
-func (s *server) resume(r *request, call *tool.Call) error {
+func (s *server) resume(ctx context.Context, r *request, call *tool.Call) error {
 	if call.Client == nil || !call.Client.Modern {
 		return nil
 	}
@@ -187,6 +187,9 @@ func (s *server) resume(r *request, call *tool.Call) error {
 		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "requestState is not one of this " + r.def.ID.Kind.String()}
 	}
 	r.state = st.State
+	if st.Login && s.login != nil {
+		s.afterLogin(ctx, r, call)
+	}
 	if st.Afresh {
 		r.responses = nil
 	}
@@ -209,7 +212,7 @@ func (d *delivery) translate(era Era, err error) (tool.Result, error) {
 		switch requests := urlRequests(open); {
 		case !client.Modern || requests == nil:
 		case rawjson.Member(rawjson.Member(client.Capabilities, tool.CapabilityElicitation), "url") != nil:
-			return d.withState(requests, state{Afresh: true})
+			return d.withState(requests, state{Afresh: true, Login: d.asksLogin})
 		default: // the code means nothing in that era
 			return nil, &tool.RPCError{
 				Code: tool.CodeMissingCapability, Message: "the client lacks a capability that this needs: elicitation by URL",
@@ -270,6 +273,7 @@ type state struct {
 	Name   string    `json:"n"`
 	State  *string   `json:"u,omitempty"` // the server's own; nil when it gave none
 	Afresh bool      `json:"a,omitempty"` // the server knows of nothing: call again as if for the first time
+	Login  bool      `json:"l,omitempty"` // the client was asked to open the page of a login
 }
 
 func newSealer() *sealer {

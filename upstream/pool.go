@@ -16,6 +16,7 @@ import (
 
 	"toolfinch/limit"
 	"toolfinch/tool"
+	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
 )
 
@@ -96,6 +97,7 @@ type Pool struct {
 	version string // of this client
 	sealer  *sealer
 	tasks   *tasks
+	logins  *login.Logins
 	private *limit.Limit // connections of clients that are asked
 	log     *slog.Logger
 	life    context.Context // ends with Close
@@ -113,8 +115,9 @@ type Pool struct {
 type Options struct {
 	Known   map[string]Known // what is remembered of the servers, by name
 	Events  Events
-	Version string       // of this client, as servers are told; default "dev"
-	Log     *slog.Logger // default: nothing is logged
+	Version string        // of this client, as servers are told; default "dev"
+	Log     *slog.Logger  // default: nothing is logged
+	Logins  *login.Logins // default: no server is logged in to
 }
 
 // NewPool makes a pool; nothing is connected.
@@ -123,7 +126,7 @@ func NewPool(settings []Settings, o Options) *Pool {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), log: o.Log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), logins: o.Logins, log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)
@@ -305,6 +308,14 @@ func (p *Pool) all() []*server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Concat(p.now.Load().order, p.leaving)
+}
+
+// Login is what logs in to a server; nil where that needs or wants no login.
+func (p *Pool) Login(server string) *login.Server {
+	if s := p.now.Load().byName[server]; s != nil {
+		return s.login
+	}
+	return nil
 }
 
 // Status returns the health of every server, in configured order.

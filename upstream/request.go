@@ -22,6 +22,10 @@ type request struct {
 	without    json.RawMessage
 	repeatable bool
 
+	// Of a call that somebody has to log in for.
+	asksLogin bool // the client was asked to open the page
+	declined  bool // its user does not want to
+
 	// Of a call that the server wants more input for.
 	responses json.RawMessage // inputResponses; nil for none
 	state     *string         // requestState, the server's own; nil for none

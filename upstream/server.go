@@ -10,6 +10,7 @@ import (
 
 	"toolfinch/limit"
 	"toolfinch/tool"
+	"toolfinch/trust/login"
 )
 
 // server is one configured server: its parts, and what is asked of it.
@@ -25,6 +26,7 @@ type server struct {
 	private  *limit.Limit // connections of clients that are asked
 	dropped  atomic.Int64 // notifications that clients did not get
 
+	login         *login.Server // nil where there is none
 	uses          uses
 	main          *connector
 	sharing       sharing
@@ -59,6 +61,7 @@ func newServer(p *Pool, settings Settings, known Known) *server {
 		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},
 		subscriptions: subscriptions{uris: map[string]bool{}},
 	}
+	s.login = p.loginTo(settings)
 	s.adjust(settings)
 	s.life, s.end = context.WithCancel(p.life)
 	s.uses.term, s.uses.resign = context.WithCancel(s.life)
@@ -117,7 +120,7 @@ func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool
 	if call.Params == nil && call.Arguments != nil && !json.Valid(call.Arguments) {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
 	}
-	if err := s.resume(&r, call); err != nil {
+	if err := s.resume(ctx, &r, call); err != nil {
 		return nil, err
 	}
 	d := s.begin(ctx, call, r)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"toolfinch/trust/login"
 	"toolfinch/trust/sandbox"
 	"toolfinch/upstream/conn"
 )
@@ -22,6 +23,7 @@ type Settings struct {
 	Sandbox          sandbox.Settings  // stdio: what the process may touch
 	URL              string            // HTTP: the endpoint
 	Headers          map[string]string // HTTP: sent with every request
+	Login            login.Settings    // HTTP: how to log in; not where Headers have Authorization
 	Transport        Transport         // default TransportAuto
 	Protocol         Protocol          // default ProtocolAuto
 	ConnectTimeout   time.Duration     // default 30s

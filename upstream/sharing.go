@@ -88,8 +88,13 @@ func (u *use) mixesUp(client *tool.Client) bool {
 
 // take returns the connection of the kind that a call is to have.
 func (h *sharing) take(ctx context.Context, of *call) (*use, error) {
+	perUser := h.server.perUser()
+	if perUser && of.Principal == "" && !of.Local {
+		return nil, errNobody
+	}
 	for {
 		beside, alone, err := h.kind(ctx, of.Client)
+		alone = alone || perUser
 		if err == nil && alone {
 			err = h.server.questions.learnRoots(ctx, of)
 		}
@@ -119,9 +124,12 @@ func (h *sharing) kind(ctx context.Context, client *tool.Client) (beside, alone 
 	handshakes := !h.noHandshake
 	h.mu.Unlock()
 	era, met := s.health.met()
+	if s.perUser() { // each caller's connection finds out for itself
+		met = true
+	}
 	isolate := s.settings.Isolate == IsolateAlways || s.settings.Isolate != IsolateNever && s.questions.any()
 	legacy := client.Answers() && !client.Modern
-	if isolate && era == EraUnknown || legacy && era != EraLegacy && !met {
+	if isolate && era == EraUnknown && !s.perUser() || legacy && era != EraLegacy && !met {
 		c, err := s.connect(ctx)
 		if err != nil {
 			return false, false, err
@@ -153,15 +161,16 @@ func (h *sharing) reserve(of *call, beside, alone bool) (*slot, error) {
 		modern = client.Modern
 		declare = only(abilitiesOf(client.WithoutTasks()), tool.CapabilityRoots, tool.CapabilitySampling, tool.CapabilityElicitation, "extensions")
 	}
-	one := h.find(base, key, whose, modern, declare)
+	principal := h.server.principal(of.Call)
+	one := h.find(base, key, whose, principal, modern, declare)
 	if one == nil {
-		if key != "" && h.count() >= maxPrivate {
+		if key+principal != "" && h.count() >= maxPrivate {
 			full := h.server.private.Refuse()
 			if !h.makeRoom() {
 				return nil, full
 			}
 		}
-		one = &slot{connector: &connector{server: h.server, legacy: true, declare: declare}}
+		one = &slot{connector: &connector{server: h.server, legacy: beside || !h.server.perUser(), declare: declare, principal: principal}}
 		if !modern { // what it is asked outside of calls goes to this client
 			one.owner = key
 		}
@@ -225,17 +234,17 @@ func privateKey(client *tool.Client) string {
 // find returns a slot that the client has or may have: base, which is no client's
 // from the start, or another; none whose server knows roots that are not whose.
 // Lock held.
-func (h *sharing) find(base *slot, key, whose string, modern bool, declare []byte) *slot {
+func (h *sharing) find(base *slot, key, whose, principal string, modern bool, declare []byte) *slot {
 	for _, one := range append([]*slot{base}, h.others...) {
-		if one.held && one.client == key && one.knowsOnly(whose) {
+		if one.held && one.client == key && one.principal == principal && one.knowsOnly(whose) {
 			return one
 		}
 	}
-	if base.calls == 0 && (!base.held || time.Since(base.idle) > legacyIdle) && base.knowsOnly(whose) {
+	if base.principal == principal && base.calls == 0 && (!base.held || time.Since(base.idle) > legacyIdle) && base.knowsOnly(whose) {
 		return base // before the others: subscriptions and list_changed are its
 	}
 	for _, one := range h.others {
-		if modern && one.modern && one.calls == 0 && string(one.declare) == string(declare) && one.knowsOnly(whose) {
+		if modern && one.modern && one.principal == principal && one.calls == 0 && string(one.declare) == string(declare) && one.knowsOnly(whose) {
 			return one
 		}
 	}
@@ -255,7 +264,7 @@ func (one *slot) knowsOnly(whose string) bool {
 
 // forAll reports whether a slot is that of all clients that cannot be asked. There
 // is one, so it needs no bound.
-func (one *slot) forAll() bool { return one.held && one.client == "" }
+func (one *slot) forAll() bool { return one.held && one.client == "" && one.principal == "" }
 
 // count is how many connections there are of clients that can be asked.
 // Lock held.

@@ -62,6 +62,9 @@ func (w *subscriptions) all() []string {
 func (s *server) subscribe(ctx context.Context, uri string, on bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Load().call, ErrTimeout)
 	defer cancel()
+	if on && s.perUser() { // it would be with the login of whoever runs the proxy
+		return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the server has no subscriptions: each user has a login of their own"}
+	}
 	c, err := s.main.current(), error(nil)
 	if c == nil && on {
 		c, err = s.connect(ctx)

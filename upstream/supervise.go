@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"toolfinch/tool"
+	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
 )
 
@@ -54,16 +55,36 @@ func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 			<-ctx.Done()
 			return
 		}
+		s.pause(ctx, err, again)
+	}
+}
+
+// pause waits until the server is worth another attempt after err: for a while, or until
+// somebody has logged in where that is what it wants.
+func (s *supervisor) pause(ctx context.Context, err error, again *conn.Delays) {
+	var after <-chan time.Time
+	loggedIn := make(chan struct{})
+	if errors.As(err, new(*login.Needed)) {
+		s.unavailable(err, 0)
+		waiting, stop := context.WithCancel(ctx)
+		defer func() { stop(); <-loggedIn }()
+		s.work.Go(func() {
+			_ = s.login.Await(waiting, "")
+			close(loggedIn)
+		})
+	} else {
 		delay := again.Next()
 		s.unavailable(err, delay)
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.fresh:
-		case <-s.anew:
-			again.Reset()
-		case <-time.After(delay):
-		}
+		after = time.After(delay)
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.fresh:
+	case <-s.anew:
+		again.Reset()
+	case <-loggedIn:
+		again.Reset()
+	case <-after:
 	}
 }
 
@@ -105,6 +126,10 @@ func (s *supervisor) unavailable(err error, retryIn time.Duration) {
 		level = slog.LevelDebug
 	}
 	s.down = true
+	if retryIn == 0 {
+		s.log.Log(s.life, level, "the upstream needs a login", "error", conn.Plain(err))
+		return
+	}
 	s.log.Log(s.life, level, "the upstream is not available", "error", conn.Plain(err), "retry_in", retryIn.Round(time.Millisecond))
 }
 

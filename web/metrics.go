@@ -31,7 +31,7 @@ func (s *server) metrics(q *request) (any, error) {
 	for _, server := range s.house.Upstreams() {
 		states[server.State]++
 	}
-	for _, state := range []upstream.State{upstream.StatePending, upstream.StateReady, upstream.StateFailed} {
+	for _, state := range []upstream.State{upstream.StatePending, upstream.StateReady, upstream.StateLogin, upstream.StateFailed} {
 		out.sample(states[string(state)], "state", string(state))
 	}
 

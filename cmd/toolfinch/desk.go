@@ -29,7 +29,7 @@ type desk struct {
 
 // withDesk opens the desk for do.
 func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, do func(*desk) error, options ...proxy.Option) (err error) {
-	w, err := proxy.OpenWorkspace(cmd.Context(), config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log))...)
+	w, err := proxy.OpenWorkspace(cmd.Context(), config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithVaultKey(s.vaultKey))...)
 	if err != nil {
 		return err
 	}

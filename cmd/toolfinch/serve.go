@@ -73,7 +73,7 @@ that it does not change go on. A broken edit is refused and logged.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), config, view, reload, log, cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()), audited)
+			return serve(cmd.Context(), config, view, reload, log, cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()), append(audited, proxy.WithVaultKey(s.vaultKey)))
 		},
 	}
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")

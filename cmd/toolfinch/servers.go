@@ -225,7 +225,7 @@ func serverTable(rows []serverRow) *table {
 			return faint
 		case column == 6 && rows[row].Listed == nil:
 			return yellow
-		case column == 8 && running && rows[row].State == upstream.StateFailed:
+		case column == 8 && running && (rows[row].State == upstream.StateFailed || rows[row].State == upstream.StateLogin):
 			return red
 		}
 		return ""

@@ -8,7 +8,6 @@ package conn
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -45,14 +44,17 @@ const (
 
 // Options say how to reach a server: a command to start, or a URL.
 type Options struct {
-	Command        string            // stdio: the program to start
-	Args           []string          // stdio: its arguments
-	Env            map[string]string // stdio: environment on top of the minimal one
-	InheritEnv     []string          // stdio: globs of further variables of this environment
-	Cwd            string            // stdio: working directory, "" for the proxy's
-	Sandbox        sandbox.Settings  // stdio: what the process may touch
-	URL            string            // HTTP: the endpoint
-	Headers        map[string]string // HTTP: sent with every request
+	Command    string            // stdio: the program to start
+	Args       []string          // stdio: its arguments
+	Env        map[string]string // stdio: environment on top of the minimal one
+	InheritEnv []string          // stdio: globs of further variables of this environment
+	Cwd        string            // stdio: working directory, "" for the proxy's
+	Sandbox    sandbox.Settings  // stdio: what the process may touch
+	URL        string            // HTTP: the endpoint
+	Headers    map[string]string // HTTP: sent with every request
+	// Around, unless nil, returns what sends the HTTP requests in the place of base. What
+	// it adds goes to the origin of URL alone.
+	Around         func(base http.RoundTripper) http.RoundTripper
 	Transport      Transport
 	ConnectTimeout time.Duration   // for an HTTP+SSE server to name its endpoint
 	Known          Era             // what the server spoke before
@@ -302,7 +304,7 @@ func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
 		return nil, Failure{Err: errSessionEnded, Lost: true}
 	case reply.Error != nil:
 		return nil, rpcError(reply.Error)
-	case errors.Is(reply.Err, ErrUnauthorized):
+	case unauthorized(reply.Err):
 		return nil, reply.Err
 	case c.Dead():
 		return nil, Failure{Err: reply.Err, Sent: reply.sent.Load(), Lost: true}

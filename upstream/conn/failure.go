@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"toolfinch/trust/login"
 )
 
 // Errors that callers may tell apart.
@@ -67,12 +69,18 @@ func (m marked) Unwrap() error { return m.error }
 
 func (m marked) Is(target error) bool { return target == m.mark }
 
+// unauthorized reports whether an error is for want of a login: another way to connect
+// would not help.
+func unauthorized(err error) bool { return errors.Is(err, ErrUnauthorized) || login.About(err) }
+
 // explain tells what it means that a request got no answer at all. sent says
 // whether it may have reached the server.
 func (c *Conn) explain(err error, sent bool) error {
 	f := Failure{Err: err, Sent: sent}
 	op, isOp := errors.AsType[*net.OpError](err)
 	switch {
+	case login.About(err):
+		return err
 	case errors.Is(err, ErrNotReading):
 		f.Sent = false
 	case c.Dead():

@@ -31,7 +31,11 @@ type sender struct {
 func newSender(c *Conn) *sender {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = 64
-	return &sender{conn: c, client: &http.Client{Transport: base, CheckRedirect: checkRedirect}}
+	client := &http.Client{Transport: base, CheckRedirect: checkRedirect}
+	if around := c.options.Around; around != nil {
+		client.Transport = around(base)
+	}
+	return &sender{conn: c, client: client}
 }
 
 func (s *sender) sessionID() string {

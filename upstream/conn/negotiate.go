@@ -59,7 +59,7 @@ func (c *Conn) agree(ctx context.Context, known Era) error {
 	if heard {
 		result, err := c.discover(ctx, known)
 		switch {
-		case !FailureOf(err).Sent, errors.Is(err, ErrUnauthorized), ctx.Err() != nil, c.Dead():
+		case !FailureOf(err).Sent, unauthorized(err), ctx.Err() != nil, c.Dead():
 			return Plain(err)
 		case errors.Is(err, context.DeadlineExceeded):
 			heard = false
@@ -118,7 +118,7 @@ func (c *Conn) handshake(ctx context.Context) error {
 	members.Add("clientInfo", c.clientInfo())
 	result, err := c.Request(ctx, methodInitialize, members.JSON(), nil)
 	switch status := new(StatusError); {
-	case !FailureOf(err).Sent, errors.Is(err, ErrUnauthorized), c.Dead():
+	case !FailureOf(err).Sent, unauthorized(err), c.Dead():
 		return Plain(err)
 	case errors.As(err, &status) && status.Code/100 == 4:
 		return Mark(Mark(fmt.Errorf("initialize: %w", err), errNoPost), errRefused)

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -45,7 +46,7 @@ func main() {
 // requests fail is part of some scenarios; that there is no server is not.
 func play(ctx context.Context, url, through, home string) error {
 	seen := &schemas{}
-	c, err := connect(url, through, home, seen)
+	c, config, err := connect(url, through, home, seen)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func play(ctx context.Context, url, through, home string) error {
 		return fmt.Errorf("initialize: %w", err)
 	}
 	if through != "" {
-		if err := waitConnected(ctx, c); err != nil {
+		if err := waitConnected(ctx, c, through, config); err != nil {
 			return err
 		}
 	}
@@ -71,8 +72,11 @@ func play(ctx context.Context, url, through, home string) error {
 		seen.only(tools.Tools) // what the library leaves out, toolfinch has to leave out itself
 	}
 	for _, call := range seen.calls() {
-		_, err := c.CallTool(ctx, mcp.CallToolRequest{Params: call})
-		complain("call "+call.Name, err)
+		for again := true; again; {
+			result, err := c.CallTool(ctx, mcp.CallToolRequest{Params: call})
+			complain("call "+call.Name, err)
+			again = more(ctx, said(result, err))
+		}
 	}
 	if hello.Capabilities.Resources != nil {
 		resources, err := c.ListResources(ctx, mcp.ListResourcesRequest{})
@@ -97,6 +101,19 @@ func play(ctx context.Context, url, through, home string) error {
 	return nil
 }
 
+// said is what a call that failed says.
+func said(result *mcp.CallToolResult, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case result.IsError && len(result.Content) > 0:
+		if text, ok := mcp.AsTextContent(result.Content[0]); ok {
+			return text.Text
+		}
+	}
+	return ""
+}
+
 func complain(what string, err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "player: %s: %v\n", what, err)
@@ -111,8 +128,9 @@ func version() string {
 	return mcp.LATEST_PROTOCOL_VERSION
 }
 
-// connect is a client of the URL, or of the program that it starts in front of it.
-func connect(url, through, home string, seen *schemas) (*client.Client, error) {
+// connect is a client of the URL, or of the program that it starts in front of it, with
+// that configuration.
+func connect(url, through, home string, seen *schemas) (c *client.Client, config string, err error) {
 	options := []client.ClientOption{
 		client.WithElicitationHandler(user{}),
 		client.WithSamplingHandler(user{}),
@@ -127,16 +145,16 @@ func connect(url, through, home string, seen *schemas) (*client.Client, error) {
 		}
 		http, err := transport.NewStreamableHTTP(url, listen...)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		return client.NewClient(overHTTP{http, seen}, options...), nil
+		return client.NewClient(overHTTP{http, seen}, options...), "", nil
 	}
-	config, err := configure(url, home, "pinned", []string{"*"})
+	config, err = configure(url, home, "pinned", []string{"*"})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	stdio := transport.NewStdioWithOptions(through, nil, []string{"serve", "--config", config}, transport.WithCommandStderrWriter(os.Stderr))
-	return client.NewClient(overStdio{stdio, seen}, options...), nil
+	return client.NewClient(overStdio{stdio, seen}, options...), config, nil
 }
 
 // configure writes a configuration for the suite's server, with one more key, and
@@ -146,11 +164,15 @@ func configure(url, home, key string, value any) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	server := map[string]any{"url": url, "prefix": ""}
+	if strings.HasPrefix(os.Getenv("MCP_CONFORMANCE_SCENARIO"), "auth/") {
+		server["oauth"] = oauth()
+	}
 	text, err := json.Marshal(map[string]any{
 		"data_dir":    filepath.Join(dir, "data"),
 		"log_format":  "json",
 		key:           value,
-		"mcp_servers": map[string]any{"suite": map[string]any{"url": url, "prefix": ""}},
+		"mcp_servers": map[string]any{"suite": server},
 	})
 	if err != nil {
 		return "", err
@@ -159,8 +181,10 @@ func configure(url, home, key string, value any) (string, error) {
 	return config, os.WriteFile(config, text, 0o600)
 }
 
-// waitConnected waits until the program has connected to its only server.
-func waitConnected(ctx context.Context, c *client.Client) error {
+// waitConnected waits until the program has connected to its only server, and logs in
+// where that wants it.
+func waitConnected(ctx context.Context, c *client.Client, through, config string) error {
+	done := logins{}
 	for {
 		result, err := c.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{
 			Name:      "retrieve_tools",
@@ -169,13 +193,17 @@ func waitConnected(ctx context.Context, c *client.Client) error {
 		if err != nil {
 			return fmt.Errorf("retrieve_tools: %w", err)
 		}
-		state, err := indexOf(result)
+		state, said, err := indexOf(result)
 		if err != nil {
 			return fmt.Errorf("retrieve_tools: %w", err)
 		}
 		switch {
 		case state.Ready == 1:
 			return nil
+		case state.Failed == 1 && strings.Contains(said, "needs login"):
+			if err := done.logIn(ctx, said, through, config); err != nil {
+				return fmt.Errorf("toolfinch login: %w", err)
+			}
 		case state.Failed == 1:
 			return errors.New("toolfinch cannot connect to the suite's server")
 		}
@@ -195,20 +223,20 @@ type index struct {
 
 // indexOf is the state in an answer of retrieve_tools. An answer that names no
 // server is an error: waiting for another would take all the patience there is.
-func indexOf(result *mcp.CallToolResult) (index, error) {
+func indexOf(result *mcp.CallToolResult) (state index, said string, err error) {
 	if len(result.Content) != 1 {
-		return index{}, fmt.Errorf("%d contents", len(result.Content))
+		return index{}, "", fmt.Errorf("%d contents", len(result.Content))
 	}
 	text, ok := mcp.AsTextContent(result.Content[0])
 	if !ok {
-		return index{}, fmt.Errorf("the answer is a %T", result.Content[0])
+		return index{}, "", fmt.Errorf("the answer is a %T", result.Content[0])
 	}
 	var answer struct{ Index index }
 	if err := json.Unmarshal([]byte(text.Text), &answer); err != nil {
-		return index{}, fmt.Errorf("%w in %s", err, text.Text)
+		return index{}, "", fmt.Errorf("%w in %s", err, text.Text)
 	}
 	if answer.Index == (index{}) {
-		return index{}, fmt.Errorf("no state of a server in %s", text.Text)
+		return index{}, "", fmt.Errorf("no state of a server in %s", text.Text)
 	}
-	return answer.Index, nil
+	return answer.Index, text.Text, nil
 }

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/nearest"
+	"toolfinch/proxy"
+	"toolfinch/trust/login"
+	"toolfinch/upstream"
+)
+
+func newLogin(s *settings) *cobra.Command {
+	var device, noBrowser, status, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "login SERVER",
+		Short: "Log in to a server that wants it (OAuth)",
+		Long: `Login opens a browser in which you log in to a server, and waits until the browser comes
+back to this machine. The token is kept, sealed, in the store of the configuration, and
+renewed from then on; whatever runs with this configuration uses it at once. --device is
+for a machine without a browser: you type a code in elsewhere. --status shows the logins
+that there are.
+
+The server says itself where one logs in. Where it does not take unknown clients, set its
+oauth: {client_id: ...}.`,
+		Example: `  toolfinch login linear
+  toolfinch login linear --no-browser
+  toolfinch login --status`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case status:
+				return s.loginStatus(cmd, args, asJSON)
+			case len(args) == 0:
+				return &exitError{exitUsage, errors.New("which server? toolfinch login SERVER, or toolfinch login --status")}
+			}
+			return s.withLogins(cmd, func(l *proxy.Logins, config *configs.Config) error {
+				one, err := serverToLogin(l, config, args[0], func(s *login.Settings) {
+					if device {
+						s.Grant = login.GrantDevice
+					}
+				})
+				if err != nil {
+					return err
+				}
+				return logIn(cmd, l, one, args[0], noBrowser)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&device, "device", false, "log in with a code, in a browser elsewhere")
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL and open nothing")
+	cmd.Flags().BoolVar(&status, "status", false, "show the logins that there are")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object, with --status")
+	return cmd
+}
+
+func newLogout(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout SERVER",
+		Short: "Forget the login to a server, and have it revoked",
+		Long: `Logout deletes the token of a server, and has the authorization server revoke it where
+that can be done.`,
+		Example: `  toolfinch logout linear`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.withLogins(cmd, func(l *proxy.Logins, config *configs.Config) error {
+				one, err := serverToLogin(l, config, args[0], nil)
+				if err != nil {
+					return err
+				}
+				ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+				defer cancel()
+				was, revoked, err := one.Logout(ctx, "")
+				out := cmd.OutOrStdout()
+				switch {
+				case err != nil && was:
+					fmt.Fprintf(out, "logged out of %s\n", args[0])
+					return err
+				case err != nil:
+					return err
+				case !was:
+					fmt.Fprintf(out, "there was no login to %s\n", args[0])
+				case revoked:
+					fmt.Fprintf(out, "logged out of %s: the token is deleted and revoked\n", args[0])
+				default:
+					fmt.Fprintf(out, "logged out of %s: the token is deleted; its authorization server has no way to revoke it\n", args[0])
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (s *settings) withLogins(cmd *cobra.Command, do func(*proxy.Logins, *configs.Config) error) (err error) {
+	config, log, err := s.load(cmd, nil)
+	if err != nil {
+		return err
+	}
+	audited, err := s.audited(cmd, config, log)
+	if err != nil {
+		return err
+	}
+	l, err := proxy.OpenLogins(cmd.Context(), config, append(audited, proxy.WithLogger(log), proxy.WithVersion(built().Version), proxy.WithVaultKey(s.vaultKey))...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return do(l, config)
+}
+
+// serverToLogin is the configured server of a name, with its settings as change leaves them.
+func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change func(*login.Settings)) (*login.Server, error) {
+	at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == name })
+	if at < 0 {
+		var names []string
+		for _, s := range config.Servers {
+			names = append(names, s.Name)
+		}
+		err := fmt.Errorf("there is no server %q", name)
+		switch near := nearest.Names(name, names, 1, nearest.Loose); {
+		case slices.Contains(config.Disabled, name):
+			err = fmt.Errorf("server %q is disabled", name)
+		case len(near) > 0:
+			err = fmt.Errorf("%w; did you mean %s?", err, near[0])
+		}
+		return nil, &exitError{exitUsage, err}
+	}
+	settings := config.Servers[at]
+	if settings.Fault != "" {
+		return nil, fmt.Errorf("server %q is left out: %s", name, settings.Fault)
+	}
+	if change != nil {
+		change(&settings.Login)
+	}
+	one := upstream.LoginTo(l.Logins, settings)
+	switch {
+	case one != nil:
+		return one, nil
+	case settings.URL == "":
+		return nil, fmt.Errorf("server %q is a program on this machine: it takes secrets from env", name)
+	case settings.Login.Off:
+		return nil, fmt.Errorf("server %q has oauth: off", name)
+	}
+	return nil, fmt.Errorf("server %q has a header Authorization, which is used instead: remove it to log in", name)
+}
+
+// logIn sees one login through.
+func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, noBrowser bool) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	if _, err := one.Probe(ctx, ""); err != nil {
+		return fmt.Errorf("server %s: %w", name, err)
+	}
+	if !one.Interactive() {
+		status, err := one.Obtain(ctx, "")
+		if err != nil {
+			return fmt.Errorf("server %s: %w", name, err)
+		}
+		return loggedIn(cmd, l, status)
+	}
+	pending, err := one.Begin(ctx, "")
+	if err != nil {
+		return fmt.Errorf("server %s: %w", name, err)
+	}
+	fmt.Fprintf(out, "Log in to %s at\n\n  %s\n\n", name, pending.URL())
+	if code := pending.UserCode(); code != "" {
+		fmt.Fprintf(out, "with the code %s\n\n", code)
+	}
+	if !noBrowser && pending.UserCode() == "" {
+		if err := openBrowser(pending.URL()); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "no browser was opened (%v): open the URL yourself\n", err)
+		}
+	}
+	select {
+	case <-pending.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := pending.Err(); err != nil {
+		return fmt.Errorf("server %s: %w", name, err)
+	}
+	return loggedIn(cmd, l, pending.Status())
+}
+
+// loggedIn says what a login has brought, and where it is kept.
+func loggedIn(cmd *cobra.Command, l *proxy.Logins, status login.Status) error {
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "logged in to %s at %s\n", status.Server, status.Issuer)
+	t := &table{indent: "  ", whole: true}
+	t.add("scopes", cmp.Or(strings.Join(status.Scopes, " "), "-"))
+	t.add("until", untilOf(status))
+	t.add("kept in", l.Kept())
+	return t.print(out)
+}
+
+func untilOf(s login.Status) string {
+	until := "not known"
+	if !s.Expires.IsZero() {
+		until = s.Expires.Local().Format("2006-01-02 15:04")
+	}
+	if s.Refreshes {
+		return until + ", renewed before that"
+	}
+	return until
+}
+
+// loginRow is a login that there is, or a server without one.
+type loginRow struct {
+	Server    string     `json:"server"`
+	Principal string     `json:"principal,omitempty"` // "" for the owner of this configuration
+	Issuer    string     `json:"issuer,omitempty"`
+	Grant     string     `json:"grant,omitempty"`
+	Scopes    []string   `json:"scopes,omitempty"`
+	Expires   *time.Time `json:"expires,omitempty"`
+	Renewed   bool       `json:"renewed"`
+}
+
+func (s *settings) loginStatus(cmd *cobra.Command, args []string, asJSON bool) error {
+	return s.withLogins(cmd, func(l *proxy.Logins, config *configs.Config) error {
+		rows, t := []loginRow{}, &table{head: []string{"SERVER", "USER", "AT", "SCOPES", "UNTIL"}, whole: true}
+		for _, server := range config.Servers {
+			if len(args) > 0 && args[0] != server.Name {
+				continue
+			}
+			one := upstream.LoginTo(l.Logins, server)
+			if one == nil {
+				continue
+			}
+			all, err := one.Statuses(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, status := range all {
+				row := loginRow{Server: status.Server, Principal: status.Principal, Issuer: status.Issuer, Grant: string(status.Grant), Scopes: status.Scopes, Renewed: status.Refreshes}
+				if !status.Expires.IsZero() {
+					row.Expires = &status.Expires
+				}
+				rows = append(rows, row)
+				t.add(row.Server, cmp.Or(row.Principal, "-"), row.Issuer, cmp.Or(strings.Join(row.Scopes, " "), "-"), untilOf(status))
+			}
+		}
+		return show(cmd, asJSON, map[string]any{"logins": rows}, t, "nobody is logged in to a server")
+	})
+}
+
+// openBrowser opens a URL in a browser, without a shell: the URL is a stranger's.
+func openBrowser(url string) error {
+	name, args := "", []string{url}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", url}
+	default:
+		name = "xdg-open"
+		if os.Getenv("BROWSER") == "" && os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+			return errors.New("there is no display")
+		}
+	}
+	if own := os.Getenv("BROWSER"); own != "" && !strings.ContainsAny(own, ":% ") {
+		name, args = own, []string{url}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return err
+	}
+	opening := exec.Command(path, args...)
+	if err := opening.Start(); err != nil {
+		return err
+	}
+	return opening.Process.Release() // it may be the browser itself, which ends when it wants
+}

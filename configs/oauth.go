@@ -1,0 +1,272 @@
+package configs
+
+import (
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"toolfinch/trust/login"
+)
+
+// oauthKind is how to log in to a server: a word, or what differs from automatic.
+type oauthKind struct{}
+
+const (
+	oauthAuto = "auto"
+	oauthOff  = "off"
+)
+
+var oauthWords = choice[string]{words: []string{oauthAuto, oauthOff}}
+
+var grants = choice[login.Grant]{
+	words: []login.Grant{login.GrantCode, login.GrantDevice, login.GrantCredentials, login.GrantExchange},
+	other: map[string]login.Grant{"code": login.GrantCode, "device": login.GrantDevice, "id_jag": login.GrantExchange},
+}
+
+// oauthKeys describes all keys of oauth.
+var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys{
+	{
+		name: "grant", change: reconnect,
+		doc:   "how a token is got: `authorization_code` in a browser, `device_code` on a machine without one, `client_credentials` for a machine's own, `token_exchange` for an identity token of the company's (ID-JAG)",
+		value: in(func(s *login.Settings) *login.Grant { return &s.Grant }).is(grants, login.GrantCode),
+	},
+	{
+		name: "client_id", change: reconnect, without: "toolfinch registers itself",
+		doc:   "of a client that was registered with the authorization server",
+		value: in(func(s *login.Settings) *string { return &s.ClientID }).is(str{check: notEmpty, word: true}),
+	},
+	{
+		name: "client_secret", change: reconnect,
+		doc:   "its secret, better kept in the environment",
+		value: in(func(s *login.Settings) *string { return &s.Secret }).is(hidden),
+	},
+	{
+		name: "private_key", change: reconnect,
+		doc:   "a file with the key that the client signs with in place of a secret (`private_key_jwt`): PEM or JWK",
+		value: in(func(s *login.Settings) *string { return &s.PrivateKey }).is(str{check: (*decoder).privateKey, mask: hide}),
+	},
+	{
+		name: "algorithm", change: reconnect, without: "by the key: RS256, ES256, EdDSA",
+		doc:   "that it signs with",
+		value: in(func(s *login.Settings) *string { return &s.Algorithm }).is(str{check: notEmpty}),
+	},
+	{
+		name: "issuer", change: reconnect, without: "the first one that the server names",
+		doc:   "the authorization server that `client_id` is registered with",
+		value: in(func(s *login.Settings) *string { return &s.Issuer }).is(webURL),
+	},
+	{
+		name: "client_metadata_url", change: reconnect,
+		doc:   "the client's metadata document (CIMD), used where the authorization server takes such and there is no `client_id`",
+		value: in(func(s *login.Settings) *string { return &s.MetadataURL }).is(webURL),
+	},
+	{
+		name: "scopes", change: reconnect, without: "those that the server asks for, else all that it names",
+		doc:   "to ask for",
+		value: in(func(s *login.Settings) *[]string { return &s.Scopes }).is(scopesKind{}),
+	},
+	{
+		name: "resource", change: reconnect, without: "as the server names itself",
+		doc:   "the resource that tokens are for (RFC 8707); `none` for authorization servers that refuse the parameter",
+		value: in(func(s *login.Settings) *string { return &s.Resource }).is(str{check: notEmpty}),
+	},
+	{
+		name: "allow_private", change: reconnect, without: "`false`",
+		doc:   "the authorization server may be at a private address",
+		value: in(func(s *login.Settings) *bool { return &s.AllowPrivate }).is(boolean{only: true}),
+	},
+	{
+		name: "redirect_url", change: reconnect, without: "a port of 127.0.0.1",
+		doc:   "where the browser is sent back to; for users elsewhere, `/oauth/callback` of this toolfinch as they reach it",
+		value: in(func(s *login.Settings) *string { return &s.RedirectURL }).is(webURL),
+	},
+	{
+		name: "redirect_port", change: reconnect, without: "any",
+		doc:   "the port of 127.0.0.1 to listen at, for clients that were registered with one",
+		value: in(func(s *login.Settings) *int { return &s.RedirectPort }).is(number[int]{1, 65535}),
+	},
+	{
+		name: "exchange", change: reconnect,
+		doc:   "of `token_exchange`: `{token_url, client_id, client_secret, subject_token}` at the company's identity provider; `subject_token` with `@` in front is a file that something else keeps up to date",
+		value: in(func(s *login.Settings) *login.Exchange { return &s.Exchange }).is(exchangeKeys),
+	},
+}}
+
+var exchangeKeys = section[login.Exchange]{keys: keys{
+	{
+		name: "token_url", change: reconnect,
+		doc:   "the token endpoint of the identity provider",
+		value: in(func(x *login.Exchange) *string { return &x.TokenURL }).is(webURL),
+	},
+	{
+		name: "client_id", change: reconnect,
+		doc:   "of toolfinch there",
+		value: in(func(x *login.Exchange) *string { return &x.ClientID }).is(str{check: notEmpty, word: true}),
+	},
+	{
+		name: "client_secret", change: reconnect,
+		doc:   "its secret",
+		value: in(func(x *login.Exchange) *string { return &x.Secret }).is(hidden),
+	},
+	{
+		name: "subject_token", change: reconnect,
+		doc:   "the identity token, or `@` and a file that holds it",
+		value: in(func(x *login.Exchange) *string { return &x.Token }).is(hidden),
+	},
+	{
+		name: "subject_token_type", change: reconnect, without: "an OpenID Connect identity token",
+		doc:   "its type, a URN",
+		value: in(func(x *login.Exchange) *string { return &x.Type }).is(str{check: notEmpty}),
+	},
+}}
+
+// hide is a secret as it is printed.
+func hide(*secrets, string) string { return mask }
+
+// hidden is a text that is always a secret.
+var hidden = str{check: notEmpty, word: true, mask: hide}
+
+// webURL is an http or https URL.
+var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *node, label string, text *string) bool {
+	u, err := url.Parse(*text)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		d.mustBe(n, label, "an http or https URL", "")
+		return false
+	}
+	return true
+}}
+
+// privateKey reads the file of a key; a key itself, of a variable for one, stays.
+func (d *decoder) privateKey(n *node, label string, text *string) bool {
+	if trimmed := strings.TrimSpace(*text); !strings.HasPrefix(trimmed, "-----BEGIN") && !strings.HasPrefix(trimmed, "{") {
+		if !notEmpty(d, n, label, text) || !d.absolute(n, label, text) {
+			return false
+		}
+		key, err := os.ReadFile(*text)
+		if err != nil {
+			d.fail(n, label+": the file cannot be read", "")
+			return false
+		}
+		*text = string(key)
+	}
+	if err := login.CheckKey(*text, ""); err != nil {
+		d.fail(n, label+": "+strings.TrimPrefix(err.Error(), "oauth.private_key "), "")
+		return false
+	}
+	return true
+}
+
+// scopesKind is a list, or a text with blanks between them.
+type scopesKind struct{}
+
+func (scopesKind) read(d *decoder, n *node, label string, to *[]string) bool {
+	if n.kind == kindText && !n.outside() {
+		var text string
+		ok := d.text(n, label, &text)
+		*to = strings.Fields(text)
+		return ok
+	}
+	return list[string]{item: str{check: notEmpty}}.read(d, n, label, to)
+}
+
+func (scopesKind) show(s *secrets, scopes []string) *node {
+	return list[string]{item: str{}}.show(s, scopes)
+}
+
+func (scopesKind) schema() schema {
+	return anyOf(list[string]{item: str{}}.schema(), schema{"type": "string"})
+}
+
+func (oauthKind) read(d *decoder, n *node, label string, to *login.Settings) bool {
+	switch n.kind {
+	case kindMapping:
+		perUser := to.PerUser
+		*to = oauthKeys.fresh()
+		to.Set, to.PerUser = true, perUser
+		keys := oauthKeys
+		keys.foreign = (*decoder).foreignOAuth
+		return keys.read(d, n, label, to)
+	case kindBool: // opencode's
+		to.Off, to.Set = n.text == "false", n.text == "true"
+		return true
+	}
+	var word string
+	ok := oauthWords.read(d, n, label, &word)
+	to.Off, to.Set = word == oauthOff, word == oauthAuto
+	return ok
+}
+
+func (oauthKind) show(s *secrets, v login.Settings) *node {
+	v.PerUser = false
+	switch {
+	case v.Off:
+		return textNode(oauthOff)
+	case !v.Set:
+		return nil
+	}
+	if v.Grant == login.GrantCode {
+		v.Grant = ""
+	}
+	if n := oauthKeys.show(s, v); len(n.pairs) > 0 {
+		return n
+	}
+	return textNode(oauthAuto)
+}
+
+func (oauthKind) schema() schema {
+	return anyOf(oauthWords.schema(), schema{"type": "boolean"}, oauthKeys.schema())
+}
+
+// foreignOAuthKeys are other clients' names for keys of oauth.
+var foreignOAuthKeys = map[string]string{
+	"clientId": "client_id", "clientSecret": "client_secret", "redirectUri": "redirect_url", "callbackPort": "redirect_port", "scope": "scopes",
+}
+
+// foundOAuthKeys are what other clients want to be told, and is found here.
+var foundOAuthKeys = []string{"authorizationUrl", "tokenUrl", "authServerMetadataUrl", "registrationUrl", "tokenParamName"}
+
+func (d *decoder) foreignOAuth(p pair, label string, to *login.Settings) bool {
+	key := p.key.text
+	switch ours := foreignOAuthKeys[key]; {
+	case ours != "":
+		oauthKeys.find(ours).value.read(d, p.value, label+"."+key, to)
+	case key == "enabled": // Gemini CLI's
+		var on bool
+		if (boolean{}).read(d, p.value, label+"."+key, &on) {
+			to.Off = !on
+		}
+	case slices.Contains(foundOAuthKeys, key):
+		d.warn(p.key, label+"."+key+" is not used: the server says so itself", "")
+	default:
+		return false
+	}
+	return true
+}
+
+// checkOAuth looks at what the keys say together.
+func (d *decoder) checkOAuth(n *node, label string, s *login.Settings) {
+	wants := func(key, value string) {
+		if value == "" {
+			d.fail(n, label+": grant "+string(s.Grant)+" needs "+key, "")
+		}
+	}
+	if s.Secret != "" && s.PrivateKey != "" {
+		d.fail(n.given("private_key"), label+" has both client_secret and private_key", "keep one")
+	}
+	if s.Secret+s.PrivateKey != "" {
+		if s.ClientID == "" {
+			d.fail(n, label+" has a secret of a client but no client_id", "")
+		}
+	}
+	switch s.Grant {
+	case login.GrantCredentials:
+		wants("client_id", s.ClientID)
+		wants("client_secret or private_key", s.Secret+s.PrivateKey)
+	case login.GrantExchange:
+		wants("client_id", s.ClientID)
+		wants("exchange.token_url", s.Exchange.TokenURL)
+		wants("exchange.client_id", s.Exchange.ClientID)
+		wants("exchange.subject_token", s.Exchange.Token)
+	}
+}

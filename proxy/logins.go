@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"toolfinch/configs"
+	"toolfinch/store"
+	"toolfinch/trust/login"
+	"toolfinch/trust/vault"
+)
+
+// callbackPath is where browsers come back to after a login, on our own listener.
+const callbackPath = "/oauth/callback"
+
+// logins are the logins to upstreams, with where their tokens are.
+type logins struct {
+	*login.Logins
+	rows     *sealedRows
+	callback atomic.Value // the URL of our own listener for browsers, a string; none where it has none
+}
+
+// newLogins makes the logins of a configuration. Tokens are in the vault of db, which may
+// be open for reading only: what is got or renewed is written all the same, because an
+// authorization server that rotates refresh tokens takes the old one no more.
+func newLogins(config *configs.Config, o options, db *store.Store) (*logins, error) {
+	settings := vault.Options{Key: o.vaultKey, KeyDir: config.KeyDir(), LockDir: db.LockDir(), Log: o.log}
+	rows := &sealedRows{dir: config.DataDir, o: o}
+	rows.store.Store(db)
+	if _, err := os.Stat(config.DataDir); err == nil && db.LockDir() == "" { // a Workspace
+		settings.LockDir = filepath.Join(config.DataDir, "locks")
+	}
+	v, err := vault.Open(rows, settings)
+	if err != nil {
+		return nil, err
+	}
+	l := &logins{rows: rows}
+	l.callback.Store("")
+	l.Logins = login.New(login.Options{Vault: loginVault{v}, Log: o.log, Record: o.audit.record, Callback: func() string { return l.callback.Load().(string) }})
+	return l, nil
+}
+
+// sealedRows are the rows of the vault in a store. One that is open for reading only is
+// opened again to write a row.
+type sealedRows struct {
+	store atomic.Pointer[store.Store]
+	dir   string
+	o     options
+}
+
+func (r *sealedRows) SealedRow(ctx context.Context, name string) (*vault.Row, error) {
+	return r.store.Load().SealedRow(ctx, name)
+}
+
+func (r *sealedRows) SealedNames(ctx context.Context, prefix string) ([]vault.Row, error) {
+	return r.store.Load().SealedNames(ctx, prefix)
+}
+
+func (r *sealedRows) write(ctx context.Context, do func(*store.Store) error) error {
+	if db := r.store.Load(); db.Durable() {
+		return do(db)
+	}
+	db, err := store.Open(ctx, r.dir, r.o.log)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(db), db.Close())
+}
+
+func (r *sealedRows) PutSealed(ctx context.Context, row vault.Row) error {
+	return r.write(ctx, func(db *store.Store) error { return db.PutSealed(ctx, row) })
+}
+
+func (r *sealedRows) DropSealed(ctx context.Context, name string) error {
+	return r.write(ctx, func(db *store.Store) error { return db.DropSealed(ctx, name) })
+}
+
+// loginVault is a vault as logins want it.
+type loginVault struct{ *vault.Vault }
+
+func (v loginVault) Get(ctx context.Context, name string) ([]byte, error) {
+	value, err := v.Vault.Get(ctx, name)
+	if errors.Is(err, vault.ErrNotFound) {
+		return nil, nil
+	}
+	return value, err
+}
+
+func (v loginVault) Names(ctx context.Context, prefix string) ([]string, error) {
+	rows, err := v.Vault.Names(ctx, prefix)
+	names := make([]string, len(rows))
+	for i, row := range rows {
+		names[i] = row.Name
+	}
+	return names, err
+}
+
+// Logins are the logins of a configuration, for commands: OpenLogins, Close.
+type Logins struct {
+	*logins
+	store  *store.Store
+	config *configs.Config
+	audit  auditor
+}
+
+// OpenLogins opens the logins of a configuration, and the store that they are in for writing.
+func OpenLogins(ctx context.Context, config *configs.Config, options ...Option) (*Logins, error) {
+	o := optionsOf(options)
+	db, err := store.Open(ctx, config.DataDir, o.log)
+	if err != nil {
+		return nil, fmt.Errorf("logins: %w", err)
+	}
+	if !db.Durable() {
+		return nil, errors.Join(fmt.Errorf("logins: the store in %s cannot be opened: nothing would be kept", config.DataDir), db.Close())
+	}
+	l, err := newLogins(config, o, db)
+	if err != nil {
+		return nil, fmt.Errorf("logins: %w", errors.Join(err, db.Close()))
+	}
+	return &Logins{l, db, config, o.audit}, nil
+}
+
+// Kept says where the tokens are.
+func (l *Logins) Kept() string { return "the store in " + l.config.DataDir + ", sealed" }
+
+// Close ends them.
+func (l *Logins) Close() error {
+	l.logins.Close()
+	return errors.Join(l.store.Close(), l.audit.log.Close())
+}
+
+// Login is what logs in to an upstream; nil where that needs or wants no login.
+func (s *views) Login(server string) *login.Server { return s.pool.Login(server) }
+
+// listensAt notes where HTTP is served: browsers of this machine are sent back there,
+// where it is on loopback.
+func (l *logins) listensAt(at net.Addr) {
+	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		l.callback.Store("http://" + tcp.String() + callbackPath)
+	}
+}

@@ -1,0 +1,357 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"toolfinch/trust"
+)
+
+// account is one principal's login to a server, as this process knows it.
+type account struct {
+	*Server
+	principal string
+	renewing  singleflight.Group
+
+	mu        sync.Mutex    // guards what follows; never held over I/O
+	changed   chan struct{} // closed, and another made, when somebody logged in or out
+	now       *credential   // as last read, nil for none
+	read      bool
+	refused   *refusal  // what the server has said of what there is
+	asked     challenge // of the last refusal
+	retryAt   time.Time // before that the authorization server is not asked again
+	delay     time.Duration
+	lastFault error
+	pending   *Pending
+}
+
+// refusal is that a server wants a login.
+type refusal struct {
+	token string // that was refused, "" for a request without
+	why   string
+	at    time.Time
+}
+
+// stands is how long a refusal is taken for the answer to other requests, unless
+// somebody logs in.
+const stands = 30 * time.Second
+
+// idle reports whether nothing is lost when the account is forgotten.
+func (a *account) idle() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pending == nil
+}
+
+// needed is the error of requests that need a login.
+func (a *account) needed(why string, scopes []string) *Needed {
+	n := &Needed{Server: a.name, Why: why, Scopes: scopes}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pending != nil {
+		n.URL = a.pending.url()
+	}
+	return n
+}
+
+// load returns the login as it is known; from the vault where that is not so, or again.
+func (a *account) load(ctx context.Context, again bool) (*credential, error) {
+	a.mu.Lock()
+	now, read := a.now, a.read
+	a.mu.Unlock()
+	if read && !again {
+		return now, nil
+	}
+	c, err := a.Server.read(ctx, a.principal)
+	if err != nil {
+		return nil, err
+	}
+	a.keep(c)
+	return c, nil
+}
+
+// keep takes over what the vault has.
+func (a *account) keep(c *credential) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.now, a.read = c, true
+	if a.refused != nil && (c == nil && a.refused.token == "" || c != nil && c.AccessToken == a.refused.token) {
+		return
+	}
+	a.refused = nil
+}
+
+// happened tells whoever waits that somebody logged in or out.
+func (a *account) happened() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// usable returns what a request is to be sent with: nil for no token, which lets the
+// server say what it wants.
+func (a *account) usable(ctx context.Context) (*credential, error) {
+	c, err := a.load(ctx, a.isRefused())
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	if r := a.refused; r != nil && time.Since(r.at) < stands && a.settings.interactive() {
+		a.mu.Unlock()
+		return nil, a.needed(r.why, nil)
+	}
+	a.mu.Unlock()
+	if c == nil || c.fresh(time.Now(), 0) && (c.fresh(time.Now(), c.margin()) || c.Dead != "") {
+		return c, nil
+	}
+	renewed, err := a.renew(ctx, "")
+	if err != nil && c.fresh(time.Now(), 0) && !errors.As(err, new(*Needed)) {
+		return c, nil // the authorization server is away, and the token good
+	}
+	return renewed, err
+}
+
+func (a *account) isRefused() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused != nil
+}
+
+// Between looks into the vault for a login of another process.
+const (
+	firstLook = 500 * time.Millisecond
+	mostLook  = 5 * time.Second
+)
+
+// Await returns when the server is worth another attempt: somebody has logged in, here or
+// in another process, or it was not refused for want of a login. ctx ends the wait.
+func (s *Server) Await(ctx context.Context, principal string) error {
+	a := s.account(principal)
+	for every := firstLook; ; every = min(every*3/2, mostLook) {
+		a.mu.Lock()
+		changed := a.changed
+		a.mu.Unlock()
+		if _, err := a.load(ctx, true); err == nil && !a.isRefused() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		case <-time.After(every):
+		}
+	}
+}
+
+// renewWithin bounds the renewal of a token.
+const renewWithin = 45 * time.Second
+
+// renew returns a token in place of the one that is refused, "" for whichever is no
+// longer fresh: one that another process has got meanwhile, or else a new one. Callers at
+// the same time share one attempt, which goes on when their contexts end.
+func (a *account) renew(ctx context.Context, refused string) (*credential, error) {
+	result := a.renewing.DoChan(refused, func() (any, error) {
+		ctx, cancel := context.WithTimeout(a.logins.life, renewWithin)
+		defer cancel()
+		var c *credential
+		err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) (err error) {
+			c, err = a.renewLocked(ctx, refused)
+			return err
+		})
+		return c, err
+	})
+	select {
+	case r := <-result:
+		c, _ := r.Val.(*credential)
+		return c, r.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (a *account) renewLocked(ctx context.Context, refused string) (*credential, error) {
+	c, err := a.load(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c == nil:
+		return nil, a.needed("", nil)
+	case c.AccessToken != refused && c.fresh(time.Now(), c.margin()):
+		return c, nil // another process was quicker
+	case !a.settings.interactive():
+		return a.obtain(ctx, c.Scopes)
+	case c.Dead != "":
+		return nil, a.refuse(c, c.Dead)
+	case c.RefreshToken == "":
+		why := "the login has expired, and the authorization server gave nothing to renew it with"
+		if refused != "" {
+			why = "the server no longer takes the token, and the authorization server gave nothing to renew it with"
+		}
+		return nil, a.refuse(c, why)
+	}
+	if err := a.resting(); err != nil {
+		return nil, err
+	}
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {c.RefreshToken}}
+	if len(c.Scopes) > 0 {
+		form.Set("scope", strings.Join(c.Scopes, " "))
+	}
+	if c.Resource != "" {
+		form.Set("resource", c.Resource)
+	}
+	t, err := a.ask(ctx, c.TokenURL, c.Issuer, a.secretOf(c.Client), form)
+	next := *c
+	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.final() {
+		next.Dead = refusal.Error()
+		if err := a.write(ctx, a.principal, &next); err != nil {
+			a.log.Warn("that a login has ended could not be stored", "error", err)
+		}
+		a.keep(&next)
+		a.log.Warn("the login has ended", "principal", a.principal, "error", refusal)
+		a.event(ctx, trust.EventRefresh, a.principal, c, refusal)
+		return nil, a.refuse(&next, next.Dead)
+	}
+	if err != nil {
+		a.rest(err)
+		a.event(ctx, trust.EventRefresh, a.principal, c, err)
+		return nil, err
+	}
+	next.take(t)
+	if err := a.write(ctx, a.principal, &next); err != nil {
+		// What the authorization server has rotated is not to be lost with the vault.
+		a.log.Error("a renewed token could not be stored: the login ends with this process", "error", err)
+	}
+	a.rested()
+	a.keep(&next)
+	a.event(ctx, trust.EventRefresh, a.principal, &next, nil)
+	a.log.Debug("the token was renewed", "principal", a.principal, "expires", next.Expires)
+	return &next, nil
+}
+
+// secretOf is a client with the secret as it is configured now.
+func (a *account) secretOf(r registered) registered {
+	if r.ID == a.settings.ClientID && a.settings.Secret != "" {
+		r.Secret = a.settings.Secret
+	}
+	return r
+}
+
+// refuse notes that a login is needed, whatever is asked for.
+func (a *account) refuse(c *credential, why string) *Needed {
+	token := ""
+	if c != nil {
+		token = c.AccessToken
+	}
+	a.mu.Lock()
+	a.refused = &refusal{token, why, time.Now()}
+	a.mu.Unlock()
+	return a.needed(why, nil)
+}
+
+// Bounds of the pause after a fault of the authorization server.
+const (
+	firstPause = time.Second
+	mostPause  = time.Minute
+)
+
+// resting returns the last fault while it is too early to ask again.
+func (a *account) resting() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Now().Before(a.retryAt) {
+		return a.lastFault
+	}
+	return nil
+}
+
+func (a *account) rest(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.delay = min(max(firstPause, 2*a.delay), mostPause)
+	a.retryAt, a.lastFault = time.Now().Add(a.delay), err
+}
+
+func (a *account) rested() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.delay, a.retryAt = 0, time.Time{}
+}
+
+// rejected answers a 401: whether the request is to be sent again, or why not. plain says
+// that the answer stands, because it is not one that a login would change.
+func (a *account) rejected(ctx context.Context, sent *credential, c challenge) (again, plain bool, err error) {
+	a.mu.Lock()
+	a.asked = c
+	a.mu.Unlock()
+	if sent != nil {
+		_, err := a.renew(ctx, sent.AccessToken)
+		return err == nil, false, err
+	}
+	if found, err := a.load(ctx, true); err != nil || found != nil {
+		return err == nil, false, err
+	}
+	if !a.settings.interactive() {
+		_, err := a.first(ctx)
+		return err == nil, false, err
+	}
+	if !c.bearer && !a.settings.Set {
+		if p, err := a.discover(ctx, c); err != nil || !p.found {
+			return false, true, nil
+		}
+	}
+	return false, false, a.refuse(nil, "")
+}
+
+// first gets the first token where that needs no person.
+func (a *account) first(ctx context.Context) (*credential, error) {
+	result := a.renewing.DoChan("first", func() (any, error) {
+		ctx, cancel := context.WithTimeout(a.logins.life, renewWithin)
+		defer cancel()
+		var c *credential
+		err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) (err error) {
+			if c, err = a.load(ctx, true); err != nil || c != nil {
+				return err
+			}
+			c, err = a.obtain(ctx, nil)
+			return err
+		})
+		return c, err
+	})
+	select {
+	case r := <-result:
+		c, _ := r.Val.(*credential)
+		return c, r.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// widen answers a 403 that wants more scopes: whether the request is to be sent again.
+// stands says that more scopes cannot be had: they were asked for.
+func (a *account) widen(ctx context.Context, sent *credential, c challenge) (again, stands bool, err error) {
+	if sent == nil || covers(sent.Scopes, c.scopes) {
+		return false, true, nil
+	}
+	a.mu.Lock()
+	a.asked = c
+	a.mu.Unlock()
+	if current, err := a.load(ctx, true); err != nil || current != nil && current.AccessToken != sent.AccessToken {
+		return err == nil, false, err // somebody has logged in meanwhile
+	}
+	if !a.settings.interactive() {
+		err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) error {
+			_, err := a.obtain(ctx, union(sent.Scopes, c.scopes))
+			return err
+		})
+		return err == nil, false, err
+	}
+	return false, false, a.needed("the token lacks the scope "+strings.Join(c.scopes, " "), c.scopes)
+}

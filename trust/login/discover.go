@@ -1,0 +1,226 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+)
+
+// challenge is what a server says with a refusal (RFC 6750, RFC 9728).
+type challenge struct {
+	bearer   bool   // it names the scheme Bearer
+	err      string // "invalid_token", "insufficient_scope"
+	scopes   []string
+	metadata string // URL of the resource's metadata
+}
+
+// challengeOf reads the challenge of a response. A header that is none counts as absent.
+func challengeOf(response *http.Response) (c challenge) {
+	all, _ := oauthex.ParseWWWAuthenticate(response.Header.Values("WWW-Authenticate"))
+	for _, one := range all {
+		if one.Scheme != "bearer" {
+			continue
+		}
+		c.bearer = true
+		if c.err == "" {
+			c.err = one.Params["error"]
+		}
+		if c.scopes == nil {
+			c.scopes = strings.Fields(one.Params["scope"])
+		}
+		if c.metadata == "" {
+			c.metadata = one.Params["resource_metadata"]
+		}
+	}
+	return c
+}
+
+// place is where tokens for a server are got.
+type place struct {
+	meta     *oauthex.AuthServerMeta
+	resource string   // the parameter to send; "" for none
+	scopes   []string // that the resource says it has
+	found    bool     // there is metadata of the resource or of the authorization server
+}
+
+// errNoServer says that a server names no authorization server.
+var errNoServer = errors.New("it names no authorization server")
+
+// discover finds the authorization server: by the metadata of the resource (RFC 9728),
+// else as revision 2025-03-26 has it, at the origin of the server.
+func (s *Server) discover(ctx context.Context, c challenge) (*place, error) {
+	resource, err := s.resource(ctx, c.metadata)
+	if err != nil {
+		return nil, err
+	}
+	p := &place{found: resource != nil}
+	if resource == nil {
+		own, err := url.Parse(s.url)
+		if err != nil {
+			return nil, errors.New("the configured URL is none")
+		}
+		resource = &oauthex.ProtectedResourceMetadata{Resource: s.url, AuthorizationServers: []string{own.Scheme + "://" + own.Host}}
+	}
+	p.scopes = resource.ScopesSupported
+	switch p.resource = resource.Resource; s.settings.Resource {
+	case "":
+	case ResourceNone:
+		p.resource = ""
+	default:
+		p.resource = s.settings.Resource
+	}
+	issuers := resource.AuthorizationServers
+	if s.settings.Issuer != "" {
+		if p.found && !slices.ContainsFunc(issuers, func(i string) bool { return sameIssuer(i, s.settings.Issuer) }) {
+			return nil, fmt.Errorf("it names the authorization server %s, not the one of oauth.issuer", strings.Join(issuers, ", "))
+		}
+		issuers = []string{s.settings.Issuer}
+	}
+	var first error
+	for _, issuer := range issuers {
+		meta, err := auth.GetAuthServerMetadata(ctx, issuer, s.client)
+		if err != nil && !p.found {
+			meta, err = s.ofOrigin(ctx, issuer, err)
+		}
+		if err == nil && meta != nil {
+			p.meta, p.found = meta, true
+			return p, nil
+		}
+		if err == nil {
+			err = errors.New("it has no metadata")
+		}
+		if first == nil {
+			first = fmt.Errorf("the authorization server %s: %w", issuer, err)
+		}
+	}
+	if p.found || len(issuers) == 0 || !strings.HasSuffix(first.Error(), "it has no metadata") {
+		return nil, first
+	}
+	// Endpoints at fixed paths, as revision 2025-03-26 has them.
+	at := issuers[0]
+	p.meta = &oauthex.AuthServerMeta{Issuer: at, AuthorizationEndpoint: at + "/authorize", TokenEndpoint: at + "/token", RegistrationEndpoint: at + "/register"}
+	return p, nil
+}
+
+// ofOrigin gets the metadata of an authorization server at an origin, as revision 2025-03-26
+// has it: its issuer may be at a path there. Otherwise err stands.
+func (s *Server) ofOrigin(ctx context.Context, at string, err error) (*oauthex.AuthServerMeta, error) {
+	document := at + "/.well-known/oauth-authorization-server"
+	var named struct {
+		Issuer string `json:"issuer"`
+	}
+	if there, _ := s.document(ctx, document, &named); !there || originOf(named.Issuer) != originOf(at) {
+		return nil, err
+	}
+	return oauthex.GetAuthServerMeta(ctx, document, named.Issuer, s.client)
+}
+
+func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
+
+// resource gets the metadata of the server as a resource: where the challenge says,
+// else at the well-known places. It is nil where there is none.
+func (s *Server) resource(ctx context.Context, named string) (*oauthex.ProtectedResourceMetadata, error) {
+	own, err := url.Parse(s.url)
+	if err != nil {
+		return nil, errors.New("the configured URL is none")
+	}
+	const wellKnown = "/.well-known/oauth-protected-resource"
+	var places []string
+	if named != "" {
+		places = append(places, named)
+	}
+	places = append(places, own.Scheme+"://"+own.Host+wellKnown+strings.TrimSuffix("/"+strings.TrimLeft(own.Path, "/"), "/"), own.Scheme+"://"+own.Host+wellKnown)
+	var mismatch error
+	for _, at := range slices.Compact(places) {
+		var found oauthex.ProtectedResourceMetadata
+		if there, err := s.document(ctx, at, &found); err != nil || !there {
+			if err != nil && ctx.Err() != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !isOf(found.Resource, own) {
+			mismatch = fmt.Errorf("the metadata at %s is of another resource, %q", at, found.Resource)
+			continue
+		}
+		if len(found.AuthorizationServers) == 0 {
+			return nil, errNoServer
+		}
+		return &found, nil
+	}
+	return nil, mismatch
+}
+
+// isOf reports whether a resource is the server's URL or, as many servers have it, of
+// the same origin and above it.
+func isOf(resource string, own *url.URL) bool {
+	u, err := url.Parse(resource)
+	if err != nil || origin(u) != origin(own) {
+		return false
+	}
+	above, path := strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(own.Path, "/")
+	return above == path || strings.HasPrefix(path, above+"/")
+}
+
+// maxDocument bounds a metadata document, in bytes.
+const maxDocument = 1 << 20
+
+// document gets a JSON document. It reports false where there is none.
+func (s *Server) document(ctx context.Context, at string, to any) (bool, error) {
+	u, err := url.Parse(at)
+	if err != nil || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(strings.ToLower(u.Hostname()))) {
+		if err == nil && originOf(s.url) == origin(u) { // as plain as the server itself
+		} else {
+			return false, fmt.Errorf("%q is no https URL", at)
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return false, err
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := s.client.Do(request)
+	if err != nil {
+		return false, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxDocument))
+		return false, nil
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxDocument)).Decode(to); err != nil {
+		return false, fmt.Errorf("%s: %w", at, err)
+	}
+	return true, nil
+}
+
+// wanted are the scopes to ask for: those that are configured, else those of the
+// challenge, else all that the resource says it has; what there was before (step-up),
+// and offline_access where that is how refresh tokens are got.
+func (s *Server) wanted(p *place, c challenge, before []string) []string {
+	scopes := s.settings.Scopes
+	switch {
+	case len(scopes) > 0:
+		scopes = union(scopes, c.scopes)
+	case len(c.scopes) > 0:
+		scopes = c.scopes
+	default:
+		scopes = p.scopes
+	}
+	scopes = union(before, scopes)
+	if s.settings.interactive() && len(s.settings.Scopes) == 0 && slices.Contains(p.meta.ScopesSupported, offline) {
+		scopes = union(scopes, []string{offline})
+	}
+	return scopes
+}
+
+const offline = "offline_access"

@@ -1,0 +1,309 @@
+// Package login logs toolfinch in to upstream servers with OAuth 2.1: it finds the
+// authorization server, gets tokens, keeps them in a vault, refreshes them and adds
+// them to requests. It never waits for a human on behalf of a request: a request that
+// needs one fails with *Needed.
+//
+// Discovery and registration are those of the official Go SDK (auth, oauthex). Its
+// handler of the flow itself is not used: it cannot leave the resource out, prefers a
+// metadata document over a pre-registered client, forgets registrations, and refreshes
+// without scope and resource.
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"toolfinch/trust"
+)
+
+// Grant is how a token is got.
+type Grant string
+
+// The grants. GrantCode and GrantDevice need a person, the others do not.
+const (
+	GrantCode        Grant = "authorization_code"
+	GrantDevice      Grant = "device_code"
+	GrantCredentials Grant = "client_credentials"
+	// GrantExchange is enterprise-managed authorization: an identity token of the
+	// company's identity provider is exchanged for an assertion (ID-JAG, RFC 8693),
+	// and that for a token of the server's authorization server (RFC 7523).
+	GrantExchange Grant = "token_exchange"
+)
+
+// ResourceNone is the resource of servers that refuse the parameter.
+const ResourceNone = "none"
+
+// Settings say how to log in to a server. The zero value is automatic: when the server
+// asks for a login, its authorization server is looked for, and this client registered
+// there.
+type Settings struct {
+	Off         bool   // no login: what the server answers stands
+	Set         bool   // something is configured: a refusal without a challenge is one for want of a login, too
+	Grant       Grant  // default GrantCode
+	ClientID    string // of a client that was registered before
+	Secret      string // its secret
+	PrivateKey  string // PEM or JWK of the key that the client signs with (private_key_jwt)
+	Algorithm   string // of that key, where several are possible; default by the key: RS256, ES256, EdDSA
+	Issuer      string // the authorization server that the client is registered with; default: the one that the server names first
+	MetadataURL string // the client's metadata document (CIMD); "" for none
+	Scopes      []string
+	Resource    string // default: as the server says; ResourceNone for none
+	// AllowPrivate lets the authorization server be at a private address. The host of the
+	// server itself may always be one.
+	AllowPrivate bool
+	RedirectURL  string   // where the browser is sent back to; default: a port of loopback
+	RedirectPort int      // the port of loopback; default: any
+	PerUser      bool     // each principal has a login of its own
+	Exchange     Exchange // of GrantExchange
+}
+
+// Exchange says where GrantExchange gets its assertion.
+type Exchange struct {
+	TokenURL string // of the identity provider
+	ClientID string // there
+	Secret   string
+	Token    string // the identity token; a file that another program keeps up to date if it begins with @
+	Type     string // of Token, a URN; default: an OpenID Connect identity token
+}
+
+// Interactive reports whether a login needs a person.
+func (s *Server) Interactive() bool { return s.settings.interactive() }
+
+// interactive reports whether a login needs a person.
+func (s Settings) interactive() bool { return s.Grant != GrantCredentials && s.Grant != GrantExchange }
+
+// Vault keeps tokens at rest. Its methods are safe for concurrent use, by several
+// processes too.
+type Vault interface {
+	// Get returns nil for what is not there.
+	Get(ctx context.Context, name string) ([]byte, error)
+	Put(ctx context.Context, name string, value []byte) error
+	// Delete does nothing for what is not there.
+	Delete(ctx context.Context, name string) error
+	// Names returns those that begin with prefix.
+	Names(ctx context.Context, prefix string) ([]string, error)
+	// Locked runs f while no other process runs one for the same name.
+	Locked(ctx context.Context, name string, f func(ctx context.Context) error) error
+}
+
+// Needed says that a server is not used before somebody logs in.
+type Needed struct {
+	Server string
+	URL    string // where that goes on, for a browser; "" while no login was begun
+	Why    string // why what there was does not do; "" where nobody has logged in
+	Scopes []string
+}
+
+func (n *Needed) Error() string {
+	text := "needs a login: run `toolfinch login " + n.Server + "`"
+	if n.URL != "" {
+		text += ", or open " + n.URL
+	}
+	if n.Why != "" {
+		text += " (" + n.Why + ")"
+	}
+	return text
+}
+
+// Options are what Logins are made with.
+type Options struct {
+	Vault Vault
+	Log   *slog.Logger // default: nothing is logged
+	// Callback returns the URL at which Logins.ServeHTTP is served on loopback or for all
+	// users, "" for nowhere; default: nowhere. A login listens for itself then.
+	Callback func() string
+	Record   trust.Record // of logins and renewals, for the audit log; may be nil
+}
+
+// Logins are those to all servers of one process. Its methods are safe for concurrent use.
+type Logins struct {
+	vault    Vault
+	log      *slog.Logger
+	callback func() string
+	record   trust.Record
+	life     context.Context // of what is done for nobody's request
+	end      context.CancelFunc
+	work     sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows; never held over I/O
+	closed    bool
+	pending   map[string]*Pending // by their state
+	listeners map[int]*listener   // by their port
+}
+
+// New makes logins; nothing is read yet.
+func New(o Options) *Logins {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Callback == nil {
+		o.Callback = func() string { return "" }
+	}
+	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, pending: map[string]*Pending{}, listeners: map[int]*listener{}}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+// Close ends the logins that were begun, and waits for what runs.
+func (l *Logins) Close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.end()
+	l.work.Wait()
+}
+
+// spawn runs f, which must end with the life, unless the logins are closed.
+func (l *Logins) spawn(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.work.Go(f)
+	}
+	return !l.closed
+}
+
+// Server is one server that may want logins.
+type Server struct {
+	logins   *Logins
+	name     string
+	url      string
+	settings Settings
+	client   *http.Client // to authorization servers
+	log      *slog.Logger
+
+	mu       sync.Mutex // guards accounts; never held over I/O
+	accounts map[string]*account
+}
+
+// maxAccounts bounds the principals of a server whose tokens are kept in memory; those
+// of others are read again when they come.
+const maxAccounts = 1024
+
+// Server returns the server of a name and URL.
+func (l *Logins) Server(name, url string, s Settings) *Server {
+	if s.Grant == "" {
+		s.Grant = GrantCode
+	}
+	return &Server{
+		logins: l, name: name, url: url, settings: s, client: newClient(url, s.AllowPrivate),
+		log: l.log.With("server", name), accounts: map[string]*account{},
+	}
+}
+
+// account returns what is known of a principal's login; "" is the owner of this process.
+func (s *Server) account(principal string) *account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.accounts[principal]
+	if a == nil {
+		if len(s.accounts) >= maxAccounts {
+			for other, one := range s.accounts {
+				if one.idle() {
+					delete(s.accounts, other)
+					break
+				}
+			}
+		}
+		a = &account{Server: s, principal: principal, changed: make(chan struct{})}
+		s.accounts[principal] = a
+	}
+	return a
+}
+
+// rowPrefix begins the names of all tokens in the vault.
+const rowPrefix = "login/"
+
+// row is the name of a principal's tokens in the vault.
+func (s *Server) row(principal string) string {
+	if principal == "" {
+		return rowPrefix + s.name
+	}
+	return rowPrefix + s.name + " " + principal
+}
+
+// Status is what is known of a login.
+type Status struct {
+	Server    string
+	Principal string // "" for the owner of this process
+	Issuer    string
+	Grant     Grant
+	Scopes    []string // granted, as far as the authorization server says
+	Resource  string
+	Expires   time.Time // of the access token; zero where that is not known
+	Refreshes bool      // it is renewed without a person
+	Obtained  time.Time
+}
+
+// Statuses returns all logins to the server, sorted by principal.
+func (s *Server) Statuses(ctx context.Context) ([]Status, error) {
+	names, err := s.logins.vault.Names(ctx, s.row(""))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var all []Status
+	for _, name := range names {
+		principal := strings.TrimPrefix(strings.TrimPrefix(name, s.row("")), " ")
+		if name != s.row(principal) {
+			continue // of a server whose name begins with this one's
+		}
+		c, err := s.read(ctx, principal)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			all = append(all, c.status(s.name, principal))
+		}
+	}
+	return all, nil
+}
+
+// LoggedIn reports whether there is a token of a principal, or one is got without a person.
+func (s *Server) LoggedIn(ctx context.Context, principal string) bool {
+	if !s.settings.interactive() {
+		return true
+	}
+	c, err := s.read(ctx, principal)
+	return err == nil && c != nil && (c.RefreshToken != "" || c.fresh(time.Now(), 0))
+}
+
+// event is something that happened to a login.
+func (s *Server) event(ctx context.Context, kind, principal string, c *credential, err error) {
+	e := trust.Event{Kind: kind, Principal: principal, Server: s.name}
+	if c != nil {
+		e.Details = map[string]string{"issuer": c.Issuer, "scopes": strings.Join(c.may(), " ")}
+	}
+	if err != nil {
+		e.Outcome, e.Reason = trust.Failed, err.Error()
+	}
+	s.logins.record.Event(ctx, e)
+}
+
+// errClosed is about logins after Close.
+var errClosed = errors.New("the logins are closed")
+
+// union is a with what b has beyond it, in order.
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// covers reports whether all scopes of b are in a.
+func covers(a, b []string) bool {
+	return !slices.ContainsFunc(b, func(s string) bool { return !slices.Contains(a, s) })
+}
+
+func wrap(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }

@@ -1,0 +1,681 @@
+package login_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toolfinch/internal/authserver"
+	"toolfinch/internal/await"
+	"toolfinch/trust/login"
+)
+
+// memory is a vault that several Logins can share, as processes share one.
+type memory struct {
+	mu     sync.Mutex // guards rows and locks
+	rows   map[string][]byte
+	locks  map[string]*sync.Mutex
+	broken error // of Put
+}
+
+func newMemory() *memory { return &memory{rows: map[string][]byte{}, locks: map[string]*sync.Mutex{}} }
+
+func (m *memory) Get(_ context.Context, name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return bytes.Clone(m.rows[name]), nil
+}
+
+func (m *memory) Put(_ context.Context, name string, value []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken == nil {
+		m.rows[name] = bytes.Clone(value)
+	}
+	return m.broken
+}
+
+func (m *memory) Delete(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.rows, name)
+	return nil
+}
+
+func (m *memory) Names(_ context.Context, prefix string) (names []string, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.rows {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func (m *memory) Locked(ctx context.Context, name string, f func(context.Context) error) error {
+	m.mu.Lock()
+	if m.locks[name] == nil {
+		m.locks[name] = new(sync.Mutex)
+	}
+	lock := m.locks[name]
+	m.mu.Unlock()
+	lock.Lock()
+	defer lock.Unlock()
+	return f(ctx)
+}
+
+// row is the stored login to the house's server.
+func (m *memory) row(t *testing.T) (row map[string]any) {
+	t.Helper()
+	raw, _ := m.Get(t.Context(), "login/notes")
+	if raw != nil && json.Unmarshal(raw, &row) != nil {
+		t.Fatalf("the row is %s", raw)
+	}
+	return row
+}
+
+// resource is a protected server, which asks the authorization server about each token.
+type resource struct {
+	*httptest.Server
+	as *authserver.Server
+
+	mu     sync.Mutex // guards what follows
+	scope  string     // that requests need
+	tokens []string   // that came
+	refuse bool       // every token
+	not    string     // a token that is refused
+}
+
+// inspector is the client by which the resource asks about tokens.
+var inspector = authserver.Machine("inspector", "inspector-secret")
+
+func newResource(t *testing.T, as *authserver.Server) *resource {
+	r := &resource{as: as, scope: "mcp:read"}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"resource":%q,"authorization_servers":[%q],"scopes_supported":["mcp:read","mcp:write"]}`, r.URL+"/mcp", as.Issuer)
+	})
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, req *http.Request) {
+		token := strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
+		r.mu.Lock()
+		r.tokens = append(r.tokens, token)
+		need, refuse := r.scope, r.refuse || token != "" && token == r.not
+		r.mu.Unlock()
+		has := r.scopes(t, token)
+		metadata := r.URL + "/.well-known/oauth-protected-resource/mcp"
+		switch {
+		case has == nil || refuse:
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer resource_metadata="%s", scope="mcp:read"`, metadata))
+			w.WriteHeader(http.StatusUnauthorized)
+		case !slices.Contains(has, need):
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="%s", resource_metadata="%s"`, need, metadata))
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			_, _ = io.Copy(w, req.Body)
+		}
+	})
+	r.Server = httptest.NewServer(mux)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// scopes are those of a token that is good, else nil.
+func (r *resource) scopes(t *testing.T, token string) []string {
+	if token == "" {
+		return nil
+	}
+	form := url.Values{"token": {token}}
+	request, _ := http.NewRequest(http.MethodPost, r.as.Issuer+"/token/introspection", strings.NewReader(form.Encode()))
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth(inspector.ID, inspector.Secret)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return []string{"mcp:read"} // the authorization server is down: a resource with JWTs would not notice
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Active bool
+		Scope  string
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		t.Errorf("introspection: %v", err)
+	}
+	if !answer.Active {
+		return nil
+	}
+	return strings.Fields(answer.Scope)
+}
+
+// seen are the tokens that came since the last time.
+func (r *resource) seen() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.tokens
+	r.tokens = nil
+	return all
+}
+
+func (r *resource) set(f func(*resource)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(r)
+}
+
+// house is an authorization server, a protected server, and a vault.
+type house struct {
+	as    *authserver.Server
+	rs    *resource
+	vault *memory
+}
+
+func newHouse(t *testing.T, settings authserver.Settings) *house {
+	opaque := true
+	settings.Opaque = &opaque
+	settings.Clients = append(settings.Clients, inspector)
+	as := authserver.Start(t, settings)
+	return &house{as: as, rs: newResource(t, as), vault: newMemory()}
+}
+
+// process is what one process has.
+type process struct {
+	logins *login.Logins
+	server *login.Server
+	client *http.Client
+}
+
+func (h *house) process(t *testing.T, s login.Settings) *process {
+	logins := login.New(login.Options{Vault: h.vault})
+	t.Cleanup(logins.Close)
+	server := logins.Server("notes", h.rs.URL+"/mcp", s)
+	return &process{logins, server, &http.Client{Transport: server.Transport(http.DefaultTransport, "")}}
+}
+
+// call sends one request to the protected server.
+func (h *house) call(t *testing.T, p *process) (int, error) {
+	t.Helper()
+	response, err := p.client.Post(h.rs.URL+"/mcp", "application/json", strings.NewReader("hello"))
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if response.StatusCode == http.StatusOK && string(body) != "hello" {
+		t.Errorf("the body that arrived is %q", body)
+	}
+	return response.StatusCode, err
+}
+
+// login logs in as a browser does.
+func (h *house) login(t *testing.T, p *process) *login.Pending {
+	t.Helper()
+	pending, err := p.server.Begin(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.as.Browse(t, pending.URL(), "")
+	await.Value(t, pending.Done())
+	if err := pending.Err(); err != nil {
+		t.Fatalf("the login: %v", err)
+	}
+	return pending
+}
+
+// works fails the test unless the next request goes well.
+func (h *house) works(t *testing.T, p *process) {
+	t.Helper()
+	if status, err := h.call(t, p); err != nil || status != http.StatusOK {
+		t.Fatalf("the request: %d, %v", status, err)
+	}
+}
+
+// wants fails the test unless the next request needs a login.
+func (h *house) wants(t *testing.T, p *process) *login.Needed {
+	t.Helper()
+	status, err := h.call(t, p)
+	needed, ok := errors.AsType[*login.Needed](err)
+	if !ok {
+		t.Fatalf("the request: %d, %v; want that it needs a login", status, err)
+	}
+	return needed
+}
+
+// event returns the events of a kind, with the grant of those at the token endpoint.
+func grants(events []authserver.Event, what, grant string) (found []authserver.Event) {
+	for _, e := range events {
+		if e.What == what && (grant == "" || e.Params["grant_type"] == grant) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	p := h.process(t, login.Settings{})
+	needed := h.wants(t, p)
+	if text := needed.Error(); text != "needs a login: run `toolfinch login notes`" {
+		t.Errorf("the error is %q", text)
+	}
+	h.rs.seen()
+	h.wants(t, p)
+	if seen := h.rs.seen(); len(seen) > 0 {
+		t.Errorf("a server that wants a login was asked again: %q", seen)
+	}
+	status := h.login(t, p).Status()
+	if status.Issuer != h.as.Issuer || !slices.Equal(status.Scopes, []string{"mcp:read"}) || !status.Refreshes || time.Until(status.Expires) < 50*time.Minute {
+		t.Errorf("the login is %+v", status)
+	}
+	h.works(t, p)
+	events := h.as.Seen(t)
+	registered := grants(events, "registered", "")
+	if len(registered) != 1 || registered[0].Params["application_type"] != "native" || registered[0].Params["token_endpoint_auth_method"] != "none" {
+		t.Errorf("registered: %+v", registered)
+	}
+	for _, e := range grants(events, "granted", "authorization_code") {
+		if e.Params["resource"] != h.rs.URL+"/mcp" {
+			t.Errorf("the token was asked for with %v", e.Params)
+		}
+	}
+
+	t.Run("another process uses it, and registers nothing", func(t *testing.T) {
+		other := h.process(t, login.Settings{})
+		h.works(t, other)
+		h.login(t, other)
+		if again := grants(h.as.Seen(t), "registered", ""); len(again) > 0 {
+			t.Errorf("registered again: %+v", again)
+		}
+	})
+	t.Run("the token goes to the server alone", func(t *testing.T) {
+		var got http.Header
+		elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
+		defer elsewhere.Close()
+		response, err := p.client.Get(elsewhere.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if _, ok := got["Authorization"]; ok {
+			t.Errorf("another origin got %v", got)
+		}
+	})
+	t.Run("a server that moved gets none", func(t *testing.T) {
+		moved := newResource(t, h.as)
+		server := p.logins.Server("notes", moved.URL+"/mcp", login.Settings{})
+		_, err := (&http.Client{Transport: server.Transport(http.DefaultTransport, "")}).Get(moved.URL + "/mcp")
+		if _, ok := errors.AsType[*login.Needed](err); !ok {
+			t.Errorf("the error is %v", err)
+		}
+		if seen := moved.seen(); len(seen) != 1 || seen[0] != "" {
+			t.Errorf("it got %q", seen)
+		}
+	})
+}
+
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{Now: authserver.Now{Lifetime: 2}})
+	p := h.process(t, login.Settings{})
+	h.wants(t, p)
+	h.login(t, p)
+	first := h.vault.row(t)
+	h.as.Set(t, authserver.Now{Lifetime: 3600})
+	await.True(t, func() bool { h.works(t, p); return h.vault.row(t)["access_token"] != first["access_token"] })
+	second := h.vault.row(t)
+	if second["refresh_token"] == first["refresh_token"] {
+		t.Error("the rotated refresh token is not stored")
+	}
+	for _, e := range grants(h.as.Seen(t), "granted", "refresh_token") {
+		if e.Params["resource"] != h.rs.URL+"/mcp" || e.Params["scope"] != "mcp:read offline_access" {
+			t.Errorf("the refresh was asked for with %v", e.Params)
+		}
+	}
+	for _, token := range h.rs.seen() {
+		if token == "" {
+			continue
+		}
+		if has := h.rs.scopes(t, token); has == nil && token != first["access_token"] {
+			t.Errorf("an expired token was sent")
+		}
+	}
+
+	t.Run("a token that the server refuses is renewed once", func(t *testing.T) {
+		h.refuse(t)
+		h.works(t, p)
+		if n := len(grants(h.as.Seen(t), "granted", "refresh_token")); n != 1 {
+			t.Errorf("%d refreshes", n)
+		}
+	})
+	t.Run("a server that refuses every token is no reason to go on", func(t *testing.T) {
+		h.rs.set(func(r *resource) { r.refuse = true })
+		defer h.rs.set(func(r *resource) { r.refuse = false })
+		h.rs.seen()
+		h.wants(t, p)
+		if n := len(h.rs.seen()); n > 3 {
+			t.Errorf("%d requests", n)
+		}
+		if n := len(grants(h.as.Seen(t), "granted", "refresh_token")); n > 2 {
+			t.Errorf("%d refreshes", n)
+		}
+	})
+}
+
+// refuse has the protected server refuse the token that there is now.
+func (h *house) refuse(t *testing.T) {
+	t.Helper()
+	token := h.vault.row(t)["access_token"].(string)
+	h.rs.set(func(r *resource) { r.not = token })
+}
+
+// revoke revokes a token at the authorization server, as an administrator would, and with it all
+// of the same login.
+func (h *house) revoke(t *testing.T, token string) {
+	t.Helper()
+	form := url.Values{"token": {token}}
+	request, _ := http.NewRequest(http.MethodPost, h.as.Issuer+"/token/revocation", strings.NewReader(form.Encode()))
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth(inspector.ID, inspector.Secret)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("revoke: %v %v", response, err)
+	}
+	response.Body.Close()
+}
+
+func TestRefreshTokenThatIsRevoked(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	p := h.process(t, login.Settings{})
+	h.wants(t, p)
+	h.login(t, p)
+	h.works(t, p)
+	row := h.vault.row(t)
+	h.revoke(t, row["refresh_token"].(string))
+	h.revoke(t, row["access_token"].(string))
+	needed := h.wants(t, p)
+	if !strings.Contains(needed.Error(), "invalid_grant") {
+		t.Errorf("the error is %q", needed)
+	}
+	h.as.Seen(t)
+	h.wants(t, p)
+	h.wants(t, h.process(t, login.Settings{}))
+	if tried := grants(h.as.Seen(t), "refused", "refresh_token"); len(tried) > 0 {
+		t.Errorf("a dead refresh token was used again: %+v", tried)
+	}
+	h.login(t, p) // without deleting anything
+	h.works(t, p)
+}
+
+func TestAuthorizationServerAway(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{Now: authserver.Now{Lifetime: 8}})
+	p := h.process(t, login.Settings{})
+	h.wants(t, p)
+	h.login(t, p)
+	first := h.vault.row(t)
+	h.as.Down(t)
+	// The token expires meanwhile: before that it is used, after that the fault is said.
+	var fault error
+	await.True(t, func() bool { _, fault = h.call(t, p); return fault != nil })
+	if errors.As(fault, new(*login.Needed)) || !errors.As(fault, new(*login.Failed)) {
+		t.Errorf("the error is %v, as if a login would help", fault)
+	}
+	if row := h.vault.row(t); row["refresh_token"] != first["refresh_token"] || row["dead"] != nil {
+		t.Errorf("the login is %v", row)
+	}
+	h.as.Up(t)
+	await.True(t, func() bool { status, err := h.call(t, p); return err == nil && status == http.StatusOK })
+}
+
+func TestClocks(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []int{-3600, 3600} {
+		t.Run(fmt.Sprint(skew), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, authserver.Settings{})
+			p := h.process(t, login.Settings{})
+			h.wants(t, p)
+			h.login(t, p)
+			h.as.Set(t, authserver.Now{Skew: &skew})
+			h.refuse(t)
+			h.works(t, p)
+			h.as.Seen(t)
+			for range 3 {
+				h.works(t, p)
+			}
+			if n := len(grants(h.as.Seen(t), "granted", "refresh_token")); n > 0 {
+				t.Errorf("%d refreshes of a token that is good for an hour", n)
+			}
+		})
+	}
+}
+
+func TestTwoProcessesRefresh(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	one, two := h.process(t, login.Settings{}), h.process(t, login.Settings{})
+	h.wants(t, one)
+	h.login(t, one)
+	h.works(t, one)
+	h.works(t, two)
+	h.refuse(t)
+	h.as.Seen(t)
+	var both sync.WaitGroup
+	for range 4 {
+		both.Go(func() { h.works(t, one) })
+		both.Go(func() { h.works(t, two) })
+	}
+	both.Wait()
+	if n := len(grants(h.as.Seen(t), "granted", "refresh_token")); n != 1 {
+		t.Errorf("%d refreshes for one token: a rotated one would be used twice", n)
+	}
+	h.works(t, one)
+	h.works(t, two)
+}
+
+func TestRefreshTokenUsedTwice(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	p := h.process(t, login.Settings{})
+	h.wants(t, p)
+	h.login(t, p)
+	stolen := bytes.Clone(h.vault.rows["login/notes"])
+	h.refuse(t)
+	h.works(t, p)
+	// A copy of the old row comes back, as from a backup: its refresh token was used.
+	h.vault.rows["login/notes"] = stolen
+	needed := h.wants(t, h.process(t, login.Settings{}))
+	if !strings.Contains(needed.Error(), "invalid_grant") {
+		t.Errorf("the error is %q", needed)
+	}
+}
+
+func TestStepUp(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	p := h.process(t, login.Settings{})
+	h.wants(t, p)
+	h.login(t, p)
+	h.works(t, p)
+	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
+	needed := h.wants(t, p)
+	if !slices.Equal(needed.Scopes, []string{"mcp:write"}) || !strings.Contains(needed.Error(), "mcp:write") {
+		t.Errorf("the error is %q, %v", needed, needed.Scopes)
+	}
+	h.rs.set(func(r *resource) { r.scope = "mcp:read" })
+	h.works(t, p) // what needs no more goes on
+	status := h.login(t, p).Status()
+	if !slices.Equal(status.Scopes, []string{"mcp:read", "mcp:write"}) {
+		t.Errorf("the scopes are %v", status.Scopes)
+	}
+	h.rs.set(func(r *resource) { r.scope = "mcp:admin" })
+	h.wants(t, p)
+	h.login(t, p) // which does not give it
+	h.rs.seen()
+	if status, err := h.call(t, p); err != nil || status != http.StatusForbidden {
+		t.Errorf("the request: %d, %v; want the server's own answer", status, err)
+	}
+	if n := len(h.rs.seen()); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestLoginsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	p := h.process(t, login.Settings{PerUser: true})
+	clients := map[string]*http.Client{}
+	pending := map[string]*login.Pending{}
+	for _, user := range []string{"https://idp.example|ann", "https://idp.example|bob"} {
+		clients[user] = &http.Client{Transport: p.server.Transport(http.DefaultTransport, user)}
+		one, err := p.server.Begin(t.Context(), user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined, err := p.server.Begin(t.Context(), user)
+		if err != nil || joined != one {
+			t.Errorf("another login was begun: %v", err)
+		}
+		pending[user] = one
+	}
+	for _, user := range []string{"https://idp.example|bob", "https://idp.example|ann"} {
+		h.as.Set(t, authserver.Now{User: user})
+		h.as.Browse(t, pending[user].URL(), "")
+		await.Value(t, pending[user].Done())
+		if err := pending[user].Err(); err != nil {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+	tokens := map[string]bool{}
+	for user, client := range clients {
+		h.rs.seen()
+		response, err := client.Post(h.rs.URL+"/mcp", "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatalf("%s: %v", user, err)
+		}
+		response.Body.Close()
+		for _, token := range h.rs.seen() {
+			tokens[token] = true
+		}
+	}
+	if len(tokens) != 2 {
+		t.Errorf("two users have %d tokens", len(tokens))
+	}
+	_, err := (&http.Client{Transport: p.server.Transport(http.DefaultTransport, "https://idp.example|eve")}).Post(h.rs.URL+"/mcp", "text/plain", strings.NewReader("x"))
+	if _, ok := errors.AsType[*login.Needed](err); !ok {
+		t.Errorf("a third user: %v", err)
+	}
+}
+
+func TestAnotherProcessLogsIn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	serving, shell := h.process(t, login.Settings{}), h.process(t, login.Settings{})
+	h.wants(t, serving)
+	noticed := make(chan error, 1)
+	go func() { noticed <- serving.server.Await(t.Context(), "") }()
+	h.wants(t, shell)
+	h.login(t, shell)
+	if err := await.Value(t, noticed); err != nil {
+		t.Fatal(err)
+	}
+	h.works(t, serving)
+	if was, revoked, err := shell.server.Logout(t.Context(), ""); !was || !revoked || err != nil {
+		t.Errorf("logout: %v %v %v", was, revoked, err)
+	}
+	h.wants(t, serving)
+	if row := h.vault.row(t); row != nil {
+		t.Errorf("the row is %v", row)
+	}
+}
+
+func TestUserSaysNo(t *testing.T) {
+	t.Parallel()
+	yes := true
+	h := newHouse(t, authserver.Settings{Now: authserver.Now{Deny: &yes}})
+	p := h.process(t, login.Settings{})
+	pending, err := p.server.Begin(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, _ := url.Parse(pending.URL())
+	final := h.as.Browse(t, pending.URL(), back.Query().Get("redirect_uri"))
+	response, err := http.Get(final.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, _ := io.ReadAll(response.Body)
+	response.Body.Close()
+	await.Value(t, pending.Done())
+	if err := pending.Err(); err == nil || !strings.Contains(err.Error(), "access_denied") || !strings.Contains(string(page), "the user said no") {
+		t.Errorf("the error is %v, the page %q", err, page)
+	}
+	if again, err := http.Get(final.String()); err == nil {
+		again.Body.Close()
+		if again.StatusCode == http.StatusOK {
+			t.Error("an answer was taken twice")
+		}
+	}
+}
+
+func TestClientCredentials(t *testing.T) {
+	t.Parallel()
+	machine := authserver.Machine("robot", "robot-secret")
+	h := newHouse(t, authserver.Settings{Clients: []authserver.Client{machine}})
+	p := h.process(t, login.Settings{Set: true, Grant: login.GrantCredentials, ClientID: "robot", Secret: "robot-secret"})
+	h.works(t, p)
+	h.works(t, p)
+	if n := len(grants(h.as.Seen(t), "granted", "client_credentials")); n != 1 {
+		t.Errorf("%d tokens for two requests", n)
+	}
+	h.revoke(t, h.vault.row(t)["access_token"].(string))
+	h.works(t, p)
+	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
+	h.works(t, p) // more scopes need nobody either
+	wrong := h.process(t, login.Settings{Set: true, Grant: login.GrantCredentials, ClientID: "robot", Secret: "wrong"})
+	h.vault.Delete(t.Context(), "login/notes")
+	_, err := h.call(t, wrong)
+	if !errors.As(err, new(*login.Failed)) || !strings.Contains(err.Error(), "invalid_client") || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("the error is %v", err)
+	}
+	h.as.Seen(t)
+	_, _ = h.call(t, wrong)
+	if tried := grants(h.as.Seen(t), "refused", ""); len(tried) > 0 {
+		t.Error("the authorization server was asked again at once")
+	}
+}
+
+func TestDevice(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	p := h.process(t, login.Settings{Grant: login.GrantDevice})
+	h.wants(t, p)
+	pending, err := p.server.Begin(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pending.UserCode() == "" {
+		t.Error("there is no code")
+	}
+	h.as.Browse(t, pending.URL(), "")
+	await.Value(t, pending.Done())
+	if err := pending.Err(); err != nil {
+		t.Fatal(err)
+	}
+	h.works(t, p)
+	h.refuse(t)
+	h.works(t, p)
+}

@@ -61,19 +61,19 @@ func newUpstream(t testing.TB, n int) *httptest.Server {
 // knows the tools.
 func newProxy(t testing.TB, dataDir string, tools int, upstreams ...*httptest.Server) (url string) {
 	t.Helper()
-	return serveConfig(t, &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}, tools, upstreams...) + "/mcp"
+	return serveConfig(t, &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}, tools, nil, upstreams...) + "/mcp"
 }
 
 // serveConfig serves toolfinch in front of the upstreams with what else config
 // says, and waits until it knows the tools.
-func serveConfig(t testing.TB, config *configs.Config, tools int, upstreams ...*httptest.Server) (url string) {
+func serveConfig(t testing.TB, config *configs.Config, tools int, options []proxy.Option, upstreams ...*httptest.Server) (url string) {
 	t.Helper()
 	for i, u := range upstreams {
 		config.Servers = append(config.Servers, upstream.Settings{Name: fmt.Sprintf("up%d", i), URL: u.URL,
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: upstream.DefaultCallTimeout, Validate: true})
 	}
 	log := slog.New(slog.DiscardHandler)
-	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(log))
+	p, err := proxy.Open(t.Context(), config, append(options, proxy.WithLogger(log))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func BenchmarkWays(b *testing.B) {
 		up := newUpstream(b, tools)
 		gated := serveConfig(b, &configs.Config{
 			DataDir: b.TempDir(), TopK: 5, Routing: configs.RoutingAuto, Gating: &view.Gating{MaxTokens: 2000}, ProxyTool: "proxy", REST: true,
-		}, tools, up)
+		}, tools, nil, up)
 		id, arguments := "up0_echo", map[string]string{"text": strings.Repeat("x", 100)}
 		const query = "share a photo album with my contacts"
 		called := func(name string, arguments any) func(*session) error {

@@ -153,10 +153,13 @@ func (l *Log) Add(line Line) {
 		return
 	}
 	l.pending = append(l.pending, line)
+	n := len(l.pending)
 	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
+	if n == 1 || n == queue/2 {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -195,6 +198,13 @@ func (l *Log) Run(ctx context.Context) {
 	for {
 		select {
 		case <-l.wake:
+			gather := time.NewTimer(linger)
+			select {
+			case <-gather.C:
+			case <-l.wake: // there are many
+			case <-ctx.Done():
+			}
+			gather.Stop()
 			l.persist(ctx)
 			sync.Reset(syncEvery)
 		case <-sync.C:
@@ -205,6 +215,10 @@ func (l *Log) Run(ctx context.Context) {
 		}
 	}
 }
+
+// linger is how long a line may wait for others that are written with it: locks, checks of
+// the file and the write cost more than a line.
+const linger = 5 * time.Millisecond
 
 // syncEvery is how long a line that was written may not be on the disk.
 const syncEvery = time.Second

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,7 +109,7 @@ func (a auditor) describe(ctx context.Context, line *audit.Line, call *tool.Call
 			line.Era = "2026-07-28"
 		}
 	}
-	line.Name, line.Depth, line.Session = call.Name, call.Depth, audit.Digest(call.Session)
+	line.Name, line.Depth, line.Session, line.Request = call.Name, call.Depth, audit.Digest(call.Session), string(call.Request)
 	if call.Local {
 		line.Transport = "command"
 	}
@@ -283,35 +284,41 @@ func (a auditor) loaded(ctx context.Context, before, config *configs.Config, ref
 	a.record(ctx, e)
 }
 
-// changesOf says which servers and views another configuration adds and removes.
+// changesOf says which servers and views another configuration adds (+), changes (~) and
+// removes (-).
 func changesOf(before, after *configs.Config) map[string]string {
 	changes := map[string]string{}
-	for what, names := range map[string]func(*configs.Config) []string{
-		"servers": func(c *configs.Config) (names []string) {
+	for what, named := range map[string]func(*configs.Config) map[string]any{
+		"servers": func(c *configs.Config) map[string]any {
+			named := map[string]any{}
 			for _, s := range c.Servers {
-				names = append(names, s.Name)
+				named[s.Name] = s
 			}
-			return names
+			return named
 		},
-		"views": func(c *configs.Config) (names []string) {
+		"views": func(c *configs.Config) map[string]any {
+			named := map[string]any{}
 			for _, v := range c.Views {
-				names = append(names, v.Name)
+				named[v.Name] = v
 			}
-			return names
+			return named
 		},
 	} {
-		old, now := names(before), names(after)
+		old, now := named(before), named(after)
 		var list []string
-		for _, name := range now {
-			if !slices.Contains(old, name) {
+		for name, settings := range now {
+			if was, known := old[name]; !known {
 				list = append(list, "+"+name)
+			} else if !reflect.DeepEqual(was, settings) {
+				list = append(list, "~"+name)
 			}
 		}
-		for _, name := range old {
-			if !slices.Contains(now, name) {
+		for name := range old {
+			if _, stays := now[name]; !stays {
 				list = append(list, "-"+name)
 			}
 		}
+		slices.Sort(list)
 		if len(list) > 0 {
 			changes[what] = rawjson.Head(strings.Join(list, " "), 400)
 		}

@@ -159,7 +159,7 @@ func TestALineSaysWhoDidWhat(t *testing.T) {
 		c.ask("tools/call", toolCall("shop_look", `{"size":1,"api_key":"sk-1"}`))
 		lines := since(3)
 		l := lines[len(lines)-1]
-		if l.Principal == nil || l.Principal.ID != "alice" || l.Client == nil || l.Client.Name != "raw" || (l.Session != "") == modern {
+		if l.Principal == nil || l.Principal.ID != "alice" || l.Client == nil || l.Client.Name != "raw" || (l.Session != "") == modern || l.Request == "" {
 			t.Errorf("modern %v: who: %+v %+v %q", modern, l.Principal, l.Client, l.Session)
 		}
 		if l.Era != map[bool]string{false: "legacy", true: "2026-07-28"}[modern] || l.Time.Before(start.Add(-time.Second)) || l.PID != os.Getpid() {
@@ -244,10 +244,11 @@ func TestAReloadIsWrittenDown(t *testing.T) {
 	since(2)
 	next := *config
 	next.Servers = append(slices.Clone(config.Servers), other.settings)
+	next.Servers[0].Description = "Wares"
 	if err := p.Reload(t.Context(), &next); err != nil {
 		t.Fatal(err)
 	}
-	if l := since(1)[0]; inShort(l) != "config.changed - - success -" || l.Details["servers"] != "+other" {
+	if l := since(1)[0]; inShort(l) != "config.changed - - success -" || l.Details["servers"] != "+other ~shop" {
 		t.Errorf("%+v", l)
 	}
 }

@@ -98,7 +98,7 @@ func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (t
 
 // callOf makes a call of a request.
 func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *tool.Call {
-	call := &tool.Call{Params: x.Params}
+	call := &tool.Call{Params: x.Params, Request: x.ID}
 	switch x.Method {
 	case wire.MethodGetTask, wire.MethodUpdateTask, wire.MethodCancelTask:
 		call.Name = rawjson.Text(rawjson.Member(x.Params, "taskId"))

@@ -51,6 +51,8 @@ type Call struct {
 	// Params is the whole params object of the request as sent, with _meta and
 	// unknown fields. Nil when the call does not come from a client's tools/call.
 	Params json.RawMessage
+	// Request is the ID of the client's request as sent, nil where there is none.
+	Request json.RawMessage
 	// Session is the ID of the client session that caused the call, "" when
 	// there is none (a shell command, a 2026-07-28 client).
 	Session string

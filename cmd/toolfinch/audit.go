@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/printable"
 	"toolfinch/proxy"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
@@ -175,7 +176,7 @@ func (a *auditLines) show(l *audit.Line, text []byte) error {
 	const most = 500
 	a.n++
 	if a.asJSON {
-		_, err := fmt.Fprintf(a.out, "%s\n", bytes.TrimSpace(text))
+		_, err := fmt.Fprintf(a.out, "%s\n", printable.JSON(bytes.TrimSpace(text)))
 		return err
 	}
 	a.rows = append(a.rows, cellsOf(l))

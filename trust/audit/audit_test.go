@@ -540,6 +540,9 @@ func TestLastAndFollowReadAcrossRotation(t *testing.T) {
 	if err != nil || last != 20 || !slices.Equal(seqs, []uint64{14, 15, 16, 17, 18, 19, 20}) {
 		t.Fatalf("%v, last %d (%v)", seqs, last, err)
 	}
+	if last, err := audit.Last(audit.Files(s.File), 0, audit.Filter{}, take); err != nil || last != 20 || len(seqs) != 7 {
+		t.Errorf("no lines: last %d, %d lines (%v)", last, len(seqs)-7, err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	heard := make(chan uint64, 100)

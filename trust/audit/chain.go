@@ -32,7 +32,8 @@ type chain struct {
 	size  int64    // of the file, as far as this process knows
 	first time.Time
 	head
-	synced bool // all that this process wrote is on the disk
+	synced bool      // all that this process wrote is on the disk
+	wait   time.Time // when to try again to put the file aside
 	note   *Line
 }
 
@@ -282,11 +283,18 @@ func endOf(path string, key []byte) (head, error) {
 
 // rotate puts the file aside if it is full or old, and removes the oldest.
 func (c *chain) rotate() error {
-	if c.size == 0 || c.size < int64(c.settings.MaxSize) && time.Since(c.first) < c.settings.MaxAge {
+	if c.size == 0 || c.size < int64(c.settings.MaxSize) && time.Since(c.first) < c.settings.MaxAge || time.Now().Before(c.wait) {
 		return nil
 	}
-	return c.aside()
+	err := c.aside()
+	if errors.Is(err, errNotAside) { // another process has it open, on Windows: a file that grows is better than none
+		c.wait = time.Now().Add(time.Minute)
+		return c.open()
+	}
+	return err
 }
+
+var errNotAside = errors.New("the file cannot be put aside")
 
 // aside renames the file, and makes another.
 func (c *chain) aside() error {
@@ -298,7 +306,7 @@ func (c *chain) aside() error {
 	}
 	c.file = nil
 	if err := os.Rename(c.settings.File, rotatedName(c.settings.File, time.Now(), max(c.seq, 1))); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNotAside, err)
 	}
 	var err error
 	if c.file, err = os.OpenFile(c.settings.File, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600); err != nil {

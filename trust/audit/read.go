@@ -95,7 +95,7 @@ func Last(files []string, n int, f Filter, yield func(l *Line, text []byte) erro
 		text []byte
 	}
 	var found []one // the last n
-	for i := len(files) - 1; i >= 0 && len(found) < n; i-- {
+	for i := len(files) - 1; i >= 0 && (len(found) < n || last == 0); i-- {
 		var of []one
 		err := Scan(files[i:i+1], Filter{}, func(l *Line, text []byte) error {
 			last = max(last, l.Seq)

@@ -23,6 +23,7 @@ var floors = map[string]int{
 	"tool": 1, "hook": 1, "wire": 1, "script": 1, "python": 1,
 	"embed": 1, "embed/hf": 1,
 	"tool/args":       1,
+	"trust/inbound":   2,
 	"trust/sandbox":   1,
 	"trust/login":     1,
 	"trust/vault":     1,
@@ -47,7 +48,7 @@ var only = map[string][]string{
 	"github.com/sashabaranov/go-openai":      {"embed"},
 	"database/sql":                           {"store", "demo"},
 	"modernc.org/sqlite":                     {"store", "demo"},
-	"net/http":                               {"wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "registry", "cmd/toolfinch", "internal/agents", "internal/authserver", "eval/tokens"},
+	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "embed", "embed/models", "demo", "registry", "cmd/toolfinch", "internal/agents", "internal/authserver", "eval/tokens"},
 	"toolfinch/cmd":                          {},
 	"toolfinch/internal/await":               {}, // tests only
 	"toolfinch/internal/authserver":          {}, // tests only
@@ -61,6 +62,7 @@ var only = map[string][]string{
 	"github.com/landlock-lsm":                {"trust/sandbox"},
 	"github.com/modelcontextprotocol/go-sdk": {"trust/login"},
 	"golang.org/x/oauth2":                    {"trust/login"},
+	"github.com/go-jose":                     {"trust/inbound", "trust/login"},
 	"github.com/zalando/go-keyring":          {"trust/vault"},
 	"go.starlark.net":                        {"script", "demo"},
 }

@@ -10,6 +10,7 @@ package configs
 import (
 	_ "embed"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"toolfinch/embed"
 	"toolfinch/python"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/inbound"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -48,6 +50,9 @@ type Config struct {
 	Transport         string               // TransportStdio or TransportHTTP
 	Listen            string               // host:port
 	Origins           []string             // Origin values accepted besides loopback, in lower case
+	Hosts             []string             // names in Host beside this machine's own, in lower case
+	Auth              inbound.Settings     // who may come in over HTTP
+	Proxies           []netip.Prefix       // reverse proxies that are believed; nil: this machine's
 	Tools             []view.UpstreamTools // what stands under the enabled servers for every view, in file order
 	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
 	Gating            *view.Gating         // of the default view where Views has none; nil: what is found may be called

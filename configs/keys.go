@@ -3,6 +3,7 @@ package configs
 import (
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"path"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	"toolfinch/embed/models"
 	"toolfinch/python"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/inbound"
 	"toolfinch/view"
 )
 
@@ -156,6 +158,21 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *[]string { return &c.Origins }).is(list[string]{item: str{check: webOrigin, mask: (*secrets).prose}, empty: true}),
 	},
 	{
+		name: "allowed_hosts", change: restart,
+		doc:   "names by which clients reach toolfinch, as in `Host`, beside `localhost`, IP addresses where it listens beyond this machine, the name in `listen`, and the host of `auth.resource`",
+		value: in(func(c *Config) *[]string { return &c.Hosts }).is(list[string]{item: str{check: hostName}, empty: true}),
+	},
+	{
+		name: "auth", without: "anyone on this machine; another address than of this machine is not listened at", change: restart,
+		doc:   "who may come in over HTTP: `keys`, a mapping (see [Who may come in](#who-may-come-in)), or `none`: anyone",
+		value: in(func(c *Config) *inbound.Settings { return &c.Auth }).is(authKind{}),
+	},
+	{
+		name: "trusted_proxies", without: "this machine", change: restart,
+		doc:   "addresses of reverse proxies, and ranges like `10.0.0.0/8`, of which `principal_header` and `X-Forwarded-For` are believed",
+		value: in(func(c *Config) *[]netip.Prefix { return &c.Proxies }).is(allowed[netip.Prefix]{prefixes{}}),
+	},
+	{
 		name: "rest_api", env: "MCPPROXY_REST_API",
 		doc:   "whether HTTP also serves the REST API, `/openapi.json` and `/metrics`",
 		value: in(func(c *Config) *bool { return &c.REST }).is(boolean{}, true),
@@ -167,13 +184,13 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name:  "hook_headers",
-		doc:   "names of the HTTP headers that hooks may see, as `ctx.headers`, in lower case",
-		value: in(func(c *Config) *[]string { return &c.HookHeaders }).is(list[string]{item: str{check: headerName}, empty: true}),
+		doc:   "names of the HTTP headers that hooks may see, as `ctx.headers`, in lower case; `authorization` is not among them",
+		value: in(func(c *Config) *[]string { return &c.HookHeaders }).is(list[string]{item: str{check: seenHeader}, empty: true}),
 	},
 	{
 		name: "principal_header", change: restart,
 		doc: "the HTTP header in which a reverse proxy names the authenticated user, for `ctx.principal`, and for what is provisioned and kept for that user. " +
-			"A request that repeats the header is treated as anonymous. Only where clients cannot reach toolfinch past that proxy",
+			"A request that repeats the header is treated as anonymous, and so is one that comes from elsewhere than `trusted_proxies`. Not with `auth`, but `auth: none`",
 		value: in(func(c *Config) *string { return &c.PrincipalHeader }).is(str{check: headerName}),
 	},
 	{

@@ -63,6 +63,7 @@ func Load(opts Options) (*Config, error) {
 	d.completeViews(&c)
 	d.checkOpenAI(&c)
 	d.checkHook(&c)
+	d.checkAuth(&c)
 	d.checkClients(&c)
 	d.defaultDataDir(&c)
 	d.checkBeside()

@@ -391,7 +391,7 @@ func TestPrecedence(t *testing.T) {
 
 	dir := write(t, "toolfinch.yaml", text)
 	c, err := loadAll(Options{Dir: dir, Env: environ(env...), Flags: map[string]string{
-		"top_k": "3", "data_dir": "flag", "listen": ":0", "pinned": "a_*, b", "transport": "http", "log_format": "json",
+		"top_k": "3", "data_dir": "flag", "listen": ":0", "auth": "none", "pinned": "a_*, b", "transport": "http", "log_format": "json",
 	}})
 	if err != nil {
 		t.Fatal(err)

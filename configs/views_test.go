@@ -41,7 +41,7 @@ func loadWith(t testing.TB, text string, files []string, env ...string) (*Config
 }
 
 const everyViewKey = `
-hook_headers: [X-Team, Authorization]
+hook_headers: [X-Team, X-Trace]
 principal_header: X-Forwarded-User
 gating: {max_tokens: 500}
 proxy_tool: true
@@ -209,7 +209,7 @@ func TestEveryKeyOfViews(t *testing.T) {
 			t.Errorf("got\n%+v\nwant\n%+v", c.Views[i], wantViews[i])
 		}
 	}
-	if !reflect.DeepEqual(c.HookHeaders, []string{"x-team", "authorization"}) || c.PrincipalHeader != "x-forwarded-user" {
+	if !reflect.DeepEqual(c.HookHeaders, []string{"x-team", "x-trace"}) || c.PrincipalHeader != "x-forwarded-user" {
 		t.Errorf("headers: %q, %q", c.HookHeaders, c.PrincipalHeader)
 	}
 	if want := []string{module, program, third}; !reflect.DeepEqual(c.Modules(), want) {

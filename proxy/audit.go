@@ -59,7 +59,10 @@ func (a auditor) around(view string, t *tool.Tool, next tool.Handler) tool.Handl
 func lineOf(kind, view string, t *tool.Tool) audit.Line {
 	return audit.Line{
 		Event: kind, View: view, Server: t.Def.ID.Server, Tool: t.Def.ID.String(), DefHash: t.Def.Hash,
-		Annotations: (*audit.Annotations)(&t.Def.Annotations),
+		Annotations: &audit.Annotations{
+			ReadOnly: t.Def.Annotations.ReadOnly, Destructive: t.Def.Annotations.Destructive,
+			Idempotent: t.Def.Annotations.Idempotent, OpenWorld: t.Def.Annotations.OpenWorld,
+		},
 	}
 }
 
@@ -128,7 +131,10 @@ func (a auditor) describe(ctx context.Context, line *audit.Line, call *tool.Call
 // servers are no part of that: they may repeat arguments.
 func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, reason string) {
 	var rpc *tool.RPCError
+	var lacks *trust.ScopeError
 	switch {
+	case errors.As(err, &lacks):
+		return trust.Denied, err.Error()
 	case err == nil && result.Failed():
 		return trust.ToolError, ""
 	case err == nil && !result.Complete():

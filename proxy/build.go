@@ -18,6 +18,7 @@ import (
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
+	"toolfinch/trust/inbound"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -90,7 +91,7 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 	if v.endpoint == nil && s.endpoint != nil {
 		v.endpoint = s.endpoint(v)
 	}
-	next.guard(s.audit)
+	next.guard(s.audit, s.first.Auth.Scopes)
 	if v.catalog, err = v.root.With(ctx, v.contents); err != nil {
 		return err
 	}
@@ -101,18 +102,24 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 	return nil
 }
 
-// guard puts around every tool of the view what decides about its calls: the gate, and
-// around that the audit log.
-func (n *plan) guard(a auditor) {
+// guard puts around every tool of the view what decides about its calls: the gate, around
+// that what the principal's scopes allow, and around that the audit log.
+func (n *plan) guard(a auditor, scopes inbound.Scopes) {
+	if n.endpoint == nil { // the owner's command
+		scopes = nil
+	}
 	gated := n.endpoint != nil && n.settings.Gating != nil
-	if n.together || !gated && a.log == nil { // tools of other views are guarded there
+	if n.together || !gated && a.log == nil && len(scopes) == 0 { // tools of other views are guarded there
 		return
 	}
 	for i, s := range n.contents.Servers {
 		for j, t := range s.Tools {
 			handler := t.Handler
-			if gated && t.Def.ID.Kind == tool.KindTool {
-				handler = n.gate.Guard(t)
+			if t.Def.ID.Kind == tool.KindTool {
+				if gated {
+					handler = n.gate.Guard(t)
+				}
+				handler = scopes.Guard(t)(handler)
 			}
 			n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: a.around(n.name, t, handler)}
 		}

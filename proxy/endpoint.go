@@ -13,6 +13,7 @@ import (
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/transport"
+	"toolfinch/trust/inbound"
 )
 
 // desk is what the live servers of all views share.
@@ -23,6 +24,7 @@ type desk struct {
 	counter       *counter
 	subscriptions *register.Subscriptions
 	connected     *transport.Clients
+	entrance      *inbound.Gate
 	limits        *register.Limits
 	provisioned   *limit.Limit
 	relists       map[string]tool.Relists                              // what was known of clients at the start
@@ -58,15 +60,14 @@ func (d *desk) open(v *View) *endpoint {
 	e := &endpoint{desk: d, view: v.name, root: v.root}
 	behind := behind{e}
 	e.live = register.New(register.Options{
-		Version:         d.views.version,
-		Hook:            hook.Command{Line: d.views.first.ListChangedExec},
-		PrincipalHeader: d.views.first.PrincipalHeader,
-		Relists:         d.relists,
-		Called:          called,
-		Subscriptions:   d.subscriptions,
-		Limits:          d.limits,
-		Upstreams:       behind,
-		Observer:        behind,
+		Version:       d.views.version,
+		Hook:          hook.Command{Line: d.views.first.ListChangedExec},
+		Relists:       d.relists,
+		Called:        called,
+		Subscriptions: d.subscriptions,
+		Limits:        d.limits,
+		Upstreams:     behind,
+		Observer:      behind,
 	}, e.shown(), d.views.log)
 	e.gate = gate.New(gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}, e.terms, d.views.log)
 	e.http = transport.NewStreamable(e.live, d.connected, d.views.log)

@@ -722,8 +722,7 @@ func TestProvisionedToolsMayHaveATimeToLive(t *testing.T) {
 // userClient is a client behind a reverse proxy that says who its user is.
 func userClient(t testing.TB, p *proxy.Proxy, url, user string, modern bool) *rawClient {
 	t.Helper()
-	c := viewClient(t, p, url, view.Default, modern)
-	c.header = [2]string{"X-User", user}
+	c := newClientAt(t, p, url+"/mcp/"+view.Default, kind{modern: modern, user: user}, `{}`, reply)
 	c.listed()
 	return c
 }
@@ -829,7 +828,10 @@ func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 	t.Run("a set survives the end of its sessions", func(t *testing.T) {
 		c := userClient(t, p, url, "cleo", false)
 		c.provisions(t, "shop_burn")
-		if got := status(t, http.MethodDelete, c.url, c.id); got/100 != 2 {
+		if got := status(t, http.MethodDelete, c.url, c.id); got != http.StatusNotFound {
+			t.Errorf("DELETE by nobody: status %d", got)
+		}
+		if got := status(t, http.MethodDelete, c.url, c.id, "X-User", "cleo"); got/100 != 2 {
 			t.Fatalf("DELETE: status %d", got)
 		}
 		c.id = ""

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"toolfinch/transport"
+	"toolfinch/trust/inbound"
 	"toolfinch/web"
 )
 
@@ -32,6 +34,9 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 // and of each view at /mcp/{view}, HTTP+SSE at /sse, the REST API at /api, /healthz
 // and /readyz. Calls in flight get 10 s then.
 func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
+	if err := p.MayListen(listener.Addr()); err != nil {
+		return err
+	}
 	server := &http.Server{
 		Handler:           p.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -61,9 +66,17 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// Handler is everything that is served over HTTP. It is asked for once.
+// MayListen reports whether clients may be served at an address: beyond this machine only
+// where the configuration says who may come in.
+func (p *Proxy) MayListen(at net.Addr) error { return p.first.Auth.CheckListener(at) }
+
+// Handler is everything that is served over HTTP. It is asked for once. Whoever serves it
+// at an address that other machines reach asks MayListen first.
 func (p *Proxy) Handler() http.Handler {
 	mux := http.NewServeMux()
+	enter := func(pattern string, target func(*http.Request) inbound.Target, next http.Handler) {
+		mux.Handle(pattern, p.desk.entrance.Enter(next, target))
+	}
 	to := func(serve func(v *View) http.Handler) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			v, err := p.reachable(r.PathValue("view"))
@@ -78,20 +91,38 @@ func (p *Proxy) Handler() http.Handler {
 			serve(v).ServeHTTP(w, r)
 		}
 	}
-	mux.Handle("/mcp", to(func(v *View) http.Handler { return v.http }))
-	mux.Handle("/mcp/{view}", to(func(v *View) http.Handler { return v.http }))
-	mux.Handle("/sse", to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Events) }))
-	mux.Handle("POST /message", to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Messages) }))
+	inPath := func(r *http.Request) inbound.Target { return inbound.Target{View: r.PathValue("view")} }
+	inQuery := func(r *http.Request) inbound.Target { return inbound.Target{View: r.URL.Query().Get("view")} }
+	bySSE := func(*http.Request) inbound.Target { return inbound.Target{SSE: true} }
+	enter("/mcp", inPath, to(func(v *View) http.Handler { return v.http }))
+	enter("/mcp/{view}", inPath, to(func(v *View) http.Handler { return v.http }))
+	enter("/sse", bySSE, to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Events) }))
+	enter("POST /message", bySSE, to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Messages) }))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
-	mux.HandleFunc("GET /readyz", p.ready)
-	mux.Handle("GET "+callbackPath, p.logins)
+	mux.Handle("GET /readyz", p.desk.entrance.Know(http.HandlerFunc(p.ready), inPath))
+	for _, pattern := range inbound.MetadataPatterns {
+		mux.HandleFunc(pattern, p.desk.entrance.Metadata)
+	}
+	mux.Handle("GET "+callbackPath, p.logins) // a browser comes, with a state as its proof
 	api := p.ifREST(p.desk.connected.Counted(web.Handler(rest{p}, p.version, p.log), refuse))
 	for _, pattern := range web.Patterns {
-		mux.Handle(pattern, api)
+		enter(pattern, inQuery, api)
 	}
-	return p.desk.connected.Guard(mux, p.now.Load().config.Origins, refuse)
+	return p.desk.connected.Guard(mux, transport.Names{Hosts: p.hosts(), Origins: p.first.Origins}, refuse)
+}
+
+// hosts are the names by which clients reach the proxy, beside those of this machine.
+func (p *Proxy) hosts() []string {
+	hosts := slices.Clone(p.first.Hosts)
+	if host, _, err := net.SplitHostPort(p.first.Listen); err == nil && host != "" {
+		hosts = append(hosts, strings.ToLower(host))
+	}
+	if u, err := url.Parse(p.first.Auth.Resource); err == nil && u.Host != "" {
+		hosts = append(hosts, strings.ToLower(u.Host))
+	}
+	return hosts
 }
 
 // ifREST is next as long as the configuration has the REST API served.
@@ -107,7 +138,8 @@ func (p *Proxy) ifREST(next http.Handler) http.Handler {
 
 // ready answers 200 once there is something to find, or no server left to wait for.
 // Its status is degraded while every server of the view has failed.
-func (p *Proxy) ready(w http.ResponseWriter, _ *http.Request) {
+// Strangers are told the status alone.
+func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	tools, h := p.Tools(), p.health()
 	w.Header().Set("Content-Type", "application/json")
 	if tools == 0 && h.Pending > 0 {
@@ -120,9 +152,11 @@ func (p *Proxy) ready(w http.ResponseWriter, _ *http.Request) {
 	case h.Failed > 0 && h.Ready+h.Pending == 0:
 		status = "degraded"
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"status": status, "tools": tools, "servers_ready": h.Ready, "servers_pending": h.Pending, "servers_failed": h.Failed,
-	})
+	told := map[string]any{"status": status}
+	if !p.desk.entrance.Strangers(r) {
+		told["tools"], told["servers_ready"], told["servers_pending"], told["servers_failed"] = tools, h.Ready, h.Pending, h.Failed
+	}
+	_ = json.NewEncoder(w).Encode(told)
 }
 
 // refuse answers a request with an error in the form of what it asked for.

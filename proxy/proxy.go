@@ -25,6 +25,7 @@ import (
 	"toolfinch/tool"
 	"toolfinch/transport"
 	"toolfinch/trust"
+	"toolfinch/trust/inbound"
 	"toolfinch/upstream"
 )
 
@@ -68,6 +69,9 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		connected: transport.NewClients(transport.Limits{Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout}),
 		relists:   known.clients, later: p.loop.later,
 	}
+	p.desk.entrance = inbound.New(inbound.Options{
+		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Refuse: refuse, Record: o.audit.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
+	})
 	all.endpoint = p.desk.open
 	if config.Learn {
 		all.memory = retrieve.NewMemory(known.uses, p.loop.rememberUse)
@@ -150,6 +154,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.desk.counter.run(life); return nil })
 	g.Go(func() error { p.embedder.run(life); return nil })
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
+	g.Go(func() error { p.desk.entrance.Run(life); return nil })
 	g.Go(func() error { p.desk.meter.Run(life, p.store); return nil })
 	if p.audit.log != nil {
 		g.Go(func() error { p.audit.log.Run(life); return nil })

@@ -703,8 +703,7 @@ func TestUsesOfTheProxyToolAreLogged(t *testing.T) {
 	config := configOf(t, []*script{s})
 	config.ProxyTool, config.PrincipalHeader = "proxy", "X-User"
 	p, url, log := openPortal(t, config, len(s.lists["tools"]))
-	c := newClient(t, p, url, kind{}, `{}`, reply)
-	c.header = [2]string{"X-User", "ada"}
+	c := newClient(t, p, url, kind{user: "ada"}, `{}`, reply)
 	for _, test := range []struct{ arguments, action, typ, path, outcome string }{
 		{`{"action":"call","type":"tool","path":"one_params","args":{"password":"hush"}}`, "call", "tool", "one_params", "ok"},
 		{`{"action":"call","type":"tool","path":"one_fail","args":{"password":"hush"}}`, "call", "tool", "one_fail", "failed"},

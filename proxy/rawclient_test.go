@@ -49,6 +49,7 @@ const can = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots"
 type kind struct {
 	modern, stdio bool
 	name          string // how a legacy client names itself, "" for raw
+	user          string // whom a reverse proxy names in X-User, "" for nobody
 }
 
 func (k kind) String() string {
@@ -98,9 +99,13 @@ func newClientAt(t testing.TB, p *proxy.Proxy, endpoint string, k kind, capabili
 		})
 	} else {
 		c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+		if k.user != "" {
+			c.header = [2]string{"X-User", k.user}
+		}
 		t.Cleanup(func() {
 			if c.id != "" {
 				request, _ := http.NewRequest(http.MethodDelete, c.url, nil)
+				request.Header.Set("X-User", k.user)
 				request.Header.Set("Mcp-Session-Id", c.id)
 				if response, err := c.http.Do(request); err == nil {
 					response.Body.Close()
@@ -123,6 +128,7 @@ func newClientAt(t testing.TB, p *proxy.Proxy, endpoint string, k kind, capabili
 		request, _ := http.NewRequestWithContext(life, http.MethodGet, c.url, nil)
 		request.Header.Set("Accept", "text/event-stream")
 		request.Header.Set("Mcp-Session-Id", c.id)
+		request.Header.Set("X-User", k.user)
 		response, err := c.http.Do(request)
 		if err != nil {
 			t.Fatal(err)

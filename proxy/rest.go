@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
 	"toolfinch/configs"
 	"toolfinch/limit"
-	"toolfinch/register"
 	"toolfinch/store"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/inbound"
 	"toolfinch/upstream"
 	"toolfinch/view"
 	"toolfinch/web"
@@ -157,7 +156,7 @@ func (h rest) Savings(ctx context.Context) []web.Saved {
 
 // Limits are those of what clients can make grow.
 func (h rest) Limits() []*limit.Limit {
-	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.pool.Limits())
+	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.desk.entrance.Limits(), h.pool.Limits())
 }
 
 // Record takes down what a request did.
@@ -171,12 +170,20 @@ func (h rest) Audit() (audit.Counts, bool) {
 	return h.audit.log.Counts(), true
 }
 
-// Principal is who made a request: who proved it, else who the trusted reverse proxy says.
-func (h rest) Principal(r *http.Request) string {
-	if p := trust.PrincipalOf(r.Context()); p != nil {
-		return p.ID
+// Admissions are how often requests were let in and refused.
+func (h rest) Admissions() (accepted, refused []web.Count) {
+	counted := func(reasons []inbound.Reason) (counts []web.Count) {
+		for i, n := range h.desk.entrance.Counts(reasons) {
+			counts = append(counts, web.Count{Kind: string(reasons[i]), N: n})
+		}
+		return counts
 	}
-	return register.PrincipalOf(r.Header, h.first.PrincipalHeader)
+	return counted(inbound.Accepted), counted(inbound.Refused)
+}
+
+// Permit reports whether who makes a request may do what changes servers.
+func (h rest) Permit(ctx context.Context, operation string) error {
+	return h.first.Auth.Scopes.Check(trust.PrincipalOf(ctx), inbound.Write, operation)
 }
 
 // relist asks servers in parallel while Run runs, and returns once what they have

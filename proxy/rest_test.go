@@ -354,7 +354,8 @@ func TestRESTKnowsWhoAsks(t *testing.T) {
 		if got := c.call("tools/call", toolCall("shop_hat", `{"size":3}`)); !failed(got) {
 			t.Errorf("%s of nobody: %s", k, got.raw)
 		}
-		c.header = [2]string{"X-User", "ada"}
+		k.user = "ada"
+		c = newClient(t, p, url, k, `{}`, reply)
 		if got := c.call("tools/call", toolCall("shop_hat", `{"size":3}`)); failed(got) {
 			t.Errorf("%s of ada: %s", k, got.raw)
 		}

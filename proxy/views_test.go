@@ -506,7 +506,7 @@ func TestASessionOfOneViewIsNoneOfAnothers(t *testing.T) {
 }
 
 // status is that of a tools/list, or of another method without a body.
-func status(t *testing.T, method, url, session string) int {
+func status(t *testing.T, method, url, session string, header ...string) int {
 	t.Helper()
 	body := ""
 	if method == http.MethodPost {
@@ -519,6 +519,9 @@ func status(t *testing.T, method, url, session string) int {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	request.Header.Set("Mcp-Session-Id", session)
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)

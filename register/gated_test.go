@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -77,7 +78,6 @@ func gated(t testing.TB, settings setup, budget gate.Budget) (gatedLive, *shelf)
 	source := &shelf{tools: catalog{}, pinned: []string{"srv_pin"}}
 	live := gatedLive{budget: &atomic.Pointer[gate.Budget]{}}
 	live.budget.Store(&budget)
-	settings.PrincipalHeader = "X-User"
 	settings.Forget = func(session string) { live.gate.Drop(session) }
 	live.Live = serve(settings, Served{Source: source, Declared: declaresAll}, slog.New(slog.DiscardHandler))
 	live.gate = gate.New(gate.Options{Clients: live}, func() gate.Terms {
@@ -257,56 +257,52 @@ func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 	url := serveHTTP(t, live.Live)
 	var of, changes = map[string]*peer{}, map[string]<-chan string{}
 	for _, name := range []string{"ann 1", "ann 2", "ann 3", "bob", ""} {
-		p := connect(t, url, "many")
 		principal, _, _ := strings.Cut(name, " ")
-		p.messages(list, "X-User", principal)
+		p := connect(t, url, "many", "X-User", principal)
+		p.messages(list)
 		got, stop := p.listen()
 		defer stop()
 		of[name], changes[name] = p, got
 	}
-	names := func(name, principal string) string {
-		return strings.Join(listed(t, of[name].messages(list, "X-User", principal)[0])[3:], " ")
+	names := func(name string) string {
+		return strings.Join(listed(t, of[name].messages(list)[0])[3:], " ")
 	}
-	of["ann 1"].messages(call(1, "provision", `{"Tools":["srv_a","srv_b"]}`), "X-User", "ann")
+	of["ann 1"].messages(call(1, "provision", `{"Tools":["srv_a","srv_b"]}`))
 	for _, name := range []string{"ann 1", "ann 2", "ann 3"} {
 		await(t, changes[name], "tools/list_changed")
-		if got := names(name, "ann"); got != "srv_a srv_b" {
+		if got := names(name); got != "srv_a srv_b" {
 			t.Errorf("%s is listed %q", name, got)
 		}
 	}
 	for _, name := range []string{"bob", ""} {
-		if len(changes[name]) > 0 || names(name, name) != "" {
+		if len(changes[name]) > 0 || names(name) != "" {
 			t.Errorf("%q hears of another's tools, or is listed them", name)
 		}
 	}
-	// Who a request is from is what counts, whoever came before in the session.
-	if got := names("ann 1", "bob"); got != "" {
-		t.Errorf("bob is listed %q in a session of ann's", got)
-	}
-	if got := of["ann 1"].messages(call(2, "srv_a", `{}`), "X-User", "bob"); !strings.Contains(got[0], "not provisioned") {
-		t.Errorf("bob calls in a session of ann's: %s", got)
-	}
-	provision(t, live, "principal bob", 0, "srv_c")
-	await(t, changes["ann 1"], "tools/list_changed")
-	await(t, changes["bob"], "tools/list_changed")
-	if len(changes["ann 2"]) > 0 {
-		t.Error("ann hears of bob's")
+	// Another's session is one that is not there.
+	unknown := connect(t, url, "many", "X-User", "bob")
+	unknown.session = "unknown"
+	want := answerOf(unknown.do(http.MethodPost, list))
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+		if got := answerOf(of["ann 1"].do(method, list, "X-User", "bob")); got != want {
+			t.Errorf("bob sends %s to a session of ann's: %s", method, got)
+		}
 	}
 	// The set survives the sessions.
 	for _, name := range []string{"ann 1", "ann 2", "ann 3"} {
 		live.Forget(of[name].session)
 	}
-	of["new"] = connect(t, url, "many")
-	if got := names("new", "ann"); got != "srv_a srv_b" {
+	of["new"] = connect(t, url, "many", "X-User", "ann")
+	if got := names("new"); got != "srv_a srv_b" {
 		t.Errorf("a new session is listed %q", got)
 	}
 }
 
 func TestClientsAreToldWhenTheirToolsGoForOthers(t *testing.T) {
 	live, source := gated(t, setup{}, gate.Budget{})
-	p := connect(t, serveHTTP(t, live.Live), "idle")
+	p := connect(t, serveHTTP(t, live.Live), "idle", "X-User", "idle")
 	provision(t, live, "principal idle", 0, "srv_b")
-	if got := listed(t, p.messages(list, "X-User", "idle")[0]); len(got) != 4 {
+	if got := listed(t, p.messages(list)[0]); len(got) != 4 {
 		t.Errorf("listed %v", got)
 	}
 	changes, stop := p.listen()
@@ -318,48 +314,22 @@ func TestClientsAreToldWhenTheirToolsGoForOthers(t *testing.T) {
 		}
 	}
 	await(t, changes, "tools/list_changed")
-	if got := listed(t, p.messages(list, "X-User", "idle")[0]); len(got) != 3 {
+	if got := listed(t, p.messages(list)[0]); len(got) != 3 {
 		t.Errorf("listed %v", got)
-	}
-}
-
-func TestPrincipalOf(t *testing.T) {
-	long := strings.Repeat("x", 1024)
-	for _, test := range []struct {
-		name   string
-		values []string
-		want   string
-	}{
-		{"X-User", []string{"ann"}, "ann"},
-		{"x-user", []string{"ann"}, "ann"},
-		{"X-User", []string{long}, long},
-		{"X-User", []string{long + "x"}, ""},
-		{"X-User", []string{"ann", "bob"}, ""},
-		{"X-User", []string{"ann", "ann"}, ""},
-		{"X-User", []string{""}, ""},
-		{"X-User", nil, ""},
-		{"", []string{"ann"}, ""},
-	} {
-		if got := PrincipalOf(http.Header{"X-User": test.values, "": {"nobody"}}, test.name); got != test.want {
-			t.Errorf("%q of %.20q is %.20q, want %.20q", test.name, test.values, got, test.want)
-		}
-	}
-	if got := PrincipalOf(nil, "X-User"); got != "" {
-		t.Errorf("without headers it is %q", got)
 	}
 }
 
 func TestWhoNeverListedIsToldOfItsOwnChangesAlone(t *testing.T) {
 	live, _ := gated(t, setup{}, gate.Budget{})
 	provision(t, live, "principal ann", 0, "srv_a")
-	p := connect(t, serveHTTP(t, live.Live), "blind")
+	p := connect(t, serveHTTP(t, live.Live), "blind", "X-User", "ann")
 	changes, stop := p.listen()
 	defer stop()
-	p.messages(call(0, "hidden", `{}`), "X-User", "ann")
+	p.messages(call(0, "hidden", `{}`))
 	live.Sync()
 	provision(t, live, "principal ann", 0, "srv_b")
 	await(t, changes, "tools/list_changed")
-	if got := listed(t, p.messages(list, "X-User", "ann")[0]); len(got) != 5 {
+	if got := listed(t, p.messages(list)[0]); len(got) != 5 {
 		t.Errorf("listed %v", got)
 	}
 	provision(t, live, "principal ann", 0, "srv_c")
@@ -371,12 +341,12 @@ func TestWhoNeverListedIsToldOfItsOwnChangesAlone(t *testing.T) {
 
 func TestProvisionsFollowTheCatalog(t *testing.T) {
 	live, source := gated(t, setup{}, gate.Budget{MaxTools: 3})
-	p := connect(t, serveHTTP(t, live.Live), "follows")
-	p.messages(list, "X-User", "ann")
+	p := connect(t, serveHTTP(t, live.Live), "follows", "X-User", "ann")
+	p.messages(list)
 	changes, stop := p.listen()
 	defer stop()
 	names := func() string {
-		return strings.Join(listed(t, p.messages(list, "X-User", "ann")[0])[3:], " ")
+		return strings.Join(listed(t, p.messages(list)[0])[3:], " ")
 	}
 	provision(t, live, "principal ann", 0, "srv_a", "srv_b")
 	await(t, changes, "tools/list_changed")
@@ -402,7 +372,7 @@ func TestProvisionsFollowTheCatalog(t *testing.T) {
 			t.Errorf("%s: listed %s, usage %+v", step.what, names(), state.Usage)
 		}
 	}
-	if got := p.messages(call(1, "srv_new", `{}`), "X-User", "ann"); !strings.Contains(got[0], "called srv_a") {
+	if got := p.messages(call(1, "srv_new", `{}`)); !strings.Contains(got[0], "called srv_a") {
 		t.Errorf("call under the new name: %s", got)
 	}
 	source.change(func(c catalog) { delete(c, "srv_e") })
@@ -414,10 +384,10 @@ func TestProvisionsFollowTheCatalog(t *testing.T) {
 
 func TestAPinnedToolIsListedOnceAndDoesNotCount(t *testing.T) {
 	live, source := gated(t, setup{}, gate.Budget{MaxTools: 1})
-	p := connect(t, serveHTTP(t, live.Live), "pins")
+	p := connect(t, serveHTTP(t, live.Live), "pins", "X-User", "ann")
 	provision(t, live, "principal ann", 0, "srv_a")
 	source.change(func(catalog) { source.pinned = []string{"srv_a"} })
-	answer := p.messages(list, "X-User", "ann")
+	answer := p.messages(list)
 	if got := listed(t, answer[len(answer)-1]); !slices.Equal(got, []string{"provision", "unprovision", "srv_a"}) {
 		t.Errorf("listed %v", got)
 	}
@@ -545,4 +515,11 @@ func TestAListIsOfWhoeverAsksForIt(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// answerOf is a status and a body.
+func answerOf(response *http.Response) string {
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return response.Status + ": " + string(body)
 }

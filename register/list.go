@@ -103,7 +103,7 @@ func listing(key string, items []*tool.Tool, next string, modern bool) tool.Resu
 
 // cached adds the members that the 2026-07-28 revision requires of lists and of
 // resources/read, unless the result has them.
-func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange) tool.Result {
+func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange, principal string) tool.Result {
 	if rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired {
 		return result
 	}
@@ -114,7 +114,7 @@ func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange) tool
 		ttl, public = served.CacheHint(tool.KindTool)
 		if served.gated() { // a principal is listed its own, which change with what it provisions
 			public = false
-			if PrincipalOf(x.Header, l.principalHeader) != "" {
+			if principal != "" {
 				ttl = 0
 			}
 		}

@@ -24,9 +24,6 @@ import (
 type Options struct {
 	Version string       // of this program
 	Hook    hook.Command // run after list_changed; no Line, no hook
-	// PrincipalHeader is the HTTP header in which a trusted reverse proxy names who
-	// was authenticated; "" for none.
-	PrincipalHeader string
 	// Relists is what is known of clients ("name version").
 	Relists map[string]tool.Relists
 	// Called are the tools that callers called in their last sessions, the last first.
@@ -89,13 +86,12 @@ type Live struct {
 	process       *session // of the 2026-07-28 client on stdio; it has nothing but a set
 	notifier      *notifier
 
-	principalHeader string
-	upstreams       Upstreams
-	observer        Observer
-	served          func() *Served
-	announced       atomic.Pointer[seen] // what clients were told of last
-	log             *slog.Logger
-	mcp             *server.MCPServer
+	upstreams Upstreams
+	observer  Observer
+	served    func() *Served
+	announced atomic.Pointer[seen] // what clients were told of last
+	log       *slog.Logger
+	mcp       *server.MCPServer
 
 	closing   chan struct{} // closed when event streams are to end
 	closeOnce sync.Once
@@ -105,7 +101,7 @@ type Live struct {
 // and must not block. Whoever changes that calls Sync.
 func New(options Options, served func() *Served, log *slog.Logger) *Live {
 	l := &Live{
-		principalHeader: options.PrincipalHeader, upstreams: options.Upstreams, observer: options.Observer,
+		upstreams: options.Upstreams, observer: options.Observer,
 		subscriptions: options.Subscriptions, served: served, log: log,
 		listeners: listeners{byKey: map[string]*listener{}}, process: newSession(""), closing: make(chan struct{}),
 	}

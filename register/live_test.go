@@ -20,6 +20,7 @@ import (
 
 	"toolfinch/tool"
 	"toolfinch/transport"
+	"toolfinch/trust"
 )
 
 // catalog is a Source of tools that answer with a fixed result.
@@ -108,6 +109,7 @@ type peer struct {
 	t       testing.TB
 	url     string
 	session string
+	header  []string // of every request
 }
 
 func serveHTTP(t testing.TB, live *Live) string {
@@ -118,7 +120,7 @@ func serveHTTP(t testing.TB, live *Live) string {
 func serveStreamable(t testing.TB, live *Live, limits transport.Limits) string {
 	t.Helper()
 	streamable := transport.NewStreamable(live, transport.NewClients(limits), slog.New(slog.DiscardHandler))
-	server := httptest.NewServer(streamable)
+	server := httptest.NewServer(byHeader(streamable))
 	t.Cleanup(func() {
 		live.EndStreams()
 		streamable.Close()
@@ -127,9 +129,19 @@ func serveStreamable(t testing.TB, live *Live, limits transport.Limits) string {
 	return server.URL
 }
 
-func connect(t testing.TB, url, client string) *peer {
+// byHeader has the header X-User say who makes a request.
+func byHeader(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := r.Header.Get("X-User"); name != "" {
+			r = r.WithContext(trust.WithPrincipal(r.Context(), &trust.Principal{ID: name}))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func connect(t testing.TB, url, client string, header ...string) *peer {
 	t.Helper()
-	p := &peer{t: t, url: url}
+	p := &peer{t: t, url: url, header: header}
 	response := p.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":%q,"version":"1"}}}`, client))
 	defer response.Body.Close()
 	if p.session = response.Header.Get("Mcp-Session-Id"); p.session == "" {
@@ -149,8 +161,10 @@ func (p *peer) do(method, body string, header ...string) *http.Response {
 	if p.session != "" {
 		request.Header.Set("Mcp-Session-Id", p.session)
 	}
-	for i := 0; i+1 < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
+	for _, all := range [][]string{p.header, header} {
+		for i := 0; i+1 < len(all); i += 2 {
+			request.Header.Set(all[i], all[i+1])
+		}
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

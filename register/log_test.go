@@ -114,7 +114,7 @@ func TestLevelsSetAtOnce(t *testing.T) {
 	live := newLive(t, setup{SetLevel: func(level string) { last = level }})
 	sessions := make([]*session, len(tool.LogLevels))
 	for i := range sessions {
-		live.Open(fmt.Sprint(i), false, func([]byte) bool { return false }, func() bool { return false })
+		live.Open(fmt.Sprint(i), "", false, func([]byte) bool { return false }, func() bool { return false })
 		sessions[i] = live.session(fmt.Sprint(i))
 		sessions[i].initialize("c 1", nil)
 	}

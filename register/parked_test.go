@@ -696,7 +696,7 @@ func TestManyModernClientsDoNotCross(t *testing.T) {
 }
 
 func TestAParkedCallIsContinuedByItsOwnerAlone(t *testing.T) {
-	live := newLive(t, setup{PrincipalHeader: "X-User"})
+	live := newLive(t, setup{})
 	asker(t, live)
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
 	p := &peer{t: t, url: n.url}

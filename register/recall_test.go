@@ -19,8 +19,7 @@ func TestANewSessionIsListedWhatItsClientCalledLast(t *testing.T) {
 	var mu sync.Mutex
 	kept := map[tool.Caller][]tool.Called{}
 	live := newLive(t, setup{
-		PrincipalHeader: "X-User",
-		Known:           map[tool.Caller][]tool.Called{{Principal: "ann", Client: "agent 1"}: {{Name: "srv_t000", Sessions: 1}, {Name: "srv_gone", Sessions: 1}}},
+		Known: map[tool.Caller][]tool.Called{{Principal: "ann", Client: "agent 1"}: {{Name: "srv_t000", Sessions: 1}, {Name: "srv_gone", Sessions: 1}}},
 		Called: func(by tool.Caller, called []tool.Called) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -39,9 +38,9 @@ func TestANewSessionIsListedWhatItsClientCalledLast(t *testing.T) {
 	url := serveHTTP(t, live)
 	lists := func(client, principal string, want ...string) {
 		t.Helper()
-		p := connect(t, url, client)
+		p := connect(t, url, client, "X-User", principal)
 		for range 2 { // each list of the session has them
-			if got := listed(t, p.messages(list, "X-User", principal)[0]); !slices.Equal(got, append([]string{"find"}, want...)) {
+			if got := listed(t, p.messages(list)[0]); !slices.Equal(got, append([]string{"find"}, want...)) {
 				t.Errorf("a new session of %s for %q is listed %v, want %v besides find", client, principal, got, want)
 			}
 		}

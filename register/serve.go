@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -31,7 +30,7 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	served := l.served()
 	result, err := l.handle(ctx, served, x, s, modern)
 	if modern && err == nil {
-		result = l.cached(served, result, x)
+		result = l.cached(served, result, x, trust.NameOf(ctx))
 	}
 	l.answer(x, json.RawMessage(result), err, modern)
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
@@ -120,32 +119,13 @@ func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern 
 	}
 	if x.Header != nil {
 		call.Header = x.Header.Get
-		call.Principal = PrincipalOf(x.Header, l.principalHeader)
 	}
-	if p := trust.PrincipalOf(ctx); p != nil {
-		call.Principal = p.ID
-	}
+	call.Principal = trust.NameOf(ctx)
 	call.Notify = x.Notify
 	if call.Client != nil {
 		call.Notify = leveled(call.Client, x.Notify)
 	}
 	return call
-}
-
-// maxPrincipal is the longest name of a principal, in bytes.
-const maxPrincipal = 1024
-
-// PrincipalOf returns the authenticated principal from the header of that name, which
-// a trusted reverse proxy sets. It returns "" if name is "", or if the header is
-// absent, longer than 1,024 bytes, or repeated: a client may have added one.
-func PrincipalOf(header http.Header, name string) string {
-	if name == "" {
-		return ""
-	}
-	if values := header.Values(name); len(values) == 1 && len(values[0]) <= maxPrincipal {
-		return values[0]
-	}
-	return ""
 }
 
 func methodNotFound(method string) error {
@@ -154,6 +134,7 @@ func methodNotFound(method string) error {
 
 func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
 	var rpc *tool.RPCError
+	_ = errors.As(err, &x.Lacks)
 	if err != nil && !errors.As(err, &rpc) {
 		if x.Method == wire.MethodCallTool {
 			// A model can act on a tool error; many clients hide protocol errors from it.

@@ -15,7 +15,6 @@ var shows sync.Map
 // setup is the Options of a test. It is the Upstreams and the Observer, too: each
 // function that is set is called.
 type setup struct {
-	PrincipalHeader      string
 	Relists              map[string]tool.Relists
 	Known                map[tool.Caller][]tool.Called
 	Called               func(by tool.Caller, called []tool.Called)
@@ -104,7 +103,7 @@ func serve(s setup, first Served, log *slog.Logger) *Live {
 	now := &atomic.Pointer[Served]{}
 	now.Store(&first)
 	live := New(Options{
-		PrincipalHeader: s.PrincipalHeader, Relists: s.Relists, Called: s.Known, Subscriptions: s.Subscriptions, Upstreams: heard{s}, Observer: heard{s},
+		Relists: s.Relists, Called: s.Known, Subscriptions: s.Subscriptions, Upstreams: heard{s}, Observer: heard{s},
 	}, now.Load, log)
 	shows.Store(live, now)
 	return live

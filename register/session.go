@@ -20,14 +20,15 @@ import (
 // session is one legacy-era client. A 2026-07-28 client has none: its list is
 // stable by that revision's rules.
 type session struct {
-	id      string
-	asks          // what servers ask of the client
-	roots   roots // of the client
-	shown   shown // what it has provisioned, as far as it knows
-	direct  direct
-	piped   bool                      // stdio or SSE: one connection for everything
-	push    func(message []byte) bool // as of Open
-	reaches func() bool
+	id        string
+	asks            // what servers ask of the client
+	roots     roots // of the client
+	shown     shown // what it has provisioned, as far as it knows
+	direct    direct
+	principal string                    // who opened it, "" for nobody; as of Open
+	piped     bool                      // stdio or SSE: one connection for everything
+	push      func(message []byte) bool // as of Open
+	reaches   func() bool
 
 	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
 	set          Set

@@ -29,9 +29,9 @@ type sessions struct {
 // takes a message for its client that belongs to none of its requests; it never
 // blocks, and reports whether it took it. reaches reports whether the client would
 // get it now.
-func (all *sessions) Open(id string, piped bool, push func(message []byte) bool, reaches func() bool) {
+func (all *sessions) Open(id, principal string, piped bool, push func(message []byte) bool, reaches func() bool) {
 	s := newSession(id)
-	s.piped, s.push, s.reaches = piped, push, reaches
+	s.principal, s.piped, s.push, s.reaches = principal, piped, push, reaches
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.byID[id] = s
@@ -96,10 +96,11 @@ func (all *sessions) sessionsOf(owner string) []*session {
 func (all *sessions) Knows(id string) bool { return all.session(id) != nil }
 
 // KnowsHTTP reports whether a session is there that is not piped: of streamable
-// HTTP. Clients must not name the piped session.
-func (all *sessions) KnowsHTTP(id string) bool {
+// HTTP, and that a principal opened, "" for nobody. Clients must not name the piped
+// session, nor that of another.
+func (all *sessions) KnowsHTTP(id, principal string) bool {
 	s := all.session(id)
-	return s != nil && !s.piped
+	return s != nil && !s.piped && s.principal == principal
 }
 
 // Reaches reports whether the client of a session can be sent a request that

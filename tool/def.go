@@ -61,6 +61,9 @@ type Annotations struct {
 	Destructive bool // destructiveHint, default true; meaningless when ReadOnly
 	Idempotent  bool // idempotentHint, default false
 	OpenWorld   bool // openWorldHint, default true
+
+	// SaysDestructive is a destructiveHint that the definition has, and that is true.
+	SaysDestructive bool
 }
 
 // Repeatable reports whether calling the tool twice does no more than calling
@@ -136,6 +139,7 @@ func (a *Annotations) read(raw json.RawMessage) (title string) {
 			flag(value, &a.ReadOnly)
 		case "destructiveHint":
 			flag(value, &a.Destructive)
+			flag(value, &a.SaysDestructive)
 		case "idempotentHint":
 			flag(value, &a.Idempotent)
 		case "openWorldHint":

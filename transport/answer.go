@@ -97,6 +97,23 @@ func (a *answer) last(message []byte, status int) error {
 	return a.write(message)
 }
 
+// forbidden is last for what the client lacks a scope for, with the status that leads it
+// to ask for more. It reports false, and wrote nothing, where a stream has begun, or there
+// is no challenge.
+func (a *answer) forbidden(message []byte, challenge string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.w == nil || a.begun || challenge == "" {
+		return false
+	}
+	defer func() { a.w = nil }()
+	a.w.Header().Set("WWW-Authenticate", challenge)
+	a.w.Header().Set("Content-Length", strconv.Itoa(len(message)))
+	a.begin(http.StatusForbidden, "application/json")
+	_ = a.write(message) // an error means that the client is gone
+	return true
+}
+
 // accepted answers what wants no answer.
 func (a *answer) accepted() {
 	a.mu.Lock()

@@ -15,26 +15,49 @@ import (
 	"toolfinch/limit"
 )
 
+// Names are those that requests may show.
+type Names struct {
+	Hosts   []string // in Host, beside this machine's own; in lower case, with a port for that port alone
+	Origins []string // in Origin, beside those of this machine
+}
+
 // Guard lets requests in to next. Web pages stay out, except those of the origins: a
 // browser that was led here by a page, through a rebound DNS name or a cross-site
-// request, shows it in Host or Origin. Bodies are bounded in time and, all together,
+// request, shows it in Host or Origin. An IP address in Host is no rebound name; where the
+// connection is from this machine to itself, it is still not one that was meant. Bodies are bounded in time and, all together,
 // in bytes.
-func (c *Clients) Guard(next http.Handler, origins []string, refuse Refuse) http.Handler {
+func (c *Clients) Guard(next http.Handler, names Names, refuse Refuse) http.Handler {
 	next = c.bounded(next, refuse)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && isLoopback(local.String()) && !isLoopback(r.Host) {
-			refuse(w, r, http.StatusForbidden, "the Host header names no loopback address")
+		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && !names.has(r.Host, local) {
+			refuse(w, r, http.StatusForbidden, "the Host header does not name this server; see allowed_hosts")
 			return
 		}
 		// Which of several counts is anybody's guess: each must be allowed.
 		for _, origin := range r.Header.Values("Origin") {
-			if !slices.Contains(origins, origin) && !isLoopbackOrigin(origin) {
+			if !slices.Contains(names.Origins, origin) && !isLoopbackOrigin(origin) {
 				refuse(w, r, http.StatusForbidden, "this Origin is not allowed; see allowed_origins")
 				return
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// has reports whether a Host names the server that is reached at a local address.
+func (n Names) has(hostport string, local net.Addr) bool {
+	host := strings.ToLower(hostport)
+	if isLoopback(host) || slices.Contains(n.Hosts, host) {
+		return true
+	}
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if slices.Contains(n.Hosts, strings.TrimSuffix(host, ".")) {
+		return true
+	}
+	beyond := local.Network() != "unix" && !isLoopback(local.String())
+	return beyond && net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
 // Refuse answers a request that is not let in.

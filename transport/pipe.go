@@ -47,8 +47,8 @@ func (p *pipe) forward(ctx context.Context, alive func() error) {
 
 // receive handles what the client sent at once: requests on goroutines of their own,
 // notifications and initialize before it returns, so that none overtakes another.
-// finish waits for all of them.
-func (p *pipe) receive(sent []byte) {
+// finish waits for all of them. They are made by whoever makes the request of from.
+func (p *pipe) receive(sent []byte, from context.Context) {
 	messages, refusals, batch := wire.ParseMessages(sent)
 	if batch && !p.batches() {
 		messages, refusals, batch = nil, []*wire.Refusal{p.noBatch()}, false
@@ -65,7 +65,7 @@ func (p *pipe) receive(sent []byte) {
 	}
 	handle := func() {
 		defer group.Done()
-		p.handle(sent, messages, refusals, batch)
+		p.handle(sent, from, messages, refusals, batch)
 	}
 	if aside {
 		go handle()
@@ -74,7 +74,7 @@ func (p *pipe) receive(sent []byte) {
 	handle()
 }
 
-func (p *pipe) handle(sent []byte, messages []*wire.Inbound, refusals []*wire.Refusal, batch bool) {
+func (p *pipe) handle(sent []byte, from context.Context, messages []*wire.Inbound, refusals []*wire.Refusal, batch bool) {
 	size := int64(len(sent))
 	if err := p.clients.bytes.Take(size); err != nil {
 		for _, m := range messages {
@@ -85,7 +85,10 @@ func (p *pipe) handle(sent []byte, messages []*wire.Inbound, refusals []*wire.Re
 		return
 	}
 	defer p.clients.bytes.Release(size)
-	answer := func(m *wire.Inbound) []byte { return p.answer(m, nil, p.send, nil) }
+	answer := func(m *wire.Inbound) []byte {
+		message, _ := p.answer(m, from, nil, p.send, nil)
+		return message
+	}
 	var message []byte
 	switch {
 	case batch:

@@ -24,6 +24,7 @@ import (
 // too.
 type session struct {
 	library
+	opening context.Context // of the request that opened it: whose it is, and where that came from
 	host    Host
 	clients *Clients
 	log     *slog.Logger
@@ -52,17 +53,18 @@ var (
 	errDropped   = errors.New("the client's connection is gone")
 )
 
-// open makes a session, whose requests end with ctx. A piped one has one connection
+// open makes a session, whose requests end with ctx, and which is that of whoever makes
+// the request of opening. A piped one has one connection
 // for everything. ended, which may be nil, is called once when the session ends.
-func (c *Clients) open(ctx context.Context, host Host, log *slog.Logger, id string, piped bool, ended func()) (*session, error) {
-	s := &session{host: host, clients: c, log: log, ended: ended, requests: map[*request]struct{}{}}
+func (c *Clients) open(ctx, opening context.Context, host Host, log *slog.Logger, id string, piped bool, ended func()) (*session, error) {
+	s := &session{opening: trust.As(context.Background(), opening), host: host, clients: c, log: log, ended: ended, requests: map[*request]struct{}{}}
 	s.library.id, s.out.total = id, c.waiting
 	if err := c.admit(s); err != nil {
 		return nil, err
 	}
 	s.life, s.end = context.WithCancel(ctx)
 	s.known, s.forget = context.WithCancel(ctx)
-	host.Open(id, piped, s.out.push, func() bool { return s.out.open() != nil })
+	host.Open(id, trust.NameOf(opening), piped, s.out.push, func() bool { return s.out.open() != nil })
 	return s, nil
 }
 
@@ -137,25 +139,30 @@ func (s *session) take(m *wire.Inbound) bool {
 	case m.Method == string(mcp.MethodNotificationCancelled):
 		s.cancel(rawjson.Member(m.Params, "requestId"), rawjson.Text(rawjson.Member(m.Params, "reason")))
 	default:
-		respond(s.life, s.host, &s.library, m, nil, nil, s.log)
+		respond(trust.As(s.life, s.opening), s.host, &s.library, m, nil, nil, s.log)
 	}
 	return true
 }
 
-// answer answers a request, which came with r unless that is nil. send writes what comes before the answer.
-func (s *session) answer(m *wire.Inbound, r *http.Request, send func([]byte) error, begun func(context.Context, *request) (end func())) []byte {
+// isOf reports whether the session is that of who makes the request of a context.
+func (s *session) isOf(ctx context.Context) bool { return trust.NameOf(s.opening) == trust.NameOf(ctx) }
+
+// answer answers a request, which is made by whoever makes that of the context from.
+// header is that of the HTTP request that it came with, nil for none. send writes what comes before the answer. lacks
+// says that the answer is the lack of a scope.
+func (s *session) answer(m *wire.Inbound, from context.Context, header http.Header, send func([]byte) error, begun func(context.Context, *request) (end func())) (message []byte, lacks *trust.ScopeError) {
 	if err := s.clients.fits(m); err != nil {
-		return refused(m, err)
+		return refused(m, err), nil
 	}
 	ctx, asked, done, err := s.begin(m)
 	if err != nil {
-		return refused(m, err)
+		return refused(m, err), nil
 	}
 	defer done()
 	if begun != nil {
 		defer begun(ctx, asked)()
 	}
-	return respond(ctx, s.host, &s.library, m, r, send, s.log)
+	return respond(trust.As(ctx, from), s.host, &s.library, m, header, send, s.log)
 }
 
 // fits checks a request of which parts are kept for long.
@@ -230,8 +237,9 @@ func (s *session) noBatch() *wire.Refusal {
 }
 
 // respond has the library handle a message; the host's handlers answer what is an
-// exchange. r is the HTTP request that brought it, if one did. It returns nil where there is nothing to answer.
-func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, r *http.Request, send func([]byte) error, log *slog.Logger) (message []byte) {
+// exchange. header is that of the HTTP request that brought it, if one did. It returns nil where there is nothing to
+// answer; lacks says that the answer is the lack of a scope.
+func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, header http.Header, send func([]byte) error, log *slog.Logger) (message []byte, lacks *trust.ScopeError) {
 	failure := wire.Refusal{ID: m.ID, Code: mcp.INTERNAL_ERROR, Reason: "internal error"}
 	defer func() {
 		if wrong := recover(); wrong != nil {
@@ -239,16 +247,11 @@ func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, r *h
 			message = failure.Answer()
 		}
 	}()
-	if r != nil { // a session outlives the requests in it
-		ctx = trust.WithPrincipal(ctx, trust.PrincipalOf(r.Context()))
-	}
 	ctx = host.MCP().WithContext(ctx, lib)
 	raw := m.Raw
 	x := wire.NewExchange(m, send)
 	if x != nil {
-		if r != nil {
-			x.Header = r.Header
-		}
+		x.Header = header
 		ctx, raw = x.Context(ctx), x.Stub()
 	} else {
 		ctx = wire.WithMessage(ctx, raw)
@@ -256,15 +259,15 @@ func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, r *h
 	response := host.MCP().HandleMessage(ctx, raw)
 	if x != nil {
 		if message = x.Answer(); message != nil {
-			return message
+			return message, x.Lacks
 		}
 	}
 	if response == nil || m.ID == nil {
-		return nil
+		return nil, nil
 	}
 	message, err := json.Marshal(response)
 	if err != nil {
-		return failure.Answer()
+		return failure.Answer(), nil
 	}
-	return message
+	return message, nil
 }

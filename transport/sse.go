@@ -1,10 +1,13 @@
 package transport
 
 import (
+	"context"
 	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"sync"
+
+	"toolfinch/trust"
 )
 
 // SSE serves the transport of protocol version 2024-11-05.
@@ -34,7 +37,7 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.clients.streams.Release(1)
-	session, err := s.clients.open(r.Context(), s.host, s.log, "sse-"+rand.Text(), true, nil)
+	session, err := s.clients.open(r.Context(), r.Context(), s.host, s.log, "sse-"+rand.Text(), true, nil)
 	if err != nil {
 		unavailable(w, err)
 		return
@@ -70,7 +73,7 @@ func (s *SSE) event(session *session, out *answer, name string, data []byte) err
 // Messages takes what the client of a session posts to it.
 func (s *SSE) Messages(w http.ResponseWriter, r *http.Request) {
 	found, ok := s.open.Load(r.URL.Query().Get("sessionId"))
-	if !ok {
+	if !ok || !found.(*pipe).isOf(r.Context()) { // what is another's is not there
 		http.Error(w, "unknown session", http.StatusNotFound)
 		return
 	}
@@ -79,5 +82,5 @@ func (s *SSE) Messages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
-	found.(*pipe).receive(message)
+	found.(*pipe).receive(message, trust.As(context.Background(), r.Context()))
 }

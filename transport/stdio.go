@@ -21,7 +21,7 @@ import (
 // or cancelled after 10 s.
 func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out io.Writer, log *slog.Logger) error {
 	// The session outlives ctx for the time requests in flight get to end.
-	s, err := clients.open(context.WithoutCancel(ctx), host, log, "stdio-"+rand.Text(), true, nil)
+	s, err := clients.open(context.WithoutCancel(ctx), ctx, host, log, "stdio-"+rand.Text(), true, nil)
 	if err != nil {
 		return fmt.Errorf("stdio: %w", err)
 	}
@@ -43,7 +43,7 @@ func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out i
 	for {
 		select {
 		case line := <-lines:
-			p.receive(line)
+			p.receive(line, ctx)
 		case err := <-ended:
 			if errors.Is(err, io.EOF) {
 				return nil

@@ -19,6 +19,7 @@ import (
 
 	"toolfinch/limit"
 	"toolfinch/rawjson"
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -78,7 +79,7 @@ func (s *Streamable) enter(w http.ResponseWriter, r *http.Request) *session {
 	s.mu.Lock()
 	session := s.sessions[id]
 	s.mu.Unlock()
-	if session == nil || !s.clients.use(session) {
+	if session == nil || !session.isOf(r.Context()) || !s.clients.use(session) { // what is another's is not there
 		http.Error(w, "unknown session, or it has ended: send initialize", http.StatusNotFound)
 		return nil
 	}
@@ -131,7 +132,7 @@ func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 	case modern:
 		s.modern(out, r, messages[0])
 	case !batch && messages[0].IsRequest() && messages[0].Method == string(mcp.MethodInitialize):
-		s.initialize(out, w, messages[0])
+		s.initialize(out, w, r, messages[0])
 	default:
 		session := s.enter(w, r)
 		if session == nil {
@@ -143,13 +144,13 @@ func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 }
 
 // initialize opens a session.
-func (s *Streamable) initialize(out *answer, w http.ResponseWriter, m *wire.Inbound) {
+func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Request, m *wire.Inbound) {
 	if err := s.clients.fits(m); err != nil {
 		_ = out.last(refused(m, err), http.StatusRequestEntityTooLarge)
 		return
 	}
 	id := rand.Text()
-	session, err := s.clients.open(context.Background(), s.host, s.log, id, false, func() {
+	session, err := s.clients.open(context.Background(), r.Context(), s.host, s.log, id, false, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.sessions, id)
@@ -159,7 +160,7 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, m *wire.Inbo
 		_ = out.last(refused(m, err), http.StatusServiceUnavailable)
 		return
 	}
-	message := session.answer(m, nil, nil, nil)
+	message, _ := session.answer(m, r.Context(), nil, nil, nil)
 	if session.ProtocolVersion() == "" { // refused
 		session.close()
 		_ = out.last(message, 0)
@@ -189,11 +190,16 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 		return
 	}
 	p := &posted{session: session, out: out, life: r.Context(), streams: streams(r)}
+	var lacks *trust.ScopeError
 	answer := func(m *wire.Inbound) []byte {
-		return session.answer(m, r, p.send, func(ctx context.Context, asked *request) (end func()) {
+		message, lack := session.answer(m, r.Context(), r.Header, p.send, func(ctx context.Context, asked *request) (end func()) {
 			stop := context.AfterFunc(p.life, func() { p.dropped(ctx, asked) })
 			return func() { stop() }
 		})
+		if !batch { // several run side by side, and have one status
+			lacks = lack
+		}
+		return message
 	}
 	back := p.lend()
 	var message []byte
@@ -205,6 +211,9 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 	back()
 	if message == nil {
 		out.accepted()
+		return
+	}
+	if lacks != nil && p.out.forbidden(message, trust.Challenge(r.Context(), lacks)) {
 		return
 	}
 	p.last(message)
@@ -304,7 +313,12 @@ func (s *Streamable) modern(out *answer, r *http.Request, m *wire.Inbound) {
 		out.accepted()
 		return
 	}
-	if message, status := s.served(out, r, m); message != nil {
+	message, status, lacks := s.served(out, r, m)
+	switch {
+	case message == nil:
+	case lacks != nil && out.forbidden(message, trust.Challenge(r.Context(), lacks)):
+		return
+	default:
 		_ = out.last(message, status)
 		return
 	}
@@ -313,9 +327,10 @@ func (s *Streamable) modern(out *answer, r *http.Request, m *wire.Inbound) {
 
 // served answers a message of the 2026-07-28 era, with the status that goes with it;
 // nil where there is nothing to answer.
-func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (message []byte, status int) {
+// lacks says that the answer is the lack of a scope.
+func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (message []byte, status int, lacks *trust.ScopeError) {
 	if err := s.clients.fits(m); err != nil {
-		return refused(m, err), http.StatusRequestEntityTooLarge
+		return refused(m, err), http.StatusRequestEntityTooLarge, nil
 	}
 	held := []*limit.Limit{s.clients.requests}
 	if m.Method == string(mcp.MethodSubscriptionsListen) {
@@ -323,7 +338,7 @@ func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (mess
 	}
 	for _, b := range held {
 		if err := b.Take(1); err != nil {
-			return refused(m, err), http.StatusServiceUnavailable
+			return refused(m, err), http.StatusServiceUnavailable, nil
 		}
 		defer b.Release(1)
 	}
@@ -333,8 +348,8 @@ func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (mess
 	} else if m.Method == string(mcp.MethodSubscriptionsListen) {
 		defer keepOpen(out)()
 	}
-	message = respond(r.Context(), s.host, &library{}, m, r, send, s.log)
-	return message, statusOf(message)
+	message, lacks = respond(r.Context(), s.host, &library{}, m, r.Header, send, s.log)
+	return message, statusOf(message), lacks
 }
 
 // keepOpen gives an event stream a sign of life now and then, until end.

@@ -101,7 +101,7 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	mux.Handle("/counted", h.clients.Counted(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "counted")
 	}), refuse))
-	server := httptest.NewUnstartedServer(h.clients.Guard(mux, nil, refuse))
+	server := httptest.NewUnstartedServer(h.clients.Guard(mux, transport.Names{}, refuse))
 	server.Config.ErrorLog = stdlog.New(alarm{t}, "", 0)
 	server.Start()
 	h.url = server.URL

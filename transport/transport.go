@@ -25,11 +25,11 @@ const (
 type Host interface {
 	// MCP is the library's server, which handles messages and negotiates.
 	MCP() *server.MCPServer
-	// Open makes a session known. A piped one has one connection for everything.
+	// Open makes a session of a principal known, "" for nobody. A piped one has one connection for everything.
 	// push takes a message for its client that belongs to none of its requests; it
 	// never blocks, and reports whether it took it. reaches reports whether the
 	// client would get it now.
-	Open(session string, piped bool, push func(message []byte) bool, reaches func() bool)
+	Open(session, principal string, piped bool, push func(message []byte) bool, reaches func() bool)
 	// Forget ends a session.
 	Forget(session string)
 	// EndAsks lets go of those who wait for the client of a session to answer.

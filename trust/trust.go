@@ -25,6 +25,27 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
+// As returns ctx for what the request of another context asks for: who makes it and where
+// it comes from are those of from. A session outlives its requests.
+func As(ctx, from context.Context) context.Context {
+	ctx = WithPrincipal(ctx, PrincipalOf(from))
+	if source, ok := SourceOf(from); ok {
+		ctx = WithSource(ctx, source)
+	}
+	if challenge, ok := from.Value(challengeKey{}).(func(*ScopeError) string); ok {
+		ctx = WithChallenge(ctx, challenge)
+	}
+	return ctx
+}
+
+// NameOf is the ID of who makes the request of a context, "" for nobody.
+func NameOf(ctx context.Context) string {
+	if p := PrincipalOf(ctx); p != nil {
+		return p.ID
+	}
+	return ""
+}
+
 // PrincipalOf returns who makes the request of a context, nil where nobody proved
 // to be anybody.
 func PrincipalOf(ctx context.Context) *Principal {

@@ -66,6 +66,15 @@ func (s *server) metrics(q *request) (any, error) {
 			}
 		}
 	}
+	accepted, refused := s.house.Admissions()
+	out.family("toolfinch_requests_accepted_total", "counter", "Requests over HTTP that were let in since the start, by what proved who makes them.")
+	for _, count := range accepted {
+		out.sample(count.N, "by", count.Kind)
+	}
+	out.family("toolfinch_requests_refused_total", "counter", "Requests over HTTP that were not let in since the start, or lacked a scope.")
+	for _, count := range refused {
+		out.sample(count.N, "reason", count.Kind)
+	}
 	bounds := s.house.Limits()
 	for _, metric := range []struct {
 		name, kind, help string

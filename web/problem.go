@@ -10,6 +10,7 @@ import (
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
 	"toolfinch/tool/args"
+	"toolfinch/trust"
 	"toolfinch/upstream"
 )
 
@@ -18,6 +19,15 @@ type problem struct {
 	status int
 	detail string
 	over   *gate.BudgetError // its numbers are told, nil for none
+	lacks  *trust.ScopeError // what it is, nil for another
+}
+
+// challenge is the header WWW-Authenticate of the answer, "" for none.
+func (p *problem) challenge(r *http.Request) string {
+	if p.lacks == nil {
+		return ""
+	}
+	return trust.Challenge(r.Context(), p.lacks)
 }
 
 func (p *problem) Error() string { return p.detail }
@@ -61,12 +71,15 @@ func (s *server) problem(op operation, err error) *problem {
 	var over *gate.BudgetError
 	var dead *upstream.Error
 	var refused *args.Error
+	var lacks *trust.ScopeError
 	answer := func(status int, told error) *problem {
 		return &problem{status: status, detail: told.Error(), over: over}
 	}
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &lacks):
+		return &problem{status: http.StatusForbidden, detail: lacks.Error(), lacks: lacks}
 	case errors.As(err, &failed) && failures[failed.Failure] != 0:
 		return answer(failures[failed.Failure], failed)
 	case errors.As(err, &refused):

@@ -88,7 +88,13 @@ func newRig(t testing.TB) *rig {
 	} {
 		r.views[name] = r.view(name, budget, silent)
 	}
-	r.handler = web.Handler(r, "1.2.3", slog.New(slog.NewJSONHandler(r.log, nil)))
+	api := web.Handler(r, "1.2.3", slog.New(slog.NewJSONHandler(r.log, nil)))
+	r.handler = http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if name := request.Header.Get("X-User"); name != "" {
+			request = request.WithContext(trust.WithPrincipal(request.Context(), &trust.Principal{ID: name}))
+		}
+		api.ServeHTTP(w, request)
+	})
 	return r
 }
 
@@ -233,7 +239,11 @@ func (r *rig) Record(_ context.Context, e trust.Event) {
 
 func (r *rig) Audit() (audit.Counts, bool) { return audit.Counts{Written: 12, Queue: 1}, true }
 
-func (r *rig) Principal(request *http.Request) string { return request.Header.Get("X-User") }
+func (r *rig) Admissions() (accepted, refused []web.Count) {
+	return []web.Count{{Kind: "key", N: 3}}, []web.Count{{Kind: "expired", N: 1}}
+}
+
+func (r *rig) Permit(context.Context, string) error { return nil }
 
 // fire is a house where nothing works.
 type fire struct{}
@@ -244,9 +254,10 @@ func (fire) Savings(context.Context) []web.Saved { panic("secret of the house") 
 func (fire) Limits() []*limit.Limit              { panic("secret of the house") }
 func (fire) Record(context.Context, trust.Event) { panic("secret of the house") }
 func (fire) Audit() (audit.Counts, bool)         { panic("secret of the house") }
-func (fire) Principal(*http.Request) string {
+func (fire) Admissions() ([]web.Count, []web.Count) {
 	panic("secret of the house")
 }
+func (fire) Permit(context.Context, string) error    { return nil }
 func (fire) Reindex(context.Context) []web.Reindexed { panic("secret of the house") }
 func (fire) Reconnect(context.Context, string) (web.Upstream, error) {
 	return web.Upstream{}, errors.New("secret of the house")

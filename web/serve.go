@@ -51,6 +51,7 @@ type operation struct {
 	query []string // the query parameters it takes
 	body  bodyRule
 	audit bool // each call is logged
+	write bool // it changes servers, not tools: it needs a scope that allows that
 	// answer returns what to send with status 200: a document, or what becomes JSON.
 	answer func(q *request) (any, error)
 }
@@ -109,10 +110,10 @@ func (s *server) operations(version string) map[string]map[string]operation {
 			http.MethodGet: {name: "listServers", query: []string{"view"}, answer: s.listServers},
 		},
 		"/api/servers/{name}/reconnect": {
-			http.MethodPost: {name: "reconnect", query: []string{"view"}, body: bodyOptional, audit: true, answer: s.reconnect},
+			http.MethodPost: {name: "reconnect", query: []string{"view"}, body: bodyOptional, audit: true, write: true, answer: s.reconnect},
 		},
 		"/api/reindex": {
-			http.MethodPost: {name: "reindex", query: []string{"view"}, body: bodyOptional, audit: true, answer: s.reindex},
+			http.MethodPost: {name: "reindex", query: []string{"view"}, body: bodyOptional, audit: true, write: true, answer: s.reindex},
 		},
 	}
 }
@@ -186,7 +187,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 		status = refused.status
 	}
 	if op.audit {
-		line := []any{"operation", op.name, "target", rawjson.Clip(q.target, maxClipped), "view", q.view.Name, "principal", s.principal(r), "session", q.session,
+		line := []any{"operation", op.name, "target", rawjson.Clip(q.target, maxClipped), "view", q.view.Name, "principal", trust.NameOf(r.Context()), "session", q.session,
 			"status", status, "took", time.Since(start)}
 		if len(q.provisioned) > 0 {
 			line = append(line, "provisioned", joined(q.provisioned))
@@ -197,6 +198,9 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	case status == statusGone:
 		panic(http.ErrAbortHandler) // the connection has no more use
 	case refused != nil:
+		if challenge := refused.challenge(r); challenge != "" {
+			w.Header().Set("WWW-Authenticate", challenge)
+		}
 		s.refuse(w, refused)
 	default:
 		send(w, status, answer)
@@ -214,6 +218,11 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 	if err := q.read(w, op); err != nil {
 		return document{}, err
 	}
+	if op.write {
+		if err := s.house.Permit(q.Context(), op.name); err != nil {
+			return document{}, err
+		}
+	}
 	value, err := op.answer(q)
 	if err != nil {
 		return document{}, err
@@ -223,12 +232,6 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 	}
 	body, err := rawjson.Encode(value)
 	return document{body: body}, err
-}
-
-// principal is the house's, or "" if it panics: the request is logged in any case.
-func (s *server) principal(r *http.Request) (name string) {
-	defer func() { _ = recover() }()
-	return s.house.Principal(r)
 }
 
 // send writes an answer. An error of writing means that the client went away.
@@ -351,9 +354,9 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 // call makes the call of a request, without name and arguments. Its owner is the
 // principal, else the MCP session that the request names.
 func (q *request) call() (*tool.Call, error) {
-	call := &tool.Call{Principal: q.house.Principal(q.Request), Header: q.Header.Get}
+	call := &tool.Call{Principal: trust.NameOf(q.Context()), Header: q.Header.Get}
 	if session := q.Header.Get(sessionHeader); session != "" && call.Principal == "" {
-		if !q.view.Sessions.KnowsHTTP(session) {
+		if !q.view.Sessions.KnowsHTTP(session, call.Principal) {
 			return nil, badRequest("unknown session: %s names no session of this view", sessionHeader)
 		}
 		call.Session, q.session = session, session

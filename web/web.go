@@ -47,8 +47,11 @@ type House interface {
 	Record(ctx context.Context, e trust.Event)
 	// Audit counts what the audit log has written; ok is false where there is none.
 	Audit() (counts audit.Counts, ok bool)
-	// Principal is the authenticated principal of a request; "" without one.
-	Principal(r *http.Request) string
+	// Admissions are how often requests were let in and refused, by what or why.
+	Admissions() (accepted, refused []Count)
+	// Permit reports whether who makes the request of a context may do what changes
+	// servers. The error wraps a *trust.ScopeError.
+	Permit(ctx context.Context, operation string) error
 }
 
 // View is one view of the servers. A request uses the values it got to its end.
@@ -66,7 +69,8 @@ type View struct {
 // Sessions are the MCP sessions of a view: a register.Live.
 type Sessions interface {
 	// KnowsHTTP reports whether a session is one that requests may name.
-	KnowsHTTP(id string) bool
+	// that this principal opened, "" for nobody.
+	KnowsHTTP(id, principal string) bool
 }
 
 // Upstream is what is known of one server.

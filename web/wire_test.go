@@ -67,7 +67,7 @@ func TestABodyThatBreaksOffIsNotAnswered(t *testing.T) {
 func TestABodyThatNeverEndsIsAnswered(t *testing.T) {
 	r := newRig(t)
 	clients := transport.NewClients(transport.Limits{BodyTime: 100 * time.Millisecond})
-	server := httptest.NewServer(clients.Guard(r.handler, nil, func(w http.ResponseWriter, _ *http.Request, status int, reason string) { web.Refuse(w, status, reason) }))
+	server := httptest.NewServer(clients.Guard(r.handler, transport.Names{}, func(w http.ResponseWriter, _ *http.Request, status int, reason string) { web.Refuse(w, status, reason) }))
 	defer server.Close()
 	for _, request := range []string{"POST /api/proxy/execute", "GET /api/tools", "DELETE /api/tools/provision/x"} {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())

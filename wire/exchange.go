@@ -18,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
+	"toolfinch/trust"
 )
 
 // StubTool is the one tool that mcp-go sees called: whoever builds the server
@@ -60,6 +61,9 @@ type Exchange struct {
 	ID     json.RawMessage
 	Params json.RawMessage // as sent; nil when absent
 	Header http.Header     // of the HTTP request; nil on other transports
+
+	// Lacks is set where the answer is that the principal lacks a scope.
+	Lacks *trust.ScopeError
 
 	mu       sync.Mutex // guards what follows; held while a message is written, so that none overtakes another
 	send     func(message []byte) error

@@ -22,6 +22,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/proxy"
+	"toolfinch/trust/inbound"
 )
 
 func newServe(s *settings) *cobra.Command {
@@ -94,6 +95,12 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 			return fmt.Errorf("%w; choose another address with --listen", err)
 		}
 		defer listener.Close()
+		if err := config.Auth.CheckListener(listener.Addr()); err != nil { // before anything is started
+			return &exitError{exitUsage, err}
+		}
+		if config.Auth.Mode == inbound.None {
+			log.Warn("anyone who reaches this address may call every tool: auth is none", "listen", listener.Addr().String())
+		}
 	}
 	p, err := proxy.Open(ctx, config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName),
 		// Many of these run beside an agent all day, and the garbage of a call is small.

@@ -1,0 +1,355 @@
+package configs
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"toolfinch/trust/inbound"
+)
+
+// authKind is who may come in over HTTP: a word, or a mapping.
+type authKind struct{}
+
+const (
+	authNone = "none"
+	authKeys = "keys"
+)
+
+var authWords = choice[string]{words: []string{authNone, authKeys}}
+
+var authKeysOf = section[inbound.Settings]{
+	keys: keys{
+		{
+			name:  "keys",
+			doc:   "whether API keys are taken, which `toolfinch key create` makes",
+			value: in(func(s *inbound.Settings) *bool { return &s.Keys }).is(boolean{}, true),
+		},
+		{
+			name: "resource", without: "on this machine what the request names",
+			doc:   "the URL of `/mcp` as clients write it, past any reverse proxy: what access tokens must be for. Views have theirs below it",
+			value: in(func(s *inbound.Settings) *string { return &s.Resource }).is(str{check: resourceURL}),
+		},
+		{
+			name:  "issuers",
+			doc:   "authorization servers whose access tokens are taken: their URLs, or mappings; see [Issuers](#issuers)",
+			value: in(func(s *inbound.Settings) *[]inbound.Issuer { return &s.Issuers }).is(list[inbound.Issuer]{item: issuerKind{}}),
+		},
+		{
+			name: "scopes", without: "whoever comes in may do everything",
+			doc:   "what scopes allow: `read`, `write` (and to read), or `destructive` (everything). Tools without annotations write",
+			value: in(func(s *inbound.Settings) *[]inbound.Scope { return (*[]inbound.Scope)(&s.Scopes) }).is(scopeList),
+		},
+	},
+	check: func(d *decoder, n *node, label string, s *inbound.Settings) {
+		if !s.Keys && len(s.Issuers) == 0 {
+			d.fail(n, label+": nobody can come in, with neither keys nor issuers", "write keys: true, or issuers: [URL]")
+		}
+	},
+}
+
+var scopeList = named[inbound.Scope]{
+	noun: "scope", of: "scopes to what they allow", hint: `like {"mcp:read": read, "mcp:write": write}`,
+	item:  scopeKind{},
+	fresh: func(p pair) inbound.Scope { return inbound.Scope{Name: p.key.text} },
+	name:  func(s *inbound.Scope) string { return s.Name },
+	check: func(d *decoder, key *node, label string) {
+		if !isScope(key.text) {
+			d.fail(key, label+" is no name of a scope", "letters, digits and signs, without spaces, quotes and backslashes")
+		}
+	},
+}
+
+// isScope is scope-token of RFC 6749.
+func isScope(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
+}
+
+type scopeKind struct{}
+
+var scopeLevels = choice[inbound.Level]{words: inbound.Levels}
+
+func (scopeKind) read(d *decoder, n *node, label string, to *inbound.Scope) bool {
+	return scopeLevels.read(d, n, label, &to.Allows)
+}
+func (scopeKind) show(s *secrets, v inbound.Scope) *node { return scopeLevels.show(s, v.Allows) }
+func (scopeKind) schema() schema                         { return scopeLevels.schema() }
+
+var issuerKeys = section[inbound.Issuer]{
+	keys: keys{
+		{
+			name:  "issuer",
+			doc:   "its URL, as its tokens have it in `iss`; its keys are found from there. Required",
+			value: in(func(i *inbound.Issuer) *string { return &i.URL }).is(str{check: issuerURL}),
+		},
+		{
+			name: "audience", without: "the URL of the server or view that is called",
+			doc:   "values of the claim `aud`, one of which tokens must have, for issuers that cannot put URLs there",
+			value: in(func(i *inbound.Issuer) *[]string { return &i.Audiences }).is(list[string]{item: str{check: notEmpty}}),
+		},
+		{
+			name: "algorithms", without: "`RS256`, `ES256`, `EdDSA`, `PS256`",
+			doc:   "that its tokens may be signed with",
+			value: in(func(i *inbound.Issuer) *[]string { return &i.Algorithms }).is(list[string]{item: choice[string]{words: inbound.Algorithms}}),
+		},
+		{
+			name: "introspect", without: "tokens must be JWTs",
+			doc:   "`{client_id: ..., client_secret: ...}`, with which the issuer is asked for opaque tokens; `url` where its metadata does not say where",
+			value: in(func(i *inbound.Issuer) **inbound.Introspection { return &i.Introspect }).is(introspection{}),
+		},
+		{
+			name:  "claims",
+			doc:   "names of the claims with the user (`principal`, default `sub`), the `groups` (default `groups`) and the `scopes` (default `scope`, else `scp`)",
+			value: in(func(i *inbound.Issuer) *inbound.Claims { return &i.Claims }).is(claimsKind{}),
+		},
+		{
+			name:  "allow_private",
+			doc:   "whether it may be at a private address",
+			value: in(func(i *inbound.Issuer) *bool { return &i.AllowPrivate }).is(boolean{only: true}),
+		},
+	},
+	check: func(d *decoder, n *node, label string, i *inbound.Issuer) {
+		if n.given("issuer") == nil {
+			d.fail(n, label+" has no issuer", "its URL, as in iss of its tokens")
+		}
+	},
+}
+
+// issuerKind is the URL of an issuer, or a mapping.
+type issuerKind struct{}
+
+func (issuerKind) read(d *decoder, n *node, label string, to *inbound.Issuer) bool {
+	if n.kind == kindText {
+		return str{check: issuerURL}.read(d, n, label, &to.URL)
+	}
+	*to = issuerKeys.fresh()
+	return issuerKeys.read(d, n, label, to)
+}
+
+func (issuerKind) show(s *secrets, v inbound.Issuer) *node {
+	shown := issuerKeys.show(s, v)
+	if len(shown.pairs) == 1 {
+		return shown.pairs[0].value
+	}
+	return shown
+}
+
+func (issuerKind) schema() schema { return anyOf(anyText, issuerKeys.schema()) }
+
+var introspectionKeys = section[inbound.Introspection]{keys: keys{
+	{
+		name: "client_id", doc: "of this server at the issuer",
+		value: in(func(i *inbound.Introspection) *string { return &i.ClientID }).is(str{check: notEmpty}),
+	},
+	{
+		name: "client_secret", doc: "best a variable",
+		value: in(func(i *inbound.Introspection) *string { return &i.ClientSecret }).is(str{check: notEmpty, mask: func(*secrets, string) string { return mask }}),
+	},
+	{
+		name: "url", without: "what the issuer's metadata says", doc: "of the introspection endpoint",
+		value: in(func(i *inbound.Introspection) *string { return &i.URL }).is(str{check: issuerURL}),
+	},
+}}
+
+type introspection struct{}
+
+func (introspection) read(d *decoder, n *node, label string, to **inbound.Introspection) bool {
+	var v inbound.Introspection
+	if !introspectionKeys.read(d, n, label, &v) {
+		return false
+	}
+	for _, name := range []string{"client_id", "client_secret"} {
+		if n.given(name) == nil {
+			d.fail(n, label+" has no "+name, "")
+		}
+	}
+	*to = &v
+	return true
+}
+
+func (introspection) show(s *secrets, v *inbound.Introspection) *node {
+	if v == nil {
+		return nil
+	}
+	return introspectionKeys.show(s, *v)
+}
+
+func (introspection) schema() schema { return introspectionKeys.schema() }
+
+var claimKeys = section[inbound.Claims]{keys: keys{
+	{
+		name: "principal", without: "`sub`", doc: "the claim that names the user",
+		value: in(func(c *inbound.Claims) *string { return &c.Principal }).is(str{check: notEmpty}),
+	},
+	{
+		name: "groups", without: "`groups`", doc: "the claim with the groups; dots lead into objects",
+		value: in(func(c *inbound.Claims) *string { return &c.Groups }).is(str{check: notEmpty}),
+	},
+	{
+		name: "scopes", without: "`scope`, else `scp`", doc: "the claim with the scopes",
+		value: in(func(c *inbound.Claims) *string { return &c.Scopes }).is(str{check: notEmpty}),
+	},
+}}
+
+type claimsKind struct{}
+
+func (claimsKind) read(d *decoder, n *node, label string, to *inbound.Claims) bool {
+	return claimKeys.read(d, n, label, to)
+}
+
+func (claimsKind) show(s *secrets, v inbound.Claims) *node {
+	if v == (inbound.Claims{}) {
+		return nil
+	}
+	return claimKeys.show(s, v)
+}
+
+func (claimsKind) schema() schema { return claimKeys.schema() }
+
+func (authKind) read(d *decoder, n *node, label string, to *inbound.Settings) bool {
+	if n.kind == kindMapping {
+		*to = authKeysOf.fresh()
+		to.Mode = inbound.Proof
+		return authKeysOf.read(d, n, label, to)
+	}
+	var word string
+	if !authWords.read(d, n, label, &word) {
+		return false
+	}
+	*to = inbound.Settings{Mode: inbound.None}
+	if word == authKeys {
+		*to = authKeysOf.fresh()
+		to.Mode = inbound.Proof
+	}
+	return true
+}
+
+func (authKind) show(s *secrets, v inbound.Settings) *node {
+	switch v.Mode {
+	case inbound.Unsaid:
+		return nil
+	case inbound.None:
+		return textNode(authNone)
+	}
+	if v.Keys && v.Resource == "" && len(v.Issuers)+len(v.Scopes) == 0 {
+		return textNode(authKeys)
+	}
+	return authKeysOf.show(s, v)
+}
+
+func (authKind) schema() schema { return anyOf(authWords.schema(), authKeysOf.schema()) }
+
+// resourceURL checks the URL of a protected resource (RFC 9728).
+func resourceURL(d *decoder, n *node, label string, text *string) bool {
+	u, ok := isWebURL(*text)
+	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		d.mustBe(n, label, "an http or https URL without a query", "like https://tools.example.com/mcp")
+		return false
+	}
+	return true
+}
+
+// issuerURL checks the URL of an issuer, whose answers decide who comes in.
+func issuerURL(d *decoder, n *node, label string, text *string) bool {
+	u, ok := isWebURL(*text)
+	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Scheme != "https" && !isLoopbackHost(u) {
+		d.mustBe(n, label, "an https URL without a query", "like https://idp.example.com/realms/main; http only for this machine")
+		return false
+	}
+	return true
+}
+
+func isLoopbackHost(u *url.URL) bool {
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err == nil && ip.Unmap().IsLoopback() || u.Hostname() == "localhost"
+}
+
+// hostName checks the name of a host, with or without a port, which comes in lower case.
+func hostName(d *decoder, n *node, label string, text *string) bool {
+	u, err := url.Parse("http://" + *text)
+	if err != nil || u.Host != *text || u.Hostname() == "" || strings.Contains(*text, "*") {
+		d.mustBe(n, label, "the name of a host", "like tools.example.com; with a port it is for that port alone")
+		return false
+	}
+	*text = strings.ToLower(*text)
+	return true
+}
+
+// prefixes are addresses, and ranges of them.
+type prefixes struct{}
+
+func (prefixes) read(d *decoder, n *node, label string, to *netip.Prefix) bool {
+	var text string
+	if !d.text(n, label, &text) {
+		return false
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if ip, ipErr := netip.ParseAddr(text); ipErr == nil {
+		prefix, err = netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	if err != nil {
+		d.mustBe(n, label, "an IP address, or a range of them", "like 10.0.0.5 or 10.0.0.0/8")
+		return false
+	}
+	*to = prefix.Masked()
+	return true
+}
+
+func (prefixes) show(s *secrets, v netip.Prefix) *node {
+	if v.IsSingleIP() {
+		return textNode(v.Addr().String())
+	}
+	return textNode(v.String())
+}
+
+func (prefixes) schema() schema { return anyText }
+
+// seenHeader checks the name of a header that hooks may see: credentials are none of them.
+func seenHeader(d *decoder, n *node, label string, text *string) bool {
+	if !headerName(d, n, label, text) {
+		return false
+	}
+	if slices.Contains([]string{"authorization", "proxy-authorization"}, *text) {
+		d.fail(n, label+": credentials of clients are shown to nobody", "hooks are told who is calling: ctx.principal")
+		return false
+	}
+	return true
+}
+
+// checkAuth looks at what who may come in and where they come from say together.
+func (d *decoder) checkAuth(c *Config) {
+	at := d.origins["auth"]
+	if at.node != nil && !at.ok {
+		return
+	}
+	open := c.Transport == TransportHTTP && !listensLocally(c.Listen)
+	if open && c.Auth.Mode == inbound.Unsaid {
+		from := d.origins["listen"]
+		d.fail(from.node, from.label+" lets other machines in, and nothing says who may come in",
+			"write auth: keys, and make one with: toolfinch key create NAME; auth: {issuers: [URL]} for an identity provider; auth: none for anyone")
+	}
+	if c.Auth.Mode != inbound.Proof {
+		return
+	}
+	if header := d.origins["principal_header"]; c.PrincipalHeader != "" {
+		d.fail(header.node, header.label+": with auth, clients prove who they are: a header says nothing",
+			"remove one; behind a reverse proxy that logs users in, write auth: none, and listen where that proxy alone comes")
+	}
+	if len(c.Auth.Issuers) > 0 && at.node.given("resource") == nil && (open || len(c.Hosts) > 0) {
+		d.fail(at.node, at.label+".resource is missing: access tokens must be for this server, and it has several names",
+			"the URL of /mcp as clients write it, like https://tools.example.com/mcp")
+	}
+}
+
+// listensLocally reports whether only this machine can reach an address. A name is looked up
+// when it is listened at.
+func listensLocally(at string) bool {
+	host, _, err := net.SplitHostPort(at)
+	if err != nil || host == "" {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"toolfinch/trust"
+)
+
+// maxKeys bounds the API keys.
+const maxKeys = 10_000
+
+const (
+	keyColumns = `SELECT name, hash, view, scopes, groups, created, expires, used FROM keys`
+	selectKeys = keyColumns + ` ORDER BY name`
+	selectKey  = keyColumns + ` WHERE hash = ?`
+	countKeys  = `SELECT count(*), count(*) FILTER (WHERE name = ?) FROM keys`
+	addKey     = `INSERT INTO keys (name, hash, view, scopes, groups, created, expires, used) VALUES (?, ?, ?, ?, ?, ?, ?, 0)`
+	dropKey    = `DELETE FROM keys WHERE name = ?`
+	useKey     = `UPDATE keys SET used = max(used, ?) WHERE hash = ?`
+)
+
+// ErrKeyExists is wrapped by the error of AddKey for a name that another key has.
+var ErrKeyExists = errors.New("there is a key of this name already")
+
+// AddKey stores an API key. More than 10,000 are an error.
+func (s *Store) AddKey(ctx context.Context, key trust.Key) error {
+	scopes, err := json.Marshal(key.Scopes)
+	if err != nil {
+		return fmt.Errorf("store: add key: %w", err)
+	}
+	groups, err := json.Marshal(key.Groups)
+	if err != nil {
+		return fmt.Errorf("store: add key: %w", err)
+	}
+	err = s.write(ctx, func(tx *sql.Tx) error {
+		var all, same int
+		if err := tx.QueryRowContext(ctx, countKeys, key.Name).Scan(&all, &same); err != nil {
+			return err
+		}
+		switch {
+		case same > 0:
+			return ErrKeyExists
+		case all >= maxKeys:
+			return fmt.Errorf("there are %d keys, which is the limit: revoke some", all)
+		}
+		_, err := tx.ExecContext(ctx, addKey, key.Name, key.Hash[:], key.View, string(scopes), string(groups), millis(key.Created), millis(key.Expires))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store: add key: %w", err)
+	}
+	return nil
+}
+
+// RevokeKey removes an API key, and reports whether there was one of this name.
+func (s *Store) RevokeKey(ctx context.Context, name string) (bool, error) {
+	var n int64
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, dropKey, name)
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("store: revoke key: %w", err)
+	}
+	return n > 0, nil
+}
+
+// Keys returns all API keys, by name.
+func (s *Store) Keys(ctx context.Context) ([]trust.Key, error) { return s.keys(ctx, selectKeys) }
+
+// Key returns the API key with a hash, nil where there is none. It may have expired.
+func (s *Store) Key(ctx context.Context, hash [32]byte) (*trust.Key, error) {
+	keys, err := s.keys(ctx, selectKey, hash[:])
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	return &keys[0], nil
+}
+
+func (s *Store) keys(ctx context.Context, query string, args ...any) ([]trust.Key, error) {
+	var out []trust.Key
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
+		var key trust.Key
+		var hash, scopes, groups []byte
+		var created, expires, used int64
+		err := rows.Scan(&key.Name, &hash, &key.View, &scopes, &groups, &created, &expires, &used)
+		if err == nil {
+			err = errors.Join(json.Unmarshal(scopes, &key.Scopes), json.Unmarshal(groups, &key.Groups))
+		}
+		if err == nil && len(hash) != len(key.Hash) {
+			err = fmt.Errorf("the hash of the key %q has %d bytes", key.Name, len(hash))
+		}
+		copy(key.Hash[:], hash)
+		key.Created, key.Expires, key.Used = ofMillis(created), ofMillis(expires), ofMillis(used)
+		out = append(out, key)
+		return err
+	}, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("store: read keys: %w", err)
+	}
+	return out, nil
+}
+
+// UsedKeys notes when keys were used last, by hash.
+func (s *Store) UsedKeys(ctx context.Context, used map[[32]byte]time.Time) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		for hash, at := range used {
+			if _, err := tx.ExecContext(ctx, useKey, millis(at), hash[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: note use of keys: %w", err)
+	}
+	return nil
+}
+
+// millis is how times are stored: 0 is none.
+func millis(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return max(at.UnixMilli(), 1)
+}
+
+func ofMillis(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(at).UTC()
+}

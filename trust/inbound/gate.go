@@ -1,0 +1,393 @@
+package inbound
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"toolfinch/limit"
+	"toolfinch/trust"
+)
+
+// Options of a Gate.
+type Options struct {
+	Settings
+	// Header is the HTTP header in which one of Proxies names who was authenticated; ""
+	// for none. It counts in the modes Unsaid and None.
+	Header  string
+	Proxies []netip.Prefix // reverse proxies that are believed; nil: those on this machine
+	Store   KeyStore       // of API keys
+	// Refuse answers a request that is not let in.
+	Refuse func(w http.ResponseWriter, r *http.Request, status int, reason string)
+	// Root is the name of the view that is served at the root.
+	Root   func() string
+	Record trust.Record // nil: nobody
+	Log    *slog.Logger
+	Now    func() time.Time // nil: the clock of the machine
+}
+
+// Gate lets requests in.
+type Gate struct {
+	Options
+	issuers  []*issuer
+	keys     *keys
+	verified *recent[[32]byte, *verified]
+	failures *recent[string, *rate.Limiter] // by address
+	failing  *limit.Limit
+	counts   counts
+	now      func() time.Time
+}
+
+const (
+	maxVerified  = 10_000 // tokens that are remembered
+	maxKeysKnown = 10_000 // likewise, API keys and what is none
+	maxAddresses = 10_000 // addresses whose failures are remembered
+
+	// failuresAtOnce is how often an address may fail to prove who it is before it must
+	// wait, and failureEvery how long it takes until it may once more.
+	failuresAtOnce = 30
+	failureEvery   = 2 * time.Second
+)
+
+// New returns a gate.
+func New(options Options) *Gate {
+	if options.Proxies == nil {
+		options.Proxies = thisMachine
+	}
+	g := &Gate{Options: options, now: options.Now, counts: newCounts()}
+	if g.now == nil {
+		g.now = time.Now
+	}
+	g.keys = &keys{store: options.Store, log: options.Log, now: g.now, recent: newRecent[[32]byte, knownKey](maxKeysKnown), used: map[[32]byte]time.Time{}}
+	g.verified = newRecent[[32]byte, *verified](maxVerified)
+	g.failures = newRecent[string, *rate.Limiter](maxAddresses)
+	g.failing = limit.New("failed_credentials", failuresAtOnce, "credentials of this address were refused", "send others later")
+	for _, settings := range options.Issuers {
+		g.issuers = append(g.issuers, newIssuer(settings, options.Log, g.now))
+	}
+	return g
+}
+
+var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+const tendEvery = 30 * time.Second
+
+// Run keeps the keys of the issuers fresh and notes the use of API keys, until ctx ends.
+func (g *Gate) Run(ctx context.Context) {
+	ticker := time.NewTicker(tendEvery)
+	defer ticker.Stop()
+	for {
+		for _, i := range g.issuers {
+			if i.stale() {
+				_ = i.refresh(ctx, keysRetry) // an error is the end of ctx
+			}
+		}
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			g.keys.flush(last)
+			return
+		case <-ticker.C:
+			g.keys.flush(ctx)
+		}
+	}
+}
+
+// Limits are those of clients that fail.
+func (g *Gate) Limits() []*limit.Limit { return []*limit.Limit{g.failing} }
+
+// Counts returns how often requests were let in and refused, by reason.
+func (g *Gate) Counts(reasons []Reason) []int64 {
+	out := make([]int64, len(reasons))
+	for i, reason := range reasons {
+		out[i] = g.counts[reason].Load()
+	}
+	return out
+}
+
+// CheckListener says why a server must not listen at an address: beyond this machine
+// nobody may come in without the owner having said who may.
+func (s Settings) CheckListener(at net.Addr) error {
+	if s.Mode != Unsaid || localAddr(at) {
+		return nil
+	}
+	return fmt.Errorf("listening at %s lets other machines in, and the configuration does not say who may come in: "+
+		"write auth: keys (and make one with: toolfinch key create NAME), auth: {issuers: [...]} for an identity provider, or auth: none for anyone", at)
+}
+
+// localAddr reports whether only this machine reaches an address.
+func localAddr(at net.Addr) bool {
+	if at == nil || at.Network() == "unix" || at.Network() == "pipe" {
+		return true
+	}
+	to, err := netip.ParseAddrPort(at.String())
+	return err == nil && isLocal(to.Addr())
+}
+
+// Target is what a request is for.
+type Target struct {
+	View string // as the request names it; "" for the root
+	SSE  bool   // by HTTP+SSE, which only the root has
+}
+
+// Enter lets requests in to next. Its context has the principal, and where it comes from;
+// the credentials are taken out, so that nobody passes them on.
+func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := trust.WithSource(r.Context(), g.sourceOf(r))
+		to := target(r)
+		p, by, refused := g.prove(r.WithContext(ctx), to)
+		if refused == nil && g.Mode == Proof {
+			refused = g.admit(p, Read)
+		}
+		if refused != nil {
+			g.refuse(w, r.WithContext(ctx), to, p, refused)
+			return
+		}
+		if by != "" {
+			g.counts[by].Add(1)
+		}
+		if len(g.Scopes) > 0 {
+			metadata := g.metadataFor(r, to)
+			ctx = trust.WithChallenge(ctx, func(e *trust.ScopeError) string {
+				g.counts[NoScope].Add(1)
+				return g.challenge(metadata, &refusal{code: "insufficient_scope", scope: strings.Join(e.Ask, " "), words: e.Error()})
+			})
+		}
+		next.ServeHTTP(w, without(r.WithContext(trust.WithPrincipal(ctx, p))))
+	})
+}
+
+// Know is Enter for what everybody may ask: who proves nothing is nobody.
+func (g *Gate) Know(next http.Handler, target func(*http.Request) Target) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := trust.WithSource(r.Context(), g.sourceOf(r))
+		if g.Mode != Proof || r.Header.Get("Authorization") != "" {
+			if p, _, refused := g.prove(r.WithContext(ctx), target(r)); refused == nil {
+				ctx = trust.WithPrincipal(ctx, p)
+			}
+		}
+		next.ServeHTTP(w, without(r.WithContext(ctx)))
+	})
+}
+
+// Strangers reports whether a request must be told no more than it must know.
+func (g *Gate) Strangers(r *http.Request) bool {
+	return g.Mode == Proof && trust.PrincipalOf(r.Context()) == nil
+}
+
+// without takes the credentials out of a request.
+func without(r *http.Request) *http.Request {
+	if r.Header.Get("Authorization") != "" { // r is our own copy, its header is not
+		r.Header = r.Header.Clone()
+		r.Header.Del("Authorization")
+	}
+	return r
+}
+
+// secretsInQuery are parameters in which credentials are sent by mistake.
+var secretsInQuery = []string{"access_token", "api_key", "apikey", "api-key", "token", "bearer"}
+
+// prove returns who makes a request, nil for nobody, where that suffices.
+func (g *Gate) prove(r *http.Request, to Target) (*trust.Principal, Reason, *refusal) {
+	if g.Mode != Proof {
+		if p := g.named(r); p != nil {
+			return p, ByProxy, nil
+		}
+		return nil, "", nil
+	}
+	query := r.URL.Query()
+	for _, name := range secretsInQuery {
+		if query.Has(name) {
+			return nil, "", &refusal{status: http.StatusBadRequest, reason: BadRequest, code: "invalid_request",
+				words: "credentials in the URL are refused, because URLs are logged: send Authorization: Bearer ..., and replace what was sent"}
+		}
+	}
+	sent := r.Header.Values("Authorization")
+	scheme, token, _ := strings.Cut(strings.Join(sent, ","), " ")
+	token = strings.TrimSpace(token)
+	switch {
+	case len(sent) == 0:
+		return nil, "", &refusal{status: http.StatusUnauthorized, reason: NoCredentials, words: "credentials are missing: send " + g.wanted()}
+	case len(sent) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " ,"):
+		return nil, "", &refusal{status: http.StatusUnauthorized, reason: BadRequest, code: "invalid_request", words: "send one header: " + g.wanted()}
+	}
+	v, refused := g.known(r, token)
+	if refused != nil {
+		return nil, "", refused
+	}
+	if refused := g.fits(r, to, v); refused != nil {
+		return v.principal, "", refused
+	}
+	return v.principal, v.by, nil
+}
+
+func (g *Gate) wanted() string {
+	switch {
+	case len(g.issuers) == 0:
+		return "Authorization: Bearer, with an API key"
+	case !g.Settings.Keys:
+		return "Authorization: Bearer, with an access token"
+	}
+	return "Authorization: Bearer, with an API key or an access token"
+}
+
+// known proves a key or token. Who fails too often must wait, unless the credentials are
+// known to be good: what is not known costs more than a look-up.
+func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
+	hash := sha256.Sum256([]byte(token))
+	isKey := g.Settings.Keys && strings.HasPrefix(token, keyPrefix)
+	if !isKey {
+		if v, ok := g.verified.get(hash); ok && g.now().Before(v.until) {
+			return v, nil
+		}
+	}
+	from, _ := trust.SourceOf(r.Context())
+	failures := g.failures.getOr(from.Address, func() *rate.Limiter { return rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce) })
+	if good := isKey && g.keys.good(hash); !good && failures.TokensAt(g.now()) < 1 {
+		return nil, &refusal{status: http.StatusTooManyRequests, reason: TooMany, words: g.failing.Refuse().Error(), wait: failureEvery}
+	}
+	v := &verified{by: ByKey}
+	var refused *refusal
+	if isKey {
+		v.principal, refused = g.keys.find(r.Context(), hash)
+	} else {
+		v, refused = g.verify(r.Context(), token)
+	}
+	switch {
+	case refused == nil && !isKey:
+		g.verified.put(hash, v)
+	case refused != nil && refused.status == http.StatusUnauthorized:
+		failures.AllowN(g.now(), 1)
+	}
+	return v, refused
+}
+
+// fits reports whether credentials are for the target: a key of one view for no other, a
+// token for this server.
+func (g *Gate) fits(r *http.Request, to Target, v *verified) *refusal {
+	if only := v.principal.View; only != "" && g.resolved(to) != only {
+		return &refusal{status: http.StatusForbidden, reason: WrongView, words: fmt.Sprintf("this API key is for the view %q alone: connect to /mcp/%s", only, url.PathEscape(only))}
+	}
+	if v.issuer == nil {
+		return nil
+	}
+	accepted := v.issuer.Audiences
+	if len(accepted) == 0 {
+		accepted = g.audiences(r, to)
+	}
+	if !slices.ContainsFunc(v.audience, func(is string) bool {
+		return slices.ContainsFunc(accepted, func(want string) bool { return sameURL(is, want) })
+	}) {
+		return invalid(WrongAudience, "the token is for another server: ask for one with the resource "+g.resource(r, to))
+	}
+	return nil
+}
+
+// admit checks that a principal may do something of a level at all.
+func (g *Gate) admit(p *trust.Principal, level Level) *refusal {
+	var lacks *trust.ScopeError
+	if !errors.As(g.Scopes.Check(p, level, "this server"), &lacks) {
+		return nil
+	}
+	return &refusal{status: http.StatusForbidden, reason: NoScope, words: lacks.Error(), code: "insufficient_scope", scope: strings.Join(lacks.Ask, " ")}
+}
+
+// refuse answers a request that is not let in.
+func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *trust.Principal, why *refusal) {
+	g.counts[why.reason].Add(1)
+	if why.reason != TooMany {
+		event := trust.Event{Kind: trust.EventRefused, Outcome: trust.Denied, View: to.View, Reason: string(why.reason)}
+		if p != nil {
+			event.Principal = p.ID
+		}
+		g.Record.Event(r.Context(), event)
+	}
+	if why.status == http.StatusUnauthorized || why.code != "" {
+		w.Header().Set("WWW-Authenticate", g.challenge(g.metadataFor(r, to), why))
+	}
+	if why.wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(why.wait/time.Second)))
+	}
+	g.Refuse(w, r, why.status, why.words)
+}
+
+// named is whom a reverse proxy names that is believed. A request that repeats the header
+// is nobody's: a client may have added one.
+func (g *Gate) named(r *http.Request) *trust.Principal {
+	if g.Header == "" || !g.fromProxy(r) {
+		return nil
+	}
+	values := r.Header.Values(g.Header)
+	if len(values) != 1 || values[0] == "" || len(values[0]) > maxSubject {
+		return nil
+	}
+	return &trust.Principal{ID: values[0]}
+}
+
+// remote is the address of the other end of a request's connection; not valid where it has none.
+func remote(r *http.Request) netip.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap().WithZone("")
+}
+
+func (g *Gate) believes(address netip.Addr) bool {
+	return slices.ContainsFunc(g.Proxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
+}
+
+// fromProxy reports whether a reverse proxy that is believed sent a request. The other end
+// of a Unix socket is on this machine.
+func (g *Gate) fromProxy(r *http.Request) bool {
+	address := remote(r)
+	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !address.IsValid() && ok && localAddr(at) {
+		address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return g.believes(address)
+}
+
+// maxHops bounds how many addresses of X-Forwarded-For are looked at.
+const maxHops = 32
+
+// sourceOf is where a request comes from: past the reverse proxies that are believed.
+func (g *Gate) sourceOf(r *http.Request) trust.Source {
+	from := trust.Source{Transport: "http"}
+	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
+	case "sse", "message":
+		from.Transport = "sse"
+	case "api", "metrics", "openapi.json":
+		from.Transport = "rest"
+	}
+	address := remote(r)
+	if g.fromProxy(r) {
+		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		for _, hop := range slices.Backward(hops[max(0, len(hops)-maxHops):]) {
+			next, err := netip.ParseAddr(strings.TrimSpace(hop))
+			if err != nil {
+				break
+			}
+			if address = next.Unmap().WithZone(""); !g.believes(address) {
+				break
+			}
+		}
+	}
+	if address.IsValid() {
+		from.Address = address.String()
+	}
+	return from
+}

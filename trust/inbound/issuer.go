@@ -1,0 +1,293 @@
+package inbound
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"toolfinch/printable"
+)
+
+const (
+	maxDocument = 1 << 20 // bytes of a document of an issuer
+	maxJWKS     = 100     // keys of an issuer
+	minRSA      = 2048    // bits
+
+	keysFresh = time.Hour   // until the keys of an issuer are asked for again
+	keysRetry = time.Minute // at the earliest, also for a key that is not known
+	coldRetry = 5 * time.Second
+)
+
+// issuer knows the keys of one authorization server. While it cannot be reached, those that
+// it had last are taken.
+type issuer struct {
+	Issuer
+	algorithms []jose.SignatureAlgorithm
+	client     *http.Client
+	log        *slog.Logger
+	now        func() time.Time
+
+	asking chan struct{} // holds one: who asks the issuer
+
+	mu    sync.Mutex // guards what follows; held for assignments only
+	about metadata
+	keys  []jose.JSONWebKey
+	got   time.Time // when keys were had; zero: never
+	tried time.Time // when they were asked for last
+	fault error     // of that
+}
+
+// metadata is what matters here of an issuer's (RFC 8414, OpenID Connect Discovery).
+type metadata struct {
+	Issuer        string `json:"issuer"`
+	JWKS          string `json:"jwks_uri"`
+	Introspection string `json:"introspection_endpoint"`
+}
+
+func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time) *issuer {
+	i := &issuer{Issuer: settings, client: newClient(settings), log: log.With("issuer", settings.URL), now: now, asking: make(chan struct{}, 1)}
+	if len(settings.Algorithms) == 0 {
+		i.Algorithms = DefaultAlgorithms
+	}
+	for _, name := range i.Algorithms {
+		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(name))
+	}
+	return i
+}
+
+// errNoKeys says that the keys of an issuer were never had.
+var errNoKeys = errors.New("the keys of the issuer cannot be had")
+
+// named are the keys with an ID, all for "". Where there are none, the issuer is asked
+// again, once a minute.
+func (i *issuer) named(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
+	found, got := i.known(id)
+	if len(found) > 0 {
+		return found, nil
+	}
+	pause := keysRetry
+	if got.IsZero() {
+		pause = coldRetry
+	}
+	if err := i.refresh(ctx, pause); err != nil {
+		return nil, err
+	}
+	if found, got = i.known(id); got.IsZero() {
+		return nil, errNoKeys
+	}
+	return found, nil
+}
+
+func (i *issuer) known(id string) (found []jose.JSONWebKey, got time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, key := range i.keys {
+		if id == "" || key.KeyID == id {
+			found = append(found, key)
+		}
+	}
+	return found, i.got
+}
+
+// refresh asks the issuer for its keys, unless that was done less than pause ago. Who
+// comes while somebody asks waits for that. The error is that of ctx.
+func (i *issuer) refresh(ctx context.Context, pause time.Duration) error {
+	select {
+	case i.asking <- struct{}{}:
+		defer func() { <-i.asking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	i.mu.Lock()
+	early := !i.tried.IsZero() && i.now().Sub(i.tried) < pause
+	if !early {
+		i.tried = i.now()
+	}
+	i.mu.Unlock()
+	if early {
+		return nil
+	}
+	// What is learned is everybody's: it does not end with the request that began it.
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*askFor)
+	defer cancel()
+	about, keys, err := i.ask(asking)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.fault = err
+	if err != nil {
+		i.log.Warn("the keys of the issuer cannot be had; those known are taken", "error", err, "known", len(i.keys))
+		return nil
+	}
+	if i.got.IsZero() {
+		i.log.Info("keys of the issuer", "keys", len(keys))
+	}
+	i.about, i.keys, i.got = about, keys, i.now()
+	return nil
+}
+
+// stale reports whether the keys are to be asked for.
+func (i *issuer) stale() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.now().Sub(i.got) > keysFresh
+}
+
+// ask asks the issuer for its metadata and keys.
+func (i *issuer) ask(ctx context.Context) (metadata, []jose.JSONWebKey, error) {
+	about, err := i.discover(ctx)
+	if err != nil {
+		return about, nil, err
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := i.get(ctx, about.JWKS, &set); err != nil {
+		return about, nil, fmt.Errorf("jwks_uri: %w", err)
+	}
+	if len(set.Keys) > maxJWKS {
+		return about, nil, fmt.Errorf("jwks_uri: %d keys are more than %d", len(set.Keys), maxJWKS)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys { // one by one: a key of a kind that is not known must not cost the others
+		var key jose.JSONWebKey
+		if json.Unmarshal(raw, &key) == nil && usable(key) {
+			keys = append(keys, key.Public())
+		}
+	}
+	if len(keys) == 0 {
+		return about, nil, errors.New("jwks_uri: there is no public key for signatures")
+	}
+	return about, keys, nil
+}
+
+// usable reports whether a key verifies signatures: a shared secret does not, nor does
+// what is for encryption, nor what is too short.
+func usable(key jose.JSONWebKey) bool {
+	if key.Use != "" && key.Use != "sig" || !key.Valid() {
+		return false
+	}
+	switch public := key.Public().Key.(type) {
+	case *rsa.PublicKey:
+		return public.N.BitLen() >= minRSA
+	case ed25519.PublicKey:
+		return true
+	case nil:
+		return false
+	default:
+		return !isShared(key)
+	}
+}
+
+func isShared(key jose.JSONWebKey) bool { _, shared := key.Key.([]byte); return shared }
+
+// discover reads the issuer's metadata, from the places that RFC 8414 and OpenID Connect name.
+func (i *issuer) discover(ctx context.Context) (about metadata, err error) {
+	u, err := url.Parse(i.URL)
+	if err != nil {
+		return about, errors.New("the URL of the issuer cannot be read")
+	}
+	at := func(path string) string { own := *u; own.Path, own.RawPath = path, ""; return own.String() }
+	path := strings.TrimSuffix(u.Path, "/")
+	places := []string{at("/.well-known/oauth-authorization-server" + path), at(path + "/.well-known/openid-configuration")}
+	if path != "" {
+		places = append(places, at("/.well-known/openid-configuration"+path))
+	}
+	var faults []error
+	for _, place := range places {
+		about = metadata{}
+		err := i.get(ctx, place, &about)
+		switch {
+		case err == nil && about.Issuer != i.URL:
+			err = fmt.Errorf("it says that the issuer is %q", printable.Line(clip(about.Issuer)))
+		case err == nil && about.JWKS == "":
+			err = errors.New("it has no jwks_uri")
+		}
+		if err == nil {
+			return about, nil
+		}
+		faults = append(faults, fmt.Errorf("%s: %w", place, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return about, errors.Join(faults...)
+}
+
+func clip(text string) string { return text[:min(len(text), 200)] }
+
+// get reads a document of JSON.
+func (i *issuer) get(ctx context.Context, from string, to any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return errors.New("the URL cannot be read")
+	}
+	r.Header.Set("Accept", "application/json")
+	return i.do(r, to)
+}
+
+func (i *issuer) do(r *http.Request, to any) error {
+	response, err := i.client.Do(r)
+	if err != nil {
+		return transportError(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", printable.Line(clip(response.Status)))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, maxDocument))
+	if err != nil {
+		return transportError(err)
+	}
+	if err := json.Unmarshal(body, to); err != nil {
+		return errors.New("it answers no JSON of the expected form")
+	}
+	return nil
+}
+
+// introspect asks the issuer for what an opaque token says (RFC 7662). claims is nil where
+// the token is not active.
+func (i *issuer) introspect(ctx context.Context, token string) (claims map[string]any, err error) {
+	to := i.Introspect.URL
+	if to == "" {
+		if _, got := i.known(""); got.IsZero() {
+			if err := i.refresh(ctx, coldRetry); err != nil {
+				return nil, err
+			}
+		}
+		i.mu.Lock()
+		to = i.about.Introspection
+		i.mu.Unlock()
+		if to == "" {
+			return nil, errors.New("no introspection_endpoint is known")
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, errors.New("the URL cannot be read")
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	r.SetBasicAuth(url.QueryEscape(i.Introspect.ClientID), url.QueryEscape(i.Introspect.ClientSecret))
+	if err := i.do(r, &claims); err != nil {
+		return nil, err
+	}
+	if claims["active"] != true {
+		return nil, nil
+	}
+	return claims, nil
+}

@@ -1,0 +1,193 @@
+package inbound
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// metadataPath is where the metadata of a protected resource is (RFC 9728): the path of the
+// resource follows.
+const metadataPath = "/.well-known/oauth-protected-resource"
+
+// MetadataPatterns are those of net/http.ServeMux under which Metadata is to be served.
+var MetadataPatterns = []string{metadataPath, metadataPath + "/"}
+
+// The paths that are served.
+const (
+	rootPath = "/mcp"
+	ssePath  = "/sse"
+)
+
+// root is the URL of the root, as clients know it. Without a configured one the request says
+// it, which only this machine sends then.
+func (g *Gate) root(r *http.Request) string {
+	if g.Resource != "" {
+		return g.Resource
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host + rootPath
+}
+
+// resource is the URL of a target, which tokens for it are to be for.
+func (g *Gate) resource(r *http.Request, to Target) string {
+	root := g.root(r)
+	switch {
+	case to.SSE:
+		return sseOf(root)
+	case to.View != "":
+		return strings.TrimSuffix(root, "/") + "/" + url.PathEscape(to.View)
+	}
+	return root
+}
+
+// sseOf is the URL for HTTP+SSE beside that of the root.
+func sseOf(root string) string {
+	u, err := url.Parse(root)
+	if err != nil {
+		return root
+	}
+	u.Path, u.RawPath = path.Join(path.Dir(strings.TrimSuffix(u.Path, "/")), ssePath), ""
+	return u.String()
+}
+
+// resolved is the name of the view that a target has.
+func (g *Gate) resolved(to Target) string {
+	if to.View == "" {
+		return g.Root()
+	}
+	return to.View
+}
+
+// audiences are what a token for a target may be for. The view that is served at the root
+// is the same by both URLs.
+func (g *Gate) audiences(r *http.Request, to Target) []string {
+	own := []string{g.resource(r, to)}
+	if root := g.Root(); g.resolved(to) == root {
+		own = append(own, g.root(r), sseOf(g.root(r)))
+		if root != "" {
+			own = append(own, g.resource(r, Target{View: root}))
+		}
+	}
+	return own
+}
+
+// sameURL compares URLs of resources: clients and issuers add a slash to one without a path.
+func sameURL(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
+
+// metadataOf is where the metadata of a resource is.
+func metadataOf(resource string) string {
+	u, err := url.Parse(resource)
+	if err != nil {
+		return ""
+	}
+	own := strings.TrimSuffix(u.EscapedPath(), "/")
+	return u.Scheme + "://" + u.Host + metadataPath + own
+}
+
+// Metadata answers with what clients need to know to get a token (RFC 9728). Views are not
+// looked up: strangers learn nothing of which there are.
+func (g *Gate) Metadata(w http.ResponseWriter, r *http.Request) {
+	resource, ok := g.described(r)
+	if !ok || len(g.issuers) == 0 || g.Mode != Proof {
+		http.NotFound(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "read it with GET", http.StatusMethodNotAllowed)
+		return
+	}
+	about := struct {
+		Resource string   `json:"resource"`
+		Name     string   `json:"resource_name"`
+		Servers  []string `json:"authorization_servers"`
+		Scopes   []string `json:"scopes_supported,omitempty"`
+		Methods  []string `json:"bearer_methods_supported"`
+	}{Resource: resource, Name: "toolfinch", Scopes: g.Scopes.names(func(Scope) bool { return true }), Methods: []string{"header"}}
+	for _, i := range g.issuers {
+		about.Servers = append(about.Servers, i.URL)
+	}
+	body, _ := json.Marshal(about) // texts always can be
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(body)
+}
+
+// described is the resource whose metadata a request asks for: by the path that the public
+// URL has, or by the path here.
+func (g *Gate) described(r *http.Request) (resource string, ok bool) {
+	asked := strings.TrimSuffix(strings.TrimPrefix(r.URL.EscapedPath(), metadataPath), "/")
+	root, err := url.Parse(g.root(r))
+	if err != nil {
+		return "", false
+	}
+	public := strings.TrimSuffix(root.EscapedPath(), "/")
+	sse, _ := url.Parse(sseOf(root.String()))
+	switch {
+	case asked == "", asked == public, asked == rootPath:
+		return g.root(r), true
+	case asked == ssePath, asked == sse.EscapedPath():
+		return sse.String(), true
+	}
+	for _, prefix := range slices.Compact([]string{public, rootPath}) {
+		if escaped, below := strings.CutPrefix(asked, prefix+"/"); below && escaped != "" && !strings.Contains(escaped, "/") {
+			if view, err := url.PathUnescape(escaped); err == nil {
+				return g.resource(r, Target{View: view}), true
+			}
+		}
+	}
+	return "", false
+}
+
+// metadataFor is where the metadata of a target is; "" where no issuer gives tokens for it.
+func (g *Gate) metadataFor(r *http.Request, to Target) string {
+	if len(g.issuers) == 0 {
+		return ""
+	}
+	return metadataOf(g.resource(r, to))
+}
+
+// challenge is the value of WWW-Authenticate (RFC 6750, RFC 9728).
+// metadata is where that of the resource is, "" for none.
+func (g *Gate) challenge(metadata string, why *refusal) string {
+	var parts []string
+	add := func(name, value string) {
+		if value != "" {
+			parts = append(parts, name+`="`+quotable(value)+`"`)
+		}
+	}
+	add("resource_metadata", metadata)
+	scope := why.scope
+	if scope == "" {
+		scope = g.Scopes.least(Read)
+	}
+	add("scope", scope)
+	add("error", why.code)
+	if why.code != "" {
+		add("error_description", why.words)
+	}
+	if len(parts) == 0 {
+		add("realm", "toolfinch")
+	}
+	return "Bearer " + strings.Join(parts, ", ")
+}
+
+// quotable leaves out what the parameters of a challenge must not have.
+func quotable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '"' || r == '\\':
+			return '\''
+		case r < ' ' || r > '~':
+			return -1
+		}
+		return r
+	}, text)
+}

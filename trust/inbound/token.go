@@ -1,0 +1,235 @@
+package inbound
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"toolfinch/trust"
+)
+
+const (
+	// skew is how far the clocks of issuers may be off.
+	skew = 30 * time.Second
+
+	tokenFresh  = 5 * time.Minute // until a token is verified again
+	opaqueFresh = time.Minute     // until its issuer is asked again
+
+	maxToken   = 16 << 10 // bytes
+	maxSubject = 1024     // bytes of an ID of a principal
+	maxNames   = 1000     // groups, or scopes, of a token
+)
+
+// verified is what a token proved.
+type verified struct {
+	principal *trust.Principal
+	audience  []string
+	issuer    *issuer
+	until     time.Time // to be verified again
+	by        Reason
+}
+
+// verify proves an access token. Whom it is for is not looked at.
+func (g *Gate) verify(ctx context.Context, token string) (*verified, *refusal) {
+	if len(token) > maxToken {
+		return nil, invalid(Malformed, "the token is too long")
+	}
+	if says, is := unproved(token); is {
+		return g.verifyJWT(ctx, token, says)
+	}
+	return g.introspect(ctx, token)
+}
+
+// saying is what a JWT says of itself before anything of it is proved.
+type saying struct {
+	Algorithm string `json:"alg"`
+	Type      string `json:"typ"`
+	Key       string `json:"kid"`
+	Issuer    string `json:"iss"`
+}
+
+// unproved reads a JWT without proving anything; is reports whether it is one.
+func unproved(token string) (says saying, is bool) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return says, false
+	}
+	for _, part := range parts[:2] {
+		decoded, err := base64.RawURLEncoding.DecodeString(part)
+		if err != nil || json.Unmarshal(decoded, &says) != nil {
+			return says, false
+		}
+	}
+	return says, says.Algorithm != ""
+}
+
+// typesOfTokens are the values of typ of an access token, in small letters.
+var typesOfTokens = []string{"", "jwt", "at+jwt", "application/at+jwt"}
+
+func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verified, *refusal) {
+	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.URL == says.Issuer })
+	if at < 0 {
+		return nil, invalid(WrongIssuer, "the token is of an issuer that is not accepted here")
+	}
+	i := g.issuers[at]
+	switch {
+	case !slices.Contains(i.Algorithms, says.Algorithm):
+		return nil, invalid(WrongAlg, "the token is signed by an algorithm that is not accepted here")
+	case !slices.Contains(typesOfTokens, strings.ToLower(says.Type)):
+		return nil, invalid(Malformed, "this is no access token, by its typ")
+	}
+	parsed, err := jwt.ParseSigned(token, i.algorithms)
+	if err != nil {
+		return nil, invalid(Malformed, "the token cannot be read")
+	}
+	keys, err := i.named(ctx, says.Key)
+	switch {
+	case errors.Is(err, errNoKeys):
+		return nil, unavailable("the keys of the token's issuer cannot be had")
+	case err != nil:
+		return nil, unavailable("the request ended")
+	}
+	var claims map[string]any
+	for _, key := range keys {
+		if key.Algorithm != "" && key.Algorithm != says.Algorithm {
+			continue
+		}
+		if parsed.Claims(key.Key, &claims) == nil {
+			return g.accept(i, claims, ByToken, tokenFresh)
+		}
+		claims = nil
+	}
+	return nil, invalid(WrongKey, "the signature of the token is not one of its issuer's")
+}
+
+// introspect proves an opaque token, by the first issuer that knows it.
+func (g *Gate) introspect(ctx context.Context, token string) (*verified, *refusal) {
+	asked, unasked := 0, 0
+	for _, i := range g.issuers {
+		if i.Introspect == nil {
+			continue
+		}
+		asked++
+		claims, err := i.introspect(ctx, token)
+		switch {
+		case err != nil:
+			unasked++
+			i.log.Warn("the issuer cannot be asked for a token", "error", err)
+		case claims == nil:
+		case claims["iss"] != nil && claims["iss"] != i.URL:
+			return nil, invalid(WrongIssuer, "the token is of another issuer")
+		default:
+			return g.accept(i, claims, ByOpaque, opaqueFresh)
+		}
+	}
+	switch {
+	case unasked > 0:
+		return nil, unavailable("the issuer of the token cannot be asked")
+	case asked > 0:
+		return nil, invalid(Inactive, "the token is not active")
+	}
+	return nil, invalid(Malformed, "this is neither an API key nor an access token that can be read here")
+}
+
+// accept checks the claims of a token whose origin is proved.
+func (g *Gate) accept(i *issuer, claims map[string]any, by Reason, fresh time.Duration) (*verified, *refusal) {
+	now := g.now()
+	expires, ok := timeOf(claims["exp"])
+	switch {
+	case !ok:
+		return nil, invalid(WrongClaims, "the token does not say when it expires")
+	case now.After(expires.Add(skew)):
+		return nil, invalid(Expired, "the token has expired")
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		if from, ok := timeOf(claims[name]); ok && now.Add(skew).Before(from) {
+			return nil, invalid(NotYet, "the token is not valid yet: compare the clocks")
+		}
+	}
+	if claims["cnf"] != nil { // RFC 7800: whoever has it must prove more than that
+		return nil, invalid(WrongClaims, "the token is bound to a key, which this server cannot check: ask for a bearer token")
+	}
+	subject, _ := claim(claims, or(i.Claims.Principal, "sub")).(string)
+	id := i.URL + "|" + subject
+	if subject == "" || len(id) > maxSubject || strings.ContainsFunc(subject, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return nil, invalid(WrongClaims, "the token does not say whose it is, in the claim "+or(i.Claims.Principal, "sub"))
+	}
+	scopes := claim(claims, or(i.Claims.Scopes, "scope"))
+	if scopes == nil && i.Claims.Scopes == "" {
+		scopes = claims["scp"]
+	}
+	v := &verified{
+		principal: &trust.Principal{ID: id, Groups: namesIn(claim(claims, or(i.Claims.Groups, "groups")), false), Scopes: namesIn(scopes, true)},
+		audience:  namesIn(claims["aud"], false), issuer: i, by: by, until: now.Add(fresh),
+	}
+	if end := expires.Add(skew); end.Before(v.until) {
+		v.until = end
+	}
+	return v, nil
+}
+
+func or(name, usual string) string {
+	if name == "" {
+		return usual
+	}
+	return name
+}
+
+// claim finds a claim by its name, else by a path with dots.
+func claim(claims map[string]any, name string) any {
+	if value, ok := claims[name]; ok {
+		return value
+	}
+	first, rest, ok := strings.Cut(name, ".")
+	if below, is := claims[first].(map[string]any); ok && is {
+		return claim(below, rest)
+	}
+	return nil
+}
+
+// namesIn are the texts of a claim, sorted, each once. One text is a list of words where
+// words says so.
+func namesIn(value any, words bool) []string {
+	var names []string
+	switch value := value.(type) {
+	case string:
+		names = []string{value}
+		if words {
+			names = strings.Fields(value)
+		}
+	case []any:
+		for _, item := range value {
+			if name, ok := item.(string); ok && name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	names = names[:min(len(names), maxNames)]
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// timeOf reads a NumericDate.
+func timeOf(value any) (time.Time, bool) {
+	var seconds float64
+	switch value := value.(type) {
+	case float64:
+		seconds = value
+	case json.Number:
+		seconds, _ = value.Float64()
+	default:
+		return time.Time{}, false
+	}
+	const most = 1 << 40 // in 30,000 years
+	if math.IsNaN(seconds) || seconds < 0 || seconds > most {
+		return time.Time{}, false
+	}
+	return time.Unix(int64(seconds), 0), true
+}

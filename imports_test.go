@@ -28,6 +28,7 @@ var floors = map[string]int{
 	"trust/login":     1,
 	"trust/vault":     1,
 	"trust/audit":     1,
+	"trust/leaks":     1,
 	"enrich":          2,
 	"demo":            1,
 	"clients":         1,

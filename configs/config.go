@@ -20,6 +20,7 @@ import (
 	"toolfinch/python"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
+	"toolfinch/trust/leaks"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -55,6 +56,7 @@ type Config struct {
 	Proxies           []netip.Prefix       // reverse proxies that are believed; nil: this machine's
 	Tools             []view.UpstreamTools // what stands under the enabled servers for every view, in file order
 	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
+	Secrets           leaks.Mode           // what becomes of secrets in answers; see SecretsIn
 	Gating            *view.Gating         // of the default view where Views has none; nil: what is found may be called
 	ProxyTool         string               // name of the proxy tool of such a view; "" for none
 	DirectBelow       int                  // RoutingAuto lists all tools that cost fewer tokens together; 0: never

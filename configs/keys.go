@@ -17,6 +17,7 @@ import (
 	"toolfinch/python"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
+	"toolfinch/trust/leaks"
 	"toolfinch/view"
 )
 
@@ -197,6 +198,11 @@ var top = section[Config]{keys: keys{
 		name: "audit", env: "MCPPROXY_AUDIT", change: restart, without: "off",
 		doc:   "a log of what was done: `true`, its file, or a mapping; see [Audit](#audit)",
 		value: in(func(c *Config) **audit.Settings { return &c.Audit }).is(auditKind{onOff[audit.Settings]{section: auditKeys}}),
+	},
+	{
+		name:  "secrets",
+		doc:   leaksDoc + "; see [security.md](security.md#secrets-in-answers). A server or a view may have its own",
+		value: in(func(c *Config) *leaks.Mode { return &c.Secrets }).is(leaksWords, leaks.Off),
 	},
 	{
 		name:  "gating",

@@ -19,6 +19,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/python"
+	"toolfinch/trust/leaks"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -266,7 +267,7 @@ func TestDefaults(t *testing.T) {
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", HFAdapter: "auto", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
+		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Secrets: leaks.Off, Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
 		Python: python.Settings{Dir: dir},
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -334,6 +335,7 @@ allowed_origins: [https://App.example.com:8443]
 rest_api: false
 gating: {max_tokens: 0, max_tools: 1, ttl: 90}
 proxy_tool: everything-1_2
+secrets: BLOCK
 `)
 	dir := filepath.Dir(c.Path)
 	want := &Config{
@@ -358,7 +360,7 @@ proxy_tool: everything-1_2
 		}},
 		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
-		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, DefaultView: RootNone,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Secrets: leaks.Block, DefaultView: RootNone,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2", Python: python.Settings{Dir: dir},
 	}

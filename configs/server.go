@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"toolfinch/trust/leaks"
 	"toolfinch/trust/login"
 	"toolfinch/trust/sandbox"
 	"toolfinch/upstream"
@@ -161,6 +162,11 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		doc:   trimDoc,
 		value: in(func(s *server) *int { return &s.views.Trim }).is(trim),
 	},
+	{
+		name: "secrets", without: "the top level's",
+		doc:   "what becomes of secrets in its answers: `off`, `mark`, `redact`, `block`",
+		value: in(func(s *server) *leaks.Mode { return &s.views.Secrets }).is(leaksWords),
+	},
 }}
 
 // servers reads one block of servers. seen has the names of all blocks.
@@ -194,7 +200,7 @@ func (d *decoder) servers(block *node, label string, c *Config, seen map[string]
 			c.Disabled = append(c.Disabled, name)
 		default:
 			c.Servers = append(c.Servers, s.Settings)
-			if len(s.views.Tools) > 0 || s.views.Output != nil || s.views.Trim != 0 {
+			if len(s.views.Tools) > 0 || s.views.Output != nil || s.views.Trim != 0 || s.views.Secrets != "" {
 				c.Tools = append(c.Tools, s.views)
 			}
 		}

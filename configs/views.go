@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/trust/leaks"
 	"toolfinch/view"
 )
 
@@ -46,6 +47,11 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 		name: "trim_descriptions", without: "the servers'",
 		doc:   trimDoc + "; `0` leaves them whole, whatever stands under a server",
 		value: in(func(v *view.Settings) *int { return &v.Trim }).is(trim),
+	},
+	{
+		name: "secrets", without: "the server's, else the top level's",
+		doc:   "what becomes of secrets in answers: `off`, `mark`, `redact`, `block`",
+		value: in(func(v *view.Settings) *leaks.Mode { return &v.Secrets }).is(leaksWords),
 	},
 	{
 		name:  "tools",

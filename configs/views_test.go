@@ -13,6 +13,7 @@ import (
 
 	"toolfinch/output"
 	"toolfinch/retrieve"
+	"toolfinch/trust/leaks"
 	"toolfinch/view"
 )
 
@@ -98,13 +99,14 @@ tool_views: # may stand before the servers
     composite_tools: {one: {parallel: {a: {tool: git.log}}}}
     hooks: {pre_call: {starlark: hooks/a.star:pre_call}, post_call: {command: [python3, x.py]}}
     run_script: true
-  quiet: {include_all: true, run_script: false, gating: false, proxy_tool: false}
+  quiet: {include_all: true, secrets: mark, run_script: false, gating: false, proxy_tool: false}
 mcp_servers:
   git: {command: a}
   git.hub:
     command: a
     output_cache: true
     trim_descriptions: 200
+    secrets: redact
     tools:
       delete: {enabled: false}
       search_code: {name: code_search}
@@ -133,8 +135,8 @@ func TestEveryKeyOfViews(t *testing.T) {
 	wantTools := []view.UpstreamTools{{
 		Name:   "git.hub",
 		Output: &view.OutputCache{MinSize: 20_000, Preview: 2_000, TTL: time.Hour},
-		Trim:   200,
-		Tools:  []view.Override{{Tool: "delete", Disabled: true}, {Tool: "search_code", Name: "code_search"}},
+		Trim:   200, Secrets: leaks.Redact,
+		Tools: []view.Override{{Tool: "delete", Disabled: true}, {Tool: "search_code", Name: "code_search"}},
 	}}
 	wantViews := []view.Settings{{
 		Name: "everything-1_2", Description: "For me", Exposure: view.ExposureSearch, DirectBelow: 100, Trim: view.TrimOff, SearchStyle: view.SearchSummary,
@@ -194,7 +196,7 @@ func TestEveryKeyOfViews(t *testing.T) {
 		Gating:    &view.Gating{MaxTokens: 500, MaxTools: view.DefaultMaxTools},
 		ProxyTool: view.DefaultProxyTool,
 	}, {
-		Name: "quiet", IncludeAll: true, Exposure: view.ExposureAuto, DirectBelow: DefaultDirectBelow, SearchStyle: view.SearchSummary,
+		Name: "quiet", IncludeAll: true, Secrets: leaks.Mark, Exposure: view.ExposureAuto, DirectBelow: DefaultDirectBelow, SearchStyle: view.SearchSummary,
 	}}
 	if place := c.Views[0].Tools[0].Tools[0].At; place != (view.Place{Line: 14, Column: 9}) {
 		t.Errorf("search_code stands at %v", place)

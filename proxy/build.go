@@ -83,8 +83,9 @@ func (s *views) add(ctx context.Context, next *served, plan plan) error {
 func (s *views) buildView(ctx context.Context, config *configs.Config, next plan) (err error) {
 	v := next.View
 	if v.root == nil {
+		unlisted := s.guardUnlisted(v.name)
 		v.root = retrieve.NewCatalog(func(def *tool.Def) tool.Handler {
-			return s.audit.around(v.name, &tool.Tool{Def: def}, s.upstreamTool(def))
+			return s.audit.around(v.name, &tool.Tool{Def: def}, unlisted(def))
 		})
 		v.root.LearnTokens(s.tokens)
 	}

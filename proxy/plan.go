@@ -138,6 +138,9 @@ func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 		},
 		Headers: config.HookHeaders,
 		Keep:    s.keep,
+		Guard: func(server string) tool.Middleware {
+			return s.guard(config.SecretsIn(v.name, server), v.name, server)
+		},
 	}
 }
 

@@ -125,7 +125,7 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 			continue
 		}
 		if choice.tool.Def.ID.Kind != tool.KindTool { // hooks and large results are of tools
-			out.Tools = append(out.Tools, choice.tool)
+			out.Tools = append(out.Tools, c.guarded(choice.tool, u.Server))
 			continue
 		}
 		var kept *OutputCache
@@ -157,7 +157,7 @@ func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) 
 		by.hooked = true
 		from.by = &by
 	}
-	t, problems := from.by.apply(c.hooked(from.tool))
+	t, problems := from.by.apply(c.guarded(c.hooked(from.tool), from.tool.Def.ID.Server))
 	if len(problems) > 0 {
 		return nil, problems
 	}
@@ -180,6 +180,18 @@ func (c *compiler) hooked(t *tool.Tool) *tool.Tool {
 		return t
 	}
 	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: c.hooks.around(t)}
+}
+
+// guarded is the tool with secrets kept from clients; server is "" for a tool of the view.
+func (c *compiler) guarded(t *tool.Tool, server string) *tool.Tool {
+	if c.env.Guard == nil {
+		return t
+	}
+	guard := c.env.Guard(server)
+	if guard == nil {
+		return t
+	}
+	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: guard(t.Handler)}
 }
 
 // own are the view's composite and custom tools.
@@ -205,7 +217,7 @@ func (c *compiler) own() ([]*tool.Tool, []Problem) {
 			problems = append(problems, wrong...)
 			continue
 		}
-		tools = append(tools, c.hooked(t))
+		tools = append(tools, c.guarded(c.hooked(t), ""))
 	}
 	return tools, problems
 }

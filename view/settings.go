@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"toolfinch/trust/leaks"
 )
 
 // Settings is one view as its owner wrote it.
@@ -30,6 +32,8 @@ type Settings struct {
 	Composites []Composite
 	Customs    []Custom
 	RunScript  *ScriptLimits // nil: run_script is not offered
+
+	Secrets leaks.Mode // of secrets in answers; "": as the server or the top level says
 
 	Gating    *Gating // nil: what is found may be called
 	ProxyTool string  // name of the proxy tool; "" for none
@@ -109,6 +113,8 @@ type UpstreamTools struct {
 	Tools  []Override   // in file order; of several that match a tool, an exact name wins, then the last glob
 	Output *OutputCache // of all its tools; nil for none, or for what stands under the server
 	Trim   int          // what stands under the server: as in Settings, 0 is TrimOff
+
+	Secrets leaks.Mode // what stands under the server; "": as the top level says
 }
 
 // TrimOff leaves descriptions whole.

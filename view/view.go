@@ -72,6 +72,9 @@ type Env struct {
 	Around func(t *tool.Tool, handler tool.Handler) tool.Handler
 	// Keep keeps large results (package output).
 	Keep func(OutputCache) tool.Middleware
+	// Guard keeps secrets in a server's answers from clients; "" are the view's own tools.
+	// It may be nil, and return nil.
+	Guard func(server string) tool.Middleware
 
 	own []string // names of the view's composite and custom tools, and "view.name"
 }

@@ -1,0 +1,25 @@
+package configs
+
+import "toolfinch/trust/leaks"
+
+var leaksWords = choice[leaks.Mode]{words: leaks.Modes}
+
+const leaksDoc = "what becomes of an answer with what looks like a secret in it (a token, a private key, a password in a URL): " +
+	"`mark` adds a note, `redact` replaces the secret, `block` withholds the answer"
+
+// SecretsIn returns what becomes of secrets in the answers that clients of a view get
+// from a server; "" are the tools of the view itself. What the view says goes first.
+func (c *Config) SecretsIn(viewName, server string) leaks.Mode {
+	mode := c.Secrets
+	for _, u := range c.Tools {
+		if u.Name == server && u.Secrets != "" {
+			mode = u.Secrets
+		}
+	}
+	for _, v := range c.Views {
+		if v.Name == viewName && v.Secrets != "" {
+			mode = v.Secrets
+		}
+	}
+	return mode
+}

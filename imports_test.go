@@ -61,7 +61,7 @@ var only = map[string][]string{
 	"github.com/santhosh-tekuri/jsonschema":  {"schema"},
 	"github.com/itchyny/gojq":                {"script"},
 	"github.com/landlock-lsm":                {"trust/sandbox"},
-	"github.com/modelcontextprotocol/go-sdk": {"trust/login"},
+	"github.com/modelcontextprotocol/go-sdk": {"trust/login", "internal/authserver"},
 	"golang.org/x/oauth2":                    {"trust/login"},
 	"github.com/go-jose":                     {"trust/inbound", "trust/login"},
 	"github.com/zalando/go-keyring":          {"trust/vault"},

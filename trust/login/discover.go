@@ -44,6 +44,12 @@ func challengeOf(response *http.Response) (c challenge) {
 	return c
 }
 
+// wantsMore reports whether the challenge of a 403 is for more scopes: some servers name
+// them and no error.
+func (c challenge) wantsMore() bool {
+	return c.err == "insufficient_scope" || c.err == "" && len(c.scopes) > 0
+}
+
 // place is where tokens for a server are got.
 type place struct {
 	meta     *oauthex.AuthServerMeta

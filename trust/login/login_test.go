@@ -1,8 +1,6 @@
 package login_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,65 +19,10 @@ import (
 	"toolfinch/trust/login"
 )
 
-// memory is a vault that several Logins can share, as processes share one.
-type memory struct {
-	mu     sync.Mutex // guards rows and locks
-	rows   map[string][]byte
-	locks  map[string]*sync.Mutex
-	broken error // of Put
-}
-
-func newMemory() *memory { return &memory{rows: map[string][]byte{}, locks: map[string]*sync.Mutex{}} }
-
-func (m *memory) Get(_ context.Context, name string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return bytes.Clone(m.rows[name]), nil
-}
-
-func (m *memory) Put(_ context.Context, name string, value []byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.broken == nil {
-		m.rows[name] = bytes.Clone(value)
-	}
-	return m.broken
-}
-
-func (m *memory) Delete(_ context.Context, name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.rows, name)
-	return nil
-}
-
-func (m *memory) Names(_ context.Context, prefix string) (names []string, _ error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name := range m.rows {
-		if strings.HasPrefix(name, prefix) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
-
-func (m *memory) Locked(ctx context.Context, name string, f func(context.Context) error) error {
-	m.mu.Lock()
-	if m.locks[name] == nil {
-		m.locks[name] = new(sync.Mutex)
-	}
-	lock := m.locks[name]
-	m.mu.Unlock()
-	lock.Lock()
-	defer lock.Unlock()
-	return f(ctx)
-}
-
 // row is the stored login to the house's server.
-func (m *memory) row(t *testing.T) (row map[string]any) {
+func (h *house) row(t *testing.T) (row map[string]any) {
 	t.Helper()
-	raw, _ := m.Get(t.Context(), "login/notes")
+	raw, _ := h.vault.Get(t.Context(), "login/notes")
 	if raw != nil && json.Unmarshal(raw, &row) != nil {
 		t.Fatalf("the row is %s", raw)
 	}
@@ -97,9 +40,6 @@ type resource struct {
 	refuse bool       // every token
 	not    string     // a token that is refused
 }
-
-// inspector is the client by which the resource asks about tokens.
-var inspector = authserver.Machine("inspector", "inspector-secret")
 
 func newResource(t *testing.T, as *authserver.Server) *resource {
 	r := &resource{as: as, scope: "mcp:read"}
@@ -140,7 +80,7 @@ func (r *resource) scopes(t *testing.T, token string) []string {
 	form := url.Values{"token": {token}}
 	request, _ := http.NewRequest(http.MethodPost, r.as.Issuer+"/token/introspection", strings.NewReader(form.Encode()))
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.SetBasicAuth(inspector.ID, inspector.Secret)
+	request.SetBasicAuth(authserver.Inspector.ID, authserver.Inspector.Secret)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return []string{"mcp:read"} // the authorization server is down: a resource with JWTs would not notice
@@ -178,15 +118,15 @@ func (r *resource) set(f func(*resource)) {
 type house struct {
 	as    *authserver.Server
 	rs    *resource
-	vault *memory
+	vault *authserver.Vault
 }
 
 func newHouse(t *testing.T, settings authserver.Settings) *house {
 	opaque := true
 	settings.Opaque = &opaque
-	settings.Clients = append(settings.Clients, inspector)
+	settings.Clients = append(settings.Clients, authserver.Inspector)
 	as := authserver.Start(t, settings)
-	return &house{as: as, rs: newResource(t, as), vault: newMemory()}
+	return &house{as: as, rs: newResource(t, as), vault: authserver.NewVault()}
 }
 
 // process is what one process has.
@@ -331,10 +271,10 @@ func TestRefresh(t *testing.T) {
 	p := h.process(t, login.Settings{})
 	h.wants(t, p)
 	h.login(t, p)
-	first := h.vault.row(t)
+	first := h.row(t)
 	h.as.Set(t, authserver.Now{Lifetime: 3600})
-	await.True(t, func() bool { h.works(t, p); return h.vault.row(t)["access_token"] != first["access_token"] })
-	second := h.vault.row(t)
+	await.True(t, func() bool { h.works(t, p); return h.row(t)["access_token"] != first["access_token"] })
+	second := h.row(t)
 	if second["refresh_token"] == first["refresh_token"] {
 		t.Error("the rotated refresh token is not stored")
 	}
@@ -376,7 +316,7 @@ func TestRefresh(t *testing.T) {
 // refuse has the protected server refuse the token that there is now.
 func (h *house) refuse(t *testing.T) {
 	t.Helper()
-	token := h.vault.row(t)["access_token"].(string)
+	token := h.row(t)["access_token"].(string)
 	h.rs.set(func(r *resource) { r.not = token })
 }
 
@@ -387,7 +327,7 @@ func (h *house) revoke(t *testing.T, token string) {
 	form := url.Values{"token": {token}}
 	request, _ := http.NewRequest(http.MethodPost, h.as.Issuer+"/token/revocation", strings.NewReader(form.Encode()))
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.SetBasicAuth(inspector.ID, inspector.Secret)
+	request.SetBasicAuth(authserver.Inspector.ID, authserver.Inspector.Secret)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("revoke: %v %v", response, err)
@@ -402,7 +342,7 @@ func TestRefreshTokenThatIsRevoked(t *testing.T) {
 	h.wants(t, p)
 	h.login(t, p)
 	h.works(t, p)
-	row := h.vault.row(t)
+	row := h.row(t)
 	h.revoke(t, row["refresh_token"].(string))
 	h.revoke(t, row["access_token"].(string))
 	needed := h.wants(t, p)
@@ -425,7 +365,7 @@ func TestAuthorizationServerAway(t *testing.T) {
 	p := h.process(t, login.Settings{})
 	h.wants(t, p)
 	h.login(t, p)
-	first := h.vault.row(t)
+	first := h.row(t)
 	h.as.Down(t)
 	// The token expires meanwhile: before that it is used, after that the fault is said.
 	var fault error
@@ -433,7 +373,7 @@ func TestAuthorizationServerAway(t *testing.T) {
 	if errors.As(fault, new(*login.Needed)) || !errors.As(fault, new(*login.Failed)) {
 		t.Errorf("the error is %v, as if a login would help", fault)
 	}
-	if row := h.vault.row(t); row["refresh_token"] != first["refresh_token"] || row["dead"] != nil {
+	if row := h.row(t); row["refresh_token"] != first["refresh_token"] || row["dead"] != nil {
 		t.Errorf("the login is %v", row)
 	}
 	h.as.Up(t)
@@ -492,11 +432,11 @@ func TestRefreshTokenUsedTwice(t *testing.T) {
 	p := h.process(t, login.Settings{})
 	h.wants(t, p)
 	h.login(t, p)
-	stolen := bytes.Clone(h.vault.rows["login/notes"])
+	stolen, _ := h.vault.Get(t.Context(), "login/notes")
 	h.refuse(t)
 	h.works(t, p)
 	// A copy of the old row comes back, as from a backup: its refresh token was used.
-	h.vault.rows["login/notes"] = stolen
+	_ = h.vault.Put(t.Context(), "login/notes", stolen)
 	needed := h.wants(t, h.process(t, login.Settings{}))
 	if !strings.Contains(needed.Error(), "invalid_grant") {
 		t.Errorf("the error is %q", needed)
@@ -597,7 +537,7 @@ func TestAnotherProcessLogsIn(t *testing.T) {
 		t.Errorf("logout: %v %v %v", was, revoked, err)
 	}
 	h.wants(t, serving)
-	if row := h.vault.row(t); row != nil {
+	if row := h.row(t); row != nil {
 		t.Errorf("the row is %v", row)
 	}
 }
@@ -641,12 +581,12 @@ func TestClientCredentials(t *testing.T) {
 	if n := len(grants(h.as.Seen(t), "granted", "client_credentials")); n != 1 {
 		t.Errorf("%d tokens for two requests", n)
 	}
-	h.revoke(t, h.vault.row(t)["access_token"].(string))
+	h.revoke(t, h.row(t)["access_token"].(string))
 	h.works(t, p)
 	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
 	h.works(t, p) // more scopes need nobody either
 	wrong := h.process(t, login.Settings{Set: true, Grant: login.GrantCredentials, ClientID: "robot", Secret: "wrong"})
-	h.vault.Delete(t.Context(), "login/notes")
+	_ = h.vault.Delete(t.Context(), "login/notes")
 	_, err := h.call(t, wrong)
 	if !errors.As(err, new(*login.Failed)) || !strings.Contains(err.Error(), "invalid_client") || strings.Contains(err.Error(), "wrong") {
 		t.Errorf("the error is %v", err)

@@ -81,7 +81,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			again, stands, err = a.rejected(ctx, c, challenge)
 		case response.StatusCode == http.StatusUnauthorized:
 			err = a.refuse(c, "the server refuses a token that it was just given")
-		case challenge.err == "insufficient_scope" && attempt < maxAttempts:
+		case challenge.wantsMore() && attempt < maxAttempts:
 			again, stands, err = a.widen(ctx, c, challenge)
 		default:
 			stands = true

@@ -1,0 +1,207 @@
+//go:build unix
+
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"toolfinch/internal/authserver"
+)
+
+// protectedHouse is a house with one server, which wants logins.
+func protectedHouse(t *testing.T, modern bool) (house, *authserver.Server, *authserver.Protected) {
+	t.Helper()
+	opaque := true
+	as := authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
+	rs := authserver.Protect(t, as, modern)
+	h := newHouse(t, nil)
+	h.configure(t, map[string]any{"notes": map[string]any{"url": rs.At(), "description": "Notes of a person"}})
+	return h, as, rs
+}
+
+// login runs toolfinch login, goes where its URL leads, and returns what it printed.
+func (h house) login(t *testing.T, as *authserver.Server, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t), append([]string{"login", "notes", "--config", h.config}, args...)...)
+	cmd.Env = h.env
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var printed strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		printed.WriteString(lines.Text() + "\n")
+		if at := strings.TrimSpace(lines.Text()); strings.HasPrefix(at, "http") {
+			as.Browse(t, at, "")
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("toolfinch login: %v\n%s%s", err, &printed, &said)
+	}
+	return printed.String() + said.String()
+}
+
+// fails runs a command that must fail, and returns all that it printed.
+func (h house) fails(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program(t), append(args, "--config", h.config)...)
+	cmd.Env = h.env
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("%v went well: %s", args, out)
+	}
+	return string(out)
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	h, as, rs := protectedHouse(t, true)
+	run := h.start(t)
+	run.log.wait(t, 0, "the upstream needs a login", "toolfinch login notes")
+
+	const how = "run `toolfinch login notes`"
+	t.Run("while it runs", func(t *testing.T) {
+		list, _ := h.said(t, "servers")
+		client := newSDKClient(t, h.env)
+		client.do(t, "connect", map[string]any{"url": run.url}, nil)
+		missing := client.call(t, "retrieve_tools", map[string]any{"query": "notes of a person"}).text()
+		for what, text := range map[string]string{
+			"servers": list, "reindex": h.fails(t, "reindex"), "validate": h.fails(t, "validate"), "retrieve_tools": missing,
+		} {
+			if !strings.Contains(text, how) || !strings.Contains(text, "needs") || strings.Contains(text, "401") {
+				t.Errorf("%s says: %s", what, text)
+			}
+		}
+
+		said := h.login(t, as, "--no-browser")
+		if !strings.Contains(said, "logged in to notes at "+as.Issuer) || !strings.Contains(said, "mcp:read") || !strings.Contains(said, "renewed before that") {
+			t.Errorf("login says: %s", said)
+		}
+		waitConnected(t, run.url) // it notices by itself
+		if text := client.call(t, "call_tool", map[string]any{"name": "notes_whoami", "arguments": map[string]any{}}).text(); text != "alice" {
+			t.Errorf("whoami: %s", text)
+		}
+		for _, token := range rs.Seen() {
+			notInFiles(t, h.home, token)
+		}
+	})
+	status, _ := h.said(t, "login", "--status", "--json")
+	var logins struct {
+		Logins []struct {
+			Server, Issuer string
+			Renewed        bool
+		}
+	}
+	if err := json.Unmarshal([]byte(status), &logins); err != nil || len(logins.Logins) != 1 || logins.Logins[0].Issuer != as.Issuer || !logins.Logins[0].Renewed {
+		t.Errorf("login --status: %s", status)
+	}
+
+	run.stop()
+	run = h.start(t) // with what is stored
+	waitConnected(t, run.url)
+
+	t.Run("processes that renew one token", func(t *testing.T) {
+		rs.RefuseSeen()
+		as.Seen(t)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if out, err := h.output(t, "call", "notes.whoami", "--json", "{}"); err != nil || !strings.Contains(string(out), "alice") {
+					t.Errorf("call: %s, %v", out, err)
+				}
+			})
+		}
+		all.Wait()
+		renewed := 0
+		for _, e := range as.Seen(t) {
+			if e.Params["grant_type"] == "refresh_token" {
+				renewed++
+			}
+		}
+		if renewed != 1 {
+			t.Errorf("the token was renewed %d times", renewed)
+		}
+	})
+
+	t.Run("logout", func(t *testing.T) {
+		if out, _ := h.said(t, "logout", "notes"); !strings.Contains(out, "deleted and revoked") {
+			t.Errorf("logout says: %s", out)
+		}
+		if out := h.fails(t, "call", "notes.whoami", "--json", "{}"); !strings.Contains(out, how+", or open "+as.Issuer) {
+			t.Errorf("call says: %s", out)
+		}
+		if out, _ := h.said(t, "logout", "notes"); !strings.Contains(out, "there was no login") {
+			t.Errorf("logout says: %s", out)
+		}
+	})
+
+	t.Run("a browser gets the URL and nothing else", func(t *testing.T) {
+		got := filepath.Join(h.home, "browser.txt")
+		browser := h.file(t, "browser", "#!/bin/sh\nprintf '%s\\n' \"$#\" \"$1\" > "+got+"\n")
+		if err := os.Chmod(browser, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h.with("BROWSER="+browser).login(t, as)
+		text, err := os.ReadFile(got)
+		if err != nil || !strings.HasPrefix(string(text), "1\n"+as.Issuer) || !strings.Contains(string(text), "code_challenge_method=S256") {
+			t.Errorf("the browser got %s, %v", text, err)
+		}
+	})
+
+	t.Run("device", func(t *testing.T) {
+		if said := h.login(t, as, "--device"); !strings.Contains(said, "with the code ") || !strings.Contains(said, "logged in to notes") {
+			t.Errorf("login says: %s", said)
+		}
+	})
+
+	t.Run("the redirect comes to the running proxy", func(t *testing.T) {
+		h.said(t, "logout", "notes")
+		again := newSDKClient(t, h.env)
+		again.do(t, "connect", map[string]any{"url": run.url}, nil)
+		text := again.try(t, "call_tool", map[string]any{"name": "notes_whoami", "arguments": map[string]any{}}).text()
+		_, at, found := strings.Cut(text, "or open ")
+		at, _, _ = strings.Cut(at, " ")
+		if !found || !strings.Contains(at, "%2Foauth%2Fcallback") || !strings.Contains(at, strings.TrimSuffix(strings.TrimPrefix(run.url, "http://127.0.0.1:"), "/mcp")) {
+			t.Fatalf("the call says: %s", text)
+		}
+		as.Browse(t, at, "")
+		if text := again.call(t, "call_tool", map[string]any{"name": "notes_whoami", "arguments": map[string]any{}}).text(); text != "alice" {
+			t.Errorf("whoami: %s", text)
+		}
+	})
+	run.stop()
+}
+
+// notInFiles fails the test where a file below a folder has the text in it.
+func notInFiles(t *testing.T, dir, text string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return nil // sockets, and files that went meanwhile
+		}
+		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(text)) {
+			t.Errorf("%s has a token in it", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

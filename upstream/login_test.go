@@ -1,0 +1,273 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"toolfinch/internal/authserver"
+	"toolfinch/internal/await"
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/trust/login"
+)
+
+// guarded is a pool with one server that wants logins, which is a server of the Go SDK.
+type guarded struct {
+	as   *authserver.Server
+	rs   *authserver.Protected
+	pool *Pool
+}
+
+func newGuarded(t *testing.T, modern bool, s login.Settings, events Events) *guarded {
+	t.Helper()
+	opaque := true
+	as := authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
+	g := &guarded{as: as, rs: authserver.Protect(t, as, modern)}
+	logins := login.New(login.Options{Vault: authserver.NewVault()})
+	t.Cleanup(logins.Close)
+	g.pool = NewPool([]Settings{{Name: "notes", URL: g.rs.At(), Login: s}}, Options{Logins: logins, Events: events})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
+		defer cancel()
+		if err := g.pool.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return g
+}
+
+// logIn logs a user in as what the principal is.
+func (g *guarded) logIn(t *testing.T, principal, user string) {
+	t.Helper()
+	g.as.Set(t, authserver.Now{User: user})
+	pending, err := g.pool.Login("notes").Begin(t.Context(), principal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.as.Browse(t, pending.URL(), "")
+	await.Value(t, pending.Done())
+	if err := pending.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *guarded) whoami(t *testing.T, call *tool.Call) (string, error) {
+	t.Helper()
+	call.Arguments = json.RawMessage(`{}`)
+	result, err := g.pool.Call(t.Context(), def("notes", "whoami"), call)
+	return string(result), err
+}
+
+func (g *guarded) is(t *testing.T, call *tool.Call, user string) {
+	t.Helper()
+	if result, err := g.whoami(t, call); err != nil || !strings.Contains(result, `"`+user+`"`) {
+		t.Errorf("whoami = %s, %v; want %s", result, err, user)
+	}
+}
+
+func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
+			t.Parallel()
+			g := newGuarded(t, modern, login.Settings{}, Events{})
+			changes := make(chan Change, 16)
+			watching, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- g.pool.Watch(watching, changes) }()
+			defer func() { stop(); await.Value(t, ended) }()
+			first := await.Value(t, changes)
+			if needed, ok := errors.AsType[*login.Needed](first.Err); !ok || !strings.Contains(needed.Error(), "run `toolfinch login notes`") {
+				t.Fatalf("the change is %v", first.Err)
+			}
+			if s := g.pool.Status()[0]; s.State != StateLogin || s.Err == nil || strings.Contains(s.Err.Error(), "401") {
+				t.Errorf("the state is %s, %v", s.State, s.Err)
+			}
+			result, err := g.whoami(t, &tool.Call{})
+			if err == nil || !strings.Contains(err.Error(), "or open "+g.as.Issuer) {
+				t.Errorf("the call: %s, %v", result, err)
+			}
+			g.logIn(t, "", "alice")
+			for change := first; change.Err != nil || len(change.Defs) == 0; {
+				change = await.Value(t, changes)
+			}
+			g.is(t, &tool.Call{}, "alice")
+			if s := g.pool.Status()[0]; s.State != StateReady {
+				t.Errorf("the state is %s, %v", s.State, s.Err)
+			}
+
+			// What was good is so no more: neither the token nor what would renew it.
+			if _, _, err := g.pool.Login("notes").Logout(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.whoami(t, &tool.Call{}); !errors.As(err, new(*login.Needed)) {
+				t.Errorf("the call: %v", err)
+			}
+			if s := g.pool.Status()[0]; s.State != StateLogin {
+				t.Errorf("the state is %s, %v", s.State, s.Err)
+			}
+			g.logIn(t, "", "bob")
+			await.True(t, func() bool { return g.pool.Status()[0].State == StateReady })
+			g.is(t, &tool.Call{}, "bob")
+		})
+	}
+}
+
+// browses is a client that opens pages for its user.
+func browses(key string, modern bool) *tool.Client {
+	return &tool.Client{Key: key, Modern: modern, Capabilities: json.RawMessage(`{"elicitation":{"url":{}}}`)}
+}
+
+func TestALegacyClientOpensThePageOfALogin(t *testing.T) {
+	t.Parallel()
+	completed := make(chan string, 4)
+	g := newGuarded(t, false, login.Settings{}, Events{Notify: func(key, method string, params json.RawMessage) {
+		completed <- key + " " + method + " " + rawjson.Text(rawjson.Member(params, "elicitationId"))
+	}})
+	var id string
+	for range 2 { // the second joins the login that the first has begun
+		_, err := g.whoami(t, &tool.Call{Client: browses("c", false)})
+		rpc, ok := errors.AsType[*tool.RPCError](err)
+		if !ok || rpc.Code != tool.CodeURLElicitation {
+			t.Fatalf("the error is %v", err)
+		}
+		var data struct {
+			Elicitations []struct{ Mode, ElicitationID, URL, Message string }
+		}
+		if err := json.Unmarshal(rpc.Data, &data); err != nil || len(data.Elicitations) != 1 {
+			t.Fatalf("the data is %s", rpc.Data)
+		}
+		one := data.Elicitations[0]
+		if one.Mode != "url" || !strings.HasPrefix(one.URL, g.as.Issuer) || !strings.Contains(one.Message, "notes") || id != "" && one.ElicitationID != id {
+			t.Errorf("the elicitation is %+v", one)
+		}
+		id = one.ElicitationID
+		if len(completed) > 0 {
+			t.Error("it is over before it was done")
+		}
+		if id != "" && t.Failed() {
+			return
+		}
+	}
+	g.logIn(t, "", "alice")
+	if told := await.Value(t, completed); told != "c notifications/elicitation/complete "+id {
+		t.Errorf("the client was told %q", told)
+	}
+	g.is(t, &tool.Call{Client: browses("c", false)}, "alice")
+	if len(completed) > 0 {
+		t.Error("the client was told twice")
+	}
+}
+
+func TestAModernClientOpensThePageOfALogin(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		t.Run(map[bool]string{false: "legacy server", true: "modern server"}[modern], func(t *testing.T) {
+			t.Parallel()
+			g := newGuarded(t, modern, login.Settings{}, Events{})
+			ask := func() json.RawMessage {
+				result, err := g.whoami(t, &tool.Call{Client: browses("a", true)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return json.RawMessage(result)
+			}
+			again := func(asked json.RawMessage, action string) (string, error) {
+				params := `{"name":"whoami","arguments":{},"inputResponses":{"url1":{"action":"` + action + `"}},"requestState":` + string(rawjson.Member(asked, "requestState")) + `}`
+				return g.whoami(t, &tool.Call{Client: browses("b", true), Params: json.RawMessage(params)})
+			}
+			asked := ask()
+			request := rawjson.Member(rawjson.Member(asked, "inputRequests"), "url1")
+			if rawjson.Text(rawjson.Member(asked, "resultType")) != "input_required" || rawjson.Text(rawjson.Member(request, "method")) != "elicitation/create" ||
+				rawjson.Text(rawjson.Member(rawjson.Member(request, "params"), "mode")) != "url" {
+				t.Fatalf("the result is %s", asked)
+			}
+			if result, err := again(asked, "decline"); !errors.As(err, new(*login.Needed)) {
+				t.Errorf("a user who does not want to: %s, %v", result, err)
+			}
+			asked = ask()
+			answered := make(chan string, 1)
+			go func() {
+				result, err := again(asked, "accept")
+				if err != nil {
+					result = err.Error()
+				}
+				answered <- result
+			}()
+			g.logIn(t, "", "alice")
+			if result := await.Value(t, answered); !strings.Contains(result, `"alice"`) {
+				t.Errorf("the call went on with %s", result)
+			}
+		})
+	}
+}
+
+func TestEachUserHasALoginOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
+			t.Parallel()
+			g := newGuarded(t, modern, login.Settings{PerUser: true}, Events{})
+			of := func(principal string, client *tool.Client) *tool.Call {
+				return &tool.Call{Principal: principal, Client: client}
+			}
+			g.logIn(t, "", "owner")
+			if change := g.pool.Refresh(t.Context(), "notes"); change.Err != nil || len(change.Defs) != 1 {
+				t.Fatalf("the list: %v", change.Err)
+			}
+			if _, err := g.whoami(t, of("idp|ann", nil)); !errors.As(err, new(*login.Needed)) {
+				t.Errorf("a user without a login: %v; the owner's must not be used", err)
+			}
+			if s := g.pool.Status()[0]; s.State != StateReady {
+				t.Errorf("the state is %s, because a user has no login", s.State)
+			}
+			if _, err := g.whoami(t, of("", nil)); err == nil || errors.As(err, new(*login.Needed)) || !strings.Contains(err.Error(), "per_user") {
+				t.Errorf("nobody: %v", err)
+			}
+			g.logIn(t, "idp|ann", "ann")
+			g.logIn(t, "idp|bob", "bob")
+			asking := json.RawMessage(`{"elicitation":{},"roots":{}}`)
+			for _, client := range []*tool.Client{
+				nil, {Key: "one"}, {Key: "one", Modern: true}, {Key: "two", Capabilities: asking}, {Key: "three", Modern: true, Capabilities: asking},
+			} {
+				g.is(t, of("idp|ann", client), "ann")
+				g.is(t, of("idp|bob", client), "bob")
+				g.is(t, of("idp|ann", client), "ann")
+			}
+			g.is(t, &tool.Call{Local: true}, "owner")
+			if err := g.pool.Subscribe(t.Context(), "notes", "note://1"); err == nil {
+				t.Error("a subscription was made with the owner's login")
+			}
+			if _, _, err := g.pool.Login("notes").Logout(t.Context(), "idp|ann"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := g.whoami(t, of("idp|ann", nil)); !errors.As(err, new(*login.Needed)) {
+				t.Errorf("a user who has logged out: %v", err)
+			}
+			g.is(t, of("idp|bob", nil), "bob")
+		})
+	}
+}
+
+func TestACallThatNeedsMoreScopes(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t, true, login.Settings{}, Events{})
+	if _, err := g.whoami(t, &tool.Call{}); !errors.As(err, new(*login.Needed)) {
+		t.Fatal(err)
+	}
+	g.logIn(t, "", "alice")
+	g.is(t, &tool.Call{}, "alice")
+	g.rs.Wants("mcp:write")
+	_, err := g.whoami(t, &tool.Call{})
+	if needed, ok := errors.AsType[*login.Needed](err); !ok || !strings.Contains(err.Error(), "mcp:write") || needed.URL == "" {
+		t.Fatalf("the call: %v", err)
+	}
+	if s := g.pool.Status()[0]; s.State != StateReady {
+		t.Errorf("the state is %s, because one call needs more", s.State)
+	}
+	g.logIn(t, "", "alice")
+	g.is(t, &tool.Call{}, "alice")
+}

@@ -29,6 +29,7 @@ var floors = map[string]int{
 	"trust/vault":     1,
 	"trust/audit":     1,
 	"trust/leaks":     1,
+	"trust/pins":      2,
 	"enrich":          2,
 	"demo":            1,
 	"clients":         1,

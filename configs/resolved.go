@@ -1,11 +1,13 @@
 package configs
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
 
 	"toolfinch/rawjson"
+	"toolfinch/trust/pins"
 	"toolfinch/view"
 )
 
@@ -42,7 +44,7 @@ func (c *Config) show() *node {
 		if settings.Fault != "" {
 			continue
 		}
-		s := server{Settings: settings}
+		s := server{Settings: settings, changes: cmp.Or(c.Changes[settings.Name], pins.Review)}
 		if i := slices.IndexFunc(c.Tools, func(t view.UpstreamTools) bool { return t.Name == s.Name }); i >= 0 {
 			s.views = c.Tools[i]
 		}

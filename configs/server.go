@@ -15,6 +15,7 @@ import (
 
 	"toolfinch/trust/leaks"
 	"toolfinch/trust/login"
+	"toolfinch/trust/pins"
 	"toolfinch/trust/sandbox"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -24,6 +25,7 @@ import (
 type server struct {
 	upstream.Settings
 	views    view.UpstreamTools // what every view has of it
+	changes  pins.Mode          // of its definitions
 	disabled bool
 
 	// The nodes and keys that were used, "" and nil for none: clients have several
@@ -147,6 +149,11 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		value: in(func(s *server) *time.Duration { return &s.AskTimeout }).is(duration{time.Second, maxDuration, "10m"}, upstream.DefaultAskTimeout),
 	},
 	{
+		name:  "changes",
+		doc:   "what becomes of definitions that the server changes after its first list: `review` holds them until you approve, `additive` lets new optional parameters pass, `allow` all, `approve_all_first` holds the first list, too; see [security.md](security.md#what-changed-behind-your-back)",
+		value: in(func(s *server) *pins.Mode { return &s.changes }).is(choice[pins.Mode]{words: pins.Modes}, pins.Review),
+	},
+	{
 		name:  "tools",
 		doc:   "what changes of its tools, for every view; see [tools of a view](#tools-of-a-view)",
 		value: in(func(s *server) *[]view.Override { return &s.views.Tools }).is(serverTools{overrides}),
@@ -200,6 +207,12 @@ func (d *decoder) servers(block *node, label string, c *Config, seen map[string]
 			c.Disabled = append(c.Disabled, name)
 		default:
 			c.Servers = append(c.Servers, s.Settings)
+			if s.changes != pins.Review {
+				if c.Changes == nil {
+					c.Changes = map[string]pins.Mode{}
+				}
+				c.Changes[name] = s.changes
+			}
 			if len(s.views.Tools) > 0 || s.views.Output != nil || s.views.Trim != 0 || s.views.Secrets != "" {
 				c.Tools = append(c.Tools, s.views)
 			}

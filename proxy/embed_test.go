@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 
 // embedding is a configuration with an embedder.
 func embedding(dataDir string, settings embed.Settings, servers ...upstream.Settings) *configs.Config {
-	return &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingCallTool, MaxRegistered: 40,
-		Embed: settings, QueryEmbedTimeout: configs.DefaultQueryEmbedTimeout, Servers: servers}
+	return changing(&configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingCallTool, MaxRegistered: 40,
+		Embed: settings, QueryEmbedTimeout: configs.DefaultQueryEmbedTimeout, Servers: servers})
 }
 
 // openWith opens a proxy with an embedder.

@@ -24,7 +24,7 @@ func openScripts(t testing.TB, pinned []string, scripts ...*script) (*proxy.Prox
 	for _, s := range scripts {
 		config.Servers = append(config.Servers, s.settings)
 	}
-	p, err := proxy.Open(t.Context(), config)
+	p, err := proxy.Open(t.Context(), changing(config))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
+	"toolfinch/trust"
+	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -25,6 +27,7 @@ type knowledge struct {
 	store    *store.Store
 	readOnly bool // what is learned is not written to the store
 	log      *slog.Logger
+	record   trust.Record
 	said     map[string]*said     // by server
 	heard    map[string]bool      // the servers that were listed, or have failed, since Open
 	enriched map[string]string    // what the owner accepted of what a model wrote, by the hash of a definition
@@ -35,7 +38,9 @@ type knowledge struct {
 type said struct {
 	defs         []*tool.Def
 	capabilities json.RawMessage
-	instructions string
+	instructions string // as listed: knowledge.instructionsOf are those in use
+	unpinned     []pins.Held
+	version      string // of serverInfo
 	era          upstream.Era
 	interactive  bool
 	cache        map[tool.Kind]upstream.CacheHint
@@ -50,8 +55,9 @@ type recalled struct {
 }
 
 // recall reads the store. What cannot be read is learned again.
-func recall(ctx context.Context, db *store.Store, config *configs.Config, log *slog.Logger) (*knowledge, recalled) {
-	k := &knowledge{store: db, log: log, said: map[string]*said{}, heard: map[string]bool{}, enriched: map[string]string{}, began: map[string]time.Time{}}
+func recall(ctx context.Context, db *store.Store, config *configs.Config, o options) (*knowledge, recalled) {
+	log := o.log
+	k := &knowledge{store: db, log: log, record: o.audit.record, said: map[string]*said{}, heard: map[string]bool{}, enriched: map[string]string{}, began: map[string]time.Time{}}
 	warn := func(what string, err error) {
 		if err != nil {
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
@@ -61,10 +67,23 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, log *s
 	warn("servers", err)
 	unchecked := map[string]bool{}
 	configured := serversOf(config)
+	unpinned, err := db.Unpinned(ctx)
+	warn("what is approved", err)
+	if err != nil {
+		servers = nil // what is not known to be approved is not served
+	}
 	for _, s := range servers {
 		if slices.Contains(configured, s.Name) {
 			unchecked[s.Name] = s.Unchecked
-			k.said[s.Name] = &said{defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive}
+			k.said[s.Name] = &said{
+				defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive,
+				version: versionOf(s.Info),
+			}
+		}
+	}
+	for _, u := range unpinned {
+		if s := k.said[u.ID.Server]; s != nil {
+			s.unpinned = append(s.unpinned, pins.Held(u))
 		}
 	}
 	defs, err := db.Tools(ctx)
@@ -146,7 +165,7 @@ func (k *knowledge) upstreams(config *configs.Config, handler func(*tool.Def) to
 		all[i] = view.Upstream{Server: s.Name}
 		if said := k.said[s.Name]; said != nil {
 			all[i].Listed = true
-			all[i].Tools = tool.Of(said.defs, handler)
+			all[i].Tools = tool.Of(said.defs, refusing(k.heldOf(config, s.Name), handler))
 		}
 	}
 	return all
@@ -177,27 +196,42 @@ func (k *knowledge) heardStill(before, after *configs.Config) map[string]bool {
 	return heard
 }
 
-// learn takes what an upstream said of itself into memory and store. The error is
-// the store's.
-func (k *knowledge) learn(ctx context.Context, change upstream.Change) (store.Diff, error) {
+// learn takes what an upstream said of itself into memory and store. What becomes of
+// changed definitions is up to the configuration. The error is the store's.
+func (k *knowledge) learn(ctx context.Context, config *configs.Config, change upstream.Change) (store.Diff, error) {
 	k.logFaults(change)
+	before := k.said[change.Server]
 	defs := []*tool.Def{} // not nil: it was listed
 	for _, def := range change.Defs {
 		defs = append(defs, k.enrich(def))
 	}
-	k.said[change.Server] = &said{
-		defs:         defs,
+	now := &said{
+		defs: defs, version: versionOf(change.Info),
 		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, interactive: change.Interactive, cache: change.Cache,
 		faults: change.Faults.Described,
 	}
+	k.said[change.Server] = now
+	mode := config.Changes[change.Server]
 	if k.readOnly {
-		return countOf(change.Defs), nil
+		diff := countOf(change.Defs)
+		diff.Held = k.compare(ctx, mode, change, before)
+		now.unpinned = heldBy(mode, diff.Held)
+		return diff, nil
 	}
 	diff, err := k.store.PutServer(ctx, store.Upstream{
 		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
 		Capabilities: change.Capabilities, Interactive: change.Interactive,
 		LeftOut: change.Faults.LeftOut, Mended: change.Faults.Mended,
-	}, change.Defs)
+	}, change.Defs, &store.Review{
+		First: mode.First(), Unheard: change.Unheard,
+		Approve: func(u store.Unpinned) bool { return mode.Approves(pins.Held(u)) },
+	})
+	unpinned := diff.Held
+	if err != nil {
+		unpinned = k.compare(ctx, mode, change, before)
+	}
+	now.unpinned = heldBy(mode, unpinned)
+	k.tellPins(ctx, change.Server, before, now, diff.Baseline)
 	for _, name := range diff.Changed[:min(len(diff.Changed), maxNamed)] {
 		k.log.Warn("the definition of a tool changed", "server", change.Server, "tool", name)
 	}

@@ -31,12 +31,13 @@ type loop struct {
 	life     context.Context // of Run; nil before
 	closing  sync.WaitGroup  // views that are no more
 	reported map[view.Problem]bool
-	partial  bool // not all that is known can be found yet
+	partial  bool  // not all that is known can be found yet
+	decided  int64 // what store.Decisions was when what is held was last compared; -1 for never
 }
 
 func newLoop(all *views, db *store.Store, count *counter) *loop {
 	return &loop{
-		views: all, store: db, count: count, reported: map[view.Problem]bool{},
+		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{},
 		asked: make(chan func(context.Context)), notes: make(chan func(context.Context), 256), ended: make(chan struct{}),
 	}
 }
@@ -100,10 +101,17 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	}
 	l.indexed()
 	l.wake()
+	var due <-chan time.Time // nil while nothing is held
 	for {
+		if due == nil && l.known.someHeld() {
+			due = time.After(decisionsEvery)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-due:
+			due = nil
+			l.decisions(ctx)
 		case f := <-l.asked:
 			f(ctx)
 		case f := <-l.notes:
@@ -164,7 +172,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 		configured := slices.ContainsFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
 		if change.Err == nil && configured { // after an error its last known tools stay; the pool has logged it
 			var err error
-			if diffs[i], err = l.known.learn(ctx, change); err != nil && ctx.Err() == nil {
+			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
 				l.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
 			}
 		}

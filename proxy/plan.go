@@ -252,10 +252,10 @@ func (s *views) contentsOf(config *configs.Config, compiled *view.Compiled) []re
 			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server),
 		}
 		if u.Listed {
-			one.Tools = append([]*tool.Tool{}, u.Tools...) // not nil: it was listed
+			one.Tools, one.Held = free(u.Tools, s.known.heldOf(config, u.Server))
 		}
 		if known := s.known.said[u.Server]; known != nil {
-			one.Instructions = known.instructions
+			one.Instructions = s.known.instructionsOf(config, u.Server)
 			if settings.IncludeAll {
 				one.Capabilities = known.capabilities
 			}

@@ -105,7 +105,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	if err != nil {
 		return nil, recalled{}, err
 	}
-	known, beside := recall(ctx, db, config, o.log)
+	known, beside := recall(ctx, db, config, o)
 	scripts := script.NewSandbox(o.log)
 	all := &views{
 		options: o, first: config, known: known, tokens: beside.tokens,

@@ -21,7 +21,7 @@ import (
 )
 
 func configFor(dataDir string, servers ...upstream.Settings) *configs.Config {
-	return &configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: servers}
+	return changing(&configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: servers})
 }
 
 func open(t testing.TB, dataDir string, servers ...upstream.Settings) *proxy.Proxy {

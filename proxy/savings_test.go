@@ -340,7 +340,7 @@ func TestSavingsOnRealServers(t *testing.T) {
 			}
 			defs = append(defs, def)
 		}
-		if _, err := db.PutServer(t.Context(), store.Upstream{Name: name}, defs); err != nil {
+		if _, err := db.PutServer(t.Context(), store.Upstream{Name: name}, defs, nil); err != nil {
 			t.Fatal(err)
 		}
 		config.Servers = append(config.Servers, upstream.Settings{Name: name, URL: "http://127.0.0.1:1/mcp"})

@@ -27,7 +27,7 @@ func openKnown(t *testing.T, views []view.Settings, servers ...string) *Proxy {
 	}
 	for _, server := range servers {
 		config.Servers = append(config.Servers, upstream.Settings{Name: server, URL: "http://127.0.0.1:1/mcp"})
-		if _, err := db.PutServer(t.Context(), store.Upstream{Name: server}, []*tool.Def{sold(t, server, "hat")}); err != nil {
+		if _, err := db.PutServer(t.Context(), store.Upstream{Name: server}, []*tool.Def{sold(t, server, "hat")}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,12 +11,24 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
+	"toolfinch/trust/pins"
 )
 
 // eventually waits for the condition.
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
 	await.True(t, condition)
+}
+
+// changing lets the servers of a configuration change their definitions: many tests have
+// them do it, and are about other things. What becomes of changes by default is in
+// held_test.go.
+func changing(config *configs.Config) *configs.Config {
+	config.Changes = map[string]pins.Mode{}
+	for _, s := range config.Servers {
+		config.Changes[s.Name] = pins.Allow
+	}
+	return config
 }
 
 // openWorkspace opens a workspace that learns. Its end is the caller's.

@@ -279,6 +279,11 @@ func (v *View) health() retrieve.Health {
 			h.Pending++
 		}
 	}
+	for _, s := range v.catalog.Servers() {
+		if n := v.catalog.HeldOf(s.Name); n > 0 {
+			h.Absent = append(h.Absent, retrieve.Absent{Server: s.Name, Listed: true, Held: n})
+		}
+	}
 	return h
 }
 

@@ -21,7 +21,7 @@ func configOf(t testing.TB, scripts []*script, views ...view.Settings) *configs.
 	for _, s := range scripts {
 		config.Servers = append(config.Servers, s.settings)
 	}
-	return rootOfAll(config)
+	return rootOfAll(changing(config))
 }
 
 // rootOfAll has the root serve everything, unless there is a view for it.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"toolfinch/configs"
 	"toolfinch/embed"
 	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 )
 
@@ -77,6 +80,7 @@ type Refreshed struct {
 	Took   time.Duration
 	Err    error // nothing was learned; the last known tools stay
 	Lost   error // why what was learned is not in the store; Diff is zero then
+	Held   int   // definitions that wait for approval, without those rejected
 }
 
 // Refresh connects to the servers once, to all of them when none is named, in
@@ -97,7 +101,8 @@ func (w *Workspace) Refresh(ctx context.Context, done func(Refreshed), servers .
 	each(ctx, servers, w.pool.Refresh, func(i int, took time.Duration, change upstream.Change) {
 		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Faults: change.Faults}
 		if change.Err == nil {
-			rows[i].Diff, rows[i].Lost = w.known.learn(ctx, change)
+			rows[i].Diff, rows[i].Lost = w.known.learn(ctx, w.first, change)
+			rows[i].Held = w.known.waiting(w.first, change.Server)
 		}
 		if done != nil {
 			done(rows[i])
@@ -140,6 +145,23 @@ func (w *Workspace) Unlisted() []string {
 		}
 	}
 	return names
+}
+
+// Warnings are what there is to warn of in the definitions of all servers, approved or
+// not.
+func (w *Workspace) Warnings() map[tool.ID][]pins.Warning {
+	var all []pins.Definition
+	for server, said := range w.known.said {
+		for _, def := range said.defs {
+			if store.Pinned(def.ID.Kind) {
+				all = append(all, pins.Definition{ID: def.ID, Raw: def.Raw})
+			}
+		}
+		if said.instructions != "" {
+			all = append(all, pins.Definition{ID: instructionsID(server), Raw: json.RawMessage(said.instructions)})
+		}
+	}
+	return pins.Warn(all)
 }
 
 // Embed gives every tool its vector and makes searches hybrid, where the

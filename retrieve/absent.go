@@ -23,6 +23,8 @@ type Absent struct {
 	How      string
 	Reason   string // why it has failed
 	Login    string // how to log in, where it waits for that
+	// Held is how many of its definitions wait for approval. The server is there then.
+	Held int
 }
 
 // Bounds, in bytes and servers, of what answers say of absent servers.
@@ -35,6 +37,8 @@ const (
 // "failed: linear: 401 Unauthorized".
 func (a Absent) String() string {
 	switch {
+	case a.Held > 0:
+		return fmt.Sprintf("held: %d of what %s has, new or changed by the server, until the user approves: toolfinch pins", a.Held, a.Server)
 	case a.Starting > 0:
 		return "still starting: " + a.Server + strings.TrimPrefix(a.why(), "still starting")
 	case a.Login != "":
@@ -80,6 +84,9 @@ func described(all []Absent) (lines []string) {
 // server's name, or two of its description, or the best hit is a tool that the server
 // had before.
 func (a Absent) fits(query string, hits []Hit) bool {
+	if a.Held > 0 {
+		return false
+	}
 	if len(hits) > 0 && hits[0].Def.ID.Server == a.Server {
 		return true
 	}
@@ -97,13 +104,16 @@ func (a Absent) fits(query string, hits []Hit) bool {
 
 // has reports whether a name may be that of a tool of the server.
 func (a Absent) has(name string) bool {
-	return strings.HasPrefix(name, a.Server+".") || strings.HasPrefix(name, a.Server+":") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_")
+	return a.Held == 0 && (strings.HasPrefix(name, a.Server+".") || strings.HasPrefix(name, a.Server+":") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_"))
 }
 
 // Because says after the error for an unknown name, which nothing of the view has, that it
-// is a meta-tool and how it is called, which servers are not there that may have it, or
-// which setting offers the meta-tool of that name; "" if none of this explains it.
+// is held, or a meta-tool and how it is called, which servers are not there that may have
+// it, or which setting offers the meta-tool of that name; "" if none of this explains it.
 func (c *caller) Because(name string) string {
+	if because := c.catalog.held.because(name); because != "" {
+		return because
+	}
 	if c.offers != nil && c.offers(name) {
 		return "; it is a tool of toolfinch itself: call it directly, not through another one"
 	}

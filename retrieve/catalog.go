@@ -34,6 +34,7 @@ type Server struct {
 	// out.
 	Excluded func(id tool.ID) bool
 	Unlisted Unlisted // which URIs that it does not list are sent to it
+	Held     []Held   // what of it waits for approval
 }
 
 // Contents are what a Catalog is made of.
@@ -59,6 +60,7 @@ type Catalog struct {
 	apps   apps
 	given  map[string]bool // names that the views gave to tools
 	pinned []*tool.Tool
+	held   *withheld // nil while nothing is
 
 	listing atomic.Int64 // tokens of all definitions, -1 while not counted
 }
@@ -198,6 +200,8 @@ func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
 	c.table, c.given = newTable(c.contents.Servers, c.contents.Reserved), given
 	maps.DeleteFunc(given, func(name string, _ bool) bool { return c.contents.plain[name] })
 	c.others = newOthers(c.contents.Servers, prefix, handler)
+	c.held = newWithheld(c.contents.Servers)
+	c.others.held = c.held
 	for name, t := range c.tools {
 		if !t.Def.App.NotModel {
 			c.names = append(c.names, name)
@@ -261,7 +265,7 @@ func (c *Catalog) Find(name string) (*tool.Tool, error) {
 	if t, ok := c.find(name); ok {
 		return t, nil
 	}
-	return nil, fmt.Errorf("%w: %q", tool.ErrNotFound, name)
+	return nil, fmt.Errorf("%w: %q%s", tool.ErrNotFound, name, c.held.because(name))
 }
 
 // ByID finds a tool by its ID, which stays the same when its name changes.

@@ -251,7 +251,7 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 		case ok:
 			tools = append(tools, t)
 		case len(unknown) < maxUnknown:
-			unknown = append(unknown, p.catalog.unknownID(id, p.search.absent()))
+			unknown = append(unknown, p.catalog.unknownID(id, p.search.absent())+p.catalog.held.because(id))
 		}
 	}
 	if len(unknown) > 0 {

@@ -43,6 +43,7 @@ type others struct {
 	templates []*template           // in the order of servers and their lists
 	compared  map[string]int        // templates of a server, including those left out of templates
 	offering  []string              // the servers that have resources
+	held      *withheld             // what comes from a held template is left out
 }
 
 // template is a resource template that URIs are matched against.
@@ -301,7 +302,7 @@ func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 // Excludes reports whether the catalog leaves out a resource of a server, listed or not.
 func (o *others) Excludes(id tool.ID) bool {
 	server := o.server(id.Server)
-	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id))
+	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id) || o.held.template(id) != nil)
 }
 
 // server returns the server of that name, nil without one.

@@ -42,6 +42,7 @@ func Together(parts []Part, reserved []string) (Contents, []Renamed) {
 				}
 				tools[i] = t
 			}
+			s.Held = p.Catalog.held.named(s.Held)
 			i, known := at[s.Name]
 			switch {
 			case known:
@@ -62,6 +63,11 @@ func Together(parts []Part, reserved []string) (Contents, []Renamed) {
 func (s *Server) join(other Server, tools []*tool.Tool) {
 	if other.Tools != nil {
 		s.Tools = append(slices.Clip(s.Tools), tools...)
+	}
+	for _, h := range other.Held {
+		if !slices.ContainsFunc(s.Held, func(known Held) bool { return known.Name == h.Name && known.Def.ID == h.Def.ID }) {
+			s.Held = append(slices.Clip(s.Held), h)
+		}
 	}
 	s.Description = cmp.Or(s.Description, other.Description)
 	if s.Capabilities == nil {

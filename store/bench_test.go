@@ -33,7 +33,7 @@ func BenchmarkTools(b *testing.B) {
 			s := open(b, b.TempDir())
 			for i := range n / 100 {
 				name := fmt.Sprintf("server%d", i)
-				if _, err := s.PutServer(b.Context(), Upstream{Name: name}, somewhatReal(b, name, 100)); err != nil {
+				if _, err := s.PutServer(b.Context(), Upstream{Name: name}, somewhatReal(b, name, 100), nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -54,7 +54,7 @@ func BenchmarkOpen(b *testing.B) {
 			s := open(b, dir)
 			for i := range n / 100 {
 				name := fmt.Sprintf("server%d", i)
-				if _, err := s.PutServer(b.Context(), Upstream{Name: name}, somewhatReal(b, name, 100)); err != nil {
+				if _, err := s.PutServer(b.Context(), Upstream{Name: name}, somewhatReal(b, name, 100), nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -75,7 +75,7 @@ func BenchmarkPutServer(b *testing.B) {
 		b.Run(kind, func(b *testing.B) {
 			s := open(b, b.TempDir())
 			defs := somewhatReal(b, "github", 100)
-			if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs); err != nil {
+			if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs, nil); err != nil {
 				b.Fatal(err)
 			}
 			for i := 0; b.Loop(); i++ {
@@ -84,7 +84,7 @@ func BenchmarkPutServer(b *testing.B) {
 						d.Hash = fmt.Sprint(i, d.ID.Name)
 					}
 				}
-				if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs); err != nil {
+				if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -221,7 +221,7 @@ func check(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("%w: %s", errDamaged, verdict)
 	}
 	for _, query := range []string{
-		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, selectEnriched, sealedColumns,
+		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, selectEnriched, sealedColumns, selectUnpinned, selectInstructions,
 	} {
 		rows, err := db.QueryContext(ctx, query)
 		if err != nil {

@@ -58,7 +58,7 @@ func otherProcess(dir string) error {
 			if err != nil {
 				return err
 			}
-			if _, err := s.PutServer(ctx, Upstream{Name: server}, []*tool.Def{d}); err != nil {
+			if _, err := s.PutServer(ctx, Upstream{Name: server}, []*tool.Def{d}, nil); err != nil {
 				return err
 			}
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	selectServers = `SELECT name, era, info, instructions, capabilities, interactive, NOT checked, left_out, mended, updated_at FROM servers ORDER BY name`
+	selectServers = `SELECT name, era, info, approved_info, instructions, capabilities, interactive, NOT checked, left_out, mended, updated_at FROM servers ORDER BY name`
 	// The names of kinds sort as tool.Kinds does.
 	selectTools = `SELECT server, kind, name, hash, raw FROM tools ORDER BY server, kind, position`
 )
@@ -24,6 +24,7 @@ type Upstream struct {
 	Name         string          // configured name
 	Era          string          // protocol verdict, "" when unknown
 	Info         json.RawMessage // serverInfo as it was sent, nil when absent
+	ApprovedInfo json.RawMessage // Info when all that it listed was approved, nil when never; PutServer works it out
 	Instructions string
 	Capabilities json.RawMessage // its capabilities object as it was sent, nil when unknown
 	Interactive  bool            // it has asked a client something
@@ -38,18 +39,25 @@ type Diff struct {
 	Added, Changed, Removed []string // tool names, sorted
 	Total                   int      // tools the server has now
 	Others                  int      // prompts, resources and resource templates it has now
+
+	Baseline bool       // its first complete list became what is approved
+	Held     []Unpinned // what it lists and nobody approved; only of a Review
 }
 
 // PutServer stores a server and replaces its definitions, of every kind, by
 // defs, in their order. Of two defs of one kind and name the first counts.
-// Whatever defs say, they belong to srv. On an error nothing was stored and the Diff is zero.
-func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def) (Diff, error) {
+// Whatever defs say, they belong to srv. With a review it decides in the same
+// transaction what of the list is approved; without one nothing is. On an error
+// nothing was stored and the Diff is zero.
+func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, review *Review) (Diff, error) {
 	if srv.UpdatedAt.IsZero() {
 		srv.UpdatedAt = time.Now()
 	}
 	var diff Diff
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
-		diff, err = putServer(ctx, tx, srv, defs)
+		if diff, err = putServer(ctx, tx, srv, defs); err == nil && review != nil {
+			err = review.list(ctx, tx, srv.Name, len(defs) > 0, &diff)
+		}
 		return err
 	})
 	if err != nil {
@@ -87,6 +95,11 @@ func putServer(ctx context.Context, tx *sql.Tx, srv Upstream, defs []*tool.Def) 
 		return Diff{}, err
 	}
 	defer put.Close()
+	keep, err := tx.PrepareContext(ctx, keepApproved)
+	if err != nil {
+		return Diff{}, err
+	}
+	defer keep.Close()
 
 	var diff Diff
 	seen := make(map[defKey]bool, len(defs))
@@ -100,6 +113,12 @@ func putServer(ctx context.Context, tx *sql.Tx, srv Upstream, defs []*tool.Def) 
 		if known && hash == def.Hash {
 			_, err = touch.ExecContext(ctx, i, now, srv.Name, key.kind, key.name)
 		} else {
+			if known {
+				_, err = keep.ExecContext(ctx, srv.Name, key.kind, key.name)
+			}
+			if err != nil {
+				return Diff{}, fmt.Errorf("%s %s: %w", key.kind, key.name, err)
+			}
 			_, err = put.ExecContext(ctx, srv.Name, key.kind, key.name, i, def.Hash, now, now, []byte(def.Raw))
 		}
 		switch {
@@ -119,7 +138,10 @@ func putServer(ctx context.Context, tx *sql.Tx, srv Upstream, defs []*tool.Def) 
 		if seen[key] {
 			continue
 		}
-		_, err := tx.ExecContext(ctx, `DELETE FROM tools WHERE server = ? AND kind = ? AND name = ?`, srv.Name, key.kind, key.name)
+		_, err := keep.ExecContext(ctx, srv.Name, key.kind, key.name)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM tools WHERE server = ? AND kind = ? AND name = ?`, srv.Name, key.kind, key.name)
+		}
 		if err != nil {
 			return Diff{}, fmt.Errorf("%s %s: %w", key.kind, key.name, err)
 		}
@@ -162,12 +184,12 @@ func (s *Store) Servers(ctx context.Context) ([]Upstream, error) {
 	var out []Upstream
 	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var srv Upstream
-		var info, capabilities []byte
+		var info, approved, capabilities []byte
 		var updated int64
-		if err := rows.Scan(&srv.Name, &srv.Era, &info, &srv.Instructions, &capabilities, &srv.Interactive, &srv.Unchecked, &srv.LeftOut, &srv.Mended, &updated); err != nil {
+		if err := rows.Scan(&srv.Name, &srv.Era, &info, &approved, &srv.Instructions, &capabilities, &srv.Interactive, &srv.Unchecked, &srv.LeftOut, &srv.Mended, &updated); err != nil {
 			return err
 		}
-		srv.Info, srv.Capabilities = info, capabilities
+		srv.Info, srv.ApprovedInfo, srv.Capabilities = info, approved, capabilities
 		srv.UpdatedAt = time.UnixMilli(updated).UTC()
 		out = append(out, srv)
 		return nil

@@ -50,7 +50,7 @@ func open(t testing.TB, dir string) *Store {
 
 func put(t testing.TB, s *Store, server string, defs ...*tool.Def) Diff {
 	t.Helper()
-	diff, err := s.PutServer(context.Background(), Upstream{Name: server}, defs)
+	diff, err := s.PutServer(context.Background(), Upstream{Name: server}, defs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +163,11 @@ func TestServersComeBack(t *testing.T) {
 		full := Upstream{Name: "b", Era: "legacy", Info: json.RawMessage(`{ "name":"b", "x":12345678901234567890}`),
 			Capabilities: json.RawMessage(`{"tools":{ },"x":1.0}`), Interactive: true,
 			Instructions: "Use it.", UpdatedAt: time.Date(2026, 3, 2, 9, 0, 0, 5e6, time.UTC)}
-		if _, err := s.PutServer(t.Context(), Upstream{Name: "b", Era: "2026-07-28"}, nil); err != nil {
+		if _, err := s.PutServer(t.Context(), Upstream{Name: "b", Era: "2026-07-28"}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, srv := range []Upstream{full, {Name: "a"}} {
-			if _, err := s.PutServer(t.Context(), srv, nil); err != nil {
+			if _, err := s.PutServer(t.Context(), srv, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -196,7 +196,7 @@ func TestPutServerReplacesToolsAndTellsTheDifference(t *testing.T) {
 		{"same", []string{a, b}, []string{a, b}, Diff{Total: 2}, []string{"s.a", "s.b"}},
 		{"moved", []string{a, b}, []string{b, a}, Diff{Total: 2}, []string{"s.b", "s.a"}},
 		{"changed", []string{a, b}, []string{a2, b}, Diff{Changed: []string{"a"}, Total: 2}, []string{"s.a", "s.b"}},
-		{"all at once", []string{a, b}, []string{c, a2}, Diff{[]string{"c"}, []string{"a"}, []string{"b"}, 2, 0}, []string{"s.c", "s.a"}},
+		{"all at once", []string{a, b}, []string{c, a2}, Diff{Added: []string{"c"}, Changed: []string{"a"}, Removed: []string{"b"}, Total: 2}, []string{"s.c", "s.a"}},
 		{"emptied", []string{b, a}, nil, Diff{Removed: []string{"a", "b"}}, nil},
 		{"one name twice", []string{a}, []string{a, b, a2}, Diff{Added: []string{"b"}, Total: 2}, []string{"s.a", "s.b"}},
 	} {
@@ -220,7 +220,7 @@ func TestFirstSeenStaysAndLastSeenMoves(t *testing.T) {
 	s := open(t, t.TempDir())
 	for day, raw := range []string{`{"name":"a"}`, `{"name":"a"}`, `{"name":"a","v":2}`} {
 		at := time.Date(2026, 1, 1+day, 0, 0, 0, 0, time.UTC)
-		if _, err := s.PutServer(t.Context(), Upstream{Name: "s", UpdatedAt: at}, defs(t, "s", raw)); err != nil {
+		if _, err := s.PutServer(t.Context(), Upstream{Name: "s", UpdatedAt: at}, defs(t, "s", raw), nil); err != nil {
 			t.Fatal(err)
 		}
 		var first, last int64
@@ -366,7 +366,7 @@ func TestTheDatabaseIsPrivate(t *testing.T) {
 // all calls every method once and returns their errors.
 func all(ctx context.Context, s *Store, d *tool.Def) map[string]error {
 	out := map[string]error{}
-	_, out["PutServer"] = s.PutServer(ctx, Upstream{Name: d.ID.Server}, []*tool.Def{d})
+	_, out["PutServer"] = s.PutServer(ctx, Upstream{Name: d.ID.Server}, []*tool.Def{d}, nil)
 	_, out["Servers"] = s.Servers(ctx)
 	_, out["Tools"] = s.Tools(ctx)
 	_, out["KeepServers"] = s.KeepServers(ctx, []string{d.ID.Server})
@@ -419,7 +419,7 @@ func TestACancelledContextHarmsOnlyItsCall(t *testing.T) {
 		many := somewhatReal(t, "many", 300)
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond)
-			s.PutServer(ctx, Upstream{Name: "many"}, many)
+			s.PutServer(ctx, Upstream{Name: "many"}, many, nil)
 			cancel()
 			if n := len(tools(t, s)); n != 1 && n != 301 {
 				t.Fatalf("%d tools: half a server was stored", n)
@@ -435,7 +435,7 @@ func TestAFullDiskFailsTheWriteAndNothingElse(t *testing.T) {
 	if _, err := s.db.Exec(`PRAGMA max_page_count = 1`); err != nil { // no smaller than it is: no page more
 		t.Fatal(err)
 	}
-	_, err := s.PutServer(t.Context(), Upstream{Name: "many"}, somewhatReal(t, "many", 300))
+	_, err := s.PutServer(t.Context(), Upstream{Name: "many"}, somewhatReal(t, "many", 300), nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "store: put server many: ") {
 		t.Errorf("got %v", err)
 	}
@@ -459,7 +459,7 @@ func TestALockedDatabaseFailsTheWriteAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.PutServer(t.Context(), Upstream{Name: "t"}, nil); !busy(err) {
+	if _, err := s.PutServer(t.Context(), Upstream{Name: "t"}, nil, nil); !busy(err) {
 		t.Errorf("got %v", err)
 	}
 	if got := ids(tools(t, s)); !slices.Equal(got, []string{"s.a"}) {

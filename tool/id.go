@@ -13,6 +13,10 @@ const (
 	KindTemplate Kind = "template" // a resource template
 )
 
+// KindInstructions is that of a server's instructions, where what servers say is
+// approved. They are in no list; their name is that of the kind.
+const KindInstructions Kind = "instructions"
+
 // Kinds are all kinds, in the order in which they are listed.
 var Kinds = []Kind{KindTool, KindPrompt, KindResource, KindTemplate}
 

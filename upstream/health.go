@@ -164,8 +164,9 @@ func (l *lists) keep(got map[tool.Kind]listing, change *Change) (tools int) {
 		one, ok := got[kind]
 		if ok {
 			l.known[kind] = one
+		} else if one, ok = l.known[kind]; !ok {
+			change.Unheard = append(change.Unheard, kind)
 		}
-		one = l.known[kind]
 		change.Defs = append(change.Defs, one.defs...)
 		change.Faults.add(one.faults)
 		if one.hint != nil {

@@ -53,6 +53,7 @@ type Change struct {
 	Defs         []*tool.Def             // of all kinds, in the order of tool.Kinds, each as listed
 	Cache        map[tool.Kind]CacheHint // of kinds whose list came with a hint
 	Faults       Faults                  // what of the lists is left out or mended
+	Unheard      []tool.Kind             // kinds whose list has failed and that are not known from before
 	Err          error
 }
 

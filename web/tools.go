@@ -167,7 +167,7 @@ func (q *request) tool(id string) (*tool.Tool, error) {
 	}
 	near := q.view.Catalog.Nearest(id, 3)
 	if len(near) == 0 {
-		return nil, notFound("there is no tool %q", rawjson.Clip(id, maxClipped))
+		return nil, notFound("there is no tool %q%s", rawjson.Clip(id, maxClipped), q.view.Retriever.Because(id))
 	}
-	return nil, notFound("there is no tool %q; nearest: %s", rawjson.Clip(id, maxClipped), joined(near))
+	return nil, notFound("there is no tool %q; nearest: %s%s", rawjson.Clip(id, maxClipped), joined(near), q.view.Retriever.Because(id))
 }

@@ -35,7 +35,7 @@ func BenchmarkCompletion(b *testing.B) {
 			}
 			defs = append(defs, def)
 		}
-		if _, err := db.PutServer(context.Background(), store.Upstream{Name: name}, defs); err != nil {
+		if _, err := db.PutServer(context.Background(), store.Upstream{Name: name}, defs, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -95,6 +95,7 @@ type server struct {
 	Env            map[string]string `json:"env,omitempty"`
 	ConnectTimeout string            `json:"connect_timeout"`
 	Sandbox        any               `json:"sandbox,omitempty"`
+	Changes        string            `json:"changes,omitempty"`
 }
 
 // script is a server that Node runs.
@@ -139,6 +140,10 @@ func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) h
 	if s, ok := servers["memory"]; ok {
 		s.Env = map[string]string{"MEMORY_FILE_PATH": filepath.Join(home, "memory.jsonl")}
 		servers["memory"] = s
+	}
+	if s, ok := servers["probe"]; ok { // it learns tricks, which are tools
+		s.Changes = "allow"
+		servers["probe"] = s
 	}
 	settings := map[string]any{
 		"data_dir":     filepath.Join(home, "data"),

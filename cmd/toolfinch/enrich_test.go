@@ -73,7 +73,7 @@ func enrichHome(t *testing.T, m *chatModel, tools ...string) (flags []string) {
 		}
 		defs = append(defs, def)
 	}
-	if _, err := db.PutServer(t.Context(), store.Upstream{Name: "shop"}, defs); err != nil {
+	if _, err := db.PutServer(t.Context(), store.Upstream{Name: "shop"}, defs, nil); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--config", config, "--data-dir", data}

@@ -52,6 +52,14 @@ func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
 		if err := show(cmd, asJSON, map[string]any{"servers": rows}, t, "no server is configured"); err != nil {
 			return err
 		}
+		for _, row := range rows {
+			if row.Held > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", row.Server, heldText(row.Held))
+			}
+		}
+		for _, line := range warningsOf(d.Warnings(), "") {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", line)
+		}
 		failed := slices.ContainsFunc(rows, func(row refreshedRow) bool { return row.Error != "" })
 		if interrupted == nil && failed {
 			return &exitError{code: exitFailed}
@@ -73,6 +81,7 @@ type refreshedRow struct {
 	Changed int    `json:"changed"`
 	Removed int    `json:"removed"`
 	Others  int    `json:"others"`
+	Held    int    `json:"held,omitempty"` // that wait for approval
 	Millis  int64  `json:"ms"`
 	Error   string `json:"error,omitempty"`
 }
@@ -82,7 +91,7 @@ func refreshed(all []proxy.Refreshed) ([]refreshedRow, *table) {
 	t := &table{head: []string{"SERVER", "TOOLS", "ADDED", "CHANGED", "REMOVED", "OTHER", "TIME", "ERROR"}, whole: true}
 	for _, r := range all {
 		row := refreshedRow{Server: r.Server, Tools: r.Diff.Total, Added: len(r.Diff.Added), Changed: len(r.Diff.Changed),
-			Removed: len(r.Diff.Removed), Others: r.Diff.Others, Millis: r.Took.Milliseconds()}
+			Removed: len(r.Diff.Removed), Others: r.Diff.Others, Held: r.Held, Millis: r.Took.Milliseconds()}
 		tools, others := strconv.Itoa(row.Tools), strconv.Itoa(row.Others)
 		if err := failureOf(r); err != nil {
 			tools, others, row.Error = "-", "-", err.Error()

@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/upstream"
@@ -31,7 +32,8 @@ func newServers(s *settings) *cobra.Command {
 		Long: `Servers lists every configured server, with what it had when it was listed last. If a
 toolfinch runs with this configuration, over stdio or HTTP, it is asked for the state of
 each server now. RESOURCES counts resource templates too, FAULTS, shown where there are any, malformed
-definitions: clients would refuse the whole list. With --long it shows how each server is
+definitions, which clients would refuse the whole list for, and those that are held
+(toolfinch pins). With --long it shows what there is to warn of in definitions, and how each server is
 started: the program, relative paths made absolute, its folder, the variables it gets and
 names, never their values. Nothing is connected: toolfinch reindex asks all servers anew,
 toolfinch validate checks them.`,
@@ -49,6 +51,13 @@ toolfinch validate checks them.`,
 				source := "as last indexed: no toolfinch runs with this configuration"
 				if len(running) > 0 {
 					source = liveStates(rows, running)
+				}
+				held, err := proxy.ReadPins(ctx, db, config)
+				if err != nil {
+					return err
+				}
+				for i := range rows {
+					rows[i].takePins(held, long)
 				}
 				if long {
 					if err := started(rows, config); err != nil {
@@ -89,6 +98,8 @@ type serverRow struct {
 	Templates   int        `json:"templates"`
 	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions that are not served
 	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
+	Held        int        `json:"held,omitempty"`     // definitions that wait for approval
+	Warnings    []string   `json:"warnings,omitempty"` // of its definitions, approved or not; only with --long
 	Listed      *time.Time `json:"listed"`             // null: never
 	Fault       string     `json:"fault,omitempty"`    // why it cannot be used as it is configured
 	// State, Since and Error are of the toolfinch that runs; "" where none does.
@@ -172,6 +183,18 @@ func configuredRow(s upstream.Settings) serverRow {
 	return row
 }
 
+// takePins takes in what is held of the server, and what is to be warned of.
+func (r *serverRow) takePins(all proxy.Pins, long bool) {
+	for _, report := range all.Reports {
+		if report.ID.Server == r.Name && !report.WasRejected() {
+			r.Held++
+		}
+	}
+	if long {
+		r.Warnings = warningsOf(all.Warnings, r.Name)
+	}
+}
+
 // faults says why the server is left out, and how many definitions are malformed.
 func (r serverRow) faults() string {
 	var parts []string
@@ -185,6 +208,9 @@ func (r serverRow) faults() string {
 	}
 	if r.Mended > 0 {
 		parts = append(parts, fmt.Sprintf("%d mended", r.Mended))
+	}
+	if r.Held > 0 {
+		parts = append(parts, fmt.Sprintf("%d held", r.Held))
 	}
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
@@ -313,6 +339,9 @@ func printLong(w io.Writer, rows []serverRow) error {
 		line("now", string(row.State))
 		if faults := row.faults(); faults != "-" {
 			line("faults", faults)
+		}
+		for _, warning := range row.Warnings {
+			line("warning", warning)
 		}
 		if row.Listed != nil {
 			line("listed", fmt.Sprintf("%s, %s, %s", row.Listed.Local().Format("2006-01-02 15:04"), plural(row.Tools, "tool"), row.Protocol))

@@ -180,11 +180,12 @@ func (p *part) countBroken(parts []*part) {
 // parts are all parts in file order.
 func (d *desk) parts(rows []proxy.Refreshed) []*part {
 	var parts []*part
+	warnings := d.Warnings()
 	for i, s := range d.config.Servers {
 		if s.Fault != "" {
 			continue // it has a line already
 		}
-		parts = append(parts, serverPart(s, d.config.Tools, rows[i]))
+		parts = append(parts, serverPart(s, d.config.Tools, rows[i], warningsOf(warnings, s.Name)))
 	}
 	for _, name := range d.config.Disabled {
 		parts = append(parts, &part{check: check{Status: statusDisabled, Kind: "server", Name: name, Text: "disabled"}})
@@ -231,7 +232,7 @@ func (d *desk) parts(rows []proxy.Refreshed) []*part {
 	return parts
 }
 
-func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refreshed) *part {
+func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refreshed, warnings []string) *part {
 	ms := row.Took.Milliseconds()
 	p := &part{check: check{Status: statusOK, Kind: "server", Name: s.Name, Tools: &row.Diff.Total, Millis: &ms}}
 	p.check.Text = fmt.Sprintf("%s in %s", plural(row.Diff.Total, "tool"), row.Took.Round(time.Millisecond))
@@ -247,6 +248,12 @@ func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refre
 		}
 	}
 	p.problems = append(p.problems, faultLines(s.Name, row.Faults)...)
+	if row.Held > 0 {
+		p.problems = append(p.problems, check{Status: statusWarning, Kind: "server", Name: s.Name, Text: heldText(row.Held)})
+	}
+	for _, line := range warnings {
+		p.problems = append(p.problems, check{Status: statusWarning, Kind: "server", Name: s.Name, Text: line})
+	}
 	for _, server := range tools {
 		if server.Name != s.Name {
 			continue

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/printable"
+	"toolfinch/proxy"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/trust/pins"
+)
+
+func newPins(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "pins",
+		Short: "Show, and approve, what servers changed after their first list",
+		Long: `The first list of a server is its baseline. What it changes or adds later, in its
+tools, prompts, resource templates or instructions, is held until you approve it:
+nothing lists, finds or calls it. Pins lists what is held, with what speaks against
+it. A toolfinch that runs takes in what you decide within a second.
+
+The key changes of a server says otherwise: allow holds nothing, additive lets new
+optional parameters pass, approve_all_first holds the first list, too.`,
+		Example: `  toolfinch pins
+  toolfinch pins diff github
+  toolfinch pins approve github`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.listPins(cmd, asJSON) },
+	}
+	list := &cobra.Command{
+		Use: "list", Short: "List what is held", Args: cobra.NoArgs,
+		Example: "  toolfinch pins list --json",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return s.listPins(cmd, asJSON) },
+	}
+	for _, one := range []*cobra.Command{cmd, list} {
+		one.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	}
+	cmd.AddCommand(list, newPinsDiff(s), newPinsDecide(s, true), newPinsDecide(s, false))
+	return cmd
+}
+
+func newPinsDiff(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff [SERVER | SERVER.NAME]...",
+		Short: "Show what changed, field by field",
+		Long: `Diff shows each field that changed, word by word: [-what is gone-] and {+what is new+}.
+Characters that nobody sees stand as \u{e0041}. Without arguments it shows all that is held.`,
+		Example: `  toolfinch pins diff
+  toolfinch pins diff github.create_issue`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.withPins(cmd, false, func(_ context.Context, _ *store.Store, all proxy.Pins) error {
+				chosen, err := choosePins(all.Reports, args, len(args) == 0)
+				if err != nil {
+					return err
+				}
+				if len(chosen) == 0 {
+					_, err := fmt.Fprintln(cmd.ErrOrStderr(), nothingHeld)
+					return err
+				}
+				return printDiffs(cmd.OutOrStdout(), all, chosen)
+			})
+		},
+	}
+}
+
+const nothingHeld = "nothing is held: every server has what you approved"
+
+func newPinsDecide(s *settings, approve bool) *cobra.Command {
+	var yes, everything bool
+	cmd := &cobra.Command{
+		Use:   "approve [SERVER | SERVER.NAME]...",
+		Short: "Approve what is held, after showing what changed",
+		Long: `Approve shows what changed and asks. What you approve is served as it was shown, and
+is what later changes are compared with. If the server has changed it again meanwhile,
+nothing is approved.`,
+		Example: `  toolfinch pins approve github
+  toolfinch pins approve github.create_issue --yes
+  toolfinch pins approve --all`,
+		Annotations: map[string]string{whenInterrupted: "nothing was decided"},
+	}
+	if !approve {
+		cmd.Use, cmd.Short = "reject [SERVER | SERVER.NAME]...", "Keep what is held as it is, and hear no more of it until it changes"
+		cmd.Long = `Reject leaves held what is held, and answers, logs and counts speak of it no more until
+its server changes it again. Approving it later is possible.`
+		cmd.Example = `  toolfinch pins reject github.create_issue`
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if everything == (len(args) > 0) {
+			return &exitError{exitUsage, errors.New("name servers or definitions, or say --all")}
+		}
+		return s.withPins(cmd, true, func(ctx context.Context, db *store.Store, all proxy.Pins) error {
+			chosen, err := choosePins(all.Reports, args, everything)
+			if err != nil {
+				return err
+			}
+			if !approve {
+				chosen = slices.DeleteFunc(chosen, func(r pins.Report) bool { return r.WasRejected() })
+			}
+			if len(chosen) == 0 {
+				_, err := fmt.Fprintln(cmd.ErrOrStderr(), nothingHeld)
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if approve {
+				if err := printDiffs(out, all, chosen); err != nil {
+					return err
+				}
+			}
+			if approve && !yes {
+				agreed, err := ask(cmd, fmt.Sprintf("Approve %s?", countOfPins(chosen)))
+				if err != nil || !agreed {
+					return err
+				}
+			}
+			if err := proxy.Decide(ctx, db, approve, chosen); err != nil {
+				if errors.Is(err, store.ErrStale) {
+					err = fmt.Errorf("%w: nothing was decided; look at it again: toolfinch pins diff", err)
+				}
+				return err
+			}
+			done := "approved"
+			if !approve {
+				done = "rejected"
+			}
+			_, err = fmt.Fprintf(out, "%s %s\n", done, countOfPins(chosen))
+			return err
+		})
+	}
+	if approve {
+		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	}
+	cmd.Flags().BoolVar(&everything, "all", false, "all that is held")
+	return cmd
+}
+
+// withPins reads what is held for do.
+func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *store.Store, proxy.Pins) error) error {
+	return s.withStore(cmd, writes, func(ctx context.Context, config *configs.Config, db *store.Store) error {
+		all, err := proxy.ReadPins(ctx, db, config)
+		if err != nil {
+			return err
+		}
+		return do(ctx, db, all)
+	})
+}
+
+func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
+	return s.withPins(cmd, false, func(_ context.Context, _ *store.Store, all proxy.Pins) error {
+		t := &table{head: []string{"SERVER", "DEFINITION", "WHAT", "WARNINGS"}, whole: true}
+		for _, r := range all.Reports {
+			var warnings []string
+			for _, w := range r.Warnings {
+				warnings = append(warnings, w.String())
+			}
+			t.add(r.ID.Server, pinName(r), r.What(), strings.Join(warnings, "; "))
+		}
+		rows := all.Reports
+		if rows == nil {
+			rows = []pins.Report{}
+		}
+		if err := show(cmd, asJSON, map[string]any{"held": rows}, t, nothingHeld); err != nil || asJSON || len(rows) == 0 {
+			return err
+		}
+		for _, server := range slices.Sorted(maps.Keys(all.Versions)) {
+			if versions := changedVersion(all, server); versions != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s went from %s\n", server, versions)
+			}
+		}
+		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "See what changed: toolfinch pins diff. Approve it: toolfinch pins approve SERVER")
+		return err
+	})
+}
+
+// changedVersion is "1.2 to 1.3" where the version is not the one whose definitions were
+// approved, else "".
+func changedVersion(all proxy.Pins, server string) string {
+	if v := all.Versions[server]; v[0] != "" && v[1] != "" && v[0] != v[1] {
+		return v[0] + " to " + v[1]
+	}
+	return ""
+}
+
+// pinName is the name within its server, with its kind unless it is a tool.
+func pinName(r pins.Report) string {
+	switch name := pins.Visible(r.ID.Name); {
+	case r.ID.Kind.String() == r.ID.Name:
+		return "(" + name + ")"
+	case r.ID.Kind.String() != "tool":
+		return name + " (" + r.ID.Kind.String() + ")"
+	default:
+		return name
+	}
+}
+
+func countOfPins(chosen []pins.Report) string {
+	var servers []string
+	for _, r := range chosen {
+		servers = append(servers, r.ID.Server)
+	}
+	servers = unique(servers)
+	return fmt.Sprintf("%s of %s", plural(len(chosen), "definition"), strings.Join(servers, ", "))
+}
+
+// choosePins are the reports of servers, and those of definitions, that are named.
+func choosePins(reports []pins.Report, names []string, everything bool) ([]pins.Report, error) {
+	if everything {
+		return reports, nil
+	}
+	wanted := map[int]bool{}
+	for _, name := range names {
+		found := false
+		for i, r := range reports {
+			if r.ID.Server == name || r.ID.String() == name || r.ID.Server+":"+r.ID.Name == name {
+				wanted[i], found = true, true
+			}
+		}
+		if !found {
+			var candidates []string
+			for _, r := range reports {
+				candidates = append(candidates, r.ID.Server, r.ID.String())
+			}
+			return nil, &exitError{exitUsage, fmt.Errorf("nothing of %q is held%s", printable.Line(name), orNearest(name, unique(candidates)))}
+		}
+	}
+	var chosen []pins.Report
+	for i, r := range reports {
+		if wanted[i] {
+			chosen = append(chosen, r)
+		}
+	}
+	return chosen, nil
+}
+
+// printDiffs shows what changed, field by field.
+func printDiffs(w io.Writer, all proxy.Pins, chosen []pins.Report) error {
+	on := screenOf(w)
+	var out strings.Builder
+	server := ""
+	for _, r := range chosen {
+		if r.ID.Server != server {
+			server = r.ID.Server
+			fmt.Fprint(&out, on.paint(bold, server))
+			if versions := changedVersion(all, server); versions != "" {
+				fmt.Fprintf(&out, " (%s)", versions)
+			}
+			out.WriteString("\n")
+		}
+		what := "changed"
+		if r.New() {
+			what = r.What()
+		} else if r.WasRejected() {
+			what = "rejected"
+		}
+		fmt.Fprintf(&out, "  %s: %s\n", on.paint(bold, pinName(r)), what)
+		for _, warning := range r.Warnings {
+			fmt.Fprintf(&out, "    %s\n", on.paint(yellow, "warning: "+warning.String()))
+		}
+		for _, change := range r.Changes() {
+			fmt.Fprintf(&out, "    %s: %s\n", change.Field, pieces(on, change))
+		}
+	}
+	_, err := io.WriteString(unfiltered(w), out.String())
+	return err
+}
+
+// pieces is a changed field, word by word.
+func pieces(on screen, change pins.Change) string {
+	var parts []string
+	for _, p := range change.Words() {
+		switch {
+		case p.Sign == '-':
+			parts = append(parts, on.paint(red, "[-"+p.Text+"-]"))
+		case p.Sign == '+' && change.Before == nil:
+			parts = append(parts, on.paint(green, p.Text))
+		case p.Sign == '+':
+			parts = append(parts, on.paint(green, "{+"+p.Text+"+}"))
+		default:
+			parts = append(parts, p.Text)
+		}
+	}
+	if len(parts) == 0 || len(parts) == 1 && change.Words()[0].Sign == ' ' {
+		return "only white space differs"
+	}
+	return strings.Join(parts, " ")
+}
+
+// heldText says in commands that something is held.
+func heldText(n int) string {
+	what := plural(n, "definition")
+	if n == 1 {
+		return what + " is held, new or changed by the server: toolfinch pins"
+	}
+	return what + " are held, new or changed by the server: toolfinch pins"
+}
+
+// maxWarnings bounds the lines about one server.
+const maxWarnings = 5
+
+// warningsOf are lines about the definitions of a server, of all for "".
+func warningsOf(warnings map[tool.ID][]pins.Warning, server string) (lines []string) {
+	more := 0
+	for _, id := range slices.SortedFunc(maps.Keys(warnings), func(a, b tool.ID) int { return strings.Compare(a.String(), b.String()) }) {
+		if server != "" && id.Server != server {
+			continue
+		}
+		for _, w := range warnings[id] {
+			if len(lines) == maxWarnings {
+				more++
+				continue
+			}
+			lines = append(lines, pins.Visible(id.String())+": "+w.String())
+		}
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("and %s: toolfinch servers --long", plural(more, "more warning")))
+	}
+	return lines
+}

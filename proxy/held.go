@@ -1,0 +1,246 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"toolfinch/configs"
+	"toolfinch/printable"
+	"toolfinch/rawjson"
+	"toolfinch/retrieve"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/trust"
+	"toolfinch/trust/pins"
+	"toolfinch/upstream"
+)
+
+// A held definition stays what the views are compiled of, so that their settings are
+// checked as if it were not; its handler refuses, and no catalog has it.
+
+// heldBy are those of definitions that differ from what is approved that a mode holds.
+func heldBy(mode pins.Mode, unpinned []store.Unpinned) (held []pins.Held) {
+	for _, u := range unpinned {
+		if h := pins.Held(u); !mode.Approves(h) {
+			held = append(held, h)
+		}
+	}
+	return held
+}
+
+// heldOf is what a configuration holds of a server.
+func (k *knowledge) heldOf(config *configs.Config, server string) map[tool.ID]pins.Held {
+	said := k.said[server]
+	if said == nil || len(said.unpinned) == 0 {
+		return nil
+	}
+	held := map[tool.ID]pins.Held{}
+	for _, h := range said.unpinned {
+		if !config.Changes[server].Approves(h) {
+			held[h.ID] = h
+		}
+	}
+	return held
+}
+
+// waiting counts what of a server waits for approval, without what was rejected.
+func (k *knowledge) waiting(config *configs.Config, server string) (n int) {
+	for _, h := range k.heldOf(config, server) {
+		if !h.WasRejected() {
+			n++
+		}
+	}
+	return n
+}
+
+// instructionsOf are the instructions of a server that were approved last.
+func (k *knowledge) instructionsOf(config *configs.Config, server string) string {
+	if h, held := k.heldOf(config, server)[instructionsID(server)]; held {
+		return string(h.Approved)
+	}
+	return k.said[server].instructions
+}
+
+func instructionsID(server string) tool.ID {
+	return tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
+}
+
+// errHeld is the error for a call of what is held.
+var errHeld = errors.New("is held until the user approves it (toolfinch pins)")
+
+// refusing is handler, but for what is held.
+func refusing(held map[tool.ID]pins.Held, handler func(*tool.Def) tool.Handler) func(*tool.Def) tool.Handler {
+	if len(held) == 0 {
+		return handler
+	}
+	return func(def *tool.Def) tool.Handler {
+		h, is := held[def.ID]
+		if !is {
+			return handler(def)
+		}
+		return func(context.Context, *tool.Call) (tool.Result, error) {
+			return nil, fmt.Errorf("%s %w: it %s", rawjson.Clip(printable.Line(h.ID.String()), maxHeldName), errHeld, h.Why())
+		}
+	}
+}
+
+const maxHeldName = 200 // bytes
+
+// free parts what a view has of a server, which was listed.
+func free(tools []*tool.Tool, held map[tool.ID]pins.Held) (rest []*tool.Tool, waiting []retrieve.Held) {
+	rest = make([]*tool.Tool, 0, len(tools)) // not nil: it was listed
+	for _, t := range tools {
+		if h, is := held[t.Def.ID]; is {
+			waiting = append(waiting, retrieve.Held{Tool: t, Why: h.Why(), Quiet: h.WasRejected()})
+		} else {
+			rest = append(rest, t)
+		}
+	}
+	return rest, waiting
+}
+
+// compare is what of a list that is not stored differs from what is approved. Where the
+// store does not say, what was served before is what is approved.
+func (k *knowledge) compare(ctx context.Context, mode pins.Mode, change upstream.Change, before *said) []store.Unpinned {
+	unpinned, err := k.store.Compare(ctx, change.Server, change.Defs, change.Instructions, mode.First())
+	if err == nil {
+		return unpinned
+	}
+	if ctx.Err() == nil {
+		k.log.Warn("what is approved could not be read: what is served is what was before", "server", change.Server, "error", err)
+	}
+	approved := map[tool.ID]*tool.Def{}
+	if before != nil {
+		for _, def := range before.defs {
+			approved[def.ID] = def
+		}
+		for _, h := range before.unpinned {
+			delete(approved, h.ID)
+		}
+	}
+	for _, def := range change.Defs {
+		if was := approved[def.ID]; store.Pinned(def.ID.Kind) && (was == nil || was.Hash != def.Hash) {
+			u := store.Unpinned{ID: def.ID, Hash: def.Hash, Raw: def.Raw}
+			if was != nil {
+				u.Approved = was.Raw
+			}
+			unpinned = append(unpinned, u)
+		}
+	}
+	return unpinned
+}
+
+// versionOf is the version of a serverInfo.
+func versionOf(info json.RawMessage) string {
+	return rawjson.Clip(printable.Line(rawjson.Text(rawjson.Member(info, "version"))), 40)
+}
+
+// tellPins says what of a list is held that was not before, once in the log, and each
+// as an event.
+func (k *knowledge) tellPins(ctx context.Context, server string, before, now *said, baseline bool) {
+	if baseline {
+		k.record.Event(ctx, trust.Event{Kind: trust.EventBaseline, Server: server, Details: map[string]string{"definitions": fmt.Sprint(len(now.defs)), "version": now.version}})
+	}
+	var names []string
+	changed := 0
+	for _, h := range now.unpinned {
+		if h.WasRejected() || before != nil && slices.ContainsFunc(before.unpinned, func(b pins.Held) bool { return b.ID == h.ID && b.Hash == h.Hash }) {
+			continue
+		}
+		k.record.Event(ctx, trust.Event{Kind: trust.EventHeld, Server: server, Tool: h.ID.String(), DefHash: h.Hash, Reason: h.Why()})
+		if names = append(names, h.ID.Name); !h.New() {
+			changed++
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	line := []any{"server", server, "changed", changed, "new", len(names) - changed, "names", names[:min(len(names), maxHeldNames)]}
+	if before != nil && before.version != now.version {
+		line = append(line, "version", before.version+" -> "+now.version)
+	}
+	k.log.Warn("definitions are held until you approve them: toolfinch pins", line...)
+}
+
+const maxHeldNames = 5 // in a line of the log
+
+// decided takes in what the owner decided of what is held, in this process or another,
+// and returns the servers that have something else to serve.
+func (k *knowledge) decided(ctx context.Context) (changed map[string]bool, err error) {
+	changed = map[string]bool{}
+	for server, said := range k.said {
+		if len(said.unpinned) == 0 {
+			continue
+		}
+		// Another process may have been listed something else: the store's list is not asked.
+		unpinned, err := k.store.Compare(ctx, server, said.defs, said.instructions, true)
+		if err != nil {
+			return nil, err
+		}
+		now := map[tool.ID]store.Unpinned{}
+		for _, u := range unpinned {
+			now[u.ID] = u
+		}
+		var left []pins.Held
+		for _, h := range said.unpinned {
+			u, still := now[h.ID]
+			switch {
+			case !still: // approved
+				changed[server] = true
+				k.record.Event(ctx, trust.Event{Kind: trust.EventApproved, Server: server, Tool: h.ID.String(), DefHash: h.Hash})
+			case u.Rejected != h.Rejected:
+				changed[server] = true
+				h.Rejected = u.Rejected
+				k.record.Event(ctx, trust.Event{Kind: trust.EventRejected, Server: server, Tool: h.ID.String(), DefHash: h.Hash})
+				fallthrough
+			default:
+				left = append(left, h)
+			}
+		}
+		if changed[server] {
+			replaced := *said
+			replaced.unpinned = left
+			k.said[server] = &replaced
+		}
+	}
+	return changed, nil
+}
+
+// someHeld reports whether anything is.
+func (k *knowledge) someHeld() bool {
+	for _, said := range k.said {
+		if len(said.unpinned) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// decisionsEvery is how often the store is asked whether the owner has decided
+// something, while something is held: toolfinch pins is a process of its own.
+const decisionsEvery = time.Second
+
+// decisions takes in what was decided since the last time.
+func (l *loop) decisions(ctx context.Context) {
+	n, err := l.store.Decisions(ctx)
+	if err != nil || n == l.decided {
+		return // it is asked again
+	}
+	changed, err := l.known.decided(ctx)
+	if err != nil {
+		l.log.Warn("what was decided could not be read; it is asked again", "error", err)
+		return
+	}
+	l.decided = n
+	if len(changed) == 0 {
+		return
+	}
+	if err := l.refresh(ctx, changed); err != nil && ctx.Err() == nil {
+		l.log.Error("the catalog was not refreshed", "error", err)
+	}
+	l.wake()
+}

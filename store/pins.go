@@ -1,0 +1,311 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"toolfinch/tool"
+)
+
+// pinnedKinds are the kinds of what is approved. Resources are none: their lists
+// change with every file.
+var pinnedKinds = []tool.Kind{tool.KindTool, tool.KindPrompt, tool.KindTemplate, tool.KindInstructions}
+
+// Pinned reports whether definitions of a kind are approved before they are served.
+func Pinned(kind tool.Kind) bool { return slices.Contains(pinnedKinds, kind) }
+
+// Unpinned is a definition, or the instructions of a server, that is not listed as it
+// was approved.
+type Unpinned struct {
+	ID   tool.ID
+	Hash string          // of what is listed: hex SHA-256 of Raw
+	Raw  json.RawMessage // what is listed; of instructions their text
+	// Approved is what was approved last, nil if nothing was.
+	Approved json.RawMessage
+	Rejected string // the mark of Reject, "" for none
+}
+
+// Review says how the list of a server is approved.
+type Review struct {
+	// First has the first complete list approved: it is the baseline.
+	First bool
+	// Unheard are kinds whose list failed. They get no baseline.
+	Unheard []tool.Kind
+	// Approve reports whether what is not listed as it was approved is approved all the
+	// same. It must not use the store.
+	Approve func(Unpinned) bool
+}
+
+const (
+	// keepApproved keeps what was approved before another definition takes its place.
+	keepApproved = `UPDATE pins SET raw = (SELECT t.raw FROM tools t WHERE t.server = pins.server AND t.kind = pins.kind AND t.name = pins.name AND t.hash = pins.hash)
+		WHERE server = ? AND kind = ? AND name = ? AND raw IS NULL`
+
+	selectUnpinned = `SELECT t.server, t.kind, t.name, t.hash, t.raw, p.raw, COALESCE(p.rejected, '')
+		FROM tools t JOIN baselines b ON b.server = t.server AND b.kind = t.kind
+		LEFT JOIN pins p ON p.server = t.server AND p.kind = t.kind AND p.name = t.name
+		WHERE p.hash IS NOT t.hash`
+	inOrder = ` ORDER BY t.server, t.kind, t.position`
+
+	selectInstructions = `SELECT s.name, b.kind, b.kind, '', CAST(s.instructions AS BLOB), p.raw, COALESCE(p.rejected, '')
+		FROM servers s JOIN baselines b ON b.server = s.name AND b.kind = 'instructions'
+		LEFT JOIN pins p ON p.server = s.name AND p.kind = b.kind
+		WHERE s.instructions <> '' AND COALESCE(p.raw, x'') <> CAST(s.instructions AS BLOB)`
+
+	approveListed = `INSERT INTO pins (server, kind, name, hash) VALUES (?, ?, ?, ?)
+		ON CONFLICT (server, kind, name) DO UPDATE SET hash = excluded.hash, raw = NULL, rejected = ''`
+
+	approveText = `INSERT INTO pins (server, kind, name, hash, raw) VALUES (?, ?, ?, '', ?)
+		ON CONFLICT (server, kind, name) DO UPDATE SET raw = excluded.raw, rejected = ''`
+
+	rejectListed = `INSERT INTO pins (server, kind, name, hash, rejected) VALUES (?, ?, ?, '', ?)
+		ON CONFLICT (server, kind, name) DO UPDATE SET rejected = excluded.rejected`
+
+	allApproved = `UPDATE servers SET approved_info = info WHERE name = ?`
+)
+
+// list approves what may be of the list that was just stored.
+func (r *Review) list(ctx context.Context, tx *sql.Tx, server string, some bool, diff *Diff) error {
+	if some { // who lists nothing has not been met yet
+		begun, err := r.begin(ctx, tx, server)
+		if err != nil {
+			return err
+		}
+		diff.Baseline = begun && r.First
+	}
+	unpinned, err := unpinnedOf(ctx, tx, server)
+	if err != nil {
+		return err
+	}
+	for _, u := range unpinned {
+		if !r.Approve(u) {
+			diff.Held = append(diff.Held, u)
+		} else if err := approve(ctx, tx, u); err != nil {
+			return err
+		}
+	}
+	if len(diff.Held) == 0 {
+		_, err = tx.ExecContext(ctx, allApproved, server)
+	}
+	return err
+}
+
+// begin makes what is stored the baseline of the kinds that have none.
+func (r *Review) begin(ctx context.Context, tx *sql.Tx, server string) (begun bool, err error) {
+	var known []tool.Kind
+	err = each(ctx, tx, func(rows *sql.Rows) error {
+		var kind tool.Kind
+		err := rows.Scan(&kind)
+		known = append(known, kind)
+		return err
+	}, `SELECT kind FROM baselines WHERE server = ?`, server)
+	if err != nil {
+		return false, err
+	}
+	for _, kind := range pinnedKinds {
+		if slices.Contains(known, kind) || slices.Contains(r.Unheard, kind) {
+			continue
+		}
+		begun = true
+		statements := []string{`INSERT INTO baselines (server, kind) VALUES (?1, ?2)`}
+		switch {
+		case !r.First:
+		case kind == tool.KindInstructions:
+			statements = append(statements, `INSERT OR REPLACE INTO pins (server, kind, name, hash, raw)
+				SELECT name, ?2, ?2, '', CAST(instructions AS BLOB) FROM servers WHERE name = ?1 AND instructions <> ''`)
+		default:
+			statements = append(statements, `INSERT OR REPLACE INTO pins (server, kind, name, hash)
+				SELECT server, kind, name, hash FROM tools WHERE server = ?1 AND kind = ?2`)
+		}
+		for _, statement := range statements {
+			if _, err := tx.ExecContext(ctx, statement, server, kind); err != nil {
+				return false, fmt.Errorf("baseline of %s: %w", kind, err)
+			}
+		}
+	}
+	return begun, nil
+}
+
+func approve(ctx context.Context, tx *sql.Tx, u Unpinned) (err error) {
+	if u.ID.Kind == tool.KindInstructions {
+		_, err = tx.ExecContext(ctx, approveText, u.ID.Server, u.ID.Kind, u.ID.Name, []byte(u.Raw))
+	} else {
+		_, err = tx.ExecContext(ctx, approveListed, u.ID.Server, u.ID.Kind, u.ID.Name, u.Hash)
+	}
+	if err != nil {
+		return fmt.Errorf("approve %s: %w", u.ID, err)
+	}
+	return nil
+}
+
+// Unpinned returns what servers were listed with that is not as it was approved, by
+// server; of each first its definitions, in the order of Tools, then its instructions.
+func (s *Store) Unpinned(ctx context.Context) ([]Unpinned, error) {
+	all, err := unpinnedOf(ctx, s.db, "")
+	if err != nil {
+		return nil, fmt.Errorf("store: read what is not approved: %w", err)
+	}
+	slices.SortStableFunc(all, func(a, b Unpinned) int { return cmp.Compare(a.ID.Server, b.ID.Server) })
+	return all, nil
+}
+
+// unpinnedOf is Unpinned of one server, of all for "".
+func unpinnedOf(ctx context.Context, in querier, server string) (all []Unpinned, err error) {
+	queries, args := []string{selectUnpinned + inOrder, selectInstructions}, []any{}
+	if server != "" {
+		queries, args = []string{selectUnpinned + ` AND t.server = ?` + inOrder, selectInstructions + ` AND s.name = ?`}, []any{server}
+	}
+	for _, query := range queries {
+		err := each(ctx, in, func(rows *sql.Rows) error {
+			var u Unpinned
+			var raw, approved []byte
+			err := rows.Scan(&u.ID.Server, &u.ID.Kind, &u.ID.Name, &u.Hash, &raw, &approved, &u.Rejected)
+			u.Raw, u.Approved = raw, approved
+			if u.ID.Kind == tool.KindInstructions {
+				u.Hash = hashOf(raw)
+			}
+			all = append(all, u)
+			return err
+		}, query, args...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func hashOf(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// Compare is Unpinned for what a server lists now and is not stored. first says that
+// a first list is approved. Nothing is written.
+func (s *Store) Compare(ctx context.Context, server string, defs []*tool.Def, instructions string, first bool) ([]Unpinned, error) {
+	pins, kinds := map[tool.ID]Unpinned{}, map[tool.Kind]bool{}
+	err := errors.Join(
+		each(ctx, s.db, func(rows *sql.Rows) error {
+			var kind tool.Kind
+			err := rows.Scan(&kind)
+			kinds[kind] = true
+			return err
+		}, `SELECT kind FROM baselines WHERE server = ?`, server),
+		each(ctx, s.db, func(rows *sql.Rows) error {
+			p := Unpinned{ID: tool.ID{Server: server}}
+			var raw []byte
+			err := rows.Scan(&p.ID.Kind, &p.ID.Name, &p.Hash, &raw, &p.Rejected)
+			p.Approved = raw
+			pins[p.ID] = p
+			return err
+		}, `SELECT p.kind, p.name, p.hash, COALESCE(p.raw, t.raw), p.rejected FROM pins p
+			LEFT JOIN tools t ON t.server = p.server AND t.kind = p.kind AND t.name = p.name AND t.hash = p.hash WHERE p.server = ?`, server))
+	if err != nil {
+		return nil, fmt.Errorf("store: read what is approved of %s: %w", server, err)
+	}
+	var all []Unpinned
+	for _, def := range defs {
+		id := tool.ID{Server: server, Kind: def.ID.Kind, Name: def.ID.Name}
+		p := pins[id]
+		if Pinned(id.Kind) && (kinds[id.Kind] || !first) && p.Hash != def.Hash {
+			all = append(all, Unpinned{ID: id, Hash: def.Hash, Raw: def.Raw, Approved: p.Approved, Rejected: p.Rejected})
+		}
+	}
+	id := tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
+	if p := pins[id]; instructions != "" && (kinds[id.Kind] || !first) && string(p.Approved) != instructions {
+		all = append(all, Unpinned{ID: id, Hash: hashOf([]byte(instructions)), Raw: json.RawMessage(instructions), Approved: p.Approved, Rejected: p.Rejected})
+	}
+	return all, nil
+}
+
+// Gone returns what was approved of a server and is not listed any more.
+func (s *Store) Gone(ctx context.Context, server string) ([]Unpinned, error) {
+	var all []Unpinned
+	err := each(ctx, s.db, func(rows *sql.Rows) error {
+		u := Unpinned{ID: tool.ID{Server: server}}
+		var raw []byte
+		err := rows.Scan(&u.ID.Kind, &u.ID.Name, &raw)
+		u.Approved = raw
+		all = append(all, u)
+		return err
+	}, `SELECT p.kind, p.name, p.raw FROM pins p LEFT JOIN tools t ON t.server = p.server AND t.kind = p.kind AND t.name = p.name
+		WHERE p.server = ? AND p.kind <> 'instructions' AND p.raw IS NOT NULL AND t.name IS NULL ORDER BY p.kind, p.name`, server)
+	if err != nil {
+		return nil, fmt.Errorf("store: read what %s had: %w", server, err)
+	}
+	return all, nil
+}
+
+// ErrStale is wrapped by the error of Approve and Reject where a server has listed
+// something else than was decided about.
+var ErrStale = errors.New("it has changed again")
+
+// Approve makes what is listed what is approved, if that still has the hash that u
+// says; else nothing is.
+func (s *Store) Approve(ctx context.Context, all []Unpinned) error {
+	return s.decide(ctx, "approve", all, func(tx *sql.Tx, u Unpinned) error { return approve(ctx, tx, u) })
+}
+
+// Reject stores the mark in Rejected with each, if what is listed still has the hash
+// that u says; else nothing is stored.
+func (s *Store) Reject(ctx context.Context, all []Unpinned) error {
+	return s.decide(ctx, "reject", all, func(tx *sql.Tx, u Unpinned) error {
+		_, err := tx.ExecContext(ctx, rejectListed, u.ID.Server, u.ID.Kind, u.ID.Name, u.Rejected)
+		return err
+	})
+}
+
+func (s *Store) decide(ctx context.Context, what string, all []Unpinned, do func(*sql.Tx, Unpinned) error) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		listed := map[string]map[tool.ID]string{} // hashes by server
+		for _, u := range all {
+			if listed[u.ID.Server] == nil {
+				unpinned, err := unpinnedOf(ctx, tx, u.ID.Server)
+				if err != nil {
+					return err
+				}
+				hashes := map[tool.ID]string{}
+				for _, now := range unpinned {
+					hashes[now.ID] = now.Hash
+				}
+				listed[u.ID.Server] = hashes
+			}
+			if listed[u.ID.Server][u.ID] != u.Hash {
+				return fmt.Errorf("%s: %w", u.ID, ErrStale)
+			}
+			if err := do(tx, u); err != nil {
+				return err
+			}
+		}
+		for server := range listed {
+			left, err := unpinnedOf(ctx, tx, server)
+			if err == nil && len(left) == 0 {
+				_, err = tx.ExecContext(ctx, allApproved, server)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `UPDATE decisions SET n = n + 1`)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store: %s: %w", what, err)
+	}
+	return nil
+}
+
+// Decisions counts the calls of Approve and Reject of all processes: when it has grown,
+// Unpinned may answer otherwise.
+func (s *Store) Decisions(ctx context.Context) (n int64, err error) {
+	if err := s.db.QueryRowContext(ctx, `SELECT n FROM decisions`).Scan(&n); err != nil {
+		return 0, fmt.Errorf("store: read how much was decided: %w", err)
+	}
+	return n, nil
+}

@@ -50,7 +50,8 @@ func (s *server) principal(call *tool.Call) string {
 }
 
 // needsLogin is the error of a call that needs a login, which is begun: its user is asked
-// to open a page where the client can do that, and is told where it is otherwise.
+// to open a page where the client can do that, and is told where it is otherwise. One that all
+// share is not begun for somebody who has proved who they are: that of the owner is meant.
 func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
 	s := d.server
 	if len(needed.Scopes) == 0 && s.principal(d.call.Call) == "" { // otherwise it is this call's, or this caller's
@@ -60,6 +61,10 @@ func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
 		}
 	}
 	told := *needed
+	if s.principal(d.call.Call) == "" && d.call.Principal != "" {
+		told.URL = "" // everybody's login is the owner's: another would have all use an account of his own
+		return d.fail(&told)
+	}
 	ctx, cancel := context.WithTimeout(d.call.ctx, beginWithin)
 	defer cancel()
 	pending, err := s.login.Begin(ctx, s.principal(d.call.Call))

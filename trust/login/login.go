@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -221,12 +222,14 @@ func (s *Server) account(principal string) *account {
 // rowPrefix begins the names of all tokens in the vault.
 const rowPrefix = "login/"
 
-// row is the name of a principal's tokens in the vault.
+// row is the name of a principal's tokens in the vault. The server's name is escaped: with a
+// blank in it, it could be another's with a principal.
 func (s *Server) row(principal string) string {
+	name := rowPrefix + url.PathEscape(s.name)
 	if principal == "" {
-		return rowPrefix + s.name
+		return name
 	}
-	return rowPrefix + s.name + " " + principal
+	return name + " " + principal
 }
 
 // Status is what is known of a login.

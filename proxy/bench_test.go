@@ -124,13 +124,20 @@ func newBareProxy(t testing.TB, up *httptest.Server) (url string) {
 // session is a client cut down to HTTP, so that what is measured is the server.
 type session struct {
 	url, id     string
+	token       string // sent as its credentials, if any
 	client      *http.Client
 	provisioned bool // what a benchmark calls in a gated view
 }
 
 func newSession(t testing.TB, url string) *session {
 	t.Helper()
-	s := &session{url: url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	return newSessionAs(t, url, "")
+}
+
+// newSessionAs is newSession with a key or token.
+func newSessionAs(t testing.TB, url, token string) *session {
+	t.Helper()
+	s := &session{url: url, token: token, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	t.Cleanup(s.client.CloseIdleConnections)
 	response, err := s.send([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
 	if err != nil {
@@ -150,6 +157,9 @@ func (s *session) send(body []byte) (*http.Response, error) {
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	if s.id != "" {
 		request.Header.Set("Mcp-Session-Id", s.id)
+	}
+	if s.token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	return s.client.Do(request)
 }

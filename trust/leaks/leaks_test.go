@@ -64,6 +64,7 @@ func tokens() (all [][2]string) {
 	add("Grafana token", "gl", "sa_", alnum[:32], "_", hex[:8])
 	add("Sentry token", "sn", "trys_", alnum[:60])
 	add("Supabase key", "sb", "p_", hex[:40])
+	add("toolfinch API key", "tf", "key_", strings.ToLower(upper[:52]))
 	add("age key", "AGE-", "SECRET-KEY-1", upper[:58])
 	add("Telegram bot token", "1234567890", ":A", "A", alnum[:33])
 	add("JSON web token", "ey", "JhbGciOiJIUzI1NiJ9", ".ey", "JzdWIiOiIxMjM0NTY3ODkwIn0", ".", alnum[:43])

@@ -79,6 +79,7 @@ func forms() []pattern {
 		starting("Grafana token", "glsa_", `[0-9A-Za-z]{32}_[0-9a-fA-F]{8}`, 41),
 		starting("Sentry token", "sntrys_ sntryu_", `[0-9A-Za-z_=+/-]{40,}`, 40),
 		starting("Supabase key", "sbp_ sb_secret_", `[0-9A-Za-z_-]{20,}`, 20),
+		starting("toolfinch API key", "tfkey_", `[0-9a-z]{52}`, 52),
 		starting("age key", "AGE-SECRET-KEY-1", `[0-9A-Z]{58}`, 58),
 		after("Telegram bot token", ":AA", `[0-9]{8,10}:AA[0-9A-Za-z_-]{33}`, follows(33)),
 		{

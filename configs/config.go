@@ -56,6 +56,7 @@ type Config struct {
 	Auth              inbound.Settings     // who may come in over HTTP
 	Proxies           []netip.Prefix       // reverse proxies that are believed; nil: this machine's
 	Changes           map[string]pins.Mode // what becomes of definitions that a server changes, by its name; pins.Review where it has none
+	HTTP              HTTPLimits           // of clients over HTTP
 	Tools             []view.UpstreamTools // what stands under the enabled servers for every view, in file order
 	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
 	Secrets           leaks.Mode           // what becomes of secrets in answers; see SecretsIn

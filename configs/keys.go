@@ -174,6 +174,11 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *[]netip.Prefix { return &c.Proxies }).is(allowed[netip.Prefix]{prefixes{}}),
 	},
 	{
+		name: "http_limits", change: restart, without: "see [Limits of HTTP](#limits-of-http)",
+		doc:   "what clients that connect over HTTP may take",
+		value: in(func(c *Config) *HTTPLimits { return &c.HTTP }).is(httpLimitsKind{}, DefaultHTTPLimits),
+	},
+	{
 		name: "rest_api", env: "MCPPROXY_REST_API",
 		doc:   "whether HTTP also serves the REST API, `/openapi.json` and `/metrics`",
 		value: in(func(c *Config) *bool { return &c.REST }).is(boolean{}, true),

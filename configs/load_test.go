@@ -267,7 +267,7 @@ func TestDefaults(t *testing.T) {
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", HFAdapter: "auto", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Secrets: leaks.Off, Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
+		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, HTTP: DefaultHTTPLimits, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Secrets: leaks.Off, Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
 		Python: python.Settings{Dir: dir},
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -323,6 +323,7 @@ pinned: ["files_*", "git.hub.?"]
 max_registered: 1
 resume_tools: 3
 max_sessions: 2
+http_limits: {sessions_per_principal: 3, sessions_per_address: 4, streams_per_principal: 5, body: 1MB, headers: 8KiB, body_time: 10s, idle_time: 1m}
 session_timeout: 90s
 call_tool: split
 direct_below: 0
@@ -360,7 +361,7 @@ secrets: BLOCK
 		}},
 		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
-		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Secrets: leaks.Block, DefaultView: RootNone,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Secrets: leaks.Block, DefaultView: RootNone,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2", Python: python.Settings{Dir: dir},
 	}

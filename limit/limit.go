@@ -12,6 +12,7 @@ import (
 type Limit struct {
 	name, what, advice string
 	max                int64
+	own                bool // of each owner
 	used, hits         atomic.Int64
 	measure            func() int64 // nil: used says it
 }
@@ -35,6 +36,9 @@ type Error struct{ limit *Limit }
 func (e *Error) Error() string {
 	return fmt.Sprintf("too many %s: the limit is %d; %s", e.limit.what, e.limit.max, e.limit.advice)
 }
+
+// Own reports whether it was the share of one owner that was used up, so that others may go on.
+func (e *Error) Own() bool { return e.limit.own }
 
 // Name is that of the limit.
 func (l *Limit) Name() string { return l.name }

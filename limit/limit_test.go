@@ -63,3 +63,28 @@ func TestEachOwnerHasItsOwn(t *testing.T) {
 		t.Errorf("after it was given back: %v, %d are used", err, b.Used())
 	}
 }
+
+func TestSharesAreOfEachOwner(t *testing.T) {
+	s := NewShares("things", 2, "things of this owner", "take fewer")
+	for _, owner := range []string{"ann", "ann", "bob", "", "", ""} {
+		if err := s.TakeFor(owner); err != nil {
+			t.Errorf("%q: %v", owner, err)
+		}
+	}
+	err := s.TakeFor("ann")
+	var full *Error
+	if !errors.As(err, &full) || !full.Own() || s.Used() != 3 || s.Hits() != 1 {
+		t.Errorf("a third of ann's: %v; %d are used, %d hits", err, s.Used(), s.Hits())
+	}
+	s.ReleaseFor("ann")
+	s.ReleaseFor("")
+	if err := s.TakeFor("ann"); err != nil {
+		t.Error(err)
+	}
+	for _, owner := range []string{"ann", "ann", "bob"} {
+		s.ReleaseFor(owner)
+	}
+	if s.Used() != 0 || len(s.of) != 0 {
+		t.Errorf("%d are used, by %v", s.Used(), s.of)
+	}
+}

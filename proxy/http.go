@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/configs"
 	"toolfinch/transport"
 	"toolfinch/trust/inbound"
 	"toolfinch/web"
@@ -40,8 +42,8 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           p.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		IdleTimeout:       cmp.Or(p.first.HTTP.IdleTime, configs.DefaultHTTPLimits.IdleTime),
+		MaxHeaderBytes:    2 * cmp.Or(p.first.HTTP.Headers, configs.DefaultHTTPLimits.Headers), // who sends a little too much is told by Guard
 	}
 	p.logins.listensAt(listener.Addr())
 	failed := make(chan error, 1)
@@ -64,6 +66,16 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 		err = errors.Join(err, served)
 	}
 	return err
+}
+
+// limitsOf are those of clients.
+func limitsOf(config *configs.Config) transport.Limits {
+	l := config.HTTP
+	return transport.Limits{
+		Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout,
+		PrincipalSessions: int64(l.PrincipalSessions), AddressSessions: int64(l.AddressSessions), PrincipalStreams: int64(l.PrincipalStreams),
+		MessageBytes: int64(l.Body), HeaderBytes: int64(l.Headers), BodyTime: l.BodyTime,
+	}
 }
 
 // MayListen reports whether clients may be served at an address: beyond this machine only

@@ -66,7 +66,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	p.desk = &desk{
 		views: all, store: db, meter: savings.New(o.log), counter: count,
 		subscriptions: register.NewSubscriptions(p.subscribe), limits: register.NewLimits(), provisioned: gate.NewLimit(),
-		connected: transport.NewClients(transport.Limits{Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout}),
+		connected: transport.NewClients(limitsOf(config)),
 		relists:   known.clients, later: p.loop.later,
 	}
 	p.desk.entrance = inbound.New(inbound.Options{

@@ -132,6 +132,9 @@ func (a *answer) begin(status int, contentType string) {
 	a.begun = true
 	a.w.Header().Set("Content-Type", contentType)
 	a.w.Header().Set("Cache-Control", "no-cache")
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		a.w.Header().Set("Retry-After", retryAfter)
+	}
 	a.w.WriteHeader(status)
 }
 

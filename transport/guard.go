@@ -33,6 +33,10 @@ func (c *Clients) Guard(next http.Handler, names Names, refuse Refuse) http.Hand
 			refuse(w, r, http.StatusForbidden, "the Host header does not name this server; see allowed_hosts")
 			return
 		}
+		if size := headerBytes(r); size > c.headers.Max() {
+			refuse(w, r, http.StatusRequestHeaderFieldsTooLarge, c.headers.Refuse().Error())
+			return
+		}
 		// Which of several counts is anybody's guess: each must be allowed.
 		for _, origin := range r.Header.Values("Origin") {
 			if !slices.Contains(names.Origins, origin) && !isLoopbackOrigin(origin) {
@@ -42,6 +46,16 @@ func (c *Clients) Guard(next http.Handler, names Names, refuse Refuse) http.Hand
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// headerBytes is what the headers of a request have.
+func headerBytes(r *http.Request) (n int64) {
+	for name, values := range r.Header {
+		for _, value := range values {
+			n += int64(len(name) + len(value))
+		}
+	}
+	return n
 }
 
 // has reports whether a Host names the server that is reached at a local address.
@@ -102,7 +116,7 @@ func (c *Clients) bounded(next http.Handler, refuse Refuse) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		b := &body{ReadCloser: r.Body, clients: c, control: http.NewResponseController(w)}
+		b := &body{ReadCloser: http.MaxBytesReader(w, r.Body, c.messages.Max()), clients: c, control: http.NewResponseController(w)}
 		b.deadline(c.limits.BodyTime)
 		defer b.end()
 		r.Body = b
@@ -185,6 +199,9 @@ func (c *Clients) read(w http.ResponseWriter, r *http.Request) (message []byte, 
 	if status == http.StatusRequestEntityTooLarge {
 		_ = c.messages.Refuse() // counted
 	}
+	if status == http.StatusRequestTimeout {
+		_ = c.slow.Refuse() // counted
+	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}
@@ -219,5 +236,15 @@ const retryAfter = "5"
 // unavailable answers a request that a limit refuses.
 func unavailable(w http.ResponseWriter, err error) {
 	w.Header().Set("Retry-After", retryAfter)
-	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	http.Error(w, err.Error(), fullStatus(err))
+}
+
+// fullStatus is the HTTP status of what a limit refuses: whether it is full for this
+// client, or for all.
+func fullStatus(err error) int {
+	var full *limit.Error
+	if errors.As(err, &full) && full.Own() {
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
 }

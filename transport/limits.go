@@ -3,30 +3,41 @@ package transport
 import (
 	"cmp"
 	"container/list"
+	"context"
 	"sync"
 	"time"
 
 	"toolfinch/limit"
+	"toolfinch/trust"
 )
 
 // Limits bound what clients can make the program hold. A field that is zero has its
 // default.
 type Limits struct {
-	MessageBytes    int64         // of one message or body; 16 MiB
-	RequestBytes    int64         // of all messages being read or answered; 128 MiB
-	InitializeBytes int64         // of an initialize request, of which a session keeps parts; 64 KiB
-	ListenBytes     int64         // of a subscriptions/listen request, which lasts; 256 KiB
-	Requests        int64         // being answered, of all clients; 16,384
-	Calls           int64         // requests being answered, of one session or connection; 1,024
-	Sessions        int64         // of legacy clients; 10,000. One that is idle gives way to a new one
-	EventStreams    int64         // open at once, of all clients; 4,096
-	WaitingBytes    int64         // of messages that wait for clients that have no stream open, or do not read; 64 MiB
-	BodyTime        time.Duration // for a request's body to arrive; 30 s
-	SessionIdle     time.Duration // until a session without a request or stream ends; 30 min
+	MessageBytes    int64 // of one message or body; 16 MiB
+	RequestBytes    int64 // of all messages being read or answered; 128 MiB
+	InitializeBytes int64 // of an initialize request, of which a session keeps parts; 64 KiB
+	ListenBytes     int64 // of a subscriptions/listen request, which lasts; 256 KiB
+	Requests        int64 // being answered, of all clients; 16,384
+	Calls           int64 // requests being answered, of one session or connection; 1,024
+	Sessions        int64 // of legacy clients; 10,000. One that is idle gives way to a new one
+	EventStreams    int64 // open at once, of all clients; 4,096
+	WaitingBytes    int64 // of messages that wait for clients that have no stream open, or do not read; 64 MiB
+	HeaderBytes     int64 // of the headers of a request, names and values; 64 KiB
+
+	PrincipalSessions int64 // Sessions of one principal; 1,000
+	AddressSessions   int64 // Sessions from one address that is not this machine; 1,000
+	PrincipalStreams  int64 // EventStreams of one principal; 100
+
+	BodyTime    time.Duration // for a request's body to arrive; 30 s
+	SessionIdle time.Duration // until a session without a request or stream ends; 30 min
 }
 
 // MaxMessage is the default of Limits.MessageBytes.
 const MaxMessage = 16 << 20
+
+// DefaultHeaderBytes is the default of Limits.HeaderBytes.
+const DefaultHeaderBytes = 64 << 10
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
@@ -39,8 +50,14 @@ func (l Limits) withDefaults() Limits {
 		Sessions:        cmp.Or(l.Sessions, 10_000),
 		EventStreams:    cmp.Or(l.EventStreams, 4_096),
 		WaitingBytes:    cmp.Or(l.WaitingBytes, 64<<20),
-		BodyTime:        cmp.Or(l.BodyTime, 30*time.Second),
-		SessionIdle:     cmp.Or(l.SessionIdle, 30*time.Minute),
+		HeaderBytes:     cmp.Or(l.HeaderBytes, DefaultHeaderBytes),
+
+		PrincipalSessions: cmp.Or(l.PrincipalSessions, 1_000),
+		AddressSessions:   cmp.Or(l.AddressSessions, 1_000),
+		PrincipalStreams:  cmp.Or(l.PrincipalStreams, 100),
+
+		BodyTime:    cmp.Or(l.BodyTime, 30*time.Second),
+		SessionIdle: cmp.Or(l.SessionIdle, 30*time.Minute),
 	}
 }
 
@@ -49,7 +66,8 @@ func (l Limits) withDefaults() Limits {
 type Clients struct {
 	limits Limits
 
-	sessions, streams, requests, calls, bytes, messages, greetings, listens, waiting *limit.Limit
+	sessions, streams, requests, calls, bytes, messages, greetings, listens, waiting, headers, idle, slow *limit.Limit
+	bySessions, fromSessions, byStreams                                                                   *limit.Shares // of principals, addresses, principals
 
 	mu    sync.Mutex // guards what follows, and place of the sessions; held for look-ups only
 	fresh list.List  // idle sessions that have asked nothing since initialize, longest idle first
@@ -70,13 +88,22 @@ func NewClients(limits Limits) *Clients {
 		messages:  limit.New("message_bytes", l.MessageBytes, "bytes in one message", "send less at once"),
 		greetings: limit.New("initialize_bytes", l.InitializeBytes, "bytes in an initialize request", "declare less in clientInfo and capabilities"),
 		listens:   limit.New("listen_bytes", l.ListenBytes, "bytes in a subscriptions/listen request", "listen to less at once"),
-		waiting:   limit.New("waiting_bytes", l.WaitingBytes, "bytes of messages wait for their clients", "open the event stream, and read it"),
+		headers:   limit.New("header_bytes", l.HeaderBytes, "bytes in the headers of the request", "send fewer or shorter ones"),
+		idle:      limit.New("session_seconds", int64(l.SessionIdle/time.Second), "seconds without a request or stream", "send initialize"),
+		slow:      limit.New("body_seconds", int64(l.BodyTime/time.Second), "seconds for the body of a request", "send it without pauses"),
+
+		bySessions:   limit.NewShares("principal_sessions", l.PrincipalSessions, "sessions of this principal are in use", "end some with DELETE, or "+later),
+		fromSessions: limit.NewShares("address_sessions", l.AddressSessions, "sessions from this address are in use", "end some with DELETE, or "+later),
+		byStreams:    limit.NewShares("principal_event_streams", l.PrincipalStreams, "event streams of this principal are open", "close some, or "+later),
+
+		waiting: limit.New("waiting_bytes", l.WaitingBytes, "bytes of messages wait for their clients", "open the event stream, and read it"),
 	}
 }
 
 // Limits are those of the clients.
 func (c *Clients) Limits() []*limit.Limit {
-	return []*limit.Limit{c.sessions, c.streams, c.requests, c.calls, c.bytes, c.messages, c.greetings, c.listens, c.waiting}
+	return []*limit.Limit{c.sessions, c.streams, c.requests, c.calls, c.bytes, c.messages, c.greetings, c.listens, c.waiting, c.headers, c.idle, c.slow,
+		&c.bySessions.Limit, &c.fromSessions.Limit, &c.byStreams.Limit}
 }
 
 // place is where a session stands among those that may have to give way. Clients
@@ -88,32 +115,57 @@ type place struct {
 	timer *time.Timer   // ends the session once it was idle for too long
 }
 
+// share is one of the limits that a session counts for.
+type share struct {
+	take    func() error
+	release func()
+	among   func(*session) bool // who may give way to it
+}
+
+// shares are the limits that a session counts for: of its principal, its address, all.
+func (c *Clients) shares(s *session) []share {
+	principal, address := s.principal(), s.address()
+	return []share{
+		{func() error { return c.bySessions.TakeFor(principal) }, func() { c.bySessions.ReleaseFor(principal) }, func(o *session) bool { return o.principal() == principal }},
+		{func() error { return c.fromSessions.TakeFor(address) }, func() { c.fromSessions.ReleaseFor(address) }, func(o *session) bool { return o.address() == address }},
+		{func() error { return c.sessions.Take(1) }, func() { c.sessions.Release(1) }, func(*session) bool { return true }},
+	}
+}
+
 // admit makes place for a session, which has one user: the caller. Where there are
-// too many, an idle one ends: first of those that have asked nothing yet, so that
-// who opens many sessions ends their own.
+// too many, of its principal, from its address, or at all, an idle one of those ends:
+// first of those that have asked nothing yet, so that who opens many sessions ends their own.
 func (c *Clients) admit(s *session) error {
-	err := c.sessions.Take(1)
-	for err != nil {
-		oldest := c.oldest()
-		if oldest == nil {
-			return err
+	all := c.shares(s)
+	for i, one := range all {
+		err := one.take()
+		for err != nil {
+			oldest := c.oldest(one.among)
+			if oldest == nil {
+				for _, taken := range all[:i] {
+					taken.release()
+				}
+				return err
+			}
+			oldest.close()
+			err = one.take()
 		}
-		oldest.close()
-		err = c.sessions.Take(1)
 	}
 	s.place.users = 1
 	return nil
 }
 
-// oldest takes the session that is to give way out of its list; nil when none is idle.
-func (c *Clients) oldest() *session {
+// oldest takes the session that is to give way, among some, out of its list; nil when
+// none of them is idle.
+func (c *Clients) oldest(among func(*session) bool) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, idle := range []*list.List{&c.fresh, &c.used} {
-		if front := idle.Front(); front != nil {
-			s := front.Value.(*session)
-			c.wake(s)
-			return s
+		for at := idle.Front(); at != nil; at = at.Next() {
+			if s := at.Value.(*session); among(s) {
+				c.wake(s)
+				return s
+			}
 		}
 	}
 	return nil
@@ -171,6 +223,7 @@ func (c *Clients) expire(s *session, since *list.Element) {
 	}
 	c.mu.Unlock()
 	if idle {
+		_ = c.idle.Refuse() // counted
 		s.close()
 	}
 }
@@ -185,6 +238,24 @@ func (c *Clients) leave(s *session) bool {
 	}
 	c.wake(s)
 	s.place.users = -1
-	c.sessions.Release(1)
+	for _, one := range c.shares(s) {
+		one.release()
+	}
 	return true
+}
+
+// stream counts an event stream in, of who makes the request of a context.
+func (c *Clients) stream(ctx context.Context) (end func(), err error) {
+	principal := trust.NameOf(ctx)
+	if err := c.byStreams.TakeFor(principal); err != nil {
+		return nil, err
+	}
+	if err := c.streams.Take(1); err != nil {
+		c.byStreams.ReleaseFor(principal)
+		return nil, err
+	}
+	return func() {
+		c.streams.Release(1)
+		c.byStreams.ReleaseFor(principal)
+	}, nil
 }

@@ -39,6 +39,62 @@ func TestLimits(t *testing.T) {
 			status, got := h.answer(http.MethodGet, "", session...)
 			return status, got, end
 		}, 503, "too many event streams are open: the limit is 1"},
+		{"principal_sessions", transport.Limits{PrincipalSessions: 1}, func(_ *testing.T, h *house) (int, string, func()) {
+			session := h.session("2025-11-25", "X-User", "ann")
+			_, end := h.listen(session)
+			other := h.session("2025-11-25", "X-User", "bob")
+			h.session("2025-11-25") // nobody's
+			status, got := h.answer(http.MethodPost, greeting("2025-11-25"), "X-User", "ann")
+			return status, got, func() {
+				end()
+				h.answer(http.MethodDelete, "", session...)
+				h.answer(http.MethodDelete, "", other...)
+			}
+		}, 429, "too many sessions of this principal are in use: the limit is 1; end some with DELETE"},
+		{"address_sessions", transport.Limits{AddressSessions: 1}, func(_ *testing.T, h *house) (int, string, func()) {
+			session := h.session("2025-11-25", "X-From", "192.0.2.1")
+			_, end := h.listen(session)
+			other := h.session("2025-11-25", "X-From", "192.0.2.2")
+			h.session("2025-11-25", "X-From", "127.0.0.1")
+			h.session("2025-11-25", "X-From", "127.0.0.1") // this machine has no share
+			status, got := h.answer(http.MethodPost, greeting("2025-11-25"), "X-From", "192.0.2.1")
+			return status, got, func() {
+				end()
+				h.answer(http.MethodDelete, "", session...)
+				h.answer(http.MethodDelete, "", other...)
+			}
+		}, 429, "too many sessions from this address are in use: the limit is 1"},
+		{"principal_event_streams", transport.Limits{PrincipalStreams: 1}, func(_ *testing.T, h *house) (int, string, func()) {
+			session := h.session("2025-11-25", "X-User", "ann")
+			_, end := h.listen(session)
+			_, endOther := h.listen(h.session("2025-11-25", "X-User", "bob"))
+			if status, _ := h.answer(http.MethodGet, "", session...); status != http.StatusTooManyRequests {
+				t.Errorf("another GET: %d", status)
+			}
+			body, header := modern("1", "subscriptions/listen", `"notifications":{}`)
+			status, got := h.answer(http.MethodPost, body, append(header, "X-User", "ann")...)
+			return status, got, func() { end(); endOther() }
+		}, 429, "too many event streams of this principal are open: the limit is 1"},
+		{"header_bytes", transport.Limits{HeaderBytes: 1000}, func(_ *testing.T, h *house) (int, string, func()) {
+			status, got := h.answer(http.MethodPost, greeting("2025-11-25"), "Authorization", "Bearer "+long[:1000])
+			return status, got, func() {}
+		}, 431, "too many bytes in the headers of the request: the limit is 1000; send fewer"},
+		{"body_seconds", transport.Limits{BodyTime: time.Millisecond}, func(t *testing.T, h *house) (int, string, func()) {
+			conn := h.dial() // it never sends the body
+			fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n")
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(response.Body)
+			return response.StatusCode, string(got), func() { conn.Close() }
+		}, 408, "did not arrive in time"},
+		{"session_seconds", transport.Limits{SessionIdle: time.Millisecond}, func(t *testing.T, h *house) (int, string, func()) {
+			session := h.session("2025-11-25")
+			await.True(t, func() bool { return h.used("sessions") == 0 })
+			status, got := h.answer(http.MethodPost, toolCall("1", "echo"), session...)
+			return status, got, func() {}
+		}, 404, "it has ended: send initialize"},
 		{"requests", transport.Limits{Requests: 1}, func(t *testing.T, h *house) (int, string, func()) {
 			session := h.session("2025-11-25")
 			call := h.post(toolCall("1", "wait"), session...)
@@ -196,4 +252,94 @@ func TestTheTimeOfABodyEndsWithIt(t *testing.T) {
 	}
 	h.release <- struct{}{}
 	want(t, "the call", await.Value(t, call.answer), "waited")
+}
+
+// Who has too many sessions ends an idle one of their own, and nobody else's.
+func TestAnIdleSessionOfOnesOwnGivesWay(t *testing.T) {
+	h := newHouse(t, transport.Limits{PrincipalSessions: 1})
+	other, first := h.session("2025-11-25", "X-User", "bob"), h.session("2025-11-25", "X-User", "ann")
+	second := h.session("2025-11-25", "X-User", "ann")
+	for _, test := range []struct {
+		session []string
+		status  int
+	}{{other, 200}, {first, 404}, {second, 200}} {
+		if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), test.session...); status != test.status {
+			t.Errorf("%v: %d %s", test.session, status, got)
+		}
+	}
+}
+
+// A session is that of who opened it: to others, and to nobody, it is one that is not there.
+func TestSessionsAreOfWhoOpenedThem(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	stream, err := h.do(t.Context(), http.MethodGet, "/sse", "", "X-User", "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	lines := bufio.NewReader(stream.Body)
+	endpoint := ""
+	for !strings.HasPrefix(endpoint, "data: ") {
+		if endpoint, err = lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post := func(path, body string, header ...string) string {
+		t.Helper()
+		response, err := h.do(t.Context(), http.MethodPost, path, body, header...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		said, _ := io.ReadAll(response.Body)
+		return response.Status + " " + string(said)
+	}
+	sse := strings.TrimSpace(strings.TrimPrefix(endpoint, "data: "))
+	ann := h.session("2025-11-25", "X-User", "ann")[:2]
+	nobody := h.session("2025-11-25")
+	for _, user := range []string{"bob", ""} {
+		unknown := post("/message?sessionId=unknown", greeting("2024-11-05"), "X-User", user)
+		if got := post(sse, greeting("2024-11-05"), "X-User", user); got != unknown || !strings.HasPrefix(got, "404") {
+			t.Errorf("%q posts to the stream of ann: %s, want %s", user, got, unknown)
+		}
+		_, unknown = h.answer(http.MethodPost, toolCall("1", "echo"), "Mcp-Session-Id", "unknown", "X-User", user)
+		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+			if status, got := h.answer(method, toolCall("1", "echo"), append(ann, "X-User", user)...); status != 404 || got != unknown {
+				t.Errorf("%q: %s to a session of ann: %d %s, want %s", user, method, status, got, unknown)
+			}
+		}
+	}
+	if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), append(nobody, "X-User", "ann")...); status != 404 {
+		t.Errorf("ann in a session of nobody: %d %s", status, got)
+	}
+	if got := post(sse, greeting("2024-11-05"), "X-User", "ann"); !strings.HasPrefix(got, "202") {
+		t.Errorf("ann posts to her stream: %s", got)
+	}
+	if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), append(ann, "X-User", "ann")...); status != 200 {
+		t.Errorf("ann in her session: %d %s", status, got)
+	}
+}
+
+// Names in Host are checked whatever the address and path; an address is no name.
+func TestHosts(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	for host, allowed := range map[string]bool{
+		"localhost": true, "localhost:8080": true, "127.0.0.1:1": true, "[::1]": true, "a.localhost": true,
+		"tools.example.com": true, "Tools.Example.com.": true, "tools.example.com:8443": true, "other.example.com:81": true,
+		"other.example.com": false, "other.example.com:82": false, "evil.example.com": false, "tools.example.com.evil.example.com": false,
+		"192.0.2.1": false, "": false,
+	} {
+		for _, path := range []string{"/readyz", "/mcp", "/nothing"} {
+			conn := h.dial()
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, host)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if refused := response.StatusCode == http.StatusForbidden; refused == allowed {
+				t.Errorf("Host: %s, %s: %s", host, path, response.Status)
+			}
+			conn.Close()
+		}
+	}
 }

@@ -144,8 +144,21 @@ func (s *session) take(m *wire.Inbound) bool {
 	return true
 }
 
+// principal is who opened the session, "" for nobody.
+func (s *session) principal() string { return trust.NameOf(s.opening) }
+
+// address is where the session was opened from; "" for this machine, on which reverse
+// proxies and everything else of one owner share an address.
+func (s *session) address() string {
+	from, _ := trust.SourceOf(s.opening)
+	if isLoopback(from.Address) {
+		return ""
+	}
+	return from.Address
+}
+
 // isOf reports whether the session is that of who makes the request of a context.
-func (s *session) isOf(ctx context.Context) bool { return trust.NameOf(s.opening) == trust.NameOf(ctx) }
+func (s *session) isOf(ctx context.Context) bool { return s.principal() == trust.NameOf(ctx) }
 
 // answer answers a request, which is made by whoever makes that of the context from.
 // header is that of the HTTP request that it came with, nil for none. send writes what comes before the answer. lacks

@@ -32,11 +32,12 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "open the event stream with GET", http.StatusMethodNotAllowed)
 		return
 	}
-	if err := s.clients.streams.Take(1); err != nil {
+	end, err := s.clients.stream(r.Context())
+	if err != nil {
 		unavailable(w, err)
 		return
 	}
-	defer s.clients.streams.Release(1)
+	defer end()
 	session, err := s.clients.open(r.Context(), r.Context(), s.host, s.log, "sse-"+rand.Text(), true, nil)
 	if err != nil {
 		unavailable(w, err)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"toolfinch/limit"
 	"toolfinch/rawjson"
 	"toolfinch/trust"
 	"toolfinch/wire"
@@ -88,11 +87,12 @@ func (s *Streamable) enter(w http.ResponseWriter, r *http.Request) *session {
 
 // listen is the event stream of a session.
 func (s *Streamable) listen(w http.ResponseWriter, r *http.Request, session *session) {
-	if err := s.clients.streams.Take(1); err != nil {
+	end, err := s.clients.stream(r.Context())
+	if err != nil {
 		unavailable(w, err)
 		return
 	}
-	defer s.clients.streams.Release(1)
+	defer end()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(session.known, cancel)()
@@ -156,8 +156,7 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Requ
 		delete(s.sessions, id)
 	})
 	if err != nil {
-		w.Header().Set("Retry-After", retryAfter)
-		_ = out.last(refused(m, err), http.StatusServiceUnavailable)
+		_ = out.last(refused(m, err), fullStatus(err))
 		return
 	}
 	message, _ := session.answer(m, r.Context(), nil, nil, nil)
@@ -332,15 +331,16 @@ func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (mess
 	if err := s.clients.fits(m); err != nil {
 		return refused(m, err), http.StatusRequestEntityTooLarge, nil
 	}
-	held := []*limit.Limit{s.clients.requests}
-	if m.Method == string(mcp.MethodSubscriptionsListen) {
-		held = append(held, s.clients.streams)
+	if err := s.clients.requests.Take(1); err != nil {
+		return refused(m, err), http.StatusServiceUnavailable, nil
 	}
-	for _, b := range held {
-		if err := b.Take(1); err != nil {
-			return refused(m, err), http.StatusServiceUnavailable, nil
+	defer s.clients.requests.Release(1)
+	if m.Method == string(mcp.MethodSubscriptionsListen) {
+		end, err := s.clients.stream(r.Context())
+		if err != nil {
+			return refused(m, err), fullStatus(err), nil
 		}
-		defer b.Release(1)
+		defer end()
 	}
 	send := out.message
 	if !streams(r) {

@@ -19,6 +19,7 @@ import (
 	"toolfinch/register"
 	"toolfinch/tool"
 	"toolfinch/transport"
+	"toolfinch/trust"
 )
 
 // shelf is a source of tools by name.
@@ -101,7 +102,7 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	mux.Handle("/counted", h.clients.Counted(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "counted")
 	}), refuse))
-	server := httptest.NewUnstartedServer(h.clients.Guard(mux, transport.Names{}, refuse))
+	server := httptest.NewUnstartedServer(h.clients.Guard(known(mux), transport.Names{Hosts: []string{"tools.example.com", "other.example.com:81"}}, refuse))
 	server.Config.ErrorLog = stdlog.New(alarm{t}, "", 0)
 	server.Start()
 	h.url = server.URL
@@ -112,6 +113,17 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 		server.Close()
 	})
 	return h
+}
+
+// known has headers say who makes a request, and where it comes from.
+func known(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		if name := r.Header.Get("X-User"); name != "" {
+			ctx = trust.WithPrincipal(ctx, &trust.Principal{ID: name})
+		}
+		next.ServeHTTP(w, r.WithContext(trust.WithSource(ctx, trust.Source{Address: r.Header.Get("X-From")})))
+	})
 }
 
 // do sends a request; header are names and values in turn.
@@ -152,9 +164,9 @@ func toolCall(id, name string) string {
 }
 
 // session opens a session and returns the header that names it.
-func (h *house) session(version string) []string {
+func (h *house) session(version string, header ...string) []string {
 	h.t.Helper()
-	response, err := h.do(h.t.Context(), http.MethodPost, "/mcp", greeting(version))
+	response, err := h.do(h.t.Context(), http.MethodPost, "/mcp", greeting(version), header...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -164,7 +176,7 @@ func (h *house) session(version string) []string {
 		all, _ := io.ReadAll(response.Body)
 		h.t.Fatalf("initialize: %s %s", response.Status, all)
 	}
-	return []string{"Mcp-Session-Id", id}
+	return append([]string{"Mcp-Session-Id", id}, header...)
 }
 
 // modern is a request of the 2026-07-28 era, with its headers.

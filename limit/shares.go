@@ -1,0 +1,51 @@
+package limit
+
+import "sync"
+
+// Shares is how much of one thing each owner may have at once. What is used is that of
+// all owners. Its methods are safe for concurrent use.
+type Shares struct {
+	Limit
+
+	mu sync.Mutex       // guards of; held for look-ups only
+	of map[string]int64 // by owner; none has 0
+}
+
+// NewShares is New for a limit of each owner.
+func NewShares(name string, max int64, what, advice string) *Shares {
+	s := &Shares{of: map[string]int64{}}
+	s.name, s.what, s.advice, s.max, s.own = name, what, advice, max, true
+	return s
+}
+
+// TakeFor takes one of what an owner may have; "" is nobody, who is not limited. The
+// error is an *Error.
+func (s *Shares) TakeFor(owner string) error {
+	if owner == "" {
+		return nil
+	}
+	s.mu.Lock()
+	full := s.of[owner] >= s.max
+	if !full {
+		s.of[owner]++
+	}
+	s.mu.Unlock()
+	if full {
+		return s.Refuse()
+	}
+	s.Count(1)
+	return nil
+}
+
+// ReleaseFor gives back what TakeFor took.
+func (s *Shares) ReleaseFor(owner string) {
+	if owner == "" {
+		return
+	}
+	s.mu.Lock()
+	if s.of[owner]--; s.of[owner] == 0 {
+		delete(s.of, owner)
+	}
+	s.mu.Unlock()
+	s.Count(-1)
+}

@@ -32,6 +32,7 @@ type Settings struct {
 	Clients   []Client `json:"clients,omitempty"`   // registered beforehand
 
 	Registration      *bool `json:"registration,omitempty"`      // dynamic registration; default true
+	HeldToScopes      bool  `json:"heldToScopes,omitempty"`      // a client gets no scope that it did not register for
 	MetadataDocuments bool  `json:"metadataDocuments,omitempty"` // client IDs that are URLs of documents
 	Rotate            *bool `json:"rotate,omitempty"`            // refresh tokens; default true. The reuse of one revokes the grant
 	Offline           bool  `json:"offline,omitempty"`           // refresh tokens only where offline_access was granted

@@ -105,8 +105,18 @@ async function interact(request, response) {
   return provider.interactionFinished(request, response, { consent: { grantId: await grant.save() } }, { mergeWithLastSubmission: true });
 }
 
+// register takes clients in for all scopes: the TypeScript SDK registers for those that it
+// wants first, and this server would never give more.
+async function register(request, response) {
+  let text = '';
+  for await (const part of request) text += part;
+  request.body = { ...JSON.parse(text), scope: undefined };
+  return callback(request, response);
+}
+
 const callback = provider.callback();
 const serve = (request, response) => {
+  if (request.url === '/reg' && request.method === 'POST' && settings.heldToScopes !== true) return register(request, response);
   if (!request.url.startsWith('/interaction/')) return callback(request, response);
   return interact(request, response).catch((err) => { response.statusCode = 500; response.end(String(err)); });
 };

@@ -215,7 +215,16 @@ func (oauthKind) show(s *secrets, v login.Settings) *node {
 }
 
 func (oauthKind) schema() schema {
-	return anyOf(oauthWords.schema(), schema{"type": "boolean"}, oauthKeys.schema())
+	all := oauthKeys.schema()
+	properties := all["properties"].(schema)
+	for name, ours := range foreignOAuthKeys {
+		properties[name] = anyOf(schema{"description": "of other clients"}, oauthKeys.find(ours).value.schema(), null)
+	}
+	properties["enabled"] = schema{"description": "of other clients", "type": "boolean"}
+	for _, name := range foundOAuthKeys {
+		properties[name] = schema{"description": "not used"}
+	}
+	return anyOf(oauthWords.schema(), schema{"type": "boolean"}, all)
 }
 
 // foreignOAuthKeys are other clients' names for keys of oauth.

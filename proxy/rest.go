@@ -156,7 +156,7 @@ func (h rest) Savings(ctx context.Context) []web.Saved {
 
 // Limits are those of what clients can make grow.
 func (h rest) Limits() []*limit.Limit {
-	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.desk.entrance.Limits(), h.pool.Limits())
+	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.desk.entrance.Limits(), h.pool.Limits(), h.logins.Limits())
 }
 
 // Record takes down what a request did.

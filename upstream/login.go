@@ -13,7 +13,7 @@ import (
 )
 
 // beginWithin bounds how long a call waits to learn where its login goes on.
-const beginWithin = 10 * time.Second
+const beginWithin = 5 * time.Second
 
 // openFor is how long a call waits for its user, who has said that the page is open.
 const openFor = 2 * time.Minute

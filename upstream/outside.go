@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"toolfinch/tool"
+	"toolfinch/trust/login"
 )
 
 // What this package says of a server passes through here: log lines, errors,
@@ -33,6 +34,7 @@ const (
 
 // mask replaces the secrets of a server in texts.
 type mask struct {
+	login    *login.Server // masks tokens; nil where there are none
 	secrets  []string
 	replacer *strings.Replacer
 }
@@ -59,6 +61,7 @@ func newMask(secrets []string) *mask {
 }
 
 func (m *mask) text(s string) string {
+	s = m.login.Mask(s)
 	if !slices.ContainsFunc(m.secrets, func(secret string) bool { return strings.Contains(s, secret) }) {
 		return s
 	}

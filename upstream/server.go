@@ -62,6 +62,7 @@ func newServer(p *Pool, settings Settings, known Known) *server {
 		subscriptions: subscriptions{uris: map[string]bool{}},
 	}
 	s.login = p.loginTo(settings)
+	hidden.login = s.login
 	s.adjust(settings)
 	s.life, s.end = context.WithCancel(p.life)
 	s.uses.term, s.uses.resign = context.WithCancel(s.life)

@@ -28,6 +28,8 @@ type account struct {
 	retryAt   time.Time // before that the authorization server is not asked again
 	delay     time.Duration
 	lastFault error
+	unready   error // why no login could be begun
+	unreadyAt time.Time
 	pending   *Pending
 }
 

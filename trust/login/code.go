@@ -26,9 +26,6 @@ const pendingFor = 10 * time.Minute
 // maxPending bounds the logins that are under way at once.
 const maxPending = 200
 
-// ErrTooMany says that too many logins are under way.
-var ErrTooMany = errors.New("too many logins are under way: finish one, or try again in a few minutes")
-
 // Pending is a login that waits for a person. Any number of callers may share it.
 type Pending struct {
 	account *account
@@ -113,6 +110,9 @@ func (p *Pending) url() string {
 	}
 }
 
+// unreadyFor is how long it is not tried again to begin a login that could not be begun.
+const unreadyFor = 15 * time.Second
+
 // Begin begins a login of a principal, or joins the one that is under way, and returns
 // once it is known where it goes on. ctx bounds that alone.
 func (s *Server) Begin(ctx context.Context, principal string) (*Pending, error) {
@@ -189,6 +189,9 @@ func (a *account) join() (p *Pending, began bool, err error) {
 	if p := a.pending; p != nil && covers(p.wants(), a.asked.scopes) {
 		return p, false, nil
 	}
+	if a.unready != nil && time.Since(a.unreadyAt) < unreadyFor {
+		return nil, false, a.unready
+	}
 	p = &Pending{account: a, ready: make(chan struct{}), done: make(chan struct{}), id: rand.Text(), state: rand.Text(), verifier: oauth2.GenerateVerifier()}
 	p.life, p.end = context.WithTimeoutCause(a.logins.life, pendingFor, fmt.Errorf("nobody has logged in within %s", pendingFor))
 	if err := a.logins.add(p); err != nil {
@@ -213,11 +216,11 @@ func (p *Pending) wants() []string {
 }
 
 func (l *Logins) add(p *Pending) error {
+	if err := l.under.Take(1); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.pending) >= maxPending {
-		return ErrTooMany
-	}
 	l.pending[p.state] = p
 	return nil
 }
@@ -247,6 +250,9 @@ func (p *Pending) prepare() (err error) {
 	a.mu.Unlock()
 	if p.place, err = a.discover(ctx, asked); err != nil {
 		return err
+	}
+	if !p.place.found && !asked.refused && !a.settings.Set {
+		return errors.New("it asks for no login, and names no authorization server")
 	}
 	before, err := a.Server.read(ctx, a.principal)
 	if err != nil {
@@ -344,9 +350,15 @@ func (p *Pending) finish(err error) {
 		a.logins.mu.Lock()
 		delete(a.logins.pending, p.state)
 		a.logins.mu.Unlock()
+		a.logins.under.Release(1)
 		a.mu.Lock()
 		if a.pending == p {
 			a.pending = nil
+		}
+		select {
+		case <-p.ready:
+		default: // nobody could log in
+			a.unready, a.unreadyAt = err, time.Now()
 		}
 		a.mu.Unlock()
 		p.mu.Lock()

@@ -17,6 +17,7 @@ import (
 
 // challenge is what a server says with a refusal (RFC 6750, RFC 9728).
 type challenge struct {
+	refused  bool   // there was one
 	bearer   bool   // it names the scheme Bearer
 	err      string // "invalid_token", "insufficient_scope"
 	scopes   []string
@@ -25,6 +26,7 @@ type challenge struct {
 
 // challengeOf reads the challenge of a response. A header that is none counts as absent.
 func challengeOf(response *http.Response) (c challenge) {
+	c.refused = true
 	all, _ := oauthex.ParseWWWAuthenticate(response.Header.Values("WWW-Authenticate"))
 	for _, one := range all {
 		if one.Scheme != "bearer" {

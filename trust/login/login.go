@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/limit"
 	"toolfinch/trust"
 )
 
@@ -133,6 +134,8 @@ type Logins struct {
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
+	under *limit.Limit // logins that are under way
+
 	mu        sync.Mutex // guards what follows; never held over I/O
 	closed    bool
 	pending   map[string]*Pending // by their state
@@ -149,8 +152,12 @@ func New(o Options) *Logins {
 	}
 	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, pending: map[string]*Pending{}, listeners: map[int]*listener{}}
 	l.life, l.end = context.WithCancel(context.Background())
+	l.under = limit.New("pending_logins", maxPending, "logins are under way", "finish one, or try again in ten minutes")
 	return l
 }
+
+// Limits are what clients can make grow.
+func (l *Logins) Limits() []*limit.Limit { return []*limit.Limit{l.under} }
 
 // Close ends the logins that were begun, and waits for what runs.
 func (l *Logins) Close() {
@@ -188,6 +195,30 @@ type Server struct {
 // of others are read again when they come.
 const maxAccounts = 1024
 
+// Mask returns a text, of the server for one, without the tokens that it was given.
+func (s *Server) Mask(text string) string {
+	if s == nil {
+		return text
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.accounts {
+		a.mu.Lock()
+		if c := a.now; c != nil {
+			for _, token := range []string{c.AccessToken, c.RefreshToken} {
+				if len(token) > shortToken {
+					text = strings.ReplaceAll(text, token, "***")
+				}
+			}
+		}
+		a.mu.Unlock()
+	}
+	return text
+}
+
+// shortToken is how long a text is, in bytes, that may also be a piece of another.
+const shortToken = 5
+
 // Server returns the server of a name and URL.
 func (l *Logins) Server(name, url string, s Settings) *Server {
 	if s.Grant == "" {
@@ -206,7 +237,7 @@ func (s *Server) account(principal string) *account {
 	a := s.accounts[principal]
 	if a == nil {
 		if len(s.accounts) >= maxAccounts {
-			for other, one := range s.accounts {
+			for other, one := range s.accounts { // any
 				if one.idle() {
 					delete(s.accounts, other)
 					break

@@ -220,6 +220,10 @@ func TestLogin(t *testing.T) {
 		t.Errorf("the login is %+v", status)
 	}
 	h.works(t, p)
+	row := h.row(t)
+	if masked := p.server.Mask(fmt.Sprintf("no %s, no %s", row["access_token"], row["refresh_token"])); masked != "no ***, no ***" {
+		t.Errorf("what a server repeats is shown as %q", masked)
+	}
 	events := h.as.Seen(t)
 	registered := grants(events, "registered", "")
 	if len(registered) != 1 || registered[0].Params["application_type"] != "native" || registered[0].Params["token_endpoint_auth_method"] != "none" {

@@ -22,6 +22,7 @@ import (
 	"toolfinch/proxy"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/leaks"
 	"toolfinch/trust/vault"
 )
 
@@ -372,7 +373,13 @@ func (s *settings) openAudit(cmd *cobra.Command, config *configs.Config, log *sl
 	if err != nil {
 		return nil, err
 	}
-	return audit.Open(*settings, key, nil, log)
+	return audit.Open(*settings, key, masked, log)
+}
+
+// masked is a content without what looks like a secret.
+func masked(content []byte) []byte {
+	without, _ := leaks.JSON(content)
+	return without
 }
 
 // audited are the options of a proxy that writes the audit log of its configuration.
@@ -386,12 +393,14 @@ func (s *settings) audited(cmd *cobra.Command, config *configs.Config, log *slog
 
 // record has the audit log say what a command of the owner did. That it cannot be said
 // is an error, after the fact.
-func (s *settings) record(cmd *cobra.Command, config *configs.Config, e trust.Event) error {
+func (s *settings) record(cmd *cobra.Command, config *configs.Config, events ...trust.Event) error {
 	log, err := s.openAudit(cmd, config, slog.New(slog.DiscardHandler))
 	if log == nil || err != nil {
 		return err
 	}
-	log.Record(byCommand(cmd.Context()), e)
+	for _, e := range events {
+		log.Record(byCommand(cmd.Context()), e)
+	}
 	return log.Close()
 }
 

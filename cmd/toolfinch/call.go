@@ -64,7 +64,7 @@ error, with exit code 1. Nobody answers what a tool may ask meanwhile.`,
 				return callUsage(cmd, "", err)
 			}
 		}
-		return s.withView(cmd, view, !help, func(d *desk) error {
+		return s.withView(cmd, view, func(d *desk) error {
 			t, err := d.find(line.tool)
 			if err != nil {
 				return err

@@ -218,7 +218,7 @@ func (s *settings) completing(what func(*desk) []string) cobra.CompletionFunc {
 		defer cancel()
 		cmd.SetContext(ctx)
 		if config, err := s.read(cmd, nil); err == nil {
-			_ = s.withDesk(cmd, config, slog.New(slog.DiscardHandler), func(d *desk) error {
+			_ = s.withDesk(cmd, config, slog.New(slog.DiscardHandler), true, func(d *desk) error {
 				names = starting(what(d), typed)
 				return nil
 			})

@@ -27,8 +27,16 @@ type desk struct {
 	view   *proxy.View // that the command is about
 }
 
-// withDesk opens the desk for do.
-func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, do func(*desk) error, options ...proxy.Option) (err error) {
+// withDesk opens the desk for do. What is done at it that an audit log is for, such as
+// starting a server, is written there where the configuration has one; for looks alone
+// it is not.
+func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, looks bool, do func(*desk) error) (err error) {
+	var options []proxy.Option
+	if !looks {
+		if options, err = s.audited(cmd, config, log); err != nil {
+			return err
+		}
+	}
 	w, err := proxy.OpenWorkspace(cmd.Context(), config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithVaultKey(s.vaultKey))...)
 	if err != nil {
 		return err
@@ -38,8 +46,8 @@ func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slo
 }
 
 // withView opens the desk for do with the view of that name, "" for the one that
-// clients get who name none. Only where it calls tools is anything written to the audit log.
-func (s *settings) withView(cmd *cobra.Command, name string, calls bool, do func(*desk) error) error {
+// clients get who name none.
+func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) error) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {
 		return err
@@ -47,14 +55,7 @@ func (s *settings) withView(cmd *cobra.Command, name string, calls bool, do func
 	for _, broken := range config.Broken {
 		fmt.Fprintln(cmd.ErrOrStderr(), "left out:", broken)
 	}
-	log := s.quietLog(cmd, config)
-	var options []proxy.Option
-	if calls {
-		if options, err = s.audited(cmd, config, log); err != nil {
-			return err
-		}
-	}
-	return s.withDesk(cmd, config, log, func(d *desk) error {
+	return s.withDesk(cmd, config, s.quietLog(cmd, config), false, func(d *desk) error {
 		if d.view, err = d.View(name); err != nil {
 			return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
 		}
@@ -63,7 +64,7 @@ func (s *settings) withView(cmd *cobra.Command, name string, calls bool, do func
 			fmt.Fprintf(cmd.ErrOrStderr(), "the configuration of this view has %s: toolfinch validate shows more\n", plural(wrong, "problem"))
 		}
 		return err
-	}, options...)
+	})
 }
 
 // quietLog is the log of a command that says itself what is wrong: there is none

@@ -294,7 +294,7 @@ func (s *settings) fillFromStore(cmd *cobra.Command, set *eval.Set, config *conf
 		return errors.New("the store knows no tools yet; run: toolfinch reindex")
 	}
 	set.Names = map[string]string{}
-	return s.withDesk(cmd, config, log, func(d *desk) error {
+	return s.withDesk(cmd, config, log, true, func(d *desk) error {
 		for _, v := range d.Views() {
 			for _, t := range v.Tools() {
 				if _, twice := set.Names[t.Name]; !twice {

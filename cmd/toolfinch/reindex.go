@@ -43,7 +43,7 @@ func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	return s.withDesk(cmd, config, log, func(d *desk) error {
+	return s.withDesk(cmd, config, log, false, func(d *desk) error {
 		if durable, err := d.Learn(cmd.Context()); err != nil || !durable {
 			return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.DataDir))
 		}

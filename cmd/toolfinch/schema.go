@@ -40,7 +40,7 @@ ID or by the name that clients see. With --server it prints the tools of a serve
 				return &exitError{exitUsage, errors.New("name a tool, --server, or --json for all tools\nSee: toolfinch schema --help")}
 			}
 			readable := asText || !asJSON && screenOf(cmd.OutOrStdout()).terminal
-			return s.withView(cmd, view, false, func(d *desk) error {
+			return s.withView(cmd, view, func(d *desk) error {
 				if len(args) == 1 {
 					t, err := d.find(args[0])
 					if err != nil {

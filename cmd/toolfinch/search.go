@@ -44,7 +44,7 @@ deprecated. The JSON is what an agent gets with detail: full.`,
 			if err != nil {
 				return err
 			}
-			return s.withDesk(cmd, config, log, func(d *desk) error {
+			return s.withDesk(cmd, config, log, false, func(d *desk) error {
 				if d.Tools() == 0 && kind == defaultKind {
 					return errors.New("the store knows no tools yet; run: toolfinch reindex")
 				}

@@ -24,7 +24,7 @@ printed is what the store knows; only a server that was never listed is connecte
   toolfinch tools --json | jq -r '.[].id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withView(cmd, view, false, func(d *desk) error {
+			return s.withView(cmd, view, func(d *desk) error {
 				tools, failed, err := d.tools(server)
 				if err != nil {
 					return err

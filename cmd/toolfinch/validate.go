@@ -40,7 +40,7 @@ Exit codes: 0 without errors, 1 with any, 2 for a configuration that does not lo
 			if err != nil {
 				return err
 			}
-			return s.withDesk(cmd, config, s.quietLog(cmd, config), func(d *desk) error {
+			return s.withDesk(cmd, config, s.quietLog(cmd, config), true, func(d *desk) error {
 				checks, err := d.validate()
 				if err == nil {
 					err = show(cmd, asJSON, map[string]any{"checks": checks}, checkTable(checks), "")

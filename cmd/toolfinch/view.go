@@ -209,7 +209,7 @@ func (s *settings) warnOfView(cmd *cobra.Command, name string) {
 	if err != nil {
 		return // a variable may be unset here
 	}
-	_ = s.withDesk(cmd, config, slog.New(slog.DiscardHandler), func(d *desk) error {
+	_ = s.withDesk(cmd, config, slog.New(slog.DiscardHandler), true, func(d *desk) error {
 		for _, problem := range d.Problems() {
 			if problem.View == name {
 				problem.View = ""

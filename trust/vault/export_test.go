@@ -63,11 +63,14 @@ func WithWait(o Options, wait time.Duration) Options {
 	return o
 }
 
-// OSKeyring uses the keyring of the operating system.
-func OSKeyring(ctx context.Context, name, text string) (string, error) {
-	o := &osKeyring{}
-	if err := o.set(ctx, name, text); err != nil {
-		return "", err
+// OSKeyring returns what uses the keyring of the operating system: it puts a text under
+// a name and gets it back.
+func OSKeyring(patience time.Duration) func(ctx context.Context, name, text string) (string, error) {
+	o := &osKeyring{patience: patience}
+	return func(ctx context.Context, name, text string) (string, error) {
+		if err := o.set(ctx, name, text); err != nil {
+			return "", err
+		}
+		return o.get(ctx, name)
 	}
-	return o.get(ctx, name)
 }

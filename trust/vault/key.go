@@ -75,7 +75,7 @@ type keys struct {
 func newKeys(o Options) (keys, error) {
 	k := keys{dir: o.KeyDir, ring: o.ring, log: o.Log, turn: make(chan struct{}, 1)}
 	if k.ring == nil {
-		k.ring = &osKeyring{}
+		k.ring = &osKeyring{patience: keyringPatience}
 	}
 	if k.log == nil {
 		k.log = slog.New(slog.DiscardHandler)

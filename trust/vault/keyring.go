@@ -26,55 +26,71 @@ const (
 	// keyringPatience bounds one use of the keyring. It may have to ask its user for a
 	// password first.
 	keyringPatience = 20 * time.Second
-	// keyringRest is for how long one that did not answer is not asked again.
-	keyringRest = 30 * time.Second
 )
 
 // osKeyring is the keyring of the operating system: Keychain, Credential Manager or a
 // Secret Service on the session bus.
 type osKeyring struct {
-	mu     sync.Mutex // guards silent
-	silent time.Time  // when it last did not answer
+	patience time.Duration
+
+	mu   sync.Mutex // guards busy; never held over I/O
+	busy bool       // the library is at work
 }
 
 var errNoAnswer = errors.New("the keyring does not answer")
 
-func (o *osKeyring) get(ctx context.Context, name string) (text string, err error) {
-	err = o.use(ctx, func() error { text, err = ring.Get(keyringName, name); return err })
-	return text, err
+func (o *osKeyring) get(ctx context.Context, name string) (string, error) {
+	return o.use(ctx, func() (string, error) { return ring.Get(keyringName, name) })
 }
 
 func (o *osKeyring) set(ctx context.Context, name, text string) error {
-	return o.use(ctx, func() error { return ring.Set(keyringName, name, text) })
+	_, err := o.use(ctx, func() (string, error) { return "", ring.Set(keyringName, name, text) })
+	return err
 }
 
 // use does something with the keyring within bounded time. The library takes no
-// context: what does not answer keeps one goroutine, and is not asked again for a while.
-func (o *osKeyring) use(ctx context.Context, do func() error) error {
+// context: what does not answer keeps one goroutine, and nothing else is asked meanwhile.
+func (o *osKeyring) use(ctx context.Context, do func() (string, error)) (string, error) {
 	if err := reachable(); err != nil {
-		return err
+		return "", err
 	}
-	o.mu.Lock()
-	silent := o.silent
-	o.mu.Unlock()
-	if !silent.IsZero() && time.Since(silent) < keyringRest {
-		return errNoAnswer
+	if !o.begin() {
+		return "", errNoAnswer
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, keyringPatience, errNoAnswer)
+	type answer struct {
+		text string
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		text, err := do()
+		o.end() // before who waits goes on to the next
+		answered <- answer{text, err}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, o.patience, errNoAnswer)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- do() }()
 	select {
-	case err := <-done:
-		return err
+	case a := <-answered:
+		return a.text, a.err
 	case <-ctx.Done():
-		if errors.Is(context.Cause(ctx), errNoAnswer) {
-			o.mu.Lock()
-			o.silent = time.Now()
-			o.mu.Unlock()
-		}
-		return context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
+}
+
+func (o *osKeyring) begin() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.busy {
+		return false
+	}
+	o.busy = true
+	return true
+}
+
+func (o *osKeyring) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.busy = false
 }
 
 // reachable says at once that there is no session bus, as on most servers: the library

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -470,7 +471,7 @@ func TestWithoutASessionBusTheKeyringIsNotWaitedFor(t *testing.T) {
 		t.Skip("there may be a session bus")
 	}
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
-	if _, err := vault.OSKeyring(t.Context(), "toolfinch-test", "x"); err == nil || !strings.Contains(err.Error(), "there is no session bus") {
+	if _, err := vault.OSKeyring(time.Minute)(t.Context(), "toolfinch-test", "x"); err == nil || !strings.Contains(err.Error(), "there is no session bus") {
 		t.Errorf("%v", err)
 	}
 }
@@ -491,6 +492,38 @@ func BenchmarkGet(b *testing.B) {
 	for b.Loop() {
 		if _, err := v.Get(b.Context(), "login/a"); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A bus that takes connections and never answers costs a bounded time, and only once.
+func TestAKeyringThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the keyring of this system needs no bus")
+	}
+	path := filepath.Join(t.TempDir(), "bus")
+	bus, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		defer close(accepted)
+		if c, err := bus.Accept(); err == nil {
+			accepted <- c
+		}
+	}()
+	t.Cleanup(func() {
+		_ = bus.Close()
+		if c := <-accepted; c != nil {
+			_ = c.Close() // ends what still waits
+		}
+	})
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+path)
+	use := vault.OSKeyring(50 * time.Millisecond)
+	for range 2 {
+		if _, err := use(t.Context(), "toolfinch-test", "x"); err == nil || err.Error() != "the keyring does not answer" {
+			t.Errorf("%v", err)
 		}
 	}
 }

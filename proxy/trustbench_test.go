@@ -22,6 +22,7 @@ import (
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
+	"toolfinch/trust/leaks"
 )
 
 // trusting is a way to serve whose cost is measured beside that of another.
@@ -44,7 +45,12 @@ func BenchmarkTrust(b *testing.B) {
 		{name: "key", config: key},
 		{name: "jwt", config: token},
 		{name: "audit", audit: true},
+		{name: "secrets", config: func(config *configs.Config) string {
+			config.Secrets = leaks.Redact
+			return ""
+		}},
 		{name: "all", audit: true, config: func(config *configs.Config) string {
+			config.Secrets = leaks.Redact
 			return token(config)
 		}},
 	}

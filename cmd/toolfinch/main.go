@@ -154,7 +154,8 @@ func collectGarbage(percent int) {
 type settings struct {
 	config, dataDir, logLevel, logFormat string
 
-	vaultKey string // of the environment; "" for none
+	vaultKey string       // of the environment; "" for none
+	reading  vaultReading // what the configuration's secrets are read with
 }
 
 // newRoot returns the whole command line. vaultKey is what vault.TakeKey returned.

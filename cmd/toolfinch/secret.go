@@ -275,17 +275,34 @@ func (s *settings) places() (dataDir, keyDir string, err error) {
 	return configs.Places(configs.Options{Path: s.config, Flags: s.given()})
 }
 
-// readVault opens the vault of a store for reading.
-func (s *settings) readVault(dataDir, keyDir string) (*vault.Vault, func() error, error) {
+// vaultReading is the vault that configurations are read with. It outlives the stores that
+// it reads, so that a key that was had once is not asked for again: a keyring may be away
+// when a running toolfinch reads its configuration anew.
+type vaultReading struct {
+	dataDir, keyDir string
+	vault           *vault.Vault
+	rows            *readRows
+}
+
+// readRows are the rows of the store that is open now.
+type readRows struct{ *store.Store }
+
+// readVault opens the vault of a store for reading, until done. It is for one caller at a time.
+func (s *settings) readVault(dataDir, keyDir string) (v *vault.Vault, done func() error, err error) {
 	db, err := store.OpenSealed(context.Background(), dataDir)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := vault.Open(db, vault.Options{Key: s.vaultKey, KeyDir: keyDir, LockDir: filepath.Join(dataDir, "locks"), ReadOnly: true})
-	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
+	if r := &s.reading; r.vault == nil || r.dataDir != dataDir || r.keyDir != keyDir {
+		rows := &readRows{}
+		v, err := vault.Open(rows, vault.Options{Key: s.vaultKey, KeyDir: keyDir, LockDir: filepath.Join(dataDir, "locks"), ReadOnly: true})
+		if err != nil {
+			return nil, nil, errors.Join(err, db.Close())
+		}
+		*r = vaultReading{dataDir, keyDir, v, rows}
 	}
-	return v, db.Close, nil
+	s.reading.rows.Store = db
+	return s.reading.vault, db.Close, nil
 }
 
 // withVault opens the vault of the configuration's store for do, for writing.

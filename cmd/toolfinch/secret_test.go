@@ -7,12 +7,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"toolfinch/internal/await"
 )
+
+// waitReady waits until toolfinch serves, and takes signals.
+func waitReady(t *testing.T, url string) {
+	t.Helper()
+	await.True(t, func() bool {
+		response, err := http.Get(strings.TrimSuffix(url, "/mcp") + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+}
 
 // A server gets a stored secret, and with SIGHUP the one that took its place. What it
 // writes of it is masked, and of the vault it gets nothing.
@@ -33,14 +47,7 @@ func TestAChangedSecretIsTakenWithSIGHUP(t *testing.T) {
 	store("correct-horse")
 	url, pid, log := h.serveLogged(t)
 	at := log.wait(t, 0, "my token is ***")
-	await.True(t, func() bool { // it reads signals once it serves
-		response, err := http.Get(strings.TrimSuffix(url, "/mcp") + "/readyz")
-		if err != nil {
-			return false
-		}
-		_ = response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	})
+	waitReady(t, url)
 	store("battery-staple")
 	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
 		t.Fatal(err)
@@ -54,5 +61,44 @@ func TestAChangedSecretIsTakenWithSIGHUP(t *testing.T) {
 		if strings.Contains(log.String(), value) {
 			t.Errorf("%s is in the log:\n%s", value, log)
 		}
+	}
+}
+
+// A keyring may be away, or a key file, when the configuration is read anew: the key that
+// was had at the start is still there.
+func TestAReloadAsksForTheKeyNoMore(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the keyring of this system cannot be led elsewhere")
+	}
+	h := newHouse(t, map[string]server{"clock": {
+		Command: program(t), Args: []string{"demo-server", "clock", "demo"}, Env: map[string]string{"TOKEN": "${secret:CLOCK}"}, ConnectTimeout: patience.String(),
+	}})
+	h.env = append(h.env, "DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent")
+	cmd := exec.Command(program(t), "secret", "set", "CLOCK", "--config", h.config)
+	cmd.Env, cmd.Stdin = h.env, strings.NewReader("correct-horse")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "because there is no keyring") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	keys, _ := filepath.Glob(filepath.Join(h.home, "data", "keys", "*.key"))
+	if len(keys) != 1 {
+		t.Fatalf("key files: %v", keys)
+	}
+	url, pid, log := h.serveLogged(t)
+	waitReady(t, url)
+	if err := os.Remove(keys[0]); err != nil {
+		t.Fatal(err)
+	}
+	at := len(log.String())
+	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	log.wait(t, at, "configuration reloaded")
+	if strings.Contains(log.String()[at:], "left out") {
+		t.Errorf("the server is lost: %s", log.String()[at:])
+	}
+	// One that starts now says what is missing, and serves what needs no secret.
+	out, err := h.output(t, "secret", "list")
+	if err == nil || !strings.Contains(string(out), "CLOCK") {
+		t.Errorf("%s, %v", out, err)
 	}
 }

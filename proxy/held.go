@@ -191,11 +191,9 @@ func (k *knowledge) decided(ctx context.Context) (changed map[string]bool, err e
 			switch {
 			case !still: // approved
 				changed[server] = true
-				k.record.Event(ctx, trust.Event{Kind: trust.EventApproved, Server: server, Tool: h.ID.String(), DefHash: h.Hash})
 			case u.Rejected != h.Rejected:
 				changed[server] = true
 				h.Rejected = u.Rejected
-				k.record.Event(ctx, trust.Event{Kind: trust.EventRejected, Server: server, Tool: h.ID.String(), DefHash: h.Hash})
 				fallthrough
 			default:
 				left = append(left, h)

@@ -175,7 +175,7 @@ func approver(t testing.TB, config *configs.Config) (reports func() []pins.Repor
 	return reports, func(approve bool, name string) {
 		t.Helper()
 		all := slices.DeleteFunc(reports(), func(r pins.Report) bool { return name != "" && r.ID.Name != name })
-		if err := proxy.Decide(t.Context(), db, approve, all); err != nil || len(all) == 0 {
+		if err := proxy.Decide(t.Context(), db, approve, all, nil); err != nil || len(all) == 0 {
 			t.Fatal(len(all), err)
 		}
 	}
@@ -217,6 +217,35 @@ func TestADecisionOfAnotherProcessIsTakenIn(t *testing.T) {
 	if said := strings.Join(lines, ""); len(lines) == 0 || strings.Count(said, `"hat"`) != 1 || strings.Count(said, `"greet"`) != 1 {
 		t.Errorf("the log: %s", said)
 	}
+}
+
+// What the REST API decides is served when it answers, and only what was shown is approved.
+func TestRESTDecides(t *testing.T) {
+	s, turn := fickle(t)
+	config := configOf(t, []*script{s}, everything("direct", view.ExposureDirect))
+	config.Changes = nil
+	p, url := openREST(t, "", config)
+	turn()
+	has(t, p, "direct", "shop_coat")
+	eventually(t, func() bool { return strings.Contains(curl(t, url, "GET", "/api/pins", "").body, `"kind":"template"`) })
+	held := curl(t, url, "GET", "/api/pins", "")
+	held.wants(t, "held", 200, `"id":"shop.hat"`, `"warnings":[{"kind":"speaks to a model"`, `"field":"description","before":"Sells a hat of any colour. Ask for hat by size."`)
+	hash := func(id string) string {
+		_, rest, _ := strings.Cut(held.body, `{"id":"`+id+`"`)
+		_, rest, _ = strings.Cut(rest, `"hash":"`)
+		hash, _, _ := strings.Cut(rest, `"`)
+		return hash
+	}
+	one := func(id string) string { return fmt.Sprintf(`[{"id":%q,"hash":%q}]`, id, hash(id)) }
+	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.hat")+`,"reject":`+one("shop.wig")+`}`).wants(t, "decide", 200, `{"approved":1,"rejected":1}`)
+	if got := toolsOf(t, p, "direct"); !slices.Contains(got, "shop_hat") || slices.Contains(got, "shop_wig") {
+		t.Errorf("after the answer there are %v", got)
+	}
+	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.hat")+`}`).wants(t, "decide again", 404, "nothing is held")
+	s.list("tools", append(goods("coat", "hat"), `{"name":"wig","inputSchema":{"type":"object"},"description":"Another"}`)...)
+	s.tell(t, "notifications/tools/list_changed", `{}`)
+	eventually(t, func() bool { return strings.Contains(curl(t, url, "GET", "/api/pins", "").body, `"Another"`) })
+	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.wig")+`}`).wants(t, "decide about what was", 409, "it has changed again")
 }
 
 // relisted runs a proxy over the configuration until what it knows is served, and

@@ -232,10 +232,13 @@ func (k *knowledge) learn(ctx context.Context, config *configs.Config, change up
 	}
 	now.unpinned = heldBy(mode, unpinned)
 	k.tellPins(ctx, change.Server, before, now, diff.Baseline)
-	for _, name := range diff.Changed[:min(len(diff.Changed), maxNamed)] {
+	told := slices.DeleteFunc(slices.Clone(diff.Changed), func(name string) bool { // the others, where changes are allowed
+		return slices.ContainsFunc(now.unpinned, func(h pins.Held) bool { return h.ID.Kind == tool.KindTool && h.ID.Name == name })
+	})
+	for _, name := range told[:min(len(told), maxNamed)] {
 		k.log.Warn("the definition of a tool changed", "server", change.Server, "tool", name)
 	}
-	if more := len(diff.Changed) - maxNamed; more > 0 {
+	if more := len(told) - maxNamed; more > 0 {
 		k.log.Warn("more definitions changed", "server", change.Server, "more", more)
 	}
 	return diff, err

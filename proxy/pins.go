@@ -8,6 +8,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/store"
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/trust/pins"
 )
 
@@ -71,15 +72,22 @@ func ReadPins(ctx context.Context, db *store.Store, config *configs.Config) (all
 }
 
 // Decide approves or rejects what was reported, all or nothing: store.ErrStale is wrapped
-// by the error where a server has listed something else since.
-func Decide(ctx context.Context, db *store.Store, approve bool, reports []pins.Report) error {
+// by the error where a server has listed something else since. record hears of each.
+func Decide(ctx context.Context, db *store.Store, approve bool, reports []pins.Report, record trust.Record) error {
 	decided := make([]store.Unpinned, len(reports))
 	for i, r := range reports {
 		decided[i] = store.Unpinned(r.Held)
 		decided[i].Rejected = r.Mark()
 	}
+	decide, kind := db.Reject, trust.EventRejected
 	if approve {
-		return db.Approve(ctx, decided)
+		decide, kind = db.Approve, trust.EventApproved
 	}
-	return db.Reject(ctx, decided)
+	if err := decide(ctx, decided); err != nil {
+		return err
+	}
+	for _, r := range reports {
+		record.Event(ctx, trust.Event{Kind: kind, Server: r.ID.Server, Tool: r.ID.String(), DefHash: r.Hash})
+	}
+	return nil
 }

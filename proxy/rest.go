@@ -13,6 +13,7 @@ import (
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
+	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/view"
 	"toolfinch/web"
@@ -132,6 +133,29 @@ func (h rest) reindex(ctx context.Context) []web.Reindexed {
 		}
 	}
 	return reindexed
+}
+
+// Held is what waits for approval.
+func (h rest) Held(ctx context.Context) ([]pins.Report, error) {
+	all, err := ReadPins(ctx, h.store, h.now.Load().config)
+	return slices.DeleteFunc(all.Reports, func(r pins.Report) bool { return !h.serves(r.ID.Server) }), err
+}
+
+// Decide approves and rejects, and returns once that is served.
+func (h rest) Decide(ctx context.Context, approve, reject []pins.Report) error {
+	for i, reports := range [][]pins.Report{approve, reject} {
+		if len(reports) == 0 {
+			continue
+		}
+		err := Decide(ctx, h.store, i == 0, reports, h.audit.record)
+		if errors.Is(err, store.ErrStale) {
+			return fmt.Errorf("%w: look at it once more", web.ErrStale)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return h.loop.do(ctx, h.loop.decisions)
 }
 
 // Savings is what retrieval saved since the start, by view.

@@ -262,7 +262,7 @@ func TestTheOpenAPIDocumentIsWhatIsServed(t *testing.T) {
 	}
 	for _, promised := range []string{
 		"/api/proxy/execute", "/api/tools/discover", "/api/tools", "/api/tools/{id}", "/api/tools/provision", "/api/tools/provision/{id}",
-		"/api/servers", "/api/servers/{name}/reconnect", "/api/reindex", "/metrics", "/openapi.json",
+		"/api/servers", "/api/servers/{name}/reconnect", "/api/pins", "/api/reindex", "/metrics", "/openapi.json",
 	} {
 		if !slices.Contains(names, promised) {
 			t.Errorf("%s is not documented", promised)
@@ -273,7 +273,7 @@ func TestTheOpenAPIDocumentIsWhatIsServed(t *testing.T) {
 // Paths of the REST API, one of each kind.
 var restPaths = []struct{ method, path string }{
 	{"GET", "/openapi.json"}, {"GET", "/api/openapi.json"}, {"GET", "/metrics"}, {"GET", "/api/tools"}, {"GET", "/api/tools/discover?query=hat"},
-	{"GET", "/api/tools/shop_hat"}, {"GET", "/api/servers"}, {"POST", "/api/reindex"}, {"POST", "/api/proxy/execute"}, {"POST", "/api/tools/provision"},
+	{"GET", "/api/tools/shop_hat"}, {"GET", "/api/servers"}, {"GET", "/api/pins"}, {"POST", "/api/pins"}, {"POST", "/api/reindex"}, {"POST", "/api/proxy/execute"}, {"POST", "/api/tools/provision"},
 	{"GET", "/api/tools/provision"},
 	{"DELETE", "/api/tools/provision/shop_hat"}, {"POST", "/api/servers/shop/reconnect"}, {"GET", "/api/nothing"},
 }

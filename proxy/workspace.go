@@ -147,6 +147,12 @@ func (w *Workspace) Unlisted() []string {
 	return names
 }
 
+// Held is what waits for approval; nothing where the store cannot be read.
+func (w *Workspace) Held(ctx context.Context) []pins.Report {
+	all, _ := ReadPins(ctx, w.stored, w.first)
+	return all.Reports
+}
+
 // Warnings are what there is to warn of in the definitions of all servers, approved or
 // not.
 func (w *Workspace) Warnings() map[tool.ID][]pins.Warning {

@@ -72,22 +72,60 @@ func BenchmarkOpen(b *testing.B) {
 
 func BenchmarkPutServer(b *testing.B) {
 	for _, kind := range []string{"changed", "unchanged"} {
-		b.Run(kind, func(b *testing.B) {
-			s := open(b, b.TempDir())
-			defs := somewhatReal(b, "github", 100)
-			if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs, nil); err != nil {
-				b.Fatal(err)
-			}
-			for i := 0; b.Loop(); i++ {
-				if kind == "changed" {
-					for _, d := range defs {
-						d.Hash = fmt.Sprint(i, d.ID.Name)
+		for _, n := range []int{100, 5000} {
+			for name, review := range map[string]*Review{"plain": nil, "reviewed": strict} {
+				b.Run(fmt.Sprint(kind, "/", n, "/", name), func(b *testing.B) {
+					s := open(b, b.TempDir())
+					defs := somewhatReal(b, "github", n)
+					if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs, review); err != nil {
+						b.Fatal(err)
 					}
+					for i := 0; b.Loop(); i++ {
+						if kind == "changed" {
+							for _, d := range defs {
+								d.Hash = fmt.Sprint(i, d.ID.Name)
+							}
+						}
+						if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs, review); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// The first list of 5,000 tools, which becomes the baseline.
+func BenchmarkBaseline(b *testing.B) {
+	defs := somewhatReal(b, "github", 5000)
+	for name, review := range map[string]*Review{"plain": nil, "reviewed": strict} {
+		b.Run(name, func(b *testing.B) {
+			s := open(b, b.TempDir())
+			for b.Loop() {
+				if _, err := s.KeepServers(b.Context(), nil); err != nil {
+					b.Fatal(err)
 				}
-				if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs, nil); err != nil {
+				if _, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs, review); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
+	}
+}
+
+// What start-up asks for beside definitions.
+func BenchmarkUnpinned(b *testing.B) {
+	s := open(b, b.TempDir())
+	for i := range 50 {
+		name := fmt.Sprintf("server%d", i)
+		if _, err := s.PutServer(b.Context(), Upstream{Name: name}, somewhatReal(b, name, 100), strict); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if all, err := s.Unpinned(b.Context()); err != nil || len(all) > 0 {
+			b.Fatal(all, err)
+		}
 	}
 }

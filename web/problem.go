@@ -88,7 +88,7 @@ func (s *server) problem(op operation, err error) *problem {
 		return answer(http.StatusBadRequest, err)
 	case errors.As(err, &over):
 		return answer(http.StatusConflict, over)
-	case errors.Is(err, retrieve.ErrNotGated):
+	case errors.Is(err, retrieve.ErrNotGated), errors.Is(err, ErrStale):
 		return answer(http.StatusConflict, err)
 	case errors.Is(err, ErrNoView), errors.Is(err, ErrNoServer):
 		return answer(http.StatusNotFound, err)

@@ -22,6 +22,7 @@ import (
 	"toolfinch/transport"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/web"
 )
@@ -207,6 +208,20 @@ func (r *rig) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	return web.Upstream{}, web.ErrNoServer
 }
 
+func (r *rig) Held(context.Context) ([]pins.Report, error) {
+	held := func(server, name string) pins.Report {
+		return pins.Report{Held: pins.Held{ID: tool.ID{Server: server, Name: name}, Hash: "h-" + name, Raw: json.RawMessage(`{"name":"` + name + `"}`)}}
+	}
+	return []pins.Report{held("clock", "later"), held("clock", "gone"), held("elsewhere", "secret")}, nil
+}
+
+func (r *rig) Decide(_ context.Context, approve, _ []pins.Report) error {
+	if len(approve) > 0 && approve[0].ID.Name == "gone" {
+		return fmt.Errorf("%w: look at it once more", web.ErrStale)
+	}
+	return nil
+}
+
 func (r *rig) Reindex(context.Context) []web.Reindexed {
 	return []web.Reindexed{
 		{Server: "clock", Tools: 99, Differences: &web.Differences{Added: 1}},
@@ -257,7 +272,13 @@ func (fire) Audit() (audit.Counts, bool)         { panic("secret of the house") 
 func (fire) Admissions() ([]web.Count, []web.Count) {
 	panic("secret of the house")
 }
-func (fire) Permit(context.Context, string) error    { return nil }
+func (fire) Permit(context.Context, string) error { return nil }
+func (fire) Held(context.Context) ([]pins.Report, error) {
+	return nil, errors.New("secret of the house")
+}
+func (fire) Decide(context.Context, []pins.Report, []pins.Report) error {
+	return errors.New("secret of the house")
+}
 func (fire) Reindex(context.Context) []web.Reindexed { panic("secret of the house") }
 func (fire) Reconnect(context.Context, string) (web.Upstream, error) {
 	return web.Upstream{}, errors.New("secret of the house")

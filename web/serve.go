@@ -112,6 +112,10 @@ func (s *server) operations(version string) map[string]map[string]operation {
 		"/api/servers/{name}/reconnect": {
 			http.MethodPost: {name: "reconnect", query: []string{"view"}, body: bodyOptional, audit: true, write: true, answer: s.reconnect},
 		},
+		"/api/pins": {
+			http.MethodGet:  {name: "listHeld", query: []string{"view"}, answer: s.listHeld},
+			http.MethodPost: {name: "decide", query: []string{"view"}, body: bodyRequired, audit: true, write: true, answer: s.decide},
+		},
 		"/api/reindex": {
 			http.MethodPost: {name: "reindex", query: []string{"view"}, body: bodyOptional, audit: true, write: true, answer: s.reindex},
 		},

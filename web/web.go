@@ -15,12 +15,14 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/pins"
 )
 
 // Errors of a House that the API tells apart. Their text is shown to clients.
 var (
 	ErrNoView   = errors.New("no such view")
 	ErrNoServer = errors.New("no such server")
+	ErrStale    = errors.New("it has changed again")
 )
 
 // House is what is served. Its methods are safe for concurrent use; the texts of
@@ -38,6 +40,11 @@ type House interface {
 	// Reindex lists all servers anew, in parallel, and returns one row for each, in
 	// configured order.
 	Reindex(ctx context.Context) []Reindexed
+	// Held returns what waits for approval, or was rejected, by server.
+	Held(ctx context.Context) ([]pins.Report, error)
+	// Decide approves and rejects what Held returned, each list all or nothing. The error wraps
+	// ErrStale where a server has listed something else since.
+	Decide(ctx context.Context, approve, reject []pins.Report) error
 	// Savings returns one row for each view, also for views without use. It may count
 	// definitions first; ctx ends that.
 	Savings(ctx context.Context) []Saved

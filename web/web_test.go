@@ -157,6 +157,21 @@ var requests = []struct {
 	{"POST", "/api/servers/dead/reconnect", "", nil, 502, `upstream dead: `},
 	{"POST", "/api/servers/mute/reconnect", "", nil, 504, `upstream mute: `},
 
+	{"GET", "/api/pins", "", nil, 200, `{"held":[{"id":"clock.later","server":"clock","kind":"tool","name":"later","hash":"h-later",`},
+	{"GET", "/api/pins", "", nil, 200, `"changes":[{"field":"name","after":"gone"}]}]}`}, // and nothing of a server that the view has not
+	{"GET", "/api/pins?view=gated", "", nil, 200, `{"held":[]}`},                         // it has not the whole server
+	{"GET", "/api/pins?view=none", "", nil, 404, `no such view`},
+	{"GET", "/api/pins?limit=1", "", nil, 400, `unknown query parameter`},
+	{"POST", "/api/pins", `{"approve":[{"id":"clock.later","hash":"h-later"}],"reject":[{"id":"clock.gone","hash":"h-gone"}]}`, nil, 200, `{"approved":1,"rejected":1}`},
+	{"POST", "/api/pins", `{}`, nil, 400, `nothing is decided`},
+	{"POST", "/api/pins", `{"approve":["clock.later"]}`, nil, 400, `it must be a list of`},
+	{"POST", "/api/pins", `{"approve":[{"id":"elsewhere.secret","hash":"h-secret"}]}`, nil, 404, `nothing is held that is called \"elsewhere.secret\"`},
+	{"POST", "/api/pins?view=gated", `{"approve":[{"id":"clock.later","hash":"h-later"}]}`, nil, 404, `nothing is held`},
+	{"POST", "/api/pins", `{"approve":[{"id":"clock.later","hash":"h"}]}`, nil, 409, `it has changed again`},
+	{"POST", "/api/pins", `{"approve":[{"id":"clock.gone","hash":"h-gone"}]}`, nil, 409, `it has changed again`},
+	{"POST", "/api/pins", big, nil, 413, `16 MB`},
+	{"POST", "/api/pins", `{}`, []string{text}, 415, `application/json`},
+
 	{"POST", "/api/reindex", "", nil, 200, `{"servers":[{"server":"clock","tools":8,"added":1,"removed":0,"changed":0},{"server":"dead"`},
 	{"POST", "/api/reindex?view=gated", "", nil, 200, `{"servers":[{"server":"clock","tools":8},{"server":"dead"`}, // it has not the whole server
 	{"POST", "/api/reindex", "{}", nil, 200, `"error":"upstream dead: connect: no"}]}`},                            // and nothing of a server that the view has not
@@ -185,6 +200,8 @@ var burning = []struct{ method, target, body string }{
 	{"GET", "/api/servers", ""},
 	{"POST", "/api/servers/x/reconnect", ""},
 	{"POST", "/api/reindex", ""},
+	{"GET", "/api/pins", ""},
+	{"POST", "/api/pins", "{}"},
 	{"GET", "/metrics", ""},
 }
 

@@ -59,6 +59,9 @@ func (s *settings) completions(root *cobra.Command) {
 		"server disable": onlyOne(s.completing((*desk).servers)),
 		"view remove":    onlyOne(s.completing((*desk).views)),
 		"model rm":       onlyOne(completeModels),
+		"pins diff":      s.completing((*desk).pinNames),
+		"pins approve":   s.completing((*desk).pinNames),
+		"pins reject":    s.completing((*desk).pinNames),
 	}
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {

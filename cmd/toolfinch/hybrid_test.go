@@ -114,7 +114,7 @@ func newPlainHouse(t *testing.T, urls map[string]string, env ...string) house {
 	})
 	servers := builtIn(t, home)
 	for name, url := range urls {
-		servers[name] = map[string]any{"url": url}
+		servers[name] = map[string]any{"url": url, "changes": "allow"} // they list other tools while they are embedded
 	}
 	h.configure(t, servers)
 	return h

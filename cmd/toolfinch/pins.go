@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ Characters that nobody sees stand as \u{e0041}. Without arguments it shows all t
 		Example: `  toolfinch pins diff
   toolfinch pins diff github.create_issue`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.withPins(cmd, false, func(_ context.Context, _ *store.Store, all proxy.Pins) error {
+			return s.withPins(cmd, false, func(_ context.Context, _ *configs.Config, _ *store.Store, all proxy.Pins) error {
 				chosen, err := choosePins(all.Reports, args, len(args) == 0)
 				if err != nil {
 					return err
@@ -116,7 +117,7 @@ its server changes it again. Approving it later is possible.`
 		if everything == (len(args) > 0) {
 			return &exitError{exitUsage, errors.New("name servers or definitions, or say --all")}
 		}
-		return s.withPins(cmd, true, func(ctx context.Context, db *store.Store, all proxy.Pins) error {
+		return s.withPins(cmd, true, func(ctx context.Context, config *configs.Config, db *store.Store, all proxy.Pins) (failed error) {
 			chosen, err := choosePins(all.Reports, args, everything)
 			if err != nil {
 				return err
@@ -140,7 +141,12 @@ its server changes it again. Approving it later is possible.`
 					return err
 				}
 			}
-			if err := proxy.Decide(ctx, db, approve, chosen); err != nil {
+			log, err := s.openAudit(cmd, config, slog.New(slog.DiscardHandler))
+			if err != nil {
+				return err
+			}
+			defer func() { failed = errors.Join(failed, log.Close()) }()
+			if err := proxy.Decide(byCommand(ctx), db, approve, chosen, log.Record); err != nil {
 				if errors.Is(err, store.ErrStale) {
 					err = fmt.Errorf("%w: nothing was decided; look at it again: toolfinch pins diff", err)
 				}
@@ -165,18 +171,18 @@ its server changes it again. Approving it later is possible.`
 }
 
 // withPins reads what is held for do.
-func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *store.Store, proxy.Pins) error) error {
+func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Store, proxy.Pins) error) error {
 	return s.withStore(cmd, writes, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 		all, err := proxy.ReadPins(ctx, db, config)
 		if err != nil {
 			return err
 		}
-		return do(ctx, db, all)
+		return do(ctx, config, db, all)
 	})
 }
 
 func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
-	return s.withPins(cmd, false, func(_ context.Context, _ *store.Store, all proxy.Pins) error {
+	return s.withPins(cmd, false, func(_ context.Context, _ *configs.Config, _ *store.Store, all proxy.Pins) error {
 		t := &table{head: []string{"SERVER", "DEFINITION", "WHAT", "WARNINGS"}, whole: true}
 		for _, r := range all.Reports {
 			var warnings []string
@@ -346,4 +352,12 @@ func warningsOf(warnings map[tool.ID][]pins.Warning, server string) (lines []str
 		lines = append(lines, fmt.Sprintf("and %s: toolfinch servers --long", plural(more, "more warning")))
 	}
 	return lines
+}
+
+// pinNames are what pins takes: servers of which something is held, and that.
+func (d *desk) pinNames() (names []string) {
+	for _, r := range d.Held(d.cmd.Context()) {
+		names = append(names, r.ID.Server, r.ID.String())
+	}
+	return unique(names)
 }

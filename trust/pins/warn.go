@@ -197,18 +197,21 @@ func hidden(text string) (found []Warning) {
 	return found
 }
 
-// revealed is a text with tag characters as what they stand for, and without others that
-// nobody sees.
+// revealed is a text without characters that nobody sees, and after it what the tag
+// characters among them stand for.
 func revealed(text string) string {
-	return strings.Map(func(r rune) rune {
+	var tags strings.Builder
+	plain := strings.Map(func(r rune) rune {
 		switch {
 		case 0xE0020 <= r && r < 0xE007F:
-			return r - 0xE0000
+			tags.WriteRune(r - 0xE0000)
+			return -1
 		case odd(r) && r != '\n' && r != '\t' && r != '\r':
 			return -1
 		}
 		return r
 	}, text)
+	return plain + "\n" + tags.String()
 }
 
 var (

@@ -245,7 +245,7 @@ var (
 func (h house) proxyFor(t *testing.T, server, exposure map[string]any) {
 	t.Helper()
 	server = maps.Clone(server)
-	server["prefix"] = ""
+	server["prefix"], server["changes"] = "", "allow" // the suite has servers add tools
 	config := map[string]any{
 		"data_dir":    filepath.Join(h.home, "data"),
 		"log_format":  "json",

@@ -35,6 +35,7 @@ var floors = map[string]int{
 	"clients":         1,
 	"eval/tokens":     6,
 	"eval/adapter":    6,
+	"packaging":       6,
 	"internal/agents": 0, "trust": 0,
 	"internal/authserver": 1,
 	"internal/await":      0, "group": 0, "limit": 0, "nearest": 0, "printable": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,

@@ -11,7 +11,7 @@ import (
 )
 
 // Every configuration of views that README.md, docs/views.md, docs/hooks.md,
-// docs/gating.md and the examples show loads, without a warning. One without servers is a part of a
+// docs/gating.md, docs/deployment.md and the examples show loads, without a warning. One without servers is a part of a
 // file, and gets those of the examples.
 func TestDocumentedConfigurations(t *testing.T) {
 	const servers = `mcp_servers:
@@ -26,7 +26,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 `
 	shown := map[string][]string{} // by where they stand
 	fenced := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-	for _, doc := range []string{"views.md", "hooks.md", "gating.md"} {
+	for _, doc := range []string{"views.md", "hooks.md", "gating.md", "deployment.md"} {
 		for _, match := range fenced.FindAllStringSubmatch(lines(t, "../../docs/"+doc), -1) {
 			shown[doc] = append(shown[doc], match[1])
 		}

@@ -1,11 +1,18 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"toolfinch/configs"
 )
@@ -41,7 +48,7 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := regexp.MustCompile("(?m)(?:^ {4}|`)(?:go run ./cmd/)?toolfinch ([a-z][a-z-]*)([^`#|\n]*)")
+	command := regexp.MustCompile("(?m)(?:^ {4}|^[$#] |`)(?:go run ./cmd/)?toolfinch ([a-z][a-z-]*)([^`#|\n]*)")
 	found := 0
 	for _, doc := range append(docs, "../../README.md", "../../CONTRIBUTING.md") {
 		text, err := os.ReadFile(doc)
@@ -69,5 +76,106 @@ func TestDocumentation(t *testing.T) {
 	}
 	if found < 8 {
 		t.Errorf("only %d commands were found: the test reads past them", found)
+	}
+}
+
+// Every page is in the index, once, and every link of a page leads to a file and a heading
+// that are there.
+func TestDocumentationIsLinked(t *testing.T) {
+	const index = "../../docs/README.md"
+	docs, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := lines(t, index)
+	for _, doc := range docs {
+		if n := strings.Count(text, "]("+filepath.Base(doc)+")"); doc != index && n != 1 {
+			t.Errorf("%s is %d times in docs/README.md", doc, n)
+		}
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	code := regexp.MustCompile("(?ms)^```.*?^```$|`[^`\n]*`")
+	for _, doc := range append(docs, "../../README.md", "../../CONTRIBUTING.md") {
+		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(lines(t, doc), ""), -1) {
+			if strings.Contains(match[1], "://") {
+				continue
+			}
+			file, heading, _ := strings.Cut(match[1], "#")
+			target := doc
+			if file != "" {
+				target = filepath.Join(filepath.Dir(doc), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s leads nowhere", doc, match[1])
+			} else if heading != "" && !slices.Contains(headings(lines(t, target)), heading) {
+				t.Errorf("%s: %s: there is no such heading", doc, match[1])
+			}
+		}
+	}
+}
+
+// headings are the anchors of a page, as GitHub makes them.
+func headings(text string) (anchors []string) {
+	for _, match := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		anchors = append(anchors, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, match[1]))
+	}
+	return anchors
+}
+
+// Each message that docs/troubleshooting.md explains is one of the program: what is
+// quoted first in a line of a table or of a list stands in its texts. "..." and single
+// capitals stand for what differs.
+func TestTroubleshootingQuotesTheProgram(t *testing.T) {
+	var said []string
+	err := filepath.WalkDir("../..", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				text, _ := strconv.Unquote(literal.Value)
+				said = append(said, text)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := regexp.MustCompile("(?m)^(?:\\| |\\* )`([^`]+)`(?: \\||: |,)")
+	differs := regexp.MustCompile(`\.\.\.|\b[A-Z]\b|"[a-z]+"|\d+|[()]`)
+	found := 0
+	for _, match := range quoted.FindAllStringSubmatch(lines(t, "../../docs/troubleshooting.md"), -1) {
+		for _, part := range differs.Split(match[1], -1) {
+			if part = strings.Trim(part, " ;:"); len(part) < 3 {
+				continue
+			}
+			found++
+			if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, part) }) {
+				t.Errorf("docs/troubleshooting.md explains %q; nothing in the program says %q", match[1], part)
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("only %d quotations were found: the test reads past them", found)
 	}
 }

@@ -340,6 +340,9 @@ func (d *decoder) checkServer(s *server, n *node, label string) {
 		if s.Transport == upstream.TransportStdio {
 			d.fail(s.transport, fmt.Sprintf("%s: %s stdio needs command, not %s", label, s.transportKey, s.urlKey), "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))
 		}
+		if s.Login.Set && slices.ContainsFunc(slices.Collect(maps.Keys(s.Headers)), func(name string) bool { return strings.EqualFold(name, "Authorization") }) {
+			d.warn(n.given("oauth"), label+": oauth is not used with a header Authorization", "keep one")
+		}
 		d.unused(n, label, s.urlKey, "args", "env", "cwd", "sandbox", "sandbox_optional")
 	default:
 		if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {

@@ -271,3 +271,25 @@ func TestACallThatNeedsMoreScopes(t *testing.T) {
 	g.logIn(t, "", "alice")
 	g.is(t, &tool.Call{}, "alice")
 }
+
+func TestAServerThatWantsMoreScopesToConnectIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t, true, login.Settings{}, Events{})
+	g.logIn(t, "", "alice")
+	g.rs.Wants("mcp:write")
+	changes := make(chan Change, 16)
+	watching, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.pool.Watch(watching, changes) }()
+	defer func() { stop(); await.Value(t, ended) }()
+	if needed, ok := errors.AsType[*login.Needed](await.Value(t, changes).Err); !ok || len(needed.Scopes) != 1 {
+		t.Fatalf("the change is %v", needed)
+	}
+	g.logIn(t, "", "alice")
+	if change := await.Value(t, changes); change.Err != nil { // and no other before it
+		t.Fatal(change.Err)
+	}
+	if n := len(g.rs.Seen()); n > 20 {
+		t.Errorf("%d requests", n)
+	}
+}

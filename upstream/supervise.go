@@ -59,17 +59,21 @@ func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 	}
 }
 
+// withoutLogin is how long a server that wants a login is left alone: it may have ceased to.
+const withoutLogin = 10 * time.Minute
+
 // pause waits until the server is worth another attempt after err: for a while, or until
 // somebody has logged in where that is what it wants.
 func (s *supervisor) pause(ctx context.Context, err error, again *conn.Delays) {
 	var after <-chan time.Time
 	loggedIn := make(chan struct{})
-	if errors.As(err, new(*login.Needed)) {
+	if needed, ok := errors.AsType[*login.Needed](err); ok {
 		s.unavailable(err, 0)
+		after = time.After(withoutLogin)
 		waiting, stop := context.WithCancel(ctx)
 		defer func() { stop(); <-loggedIn }()
 		s.work.Go(func() {
-			_ = s.login.Await(waiting, "")
+			_ = s.login.Await(waiting, "", needed)
 			close(loggedIn)
 		})
 	} else {

@@ -51,9 +51,9 @@ func (a *account) idle() bool {
 	return a.pending == nil
 }
 
-// needed is the error of requests that need a login.
-func (a *account) needed(why string, scopes []string) *Needed {
-	n := &Needed{Server: a.name, Why: why, Scopes: scopes}
+// needed is the error of requests that need a login, because the token does not do.
+func (a *account) needed(token, why string, scopes []string) *Needed {
+	n := &Needed{Server: a.name, Why: why, Scopes: scopes, token: token}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pending != nil {
@@ -107,7 +107,7 @@ func (a *account) usable(ctx context.Context) (*credential, error) {
 	a.mu.Lock()
 	if r := a.refused; r != nil && time.Since(r.at) < stands && a.settings.interactive() {
 		a.mu.Unlock()
-		return nil, a.needed(r.why, nil)
+		return nil, a.needed(r.token, r.why, nil)
 	}
 	a.mu.Unlock()
 	if c == nil || c.fresh(time.Now(), 0) && (c.fresh(time.Now(), c.margin()) || c.Dead != "") {
@@ -132,15 +132,15 @@ const (
 	mostLook  = 5 * time.Second
 )
 
-// Await returns when the server is worth another attempt: somebody has logged in, here or
-// in another process, or it was not refused for want of a login. ctx ends the wait.
-func (s *Server) Await(ctx context.Context, principal string) error {
+// Await returns once there is another token than the one that did not do: somebody has
+// logged in, here or in another process. ctx ends the wait.
+func (s *Server) Await(ctx context.Context, principal string, needed *Needed) error {
 	a := s.account(principal)
 	for every := firstLook; ; every = min(every*3/2, mostLook) {
 		a.mu.Lock()
 		changed := a.changed
 		a.mu.Unlock()
-		if _, err := a.load(ctx, true); err == nil && !a.isRefused() {
+		if c, err := a.load(ctx, true); err == nil && c != nil && c.AccessToken != needed.token {
 			return nil
 		}
 		select {
@@ -185,7 +185,7 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	}
 	switch {
 	case c == nil:
-		return nil, a.needed("", nil)
+		return nil, a.needed("", "", nil)
 	case c.AccessToken != refused && c.fresh(time.Now(), c.margin()):
 		return c, nil // another process was quicker
 	case !a.settings.interactive():
@@ -255,7 +255,7 @@ func (a *account) refuse(c *credential, why string) *Needed {
 	a.mu.Lock()
 	a.refused = &refusal{token, why, time.Now()}
 	a.mu.Unlock()
-	return a.needed(why, nil)
+	return a.needed(token, why, nil)
 }
 
 // Bounds of the pause after a fault of the authorization server.
@@ -355,5 +355,5 @@ func (a *account) widen(ctx context.Context, sent *credential, c challenge) (aga
 		})
 		return err == nil, false, err
 	}
-	return false, false, a.needed("the token lacks the scope "+strings.Join(c.scopes, " "), c.scopes)
+	return false, false, a.needed(sent.AccessToken, "the token lacks the scope "+strings.Join(c.scopes, " "), c.scopes)
 }

@@ -101,6 +101,7 @@ type Needed struct {
 	URL    string // where that goes on, for a browser; "" while no login was begun
 	Why    string // why what there was does not do; "" where nobody has logged in
 	Scopes []string
+	token  string // that does not do; "" for none
 }
 
 func (n *Needed) Error() string {

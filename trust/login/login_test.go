@@ -528,9 +528,9 @@ func TestAnotherProcessLogsIn(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, authserver.Settings{})
 	serving, shell := h.process(t, login.Settings{}), h.process(t, login.Settings{})
-	h.wants(t, serving)
+	needed := h.wants(t, serving)
 	noticed := make(chan error, 1)
-	go func() { noticed <- serving.server.Await(t.Context(), "") }()
+	go func() { noticed <- serving.server.Await(t.Context(), "", needed) }()
 	h.wants(t, shell)
 	h.login(t, shell)
 	if err := await.Value(t, noticed); err != nil {

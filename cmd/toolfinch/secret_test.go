@@ -76,7 +76,7 @@ func TestAReloadAsksForTheKeyNoMore(t *testing.T) {
 	h.env = append(h.env, "DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent")
 	cmd := exec.Command(program(t), "secret", "set", "CLOCK", "--config", h.config)
 	cmd.Env, cmd.Stdin = h.env, strings.NewReader("correct-horse")
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "because there is no keyring") {
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "because no keyring can be used") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	keys, _ := filepath.Glob(filepath.Join(h.home, "data", "keys", "*.key"))

@@ -197,7 +197,7 @@ func (k *keys) create(ctx context.Context, durable bool) (*key, error) {
 		if err := writeKey(k.path(made.ID), secret); err != nil {
 			return nil, fmt.Errorf("the key file cannot be written: %w", err)
 		}
-		k.log.Warn("stored secrets are sealed with a key in a file, because there is no keyring: keep it out of backups of the store", "file", k.path(made.ID), "keyring", noRing)
+		k.log.Warn("stored secrets are sealed with a key in a file, because no keyring can be used: keep it out of copies of the store", "file", k.path(made.ID), "keyring", noRing)
 	}
 	k.have = made
 	return made, nil

@@ -17,7 +17,7 @@ func (s Scopes) Guard(t *tool.Tool) tool.Middleware {
 			return next
 		}
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			if err := s.Check(trust.PrincipalOf(ctx), level, "calling "+t.Name); err != nil {
+			if err := s.Check(trust.PrincipalOf(ctx), level, "calling "+call.Name); err != nil {
 				return nil, err
 			}
 			return next(ctx, call)

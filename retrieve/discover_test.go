@@ -263,7 +263,7 @@ func TestDiscoveredToolsAreLearnedFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	memory.Called("s", search.Def.ID)
-	if memory.Prior("search code")[search.Def.ID] == 0 {
+	if memory.Prior("", "search code")[search.Def.ID] == 0 {
 		t.Error("a call of what was discovered is not learned from")
 	}
 }

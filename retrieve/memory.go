@@ -15,6 +15,8 @@ import (
 
 // Use says that a tool was called after a query.
 type Use struct {
+	Principal string // who called, "" for nobody known: others' queries are not shown by what is found
+
 	Query string  // as it was asked, without control characters; at most 500 bytes
 	Tool  tool.ID // the upstream's tool
 	Count float64 // how much it counted at At: above 0, and at most 4 for all uses together
@@ -55,24 +57,28 @@ type Memory struct {
 	// mu guards all below. It is not held while save runs.
 	mu       sync.RWMutex
 	sessions map[string]*asking
-	queries  map[string]int   // places in learned, by text
+	queries  map[asker]int    // places in learned
 	learned  []*learnedQuery  // nil where a query was forgotten
 	free     []int            // places of nil in learned
 	byTerm   map[string][]int // places in learned of the queries with a term
 	size     int              // uses in learned
 }
 
+// asker is a query and who asked it.
+type asker struct{ principal, text string }
+
 // learnedQuery is a query and the tools that were called after it.
 type learnedQuery struct {
-	text  string
+	asker
 	terms []string // sorted, each once
 	uses  []Use
 }
 
 // asking is what a session has asked of late, the latest last.
 type asking struct {
-	queries []askedQuery
-	at      time.Time // of the latest
+	principal string
+	queries   []askedQuery
+	at        time.Time // of the latest
 }
 
 type askedQuery struct {
@@ -89,7 +95,7 @@ func NewMemory(known []Use, save func(Use)) *Memory {
 	m := &Memory{
 		save:     save,
 		sessions: map[string]*asking{},
-		queries:  map[string]int{},
+		queries:  map[asker]int{},
 		byTerm:   map[string][]int{},
 	}
 	now := time.Now()
@@ -107,9 +113,9 @@ func NewMemory(known []Use, save func(Use)) *Memory {
 	return m
 }
 
-// Asked notes that a session asked a query and was shown the tools found, best
-// first. The session "" is nobody's.
-func (m *Memory) Asked(session, query string, found []tool.ID) {
+// Asked notes that a session, of a principal, asked a query and was shown the tools found,
+// best first. The session "" is nobody's.
+func (m *Memory) Asked(principal, session, query string, found []tool.ID) {
 	if session == "" || len(found) == 0 {
 		return
 	}
@@ -123,7 +129,7 @@ func (m *Memory) Asked(session, query string, found []tool.ID) {
 		if len(m.sessions) >= maxSessions {
 			m.forgetSession()
 		}
-		s = &asking{}
+		s = &asking{principal: principal}
 		m.sessions[session] = s
 	}
 	s.at = asked.at
@@ -178,7 +184,7 @@ func (m *Memory) called(session string, id tool.ID) (Use, bool) {
 			return Use{}, false
 		}
 		q.called[id] = true
-		use := Use{Query: q.text, Tool: id, Count: surprise(rank), At: now}
+		use := Use{Principal: s.principal, Query: q.text, Tool: id, Count: surprise(rank), At: now}
 		return use, m.add(use)
 	}
 	return Use{}, false
@@ -191,13 +197,14 @@ func surprise(rank int) float64 { return min(1, 0.25*float64(rank+1)) }
 
 // add learns a use. It reports false for a query with no word to know it by.
 func (m *Memory) add(use Use) bool {
-	at, known := m.queries[use.Query]
+	by := asker{use.Principal, use.Query}
+	at, known := m.queries[by]
 	if !known {
 		terms := distinctTerms(use.Query)
 		if len(terms) == 0 {
 			return false
 		}
-		at = m.place(&learnedQuery{text: use.Query, terms: terms})
+		at = m.place(&learnedQuery{asker: by, terms: terms})
 	}
 	q := m.learned[at]
 	use.Count = min(use.Count, maxCount)
@@ -223,7 +230,7 @@ func (m *Memory) place(q *learnedQuery) int {
 	} else {
 		m.learned = append(m.learned, q)
 	}
-	m.queries[q.text] = at
+	m.queries[q.asker] = at
 	for _, term := range q.terms {
 		m.byTerm[term] = append(m.byTerm[term], at)
 	}
@@ -249,7 +256,7 @@ func (m *Memory) forgetUse(keep *learnedQuery, now time.Time) {
 	if len(q.uses) > 0 || q == keep {
 		return
 	}
-	delete(m.queries, q.text)
+	delete(m.queries, q.asker)
 	for _, term := range q.terms {
 		places := m.byTerm[term]
 		i := slices.Index(places, at)
@@ -263,16 +270,16 @@ func (m *Memory) forgetUse(keep *learnedQuery, now time.Time) {
 	m.free = append(m.free, at)
 }
 
-// Prior returns how much the tools called after similar queries are expected,
+// Prior returns how much the tools that a principal called after similar queries are expected,
 // above 0 and at most 1. It is nil when no similar query is known. Queries are
 // similar by the stems they share, rare ones counting more.
-func (m *Memory) Prior(query string) map[tool.ID]float64 {
+func (m *Memory) Prior(principal, query string) map[tool.ID]float64 {
 	terms := distinctTerms(normalize(query))
 	now := time.Now()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	var prior map[tool.ID]float64
-	for _, near := range m.similar(terms) {
+	for _, near := range m.similar(principal, terms) {
 		for _, use := range near.uses {
 			// The chance that this query or one before it means the tool: calls
 			// after a query never outweigh how little similar it is.
@@ -294,8 +301,8 @@ type similarQuery struct {
 	similarity float64 // above 0, 1 for the same
 }
 
-// similar returns the learned queries near terms, in no order.
-func (m *Memory) similar(terms []string) []similarQuery {
+// similar returns the learned queries of a principal near terms, in no order.
+func (m *Memory) similar(principal string, terms []string) []similarQuery {
 	shared := make([]float64, len(m.learned))
 	var norm float64 // squared
 	var touched bool
@@ -318,7 +325,7 @@ func (m *Memory) similar(terms []string) []similarQuery {
 			continue
 		}
 		q := m.learned[at]
-		if q == nil {
+		if q == nil || q.principal != principal {
 			continue
 		}
 		var other float64

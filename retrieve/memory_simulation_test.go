@@ -91,7 +91,7 @@ func eachLine(t *testing.T, name string, do func([]byte)) {
 func (s *simulation) search(t *testing.T, m *Memory, query string) []string {
 	t.Helper()
 	q := index.Query{Text: query, Limit: 10}
-	if prior := m.Prior(query); prior != nil {
+	if prior := m.Prior("", query); prior != nil {
 		q.Prior = map[string]float64{}
 		for id, p := range prior {
 			q.Prior[id.Server+":"+id.Name] = p
@@ -196,7 +196,7 @@ func (s *simulation) use(m *Memory, session, query string, shown, called []strin
 	for _, name := range shown {
 		found = append(found, s.ids[name])
 	}
-	m.Asked(session, query, found)
+	m.Asked("", session, query, found)
 	for _, name := range called {
 		m.Called(session, s.ids[name])
 	}

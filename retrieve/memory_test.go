@@ -32,7 +32,7 @@ func toolIDs(s string) (out []tool.ID) {
 // learnedIn is a Memory that knows one query and the tool called after it.
 func learnedIn(query, called string) *Memory {
 	m := NewMemory(nil, nil)
-	m.Asked("s", query, toolIDs("other.a other.b other.c "+called))
+	m.Asked("", "s", query, toolIDs("other.a other.b other.c "+called))
 	m.Called("s", toolID(called))
 	return m
 }
@@ -54,7 +54,7 @@ func TestAToolIsExpectedAfterSimilarQueries(t *testing.T) {
 		{"to the for", 0, 0},
 		{"", 0, 0},
 	} {
-		got := learnedIn(learned, "math.convert").Prior(test.query)
+		got := learnedIn(learned, "math.convert").Prior("", test.query)
 		p, known := got[toolID("math.convert")]
 		if p < test.least || p > test.most || known != (test.most > 0) || len(got) > 1 || !known && got != nil {
 			t.Errorf("%q: %v, want %v to %v", test.query, got, test.least, test.most)
@@ -65,13 +65,13 @@ func TestAToolIsExpectedAfterSimilarQueries(t *testing.T) {
 func TestRareWordsMakeQueriesSimilar(t *testing.T) {
 	m := learnedIn("list grafana dashboards", "grafana.list")
 	for _, thing := range []string{"files", "issues", "users", "pods", "events", "songs", "rooms", "orders"} {
-		m.Asked("s", "list open "+thing, toolIDs("some."+thing))
+		m.Asked("", "s", "list open "+thing, toolIDs("some."+thing))
 		m.Called("s", toolID("some."+thing))
 	}
-	if got := m.Prior("list open invoices"); got != nil {
+	if got := m.Prior("", "list open invoices"); got != nil {
 		t.Errorf("a common word is enough: %v", got)
 	}
-	if got := m.Prior("show grafana dashboards"); got[toolID("grafana.list")] == 0 || len(got) != 1 {
+	if got := m.Prior("", "show grafana dashboards"); got[toolID("grafana.list")] == 0 || len(got) != 1 {
 		t.Errorf("rare words are not enough: %v", got)
 	}
 }
@@ -87,7 +87,7 @@ func play(t *testing.T, m *Memory, steps string) {
 			session = strings.Trim(rest, `"`)
 		case "ask":
 			query, tools, _ := strings.Cut(rest, ":")
-			m.Asked(session, query, toolIDs(tools))
+			m.Asked("", session, query, toolIDs(tools))
 		case "call":
 			m.Called(session, toolID(rest))
 		case "wait":
@@ -148,13 +148,13 @@ func TestWhatIsNotUsedFades(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, id := learnedIn("red apples", "fruit.red"), toolID("fruit.red")
 		for _, want := range []float64{1, 0.5, 0.25} {
-			if p := m.Prior("red apples")[id]; math.Abs(p-(1-math.Exp(-want))) > 1e-12 {
+			if p := m.Prior("", "red apples")[id]; math.Abs(p-(1-math.Exp(-want))) > 1e-12 {
 				t.Errorf("prior %v, want that of %v uses", p, want)
 			}
 			time.Sleep(halfLife)
 		}
 		time.Sleep(10 * 365 * 24 * time.Hour)
-		if p := m.Prior("red apples")[id]; p > 1e-9 {
+		if p := m.Prior("", "red apples")[id]; p > 1e-9 {
 			t.Errorf("after ten years: %v", p)
 		}
 	})
@@ -174,21 +174,21 @@ func TestNoNumberOfCallsRunsAway(t *testing.T) {
 		m, id := NewMemory(nil, nil), toolID("web.fetch")
 		for i := range 10_000 {
 			session := fmt.Sprint(i)
-			m.Asked(session, "download the yearly report", toolIDs("a.a b.b c.c web.fetch"))
+			m.Asked("", session, "download the yearly report", toolIDs("a.a b.b c.c web.fetch"))
 			m.Called(session, id)
 		}
-		if p := m.Prior("download the yearly report")[id]; p < 0.9 || p >= 1 {
+		if p := m.Prior("", "download the yearly report")[id]; p < 0.9 || p >= 1 {
 			t.Errorf("the same query: %v", p)
 		}
-		few := learnedIn("download the yearly report", "web.fetch").Prior("upload the yearly report")[id]
-		if p := m.Prior("upload the yearly report")[id]; p <= few || p > 0.5 {
+		few := learnedIn("download the yearly report", "web.fetch").Prior("", "upload the yearly report")[id]
+		if p := m.Prior("", "upload the yearly report")[id]; p <= few || p > 0.5 {
 			t.Errorf("a similar query: %v, after one call %v", p, few)
 		}
-		if got := m.Prior("upload a picture"); got != nil {
+		if got := m.Prior("", "upload a picture"); got != nil {
 			t.Errorf("another query: %v", got)
 		}
 		time.Sleep(3 * halfLife)
-		if p := m.Prior("download the yearly report")[id]; p > 0.5 {
+		if p := m.Prior("", "download the yearly report")[id]; p > 0.5 {
 			t.Errorf("three months later: %v", p)
 		}
 	})
@@ -200,7 +200,7 @@ func TestAMemoryIsBounded(t *testing.T) {
 			saved := 0
 			m := NewMemory(nil, func(Use) { saved++ })
 			for i := range maxSessions + 1 {
-				m.Asked(fmt.Sprint(i), "red apples", toolIDs("a.x"))
+				m.Asked("", fmt.Sprint(i), "red apples", toolIDs("a.x"))
 				time.Sleep(time.Millisecond)
 			}
 			m.Called("0", toolID("a.x"))
@@ -222,10 +222,10 @@ func TestAMemoryIsBounded(t *testing.T) {
 		m := NewMemory(known, nil)
 		for i, query := range []string{"weakest of all", "brand new", "even newer"} {
 			if i > 0 {
-				m.Asked("s", query, toolIDs("a.x"))
+				m.Asked("", "s", query, toolIDs("a.x"))
 				m.Called("s", toolID("a.x"))
 			}
-			if m.Prior(query) == nil || i > 0 && m.Prior([]string{"weakest of all", "brand new"}[i-1]) != nil {
+			if m.Prior("", query) == nil || i > 0 && m.Prior("", []string{"weakest of all", "brand new"}[i-1]) != nil {
 				t.Errorf("after %q the wrong use is forgotten", query)
 			}
 			if m.size != maxUses || len(m.queries) != maxUses || len(m.learned) > maxUses+1 || i > 0 && m.byTerm["weakest"] != nil {
@@ -240,7 +240,7 @@ func TestAMemoryIsBounded(t *testing.T) {
 			known = append(known, Use{Query: fmt.Sprint("query", i), Tool: toolID("a.x"), Count: 1 + float64(i%2), At: now})
 		}
 		m := NewMemory(known, nil)
-		if m.size != maxUses || m.Prior("query 0") != nil || m.Prior("query1") == nil {
+		if m.size != maxUses || m.Prior("", "query 0") != nil || m.Prior("", "query1") == nil {
 			t.Errorf("%d uses, not those that count most", m.size)
 		}
 	})
@@ -248,12 +248,12 @@ func TestAMemoryIsBounded(t *testing.T) {
 		var saved Use
 		m := NewMemory(nil, func(u Use) { saved = u })
 		for _, query := range []string{strings.Repeat("漢字 ", 1<<20), "x" + strings.Repeat(" été", 200), strings.Repeat("a b\xff", 999)} {
-			m.Asked("s", query, toolIDs("a.x"))
+			m.Asked("", "s", query, toolIDs("a.x"))
 			m.Called("s", toolID("a.x"))
 			if n := len(saved.Query); n > maxUseQuery || n < maxUseQuery-10 || strings.ToValidUTF8(saved.Query, "?") != saved.Query {
 				t.Errorf("a query of %d bytes became %q", len(query), saved.Query)
 			}
-			if m.Prior(query) == nil {
+			if m.Prior("", query) == nil {
 				t.Error("the query that was cut is not similar to itself")
 			}
 		}
@@ -263,11 +263,11 @@ func TestAMemoryIsBounded(t *testing.T) {
 func TestDamagedUsesAreLeftOut(t *testing.T) {
 	now := time.Now()
 	m := NewMemory([]Use{
-		{"red apples", toolID("a.nan"), math.NaN(), now}, {"red apples", toolID("a.zero"), 0, now},
-		{"red apples", toolID("a.minus"), -1, now}, {"", toolID("a.empty"), 1, now},
-		{"red apples", toolID("a.infinite"), math.Inf(1), now}, {"red apples", toolID("a.fine"), 1, now},
+		{"", "red apples", toolID("a.nan"), math.NaN(), now}, {"", "red apples", toolID("a.zero"), 0, now},
+		{"", "red apples", toolID("a.minus"), -1, now}, {"", "", toolID("a.empty"), 1, now},
+		{"", "red apples", toolID("a.infinite"), math.Inf(1), now}, {"", "red apples", toolID("a.fine"), 1, now},
 	}, nil)
-	got := m.Prior("red apples")
+	got := m.Prior("", "red apples")
 	if names := slices.Sorted(func(yield func(string) bool) {
 		for id := range got {
 			if !yield(id.Name) {
@@ -296,7 +296,7 @@ func TestAMemoryReadFromTheStoreIsTheSame(t *testing.T) {
 		queries := []string{"find red apples", "find green apples in the garden", "buy red apples", "find red pears"}
 		for i := range 40 {
 			session := fmt.Sprint(i)
-			m.Asked(session, queries[i*i%len(queries)], toolIDs("fruit.a fruit.b fruit.c"))
+			m.Asked("", session, queries[i*i%len(queries)], toolIDs("fruit.a fruit.b fruit.c"))
 			m.Called(session, toolIDs("fruit.a fruit.b fruit.c")[i%3])
 			time.Sleep(time.Duration(i*i) * 10 * time.Minute)
 		}
@@ -310,7 +310,7 @@ func TestAMemoryReadFromTheStoreIsTheSame(t *testing.T) {
 		}
 		again := NewMemory(known, nil)
 		for _, query := range queries {
-			want, got := m.Prior(query), again.Prior(query)
+			want, got := m.Prior("", query), again.Prior("", query)
 			if len(want) == 0 || !slices.Equal(slices.SortedFunc(maps.Keys(want), byID), slices.SortedFunc(maps.Keys(got), byID)) {
 				t.Errorf("%s: %v, want %v", query, got, want)
 			}
@@ -330,10 +330,10 @@ func TestSaveMayUseTheMemory(t *testing.T) {
 	var m *Memory
 	var prior map[tool.ID]float64
 	m = NewMemory(nil, func(u Use) {
-		prior = m.Prior(u.Query)
+		prior = m.Prior("", u.Query)
 		m.Called("s", u.Tool)
 	})
-	m.Asked("s", "red apples", toolIDs("a.x"))
+	m.Asked("", "s", "red apples", toolIDs("a.x"))
 	m.Called("s", toolID("a.x"))
 	if len(prior) != 1 {
 		t.Errorf("prior %v", prior)
@@ -348,9 +348,9 @@ func TestManySessionsShareAMemory(t *testing.T) {
 		all.Go(func() {
 			for i := range 200 {
 				query := fmt.Sprintf("apples %d of tree %d", i, g)
-				m.Asked(fmt.Sprint(g), query, toolIDs("a.x a.y"))
+				m.Asked("", fmt.Sprint(g), query, toolIDs("a.x a.y"))
 				m.Called(fmt.Sprint(g), toolID("a.y"))
-				if m.Prior(query)[toolID("a.y")] == 0 {
+				if m.Prior("", query)[toolID("a.y")] == 0 {
 					t.Errorf("%s was not learned", query)
 				}
 			}
@@ -388,7 +388,7 @@ func BenchmarkPrior(b *testing.B) {
 			uses, queries := manyUses(n)
 			m := NewMemory(uses, nil)
 			for i := 0; b.Loop(); i++ {
-				if m.Prior(queries[i%len(queries)]) == nil {
+				if m.Prior("", queries[i%len(queries)]) == nil {
 					b.Fatal("nothing is similar")
 				}
 			}
@@ -401,7 +401,7 @@ func BenchmarkPrior(b *testing.B) {
 		}
 		m := NewMemory(uses, nil)
 		for b.Loop() {
-			m.Prior("create an issue in the repository of the team now")
+			m.Prior("", "create an issue in the repository of the team now")
 		}
 	})
 }
@@ -410,7 +410,7 @@ func BenchmarkCalledWhenFull(b *testing.B) {
 	uses, _ := manyUses(maxUses)
 	m := NewMemory(uses, nil)
 	for i := 0; b.Loop(); i++ {
-		m.Asked("s", fmt.Sprint("something new number ", i), toolIDs("a.x"))
+		m.Asked("", "s", fmt.Sprint("something new number ", i), toolIDs("a.x"))
 		m.Called("s", toolID("a.x"))
 	}
 }
@@ -437,9 +437,32 @@ func TestWhatWasLearnedIsOfOneTool(t *testing.T) {
 		if !ok {
 			t.Fatal("the tool is not in the catalog")
 		}
-		if got := r.prior("send a letter"); len(got) != 1 || got[found.Name] == 0 {
+		if got := r.prior("", "send a letter"); len(got) != 1 || got[found.Name] == 0 {
 			t.Errorf("the prior is %v, want that of %s", got, found.Name)
 		}
 		one, other = other, one
+	}
+}
+
+// What one principal asks and calls changes nothing of what another finds.
+func TestUsesAreOfTheirPrincipal(t *testing.T) {
+	var saved []Use
+	m := NewMemory(nil, func(use Use) { saved = append(saved, use) })
+	for _, who := range []string{"ann", "bob", ""} {
+		session := "session of " + who
+		m.Asked(who, session, "fetch the salaries", toolIDs("other.a some."+strings.TrimSpace("x"+who)))
+		m.Called(session, toolID("some.x"+who))
+	}
+	for _, who := range []string{"ann", "bob", ""} {
+		if got := m.Prior(who, "fetch the salaries"); len(got) != 1 || got[toolID("some.x"+who)] == 0 {
+			t.Errorf("%q expects %v", who, got)
+		}
+	}
+	if got := m.Prior("cleo", "fetch the salaries"); got != nil {
+		t.Errorf("cleo expects %v", got)
+	}
+	again := NewMemory(saved, nil)
+	if got := again.Prior("bob", "fetch the salaries"); len(got) != 1 || got[toolID("some.xbob")] == 0 {
+		t.Errorf("read again, bob expects %v", got)
 	}
 }

@@ -119,7 +119,7 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 		return nil, err
 	}
 	for _, n := range slices.Backward(needs) { // the first is the latest: its hits stand under it
-		r.asked(call.Session, n.Text, n.Hits)
+		r.asked(call, n.Text, n.Hits)
 	}
 	onceEach(needs)
 	var hits []Hit

@@ -64,13 +64,13 @@ func TestSeveralNeedsAreRegisteredAtOnceAndLearnedApart(t *testing.T) {
 	memory.Called("s", tool.ID{Server: "github", Name: "search_code"})
 	memory.Called("s", tool.ID{Server: "github", Name: "create_issue"})
 	for query, want := range map[string]string{"search_code": "search_code", "create_issue": "create_issue", "again": ""} {
-		for id := range memory.Prior(query) {
+		for id := range memory.Prior("", query) {
 			if id.Name != want {
 				t.Errorf("%s is learned to mean %s, want %q", query, id, want)
 			}
 		}
-		if (len(memory.Prior(query)) == 1) != (want != "") {
-			t.Errorf("%s is learned to mean %v, want %q", query, memory.Prior(query), want)
+		if (len(memory.Prior("", query)) == 1) != (want != "") {
+			t.Errorf("%s is learned to mean %v, want %q", query, memory.Prior("", query), want)
 		}
 	}
 }

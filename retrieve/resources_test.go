@@ -366,7 +366,7 @@ func TestOnlyToolsAreRegisteredAndLearned(t *testing.T) {
 		t.Errorf("registered %q in %d calls", got, calls)
 	}
 	memory.Called("s", tool.ID{Server: "github", Name: "critique", Kind: tool.KindPrompt})
-	if prior := memory.Prior("review a change"); len(prior) != 0 {
+	if prior := memory.Prior("", "review a change"); len(prior) != 0 {
 		t.Errorf("a prompt is learned: %v", prior)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"toolfinch/index"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
+	"toolfinch/trust"
 )
 
 // Bounds of retrieve_tools' limit, and its default.
@@ -275,7 +276,7 @@ func (s *searcher) doubt(q Query, found *Found) {
 
 // query returns the query for the index and, if it has no vectors, the reason.
 func (s *searcher) query(ctx context.Context, q Query) (query index.Query, reason string, err error) {
-	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: s.prior(q.Text), Explain: q.Explain}
+	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: s.prior(trust.NameOf(ctx), q.Text), Explain: q.Explain}
 	query.Vectors, reason = s.vectors.of(ctx, q.Text, s.timeout, s.catalog.Embedded() > 0)
 	return query, reason, ctx.Err()
 }
@@ -299,7 +300,7 @@ func (s *searcher) rank(ctx context.Context, query index.Query, reason string) (
 }
 
 // asked tells the memory which tools a query found.
-func (s *searcher) asked(session, query string, hits []Hit) {
+func (s *searcher) asked(call *tool.Call, query string, hits []Hit) {
 	if s.memory == nil {
 		return
 	}
@@ -309,15 +310,15 @@ func (s *searcher) asked(session, query string, hits []Hit) {
 			ids = append(ids, hit.Def.ID)
 		}
 	}
-	s.memory.Asked(session, query, ids)
+	s.memory.Asked(call.Principal, call.Session, query, ids)
 }
 
-// prior returns the expectations that use has taught for a query, by exposed name.
-func (s *searcher) prior(query string) map[string]float64 {
+// prior returns the expectations that a principal's use has taught for a query, by exposed name.
+func (s *searcher) prior(principal, query string) map[string]float64 {
 	if s.memory == nil {
 		return nil
 	}
-	learned := s.memory.Prior(query)
+	learned := s.memory.Prior(principal, query)
 	if len(learned) == 0 {
 		return nil
 	}

@@ -76,7 +76,7 @@ func TestAToolOfSeveralViewsIsOneOfEach(t *testing.T) {
 		t.Errorf("listed from the start: %s", got)
 	}
 	// What was learned of it holds for both.
-	prior := New(all, Settings{Memory: learnedIn("sell a hat", "s.x")}).prior("sell a hat")
+	prior := New(all, Settings{Memory: learnedIn("sell a hat", "s.x")}).prior("", "sell a hat")
 	if prior["a_s_x"] == 0 || prior["a_s_x"] != prior["b_s_x"] {
 		t.Errorf("expected are %v", prior)
 	}

@@ -11,6 +11,8 @@ import (
 
 // LearnedUse says how much a tool was called after a query.
 type LearnedUse struct {
+	Principal string // whose it is, "" for nobody's in particular; at most 1,024 bytes
+
 	Query string    // at most 500 bytes
 	Tool  tool.ID   // the upstream's tool; it need not exist any more
 	Count float64   // what its uses counted at At, above 0; half as much 30 days later
@@ -23,28 +25,29 @@ const (
 	learnedHalfLife = 30 * 24 * time.Hour
 	maxLearned      = 5000     // pairs of a query and a tool
 	maxLearnedQuery = 500      // bytes
+	maxLearnedBy    = 1024     // bytes of a principal
 	maxLearnedCount = 4.0      // of a pair
 	minLearnedCount = 1.0 / 64 // what counts less has faded away
 )
 
 const (
-	selectLearned = `SELECT query, server, tool, count, used_at FROM learned ORDER BY query, server, tool`
+	selectLearned = `SELECT principal, query, server, tool, count, used_at FROM learned ORDER BY principal, query, server, tool`
 
 	// What a row counts at the time :now. A clock that was set back makes
 	// nothing count more.
 	learnedNow = `count * pow(0.5, max(0, :now - used_at) / :halflife)`
 
 	addLearned = `
-		INSERT INTO learned (query, server, tool, count, used_at) VALUES (:query, :server, :tool, min(:count, :most), :now)
+		INSERT INTO learned (principal, query, server, tool, count, used_at) VALUES (:principal, :query, :server, :tool, min(:count, :most), :now)
 		ON CONFLICT DO UPDATE SET count = min(:count + ` + learnedNow + `, :most), used_at = :now`
 
 	fadeLearned = `DELETE FROM learned WHERE ` + learnedNow + ` < :least`
 
 	// The row just added stays, or a full table would learn nothing new.
 	boundLearned = `
-		DELETE FROM learned WHERE (query, server, tool) IN (
-			SELECT query, server, tool FROM learned
-			ORDER BY (query, server, tool) = (:query, :server, :tool) DESC, ` + learnedNow + ` DESC, query, server, tool
+		DELETE FROM learned WHERE (principal, query, server, tool) IN (
+			SELECT principal, query, server, tool FROM learned
+			ORDER BY (principal, query, server, tool) = (:principal, :query, :server, :tool) DESC, ` + learnedNow + ` DESC, principal, query, server, tool
 			LIMIT -1 OFFSET :rows)`
 
 	forgetLearned = `
@@ -52,13 +55,13 @@ const (
 		WHERE (:query = '' OR instr(lower(query), lower(:query)) > 0) AND (:tool = '' OR server || '.' || tool = :tool)`
 )
 
-// Learned returns what was learned from use, in the order of queries and tools.
+// Learned returns what was learned from use, in the order of principals, queries and tools.
 func (s *Store) Learned(ctx context.Context) ([]LearnedUse, error) {
 	var out []LearnedUse
 	err := each(ctx, s.db, func(rows *sql.Rows) error {
 		var use LearnedUse
 		var at int64
-		if err := rows.Scan(&use.Query, &use.Tool.Server, &use.Tool.Name, &use.Count, &at); err != nil {
+		if err := rows.Scan(&use.Principal, &use.Query, &use.Tool.Server, &use.Tool.Name, &use.Count, &at); err != nil {
 			return err
 		}
 		use.At = time.UnixMilli(at)
@@ -71,7 +74,7 @@ func (s *Store) Learned(ctx context.Context) ([]LearnedUse, error) {
 	return out, nil
 }
 
-// PutLearned adds a use to what is stored of its query and tool: the counts add
+// PutLearned adds a use to what is stored of its principal, query and tool: the counts add
 // up, as far as the earlier ones have not faded, to 4 at most. What has faded
 // to less than 1/64 is forgotten, and of more than 5,000 rows the weakest. A
 // query of more than 500 bytes and a count that is not above 0 are errors.
@@ -79,11 +82,14 @@ func (s *Store) PutLearned(ctx context.Context, use LearnedUse) error {
 	if len(use.Query) > maxLearnedQuery {
 		return fmt.Errorf("store: put learned use: its query has %d bytes, more than %d", len(use.Query), maxLearnedQuery)
 	}
+	if len(use.Principal) > maxLearnedBy {
+		return fmt.Errorf("store: put learned use: its principal has %d bytes, more than %d", len(use.Principal), maxLearnedBy)
+	}
 	if !(use.Count > 0) { // NaN is not, either
 		return fmt.Errorf("store: put learned use: its count is %v, not above 0", use.Count)
 	}
 	args := []any{
-		sql.Named("query", use.Query), sql.Named("server", use.Tool.Server), sql.Named("tool", use.Tool.Name),
+		sql.Named("principal", use.Principal), sql.Named("query", use.Query), sql.Named("server", use.Tool.Server), sql.Named("tool", use.Tool.Name),
 		sql.Named("count", use.Count), sql.Named("now", use.At.UnixMilli()),
 		sql.Named("halflife", float64(learnedHalfLife.Milliseconds())), sql.Named("most", maxLearnedCount),
 		sql.Named("least", minLearnedCount), sql.Named("rows", maxLearned),

@@ -105,7 +105,7 @@ func TestWhatFadedIsForgotten(t *testing.T) {
 func TestOfTooManyRowsTheWeakestIsForgotten(t *testing.T) {
 	s := open(t, t.TempDir())
 	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		INSERT INTO learned SELECT printf('query %05d', i), 's', 't', CASE i WHEN 77 THEN 0.5 ELSE 1 END, ? FROM n`,
+		INSERT INTO learned SELECT '', printf('query %05d', i), 's', 't', CASE i WHEN 77 THEN 0.5 ELSE 1 END, ? FROM n`,
 		maxLearned, noon.UnixMilli())
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestLearnedFailsWithItsContextAndItsStore(t *testing.T) {
 func BenchmarkPutLearned(b *testing.B) {
 	s := open(b, b.TempDir())
 	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		INSERT INTO learned SELECT 'query ' || i, 's', 't', 1, ? FROM n`, maxLearned, noon.UnixMilli())
+		INSERT INTO learned SELECT '', 'query ' || i, 's', 't', 1, ? FROM n`, maxLearned, noon.UnixMilli())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -33,8 +33,16 @@ days; nothing of it leaves the store.`,
 					return err
 				}
 				t := &table{head: []string{"WEIGHT", "LAST USED", "TOOL", "QUERY"}}
+				by := slices.ContainsFunc(rows, func(row learnedRow) bool { return row.Principal != "" })
+				if by {
+					t.head = append(t.head, "PRINCIPAL")
+				}
 				for _, row := range rows {
-					t.add(fmt.Sprintf("%.2f", row.Weight), row.LastUsed.Local().Format("2006-01-02 15:04"), row.id, row.Query)
+					cells := []string{fmt.Sprintf("%.2f", row.Weight), row.LastUsed.Local().Format("2006-01-02 15:04"), row.id, row.Query}
+					if by {
+						cells = append(cells, orDash(row.Principal))
+					}
+					t.add(cells...)
 				}
 				err = show(cmd, asJSON, struct {
 					Learning bool         `json:"learning"`
@@ -90,11 +98,12 @@ running goes by what it has read until it is restarted.`,
 
 // learnedRow is a query and a tool that was called after it.
 type learnedRow struct {
-	Query    string    `json:"query"`
-	Server   string    `json:"server"`
-	Tool     string    `json:"tool"`   // its own name
-	Weight   float64   `json:"weight"` // what it counts now
-	LastUsed time.Time `json:"last_used"`
+	Principal string    `json:"principal,omitempty"` // whose it is
+	Query     string    `json:"query"`
+	Server    string    `json:"server"`
+	Tool      string    `json:"tool"`   // its own name
+	Weight    float64   `json:"weight"` // what it counts now
+	LastUsed  time.Time `json:"last_used"`
 
 	id string // server.name
 }
@@ -108,7 +117,7 @@ func learnedRows(ctx context.Context, db *store.Store, now time.Time) ([]learned
 	rows := make([]learnedRow, len(uses))
 	for i, use := range uses {
 		rows[i] = learnedRow{
-			Query: use.Query, Server: use.Tool.Server, Tool: use.Tool.Name, id: use.Tool.String(),
+			Principal: use.Principal, Query: use.Query, Server: use.Tool.Server, Tool: use.Tool.Name, id: use.Tool.String(),
 			Weight: retrieve.Use(use).Weight(now), LastUsed: use.At.UTC(),
 		}
 	}

@@ -81,7 +81,9 @@ func TestScopesHoldOnEverySurface(t *testing.T) {
 		whole bool // the answer is that of the tool alone
 		call  func(modern bool, key, tool string) (status int, answer, challenge string)
 	}{
-		{"direct", true, func(modern bool, key, tool string) (int, string, string) { return call(modern, key, tool, `{"size":1}`) }},
+		{"direct", true, func(modern bool, key, tool string) (int, string, string) {
+			return call(modern, key, tool, `{"size":1}`)
+		}},
 		{"call_tool", true, func(modern bool, key, tool string) (int, string, string) {
 			return call(modern, key, "call_tool", `{"name":"`+tool+`","arguments":{"size":1}}`)
 		}},

@@ -90,6 +90,10 @@ func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "or open "+g.as.Issuer) {
 				t.Errorf("the call: %s, %v", result, err)
 			}
+			// All would be who logs in, so somebody who is not the owner is not told where.
+			if _, err := g.whoami(t, &tool.Call{Principal: "key|ci"}); !errors.As(err, new(*login.Needed)) || strings.Contains(err.Error(), g.as.Issuer) {
+				t.Errorf("the call of somebody else: %v", err)
+			}
 			g.logIn(t, "", "alice")
 			for change := first; change.Err != nil || len(change.Defs) == 0; {
 				change = await.Value(t, changes)

@@ -106,10 +106,10 @@ func anew(ctx context.Context, path string, why error, log *slog.Logger) (*sql.D
 	}
 	secrets := "kept, if there were any"
 	if rescue(ctx, db, aside) != nil {
-		secrets = "lost, if there were any: store them again"
+		secrets = "some are lost, if there were any: store them again"
 	}
 	log.Warn("the database could not be used and was moved aside: a new one will be learned from the servers",
-		"moved_to", aside, "error", why, "secrets_and_logins", secrets)
+		"moved_to", aside, "error", why, "secrets_logins_and_keys", secrets)
 	return db, nil
 }
 

@@ -26,7 +26,6 @@ const (
 	countSealed   = `SELECT count(*) FROM vault`
 	putSealed     = `INSERT OR REPLACE INTO vault (name, sealed, at) VALUES (?, ?, ?)`
 	dropSealed    = `DELETE FROM vault WHERE name = ?1 OR ?1 = ''`
-	rescueSealed  = `INSERT OR IGNORE INTO vault (name, sealed, at) SELECT name, sealed, at FROM aside.vault`
 )
 
 // LockDir is the folder of the files that processes with this store lock, which need
@@ -144,17 +143,26 @@ func (s *Store) DropSealed(ctx context.Context, name string) error {
 	return nil
 }
 
-// rescue copies sealed rows out of a database that was moved aside: they are the one
-// thing in it that no server tells again.
+// rescued are the columns, by table, of what no server tells again: sealed rows and API keys.
+var rescued = map[string]string{
+	"vault": "name, sealed, at",
+	"keys":  "name, hash, view, scopes, groups, created, expires, used",
+}
+
+// rescue copies that out of a database that was moved aside, as far as it can be read.
 func rescue(ctx context.Context, db *sql.DB, aside string) error {
 	if _, err := db.ExecContext(ctx, `ATTACH DATABASE ? AS aside`, fileURI(aside)); err != nil {
 		return err
 	}
-	var tables int
-	err := db.QueryRowContext(ctx, `SELECT count(*) FROM aside.sqlite_schema WHERE name = 'vault'`).Scan(&tables)
-	if err == nil && tables > 0 {
-		_, err = db.ExecContext(ctx, rescueSealed)
+	var errs []error
+	for table, columns := range rescued {
+		var tables int
+		err := db.QueryRowContext(ctx, `SELECT count(*) FROM aside.sqlite_schema WHERE name = ?`, table).Scan(&tables)
+		if err == nil && tables > 0 {
+			_, err = db.ExecContext(ctx, fmt.Sprintf(`INSERT OR IGNORE INTO main.%s (%s) SELECT %s FROM aside.%s`, table, columns, columns, table))
+		}
+		errs = append(errs, err)
 	}
-	_, detached := db.ExecContext(ctx, `DETACH DATABASE aside`)
-	return errors.Join(err, detached)
+	_, err := db.ExecContext(ctx, `DETACH DATABASE aside`)
+	return errors.Join(append(errs, err)...)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/trust"
 	"toolfinch/trust/vault"
 )
 
@@ -71,12 +72,15 @@ func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	}
 }
 
-// Everything else is learned again; secrets are not.
-func TestSealedRowsOutliveADatabaseThatIsMovedAside(t *testing.T) {
+// Everything else is learned again; secrets and API keys are not.
+func TestSealedRowsAndKeysOutliveADatabaseThatIsMovedAside(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	putSealedRow(t, s, "key", "k")
 	putSealedRow(t, s, "login/a", "a")
+	if err := s.AddKey(t.Context(), trust.Key{Name: "ci", Hash: [32]byte{1}, Scopes: []string{"x"}, Created: time.UnixMilli(7)}); err != nil {
+		t.Fatal(err)
+	}
 	_ = s.Close()
 	execute(t, filepath.Join(dir, fileName), "PRAGMA user_version = 9999")
 	s = open(t, dir)
@@ -86,6 +90,9 @@ func TestSealedRowsOutliveADatabaseThatIsMovedAside(t *testing.T) {
 	execute(t, filepath.Join(dir, fileName), "DROP TABLE tools") // damaged
 	s = open(t, dir)
 	wantSealed(t, s, "login/a", "a")
+	if key, err := s.Key(t.Context(), [32]byte{1}); err != nil || key == nil || key.Name != "ci" {
+		t.Errorf("the API key: %+v, %v", key, err)
+	}
 	if aside, _ := filepath.Glob(filepath.Join(dir, fileName+".*")); len(aside) < 2 {
 		t.Errorf("moved aside: %v", aside)
 	}

@@ -22,6 +22,8 @@ import (
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/leaks"
 	"toolfinch/trust/pins"
+	"toolfinch/trust/policy"
+	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -70,6 +72,9 @@ type Config struct {
 	Python            python.Settings      // what runs hooks and custom tools in Python
 	HookHeaders       []string             // names of the HTTP headers that hooks may see, in lower case
 	Audit             *audit.Settings      // what is written of what was done; nil: nothing. See AuditLog
+	PolicyTexts       []Policy             // in file order
+	Policies          *policy.Policies     // PolicyTexts and what views allow, compiled; nil: everything is allowed
+	RateLimits        []rate.Rule          // in file order
 	PrincipalHeader   string               // HTTP header in which a trusted proxy names the user; "" for none
 	Warnings          []*Error             // what was read but has no effect, in file order
 	// Broken is what is wrong with single servers and views, in file order. The servers
@@ -157,15 +162,18 @@ var example string
 // every key and its default.
 func Example() string { return strings.ReplaceAll(example, "\r\n", "\n") }
 
-// Modules returns the absolute paths of all files that views name, without the
-// files those load: Starlark modules and programs of hooks. Each comes once, in
-// file order.
+// Modules returns the absolute paths of all files that the configuration names and that
+// change what it means, without the files those load: policies, Starlark modules and
+// programs of hooks. Each comes once, in file order.
 func (c *Config) Modules() []string {
 	var files []string
 	add := func(file string) {
 		if filepath.IsAbs(file) && !slices.Contains(files, file) {
 			files = append(files, file)
 		}
+	}
+	for _, p := range c.PolicyTexts {
+		add(p.File)
 	}
 	for _, v := range c.Views {
 		for _, h := range []*view.Hook{v.Hooks.PreCall, v.Hooks.PostCall} {

@@ -20,6 +20,7 @@ type decoder struct {
 	views   []viewOrigin      // of Config.Views, in their order
 	taken   claims            // names that tools are given under servers, or in the view that is read
 	expose  view.Exposure     // of views that have none of their own
+	asked   []origin          // names of servers that were met before all were known
 	absent  []*Error          // servers that the view which is read names, and that there are not
 }
 

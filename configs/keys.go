@@ -18,6 +18,7 @@ import (
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/leaks"
+	"toolfinch/trust/rate"
 	"toolfinch/view"
 )
 
@@ -208,6 +209,16 @@ var top = section[Config]{keys: keys{
 		name:  "secrets",
 		doc:   leaksDoc + "; see [security.md](security.md#secrets-in-answers). A server or a view may have its own",
 		value: in(func(c *Config) *leaks.Mode { return &c.Secrets }).is(leaksWords, leaks.Off),
+	},
+	{
+		name: "policies", without: "everything is allowed",
+		doc:   "who may do what, in Cedar: files, or the policies themselves, all of which hold together; see [security.md](security.md#what-they-may-do)",
+		value: in(func(c *Config) *[]Policy { return &c.PolicyTexts }).is(list[Policy]{item: policyKind{}}),
+	},
+	{
+		name: "rate_limits", without: "none",
+		doc:   "how often, and how many at once, clients may call; see [Rate limits](#rate-limits)",
+		value: in(func(c *Config) *[]rate.Rule { return &c.RateLimits }).is(list[rate.Rule]{item: rateKind{}}),
 	},
 	{
 		name:  "gating",

@@ -68,6 +68,7 @@ func Load(opts Options) (*Config, error) {
 	d.defaultDataDir(&c)
 	d.checkBeside()
 	d.leaveOut(&c)
+	d.compilePolicies(&c)
 	if len(d.errors) > 0 {
 		return nil, Errors(inOrder(append(d.errors, c.Broken...)))
 	}

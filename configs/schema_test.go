@@ -231,7 +231,7 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 		"servers": tableOf(serverKeys.keys), "top": tableOf(top.keys), "views": tableOf(viewKeys.keys), "tools": tableOf(overrideKeys.keys),
 		"parameters": tableOf(parameterKeys.keys), "output_cache": tableOf(outputCache.section.keys), "hooks": tableOf(hookKeys.keys),
 		"composite_tools": tableOf(compositeKeys.keys), "steps": tableOf(stepKeys.keys), "custom_tools": tableOf(customKeys.keys), "gating": tableOf(gatingKeys.keys), "audit": tableOf(auditKeys.keys), "oauth": tableOf(oauthKeys.keys),
-		"auth": tableOf(authKeysOf.keys), "issuers": tableOf(issuerKeys.keys), "http_limits": tableOf(httpLimits.keys),
+		"auth": tableOf(authKeysOf.keys), "issuers": tableOf(issuerKeys.keys), "http_limits": tableOf(httpLimits.keys), "rate_limits": tableOf(rateKeys.keys),
 	} {
 		before, rest, found := strings.Cut(want, "<!-- keys of "+name+" -->\n")
 		_, after, ends := strings.Cut(rest, "<!-- end -->\n")

@@ -89,6 +89,11 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 		value: in(func(v *view.Settings) **view.ScriptLimits { return &v.RunScript }).is(onOff[view.ScriptLimits]{section: limitKeys}),
 	},
 	{
+		name: "allow", without: "`all`",
+		doc:   "`read_only`: only tools that say that they only read may be called; compiles to a policy; see [security.md](security.md#what-they-may-do)",
+		value: in(func(v *view.Settings) *view.Allow { return &v.Allow }).is(choice[view.Allow]{words: []view.Allow{view.AllowAll, view.AllowReadOnly}}),
+	},
+	{
 		name: "gating", without: "the top level's",
 		doc:   "see [Gating](#gating)",
 		value: in(func(v *view.Settings) **view.Gating { return &v.Gating }).is(gatingKind),

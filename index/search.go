@@ -24,6 +24,9 @@ type Query struct {
 	// Kinds are the kinds to search; nil for tools. A word's rarity is counted among
 	// tools if tools are searched, and among prompts and resources if these are.
 	Kinds []tool.Kind
+	// Among, if set, is what may be found, a part of the snapshot that is searched. Words
+	// count as rare as they are in the whole.
+	Among *Subset
 
 	// Vectors are those of QueryTexts(Text), in order. Without them words
 	// decide alone.
@@ -164,6 +167,9 @@ func (r *ranking) search(q Query) (Result, error) {
 	}
 	if err := r.onlyKinds(q.Kinds); err != nil {
 		return Result{}, err
+	}
+	if q.Among != nil {
+		r.scores = q.Among.keep(r.scores)
 	}
 	// More hits than wanted: spread chooses among them, and confidence looks at how far
 	// the first stands out.

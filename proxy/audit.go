@@ -250,17 +250,23 @@ func (v *View) passesOn(call *tool.Call) bool {
 	return retrieve.Calls(call.Name)
 }
 
-// refused writes down a call that was not made: of name, which nothing has (t is nil),
-// or of t.
-func (a auditor) refused(view string) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
-	if a.log == nil {
+// refused writes down a call that was not made: of name, which the caller has not in the
+// view (t is nil), or of t.
+func (v *View) refused(a auditor) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
+	if a.log == nil && v.whole == nil {
 		return nil
 	}
 	return func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 		noteLine(ctx)
-		line := audit.Line{Event: trust.EventCall, View: view}
+		line := audit.Line{Event: trust.EventCall, View: v.name}
 		if t != nil {
-			line = lineOf(trust.EventCall, view, t)
+			line = lineOf(trust.EventCall, v.name, t)
+		} else if hidden, decided := v.hidden(ctx, call, name); hidden != nil {
+			line = lineOf(trust.EventCall, v.name, hidden)
+			line.Decision = &audit.Decision{Policy: decided.Policy()}
+		}
+		if a.log == nil {
+			return
 		}
 		a.describe(ctx, &line, call)
 		line.Name, line.Outcome, line.Reason = name, trust.Denied, refusalOf(reason)
@@ -277,16 +283,21 @@ func refusalOf(reason error) string {
 // Unknown writes down a call of a name that nothing in the view has.
 func (b behind) Unknown(ctx context.Context, call *tool.Call) {
 	a := b.of.desk.views.audit
-	if a.log == nil {
-		return
-	}
-	line := audit.Line{Event: trust.EventCall, View: b.of.view, Outcome: trust.Denied, Reason: tool.ErrNotFound.Error()}
+	line := audit.Line{Event: trust.EventCall, View: b.of.view}
 	switch call.Kind {
 	case tool.KindPrompt:
 		line.Event = trust.EventPrompt
 	case tool.KindResource:
 		line.Event = trust.EventRead
 	}
+	if hidden, decided := b.of.now().of(ctx).hidden(ctx, call, call.Name); hidden != nil {
+		line = lineOf(line.Event, b.of.view, hidden)
+		line.Decision = &audit.Decision{Policy: decided.Policy()}
+	}
+	if a.log == nil {
+		return
+	}
+	line.Outcome, line.Reason = trust.Denied, tool.ErrNotFound.Error()
 	a.describe(ctx, &line, call)
 	a.log.Add(line)
 }

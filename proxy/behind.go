@@ -22,7 +22,7 @@ func (b behind) Complete(ctx context.Context, server string, call *tool.Call) (t
 // Task answers a request about a task of an upstream that the view has something of.
 func (b behind) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
 	escaped, _, _ := strings.Cut(call.Name, "/") // as upstream.Pool names tasks
-	if server, err := url.PathUnescape(escaped); err != nil || !b.of.now().has(server) {
+	if server, err := url.PathUnescape(escaped); err != nil || !b.of.now().of(ctx).has(server) {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
 	}
 	return b.pool().Task(ctx, method, call)

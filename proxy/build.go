@@ -35,7 +35,7 @@ func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*served, 
 // error leaves no trace.
 func (s *views) build(ctx context.Context, config *configs.Config, plans []plan, problems []view.Problem) (*served, error) {
 	before := s.now.Load()
-	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), modules: append(s.modules.Files(), s.python.Files()...), ready: before.ready, replaced: make(chan struct{})}
+	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), limits: s.limits, modules: append(s.modules.Files(), s.python.Files()...), ready: before.ready, replaced: make(chan struct{})}
 	for _, plan := range plans {
 		if err := s.add(ctx, next, plan); err != nil {
 			return nil, err
@@ -83,10 +83,7 @@ func (s *views) add(ctx context.Context, next *served, plan plan) error {
 func (s *views) buildView(ctx context.Context, config *configs.Config, next plan) (err error) {
 	v := next.View
 	if v.root == nil {
-		unlisted := s.guardUnlisted(v.name)
-		v.root = retrieve.NewCatalog(func(def *tool.Def) tool.Handler {
-			return s.audit.around(v.name, &tool.Tool{Def: def}, unlisted(def))
-		})
+		v.root = retrieve.NewCatalog(s.unlisted(v.name))
 		v.root.LearnTokens(s.tokens)
 	}
 	if v.endpoint == nil && s.endpoint != nil {
@@ -99,18 +96,21 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 	v.retriever = s.newRetriever(config, next)
 	if v.endpoint != nil {
 		s.showTo(config, next)
+		s.divide(config, next)
 	}
 	return nil
 }
 
 // guard puts around every tool of the view what decides about its calls: the gate, around
-// that what the principal's scopes allow, and around that the audit log.
+// that what the principal's scopes allow, around that policies and rate limits, and around
+// all the audit log.
 func (n *plan) guard(a auditor, scopes inbound.Scopes) {
 	if n.endpoint == nil { // the owner's command
 		scopes = nil
 	}
 	gated := n.endpoint != nil && n.settings.Gating != nil
-	if n.together || !gated && a.log == nil && len(scopes) == 0 { // tools of other views are guarded there
+	policed := n.police.needed()
+	if n.together || !gated && !policed && a.log == nil && len(scopes) == 0 { // tools of other views are guarded there
 		return
 	}
 	for i, s := range n.contents.Servers {
@@ -122,7 +122,10 @@ func (n *plan) guard(a auditor, scopes inbound.Scopes) {
 				}
 				handler = scopes.Guard(t)(handler)
 			}
-			n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: a.around(n.name, t, handler)}
+			if policed {
+				handler = n.police.around(t, handler)
+			}
+			n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, View: n.name, Handler: a.around(n.name, t, handler)}
 		}
 	}
 }
@@ -133,7 +136,7 @@ func (s *views) newRetriever(config *configs.Config, next plan) *retrieve.Retrie
 		Health:   next.health,
 		Validate: func(server string) bool { return validates(config, server) },
 		Vectors:  &s.embedder.queries,
-		Refused:  s.audit.refused(next.name),
+		Refused:  next.refused(s.audit),
 		Unchecked: func(id tool.ID, err error) {
 			s.log.Warn("arguments are passed on unchecked", "server", id.Server, "tool", id.Name, "reason", err)
 		},

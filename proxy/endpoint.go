@@ -13,6 +13,7 @@ import (
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/transport"
+	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 )
 
@@ -85,10 +86,10 @@ func (e *endpoint) now() *View {
 }
 
 // shown returns what tells the live server what it serves.
-func (e *endpoint) shown() func() *register.Served {
+func (e *endpoint) shown() func(trust.Party) *register.Served {
 	nothing := &register.Served{Source: e.root}
-	return func() *register.Served {
-		if v := e.now(); v.shown.Source != nil {
+	return func(party trust.Party) *register.Served {
+		if v := e.now().as(party); v.shown.Source != nil {
 			return &v.shown
 		}
 		return nothing

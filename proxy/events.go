@@ -25,7 +25,7 @@ func (p *Proxy) events() upstream.Events {
 		Log: func(server, client string, asked bool, params json.RawMessage) {
 			for _, v := range p.now.Load().views {
 				if v.has(server) {
-					v.live.Log(client, asked, params)
+					v.live.Log(client, v.hears(server), asked, params)
 				}
 			}
 		},

@@ -129,9 +129,9 @@ func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 		Retrieve: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
 			return cmp.Or(s.now.Load().byName[rootOf(config)], v).retriever.SearchItems(ctx, query, limit)
 		},
-		Within: func(name string) (*tool.Tool, error) { return v.catalog.Find(name) },
+		Within: func(ctx context.Context, name string) (*tool.Tool, error) { return v.of(ctx).catalog.Find(name) },
 		Search: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
-			return v.retriever.SearchItems(ctx, query, limit)
+			return v.of(ctx).retriever.SearchItems(ctx, query, limit)
 		},
 		Around: func(t *tool.Tool, handler tool.Handler) tool.Handler {
 			return s.audit.around(v.name, t, handler)
@@ -154,6 +154,9 @@ func (s *views) planView(v *View, config *configs.Config, compiled *view.Compile
 	settings := compiled.Settings
 	next := plan{View: v}
 	v.compiled, v.settled = compiled, true
+	if v.police == nil {
+		v.police = s.policeOf(config, v)
+	}
 	v.contents = retrieve.Contents{Servers: s.contentsOf(config, compiled), Pins: config.Pinned}
 	for _, u := range compiled.Upstreams {
 		if !v.has(u.Server) {

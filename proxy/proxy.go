@@ -26,6 +26,7 @@ import (
 	"toolfinch/transport"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
+	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 )
 
@@ -114,6 +115,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		outputs: output.New(db, scripts, o.log),
 		scripts: scripts,
 		logins:  logins,
+		limits:  rate.New(config.RateLimits, nil),
 		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins}),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}

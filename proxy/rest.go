@@ -23,11 +23,12 @@ import (
 type rest struct{ *Proxy }
 
 // View returns a view that clients reach over HTTP.
-func (h rest) View(name string) (web.View, error) {
+func (h rest) View(ctx context.Context, name string) (web.View, error) {
 	v, err := h.reachable(name)
 	if err != nil {
 		return web.View{}, err
 	}
+	v = v.of(ctx)
 	config, settings := h.now.Load().config, v.settings
 	var started func(ctx context.Context)
 	if len(v.starting) > 0 {
@@ -48,12 +49,14 @@ func leavesOut(servers []view.UpstreamTools, server string) bool {
 	})
 }
 
-// Upstreams are the servers of what is served, in the order of the configuration.
-func (h rest) Upstreams() []web.Upstream {
-	config := h.now.Load().config
+// Upstreams are the servers of what is served to the maker of the request of ctx, in the
+// order of the configuration.
+func (h rest) Upstreams(ctx context.Context) []web.Upstream {
+	now := h.now.Load()
+	config := now.config
 	all := []web.Upstream{}
 	for _, s := range h.pool.Status() {
-		if !h.serves(s.Server) {
+		if !h.serves(s.Server) || config.Policies != nil && !now.shows(ctx, s.Server) {
 			continue
 		}
 		server := web.Upstream{
@@ -67,6 +70,14 @@ func (h rest) Upstreams() []web.Upstream {
 	}
 	return all
 }
+
+// shows reports whether the maker of the request of ctx has something of a server.
+func (s *served) shows(ctx context.Context, server string) bool {
+	return slices.ContainsFunc(s.views, func(v *View) bool { return v.of(ctx).has(server) })
+}
+
+// Denials are how often policies denied something.
+func (h rest) Denials() []web.Count { return h.denials.counts() }
 
 // serves reports whether something of an upstream is served. Beside a view that
 // is served alone there is nothing else.
@@ -94,7 +105,7 @@ func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	case rows[0].Err != nil:
 		return web.Upstream{}, rows[0].Err
 	}
-	servers := h.Upstreams()
+	servers := h.Upstreams(ctx)
 	if i := slices.IndexFunc(servers, func(s web.Upstream) bool { return s.Name == name }); i >= 0 {
 		return servers[i], nil
 	}
@@ -114,8 +125,10 @@ func (h rest) Reindex(ctx context.Context) []web.Reindexed {
 
 func (h rest) reindex(ctx context.Context) []web.Reindexed {
 	var names []string
-	for _, s := range h.Upstreams() {
-		names = append(names, s.Name)
+	for _, s := range h.pool.Status() {
+		if h.serves(s.Server) {
+			names = append(names, s.Server)
+		}
 	}
 	rows, err := h.relist(ctx, names, h.pool.Refresh)
 	reindexed := make([]web.Reindexed, len(names))
@@ -180,7 +193,7 @@ func (h rest) Savings(ctx context.Context) []web.Saved {
 
 // Limits are those of what clients can make grow.
 func (h rest) Limits() []*limit.Limit {
-	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.desk.entrance.Limits(), h.pool.Limits(), h.logins.Limits())
+	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.desk.entrance.Limits(), h.pool.Limits(), h.logins.Limits(), h.now.Load().limits.Limits())
 }
 
 // Record takes down what a request did.

@@ -17,9 +17,12 @@ import (
 )
 
 // started waits until no server of the view is starting for the first time, or until
-// that has taken start_wait, and returns the view that is served then. Servers that
+// that has taken start_wait, and returns what the maker of the request has of the view
+// that is served then. Servers that
 // the store knows are not waited for.
-func (e *endpoint) started(ctx context.Context) *View {
+func (e *endpoint) started(ctx context.Context) *View { return e.startedAll(ctx).of(ctx) }
+
+func (e *endpoint) startedAll(ctx context.Context) *View {
 	for {
 		all := e.desk.views.now.Load()
 		v := e.now()

@@ -35,6 +35,11 @@ func (s *views) planRoot(config *configs.Config, next *served) plan {
 		v.lists = v.lists || listed
 		parts = append(parts, retrieve.Part{View: one.name, Catalog: one.catalog, Listed: listed})
 	}
+	var names []string
+	for _, one := range open {
+		names = append(names, one.name)
+	}
+	v.police = s.policeOf(config, v, names...)
 	root := s.planView(v, config, compiled)
 	root.together = true
 	v.searches = searchesTogether(open)

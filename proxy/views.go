@@ -20,6 +20,7 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/script"
 	"toolfinch/tool"
+	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 	"toolfinch/view"
 	"toolfinch/web"
@@ -35,6 +36,7 @@ type served struct {
 	byName   map[string]*View
 	problems []view.Problem // what is wrong with the views beside what the upstreams have
 	modules  []string       // the files of the views' modules
+	limits   *rate.Limits   // of the calls of clients
 	complete bool           // each upstream has been listed, or has failed, since Open
 	replaced chan struct{}  // closed when another value is served
 	ready    chan struct{}  // closed when what is served became complete
@@ -60,6 +62,10 @@ type View struct {
 	catalog     *retrieve.Catalog
 	retriever   *retrieve.Retriever
 
+	police *police // what stands around all that clients use
+	parts  *parts  // what parties have of it; nil: all have the same
+	whole  *View   // of which this is a part; nil: it is whole
+
 	*endpoint // its live server; nil in a Workspace
 	shown     register.Served
 	budget    *gate.Budget // nil: not gated
@@ -79,6 +85,8 @@ type views struct {
 	memory   *retrieve.Memory // nil unless it is to learn
 	tokens   map[string]int   // counts of definitions that the store knew
 	embedder *embedder
+	limits   *rate.Limits // of the calls of clients
+	denials  denials
 	// endpoint gives a new view its live server; nil in a Workspace.
 	endpoint func(v *View) *endpoint
 

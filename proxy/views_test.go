@@ -155,14 +155,25 @@ type narrow struct {
 	p            *proxy.Proxy
 }
 
-func TestAViewIsABoundary(t *testing.T) {
+func TestAViewIsABoundary(t *testing.T) { boundary(t, false) }
+
+// A policy is one as well: in a view that has everything, what a client may not call is
+// neither listed nor found nor named, and answers as what there is not.
+func TestAPolicyIsABoundary(t *testing.T) { boundary(t, true) }
+
+func boundary(t *testing.T, policed bool) {
 	for _, exposure := range view.Exposures {
 		for _, stdio := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, %s", exposure, kind{stdio: stdio}.String()[len("legacy "):]), func(t *testing.T) {
 				t.Parallel()
 				inner, outer := insider(t), outsider(t)
 				const name = "narrow"
-				config := configOf(t, []*script{inner, outer}, narrowed(name, exposure))
+				settings := narrowed(name, exposure)
+				settings.IncludeAll = policed
+				config := configOf(t, []*script{inner, outer}, settings)
+				if policed {
+					config.Policies = policies(t, `permit (principal, action, resource == Tool::"inner.open");`)
+				}
 				config.Pinned = []string{"*open", "renamed"}
 				p, url := openViews(t, map[bool]string{true: name}[stdio], config)
 				for _, modern := range []bool{false, true} {

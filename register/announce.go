@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"slices"
+	"sync"
 
 	"toolfinch/tool"
+	"toolfinch/trust"
 )
 
 // When says when found tools are registered for a client.
@@ -38,7 +40,8 @@ func (l *Live) when(v *Served, client string) When {
 // and reports by name what is registered now, and whether the client has been listed all
 // of that.
 func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool) (now map[string]bool, relisted bool) {
-	served := l.served()
+	party, _ := trust.PartyOf(ctx)
+	served := l.served(party)
 	now = map[string]bool{}
 	for _, t := range served.Pinned() {
 		now[t.Name] = true
@@ -54,7 +57,7 @@ func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool
 		return now, true
 	}
 	s.mu.Lock()
-	served = l.served() // under the lock that Sync takes after each change, so that nothing outdated stays
+	served = l.served(party) // under the lock that Sync takes after each change, so that nothing outdated stays
 	var change Change
 	if s != l.process && l.when(served, s.client) == AtOnce {
 		s.set, change = s.set.plan(served.registrable(tools), served.maxRegistered())
@@ -67,7 +70,7 @@ func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool
 	s.mu.Unlock()
 	if !change.Empty() {
 		l.announce(s, change)
-		relisted = l.hold(ctx, client, listed)
+		relisted = l.hold(ctx, served, client, listed)
 	}
 	return now, relisted
 }
@@ -94,96 +97,113 @@ func (l *Live) announce(s *session, change Change) {
 // Sync follows a change of what is served: it updates registrations, and tells the
 // clients whose lists differ now.
 func (l *Live) Sync() {
-	served := l.served()
-	now := seenOf(served)
-	before := l.announced.Swap(&now)
-	gated := served.gated()
-	base, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
+	l.announced.forget()
 	for _, s := range l.everySession() {
-		s.mu.Lock()
-		set, change, differs := s.set.sync(served.Lookup)
-		if (base || differs) && l.when(served, s.client) == WhenUsed { // so what was used costs no change of its own
-			var added Change
-			set, added = set.plan(served.registrable(s.used), served.maxRegistered())
-			change, s.used = change.then(added), nil
-		}
-		s.set = set
-		s.mu.Unlock()
-		if gated {
-			change, differs = Change{}, false
-		}
-		if s.shown.isKnown() {
-			if _, provisioned, other := s.shown.follow("", served.granted); gated {
-				change, differs = provisioned, other
-			}
-		}
-		switch direct := s.direct.was(served); {
-		case direct && !all, !direct && !base && !differs:
-		case base: // the owner of the program changed it, and needs no hook for that
-			s.expect()
-			l.Notify(s.id, toolsChanged, nil)
-		default:
-			l.announce(s, change)
-		}
+		l.follow(s, l.servedNow(s))
 	}
-	l.listeners.tell(toolsChanged, func(t *listener) bool {
-		_, _, differs := t.shown.follow("", served.granted)
-		return differs || l.direct.sees(served, base, all)
-	})
-	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
-	if changed(tool.KindPrompt) {
-		l.broadcast(promptsChanged)
-	}
-	if changed(tool.KindResource) || changed(tool.KindTemplate) {
-		l.broadcast(resourcesChanged)
+	for _, t := range l.listeners.all() {
+		l.tell(t, l.served(t.party))
 	}
 }
 
-// broadcast tells every client that a list changed.
-func (l *Live) broadcast(method string) {
-	for _, s := range l.everySession() {
+// follow updates the registrations of a session, and tells its client which lists differ
+// now from what it was told of. The first time there is nothing to tell.
+func (l *Live) follow(s *session, served *Served) {
+	now := l.announced.of(served)
+	before := s.told.Swap(now)
+	if before == nil {
+		return
+	}
+	base, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
+	gated := served.gated()
+	s.mu.Lock()
+	set, change, differs := s.set.sync(served.Lookup)
+	if (base || differs) && l.when(served, s.client) == WhenUsed { // so what was used costs no change of its own
+		var added Change
+		set, added = set.plan(served.registrable(s.used), served.maxRegistered())
+		change, s.used = change.then(added), nil
+	}
+	s.set = set
+	s.mu.Unlock()
+	if gated {
+		change, differs = Change{}, false
+	}
+	if s.shown.isKnown() {
+		if _, provisioned, other := s.shown.follow("", served.granted); gated {
+			change, differs = provisioned, other
+		}
+	}
+	switch direct := s.direct.was(served); {
+	case direct && !all, !direct && !base && !differs:
+	case base: // the owner of the program changed it, and needs no hook for that
+		s.expect()
+		l.Notify(s.id, toolsChanged, nil)
+	default:
+		l.announce(s, change)
+	}
+	for _, method := range before.others(now) {
 		l.Notify(s.id, method, nil)
 	}
-	l.listeners.tell(method, func(*listener) bool { return true })
+}
+
+// tell tells the stream of a 2026-07-28 client which lists differ now.
+func (l *Live) tell(t *listener, served *Served) {
+	now := l.announced.of(served)
+	before := t.told.Swap(now)
+	base, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
+	sees := base || all
+	if served.Class == "" {
+		sees = l.direct.sees(served, base, all)
+	}
+	if _, _, differs := t.shown.follow("", served.granted); differs || sees {
+		t.notify(toolsChanged)
+	}
+	for _, method := range before.others(now) {
+		t.notify(method)
+	}
 }
 
 // Relist tells the clients of owner that their list has changed, if it has, and
 // returns once the calling session has asked for the new list, as far as it is
 // known to do so (see hold).
 func (l *Live) Relist(ctx context.Context, owner, calling string) {
-	granted := l.served().granted
 	var client string
+	var shown *Served
 	var listed <-chan struct{} // nil: nobody is waited for
 	for _, s := range l.sessionsOf(owner) {
-		_, change, differs := s.shown.follow("", granted)
+		served := l.servedNow(s)
+		_, change, differs := s.shown.follow("", served.granted)
 		if !differs {
 			continue
 		}
 		if s.id == calling {
+			shown = served
 			client, listed = s.expect()
 		}
 		l.announce(s, change)
 	}
-	l.listeners.tell(toolsChanged, func(t *listener) bool {
+	for _, t := range l.listeners.all() {
 		if !t.shown.isOf(owner) {
-			return false
+			continue
 		}
-		_, _, differs := t.shown.follow("", granted)
-		return differs
-	})
+		if _, _, differs := t.shown.follow("", l.served(t.party).granted); differs {
+			t.notify(toolsChanged)
+		}
+	}
 	if listed != nil {
-		l.hold(ctx, client, listed)
+		l.hold(ctx, shown, client, listed)
 	}
 }
 
 // seen are fingerprints of what clients see.
 type seen struct {
+	class string
 	lists map[tool.Kind]string // of tools what is listed without any registered
 	all   string               // what a client sees that is listed every tool, "" where none is
 }
 
-func seenOf(v *Served) seen {
-	now := seen{lists: map[tool.Kind]string{}}
+func seenOf(v *Served) *seen {
+	now := &seen{class: v.Class, lists: map[tool.Kind]string{}}
 	for _, kind := range tool.Kinds[1:] {
 		now.lists[kind] = fingerprint(v.Items(kind))
 	}
@@ -192,6 +212,50 @@ func seenOf(v *Served) seen {
 		now.all = v.mode() + fingerprint(slices.Concat(v.Meta, v.Tools()))
 	}
 	return now
+}
+
+// others are the notifications of the lists of what is no tool that differ.
+func (before *seen) others(now *seen) (methods []string) {
+	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
+	if changed(tool.KindPrompt) {
+		methods = append(methods, promptsChanged)
+	}
+	if changed(tool.KindResource) || changed(tool.KindTemplate) {
+		methods = append(methods, resourcesChanged)
+	}
+	return methods
+}
+
+// announced has the fingerprints of what is served, made once for each value.
+type announced struct {
+	mu    sync.Mutex // guards known; held while fingerprints are made, so that each is made once
+	known map[*Served]*seen
+}
+
+// maxSeen bounds the values whose fingerprints are kept between two changes.
+const maxSeen = 1000
+
+func (a *announced) of(v *Served) *seen {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := a.known[v]; now != nil {
+		return now
+	}
+	if len(a.known) >= maxSeen {
+		clear(a.known)
+	}
+	if a.known == nil {
+		a.known = map[*Served]*seen{}
+	}
+	a.known[v] = seenOf(v)
+	return a.known[v]
+}
+
+// forget forgets the values that are served no more.
+func (a *announced) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.known)
 }
 
 // fingerprint is equal for lists that look the same to clients.

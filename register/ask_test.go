@@ -18,6 +18,7 @@ import (
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/transport"
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -250,7 +251,7 @@ func asker(t testing.TB, live *Live) {
 
 func addTool(t testing.TB, live *Live, name string, handler tool.Handler) {
 	t.Helper()
-	live.served().Source.(catalog)[name] = newTool(t, name, handler)
+	live.served(trust.Party{}).Source.(catalog)[name] = newTool(t, name, handler)
 }
 
 // odd are parameters with everything a typed structure would lose.

@@ -43,10 +43,14 @@ func (d *direct) sees(v *Served, searched, all bool) bool {
 	return searched || all && !decided
 }
 
-// directOf is that of a session; nil stands for every 2026-07-28 client.
-func (l *Live) directOf(s *session) *direct {
-	if s == nil {
-		return &l.direct
+// listsAll decides whether a client is listed every tool. s is nil for 2026-07-28 clients:
+// they count as one, but where each sees its own part.
+func (l *Live) listsAll(s *session, v *Served) bool {
+	switch {
+	case s != nil:
+		return s.direct.in(v)
+	case v.Class != "":
+		return v.Direct != nil && !v.gated() && v.Direct(false)
 	}
-	return &s.direct
+	return l.direct.in(v)
 }

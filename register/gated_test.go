@@ -17,6 +17,7 @@ import (
 
 	"toolfinch/gate"
 	"toolfinch/tool"
+	"toolfinch/trust"
 )
 
 // shelf is a Source whose tools change.
@@ -130,7 +131,7 @@ func pick(source *shelf, names ...string) []*tool.Tool {
 // provision must succeed.
 func provision(t testing.TB, live gatedLive, owner string, ttl time.Duration, names ...string) gate.Outcome {
 	t.Helper()
-	done, err := live.gate.Provision(t.Context(), owner, gate.Request{Tools: pick(live.served().Source.(*shelf), names...), TTL: ttl})
+	done, err := live.gate.Provision(t.Context(), owner, gate.Request{Tools: pick(live.served(trust.Party{}).Source.(*shelf), names...), TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +207,7 @@ func TestAGatedSession(t *testing.T) {
 	if got := listed(t, connect(t, p.url, "other").messages(list)[0]); len(got) != 3 {
 		t.Errorf("another session is listed %v", got)
 	}
-	if got, _ := live.Register(t.Context(), &tool.Call{Session: p.session}, pick(live.served().Source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
+	if got, _ := live.Register(t.Context(), &tool.Call{Session: p.session}, pick(live.served(trust.Party{}).Source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
 		t.Errorf("registered %v", got)
 	}
 	live.Forget(p.session)

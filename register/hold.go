@@ -36,8 +36,8 @@ func (s *session) expect() (client string, listed <-chan struct{}) {
 // hold waits until listed is closed, plus the grace, and reports whether it is. Only
 // this shows that a client re-lists: one that lists before each turn does so anyway. A
 // client known never to re-list is not waited for.
-func (l *Live) hold(ctx context.Context, client string, listed <-chan struct{}) bool {
-	if l.clients.never(client) || l.served().when(client) == Never {
+func (l *Live) hold(ctx context.Context, served *Served, client string, listed <-chan struct{}) bool {
+	if l.clients.never(client) || served.when(client) == Never {
 		return false
 	}
 	wait := time.NewTimer(holdCap)
@@ -45,7 +45,7 @@ func (l *Live) hold(ctx context.Context, client string, listed <-chan struct{}) 
 	select {
 	case <-listed:
 		l.clients.relisted(client)
-		if l.served().awaits(client) {
+		if served.awaits(client) {
 			return true
 		}
 		wait.Reset(holdGrace)
@@ -69,8 +69,10 @@ const (
 
 // clientName is how a client is known: "name version".
 func clientName(name, version string) string {
-	return strings.TrimSpace(rawjson.Head(name, maxClientName) + " " + rawjson.Head(version, maxClientName))
+	return strings.TrimSpace(clientPart(name) + " " + clientPart(version))
 }
+
+func clientPart(text string) string { return rawjson.Head(text, maxClientName) }
 
 // clients remembers, by "name version", which clients re-list while an answer waits for
 // it. Nobody is waited for in vain more than twice: a client that is met does so once,

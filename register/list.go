@@ -31,7 +31,7 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 // toolsFor are the tools that a client is listed: the meta-tools, then all tools, or
 // the pinned, provisioned and registered ones.
 func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered Set) []*tool.Tool {
-	if l.directOf(s).in(served) {
+	if l.listsAll(s, served) {
 		return slices.Concat(served.Meta, served.Tools())
 	}
 	pinned := served.Pinned()
@@ -124,6 +124,7 @@ func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange, prin
 	default:
 		return result
 	}
+	public = public && served.Class == ""
 	scope := `"private"`
 	if public {
 		scope = `"public"`

@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -46,21 +50,11 @@ func (all *listeners) get(key string) *listener {
 	return all.byKey[key]
 }
 
-// tell notifies the streams that want method and that concerns is true for.
-func (all *listeners) tell(method string, concerns func(*listener) bool) {
+// all are the streams that are open.
+func (all *listeners) all() []*listener {
 	all.mu.Lock()
-	var told []*listener
-	for _, t := range all.byKey {
-		if t.wants[method] {
-			told = append(told, t)
-		}
-	}
-	all.mu.Unlock()
-	for _, t := range told {
-		if concerns(t) {
-			t.tell(method, nil)
-		}
-	}
+	defer all.mu.Unlock()
+	return slices.Collect(maps.Values(all.byKey))
 }
 
 // listener is one subscriptions/listen stream of a 2026-07-28 client.
@@ -69,6 +63,15 @@ type listener struct {
 	wants  map[string]bool // by notification
 	queued chan missed
 	shown  shown // what its principal has provisioned, as far as it knows
+	party  trust.Party
+	told   atomic.Pointer[seen] // what it was told of last
+}
+
+// notify tells the client that a list changed, if it wants to hear of that.
+func (t *listener) notify(method string) {
+	if t.wants[method] {
+		t.tell(method, nil)
+	}
 }
 
 // tell never blocks: a client that does not read misses notifications that only tell
@@ -102,6 +105,7 @@ func (t *listener) tagged(params json.RawMessage) json.RawMessage {
 // listen answers subscriptions/listen, which lasts until the client ends it. owner is
 // the owner of the client's requests.
 func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, owner string) (tool.Result, error) {
+	party, _ := trust.PartyOf(ctx)
 	var params struct {
 		Notifications mcp.SubscriptionFilter `json:"notifications"`
 	}
@@ -114,12 +118,13 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 		PromptsListChanged:   want.PromptsListChanged && declared.Prompts,
 		ResourcesListChanged: want.ResourcesListChanged && declared.Resources,
 	}
-	t := &listener{id: x.ID, queued: make(chan missed, 100), wants: map[string]bool{
+	t := &listener{id: x.ID, party: party, queued: make(chan missed, 100), wants: map[string]bool{
 		toolsChanged:     allowed.ToolsListChanged,
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,
 	}}
 	t.shown.follow(owner, served.granted)
+	t.told.Store(l.announced.of(served))
 	key := modernKey()
 	l.listeners.add(key, t)
 	defer func() {
@@ -184,12 +189,23 @@ func (l *Live) Updated(server, uri string, params json.RawMessage) {
 	told := map[subscription]bool{} // a client that subscribed to a resource and to the whole of it hears once
 	for _, one := range l.subscriptions.to(server, uri) {
 		s, listener := l.session(one.key), l.listeners.get(one.key)
-		if s == nil && listener == nil {
+		var served *Served
+		switch {
+		case s != nil:
+			served = l.servedNow(s)
+		case listener != nil:
+			served = l.served(listener.party)
+		default:
 			continue // another Live's
 		}
 		if one.uri == "" {
-			exposed = cmp.Or(exposed, l.served().Exposed(server, uri))
+			exposed = cmp.Or(exposed, served.Exposed(server, uri))
 			one.uri = exposed
+		}
+		if served.Class != "" {
+			if _, still := served.Resource(one.uri); !still {
+				continue
+			}
 		}
 		if told[one] {
 			continue

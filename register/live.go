@@ -10,13 +10,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/hook"
+	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -88,8 +89,8 @@ type Live struct {
 
 	upstreams Upstreams
 	observer  Observer
-	served    func() *Served
-	announced atomic.Pointer[seen] // what clients were told of last
+	served    func(trust.Party) *Served
+	announced announced
 	log       *slog.Logger
 	mcp       *server.MCPServer
 
@@ -97,9 +98,9 @@ type Live struct {
 	closeOnce sync.Once
 }
 
-// New makes a server of what served returns, which is asked once for each request
-// and must not block. Whoever changes that calls Sync.
-func New(options Options, served func() *Served, log *slog.Logger) *Live {
+// New makes a server of what served returns for a party, which is asked once for each
+// request and must not block. Whoever changes that calls Sync.
+func New(options Options, served func(trust.Party) *Served, log *slog.Logger) *Live {
 	l := &Live{
 		upstreams: options.Upstreams, observer: options.Observer,
 		subscriptions: options.Subscriptions, served: served, log: log,
@@ -124,8 +125,6 @@ func New(options Options, served func() *Served, log *slog.Logger) *Live {
 	if options.Hook.Line != "" {
 		l.notifier = newNotifier(options.Hook, log)
 	}
-	now := seenOf(served())
-	l.announced.Store(&now)
 	l.mcp = l.newMCP(options.Version)
 	return l
 }
@@ -155,15 +154,16 @@ func (nothing) Ended(string)                          {}
 func (l *Live) newMCP(version string) *server.MCPServer {
 	hooks := &server.Hooks{}
 	hooks.AddAfterInitialize(func(ctx context.Context, _ any, request *mcp.InitializeRequest, result *mcp.InitializeResult) {
+		info := request.Params.ClientInfo
 		if s := l.sessionOf(ctx); s != nil {
-			info := request.Params.ClientInfo
-			s.initialize(clientName(info.Name, info.Version), wire.MessageFrom(ctx))
+			s.initialize(info.Name, info.Version, wire.MessageFrom(ctx))
 			l.observer.Began(ctx, s.id, clientName(info.Name, info.Version))
 		}
-		l.served().declare(&result.Capabilities, &result.Instructions)
+		party := partyOf(ctx, &tool.Client{Program: clientPart(info.Name), Version: clientPart(info.Version)})
+		l.servedTo(l.sessionOf(ctx), party).declare(&result.Capabilities, &result.Instructions)
 	})
-	hooks.AddAfterDiscover(func(_ context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
-		served := l.served()
+	hooks.AddAfterDiscover(func(ctx context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
+		served := l.served(partyOf(ctx, modernClient(rawjson.Member(wire.MessageFrom(ctx), "params"))))
 		served.declare(&result.Capabilities, &result.Instructions)
 		if served.Declared.Tasks {
 			if result.Capabilities.Extensions == nil {

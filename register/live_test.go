@@ -340,7 +340,7 @@ func TestAClientThatNeverRelistsWaitsOnce(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		live.hold(t.Context(), "deaf 1", nil)
+		live.hold(t.Context(), live.served(trust.Party{}), "deaf 1", nil)
 		if took := time.Since(start); took > 0 {
 			t.Errorf("the client was waited for again, for %s", took)
 		}
@@ -366,14 +366,14 @@ func TestNobodyIsWaitedForInVainMoreThanTwice(t *testing.T) {
 			waits time.Duration
 		}{{listed, holdGrace}, {never, holdCap}, {listed, holdGrace}, {never, holdCap}, {never, 0}, {listed, 0}} {
 			start := time.Now()
-			live.hold(t.Context(), "agent 1", step.asks)
+			live.hold(t.Context(), live.served(trust.Party{}), "agent 1", step.asks)
 			if took := time.Since(start); took != step.waits {
 				t.Errorf("waited %s, want %s", took, step.waits)
 			}
 		}
 		show(live, func(v *Served) { v.Awaits = func(client string) bool { return client == "patient 1" } })
 		start := time.Now()
-		if relisted := live.hold(t.Context(), "patient 1", listed); !relisted || time.Since(start) != 0 {
+		if relisted := live.hold(t.Context(), live.served(trust.Party{}), "patient 1", listed); !relisted || time.Since(start) != 0 {
 			t.Errorf("a client that takes lists in first was left %s", time.Since(start))
 		}
 		if want := []tool.Relists{tool.RelistsAlways, tool.RelistsMostly, tool.RelistsNever, tool.RelistsAlways}; !slices.Equal(told, want) {
@@ -393,7 +393,7 @@ func TestNobodyIsWaitedForInVainMoreThanTwice(t *testing.T) {
 
 func TestConcurrentRetrievalsLoseNoRegistration(t *testing.T) {
 	live := newLive(t, setup{Relists: map[string]tool.Relists{"many 1": tool.RelistsNever}})
-	face := *live.served()
+	face := *live.served(trust.Party{})
 	face.MaxRegistered = 300
 	offer(live, face)
 	p := connect(t, serveHTTP(t, live), "many")
@@ -540,7 +540,7 @@ func TestStdioSession(t *testing.T) {
 func TestCancellationReachesTheHandler(t *testing.T) {
 	live := newLive(t, setup{})
 	started, cancelled := make(chan bool), make(chan bool)
-	live.served().Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
+	live.served(trust.Party{}).Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
 		close(started)
 		<-ctx.Done()
 		close(cancelled)

@@ -116,7 +116,7 @@ func TestLevelsSetAtOnce(t *testing.T) {
 	for i := range sessions {
 		live.Open(fmt.Sprint(i), "", false, func([]byte) bool { return false }, func() bool { return false })
 		sessions[i] = live.session(fmt.Sprint(i))
-		sessions[i].initialize("c 1", nil)
+		sessions[i].initialize("c", "1", nil)
 	}
 	for range 50 {
 		var all sync.WaitGroup
@@ -141,8 +141,8 @@ func TestLogOutsideOfCallsToOneSession(t *testing.T) {
 		askedFor, unasked, want string
 	}{silent: {"critical", "info", "info"}, errorsOnly: {"info", "critical", "critical"}} {
 		stream := c.listen()
-		live.Log(c.session, true, logMessage(test.askedFor))
-		live.Log(c.session, false, logMessage(test.unasked))
+		live.Log(c.session, nil, true, logMessage(test.askedFor))
+		live.Log(c.session, nil, false, logMessage(test.unasked))
 		live.Notify(c.session, "notifications/last", nil)
 		if got := await(t, stream, ""); !strings.Contains(got, `"level":"`+test.want) {
 			t.Errorf("got %s, want %s", got, test.want)
@@ -160,8 +160,8 @@ func TestLogOutsideOfCallsGoesToThoseWhoSetALevel(t *testing.T) {
 	await(t, errorsOnly.post(setLevel("error")), `"id":9`)
 	await(t, all.post(setLevel("debug")), `"id":9`)
 	streams := map[*conversation]<-chan string{silent: silent.listen(), errorsOnly: errorsOnly.listen(), all: all.listen()}
-	live.Log("", true, logMessage("info"))
-	live.Log("", true, logMessage("critical"))
+	live.Log("", nil, true, logMessage("info"))
+	live.Log("", nil, true, logMessage("critical"))
 	for c, want := range map[*conversation][]string{silent: nil, errorsOnly: {"critical"}, all: {"info", "critical"}} {
 		live.Notify(c.session, "notifications/last", nil)
 		for _, level := range want {

@@ -86,8 +86,12 @@ func (r *recent) note(by tool.Caller, name string, first bool) {
 
 // Used notes that a client called a tool, by its name or through call_tool.
 func (l *Live) Used(call *tool.Call, t *tool.Tool) {
-	s, served := l.sessionFor(call), l.served()
-	if s == nil || !served.recalls(call) {
+	s := l.sessionFor(call)
+	if s == nil {
+		return
+	}
+	served := l.servedNow(s)
+	if !served.recalls(call) {
 		return
 	}
 	s.mu.Lock()

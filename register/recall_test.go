@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"toolfinch/tool"
+	"toolfinch/trust"
 )
 
 // A conversation that is gone on with has a new session: its agent lets its model call
@@ -158,7 +159,7 @@ func TestTheFirstListSettles(t *testing.T) {
 // and costs none of its own.
 func TestWhatWasUsedIsRegisteredWhenTheListChangesAnyway(t *testing.T) {
 	live := newLive(t, setup{})
-	source := live.served().Source.(catalog)
+	source := live.served(trust.Party{}).Source.(catalog)
 	show(live, func(v *Served) {
 		v.Recall = 5
 		v.Register = func(string) When { return WhenUsed }

@@ -27,8 +27,10 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	if !modern {
 		s = l.sessionOf(ctx)
 	}
-	served := l.served()
-	result, err := l.handle(ctx, served, x, s, modern)
+	call := l.callOf(ctx, x, s, modern)
+	party := partyOf(ctx, call.Client)
+	served := l.servedTo(s, party)
+	result, err := l.handle(trust.WithParty(ctx, party), served, x, s, call, modern)
 	if modern && err == nil {
 		result = l.cached(served, result, x, trust.NameOf(ctx))
 	}
@@ -36,8 +38,7 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
 }
 
-func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *session, modern bool) (tool.Result, error) {
-	call := l.callOf(ctx, x, s, modern)
+func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *session, call *tool.Call, modern bool) (tool.Result, error) {
 	if s != nil && served.gated() {
 		s.shown.by(call.Owner())
 	}
@@ -126,6 +127,35 @@ func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern 
 		call.Notify = leveled(call.Client, x.Notify)
 	}
 	return call
+}
+
+// partyOf is who makes a request with a client, which may be nil.
+func partyOf(ctx context.Context, client *tool.Client) trust.Party {
+	from, _ := trust.SourceOf(ctx)
+	p := trust.Party{Principal: trust.PrincipalOf(ctx), Transport: from.Transport}
+	if client != nil {
+		p.Client, p.Version = client.Program, client.Version
+	}
+	return p
+}
+
+// servedTo is what is served to the party that makes a request in a session; nil: in none.
+func (l *Live) servedTo(s *session, party trust.Party) *Served {
+	served := l.served(party)
+	if s != nil {
+		s.mu.Lock()
+		s.party = party
+		s.mu.Unlock()
+		if told := s.told.Load(); told == nil || told.class != served.Class {
+			l.follow(s, served)
+		}
+	}
+	return served
+}
+
+// servedNow is what is served to the party that made the last request in a session.
+func (l *Live) servedNow(s *session) *Served {
+	return l.served(s.by())
 }
 
 func methodNotFound(method string) error {

@@ -46,6 +46,9 @@ type Source interface {
 // request uses one to its end.
 type Served struct {
 	Source
+	// Class is equal for what is served to parties whom no policy tells apart; "" where it
+	// is the same for all.
+	Class        string
 	Instructions string // sent with initialize and server/discover
 	Declared     Declared
 
@@ -108,6 +111,14 @@ type Declared struct {
 	Tasks                                               bool // the extension of 2026-07-28
 	// Extensions are the other extensions, each as a server declared it.
 	Extensions map[string]json.RawMessage
+}
+
+// Only leaves what has reports that there may be something of.
+func (d *Declared) Only(has func(kinds ...tool.Kind) bool) {
+	d.Prompts = d.Prompts && has(tool.KindPrompt)
+	d.Resources = d.Resources && has(tool.KindResource, tool.KindTemplate)
+	d.Subscribe = d.Subscribe && d.Resources
+	d.Completions = d.Completions && (d.Prompts || d.Resources)
 }
 
 // DefaultMaxRegistered is how many tools a session may have registered.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"toolfinch/tool"
+	"toolfinch/trust"
 )
 
 // shows are what Lives serve in tests, by *Live.
@@ -104,7 +105,7 @@ func serve(s setup, first Served, log *slog.Logger) *Live {
 	now.Store(&first)
 	live := New(Options{
 		Relists: s.Relists, Called: s.Known, Subscriptions: s.Subscriptions, Upstreams: heard{s}, Observer: heard{s},
-	}, now.Load, log)
+	}, func(trust.Party) *Served { return now.Load() }, log)
 	shows.Store(live, now)
 	return live
 }
@@ -128,3 +129,13 @@ func offer(live *Live, next Served) {
 
 // declaresAll is all that is offered beside tools and tasks.
 var declaresAll = Declared{Prompts: true, Resources: true, Subscribe: true, Completions: true, Logging: true}
+
+// broadcast tells every client that a list changed.
+func broadcast(live *Live, method string) {
+	for _, s := range live.everySession() {
+		live.Notify(s.id, method, nil)
+	}
+	for _, t := range live.listeners.all() {
+		t.notify(method)
+	}
+}

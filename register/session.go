@@ -14,6 +14,7 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -27,6 +28,7 @@ type session struct {
 	direct    direct
 	principal string                    // who opened it, "" for nobody; as of Open
 	piped     bool                      // stdio or SSE: one connection for everything
+	told      atomic.Pointer[seen]      // what the client was told of last
 	push      func(message []byte) bool // as of Open
 	reaches   func() bool
 
@@ -35,7 +37,10 @@ type session struct {
 	recalled     bool            // set has what the client called in sessions before
 	called       bool            // the client has called a tool
 	used         []*tool.Tool    // called, and registered once the list changes anyway
+	party        trust.Party     // of the last request
 	client       string          // "name version", "" until initialize
+	program      string          // the name in it
+	version      string          // and the version
 	capabilities json.RawMessage // as declared in initialize, nil before
 	initialized  bool
 	level        string        // of logging/setLevel, "" when it did not say
@@ -54,11 +59,18 @@ func newSession(id string) *session {
 
 // initialize notes the client's name and capabilities. message is the request as it
 // was sent, nil if it is not known.
-func (s *session) initialize(client string, message []byte) {
+func (s *session) initialize(name, version string, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.client, s.initialized = client, true
+	s.client, s.program, s.version, s.initialized = clientName(name, version), clientPart(name), clientPart(version), true
 	s.capabilities = bytes.Clone(rawjson.Member(rawjson.Member(message, "params"), "capabilities"))
+}
+
+// by is who made the last request.
+func (s *session) by() trust.Party {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.party
 }
 
 func (s *session) isInitialized() bool {
@@ -71,7 +83,7 @@ func (s *session) isInitialized() bool {
 func (s *session) described() *tool.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &tool.Client{Name: s.client, Key: s.id, Capabilities: s.capabilities, LogLevel: s.level}
+	return &tool.Client{Name: s.client, Program: s.program, Version: s.version, Key: s.id, Capabilities: s.capabilities, LogLevel: s.level}
 }
 
 // ask sends a request to the client with send and waits for the answer, unless
@@ -167,8 +179,11 @@ func modernKey() string { return "call-" + strconv.FormatInt(modernKeys.Add(1), 
 func modernClient(params json.RawMessage) *tool.Client {
 	meta := rawjson.Member(params, "_meta")
 	info := rawjson.Member(meta, mcp.MetaKeyClientInfo)
+	name, version := rawjson.Text(rawjson.Member(info, "name")), rawjson.Text(rawjson.Member(info, "version"))
 	c := &tool.Client{
-		Name:         clientName(rawjson.Text(rawjson.Member(info, "name")), rawjson.Text(rawjson.Member(info, "version"))),
+		Name:         clientName(name, version),
+		Program:      clientPart(name),
+		Version:      clientPart(version),
 		Key:          modernKey(),
 		Modern:       true,
 		Capabilities: rawjson.Member(meta, mcp.MetaKeyClientCapabilities),

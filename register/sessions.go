@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -162,11 +163,11 @@ func (all *sessions) send(id string, message []byte) bool {
 // Log sends a log message of an upstream that belongs to no call to one session,
 // if session is set, else to every session that set a level. A session gets what
 // is severe enough by its own level. A session that set none gets what a server
-// says to it alone. asked says that clients have set the server's level; such a
+// says to it alone. hears, if set, reports whether a party may hear of it. asked says that clients have set the server's level; such a
 // message is not for a session that set none.
-func (all *sessions) Log(session string, asked bool, params json.RawMessage) {
+func (all *sessions) Log(session string, hears func(trust.Party) bool, asked bool, params json.RawMessage) {
 	for _, s := range all.everySession() {
-		if session != "" && s.id != session {
+		if session != "" && s.id != session || hears != nil && !hears(s.by()) {
 			continue
 		}
 		level := s.described().LogLevel

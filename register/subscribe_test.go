@@ -13,6 +13,7 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/trust"
 )
 
 // followed is an upstream that can be subscribed to.
@@ -61,7 +62,7 @@ func resources(t testing.TB, live *Live) {
 	for _, uri := range []string{"x:r", "x:s"} {
 		addItem(t, live, tool.KindResource, "srv+"+uri, fmt.Sprintf(`{"uri":%q}`, uri), nil)
 	}
-	show(live, func(v *Served) { v.Source = exposing{live.served().Source.(catalog)} })
+	show(live, func(v *Served) { v.Source = exposing{live.served(trust.Party{}).Source.(catalog)} })
 }
 
 const updated = "notifications/resources/updated"
@@ -149,7 +150,7 @@ func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
 	upstream := newFollowed()
 	transports(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
-		items := live.served().Source.(exposing).catalog
+		items := live.served(trust.Party{}).Source.(exposing).catalog
 		items["x:r"] = items["srv+x:r"]
 		messages := c.listen()
 		await(t, c.post(subscribe(1, "x:r")), `"id":1`)
@@ -287,7 +288,7 @@ func TestAListenerHearsWhatItAskedFor(t *testing.T) {
 					t.Errorf("first\n got %s\nwant %s", got, want)
 				}
 				for _, method := range []string{toolChange, promptChange, resourceChange} {
-					live.broadcast(method)
+					broadcast(live, method)
 				}
 				live.Updated("srv", "x:s", json.RawMessage(`{"uri":"x:s"}`))
 				live.Updated("srv", "x:r", json.RawMessage(`{"uri":"x:r","x":1.0}`))
@@ -398,7 +399,7 @@ func TestAListenerThatDoesNotReadBlocksNobody(t *testing.T) {
 	}
 	live.listeners.mu.Unlock()
 	for range 10 {
-		live.broadcast(toolsChanged)
+		broadcast(live, toolsChanged)
 		await(t, messages, toolsChanged)
 	}
 }

@@ -43,8 +43,9 @@ type Contents struct {
 	Reserved []string // names that meta-tools have
 	Pins     []string // globs over exposed names and "server.name" of tools that are listed from the start
 
-	listed map[string]bool // names of further tools that are listed from the start
-	plain  map[string]bool // names in Servers that another catalog made: they are not searched as given ones are
+	listed map[string]bool  // names of further tools that are listed from the start
+	hidden map[tool.ID]bool // may be called, and is neither listed nor found
+	plain  map[string]bool  // names in Servers that another catalog made: they are not searched as given ones are
 }
 
 // Catalog is an immutable set of tools, prompts and resources that can be found and
@@ -53,7 +54,8 @@ type Catalog struct {
 	*kept
 	*others
 	contents Contents
-	snapshot *index.Snapshot // nil of an empty catalog
+	snapshot *index.Snapshot               // nil of an empty catalog
+	among    func() (*index.Subset, error) // what of the snapshot is in the catalog; nil: all
 
 	table
 	names  []string // exposed, of the tools that models are offered, sorted
@@ -199,11 +201,11 @@ func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
 	_, given, prefix := claims(c.contents.Servers)
 	c.table, c.given = newTable(c.contents.Servers, c.contents.Reserved), given
 	maps.DeleteFunc(given, func(name string, _ bool) bool { return c.contents.plain[name] })
-	c.others = newOthers(c.contents.Servers, prefix, handler)
+	c.others = newOthers(c.contents, prefix, handler)
 	c.held = newWithheld(c.contents.Servers)
 	c.others.held = c.held
 	for name, t := range c.tools {
-		if !t.Def.App.NotModel {
+		if !t.Def.App.NotModel && !c.contents.hidden[t.Def.ID] {
 			c.names = append(c.names, name)
 		}
 	}
@@ -237,6 +239,12 @@ func matches(glob, name string) bool {
 func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	if c.snapshot == nil {
 		return Found{}, nil
+	}
+	var err error
+	if c.among != nil {
+		if q.Among, err = c.among(); err != nil {
+			return Found{}, fmt.Errorf("search: %w", err)
+		}
 	}
 	found, err := c.snapshot.Search(ctx, q)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"toolfinch/gate"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
+	"toolfinch/trust/policy"
+	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 )
 
@@ -22,6 +24,8 @@ const (
 	FailureBadRequest Failure = "bad_request"
 	FailureConnection Failure = "connection" // the server could not be reached, or was lost
 	FailureTimeout    Failure = "timeout"
+	FailureDenied     Failure = "denied"    // by a policy
+	FailureLimited    Failure = "limited"   // called too often, or too many at once
 	FailureExecution  Failure = "execution" // whatever else
 )
 
@@ -40,7 +44,7 @@ func (e *ExecuteError) Error() string {
 	var of *upstream.Error
 	errors.As(e.Err, &of)
 	switch e.Failure {
-	case FailureBadRequest:
+	case FailureBadRequest, FailureDenied, FailureLimited:
 		return e.Err.Error()
 	case FailureConnection:
 		reason := e.Err
@@ -98,6 +102,10 @@ func failureOf(t *tool.Tool, err error) *ExecuteError {
 	switch {
 	case errors.As(err, new(*argumentsError)), errors.Is(err, gate.ErrNotProvisioned):
 		e.Failure, e.Server = FailureBadRequest, ""
+	case errors.As(err, new(*policy.DeniedError)):
+		e.Failure, e.Server = FailureDenied, ""
+	case errors.As(err, new(*rate.Error)):
+		e.Failure, e.Server = FailureLimited, ""
 	case errors.Is(err, upstream.ErrNotConnected), errors.Is(err, upstream.ErrClosed):
 		e.Failure = FailureConnection
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):

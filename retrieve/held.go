@@ -44,7 +44,7 @@ func newWithheld(servers []Server) *withheld {
 		return nil
 	}
 	_, _, prefix := claims(held)
-	w.table, w.others = newTable(held, nil), newOthers(held, prefix, nil)
+	w.table, w.others = newTable(held, nil), newOthers(Contents{Servers: held}, prefix, nil)
 	return w
 }
 

@@ -54,7 +54,7 @@ func newTable(servers []Server, reserved []string) table {
 				continue
 			}
 			if one.Name == "" {
-				one = &tool.Tool{Name: names[one.Def.ID], Def: one.Def, Handler: one.Handler}
+				one = &tool.Tool{Name: names[one.Def.ID], Def: one.Def, View: one.View, Handler: one.Handler}
 			}
 			t.tools[one.Name] = one
 			if first := t.exact[one.Def.ID]; first != nil && first.Name != one.Name {

@@ -1,6 +1,7 @@
 package retrieve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/url"
@@ -53,7 +54,8 @@ type template struct {
 	matches func(uri string) bool
 }
 
-func newOthers(servers []Server, prefix map[string]string, handler func(*tool.Def) tool.Handler) *others {
+func newOthers(contents Contents, prefix map[string]string, handler func(*tool.Def) tool.Handler) *others {
+	servers := contents.Servers
 	o := &others{
 		servers:   servers,
 		handler:   handler,
@@ -88,12 +90,13 @@ func newOthers(servers []Server, prefix map[string]string, handler func(*tool.De
 			if id.Kind == tool.KindTool || o.byID[id] != nil {
 				continue
 			}
-			t := &tool.Tool{Name: names[id], Def: brought.Def, Handler: o.exposing(brought)}
+			t := &tool.Tool{Name: names[id], Def: brought.Def, View: brought.View, Handler: o.exposing(brought)}
 			if id.Kind != tool.KindPrompt {
 				offers = true
 				t.Name = exposedURI(id, claims[tool.ID{Name: id.Name, Kind: id.Kind}])
 			}
-			o.add(t)
+			t.Name = cmp.Or(brought.Name, t.Name)
+			o.add(t, contents.hidden[id])
 		}
 		if offers {
 			o.offering = append(o.offering, s.Name)
@@ -103,13 +106,15 @@ func newOthers(servers []Server, prefix map[string]string, handler func(*tool.De
 	return o
 }
 
-func (o *others) add(t *tool.Tool) {
+func (o *others) add(t *tool.Tool, hidden bool) {
 	id := t.Def.ID
 	key := index.Key(id.Kind, t.Name)
-	o.items[id.Kind] = append(o.items[id.Kind], t)
 	o.byKey[key] = t
 	o.byID[id] = t
-	o.keys = append(o.keys, key)
+	if !hidden {
+		o.items[id.Kind] = append(o.items[id.Kind], t)
+		o.keys = append(o.keys, key)
+	}
 	switch id.Kind {
 	case tool.KindResource:
 		uris := []string{prefixedURI(id.Server, id.Name)}
@@ -255,6 +260,15 @@ func (o *others) Template(uri string) (*tool.Tool, bool) {
 	}
 	id.Server = t.Def.ID.Server
 	return t.Tool, !o.Excludes(id)
+}
+
+// TemplateOf finds the template that a server's own URI comes from.
+func (o *others) TemplateOf(id tool.ID) (*tool.Tool, bool) {
+	t := o.templateOf(id.Name, id.Server)
+	if t == nil {
+		return nil, false
+	}
+	return t.Tool, true
 }
 
 // resource is Resource. With guess, an unlisted URI may belong to the only server that

@@ -197,5 +197,5 @@ func whole(t *tool.Tool) *tool.Tool {
 	if t.Def.Whole == nil {
 		return t
 	}
-	return &tool.Tool{Name: t.Name, Def: t.Def.Whole, Handler: t.Handler}
+	return &tool.Tool{Name: t.Name, Def: t.Def.Whole, View: t.View, Handler: t.Handler}
 }

@@ -89,7 +89,7 @@ func called(t *tool.Tool, name string) *tool.Tool {
 	if t.Name == name {
 		return t
 	}
-	return &tool.Tool{Name: name, Def: t.Def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	return &tool.Tool{Name: name, Def: t.Def, View: t.View, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		inner := *call
 		inner.Name = t.Name
 		return t.Handler(ctx, &inner)

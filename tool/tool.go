@@ -24,6 +24,7 @@ type Tool struct {
 	Name    string
 	Def     *Def
 	Handler Handler
+	View    string // whose tool it is, where policies hold
 }
 
 // Of returns a tool without a name for each definition.
@@ -172,8 +173,9 @@ func (c *Call) Inner(name string, arguments json.RawMessage) (*Call, error) {
 // Client is who made a call: what an upstream may know of it, and may ask it
 // while the call runs.
 type Client struct {
-	// Name is the client's name and version, as it says, "" when it did not.
-	Name string
+	// Name is the client's name and version, as it says, "" when it did not; Program
+	// and Version are its parts.
+	Name, Program, Version string
 	// Key is the same for all calls of one session and for no others. A
 	// 2026-07-28 client has no session: its key is one of the call.
 	Key string

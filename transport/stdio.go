@@ -13,6 +13,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -21,6 +22,7 @@ import (
 // or cancelled after 10 s.
 func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out io.Writer, log *slog.Logger) error {
 	// The session outlives ctx for the time requests in flight get to end.
+	ctx = trust.WithSource(ctx, trust.Source{Transport: trust.TransportStdio})
 	s, err := clients.open(context.WithoutCancel(ctx), ctx, host, log, "stdio-"+rand.Text(), true, nil)
 	if err != nil {
 		return fmt.Errorf("stdio: %w", err)

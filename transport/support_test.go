@@ -91,7 +91,7 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	})
 	served := &register.Served{Source: tools}
 	log := slog.New(slog.DiscardHandler)
-	h.live = register.New(register.Options{Version: "1"}, func() *register.Served { return served }, log)
+	h.live = register.New(register.Options{Version: "1"}, func(trust.Party) *register.Served { return served }, log)
 	streamable, sse := transport.NewStreamable(h.live, h.clients, log), transport.NewSSE(h.live, h.clients, "/message", log)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", streamable)

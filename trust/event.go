@@ -1,6 +1,9 @@
 package trust
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Event is something that the audit log records. Calls and what is like them
 // (reads, prompts, retrievals) record themselves; everything else says so with a
@@ -81,17 +84,24 @@ func WithDecision(ctx context.Context) (context.Context, *Decided) {
 	return context.WithValue(ctx, decisionKey{}, d), d
 }
 
-// Decided is the decision about one call, once it was made.
+// Decided is the decision about one call, once it was made. It is read when the call has
+// been answered.
 type Decided struct {
 	Decision
 	Made bool
+
+	mu sync.Mutex // guards the fields while the call runs: a meta-tool may call several tools at once
 }
 
-// Decide notes what was decided of the call of a context, for the audit log. It is
-// called by the goroutine that handles the call, before what was decided is done.
+// Decide notes what was decided of the call of a context, for the audit log, before what
+// was decided is done. Where a call makes others, a denial stays noted.
 func Decide(ctx context.Context, d Decision) {
 	if to, ok := ctx.Value(decisionKey{}).(*Decided); ok {
-		to.Decision, to.Made = d, true
+		to.mu.Lock()
+		defer to.mu.Unlock()
+		if !to.Made || to.Allow {
+			to.Decision, to.Made = d, true
+		}
 	}
 }
 

@@ -52,3 +52,33 @@ func PrincipalOf(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p
 }
+
+// Transports that a request may come by.
+const (
+	TransportStdio = "stdio"
+	TransportHTTP  = "http"
+	TransportSSE   = "sse"
+	TransportREST  = "rest"
+)
+
+// Party is who makes a request, with what program and over which transport: what
+// policies know of it. The name and version of the program are what it says itself.
+type Party struct {
+	Principal       *Principal // nil: nobody proved to be anybody
+	Client, Version string
+	Transport       string // one of the Transports
+}
+
+type partyKey struct{}
+
+// WithParty returns a context of requests of p.
+func WithParty(ctx context.Context, p Party) context.Context {
+	return context.WithValue(ctx, partyKey{}, p)
+}
+
+// PartyOf returns whose request a context is of, and false where it is the program's
+// own user's.
+func PartyOf(ctx context.Context) (Party, bool) {
+	p, ok := ctx.Value(partyKey{}).(Party)
+	return p, ok
+}

@@ -41,7 +41,7 @@ func runScript(s Settings, env Env) *tool.Tool {
 			return tool.ErrorResult(`script is missing: send {"script": "result = call_tool(\"name\", arg=1)"}`), nil
 		}
 		host := &host{call: call, progress: tool.NewProgress(call, 0), retrieve: env.Search, find: func(name string) (string, tool.Handler, error) {
-			t, err := env.Within(name)
+			t, err := env.Within(ctx, name)
 			switch {
 			case err != nil:
 				return "", nil, err

@@ -18,7 +18,7 @@ func runScriptIn(t *testing.T, limits ScriptLimits, tools ...*tool.Tool) *tool.T
 	env.Scripts = script.NewSandbox(env.Log)
 	t.Cleanup(env.Scripts.Close)
 	var made *tool.Tool
-	env.Within = func(name string) (*tool.Tool, error) {
+	env.Within = func(_ context.Context, name string) (*tool.Tool, error) {
 		for _, of := range append(tools, made) {
 			if name == of.Name || name == of.Def.ID.String() {
 				return of, nil

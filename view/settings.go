@@ -19,6 +19,7 @@ type Settings struct {
 	Description string // optional; told to clients
 	At          Place
 
+	Allow       Allow       // default AllowAll
 	Exposure    Exposure    // default ExposureAuto
 	DirectBelow int         // ExposureAuto lists all definitions that cost fewer tokens together; 0: never
 	SearchStyle SearchStyle // default SearchSummary
@@ -83,6 +84,16 @@ const Default = "default"
 
 // Place is where something stands in a configuration. The zero Place is nowhere.
 type Place struct{ Line, Column int } // from 1
+
+// Allow is what clients may do with what a view has, beside what policies say.
+type Allow string
+
+// AllowAll takes nothing away. AllowReadOnly is for tools that say that they only read:
+// those without annotations count as writing.
+const (
+	AllowAll      Allow = "all"
+	AllowReadOnly Allow = "read_only"
+)
 
 // Problem is a mistake in a view that only the definitions of the upstreams reveal.
 type Problem struct {

@@ -62,8 +62,9 @@ type Env struct {
 	// tools as retrieve_tools answers it.
 	Retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
 	// Within finds a tool of the view by the name clients see or "server.tool", and
-	// Search searches the view: for run_script, which a model wrote.
-	Within func(name string) (*tool.Tool, error)
+	// Search searches the view, as whoever makes the request of the context may: for
+	// run_script, which a model wrote.
+	Within func(ctx context.Context, name string) (*tool.Tool, error)
 	Search func(ctx context.Context, query string, limit int) (json.RawMessage, error)
 	// Headers are the names of the HTTP headers that hooks may see.
 	Headers []string

@@ -19,7 +19,7 @@ func (s *server) metrics(q *request) (any, error) {
 
 	out.family("toolfinch_tools", "gauge", "Tools that can be found in a view now.")
 	for _, row := range saved {
-		v, err := s.house.View(row.View)
+		v, err := s.house.View(q.Context(), row.View)
 		if err != nil {
 			continue // it went meanwhile
 		}
@@ -28,7 +28,7 @@ func (s *server) metrics(q *request) (any, error) {
 
 	out.family("toolfinch_servers", "gauge", "Servers by the state that the last exchange with them left.")
 	states := map[string]int64{}
-	for _, server := range s.house.Upstreams() {
+	for _, server := range s.house.Upstreams(q.Context()) {
 		states[server.State]++
 	}
 	for _, state := range []upstream.State{upstream.StatePending, upstream.StateReady, upstream.StateLogin, upstream.StateFailed} {
@@ -36,7 +36,7 @@ func (s *server) metrics(q *request) (any, error) {
 	}
 
 	out.family("toolfinch_dropped_notifications_total", "counter", "Notifications about calls that clients did not get: too long, or read too slowly.")
-	for _, server := range s.house.Upstreams() {
+	for _, server := range s.house.Upstreams(q.Context()) {
 		out.sample(server.Dropped, "server", server.Name)
 	}
 
@@ -74,6 +74,12 @@ func (s *server) metrics(q *request) (any, error) {
 	out.family("toolfinch_requests_refused_total", "counter", "Requests over HTTP that were not let in since the start, or lacked a scope.")
 	for _, count := range refused {
 		out.sample(count.N, "reason", count.Kind)
+	}
+	if denials := s.house.Denials(); len(denials) > 0 {
+		out.family("toolfinch_denials_total", "counter", "Calls, prompts and reads that policies denied since the start, by the policy that did; by none where no policy permits them.")
+		for _, count := range denials {
+			out.sample(count.N, "policy", count.Kind)
+		}
 	}
 	bounds := s.house.Limits()
 	for _, metric := range []struct {

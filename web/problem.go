@@ -11,6 +11,7 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/tool/args"
 	"toolfinch/trust"
+	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 )
 
@@ -19,6 +20,7 @@ type problem struct {
 	status int
 	detail string
 	over   *gate.BudgetError // its numbers are told, nil for none
+	wait   int               // seconds, 0 for none
 	lacks  *trust.ScopeError // what it is, nil for another
 }
 
@@ -59,6 +61,8 @@ func (p *problem) body() []byte {
 // failures are the statuses of calls without a result.
 var failures = map[retrieve.Failure]int{
 	retrieve.FailureBadRequest: http.StatusBadRequest,
+	retrieve.FailureDenied:     http.StatusForbidden,
+	retrieve.FailureLimited:    http.StatusTooManyRequests,
 	retrieve.FailureConnection: http.StatusBadGateway,
 	retrieve.FailureTimeout:    http.StatusGatewayTimeout,
 	retrieve.FailureExecution:  http.StatusInternalServerError,
@@ -73,7 +77,11 @@ func (s *server) problem(op operation, err error) *problem {
 	var refused *args.Error
 	var lacks *trust.ScopeError
 	answer := func(status int, told error) *problem {
-		return &problem{status: status, detail: told.Error(), over: over}
+		p := &problem{status: status, detail: told.Error(), over: over}
+		if limited := new(rate.Error); errors.As(err, &limited) {
+			p.wait = limited.Seconds()
+		}
+		return p
 	}
 	switch {
 	case errors.As(err, &known):

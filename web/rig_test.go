@@ -104,7 +104,7 @@ func (r *rig) view(name string, budget *gate.Budget, log *slog.Logger) web.View 
 	r.t.Cleanup(func() { _ = root.Close() })
 	shown := &register.Served{Source: root}
 	terms := gate.Terms{Catalog: root, Budget: budget}
-	live := register.New(register.Options{Version: "1"}, func() *register.Served { return shown }, log)
+	live := register.New(register.Options{Version: "1"}, func(trust.Party) *register.Served { return shown }, log)
 	gated := gate.New(gate.Options{Clients: live}, func() gate.Terms { return terms }, log)
 	settings := retrieve.Settings{Validate: func(string) bool { return true }}
 	if budget != nil {
@@ -173,7 +173,7 @@ func (r *rig) handle(def *tool.Def) tool.Handler {
 
 // The rig is a web.House.
 
-func (r *rig) View(name string) (web.View, error) {
+func (r *rig) View(_ context.Context, name string) (web.View, error) {
 	if name == "" {
 		name = "default"
 	}
@@ -184,7 +184,9 @@ func (r *rig) View(name string) (web.View, error) {
 	return v, nil
 }
 
-func (r *rig) Upstreams() []web.Upstream {
+func (r *rig) Denials() []web.Count { return nil }
+
+func (r *rig) Upstreams(context.Context) []web.Upstream {
 	servers := []web.Upstream{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: 99, LeftOut: 1, Mended: 2}}
 	for _, s := range r.pool.Status() {
 		of := web.Upstream{Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: s.Transport, Tools: s.Tools, Restarts: s.Restarts, Dropped: s.Dropped}
@@ -200,7 +202,7 @@ func (r *rig) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	if change := r.pool.Refresh(ctx, name); change.Err != nil {
 		return web.Upstream{}, change.Err
 	}
-	for _, s := range r.Upstreams() {
+	for _, s := range r.Upstreams(ctx) {
 		if s.Name == name {
 			return s, nil
 		}
@@ -263,12 +265,13 @@ func (r *rig) Permit(context.Context, string) error { return nil }
 // fire is a house where nothing works.
 type fire struct{}
 
-func (fire) View(string) (web.View, error)       { panic("secret of the house") }
-func (fire) Upstreams() []web.Upstream           { panic("secret of the house") }
-func (fire) Savings(context.Context) []web.Saved { panic("secret of the house") }
-func (fire) Limits() []*limit.Limit              { panic("secret of the house") }
-func (fire) Record(context.Context, trust.Event) { panic("secret of the house") }
-func (fire) Audit() (audit.Counts, bool)         { panic("secret of the house") }
+func (fire) View(context.Context, string) (web.View, error) { panic("secret of the house") }
+func (fire) Denials() []web.Count                           { panic("secret of the house") }
+func (fire) Upstreams(context.Context) []web.Upstream       { panic("secret of the house") }
+func (fire) Savings(context.Context) []web.Saved            { panic("secret of the house") }
+func (fire) Limits() []*limit.Limit                         { panic("secret of the house") }
+func (fire) Record(context.Context, trust.Event)            { panic("secret of the house") }
+func (fire) Audit() (audit.Counts, bool)                    { panic("secret of the house") }
 func (fire) Admissions() ([]web.Count, []web.Count) {
 	panic("secret of the house")
 }

@@ -171,6 +171,7 @@ const statusGone = 499
 // serve answers one request. Nothing is written before the answer is complete.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	start := time.Now()
+	r = r.WithContext(trust.WithParty(r.Context(), trust.Party{Principal: trust.PrincipalOf(r.Context()), Transport: trust.TransportREST}))
 	q := &request{Request: r, house: s.house}
 	answer, err := s.run(w, q, op)
 	if q.searched {
@@ -261,6 +262,9 @@ func Refuse(w http.ResponseWriter, status int, reason string) {
 }
 
 func (s *server) refuse(w http.ResponseWriter, p *problem) {
+	if p.wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(p.wait))
+	}
 	send(w, p.status, document{body: p.body()})
 }
 
@@ -305,7 +309,7 @@ func (q *request) read(w http.ResponseWriter, op operation) error {
 // renew takes the view that is served now, after the request itself changed what is
 // served.
 func (q *request) renew() (err error) {
-	q.view, err = q.house.View(q.values.Get("view"))
+	q.view, err = q.house.View(q.Context(), q.values.Get("view"))
 	return err
 }
 

@@ -38,7 +38,7 @@ func (v View) seen(s Upstream, tools int) Upstream {
 func (q *request) servers() []Upstream {
 	servers := []Upstream{}
 	tools := q.view.tools()
-	for _, s := range q.house.Upstreams() {
+	for _, s := range q.house.Upstreams(q.Context()) {
 		if n, ok := tools[s.Name]; ok {
 			servers = append(servers, q.view.seen(s, n))
 		}

@@ -28,11 +28,13 @@ var (
 // House is what is served. Its methods are safe for concurrent use; the texts of
 // its errors, and those in what it returns, are shown to clients.
 type House interface {
-	// View returns the view of that name; "" is the one of clients that name none.
+	// View returns what the maker of the request of ctx has of the view of that name; "" is
+	// the one of clients that name none.
 	// The error wraps ErrNoView.
-	View(name string) (View, error)
-	// Upstreams are the servers in configured order, without those that are disabled.
-	Upstreams() []Upstream
+	View(ctx context.Context, name string) (View, error)
+	// Upstreams are the servers that the maker of the request of ctx may know of, in
+	// configured order, without those that are disabled.
+	Upstreams(ctx context.Context) []Upstream
 	// Reconnect connects to a server anew and lists it, see upstream.Pool. The
 	// error wraps ErrNoServer, or is an *upstream.Error of a server that cannot be
 	// reached.
@@ -48,6 +50,8 @@ type House interface {
 	// Savings returns one row for each view, also for views without use. It may count
 	// definitions first; ctx ends that.
 	Savings(ctx context.Context) []Saved
+	// Denials are how often policies denied something since the start, by those that did.
+	Denials() []Count
 	// Limits bound what clients can make grow.
 	Limits() []*limit.Limit
 	// Record takes down what a request did that is no call of a tool.

@@ -115,7 +115,7 @@ func (q quoted) Savings(context.Context) []web.Saved {
 	return []web.Saved{{View: "a\"b\\c\nd", Tokens: []web.Count{{Kind: "cached", N: 1 << 60}}}}
 }
 
-func (q quoted) View(string) (web.View, error) { return q.views["default"], nil }
+func (q quoted) View(context.Context, string) (web.View, error) { return q.views["default"], nil }
 
 var metricLine = regexp.MustCompile(`^([a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*)\})? (\d+)$`)
 

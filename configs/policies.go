@@ -1,0 +1,213 @@
+package configs
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"toolfinch/trust/policy"
+	"toolfinch/trust/rate"
+	"toolfinch/view"
+)
+
+// Policy is a list of policies in Cedar, in a file or as they stand in the configuration.
+type Policy struct {
+	File string // absolute; "" where Text has them
+	Text string
+	at   node
+}
+
+// policyKind is the path of a file, or text that has policies.
+type policyKind struct{}
+
+func (policyKind) read(d *decoder, n *node, label string, to *Policy) bool {
+	to.at = *n
+	var text string
+	if !d.text(n, label, &text) || !notEmpty(d, n, label, &text) {
+		return false
+	}
+	if strings.Contains(text, "(") && strings.Contains(text, ";") {
+		to.Text = text
+		return true
+	}
+	to.File = text
+	return d.absolute(n, label, &to.File)
+}
+
+func (policyKind) show(s *secrets, p Policy) *node { return str{}.show(s, cmp.Or(p.File, p.Text)) }
+
+func (policyKind) schema() schema {
+	return schema{"type": "string", "description": "a file of policies in Cedar, or the policies themselves"}
+}
+
+// compilePolicies compiles what the configuration says of who may do what. An error refuses
+// the whole configuration: what is left out could be a forbid.
+func (d *decoder) compilePolicies(c *Config) {
+	var texts []policy.Text
+	for _, p := range c.PolicyTexts {
+		if p.File == "" {
+			texts = append(texts, d.inline(p))
+			continue
+		}
+		shown := p.File
+		if short, err := filepath.Rel(d.dir, p.File); err == nil && filepath.IsLocal(short) {
+			shown = short
+		}
+		data, bad := read(source{path: p.File, shown: shown})
+		if bad != nil {
+			d.fail(&p.at, "policies: "+bad.Error(), "")
+			continue
+		}
+		texts = append(texts, policy.Text{Cedar: string(data), File: shown, Line: 1, Column: 1})
+	}
+	shorthands := 0
+	for _, v := range c.Views {
+		if v.Allow != view.AllowReadOnly {
+			continue
+		}
+		shorthands++
+		texts = append(texts, policy.Text{
+			Cedar: fmt.Sprintf("@id(%q)\nforbid (principal, action == Action::\"call\", resource in View::%q) unless { context.readOnly };", "allow: read_only of view "+v.Name, v.Name),
+			File:  d.file, Line: v.At.Line, Column: v.At.Column,
+		})
+	}
+	if len(c.PolicyTexts) == 0 && shorthands > 0 { // they take away from what is allowed without
+		texts = append(texts, policy.Text{Cedar: "@id(\"everything\")\npermit (principal, action, resource);", File: d.file, Line: 1, Column: 1})
+	}
+	var wrong []*policy.Error
+	c.Policies, wrong = policy.Compile(texts)
+	for _, err := range wrong {
+		d.errors = append(d.errors, &Error{File: err.File, Line: err.Line, Column: err.Column, Message: err.Message, Hint: err.Hint})
+	}
+	d.checkNamed(c)
+	d.checkAsked()
+}
+
+// inline is where policies that stand in the configuration begin, and how far their lines
+// are indented there.
+func (d *decoder) inline(p Policy) policy.Text {
+	text := policy.Text{Cedar: p.Text, File: d.file, Line: max(1, p.at.line), Column: max(1, p.at.column)}
+	switch lines := strings.Contains(strings.TrimSuffix(p.Text, "\n"), "\n"); {
+	case lines && d.isJSON:
+		text.Escaped = true
+	case lines: // a block begins on the next line, and is indented as the mark of it is in a list
+		text.Line, text.Indent = text.Line+1, text.Column-1
+	}
+	return text
+}
+
+// checkNamed warns of servers and views that policies name and that there are not.
+func (d *decoder) checkNamed(c *Config) {
+	views := []string{view.Default}
+	for _, v := range c.Views {
+		views = append(views, v.Name)
+	}
+	for _, named := range c.Policies.Named() {
+		valid := d.known
+		if named.Type == "View" {
+			valid = views
+		}
+		if !slices.Contains(valid, named.Name) {
+			d.warnings = append(d.warnings, &Error{
+				File: named.At.File, Line: named.At.Line, Column: named.At.Column,
+				Message: fmt.Sprintf("policy: there is no %s %q", strings.ToLower(named.Type), shorten(named.Name)), Hint: nearHint(named.Name, valid),
+			})
+		}
+	}
+}
+
+// per are what the calls under a rate limit are counted apart for.
+const (
+	perPrincipal = "principal"
+	perServer    = "server"
+	perTool      = "tool"
+)
+
+var perWords = allowed[string]{choice[string]{words: []string{perPrincipal, perServer, perTool}}}
+
+// rateRule is a rate limit while it is read.
+type rateRule struct {
+	rate.Rule
+	per []string
+}
+
+var rateKeys = section[rateRule]{check: checkRate, keys: keys{
+	{
+		name: "per", without: "`[principal]`",
+		doc:   "what calls are counted apart for: `principal`, `server`, `tool`; `[]`: all are counted together",
+		value: in(func(r *rateRule) *[]string { return &r.per }).is(perWords),
+	},
+	{
+		name: "server", without: "all",
+		doc:   "whose calls it is about",
+		value: in(func(r *rateRule) *string { return &r.Server }).is(str{check: (*decoder).serverName}),
+	},
+	{
+		name: "tool", without: "all",
+		doc:   "a pattern over `server.tool`",
+		value: in(func(r *rateRule) *string { return &r.Tool }).is(str{check: glob}),
+	},
+	{
+		name: "calls_per_minute", without: "no bound",
+		doc:   "so many at once, and then one whenever its share of the minute has passed",
+		value: in(func(r *rateRule) *int { return &r.PerMinute }).is(number[int]{1, 1_000_000}),
+	},
+	{
+		name: "concurrency", without: "no bound",
+		doc:   "calls that run at one time",
+		value: in(func(r *rateRule) *int { return &r.Concurrency }).is(number[int]{1, 1_000_000}),
+	},
+}}
+
+// rateKind is one rate limit.
+type rateKind struct{}
+
+func (rateKind) read(d *decoder, n *node, label string, to *rate.Rule) bool {
+	r := rateKeys.fresh()
+	if !rateKeys.read(d, n, label, &r) {
+		return false
+	}
+	*to = r.Rule
+	to.Principals = r.per == nil || slices.Contains(r.per, perPrincipal)
+	to.Servers, to.Ids = slices.Contains(r.per, perServer), slices.Contains(r.per, perTool)
+	to.Name = strings.NewReplacer("[", ".", "]", "").Replace(label)
+	return true
+}
+
+func (rateKind) show(s *secrets, rule rate.Rule) *node {
+	r := rateRule{Rule: rule, per: []string{}}
+	for _, apart := range []struct {
+		is   bool
+		word string
+	}{{rule.Principals, perPrincipal}, {rule.Servers, perServer}, {rule.Ids, perTool}} {
+		if apart.is {
+			r.per = append(r.per, apart.word)
+		}
+	}
+	return rateKeys.show(s, r)
+}
+
+func (rateKind) schema() schema { return rateKeys.schema() }
+
+func checkRate(d *decoder, n *node, label string, r *rateRule) {
+	if r.PerMinute == 0 && r.Concurrency == 0 && n.given("calls_per_minute") == nil && n.given("concurrency") == nil {
+		d.fail(n, label+" bounds nothing", "say calls_per_minute, concurrency or both")
+	}
+}
+
+// serverName is the name of a configured server.
+func (d *decoder) serverName(n *node, label string, name *string) bool {
+	d.asked = append(d.asked, origin{node: n, label: label, ok: true})
+	return true
+}
+
+// checkAsked looks at the servers that were named before all were known.
+func (d *decoder) checkAsked() {
+	for _, from := range d.asked {
+		if !d.knowsServer(from.node.text) {
+			d.fail(from.node, fmt.Sprintf("%s: there is no server %q", from.label, shorten(from.node.text)), d.serverHint(from.node.text))
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"toolfinch/configs"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+	"toolfinch/trust"
+	"toolfinch/trust/policy"
+	"toolfinch/trust/rate"
+	"toolfinch/view"
+	"toolfinch/web"
+)
+
+// police stands around everything of a view that clients can call, get or read. Steps of
+// composite and custom tools pass it by: these act for the owner.
+type police struct {
+	policies *policy.Policies
+	limits   *rate.Limits
+	denials  *denials
+	view     string
+	views    []string // whose tools it may have: view, and those that are served together
+	// template finds the template that a resource which is not listed comes from.
+	template func(id tool.ID) (*tool.Tool, bool)
+}
+
+// needed reports whether there is anything to decide.
+func (p *police) needed() bool { return p != nil && (p.policies != nil || p.limits != nil) }
+
+// around has calls of t pass the police.
+func (p *police) around(t *tool.Tool, next tool.Handler) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		end, err := p.admit(ctx, t, call)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		return next(ctx, call)
+	}
+}
+
+// admit lets a call through that policies allow and limits bear. The error is a
+// *policy.DeniedError or a *rate.Error. The calls of the program's own user pass.
+func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end func(), err error) {
+	party, ofClient := trust.PartyOf(ctx)
+	if call.Local && !ofClient {
+		return func() {}, nil
+	}
+	if p.policies != nil {
+		request := p.request(party, t.Def, p.view)
+		request.Arguments = call.Arguments
+		decided := p.policies.Decide(request)
+		trust.Decide(ctx, decided.Trusted())
+		if !decided.Allow {
+			p.denials.count(decided)
+			return nil, &policy.DeniedError{Name: call.Name, Decision: decided}
+		}
+	}
+	end, err = p.limits.Begin(rate.Call{Principal: policy.UserOf(party), Server: t.Def.ID.Server, ID: t.Def.ID.String()}, time.Now())
+	if err != nil {
+		trust.Decide(ctx, trust.Decision{Policy: err.Error()})
+		return nil, err
+	}
+	return end, nil
+}
+
+// request is a request to use what is defined, of a view.
+func (p *police) request(party trust.Party, def *tool.Def, view string) policy.Request {
+	r := policy.Request{Party: party, Action: policy.ActionOf(def.ID.Kind), ID: def.ID, View: view, Annotations: def.Annotations}
+	if def.ID.Kind != tool.KindTool {
+		r.Annotations = tool.Annotations{ReadOnly: true}
+	}
+	if def.ID.Kind == tool.KindResource && def.Raw == nil {
+		if t, ok := p.template(def.ID); ok {
+			r.Template = t.Def.ID.String()
+		}
+	}
+	return r
+}
+
+// denials counts what policies denied, by the policies that did.
+type denials struct {
+	mu sync.Mutex // guards by; held for look-ups only
+	by map[string]int64
+}
+
+// maxDenials bounds the policies that are told apart: reloads may bring others.
+const maxDenials = 1000
+
+func (d *denials) count(decided policy.Decision) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.by == nil || len(d.by) >= maxDenials {
+		d.by = map[string]int64{}
+	}
+	d.by[decided.Policy()]++
+}
+
+// counts are sorted by policy.
+func (d *denials) counts() (all []web.Count) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, n := range d.by {
+		all = append(all, web.Count{Kind: id, N: n})
+	}
+	slices.SortFunc(all, func(a, b web.Count) int { return strings.Compare(a.Kind, b.Kind) })
+	return all
+}
+
+// policeOf is the police of a planned view.
+func (s *views) policeOf(config *configs.Config, v *View, together ...string) *police {
+	return &police{
+		views:    append(together, v.name),
+		policies: config.Policies, limits: s.limits, denials: &s.denials, view: v.name,
+		template: func(id tool.ID) (*tool.Tool, bool) { return v.catalog.TemplateOf(id) },
+	}
+}
+
+// unlisted is the handler of resources of a view that no server lists.
+func (s *views) unlisted(name string) func(*tool.Def) tool.Handler {
+	return func(def *tool.Def) tool.Handler {
+		t := &tool.Tool{Def: def, Handler: s.guardUnlisted(name)(def)}
+		return s.audit.around(name, t, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			if v := s.now.Load().byName[name]; v != nil && v.police.needed() {
+				return v.police.around(t, t.Handler)(ctx, call)
+			}
+			return t.Handler(ctx, call)
+		})
+	}
+}
+
+// parts are what parties have of a view, each made when it is first asked for. Parties
+// whom no policy tells apart have the same.
+type parts struct {
+	most int
+	make func(party trust.Party, class string) *View
+
+	mu      sync.Mutex // guards what follows; held for look-ups only
+	byClass map[string]*part
+	clock   int64
+}
+
+type part struct {
+	made func() *View
+	used int64
+}
+
+// Bounds of the parts that are kept of one view, and of the tools in them together.
+const (
+	maxParts      = 256
+	minParts      = 8
+	maxPartsTools = 400_000
+)
+
+func (p *parts) of(party trust.Party, class string) *View {
+	p.mu.Lock()
+	p.clock++
+	one := p.byClass[class]
+	if one == nil {
+		if len(p.byClass) >= p.most {
+			p.forget()
+		}
+		one = &part{made: sync.OnceValue(func() *View { return p.make(party, class) })}
+		p.byClass[class] = one
+	}
+	one.used = p.clock
+	p.mu.Unlock()
+	return one.made()
+}
+
+// forget forgets the part that was used longest ago; the caller holds the lock.
+func (p *parts) forget() {
+	oldest := ""
+	for class, one := range p.byClass {
+		if first := p.byClass[oldest]; first == nil || one.used < first.used {
+			oldest = class
+		}
+	}
+	delete(p.byClass, oldest)
+}
+
+// as is what a party has of the view: the view itself without policies.
+func (v *View) as(party trust.Party) *View {
+	switch {
+	case v.whole != nil:
+		return v.whole.as(party)
+	case v.parts == nil:
+		return v
+	}
+	return v.parts.of(party, v.police.policies.Class(party))
+}
+
+// of is what the party that makes the request of a context has of the view; the program's
+// own user has all of it.
+func (v *View) of(ctx context.Context) *View {
+	if party, ok := trust.PartyOf(ctx); ok {
+		return v.as(party)
+	}
+	return v
+}
+
+// divide has parties see their part of a planned view, where there are policies.
+func (s *views) divide(config *configs.Config, next plan) {
+	if next.police.policies == nil {
+		return
+	}
+	next.View.parts = &parts{
+		most:    min(maxParts, max(minParts, maxPartsTools/(1+next.catalog.Len()))),
+		byClass: map[string]*part{},
+		make:    func(party trust.Party, class string) *View { return s.partOf(config, next, party, class) },
+	}
+}
+
+// partOf makes what a party has of a view: a view like it, of a catalog that lacks the
+// rest. What it answers follows from what it has, as with any view.
+func (s *views) partOf(config *configs.Config, whole plan, party trust.Party, class string) *View {
+	v, p := *whole.View, whole.police
+	next := whole
+	next.View, v.whole, v.parts = &v, whole.View, nil
+	use := func(def *tool.Def, view string) policy.Request {
+		if view == "" {
+			view = p.view
+		}
+		return p.request(party, def, view)
+	}
+	has := func(server string) bool {
+		return slices.ContainsFunc(v.contents.Servers, func(s retrieve.Server) bool { return s.Name == server })
+	}
+	v.catalog = whole.catalog.Only(retrieve.Allowed{
+		Use: func(def *tool.Def, view string) bool { return p.policies.May(use(def, view)) },
+		Find: func(def *tool.Def, view string) bool {
+			request := use(def, view)
+			request.Action = policy.ActionSearch
+			return p.policies.May(request)
+		},
+		Server: func(name string) bool {
+			return slices.ContainsFunc(p.views, func(view string) bool { return p.policies.MayServer(party, name, view) })
+		},
+	})
+	v.contents.Servers = v.catalog.Servers()
+	lacks := func(server string) bool { return !has(server) }
+	v.upstreams = slices.DeleteFunc(slices.Clone(v.upstreams), lacks)
+	v.starting = slices.DeleteFunc(slices.Clone(v.starting), lacks)
+	compiled := *v.compiled
+	compiled.Upstreams = slices.DeleteFunc(slices.Clone(compiled.Upstreams), func(u view.Upstream) bool { return lacks(u.Server) })
+	v.compiled = &compiled
+	v.searches = nil
+	for _, one := range whole.searches {
+		if one.server == "" || has(one.server) {
+			if one.of == whole.View {
+				one.of = &v
+			} else {
+				one.of = one.of.as(party)
+			}
+			v.searches = append(v.searches, one)
+		}
+	}
+	next.offer.About = v.contents.Servers
+	v.retriever = s.newRetriever(config, next)
+	if v.endpoint != nil {
+		s.showTo(config, next)
+		v.shown.Class = class
+		v.shown.Declared.Only(func(kinds ...tool.Kind) bool {
+			return slices.ContainsFunc(kinds, func(kind tool.Kind) bool { return len(v.catalog.Items(kind)) > 0 }) || slices.ContainsFunc(v.upstreams, func(server string) bool {
+				return slices.ContainsFunc(p.views, func(view string) bool { return p.policies.MayServer(party, server, view, kinds...) })
+			})
+		})
+	}
+	return &v
+}
+
+// hears returns what reports whether a party has something of a server; nil: each has.
+func (v *View) hears(server string) func(trust.Party) bool {
+	if v.parts == nil {
+		return nil
+	}
+	return func(party trust.Party) bool { return v.as(party).has(server) }
+}
+
+// Request is a request of a party to use something of the view: to call a tool, get a
+// prompt, read a resource.
+func (v *View) Request(party trust.Party, t *tool.Tool) policy.Request {
+	return v.police.request(party, t.Def, cmp.Or(t.View, v.name))
+}
+
+// Prompt finds a prompt of the view by the name clients see.
+func (v *View) Prompt(name string) (*tool.Tool, bool) { return v.catalog.Prompt(name) }
+
+// Resource finds a resource of the view, listed or not, by the URI clients use.
+func (v *View) Resource(uri string) (*tool.Tool, bool) { return v.catalog.Resource(uri) }
+
+// hidden finds what somebody named that the view has, and not for them. It counts that,
+// and says what was decided.
+func (v *View) hidden(ctx context.Context, call *tool.Call, name string) (t *tool.Tool, decided policy.Decision) {
+	whole := v.whole
+	if whole == nil {
+		return nil, decided
+	}
+	t, err := whole.catalog.Find(name)
+	if err != nil {
+		var ok bool
+		if t, ok = whole.catalog.Prompt(name); !ok {
+			if t, ok = whole.catalog.Resource(name); !ok {
+				return nil, decided
+			}
+		}
+	}
+	party, _ := trust.PartyOf(ctx)
+	request := v.Request(party, t)
+	request.Arguments = call.Arguments
+	if decided = v.police.policies.Decide(request); decided.Allow {
+		return nil, decided
+	}
+	v.police.denials.count(decided)
+	return t, decided
+}

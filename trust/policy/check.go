@@ -1,0 +1,202 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cedar-policy/cedar-go/types"
+	internal "github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"toolfinch/nearest"
+)
+
+// What there is: the types of what policies name, and the attributes of what they ask.
+var (
+	whoTypes  = []string{typeUser, typeGroup}
+	whatTypes = []string{typeTool, typePrompt, typeResource, typeTemplate, typeServer, typeView}
+	allTypes  = slices.Concat(whoTypes, whatTypes, []string{typeAction})
+
+	attributes = map[string][]string{
+		"principal":      {attributeScopes},
+		"action":         {},
+		"resource":       {attributeName, attributeServer},
+		"context":        {attributeArgs, "readOnly", "destructive", "idempotent", "openWorld", attributeClient, attributeVia},
+		"context.client": {attributeName, attributeVersion},
+	}
+)
+
+// elsewhere is where an attribute is that people look for in another place.
+var elsewhere = map[string]string{
+	"context.scopes": "principal.scopes", "context.view": `resource in View::"..."`, "context.server": "resource.server", "context.tool": "resource.name",
+	"principal.groups": `principal in Group::"..."`, "principal.id": `principal == User::"..."`, "resource.view": `resource in View::"..."`,
+	"resource.readOnly": "context.readOnly", "resource.destructive": "context.destructive",
+}
+
+// checker looks whether a policy asks for what there is, and notes what it asks for.
+type checker struct {
+	text     Text
+	end      int // of the policy in the text
+	policies *Policies
+	policy   *internal.Policy
+	wrong    []*Error
+}
+
+func (c *checker) check() {
+	c.scope(c.policy.Principal, "principal", whoTypes)
+	c.scope(c.policy.Action, "action", []string{typeAction})
+	c.scope(c.policy.Resource, "resource", whatTypes)
+	for _, condition := range c.policy.Conditions {
+		c.walk(condition.Body)
+	}
+}
+
+// scope looks at one of the three parts in the parentheses of a policy.
+func (c *checker) scope(n internal.IsScopeNode, part string, valid []string) {
+	switch n := n.(type) {
+	case internal.ScopeTypeEq:
+		c.named(n.Entity, part, valid)
+	case internal.ScopeTypeIn:
+		c.named(n.Entity, part, valid)
+	case internal.ScopeTypeInSet:
+		for _, one := range n.Entities {
+			c.named(one, part, valid)
+		}
+	case internal.ScopeTypeIs:
+		c.ofType(string(n.Type), part, valid)
+	case internal.ScopeTypeIsIn:
+		c.ofType(string(n.Type), part, valid)
+		c.named(n.Entity, part, valid)
+	}
+}
+
+func (c *checker) walk(n internal.IsNode) {
+	internal.Inspect(internal.NewNode(n), func(n internal.IsNode) bool {
+		if of, attribute, ok := attributeOf(n); ok {
+			return c.asked(of, attribute)
+		}
+		switch n := n.(type) {
+		case internal.NodeTypeVariable:
+			if n.Name == "context" {
+				c.fail("context", "policy: context is asked as a whole", "ask for one of its attributes: "+strings.Join(attributes["context"], ", "))
+			}
+		case internal.NodeTypeIs:
+			c.ofType(string(n.EntityType), "is", allTypes)
+		case internal.NodeTypeIsIn:
+			c.ofType(string(n.EntityType), "is", allTypes)
+		case internal.NodeTypeGetTag, internal.NodeTypeHasTag:
+			c.fail("Tag", "policy: there are no tags", "")
+		case internal.NodeValue:
+			if uid, ok := n.Value.(types.EntityUID); ok {
+				c.named(uid, "condition", allTypes)
+			}
+		}
+		return true
+	})
+}
+
+// asked looks at of.attribute; it returns whether of is to be looked at.
+func (c *checker) asked(of internal.IsNode, attribute string) bool {
+	path := ""
+	switch of := of.(type) {
+	case internal.NodeTypeVariable:
+		path = string(of.Name)
+	case internal.NodeTypeAccess:
+		if variable, ok := of.Arg.(internal.NodeTypeVariable); ok && variable.Name == "context" && of.Value == attributeClient {
+			path = "context.client"
+		}
+	}
+	valid, known := attributes[path]
+	if !known {
+		return true // of the arguments of a call, which are anybody's
+	}
+	if !slices.Contains(valid, attribute) {
+		hint := elsewhere[path+"."+attribute]
+		switch {
+		case hint != "":
+			hint = "write " + hint
+		default:
+			hint = nearHint(attribute, valid)
+		}
+		c.fail(attribute, fmt.Sprintf("policy: %s has no %s", path, attribute), hint)
+	}
+	r := &c.policies.reads
+	switch path + "." + attribute {
+	case "context." + attributeArgs:
+		r.args = true
+	case "context." + attributeClient:
+		r.client = true
+	case "context." + attributeVia:
+		r.transport = true
+	case "principal." + attributeScopes:
+		r.scopes = true
+	}
+	return path == "context.client"
+}
+
+// named looks at what a policy names.
+func (c *checker) named(uid types.EntityUID, part string, valid []string) {
+	if !c.ofType(string(uid.Type), part, valid) {
+		return
+	}
+	switch uid.Type {
+	case typeUser:
+		c.policies.users[string(uid.ID)] = true
+	case typeGroup:
+		c.policies.groups[string(uid.ID)] = true
+	case typeAction:
+		if !slices.Contains(actions, string(uid.ID)) {
+			c.fail(string(uid.ID), fmt.Sprintf("policy: there is no Action::%q", string(uid.ID)), nearHint(string(uid.ID), actions))
+		}
+	case typeTool, typePrompt, typeResource, typeTemplate:
+		c.policies.things = append(c.policies.things, uid)
+	case typeServer, typeView:
+		at := c.place(string(uid.ID))
+		c.policies.named = append(c.policies.named, Named{string(uid.Type), string(uid.ID), at})
+	}
+}
+
+func (c *checker) ofType(name, part string, valid []string) bool {
+	if slices.Contains(valid, name) {
+		return true
+	}
+	message := fmt.Sprintf("policy: there is no type %s", name)
+	if slices.Contains(allTypes, name) {
+		message = fmt.Sprintf("policy: the %s is no %s", part, name)
+	}
+	c.fail(name, message, nearHint(name, valid))
+	return false
+}
+
+func nearHint(word string, valid []string) string {
+	if near := nearest.Names(word, valid, 1, nearest.Loose); len(near) > 0 {
+		return fmt.Sprintf("did you mean %s?", near[0])
+	}
+	if len(valid) == 0 {
+		return ""
+	}
+	return "known: " + strings.Join(valid, ", ")
+}
+
+func (c *checker) fail(word, message, hint string) {
+	at := c.place(word)
+	at.Message, at.Hint = message, hint
+	c.wrong = append(c.wrong, at)
+}
+
+// place is where a word of the policy is: the library keeps the places of policies, not
+// those of what they consist of.
+func (c *checker) place(word string) *Error {
+	start := c.policy.Position.Offset
+	body := c.text.Cedar[start:c.end]
+	at := 0
+	if found := regexp.MustCompile(`(^|\W)` + regexp.QuoteMeta(word) + `($|\W)`).FindStringIndex(body); found != nil {
+		at = found[0] + strings.Index(body[found[0]:], word)
+	}
+	before := c.text.Cedar[:start+at]
+	line := strings.Count(before, "\n") + 1
+	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	return c.text.at(line, column, "", "")
+}

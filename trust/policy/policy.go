@@ -1,0 +1,358 @@
+// Package policy owns who may do what: policies in the Cedar language (cedarpolicy.com),
+// what they know of a request, and what they decide. It reads no files, knows no
+// transport and keeps nothing: Policies are compiled once and never change.
+package policy
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"toolfinch/printable"
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+	"toolfinch/trust"
+)
+
+// Action is what somebody wants to do.
+type Action string
+
+// The actions: ActionCall of a tool, ActionGet of a prompt, ActionRead of a resource or
+// a template; and ActionSearch, to be listed or found what one may call, get or read.
+const (
+	ActionSearch Action = "search"
+	ActionCall   Action = "call"
+	ActionRead   Action = "read"
+	ActionGet    Action = "get"
+)
+
+var actions = []string{string(ActionSearch), string(ActionCall), string(ActionRead), string(ActionGet)}
+
+// ActionOf is the action that uses what is of a kind.
+func ActionOf(kind tool.Kind) Action {
+	switch kind {
+	case tool.KindPrompt:
+		return ActionGet
+	case tool.KindResource, tool.KindTemplate:
+		return ActionRead
+	}
+	return ActionCall
+}
+
+// Users that nobody proved to be. The parent process of a server on stdio runs as its
+// owner; a client over HTTP could be anybody.
+const (
+	Owner     = "stdio|owner"
+	Anonymous = "anonymous"
+)
+
+// UserOf is the ID of the User that a party is.
+func UserOf(p trust.Party) string {
+	switch {
+	case p.Principal != nil:
+		return p.Principal.ID
+	case p.Transport == trust.TransportStdio:
+		return Owner
+	}
+	return Anonymous
+}
+
+// Policies decide. Nil allows everything. Its methods are safe for concurrent use.
+type Policies struct {
+	all      rules
+	possible rules // all, as far as the arguments of a call have no say
+	someday  rules // all, as far as one knows nothing of a tool but its server
+	users    map[string]bool
+	groups   map[string]bool
+	things   []types.EntityUID // tools and what is like them that policies name
+	named    []Named
+	reads    reads
+}
+
+// Named is a server or a view that a policy names.
+type Named struct {
+	Type, Name string // "Server" or "View"
+	At         *Error // its place, without a message
+}
+
+// Named are the servers and views that policies name.
+func (p *Policies) Named() []Named {
+	if p == nil {
+		return nil
+	}
+	return p.named
+}
+
+// reads is what the conditions of policies ask for.
+type reads struct{ args, scopes, client, transport bool }
+
+// rules are compiled policies. Their IDs are their places in the slice.
+type rules []rule
+
+type rule struct {
+	*cedar.Policy
+	By
+}
+
+// All implements cedar.PolicyIterator.
+func (r rules) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for i, one := range r {
+			if !yield(cedar.PolicyID(strconv.Itoa(i)), one.Policy) {
+				return
+			}
+		}
+	}
+}
+
+func (r rules) by(id cedar.PolicyID) rule {
+	i, _ := strconv.Atoi(string(id))
+	return r[i]
+}
+
+// Request is what somebody wants to do with what.
+type Request struct {
+	Party  trust.Party
+	Action Action
+	// ID is of a tool, prompt, resource or template, in the view View.
+	ID   tool.ID
+	View string
+	// Template is that which an unlisted resource comes from, "" for none.
+	Template    string
+	Annotations tool.Annotations
+	Arguments   json.RawMessage // of a call or a prompt, before anything is bound
+}
+
+// By is a policy that had a part in a decision.
+type By struct {
+	ID     string // its @id, else FILE:LINE
+	File   string // as the user would name it
+	Line   int    // from 1
+	Forbid bool
+	Error  string // why it could not be evaluated, "" if it could
+}
+
+// Decision is what policies say to a request.
+type Decision struct {
+	Allow bool
+	// By are the policies that decided; none if no policy permits the request.
+	By []By
+	// Failed are permits that could not be evaluated, and so permit nothing.
+	Failed []By
+}
+
+// Policy names the policies that decided, "" for none.
+func (d Decision) Policy() string {
+	var ids []string
+	for _, by := range d.By {
+		ids = append(ids, by.ID)
+	}
+	return strings.Join(ids, ", ")
+}
+
+// Trusted is the decision as the audit log hears it.
+func (d Decision) Trusted() trust.Decision { return trust.Decision{Allow: d.Allow, Policy: d.Policy()} }
+
+// Decide decides about a request: nothing is allowed that no policy permits, and what
+// one forbids is not. A forbid that cannot be evaluated, because an argument is missing
+// or has another type, forbids too: whoever sends the arguments could bring that about.
+func (p *Policies) Decide(r Request) Decision {
+	if p == nil {
+		return Decision{Allow: true}
+	}
+	var arguments types.Value = types.Record{}
+	if p.reads.args {
+		record, err := valueOf(r.Arguments)
+		if err != nil {
+			return Decision{By: []By{{ID: "arguments", Forbid: true, Error: err.Error()}}}
+		}
+		arguments = record
+	}
+	return p.all.decide(r, arguments)
+}
+
+// May reports whether a request could be allowed, whatever its arguments are: what could
+// not is neither listed nor found.
+func (p *Policies) May(r Request) bool {
+	return p == nil || p.possible.decide(r, types.Record{}).Allow
+}
+
+// MayServer reports whether something of a server that is not known yet could be allowed:
+// something of one of the kinds, or of any.
+func (p *Policies) MayServer(party trust.Party, server, view string, kinds ...tool.Kind) bool {
+	if p == nil {
+		return true
+	}
+	may := func(id tool.ID) bool {
+		return p.someday.decide(Request{Party: party, Action: ActionOf(id.Kind), ID: id, View: view}, types.Record{}).Allow
+	}
+	for kind, of := range typesByKind {
+		if len(kinds) > 0 && !slices.Contains(kinds, kind) {
+			continue
+		}
+		if may(tool.ID{Server: server, Kind: kind}) {
+			return true
+		}
+		for _, thing := range p.things {
+			if name, ok := strings.CutPrefix(string(thing.ID), server+"."); ok && thing.Type == of && may(tool.ID{Server: server, Name: name, Kind: kind}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r rules) decide(request Request, arguments types.Value) Decision {
+	known := entitiesOf(request)
+	allowed, why := cedar.Authorize(r, known, cedar.Request{
+		Principal: known.user.UID, Action: types.NewEntityUID(typeAction, types.String(request.Action)), Resource: known.resource.UID,
+		Context: contextOf(request, arguments),
+	})
+	d := Decision{Allow: allowed == cedar.Allow}
+	for _, failed := range why.Errors {
+		one := r.by(failed.PolicyID).By
+		one.Error = failed.Message
+		if one.Forbid && d.Allow {
+			d.Allow, why.Reasons = false, nil
+		}
+		if one.Forbid {
+			d.By = append(d.By, one)
+		} else {
+			d.Failed = append(d.Failed, one)
+		}
+	}
+	for _, reason := range why.Reasons {
+		d.By = append(d.By, r.by(reason.PolicyID).By)
+	}
+	return d
+}
+
+// Types of what policies know.
+const (
+	typeUser     = "User"
+	typeGroup    = "Group"
+	typeTool     = "Tool"
+	typePrompt   = "Prompt"
+	typeResource = "Resource"
+	typeTemplate = "Template"
+	typeServer   = "Server"
+	typeView     = "View"
+	typeAction   = "Action"
+)
+
+var typesByKind = map[tool.Kind]types.EntityType{
+	tool.KindTool: typeTool, tool.KindPrompt: typePrompt, tool.KindResource: typeResource, tool.KindTemplate: typeTemplate,
+}
+
+// entities are the two that a request is about.
+type entities struct{ user, resource types.Entity }
+
+// Get implements types.EntityGetter.
+func (e *entities) Get(uid types.EntityUID) (types.Entity, bool) {
+	switch uid {
+	case e.user.UID:
+		return e.user, true
+	case e.resource.UID:
+		return e.resource, true
+	}
+	return types.Entity{}, false
+}
+
+func entitiesOf(r Request) *entities {
+	e := &entities{
+		user: types.Entity{UID: types.NewEntityUID(typeUser, types.String(UserOf(r.Party)))},
+		resource: types.Entity{
+			UID: types.NewEntityUID(typesByKind[r.ID.Kind], types.String(r.ID.String())),
+			Attributes: types.NewRecord(types.RecordMap{
+				attributeName: types.String(r.ID.Name), attributeServer: types.String(r.ID.Server),
+			}),
+		},
+	}
+	parents := []types.EntityUID{types.NewEntityUID(typeServer, types.String(r.ID.Server)), types.NewEntityUID(typeView, types.String(r.View))}
+	if r.Template != "" {
+		parents = append(parents, types.NewEntityUID(typeTemplate, types.String(r.Template)))
+	}
+	e.resource.Parents = types.NewEntityUIDSet(parents...)
+	var scopes []types.Value
+	if p := r.Party.Principal; p != nil {
+		groups := make([]types.EntityUID, len(p.Groups))
+		for i, group := range p.Groups {
+			groups[i] = types.NewEntityUID(typeGroup, types.String(group))
+		}
+		e.user.Parents = types.NewEntityUIDSet(groups...)
+		for _, scope := range p.Scopes {
+			scopes = append(scopes, types.String(scope))
+		}
+	}
+	e.user.Attributes = types.NewRecord(types.RecordMap{attributeScopes: types.NewSet(scopes...)})
+	return e
+}
+
+// Attributes that policies may ask for, beside those of the context.
+const (
+	attributeName    = "name"
+	attributeServer  = "server"
+	attributeScopes  = "scopes"
+	attributeArgs    = "args"
+	attributeClient  = "client"
+	attributeVersion = "version"
+	attributeVia     = "transport"
+)
+
+// contextOf is what a policy knows beside who and what.
+func contextOf(r Request, arguments types.Value) types.Record {
+	return types.NewRecord(types.RecordMap{
+		attributeArgs: arguments,
+		"readOnly":    types.Boolean(r.Annotations.ReadOnly), "destructive": types.Boolean(!r.Annotations.ReadOnly && r.Annotations.Destructive),
+		"idempotent": types.Boolean(r.Annotations.Idempotent), "openWorld": types.Boolean(r.Annotations.OpenWorld),
+		attributeClient: types.NewRecord(types.RecordMap{
+			attributeName: types.String(r.Party.Client), attributeVersion: types.String(r.Party.Version),
+		}),
+		attributeVia: types.String(r.Party.Transport),
+	})
+}
+
+// Class is equal for parties whom the policies cannot tell apart, whatever they want to
+// do. It is "" where there are no policies.
+func (p *Policies) Class(party trust.Party) string {
+	if p == nil {
+		return ""
+	}
+	var known rawjson.Object
+	if user := UserOf(party); p.users[user] {
+		known.AddText("user", user)
+	}
+	if who := party.Principal; who != nil {
+		known.Add("groups", rawjson.Of(slices.DeleteFunc(slices.Clone(who.Groups), func(group string) bool { return !p.groups[group] })))
+		if p.reads.scopes {
+			known.Add("scopes", rawjson.Of(who.Scopes))
+		}
+	}
+	if p.reads.client {
+		known.AddText("client", party.Client)
+		known.AddText("version", party.Version)
+	}
+	if p.reads.transport {
+		known.AddText("transport", party.Transport)
+	}
+	return string(known.JSON())
+}
+
+// DeniedError is the error of a use that policies deny. Its text, which models read, does
+// not say which: only what may be seen at all is answered so.
+type DeniedError struct {
+	Name     string // as it was used
+	Decision Decision
+}
+
+func (e *DeniedError) Error() string {
+	return printable.Line(rawjson.Clip(e.Name, maxName)) + " is not allowed with these arguments"
+}
+
+// maxName bounds what of a name an error repeats, in bytes.
+const maxName = 128

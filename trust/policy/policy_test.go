@@ -1,0 +1,182 @@
+package policy
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"toolfinch/tool"
+	"toolfinch/trust"
+)
+
+func compile(t testing.TB, text string) *Policies {
+	t.Helper()
+	p, wrong := Compile([]Text{{Cedar: text, File: "team.cedar", Line: 1, Column: 1}})
+	for _, err := range wrong {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var (
+	deleteRepo = tool.ID{Server: "github", Name: "delete_repo"}
+	readFile   = tool.ID{Server: "files", Name: "read_file"}
+	alice      = trust.Party{Principal: &trust.Principal{ID: "https://idp|alice", Groups: []string{"dev"}, Scopes: []string{"mcp:read"}}, Transport: "http"}
+	nobody     = trust.Party{Transport: "http", Client: "claude-code", Version: "2.1.0"}
+	owner      = trust.Party{Transport: "stdio"}
+)
+
+func TestDecide(t *testing.T) {
+	call := func(party trust.Party, id tool.ID, arguments string) Request {
+		return Request{Party: party, Action: ActionCall, ID: id, View: "reader", Annotations: tool.Annotations{Destructive: true, OpenWorld: true}, Arguments: json.RawMessage(arguments)}
+	}
+	reads := call(alice, readFile, `{"path": "/srv/a"}`)
+	reads.Annotations = tool.Annotations{ReadOnly: true}
+	for _, c := range []struct {
+		name, policies string
+		request        Request
+		want           bool
+		by             string
+	}{
+		{"nothing is permitted that no policy permits", `permit (principal == User::"x", action, resource);`, reads, false, ""},
+		{"everything", `permit (principal, action, resource);`, reads, true, "team.cedar:1"},
+		{"a forbid wins", `permit (principal, action, resource); @id("none of GitHub") forbid (principal, action, resource in Server::"github");`, call(alice, deleteRepo, ""), false, "none of GitHub"},
+		{"other servers stay", `permit (principal, action, resource); forbid (principal, action, resource in Server::"github");`, reads, true, "team.cedar:1"},
+		{"a user", `permit (principal == User::"https://idp|alice", action, resource);`, reads, true, "team.cedar:1"},
+		{"a group", `permit (principal in Group::"dev", action, resource);`, reads, true, "team.cedar:1"},
+		{"another group", `permit (principal in Group::"ops", action, resource);`, reads, false, ""},
+		{"a scope", `permit (principal, action, resource) when { principal.scopes.contains("mcp:read") };`, reads, true, "team.cedar:1"},
+		{"a tool", `permit (principal, action == Action::"call", resource == Tool::"files.read_file");`, reads, true, "team.cedar:1"},
+		{"a pattern of tools", `permit (principal, action, resource) when { resource.name like "read_*" && resource.server == "files" };`, reads, true, "team.cedar:1"},
+		{"a view", `permit (principal, action, resource in View::"reader");`, reads, true, "team.cedar:1"},
+		{"another view", `permit (principal, action, resource in View::"writer");`, reads, false, ""},
+		{"read-only tools", `permit (principal, action, resource) when { context.readOnly };`, reads, true, "team.cedar:1"},
+		{"a tool without annotations writes", `permit (principal, action, resource) when { context.readOnly };`, call(alice, readFile, ""), false, ""},
+		{"an argument", `permit (principal, action, resource) when { context.args.path like "/srv/*" };`, reads, true, "team.cedar:1"},
+		{"an argument of another type permits nothing", `permit (principal, action, resource) when { context.args.path like "/srv/*" };`, call(alice, readFile, `{"path": ["/srv/a"]}`), false, ""},
+		{"a forbid that cannot be evaluated forbids", `permit (principal, action, resource); forbid (principal, action, resource) when { context.args.path like "/etc/*" };`, call(alice, readFile, `{"path": ["/etc/passwd"]}`), false, "team.cedar:1"},
+		{"an argument twice is judged by nobody", `permit (principal, action, resource); forbid (principal, action, resource) when { context.args has path && context.args.path like "/etc/*" };`,
+			call(alice, readFile, `{"path": "/etc/passwd", "path": "/srv"}`), false, "arguments"},
+		{"whole numbers, however they are written", `permit (principal, action, resource) when { context.args.n > 4 && context.args.m == 5 };`, call(alice, readFile, `{"n": 5.0, "m": 5e0}`), true, "team.cedar:1"},
+		{"decimals", `permit (principal, action, resource) when { context.args.n.lessThan(decimal("2.0")) };`, call(alice, readFile, `{"n": 1.5}`), true, "team.cedar:1"},
+		{"nested arguments", `permit (principal, action, resource) when { context.args.to.contains("a@b") && context.args.opt.deep };`, call(alice, readFile, `{"to": ["a@b"], "opt": {"deep": true}, "none": null}`), true, "team.cedar:1"},
+		{"the owner on stdio", `permit (principal == User::"stdio|owner", action, resource);`, call(owner, readFile, ""), true, "team.cedar:1"},
+		{"nobody over HTTP is not the owner", `permit (principal == User::"stdio|owner", action, resource);`, call(nobody, readFile, ""), false, ""},
+		{"nobody", `permit (principal == User::"anonymous", action, resource);`, call(nobody, readFile, ""), true, "team.cedar:1"},
+		{"a client and a transport", `permit (principal, action, resource) when { context.client.name == "claude-code" && context.transport == "http" };`, call(nobody, readFile, ""), true, "team.cedar:1"},
+		{"a resource of a template", `permit (principal, action == Action::"read", resource in Template::"files.file:///{path}");`,
+			Request{Party: alice, Action: ActionRead, ID: tool.ID{Server: "files", Name: "file:///a", Kind: tool.KindResource}, Template: "files.file:///{path}"}, true, "team.cedar:1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := compile(t, c.policies).Decide(c.request)
+			if ids, _, _ := strings.Cut(got.Policy(), ","); got.Allow != c.want || ids != c.by && c.by != "" || c.by == "" && len(got.By) > 0 {
+				t.Errorf("decided %+v, want %v by %q", got, c.want, c.by)
+			}
+		})
+	}
+}
+
+// What is listed and found follows from what could be allowed, whatever the arguments.
+func TestMay(t *testing.T) {
+	for _, c := range []struct {
+		name, policies string
+		want           bool
+	}{
+		{"a permit is perhaps for such arguments", `permit (principal, action, resource) when { context.args.path like "/srv/*" };`, true},
+		{"but not for this tool", `permit (principal, action, resource) when { context.args.path like "/srv/*" && resource.server == "github" };`, false},
+		{"unless: either may be the reason", `permit (principal, action, resource) unless { context.args.force || resource.server == "files" };`, false},
+		{"a condition of both is dropped whole", `permit (principal, action, resource) when { context.args.force || resource.server == "github" };`, true},
+		{"a forbid of such arguments is for later", `permit (principal, action, resource); forbid (principal, action, resource) when { context.args.path like "/etc/*" };`, true},
+		{"a forbid of the tool is not", `permit (principal, action, resource); forbid (principal, action, resource == Tool::"files.read_file");`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := compile(t, c.policies).May(Request{Party: alice, Action: ActionCall, ID: readFile}); got != c.want {
+				t.Errorf("May() = %v, want %v", got, c.want)
+			}
+		})
+	}
+	if none, _ := Compile(nil); !none.May(Request{}) || !none.Decide(Request{}).Allow || none.Class(alice) != "" {
+		t.Error("without policies not everything is allowed")
+	}
+}
+
+// What a server that is starting will have is not known: it is named to those who could be
+// allowed something of it.
+func TestMayServer(t *testing.T) {
+	p := compile(t, `
+		permit (principal in Group::"dev", action, resource in Server::"github") when { context.readOnly && resource.name like "read_*" };
+		permit (principal, action, resource == Tool::"files.read_file");
+		permit (principal, action, resource) when { resource.server == "open" };
+		forbid (principal, action, resource in Server::"open") when { resource.name == "delete" };`)
+	for server, want := range map[string]bool{"github": true, "files": true, "open": true, "secret": false} {
+		if got := p.MayServer(alice, server, "reader"); got != want {
+			t.Errorf("MayServer(alice, %s) = %v", server, got)
+		}
+	}
+	if p.MayServer(nobody, "github", "reader") {
+		t.Error("what only a group may use is named to nobody")
+	}
+}
+
+func TestErrorsHavePlaces(t *testing.T) {
+	for _, c := range []struct{ policies, want string }{
+		{"permit (principal, action, resource)\n\nforbid (principal, action, resource);", `team.cedar:3:1: policy: forbid where ; is expected`},
+		{"permit (principal, action, resource)", "team.cedar:1:37: policy: cannot be read"},
+		{`permit (principal, action == Action::"cal", resource);`, `team.cedar:1:39: policy: there is no Action::"cal" (did you mean call?)`},
+		{"// ours\npermit (principal in Grup::\"dev\", action, resource);", `team.cedar:2:22: policy: there is no type Grup (did you mean Group?)`},
+		{`permit (principal in Server::"github", action, resource);`, `team.cedar:1:22: policy: the principal is no Server`},
+		{"permit (principal, action, resource)\nwhen { context.readonly };", `team.cedar:2:16: policy: context has no readonly (did you mean readOnly?)`},
+		{`permit (principal, action, resource) when { context.scopes.contains("a") };`, `team.cedar:1:53: policy: context has no scopes (write principal.scopes)`},
+		{`permit (principal, action, resource) when { context.client.nam == "a" };`, `policy: context.client has no nam (did you mean name?)`},
+		{`permit (principal, action, resource) when { resource is Tol };`, `policy: there is no type Tol (did you mean Tool?)`},
+		{`permit (principal, action, resource) when { context == {} };`, `policy: context is asked as a whole`},
+		{`permit (principal, action, resource) when { "unended };`, `team.cedar:1:`},
+	} {
+		p, wrong := Compile([]Text{{Cedar: "permit (principal, action, resource);", File: "good.cedar", Line: 1, Column: 1}, {Cedar: c.policies, File: "team.cedar", Line: 1, Column: 1}})
+		if p != nil || len(wrong) != 1 || !strings.Contains(wrong[0].Error(), c.want) {
+			t.Errorf("%s\n got %v\nwant %s", c.policies, wrong, c.want)
+		}
+	}
+	_, wrong := Compile([]Text{{Cedar: "permit (principal, action,\nresorce);", File: "toolfinch.yaml", Line: 12, Column: 5, Indent: 4}})
+	if len(wrong) != 1 || !strings.HasPrefix(wrong[0].Error(), "toolfinch.yaml:13:5: ") {
+		t.Errorf("inline: %v", wrong)
+	}
+}
+
+// Parties whom no policy tells apart are judged once.
+func TestClass(t *testing.T) {
+	p := compile(t, `permit (principal in Group::"dev", action, resource); permit (principal == User::"https://idp|bob", action, resource);`)
+	bob, carol, dave := alice, alice, alice
+	bob.Principal = &trust.Principal{ID: "https://idp|bob", Groups: []string{"dev"}}
+	carol.Principal = &trust.Principal{ID: "https://idp|carol", Groups: []string{"choir", "dev"}, Scopes: []string{"other"}}
+	dave.Principal = &trust.Principal{ID: "https://idp|dave"}
+	if p.Class(alice) != p.Class(carol) {
+		t.Errorf("%s and %s are not the same", p.Class(alice), p.Class(carol))
+	}
+	for name, other := range map[string]trust.Party{"bob": bob, "dave": dave, "nobody": nobody} {
+		if p.Class(alice) == p.Class(other) {
+			t.Errorf("alice and %s are both %s", name, p.Class(other))
+		}
+	}
+	p = compile(t, `permit (principal, action, resource) when { principal.scopes.contains("other") && context.client.name == "x" };`)
+	if p.Class(alice) == p.Class(carol) || p.Class(nobody) == p.Class(trust.Party{Transport: "http"}) {
+		t.Error("scopes or clients are not told apart")
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	one := `permit (principal in Group::"dev", action, resource) when { context.readOnly || resource.server == "files" };`
+	arguments := one + `forbid (principal, action == Action::"call", resource) when { context.args has path && context.args.path like "/etc/*" };`
+	for name, text := range map[string]string{"one policy": one, "arguments": arguments, "twenty": strings.Repeat(one, 20)} {
+		p := compile(b, text)
+		request := Request{Party: alice, Action: ActionCall, ID: readFile, View: "reader", Arguments: json.RawMessage(`{"path": "/srv/data/report.txt", "head": 20}`)}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if !p.Decide(request).Allow {
+					b.Fatal("denied")
+				}
+			}
+		})
+	}
+}

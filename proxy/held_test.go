@@ -158,6 +158,30 @@ func TestWhatIsHeldIsReachedByNoSurface(t *testing.T) {
 	}
 }
 
+// Where the root serves the views together, and where the name is another view's.
+func TestWhatIsHeldIsNotReachedByTheRoot(t *testing.T) {
+	s, turn := fickle(t)
+	capped := everything("capped", view.ExposureRetrieve)
+	capped.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "cap"}}}}
+	config := configOf(t, []*script{s}, everything("plain", view.ExposureRetrieve), capped)
+	config.DefaultView, config.Changes = configs.RootViews, nil
+	p, url := openViews(t, "", config)
+	turn()
+	has(t, p, "plain", "shop_coat")
+	c := newClient(t, p, url, kind{}, `{}`, reply)
+	for _, name := range []string{"shop_hat", "cap", "shop.hat", "shop:hat"} {
+		if got := c.ask("tools/call", toolCall("call_tool", `{"name":"`+name+`","arguments":{"size":1}}`)); !strings.Contains(got.raw, "it is held") {
+			t.Errorf("%s: %s", name, got.raw)
+		}
+	}
+	if got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"hat"}`)); !strings.Contains(got.raw, "held: 4 of what shop has") {
+		t.Errorf("the root does not say that something is held: %s", got.raw)
+	}
+	if len(s.got("tools/call")) > 0 {
+		t.Error("the server was reached")
+	}
+}
+
 // approver is another process that decides.
 func approver(t testing.TB, config *configs.Config) (reports func() []pins.Report, decide func(approve bool, name string)) {
 	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))

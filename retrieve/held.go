@@ -111,6 +111,9 @@ func (w *withheld) named(all []Held) []Held {
 
 // HeldOf returns how many definitions of a server are held and were not rejected.
 func (c *Catalog) HeldOf(server string) int {
+	if c.held == nil {
+		return 0
+	}
 	ids := map[tool.ID]bool{} // one may have several names
 	for _, s := range c.contents.Servers {
 		for _, h := range s.Held {

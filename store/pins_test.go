@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"toolfinch/tool"
@@ -210,6 +211,53 @@ func TestDecisionsAreAboutWhatWasShown(t *testing.T) {
 		t.Errorf("%q, %v", unpinned(t, serving), err)
 	}
 	version(`{"version":"3"}`)
+}
+
+// Two processes that approve at the same time, while a third lists the server anew, leave
+// nothing approved that is not listed.
+func TestProcessesDecideAtTheSameTime(t *testing.T) {
+	dir := t.TempDir()
+	serving := open(t, dir)
+	listed := func(version int) []*tool.Def {
+		var all []*tool.Def
+		for i := range 20 {
+			all = append(all, def(t, "s", fmt.Sprintf(`{"name":"t%d","v":%d}`, i, version)))
+		}
+		return all
+	}
+	putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(0)...)
+	var deciding sync.WaitGroup
+	for range 2 {
+		other := open(t, dir)
+		deciding.Go(func() {
+			for range 20 {
+				shown, err := other.Unpinned(t.Context())
+				if err == nil {
+					err = other.Approve(t.Context(), shown)
+				}
+				if err != nil && !errors.Is(err, ErrStale) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for version := range 20 {
+		putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(version)...)
+	}
+	deciding.Wait()
+	shown, err := serving.Unpinned(t.Context())
+	if err == nil {
+		err = serving.Approve(t.Context(), shown)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(19)...); len(got.Held) > 0 {
+		t.Errorf("approved and held: %q", said(got.Held))
+	}
+	if got := putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(20)...); len(got.Held) != 20 || string(got.Held[0].Approved) != `{"name":"t0","v":19}` {
+		t.Errorf("%d held: %q", len(got.Held), said(got.Held[:1]))
+	}
 }
 
 func TestWhatIsGoneIsRemembered(t *testing.T) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -258,6 +259,23 @@ func TestProcessesDecideAtTheSameTime(t *testing.T) {
 	if got := putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(20)...); len(got.Held) != 20 || string(got.Held[0].Approved) != `{"name":"t0","v":19}` {
 		t.Errorf("%d held: %q", len(got.Held), said(got.Held[:1]))
 	}
+}
+
+// A list and what is approved of it are stored together or not at all.
+func TestAListIsNotStoredWithoutItsBaseline(t *testing.T) {
+	inBoth(t, func(t *testing.T, s *Store) {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := s.PutServer(ctx, Upstream{Name: "s"}, somewhatReal(t, "s", 5000), &Review{Approve: func(Unpinned) bool { cancel(); return true }})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("PutServer: %v", err)
+		}
+		if servers, err := s.Servers(t.Context()); err != nil || len(servers)+len(tools(t, s)) > 0 {
+			t.Errorf("a part was stored: %v, %v", servers, err)
+		}
+		if diff := putReviewed(t, s, Upstream{Name: "s"}, strict, somewhatReal(t, "s", 5000)...); !diff.Baseline || len(diff.Held) > 0 {
+			t.Errorf("the list after it is not the first: %d held", len(diff.Held))
+		}
+	})
 }
 
 func TestWhatIsGoneIsRemembered(t *testing.T) {

@@ -47,6 +47,7 @@ type Gate struct {
 	failures *recent[string, *rate.Limiter] // by address
 	failing  *limit.Limit
 	counts   counts
+	inside   inside
 	now      func() time.Time
 }
 
@@ -84,7 +85,8 @@ var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.Mus
 
 const tendEvery = 30 * time.Second
 
-// Run keeps the keys of the issuers fresh and notes the use of API keys, until ctx ends.
+// Run keeps the keys of the issuers fresh, notes the use of API keys and ends what lasts
+// longer than its credentials, until ctx ends.
 func (g *Gate) Run(ctx context.Context) {
 	ticker := time.NewTicker(tendEvery)
 	defer ticker.Stop()
@@ -102,6 +104,7 @@ func (g *Gate) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 			g.keys.flush(ctx)
+			g.lookAround(ctx)
 		}
 	}
 }
@@ -149,16 +152,21 @@ func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := trust.WithSource(r.Context(), g.sourceOf(r))
 		to := target(r)
-		p, by, refused := g.prove(r.WithContext(ctx), to)
+		v, refused := g.prove(r.WithContext(ctx), to)
 		if refused == nil && g.Mode == Proof {
-			refused = g.admit(p, Read)
+			refused = g.admit(v.principal, Read)
 		}
 		if refused != nil {
-			g.refuse(w, r.WithContext(ctx), to, p, refused)
+			g.refuse(w, r.WithContext(ctx), to, v.principal, refused)
 			return
 		}
-		if by != "" {
-			g.counts[by].Add(1)
+		if v.by != "" {
+			g.counts[v.by].Add(1)
+		}
+		if g.Mode == Proof {
+			var leave func()
+			ctx, leave = g.stay(ctx, v, r.Method == http.MethodGet)
+			defer leave()
 		}
 		if len(g.Scopes) > 0 {
 			metadata := g.metadataFor(r, to)
@@ -167,7 +175,7 @@ func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.
 				return g.challenge(metadata, &refusal{code: "insufficient_scope", scope: strings.Join(e.Ask, " "), words: e.Error()})
 			})
 		}
-		next.ServeHTTP(w, without(r.WithContext(trust.WithPrincipal(ctx, p))))
+		next.ServeHTTP(w, without(r.WithContext(trust.WithPrincipal(ctx, v.principal))))
 	})
 }
 
@@ -176,8 +184,8 @@ func (g *Gate) Know(next http.Handler, target func(*http.Request) Target) http.H
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := trust.WithSource(r.Context(), g.sourceOf(r))
 		if g.Mode != Proof || r.Header.Get("Authorization") != "" {
-			if p, _, refused := g.prove(r.WithContext(ctx), target(r)); refused == nil {
-				ctx = trust.WithPrincipal(ctx, p)
+			if v, refused := g.prove(r.WithContext(ctx), target(r)); refused == nil {
+				ctx = trust.WithPrincipal(ctx, v.principal)
 			}
 		}
 		next.ServeHTTP(w, without(r.WithContext(ctx)))
@@ -201,18 +209,19 @@ func without(r *http.Request) *http.Request {
 // secretsInQuery are parameters in which credentials are sent by mistake.
 var secretsInQuery = []string{"access_token", "api_key", "apikey", "api-key", "token", "bearer"}
 
-// prove returns who makes a request, nil for nobody, where that suffices.
-func (g *Gate) prove(r *http.Request, to Target) (*trust.Principal, Reason, *refusal) {
+// prove returns what proves who makes a request; its principal is nil for nobody, where
+// that suffices. It is not nil.
+func (g *Gate) prove(r *http.Request, to Target) (*verified, *refusal) {
 	if g.Mode != Proof {
 		if p := g.named(r); p != nil {
-			return p, ByProxy, nil
+			return &verified{principal: p, by: ByProxy}, nil
 		}
-		return nil, "", nil
+		return &verified{}, nil
 	}
 	query := r.URL.Query()
 	for _, name := range secretsInQuery {
 		if query.Has(name) {
-			return nil, "", &refusal{status: http.StatusBadRequest, reason: BadRequest, code: "invalid_request",
+			return &verified{}, &refusal{status: http.StatusBadRequest, reason: BadRequest, code: "invalid_request",
 				words: "credentials in the URL are refused, because URLs are logged: send Authorization: Bearer ..., and replace what was sent"}
 		}
 	}
@@ -221,18 +230,15 @@ func (g *Gate) prove(r *http.Request, to Target) (*trust.Principal, Reason, *ref
 	token = strings.TrimSpace(token)
 	switch {
 	case len(sent) == 0:
-		return nil, "", &refusal{status: http.StatusUnauthorized, reason: NoCredentials, words: "credentials are missing: send " + g.wanted()}
+		return &verified{}, &refusal{status: http.StatusUnauthorized, reason: NoCredentials, words: "credentials are missing: send " + g.wanted()}
 	case len(sent) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " ,"):
-		return nil, "", &refusal{status: http.StatusUnauthorized, reason: BadRequest, code: "invalid_request", words: "send one header: " + g.wanted()}
+		return &verified{}, &refusal{status: http.StatusUnauthorized, reason: BadRequest, code: "invalid_request", words: "send one header: " + g.wanted()}
 	}
 	v, refused := g.known(r, token)
 	if refused != nil {
-		return nil, "", refused
+		return &verified{}, refused
 	}
-	if refused := g.fits(r, to, v); refused != nil {
-		return v.principal, "", refused
-	}
-	return v.principal, v.by, nil
+	return v, g.fits(r, to, v)
 }
 
 func (g *Gate) wanted() string {
@@ -260,7 +266,7 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 	if good := isKey && g.keys.good(hash); !good && failures.TokensAt(g.now()) < 1 {
 		return nil, &refusal{status: http.StatusTooManyRequests, reason: TooMany, words: g.failing.Refuse().Error(), wait: failureEvery}
 	}
-	v := &verified{by: ByKey}
+	v := &verified{by: ByKey, key: hash}
 	var refused *refusal
 	if isKey {
 		v.principal, refused = g.keys.find(r.Context(), hash)

@@ -56,8 +56,19 @@ type knownKey struct {
 	at        time.Time
 }
 
-// find proves a key.
+// find proves a key that is used.
 func (k *keys) find(ctx context.Context, hash [32]byte) (*trust.Principal, *refusal) {
+	p, refused := k.look(ctx, hash)
+	if refused == nil {
+		k.mu.Lock()
+		k.used[hash] = k.now() // as many at most as there are keys
+		k.mu.Unlock()
+	}
+	return p, refused
+}
+
+// look proves a key.
+func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refusal) {
 	now := k.now()
 	known, ok := k.recent.get(hash)
 	if !ok || now.Sub(known.at) > keyFresh {
@@ -80,9 +91,6 @@ func (k *keys) find(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 	case !known.key.Expires.IsZero() && !now.Before(known.key.Expires):
 		return nil, invalid(Expired, "this API key has expired")
 	}
-	k.mu.Lock()
-	k.used[hash] = now // as many at most as there are keys
-	k.mu.Unlock()
 	return known.principal, nil
 }
 

@@ -18,6 +18,7 @@ func (s Scopes) Guard(t *tool.Tool) tool.Middleware {
 		}
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			if err := s.Check(trust.PrincipalOf(ctx), level, "calling "+call.Name); err != nil {
+				trust.Decide(ctx, trust.Decision{Policy: "auth.scopes"})
 				return nil, err
 			}
 			return next(ctx, call)

@@ -33,6 +33,8 @@ type verified struct {
 	audience  []string
 	issuer    *issuer
 	until     time.Time // to be verified again
+	ends      time.Time // of a token
+	key       [32]byte  // hash of an API key
 	by        Reason
 }
 
@@ -167,10 +169,10 @@ func (g *Gate) accept(i *issuer, claims map[string]any, by Reason, fresh time.Du
 	}
 	v := &verified{
 		principal: &trust.Principal{ID: id, Groups: namesIn(claim(claims, or(i.Claims.Groups, "groups")), false), Scopes: namesIn(scopes, true)},
-		audience:  namesIn(claims["aud"], false), issuer: i, by: by, until: now.Add(fresh),
+		audience:  namesIn(claims["aud"], false), issuer: i, by: by, until: now.Add(fresh), ends: expires.Add(skew),
 	}
-	if end := expires.Add(skew); end.Before(v.until) {
-		v.until = end
+	if v.ends.Before(v.until) {
+		v.until = v.ends
 	}
 	return v, nil
 }

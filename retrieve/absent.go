@@ -53,7 +53,7 @@ func (a Absent) why() string {
 		return fmt.Sprintf("still starting (%s, %d s)", a.How, int(a.Starting.Seconds()))
 	}
 	if a.Login != "" {
-		return "needs login: " + printable.Line(a.Login) // a URL that is cut leads nowhere
+		return "needs login: " + rawjson.Clip(printable.Line(a.Login), maxReason)
 	}
 	return rawjson.Clip(printable.Line(a.Reason), maxReason)
 }

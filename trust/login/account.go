@@ -184,8 +184,10 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 		return nil, err
 	}
 	switch {
-	case c == nil:
+	case c == nil && a.settings.interactive():
 		return nil, a.needed("", "", nil)
+	case c == nil:
+		return a.obtain(ctx, nil)
 	case c.AccessToken != refused && c.fresh(time.Now(), c.margin()):
 		return c, nil // another process was quicker
 	case !a.settings.interactive():

@@ -15,6 +15,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
+	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/view"
 )
@@ -50,7 +51,12 @@ func audited(t testing.TB, config *configs.Config, change func(*audit.Settings))
 		var lines []audit.Line
 		await.True(t, func() bool {
 			lines = nil
-			err := audit.Scan([]string{settings.File}, audit.Filter{}, func(l *audit.Line, _ []byte) error { lines = append(lines, *l); return nil })
+			err := audit.Scan([]string{settings.File}, audit.Filter{}, func(l *audit.Line, _ []byte) error {
+				if l.Event != trust.EventBaseline { // at some time after the start
+					lines = append(lines, *l)
+				}
+				return nil
+			})
 			return err == nil && len(lines) >= read+n
 		})
 		lines, read = lines[read:], len(lines)

@@ -159,11 +159,10 @@ func TestALineSaysWhoDidWhat(t *testing.T) {
 		config := configOf(t, []*script{up}, everything(view.Default, view.ExposureRetrieve))
 		config.PrincipalHeader = "x-user"
 		p, url, since := audited(t, config, func(s *audit.Settings) { s.Arguments, s.Results = audit.ArgumentsFull, true })
-		c := viewClient(t, p, url, view.Default, modern)
-		c.header = [2]string{"X-User", "alice"}
+		c := newClientAt(t, p, url+"/mcp/"+view.Default, kind{modern: modern, user: "alice"}, `{}`, reply)
 		start := time.Now()
 		c.ask("tools/call", toolCall("shop_look", `{"size":1,"api_key":"sk-1"}`))
-		lines := since(3)
+		lines := since(map[bool]int{false: 4, true: 3}[modern]) // a session has a line, too
 		l := lines[len(lines)-1]
 		if l.Principal == nil || l.Principal.ID != "alice" || l.Client == nil || l.Client.Name != "raw" || (l.Session != "") == modern || l.Request == "" {
 			t.Errorf("modern %v: who: %+v %+v %q", modern, l.Principal, l.Client, l.Session)
@@ -256,5 +255,31 @@ func TestAReloadIsWrittenDown(t *testing.T) {
 	}
 	if l := since(1)[0]; inShort(l) != "config.changed - - success -" || l.Details["servers"] != "+other ~shop" {
 		t.Errorf("%+v", l)
+	}
+}
+
+// TestADenialNamesItsPolicy: whatever the client is told, which may be that there is no such tool.
+func TestADenialNamesItsPolicy(t *testing.T) {
+	config := configOf(t, []*script{wares(t)}, everything(view.Default, view.ExposureRetrieve))
+	config.REST = true
+	config.Policies = policies(t, `@id("all") permit (principal, action, resource);
+@id("no-fire") forbid (principal, action, resource) when { resource.name == "burn" };
+@id("small") forbid (principal, action == Action::"call", resource) when { resource.name == "look" && context.args has size && context.args.size > 5 };`)
+	p, url, since := audited(t, config, nil)
+	c := viewClient(t, p, url, view.Default, false)
+	since(3)
+	for name, step := range map[string]struct {
+		do     func()
+		policy string
+	}{
+		"direct":          {func() { c.ask("tools/call", toolCall("shop_burn", `{}`)) }, "no-fire"},
+		"call_tool":       {func() { c.ask("tools/call", toolCall("call_tool", `{"name":"shop_burn"}`)) }, "no-fire"},
+		"REST":            {func() { curl(t, url, "POST", "/api/proxy/execute", `{"tool_id":"shop_burn"}`) }, "no-fire"},
+		"by its argument": {func() { c.ask("tools/call", toolCall("shop_look", `{"size":9}`)) }, "small"},
+	} {
+		step.do()
+		if l := since(1)[0]; l.Outcome != trust.Denied || l.Server != "shop" || l.Decision == nil || l.Decision.Allow || l.Decision.Policy != step.policy {
+			t.Errorf("%s: %s %+v", name, inShort(l), l.Decision)
+		}
 	}
 }

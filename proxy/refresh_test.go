@@ -50,7 +50,7 @@ func TestServersAreMetOnce(t *testing.T) {
 	}
 }
 
-// What is malformed in a list is said once, and a definition that changed by the
+// What is malformed in a list is said once, and what of it is held, by the
 // name of its tool.
 func TestListsAreSpokenOfOnce(t *testing.T) {
 	s := newScript(t, "shop", false, false)
@@ -72,7 +72,7 @@ func TestListsAreSpokenOfOnce(t *testing.T) {
 	for _, line := range []string{
 		`clients would refuse the whole list" server=shop tool=odd reason="title is a number, not text"`,
 		`a malformed definition is served mended" server=shop tool=bare reason="inputSchema is missing:`,
-		`the definition of a tool changed" server=shop tool=hat`,
+		`definitions are held until you approve them: toolfinch pins" server=shop changed=1 new=0 names=[hat]`,
 	} {
 		if n := strings.Count(log.String(), line); n != 1 {
 			t.Errorf("%d times in the log: %s\n%s", n, line, log.String())

@@ -332,17 +332,20 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *trus
 }
 
 // named is whom a reverse proxy names that is believed. A request that repeats the header
-// is nobody's: a client may have added one.
+// is nobody's: a client may have added one. So is one with a name that only this program gives.
 func (g *Gate) named(r *http.Request) *trust.Principal {
 	if g.Header == "" || !g.fromProxy(r) {
 		return nil
 	}
 	values := r.Header.Values(g.Header)
-	if len(values) != 1 || values[0] == "" || len(values[0]) > maxSubject {
+	if len(values) != 1 || values[0] == "" || len(values[0]) > maxSubject || slices.ContainsFunc(ownNames, func(prefix string) bool { return strings.HasPrefix(values[0], prefix) }) {
 		return nil
 	}
 	return &trust.Principal{ID: values[0]}
 }
+
+// ownNames begin the IDs of bearers of API keys and of the owner on stdio.
+var ownNames = []string{keyPrincipal, trust.TransportStdio + "|"}
 
 // remote is the address of the other end of a request's connection; not valid where it has none.
 func remote(r *http.Request) netip.Addr {

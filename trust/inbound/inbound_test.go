@@ -425,6 +425,8 @@ func TestProxiesAreBelieved(t *testing.T) {
 		{here, []string{"X-User", long + "x"}, "from=127.0.0.1"},
 		{here, []string{"X-User", "ann", "X-User", "ann"}, "from=127.0.0.1"},
 		{here, []string{"X-User", ""}, "from=127.0.0.1"},
+		{here, []string{"X-User", "key|ann"}, "from=127.0.0.1"},
+		{here, []string{"X-User", "stdio|owner"}, "from=127.0.0.1"},
 		{here, nil, "from=127.0.0.1"},
 		{here, []string{"X-User", "ann", "X-Forwarded-For", "8.8.8.8, 9.9.9.9"}, "ann from=9.9.9.9"},
 		{here, []string{"X-Forwarded-For", "8.8.8.8, 127.0.0.2"}, "from=8.8.8.8"},

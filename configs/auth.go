@@ -39,7 +39,7 @@ var authKeysOf = section[inbound.Settings]{
 		},
 		{
 			name: "scopes", without: "whoever comes in may do everything",
-			doc:   "what scopes allow: `read`, `write` (and to read), or `destructive` (everything). Tools without annotations write",
+			doc:   "what scopes allow: `read`, `write` (and to read), or `destructive` (everything; where no scope does, `write` allows that, too). Tools without annotations write",
 			value: in(func(s *inbound.Settings) *[]inbound.Scope { return (*[]inbound.Scope)(&s.Scopes) }).is(scopeList),
 		},
 	},

@@ -10,12 +10,15 @@ import (
 // the client, and for a model.
 type ScopeError struct {
 	Operation string   // what was refused, as in "calling github_create_issue"
-	Needed    string   // a scope that suffices
+	Needed    string   // a scope that suffices, "" where there is none
 	Ask       []string // the scopes to ask for, that one and those that the principal has
 	Key       bool     // the principal is an API key, whose scopes do not change
 }
 
 func (e *ScopeError) Error() string {
+	if e.Needed == "" {
+		return e.Operation + " is not allowed here: the configuration has no scope for it (auth.scopes)"
+	}
 	how := fmt.Sprintf("log in again and ask for the scopes %q", strings.Join(e.Ask, " "))
 	if e.Key {
 		how = "use another API key, which has it"

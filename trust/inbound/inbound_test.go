@@ -491,6 +491,13 @@ func TestWhatAScopeAllows(t *testing.T) {
 			t.Errorf("%v, %s: %v", test.scopes, test.level, err)
 		}
 	}
+	writer := &trust.Principal{ID: "i|s", Scopes: []string{"mcp:write"}}
+	if err := scopes[:2].Check(writer, inbound.Destructive, "x"); err != nil {
+		t.Errorf("no scope is for what destroys: %v", err)
+	}
+	if err := scopes[:1].Check(writer, inbound.Write, "calling t"); err == nil || err.Error() != "calling t is not allowed here: the configuration has no scope for it (auth.scopes)" {
+		t.Errorf("no scope is for writing: %v", err)
+	}
 	if err := scopes.Check(nil, inbound.Destructive, "x"); err != nil {
 		t.Errorf("the owner, on stdio: %v", err)
 	}

@@ -357,5 +357,34 @@ func (a *account) widen(ctx context.Context, sent *credential, c challenge) (aga
 		})
 		return err == nil, false, err
 	}
+	if err := a.want(ctx, sent, c.scopes); err != nil {
+		a.log.Warn("which scopes the server asks for could not be stored: a login by another process lacks them", "error", err)
+	}
 	return false, false, a.needed(sent.AccessToken, "the token lacks the scope "+strings.Join(c.scopes, " "), c.scopes)
+}
+
+// maxWanted bounds the scopes that a server can have asked for.
+const maxWanted = 100
+
+// want notes with a login the scopes that it lacks.
+func (a *account) want(ctx context.Context, sent *credential, scopes []string) error {
+	if covers(sent.Wanted, scopes) {
+		return nil
+	}
+	return a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) error {
+		c, err := a.load(ctx, true)
+		if err != nil || c == nil || c.AccessToken != sent.AccessToken {
+			return err
+		}
+		next := *c
+		next.Wanted = union(c.Wanted, scopes)
+		if len(next.Wanted) > maxWanted {
+			return nil
+		}
+		if err := a.write(ctx, a.principal, &next); err != nil {
+			return err
+		}
+		a.keep(&next)
+		return nil
+	})
 }

@@ -260,7 +260,7 @@ func (p *Pending) prepare() (err error) {
 	}
 	var had []string
 	if before != nil && before.Issuer == p.place.meta.Issuer {
-		had = before.Scopes
+		had = union(before.Scopes, before.Wanted)
 	}
 	p.scopes = a.wanted(p.place, asked, had)
 	if a.settings.Grant == GrantDevice {

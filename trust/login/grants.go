@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,6 +25,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
 
+	"toolfinch/printable"
+	"toolfinch/rawjson"
 	"toolfinch/trust"
 )
 
@@ -367,8 +370,16 @@ func (s *Server) revoke(ctx context.Context, c *credential, client registered, t
 		return plain(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return &Refusal{HTTP: response.StatusCode}
+	if response.StatusCode == http.StatusOK {
+		return nil
 	}
-	return nil
+	refusal := &Refusal{HTTP: response.StatusCode}
+	var said struct{ Error string }
+	if json.NewDecoder(io.LimitReader(response.Body, maxDocument)).Decode(&said) == nil {
+		refusal.Code = rawjson.Clip(printable.Line(said.Error), 60)
+	}
+	if refusal.Code == "unsupported_token_type" { // of access tokens that nobody is asked about: they end by themselves
+		return nil
+	}
+	return refusal
 }

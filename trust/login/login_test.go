@@ -477,6 +477,24 @@ func TestStepUp(t *testing.T) {
 	}
 }
 
+// TestStepUpByAnotherProcess: a login in a shell asks for what the process that serves was
+// refused for.
+func TestStepUpByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	first := h.process(t, login.Settings{})
+	h.wants(t, first)
+	h.login(t, first)
+	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
+	h.wants(t, h.process(t, login.Settings{}))
+	shell := h.process(t, login.Settings{})
+	h.login(t, shell)
+	h.works(t, shell)
+	if wanted := h.row(t)["wanted"]; wanted != nil {
+		t.Errorf("the new login still wants %v", wanted)
+	}
+}
+
 func TestLoginsAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, authserver.Settings{})
@@ -543,6 +561,13 @@ func TestAnotherProcessLogsIn(t *testing.T) {
 	h.wants(t, serving)
 	if row := h.row(t); row != nil {
 		t.Errorf("the row is %v", row)
+	}
+
+	opaque := false
+	h.as.Set(t, authserver.Now{Opaque: &opaque}) // a JWT cannot be revoked
+	h.login(t, shell)
+	if was, revoked, err := shell.server.Logout(t.Context(), ""); !was || !revoked || err != nil {
+		t.Errorf("logout with a JWT: %v %v %v", was, revoked, err)
 	}
 }
 

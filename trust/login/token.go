@@ -48,6 +48,7 @@ type credential struct {
 	Resource      string     `json:"resource,omitempty"`
 	Scopes        []string   `json:"scopes,omitempty"`  // asked for
 	Granted       []string   `json:"granted,omitempty"` // as the authorization server says; nil where it does not
+	Wanted        []string   `json:"wanted,omitempty"`  // which the server has asked for since: the next login has them too, whichever process begins it
 	AccessToken   string     `json:"access_token"`
 	RefreshToken  string     `json:"refresh_token,omitempty"`
 	Obtained      time.Time  `json:"obtained"`

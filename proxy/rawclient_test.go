@@ -50,6 +50,7 @@ type kind struct {
 	modern, stdio bool
 	name          string // how a legacy client names itself, "" for raw
 	user          string // whom a reverse proxy names in X-User, "" for nobody
+	key           string // an API key, "" for none
 }
 
 func (k kind) String() string {
@@ -99,14 +100,17 @@ func newClientAt(t testing.TB, p *proxy.Proxy, endpoint string, k kind, capabili
 		})
 	} else {
 		c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-		if k.user != "" {
+		switch {
+		case k.user != "":
 			c.header = [2]string{"X-User", k.user}
+		case k.key != "":
+			c.header = [2]string{"Authorization", "Bearer " + k.key}
 		}
 		t.Cleanup(func() {
 			if c.id != "" {
 				request, _ := http.NewRequest(http.MethodDelete, c.url, nil)
-				request.Header.Set("X-User", k.user)
 				request.Header.Set("Mcp-Session-Id", c.id)
+				c.identify(request)
 				if response, err := c.http.Do(request); err == nil {
 					response.Body.Close()
 				}
@@ -128,7 +132,7 @@ func newClientAt(t testing.TB, p *proxy.Proxy, endpoint string, k kind, capabili
 		request, _ := http.NewRequestWithContext(life, http.MethodGet, c.url, nil)
 		request.Header.Set("Accept", "text/event-stream")
 		request.Header.Set("Mcp-Session-Id", c.id)
-		request.Header.Set("X-User", k.user)
+		c.identify(request)
 		response, err := c.http.Do(request)
 		if err != nil {
 			t.Fatal(err)
@@ -272,7 +276,7 @@ func (c *rawClient) post(ctx context.Context, text string) {
 	if c.modern {
 		request.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 		request.Header.Set("Mcp-Method", m.Method)
-		key := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[m.Method]
+		key := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}[m.Method]
 		if key != "" {
 			request.Header.Set("Mcp-Name", headerValue(partText(m.Params, key)))
 		}
@@ -280,9 +284,7 @@ func (c *rawClient) post(ctx context.Context, text string) {
 		request.Header.Set("Mcp-Protocol-Version", "2025-11-25")
 		request.Header.Set("Mcp-Session-Id", c.id)
 	}
-	if c.header[0] != "" {
-		request.Header.Set(c.header[0], c.header[1])
-	}
+	c.identify(request)
 	response, err := c.http.Do(request)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -294,6 +296,13 @@ func (c *rawClient) post(ctx context.Context, text string) {
 		c.id = response.Header.Get("Mcp-Session-Id")
 	}
 	c.readBody(response)
+}
+
+// identify says in the request who the client is.
+func (c *rawClient) identify(request *http.Request) {
+	if c.header[0] != "" {
+		request.Header.Set(c.header[0], c.header[1])
+	}
 }
 
 // headerValue is a text as a header has it (SEP-2243).

@@ -8,11 +8,31 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/configs"
 	"toolfinch/store"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
 )
+
+// keysOf makes API keys with the scope of their name, before the proxy starts.
+func keysOf(t *testing.T, config *configs.Config, names ...string) map[string]string {
+	t.Helper()
+	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	keys := map[string]string{}
+	for _, name := range names {
+		text, hash := inbound.NewKey()
+		if err := db.AddKey(t.Context(), trust.Key{Name: name, Hash: hash, Scopes: []string{name}, Created: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		keys[name] = text
+	}
+	return keys
+}
 
 // What the tool that is called in the end needs decides on every surface, and nothing
 // reaches the server before. Where the whole answer is that a scope is missing, clients of
@@ -25,19 +45,7 @@ func TestScopesHoldOnEverySurface(t *testing.T) {
 	config := configOf(t, []*script{up}, v)
 	config.REST = true
 	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true, Scopes: inbound.Scopes{{Name: "read", Allows: inbound.Read}, {Name: "write", Allows: inbound.Write}, {Name: "all", Allows: inbound.Destructive}}}
-	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	keys := map[string]string{}
-	for _, name := range []string{"read", "write", "all", "none"} {
-		text, hash := inbound.NewKey()
-		if err := db.AddKey(t.Context(), trust.Key{Name: name, Hash: hash, Scopes: []string{name}, Created: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
-		keys[name] = text
-	}
+	keys := keysOf(t, config, "read", "write", "all", "none")
 	_, url := openViews(t, "", config)
 	post := func(path, key, body string, header ...string) (status int, answer, challenge string) {
 		t.Helper()
@@ -141,5 +149,70 @@ func TestScopesHoldOnEverySurface(t *testing.T) {
 	}
 	if status, answer, challenge := post("/mcp", "none", `{"jsonrpc":"2.0","id":1,"method":"initialize"}`); status != 403 || !strings.Contains(challenge, `scope="read"`) {
 		t.Errorf("without a scope that means something: %d %s %s", status, answer, challenge)
+	}
+}
+
+// Kept results and tasks of one API key are unknown to another, to the byte, and no
+// server hears of it. Tasks are of the modern era alone.
+func TestWhatAKeyBeganIsNoOtherKeys(t *testing.T) {
+	t.Parallel()
+	const tasks = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	up := newScript(t, "up", true, false)
+	up.capabilities = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	up.list("tools", `{"name":"dump","inputSchema":{"type":"object"}}`, `{"name":"open","inputSchema":{"type":"object"}}`)
+	up.on("tools/call", func(r *request) {
+		if r.about() == "open" {
+			r.result(`{"resultType":"task","taskId":"1","status":"working"}`)
+			return
+		}
+		r.result(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("a line\\n", 5000) + `"}]}`)
+	})
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+		up.on(method, func(r *request) { r.result(`{"resultType":"complete","taskId":"1","status":"working"}`) })
+	}
+	v := everything(view.Default, view.ExposureDirect)
+	v.Tools = []view.UpstreamTools{{Name: "up", Output: &view.OutputCache{MinSize: 10_000, Preview: 500, TTL: time.Hour}}}
+	config := configOf(t, []*script{up}, v)
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	keys := keysOf(t, config, "ann", "bob")
+	p, url := openViews(t, "", config)
+	is := func(name string, modern bool) *rawClient {
+		return newClientAt(t, p, url+"/mcp", kind{modern: modern, key: keys[name]}, tasks, reply)
+	}
+	// said is the answer to a question about an ID, with that ID taken out.
+	said := func(c *rawClient, method, params, id string) string {
+		got := c.ask(method, strings.ReplaceAll(params, "ID", id))
+		return strings.ReplaceAll(string(got.Result)+string(got.Error), id, "ID")
+	}
+	const read = `{"name":"read_output","arguments":{"token":"ID","lines":"1"}}`
+	for _, modern := range []bool{false, true} {
+		token := tokenIn(is("ann", modern).ask("tools/call", toolCall("up_dump", `{}`)).raw)
+		for _, later := range []bool{false, true} { // also to a client of the other era
+			bob := is("bob", later)
+			unknown := said(bob, "tools/call", read, strings.Repeat("A", 26))
+			if got := said(bob, "tools/call", read, token); got != unknown || !strings.Contains(got, "no such output") {
+				t.Errorf("modern %v, to bob: %s, want %s", modern, got, unknown)
+			}
+			if got := said(is("ann", later), "tools/call", read, token); !strings.Contains(got, "a line") {
+				t.Errorf("modern %v, to ann: %s", modern, got)
+			}
+		}
+	}
+	ann, bob := is("ann", true), is("bob", true)
+	id := partText(ann.ask("tools/call", toolCall("up_open", `{}`)).Result, "taskId")
+	if id == "" {
+		t.Fatal("there is no task")
+	}
+	for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+		unknown := said(bob, method, `{"taskId":"ID"}`, "up/nothing")
+		if got := said(bob, method, `{"taskId":"ID"}`, id); got != unknown || !strings.Contains(got, "no such task") {
+			t.Errorf("%s of bob: %s, want %s", method, got, unknown)
+		}
+		if len(up.got(method)) > 0 {
+			t.Errorf("%s of bob has reached the server", method)
+		}
+		if got := said(ann, method, `{"taskId":"ID"}`, id); !strings.Contains(got, "working") {
+			t.Errorf("%s of ann: %s", method, got)
+		}
 	}
 }

@@ -204,8 +204,16 @@ func (m *model) wrote(t *testing.T, now agents.Turn) {
 	}
 }
 
-// talk runs the agent with the model to its end.
+// talk runs the agent with the model to its end, and checks that its work is done.
 func talk(t *testing.T, a agents.Agent, h house, m *model, proxy agents.Server, resumed bool) {
+	t.Helper()
+	if !strings.Contains(runAgent(t, a, h, m, proxy, resumed), "The file is written.") {
+		t.Error("the agent does not print the model's last words")
+	}
+}
+
+// runAgent runs the agent with the model to its end and returns what it printed.
+func runAgent(t *testing.T, a agents.Agent, h house, m *model, proxy agents.Server, resumed bool) string {
 	t.Helper()
 	endpoint := httptest.NewServer(a.Endpoint(m))
 	defer endpoint.Close()
@@ -234,9 +242,7 @@ func talk(t *testing.T, a agents.Agent, h house, m *model, proxy agents.Server, 
 		t.Fatalf("the agent ended with %v", err)
 	}
 	t.Logf("%.1f s", took.Seconds())
-	if !strings.Contains(string(out), "The file is written.") {
-		t.Error("the agent does not print the model's last words")
-	}
+	return string(out)
 }
 
 // prepare is the agent's own, with the packages of the tests.

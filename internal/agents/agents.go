@@ -34,24 +34,33 @@ type Agent struct {
 	// to be gone on with.
 	resume []string
 	after  int
+	// login are the arguments that log in at the server toolfinch, in a browser; nil for none.
+	login []string
 }
 
 // All are the agents that run without a network.
 var All = []Agent{
-	{"opencode", true, chatCompletions, chatPrefix, "opencode-*[46]/bin/opencode", opencode, []string{"--continue"}, 1}, // the plain build before the one for older processors
-	{"gemini-cli", true, generateContent, []string{"tools", "systemInstruction", "contents"}, "@google/gemini-cli/bundle/gemini.js", gemini, []string{"--resume", "latest"}, 0},
-	{"claude-code", false, messages, []string{"tools", "system", "messages"}, "@anthropic-ai/claude-code-*/claude", claude, []string{"--continue"}, 0},
-	{"codex", false, responses, []string{"tools", "instructions", "input"}, "@openai/codex-*/vendor/*/bin/codex", codex, []string{"resume", "--last"}, 1},
-	{"qwen-code", false, chatCompletions, chatPrefix, "@qwen-code/qwen-code/cli.js", qwen, []string{"--continue"}, 0},
-	{"copilot", false, chatCompletions, chatPrefix, "@github/copilot-*/copilot", copilot, []string{"--continue"}, 0},
-	{"cline", false, chatCompletions, chatPrefix, "@cline/cli-*/bin/cline", cline, nil, 0},
-	{"continue", false, chatCompletions, chatPrefix, "@continuedev/cli/dist/cn.js", continueCLI, []string{"--resume"}, 0},
+	{"opencode", true, chatCompletions, chatPrefix, "opencode-*[46]/bin/opencode", opencode, []string{"--continue"}, 1, []string{"mcp", "auth", serverName}}, // the plain build before the one for older processors
+	{"gemini-cli", true, generateContent, []string{"tools", "systemInstruction", "contents"}, "@google/gemini-cli/bundle/gemini.js", gemini, []string{"--resume", "latest"}, 0, []string{"--skip-trust", "--prompt", "/mcp auth " + serverName}},
+	{"claude-code", false, messages, []string{"tools", "system", "messages"}, "@anthropic-ai/claude-code-*/claude", claude, []string{"--continue"}, 0, nil},
+	{"codex", false, responses, []string{"tools", "instructions", "input"}, "@openai/codex-*/vendor/*/bin/codex", codex, []string{"resume", "--last"}, 1, []string{"mcp", "login", serverName}},
+	{"qwen-code", false, chatCompletions, chatPrefix, "@qwen-code/qwen-code/cli.js", qwen, []string{"--continue"}, 0, nil},
+	{"copilot", false, chatCompletions, chatPrefix, "@github/copilot-*/copilot", copilot, []string{"--continue"}, 0, nil},
+	{"cline", false, chatCompletions, chatPrefix, "@cline/cli-*/bin/cline", cline, nil, 0, nil},
+	{"continue", false, chatCompletions, chatPrefix, "@continuedev/cli/dist/cn.js", continueCLI, []string{"--resume"}, 0, nil},
 }
 
 var chatPrefix = []string{"tools", "messages"}
 
 // CanResume reports whether the agent can go on with a session that has ended.
 func (a Agent) CanResume() bool { return a.resume != nil }
+
+// serverName is the server's name in logins.
+const serverName = "toolfinch"
+
+// CanLogIn reports whether the agent logs in at a server with a browser but without a
+// terminal.
+func (a Agent) CanLogIn() bool { return a.login != nil }
 
 // Run is one run of an agent.
 type Run struct {
@@ -61,6 +70,7 @@ type Run struct {
 	Prompt  string
 	Servers []Server
 	Resumed bool // it goes on with the last session in this home
+	Login   bool // it logs in at the server toolfinch, and does nothing else
 }
 
 // Server is an MCP server of an agent: a command, or else a URL.
@@ -68,6 +78,8 @@ type Server struct {
 	Name    string
 	Command []string
 	URL     string
+	Key     string   // for the URL, as a bearer token; "" for none. Of the agents that can log in alone
+	Scopes  []string // that Codex logs in for; nil for what the server says
 }
 
 // Prepare writes the agent's settings below its home. It returns the command line and
@@ -89,6 +101,12 @@ func (a Agent) Prepare(r Run) (command, env []string, err error) {
 	arguments, env, err := a.settings(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("settings of %s: %w", a.Name, err)
+	}
+	if r.Login {
+		if !a.CanLogIn() {
+			return nil, nil, fmt.Errorf("%s cannot log in without a terminal", a.Name)
+		}
+		return append(command, a.login...), env, nil
 	}
 	if r.Resumed {
 		if !a.CanResume() {

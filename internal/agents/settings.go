@@ -3,6 +3,7 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,11 +32,19 @@ func (r Run) entries(entry func(Server) object) object {
 }
 
 func opencode(r Run) (arguments, env []string, err error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, nil, err
+	}
 	entry := func(s Server) object {
-		if s.Command == nil {
-			return object{"type": "remote", "url": s.URL, "enabled": true}
+		switch {
+		case s.Command != nil:
+			return object{"type": "local", "command": s.Command, "enabled": true}
+		case s.Key != "":
+			return object{"type": "remote", "url": s.URL, "enabled": true, "headers": object{"Authorization": "Bearer " + s.Key}}
 		}
-		return object{"type": "local", "command": s.Command, "enabled": true}
+		// If no port is named, all logins end at the same one.
+		return object{"type": "remote", "url": s.URL, "enabled": true, "oauth": object{"callbackPort": port}}
 	}
 	err = writeJSON(filepath.Join(r.Home, "xdg", "config", "opencode", "opencode.json"), object{
 		"autoupdate": false,
@@ -54,11 +63,17 @@ func opencode(r Run) (arguments, env []string, err error) {
 
 func gemini(r Run) (arguments, env []string, err error) {
 	err = writeJSON(filepath.Join(r.Home, ".gemini", "settings.json"), object{
-		"security":   object{"auth": object{"selectedType": "gemini-api-key"}},
-		"general":    object{"enableAutoUpdate": false, "disableAutoUpdate": true, "disableUpdateNag": true},
-		"privacy":    object{"usageStatisticsEnabled": false},
-		"telemetry":  object{"enabled": false},
-		"mcpServers": r.entries(func(s Server) object { return s.entry("httpUrl", object{"trust": true}) }),
+		"security":  object{"auth": object{"selectedType": "gemini-api-key"}},
+		"general":   object{"enableAutoUpdate": false, "disableAutoUpdate": true, "disableUpdateNag": true},
+		"privacy":   object{"usageStatisticsEnabled": false},
+		"telemetry": object{"enabled": false},
+		"mcpServers": r.entries(func(s Server) object {
+			more := object{"trust": true}
+			if s.Key != "" {
+				more["headers"] = object{"Authorization": "Bearer " + s.Key}
+			}
+			return s.entry("httpUrl", more)
+		}),
 	})
 	return []string{"--model", "gemini-2.5-flash", "--yolo", "--skip-trust", "--prompt", r.Prompt},
 		[]string{"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + r.Base, "GEMINI_CLI_NO_RELAUNCH=1"}, err
@@ -70,6 +85,7 @@ model_provider = "scripted"
 approval_policy = "never"
 sandbox_mode = "danger-full-access"
 check_for_update_on_startup = false
+mcp_oauth_credentials_store = "file"
 
 [analytics]
 enabled = false
@@ -84,6 +100,13 @@ env_key = "SCRIPTED_KEY"
 		config += fmt.Sprintf("\n[mcp_servers.%s]\n", server.Name)
 		if server.Command == nil {
 			config += fmt.Sprintf("url = %q\n", server.URL)
+			if server.Key != "" {
+				config += "bearer_token_env_var = \"SERVER_KEY\"\n"
+				env = append(env, "SERVER_KEY="+server.Key)
+			}
+			if server.Scopes != nil {
+				config += fmt.Sprintf("scopes = [\"%s\"]\n", strings.Join(server.Scopes, `", "`))
+			}
 			continue
 		}
 		arguments, err := json.Marshal(server.Command[1:]) // JSON is TOML here
@@ -95,7 +118,7 @@ env_key = "SCRIPTED_KEY"
 	settings := filepath.Join(r.Home, "codex")
 	err = write(filepath.Join(settings, "config.toml"), []byte(config))
 	return []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", r.Prompt},
-		[]string{"CODEX_HOME=" + settings, "SCRIPTED_KEY=none"}, err
+		append(env, "CODEX_HOME="+settings, "SCRIPTED_KEY=none"), err
 }
 
 func claude(r Run) (arguments, env []string, err error) {
@@ -164,6 +187,15 @@ func continueCLI(r Run) (arguments, env []string, err error) {
 	})
 	return []string{"--config", file, "--auto", "-p", r.Prompt},
 		[]string{"CONTINUE_TELEMETRY_ENABLED=0", "CONTINUE_GLOBAL_DIR=" + filepath.Join(r.Home, "continue")}, err
+}
+
+// freePort is a TCP port that nothing listens at now.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 func writeJSON(path string, value any) error {

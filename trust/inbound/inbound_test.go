@@ -36,13 +36,18 @@ func TestTokens(t *testing.T) {
 	shared := func(secret []byte) string {
 		return f.sign(jose.JSONWebKey{Key: secret, KeyID: "one", Algorithm: "HS256"}, "JWT", f.claims(nil))
 	}
-	unsigned := func(alg string) string {
+	unsigned := func(alg string, header ...any) string {
 		part := func(value any) string {
 			text, _ := json.Marshal(value)
 			return base64.RawURLEncoding.EncodeToString(text)
 		}
-		return part(map[string]string{"alg": alg, "typ": "JWT"}) + "." + part(f.claims(nil)) + "."
+		head := map[string]any{"alg": alg, "typ": "JWT"}
+		for i := 0; i+1 < len(header); i += 2 {
+			head[header[i].(string)] = header[i+1]
+		}
+		return part(head) + "." + part(f.claims(nil)) + "."
 	}
+	twice := f.signText(good, `{"iss":"https://evil.example.com","iss":"`+f.url+`","sub":"alice"}`)
 	forged := strings.Split(jwt(good, nil), ".")
 	forged[1] = strings.Split(jwt(good, map[string]any{"sub": "root"}), ".")[1]
 
@@ -54,6 +59,8 @@ func TestTokens(t *testing.T) {
 		{"RS256", jwt(good, nil), "/mcp", "", f.url + "|alice groups=all,team scopes=mcp:read,mcp:write"},
 		{"ES256", jwt(second, nil), "/mcp", "", f.url + "|alice"},
 		{"typ JWT", f.sign(good, "JWT", f.claims(nil)), "/mcp", "", f.url + "|alice"},
+		{"typ of its own among the claims", f.sign(good, "JWT", f.claims(map[string]any{"typ": "Bearer", "alg": "none", "kid": "two"})), "/mcp", "", f.url + "|alice"},
+		{"issuer in capitals, too", jwt(good, map[string]any{"ISS": "https://evil.example.com"}), "/mcp", "", f.url + "|alice"},
 		{"one of several audiences", jwt(good, map[string]any{"aud": []string{"other", resource}}), "/mcp", "", "alice"},
 		{"audience with a slash", jwt(good, map[string]any{"aud": resource + "/"}), "/mcp", "", "alice"},
 		{"scopes in scp, as a list", jwt(good, map[string]any{"scope": nil, "scp": []string{"mcp:read"}}), "/mcp", "", "scopes=mcp:read"},
@@ -90,6 +97,11 @@ func TestTokens(t *testing.T) {
 		{"of a name without end", jwt(good, map[string]any{"sub": strings.Repeat("a", 2000)}), "/mcp", inbound.WrongClaims, "whose it is"},
 		{"bound to a key", jwt(good, map[string]any{"cnf": map[string]string{"jkt": "x"}}), "/mcp", inbound.WrongClaims, "bearer token"},
 		{"a token of another kind", f.sign(good, "logout+jwt", f.claims(nil)), "/mcp", inbound.Malformed, "no access token"},
+		{"a token of another kind, with a typ among the claims", f.sign(good, "logout+jwt", f.claims(map[string]any{"typ": "jwt"})), "/mcp", inbound.Malformed, "no access token"},
+		{"of an issuer in capitals alone", jwt(good, map[string]any{"iss": nil, "ISS": f.url}), "/mcp", inbound.WrongIssuer, "an issuer that is not accepted"},
+		{"an algorithm in capitals alone", unsigned("", "ALG", "RS256"), "/mcp", inbound.Malformed, "neither an API key nor"},
+		{"two issuers", twice, "/mcp", inbound.WrongKey, "signature"},
+		{"a typ that is no text", unsigned("RS256", "typ", 1), "/mcp", inbound.Malformed, "neither an API key nor"},
 		{"no token", "something", "/mcp", inbound.Malformed, "neither an API key nor an access token"},
 		{"an API key that is none", "tfkey_" + strings.Repeat("a", 52), "/mcp", inbound.UnknownKey, "not known"},
 		{"very long", strings.Repeat("a", 20<<10), "/mcp", inbound.Malformed, "too long"},

@@ -123,6 +123,24 @@ func (f *faulty) sign(key jose.JSONWebKey, typ string, claims map[string]any) st
 	return token
 }
 
+// signText makes a token with claims as they are written.
+func (f *faulty) signText(key jose.JSONWebKey, claims string) string {
+	f.t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key.Key}, (&jose.SignerOptions{}).WithHeader("kid", key.KeyID))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	signed, err := signer.Sign([]byte(claims))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return token
+}
+
 // claims are those of a good token for alice, with changes: nil takes a claim away.
 func (f *faulty) claims(changes map[string]any) map[string]any {
 	now := time.Now()

@@ -49,13 +49,9 @@ func (g *Gate) verify(ctx context.Context, token string) (*verified, *refusal) {
 	return g.introspect(ctx, token)
 }
 
-// saying is what a JWT says of itself before anything of it is proved.
-type saying struct {
-	Algorithm string `json:"alg"`
-	Type      string `json:"typ"`
-	Key       string `json:"kid"`
-	Issuer    string `json:"iss"`
-}
+// saying is what a JWT says of itself before anything of it is proved: its header, and of
+// its claims the issuer. A claim may have the name of a parameter of the header.
+type saying struct{ algorithm, kind, key, issuer string }
 
 // unproved reads a JWT without proving anything; is reports whether it is one.
 func unproved(token string) (says saying, is bool) {
@@ -63,35 +59,46 @@ func unproved(token string) (says saying, is bool) {
 	if len(parts) != 3 {
 		return says, false
 	}
-	for _, part := range parts[:2] {
-		decoded, err := base64.RawURLEncoding.DecodeString(part)
-		if err != nil || json.Unmarshal(decoded, &says) != nil {
+	var members [2]map[string]any // a struct would take names in other letters, too
+	for n := range members {
+		decoded, err := base64.RawURLEncoding.DecodeString(parts[n])
+		if err != nil || json.Unmarshal(decoded, &members[n]) != nil {
 			return says, false
 		}
 	}
-	return says, says.Algorithm != ""
+	for _, of := range []struct {
+		part int
+		name string
+		to   *string
+	}{{0, "alg", &says.algorithm}, {0, "typ", &says.kind}, {0, "kid", &says.key}, {1, "iss", &says.issuer}} {
+		value, there := members[of.part][of.name]
+		if *of.to, is = value.(string); there && !is {
+			return says, false
+		}
+	}
+	return says, says.algorithm != ""
 }
 
 // typesOfTokens are the values of typ of an access token, in small letters.
 var typesOfTokens = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
 func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verified, *refusal) {
-	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.URL == says.Issuer })
+	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.URL == says.issuer })
 	if at < 0 {
 		return nil, invalid(WrongIssuer, "the token is of an issuer that is not accepted here")
 	}
 	i := g.issuers[at]
 	switch {
-	case !slices.Contains(i.Algorithms, says.Algorithm):
+	case !slices.Contains(i.Algorithms, says.algorithm):
 		return nil, invalid(WrongAlg, "the token is signed by an algorithm that is not accepted here")
-	case !slices.Contains(typesOfTokens, strings.ToLower(says.Type)):
+	case !slices.Contains(typesOfTokens, strings.ToLower(says.kind)):
 		return nil, invalid(Malformed, "this is no access token, by its typ")
 	}
 	parsed, err := jwt.ParseSigned(token, i.algorithms)
 	if err != nil {
 		return nil, invalid(Malformed, "the token cannot be read")
 	}
-	keys, err := i.named(ctx, says.Key)
+	keys, err := i.named(ctx, says.key)
 	switch {
 	case errors.Is(err, errNoKeys):
 		return nil, unavailable("the keys of the token's issuer cannot be had")
@@ -100,7 +107,7 @@ func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verif
 	}
 	var claims map[string]any
 	for _, key := range keys {
-		if key.Algorithm != "" && key.Algorithm != says.Algorithm {
+		if key.Algorithm != "" && key.Algorithm != says.algorithm {
 			continue
 		}
 		if parsed.Claims(key.Key, &claims) == nil {

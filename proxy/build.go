@@ -14,7 +14,6 @@ import (
 	"toolfinch/configs"
 	"toolfinch/gate"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -176,7 +175,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 	v, settings := next.View, next.settings
 	v.shown = register.Served{
 		Source:        v.catalog,
-		Declared:      s.declaredBy(settings, next.compiled.Upstreams),
+		Declared:      v.declares(),
 		Meta:          slices.Clone(next.compiled.Meta),
 		Register:      registers(config),
 		Awaits:        clients.Awaits,
@@ -275,50 +274,25 @@ func (v *View) gated(gating view.Gating) (intro string) {
 	return retrieve.GatedIntro
 }
 
-// withExtensions adds extensions that a server declares to those of others, but for
-// tasks, which not every client is declared. What the first server says of one counts.
-func withExtensions(all map[string]json.RawMessage, declared json.RawMessage) map[string]json.RawMessage {
-	for name, value := range rawjson.Members(declared) {
-		if _, known := all[name]; known || name == tool.ExtensionTasks {
-			continue
+// declares is what clients of the view are told at the start that there is beside tools:
+// what any of its upstreams declares, and of an extension what the first one says.
+func (v *View) declares() (all register.Declared) {
+	for _, u := range v.compiled.Upstreams {
+		one := v.declared[u.Server]
+		all.Prompts = all.Prompts || one.Prompts
+		all.Resources = all.Resources || one.Resources
+		all.Subscribe = all.Subscribe || one.Subscribe
+		all.Completions = all.Completions || one.Completions
+		all.Logging = all.Logging || one.Logging
+		all.Tasks = all.Tasks || one.Tasks
+		for name, value := range one.Extensions {
+			if all.Extensions == nil {
+				all.Extensions = map[string]json.RawMessage{}
+			}
+			if _, known := all.Extensions[name]; !known {
+				all.Extensions[name] = value
+			}
 		}
-		if all == nil {
-			all = map[string]json.RawMessage{}
-		}
-		all[name] = value
 	}
 	return all
-}
-
-// declaredBy is what clients are told at the start that there is beside tools: what
-// upstreams declare. Upstreams that are not known yet count as declaring everything,
-// because a client asks once. Prompts and resources are in a view that includes all.
-func (s *views) declaredBy(settings view.Settings, upstreams []view.Upstream) register.Declared {
-	var o register.Declared
-	for _, u := range upstreams {
-		known := s.known.said[u.Server]
-		unknown := known == nil || known.capabilities == nil
-		has := func(names ...string) bool {
-			if unknown {
-				return true
-			}
-			value := known.capabilities
-			for _, name := range names {
-				value = rawjson.Member(value, name)
-			}
-			return value != nil && string(value) != "false" && string(value) != "null"
-		}
-		o.Logging = o.Logging || has("logging")
-		o.Tasks = o.Tasks || !unknown && known.era == upstream.EraModern && has("extensions", tool.ExtensionTasks) // unknown: a 2026-07-28 client asks again
-		if !unknown {
-			o.Extensions = withExtensions(o.Extensions, rawjson.Member(known.capabilities, "extensions"))
-		}
-		if settings.IncludeAll {
-			o.Prompts = o.Prompts || has("prompts")
-			o.Resources = o.Resources || has("resources")
-			o.Subscribe = o.Subscribe || has("resources", "subscribe")
-			o.Completions = o.Completions || has("completions")
-		}
-	}
-	return o
 }

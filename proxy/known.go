@@ -11,6 +11,8 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/enrich"
+	"toolfinch/rawjson"
+	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -278,4 +280,39 @@ func (k *knowledge) logFaults(change upstream.Change) {
 	if more := change.Faults.LeftOut + change.Faults.Mended - len(change.Faults.Described); more > 0 && len(before) == 0 {
 		k.log.Warn("more definitions are malformed than are named", "server", change.Server, "more", more)
 	}
+}
+
+// declaredBy is what an upstream declares to the clients of a view. One that is not known
+// yet counts as declaring everything, because a client asks once. Prompts and resources
+// are in a view that includes all.
+func (k *knowledge) declaredBy(settings view.Settings, server string) (o register.Declared) {
+	now := k.said[server]
+	unknown := now == nil || now.capabilities == nil
+	has := func(names ...string) bool {
+		if unknown {
+			return true
+		}
+		value := now.capabilities
+		for _, name := range names {
+			value = rawjson.Member(value, name)
+		}
+		return value != nil && string(value) != "false" && string(value) != "null"
+	}
+	o.Logging = has("logging")
+	if !unknown {
+		o.Tasks = now.era == upstream.EraModern && has("extensions", tool.ExtensionTasks) // unknown: a 2026-07-28 client asks again
+		for name, value := range rawjson.Members(rawjson.Member(now.capabilities, "extensions")) {
+			if name == tool.ExtensionTasks { // which not every client is declared
+				continue
+			}
+			if o.Extensions == nil {
+				o.Extensions = map[string]json.RawMessage{}
+			}
+			o.Extensions[name] = value
+		}
+	}
+	if settings.IncludeAll {
+		o.Prompts, o.Resources, o.Subscribe, o.Completions = has("prompts"), has("resources"), has("resources", "subscribe"), has("completions")
+	}
+	return o
 }

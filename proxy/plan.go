@@ -13,6 +13,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/nearest"
 	"toolfinch/output"
+	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 	"toolfinch/upstream"
@@ -158,10 +159,12 @@ func (s *views) planView(v *View, config *configs.Config, compiled *view.Compile
 		v.police = s.policeOf(config, v)
 	}
 	v.contents = retrieve.Contents{Servers: s.contentsOf(config, compiled), Pins: config.Pinned}
+	v.declared = map[string]register.Declared{}
 	for _, u := range compiled.Upstreams {
 		if !v.has(u.Server) {
 			v.upstreams = append(v.upstreams, u.Server)
 		}
+		v.declared[u.Server] = s.known.declaredBy(settings, u.Server)
 		v.settled = v.settled && (u.Listed || s.known.heard[u.Server])
 	}
 	s.known.startOf(v, config.StartWait)

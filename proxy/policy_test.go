@@ -1,7 +1,10 @@
 package proxy_test
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"toolfinch/trust/policy"
@@ -94,4 +97,44 @@ func TestArgumentsAreJudgedWithTheCall(t *testing.T) {
 		}
 	}
 	curl(t, url, "POST", "/api/proxy/execute", `{"tool_id":"up.read","arguments":{"path":"/etc/passwd"}}`).wants(t, "REST", 403, "not allowed")
+}
+
+// TestPartsAreMadeWhileServersChange: parties come, whose parts of the view are made for
+// their requests, while a server lists other tools.
+func TestPartsAreMadeWhileServersChange(t *testing.T) {
+	up := newScript(t, "up", false, false)
+	config := configOf(t, []*script{up}, everything(view.Default, view.ExposureDirect))
+	config.Policies = policies(t, `permit (principal, action, resource) when { context.client.name != "nobody" };`)
+	p, url := openViews(t, "", config)
+	stop := make(chan struct{})
+	var coming sync.WaitGroup
+	coming.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"client %d","version":"1"}}}`, n)
+			request, err := http.NewRequest(http.MethodPost, url+"/mcp", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header.Set("Content-Type", "application/json")
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			response.Body.Close()
+		}
+	})
+	var defs []string
+	for n := range 10 {
+		defs = append(defs, fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, n))
+		up.changes(t, p, defs...)
+	}
+	close(stop)
+	coming.Wait()
 }

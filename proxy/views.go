@@ -59,6 +59,7 @@ type View struct {
 	settled     bool // what its upstreams have is known
 	lists       bool // it serves others together, direct ones among them
 	contents    retrieve.Contents
+	declared    map[string]register.Declared // what its upstreams declare, by their name
 	catalog     *retrieve.Catalog
 	retriever   *retrieve.Retriever
 

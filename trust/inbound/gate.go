@@ -293,6 +293,10 @@ func (g *Gate) fits(r *http.Request, to Target, v *verified) *refusal {
 	}
 	accepted := v.issuer.Audiences
 	if len(accepted) == 0 {
+		if g.Resource == "" && !isOwn(r) {
+			return &refusal{status: http.StatusMisdirectedRequest, reason: WrongAudience, words: "whether the token is for this server cannot be told: the Host header does not name the address " +
+				"and port that the request came to. If clients reach this server by another one, its owner writes it as auth.resource"}
+		}
 		accepted = g.audiences(r, to)
 	}
 	if !slices.ContainsFunc(v.audience, func(is string) bool {

@@ -193,6 +193,45 @@ func TestChallengesLeadToATokenForThisServer(t *testing.T) {
 	}
 }
 
+// Without a configured URL, a token for another server of this machine is not one for this
+// server because a client says so in Host.
+func TestNobodySaysThatThisIsAnotherServer(t *testing.T) {
+	f := newFaulty(t)
+	key := f.rsaKey("one")
+	f.set(func() { f.keys = []jose.JSONWebKey{key} })
+	open := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true, Issuers: []inbound.Issuer{{URL: f.url}}})
+	named := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{URL: f.url}}})
+	other := newDoor(t, inbound.Settings{Mode: inbound.Proof, Issuers: []inbound.Issuer{{URL: f.url, Audiences: []string{"api"}}}})
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(open.url, "http://"))
+	for _, test := range []struct {
+		door      *door
+		host, aud string
+		status    int
+	}{
+		{open, "127.0.0.1:" + port, "http://127.0.0.1:" + port + "/mcp", 200},
+		{open, "localhost:" + port, "http://localhost:" + port + "/mcp", 200},
+		{open, "tools.localhost:" + port, "http://tools.localhost:" + port + "/mcp", 200},
+		{open, "localhost:" + port, "http://127.0.0.1:" + port + "/mcp", 401},
+		{open, "localhost:9", "http://localhost:9/mcp", 421},
+		{open, "127.0.0.1:9", "http://127.0.0.1:9/mcp", 421},
+		{open, "localhost", "http://localhost/mcp", 421},
+		{open, "127.0.0.2:" + port, "http://127.0.0.2:" + port + "/mcp", 421},
+		{open, "10.0.0.1:" + port, "http://10.0.0.1:" + port + "/mcp", 421},
+		{open, "[::1]:" + port, "http://[::1]:" + port + "/mcp", 421},
+		{named, "localhost:9", resource, 200},
+		{named, "localhost:9", "http://localhost:9/mcp", 401},
+		{other, "localhost:9", "api", 200},
+	} {
+		got := test.door.ask("/mcp", f.sign(key, "at+jwt", f.claims(map[string]any{"aud": test.aud})), "Host", test.host)
+		if got.status != test.status || got.status == 421 && (!strings.Contains(got.body, "auth.resource") || got.challenge != "") {
+			t.Errorf("Host %s, a token for %s: %d %s %s", test.host, test.aud, got.status, got.body, got.challenge)
+		}
+	}
+	if got := open.ask("/mcp", open.keys.add(trust.Key{Name: "ci"}), "Host", "localhost:9"); got.status != http.StatusOK {
+		t.Errorf("an API key: %d %s", got.status, got.body)
+	}
+}
+
 func TestCredentialsAreSentInOneHeader(t *testing.T) {
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true})
 	key := d.keys.add(trust.Key{Name: "ci"})

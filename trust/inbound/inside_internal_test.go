@@ -3,8 +3,10 @@ package inbound
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -53,5 +55,35 @@ func TestWhatLastsEndsWithItsCredentials(t *testing.T) {
 	leaveCall()
 	if len(g.inside.all) != 0 {
 		t.Errorf("%d are left inside", len(g.inside.all))
+	}
+}
+
+// The names of this machine are not those of an address that others reach.
+func TestHostNamesTheAddressThatWasReached(t *testing.T) {
+	for _, test := range []struct {
+		host, local string
+		own         bool
+	}{
+		{"10.0.0.5:8080", "10.0.0.5:8080", true},
+		{"10.0.0.6:8080", "10.0.0.5:8080", false},
+		{"10.0.0.5", "10.0.0.5:80", true},
+		{"tools.example.com:8080", "10.0.0.5:8080", true}, // in allowed_hosts
+		{"tools.example.com", "10.0.0.5:8080", false},
+		{"LOCALHOST.:8080", "10.0.0.5:8080", false},
+		{"a.localhost:8080", "10.0.0.5:8080", false},
+		{"LOCALHOST.:8080", "127.0.0.1:8080", true},
+		{"[::1]:8080", "[::1]:8080", true},
+		{"10.0.0.5:8080", "[::ffff:10.0.0.5]:8080", true},
+		{"localhost", "/run/toolfinch.sock", false},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/mcp", nil)
+		r.Host = test.host
+		var at net.Addr = &net.UnixAddr{Name: test.local, Net: "unix"}
+		if to, err := netip.ParseAddrPort(test.local); err == nil {
+			at = net.TCPAddrFromAddrPort(to)
+		}
+		if got := isOwn(r.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, at))); got != test.own {
+			t.Errorf("Host %s at %s: %v", test.host, test.local, got)
+		}
 	}
 }

@@ -2,10 +2,13 @@ package inbound
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,7 +26,7 @@ const (
 )
 
 // root is the URL of the root, as clients know it. Without a configured one the request says
-// it, which only this machine sends then.
+// it, which is believed of requests with isOwn.
 func (g *Gate) root(r *http.Request) string {
 	if g.Resource != "" {
 		return g.Resource
@@ -33,6 +36,35 @@ func (g *Gate) root(r *http.Request) string {
 		scheme = "https"
 	}
 	return scheme + "://" + r.Host + rootPath
+}
+
+// isOwn reports whether a request names the address that it came to, so that nobody says here
+// that this is another server of the machine or network, for which they have a token. Names
+// other than localhost are of the configuration (allowed_hosts).
+func isOwn(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return false
+	}
+	local, err := netip.ParseAddrPort(at.String())
+	if err != nil { // a Unix socket, which has no URL
+		return false
+	}
+	host := url.URL{Host: strings.ToLower(r.Host)}
+	port := host.Port()
+	if port == "" {
+		if port = "80"; r.TLS != nil {
+			port = "443"
+		}
+	}
+	if port != strconv.Itoa(int(local.Port())) {
+		return false
+	}
+	address, name := local.Addr().Unmap().WithZone(""), strings.TrimSuffix(host.Hostname(), ".")
+	if named, err := netip.ParseAddr(name); err == nil {
+		return named.Unmap().WithZone("") == address
+	}
+	return isLocal(address) || name != "localhost" && !strings.HasSuffix(name, ".localhost")
 }
 
 // resource is the URL of a target, which tokens for it are to be for.

@@ -18,7 +18,7 @@ import (
 type Settings struct {
 	Mode     Mode
 	Keys     bool     // API keys are taken
-	Resource string   // URL of the root as clients know it; "": the one that a request on loopback names
+	Resource string   // URL of the root as clients know it; "": the one that a request names, which must be the address that it came to
 	Issuers  []Issuer // of access tokens
 	Scopes   Scopes   // none: whoever comes in may do everything
 }

@@ -288,6 +288,9 @@ func (d *door) ask(path, token string, header ...string) said {
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		d.t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/store"
+	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/view"
 )
@@ -248,11 +249,15 @@ func TestRESTDecides(t *testing.T) {
 	s, turn := fickle(t)
 	config := configOf(t, []*script{s}, everything("direct", view.ExposureDirect))
 	config.Changes = nil
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	me := "Authorization: Bearer " + keysOf(t, config, "me")["me"]
 	p, url := openREST(t, "", config)
 	turn()
 	has(t, p, "direct", "shop_coat")
-	eventually(t, func() bool { return strings.Contains(curl(t, url, "GET", "/api/pins", "").body, `"kind":"template"`) })
-	held := curl(t, url, "GET", "/api/pins", "")
+	eventually(t, func() bool {
+		return strings.Contains(curl(t, url, "GET", "/api/pins", "", me).body, `"kind":"template"`)
+	})
+	held := curl(t, url, "GET", "/api/pins", "", me)
 	held.wants(t, "held", 200, `"id":"shop.hat"`, `"warnings":[{"kind":"speaks to a model"`, `"field":"description","before":"Sells a hat of any colour. Ask for hat by size."`)
 	hash := func(id string) string {
 		_, rest, _ := strings.Cut(held.body, `{"id":"`+id+`"`)
@@ -261,15 +266,76 @@ func TestRESTDecides(t *testing.T) {
 		return hash
 	}
 	one := func(id string) string { return fmt.Sprintf(`[{"id":%q,"hash":%q}]`, id, hash(id)) }
-	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.hat")+`,"reject":`+one("shop.wig")+`}`).wants(t, "decide", 200, `{"approved":1,"rejected":1}`)
+	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.hat")+`,"reject":`+one("shop.wig")+`}`, me).wants(t, "decide", 200, `{"approved":1,"rejected":1}`)
 	if got := toolsOf(t, p, "direct"); !slices.Contains(got, "shop_hat") || slices.Contains(got, "shop_wig") {
 		t.Errorf("after the answer there are %v", got)
 	}
-	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.hat")+`}`).wants(t, "decide again", 404, "nothing is held")
+	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.hat")+`}`, me).wants(t, "decide again", 404, "nothing is held")
 	s.list("tools", append(goods("coat", "hat"), `{"name":"wig","inputSchema":{"type":"object"},"description":"Another"}`)...)
 	s.tell(t, "notifications/tools/list_changed", `{}`)
-	eventually(t, func() bool { return strings.Contains(curl(t, url, "GET", "/api/pins", "").body, `"Another"`) })
-	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.wig")+`}`).wants(t, "decide about what was", 409, "it has changed again")
+	eventually(t, func() bool { return strings.Contains(curl(t, url, "GET", "/api/pins", "", me).body, `"Another"`) })
+	curl(t, url, "POST", "/api/pins", `{"approve":`+one("shop.wig")+`}`, me).wants(t, "decide about what was", 409, "it has changed again")
+}
+
+// What waits for the owner is decided over REST by those who have proved who they are, may
+// do what is destructive and may use all of the server; and shown as far as one may use it.
+func TestWhoDecidesOverREST(t *testing.T) {
+	t.Parallel()
+	key := inbound.Settings{Mode: inbound.Proof, Keys: true}
+	scoped := func(s ...inbound.Scope) inbound.Settings {
+		return inbound.Settings{Mode: inbound.Proof, Keys: true, Scopes: append(s, inbound.Scope{Name: "write", Allows: inbound.Write})}
+	}
+	all := inbound.Scope{Name: "all", Allows: inbound.Destructive}
+	const pass, owner = `"approved":1`, "toolfinch pins approve"
+	for _, test := range []struct {
+		name     string
+		auth     inbound.Settings
+		key      string // "" for none
+		policies string
+		shown    string
+		hidden   string
+		status   int
+		answer   string
+	}{
+		{"nobody, on loopback", inbound.Settings{}, "", "", "shop.hat", "", 403, owner},
+		{"a name that a header says", inbound.Settings{Mode: inbound.None}, "", "", "shop.hat", "", 403, owner},
+		{"a key", key, "any", "", "shop.hat", "", 200, pass},
+		{"the scope", scoped(all), "all", "", "shop.hat", "", 200, pass},
+		{"a scope that allows less", scoped(all), "write", "", "shop.hat", "", 403, `needs the scope \"all\"`},
+		{"no scope that allows it", scoped(), "write", "", "shop.hat", "", 403, owner},
+		{"policies that permit all", key, "any", `permit (principal, action, resource);`, "shop.hat", "", 200, pass},
+		{"policies that deny something else", key, "any", `permit (principal, action, resource); forbid (principal, action, resource == Tool::"shop.coat");`, "shop.hat", "", 403, owner},
+		{"policies that deny something else that is held", key, "any", `permit (principal, action, resource); forbid (principal, action, resource == Prompt::"shop.greet");`, "shop.hat", "shop.greet", 403, owner},
+		{"policies that deny it", key, "any", `permit (principal, action, resource == Tool::"shop.wig");`, "shop.wig", "shop.hat", 404, "nothing is held"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, turn := fickle(t)
+			config := configOf(t, []*script{s}, everything("direct", view.ExposureDirect))
+			config.Changes, config.Auth, config.PrincipalHeader = nil, test.auth, "X-User"
+			header := []string{"X-User: me"}
+			if test.key != "" {
+				config.PrincipalHeader = ""
+				header = []string{"Authorization: Bearer " + keysOf(t, config, test.key)[test.key]}
+			}
+			if test.policies != "" {
+				config.Policies = policies(t, test.policies)
+			}
+			_, url := openREST(t, "", config)
+			turn()
+			reports, _ := approver(t, config)
+			eventually(t, func() bool { return len(reports()) == 4 })
+			held := curl(t, url, "GET", "/api/pins", "", header...)
+			if held.status != 200 || !strings.Contains(held.body, `"`+test.shown+`"`) || test.hidden != "" && strings.Contains(held.body, `"id":"`+test.hidden+`"`) {
+				t.Errorf("held: %d %s", held.status, held.body)
+			}
+			hat := slices.IndexFunc(reports(), func(r pins.Report) bool { return r.ID.Name == "hat" })
+			curl(t, url, "POST", "/api/pins", `{"approve":[{"id":"shop.hat","hash":"`+reports()[hat].Hash+`"}]}`, header...).wants(t, "decide", test.status, test.answer)
+			if left := len(reports()); (left == 3) != (test.status == 200) {
+				t.Errorf("%d definitions are held still", left)
+			}
+		})
+	}
 }
 
 // relisted runs a proxy over the configuration until what it knows is served, and

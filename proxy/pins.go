@@ -18,10 +18,25 @@ type Pins struct {
 	Versions map[string][2]string // of the servers in Reports: when all was approved, and now
 	// Warnings are of all definitions, approved or not.
 	Warnings map[tool.ID][]pins.Warning
+	partial  map[string]bool // servers of which something was not to be seen
 }
 
 // ReadPins returns what is held of the servers of a configuration.
 func ReadPins(ctx context.Context, db *store.Store, config *configs.Config) (all Pins, err error) {
+	return readPins(ctx, db, config, func(tool.ID, json.RawMessage) bool { return true })
+}
+
+// readPins is ReadPins for whoever sees the definitions that sees takes: nothing is said of
+// others, neither in warnings nor as what was there before.
+func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees func(tool.ID, json.RawMessage) bool) (all Pins, err error) {
+	all.partial = map[string]bool{}
+	look := func(id tool.ID, raw json.RawMessage) bool {
+		if raw == nil || sees(id, raw) {
+			return true
+		}
+		all.partial[id.Server] = true
+		return false
+	}
 	unpinned, err := db.Unpinned(ctx)
 	if err != nil {
 		return all, err
@@ -39,12 +54,12 @@ func ReadPins(ctx context.Context, db *store.Store, config *configs.Config) (all
 	var known []pins.Definition
 	all.Versions = map[string][2]string{}
 	for _, u := range unpinned {
-		if slices.Contains(configured, u.ID.Server) {
+		if slices.Contains(configured, u.ID.Server) && look(u.ID, u.Raw) && look(u.ID, u.Approved) {
 			held = append(held, heldBy(config.Changes[u.ID.Server], []store.Unpinned{u})...)
 		}
 	}
 	for _, def := range defs {
-		if def.ID.Kind != tool.KindResource && slices.Contains(configured, def.ID.Server) {
+		if slices.Contains(configured, def.ID.Server) && look(def.ID, def.Raw) && def.ID.Kind != tool.KindResource {
 			known = append(known, pins.Definition{ID: def.ID, Raw: def.Raw})
 		}
 	}
@@ -52,7 +67,7 @@ func ReadPins(ctx context.Context, db *store.Store, config *configs.Config) (all
 		if !slices.Contains(configured, s.Name) {
 			continue
 		}
-		if s.Instructions != "" {
+		if s.Instructions != "" && look(instructionsID(s.Name), json.RawMessage(s.Instructions)) {
 			known = append(known, pins.Definition{ID: instructionsID(s.Name), Raw: json.RawMessage(s.Instructions)})
 		}
 		if slices.ContainsFunc(held, func(h pins.Held) bool { return h.ID.Server == s.Name }) {
@@ -62,7 +77,9 @@ func ReadPins(ctx context.Context, db *store.Store, config *configs.Config) (all
 				return all, err
 			}
 			for _, u := range of {
-				gone = append(gone, pins.Held(u))
+				if look(u.ID, u.Raw) && look(u.ID, u.Approved) {
+					gone = append(gone, pins.Held(u))
+				}
 			}
 		}
 	}

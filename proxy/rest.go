@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/limit"
 	"toolfinch/store"
+	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
@@ -148,14 +150,39 @@ func (h rest) reindex(ctx context.Context) []web.Reindexed {
 	return reindexed
 }
 
-// Held is what waits for approval.
-func (h rest) Held(ctx context.Context) ([]pins.Report, error) {
-	all, err := ReadPins(ctx, h.store, h.now.Load().config)
-	return slices.DeleteFunc(all.Reports, func(r pins.Report) bool { return !h.serves(r.ID.Server) }), err
+// Held is what waits for approval of what the maker of the request of ctx may use.
+func (h rest) Held(ctx context.Context, view web.View, of func(server string) bool) ([]pins.Report, error) {
+	all, err := h.pins(ctx, view, of)
+	return all.Reports, err
+}
+
+func (h rest) pins(ctx context.Context, view web.View, of func(server string) bool) (Pins, error) {
+	v, err := h.reachable(view.Name)
+	if err != nil {
+		return Pins{}, err
+	}
+	party, ofClient := trust.PartyOf(ctx)
+	return readPins(ctx, h.store, h.now.Load().config, func(id tool.ID, raw json.RawMessage) bool {
+		switch {
+		case !h.serves(id.Server) || !of(id.Server):
+			return false
+		case id.Kind == tool.KindInstructions || !ofClient || v.police == nil || v.police.policies == nil:
+			return true
+		}
+		def, err := tool.ParseKind(id.Kind, id.Server, raw)
+		return err == nil && v.police.policies.May(v.police.request(party, def, v.name))
+	})
 }
 
 // Decide approves and rejects, and returns once that is served.
-func (h rest) Decide(ctx context.Context, approve, reject []pins.Report) error {
+func (h rest) Decide(ctx context.Context, view web.View, approve, reject []pins.Report) error {
+	all, err := h.pins(ctx, view, func(string) bool { return true })
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(slices.Concat(approve, reject), func(r pins.Report) bool { return all.partial[r.ID.Server] }) {
+		return fmt.Errorf("of its server there is more than you may use: %w", web.ErrOwner)
+	}
 	for i, reports := range [][]pins.Report{approve, reject} {
 		if len(reports) == 0 {
 			continue
@@ -218,9 +245,19 @@ func (h rest) Admissions() (accepted, refused []web.Count) {
 	return counted(inbound.Accepted), counted(inbound.Refused)
 }
 
-// Permit reports whether who makes a request may do what changes servers.
-func (h rest) Permit(ctx context.Context, operation string) error {
-	return h.first.Auth.Scopes.Check(trust.PrincipalOf(ctx), inbound.Write, operation)
+// Permit reports whether who makes a request may do what changes servers. What becomes
+// of their definitions nobody decides who could be the model that reads them.
+func (h rest) Permit(ctx context.Context, level inbound.Level, operation string) error {
+	auth, who := h.first.Auth, trust.PrincipalOf(ctx)
+	if level == inbound.Destructive {
+		switch {
+		case auth.Mode != inbound.Proof || who == nil:
+			return fmt.Errorf("nobody has proved here who decides this: %w", web.ErrOwner)
+		case len(auth.Scopes) > 0 && !auth.Scopes.Have(level):
+			return fmt.Errorf("no scope allows this: %w", web.ErrOwner)
+		}
+	}
+	return auth.Scopes.Check(who, level, operation)
 }
 
 // relist asks servers in parallel while Run runs, and returns once what they have

@@ -13,15 +13,11 @@ import (
 // held is what waits for approval of the servers that the view has as a whole: of others
 // it may be outside of the view.
 func (q *request) held() ([]pins.Report, error) {
-	all, err := q.house.Held(q.Context())
-	if err != nil {
-		return nil, err
-	}
 	tools := q.view.tools()
-	return slices.DeleteFunc(all, func(r pins.Report) bool {
-		_, has := tools[r.ID.Server]
-		return !has || !q.view.Whole(r.ID.Server)
-	}), nil
+	return q.house.Held(q.Context(), q.view, func(server string) bool {
+		_, has := tools[server]
+		return has && q.view.Whole(server)
+	})
 }
 
 func (s *server) listHeld(q *request) (any, error) {
@@ -76,7 +72,7 @@ func (s *server) decide(q *request) (any, error) {
 	case len(approve)+len(reject) == 0:
 		return nil, badRequest(`nothing is decided: send {"approve": [{"id": ..., "hash": ...}]}, or reject`)
 	}
-	if err := q.house.Decide(q.Context(), approve, reject); err != nil {
+	if err := q.house.Decide(q.Context(), q.view, approve, reject); err != nil {
 		return nil, err
 	}
 	return struct {

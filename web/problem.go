@@ -98,6 +98,8 @@ func (s *server) problem(op operation, err error) *problem {
 		return answer(http.StatusConflict, over)
 	case errors.Is(err, retrieve.ErrNotGated), errors.Is(err, ErrStale):
 		return answer(http.StatusConflict, err)
+	case errors.Is(err, ErrOwner):
+		return answer(http.StatusForbidden, err)
 	case errors.Is(err, ErrNoView), errors.Is(err, ErrNoServer):
 		return answer(http.StatusNotFound, err)
 	case !errors.As(err, &dead):

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"toolfinch/transport"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/web"
@@ -210,14 +212,15 @@ func (r *rig) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	return web.Upstream{}, web.ErrNoServer
 }
 
-func (r *rig) Held(context.Context) ([]pins.Report, error) {
+func (r *rig) Held(_ context.Context, _ web.View, of func(string) bool) ([]pins.Report, error) {
 	held := func(server, name string) pins.Report {
 		return pins.Report{Held: pins.Held{ID: tool.ID{Server: server, Name: name}, Hash: "h-" + name, Raw: json.RawMessage(`{"name":"` + name + `"}`)}}
 	}
-	return []pins.Report{held("clock", "later"), held("clock", "gone"), held("elsewhere", "secret")}, nil
+	all := []pins.Report{held("clock", "later"), held("clock", "gone"), held("elsewhere", "secret")}
+	return slices.DeleteFunc(all, func(r pins.Report) bool { return !of(r.ID.Server) }), nil
 }
 
-func (r *rig) Decide(_ context.Context, approve, _ []pins.Report) error {
+func (r *rig) Decide(_ context.Context, _ web.View, approve, _ []pins.Report) error {
 	if len(approve) > 0 && approve[0].ID.Name == "gone" {
 		return fmt.Errorf("%w: look at it once more", web.ErrStale)
 	}
@@ -260,7 +263,7 @@ func (r *rig) Admissions() (accepted, refused []web.Count) {
 	return []web.Count{{Kind: "key", N: 3}}, []web.Count{{Kind: "expired", N: 1}}
 }
 
-func (r *rig) Permit(context.Context, string) error { return nil }
+func (r *rig) Permit(context.Context, inbound.Level, string) error { return nil }
 
 // fire is a house where nothing works.
 type fire struct{}
@@ -275,11 +278,11 @@ func (fire) Audit() (audit.Counts, bool)                    { panic("secret of t
 func (fire) Admissions() ([]web.Count, []web.Count) {
 	panic("secret of the house")
 }
-func (fire) Permit(context.Context, string) error { return nil }
-func (fire) Held(context.Context) ([]pins.Report, error) {
+func (fire) Permit(context.Context, inbound.Level, string) error { return nil }
+func (fire) Held(context.Context, web.View, func(string) bool) ([]pins.Report, error) {
 	return nil, errors.New("secret of the house")
 }
-func (fire) Decide(context.Context, []pins.Report, []pins.Report) error {
+func (fire) Decide(context.Context, web.View, []pins.Report, []pins.Report) error {
 	return errors.New("secret of the house")
 }
 func (fire) Reindex(context.Context) []web.Reindexed { panic("secret of the house") }

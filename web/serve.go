@@ -23,6 +23,7 @@ import (
 	"toolfinch/tool/args"
 	"toolfinch/transport"
 	"toolfinch/trust"
+	"toolfinch/trust/inbound"
 )
 
 // Bounds of a request's body, in bytes, and of the time that a client may take to
@@ -51,7 +52,8 @@ type operation struct {
 	query []string // the query parameters it takes
 	body  bodyRule
 	audit bool // each call is logged
-	write bool // it changes servers, not tools: it needs a scope that allows that
+	// level is that of the scope it needs, as it changes servers, not tools; "" for none.
+	level inbound.Level
 	// answer returns what to send with status 200: a document, or what becomes JSON.
 	answer func(q *request) (any, error)
 }
@@ -110,14 +112,14 @@ func (s *server) operations(version string) map[string]map[string]operation {
 			http.MethodGet: {name: "listServers", query: []string{"view"}, answer: s.listServers},
 		},
 		"/api/servers/{name}/reconnect": {
-			http.MethodPost: {name: "reconnect", query: []string{"view"}, body: bodyOptional, audit: true, write: true, answer: s.reconnect},
+			http.MethodPost: {name: "reconnect", query: []string{"view"}, body: bodyOptional, audit: true, level: inbound.Write, answer: s.reconnect},
 		},
 		"/api/pins": {
 			http.MethodGet:  {name: "listHeld", query: []string{"view"}, answer: s.listHeld},
-			http.MethodPost: {name: "decide", query: []string{"view"}, body: bodyRequired, audit: true, write: true, answer: s.decide},
+			http.MethodPost: {name: "decide", query: []string{"view"}, body: bodyRequired, audit: true, level: inbound.Destructive, answer: s.decide},
 		},
 		"/api/reindex": {
-			http.MethodPost: {name: "reindex", query: []string{"view"}, body: bodyOptional, audit: true, write: true, answer: s.reindex},
+			http.MethodPost: {name: "reindex", query: []string{"view"}, body: bodyOptional, audit: true, level: inbound.Write, answer: s.reindex},
 		},
 	}
 }
@@ -223,8 +225,8 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 	if err := q.read(w, op); err != nil {
 		return document{}, err
 	}
-	if op.write {
-		if err := s.house.Permit(q.Context(), op.name); err != nil {
+	if op.level != "" {
+		if err := s.house.Permit(q.Context(), op.level, op.name); err != nil {
 			return document{}, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 )
 
@@ -23,6 +24,7 @@ var (
 	ErrNoView   = errors.New("no such view")
 	ErrNoServer = errors.New("no such server")
 	ErrStale    = errors.New("it has changed again")
+	ErrOwner    = errors.New("the owner decides it: toolfinch pins approve, or toolfinch pins reject")
 )
 
 // House is what is served. Its methods are safe for concurrent use; the texts of
@@ -42,11 +44,13 @@ type House interface {
 	// Reindex lists all servers anew, in parallel, and returns one row for each, in
 	// configured order.
 	Reindex(ctx context.Context) []Reindexed
-	// Held returns what waits for approval, or was rejected, by server.
-	Held(ctx context.Context) ([]pins.Report, error)
+	// Held returns what waits for approval, or was rejected, by server, of those servers of
+	// a view that of takes, and of that what the maker of the request of ctx may use.
+	Held(ctx context.Context, view View, of func(server string) bool) ([]pins.Report, error)
 	// Decide approves and rejects what Held returned, each list all or nothing. The error wraps
-	// ErrStale where a server has listed something else since.
-	Decide(ctx context.Context, approve, reject []pins.Report) error
+	// ErrStale where a server has listed something else since, and ErrOwner where the maker
+	// of the request may not use all that a server has.
+	Decide(ctx context.Context, view View, approve, reject []pins.Report) error
 	// Savings returns one row for each view, also for views without use. It may count
 	// definitions first; ctx ends that.
 	Savings(ctx context.Context) []Saved
@@ -61,8 +65,8 @@ type House interface {
 	// Admissions are how often requests were let in and refused, by what or why.
 	Admissions() (accepted, refused []Count)
 	// Permit reports whether who makes the request of a context may do what changes
-	// servers. The error wraps a *trust.ScopeError.
-	Permit(ctx context.Context, operation string) error
+	// servers. The error wraps a *trust.ScopeError or ErrOwner.
+	Permit(ctx context.Context, level inbound.Level, operation string) error
 }
 
 // View is one view of the servers. A request uses the values it got to its end.

@@ -515,8 +515,8 @@ func (s served) documented(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(command, "http://127.0.0.1:8080", s.base))
 		cmd.Env = s.env
 		want := "\n200"
-		if strings.Contains(command, `"hash": "..."`) { // of nothing: these servers change nothing
-			want = "\n404"
+		if strings.Contains(command, `"hash": "..."`) { // nobody has proved here who decides
+			want = "\n403"
 		}
 		out, err := cmd.Output()
 		if err != nil || !strings.HasSuffix(string(out), want) {

@@ -115,6 +115,9 @@ func (s Scopes) least(level Level) string {
 	return least.Name
 }
 
+// Have reports whether one of the scopes allows a level.
+func (s Scopes) Have(level Level) bool { return s.least(level) != "" }
+
 // Check reports whether a principal may do an operation of a level: the error is a
 // *trust.ScopeError. Nobody, who came in without a proof, may: whoever asks for proofs lets
 // nobody in.
@@ -122,7 +125,7 @@ func (s Scopes) Check(p *trust.Principal, level Level, operation string) error {
 	if len(s) == 0 || p == nil {
 		return nil
 	}
-	if level == Destructive && s.least(Destructive) == "" {
+	if level == Destructive && !s.Have(Destructive) {
 		level = Write // who names no scope for what destroys does not tell it from other writing
 	}
 	for _, scope := range s {

@@ -46,6 +46,7 @@ type Gate struct {
 	verified *recent[[32]byte, *verified]
 	failures *recent[string, *rate.Limiter] // by address
 	failing  *limit.Limit
+	waiting  *limit.Limit // of requests for an issuer
 	counts   counts
 	inside   inside
 	now      func() time.Time
@@ -55,6 +56,7 @@ const (
 	maxVerified  = 10_000 // tokens that are remembered
 	maxKeysKnown = 10_000 // likewise, API keys and what is none
 	maxAddresses = 10_000 // addresses whose failures are remembered
+	maxWaiting   = 256    // requests that wait for issuers at once
 
 	// failuresAtOnce is how often an address may fail to prove who it is before it must
 	// wait, and failureEvery how long it takes until it may once more.
@@ -75,8 +77,9 @@ func New(options Options) *Gate {
 	g.verified = newRecent[[32]byte, *verified](maxVerified)
 	g.failures = newRecent[string, *rate.Limiter](maxAddresses)
 	g.failing = limit.New("failed_credentials", failuresAtOnce, "credentials of this address were refused", "send others later")
+	g.waiting = limit.New("issuer_requests", maxWaiting, "requests wait for an identity provider", "send fewer at once")
 	for _, settings := range options.Issuers {
-		g.issuers = append(g.issuers, newIssuer(settings, options.Log, g.now))
+		g.issuers = append(g.issuers, newIssuer(settings, options.Log, g.now, g.waiting))
 	}
 	return g
 }
@@ -109,8 +112,8 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 }
 
-// Limits are those of clients that fail.
-func (g *Gate) Limits() []*limit.Limit { return []*limit.Limit{g.failing} }
+// Limits are those of clients that fail, and of what waits for issuers.
+func (g *Gate) Limits() []*limit.Limit { return []*limit.Limit{g.failing, g.waiting} }
 
 // Counts returns how often requests were let in and refused, by reason.
 func (g *Gate) Counts(reasons []Reason) []int64 {
@@ -234,6 +237,9 @@ func (g *Gate) prove(r *http.Request, to Target) (*verified, *refusal) {
 	case len(sent) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " ,"):
 		return &verified{}, &refusal{status: http.StatusUnauthorized, reason: BadRequest, code: "invalid_request", words: "send one header: " + g.wanted()}
 	}
+	if len(token) > maxToken {
+		return &verified{}, invalid(Malformed, "the token is too long")
+	}
 	v, refused := g.known(r, token)
 	if refused != nil {
 		return &verified{}, refused
@@ -251,35 +257,53 @@ func (g *Gate) wanted() string {
 	return "Authorization: Bearer, with an API key or an access token"
 }
 
-// known proves a key or token. Who fails too often must wait, unless the credentials are
-// known to be good: what is not known costs more than a look-up.
+// known proves a key or token. Who fails too often must wait with what would have others asked
+// about it: the store, or an issuer. Others at the same address need not, whose token is signed
+// or whose credentials were good when they were looked at last.
 func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 	hash := sha256.Sum256([]byte(token))
 	isKey := g.Settings.Keys && strings.HasPrefix(token, keyPrefix)
+	good := isKey && g.keys.good(hash)
 	if !isKey {
-		if v, ok := g.verified.get(hash); ok && g.now().Before(v.until) {
+		v, ok := g.verified.get(hash)
+		if ok && g.now().Before(v.until) {
 			return v, nil
 		}
+		good = ok
+	}
+	says, signed := saying{}, false
+	if !isKey {
+		says, signed = unproved(token)
 	}
 	from, _ := trust.SourceOf(r.Context())
 	failures := g.failures.getOr(from.Address, func() *rate.Limiter { return rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce) })
-	if good := isKey && g.keys.good(hash); !good && failures.TokensAt(g.now()) < 1 {
-		return nil, &refusal{status: http.StatusTooManyRequests, reason: TooMany, words: g.failing.Refuse().Error(), wait: failureEvery}
+	if !good && !signed && failures.TokensAt(g.now()) < 1 {
+		return nil, g.tooMany()
 	}
 	v := &verified{by: ByKey, key: hash}
 	var refused *refusal
-	if isKey {
+	switch {
+	case isKey:
 		v.principal, refused = g.keys.find(r.Context(), hash)
-	} else {
-		v, refused = g.verify(r.Context(), token)
+	case signed:
+		v, refused = g.verifyJWT(r.Context(), token, says)
+	default:
+		v, refused = g.introspect(r.Context(), token)
 	}
 	switch {
 	case refused == nil && !isKey:
 		g.verified.put(hash, v)
 	case refused != nil && refused.status == http.StatusUnauthorized:
-		failures.AllowN(g.now(), 1)
+		g.verified.drop(hash)
+		if !failures.AllowN(g.now(), 1) {
+			return nil, g.tooMany()
+		}
 	}
 	return v, refused
+}
+
+func (g *Gate) tooMany() *refusal {
+	return &refusal{status: http.StatusTooManyRequests, reason: TooMany, words: g.failing.Refuse().Error(), wait: failureEvery}
 }
 
 // fits reports whether credentials are for the target: a key of one view for no other, a

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"toolfinch/internal/await"
 	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
@@ -454,6 +455,92 @@ func TestWhoFailsOftenWaits(t *testing.T) {
 	}
 	if hits := d.gate.Limits()[0].Hits(); hits != 11 {
 		t.Errorf("%d hits are counted", hits)
+	}
+}
+
+// Who fails at an address does not keep others out that are there: their signed tokens are
+// verified, and opaque ones that were good are asked for again.
+func TestWhoFailsKeepsNoTokensOut(t *testing.T) {
+	f := newFaulty(t)
+	key, stranger := f.rsaKey("one"), f.rsaKey("one")
+	f.set(func() { f.keys = []jose.JSONWebKey{key} })
+	f.set(func() { f.active["good"] = f.claims(map[string]any{"active": true}) })
+	f.set(func() { f.active["new"] = f.active["good"] })
+	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{
+		URL: f.url, Introspect: &inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
+	}}})
+	forged := f.sign(stranger, "at+jwt", f.claims(nil))
+	signed := f.sign(key, "at+jwt", f.claims(nil))
+	if got := d.ask("/mcp", "good"); got.status != http.StatusOK {
+		t.Fatal(got)
+	}
+	d.time.add(2 * time.Minute)
+	for i := range 40 {
+		want := http.StatusUnauthorized
+		if i >= 30 {
+			want = http.StatusTooManyRequests
+		}
+		token := forged
+		if i%2 == 0 {
+			token = "unknown"
+		}
+		if got := d.ask("/mcp", token); got.status != want {
+			t.Fatalf("failure %d: %+v, want %d", i, got, want)
+		}
+	}
+	for _, test := range []struct {
+		name, token string
+		status      int
+	}{
+		{"a signed token that was never seen", signed, 200},
+		{"an opaque one that was good", "good", 200},
+		{"an opaque one that was never seen", "new", 429},
+	} {
+		if got := d.ask("/mcp", test.token); got.status != test.status {
+			t.Errorf("%s: %d %s", test.name, got.status, got.body)
+		}
+	}
+	f.set(func() { delete(f.active, "good") })
+	d.time.add(2 * time.Minute)
+	if got := d.ask("/mcp", "good"); got.status != http.StatusUnauthorized {
+		t.Errorf("an opaque one that was revoked: %+v", got)
+	}
+}
+
+// While an issuer is slow, so many requests wait for it and no more; those with a key that is
+// known do not.
+func TestFewWaitForASlowIssuer(t *testing.T) {
+	f := newFaulty(t)
+	key, later := f.rsaKey("one"), f.rsaKey("two")
+	f.set(func() { f.keys = []jose.JSONWebKey{key} })
+	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{
+		URL: f.url, Introspect: &inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
+	}}})
+	if got := d.ask("/mcp", f.sign(key, "at+jwt", f.claims(nil))); got.status != http.StatusOK {
+		t.Fatal(got)
+	}
+	waiting := d.gate.Limits()[1]
+	if err := waiting.Take(waiting.Max() - 1); err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Release(waiting.Max() - 1)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	f.set(func() { f.slow = func() { close(asked); <-answer } })
+	done := make(chan said)
+	go func() { done <- d.ask("/mcp", "opaque") }()
+	await.Value(t, asked)
+	for name, token := range map[string]string{"an opaque token": "other", "a token of a key that is not known": f.sign(later, "at+jwt", f.claims(nil))} {
+		got := d.ask("/mcp", token)
+		if got.status != http.StatusServiceUnavailable || got.wait == "" || !strings.Contains(got.body, "too many requests wait for an identity provider: the limit is 256") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := d.ask("/mcp", f.sign(key, "at+jwt", f.claims(map[string]any{"jti": "other"}))); got.status != http.StatusOK {
+		t.Errorf("a token of a key that is known: %+v", got)
+	}
+	close(answer)
+	if got := await.Value(t, done); got.status != http.StatusUnauthorized || waiting.Used() != waiting.Max()-1 {
+		t.Errorf("what waited: %+v, %d wait", got, waiting.Used())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"toolfinch/limit"
 	"toolfinch/printable"
 )
 
@@ -38,6 +39,7 @@ type issuer struct {
 	client     *http.Client
 	log        *slog.Logger
 	now        func() time.Time
+	waiting    *limit.Limit // of requests, for it and other issuers
 
 	asking chan struct{} // holds one: who asks the issuer
 
@@ -56,8 +58,8 @@ type metadata struct {
 	Introspection string `json:"introspection_endpoint"`
 }
 
-func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time) *issuer {
-	i := &issuer{Issuer: settings, client: newClient(settings), log: log.With("issuer", settings.URL), now: now, asking: make(chan struct{}, 1)}
+func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time, waiting *limit.Limit) *issuer {
+	i := &issuer{Issuer: settings, client: newClient(settings), log: log.With("issuer", settings.URL), now: now, waiting: waiting, asking: make(chan struct{}, 1)}
 	if len(settings.Algorithms) == 0 {
 		i.Algorithms = DefaultAlgorithms
 	}
@@ -71,12 +73,17 @@ func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time) *issuer 
 var errNoKeys = errors.New("the keys of the issuer cannot be had")
 
 // named are the keys with an ID, all for "". Where there are none, the issuer is asked
-// again, once a minute.
+// again, once a minute. The error is errNoKeys, a *limit.Error where too many requests wait for
+// that, or that of ctx.
 func (i *issuer) named(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	found, got := i.known(id)
 	if len(found) > 0 {
 		return found, nil
 	}
+	if err := i.waiting.Take(1); err != nil {
+		return nil, err
+	}
+	defer i.waiting.Release(1)
 	pause := keysRetry
 	if got.IsZero() {
 		pause = coldRetry
@@ -257,8 +264,12 @@ func (i *issuer) do(r *http.Request, to any) error {
 }
 
 // introspect asks the issuer for what an opaque token says (RFC 7662). claims is nil where
-// the token is not active.
+// the token is not active. The error is a *limit.Error where too many requests wait.
 func (i *issuer) introspect(ctx context.Context, token string) (claims map[string]any, err error) {
+	if err := i.waiting.Take(1); err != nil {
+		return nil, err
+	}
+	defer i.waiting.Release(1)
 	to := i.Introspect.URL
 	if to == "" {
 		if _, got := i.known(""); got.IsZero() {

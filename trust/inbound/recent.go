@@ -40,6 +40,15 @@ func (r *recent[K, V]) put(key K, value V) {
 	r.set(key, value)
 }
 
+func (r *recent[K, V]) drop(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at := r.byKey[key]; at != nil {
+		r.order.Remove(at)
+		delete(r.byKey, key)
+	}
+}
+
 // set is put for who holds the lock.
 func (r *recent[K, V]) set(key K, value V) {
 	if at := r.byKey[key]; at != nil {

@@ -35,7 +35,8 @@ type faulty struct {
 	mu     sync.Mutex // guards what follows
 	keys   []jose.JSONWebKey
 	down   bool
-	asked  int // for its keys
+	slow   func() // nil: it answers at once; once, for introspection
+	asked  int    // for its keys
 	active map[string]map[string]any
 }
 
@@ -67,6 +68,13 @@ func newFaulty(t testing.TB) *faulty {
 		if id, secret, _ := r.BasicAuth(); id != "toolfinch" || secret != "hush" {
 			http.Error(w, "who?", http.StatusUnauthorized)
 			return
+		}
+		f.mu.Lock()
+		slow := f.slow
+		f.slow = nil
+		f.mu.Unlock()
+		if slow != nil {
+			slow()
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"toolfinch/limit"
 	"toolfinch/trust"
 )
 
@@ -36,17 +37,6 @@ type verified struct {
 	ends      time.Time // of a token
 	key       [32]byte  // hash of an API key
 	by        Reason
-}
-
-// verify proves an access token. Whom it is for is not looked at.
-func (g *Gate) verify(ctx context.Context, token string) (*verified, *refusal) {
-	if len(token) > maxToken {
-		return nil, invalid(Malformed, "the token is too long")
-	}
-	if says, is := unproved(token); is {
-		return g.verifyJWT(ctx, token, says)
-	}
-	return g.introspect(ctx, token)
 }
 
 // saying is what a JWT says of itself before anything of it is proved: its header, and of
@@ -82,6 +72,7 @@ func unproved(token string) (says saying, is bool) {
 // typesOfTokens are the values of typ of an access token, in small letters.
 var typesOfTokens = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
+// verifyJWT proves a signed access token. Whom it is for is not looked at.
 func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verified, *refusal) {
 	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.URL == says.issuer })
 	if at < 0 {
@@ -99,7 +90,10 @@ func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verif
 		return nil, invalid(Malformed, "the token cannot be read")
 	}
 	keys, err := i.named(ctx, says.key)
+	var full *limit.Error
 	switch {
+	case errors.As(err, &full):
+		return nil, unavailable(full.Error())
 	case errors.Is(err, errNoKeys):
 		return nil, unavailable("the keys of the token's issuer cannot be had")
 	case err != nil:
@@ -118,7 +112,7 @@ func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verif
 	return nil, invalid(WrongKey, "the signature of the token is not one of its issuer's")
 }
 
-// introspect proves an opaque token, by the first issuer that knows it.
+// introspect proves an opaque token, by the first issuer that knows it, like verifyJWT.
 func (g *Gate) introspect(ctx context.Context, token string) (*verified, *refusal) {
 	asked, unasked := 0, 0
 	for _, i := range g.issuers {
@@ -127,7 +121,10 @@ func (g *Gate) introspect(ctx context.Context, token string) (*verified, *refusa
 		}
 		asked++
 		claims, err := i.introspect(ctx, token)
+		var full *limit.Error
 		switch {
+		case errors.As(err, &full): // which is for all issuers
+			return nil, unavailable(full.Error())
 		case err != nil:
 			unasked++
 			i.log.Warn("the issuer cannot be asked for a token", "error", err)

@@ -28,6 +28,8 @@ type police struct {
 	views    []string // whose tools it may have: view, and those that are served together
 	// template finds the template that a resource which is not listed comes from.
 	template func(id tool.ID) (*tool.Tool, bool)
+	// alike is what such a resource may be in other spellings.
+	alike func(id tool.ID) []retrieve.Alike
 }
 
 // needed reports whether there is anything to decide.
@@ -77,11 +79,19 @@ func (p *police) request(party trust.Party, def *tool.Def, view string) policy.R
 		r.Annotations = tool.Annotations{ReadOnly: true}
 	}
 	if def.ID.Kind == tool.KindResource && def.Raw == nil {
-		if t, ok := p.template(def.ID); ok {
-			r.Template = t.Def.ID.String()
+		r.Template = p.templateOf(def.ID)
+		for _, one := range p.alike(def.ID) {
+			r.Alike = append(r.Alike, policy.Alike{ID: one.ID, Template: p.templateOf(one.ID), Equal: one.Equal})
 		}
 	}
 	return r
+}
+
+func (p *police) templateOf(id tool.ID) string {
+	if t, ok := p.template(id); ok && id.Kind == tool.KindResource {
+		return t.Def.ID.String()
+	}
+	return ""
 }
 
 // denials counts what policies denied, by the policies that did.
@@ -119,6 +129,7 @@ func (s *views) policeOf(config *configs.Config, v *View, together ...string) *p
 		views:    append(together, v.name),
 		policies: config.Policies, limits: s.limits, denials: &s.denials, view: v.name,
 		template: func(id tool.ID) (*tool.Tool, bool) { return v.catalog.TemplateOf(id) },
+		alike:    func(id tool.ID) []retrieve.Alike { return v.catalog.Alike(id) },
 	}
 }
 

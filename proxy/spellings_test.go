@@ -103,6 +103,64 @@ func TestAnExcludedResourceIsReachedByNoSpelling(t *testing.T) {
 	}
 }
 
+// What policies forbid of resources is forbidden in every spelling, for what is listed, for
+// patterns and for templates; what they permit is permitted where it leads.
+func TestAForbiddenResourceIsReachedByNoSpelling(t *testing.T) {
+	for name, c := range map[string]struct {
+		policies string
+		denied   []string
+		open     []string
+	}{
+		"listed": {`permit (principal, action, resource); forbid (principal, action, resource == Resource::"up.file:///Secret%20a.txt");`,
+			[]string{"file:///Secret%20a.txt", "FILE:///Secret%20a.txt", "file:///%53ecret%20a.txt", "file:///x/../Secret%20a.txt", "toolfinch:up/FILE:///Secret%20a.txt", "toolfinch:up/toolfinch:up/file:///Secret%20a.txt",
+				"file:///Secret a.txt", "file:///secret%20a.txt", "file:///Secret%2520a.txt", "file:/Secret%20a.txt", "file://localhost/Secret%20a.txt", "file:///Secret%20a.txt?x"},
+			[]string{"file:///open.txt", "FILE:///open.txt", "file:///else.txt"}},
+		"pattern": {`permit (principal, action, resource); forbid (principal, action, resource) when { resource.name like "file:///srv/secret/*" };`,
+			[]string{"file:///srv/secret/a", "FILE:///srv/secret/a", "file:/srv/secret/a", "file://localhost/srv/secret/a", "file:///srv/x/../secret/a", "file:///srv/%73ecret/a", "file:///srv/x/..%2fsecret/a", "file:///srv/SECRET/a", "file:///srv/x/?/../../secret/a"},
+			[]string{"file:///srv/a", "file:///srv/secrets"}},
+		"permit": {`permit (principal, action, resource == Tool::"up.a"); permit (principal, action, resource) when { resource.name like "file:///srv/*" };`,
+			[]string{"file:///srv/../etc/passwd", "file:///srv/%2e%2e/etc/passwd", "file:///srv/..%2fetc/passwd", `file:///srv/..\etc\passwd`, "file:///srv/?/../../etc/passwd", "file:///etc/passwd"},
+			[]string{"file:///srv/a", "file:///srv/a%20b?x=1", "file:///srv/x/../a"}},
+		"template": {`permit (principal, action, resource); forbid (principal, action, resource in Template::"up.note://all/{id}");`,
+			[]string{"note://all/7", "NOTE://all/7", "note://ALL/7", "note:%2f%2fall/7", "note://me@all/7", "note://all//7", "note://all/{id}", "NOTE://all/{id}"},
+			[]string{"note://some/7", "file:///open.txt"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, "up", false, false)
+			s.list("tools", `{"name":"a","inputSchema":{"type":"object"}}`)
+			s.list("resources", `{"uri":"file:///Secret%20a.txt","name":"secret"}`, `{"uri":"file:///open.txt","name":"open"}`)
+			s.list("resourceTemplates", `{"uriTemplate":"note://all/{id}","name":"notes"}`)
+			s.on("resources/read", func(r *request) { r.result(`{"contents":[]}`) })
+			s.on("resources/subscribe", func(r *request) { r.result(`{}`) })
+			s.on("completion/complete", func(r *request) { r.result(`{"completion":{"values":[]}}`) })
+			all := everything("all", view.ExposureRetrieve)
+			all.ProxyTool = "proxy"
+			config := configOf(t, []*script{s}, all)
+			config.Policies = policies(t, c.policies)
+			p, url := openViews(t, "", config)
+			for _, modern := range []bool{false, true} {
+				client := viewClient(t, p, url, "all", modern)
+				asked := func() int {
+					return len(s.got("resources/read")) + len(s.got("resources/subscribe")) + len(s.got("completion/complete"))
+				}
+				for way, ask := range client.uriWays() {
+					for _, uri := range c.denied {
+						before := asked()
+						if got := ask(strconv.Quote(uri)); asked() > before {
+							t.Errorf("modern %v, %s: %s reached the server and answered %s", modern, way, uri, got.raw)
+						}
+					}
+				}
+				for _, uri := range c.open {
+					if got := client.ask("resources/read", `{"uri":`+strconv.Quote(uri)+`}`); failed(got) {
+						t.Errorf("modern %v: %s answers %s", modern, uri, got.raw)
+					}
+				}
+			}
+		})
+	}
+}
+
 // What is listed is served in every equivalent spelling, and the server is asked
 // for it as it lists it.
 func TestAListedResourceIsServedInEquivalentSpellings(t *testing.T) {

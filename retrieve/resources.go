@@ -45,6 +45,8 @@ type others struct {
 	compared  map[string]int        // templates of a server, including those left out of templates
 	offering  []string              // the servers that have resources
 	held      *withheld             // what comes from a held template is left out
+
+	alike func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal forms in lower case, whose kind is none
 }
 
 // template is a resource template that URIs are matched against.
@@ -103,6 +105,7 @@ func newOthers(contents Contents, prefix map[string]string, handler func(*tool.D
 		}
 	}
 	slices.Sort(o.keys)
+	o.alike = sync.OnceValue(o.byForm)
 	return o
 }
 

@@ -1,7 +1,9 @@
 package tool
 
 import (
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // NormalURI returns the URI in the form in which equivalent URIs are equal
@@ -156,4 +158,47 @@ func withoutDots(path string) string {
 		}
 	}
 	return strings.Join(kept, "/")
+}
+
+// Spellings returns the URIs that a server may understand by a URI: its normal form,
+// which comes first, and its forms for servers that decode every escape, read "\" as
+// "/", take a query for a part of the path, or ignore it or all but the path's segments.
+func Spellings(uri string) []string {
+	normal := NormalURI(uri)
+	all := []string{normal}
+	add := func(uri string) {
+		if !slices.Contains(all, uri) {
+			all = append(all, uri)
+		}
+	}
+	for _, uri := range []string{uri, normal} {
+		plain := strings.ReplaceAll(UnescapeURI(uri), `\`, "/")
+		path := NormalURI(plain)
+		add(path)
+		add(UnescapeURI(NormalURI(asPath.Replace(plain))))
+		if i := strings.IndexFunc(path, func(r rune) bool { return strings.ContainsRune("?#;", r) || unicode.IsControl(r) }); i >= 0 {
+			path = path[:i]
+		}
+		add(path)
+		add(plainPath(path))
+	}
+	return all
+}
+
+var asPath = strings.NewReplacer("?", "%3F", "#", "%23")
+
+// plainPath is a URI without user and port, without empty segments, and without
+// the spaces and dots at its end, which some file systems ignore.
+func plainPath(uri string) string {
+	scheme, rest, _ := strings.Cut(uri, ":")
+	authority := ""
+	if afterSlashes, ok := strings.CutPrefix(rest, "//"); ok {
+		authority, rest, _ = strings.Cut(afterSlashes, "/")
+		authority, _, _ = strings.Cut(authority[strings.LastIndexByte(authority, '@')+1:], ":")
+	}
+	if scheme == "file" {
+		authority = "" // RFC 8089: file:/x, file:///x and file://localhost/x are one file
+	}
+	segments := strings.FieldsFunc(rest, func(r rune) bool { return r == '/' })
+	return strings.TrimRight(scheme+"://"+authority+"/"+strings.Join(segments, "/"), " ./")
 }

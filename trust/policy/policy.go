@@ -123,9 +123,18 @@ type Request struct {
 	ID   tool.ID
 	View string
 	// Template is that which an unlisted resource comes from, "" for none.
-	Template    string
+	Template string
+	// Alike are what the server may understand by an unlisted resource, beside its ID.
+	Alike       []Alike
 	Annotations tool.Annotations
 	Arguments   json.RawMessage // of a call or a prompt, before anything is bound
+}
+
+// Alike is what else a resource may be: a forbid of it forbids the resource.
+type Alike struct {
+	ID       tool.ID
+	Template string // as in Request
+	Equal    bool   // it must be permitted, too
 }
 
 // By is a policy that had a part in a decision.
@@ -208,6 +217,21 @@ func (p *Policies) MayServer(party trust.Party, server, view string, kinds ...to
 }
 
 func (r rules) decide(request Request, arguments types.Value) Decision {
+	decided := r.decideOne(request, arguments)
+	for _, one := range request.Alike {
+		if !decided.Allow {
+			break
+		}
+		request.ID, request.Template = one.ID, one.Template
+		if d := r.decideOne(request, arguments); !d.Allow && (one.Equal || len(d.By) > 0) {
+			decided = d
+		}
+	}
+	return decided
+}
+
+// decideOne judges a request by its ID alone.
+func (r rules) decideOne(request Request, arguments types.Value) Decision {
 	known := entitiesOf(request)
 	allowed, why := cedar.Authorize(r, known, cedar.Request{
 		Principal: known.user.UID, Action: types.NewEntityUID(typeAction, types.String(request.Action)), Resource: known.resource.UID,

@@ -109,8 +109,11 @@ func (c *checker) asked(of internal.IsNode, attribute string) bool {
 		}
 	}
 	valid, known := attributes[path]
-	if !known {
-		return true // of the arguments of a call, which are anybody's
+	if !known { // of the arguments of a call, which are anybody's
+		if all := c.policies.members[fold(attribute)]; !slices.Contains(all, attribute) {
+			c.policies.members[fold(attribute)] = append(all, attribute)
+		}
+		return true
 	}
 	if !slices.Contains(valid, attribute) {
 		hint := elsewhere[path+"."+attribute]

@@ -72,6 +72,7 @@ type Policies struct {
 	things   []types.EntityUID // tools and what is like them that policies name
 	named    []Named
 	reads    reads
+	members  map[string][]string // of arguments that policies ask for, by their folds
 }
 
 // Named is a server or a view that a policy names.
@@ -176,7 +177,7 @@ func (p *Policies) Decide(r Request) Decision {
 	}
 	var arguments types.Value = types.Record{}
 	if p.reads.args {
-		record, err := valueOf(r.Arguments)
+		record, err := valueOf(r.Arguments, p.members)
 		if err != nil {
 			return Decision{By: []By{{ID: "arguments", Forbid: true, Error: err.Error()}}}
 		}

@@ -57,6 +57,12 @@ func TestDecide(t *testing.T) {
 		{"a forbid that cannot be evaluated forbids", `permit (principal, action, resource); forbid (principal, action, resource) when { context.args.path like "/etc/*" };`, call(alice, readFile, `{"path": ["/etc/passwd"]}`), false, "team.cedar:1"},
 		{"an argument twice is judged by nobody", `permit (principal, action, resource); forbid (principal, action, resource) when { context.args has path && context.args.path like "/etc/*" };`,
 			call(alice, readFile, `{"path": "/etc/passwd", "path": "/srv"}`), false, "arguments"},
+		{"an argument twice, but for case", `permit (principal, action, resource) when { context.args.path like "/srv/*" };`,
+			call(alice, readFile, `{"path": "/srv", "Path": "/etc/passwd"}`), false, "arguments"},
+		{"an argument that policies read in another case", `permit (principal, action, resource); forbid (principal, action, resource) when { context.args.opt has pasKs && context.args.opt.pasKs like "/etc/*" };`,
+			call(alice, readFile, `{"opt": {"pa\u017f\u212aS": "/etc/passwd"}}`), false, "arguments"},
+		{"an argument that policies read in both cases, and one that they do not read", `permit (principal, action, resource) when { resource.name != "x" && context.args.Path == context.args.opt.path };`,
+			call(alice, readFile, `{"Path": "/srv", "opt": {"path": "/srv"}, "Name": "x"}`), true, "team.cedar:1"},
 		{"whole numbers, however they are written", `permit (principal, action, resource) when { context.args.n > 4 && context.args.m == 5 };`, call(alice, readFile, `{"n": 5.0, "m": 5e0}`), true, "team.cedar:1"},
 		{"decimals", `permit (principal, action, resource) when { context.args.n.lessThan(decimal("2.0")) };`, call(alice, readFile, `{"n": 1.5}`), true, "team.cedar:1"},
 		{"nested arguments", `permit (principal, action, resource) when { context.args.to.contains("a@b") && context.args.opt.deep };`, call(alice, readFile, `{"to": ["a@b"], "opt": {"deep": true}, "none": null}`), true, "team.cedar:1"},
@@ -73,6 +79,22 @@ func TestDecide(t *testing.T) {
 				t.Errorf("decided %+v, want %v by %q", got, c.want, c.by)
 			}
 		})
+	}
+}
+
+// The example of the documentation lets a tool have paths of a folder only.
+func TestPathsStayInAFolder(t *testing.T) {
+	p := compile(t, `permit (principal, action, resource);
+		forbid (principal, action == Action::"call", resource in Server::"files")
+		unless { context.args has path && context.args.path like "/srv/shared/*" && !(context.args.path like "*..*") };`)
+	for arguments, want := range map[string]bool{
+		`{"path":"/srv/shared/a"}`: true, `{"path":"/srv/shared/../../etc/passwd"}`: false, `{"path":"/etc/passwd"}`: false, `{}`: false, `{"file":"/etc/passwd"}`: false,
+		`{"Path":"/etc/passwd"}`: false, `{"path":"/srv/shared/a","Path":"/etc/passwd"}`: false, `{"path":["/srv/shared/a"]}`: false,
+	} {
+		request := Request{Party: alice, Action: ActionCall, ID: readFile, Arguments: json.RawMessage(arguments)}
+		if got := p.Decide(request); got.Allow != want || !p.May(request) {
+			t.Errorf("%s: %+v", arguments, got)
+		}
 	}
 }
 

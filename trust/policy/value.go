@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/cedar-policy/cedar-go/types"
 )
@@ -21,12 +23,14 @@ var errArguments = errors.New("the arguments cannot be judged")
 // object becomes a record without its members that are null, an array a set, a whole
 // number a Long, another one a decimal if it has at most four digits after the point,
 // else its text, which policies cannot compare. An object with a member twice is an
-// error: a server may take the one that was not judged.
-func valueOf(arguments json.RawMessage) (types.Value, error) {
+// error, as is one that differs only in case from another or from those that policies
+// read, by their folds: a server may take the one that was not judged, and many take
+// members without regard to case.
+func valueOf(arguments json.RawMessage, read map[string][]string) (types.Value, error) {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		return types.Record{}, nil
 	}
-	r := reader{json.NewDecoder(bytes.NewReader(arguments))}
+	r := reader{json.NewDecoder(bytes.NewReader(arguments)), read}
 	r.UseNumber()
 	value, err := r.value(0)
 	if err != nil {
@@ -41,7 +45,10 @@ func valueOf(arguments json.RawMessage) (types.Value, error) {
 	return nil, fmt.Errorf("%w: they are no object", errArguments)
 }
 
-type reader struct{ *json.Decoder }
+type reader struct {
+	*json.Decoder
+	read map[string][]string
+}
 
 // value reads one value; null is nil.
 func (r reader) value(depth int) (types.Value, error) {
@@ -77,10 +84,14 @@ func (r reader) record(depth int) (types.Value, error) {
 			return nil, err
 		}
 		name, _ := token.(string)
-		if seen[name] {
+		folded := fold(name)
+		if seen[folded] {
 			return nil, fmt.Errorf("%q comes twice", name)
 		}
-		seen[name] = true
+		if as := r.read[folded]; as != nil && !slices.Contains(as, name) {
+			return nil, fmt.Errorf("%q is not spelled %q", name, as[0])
+		}
+		seen[folded] = true
 		value, err := r.value(depth)
 		if err != nil {
 			return nil, err
@@ -91,6 +102,17 @@ func (r reader) record(depth int) (types.Value, error) {
 	}
 	_, err := r.Token()
 	return types.NewRecord(members), err
+}
+
+// fold is equal for names that are equal under strings.EqualFold.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		return least
+	}, name)
 }
 
 func (r reader) set(depth int) (types.Value, error) {

@@ -254,6 +254,7 @@ func (c *Clients) stream(ctx context.Context) (end func(), err error) {
 		c.byStreams.ReleaseFor(principal)
 		return nil, err
 	}
+	trust.Lasts(ctx)
 	return func() {
 		c.streams.Release(1)
 		c.byStreams.ReleaseFor(principal)

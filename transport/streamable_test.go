@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/transport"
+	"toolfinch/trust"
 )
 
 // The statuses that the protocol wants.
@@ -218,5 +220,50 @@ func TestAClientThatTakesNoStreamGetsNone(t *testing.T) {
 	all, _ := io.ReadAll(response.Body)
 	if kind := response.Header.Get("Content-Type"); kind != "application/json" || !strings.HasPrefix(string(all), `{"jsonrpc":"2.0","id":1,"result"`) {
 		t.Errorf("%s %s", kind, all)
+	}
+}
+
+// An event stream says that it lasts, and ends with the context of its request, in both eras
+// and over HTTP+SSE; a call says nothing.
+func TestEventStreamsEndWithTheirRequest(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	session := h.session("2025-11-25")
+	listen, ofListen := modern("1", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
+	call, ofCall := modern("2", "tools/call", `"name":"echo","arguments":{}`)
+	for _, test := range []struct {
+		name, method, path, body string
+		header                   []string
+		lasts                    bool
+	}{
+		{"the stream of a session", http.MethodGet, "/mcp", "", session, true},
+		{"subscriptions/listen", http.MethodPost, "/mcp", listen, ofListen, true},
+		{"HTTP+SSE", http.MethodGet, "/sse", "", nil, true},
+		{"a call", http.MethodPost, "/mcp", call, ofCall, false},
+		{"a call of a session", http.MethodPost, "/mcp", toolCall("3", "echo"), session, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			expire := make(chan context.CancelFunc, 1)
+			h.around(func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					ctx, end := context.WithCancel(r.Context())
+					defer end()
+					next.ServeHTTP(w, r.WithContext(trust.WithLasts(ctx, func() { expire <- end })))
+				})
+			})
+			response, err := h.do(t.Context(), test.method, test.path, test.body, test.header...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if test.lasts {
+				await.Value(t, expire)()
+			}
+			if _, err := io.ReadAll(response.Body); err != nil { // to its end
+				t.Error(err)
+			}
+			if len(expire) > 0 {
+				t.Error("it says that it lasts")
+			}
+		})
 	}
 }

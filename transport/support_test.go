@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,7 +59,11 @@ type house struct {
 	started chan *tool.Call // gets each call of "wait"
 	ended   chan error      // gets how each call of "wait" ended
 	release chan struct{}   // a value lets one call of "wait" answer
+	wrap    atomic.Pointer[func(http.Handler) http.Handler]
 }
+
+// around has what comes next pass a handler.
+func (h *house) around(wrap func(http.Handler) http.Handler) { h.wrap.Store(&wrap) }
 
 func newHouse(t testing.TB, limits transport.Limits) *house {
 	t.Helper()
@@ -102,7 +107,14 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	mux.Handle("/counted", h.clients.Counted(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "counted")
 	}), refuse))
-	server := httptest.NewUnstartedServer(h.clients.Guard(known(mux), transport.Names{Hosts: []string{"tools.example.com", "other.example.com:81"}}, refuse))
+	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wrap := h.wrap.Load(); wrap != nil {
+			(*wrap)(mux).ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+	server := httptest.NewUnstartedServer(h.clients.Guard(known(inner), transport.Names{Hosts: []string{"tools.example.com", "other.example.com:81"}}, refuse))
 	server.Config.ErrorLog = stdlog.New(alarm{t}, "", 0)
 	server.Start()
 	h.url = server.URL

@@ -38,6 +38,21 @@ func As(ctx, from context.Context) context.Context {
 	return ctx
 }
 
+type lastsKey struct{}
+
+// WithLasts returns a context of an HTTP request that was let in. lasts is called where its
+// answer turns out to be an event stream, which is not to outlive the credentials.
+func WithLasts(ctx context.Context, lasts func()) context.Context {
+	return context.WithValue(ctx, lastsKey{}, lasts)
+}
+
+// Lasts says that the answer to the HTTP request of a context is an event stream.
+func Lasts(ctx context.Context) {
+	if lasts, ok := ctx.Value(lastsKey{}).(func()); ok {
+		lasts()
+	}
+}
+
 // NameOf is the ID of who makes the request of a context, "" for nobody.
 func NameOf(ctx context.Context) string {
 	if p := PrincipalOf(ctx); p != nil {

@@ -168,7 +168,7 @@ func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.
 		}
 		if g.Mode == Proof {
 			var leave func()
-			ctx, leave = g.stay(ctx, v, r.Method == http.MethodGet)
+			ctx, leave = g.stay(ctx, v)
 			defer leave()
 		}
 		if len(g.Scopes) > 0 {

@@ -40,8 +40,9 @@ func TestWhatLastsEndsWithItsCredentials(t *testing.T) {
 	let.ServeHTTP(httptest.NewRecorder(), r)
 
 	token := &verified{by: ByToken, ends: now.Add(time.Minute)}
-	stream, leaveStream := g.stay(t.Context(), token, true)
-	call, leaveCall := g.stay(t.Context(), token, false)
+	stream, leaveStream := g.stay(t.Context(), token)
+	trust.Lasts(stream)
+	call, leaveCall := g.stay(t.Context(), token)
 	g.lookAround(t.Context())
 	if stream.Err() != nil {
 		t.Error("a stream ended before its token")

@@ -151,9 +151,7 @@ func (v *View) absent(s upstream.Status, listed bool) (a retrieve.Absent, is boo
 	switch {
 	case s.State == upstream.StateLogin && s.Err != nil:
 		if needed, ok := errors.AsType[*login.Needed](s.Err); ok {
-			how := *needed
-			how.URL = "" // which is for whoever has begun it
-			a.Login = strings.TrimPrefix(how.Error(), "needs a login: ")
+			a.Login = strings.TrimPrefix(needed.Error(), "needs a login: ")
 		}
 	case s.State == upstream.StateFailed && s.Err != nil:
 		a.Reason = strings.TrimPrefix(s.Err.Error(), "connect: ")

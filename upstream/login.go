@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"strings"
 	"time"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/trust/login"
 )
 
@@ -51,7 +53,7 @@ func (s *server) principal(call *tool.Call) string {
 
 // needsLogin is the error of a call that needs a login, which is begun: its user is asked
 // to open a page where the client can do that, and is told where it is otherwise. One that all
-// share is not begun for somebody who has proved who they are: that of the owner is meant.
+// share is the owner's: it is not begun for others.
 func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
 	s := d.server
 	if len(needed.Scopes) == 0 && s.principal(d.call.Call) == "" { // otherwise it is this call's, or this caller's
@@ -61,9 +63,8 @@ func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
 		}
 	}
 	told := *needed
-	if s.principal(d.call.Call) == "" && d.call.Principal != "" {
-		told.URL = "" // everybody's login is the owner's: another would have all use an account of his own
-		return d.fail(&told)
+	if s.principal(d.call.Call) == "" && !d.ofOwner() {
+		return d.fail(&told) // another would have all use an account of his own
 	}
 	ctx, cancel := context.WithTimeout(d.call.ctx, beginWithin)
 	defer cancel()
@@ -82,6 +83,23 @@ func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
 		return d.open(pending, &told)
 	}
 	return d.fail(&told)
+}
+
+// ofOwner reports whether the owner of this process makes the call, as far as that can be
+// known: a command, the parent process, or who proves nothing on this machine.
+func (d *delivery) ofOwner() bool {
+	if _, ofClient := trust.PartyOf(d.call.ctx); d.call.Local && !ofClient {
+		return true
+	}
+	if d.call.Principal != "" {
+		return false
+	}
+	from, _ := trust.SourceOf(d.call.ctx)
+	if from.Transport == trust.TransportStdio {
+		return true
+	}
+	address, err := netip.ParseAddr(from.Address)
+	return err == nil && address.IsLoopback()
 }
 
 // opensURLs reports whether the client of the call opens pages for its user, and calls

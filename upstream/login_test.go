@@ -11,6 +11,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/trust/login"
 )
 
@@ -56,8 +57,14 @@ func (g *guarded) logIn(t *testing.T, principal, user string) {
 
 func (g *guarded) whoami(t *testing.T, call *tool.Call) (string, error) {
 	t.Helper()
+	return g.from(t, trust.Source{Transport: trust.TransportStdio}, call)
+}
+
+// from is a call that comes from there.
+func (g *guarded) from(t *testing.T, source trust.Source, call *tool.Call) (string, error) {
+	t.Helper()
 	call.Arguments = json.RawMessage(`{}`)
-	result, err := g.pool.Call(t.Context(), def("notes", "whoami"), call)
+	result, err := g.pool.Call(trust.WithSource(t.Context(), source), def("notes", "whoami"), call)
 	return string(result), err
 }
 
@@ -91,8 +98,30 @@ func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
 				t.Errorf("the call: %s, %v", result, err)
 			}
 			// All would be who logs in, so somebody who is not the owner is not told where.
-			if _, err := g.whoami(t, &tool.Call{Principal: "key|ci"}); !errors.As(err, new(*login.Needed)) || strings.Contains(err.Error(), g.as.Issuer) {
-				t.Errorf("the call of somebody else: %v", err)
+			remote, local := trust.Source{Transport: trust.TransportHTTP, Address: "192.0.2.1"}, trust.Source{Transport: trust.TransportREST, Address: "127.0.0.1"}
+			for _, one := range []struct {
+				name  string
+				from  trust.Source
+				call  *tool.Call
+				owner bool
+			}{
+				{"who has proved to be somebody", local, &tool.Call{Principal: "key|ci"}, false},
+				{"nobody, elsewhere", remote, &tool.Call{}, false},
+				{"nobody, elsewhere, whose client opens pages", remote, &tool.Call{Client: browses("c", modern)}, false},
+				{"nobody, from an address that is not known", trust.Source{Transport: trust.TransportHTTP}, &tool.Call{}, false},
+				{"nobody, on this machine", local, &tool.Call{}, true},
+				{"a command", trust.Source{Transport: "command"}, &tool.Call{Local: true}, true},
+				{"nobody, on this machine, by IPv6", trust.Source{Transport: trust.TransportHTTP, Address: "::1"}, &tool.Call{}, true},
+			} {
+				if _, err := g.from(t, one.from, one.call); !errors.As(err, new(*login.Needed)) || strings.Contains(err.Error(), g.as.Issuer) != one.owner {
+					t.Errorf("the call of %s: %v", one.name, err)
+				}
+			}
+			if s := g.pool.Status()[0]; s.State != StateLogin || strings.Contains(s.Err.Error(), g.as.Issuer) {
+				t.Errorf("all are told where the login that was begun goes on: %v", s.Err)
+			}
+			if change := g.pool.Refresh(t.Context(), "notes"); change.Err == nil || strings.Contains(change.Err.Error(), g.as.Issuer) {
+				t.Errorf("whoever lists the server is told where the login goes on: %v", change.Err)
 			}
 			g.logIn(t, "", "alice")
 			for change := first; change.Err != nil || len(change.Defs) == 0; {

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"syscall"
 	"time"
+
+	"toolfinch/trust"
 )
 
 // askFor bounds a question to an issuer.
@@ -26,7 +28,7 @@ func newClient(issuer Issuer) *http.Client {
 			return err
 		}
 		ip := to.Addr().Unmap()
-		if issuer.AllowPrivate || local && ip.IsLoopback() || isPublic(ip) {
+		if issuer.AllowPrivate || local && ip.IsLoopback() || trust.Public(ip) {
 			return nil
 		}
 		return fmt.Errorf("%s is a private address: write allow_private: true under the issuer to allow it", ip)
@@ -65,22 +67,6 @@ func isLocalHost(host string) bool {
 		return isLocal(ip)
 	}
 	return host == "localhost"
-}
-
-// reserved are ranges that netip does not know.
-var reserved = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
-	netip.MustParsePrefix("2002::/16"),
-}
-
-func isPublic(ip netip.Addr) bool {
-	for _, prefix := range reserved {
-		if prefix.Contains(ip) {
-			return false
-		}
-	}
-	return ip.IsGlobalUnicast() && !ip.IsPrivate()
 }
 
 // transportError is an error of asking without the URL, which may carry a secret.

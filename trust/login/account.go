@@ -53,13 +53,7 @@ func (a *account) idle() bool {
 
 // needed is the error of requests that need a login, because the token does not do.
 func (a *account) needed(token, why string, scopes []string) *Needed {
-	n := &Needed{Server: a.name, Why: why, Scopes: scopes, token: token}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.pending != nil {
-		n.URL = a.pending.url()
-	}
-	return n
+	return &Needed{Server: a.name, Why: why, Scopes: scopes, token: token}
 }
 
 // load returns the login as it is known; from the vault where that is not so, or again.

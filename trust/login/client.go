@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"toolfinch/trust"
 )
 
 // requestWithin bounds one request to an authorization server.
@@ -22,13 +24,27 @@ var ErrPrivate = errors.New("it is at a private address, which oauth.allow_priva
 
 // newClient is the client for requests to authorization servers. They are named by the
 // server, so private addresses are refused, but for the server's own host and, of one
-// on loopback, loopback. It follows redirects of documents alone, and none to http.
+// on loopback, loopback. They are asked over https, whichever document says where they are:
+// over http on this machine alone, where the server is there too or private addresses are
+// allowed, and for documents of the server itself. It follows redirects of documents alone,
+// and none to http.
 func newClient(server string, allowPrivate bool) *http.Client {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	guarded := base.Clone()
 	own := ""
 	if u, err := url.Parse(server); err == nil {
 		own = strings.ToLower(u.Hostname())
+	}
+	secure := func(r *http.Request) bool {
+		switch {
+		case r.URL.Scheme == "https":
+			return true
+		case r.URL.Scheme != "http":
+			return false
+		case isLoopback(strings.ToLower(r.URL.Hostname())):
+			return isLoopback(own) || allowPrivate
+		}
+		return r.Method == http.MethodGet && origin(r.URL) == originOf(server)
 	}
 	if !allowPrivate {
 		guarded.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -41,7 +57,7 @@ func newClient(server string, allowPrivate bool) *http.Client {
 		}
 	}
 	return &http.Client{
-		Transport: chosen{direct: guarded, proxied: base},
+		Transport: chosen{secure: secure, direct: guarded, proxied: base},
 		Timeout:   requestWithin,
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			switch {
@@ -58,10 +74,19 @@ func newClient(server string, allowPrivate bool) *http.Client {
 }
 
 // chosen sends what a proxy of the environment is for to that proxy, whose own address
-// says nothing.
-type chosen struct{ direct, proxied *http.Transport }
+// says nothing. It sends nothing that is not secure.
+type chosen struct {
+	secure          func(*http.Request) bool
+	direct, proxied *http.Transport
+}
 
 func (c chosen) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !c.secure(r) {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, fmt.Errorf("%s://%s is not https", r.URL.Scheme, r.URL.Host)
+	}
 	if through, err := http.ProxyFromEnvironment(r); err == nil && through != nil {
 		return c.proxied.RoundTrip(r)
 	}
@@ -72,9 +97,6 @@ func (c chosen) CloseIdleConnections() {
 	c.direct.CloseIdleConnections()
 	c.proxied.CloseIdleConnections()
 }
-
-// shared are the addresses between customers of a provider (RFC 6598).
-var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // public refuses addresses that are not of the internet.
 func public(address string, loopback bool) error {
@@ -88,7 +110,7 @@ func public(address string, loopback bool) error {
 		if loopback {
 			return nil
 		}
-	case ip.IsGlobalUnicast() && !ip.IsPrivate() && !shared.Contains(ip):
+	case trust.Public(ip):
 		return nil
 	}
 	return fmt.Errorf("%s: %w", ip, ErrPrivate)

@@ -98,7 +98,7 @@ type Vault interface {
 // Needed says that a server is not used before somebody logs in.
 type Needed struct {
 	Server string
-	URL    string // where that goes on, for a browser; "" while no login was begun
+	URL    string // where that goes on, for a browser; only whoever may begin it sets and is told it
 	Why    string // why what there was does not do; "" where nobody has logged in
 	Scopes []string
 	token  string // that does not do; "" for none

@@ -648,3 +648,22 @@ func TestDevice(t *testing.T) {
 	h.refuse(t)
 	h.works(t, p)
 }
+
+// Whatever a document of the authorization server says, tokens are sent over https, and
+// over http to this machine alone.
+func TestTokensAreSentToNoPlainEndpoint(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, authserver.Settings{})
+	p := h.process(t, login.Settings{})
+	h.wants(t, p)
+	h.login(t, p)
+	row := h.row(t)
+	row["revocation_url"] = "http://192.0.2.1/revoke"
+	raw, _ := json.Marshal(row)
+	if err := h.vault.Put(t.Context(), "login/notes", raw); err != nil {
+		t.Fatal(err)
+	}
+	if _, revoked, err := h.process(t, login.Settings{AllowPrivate: true}).server.Logout(t.Context(), ""); revoked || err == nil || !strings.Contains(err.Error(), "http://192.0.2.1 is not https") {
+		t.Errorf("logging out at a plain endpoint: %v, %v", revoked, err)
+	}
+}

@@ -1,0 +1,23 @@
+package trust
+
+import "net/netip"
+
+// reserved are ranges that are not of the internet, or lead into others (NAT64, 6to4), and
+// that netip does not know (RFC 6890).
+var reserved = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("2002::/16"),
+}
+
+// Public reports whether an address is one of the internet: what strangers name, and we
+// are to ask, may be at no other, which only our place in the network reaches.
+func Public(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	for _, prefix := range reserved {
+		if prefix.Contains(ip) {
+			return false
+		}
+	}
+	return ip.IsGlobalUnicast() && !ip.IsPrivate()
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"slices"
 	"sync"
+	"weak"
 
 	"toolfinch/tool"
 	"toolfinch/trust"
@@ -226,10 +227,11 @@ func (before *seen) others(now *seen) (methods []string) {
 	return methods
 }
 
-// announced has the fingerprints of what is served, made once for each value.
+// announced has the fingerprints of what is served, made once for each value. It keeps no
+// value from being collected: one is part of all that a class of parties has of a view.
 type announced struct {
 	mu    sync.Mutex // guards known; held while fingerprints are made, so that each is made once
-	known map[*Served]*seen
+	known map[weak.Pointer[Served]]*seen
 }
 
 // maxSeen bounds the values whose fingerprints are kept between two changes.
@@ -238,17 +240,18 @@ const maxSeen = 1000
 func (a *announced) of(v *Served) *seen {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now := a.known[v]; now != nil {
+	key := weak.Make(v)
+	if now := a.known[key]; now != nil {
 		return now
 	}
 	if len(a.known) >= maxSeen {
 		clear(a.known)
 	}
 	if a.known == nil {
-		a.known = map[*Served]*seen{}
+		a.known = map[weak.Pointer[Served]]*seen{}
 	}
-	a.known[v] = seenOf(v)
-	return a.known[v]
+	a.known[key] = seenOf(v)
+	return a.known[key]
 }
 
 // forget forgets the values that are served no more.

@@ -3,8 +3,11 @@ package register
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"weak"
 
 	"toolfinch/tool"
 	"toolfinch/trust"
@@ -138,4 +141,25 @@ func broadcast(live *Live, method string) {
 	for _, t := range live.listeners.all() {
 		t.notify(method)
 	}
+}
+
+// What was served and is no more, as what parties have of a view that others took the
+// place of, is not kept for its fingerprints.
+func TestFingerprintsKeepNothingAlive(t *testing.T) {
+	type view struct {
+		name  string
+		shown Served
+	}
+	var known announced
+	v := &view{name: "part", shown: Served{Source: catalog{"srv_a": newTool(t, "srv_a", nil)}}}
+	if known.of(&v.shown) != known.of(&v.shown) {
+		t.Error("fingerprints are made twice")
+	}
+	ended := weak.Make(v)
+	v = nil
+	runtime.GC()
+	if ended.Value() != nil {
+		t.Error("the view is kept")
+	}
+	runtime.KeepAlive(&known)
 }

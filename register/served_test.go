@@ -152,7 +152,7 @@ func TestFingerprintsKeepNothingAlive(t *testing.T) {
 	}
 	var known announced
 	v := &view{name: "part", shown: Served{Source: catalog{"srv_a": newTool(t, "srv_a", nil)}}}
-	if known.of(&v.shown) != known.of(&v.shown) {
+	if first := known.of(&v.shown); known.of(&v.shown) != first {
 		t.Error("fingerprints are made twice")
 	}
 	ended := weak.Make(v)

@@ -234,8 +234,10 @@ func (g *Gate) prove(r *http.Request, to Target) (*verified, *refusal) {
 	switch {
 	case len(sent) == 0:
 		return &verified{}, &refusal{status: http.StatusUnauthorized, reason: NoCredentials, words: "credentials are missing: send " + g.wanted()}
-	case len(sent) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " ,"):
-		return &verified{}, &refusal{status: http.StatusUnauthorized, reason: BadRequest, code: "invalid_request", words: "send one header: " + g.wanted()}
+	case len(sent) == 1 && !strings.EqualFold(scheme, "Bearer"): // of another scheme, to which no error of this one belongs
+		return &verified{}, &refusal{status: http.StatusUnauthorized, reason: BadRequest, words: "send one header: " + g.wanted()}
+	case len(sent) > 1 || token == "" || strings.ContainsAny(token, " ,"): // RFC 6750, section 3.1
+		return &verified{}, &refusal{status: http.StatusBadRequest, reason: BadRequest, code: "invalid_request", words: "send one header: " + g.wanted()}
 	}
 	if len(token) > maxToken {
 		return &verified{}, invalid(Malformed, "the token is too long")

@@ -247,11 +247,17 @@ func TestCredentialsAreSentInOneHeader(t *testing.T) {
 		}
 	}
 	for _, header := range [][]string{
-		{"Authorization", key}, {"Authorization", "Basic " + key}, {"Authorization", "Bearer"}, {"Authorization", "Bearer " + key + " more"},
+		{"Authorization", "Bearer"}, {"Authorization", "Bearer " + key + " more"},
 		{"Authorization", "Bearer " + key, "Authorization", "Bearer " + key}, {"Authorization", "Bearer x, Bearer " + key},
+		{"Authorization", "Basic x", "Authorization", "Bearer " + key},
 	} {
-		if got := d.ask("/mcp", "", header...); got.status != http.StatusUnauthorized || !strings.Contains(got.challenge, `error="invalid_request"`) {
+		if got := d.ask("/mcp", "", header...); got.status != http.StatusBadRequest || !strings.Contains(got.challenge, `error="invalid_request"`) {
 			t.Errorf("%q: %d %s", header, got.status, got.challenge)
+		}
+	}
+	for _, header := range []string{key, "Basic " + key, "Digest username=x, realm=y", ""} {
+		if got := d.ask("/mcp", "", "Authorization", header); got.status != http.StatusUnauthorized || got.challenge != `Bearer realm="toolfinch"` {
+			t.Errorf("another scheme, %q: %d %s", header, got.status, got.challenge)
 		}
 	}
 	if got := d.ask("/mcp", "", "Authorization", "bearer "+key); got.status != http.StatusOK {

@@ -20,7 +20,7 @@ var floors = map[string]int{
 	"web":           4, "eval": 4,
 	"retrieve": 3, "configs": 3, "savings": 3, "proxyclient": 3, "transport": 3,
 	"upstream": 2, "upstream/conn": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2, "registry": 2,
-	"tool": 1, "hook": 1, "wire": 1, "script": 1, "python": 1,
+	"tool": 1, "telemetry": 1, "hook": 1, "wire": 1, "script": 1, "python": 1,
 	"embed": 1, "embed/hf": 1,
 	"tool/args":       1,
 	"trust/inbound":   2,

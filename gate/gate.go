@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"toolfinch/limit"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 )
 
@@ -116,7 +117,9 @@ func (g *Gate) Gated() bool { return g.terms().Budget != nil }
 func (g *Gate) Guard(t *tool.Tool) tool.Handler {
 	id, handler := t.Def.ID, t.Handler
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		if err := g.Admit(call, id); err != nil {
+		_, admitted := telemetry.Start(ctx, telemetry.StageGate, "")
+		err := g.Admit(call, id)
+		if admitted(err); err != nil {
 			return nil, err
 		}
 		return handler(ctx, call)

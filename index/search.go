@@ -13,6 +13,7 @@ import (
 	api "github.com/blevesearch/bleve_index_api"
 
 	"toolfinch/rawjson"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 )
 
@@ -148,7 +149,9 @@ func (r *ranking) search(q Query) (Result, error) {
 	}
 	r.words = append(borrow(), r.scores...)
 	if len(q.Vectors) > 0 && r.x.index.vectors.len() > 0 {
-		if err := r.fuse(q.Vectors); err != nil {
+		_, fused := telemetry.Start(r.ctx, telemetry.StageFuse, "")
+		err := r.fuse(q.Vectors)
+		if fused(err); err != nil {
 			return Result{}, err
 		}
 		defer r.similar.release()

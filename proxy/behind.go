@@ -66,7 +66,7 @@ func (b behind) Ended(session string) {
 	b.pool().Forget(session)
 	b.of.desk.meter.Ended(session)
 	b.of.gate.Drop(session)
-	b.of.desk.views.audit.record(context.Background(), trust.Event{Kind: trust.EventSession, View: b.of.view, Session: session})
+	b.of.desk.views.observer.record(context.Background(), trust.Event{Kind: trust.EventSession, View: b.of.view, Session: session})
 }
 
 // Keep writes what an owner has provisioned in the view.

@@ -88,7 +88,7 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 	if v.endpoint == nil && s.endpoint != nil {
 		v.endpoint = s.endpoint(v)
 	}
-	next.guard(s.audit, s.first.Auth.Scopes)
+	next.guard(s.observer, s.first.Auth.Scopes)
 	if v.catalog, err = v.root.With(ctx, v.contents); err != nil {
 		return err
 	}
@@ -102,14 +102,14 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 
 // guard puts around every tool of the view what decides about its calls: the gate, around
 // that what the principal's scopes allow, around that policies and rate limits, and around
-// all the audit log.
-func (n *plan) guard(a auditor, scopes inbound.Scopes) {
+// all the observer.
+func (n *plan) guard(o *observer, scopes inbound.Scopes) {
 	if n.endpoint == nil { // the owner's command
 		scopes = nil
 	}
 	gated := n.endpoint != nil && n.settings.Gating != nil
 	policed := n.police.needed()
-	if n.together || !gated && !policed && a.log == nil && len(scopes) == 0 { // tools of other views are guarded there
+	if n.together { // tools of other views are guarded there
 		return
 	}
 	for i, s := range n.contents.Servers {
@@ -124,7 +124,7 @@ func (n *plan) guard(a auditor, scopes inbound.Scopes) {
 			if policed {
 				handler = n.police.around(t, handler)
 			}
-			n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, View: n.name, Handler: a.around(n.name, t, handler)}
+			n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, View: n.name, Handler: o.around(n.name, t, handler)}
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (s *views) newRetriever(config *configs.Config, next plan) *retrieve.Retrie
 		Health:   next.health,
 		Validate: func(server string) bool { return validates(config, server) },
 		Vectors:  &s.embedder.queries,
-		Refused:  next.refused(s.audit),
+		Refused:  next.refused(s.observer),
 		Unchecked: func(id tool.ID, err error) {
 			s.log.Warn("arguments are passed on unchecked", "server", id.Server, "tool", id.Name, "reason", err)
 		},
@@ -198,7 +198,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 		apart[t.Name] = true
 	}
 	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
-		*tools = v.waiting(s.audit.aroundAll(v, *tools), apart)
+		*tools = v.waiting(s.observer.aroundAll(v, *tools), apart)
 	}
 	v.showStarting()
 	about := v.contents.Servers

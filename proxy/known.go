@@ -59,7 +59,7 @@ type recalled struct {
 // recall reads the store. What cannot be read is learned again.
 func recall(ctx context.Context, db *store.Store, config *configs.Config, o options) (*knowledge, recalled) {
 	log := o.log
-	k := &knowledge{store: db, log: log, record: o.audit.record, said: map[string]*said{}, heard: map[string]bool{}, enriched: map[string]string{}, began: map[string]time.Time{}}
+	k := &knowledge{store: db, log: log, record: o.observer.record, said: map[string]*said{}, heard: map[string]bool{}, enriched: map[string]string{}, began: map[string]time.Time{}}
 	warn := func(what string, err error) {
 		if err != nil {
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)

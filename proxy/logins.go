@@ -41,7 +41,7 @@ func newLogins(config *configs.Config, o options, db *store.Store) (*logins, err
 	}
 	l := &logins{rows: rows}
 	l.callback.Store("")
-	l.Logins = login.New(login.Options{Vault: loginVault{v}, Log: o.log, Record: o.audit.record, Callback: func() string { return l.callback.Load().(string) }})
+	l.Logins = login.New(login.Options{Vault: loginVault{v}, Log: o.log, Record: o.observer.record, Callback: func() string { return l.callback.Load().(string) }})
 	return l, nil
 }
 

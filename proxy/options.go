@@ -19,6 +19,8 @@ type options struct {
 	idle    func()
 	audit   auditor
 
+	observer *observer // of all of these
+
 	vaultKey string
 }
 
@@ -27,6 +29,7 @@ func optionsOf(given []Option) options {
 	for _, option := range given {
 		option(&o)
 	}
+	o.observer = newObserver(o.audit, o.log)
 	return o
 }
 

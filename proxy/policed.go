@@ -10,6 +10,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/retrieve"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/policy"
@@ -38,8 +39,9 @@ func (p *police) needed() bool { return p != nil && (p.policies != nil || p.limi
 // around has calls of t pass the police.
 func (p *police) around(t *tool.Tool, next tool.Handler) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		_, decided := telemetry.Start(ctx, telemetry.StagePolicy, "")
 		end, err := p.admit(ctx, t, call)
-		if err != nil {
+		if decided(err); err != nil {
 			return nil, err
 		}
 		defer end()
@@ -137,7 +139,7 @@ func (s *views) policeOf(config *configs.Config, v *View, together ...string) *p
 func (s *views) unlisted(name string) func(*tool.Def) tool.Handler {
 	return func(def *tool.Def) tool.Handler {
 		t := &tool.Tool{Def: def, Handler: s.guardUnlisted(name)(def)}
-		return s.audit.around(name, t, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		return s.observer.around(name, t, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			if v := s.now.Load().byName[name]; v != nil && v.police.needed() {
 				return v.police.around(t, t.Handler)(ctx, call)
 			}

@@ -71,7 +71,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		relists:   known.clients, later: p.loop.later,
 	}
 	p.desk.entrance = inbound.New(inbound.Options{
-		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Refuse: refuse, Record: o.audit.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
+		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
 	})
 	all.endpoint = p.desk.open
 	if config.Learn {

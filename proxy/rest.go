@@ -187,7 +187,7 @@ func (h rest) Decide(ctx context.Context, view web.View, approve, reject []pins.
 		if len(reports) == 0 {
 			continue
 		}
-		err := Decide(ctx, h.store, i == 0, reports, h.audit.record)
+		err := Decide(ctx, h.store, i == 0, reports, h.observer.record)
 		if errors.Is(err, store.ErrStale) {
 			return fmt.Errorf("%w: look at it once more", web.ErrStale)
 		}
@@ -224,7 +224,7 @@ func (h rest) Limits() []*limit.Limit {
 }
 
 // Record takes down what a request did.
-func (h rest) Record(ctx context.Context, e trust.Event) { h.audit.record(ctx, e) }
+func (h rest) Record(ctx context.Context, e trust.Event) { h.observer.record(ctx, e) }
 
 // Audit counts what the audit log has written.
 func (h rest) Audit() (audit.Counts, bool) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"toolfinch/rawjson"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 )
 
@@ -40,6 +41,8 @@ func (l *Live) hold(ctx context.Context, served *Served, client string, listed <
 	if l.clients.never(client) || served.when(client) == Never {
 		return false
 	}
+	_, held := telemetry.Start(ctx, telemetry.StageHold, "")
+	defer held(nil)
 	wait := time.NewTimer(holdCap)
 	defer wait.Stop()
 	select {

@@ -17,6 +17,7 @@ import (
 	"toolfinch/index"
 	"toolfinch/nearest"
 	"toolfinch/schema"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 )
 
@@ -246,7 +247,9 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 			return Found{}, fmt.Errorf("search: %w", err)
 		}
 	}
+	ctx, searched := telemetry.Start(ctx, telemetry.StageSearch, "")
 	found, err := c.snapshot.Search(ctx, q)
+	searched(err)
 	if err != nil {
 		return Found{}, fmt.Errorf("search: %w", err)
 	}

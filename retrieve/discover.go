@@ -136,6 +136,7 @@ func (s *searcher) among(ctx context.Context, q Query, first string, passes func
 	if err != nil {
 		return Found{}, err
 	}
+	defer func() { found.note(ctx) }()
 	var best *tool.Tool
 	if len(found.Hits) > 0 {
 		best = found.Hits[0].Tool

@@ -10,6 +10,7 @@ import (
 
 	"toolfinch/gate"
 	"toolfinch/index"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 	"toolfinch/trust"
@@ -250,6 +251,11 @@ func (f Found) confident() *bool {
 	return &is
 }
 
+// note tells who watches the operation of ctx.
+func (f Found) note(ctx context.Context) {
+	telemetry.Searched(ctx, len(f.Hits), f.Confidence >= Confident, f.Hybrid)
+}
+
 // Search finds what fits a query, as retrieve_tools does, and registers nothing.
 func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 	query, reason, err := s.query(ctx, q)
@@ -258,6 +264,7 @@ func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 	}
 	found, err := s.rank(ctx, query, reason)
 	s.doubt(q, &found)
+	found.note(ctx)
 	return found, err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/index"
+	"toolfinch/telemetry"
 )
 
 // embedChunk is how many tools get their vectors in one step.
@@ -132,7 +133,9 @@ func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duratio
 	}
 	timed, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	vectors, err := queries.Embed(timed, index.QueryTexts(text))
+	staged, embedded := telemetry.Start(timed, telemetry.StageEmbed, "")
+	vectors, err := queries.Embed(staged, index.QueryTexts(text))
+	embedded(err)
 	if ctx.Err() != nil {
 		return nil, "" // the caller is gone
 	}

@@ -2,6 +2,8 @@ package trust
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"sync"
 )
 
@@ -49,6 +51,16 @@ const (
 	EventRemoved   = "audit.removed"  // a rotated file was removed
 	EventRepaired  = "audit.repaired" // the log was found unfinished, or not as it was left
 )
+
+// Digest is a session ID as it is shown: the ID itself would let its reader into the
+// session.
+func Digest(session string) string {
+	if session == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(session))
+	return hex.EncodeToString(sum[:8])
+}
 
 // Outcomes of events.
 const (

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"toolfinch/limit"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
@@ -226,8 +227,11 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
 	}
 	defer s.uses.exit()
+	ctx, called := telemetry.Start(ctx, telemetry.StageUpstream, def.ID.String())
 	result, err := s.call(ctx, def, call)
-	return result, s.mask.error(err)
+	err = s.mask.error(err)
+	called(err)
+	return result, err
 }
 
 // Complete asks a server to complete an argument. call.Params is the whole

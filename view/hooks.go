@@ -16,6 +16,7 @@ import (
 	"toolfinch/python"
 	"toolfinch/rawjson"
 	"toolfinch/script"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 )
 
@@ -160,7 +161,9 @@ func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name 
 		all, value, refused = h.post, &result, "the tool was called, but its result is withheld: "
 	}
 	for _, one := range all {
+		ctx, ran := telemetry.Start(ctx, telemetry.StageHook, one.name)
 		got, err := one.run(ctx, info, arguments, result)
+		ran(err)
 		shape := ""
 		if one.starlark && err == nil && got != nil {
 			shape = answersAs(name, got, arguments, def)

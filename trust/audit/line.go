@@ -172,7 +172,7 @@ func intact(key, text []byte) bool {
 // lineOf is an event as a line.
 func lineOf(e trust.Event) Line {
 	l := Line{
-		Event: e.Kind, Session: Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
+		Event: e.Kind, Session: trust.Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
 		Outcome: e.Outcome, Reason: e.Reason, Details: e.Details, Client: ClientOf(e.Client),
 	}
 	if l.Outcome == "" {
@@ -182,15 +182,6 @@ func lineOf(e trust.Event) Line {
 		l.Principal = &Principal{ID: e.Principal}
 	}
 	return l
-}
-
-// Digest is a session as lines have it.
-func Digest(session string) string {
-	if session == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(session))
-	return hex.EncodeToString(sum[:8])
 }
 
 // ClientOf returns the client that calls itself "name version"; nil for "".

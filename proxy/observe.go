@@ -1,0 +1,278 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"toolfinch/gate"
+	"toolfinch/retrieve"
+	"toolfinch/savings"
+	"toolfinch/telemetry"
+	"toolfinch/tool"
+	"toolfinch/trust"
+	"toolfinch/trust/audit"
+	"toolfinch/upstream"
+)
+
+// observer is around every call, read, get and retrieval, whatever surface it comes by. It
+// makes one telemetry.Operation of each, for the feed, the log and metrics, and one line of
+// the audit log where there is one.
+type observer struct {
+	audit auditor
+	feed  *telemetry.Feed
+	log   *slog.Logger
+}
+
+func newObserver(a auditor, log *slog.Logger) *observer {
+	return &observer{audit: a, feed: telemetry.NewFeed(), log: log}
+}
+
+// Feed is what the proxy does now and did last.
+func (p *Proxy) Feed() *telemetry.Feed { return p.observer.feed }
+
+// subject is what an operation is about.
+type subject struct {
+	kind, view string
+	tool       *tool.Tool      // nil: a meta-tool, or nothing that the view has
+	decision   *audit.Decision // that was made before the call; nil: none
+}
+
+// subjectOf is a tool, prompt or resource of a view.
+func subjectOf(view string, t *tool.Tool) subject {
+	return subject{kind: eventOf(t.Def.ID.Kind), view: view, tool: t}
+}
+
+// eventOf is the kind of the operations on what is of a kind.
+func eventOf(kind tool.Kind) string {
+	switch kind {
+	case tool.KindPrompt:
+		return trust.EventPrompt
+	case tool.KindResource, tool.KindTemplate:
+		return trust.EventRead
+	}
+	return trust.EventCall
+}
+
+// operation is a call as it begins.
+func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Operation {
+	o := telemetry.Operation{
+		Kind: s.kind, View: s.view, Name: call.Name, Principal: cmp.Or(call.Principal, trust.NameOf(ctx)), Session: trust.Digest(call.Session),
+		Request: string(call.Request), Depth: call.Depth, BytesIn: len(call.Arguments),
+	}
+	if s.tool != nil {
+		o.Server, o.Tool = s.tool.Def.ID.Server, s.tool.Def.ID.String()
+	}
+	if c := call.Client; c != nil {
+		o.Client, o.Era = c.Name, eraOf(c)
+	}
+	if from, ok := trust.SourceOf(ctx); ok {
+		o.Transport = from.Transport
+	} else if call.Local {
+		o.Transport = transportCommand
+	}
+	return o
+}
+
+// transportCommand is by what the owner's own commands make calls.
+const transportCommand = "command"
+
+func eraOf(c *tool.Client) string {
+	if c.Modern {
+		return "2026-07-28"
+	}
+	return "legacy"
+}
+
+// around has the calls of a tool of a view observed.
+func (o *observer) around(view string, t *tool.Tool, next tool.Handler) tool.Handler {
+	about := subjectOf(view, t)
+	return o.observed(next, func(*tool.Call) subject { return about })
+}
+
+// observed has each call of a handler observed. Before it is made there must be room for
+// its line in the audit log.
+func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (result tool.Result, err error) {
+		s := about(call)
+		outer := ctx
+		ctx, running := o.feed.Begin(ctx, s.operation(ctx, call))
+		if err := o.audit.admit(outer); err != nil {
+			o.finished(running.End(trust.Failed, err.Error(), 0))
+			return nil, err
+		}
+		noteLine(ctx)
+		inner, decided := trust.WithDecision(ctx)
+		ended := false
+		defer func() {
+			outcome, reason := outcomeOf(outer, result, err)
+			switch {
+			case !ended:
+				outcome, reason = trust.Failed, "panic"
+			case decided.Made && !decided.Allow && outcome != trust.Success:
+				outcome = trust.Denied
+			}
+			if decided.Made {
+				s.decision = &audit.Decision{Allow: decided.Allow, Policy: decided.Policy}
+			}
+			done := running.End(outcome, reason, len(result))
+			o.finished(done)
+			o.audit.add(outer, s, call, func(line *audit.Line) {
+				line.Time, line.DurationMS, line.BytesOut = done.Time, float64(done.Duration.Microseconds())/1000, done.BytesOut
+				line.Outcome, line.Reason = outcome, reason
+				if o.audit.settings.Results {
+					line.Result = o.audit.log.Content(result)
+				}
+			})
+		}()
+		result, err = next(inner, call)
+		ended = true
+		return result, err
+	}
+}
+
+// note takes down a call that was not made.
+func (o *observer) note(ctx context.Context, s subject, call *tool.Call, name, reason string) {
+	began := s.operation(ctx, call)
+	began.Name = name
+	_, running := o.feed.Begin(ctx, began)
+	o.finished(running.End(trust.Denied, reason, 0))
+	o.audit.add(ctx, s, call, func(line *audit.Line) { line.Name, line.Outcome, line.Reason = name, trust.Denied, reason })
+}
+
+// finished tells those of a finished operation who are not told by the feed.
+func (o *observer) finished(*telemetry.Operation) {}
+
+// record takes down an event that is no operation.
+func (o *observer) record(ctx context.Context, e trust.Event) { o.audit.record(ctx, e) }
+
+// outcomeOf says what came of a call, and why where it did not succeed. The texts of
+// servers are no part of that: they may repeat arguments.
+func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, reason string) {
+	var rpc *tool.RPCError
+	var lacks *trust.ScopeError
+	switch {
+	case errors.As(err, &lacks):
+		return trust.Denied, err.Error()
+	case err == nil && result.Failed():
+		return trust.ToolError, ""
+	case err == nil && !result.Complete():
+		return trust.Success, "not complete: the client is asked, or told of a task"
+	case err == nil:
+		return trust.Success, ""
+	case errors.Is(err, tool.ErrNotFound), errors.Is(err, gate.ErrNotProvisioned):
+		return trust.Denied, err.Error()
+	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return trust.Timeout, err.Error()
+	case ctx.Err() != nil:
+		return trust.Cancelled, err.Error()
+	case errors.As(err, &rpc):
+		return trust.Failed, "error " + strconv.Itoa(rpc.Code)
+	}
+	return trust.Failed, err.Error()
+}
+
+// lines counts what was taken down within a call of a meta-tool.
+type lines struct{ n atomic.Int32 }
+
+type linesKey struct{}
+
+func noteLine(ctx context.Context) {
+	if l, ok := ctx.Value(linesKey{}).(*lines); ok {
+		l.n.Add(1)
+	}
+}
+
+func (o *observer) aroundAll(v *View, tools []*tool.Tool) []*tool.Tool {
+	out := make([]*tool.Tool, len(tools))
+	for i, t := range tools {
+		out[i] = o.aroundMeta(v, t)
+	}
+	return out
+}
+
+// aroundMeta has the calls of a meta-tool of a view observed. One that only calls another
+// tool is no operation of its own where that is one.
+func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
+	of := func(call *tool.Call) subject {
+		s := subject{kind: trust.EventCall, view: v.name}
+		if v.kindOf(call) == savings.Search {
+			s.kind = trust.EventRetrieve
+		}
+		return s
+	}
+	whole := o.observed(t.Handler, of)
+	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		if !v.passesOn(call) {
+			return whole(ctx, call)
+		}
+		inside := &lines{}
+		about := of(call)
+		began := about.operation(ctx, call)
+		began.Time = time.Now()
+		result, err := t.Handler(context.WithValue(ctx, linesKey{}, inside), call)
+		if inside.n.Load() == 0 { // it did not get so far
+			outcome, reason := outcomeOf(ctx, result, err)
+			_, running := o.feed.Begin(ctx, began)
+			o.finished(running.End(outcome, reason, len(result)))
+			o.audit.add(ctx, about, call, func(line *audit.Line) {
+				line.Time, line.Outcome, line.Reason, line.BytesOut = began.Time, outcome, reason, len(result)
+			})
+		}
+		return result, err
+	}}
+}
+
+// passesOn reports whether a call of a meta-tool is that of another tool.
+func (v *View) passesOn(call *tool.Call) bool {
+	if call.Name == v.settings.ProxyTool {
+		return v.kindOf(call) == savings.Use
+	}
+	return retrieve.Calls(call.Name)
+}
+
+// refused takes down a call that was not made: of name, which the caller has not in the
+// view (t is nil), or of t.
+func (v *View) refused(o *observer) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
+	return func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
+		noteLine(ctx)
+		s := subject{kind: trust.EventCall, view: v.name}
+		if t != nil {
+			s = subject{kind: trust.EventCall, view: v.name, tool: t}
+		} else {
+			v.revealed(ctx, call, name, &s)
+		}
+		o.note(ctx, s, call, name, refusalOf(reason))
+	}
+}
+
+// revealed makes the tool that a policy hides from the caller the subject, for those who
+// watch; a view without policies hides none.
+func (v *View) revealed(ctx context.Context, call *tool.Call, name string, s *subject) {
+	if hidden, decided := v.hidden(ctx, call, name); hidden != nil {
+		s.tool, s.decision = hidden, &audit.Decision{Policy: decided.Policy()}
+	}
+}
+
+// refusalOf is the first line of a reason: others repeat arguments and schemas.
+func refusalOf(reason error) string {
+	first, _, _ := strings.Cut(reason.Error(), "\n")
+	return first
+}
+
+// Unknown takes down a call of a name that nothing in the view has.
+func (b behind) Unknown(ctx context.Context, call *tool.Call) {
+	s := subject{kind: eventOf(call.Kind), view: b.of.view}
+	b.of.now().of(ctx).revealed(ctx, call, call.Name, &s)
+	b.of.desk.views.observer.note(ctx, s, call, call.Name, tool.ErrNotFound.Error())
+}
+
+// Began takes down a session.
+func (b behind) Began(ctx context.Context, session, client string) {
+	b.of.desk.views.observer.record(ctx, trust.Event{Kind: trust.EventSessionOn, View: b.of.view, Session: session, Client: client})
+}

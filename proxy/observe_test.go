@@ -1,0 +1,82 @@
+package proxy_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"toolfinch/internal/await"
+	"toolfinch/proxy"
+	hooks "toolfinch/script"
+	"toolfinch/telemetry"
+	"toolfinch/tool"
+	"toolfinch/view"
+)
+
+func stagesOf(o *telemetry.Operation) string {
+	var names []string
+	for _, s := range o.Stages {
+		names = append(names, strings.TrimSuffix(s.Name+" "+s.Target, " "))
+	}
+	return strings.Join(names, ", ")
+}
+
+// TestFeedHasEveryCall calls by every surface of MCP, without an audit log.
+func TestFeedHasEveryCall(t *testing.T) {
+	up := wares(t)
+	up.on("tools/call burn", func(r *request) { r.result(`{"content":[{"type":"text","text":"no fire"}],"isError":true}`) })
+	v := everything(view.Default, view.ExposureRetrieve)
+	v.Composites = []view.Composite{{Name: "both", Steps: []view.Step{{Key: "a", Tool: "shop.look", Args: []byte(`{}`)}}}}
+	config := configOf(t, []*script{up}, v)
+	p, err := proxy.Open(t.Context(), config, proxy.WithVersion("test"), proxy.WithPostCall(
+		func(context.Context, *hooks.Info, json.RawMessage, tool.Result) (tool.Result, error) { return nil, nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := run(t, p)
+	await.Value(t, p.Ready())
+	c := viewClient(t, p, url, view.Default, false)
+	seen := 0
+	since := func() (got []string) {
+		all := p.Feed().Recent(1000, nil)
+		for _, o := range all[:len(all)-seen] {
+			text := fmt.Sprintf("%s %s %s: %s", o.Kind, o.Name, o.Outcome, stagesOf(o))
+			if o.Retrieval != nil {
+				text += fmt.Sprintf("; %d found by %d", o.Retrieval.Hits, o.Retrieval.Searches)
+			}
+			if got = append(got, text); o.View != view.Default || o.Transport != "http" || o.Client == "" || o.Session == "" || o.Session == c.id || o.Era != "legacy" || o.Request == "" {
+				t.Errorf("%s: %+v", text, o)
+			}
+		}
+		seen = len(all)
+		slices.Reverse(got)
+		return got
+	}
+	for _, step := range []struct {
+		method, params string
+		want           []string
+	}{
+		{"tools/call", toolCall("shop_look", `{"size":1}`), []string{"tool.call shop_look success: upstream shop.look, hook Go function 1"}},
+		{"tools/call", toolCall("call_tool", `{"name":"shop_burn"}`), []string{"tool.call shop_burn tool_error: upstream shop.burn, hook Go function 1"}},
+		{"tools/call", toolCall("shop_nothing", `{}`), []string{"tool.call shop_nothing denied: "}},
+		{"tools/call", toolCall("call_tool", `{"name":"shop_nothing"}`), []string{"tool.call shop_nothing denied: "}},
+		{"tools/call", toolCall("call_tool", `{}`), []string{"tool.call call_tool tool_error: "}},
+		{"tools/call", toolCall("both", `{}`), []string{
+			"tool.call shop.look success: upstream shop.look, hook Go function 1", "tool.call both success: upstream shop.look, hook Go function 1, hook Go function 1",
+		}},
+		{"tools/call", toolCall("retrieve_tools", `{"query":"look at a ware"}`), []string{"retrieve retrieve_tools success: search, hold; 3 found by 1"}},
+		{"prompts/get", `{"name":"shop_greet"}`, []string{"prompt.get shop_greet success: upstream shop.greet"}},
+		{"resources/read", `{"uri":"file:///note"}`, []string{"resource.read file:///note success: upstream shop.file:///note"}},
+	} {
+		c.ask(step.method, step.params)
+		if got := since(); !slices.Equal(got, step.want) {
+			t.Errorf("%s %s:\n  %s\nwant\n  %s", step.method, step.params, strings.Join(got, "\n  "), strings.Join(step.want, "\n  "))
+		}
+	}
+	if _, n := p.Feed().InFlight(); n != 0 {
+		t.Errorf("%d in flight when all is answered", n)
+	}
+}

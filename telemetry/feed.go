@@ -1,0 +1,203 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"toolfinch/trust"
+)
+
+// Bounds of a feed.
+const (
+	kept        = 1000 // finished operations
+	maxInFlight = 1000 // of those that run, so many are shown
+	minutes     = 60   // that are counted
+	subscribers = 64   // at once
+	roomOf      = 256  // operations that wait for a subscriber
+)
+
+// Feed is what the proxy does now and did last: the operations in flight, the last 1,000
+// finished ones, and counts of the last hour. Its methods are safe for concurrent use, and
+// none of them waits.
+type Feed struct {
+	mu          sync.Mutex // guards all below; held for look-ups and copies of pointers only
+	last        [kept]*Operation
+	next        int // where the next one goes in last
+	inFlight    map[*Running]struct{}
+	running     int // operations in flight, those that are not in inFlight among them
+	counts      [minutes]Minute
+	subscribers map[*Subscription]struct{}
+}
+
+// Minute counts the operations that finished within one minute; those within others
+// (Depth above 0) are not counted.
+type Minute struct {
+	Start    time.Time // of the minute
+	All      int
+	Outcomes map[string]int // those that are not trust.Success, by outcome; nil for none
+}
+
+// Failed counts the operations that did not succeed.
+func (m Minute) Failed() (n int) {
+	for _, of := range m.Outcomes {
+		n += of
+	}
+	return n
+}
+
+// NewFeed returns an empty feed.
+func NewFeed() *Feed {
+	return &Feed{inFlight: map[*Running]struct{}{}, subscribers: map[*Subscription]struct{}{}}
+}
+
+// Begin begins an operation; its Time is now unless it is set. Stages that are started with
+// the returned context are of it.
+func (f *Feed) Begin(ctx context.Context, o Operation) (context.Context, *Running) {
+	if o.Time.IsZero() {
+		o.Time = time.Now()
+	}
+	o.bound()
+	r := &Running{feed: f, parent: runningOf(ctx), Operation: o}
+	f.mu.Lock()
+	f.running++
+	if len(f.inFlight) < maxInFlight {
+		f.inFlight[r] = struct{}{}
+	}
+	f.mu.Unlock()
+	return context.WithValue(ctx, runningKey{}, r), r
+}
+
+// finished takes an operation that has ended.
+func (f *Feed) finished(r *Running) {
+	o := &r.Operation
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	delete(f.inFlight, r)
+	f.last[f.next] = o
+	f.next = (f.next + 1) % kept
+	if o.Depth == 0 {
+		f.count(o.Time.Add(o.Duration), o.Outcome)
+	}
+	for s := range f.subscribers {
+		select {
+		case s.operations <- o:
+		default:
+			s.dropped++
+		}
+	}
+}
+
+// count counts one operation; the caller holds the lock.
+func (f *Feed) count(at time.Time, outcome string) {
+	at = at.Truncate(time.Minute)
+	m := &f.counts[at.Unix()/60%minutes]
+	if !m.Start.Equal(at) {
+		*m = Minute{Start: at}
+	}
+	m.All++
+	if outcome != trust.Success {
+		if m.Outcomes == nil {
+			m.Outcomes = map[string]int{}
+		}
+		m.Outcomes[outcome]++
+	}
+}
+
+// Recent returns up to n finished operations that keep accepts (nil: all), the last first.
+func (f *Feed) Recent(n int, keep func(*Operation) bool) []*Operation {
+	var all []*Operation
+	f.mu.Lock()
+	for i := range kept {
+		if o := f.last[(f.next-1-i+2*kept)%kept]; o != nil {
+			all = append(all, o)
+		}
+	}
+	f.mu.Unlock()
+	if keep != nil {
+		all = slices.DeleteFunc(all, func(o *Operation) bool { return !keep(o) })
+	}
+	return all[:min(n, len(all))]
+}
+
+// InFlight returns the operations that run, the oldest first, and how many there are: more
+// than 1,000 are not shown. Their stages are those that have begun.
+func (f *Feed) InFlight() (shown []Operation, all int) {
+	f.mu.Lock()
+	running := make([]*Running, 0, len(f.inFlight))
+	for r := range f.inFlight {
+		running = append(running, r)
+	}
+	all = f.running
+	f.mu.Unlock()
+	shown = make([]Operation, len(running))
+	for i, r := range running {
+		shown[i] = r.snapshot()
+	}
+	slices.SortFunc(shown, func(a, b Operation) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Depth, b.Depth)) })
+	return shown, all
+}
+
+// Hour returns the counts of the last 60 minutes, the oldest first, each minute once. The
+// last one is that of now, and not over.
+func (f *Feed) Hour(now time.Time) []Minute {
+	all := make([]Minute, minutes)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range all {
+		at := now.Add(time.Duration(i-minutes+1) * time.Minute).Truncate(time.Minute)
+		all[i].Start = at
+		if m := f.counts[at.Unix()/60%minutes]; m.Start.Equal(at) {
+			all[i].All = m.All
+			for outcome, n := range m.Outcomes {
+				if all[i].Outcomes == nil {
+					all[i].Outcomes = map[string]int{}
+				}
+				all[i].Outcomes[outcome] = n
+			}
+		}
+	}
+	return all
+}
+
+// Subscription hears of finished operations until it is closed.
+type Subscription struct {
+	feed       *Feed
+	operations chan *Operation
+	dropped    int // guarded by the feed's lock
+}
+
+// Subscribe returns a subscription to the operations that finish from now on; ok is false
+// where there are too many (64). Whoever reads slowly loses operations and delays nobody.
+func (f *Feed) Subscribe() (s *Subscription, ok bool) {
+	s = &Subscription{feed: f, operations: make(chan *Operation, roomOf)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.subscribers) >= subscribers {
+		return nil, false
+	}
+	f.subscribers[s] = struct{}{}
+	return s, true
+}
+
+// Operations are those that finish, in that order. The channel is never closed.
+func (s *Subscription) Operations() <-chan *Operation { return s.operations }
+
+// Dropped returns how many operations were lost since it was asked last.
+func (s *Subscription) Dropped() int {
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	n := s.dropped
+	s.dropped = 0
+	return n
+}
+
+// Close ends the subscription. It may be called twice.
+func (s *Subscription) Close() {
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	delete(s.feed.subscribers, s)
+}

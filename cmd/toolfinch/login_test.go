@@ -189,6 +189,78 @@ func TestLogin(t *testing.T) {
 	run.stop()
 }
 
+// A client that is not ours is asked to open the page of a login by the call that needs
+// one, and its call succeeds once its user has been there.
+func TestACallOpensThePageOfALogin(t *testing.T) {
+	t.Parallel()
+	h, as, _ := protectedHouse(t, true)
+	for name, settings := range map[string]map[string]any{
+		"SDK 1":             {"sdk": 1},
+		"SDK 2":             {"sdk": 2},
+		"SDK 2, 2026-07-28": {"sdk": 2, "modern": true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.login(t, as, "--no-browser")
+			run := h.start(t)
+			waitConnected(t, run.url) // so that its tools are known
+			h.said(t, "logout", "notes")
+			settings["url"], settings["name"] = run.url, "notes_whoami"
+			opened, text := h.opens(t, as, settings)
+			if !strings.HasPrefix(opened, as.Issuer) || text != "alice" {
+				t.Errorf("it opened %q and got %q", opened, text)
+			}
+			run.stop()
+		})
+	}
+}
+
+// opens runs testdata/node/opener.mjs, whose user opens one page and logs in there. It
+// returns that page and the text of the result.
+func (h house) opens(t *testing.T, as *authserver.Server, settings map[string]any) (opened, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	given, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, node(t), "../../testdata/node/opener.mjs", string(given))
+	cmd.Env = h.env
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	said := json.NewDecoder(out)
+	for {
+		var message struct {
+			Open, Failed string
+			Result       *struct{ Content []struct{ Text string } }
+		}
+		if err := said.Decode(&message); err != nil {
+			t.Fatalf("the client: %v", err)
+		}
+		switch {
+		case message.Open != "":
+			opened = message.Open
+			as.Browse(t, opened, "")
+			_, _ = in.Write([]byte("it is open\n"))
+		case message.Result == nil || len(message.Result.Content) == 0:
+			t.Fatalf("the call: %s %+v", message.Failed, message.Result)
+		default:
+			return opened, message.Result.Content[0].Text
+		}
+	}
+}
+
 // notInFiles fails the test where a file below a folder has the text in it.
 func notInFiles(t *testing.T, dir, text string) {
 	t.Helper()

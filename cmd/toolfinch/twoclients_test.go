@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -201,7 +200,7 @@ func serveAsker(t *testing.T) (house, string) {
 		t.Fatal(err)
 	}
 	s := script(t, file)
-	h.configureServers(t, map[string]any{"asker": map[string]any{
+	h.configure(t, map[string]any{"asker": map[string]any{
 		"command": s.Command, "args": s.Args, "connect_timeout": s.ConnectTimeout, "env": map[string]string{"ASKER_LOG": h.askerLog()},
 	}})
 	url, _ := h.serveHTTP(t)
@@ -218,7 +217,7 @@ func askingServers(t *testing.T) (house, string) {
 	h := c.house
 	everything := c.serveEverything(t, c.build(t, "everything"))
 	s := script(t, module(t, everythingJS), "stdio")
-	h.configureServers(t, map[string]any{
+	h.configure(t, map[string]any{
 		"stdio":  map[string]any{"command": s.Command, "args": s.Args, "connect_timeout": s.ConnectTimeout},
 		"modern": map[string]any{"url": everything},
 		"legacy": map[string]any{"url": everything, "protocol": "legacy"},
@@ -228,22 +227,6 @@ func askingServers(t *testing.T) (house, string) {
 	}
 	url, _ := h.serveHTTP(t)
 	return h, url
-}
-
-// configureServers writes the configuration for these servers.
-func (h house) configureServers(t *testing.T, servers map[string]any) {
-	t.Helper()
-	text, err := json.Marshal(map[string]any{
-		"data_dir":    filepath.Join(h.home, "data"),
-		"log_format":  "json",
-		"mcp_servers": servers,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(h.config, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // kindOfCall is a tool and how to call it. What is said with the call comes

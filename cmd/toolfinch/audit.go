@@ -93,6 +93,15 @@ func moment(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither how long ago, like 90m or 7d, nor a time like 2026-11-01 or 2026-11-01T12:00:00Z", text)
 }
 
+// open reads the filters, and returns where the log is and what shows its lines.
+func (f *auditFilter) open(cmd *cobra.Command, s *settings) (*audit.Settings, *auditLines, error) {
+	if err := f.read(time.Now()); err != nil {
+		return nil, nil, err
+	}
+	_, settings, err := s.auditSettings(cmd)
+	return settings, &auditLines{out: cmd.OutOrStdout(), asJSON: f.asJSON}, err
+}
+
 func newAuditTail(s *settings) *cobra.Command {
 	var filter auditFilter
 	var n int
@@ -105,14 +114,10 @@ func newAuditTail(s *settings) *cobra.Command {
   toolfinch audit tail -n 100 --server github --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := filter.read(time.Now()); err != nil {
-				return err
-			}
-			_, settings, err := s.auditSettings(cmd)
+			settings, shown, err := filter.open(cmd, s)
 			if err != nil {
 				return err
 			}
-			shown := &auditLines{out: cmd.OutOrStdout(), asJSON: filter.asJSON}
 			last, err := audit.Last(audit.Files(settings.File), max(n, 0), filter.Filter, shown.show)
 			if err = errors.Join(err, shown.print()); err != nil || !follow {
 				return err
@@ -139,14 +144,10 @@ aside. Its exit code is 1 where there are none.`,
   toolfinch audit grep --event 'pin.*' --json | jq .details`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := filter.read(time.Now()); err != nil {
-				return err
-			}
-			_, settings, err := s.auditSettings(cmd)
+			settings, shown, err := filter.open(cmd, s)
 			if err != nil {
 				return err
 			}
-			shown := &auditLines{out: cmd.OutOrStdout(), asJSON: filter.asJSON}
 			err = audit.Scan(audit.Files(settings.File), filter.Filter, func(l *audit.Line, text []byte) error {
 				if err := cmd.Context().Err(); err != nil {
 					return err

@@ -91,27 +91,35 @@ func (p *Protected) verify(ctx context.Context, token string, _ *http.Request) (
 	p.seen = append(p.seen, token)
 	refused := slices.Contains(p.not, token)
 	p.mu.Unlock()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.as.Issuer+"/token/introspection", strings.NewReader(url.Values{"token": {token}}.Encode()))
+	about, err := p.as.Introspect(ctx, token)
 	if err != nil {
 		return nil, err
+	}
+	if !about.Active || refused {
+		return nil, errors.Join(auth.ErrInvalidToken, errors.New("it is refused"))
+	}
+	return &auth.TokenInfo{Scopes: strings.Fields(about.Scope), Expiration: time.Unix(about.Exp, 0), UserID: about.Sub}, nil
+}
+
+// Introspection is what the server says of a token (RFC 7662).
+type Introspection struct {
+	Active     bool
+	Scope, Sub string
+	Exp        int64 // seconds since 1970
+}
+
+// Introspect asks about a token as Inspector, which is to be among the clients.
+func (s *Server) Introspect(ctx context.Context, token string) (about Introspection, _ error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Issuer+"/token/introspection", strings.NewReader(url.Values{"token": {token}}.Encode()))
+	if err != nil {
+		return about, err
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.SetBasicAuth(Inspector.ID, Inspector.Secret)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return about, err
 	}
 	defer response.Body.Close()
-	var answer struct {
-		Active     bool
-		Scope, Sub string
-		Exp        int64
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return nil, err
-	}
-	if !answer.Active || refused {
-		return nil, errors.Join(auth.ErrInvalidToken, errors.New("it is refused"))
-	}
-	return &auth.TokenInfo{Scopes: strings.Fields(answer.Scope), Expiration: time.Unix(answer.Exp, 0), UserID: answer.Sub}, nil
+	return about, json.NewDecoder(response.Body).Decode(&about)
 }

@@ -150,15 +150,20 @@ func (s *Server) Await(ctx context.Context, principal string, needed *Needed) er
 const renewWithin = 45 * time.Second
 
 // renew returns a token in place of the one that is refused, "" for whichever is no
-// longer fresh: one that another process has got meanwhile, or else a new one. Callers at
-// the same time share one attempt, which goes on when their contexts end.
+// longer fresh: one that another process has got meanwhile, or else a new one.
 func (a *account) renew(ctx context.Context, refused string) (*credential, error) {
-	result := a.renewing.DoChan(refused, func() (any, error) {
+	return a.share(ctx, refused, func(ctx context.Context) (*credential, error) { return a.renewLocked(ctx, refused) })
+}
+
+// share gets a token under the lock of the row, which no other process has then. Callers at
+// the same time who want the same share one attempt, which goes on when their contexts end.
+func (a *account) share(ctx context.Context, wanted string, get func(context.Context) (*credential, error)) (*credential, error) {
+	result := a.renewing.DoChan(wanted, func() (any, error) {
 		ctx, cancel := context.WithTimeout(a.logins.life, renewWithin)
 		defer cancel()
 		var c *credential
 		err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) (err error) {
-			c, err = a.renewLocked(ctx, refused)
+			c, err = get(ctx)
 			return err
 		})
 		return c, err
@@ -310,26 +315,12 @@ func (a *account) rejected(ctx context.Context, sent *credential, c challenge) (
 
 // first gets the first token where that needs no person.
 func (a *account) first(ctx context.Context) (*credential, error) {
-	result := a.renewing.DoChan("first", func() (any, error) {
-		ctx, cancel := context.WithTimeout(a.logins.life, renewWithin)
-		defer cancel()
-		var c *credential
-		err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) (err error) {
-			if c, err = a.load(ctx, true); err != nil || c != nil {
-				return err
-			}
-			c, err = a.obtain(ctx, nil)
-			return err
-		})
-		return c, err
+	return a.share(ctx, "first", func(ctx context.Context) (*credential, error) {
+		if c, err := a.load(ctx, true); err != nil || c != nil {
+			return c, err
+		}
+		return a.obtain(ctx, nil)
 	})
-	select {
-	case r := <-result:
-		c, _ := r.Val.(*credential)
-		return c, r.Err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // widen answers a 403 that wants more scopes: whether the request is to be sent again.

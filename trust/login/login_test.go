@@ -77,26 +77,14 @@ func (r *resource) scopes(t *testing.T, token string) []string {
 	if token == "" {
 		return nil
 	}
-	form := url.Values{"token": {token}}
-	request, _ := http.NewRequest(http.MethodPost, r.as.Issuer+"/token/introspection", strings.NewReader(form.Encode()))
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.SetBasicAuth(authserver.Inspector.ID, authserver.Inspector.Secret)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
+	about, err := r.as.Introspect(t.Context(), token)
+	switch {
+	case err != nil:
 		return []string{"mcp:read"} // the authorization server is down: a resource with JWTs would not notice
-	}
-	defer response.Body.Close()
-	var answer struct {
-		Active bool
-		Scope  string
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		t.Errorf("introspection: %v", err)
-	}
-	if !answer.Active {
+	case !about.Active:
 		return nil
 	}
-	return strings.Fields(answer.Scope)
+	return strings.Fields(about.Scope)
 }
 
 // seen are the tokens that came since the last time.
@@ -127,6 +115,15 @@ func newHouse(t *testing.T, settings authserver.Settings) *house {
 	settings.Clients = append(settings.Clients, authserver.Inspector)
 	as := authserver.Start(t, settings)
 	return &house{as: as, rs: newResource(t, as), vault: authserver.NewVault()}
+}
+
+// loggedIn is a house, and a process that has logged in to its server.
+func loggedIn(t *testing.T, settings authserver.Settings) (*house, *process) {
+	h := newHouse(t, settings)
+	p := h.process(t, login.Settings{})
+	h.wants(t, p)
+	h.login(t, p)
+	return h, p
 }
 
 // process is what one process has.
@@ -271,10 +268,7 @@ func TestLogin(t *testing.T) {
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, authserver.Settings{Now: authserver.Now{Lifetime: 2}})
-	p := h.process(t, login.Settings{})
-	h.wants(t, p)
-	h.login(t, p)
+	h, p := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 2}})
 	first := h.row(t)
 	h.as.Set(t, authserver.Now{Lifetime: 3600})
 	await.True(t, func() bool { h.works(t, p); return h.row(t)["access_token"] != first["access_token"] })
@@ -341,10 +335,7 @@ func (h *house) revoke(t *testing.T, token string) {
 
 func TestRefreshTokenThatIsRevoked(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, authserver.Settings{})
-	p := h.process(t, login.Settings{})
-	h.wants(t, p)
-	h.login(t, p)
+	h, p := loggedIn(t, authserver.Settings{})
 	h.works(t, p)
 	row := h.row(t)
 	h.revoke(t, row["refresh_token"].(string))
@@ -365,10 +356,7 @@ func TestRefreshTokenThatIsRevoked(t *testing.T) {
 
 func TestAuthorizationServerAway(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, authserver.Settings{Now: authserver.Now{Lifetime: 8}})
-	p := h.process(t, login.Settings{})
-	h.wants(t, p)
-	h.login(t, p)
+	h, p := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 8}})
 	first := h.row(t)
 	h.as.Down(t)
 	// The token expires meanwhile: before that it is used, after that the fault is said.
@@ -389,10 +377,7 @@ func TestClocks(t *testing.T) {
 	for _, skew := range []int{-3600, 3600} {
 		t.Run(fmt.Sprint(skew), func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, authserver.Settings{})
-			p := h.process(t, login.Settings{})
-			h.wants(t, p)
-			h.login(t, p)
+			h, p := loggedIn(t, authserver.Settings{})
 			h.as.Set(t, authserver.Now{Skew: &skew})
 			h.refuse(t)
 			h.works(t, p)
@@ -432,10 +417,7 @@ func TestTwoProcessesRefresh(t *testing.T) {
 
 func TestRefreshTokenUsedTwice(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, authserver.Settings{})
-	p := h.process(t, login.Settings{})
-	h.wants(t, p)
-	h.login(t, p)
+	h, p := loggedIn(t, authserver.Settings{})
 	stolen, _ := h.vault.Get(t.Context(), "login/notes")
 	h.refuse(t)
 	h.works(t, p)
@@ -449,10 +431,7 @@ func TestRefreshTokenUsedTwice(t *testing.T) {
 
 func TestStepUp(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, authserver.Settings{})
-	p := h.process(t, login.Settings{})
-	h.wants(t, p)
-	h.login(t, p)
+	h, p := loggedIn(t, authserver.Settings{})
 	h.works(t, p)
 	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
 	needed := h.wants(t, p)
@@ -481,10 +460,7 @@ func TestStepUp(t *testing.T) {
 // refused for.
 func TestStepUpByAnotherProcess(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, authserver.Settings{})
-	first := h.process(t, login.Settings{})
-	h.wants(t, first)
-	h.login(t, first)
+	h, _ := loggedIn(t, authserver.Settings{})
 	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
 	h.wants(t, h.process(t, login.Settings{}))
 	shell := h.process(t, login.Settings{})
@@ -653,10 +629,7 @@ func TestDevice(t *testing.T) {
 // over http to this machine alone.
 func TestTokensAreSentToNoPlainEndpoint(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, authserver.Settings{})
-	p := h.process(t, login.Settings{})
-	h.wants(t, p)
-	h.login(t, p)
+	h, _ := loggedIn(t, authserver.Settings{})
 	row := h.row(t)
 	row["revocation_url"] = "http://192.0.2.1/revoke"
 	raw, _ := json.Marshal(row)

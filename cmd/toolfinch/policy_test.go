@@ -254,3 +254,35 @@ func TestAForbiddenToolIsReachedByNoSurface(t *testing.T) {
 		}
 	}
 }
+
+// A broken edit of a policy is refused with its place, and what was forbidden stays so.
+func TestABrokenPolicyIsRefusedWhileServing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, map[string]server{"everything": script(t, module(t, everythingJS), "stdio")}, map[string]any{"policies": []string{"files/team.cedar"}})
+	const permit, forbid = "permit (principal, action, resource);\n", `forbid (principal, action, resource) when { resource.name == "echo" };`
+	h.file(t, "team.cedar", permit+forbid)
+	run := h.start(t)
+	waitConnected(t, run.url)
+	echo := func() string {
+		a := &visitor{url: run.url}
+		a.begin(t)
+		return a.ask(t, "tools/call", `{"name":"everything_echo","arguments":{"message":"sesame"}}`)
+	}
+	for _, edit := range []struct {
+		text, log, names string
+		echoes           bool
+	}{
+		{permit + "forbid (principal, action;", refused, "team.cedar:2:", false},
+		{permit, reloaded, "", true},
+		{"", reloaded, "", false},
+		{permit + forbid, reloaded, "", false},
+	} {
+		at := len(run.log.String())
+		h.file(t, "team.cedar", edit.text)
+		run.log.wait(t, at, edit.log, edit.names)
+		if got := echo(); strings.Contains(got, "Echo: sesame") != edit.echoes {
+			t.Errorf("with the policies %q: %s", edit.text, got)
+		}
+	}
+	run.stop()
+}

@@ -1,11 +1,20 @@
 package proxy_test
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"toolfinch/proxy"
 )
 
 // Every limit of what clients can make grow has a metric and a row in the
@@ -29,5 +38,32 @@ func TestEveryLimitIsDocumentedAndMeasured(t *testing.T) {
 	}
 	if len(measured) == 0 || !maps.Equal(measured, documented) {
 		t.Errorf("measured   %v\ndocumented %v", measured, documented)
+	}
+}
+
+// A connection that sends nothing more is closed after idle_time.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	config := configFor(t.TempDir())
+	config.HTTP.IdleTime = 10 * time.Millisecond
+	p, err := proxy.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(run(t, p), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	answers := bufio.NewReader(conn)
+	response, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second)) // a bound, a quarter of the default idle_time
+	if _, err := answers.ReadByte(); response.Close || !errors.Is(err, io.EOF) {
+		t.Errorf("the idle connection: %v, closed by its answer: %v", err, response.Close)
 	}
 }

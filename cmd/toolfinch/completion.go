@@ -152,7 +152,7 @@ func (s *settings) completeQueries(cmd *cobra.Command, _ []string, typed string)
 }
 
 // completeWithin bounds what a key press may wait for.
-const completeWithin = 500 * time.Millisecond
+const completeWithin = 3 * time.Second
 
 // servers are all that are configured, disabled ones too.
 func (d *desk) servers() []string { return slices.Concat(serverNames(d.config), d.config.Disabled) }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,11 +48,30 @@ func (a apart) Run() int {
 	return a.TestingM.Run()
 }
 
+// scripts are the files of all scripts; with -short, of those that serve.
+func scripts(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob("../../testdata/scripts/*.txtar")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	if !testing.Short() {
+		return all
+	}
+	return slices.DeleteFunc(all, func(file string) bool {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !bytes.Contains(text, []byte("toolfinch serve"))
+	})
+}
+
 // TestScripts runs the command line as terminal sessions.
 func TestScripts(t *testing.T) {
 	registry := startRegistry(t)
 	testscript.Run(t, testscript.Params{
-		Dir:                 "../../testdata/scripts",
+		Files:               scripts(t),
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {

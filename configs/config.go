@@ -61,6 +61,7 @@ type Config struct {
 	HTTP              HTTPLimits           // of clients over HTTP
 	Tools             []view.UpstreamTools // what stands under the enabled servers for every view, in file order
 	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
+	UI                bool                 // whether HTTP serves the page
 	Secrets           leaks.Mode           // what becomes of secrets in answers; see SecretsIn
 	Gating            *view.Gating         // of the default view where Views has none; nil: what is found may be called
 	ProxyTool         string               // name of the proxy tool of such a view; "" for none

@@ -185,6 +185,11 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *bool { return &c.REST }).is(boolean{}, true),
 	},
 	{
+		name: "ui", env: "MCPPROXY_UI",
+		doc:   "whether HTTP also serves [the page](page.md), at `/`",
+		value: in(func(c *Config) *bool { return &c.UI }).is(boolean{}, true),
+	},
+	{
 		name: "python", without: "`python3`",
 		doc:   "the interpreter of hooks and custom tools in Python, or `{command: ..., env: {NAME: value}, inherit_env: [...]}`; see [hooks.md](hooks.md#python)",
 		value: in(func(c *Config) *python.Settings { return &c.Python }).is(pythonKind{}),

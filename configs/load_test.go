@@ -267,7 +267,7 @@ func TestDefaults(t *testing.T) {
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", HFAdapter: "auto", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, HTTP: DefaultHTTPLimits, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Secrets: leaks.Off, Transport: "stdio", Listen: "127.0.0.1:8080", REST: true,
+		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, HTTP: DefaultHTTPLimits, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Secrets: leaks.Off, Transport: "stdio", Listen: "127.0.0.1:8080", REST: true, UI: true,
 		Python: python.Settings{Dir: dir},
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -334,6 +334,7 @@ transport: http
 listen: "[::1]:0"
 allowed_origins: [https://App.example.com:8443]
 rest_api: false
+ui: false
 gating: {max_tokens: 0, max_tools: 1, ttl: 90}
 proxy_tool: everything-1_2
 secrets: BLOCK

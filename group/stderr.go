@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,9 @@ const (
 	maxLogLine    = 4 << 10 // bytes of a line of standard error that are logged
 	stderrBurst   = 200     // lines that are logged as fast as they come
 	stderrRate    = 20      // lines a second after that
-	lastLines     = 5       // lines that are kept for errors
+	keptLines     = 20      // lines that are kept
+	maxKeptLine   = 1 << 10 // bytes of each
+	lastLines     = 5       // of them, lines that errors have
 	maxLastLine   = 300     // bytes of each
 	longLine      = "(a line too long to show)"
 	lastSeparator = " | "
@@ -77,18 +80,24 @@ func (e *Stderr) Follow(r io.ReadCloser) {
 func (e *Stderr) keep(line string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.last) == lastLines {
+	if len(e.last) == keptLines {
 		e.last = append(e.last[:0], e.last[1:]...)
 	}
-	e.last = append(e.last, line)
+	e.last = append(e.last, strings.Clone(line[:min(len(line), maxKeptLine)]))
+}
+
+// Lines are the last lines, as the process wrote them.
+func (e *Stderr) Lines() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.last)
 }
 
 // Words are the last lines, on one line, as the process wrote them.
 func (e *Stderr) Words() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	lines := make([]string, len(e.last))
-	for i, line := range e.last {
+	lines := e.Lines()
+	lines = lines[max(0, len(lines)-lastLines):]
+	for i, line := range lines {
 		lines[i] = line[:min(len(line), maxLastLine)]
 	}
 	return strings.Join(lines, lastSeparator)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"toolfinch/gate"
 	"toolfinch/hook"
@@ -15,6 +16,7 @@ import (
 	"toolfinch/transport"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
+	"toolfinch/web/page"
 )
 
 // desk is what the live servers of all views share.
@@ -26,6 +28,7 @@ type desk struct {
 	subscriptions *register.Subscriptions
 	connected     *transport.Clients
 	entrance      *inbound.Gate
+	page          atomic.Pointer[page.Server] // nil until it is served
 	limits        *register.Limits
 	provisioned   *limit.Limit
 	relists       map[string]tool.Relists                              // what was known of clients at the start

@@ -18,6 +18,7 @@ import (
 	"toolfinch/transport"
 	"toolfinch/trust/inbound"
 	"toolfinch/web"
+	"toolfinch/web/page"
 )
 
 // drain is how long calls in flight may go on at shutdown.
@@ -33,8 +34,8 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 }
 
 // ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
-// and of each view at /mcp/{view}, HTTP+SSE at /sse, the REST API at /api, /healthz
-// and /readyz. Calls in flight get 10 s then.
+// and of each view at /mcp/{view}, HTTP+SSE at /sse, the REST API at /api, the page at
+// /, /healthz and /readyz. Calls in flight get 10 s then.
 func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	if err := p.MayListen(listener.Addr()); err != nil {
 		return err
@@ -118,11 +119,12 @@ func (p *Proxy) Handler() http.Handler {
 		mux.HandleFunc(pattern, p.desk.entrance.Metadata)
 	}
 	mux.Handle("GET "+callbackPath, p.logins) // a browser comes, with a state as its proof
+	p.servePage(mux)
 	api := p.ifREST(p.desk.connected.Counted(web.Handler(rest{p}, p.version, p.log), refuse))
 	for _, pattern := range web.Patterns {
 		enter(pattern, inQuery, api)
 	}
-	return p.desk.connected.Guard(mux, transport.Names{Hosts: p.hosts(), Origins: p.first.Origins}, refuse)
+	return p.desk.connected.Guard(mux, transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
 }
 
 // hosts are the names by which clients reach the proxy, beside those of this machine.

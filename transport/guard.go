@@ -19,9 +19,26 @@ import (
 type Names struct {
 	Hosts   []string // in Host, beside this machine's own; in lower case, with a port for that port alone
 	Origins []string // in Origin, beside those of this machine
+	// Page is the path under which pages of our own are served, ending with a slash; "" for
+	// none. A request there may come from such a page, whatever it is reached by: its Origin
+	// names the host that Host does, or one of Hosts. Who serves it checks what is sent there.
+	Page string
 }
 
-// Guard lets requests in to next. Web pages stay out, except those of the origins: a
+// own reports whether an Origin of a request is that of our own page.
+func (n Names) own(r *http.Request, origin string) bool {
+	if n.Page == "" || !strings.HasPrefix(r.URL.Path, n.Page) {
+		return false
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	host := strings.ToLower(u.Host)
+	return host == strings.ToLower(r.Host) || slices.Contains(n.Hosts, host) || slices.Contains(n.Hosts, strings.ToLower(u.Hostname()))
+}
+
+// Guard lets requests in to next. Web pages stay out, except those of the origins and our own: a
 // browser that was led here by a page, through a rebound DNS name or a cross-site
 // request, shows it in Host or Origin. An IP address in Host is no rebound name; where the
 // connection is from this machine to itself, it is still not one that was meant. Bodies are bounded in time and, all together,
@@ -39,7 +56,7 @@ func (c *Clients) Guard(next http.Handler, names Names, refuse Refuse) http.Hand
 		}
 		// Which of several counts is anybody's guess: each must be allowed.
 		for _, origin := range r.Header.Values("Origin") {
-			if !slices.Contains(names.Origins, origin) && !isLoopbackOrigin(origin) {
+			if !slices.Contains(names.Origins, origin) && !isLoopbackOrigin(origin) && !names.own(r, origin) {
 				refuse(w, r, http.StatusForbidden, "this Origin is not allowed; see allowed_origins")
 				return
 			}

@@ -120,7 +120,7 @@ func Decide(ctx context.Context, d Decision) {
 // Source is where a request comes from.
 type Source struct {
 	Address   string // of the client, without a port; "" where it is the parent process
-	Transport string // "stdio", "http", "sse" or "rest"
+	Transport string // one of the Transports
 }
 
 type sourceKey struct{}

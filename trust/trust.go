@@ -74,6 +74,7 @@ const (
 	TransportHTTP  = "http"
 	TransportSSE   = "sse"
 	TransportREST  = "rest"
+	TransportUI    = "ui" // the page
 )
 
 // Party is who makes a request, with what program and over which transport: what

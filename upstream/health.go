@@ -36,6 +36,10 @@ type Status struct {
 	Transport string // a Transport: as connected last, as configured before that
 	Restarts  int    // how often a connection took the place of one that had ended
 	Dropped   int64  // notifications that clients did not get: too long, or read too slowly
+	PID       int    // of the process of the connection that all share; 0 where none runs
+	// Stderr is what the last such process wrote last to its standard error, for the owner:
+	// at most 20 lines, as they are.
+	Stderr []string
 }
 
 // health is how the exchanges with a server go.

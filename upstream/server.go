@@ -11,6 +11,7 @@ import (
 	"toolfinch/limit"
 	"toolfinch/tool"
 	"toolfinch/trust/login"
+	"toolfinch/upstream/conn"
 )
 
 // server is one configured server: its parts, and what is asked of it.
@@ -23,8 +24,9 @@ type server struct {
 	version  string // of this client
 	sealer   *sealer
 	tasks    *tasks
-	private  *limit.Limit // connections of clients that are asked
-	dropped  atomic.Int64 // notifications that clients did not get
+	private  *limit.Limit                 // connections of clients that are asked
+	dropped  atomic.Int64                 // notifications that clients did not get
+	process  atomic.Pointer[conn.Process] // the last one of the main connection; nil for none
 
 	login         *login.Server // nil where there is none
 	uses          uses
@@ -43,10 +45,14 @@ type server struct {
 	work sync.WaitGroup     // whoever starts a goroutine adds to it
 }
 
-// started tells of the process of the server.
-func (s *server) started(pid int) {
+// started tells of a process of the server. That of the connection of all is shown.
+func (l *connector) started(p *conn.Process) {
+	s := l.server
+	if l.main {
+		s.process.Store(p)
+	}
 	if s.events.Started != nil {
-		s.events.Started(s.settings.Name, &s.settings, pid)
+		s.events.Started(s.settings.Name, &s.settings, p.PID)
 	}
 }
 
@@ -145,6 +151,17 @@ func (s *server) status() Status {
 	status := s.health.get()
 	status.Dropped = s.dropped.Load()
 	status.Err = s.mask.error(status.Err)
+	if p := s.process.Load(); p != nil {
+		status.PID = p.PID
+		select {
+		case <-p.Exited:
+			status.PID = 0
+		default:
+		}
+		for _, line := range p.Stderr.Lines() {
+			status.Stderr = append(status.Stderr, s.mask.text(line))
+		}
+	}
 	return status
 }
 

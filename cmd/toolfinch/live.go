@@ -49,7 +49,7 @@ const (
 
 // answerLive answers at a socket in dir until ctx ends. Without a socket, as where the
 // path is too long for one, toolfinch runs all the same.
-func answerLive(ctx context.Context, dir string, about live, servers func() []upstream.Status, log *slog.Logger) {
+func answerLive(ctx context.Context, dir string, about live, servers func() []upstream.Status, link func() (string, error), log *slog.Logger) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	place := filepath.Join(dir, liveName+hex.EncodeToString(random[:]))
@@ -62,7 +62,16 @@ func answerLive(ctx context.Context, dir string, about live, servers func() []up
 		return
 	}
 	server := &http.Server{ReadHeaderTimeout: liveWait, WriteTimeout: liveWait, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && r.URL.Path == "/link" {
+				at, err := link()
+				if err != nil {
+					http.Error(w, err.Error(), http.StatusConflict)
+					return
+				}
+				_ = rawjson.Write(w, map[string]string{"link": at}, "")
+				return
+			}
 			now := about
 			for _, s := range servers() {
 				one := liveServer{Name: s.Server, State: s.State, Since: s.Since, Tools: s.Tools}

@@ -71,7 +71,7 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 	flags.StringArrayVar(&q.groups, "group", nil, "a group of the principal; may be repeated")
 	flags.StringArrayVar(&q.scopes, "scope", nil, "a scope of the principal; may be repeated")
 	flags.StringVar(&q.client, "client", "", "name of the client program, and its version after a space")
-	flags.StringVar(&q.transport, "transport", trust.TransportHTTP, "stdio, http, sse or rest")
+	flags.StringVar(&q.transport, "transport", trust.TransportHTTP, "stdio, http, sse, rest or ui")
 	flags.StringVar(&q.tool, "tool", "", "the tool, as clients call it or server.tool")
 	flags.StringVar(&q.prompt, "prompt", "", "the prompt, as clients call it")
 	flags.StringVar(&q.resource, "resource", "", "the URI of the resource")
@@ -100,9 +100,9 @@ func (q question) ask(d *desk) (judged, policy.Decision, error) {
 	}
 	party := trust.Party{Transport: q.transport}
 	switch q.transport {
-	case trust.TransportStdio, trust.TransportHTTP, trust.TransportSSE, trust.TransportREST:
+	case trust.TransportStdio, trust.TransportHTTP, trust.TransportSSE, trust.TransportREST, trust.TransportUI:
 	default:
-		return usage("--transport is %q: choose stdio, http, sse or rest", q.transport)
+		return usage("--transport is %q: choose stdio, http, sse, rest or ui", q.transport)
 	}
 	party.Client, party.Version, _ = strings.Cut(q.client, " ")
 	switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/savings"
 	"toolfinch/store"
 )
 
@@ -95,13 +96,7 @@ func sinceDay(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a number of days like 30d nor a day like 2026-11-01", text)
 }
 
-// What a token costs, beside one that is read without a cache.
-const (
-	written = 1.25 // read for the first time
-	cached  = 0.1  // read again
-)
-
-// savingsRow is what was read, in tokens. Costs are weighed: written and cached.
+// savingsRow is what was read, in tokens. Costs are weighed: see savings.Weighed.
 type savingsRow struct {
 	View       string   `json:"view,omitempty"` // "" in a total
 	Sessions   int64    `json:"sessions"`
@@ -130,19 +125,14 @@ func savingsOf(s store.Savings) savingsRow {
 	r := savingsRow{View: s.View, Sessions: s.Sessions, Retrievals: s.Retrievals, Starts: s.Starts, Steps: s.Steps, Appended: s.Appended, Changed: s.Changed,
 		Listed: s.Listed, Relisted: s.Relisted, Answers: s.Answers, Results: s.Results, Reread: s.Reread, Cached: s.Cached,
 		AllSteps: s.AllSteps, AllListed: s.AllListed, AllCached: s.AllCached,
-		Cost:    weighed(s.Listed+s.Relisted+s.Answers+s.Results+s.Reread, s.Cached),
-		AllCost: weighed(s.AllListed+s.Results, s.AllCached),
-		Changes: weighed(s.Relisted+s.Reread, -s.Reread)}
+		Changes: savings.Weighed(s.Relisted+s.Reread, -s.Reread)}
+	r.Cost, r.AllCost = savings.Cost(s)
 	r.Saved = r.AllCost - r.Cost
 	if r.AllCost > 0 {
 		percent := math.Round(1000*float64(r.Saved)/float64(r.AllCost)) / 10
 		r.Percent = &percent
 	}
 	return r
-}
-
-func weighed(first, again int64) int64 {
-	return int64(math.Round(written*float64(first) + cached*float64(again)))
 }
 
 func printSavings(cmd *cobra.Command, days []store.Savings, since string, asJSON bool) error {
@@ -228,7 +218,7 @@ const usualPrompt = 18_000
 // than with every tool listed, at least: the steps that are not made then, and the
 // changes of the list before it.
 func (r savingsRow) unseen() float64 {
-	return cached*float64(r.Steps-r.AllSteps) + (written-cached)*float64(r.Appended+r.Changed)
+	return savings.Cached*float64(r.Steps-r.AllSteps) + (savings.Written-savings.Cached)*float64(r.Appended+r.Changed)
 }
 
 // advice says that listing every tool would have been cheaper in a view, and what to

@@ -125,7 +125,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		if listener != nil {
 			about.At = listener.Addr().String()
 		}
-		following.Go(func() { answerLive(ctx, config.DataDir, about, p.Servers, log) })
+		following.Go(func() { answerLive(ctx, config.DataDir, about, p.Servers, p.UILink, log) })
 		if listener == nil {
 			return p.ServeStdio(ctx, stdin, stdout)
 		}

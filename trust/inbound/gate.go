@@ -153,7 +153,7 @@ type Target struct {
 // the credentials are taken out, so that nobody passes them on.
 func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := trust.WithSource(r.Context(), g.sourceOf(r))
+		ctx := trust.WithSource(r.Context(), g.Source(r))
 		to := target(r)
 		v, refused := g.prove(r.WithContext(ctx), to)
 		if refused == nil && g.Mode == Proof {
@@ -185,7 +185,7 @@ func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.
 // Know is Enter for what everybody may ask: who proves nothing is nobody.
 func (g *Gate) Know(next http.Handler, target func(*http.Request) Target) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := trust.WithSource(r.Context(), g.sourceOf(r))
+		ctx := trust.WithSource(r.Context(), g.Source(r))
 		if g.Mode != Proof || r.Header.Get("Authorization") != "" {
 			if v, refused := g.prove(r.WithContext(ctx), target(r)); refused == nil {
 				ctx = trust.WithPrincipal(ctx, v.principal)
@@ -403,14 +403,16 @@ func (g *Gate) fromProxy(r *http.Request) bool {
 // maxHops bounds how many addresses of X-Forwarded-For are looked at.
 const maxHops = 32
 
-// sourceOf is where a request comes from: past the reverse proxies that are believed.
-func (g *Gate) sourceOf(r *http.Request) trust.Source {
+// Source is where a request comes from: past the reverse proxies that are believed.
+func (g *Gate) Source(r *http.Request) trust.Source {
 	from := trust.Source{Transport: "http"}
 	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
 	case "sse", "message":
 		from.Transport = "sse"
 	case "api", "metrics", "openapi.json":
 		from.Transport = "rest"
+	case "ui":
+		from.Transport = trust.TransportUI
 	}
 	address := remote(r)
 	if g.fromProxy(r) {

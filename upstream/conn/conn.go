@@ -61,7 +61,7 @@ type Options struct {
 	Legacy         bool            // connect by handshake, whatever else the server speaks
 	Capabilities   json.RawMessage // what the server is told that its client can do
 	ClientVersion  string          // what the server is told as this client's version
-	Started        func(pid int)   // stdio: hears of the process; may be nil
+	Started        func(*Process)  // stdio: hears of the process; may be nil
 	Log            *slog.Logger
 }
 

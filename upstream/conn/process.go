@@ -31,6 +31,13 @@ type process struct {
 	stderr *group.Stderr
 }
 
+// Process is the child of a connection, for who shows it.
+type Process struct {
+	PID    int
+	Exited <-chan struct{} // closed when it has ended; the PID may be another's then
+	Stderr *group.Stderr
+}
+
 // start starts the server's command. Its standard error goes to the log.
 func start(o Options) (*process, error) {
 	cmd := exec.Command(o.Command, o.Args...)
@@ -64,10 +71,10 @@ func start(o Options) (*process, error) {
 		o.Log.Warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
 		return nil, startError(o, err)
 	}
-	if o.Started != nil {
-		o.Started(cmd.Process.Pid)
-	}
 	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
+	if o.Started != nil {
+		o.Started(&Process{PID: cmd.Process.Pid, Exited: p.exited, Stderr: p.stderr})
+	}
 	go p.stderr.Follow(errR)
 	go func() {
 		_ = cmd.Wait()

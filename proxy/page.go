@@ -1,0 +1,360 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/clients"
+	"toolfinch/configs"
+	"toolfinch/rawjson"
+	"toolfinch/savings"
+	"toolfinch/store"
+	"toolfinch/trust"
+	"toolfinch/trust/inbound"
+	"toolfinch/trust/login"
+	"toolfinch/trust/pins"
+	"toolfinch/upstream"
+	"toolfinch/web/page"
+)
+
+// paged is the proxy as the page knows it. Who asks is in the context: the owner where it
+// has no party, else the bearer of an API key, who has what it has over the REST API.
+type paged struct{ rest }
+
+// ErrNoPage says why there is no link to the page.
+var ErrNoPage = errors.New("the page is not served")
+
+// UILink returns the path and query of a link that logs the owner in to the page, once and
+// within minutes. Whoever asks for it must have proved to be the owner. The error wraps
+// ErrNoPage, and says why.
+func (p *Proxy) UILink() (string, error) {
+	served := p.desk.page.Load()
+	switch {
+	case served == nil:
+		return "", fmt.Errorf("%w over stdio: start toolfinch serve --transport http", ErrNoPage)
+	case !p.now.Load().config.UI:
+		return "", fmt.Errorf("%w: the configuration has ui: false", ErrNoPage)
+	}
+	return served.Link(), nil
+}
+
+// On reports whether the page is served.
+func (h paged) On() bool { return h.now.Load().config.UI }
+
+// owner reports whether the owner asks.
+func (h paged) owner(ctx context.Context) bool {
+	_, ofClient := trust.PartyOf(ctx)
+	return !ofClient
+}
+
+// view returns what who asks has of the view of that name; "" is the one that it may use
+// where it may use one alone, else that of clients that name none.
+func (h paged) view(ctx context.Context, name string) (*View, error) {
+	if p := trust.PrincipalOf(ctx); p != nil && p.View != "" {
+		if name = cmp.Or(name, p.View); name != p.View {
+			return nil, fmt.Errorf("%w: %q", ErrNoView, name)
+		}
+	}
+	v, err := h.reachable(name)
+	if err != nil {
+		return nil, err
+	}
+	return v.of(ctx), nil
+}
+
+// viewsOf are the views that who asks may use, that of the root first.
+func (h paged) viewsOf(ctx context.Context) (all []*View) {
+	for _, v := range h.now.Load().views {
+		if one, err := h.view(ctx, v.name); err == nil {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// Sums are what the overview shows beside the servers.
+func (h paged) Sums(ctx context.Context) (s page.Sums) {
+	views := h.viewsOf(ctx)
+	s.Views = len(views)
+	for _, v := range views {
+		s.Tools = max(s.Tools, v.catalog.Len())
+	}
+	if !h.owner(ctx) {
+		return s
+	}
+	now := h.now.Load()
+	if now.config.Path != "" {
+		s.Configuration = filepath.Base(now.config.Path)
+	}
+	var total store.Savings
+	for _, one := range h.Proxy.Savings(ctx) {
+		total = total.Plus(one)
+	}
+	cost, all := savings.Cost(total)
+	if s.Sessions = total.Sessions; all > 0 {
+		s.Saved, s.Percent = all-cost, int(100*(all-cost)/all)
+	}
+	return s
+}
+
+// Hour are the calls of the last 60 minutes, of all clients.
+func (h paged) Hour(ctx context.Context) (all []page.Minute) {
+	if !h.owner(ctx) {
+		return nil
+	}
+	for _, m := range h.Feed().Hour(time.Now()) {
+		all = append(all, page.Minute{Start: m.Start, All: m.All, Failed: m.Failed()})
+	}
+	return all
+}
+
+// Servers are those that who asks may know of.
+func (h paged) Servers(ctx context.Context) []page.Upstream {
+	now := h.now.Load()
+	views, owner := h.viewsOf(ctx), h.owner(ctx)
+	all := []page.Upstream{}
+	for _, s := range h.pool.Status() {
+		if !h.serves(s.Server) || !owner && !slices.ContainsFunc(views, func(v *View) bool { return v.has(s.Server) }) {
+			continue
+		}
+		one := page.Upstream{
+			Name: s.Server, Description: described(now.config, s.Server), State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
+			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts,
+		}
+		if s.Err != nil {
+			one.Error = strings.TrimPrefix(s.Err.Error(), "upstream "+s.Server+": ")
+		}
+		if owner {
+			one.PID, one.Stderr = s.PID, s.Stderr
+		} else {
+			one.Tools, one.LeftOut, one.Mended = toolsOf(views, s.Server), 0, 0
+		}
+		for _, v := range views {
+			one.Held = max(one.Held, v.catalog.HeldOf(s.Server))
+		}
+		all = append(all, one)
+	}
+	if owner {
+		for _, name := range now.config.Disabled {
+			all = append(all, page.Upstream{Name: name, State: page.StateDisabled})
+		}
+	}
+	return all
+}
+
+// toolsOf counts the tools that views have of a server; of the view that has most.
+func toolsOf(views []*View, server string) (most int) {
+	for _, v := range views {
+		n := 0
+		for _, t := range v.catalog.Tools() {
+			if t.Def.ID.Server == server {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// Server returns one of Servers.
+func (h paged) Server(ctx context.Context, name string) (d page.Details, err error) {
+	d.Upstream, err = h.upstream(ctx, name)
+	if err != nil {
+		return d, err
+	}
+	stored, err := h.store.Servers(ctx)
+	if err != nil {
+		return d, err
+	}
+	for _, s := range stored {
+		if s.Name == name {
+			d.Version, d.Listed = versionOf(s.Info), s.UpdatedAt
+		}
+	}
+	for _, v := range h.viewsOf(ctx) {
+		for _, s := range v.contents.Servers {
+			if s.Name == name {
+				d.Instructions = cmp.Or(d.Instructions, s.Instructions)
+			}
+		}
+	}
+	d.Login = h.loginOf(ctx, name)
+	if h.owner(ctx) {
+		h.describe(&d)
+	}
+	return d, nil
+}
+
+// upstream returns one of Servers, and an error that wraps page.ErrNoServer.
+func (h paged) upstream(ctx context.Context, name string) (page.Upstream, error) {
+	all := h.Servers(ctx)
+	if i := slices.IndexFunc(all, func(s page.Upstream) bool { return s.Name == name }); i >= 0 {
+		return all[i], nil
+	}
+	return page.Upstream{}, fmt.Errorf("%w: %q", page.ErrNoServer, rawjson.Clip(name, maxShownName))
+}
+
+const maxShownName = 128 // bytes of what a browser sent
+
+// describe adds what the owner sees of how a server is started or reached. What looks like
+// a secret is masked.
+func (h paged) describe(d *page.Details) {
+	config := h.now.Load().config
+	if at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == d.Name }); at >= 0 {
+		s := config.Servers[at]
+		d.Cwd, d.Changes = s.Cwd, string(cmp.Or(config.Changes[s.Name], pins.Review))
+		if s.Command != "" {
+			d.Sandbox = s.Sandbox.String()
+		}
+	}
+	written, err := configs.Servers(config.Path)
+	if err != nil {
+		return // it has no file, or the file is being edited
+	}
+	at := slices.IndexFunc(written, func(s clients.Server) bool { return s.Name == d.Name })
+	if at < 0 {
+		return
+	}
+	d.CanSwitch = true
+	command, url := configs.Shown(written[at])
+	d.Runs, d.URL = strings.Join(command, " "), url
+	for name := range written[at].Env {
+		d.Variables = append(d.Variables, name)
+	}
+	slices.Sort(d.Variables)
+}
+
+// Reconnect connects to a server anew.
+func (h paged) Reconnect(ctx context.Context, name string) error {
+	if _, err := h.upstream(ctx, name); err != nil {
+		return err
+	}
+	if err := h.Permit(ctx, inbound.Write, "reconnecting "+name); err != nil {
+		return err
+	}
+	_, err := h.rest.Reconnect(ctx, name)
+	return err
+}
+
+// servedWithin is how long an edit of the configuration is waited for.
+const servedWithin = 3 * time.Second
+
+// Switch switches a server on or off in the configuration's file.
+func (h paged) Switch(ctx context.Context, name string, on bool) error {
+	path := h.now.Load().config.Path
+	if path == "" {
+		return errors.New("this configuration is in no file")
+	}
+	replaced := h.now.Load().replaced
+	changed, err := configs.SetEnabled(path, name, on)
+	if err != nil || !changed {
+		return err
+	}
+	patience := time.NewTimer(servedWithin)
+	defer patience.Stop()
+	for slices.Contains(h.now.Load().config.Disabled, name) == on {
+		select {
+		case <-replaced:
+			replaced = h.now.Load().replaced
+		case <-patience.C:
+			return fmt.Errorf("%s is written, and not served yet: the log says why", filepath.Base(path))
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// principalOf is whose login to a server who asks may see to, and whether it may.
+func (h paged) principalOf(ctx context.Context, server string) (principal string, may bool) {
+	config := h.now.Load().config
+	at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == server })
+	perUser := at >= 0 && config.Servers[at].Login.PerUser
+	if h.owner(ctx) {
+		return "", !perUser
+	}
+	return trust.NameOf(ctx), perUser
+}
+
+// loginOf says how it stands with the login to a server; nil where that needs none.
+func (h paged) loginOf(ctx context.Context, server string) *page.Login {
+	one := h.pool.Login(server)
+	if one == nil {
+		return nil
+	}
+	principal, may := h.principalOf(ctx, server)
+	l := &page.Login{Of: principal, May: may}
+	all, err := one.Statuses(ctx)
+	at := slices.IndexFunc(all, func(s login.Status) bool { return s.Principal == principal })
+	if may && err == nil && at >= 0 {
+		l.In, l.Issuer, l.Expires, l.Renewed = true, all[at].Issuer, all[at].Expires, all[at].Refreshes
+	}
+	if pending := one.Pending(principal); may && pending != nil {
+		l.URL, l.Code = pending.URL(), pending.UserCode()
+	}
+	return l
+}
+
+// loginFor is what logs who asks in to a server.
+func (h paged) loginFor(ctx context.Context, server string) (one *login.Server, principal string, err error) {
+	if _, err := h.upstream(ctx, server); err != nil {
+		return nil, "", err
+	}
+	if one = h.pool.Login(server); one == nil {
+		return nil, "", fmt.Errorf("%s needs no login", server)
+	}
+	principal, may := h.principalOf(ctx, server)
+	switch {
+	case may:
+		return one, principal, nil
+	case h.owner(ctx):
+		return nil, "", fmt.Errorf("everybody logs in to %s alone (per_user), with an API key of one's own", server)
+	}
+	return nil, "", fmt.Errorf("the login to %s is the owner's, and everybody uses it", server)
+}
+
+// LogIn begins a login to a server, or gets one where nobody has to be asked.
+func (h paged) LogIn(ctx context.Context, server string) error {
+	one, principal, err := h.loginFor(ctx, server)
+	if err != nil {
+		return err
+	}
+	if _, err := one.Probe(ctx, principal); err != nil {
+		return err
+	}
+	if one.Interactive() {
+		_, err = one.Begin(ctx, principal)
+		return err
+	}
+	_, err = one.Obtain(ctx, principal)
+	return err
+}
+
+// LogOut ends a login.
+func (h paged) LogOut(ctx context.Context, server string) error {
+	one, principal, err := h.loginFor(ctx, server)
+	if err != nil {
+		return err
+	}
+	was, _, err := one.Logout(ctx, principal)
+	if err == nil && !was {
+		return fmt.Errorf("there was no login to %s", server)
+	}
+	return err
+}
+
+// servePage serves the page under its patterns.
+func (p *Proxy) servePage(mux *http.ServeMux) {
+	served := page.New(page.Options{House: paged{rest{p}}, Entrance: p.desk.entrance, Hosts: p.hosts(), Version: p.version, Log: p.log})
+	p.desk.page.Store(served)
+	for _, pattern := range page.Patterns {
+		mux.Handle(pattern, p.desk.connected.Counted(served, refuse))
+	}
+}

@@ -1,0 +1,62 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"toolfinch/trust"
+)
+
+// Bearer is who has shown an API key in a form, with the gate that took it.
+type Bearer struct {
+	gate *Gate
+	*verified
+}
+
+// TakesKeys reports whether API keys let somebody in.
+func (g *Gate) TakesKeys() bool { return g.Mode == Proof && g.Settings.Keys }
+
+// ByForm proves an API key that a person typed into a form of the request. Who fails too
+// often must wait, as with keys in headers. The error's text is for that person.
+func (g *Gate) ByForm(r *http.Request, key string) (*Bearer, error) {
+	r = r.WithContext(trust.WithSource(r.Context(), g.Source(r)))
+	v, refused := &verified{}, invalid(Malformed, "this is no API key of toolfinch: it begins with "+keyPrefix)
+	if key = strings.TrimSpace(key); g.TakesKeys() && strings.HasPrefix(key, keyPrefix) && len(key) <= maxToken {
+		v, refused = g.known(r, key)
+	}
+	if refused == nil {
+		refused = g.admit(v.principal, Read)
+	}
+	if refused != nil {
+		g.counts[refused.reason].Add(1)
+		if refused.reason != TooMany {
+			g.Record.Event(r.Context(), trust.Event{Kind: trust.EventRefused, Outcome: trust.Denied, Reason: string(refused.reason)})
+		}
+		return nil, errors.New(refused.words)
+	}
+	g.counts[v.by].Add(1)
+	return &Bearer{g, v}, nil
+}
+
+// Principal returns who holds the key now; nil once it was revoked or has expired.
+func (b *Bearer) Principal(ctx context.Context) *trust.Principal {
+	p, refused := b.gate.keys.find(ctx, b.key)
+	if refused != nil {
+		return nil
+	}
+	return p
+}
+
+// Stay returns a context for one request of the bearer, which ends when the key does, and
+// what to call at the end of the request.
+func (b *Bearer) Stay(ctx context.Context) (_ context.Context, leave func()) {
+	return b.gate.stay(ctx, b.verified)
+}
+
+// Secure reports whether a request came over TLS: to this program, or to a reverse proxy
+// that is believed.
+func (g *Gate) Secure(r *http.Request) bool {
+	return r.TLS != nil || g.fromProxy(r) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}

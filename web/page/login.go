@@ -1,0 +1,127 @@
+package page
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"toolfinch/printable"
+	"toolfinch/trust"
+)
+
+// door is the login page.
+type door struct {
+	Problem string
+	Keys    bool   // an API key lets somebody in
+	In      bool   // somebody was let in; the page goes on by itself
+	Again   string // where to go on, for who came by a link of another site, with which no cookie is sent
+}
+
+var doorView = &view{Path: "login", title: "Log in", file: "login.html"}
+
+// askIn answers who is not let in: scripts with the status alone.
+func (s *Server) askIn(q *request, status int, why string) {
+	if q.Header.Get(swapHeader) != "" || q.Header.Get("Sec-Fetch-Dest") == "empty" {
+		http.Error(q.w, "log in first", http.StatusForbidden)
+		return
+	}
+	d := door{Problem: why, Keys: s.Entrance.TakesKeys()}
+	if q.Method == http.MethodGet && q.Header.Get("Sec-Fetch-Site") == "cross-site" && !strings.HasPrefix(q.URL.Path, Path+"login") {
+		d.Again = "./" + strings.TrimPrefix(q.URL.Path, Path) + query(q)
+	}
+	s.render(q, doorView, status, d)
+}
+
+// login lets in who has a link or an API key.
+func (s *Server) login(q *request) {
+	switch {
+	case q.Method == http.MethodPost:
+		if !s.Entrance.TakesKeys() {
+			s.askIn(q, http.StatusForbidden, "")
+			return
+		}
+		bearer, err := s.Entrance.ByForm(q.Request, q.PostFormValue("key"))
+		if err != nil {
+			s.askIn(q, http.StatusForbidden, err.Error())
+			return
+		}
+		s.keep(q, s.sessions.open(bearer))
+		s.Log.Info("page: logged in", "principal", printable.Line(bearer.Principal(q.Context()).ID), "address", sourceOf(q).Address)
+		redirect(q.w, "")
+	case q.Method != http.MethodGet: // HEAD among them, which is to use nothing up
+		http.Error(q.w, "GET or POST", http.StatusMethodNotAllowed)
+	case q.URL.Query().Has("link"):
+		if !s.sessions.take(q.URL.Query().Get("link")) {
+			if q.owner() { // the same link once more, in a browser that it has let in
+				redirect(q.w, "")
+				return
+			}
+			s.Log.Warn("page: a login link was refused", "address", sourceOf(q).Address)
+			s.askIn(q, http.StatusForbidden, "this link was used before, or is too old: get another one with toolfinch ui")
+			return
+		}
+		s.keep(q, s.sessions.open(nil))
+		s.Log.Info("page: logged in by a link", "address", sourceOf(q).Address)
+		// Not by a redirect: a browser that came from elsewhere would not send the cookie.
+		s.render(q, doorView, http.StatusOK, door{In: true})
+	case q.session != nil:
+		redirect(q.w, "")
+	default:
+		s.askIn(q, http.StatusOK, "")
+	}
+}
+
+func sourceOf(q *request) trust.Source {
+	from, _ := trust.SourceOf(q.Context())
+	return from
+}
+
+// keep gives the browser the cookie of its session. It has no path, so that it is sent back
+// to where the page is for the browser, whatever a reverse proxy has before it, and to
+// nothing else of toolfinch.
+func (s *Server) keep(q *request, secret string) {
+	http.SetCookie(q.w, &http.Cookie{Name: s.sessions.cookie, Value: secret, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.Entrance.Secure(q.Request)})
+}
+
+func (s *Server) logout(q *request) {
+	if q.Method != http.MethodPost {
+		redirect(q.w, "login")
+		return
+	}
+	if q.session != nil {
+		s.sessions.end(q.session)
+	}
+	http.SetCookie(q.w, &http.Cookie{Name: s.sessions.cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.Entrance.Secure(q.Request)})
+	redirect(q.w, "login")
+}
+
+// themes are how the page may look: as the system does, light, or dark.
+var themes = []string{"auto", "light", "dark"}
+
+const (
+	themeCookie = "toolfinch-theme"
+	aYear       = 365 * 24 * time.Hour
+)
+
+// theme keeps how the page is to look, in a cookie: without script, and nothing flickers.
+func (s *Server) theme(q *request) {
+	wanted := q.PostFormValue("theme")
+	for _, theme := range themes {
+		if q.Method == http.MethodPost && theme == wanted {
+			http.SetCookie(q.w, &http.Cookie{Name: themeCookie, Value: theme, MaxAge: int(aYear / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.Entrance.Secure(q.Request)})
+		}
+	}
+	to := q.PostFormValue("to")
+	name, _, _ := strings.Cut(to, "?")
+	if s.views[name] == nil {
+		to = ""
+	}
+	redirect(q.w, to)
+}
+
+func themeOf(r *http.Request) string {
+	if c, err := r.Cookie(themeCookie); err == nil && (c.Value == "light" || c.Value == "dark") {
+		return c.Value
+	}
+	return themes[0]
+}

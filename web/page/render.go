@@ -1,0 +1,272 @@
+package page
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"toolfinch/printable"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+// swapHeader is sent by static/page.js, which wants a part of a view: it gets main without
+// the frame around it, and takes the part out.
+const swapHeader = "Toolfinch-Swap"
+
+// shared are the frame and the components. Each view adds its own main.
+var shared = template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html"))
+
+// parsed are the templates by file.
+var parsed = func() map[string]*template.Template {
+	all := map[string]*template.Template{}
+	for _, v := range append(slices.Clone(views), doorView, problemView) {
+		all[v.file] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+v.file))
+	}
+	return all
+}()
+
+// functions are those of the templates. Texts of others go through seen, or in attributes
+// through line.
+var functions = template.FuncMap{
+	"seen": seen,
+	"line": printable.Line,
+	"count": func(n any) (string, error) {
+		switch n := n.(type) {
+		case int:
+			return count(n), nil
+		case int64:
+			return count(n), nil
+		}
+		return "", fmt.Errorf("count: %T is no number", n)
+	},
+	"plural": plural,
+	"ago":    ago,
+	"clock":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+	"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"took":   took,
+	"join":   strings.Join,
+	"dict":   dict,
+}
+
+// pager are the parts of a list, for the component of that name.
+type pager struct {
+	Offset, Limit, Total int
+	link                 string // path and query, up to the offset
+}
+
+func (p pager) First() int { return p.Offset + 1 }
+func (p pager) Last() int  { return min(p.Offset+p.Limit, p.Total) }
+
+// Before and After are the links to the parts beside; "" for none.
+func (p pager) Before() string {
+	if p.Offset <= 0 {
+		return ""
+	}
+	return p.link + strconv.Itoa(max(0, p.Offset-p.Limit))
+}
+
+func (p pager) After() string {
+	if p.Offset+p.Limit >= p.Total {
+		return ""
+	}
+	return p.link + strconv.Itoa(p.Offset+p.Limit)
+}
+
+// dict is a map of pairs, as what a component takes.
+func dict(pairs ...any) (map[string]any, error) {
+	all := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, errors.New("dict: a key is no text")
+		}
+		all[name] = pairs[i+1]
+	}
+	return all, nil
+}
+
+// seen is text of others with what is hidden in it shown: as code points, marked.
+func seen(text string) template.HTML {
+	if !strings.ContainsFunc(text, hides) {
+		return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if hides(r) {
+			b.WriteString(`<span class="hidden-char" title="a hidden character">` + codePoint(r) + `</span>`)
+		} else {
+			b.WriteString(template.HTMLEscapeString(string(r)))
+		}
+	}
+	return template.HTML(b.String())
+}
+
+// hides reports whether a character is to be shown as what it is. Lines and tabs are not.
+func hides(r rune) bool {
+	return r != '\n' && r != '\t' && r != '\r' && (printable.Hidden(r) || r == utf8.RuneError)
+}
+
+func codePoint(r rune) string { return fmt.Sprintf("U+%04X", r) }
+
+// revealed is a whole document in which nothing is hidden, whatever its template has
+// forgotten: what came through seen has nothing any more.
+func revealed(document []byte) []byte {
+	if !bytes.ContainsFunc(document, hides) {
+		return document
+	}
+	var b bytes.Buffer
+	for _, r := range string(document) {
+		if hides(r) {
+			b.WriteString("⟨" + codePoint(r) + "⟩")
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+// count is a number with thin groups of three digits.
+func count[N int | int64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if digits[0] == '-' {
+		sign, digits = "−", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+func plural(n int, one string) string {
+	if n != 1 {
+		one += "s"
+	}
+	return count(n) + " " + one
+}
+
+// ago is how long ago something was, roughly.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	switch d := time.Since(t); {
+	case d < 5*time.Second:
+		return "now"
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s ago"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min ago"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + " h ago"
+	default:
+		return strconv.Itoa(int(d.Hours())/24) + " days ago"
+	}
+}
+
+// took is how long something lasted, to three digits.
+func took(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return strconv.FormatFloat(float64(d)/float64(time.Microsecond), 'f', 0, 64) + " µs"
+	case d < 10*time.Millisecond:
+		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 2, 64) + " ms"
+	case d < time.Second:
+		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 0, 64) + " ms"
+	}
+	return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s"
+}
+
+// frame is what the layout shows around a view.
+type frame struct {
+	View    *view
+	Title   string
+	Menu    []*view
+	Badges  map[string]int // by path of a view: how much waits there
+	Static  string         // where the files are
+	Script  string
+	Theme   string
+	Themes  []string
+	Here    string // path and query
+	Version string
+	Who     string // "" for the owner
+	In      bool   // somebody has logged in
+	Goes    bool   // the page goes on by itself
+	Flashes []flash
+	Data    any
+}
+
+// render answers with a view.
+func (s *Server) render(q *request, v *view, status int, data any) {
+	f := frame{View: v, Title: v.title, Static: s.files.base(), Script: v.script, Theme: themeOf(q.Request), Themes: themes, Version: s.Version, In: q.session != nil, Data: data}
+	f.Here = strings.TrimPrefix(q.URL.Path, Path) + query(q)
+	if d, ok := data.(door); ok {
+		f.Goes = d.In
+	}
+	if titled, ok := data.(interface{ Title() string }); ok {
+		f.Title = printable.Line(titled.Title()) + " · " + v.title
+	}
+	name := "layout"
+	if q.Header.Get(swapHeader) != "" {
+		name = "main"
+	}
+	if q.session != nil {
+		if q.session.bearer != nil {
+			f.Who = q.session.bearer.Principal(q.Context()).ID
+		}
+		for _, one := range views {
+			if one.Menu != "" {
+				f.Menu = append(f.Menu, one)
+			}
+		}
+		if name == "layout" {
+			f.Flashes = s.sessions.said(q.session)
+		}
+	}
+	var b bytes.Buffer
+	err := parsed[v.file].ExecuteTemplate(&b, name, f)
+	if err != nil {
+		s.Log.Error("page: a view cannot be shown", "view", v.Path, "error", err)
+		http.Error(q.w, "this page cannot be shown; the log of toolfinch says why", http.StatusInternalServerError)
+		return
+	}
+	out := revealed(b.Bytes())
+	h := q.w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(out)))
+	control := http.NewResponseController(q.w)
+	_ = control.SetWriteDeadline(time.Now().Add(answerTime)) // it fails for what is no connection
+	q.w.WriteHeader(status)
+	_, _ = q.w.Write(out) // an error means that nobody waits any more
+	_ = control.Flush()
+	_ = control.SetWriteDeadline(time.Time{})
+}
+
+var problemView = &view{title: "Problem", file: "problem.html"}
+
+// fail tells of an error, which is a *problem or of the House.
+func (s *Server) fail(q *request, v *view, err error) {
+	p := &problem{http.StatusInternalServerError, err.Error()}
+	if own, ok := errors.AsType[*problem](err); ok {
+		p = own
+	}
+	if q.Header.Get(swapHeader) != "" {
+		http.Error(q.w, printable.Line(p.text), p.status)
+		return
+	}
+	back := problemView
+	if v != nil {
+		back = &view{Path: v.Path, title: v.title, file: problemView.file}
+	}
+	s.render(q, back, p.status, p.text)
+}

@@ -1,0 +1,184 @@
+package page
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"toolfinch/trust/inbound"
+)
+
+const (
+	// maxSessions and maxLinks bound what is remembered; the oldest leaves first.
+	maxSessions = 100
+	maxLinks    = 16
+	maxFlashes  = 8
+
+	linkLasts = 10 * time.Minute
+	// idle is how long a session lasts that nobody uses. A page that is looked at uses it.
+	idle = 12 * time.Hour
+)
+
+// digest is the SHA-256 of a secret: what is remembered of it.
+type digest = [sha256.Size]byte
+
+// sessions are those who were let in, and the links that let somebody in.
+type sessions struct {
+	now    func() time.Time
+	cookie string // its name, which is of this process alone: cookies do not tell ports apart
+
+	mu    sync.Mutex // guards all, what is in the sessions, and links; held for look-ups only
+	all   map[digest]*session
+	links []link // the oldest first
+}
+
+// session is one browser that was let in.
+type session struct {
+	id     digest
+	bearer *inbound.Bearer // nil: the owner
+	life   context.Context // ends with the session
+	end    context.CancelFunc
+
+	used    time.Time // guarded by sessions.mu, as are the flashes
+	flashes []flash
+}
+
+type link struct {
+	id    digest
+	until time.Time
+}
+
+// flash is something that the next page tells.
+type flash struct {
+	Kind flashKind
+	Text string
+}
+
+type flashKind string
+
+const (
+	good flashKind = "good"
+	bad  flashKind = "bad"
+)
+
+func newSessions(now func() time.Time) *sessions {
+	return &sessions{now: now, cookie: "toolfinch-" + strings.ToLower(rand.Text()[:8]), all: map[digest]*session{}}
+}
+
+// link makes a link.
+func (s *sessions) link() (secret string) {
+	secret = rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetLinks()
+	if len(s.links) >= maxLinks {
+		s.links = slices.Delete(s.links, 0, len(s.links)-maxLinks+1)
+	}
+	s.links = append(s.links, link{sha256.Sum256([]byte(secret)), s.now().Add(linkLasts)})
+	return secret
+}
+
+func (s *sessions) forgetLinks() {
+	s.links = slices.DeleteFunc(s.links, func(l link) bool { return s.now().After(l.until) })
+}
+
+// take uses a link up, and reports whether it was there.
+func (s *sessions) take(secret string) bool {
+	id := sha256.Sum256([]byte(secret))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetLinks()
+	found := -1
+	for i, l := range s.links {
+		if subtle.ConstantTimeCompare(l.id[:], id[:]) == 1 {
+			found = i
+		}
+	}
+	if found < 0 {
+		return false
+	}
+	s.links = slices.Delete(s.links, found, found+1)
+	return true
+}
+
+// open begins a session, and returns the secret that its cookie has.
+func (s *sessions) open(bearer *inbound.Bearer) (secret string) {
+	secret = rand.Text()
+	one := &session{id: sha256.Sum256([]byte(secret)), bearer: bearer}
+	one.life, one.end = context.WithCancel(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetIdle()
+	for len(s.all) >= maxSessions {
+		var oldest *session
+		for _, other := range s.all {
+			if oldest == nil || other.used.Before(oldest.used) {
+				oldest = other
+			}
+		}
+		s.drop(oldest)
+	}
+	one.used = s.now()
+	s.all[one.id] = one
+	return secret
+}
+
+// forgetIdle and drop are called with mu held.
+func (s *sessions) forgetIdle() {
+	for _, one := range s.all {
+		if s.now().Sub(one.used) > idle {
+			s.drop(one)
+		}
+	}
+}
+
+func (s *sessions) drop(one *session) {
+	delete(s.all, one.id)
+	one.end()
+}
+
+// of returns the session of a request, nil for none.
+func (s *sessions) of(r *http.Request) *session {
+	sent := r.CookiesNamed(s.cookie)
+	if len(sent) != 1 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetIdle()
+	one := s.all[sha256.Sum256([]byte(sent[0].Value))] // a digest gives nothing away by how long it is looked for
+	if one != nil {
+		one.used = s.now()
+	}
+	return one
+}
+
+// end ends a session.
+func (s *sessions) end(one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(one)
+}
+
+func (s *sessions) say(one *session, f flash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(one.flashes) < maxFlashes {
+		one.flashes = append(one.flashes, f)
+	}
+}
+
+// said returns what the next page tells, once.
+func (s *sessions) said(one *session) []flash {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := one.flashes
+	one.flashes = nil
+	return told
+}

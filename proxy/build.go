@@ -34,7 +34,12 @@ func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*served, 
 // error leaves no trace.
 func (s *views) build(ctx context.Context, config *configs.Config, plans []plan, problems []view.Problem) (*served, error) {
 	before := s.now.Load()
-	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), limits: s.limits, modules: append(s.modules.Files(), s.python.Files()...), ready: before.ready, replaced: make(chan struct{})}
+	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), limits: s.limits, modules: append(s.modules.Files(), s.python.Files()...), held: map[string]int{}, ready: before.ready, replaced: make(chan struct{})}
+	for _, server := range config.Servers {
+		if n := s.known.waiting(config, server.Name); n > 0 {
+			next.held[server.Name] = n
+		}
+	}
 	for _, plan := range plans {
 		if err := s.add(ctx, next, plan); err != nil {
 			return nil, err

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"toolfinch/embed"
 	"toolfinch/index"
 	"toolfinch/retrieve"
+	"toolfinch/web"
 )
 
 const (
@@ -40,8 +43,9 @@ type embedder struct {
 	wordsAlone bool           // there is to be none
 	dropped    bool           // vectors of another dimension were dropped
 
-	fresh     atomic.Int64 // texts that were embedded, not read from the store
-	dimension atomic.Int64 // the model's, once the tools turned out to have another
+	opened    atomic.Pointer[string] // the model's name, once it is open
+	fresh     atomic.Int64           // texts that were embedded, not read from the store
+	dimension atomic.Int64           // the model's, once the tools turned out to have another
 }
 
 // run keeps the vectors of the tools up to date.
@@ -131,12 +135,26 @@ func (e *embedder) open(ctx context.Context) error {
 		e.wordsAlone = true
 	default:
 		e.model = model
+		name := e.settings.HFModel
+		if kind, _, _ := strings.Cut(model.ID(), ":"); strings.EqualFold(kind, embed.KindOpenAI) {
+			name = cmp.Or(e.settings.OpenAI.Model, embed.DefaultOpenAIModel)
+		}
+		e.opened.Store(&name)
 		e.queries.Use(embed.NewRecent(model), "")
 	}
 	if err != nil {
 		return fmt.Errorf("embedder: %w", err)
 	}
 	return nil
+}
+
+// status says how tools are found, without counts.
+func (e *embedder) status() (s web.SearchStatus) {
+	if name := e.opened.Load(); name != nil {
+		s.Model = *name
+	}
+	s.Reason = e.queries.Why()
+	return s
 }
 
 // anew embeds all tools again, with a dimension that the model did not have when

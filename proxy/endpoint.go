@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"toolfinch/gate"
 	"toolfinch/hook"
@@ -28,7 +27,7 @@ type desk struct {
 	subscriptions *register.Subscriptions
 	connected     *transport.Clients
 	entrance      *inbound.Gate
-	page          atomic.Pointer[page.Server] // nil until it is served
+	page          func() *page.Server // is made when it is first asked for
 	limits        *register.Limits
 	provisioned   *limit.Limit
 	relists       map[string]tool.Relists                              // what was known of clients at the start

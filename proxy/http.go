@@ -119,7 +119,9 @@ func (p *Proxy) Handler() http.Handler {
 		mux.HandleFunc(pattern, p.desk.entrance.Metadata)
 	}
 	mux.Handle("GET "+callbackPath, p.logins) // a browser comes, with a state as its proof
-	p.servePage(mux)
+	for _, pattern := range page.Patterns {
+		mux.Handle(pattern, p.desk.connected.Counted(p.desk.page(), refuse))
+	}
 	api := p.ifREST(p.desk.connected.Counted(web.Handler(rest{p}, p.version, p.log), refuse))
 	for _, pattern := range web.Patterns {
 		enter(pattern, inQuery, api)

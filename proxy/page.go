@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,14 +34,13 @@ var ErrNoPage = errors.New("the page is not served")
 // within minutes. Whoever asks for it must have proved to be the owner. The error wraps
 // ErrNoPage, and says why.
 func (p *Proxy) UILink() (string, error) {
-	served := p.desk.page.Load()
 	switch {
-	case served == nil:
+	case p.first.Transport == configs.TransportStdio:
 		return "", fmt.Errorf("%w over stdio: start toolfinch serve --transport http", ErrNoPage)
 	case !p.now.Load().config.UI:
 		return "", fmt.Errorf("%w: the configuration has ui: false", ErrNoPage)
 	}
-	return served.Link(), nil
+	return p.desk.page().Link(), nil
 }
 
 // On reports whether the page is served.
@@ -350,11 +348,7 @@ func (h paged) LogOut(ctx context.Context, server string) error {
 	return err
 }
 
-// servePage serves the page under its patterns.
-func (p *Proxy) servePage(mux *http.ServeMux) {
-	served := page.New(page.Options{House: paged{rest{p}}, Entrance: p.desk.entrance, Hosts: p.hosts(), Version: p.version, Log: p.log})
-	p.desk.page.Store(served)
-	for _, pattern := range page.Patterns {
-		mux.Handle(pattern, p.desk.connected.Counted(served, refuse))
-	}
+// newPage makes the page.
+func (p *Proxy) newPage() *page.Server {
+	return page.New(page.Options{House: paged{rest{p}}, Entrance: p.desk.entrance, Hosts: p.hosts(), Version: p.version, Log: p.log})
 }

@@ -37,6 +37,7 @@ type Proxy struct {
 	loop  *loop
 	store *store.Store
 
+	started    time.Time
 	close      sync.Once
 	reindexing singleflight.Group
 }
@@ -57,7 +58,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	if err := db.MadeFor(config.Path); err != nil {
 		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
 	}
-	p := &Proxy{store: db}
+	p := &Proxy{store: db, started: time.Now()}
 	all, known, err := newViews(ctx, config, o, db, p.events())
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
@@ -73,6 +74,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	p.desk.entrance = inbound.New(inbound.Options{
 		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
 	})
+	p.desk.page = sync.OnceValue(p.newPage)
 	all.endpoint = p.desk.open
 	if config.Learn {
 		all.memory = retrieve.NewMemory(known.uses, p.loop.rememberUse)

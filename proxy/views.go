@@ -36,6 +36,7 @@ type served struct {
 	byName   map[string]*View
 	problems []view.Problem // what is wrong with the views beside what the upstreams have
 	modules  []string       // the files of the views' modules
+	held     map[string]int // definitions that wait for approval, by server
 	limits   *rate.Limits   // of the calls of clients
 	complete bool           // each upstream has been listed, or has failed, since Open
 	replaced chan struct{}  // closed when another value is served

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -64,6 +65,7 @@ type listener struct {
 	queued chan missed
 	shown  shown // what its principal has provisioned, as far as it knows
 	party  trust.Party
+	since  time.Time
 	told   atomic.Pointer[seen] // what it was told of last
 }
 
@@ -118,7 +120,7 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 		PromptsListChanged:   want.PromptsListChanged && declared.Prompts,
 		ResourcesListChanged: want.ResourcesListChanged && declared.Resources,
 	}
-	t := &listener{id: x.ID, party: party, queued: make(chan missed, 100), wants: map[string]bool{
+	t := &listener{id: x.ID, party: party, since: time.Now(), queued: make(chan missed, 100), wants: map[string]bool{
 		toolsChanged:     allowed.ToolsListChanged,
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -27,6 +28,7 @@ type session struct {
 	shown     shown // what it has provisioned, as far as it knows
 	direct    direct
 	principal string                    // who opened it, "" for nobody; as of Open
+	since     time.Time                 // as of Open
 	piped     bool                      // stdio or SSE: one connection for everything
 	told      atomic.Pointer[seen]      // what the client was told of last
 	push      func(message []byte) bool // as of Open

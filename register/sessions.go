@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/server"
 
@@ -32,7 +33,7 @@ type sessions struct {
 // get it now.
 func (all *sessions) Open(id, principal string, piped bool, push func(message []byte) bool, reaches func() bool) {
 	s := newSession(id)
-	s.principal, s.piped, s.push, s.reaches = principal, piped, push, reaches
+	s.principal, s.since, s.piped, s.push, s.reaches = principal, time.Now(), piped, push, reaches
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.byID[id] = s

@@ -72,7 +72,7 @@ func (r *Retriever) answer(q Query, found Found, registered Registration) answer
 	out.Index.Search, out.Index.Reason = "words", found.Reason
 	if found.Hybrid {
 		out.Index.Search = "hybrid"
-		if n, of := r.catalog.embedded(); n < of { // what is missing may be tools
+		if n, of := r.catalog.Embedded(), r.catalog.Indexed(); n < of { // what is missing may be tools
 			n = max(0, out.Index.Tools-(of-n))
 			out.Index.Vectors = &n
 		}

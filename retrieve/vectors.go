@@ -70,14 +70,10 @@ func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done
 func (k *kept) DropVectors() { k.index.DropVectors() }
 
 // Embedded returns how many tools, prompts and resources have a vector.
-func (k *kept) Embedded() int {
-	embedded, _ := k.embedded()
-	return embedded
-}
+func (k *kept) Embedded() int { return k.index.Vectors() }
 
-// embedded returns how many tools, prompts and resources have a vector, and how many
-// exist.
-func (k *kept) embedded() (n, of int) { return k.index.Vectors(), k.index.Len() }
+// Indexed returns how many tools, prompts and resources can be found.
+func (k *kept) Indexed() int { return k.index.Len() }
 
 // Queries embeds the texts of a query; embed.Recent is one.
 type Queries interface {
@@ -115,6 +111,16 @@ func (v *QueryVectors) Use(queries Queries, reason string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queries, v.reason, v.failures, v.rest = queries, reason, 0, time.Time{}
+}
+
+// Why returns why words decide alone, "" where they do not or it is meant.
+func (v *QueryVectors) Why() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.queries != nil && time.Now().Before(v.rest) {
+		return reasonFailed
+	}
+	return v.reason
 }
 
 // of returns the vectors of a query, or nil and the reason why words decide alone. They

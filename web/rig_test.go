@@ -265,10 +265,26 @@ func (r *rig) Admissions() (accepted, refused []web.Count) {
 
 func (r *rig) Permit(context.Context, inbound.Level, string) error { return nil }
 
+func (r *rig) Status(_ context.Context, view web.View) web.Status {
+	began := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	call := web.CallStatus{Kind: trust.EventCall, Began: began, View: view.Name, Server: "clock", Tool: "clock.now", Name: "clock_now", Client: "agent 1", Principal: "alice", MS: 1.5}
+	failed := call
+	failed.Outcome, failed.Reason = trust.Timeout, "timed out"
+	return web.Status{
+		Started: began, Now: began.Add(time.Hour), Views: []web.ViewStatus{{Name: view.Name, Tools: 10}},
+		Sessions: web.SessionsStatus{All: 2, Shown: []web.SessionStatus{{View: view.Name, Client: "agent 1", Era: "legacy", Principal: "alice", Transport: trust.TransportHTTP, Since: began}}},
+		Calls:    web.CallsStatus{InFlight: 1, Shown: []web.CallStatus{call}, Last: []web.LastCalls{{Minutes: 5, Calls: 3, Failed: 1}}},
+		Errors:   []web.CallStatus{failed}, Tokens: web.TokensStatus{Read: 10, AllListed: 100},
+		Search: web.SearchStatus{Model: "model", Reason: "the embedder fails", Indexed: 10, Embedded: 5},
+		Limits: []web.LimitStatus{{Name: "sessions", Used: 6, Max: 7, Hits: 1}},
+	}
+}
+
 // fire is a house where nothing works.
 type fire struct{}
 
 func (fire) View(context.Context, string) (web.View, error) { panic("secret of the house") }
+func (fire) Status(context.Context, web.View) web.Status    { panic("secret of the house") }
 func (fire) Denials() []web.Count                           { panic("secret of the house") }
 func (fire) Upstreams(context.Context) []web.Upstream       { panic("secret of the house") }
 func (fire) Savings(context.Context) []web.Saved            { panic("secret of the house") }

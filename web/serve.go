@@ -38,9 +38,10 @@ const sessionHeader = "Mcp-Session-Id"
 
 // server is the handler of all paths.
 type server struct {
-	house House
-	log   *slog.Logger
-	mux   *http.ServeMux
+	house   House
+	version string // of the program
+	log     *slog.Logger
+	mux     *http.ServeMux
 
 	mu       sync.Mutex       // guards searches; held for look-ups only
 	searches map[string]int64 // that were made, by view
@@ -73,7 +74,7 @@ type document struct {
 }
 
 func newServer(house House, version string, log *slog.Logger) *server {
-	s := &server{house: house, log: log, mux: http.NewServeMux(), searches: map[string]int64{}}
+	s := &server{house: house, version: version, log: log, mux: http.NewServeMux(), searches: map[string]int64{}}
 	for pattern, operations := range s.operations(version) {
 		s.mux.Handle(pattern, s.methods(operations))
 	}
@@ -107,6 +108,9 @@ func (s *server) operations(version string) map[string]map[string]operation {
 		},
 		"/api/tools/{id}": {
 			http.MethodGet: {name: "getTool", query: []string{"view"}, answer: s.getTool},
+		},
+		"/api/status": {
+			http.MethodGet: {name: "status", query: []string{"view"}, answer: s.status},
 		},
 		"/api/servers": {
 			http.MethodGet: {name: "listServers", query: []string{"view"}, answer: s.listServers},

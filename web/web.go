@@ -37,6 +37,9 @@ type House interface {
 	// Upstreams are the servers that the maker of the request of ctx may know of, in
 	// configured order, without those that are disabled.
 	Upstreams(ctx context.Context) []Upstream
+	// Status returns what a view does, of that what the maker of the request of ctx may see;
+	// without version and servers.
+	Status(ctx context.Context, view View) Status
 	// Reconnect connects to a server anew and lists it, see upstream.Pool. The
 	// error wraps ErrNoServer, or is an *upstream.Error of a server that cannot be
 	// reached.

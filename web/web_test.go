@@ -143,6 +143,11 @@ var requests = []struct {
 	{"GET", "/api/tools/clock%2Fnow", "", nil, 404, `there is no tool \"clock/now\"`},
 	{"GET", "/api/tools/clock_now?view=none", "", nil, 404, `no such view`},
 
+	{"GET", "/api/status", "", nil, 200, `{"version":"1.2.3","view":"default","started":"2026-11-01T12:00:00Z",`},
+	{"GET", "/api/status", "", nil, 200, `"servers":[{"name":"clock","description":"Clocks of the world","state":"ready","tools":8,`}, // those of the view
+	{"GET", "/api/status?limit=1", "", nil, 400, `unknown query parameter`},
+	{"GET", "/api/status?view=none", "", nil, 404, `no such view`},
+
 	{"GET", "/api/servers", "", nil, 200, `{"servers":[{"name":"clock","description":"Clocks of the world","state":"ready","tools":8,`}, // those of the view
 	{"GET", "/api/servers", "", nil, 200, `"left_out":1,"mended":2}`},
 	{"GET", "/api/servers?limit=1", "", nil, 400, `unknown query parameter`},
@@ -198,6 +203,7 @@ var burning = []struct{ method, target, body string }{
 	{"DELETE", "/api/tools/provision/x", ""},
 	{"GET", "/api/tools/x", ""},
 	{"GET", "/api/servers", ""},
+	{"GET", "/api/status", ""},
 	{"POST", "/api/servers/x/reconnect", ""},
 	{"POST", "/api/reindex", ""},
 	{"GET", "/api/pins", ""},

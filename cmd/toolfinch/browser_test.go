@@ -3,13 +3,8 @@
 package main_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -335,24 +330,12 @@ func (b *tab) logIn(h house) {
 // uiLink is the path and query of a link that logs in to the page, once.
 func (h house) uiLink(t *testing.T) string {
 	t.Helper()
-	sockets, err := filepath.Glob(filepath.Join(h.home, "data", "live-*"))
-	if err != nil || len(sockets) != 1 {
-		t.Fatalf("sockets of the process: %v, %v", sockets, err)
+	out, err := h.output(t, "ui", "--no-browser")
+	link, _ := url.Parse(strings.TrimSpace(string(out)))
+	if err != nil || link == nil || link.RawQuery == "" {
+		t.Fatalf("no link: %s: %v", out, err)
 	}
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", sockets[0])
-	}}}
-	res, err := client.Post("http://live/link", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var answer struct{ Link string }
-	body, err := io.ReadAll(res.Body)
-	if err != nil || json.Unmarshal(body, &answer) != nil || answer.Link == "" {
-		t.Fatalf("no link: %s: %v", bytes.TrimSpace(body), err)
-	}
-	return answer.Link
+	return link.RequestURI()
 }
 
 // pressed is the keys, one after the other.

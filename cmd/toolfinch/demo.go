@@ -60,7 +60,7 @@ With --serve the proxy stays up for your own agent instead.`,
 			log := slog.New(slog.DiscardHandler)
 			if serveIt {
 				config.LogLevel = slog.LevelInfo
-				return serve(cmd.Context(), config, "", nil, newLog(cmd.ErrOrStderr(), config), cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()), []proxy.Option{proxy.WithVaultKey(s.vaultKey)})
+				return serve(cmd.Context(), config, "", nil, newLog(cmd.ErrOrStderr(), config), streamsOf(cmd), []proxy.Option{proxy.WithVaultKey(s.vaultKey)})
 			}
 			return play(cmd.Context(), config, log, cmd.OutOrStdout())
 		},

@@ -14,30 +14,22 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"toolfinch/configs"
+	"toolfinch/printable"
+	"toolfinch/proxy"
 	"toolfinch/rawjson"
-	"toolfinch/upstream"
+	"toolfinch/web"
 )
 
-// live is what a running toolfinch says of itself to other commands of its user. It
-// answers at a socket in the folder of its store, however clients reach it.
-type live struct {
-	PID           int          `json:"pid"`
-	Configuration string       `json:"configuration"`
-	At            string       `json:"at"` // "stdio", or the address of HTTP
-	Started       time.Time    `json:"started"`
-	Servers       []liveServer `json:"servers,omitempty"`
-}
-
-// liveServer is the state of a server there.
-type liveServer struct {
-	Name  string         `json:"name"`
-	State upstream.State `json:"state"`
-	Since time.Time      `json:"since"`
-	Tools int            `json:"tools"`
-	Error string         `json:"error,omitempty"`
+// running is a toolfinch that runs, as it says itself. It answers other commands of its
+// user at a socket in the folder of its store, however clients reach it.
+type running struct {
+	web.Status
+	socket string
 }
 
 const (
@@ -47,9 +39,28 @@ const (
 	maxAnswer = 4 << 20         // bytes
 )
 
+// live is what a running toolfinch answers other commands of its user.
+type live struct {
+	status func(ctx context.Context) web.Status
+	// link returns path and query of a link to the page, or why there is none.
+	link func() (string, error)
+}
+
+// liveOf is what a proxy answers that is reached at an address, or over stdio.
+func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.Pointer[string]) live {
+	return live{link: p.UILink, status: func(ctx context.Context) web.Status {
+		status := p.Status(ctx)
+		status.PID, status.Configuration, status.At = os.Getpid(), config.Path, at
+		if reason := refused.Load(); reason != nil {
+			status.Refused = *reason
+		}
+		return status
+	}}
+}
+
 // answerLive answers at a socket in dir until ctx ends. Without a socket, as where the
 // path is too long for one, toolfinch runs all the same.
-func answerLive(ctx context.Context, dir string, about live, servers func() []upstream.Status, link func() (string, error), log *slog.Logger) {
+func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	place := filepath.Join(dir, liveName+hex.EncodeToString(random[:]))
@@ -58,77 +69,75 @@ func answerLive(ctx context.Context, dir string, about live, servers func() []up
 		err = os.Chmod(place, 0o600)
 	}
 	if err != nil {
-		log.Debug("toolfinch servers cannot ask this process", "error", err)
+		log.Debug("toolfinch status cannot ask this process", "error", err)
 		return
 	}
-	server := &http.Server{ReadHeaderTimeout: liveWait, WriteTimeout: liveWait, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodPost && r.URL.Path == "/link" {
-				at, err := link()
-				if err != nil {
-					http.Error(w, err.Error(), http.StatusConflict)
-					return
-				}
-				_ = rawjson.Write(w, map[string]string{"link": at}, "")
-				return
-			}
-			now := about
-			for _, s := range servers() {
-				one := liveServer{Name: s.Server, State: s.State, Since: s.Since, Tools: s.Tools}
-				if s.Err != nil {
-					one.Error = s.Err.Error()
-				}
-				now.Servers = append(now.Servers, one)
-			}
-			_ = rawjson.Write(w, now, "")
-		})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		_ = rawjson.Write(w, l.status(r.Context()), "")
+	})
+	mux.HandleFunc("POST /link", func(w http.ResponseWriter, _ *http.Request) {
+		link, err := l.link()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+		_ = rawjson.Write(w, map[string]string{"link": link}, "")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: liveWait, WriteTimeout: liveWait, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	_ = server.Serve(listener) // until it is closed, which removes the socket
 }
 
-// askLive asks the processes that run with the configuration and a store in dir, the
-// last one started first. What a crashed one has left is removed.
-func askLive(ctx context.Context, dir, configuration string) []live {
+// askLive asks the processes that run with a store in dir: mine are those of the
+// configuration, the last one started first. What a crashed one has left is removed.
+func askLive(ctx context.Context, dir, configuration string) (mine, others []running) {
 	entries, _ := os.ReadDir(dir) // nobody runs where nothing can be read
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), liveName) })
-	var running []live
 	for _, entry := range entries[:min(len(entries), maxLive)] {
-		place := filepath.Join(dir, entry.Name())
-		about, err := askOne(ctx, place)
+		one := running{socket: filepath.Join(dir, entry.Name())}
+		err := one.ask(ctx, http.MethodGet, "/", &one.Status)
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
-			_ = os.Remove(place)
-		case err == nil && about.Configuration == configuration:
-			running = append(running, about)
+			_ = os.Remove(one.socket)
+		case err != nil:
+		case one.Configuration == configuration:
+			mine = append(mine, one)
+		default:
+			others = append(others, one)
 		}
 	}
-	slices.SortFunc(running, func(a, b live) int { return b.Started.Compare(a.Started) })
-	return running
+	slices.SortFunc(mine, func(a, b running) int { return b.Started.Compare(a.Started) })
+	return mine, others
 }
 
-func askOne(ctx context.Context, place string) (about live, err error) {
-	if info, err := os.Lstat(place); err != nil || info.Mode()&os.ModeSocket == 0 {
-		return about, errors.New("it is no socket")
+// ask makes a request at the socket and decodes the answer.
+func (r running) ask(ctx context.Context, method, path string, answer any) error {
+	if info, err := os.Lstat(r.socket); err != nil || info.Mode()&os.ModeSocket == 0 {
+		return errors.New("it is no socket")
 	}
 	client := &http.Client{Timeout: liveWait, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", place)
+			return new(net.Dialer).DialContext(ctx, "unix", r.socket)
 		},
 	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://live/", nil)
+	request, err := http.NewRequestWithContext(ctx, method, "http://live"+path, nil)
 	if err != nil {
-		return about, err
+		return err
 	}
-	res, err := client.Do(req)
+	response, err := client.Do(request)
 	if err != nil {
-		return about, err
+		return err
 	}
-	defer res.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err == nil {
-		err = json.Unmarshal(data, &about)
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	switch {
+	case err != nil:
+		return err
+	case response.StatusCode != http.StatusOK:
+		return errors.New(strings.TrimSpace(printable.Line(string(data))))
 	}
-	return about, err
+	return json.Unmarshal(data, answer)
 }

@@ -32,6 +32,7 @@ const (
 	exitFailed = 1 // what was asked for failed, or a part of it did
 	exitUsage  = 2 // bad flags, arguments or configuration; nothing was started
 
+	exitNotRunning  = 3   // no toolfinch runs that could be asked
 	exitInterrupted = 130 // the user pressed Ctrl-C; SIGTERM has no code of its own
 )
 
@@ -202,7 +203,7 @@ flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
 	group("Configure", newServer(s), newRegistry(s), newView(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
-	group("Use", newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newClean(), newHealth(s))
+	group("Use", newStatus(s), newUI(s), newServers(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newClean(), newHealth(s))
 	group("Measure", newSavings(s), newLearned(s), newEnrich(s), newEval(s), newBench())
 	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)
@@ -249,7 +250,9 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 // otherNames are what other programs call our commands.
 var otherNames = map[string][]string{
 	"serve":       {"start", "run", "up", "server-start", "proxy"},
-	"servers":     {"list", "ls", "status", "ps"},
+	"ui":          {"web", "dashboard", "open", "page"},
+	"status":      {"ps", "top", "monitor", "watch"},
+	"servers":     {"list", "ls"},
 	"tools":       {"list", "ls"},
 	"search":      {"find", "query", "retrieve"},
 	"schema":      {"describe", "inspect", "info"},

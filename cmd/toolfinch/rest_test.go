@@ -578,7 +578,7 @@ func (s served) gone(t *testing.T) {
 
 func (s served) guarded(t *testing.T) {
 	for _, header := range []string{"Origin: https://evil.example", "Host: evil.example"} {
-		for _, path := range []string{"/mcp", "/api/proxy/execute", "/api/tools", "/metrics", "/openapi.json"} {
+		for _, path := range []string{"/mcp", "/api/proxy/execute", "/api/tools", "/api/status", "/metrics", "/openapi.json"} {
 			if got := s.ask(t, "POST", path, `{}`, header); got.status != http.StatusForbidden {
 				t.Errorf("%s with %s: status %d, want 403", path, header, got.status)
 			}

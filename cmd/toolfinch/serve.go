@@ -16,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,7 +73,7 @@ that it does not change go on. A broken edit is refused and logged.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), config, view, reload, log, cmd.InOrStdin(), unfiltered(cmd.OutOrStdout()), append(audited, proxy.WithVaultKey(s.vaultKey)))
+			return serve(cmd.Context(), config, view, reload, log, streamsOf(cmd), append(audited, proxy.WithVaultKey(s.vaultKey)))
 		},
 	}
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")
@@ -84,10 +83,20 @@ that it does not change go on. A broken edit is refused and logged.`,
 	return cmd
 }
 
+// streams are those of the program. out has no filter: it is for the protocol.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func streamsOf(cmd *cobra.Command) streams {
+	return streams{in: cmd.InOrStdin(), out: unfiltered(cmd.OutOrStdout()), err: cmd.ErrOrStderr()}
+}
+
 // serve runs a proxy until its client leaves or ctx ends. viewName, unless empty,
 // is the one view that is served; reload, unless nil, reads the configuration
 // again.
-func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, stdin io.Reader, stdout io.Writer, options []proxy.Option) (err error) {
+func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, std streams, options []proxy.Option) (err error) {
 	keepPrivate()
 	var listener net.Listener
 	if config.Transport == "http" {
@@ -112,24 +121,33 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	log.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools(), "root", p.Root())
+	said := log // at the start
+	greet := greets(config, std.in, std.err)
+	if greet {
+		said = slog.New(slog.DiscardHandler)
+	}
+	said.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools(), "root", p.Root())
 	err = p.Run(ctx, func(ctx context.Context) error {
 		var following sync.WaitGroup
 		defer following.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		var refused atomic.Pointer[string]
 		if reload != nil {
-			following.Go(func() { follow(ctx, p, config, reload, log) })
+			following.Go(func() { follow(ctx, p, config, reload, &refused, log) })
 		}
-		about := live{PID: os.Getpid(), Configuration: config.Path, At: configs.TransportStdio, Started: time.Now()}
+		at := configs.TransportStdio
 		if listener != nil {
-			about.At = listener.Addr().String()
+			at = listener.Addr().String()
 		}
-		following.Go(func() { answerLive(ctx, config.DataDir, about, p.Servers, p.UILink, log) })
+		following.Go(func() { answerLive(ctx, config.DataDir, liveOf(p, config, at, &refused), log) })
+		if greet {
+			greetingOf(p, config, at).print(std.err)
+		}
 		if listener == nil {
-			return p.ServeStdio(ctx, stdin, stdout)
+			return p.ServeStdio(ctx, std.in, std.out)
 		}
-		log.Info("listening", "url", "http://"+listener.Addr().String()+"/mcp")
+		said.Info("listening", "url", "http://"+at+"/mcp")
 		return p.ServeHTTP(ctx, listener)
 	})
 	reason := "the client has left"
@@ -144,8 +162,9 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 }
 
 // follow takes edits of the configuration until ctx ends: when a file that it
-// depends on changed, and on SIGHUP.
-func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload func() (*configs.Config, error), log *slog.Logger) {
+// depends on changed, and on SIGHUP. refused gets why the last one is not served, nil where
+// it is.
+func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload func() (*configs.Config, error), refused *atomic.Pointer[string], log *slog.Logger) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -183,8 +202,11 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			reason := err.Error()
+			refused.Store(&reason)
 			log.Error("the edited configuration is refused; the one before stays", "error", err)
 		default:
+			refused.Store(nil)
 			logFaults(log, next)
 			log.Info("configuration reloaded", "servers", len(next.Servers), "views", len(next.Views), "root", p.Root())
 		}

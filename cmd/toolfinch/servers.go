@@ -47,10 +47,10 @@ toolfinch validate checks them.`,
 				if err != nil {
 					return err
 				}
-				running := askLive(ctx, config.DataDir, config.Path)
+				processes, _ := askLive(ctx, config.DataDir, config.Path)
 				source := "as last indexed: no toolfinch runs with this configuration"
-				if len(running) > 0 {
-					source = liveStates(rows, running)
+				if len(processes) > 0 {
+					source = liveStates(rows, processes)
 				}
 				held, err := proxy.ReadPins(ctx, db, config)
 				if err != nil {
@@ -65,7 +65,7 @@ toolfinch validate checks them.`,
 					}
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"servers": rows, "source": map[bool]string{true: "live", false: "index"}[len(running) > 0], "running": withoutServers(running)})
+					return printJSON(cmd.OutOrStdout(), map[string]any{"servers": rows, "source": map[bool]string{true: "live", false: "index"}[len(processes) > 0], "running": briefly(processes)})
 				}
 				if len(rows) > 0 {
 					fmt.Fprintln(cmd.ErrOrStderr(), source)
@@ -261,29 +261,36 @@ func serverTable(rows []serverRow) *table {
 
 // liveStates takes the states of the toolfinch that started last over into the rows, and
 // says where they are from.
-func liveStates(rows []serverRow, running []live) (source string) {
-	newest := running[0]
+func liveStates(rows []serverRow, processes []running) (source string) {
+	newest := processes[0]
 	for _, server := range newest.Servers {
 		for i := range rows {
 			if rows[i].Name == server.Name {
-				rows[i].State, rows[i].Since, rows[i].Error = server.State, &server.Since, server.Error
+				rows[i].State, rows[i].Since, rows[i].Error = upstream.State(server.State), &server.Since, server.Error
 			}
 		}
 	}
 	source = fmt.Sprintf("live, from the toolfinch that runs as process %d (%s)", newest.PID, newest.At)
-	if more := len(running) - 1; more > 0 {
+	if more := len(processes) - 1; more > 0 {
 		source += fmt.Sprintf("; %d more run with this configuration", more)
 	}
 	return source
 }
 
-func withoutServers(running []live) []live {
-	short := make([]live, len(running))
-	for i, one := range running {
-		one.Servers = nil
-		short[i] = one
+// processRow is a toolfinch that runs, without what it does.
+type processRow struct {
+	PID           int       `json:"pid"`
+	Configuration string    `json:"configuration"`
+	At            string    `json:"at"`
+	Started       time.Time `json:"started"`
+}
+
+func briefly(processes []running) []processRow {
+	rows := make([]processRow, len(processes))
+	for i, one := range processes {
+		rows[i] = processRow{one.PID, one.Configuration, one.At, one.Started}
 	}
-	return short
+	return rows
 }
 
 // started says of the rows how their servers are started.

@@ -20,6 +20,7 @@ import (
 type screen struct {
 	terminal bool
 	columns  int  // 0: lines are not cut
+	rows     int  // 0: not known
 	colour   bool // of a terminal, where NO_COLOR is not set
 }
 
@@ -28,13 +29,14 @@ func screenOf(w io.Writer) screen {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return screen{}
 	}
-	columns, _, err := term.GetSize(int(f.Fd()))
+	columns, rows, err := term.GetSize(int(f.Fd()))
 	if err != nil || columns < 20 {
 		columns = 0
 	}
 	return screen{
 		terminal: true,
 		columns:  columns,
+		rows:     rows,
 		colour:   os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 	}
 }

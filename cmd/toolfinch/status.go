@@ -1,0 +1,290 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/printable"
+	"toolfinch/rawjson"
+	"toolfinch/web"
+)
+
+// Bounds of status --watch.
+const (
+	watchEvery    = 2 * time.Second
+	minWatchEvery = 200 * time.Millisecond
+)
+
+// statusFlags say whom status asks, and how it shows the answer.
+type statusFlags struct {
+	url, view, keyFile, keyEnv string
+	watch, asJSON              bool
+	interval                   time.Duration
+}
+
+func newStatus(s *settings) *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:         "status",
+		Annotations: map[string]string{whenInterrupted: "it runs on"},
+		Short:       "Show what the toolfinch that runs is doing",
+		Long: `Status asks each toolfinch that runs with this configuration, over stdio or HTTP, and
+shows the servers that are not well and what to do, then all servers, the clients that are
+connected, the calls that run, and the last errors with their reasons. --watch shows it
+again and again until Ctrl-C.
+
+--url asks one on another machine, over its REST API: it tells what the owner of the key
+may see, of one view (--view, else the one at /mcp). The key is read from a file or a
+variable of the environment, because other programs can see a command line.
+
+Exit codes: 0 one runs, 3 none does.`,
+		Example: `  toolfinch status
+  toolfinch status --watch
+  toolfinch status --json | jq -r '.running[].servers[] | select(.state != "ready") | .name'
+  toolfinch status --url https://tools.example.com --key-env TOOLFINCH_KEY`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ask, err := s.statusOf(cmd, f)
+			if err != nil {
+				return err
+			}
+			if f.watch || cmd.Flags().Changed("interval") {
+				if f.interval < minWatchEvery {
+					return &exitError{exitUsage, fmt.Errorf("--interval must be at least %s", minWatchEvery)}
+				}
+				return watchStatus(cmd, ask, f)
+			}
+			found, err := ask(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if f.asJSON {
+				err = printJSON(cmd.OutOrStdout(), found)
+			} else {
+				_, err = unfiltered(cmd.OutOrStdout()).Write(found.text(screenOf(cmd.OutOrStdout()), true))
+			}
+			if err == nil && len(found.Running) == 0 {
+				return &exitError{exitNotRunning, errors.New(found.none)}
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&f.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
+	flags.DurationVar(&f.interval, "interval", watchEvery, "how often to show it; it is watched then")
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object; one a line with --watch")
+	flags.StringVar(&f.url, "url", "", "ask the toolfinch at this `URL`")
+	flags.StringVar(&f.view, "view", "", "of the toolfinch at --url, the view to ask for")
+	flags.StringVar(&f.keyFile, "key-file", "", "a `FILE` with the API key or access token for --url")
+	flags.StringVar(&f.keyEnv, "key-env", "", "the `NAME` of a variable with it")
+	return cmd
+}
+
+// found is every toolfinch that was asked for and answers.
+type found struct {
+	Running []web.Status `json:"running"`
+	none    string       // what to say where none runs
+	notes   []string     // what else is to be said
+}
+
+// statusOf returns what asks for the status that the flags name.
+func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Context) (found, error), error) {
+	usage := func(text string) error { return &exitError{exitUsage, errors.New(text)} }
+	switch {
+	case f.url == "" && (f.keyFile != "" || f.keyEnv != "" || f.view != ""):
+		return nil, usage("--key-file, --key-env and --view are for --url")
+	case f.keyFile != "" && f.keyEnv != "":
+		return nil, usage("--key-file and --key-env both say where the key is: leave out one")
+	case f.url != "":
+		return remoteStatus(cmd, f)
+	}
+	path, err := configs.Find(configs.Options{Path: s.config})
+	if err != nil {
+		return nil, err
+	}
+	// Not the whole configuration: a broken edit is when one asks.
+	dir, _, err := s.places()
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (found, error) {
+		mine, others := askLive(ctx, dir, path)
+		all := found{Running: []web.Status{}, none: "no toolfinch runs with " + shown(path) + ": an agent starts it (toolfinch connect), or toolfinch serve --port 8080"}
+		for _, one := range mine {
+			all.Running = append(all.Running, one.Status)
+		}
+		for _, one := range others {
+			note := fmt.Sprintf("process %d uses the same store, with %s: toolfinch status --config %s", one.PID, one.Configuration, one.Configuration)
+			all.notes = append(all.notes, note)
+			all.none += "\n" + note
+		}
+		return all, nil
+	}, nil
+}
+
+// remoteStatus returns what asks the toolfinch at a URL.
+func remoteStatus(cmd *cobra.Command, f statusFlags) (func(context.Context) (found, error), error) {
+	at, err := url.Parse(f.url)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.RawQuery != "" {
+		return nil, &exitError{exitUsage, errors.New("--url must be like https://tools.example.com")}
+	}
+	// What clients connect to is taken, too.
+	base, view, _ := strings.Cut(strings.TrimSuffix(at.EscapedPath(), "/"), "/mcp")
+	at = at.JoinPath() // a copy
+	at.Path, at.RawPath = "", ""
+	at = at.JoinPath(base, "api/status")
+	if view, err = url.PathUnescape(strings.TrimPrefix(view, "/")); err != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("--url: %w", err)}
+	}
+	if view = cmp.Or(f.view, view); view != "" {
+		at.RawQuery = url.Values{"view": {view}}.Encode()
+	}
+	key, err := readKey(f)
+	if err != nil {
+		return nil, err
+	}
+	if key != "" && at.Scheme == "http" && !isLoopback(at.Hostname()) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "the key is sent unencrypted: --url is not https")
+	}
+	client := &http.Client{Timeout: remoteWait, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return func(ctx context.Context) (found, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+		if err != nil {
+			return found{}, err
+		}
+		if key != "" {
+			request.Header.Set("Authorization", "Bearer "+key)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			if ctx.Err() != nil {
+				return found{}, err
+			}
+			return found{Running: []web.Status{}, none: fmt.Sprintf("%v; is toolfinch serve running there?", err)}, nil
+		}
+		defer response.Body.Close()
+		data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+		if err != nil {
+			return found{}, err
+		}
+		var status web.Status
+		if response.StatusCode != http.StatusOK || json.Unmarshal(data, &status) != nil || status.Started.IsZero() {
+			return found{}, refusedStatus(response, data, key != "")
+		}
+		status.At = at.Host
+		return found{Running: []web.Status{status}}, nil
+	}, nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// remoteWait bounds the wait for another machine.
+const remoteWait = 15 * time.Second
+
+// refusedStatus says why another machine tells nothing, and what to do.
+func refusedStatus(response *http.Response, data []byte, keyed bool) error {
+	reason := rawjson.Text(rawjson.Member(data, "detail"))
+	if reason == "" {
+		reason = rawjson.Clip(string(data), 200)
+	}
+	advice := ""
+	switch code := response.StatusCode; {
+	case code == http.StatusUnauthorized && !keyed:
+		advice = "; give a key: --key-file or --key-env (toolfinch key create makes one)"
+	case code == http.StatusNotFound && rawjson.Text(rawjson.Member(data, "detail")) == "":
+		advice = "; is that a toolfinch, of this version or a later one, and not with rest_api: false?"
+	case code == http.StatusOK:
+		reason, advice = "", "; is that a toolfinch?"
+	}
+	return fmt.Errorf("%s answers with HTTP status %s: %s%s", response.Request.URL.Redacted(), response.Status, cmp.Or(strings.TrimSpace(printable.Line(reason)), "nothing that says more"), advice)
+}
+
+// readKey reads the key that the flags name, "" for none.
+func readKey(f statusFlags) (string, error) {
+	key, from := "", ""
+	switch {
+	case f.keyEnv != "":
+		key, from = os.Getenv(f.keyEnv), "the variable "+f.keyEnv
+	case f.keyFile != "":
+		data, err := os.ReadFile(f.keyFile)
+		if err != nil {
+			return "", &exitError{exitUsage, fmt.Errorf("--key-file: %w", err)}
+		}
+		key, from = string(data), f.keyFile
+	default:
+		return "", nil
+	}
+	key = strings.TrimSpace(key)
+	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", &exitError{exitUsage, fmt.Errorf("there is no key in %s", from)}
+	}
+	return key, nil
+}
+
+// watchStatus shows the status again and again, until the context ends: in place on a
+// terminal, else one below the other.
+func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f statusFlags) error {
+	ctx, out := cmd.Context(), unfiltered(cmd.OutOrStdout())
+	inPlace := screenOf(out).terminal && !f.asJSON
+	if inPlace {
+		if _, err := io.WriteString(out, "\x1b[?1049h\x1b[?25l"); err != nil { // another screen, without a cursor
+			return err
+		}
+		defer io.WriteString(out, "\x1b[?25h\x1b[?1049l")
+	}
+	for {
+		now, err := ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !inPlace:
+			return err
+		case err != nil: // it may pass
+			now = found{none: err.Error()}
+		}
+		on := screenOf(out)
+		switch {
+		case f.asJSON:
+			err = rawjson.Write(cmd.OutOrStdout(), now, "")
+		case inPlace:
+			_, err = out.Write(inFrame(now.text(on, false), on))
+		default:
+			_, err = out.Write(append(now.text(on, true), '\n'))
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(f.interval):
+		}
+	}
+}
+
+// inFrame is text as it replaces what a terminal shows: each line in its place, and no more
+// than there is room for.
+func inFrame(text []byte, on screen) []byte {
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if on.rows > 1 && len(lines) > on.rows {
+		left := len(lines) - on.rows + 1
+		lines = append(lines[:on.rows-1:on.rows-1], on.paint(faint, fmt.Sprintf("... and %s: make the window taller, or toolfinch status", plural(left, "more line"))))
+	}
+	return []byte("\x1b[H" + strings.Join(lines, "\x1b[K\r\n") + "\x1b[K\x1b[J")
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"toolfinch/trust"
+	"toolfinch/web"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// busy is a process with everything that status shows.
+func busy() web.Status {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	server := func(name, state string, since time.Duration, tools, held int, reason string) web.ServerStatus {
+		return web.ServerStatus{Held: held, Upstream: web.Upstream{Name: name, State: state, Since: now.Add(-since), Era: "legacy", Transport: "stdio", Tools: tools, Error: reason}}
+	}
+	call := func(kind, id string, ago time.Duration, outcome, reason string) web.CallStatus {
+		server, _, _ := strings.Cut(id, ".")
+		return web.CallStatus{Kind: kind, Began: now.Add(-ago), View: "default", Server: server, Tool: id, Name: id, Client: "claude-code 2.1", Principal: "key|ci", Outcome: outcome, Reason: reason}
+	}
+	s := web.Status{
+		Version: "1.2.3", PID: 4711, Configuration: "/home/ada/toolfinch.yaml", At: "127.0.0.1:8080", Started: now.Add(-27*time.Hour - time.Minute), Now: now,
+		Refused: "toolfinch.yaml:3:1: unknown key \"mcp_server\"",
+		Views:   []web.ViewStatus{{Name: "default", Tools: 1204}, {Name: "small", Tools: 3}},
+		Servers: []web.ServerStatus{
+			server("files", "ready", 27*time.Hour, 14, 2, ""),
+			server("github", "needs_login", 3*time.Minute, 40, 0, "upstream github: needs a login: run: toolfinch login github"),
+			server("gone", "failed", 90*time.Second, 0, 0, "the process ended (exit status 1); its last words: cannot \x1b[31mfind\u202e the\ndatabase"),
+			server("slow", "pending", 12*time.Second, 0, 0, ""),
+			server("fresh", "pending", 2*time.Second, 0, 0, ""),
+		},
+		Sessions: web.SessionsStatus{All: 12},
+		Calls:    web.CallsStatus{InFlight: 2, Shown: []web.CallStatus{call(trust.EventCall, "files.read_file", 65*time.Second, "", ""), call(trust.EventRead, "files.file:///a", time.Second, "", "")}, Last: []web.LastCalls{{Minutes: 5, Calls: 12, Failed: 1}, {Minutes: 60, Calls: 1300, Failed: 17}}},
+		Errors:   []web.CallStatus{call(trust.EventCall, "github.search", time.Second, trust.Timeout, "timed out after 60s"), call(trust.EventCall, "files.write_file", time.Hour, trust.ToolError, "")},
+		Tokens:   web.TokensStatus{Read: 1000, AllListed: 8000},
+		Search:   web.SearchStatus{Model: "all-MiniLM-L6-v2", Indexed: 1204, Embedded: 700},
+		Limits:   []web.LimitStatus{{Name: "sessions", Used: 12, Max: 1000, Hits: 3}},
+	}
+	for range 12 {
+		s.Sessions.Shown = append(s.Sessions.Shown, web.SessionStatus{View: "default", Client: "claude-code 2.1", Era: "legacy", Principal: "key|ci", Transport: trust.TransportHTTP, Since: now.Add(-time.Hour)})
+	}
+	return s
+}
+
+// The text of a status is what its golden files have: as it is printed, and as a narrow and
+// low terminal shows it with --watch.
+func TestStatusText(t *testing.T) {
+	idle := web.Status{Version: "1.2.3", View: "small", At: "tools.example.com", Started: busy().Started, Now: busy().Now, Views: []web.ViewStatus{{Name: "small"}}}
+	shown := found{Running: []web.Status{busy(), idle}, notes: []string{"process 12 uses the same store, with /other.yaml"}}
+	for name, text := range map[string][]byte{
+		"status.txt":        shown.text(screen{}, true),
+		"status_narrow.txt": inFrame(shown.text(screen{terminal: true, columns: 60, rows: 14}, false), screen{terminal: true, columns: 60, rows: 14}),
+	} {
+		golden := filepath.Join("../../testdata/golden", name)
+		got := strings.NewReplacer("\x1b", "ESC", "\r", "").Replace(string(text))
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := lines(t, golden); got != want {
+			t.Errorf("%s is not what is shown:\n%s", golden, got)
+		}
+	}
+}
+
+func TestLasting(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 900 * time.Millisecond: "0s", 59 * time.Second: "59s", time.Minute: "1m", 61 * time.Second: "1m1s", time.Hour + time.Second: "1h",
+		27*time.Hour + 59*time.Minute: "1d3h", 400 * 24 * time.Hour: "400d",
+	} {
+		if got := lasting(d); got != want {
+			t.Errorf("lasting(%s) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+// What is asked at a URL gets the key and nothing else, and every answer that is none says
+// what to do. Redirects are not followed: the key is for that address.
+func TestStatusAtAURL(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("elsewhere is asked: %s", r.URL) }))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch view := r.URL.Query().Get("view"); {
+		case r.URL.Path != "/at/api/status" || r.Header.Get("Authorization") != "Bearer s3cr3t" && view != "open":
+			w.WriteHeader(http.StatusUnauthorized)
+			w.Write([]byte(`{"detail":"no \u001b[31mcredentials"}`))
+		case view == "moved":
+			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+		case view == "none":
+			http.NotFound(w, r)
+		case view == "page":
+			w.Write([]byte("<html>"))
+		default:
+			w.Write([]byte(`{"version":"9.9","view":"` + view + `","started":"2026-11-01T12:00:00Z","now":"2026-11-01T12:00:05Z"}`))
+		}
+	}))
+	defer server.Close()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("s3cr3t\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("STATUS_KEY", "s3cr3t")
+	t.Setenv("STATUS_BAD_KEY", "two words")
+	for _, test := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"--url " + server.URL + "/at --key-file " + key, exitOK, "toolfinch 9.9 | 127.0.0.1:"},
+		{"--url " + server.URL + "/at/ --key-env STATUS_KEY --view small", exitOK, "view small"},
+		{"--url " + server.URL + "/at/mcp/other --key-env STATUS_KEY", exitOK, "view other"},
+		{"--url " + server.URL + "/at/mcp --key-env STATUS_KEY --json", exitOK, `"version": "9.9"`},
+		{"--url " + server.URL + "/at", exitFailed, `401 Unauthorized: no [31mcredentials; give a key: --key-file or --key-env`},
+		{"--url " + server.URL + "/at --view moved --key-env STATUS_KEY", exitFailed, "302 Found"},
+		{"--url " + server.URL + "/at --view none --key-env STATUS_KEY", exitFailed, "is that a toolfinch, of this version or a later one"},
+		{"--url " + server.URL + "/at --view page --key-env STATUS_KEY", exitFailed, "is that a toolfinch?"},
+		{"--url http://127.0.0.1:1", exitNotRunning, "is toolfinch serve running there?"},
+		{"--url ftp://x", exitUsage, "--url must be like https://"},
+		{"--url https://user:pass@x", exitUsage, "--url must be like https://"},
+		{"--url " + server.URL + " --key-env STATUS_NO_KEY", exitUsage, "there is no key in the variable STATUS_NO_KEY"},
+		{"--url " + server.URL + " --key-env STATUS_BAD_KEY", exitUsage, "there is no key in the variable STATUS_BAD_KEY"},
+		{"--url " + server.URL + " --key-file /no/such", exitUsage, "--key-file: "},
+		{"--url " + server.URL + " --key-file a --key-env b", exitUsage, "leave out one"},
+		{"--key-env STATUS_KEY", exitUsage, "are for --url"},
+		{"--watch --interval 1ms --url " + server.URL, exitUsage, "--interval must be at least"},
+	} {
+		var out, problems strings.Builder
+		code := run(append([]string{"status"}, strings.Fields(test.args)...), strings.NewReader(""), &out, &problems)
+		if said := out.String() + problems.String(); code != test.code || !strings.Contains(said, test.want) {
+			t.Errorf("status %s: exit code %d, want %d, with %q:\n%s", test.args, code, test.code, test.want, said)
+		}
+	}
+}

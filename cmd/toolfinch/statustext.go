@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"toolfinch/trust"
+	"toolfinch/upstream"
+	"toolfinch/web"
+)
+
+// Bounds of what status shows as text; --json has more.
+const (
+	textSessions = 10
+	textCalls    = 10
+	textErrors   = 5
+)
+
+// slowStart is when a server that has not answered yet is one that is not well.
+const slowStart = 10 * time.Second
+
+// text is the status as a person reads it. Whole, it has lines as long as they are; else
+// they are cut to the width of the screen.
+func (f found) text(on screen, whole bool) []byte {
+	t := &statusText{on: on, whole: whole}
+	for i, one := range f.Running {
+		if i > 0 {
+			t.line("", "")
+		}
+		t.process(one)
+	}
+	if len(f.Running) == 0 && !whole { // else it is said as an error
+		t.line("", f.none)
+	}
+	if len(f.Running) > 0 && len(f.notes) > 0 {
+		t.line("", "")
+		for _, note := range f.notes {
+			t.line(faint, note)
+		}
+	}
+	return t.out.Bytes()
+}
+
+// statusText is text on its way to a screen.
+type statusText struct {
+	on    screen
+	whole bool
+	out   bytes.Buffer
+}
+
+// line adds a line, which may have texts of strangers in it.
+func (t *statusText) line(colour, text string) {
+	text = visible(oneLine(text))
+	if !t.whole && t.on.columns > 0 {
+		text = cut(text, t.on.columns)
+	}
+	t.out.WriteString(t.on.paint(colour, text) + "\n")
+}
+
+// section adds a table under a blank line.
+func (t *statusText) section(rows *table) {
+	if len(rows.rows) == 0 {
+		return
+	}
+	t.line("", "")
+	rows.whole = t.whole
+	_ = rows.printOn(&t.out, t.on) // a Buffer cannot fail
+}
+
+func (t *statusText) process(s web.Status) {
+	t.line(bold, headOf(s))
+	t.line("", sumOf(s))
+	if s.Refused != "" {
+		t.line(red, "the configuration was edited, and the one before is served: "+s.Refused)
+	}
+	t.section(unwellTable(s))
+	t.section(stateTable(s))
+	t.section(sessionTable(s))
+	t.section(runningTable(s))
+	t.section(errorTable(s))
+	t.section(limitTable(s))
+}
+
+// headOf says which process it is.
+func headOf(s web.Status) string {
+	parts := []string{"toolfinch " + cmp.Or(s.Version, "of an older version")}
+	if s.PID != 0 {
+		parts = append(parts, fmt.Sprintf("process %d", s.PID))
+	}
+	if s.View != "" {
+		parts = append(parts, "view "+s.View)
+	}
+	at := s.At
+	if s.PID != 0 && at != "" && at != "stdio" {
+		at = "http://" + at
+	}
+	parts = append(parts, at, "up "+lasting(s.Now.Sub(s.Started)))
+	if s.Configuration != "" {
+		parts = append(parts, shown(s.Configuration))
+	}
+	return strings.Join(parts, " | ")
+}
+
+// sumOf is everything in one line.
+func sumOf(s web.Status) string {
+	ready, tools := 0, 0
+	for _, server := range s.Servers {
+		if server.State == string(upstream.StateReady) {
+			ready++
+		}
+	}
+	for _, v := range s.Views {
+		tools = max(tools, v.Tools)
+	}
+	servers := fmt.Sprintf("%d of %s ready", ready, plural(len(s.Servers), "server"))
+	if ready == len(s.Servers) {
+		servers = plural(ready, "server") + " ready"
+	}
+	parts := []string{servers, plural(tools, "tool"), plural(s.Sessions.All, "client"), plural(s.Calls.InFlight, "call") + " running"}
+	for _, last := range s.Calls.Last {
+		part := fmt.Sprintf("last %d min: %s", last.Minutes, plural(last.Calls, "call"))
+		if last.Failed > 0 {
+			part += fmt.Sprintf(", %s failed", humanize.Comma(int64(last.Failed)))
+		}
+		parts = append(parts, part)
+	}
+	if saved := s.Tokens.AllListed - s.Tokens.Read; s.Tokens.AllListed > 0 {
+		parts = append(parts, fmt.Sprintf("tokens saved: %.0f %%", 100*float64(saved)/float64(s.Tokens.AllListed)))
+	}
+	switch search := s.Search; {
+	case search.Reason != "":
+		parts = append(parts, "search by words alone: "+search.Reason)
+	case search.Model != "" && search.Embedded < search.Indexed:
+		parts = append(parts, fmt.Sprintf("embedding: %d of %d", search.Embedded, search.Indexed))
+	}
+	return strings.Join(parts, " | ")
+}
+
+// unwellTable has the servers that somebody should look at and why, and what to do.
+func unwellTable(s web.Status) *table {
+	t := &table{}
+	var todo []string
+	for _, server := range s.Servers {
+		why, do := unwell(server, s.Now)
+		if why != "" {
+			t.add("!", server.Name, why)
+		}
+		for _, one := range do {
+			if !slices.Contains(todo, one) {
+				todo = append(todo, one)
+			}
+		}
+	}
+	for _, one := range todo {
+		t.add("", "", "-> "+one)
+	}
+	t.paint = func(row, column int) string {
+		switch {
+		case t.rows[row][0] == "":
+			return bold
+		case column < 2:
+			return red
+		}
+		return ""
+	}
+	return t
+}
+
+// unwell says what is wrong with a server, "" for nothing, and what to do.
+func unwell(s web.ServerStatus, now time.Time) (why string, do []string) {
+	since := lasting(now.Sub(s.Since))
+	reason := strings.TrimPrefix(s.Error, "upstream "+s.Name+": ")
+	switch upstream.State(s.State) {
+	case upstream.StateLogin:
+		why = reason + " (for " + since + ")"
+		do = append(do, "toolfinch login "+s.Name)
+	case upstream.StateFailed:
+		why = "failed for " + since + ": " + reason
+		do = append(do, "toolfinch validate (tries each server now)", "toolfinch servers --long (how each is started)")
+	case upstream.StatePending:
+		if now.Sub(s.Since) >= slowStart {
+			why = "has not answered for " + since + "; its first start may download it"
+			do = append(do, "toolfinch servers --long (how each is started)")
+		}
+	}
+	if s.Held > 0 {
+		why = strings.TrimPrefix(why+"; "+plural(s.Held, "definition")+" held: changed since the first list", "; ")
+		do = append(do, "toolfinch pins diff "+s.Name)
+	}
+	return why, do
+}
+
+func stateTable(s web.Status) *table {
+	t := &table{head: []string{"SERVER", "STATE", "FOR", "TOOLS", "RESTARTS", "ERA", "TRANSPORT"}}
+	for _, server := range s.Servers {
+		t.add(server.Name, server.State, lasting(s.Now.Sub(server.Since)), strconv.Itoa(server.Tools), strconv.Itoa(server.Restarts), cmp.Or(server.Era, "-"), cmp.Or(server.Transport, "-"))
+	}
+	t.paint = func(row, column int) string {
+		if column != 1 {
+			return ""
+		}
+		switch upstream.State(t.rows[row][1]) {
+		case upstream.StateReady:
+			return green
+		case upstream.StatePending:
+			return yellow
+		}
+		return red
+	}
+	return t
+}
+
+func sessionTable(s web.Status) *table {
+	t := &table{head: []string{"CLIENT", "FOR", "VIEW", "ERA", "TRANSPORT", "PRINCIPAL"}}
+	for _, one := range s.Sessions.Shown[:min(len(s.Sessions.Shown), textSessions)] {
+		t.add(cmp.Or(one.Client, "(no name)"), lasting(s.Now.Sub(one.Since)), one.View, one.Era, cmp.Or(one.Transport, "-"), cmp.Or(one.Principal, "-"))
+	}
+	t.more(s.Sessions.All, "clients")
+	return t
+}
+
+func runningTable(s web.Status) *table {
+	t := &table{head: []string{"RUNNING", "FOR", "VIEW", "CLIENT", "PRINCIPAL"}}
+	for _, one := range s.Calls.Shown[:min(len(s.Calls.Shown), textCalls)] {
+		t.add(calledAs(one), lasting(s.Now.Sub(one.Began)), one.View, cmp.Or(one.Client, "-"), cmp.Or(one.Principal, "-"))
+	}
+	t.more(s.Calls.InFlight, "calls")
+	return t
+}
+
+// more says how many rows are not shown.
+func (t *table) more(all int, what string) {
+	if left := all - len(t.rows); left > 0 {
+		t.add(fmt.Sprintf("... %s more %s", humanize.Comma(int64(left)), what))
+	}
+}
+
+func errorTable(s web.Status) *table {
+	t := &table{head: []string{"LAST ERRORS", "AGO", "OUTCOME", "CLIENT", "REASON"}}
+	for _, one := range s.Errors[:min(len(s.Errors), textErrors)] {
+		reason := one.Reason
+		if one.Outcome == trust.ToolError {
+			reason = cmp.Or(reason, "the tool says so in its answer")
+		}
+		t.add(calledAs(one), lasting(s.Now.Sub(one.Began)), one.Outcome, cmp.Or(one.Client, "-"), cmp.Or(reason, "-"))
+	}
+	return t
+}
+
+func limitTable(s web.Status) *table {
+	t := &table{head: []string{"LIMIT REACHED", "TIMES", "NOW", "OF"}}
+	for _, one := range s.Limits {
+		t.add(one.Name, humanize.Comma(one.Hits), humanize.Comma(one.Used), humanize.Comma(one.Max))
+	}
+	return t
+}
+
+// calledAs is what was called: the ID of a tool says more than its name.
+func calledAs(c web.CallStatus) string {
+	called := cmp.Or(c.Tool, c.Name)
+	switch c.Kind {
+	case trust.EventRead:
+		return "read " + called
+	case trust.EventPrompt:
+		return "prompt " + called
+	}
+	return called
+}
+
+// lasting is a duration in at most two units.
+func lasting(d time.Duration) string {
+	const day = 24 * time.Hour
+	d = max(d, 0).Truncate(time.Second)
+	units := []struct {
+		of   time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, unit := range units {
+		n := d / unit.of
+		if n == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", n, unit.name)
+		if i+1 < len(units) {
+			if rest := d % unit.of / units[i+1].of; rest > 0 {
+				text += fmt.Sprintf("%d%s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "0s"
+}

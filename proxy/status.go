@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"toolfinch/register"
+	"toolfinch/savings"
+	"toolfinch/store"
+	"toolfinch/telemetry"
+	"toolfinch/trust"
+	"toolfinch/upstream"
+	"toolfinch/web"
+)
+
+// Bounds of the lists of a status.
+const (
+	maxShownSessions = 100
+	maxShownCalls    = 50
+	maxShownErrors   = 20
+)
+
+// Status is what the proxy does, for its owner: of everybody, in all views. PID,
+// Configuration, At and Refused are the caller's to say.
+func (p *Proxy) Status(ctx context.Context) web.Status {
+	now := p.now.Load()
+	seen := now.views
+	if p.only != "" {
+		seen = slices.DeleteFunc(slices.Clone(seen), func(v *View) bool { return v.name != p.only })
+	}
+	status := p.status(ctx, seen, func(string) bool { return true })
+	status.Version, status.Servers = p.version, []web.ServerStatus{}
+	for _, server := range (rest{p}).Upstreams(ctx) {
+		status.Servers = append(status.Servers, web.ServerStatus{Upstream: server, Held: now.held[server.Name]})
+	}
+	return status
+}
+
+// Status is what a view does, for the maker of the request of ctx: of sessions and calls
+// those that are the maker's.
+func (h rest) Status(ctx context.Context, view web.View) web.Status {
+	var seen []*View
+	if v, err := h.reachable(view.Name); err == nil { // else it went meanwhile
+		seen = []*View{v.of(ctx)}
+	}
+	own := trust.NameOf(ctx)
+	return h.status(ctx, seen, func(principal string) bool { return principal == own })
+}
+
+// status is what some views do, for those principals that sees takes.
+func (p *Proxy) status(ctx context.Context, views []*View, sees func(principal string) bool) web.Status {
+	status := web.Status{
+		Started: p.started, Now: time.Now(), Views: []web.ViewStatus{},
+		Errors: []web.CallStatus{}, Search: p.embedder.status(), Limits: []web.LimitStatus{},
+		Sessions: web.SessionsStatus{Shown: []web.SessionStatus{}},
+	}
+	named := map[string]bool{}
+	for _, v := range views {
+		named[v.name] = true
+		status.Views = append(status.Views, web.ViewStatus{Name: v.name, Tools: v.catalog.Len()})
+		status.Search.Indexed = max(status.Search.Indexed, v.catalog.Indexed())
+		status.Search.Embedded = max(status.Search.Embedded, v.catalog.Embedded())
+		for _, c := range v.live.Connected() {
+			if sees(c.Principal) {
+				status.Sessions.Shown = append(status.Sessions.Shown, sessionStatus(v.name, c))
+			}
+		}
+	}
+	slices.SortFunc(status.Sessions.Shown, func(a, b web.SessionStatus) int { return b.Since.Compare(a.Since) })
+	status.Sessions.All = len(status.Sessions.Shown)
+	status.Sessions.Shown = status.Sessions.Shown[:min(status.Sessions.All, maxShownSessions)]
+	p.addCalls(&status, func(o *telemetry.Operation) bool { return named[o.View] && sees(o.Principal) })
+	var sum store.Savings
+	for _, one := range p.Savings(ctx) {
+		if named[one.View] {
+			sum = sum.Plus(one)
+		}
+	}
+	status.Tokens.Read, status.Tokens.AllListed = savings.Cost(sum)
+	for _, l := range (rest{p}).Limits() {
+		if hits := l.Hits(); hits > 0 {
+			status.Limits = append(status.Limits, web.LimitStatus{Name: l.Name(), Used: l.Used(), Max: l.Max(), Hits: hits})
+		}
+	}
+	return status
+}
+
+func sessionStatus(view string, c register.Connected) web.SessionStatus {
+	s := web.SessionStatus{View: view, Client: c.Client, Era: string(upstream.EraLegacy), Principal: c.Principal, Transport: c.Transport, Since: c.Since}
+	if c.Modern {
+		s.Era = string(upstream.EraModern)
+	}
+	return s
+}
+
+// addCalls adds calls that sees takes, and counts of all.
+func (p *Proxy) addCalls(status *web.Status, sees func(*telemetry.Operation) bool) {
+	running, _ := p.Feed().InFlight()
+	status.Calls.Shown = []web.CallStatus{}
+	for _, o := range running {
+		if o.Depth > 0 || !sees(&o) {
+			continue
+		}
+		if status.Calls.InFlight++; status.Calls.InFlight <= maxShownCalls {
+			o.Duration = status.Now.Sub(o.Time)
+			status.Calls.Shown = append(status.Calls.Shown, callStatus(&o))
+		}
+	}
+	for _, o := range p.Feed().Recent(maxShownErrors, func(o *telemetry.Operation) bool {
+		return o.Depth == 0 && o.Outcome != trust.Success && o.Outcome != trust.Cancelled && sees(o)
+	}) {
+		status.Errors = append(status.Errors, callStatus(o))
+	}
+	hour := p.Feed().Hour(status.Now)
+	for _, minutes := range []int{5, len(hour)} {
+		last := web.LastCalls{Minutes: minutes}
+		for _, m := range hour[len(hour)-minutes:] {
+			last.Calls += m.All
+			last.Failed += m.Failed() - m.Outcomes[trust.Cancelled]
+		}
+		status.Calls.Last = append(status.Calls.Last, last)
+	}
+}
+
+func callStatus(o *telemetry.Operation) web.CallStatus {
+	return web.CallStatus{
+		Kind: o.Kind, Began: o.Time, View: o.View, Server: o.Server, Tool: o.Tool, Name: o.Name, Client: o.Client, Principal: o.Principal,
+		MS: float64(o.Duration.Microseconds()) / 1000, Outcome: o.Outcome, Reason: o.Reason,
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"toolfinch/view"
+	"toolfinch/web/page"
 )
 
 // Option changes what Open opens.
@@ -21,7 +22,8 @@ type options struct {
 
 	observer *observer // of all of these
 
-	vaultKey string
+	vaultKey  string
+	connector page.Connector
 }
 
 func optionsOf(given []Option) options {
@@ -45,6 +47,10 @@ func WithView(name string) Option { return func(o *options) { o.only = name } }
 
 // WithVaultKey sets the key of the vault (vault.TakeKey), in place of a keyring or a file.
 func WithVaultKey(key string) Option { return func(o *options) { o.vaultKey = key } }
+
+// WithConnector sets what writes toolfinch into the files of MCP clients when the owner
+// asks for it on the page. By default nothing does.
+func WithConnector(c page.Connector) Option { return func(o *options) { o.connector = c } }
 
 // WithPreCall runs hook before every call of a tool, in every view, before the
 // hooks of the configuration. Hooks run in the order of their options.

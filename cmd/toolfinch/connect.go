@@ -104,7 +104,7 @@ type change struct {
 
 // connect changes the client's file, once the user has agreed.
 func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags) error {
-	c, err := s.planConnect(cmd, file, f)
+	c, err := s.planConnect(cmd.ErrOrStderr(), file, f)
 	if err != nil {
 		return err
 	}
@@ -130,9 +130,19 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 			return &exitError{exitFailed, errors.New("nothing was written")}
 		}
 	}
-	backup, err := c.write()
+	done, err := c.done(f)
 	if err != nil {
 		return err
+	}
+	_, err = fmt.Fprintln(out, done)
+	return err
+}
+
+// done makes the change, and says what was done.
+func (c *change) done(f connectFlags) (string, error) {
+	backup, err := c.write()
+	if err != nil {
+		return "", err
 	}
 	if backup != "" {
 		backup = ", as it was: " + filepath.Base(backup)
@@ -140,16 +150,15 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 	verb := "connected"
 	if f.undo {
 		verb = "disconnected"
-		if servers, err := file.Servers(c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
+		if servers, err := c.file.Servers(c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
 			verb = "restored" // with an entry that connect had not written
 		}
 	}
-	_, err = fmt.Fprintf(out, "%s %s (%s%s); restart it if it runs\n", verb, name, c.place, backup)
-	return err
+	return fmt.Sprintf("%s %s (%s%s); restart it if it runs", verb, c.file.Client.Name, c.place, backup), nil
 }
 
 // planConnect says what becomes of the client's file.
-func (s *settings) planConnect(cmd *cobra.Command, file clients.File, f connectFlags) (*change, error) {
+func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlags) (*change, error) {
 	c := &change{file: file, place: file.Shown(system())}
 	if f.undo {
 		return c, c.planUndo()
@@ -165,7 +174,7 @@ func (s *settings) planConnect(cmd *cobra.Command, file clients.File, f connectF
 	if err := c.read(); err != nil {
 		return nil, err
 	}
-	if err := c.connect(cmd.ErrOrStderr(), entry, config, f.withSecrets); err != nil || !f.only {
+	if err := c.connect(notes, entry, config, f.withSecrets); err != nil || !f.only {
 		return c, err
 	}
 	servers, err := file.Servers(c.Before)
@@ -174,7 +183,7 @@ func (s *settings) planConnect(cmd *cobra.Command, file clients.File, f connectF
 	}
 	servers = slices.DeleteFunc(servers, isOurs)
 	if config != "" {
-		if err := warnOfLost(cmd.ErrOrStderr(), file, servers, config); err != nil {
+		if err := warnOfLost(notes, file, servers, config); err != nil {
 			return nil, err
 		}
 	}
@@ -444,13 +453,12 @@ type clientRow struct {
 	Problem   string `json:"problem,omitempty"`
 }
 
-// listClients prints which clients are here, and which have toolfinch.
-func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
-	var rows []clientRow
+// clientRows says which clients are here, and which have toolfinch.
+func clientRows(sys clients.System) (rows []clientRow, err error) {
 	for _, c := range clients.All {
 		file, err := c.File(sys, false)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		row := clientRow{Client: c.ID, Name: c.Name, File: file.Shown(sys), Found: c.Installed(sys)}
 		data, err := file.Read()
@@ -463,6 +471,15 @@ func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
 		}
 		row.Connected = slices.ContainsFunc(servers, isOurs)
 		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// listClients prints which clients are here, and which have toolfinch.
+func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
+	rows, err := clientRows(sys)
+	if err != nil {
+		return err
 	}
 	t := &table{head: []string{"CLIENT", "NAME", "FILE", "STATE"}}
 	for _, row := range rows {

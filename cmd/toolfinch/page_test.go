@@ -3,50 +3,448 @@
 package main_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"toolfinch/internal/await"
 )
+
+// watched is a toolfinch with the page, and Chromium in front.
+type watched struct {
+	house
+	browser
+	url  string // of MCP
+	pid  int
+	node string // a link to the program that the server memory is run by
+}
+
+// startWatched serves real servers, one that cannot be started, and one whose every text
+// is hostile.
+func startWatched(t *testing.T) watched {
+	t.Helper()
+	servers := upstreams(t, "everything", "files", "memory")
+	hostile, err := filepath.Abs("../../testdata/node/hostile.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers["hostile"] = script(t, hostile)
+	servers["gone"] = server{Command: "toolfinch-no-such-program", ConnectTimeout: patience.String()}
+	w := watched{browser: newBrowser(t)}
+	w.house = newHouse(t, servers, map[string]any{"default_view": "all", "tool_views": map[string]any{"notes": map[string]any{"tools": map[string]any{"memory": map[string]any{}}}}})
+	w.node = filepath.Join(w.home, "node")
+	if err := os.Symlink(node(t), w.node); err != nil {
+		t.Fatal(err)
+	}
+	w.edit(t, func(config map[string]any) {
+		config["mcp_servers"].(map[string]any)["memory"].(map[string]any)["command"] = w.node
+	})
+	w.url, w.pid = w.serveHTTP(t)
+	await.Nil(t, func() error {
+		res, err := http.Get(w.base() + "/api/servers")
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		var got struct {
+			Servers []struct{ Name, State string }
+		}
+		if err := json.NewDecoder(res.Body).Decode(&got); err != nil {
+			return err
+		}
+		for _, s := range got.Servers {
+			if (s.State == "ready") == (s.Name == "gone") {
+				return fmt.Errorf("%v", got)
+			}
+		}
+		return nil
+	})
+	return w
+}
+
+func (w watched) base() string { return strings.TrimSuffix(w.url, "/mcp") }
+
+// edit edits the configuration's file.
+func (w watched) edit(t *testing.T, change func(config map[string]any)) {
+	t.Helper()
+	config := w.written(t)
+	change(config)
+	text, err := json.MarshalIndent(config, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.config, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// written is the configuration as its file has it.
+func (w watched) written(t *testing.T) (config map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(w.config)
+	if err == nil {
+		err = json.Unmarshal(text, &config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// in opens a tab of the owner.
+func (w watched) in(t *testing.T) *tab {
+	t.Helper()
+	tab := w.tab(t, w.url)
+	tab.logIn(w.house)
+	return tab
+}
 
 // The page in Chromium, over real servers.
 func TestPage(t *testing.T) {
-	browser := newBrowser(t)
-	h := newHouse(t, upstreams(t, "everything", "files", "memory"), map[string]any{"default_view": "all"})
-	at, _ := h.serveHTTP(t)
+	w := startWatched(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, watched)
+	}{
+		{"a link lets in once", aLinkLetsInOnce},
+		{"overview", theOverview},
+		{"a server", aServer},
+		{"killed while watched", killedWhileWatched},
+		{"disabled and enabled", disabledAndEnabled},
+		{"connect", connectDone},
+		{"by keys alone", byKeysAlone},
+		{"without script", withoutScript},
+		{"hostile texts", hostileTexts},
+		{"a theme and the end", aThemeAndTheEnd},
+		{"what loads and how much", whatLoads},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, w) })
+	}
+}
 
-	t.Run("a link lets in once", func(t *testing.T) {
-		tab := browser.tab(t, at)
-		tab.expect("403")
-		tab.open("")
+func aLinkLetsInOnce(t *testing.T, w watched) {
+	tab := w.tab(t, w.url)
+	tab.expect("403")
+	for _, path := range []string{"", "servers", "connect?client=cursor", "nothing"} {
+		tab.open(path)
 		tab.wait("h1", "Log in")
-		tab.accessible()
-		tab.looks("login")
-		link := h.uiLink(t)
-		tab.run(chromedp.Navigate(tab.at[:len(tab.at)-len("/ui/")] + link))
-		tab.wait("h1", "Overview")
-		other := browser.tab(t, at)
-		other.expect("403")
-		other.run(chromedp.Navigate(tab.at[:len(tab.at)-len("/ui/")] + link))
-		other.wait(".note.bad", "used before")
-	})
-	t.Run("overview", func(t *testing.T) {
-		tab := browser.tab(t, at)
-		tab.logIn(h)
-		tab.wait(".note.good", "Every server is ready")
-		tab.accessible()
-		tab.fits()
-		tab.looks("overview")
-	})
-	t.Run("servers", func(t *testing.T) {
-		tab := browser.tab(t, at)
-		tab.logIn(h)
-		tab.open("servers")
-		tab.accessible()
-		tab.fits()
-		tab.looks("servers")
-		tab.open("servers?name=memory")
-		tab.accessible()
-		tab.fits()
-		tab.looks("server")
-	})
+	}
+	tab.accessible()
+	tab.fits()
+	tab.looks("login")
+	link := w.base() + w.uiLink(t)
+	tab.run(chromedp.Navigate(link))
+	tab.wait("h1", "Overview")
+	other := w.tab(t, w.url)
+	other.expect("403")
+	other.run(chromedp.Navigate(link))
+	other.wait(".note.bad", "used before")
+	other.open("servers")
+	other.wait("h1", "Log in")
+	tab.run(chromedp.Navigate(w.base() + "/"))
+	tab.wait("h1", "Overview")
+}
+
+func theOverview(t *testing.T, w watched) {
+	for _, body := range []string{`{"tool_id":"everything_echo","arguments":{"message":"hi"}}`, `{"tool_id":"everything_echo","arguments":{"message":"ho"}}`, `{"tool_id":"files_read_text_file","arguments":{"path":"/nowhere"}}`} {
+		res, err := http.Post(w.base()+"/api/proxy/execute", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	tab := w.in(t)
+	tab.wait("table.list tr", "gone")
+	tab.wait(".why", "toolfinch-no-such-program")
+	tab.wait("figcaption", "3 calls")
+	if n := evaluate[int](tab, `document.querySelectorAll("svg.plot rect.ok").length`); n == 0 {
+		t.Error("the plot has no bar")
+	}
+	if n := evaluate[int](tab, `document.querySelectorAll("svg.plot rect.err").length`); n != 1 {
+		t.Errorf("the plot has %d bars of what failed", n)
+	}
+	tab.accessible()
+	tab.fits()
+	tab.looks("overview")
+	tab.open("servers")
+	tab.accessible()
+	tab.fits()
+	tab.looks("servers")
+}
+
+func aServer(t *testing.T, w watched) {
+	tab := w.in(t)
+	tab.open("servers?name=files")
+	tab.accessible()
+	tab.fits()
+	tab.looks("server")
+	for _, want := range []string{"ready", "stdio", "legacy", "server-filesystem", "all that you may", "running on stdio"} {
+		if !strings.Contains(tab.text("main"), want) {
+			t.Errorf("the page of files does not say %q:\n%s", want, tab.text("main"))
+		}
+	}
+	process := func() string {
+		return evaluate[string](tab, `[...document.querySelectorAll("dt")].find((e) => e.textContent === "Process").nextElementSibling.textContent`)
+	}
+	before := process()
+	tab.click("#reconnect")
+	tab.wait(".note.good", "connected to files anew")
+	if after := process(); after == before {
+		t.Errorf("the process is %s as before", after)
+	}
+	tab.expect("404")
+	tab.open("servers?name=no%20such")
+	tab.wait(".note.bad", "there is no such server")
+}
+
+// Two tabs, of which none is loaded again.
+func killedWhileWatched(t *testing.T, w watched) {
+	list, one := w.in(t), w.in(t)
+	list.open("servers")
+	one.open("servers?name=memory")
+	for _, tab := range []*tab{list, one} {
+		tab.wait("body", "memory")
+		evaluate[bool](tab, "window.stays = true")
+	}
+	if err := os.Remove(w.node); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, w.pid, "server-memory")
+	row := `tr:has(a[href$="name=memory"])`
+	list.wait(row+" .badge", "failed")
+	one.wait("#server .badge", "failed")
+	one.wait("#server .why", "")
+	one.looks("server-failed")
+	if err := os.Symlink(node(t), w.node); err != nil {
+		t.Fatal(err)
+	}
+	if !evaluate[bool](one, "window.stays") {
+		t.Error("the page was loaded again")
+	}
+	one.click("#reconnect")
+	one.wait("#server .badge", "ready")
+	list.wait(row+" .badge", "ready")
+	if !evaluate[bool](list, "window.stays") {
+		t.Error("the list was loaded again")
+	}
+}
+
+func disabledAndEnabled(t *testing.T, w watched) {
+	tab := w.in(t)
+	tab.open("servers?name=everything")
+	tab.wait("form", "into toolfinch.json")
+	entry := func() map[string]any {
+		return w.written(t)["mcp_servers"].(map[string]any)["everything"].(map[string]any)
+	}
+	before := entry()
+	tab.click("#disable")
+	tab.wait(".note.good", "everything is disabled")
+	tab.wait("#server .badge", "disabled")
+	if entry()["enabled"] != false {
+		t.Errorf("the file has %v", entry())
+	}
+	tab.click("#enable")
+	tab.wait(".note.good", "everything is enabled")
+	tab.wait("#server .badge", "ready")
+	after := entry()
+	delete(after, "enabled")
+	if fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("the file has %v, and had %v", after, before)
+	}
+}
+
+func connectDone(t *testing.T, w watched) {
+	file := filepath.Join(w.home, ".cursor", "mcp.json")
+	const before = "{\n  // mine\n  \"mcpServers\": {\n    \"own\": { \"command\": \"own\", \"env\": { \"API_TOKEN\": \"hunter2hunter2\" } }\n  }\n}\n"
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	content := func() string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	tab := w.in(t)
+	tab.open("connect")
+	tab.wait("table.list tr", "Cursor")
+	tab.accessible()
+	tab.fits()
+	tab.looks("connect")
+	tab.open("connect?client=cursor&how=http&view=notes&only=1")
+	tab.wait("#entry", w.url+"/notes")
+	tab.wait(".diff ins", w.url+"/notes")
+	tab.wait(".diff del", `server "own"`)
+	tab.accessible()
+	tab.fits()
+	tab.looks("connect-client")
+	if strings.Contains(tab.html(), "hunter2") {
+		t.Error("the page shows a secret of another server")
+	}
+	if content() != before {
+		t.Error("looking has changed the file")
+	}
+	// What has changed since it was shown is not written over.
+	if err := os.WriteFile(file, []byte(before+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tab.click("#connect")
+	tab.wait(".note.bad", "look at it once more")
+	if content() != before+"\n" {
+		t.Error("a file was written that was not shown")
+	}
+	tab.click("#connect")
+	tab.wait(".note.good", "connected Cursor")
+	if now := content(); !strings.Contains(now, w.url+"/notes") || strings.Contains(now, "hunter2") || !strings.Contains(now, "// mine") {
+		t.Errorf("the file has:\n%s", now)
+	}
+	tab.open("connect")
+	tab.wait(`tr:has(a[href$="client=cursor"])`, "connected")
+	tab.open("connect?client=cursor")
+	tab.click("#undo")
+	tab.wait(".note.good", "disconnected Cursor")
+	if now := content(); now != before+"\n" {
+		t.Errorf("after undoing, the file has:\n%s", now)
+	}
+	tab.open("connect?client=cursor")
+	tab.wait("#entry", `"serve"`)
+	tab.open("connect?client=goose")
+	tab.wait(".note.bad", "YAML")
+	tab.open("connect?client=claude-desktop&how=http")
+	tab.wait(".note.bad", "takes no URL")
+}
+
+func byKeysAlone(t *testing.T, w watched) {
+	tab := w.in(t)
+	tab.pressed(kb.Tab)
+	if got := tab.focused(); got != "a Skip to the content" {
+		t.Errorf("Tab leads to %q first", got)
+	}
+	tab.pressed(kb.Enter)
+	if got := tab.focused(); !strings.HasPrefix(got, "main ") {
+		t.Errorf("the skip link leads to %q", got)
+	}
+	tab.pressed("g", "s")
+	tab.wait("h1", "Servers")
+	tab.pressed(kb.ArrowDown, kb.ArrowDown)
+	second := tab.focused()
+	if !strings.HasPrefix(second, "a ") {
+		t.Fatalf("arrows lead to %q", second)
+	}
+	if outline := evaluate[string](tab, "getComputedStyle(document.activeElement).outlineStyle"); outline == "none" {
+		t.Error("it is not seen where the keys go")
+	}
+	tab.pressed(kb.Enter)
+	tab.wait("h1", strings.TrimPrefix(second, "a "))
+	// Every control can be reached, in the order in which it is read.
+	var order []string
+	for range 40 {
+		tab.pressed(kb.Tab)
+		if at := tab.focused(); at == "button Reconnect" {
+			order = append(order, at)
+			break
+		}
+	}
+	if len(order) == 0 {
+		t.Error("Tab never leads to the button Reconnect")
+	}
+	tab.pressed(kb.Enter)
+	tab.wait(".note", "anew")
+}
+
+func withoutScript(t *testing.T, w watched) {
+	tab := w.tab(t, w.url)
+	tab.noScript()
+	tab.logIn(w.house)
+	tab.wait("h1", "Overview")
+	tab.click(`nav a[href="./servers"]`)
+	tab.wait("h1", "Servers")
+	tab.click(`a[href="servers?name=files"]`)
+	tab.wait("h1", "files")
+	tab.click("#reconnect")
+	tab.wait(".note.good", "connected to files anew")
+	tab.click(`nav a[href="./connect"]`)
+	tab.click(`a[href="connect?client=cursor"]`)
+	tab.run(chromedp.SetValue(chromedp.CSS("#how"), "http"))
+	tab.click("main form.bar button")
+	tab.wait("#entry", w.url)
+	if hidden := evaluate[bool](tab, `document.querySelector(".copy").hidden`); !hidden {
+		t.Error("there is a button to copy that does nothing")
+	}
+	tab.click(`form[action=logout] button`)
+	tab.wait("h1", "Log in")
+}
+
+func hostileTexts(t *testing.T, w watched) {
+	tab := w.in(t)
+	for _, path := range []string{"", "servers", "servers?name=hostile", "connect"} {
+		tab.open(path)
+		if evaluate[bool](tab, `"hacked" in window`) {
+			t.Fatalf("%s: a text of a server has run", path)
+		}
+		if n := evaluate[int](tab, `document.querySelectorAll("main script, main img, main [onerror], main [onload], main [onclick], main a[href^=javascript]").length`); n != 0 {
+			t.Errorf("%s: %d elements are a server's", path, n)
+		}
+		if text := tab.html(); strings.ContainsAny(text, "\u202e\u2066\u200b\x1b") || strings.ContainsRune(text, 0xE0041) {
+			t.Errorf("%s has hidden characters", path)
+		}
+	}
+	tab.open("servers?name=hostile")
+	tab.wait(".foreign", "<script>window.hacked=1</script>")
+	tab.wait(".foreign .hidden-char", "U+202E")
+	tab.wait("pre .hidden-char", "U+001B")
+	tab.fits()
+	tab.looks("hostile")
+}
+
+func aThemeAndTheEnd(t *testing.T, w watched) {
+	tab := w.in(t)
+	tab.open("servers")
+	tab.click(`button[value=dark]`)
+	if at := tab.path(); at != "servers" {
+		t.Errorf("a theme leads to %s", at)
+	}
+	if got := evaluate[string](tab, `getComputedStyle(document.body).backgroundColor`); got != "rgb(21, 23, 26)" {
+		t.Errorf("the dark page is %s", got)
+	}
+	tab.click(`form[action=logout] button`)
+	tab.wait("h1", "Log in")
+	tab.expect("403")
+	tab.open("servers")
+	tab.wait("h1", "Log in")
+}
+
+// Nothing comes from elsewhere (which fails each test), what does is little, and is kept.
+func whatLoads(t *testing.T, w watched) {
+	tab := w.in(t)
+	tab.open("servers?name=memory")
+	tab.received()
+	for _, path := range []string{"", "servers", "servers?name=memory", "connect", "connect?client=cursor"} {
+		tab.open(path)
+		again := tab.received()
+		type entry struct {
+			Name     string
+			Transfer float64
+		}
+		loaded := evaluate[[]entry](tab, `performance.getEntriesByType("resource").map((e) => ({Name: e.name, Transfer: e.transferSize}))`)
+		if i := slices.IndexFunc(loaded, func(e entry) bool { return strings.Contains(e.Name, "/static/") && e.Transfer > 0 }); i >= 0 {
+			t.Errorf("%s loads %s again", path, loaded[i].Name)
+		}
+		if again > 50_000 {
+			t.Errorf("%s has %.0f bytes", path, again)
+		}
+		t.Logf("%-24s %6.0f bytes, shown after %.0f ms", path, again, evaluate[float64](tab, `performance.getEntriesByType("paint").find((e) => e.name === "first-contentful-paint")?.startTime ?? -1`))
+	}
 }

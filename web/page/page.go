@@ -49,13 +49,15 @@ type Entrance interface {
 	Secure(r *http.Request) bool
 }
 
-// Options of a Server. All must be given.
+// Options of a Server. All must be given but Connector.
 type Options struct {
 	House    House
 	Entrance Entrance
-	Hosts    []string // names by which browsers reach the page, beside that in Host
-	Version  string
-	Log      *slog.Logger
+	// Connector writes into the files of clients; nil: nobody does.
+	Connector Connector
+	Hosts     []string // names by which browsers reach the page, beside that in Host
+	Version   string
+	Log       *slog.Logger
 }
 
 // Server serves the page.
@@ -201,7 +203,7 @@ func refusef(status int, format string, args ...any) error {
 	return &problem{status, fmt.Sprintf(format, args...)}
 }
 
-// ownerOnly is the error of what others are not to do.
+// errOwner is the error of what others are not to do.
 var errOwner = &problem{http.StatusForbidden, "only the owner may do this: log in with the link of toolfinch ui"}
 
 func (s *Server) serve(q *request, path string) {

@@ -1,4 +1,4 @@
 package page
 
 // views are all that there are, in the order of the menu.
-var views = []*view{overviewView, serversView}
+var views = []*view{overviewView, serversView, connectView}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -23,17 +24,16 @@ var templateFiles embed.FS
 // the frame around it, and takes the part out.
 const swapHeader = "Toolfinch-Swap"
 
-// shared are the frame and the components. Each view adds its own main.
-var shared = template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html"))
-
-// parsed are the templates by file.
-var parsed = func() map[string]*template.Template {
+// parsed returns the templates by file. They are read when the page is first looked at:
+// most programs never are.
+var parsed = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html"))
 	for _, v := range append(slices.Clone(views), doorView, problemView) {
 		all[v.file] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+v.file))
 	}
 	return all
-}()
+})
 
 // functions are those of the templates. Texts of others go through seen, or in attributes
 // through line.
@@ -213,7 +213,7 @@ func (s *Server) render(q *request, v *view, status int, data any) {
 	if d, ok := data.(door); ok {
 		f.Goes = d.In
 	}
-	if titled, ok := data.(interface{ Title() string }); ok {
+	if titled, ok := data.(interface{ Title() string }); ok && titled.Title() != "" {
 		f.Title = printable.Line(titled.Title()) + " · " + v.title
 	}
 	name := "layout"
@@ -234,7 +234,7 @@ func (s *Server) render(q *request, v *view, status int, data any) {
 		}
 	}
 	var b bytes.Buffer
-	err := parsed[v.file].ExecuteTemplate(&b, name, f)
+	err := parsed()[v.file].ExecuteTemplate(&b, name, f)
 	if err != nil {
 		s.Log.Error("page: a view cannot be shown", "view", v.Path, "error", err)
 		http.Error(q.w, "this page cannot be shown; the log of toolfinch says why", http.StatusInternalServerError)

@@ -71,6 +71,7 @@ var only = map[string][]string{
 	"golang.org/x/oauth2":                    {"trust/login"},
 	"github.com/go-jose":                     {"trust/inbound", "trust/login"},
 	"github.com/zalando/go-keyring":          {"trust/vault"},
+	"github.com/prometheus":                  {"telemetry"},
 	"go.starlark.net":                        {"script", "demo"},
 }
 

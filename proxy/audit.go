@@ -10,10 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
-
-	"golang.org/x/time/rate"
 
 	"toolfinch/configs"
 	"toolfinch/rawjson"
@@ -25,51 +21,21 @@ import (
 
 // auditor puts what the proxy does into the audit log. Without a log it does nothing.
 type auditor struct {
-	log       *audit.Log
-	settings  audit.Settings
-	strangers *strangers
-}
-
-// strangers bounds the lines about requests of nobody in particular: they would fill the
-// disk, or have rotation remove what others did. Those that are left out are counted in the
-// next one's line.
-type strangers struct {
-	limit *rate.Limiter
-	more  atomic.Int64
-}
-
-// Bounds of these lines.
-const (
-	strangersEvery  = 100 * time.Millisecond
-	strangersAtOnce = 200
-)
-
-// admits reports whether an event has a line; e is given the count of those that had none.
-func (s *strangers) admits(e *trust.Event) bool {
-	if e.Kind != trust.EventRefused || e.Principal != "" {
-		return true
-	}
-	if !s.limit.Allow() {
-		s.more.Add(1)
-		return false
-	}
-	if n := s.more.Swap(0); n > 0 {
-		e.Details = map[string]string{"more": strconv.FormatInt(n, 10)}
-	}
-	return true
+	log      *audit.Log
+	settings audit.Settings
 }
 
 // WithAudit has what is done written to a log, of the settings that it was opened with.
 // Run writes it, and Close closes it.
 func WithAudit(log *audit.Log, settings audit.Settings) Option {
 	return func(o *options) {
-		o.audit = auditor{log, settings, &strangers{limit: rate.NewLimiter(rate.Every(strangersEvery), strangersAtOnce)}}
+		o.audit = auditor{log, settings}
 	}
 }
 
 // record takes an event down.
 func (a auditor) record(ctx context.Context, e trust.Event) {
-	if a.log != nil && a.strangers.admits(&e) {
+	if a.log != nil {
 		a.log.Record(ctx, e)
 	}
 }

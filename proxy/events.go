@@ -13,7 +13,7 @@ import (
 // events is what the proxy does with what upstreams say outside of any call.
 func (p *Proxy) events() upstream.Events {
 	return upstream.Events{
-		Started: func(server string, s *upstream.Settings, pid int) { p.audit.spawned(server, s, pid) },
+		Started: func(server string, s *upstream.Settings, pid int) { p.observer.spawned(server, s, pid) },
 		Updated: func(server, uri string, params json.RawMessage) {
 			id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
 			for _, v := range p.now.Load().views {

@@ -42,10 +42,12 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	}
 	server := &http.Server{
 		Handler:           p.Handler(),
+		ConnState:         p.connections.told,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       cmp.Or(p.first.HTTP.IdleTime, configs.DefaultHTTPLimits.IdleTime),
 		MaxHeaderBytes:    2 * cmp.Or(p.first.HTTP.Headers, configs.DefaultHTTPLimits.Headers), // who sends a little too much is told by Guard
 	}
+	p.connections.limits(server.IdleTimeout)
 	p.logins.listensAt(listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

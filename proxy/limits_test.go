@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +24,12 @@ import (
 func TestEveryLimitIsDocumentedAndMeasured(t *testing.T) {
 	_, url := openREST(t, "", configOf(t, []*script{shop(t, "up", "hat")}))
 	measured := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^toolfinch_limit\{limit="(\w+)"\} (\d+)$`).FindAllStringSubmatch(curl(t, url, "GET", "/metrics", "").body, -1) {
-		measured[m[1]] = m[2]
+	for _, m := range regexp.MustCompile(`(?m)^toolfinch_limit\{limit="(\w+)"\} (\S+)$`).FindAllStringSubmatch(curl(t, url, "GET", "/metrics", "").body, -1) {
+		n, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		measured[m[1]] = strconv.FormatFloat(n, 'f', -1, 64)
 	}
 	page, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {

@@ -24,13 +24,16 @@ import (
 // makes one telemetry.Operation of each, for the feed, the log and metrics, and one line of
 // the audit log where there is one.
 type observer struct {
-	audit auditor
-	feed  *telemetry.Feed
-	log   *slog.Logger
+	audit   auditor
+	feed    *telemetry.Feed
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+
+	strangers *strangers
 }
 
 func newObserver(a auditor, log *slog.Logger) *observer {
-	return &observer{audit: a, feed: telemetry.NewFeed(), log: log}
+	return &observer{audit: a, feed: telemetry.NewFeed(), metrics: telemetry.NewMetrics(), log: log, strangers: newStrangers()}
 }
 
 // Feed is what the proxy does now and did last.
@@ -40,6 +43,7 @@ func (p *Proxy) Feed() *telemetry.Feed { return p.observer.feed }
 type subject struct {
 	kind, view string
 	tool       *tool.Tool      // nil: a meta-tool, or nothing that the view has
+	meta       bool            // a meta-tool
 	decision   *audit.Decision // that was made before the call; nil: none
 }
 
@@ -62,7 +66,7 @@ func eventOf(kind tool.Kind) string {
 // operation is a call as it begins.
 func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Operation {
 	o := telemetry.Operation{
-		Kind: s.kind, View: s.view, Name: call.Name, Principal: cmp.Or(call.Principal, trust.NameOf(ctx)), Session: trust.Digest(call.Session),
+		Kind: s.kind, View: s.view, Name: call.Name, Meta: s.meta, Principal: cmp.Or(call.Principal, trust.NameOf(ctx)), Session: trust.Digest(call.Session),
 		Request: string(call.Request), Depth: call.Depth, BytesIn: len(call.Arguments),
 	}
 	if s.tool != nil {
@@ -103,7 +107,7 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 		outer := ctx
 		ctx, running := o.feed.Begin(ctx, s.operation(ctx, call))
 		if err := o.audit.admit(outer); err != nil {
-			o.finished(running.End(trust.Failed, err.Error(), 0))
+			o.finished(ctx, running.End(trust.Failed, err.Error(), 0))
 			return nil, err
 		}
 		noteLine(ctx)
@@ -121,7 +125,8 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 				s.decision = &audit.Decision{Allow: decided.Allow, Policy: decided.Policy}
 			}
 			done := running.End(outcome, reason, len(result))
-			o.finished(done)
+			o.finished(outer, done)
+			o.logContent(outer, done, call, result)
 			o.audit.add(outer, s, call, func(line *audit.Line) {
 				line.Time, line.DurationMS, line.BytesOut = done.Time, float64(done.Duration.Microseconds())/1000, done.BytesOut
 				line.Outcome, line.Reason = outcome, reason
@@ -141,15 +146,31 @@ func (o *observer) note(ctx context.Context, s subject, call *tool.Call, name, r
 	began := s.operation(ctx, call)
 	began.Name = name
 	_, running := o.feed.Begin(ctx, began)
-	o.finished(running.End(trust.Denied, reason, 0))
+	o.finished(ctx, running.End(trust.Denied, reason, 0))
 	o.audit.add(ctx, s, call, func(line *audit.Line) { line.Name, line.Outcome, line.Reason = name, trust.Denied, reason })
 }
 
 // finished tells those of a finished operation who are not told by the feed.
-func (o *observer) finished(*telemetry.Operation) {}
+func (o *observer) finished(ctx context.Context, done *telemetry.Operation) {
+	o.metrics.Operation(done)
+	o.logged(ctx, done)
+}
 
 // record takes down an event that is no operation.
-func (o *observer) record(ctx context.Context, e trust.Event) { o.audit.record(ctx, e) }
+func (o *observer) record(ctx context.Context, e trust.Event) {
+	o.metrics.Event(e)
+	if !o.strangers.admits(&e) {
+		return
+	}
+	o.logEvent(ctx, e)
+	o.audit.record(ctx, e)
+}
+
+// spawned takes down the process of a server.
+func (o *observer) spawned(server string, s *upstream.Settings, pid int) {
+	o.metrics.Started(server)
+	o.audit.spawned(server, s, pid)
+}
 
 // outcomeOf says what came of a call, and why where it did not succeed. The texts of
 // servers are no part of that: they may repeat arguments.
@@ -200,7 +221,7 @@ func (o *observer) aroundAll(v *View, tools []*tool.Tool) []*tool.Tool {
 // tool is no operation of its own where that is one.
 func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 	of := func(call *tool.Call) subject {
-		s := subject{kind: trust.EventCall, view: v.name}
+		s := subject{kind: trust.EventCall, view: v.name, meta: true}
 		if v.kindOf(call) == savings.Search {
 			s.kind = trust.EventRetrieve
 		}
@@ -219,7 +240,7 @@ func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 		if inside.n.Load() == 0 { // it did not get so far
 			outcome, reason := outcomeOf(ctx, result, err)
 			_, running := o.feed.Begin(ctx, began)
-			o.finished(running.End(outcome, reason, len(result)))
+			o.finished(ctx, running.End(outcome, reason, len(result)))
 			o.audit.add(ctx, about, call, func(line *audit.Line) {
 				line.Time, line.Outcome, line.Reason, line.BytesOut = began.Time, outcome, reason, len(result)
 			})

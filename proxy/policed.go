@@ -3,8 +3,8 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +16,6 @@ import (
 	"toolfinch/trust/policy"
 	"toolfinch/trust/rate"
 	"toolfinch/view"
-	"toolfinch/web"
 )
 
 // police stands around everything of a view that clients can call, get or read. Steps of
@@ -114,15 +113,14 @@ func (d *denials) count(decided policy.Decision) {
 	d.by[decided.Policy()]++
 }
 
-// counts are sorted by policy.
-func (d *denials) counts() (all []web.Count) {
+// each calls f with every policy that denied something, and how often.
+func (d *denials) each(f func(policy string, n int64)) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	for id, n := range d.by {
-		all = append(all, web.Count{Kind: id, N: n})
+	by := maps.Clone(d.by)
+	d.mu.Unlock()
+	for id, n := range by {
+		f(id, n)
 	}
-	slices.SortFunc(all, func(a, b web.Count) int { return strings.Compare(a.Kind, b.Kind) })
-	return all
 }
 
 // policeOf is the police of a planned view.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -37,9 +39,10 @@ type Proxy struct {
 	loop  *loop
 	store *store.Store
 
-	started    time.Time
-	close      sync.Once
-	reindexing singleflight.Group
+	connections connections // of clients over HTTP
+	started     time.Time
+	close       sync.Once
+	reindexing  singleflight.Group
 }
 
 // openTools is how many tools are indexed before the first question can be
@@ -58,7 +61,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	if err := db.MadeFor(config.Path); err != nil {
 		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
 	}
-	p := &Proxy{store: db, started: time.Now()}
+	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
 	all, known, err := newViews(ctx, config, o, db, p.events())
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"toolfinch/configs"
-	"toolfinch/limit"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/trust"
-	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
@@ -77,9 +75,6 @@ func (h rest) Upstreams(ctx context.Context) []web.Upstream {
 func (s *served) shows(ctx context.Context, server string) bool {
 	return slices.ContainsFunc(s.views, func(v *View) bool { return v.of(ctx).has(server) })
 }
-
-// Denials are how often policies denied something.
-func (h rest) Denials() []web.Count { return h.denials.counts() }
 
 // serves reports whether something of an upstream is served. Beside a view that
 // is served alone there is nothing else.
@@ -198,51 +193,19 @@ func (h rest) Decide(ctx context.Context, view web.View, approve, reject []pins.
 	return h.loop.do(ctx, h.loop.decisions)
 }
 
-// Savings is what retrieval saved since the start, by view.
-func (h rest) Savings(ctx context.Context) []web.Saved {
-	counted := map[string]store.Savings{}
-	for _, sum := range h.Proxy.Savings(ctx) {
-		counted[sum.View] = sum
-	}
-	var saved []web.Saved
-	for _, v := range h.now.Load().views {
-		if h.only == "" || v.name == h.only {
-			c := counted[v.name]
-			saved = append(saved, web.Saved{View: v.name, Sessions: c.Sessions, Retrievals: c.Retrievals,
-				Steps:   []web.Count{{Kind: "made", N: c.Steps}, {Kind: "all", N: c.AllSteps}},
-				Changes: []web.Count{{Kind: "appended", N: c.Appended}, {Kind: "changed", N: c.Changed}},
-				Tokens: []web.Count{{Kind: "listed", N: c.Listed}, {Kind: "relisted", N: c.Relisted}, {Kind: "answers", N: c.Answers}, {Kind: "results", N: c.Results},
-					{Kind: "reread", N: c.Reread}, {Kind: "cached", N: c.Cached}, {Kind: "all_listed", N: c.AllListed}, {Kind: "all_cached", N: c.AllCached}}})
+// Observe has what a request does that is no call of a tool observed; done says how it went.
+func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error)) {
+	about := subject{kind: e.Kind, view: e.View}
+	began := about.operation(ctx, call)
+	began.Name, began.Meta = e.Tool, e.Tool != ""
+	ctx, running := h.observer.feed.Begin(ctx, began)
+	return ctx, func(err error) {
+		if e.Outcome = trust.Success; err != nil {
+			e.Outcome, e.Reason = trust.Failed, err.Error()
 		}
+		h.observer.finished(ctx, running.End(e.Outcome, e.Reason, 0))
+		h.audit.record(ctx, e)
 	}
-	return saved
-}
-
-// Limits are those of what clients can make grow.
-func (h rest) Limits() []*limit.Limit {
-	return slices.Concat(h.desk.connected.Limits(), h.desk.limits.All(), []*limit.Limit{h.desk.provisioned}, h.desk.subscriptions.Limits(), h.desk.entrance.Limits(), h.pool.Limits(), h.logins.Limits(), h.now.Load().limits.Limits())
-}
-
-// Record takes down what a request did.
-func (h rest) Record(ctx context.Context, e trust.Event) { h.observer.record(ctx, e) }
-
-// Audit counts what the audit log has written.
-func (h rest) Audit() (audit.Counts, bool) {
-	if h.audit.log == nil {
-		return audit.Counts{}, false
-	}
-	return h.audit.log.Counts(), true
-}
-
-// Admissions are how often requests were let in and refused.
-func (h rest) Admissions() (accepted, refused []web.Count) {
-	counted := func(reasons []inbound.Reason) (counts []web.Count) {
-		for i, n := range h.desk.entrance.Counts(reasons) {
-			counts = append(counts, web.Count{Kind: string(reasons[i]), N: n})
-		}
-		return counts
-	}
-	return counted(inbound.Accepted), counted(inbound.Refused)
 }
 
 // Permit reports whether who makes a request may do what changes servers. What becomes

@@ -78,7 +78,7 @@ func (p *Proxy) status(ctx context.Context, views []*View, sees func(principal s
 		}
 	}
 	status.Tokens.Read, status.Tokens.AllListed = savings.Cost(sum)
-	for _, l := range (rest{p}).Limits() {
+	for _, l := range p.bounds() {
 		if hits := l.Hits(); hits > 0 {
 			status.Limits = append(status.Limits, web.LimitStatus{Name: l.Name(), Used: l.Used(), Max: l.Max(), Hits: hits})
 		}

@@ -90,6 +90,7 @@ func (v *Served) registrable(tools []*tool.Tool) (out []*tool.Tool) {
 func (l *Live) announce(s *session, change Change) {
 	client, _ := s.expect()
 	l.Notify(s.id, toolsChanged, nil)
+	l.observer.Registered(s.id, client, s.by(), change)
 	if l.notifier != nil {
 		l.notifier.notify(s.id, client, change)
 	}

@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 	"sync"
@@ -25,6 +26,9 @@ const (
 	holdGrace = 150 * time.Millisecond
 )
 
+// errMissed is of a stage that has ended without what was waited for.
+var errMissed = errors.New("the client has not listed its tools again")
+
 // expect notes that the client of s is about to be told that its list has changed. It
 // returns what hold needs.
 func (s *session) expect() (client string, listed <-chan struct{}) {
@@ -42,7 +46,8 @@ func (l *Live) hold(ctx context.Context, served *Served, client string, listed <
 		return false
 	}
 	_, held := telemetry.Start(ctx, telemetry.StageHold, "")
-	defer held(nil)
+	var missed error
+	defer func() { held(missed) }()
 	wait := time.NewTimer(holdCap)
 	defer wait.Stop()
 	select {
@@ -59,7 +64,9 @@ func (l *Live) hold(ctx context.Context, served *Served, client string, listed <
 		return true
 	case <-wait.C:
 		l.clients.missed(client)
+		missed = errMissed
 	case <-ctx.Done():
+		missed = ctx.Err()
 	}
 	return false
 }

@@ -65,6 +65,8 @@ type Observer interface {
 	// Calling hears of a client's call of a tool, and returns what hears of its answer,
 	// nil where that is an error of the protocol. It must not change either.
 	Calling(call *tool.Call) (answered func(tool.Result))
+	// Registered hears that the tools of a session have changed, whose client is told so now.
+	Registered(session, client string, party trust.Party, change Change)
 	// Unknown hears of a call of a name that nothing has.
 	Unknown(ctx context.Context, call *tool.Call)
 	// Began hears of a session whose client ("name version") has introduced itself.
@@ -148,7 +150,9 @@ func (nothing) Listed(string, string, []*tool.Tool)   {}
 func (nothing) Calling(*tool.Call) func(tool.Result)  { return func(tool.Result) {} }
 func (nothing) Unknown(context.Context, *tool.Call)   {}
 func (nothing) Began(context.Context, string, string) {}
-func (nothing) Ended(string)                          {}
+
+func (nothing) Registered(string, string, trust.Party, Change) {}
+func (nothing) Ended(string)                                   {}
 
 // newMCP returns the library's server around l.
 func (l *Live) newMCP(version string) *server.MCPServer {

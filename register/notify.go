@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"toolfinch/hook"
+	"toolfinch/trust"
 )
 
 // notifier runs the owner's shell hook after list_changed, one run at a time.
@@ -102,5 +103,5 @@ func (n *notifier) exec(ctx context.Context, p notice) {
 		n.log.Warn("the list_changed hook failed", "error", err, "output", string(output))
 		return
 	}
-	n.log.Info("the list_changed hook ran", "session", p.session, "output", string(output))
+	n.log.Info("the list_changed hook ran", "session", trust.Digest(p.session), "output", string(output))
 }

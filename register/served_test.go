@@ -97,6 +97,8 @@ func (h heard) Listed(session, client string, tools []*tool.Tool) {
 	}
 }
 
+func (h heard) Registered(string, string, trust.Party, Change) {}
+
 func (h heard) Calling(call *tool.Call) func(tool.Result) { return nothing{}.Calling(call) }
 
 // always registers at once.

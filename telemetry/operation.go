@@ -22,6 +22,7 @@ type Operation struct {
 	// that nothing has, and for a meta-tool.
 	Server, Tool string
 	Name         string // what the client called it: an exposed name, or a URI
+	Meta         bool   // it is a meta-tool
 	Client       string // "name version", as it says; "" for none
 	Principal    string // ID; "" for nobody
 	Session      string // a digest (trust.Digest); "" for none

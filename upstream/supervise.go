@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ type supervisor struct {
 	*server
 	fresh chan struct{} // holds one signal: there is a new connection
 	anew  chan struct{} // holds one signal: connect at once, as if for the first time
-	down  bool          // it was logged that the server is not available; of watch alone
+	down  string        // why the server is not available, as it was logged, without numbers; "" while it is. Of watch alone
 }
 
 // watch runs until ctx ends.
@@ -122,14 +123,17 @@ func (s *supervisor) keepListed(ctx context.Context, c *connection, changes chan
 	return err
 }
 
-// unavailable logs why the server cannot be used, once until it can; the attempts
-// after that are for debugging.
+// digits are what may differ between errors for the same reason: ports, times, processes.
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// unavailable logs why the server cannot be used, once for each reason until it can; the
+// other attempts are for debugging.
 func (s *supervisor) unavailable(err error, retryIn time.Duration) {
-	level := slog.LevelWarn
-	if s.down {
+	level, why := slog.LevelWarn, digits.ReplaceAllString(conn.Plain(err).Error(), "#")
+	if s.down == why {
 		level = slog.LevelDebug
 	}
-	s.down = true
+	s.down = why
 	if retryIn == 0 {
 		s.log.Log(s.life, level, "the upstream needs a login", "error", conn.Plain(err))
 		return
@@ -139,10 +143,10 @@ func (s *supervisor) unavailable(err error, retryIn time.Duration) {
 
 // available logs that the server can be used again.
 func (s *supervisor) available() {
-	if s.down {
+	if s.down != "" {
 		s.log.Info("the upstream is available again")
 	}
-	s.down = false
+	s.down = ""
 }
 
 // nextChange waits until lists have changed and returns which to ask for again; not

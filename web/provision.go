@@ -35,7 +35,6 @@ func (s *server) provision(q *request) (any, error) {
 	case tokens > 0 && context > 0:
 		return nil, badRequest("context_tokens is another name of max_tokens: send one of them")
 	}
-	q.target = clipped(ask.IDs)
 	ask.MaxTokens = max(tokens, context)
 	ask.TTL = time.Duration(ttl) * time.Second
 	if err := q.complete(ask.IDs...); err != nil {
@@ -45,14 +44,10 @@ func (s *server) provision(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.searched = ask.Query != ""
-	answer, err := q.view.Retriever.Provision(q.Context(), call, ask)
-	q.record(call, trust.EventCall, retrieve.ProvisionTools, err)
-	if err != nil {
+	ctx, done := q.observe(call, trust.EventCall, retrieve.ProvisionTools)
+	answer, err := q.view.Retriever.Provision(ctx, call, ask)
+	if done(err); err != nil {
 		return nil, err
-	}
-	for _, t := range answer.Provisioned {
-		q.provisioned = append(q.provisioned, t.ToolID)
 	}
 	return answer, nil
 }
@@ -76,9 +71,9 @@ func (s *server) unprovision(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := q.view.Retriever.Unprovision(q.Context(), call, []string{t.Name})
-	q.record(call, trust.EventCall, retrieve.UnprovisionTools, err)
-	if err != nil {
+	ctx, done := q.observe(call, trust.EventCall, retrieve.UnprovisionTools)
+	answer, err := q.view.Retriever.Unprovision(ctx, call, []string{t.Name})
+	if done(err); err != nil {
 		return nil, err
 	}
 	if len(answer.Unprovisioned) == 0 {

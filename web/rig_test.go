@@ -16,13 +16,11 @@ import (
 
 	"toolfinch/gate"
 	"toolfinch/internal/await"
-	"toolfinch/limit"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 	"toolfinch/transport"
 	"toolfinch/trust"
-	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
@@ -186,8 +184,6 @@ func (r *rig) View(_ context.Context, name string) (web.View, error) {
 	return v, nil
 }
 
-func (r *rig) Denials() []web.Count { return nil }
-
 func (r *rig) Upstreams(context.Context) []web.Upstream {
 	servers := []web.Upstream{{Name: "clock", Description: "Clocks of the world", State: "ready", Tools: 99, LeftOut: 1, Mended: 2}}
 	for _, s := range r.pool.Status() {
@@ -235,33 +231,19 @@ func (r *rig) Reindex(context.Context) []web.Reindexed {
 	}
 }
 
-func (r *rig) Savings(context.Context) []web.Saved {
-	return []web.Saved{
-		{View: "default", Sessions: 2, Retrievals: 5, Steps: []web.Count{{Kind: "made", N: 9}}, Changes: []web.Count{{Kind: "appended", N: 3}},
-			Tokens: []web.Count{{Kind: "all_listed", N: 20_000}, {Kind: "listed", N: 300}, {Kind: "answers", N: 700}}},
-		{View: "gated"}, {View: "gone"},
+func (r *rig) Observe(ctx context.Context, e trust.Event, _ *tool.Call) (context.Context, func(error)) {
+	return ctx, func(err error) {
+		if err != nil {
+			e.Outcome, e.Reason = trust.Failed, err.Error()
+		}
+		select {
+		case r.events <- e:
+		default: // nobody looks
+		}
 	}
 }
 
-func (r *rig) Limits() []*limit.Limit {
-	sessions := limit.New("sessions", 7, "sessions", "end some")
-	_ = sessions.Take(6)
-	_ = sessions.Take(2)
-	return []*limit.Limit{sessions}
-}
-
-func (r *rig) Record(_ context.Context, e trust.Event) {
-	select {
-	case r.events <- e:
-	default: // nobody looks
-	}
-}
-
-func (r *rig) Audit() (audit.Counts, bool) { return audit.Counts{Written: 12, Queue: 1}, true }
-
-func (r *rig) Admissions() (accepted, refused []web.Count) {
-	return []web.Count{{Kind: "key", N: 3}}, []web.Count{{Kind: "expired", N: 1}}
-}
+func (r *rig) Metrics(context.Context) ([]byte, error) { return []byte("toolfinch_tools 10\n"), nil }
 
 func (r *rig) Permit(context.Context, inbound.Level, string) error { return nil }
 
@@ -285,13 +267,9 @@ type fire struct{}
 
 func (fire) View(context.Context, string) (web.View, error) { panic("secret of the house") }
 func (fire) Status(context.Context, web.View) web.Status    { panic("secret of the house") }
-func (fire) Denials() []web.Count                           { panic("secret of the house") }
 func (fire) Upstreams(context.Context) []web.Upstream       { panic("secret of the house") }
-func (fire) Savings(context.Context) []web.Saved            { panic("secret of the house") }
-func (fire) Limits() []*limit.Limit                         { panic("secret of the house") }
-func (fire) Record(context.Context, trust.Event)            { panic("secret of the house") }
-func (fire) Audit() (audit.Counts, bool)                    { panic("secret of the house") }
-func (fire) Admissions() ([]web.Count, []web.Count) {
+func (fire) Metrics(context.Context) ([]byte, error)        { panic("secret of the house") }
+func (fire) Observe(context.Context, trust.Event, *tool.Call) (context.Context, func(error)) {
 	panic("secret of the house")
 }
 func (fire) Permit(context.Context, inbound.Level, string) error { return nil }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -15,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"toolfinch/rawjson"
@@ -42,9 +42,6 @@ type server struct {
 	version string // of the program
 	log     *slog.Logger
 	mux     *http.ServeMux
-
-	mu       sync.Mutex       // guards searches; held for look-ups only
-	searches map[string]int64 // that were made, by view
 }
 
 // operation is what is done for one method of one path.
@@ -52,7 +49,8 @@ type operation struct {
 	name  string   // its operationId in the OpenAPI document
 	query []string // the query parameters it takes
 	body  bodyRule
-	audit bool // each call is logged
+	// audit has each request logged; calls of tools are logged where they are made.
+	audit bool
 	// level is that of the scope it needs, as it changes servers, not tools; "" for none.
 	level inbound.Level
 	// answer returns what to send with status 200: a document, or what becomes JSON.
@@ -74,7 +72,7 @@ type document struct {
 }
 
 func newServer(house House, version string, log *slog.Logger) *server {
-	s := &server{house: house, version: version, log: log, mux: http.NewServeMux(), searches: map[string]int64{}}
+	s := &server{house: house, version: version, log: log, mux: http.NewServeMux()}
 	for pattern, operations := range s.operations(version) {
 		s.mux.Handle(pattern, s.methods(operations))
 	}
@@ -90,7 +88,7 @@ func (s *server) operations(version string) map[string]map[string]operation {
 		"/api/openapi.json": openAPI,
 		"/metrics":          {http.MethodGet: {name: "metrics", answer: s.metrics}},
 		"/api/proxy/execute": {
-			http.MethodPost: {name: "execute", query: []string{"view"}, body: bodyRequired, audit: true, answer: s.execute},
+			http.MethodPost: {name: "execute", query: []string{"view"}, body: bodyRequired, answer: s.execute},
 		},
 		"/api/tools": {
 			http.MethodGet: {name: "listTools", query: []string{"view", "limit", "offset", "server", "tags"}, answer: s.listTools},
@@ -101,10 +99,10 @@ func (s *server) operations(version string) map[string]map[string]operation {
 		},
 		"/api/tools/provision": {
 			http.MethodGet:  {name: "listProvisioned", query: []string{"view"}, answer: s.listProvisioned},
-			http.MethodPost: {name: "provision", query: []string{"view"}, body: bodyRequired, audit: true, answer: s.provision},
+			http.MethodPost: {name: "provision", query: []string{"view"}, body: bodyRequired, answer: s.provision},
 		},
 		"/api/tools/provision/{id}": {
-			http.MethodDelete: {name: "unprovision", query: []string{"view"}, audit: true, answer: s.unprovision},
+			http.MethodDelete: {name: "unprovision", query: []string{"view"}, answer: s.unprovision},
 		},
 		"/api/tools/{id}": {
 			http.MethodGet: {name: "getTool", query: []string{"view"}, answer: s.getTool},
@@ -180,11 +178,6 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	r = r.WithContext(trust.WithParty(r.Context(), trust.Party{Principal: trust.PrincipalOf(r.Context()), Transport: trust.TransportREST}))
 	q := &request{Request: r, house: s.house}
 	answer, err := s.run(w, q, op)
-	if q.searched {
-		s.mu.Lock()
-		s.searches[q.view.Name]++
-		s.mu.Unlock()
-	}
 	status := http.StatusOK
 	var refused *problem
 	switch {
@@ -198,11 +191,8 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 		status = refused.status
 	}
 	if op.audit {
-		line := []any{"operation", op.name, "target", rawjson.Clip(q.target, maxClipped), "view", q.view.Name, "principal", trust.NameOf(r.Context()), "session", q.session,
+		line := []any{"operation", op.name, "target", rawjson.Clip(q.target, maxClipped), "view", q.view.Name, "principal", trust.NameOf(r.Context()),
 			"status", status, "took", time.Since(start)}
-		if len(q.provisioned) > 0 {
-			line = append(line, "provisioned", joined(q.provisioned))
-		}
 		s.log.Info("rest", line...)
 	}
 	switch {
@@ -282,11 +272,7 @@ type request struct {
 	values url.Values
 	sent   []byte // the body, a JSON object; empty without one
 
-	// What follows is for the log and the metrics.
-	searched    bool     // it searched for tools
-	target      string   // what it is about
-	session     string   // the MCP session that it belongs to
-	provisioned []string // the tools that it has made callable
+	target string // what it is about, for the log
 }
 
 // read reads what the operation takes, and refuses what it does not.
@@ -373,18 +359,14 @@ func (q *request) call() (*tool.Call, error) {
 		if !q.view.Sessions.KnowsHTTP(session, call.Principal) {
 			return nil, badRequest("unknown session: %s names no session of this view", sessionHeader)
 		}
-		call.Session, q.session = session, session
+		call.Session = session
 	}
 	return call, nil
 }
 
-// record takes down what a request did, by the name of the meta-tool that does the same.
-func (q *request) record(call *tool.Call, kind, name string, err error) {
-	e := trust.Event{Kind: kind, Principal: call.Principal, Session: call.Session, View: q.view.Name, Tool: name}
-	if err != nil {
-		e.Outcome, e.Reason = trust.Failed, err.Error()
-	}
-	q.house.Record(q.Context(), e)
+// observe has what a request does taken down, by the name of the meta-tool that does the same.
+func (q *request) observe(call *tool.Call, kind, name string) (ctx context.Context, done func(error)) {
+	return q.house.Observe(q.Context(), trust.Event{Kind: kind, Principal: call.Principal, Session: call.Session, View: q.view.Name, Tool: name}, call)
 }
 
 // maxClipped bounds, in bytes, what is repeated of what a client sent.

@@ -25,7 +25,6 @@ func (s *server) execute(q *request) (any, error) {
 	if err := q.fields(args.Text("tool_id", &id), args.Raw("arguments", &arguments)); err != nil {
 		return nil, err
 	}
-	q.target = id
 	if id == "" {
 		return nil, badRequest(`tool_id is missing: send {"tool_id": "server_tool", "arguments": {...}}`)
 	}
@@ -77,10 +76,9 @@ func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.searched = true
-	discovery, err := q.view.Retriever.Discover(q.Context(), call, query)
-	q.record(call, trust.EventRetrieve, "", err)
-	if err != nil {
+	ctx, done := q.observe(call, trust.EventRetrieve, "")
+	discovery, err := q.view.Retriever.Discover(ctx, call, query)
+	if done(err); err != nil {
 		return nil, err
 	}
 	return found{discovery, q.pending()}, nil
@@ -158,7 +156,6 @@ func (s *server) getTool(q *request) (any, error) {
 
 // tool is the one of that ID, as Catalog.Find finds it.
 func (q *request) tool(id string) (*tool.Tool, error) {
-	q.target = id
 	if err := q.complete(id); err != nil {
 		return nil, err
 	}

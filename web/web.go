@@ -1,4 +1,4 @@
-// Package web owns the REST API, its OpenAPI document and the metrics: over plain
+// Package web owns the REST API and its OpenAPI document: over plain
 // HTTP it answers what MCP clients get over MCP. It does not decide what can be
 // found, provisioned or called, which is up to the view, nor who may come in, which
 // is up to its caller.
@@ -11,10 +11,9 @@ import (
 	"net/http"
 	"time"
 
-	"toolfinch/limit"
 	"toolfinch/retrieve"
+	"toolfinch/tool"
 	"toolfinch/trust"
-	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 )
@@ -54,19 +53,12 @@ type House interface {
 	// ErrStale where a server has listed something else since, and ErrOwner where the maker
 	// of the request may not use all that a server has.
 	Decide(ctx context.Context, view View, approve, reject []pins.Report) error
-	// Savings returns one row for each view, also for views without use. It may count
-	// definitions first; ctx ends that.
-	Savings(ctx context.Context) []Saved
-	// Denials are how often policies denied something since the start, by those that did.
-	Denials() []Count
-	// Limits bound what clients can make grow.
-	Limits() []*limit.Limit
-	// Record takes down what a request did that is no call of a tool.
-	Record(ctx context.Context, e trust.Event)
-	// Audit counts what the audit log has written; ok is false where there is none.
-	Audit() (counts audit.Counts, ok bool)
-	// Admissions are how often requests were let in and refused, by what or why.
-	Admissions() (accepted, refused []Count)
+	// Observe has what a request does that is no call of a tool taken down. The context is
+	// for what is done; done is called once, with its error.
+	Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error))
+	// Metrics returns what is counted, as telemetry.TextType, of what the maker of the
+	// request of ctx may know.
+	Metrics(ctx context.Context) ([]byte, error)
 	// Permit reports whether who makes the request of a context may do what changes
 	// servers. The error wraps a *trust.ScopeError or ErrOwner.
 	Permit(ctx context.Context, level inbound.Level, operation string) error
@@ -122,21 +114,6 @@ type Differences struct {
 	Added   int `json:"added"`   // that it had not before
 	Removed int `json:"removed"` // that it had before
 	Changed int `json:"changed"` // whose definition is another now
-}
-
-// Saved is what a view's clients have had since the start: how often, and of what
-// they read the tokens, by kinds that are the same for every view and in one order.
-type Saved struct {
-	View                 string
-	Sessions, Retrievals int64
-	Steps, Changes       []Count // steps of models, and changes of their lists
-	Tokens               []Count
-}
-
-// Count is how much there was of one kind.
-type Count struct {
-	Kind string
-	N    int64
 }
 
 // Patterns are those of net/http.ServeMux under which Handler is to be served.

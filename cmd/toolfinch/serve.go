@@ -68,6 +68,9 @@ that it does not change go on. A broken edit is refused and logged.`,
 			if err != nil {
 				return err
 			}
+			lines := newBacklog(cmd.ErrOrStderr(), config)
+			defer lines.close()
+			log = newLog(lines, config)
 			reload := func() (*configs.Config, error) { return s.read(cmd, flags) }
 			audited, err := s.audited(cmd, config, log)
 			if err != nil {

@@ -8,16 +8,26 @@ import (
 	"toolfinch/rawjson"
 )
 
-// Content returns arguments or a result for a line: without values whose names look like
-// those of secrets, and of what is long the beginning as text. A nil Log returns nil.
+// Content is the function of that name with what the log was opened with. A nil Log
+// returns nil.
 func (l *Log) Content(value []byte) json.RawMessage {
+	if l == nil {
+		return nil
+	}
+	return Content(value, l.clean)
+}
+
+// Content returns arguments or a result for a line: without values whose names look like
+// those of secrets, and of what is long the beginning as text. clean, unless nil, takes out
+// secrets that are elsewhere.
+func Content(value []byte, clean func([]byte) []byte) json.RawMessage {
 	value = bytes.TrimSpace(value)
-	if l == nil || len(value) == 0 || len(value) > maxRedacted || !json.Valid(value) {
+	if len(value) == 0 || len(value) > maxRedacted || !json.Valid(value) {
 		return nil
 	}
 	out := []byte(redact(value, 0))
-	if l.clean != nil {
-		if cleaned := l.clean(out); json.Valid(cleaned) {
+	if clean != nil {
+		if cleaned := clean(out); json.Valid(cleaned) {
 			out = cleaned
 		} else {
 			return rawjson.Quote(masked)

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"toolfinch/configs"
+	"toolfinch/internal/await"
+)
+
+// A pipe that nobody reads delays no line; what does not fit is counted.
+func TestALogThatNobodyReadsDelaysNobody(t *testing.T) {
+	read, write := io.Pipe()
+	b := newBacklog(write, &configs.Config{LogLevel: slog.LevelInfo})
+	line := strings.Repeat("x", 1023) + "\n"
+	for range 2000 {
+		if _, err := fmt.Fprint(b, line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(read)
+		all <- string(text)
+	}()
+	b.close()
+	_ = write.Close()
+	text := await.Value(t, all)
+	kept := strings.Count(text, line)
+	if kept != 1024 || !strings.Contains(text, fmt.Sprintf(`msg="lines of this log were dropped: nobody read it" lines=%d`, 2000-kept)) {
+		t.Errorf("%d lines, and %q", kept, text[max(0, len(text)-200):])
+	}
+}
+
+func TestAtTheEndALogIsWhole(t *testing.T) {
+	var out strings.Builder
+	b := newBacklog(&out, &configs.Config{LogLevel: slog.LevelInfo})
+	log := newLog(b, &configs.Config{LogLevel: slog.LevelInfo})
+	for i := range 100 {
+		log.Info("line", "n", i)
+	}
+	b.close()
+	if n := strings.Count(out.String(), "msg=line"); n != 100 {
+		t.Errorf("%d lines of 100", n)
+	}
+}

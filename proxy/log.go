@@ -1,0 +1,173 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"toolfinch/printable"
+	"toolfinch/register"
+	"toolfinch/telemetry"
+	"toolfinch/tool"
+	"toolfinch/trust"
+	"toolfinch/trust/audit"
+	"toolfinch/trust/leaks"
+)
+
+// messages are what the log says of finished operations, by their kind.
+var messages = map[string]string{
+	trust.EventCall: "tool called", trust.EventRead: "resource read", trust.EventPrompt: "prompt fetched", trust.EventRetrieve: "tools searched",
+}
+
+// logged logs a finished operation, in one line without arguments and results.
+func (o *observer) logged(ctx context.Context, done *telemetry.Operation) {
+	if !o.log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	line := lineFor(done.View, done.Session, done.Client, done.Principal)
+	line.text("server", done.Server)
+	line.text("tool", done.Tool)
+	line.text("name", done.Name)
+	line.text("transport", done.Transport)
+	line.text("request", done.Request)
+	if done.Depth > 0 {
+		line.add(slog.Int("depth", done.Depth))
+	}
+	line.add(slog.String("outcome", done.Outcome))
+	line.text("reason", done.Reason)
+	line.add(slog.Duration("took", done.Duration), slog.Duration("own", done.Own), slog.Int("bytes_in", done.BytesIn), slog.Int("bytes_out", done.BytesOut))
+	if found := done.Retrieval; found != nil {
+		line.add(slog.Int("hits", found.Hits), slog.Bool("confident", found.Confident == found.Searches))
+	}
+	o.log.LogAttrs(ctx, slog.LevelInfo, messages[done.Kind], line.attrs...)
+}
+
+// logContent logs what an operation was given and what it answered, for debugging: without
+// secrets, as far as they can be told, and of what is long the beginning.
+func (o *observer) logContent(ctx context.Context, done *telemetry.Operation, call *tool.Call, result tool.Result) {
+	if !o.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	line := lineFor(done.View, done.Session, "", "")
+	line.text("tool", done.Tool)
+	line.text("name", done.Name)
+	line.text("request", done.Request)
+	line.add(slog.String("arguments", contentOf(call.Arguments)), slog.String("result", contentOf(result)))
+	for _, s := range done.Stages {
+		line.add(slog.Group(s.Name, slog.String("target", printable.Line(s.Target)), slog.Duration("after", s.Start), slog.Duration("took", s.Duration)))
+	}
+	o.log.LogAttrs(ctx, slog.LevelDebug, "what was asked and answered", line.attrs...)
+}
+
+// contentOf is arguments or a result for the log.
+func contentOf(value []byte) string {
+	return string(printable.JSON(audit.Content(value, func(raw []byte) []byte {
+		clean, _ := leaks.JSON(raw)
+		return clean
+	})))
+}
+
+// eventLines are what the log says of events that nobody else logs, by their kind.
+var eventLines = map[string]string{
+	trust.EventSessionOn: "session began", trust.EventSession: "session ended", trust.EventRefused: "request refused",
+}
+
+// logEvent logs an event that is no operation.
+func (o *observer) logEvent(ctx context.Context, e trust.Event) {
+	message := eventLines[e.Kind]
+	if message == "" || !o.log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	who := e.Principal
+	if who == "" {
+		who = trust.NameOf(ctx)
+	}
+	line := lineFor(e.View, trust.Digest(e.Session), e.Client, who)
+	if from, ok := trust.SourceOf(ctx); ok {
+		line.text("transport", from.Transport)
+		line.text("address", from.Address)
+	}
+	line.text("outcome", e.Outcome)
+	line.text("reason", e.Reason)
+	o.log.LogAttrs(ctx, slog.LevelInfo, message, line.attrs...)
+}
+
+// Registered takes down that what a client is listed has changed.
+func (b behind) Registered(session, client string, party trust.Party, change register.Change) {
+	o := b.of.desk.views.observer
+	o.metrics.Registered(b.of.view)
+	if !o.log.Enabled(context.Background(), slog.LevelInfo) {
+		return
+	}
+	line := lineFor(b.of.view, trust.Digest(session), client, "")
+	if party.Principal != nil {
+		line.text("principal", party.Principal.ID)
+	}
+	for key, names := range map[string][]string{"added": change.Added, "removed": change.Removed} {
+		if len(names) > maxNamed {
+			line.add(slog.Int("more_"+key, len(names)-maxNamed))
+		}
+		line.text(key, strings.Join(names[:min(maxNamed, len(names))], " "))
+	}
+	o.log.LogAttrs(context.Background(), slog.LevelInfo, "tools registered", line.attrs...)
+}
+
+// strangers bounds the lines about requests of nobody in particular: they would fill the
+// disk, or have rotation remove what others did. Those that are left out are counted in the
+// next one's line.
+type strangers struct {
+	limit *rate.Limiter
+	more  atomic.Int64
+}
+
+// Bounds of these lines.
+const (
+	strangersEvery  = 100 * time.Millisecond
+	strangersAtOnce = 200
+)
+
+func newStrangers() *strangers {
+	return &strangers{limit: rate.NewLimiter(rate.Every(strangersEvery), strangersAtOnce)}
+}
+
+// admits reports whether an event has a line; e is given the count of those that had none.
+func (s *strangers) admits(e *trust.Event) bool {
+	if e.Kind != trust.EventRefused || e.Principal != "" {
+		return true
+	}
+	if !s.limit.Allow() {
+		s.more.Add(1)
+		return false
+	}
+	if n := s.more.Swap(0); n > 0 {
+		e.Details = map[string]string{"more": strconv.FormatInt(n, 10)}
+	}
+	return true
+}
+
+// attributes are those of a line of the log.
+type attributes struct{ attrs []slog.Attr }
+
+// lineFor begins a line about a client.
+func lineFor(view, session, client, principal string) *attributes {
+	line := &attributes{make([]slog.Attr, 0, 20)}
+	line.text("view", view)
+	line.text("session", session)
+	line.text("client", client)
+	line.text("principal", principal)
+	return line
+}
+
+func (a *attributes) add(attrs ...slog.Attr) { a.attrs = append(a.attrs, attrs...) }
+
+// text adds a text of others, unless it is empty.
+func (a *attributes) text(key, value string) {
+	if value != "" {
+		a.attrs = append(a.attrs, slog.String(key, printable.Line(value)))
+	}
+}

@@ -1,0 +1,223 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"toolfinch/limit"
+	"toolfinch/store"
+	"toolfinch/telemetry"
+	"toolfinch/trust"
+	"toolfinch/trust/inbound"
+	"toolfinch/upstream"
+)
+
+// Metrics returns what is counted, as telemetry.TextType. The maker of the request of ctx is
+// shown servers and tools that it may use alone.
+func (h rest) Metrics(ctx context.Context) ([]byte, error) {
+	now := h.now.Load()
+	var shows func(server, tool string) bool
+	if _, ofClient := trust.PartyOf(ctx); h.only != "" || ofClient && now.config.Policies != nil {
+		shows = func(server, name string) bool {
+			return server == "" || h.serves(server) && now.shows(ctx, server) && (name == "" || name == telemetry.Other || now.has(ctx, server, name))
+		}
+	}
+	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics()), shows)
+}
+
+// has reports whether the maker of the request of ctx has a tool or prompt of a server.
+func (s *served) has(ctx context.Context, server, name string) bool {
+	return slices.ContainsFunc(s.views, func(v *View) bool {
+		_, err := v.of(ctx).catalog.Find(server + "." + name)
+		_, prompt := v.of(ctx).catalog.Prompt(server + "." + name)
+		return err == nil || prompt
+	})
+}
+
+// one is a family of one value without labels.
+func one(name, help string, counter bool, value int64) telemetry.Family {
+	return telemetry.Family{Name: name, Help: help, Counter: counter, Samples: []telemetry.Sample{{Value: float64(value)}}}
+}
+
+// add adds a value to a family.
+func add(f *telemetry.Family, value int64, labels ...string) {
+	f.Samples = append(f.Samples, telemetry.Sample{Value: float64(value), Labels: labels})
+}
+
+// viewMetrics are about views, and what their clients read.
+func (h rest) viewMetrics(ctx context.Context) []telemetry.Family {
+	counted := map[string]store.Savings{}
+	for _, sum := range h.Proxy.Savings(ctx) {
+		counted[sum.View] = sum
+	}
+	byView, byKind := []string{"view"}, []string{"view", "kind"}
+	tools := telemetry.Family{Name: "toolfinch_tools", Help: "Tools that can be found in a view now.", Labels: byView}
+	documents := telemetry.Family{Name: "toolfinch_index_documents", Help: "Tools, prompts and resources in the index of a view.", Labels: byView}
+	vectors := telemetry.Family{Name: "toolfinch_index_vectors", Help: "How many of these have a vector; with an embedder the others wait for theirs.", Labels: byView}
+	sessions := telemetry.Family{Name: "toolfinch_sessions_total", Help: "Sessions of clients since the start.", Counter: true, Labels: byView}
+	steps := telemetry.Family{Name: "toolfinch_steps_total", Help: "Steps of models that have read a list since the start (made), and those with every tool listed (all).", Counter: true, Labels: byKind}
+	changes := telemetry.Family{Name: "toolfinch_list_changes_total", Help: "Lists that changed between two steps of a session since the start: at their end (appended) or inside (changed).", Counter: true, Labels: byKind}
+	tokens := telemetry.Family{Name: "toolfinch_tokens_total", Help: "Tokens that models have read since the start, as toolfinch savings accounts for them.", Counter: true, Labels: byKind}
+	for _, v := range h.now.Load().views {
+		if h.only != "" && v.name != h.only {
+			continue
+		}
+		c, name := counted[v.name], v.name
+		h.observer.metrics.View(name)
+		n, of := v.catalog.Embedded(), v.catalog.Indexed()
+		add(&tools, int64(v.of(ctx).catalog.Len()), name)
+		add(&documents, int64(of), name)
+		add(&vectors, int64(n), name)
+		add(&sessions, c.Sessions, name)
+		add(&steps, c.Steps, name, "made")
+		add(&steps, c.AllSteps, name, "all")
+		add(&changes, c.Appended, name, "appended")
+		add(&changes, c.Changed, name, "changed")
+		for _, kind := range []struct {
+			name string
+			n    int64
+		}{
+			{"listed", c.Listed}, {"relisted", c.Relisted}, {"answers", c.Answers}, {"results", c.Results},
+			{"reread", c.Reread}, {"cached", c.Cached}, {"all_listed", c.AllListed}, {"all_cached", c.AllCached},
+		} {
+			add(&tokens, kind.n, name, kind.name)
+		}
+	}
+	return []telemetry.Family{tools, documents, vectors, sessions, steps, changes, tokens}
+}
+
+// serverMetrics are about the servers that the maker of the request of ctx may know of.
+func (h rest) serverMetrics(ctx context.Context) []telemetry.Family {
+	byServer := []string{"server"}
+	states := telemetry.Family{Name: "toolfinch_servers", Help: "Servers by the state that the last exchange with them left.", Labels: []string{"state"}}
+	up := telemetry.Family{Name: "toolfinch_server_up", Help: "Whether the last exchange with a server went well.", Labels: byServer}
+	reconnects := telemetry.Family{Name: "toolfinch_server_reconnects_total", Help: "Connections to a server that took the place of one that had ended.", Counter: true, Labels: byServer}
+	dropped := telemetry.Family{Name: "toolfinch_dropped_notifications_total", Help: "Notifications about calls that clients did not get: too long, or read too slowly.", Counter: true, Labels: byServer}
+	count := map[string]int64{}
+	for _, s := range h.Upstreams(ctx) {
+		count[s.State]++
+		ready := int64(0)
+		if s.State == string(upstream.StateReady) {
+			ready = 1
+		}
+		add(&up, ready, s.Name)
+		add(&reconnects, int64(s.Restarts), s.Name)
+		add(&dropped, s.Dropped, s.Name)
+	}
+	for _, state := range []upstream.State{upstream.StatePending, upstream.StateReady, upstream.StateLogin, upstream.StateFailed} {
+		add(&states, count[string(state)], string(state))
+	}
+	return []telemetry.Family{states, up, reconnects, dropped}
+}
+
+// gateMetrics are about who comes in, and what policies deny.
+func (h rest) gateMetrics() []telemetry.Family {
+	counted := func(f telemetry.Family, reasons []inbound.Reason) telemetry.Family {
+		f.Counter = true
+		for i, n := range h.desk.entrance.Counts(reasons) {
+			add(&f, n, string(reasons[i]))
+		}
+		return f
+	}
+	denials := telemetry.Family{Name: "toolfinch_denials_total", Help: "Calls, prompts and reads that policies denied since the start, by the policy that did; by none where no policy permits them.", Counter: true, Labels: []string{"policy"}}
+	h.denials.each(func(policy string, n int64) { add(&denials, n, policy) })
+	return []telemetry.Family{
+		counted(telemetry.Family{Name: "toolfinch_requests_accepted_total", Help: "Requests over HTTP that were let in since the start, by what proved who makes them.", Labels: []string{"by"}}, inbound.Accepted),
+		counted(telemetry.Family{Name: "toolfinch_requests_refused_total", Help: "Requests over HTTP that were not let in since the start, or lacked a scope.", Labels: []string{"reason"}}, inbound.Refused),
+		denials,
+	}
+}
+
+// limitMetrics are about what bounds clients, and what is in flight.
+func (h rest) limitMetrics() []telemetry.Family {
+	byLimit := []string{"limit"}
+	size := telemetry.Family{Name: "toolfinch_limit", Help: "How much there may be at once of what clients can make grow, by limit.", Labels: byLimit}
+	used := telemetry.Family{Name: "toolfinch_limit_used", Help: "How much of it there is now.", Labels: byLimit}
+	hits := telemetry.Family{Name: "toolfinch_limit_hits_total", Help: "How often the limit was reached since the start.", Counter: true, Labels: byLimit}
+	for _, l := range h.bounds() {
+		add(&size, l.Max(), l.Name())
+		add(&used, l.Used(), l.Name())
+		add(&hits, l.Hits(), l.Name())
+	}
+	_, running := h.observer.feed.InFlight()
+	return []telemetry.Family{size, used, hits, one("toolfinch_calls_in_flight", "Calls, reads, prompts and retrievals that run now.", false, int64(running))}
+}
+
+// bounds are the limits of what clients can make grow.
+func (p *Proxy) bounds() []*limit.Limit {
+	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().limits.Limits())
+}
+
+// auditMetrics are about the audit log; there are none without one.
+func (h rest) auditMetrics() []telemetry.Family {
+	if h.audit.log == nil {
+		return nil
+	}
+	counts := h.audit.log.Counts()
+	return []telemetry.Family{
+		one("toolfinch_audit_lines_total", "Lines that the audit log has written since the start.", true, counts.Written),
+		one("toolfinch_audit_queue", "Lines that wait to be written.", false, counts.Queue),
+		one("toolfinch_audit_waits_total", "Calls that waited for room in the audit log since the start.", true, counts.Waited),
+		one("toolfinch_audit_errors_total", "Writes of the audit log that failed since the start.", true, counts.Failed),
+		one("toolfinch_audit_lost_total", "Lines that were lost because they could not be written, since the start.", true, counts.Lost),
+	}
+}
+
+// httpMetrics are about this program and its connections.
+func (h rest) httpMetrics() []telemetry.Family {
+	build := telemetry.Family{Name: "toolfinch_build_info", Help: "1, of the version that runs.", Labels: []string{"version"}}
+	add(&build, 1, h.version)
+	return append(h.connections.metrics(), build)
+}
+
+// connections counts those of clients over HTTP, which an HTTP server tells of with told.
+type connections struct {
+	mu     sync.Mutex // guards what follows; held for look-ups only
+	states map[net.Conn]http.ConnState
+	idled  int64         // that ended while nothing was asked over them
+	limit  time.Duration // how long nothing may be asked; 0 before one is served
+}
+
+// told is an http.Server's ConnState.
+func (c *connections) told(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateClosed, http.StateHijacked:
+		if c.states[conn] == http.StateIdle {
+			c.idled++
+		}
+		delete(c.states, conn)
+	default:
+		c.states[conn] = state
+	}
+}
+
+// limits notes how long nothing may be asked over a connection.
+func (c *connections) limits(idle time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = idle
+}
+
+func (c *connections) metrics() []telemetry.Family {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	open := telemetry.Family{Name: "toolfinch_connections", Help: "Open connections of clients over HTTP: idle while nothing is asked over them.", Labels: []string{"state"}}
+	count := map[http.ConnState]int64{}
+	for _, state := range c.states {
+		count[state]++
+	}
+	for _, state := range []http.ConnState{http.StateNew, http.StateActive, http.StateIdle} {
+		add(&open, count[state], state.String())
+	}
+	return []telemetry.Family{
+		open,
+		one("toolfinch_connections_idle_closed_total", "Connections that were closed while idle, by clients or after the limit.", true, c.idled),
+		one("toolfinch_connections_idle_limit_seconds", "After how long an idle connection is closed (http_limits.idle_time).", false, int64(c.limit/time.Second)),
+	}
+}

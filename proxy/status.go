@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -59,18 +60,24 @@ func (p *Proxy) status(ctx context.Context, views []*View, sees func(principal s
 	for _, v := range views {
 		named[v.name] = true
 		status.Views = append(status.Views, web.ViewStatus{Name: v.name, Tools: v.catalog.Len()})
-		status.Search.Indexed = max(status.Search.Indexed, v.catalog.Indexed())
-		status.Search.Embedded = max(status.Search.Embedded, v.catalog.Embedded())
+		indexed, embedded := v.catalog.Indexed(), v.catalog.Embedded()
+		if v.whole != nil { // the index has what others may use, too
+			indexed = v.catalog.Len()
+			embedded = min(embedded, indexed)
+		}
+		status.Search.Indexed, status.Search.Embedded = max(status.Search.Indexed, indexed), max(status.Search.Embedded, embedded)
 		for _, c := range v.live.Connected() {
 			if sees(c.Principal) {
 				status.Sessions.Shown = append(status.Sessions.Shown, sessionStatus(v.name, c))
 			}
 		}
 	}
+	mine := func(o *telemetry.Operation) bool { return named[o.View] && sees(o.Principal) }
+	status.Sessions.Shown = append(status.Sessions.Shown, p.withoutSession(status.Sessions.Shown, mine)...)
 	slices.SortFunc(status.Sessions.Shown, func(a, b web.SessionStatus) int { return b.Since.Compare(a.Since) })
 	status.Sessions.All = len(status.Sessions.Shown)
 	status.Sessions.Shown = status.Sessions.Shown[:min(status.Sessions.All, maxShownSessions)]
-	p.addCalls(&status, func(o *telemetry.Operation) bool { return named[o.View] && sees(o.Principal) })
+	p.addCalls(&status, mine)
 	var sum store.Savings
 	for _, one := range p.Savings(ctx) {
 		if named[one.View] {
@@ -92,6 +99,31 @@ func sessionStatus(view string, c register.Connected) web.SessionStatus {
 		s.Era = string(upstream.EraModern)
 	}
 	return s
+}
+
+// withoutSession are clients of 2026-07-28, which have no sessions, that have called
+// something lately and are not known by their event stream.
+func (p *Proxy) withoutSession(known []web.SessionStatus, sees func(*telemetry.Operation) bool) (all []web.SessionStatus) {
+	recently := time.Now().Add(-time.Hour)
+	at := map[web.SessionStatus]int{} // without Since
+	for _, s := range known {
+		s.Since = time.Time{}
+		at[s] = -1
+	}
+	for _, o := range p.Feed().Recent(math.MaxInt, func(o *telemetry.Operation) bool {
+		return o.Era == string(upstream.EraModern) && o.Time.After(recently) && sees(o)
+	}) {
+		s := web.SessionStatus{View: o.View, Client: o.Client, Era: o.Era, Principal: o.Principal, Transport: o.Transport}
+		i, met := at[s]
+		if !met {
+			i = len(all)
+			at[s], all = i, append(all, s)
+		}
+		if i >= 0 {
+			all[i].Since = o.Time // the first call is the last one here
+		}
+	}
+	return all
 }
 
 // addCalls adds calls that sees takes, and counts of all.

@@ -36,13 +36,23 @@ func TestAStatusIsTheCallers(t *testing.T) {
 	}
 	curl(t, url, "POST", "/api/proxy/execute?view=small", `{"tool_id":"open.a"}`, "X-User: alice")
 
+	modern := viewClient(t, p, url, "all", true)
+	for range 2 {
+		modern.ask("tools/call", toolCall("open_a", `{}`))
+	}
+	for _, s := range p.Status(t.Context()).Sessions.Shown[:1] { // the last that came
+		if s.Era != "2026-07-28" || s.View != "all" || s.Transport != trust.TransportHTTP || s.Since.IsZero() {
+			t.Errorf("a client without a session is %+v", s)
+		}
+	}
+
 	for _, test := range []struct{ user, view, want string }{
 		{"alice", "all", "servers open secret; clients alice 1; errors secret.a"},
 		{"alice", "small", "servers open; clients alice 1; errors open.a"},
 		{"alice", "", "servers open secret; clients; errors"}, // what is at the root is another view
 		{"bob", "all", "servers open; clients bob 1; errors open.a"},
 		{"bob", "small", "servers open; clients; errors"},
-		{"", "all", "servers open; clients; errors"},
+		{"", "all", "servers open; clients raw 1; errors open.a open.a"}, // nobody's are everybody's who is nobody
 	} {
 		path := "/api/status"
 		if test.view != "" {
@@ -56,11 +66,11 @@ func TestAStatusIsTheCallers(t *testing.T) {
 		if told := toldOf(status); told != test.want {
 			t.Errorf("%q of the view %q is told %s\nwant %s", test.user, test.view, told, test.want)
 		}
-		if status.Calls.Last[1].Failed != 3 || status.PID != 0 || status.Configuration != "" || strings.Contains(got.body, config.DataDir) {
+		if status.Calls.Last[1].Failed != 5 || status.Search.Indexed != status.Views[0].Tools || status.PID != 0 || status.Configuration != "" || strings.Contains(got.body, config.DataDir) {
 			t.Errorf("%q is told %s", test.user, got.body)
 		}
 	}
-	if all := p.Status(t.Context()); all.Sessions.All != 3 || len(all.Servers) != 2 || len(all.Errors) != 3 || all.View != "" {
+	if all := p.Status(t.Context()); all.Sessions.All != 4 || len(all.Servers) != 2 || len(all.Errors) != 5 || all.View != "" {
 		t.Errorf("the owner is told %+v", all)
 	}
 

@@ -44,8 +44,9 @@ type SessionsStatus struct {
 	Shown []SessionStatus `json:"shown"`
 }
 
-// SessionStatus is a session of a client of the legacy era, or an event stream of one of
-// 2026-07-28.
+// SessionStatus is a session of a client of the legacy era; or a client of 2026-07-28, which
+// has no sessions: with an event stream, or that called something within the last hour. Since
+// is when the session, the stream or the first of the calls began.
 type SessionStatus struct {
 	View      string    `json:"view"`
 	Client    string    `json:"client,omitempty"` // "name version", as it says itself

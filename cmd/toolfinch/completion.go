@@ -39,6 +39,8 @@ func (s *settings) completions(root *cobra.Command) {
 		"eval --misses":       cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --plot":         cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --embedder":     fixed(eval.Embedders...),
+		"status --key-file":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"status --view":       nil, // of another machine
 		"query":               s.completeQueries,
 		"package":             fixed("npm", "pypi", "oci", "nuget", "remote"),
 		"view add --exposure": fixed(exposures()...),

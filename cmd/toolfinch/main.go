@@ -170,7 +170,8 @@ a search instead of a list: the agent says what it needs, toolfinch registers th
 tools that fit on the live connection.
 
 Exit codes: 0 success, 1 what was asked for failed (wholly or in part), 2 bad
-flags, arguments or configuration, 130 interrupted with Ctrl-C.`,
+flags, arguments or configuration, 3 nothing runs that could be asked (status, ui),
+130 interrupted with Ctrl-C.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

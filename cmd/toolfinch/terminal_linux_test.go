@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolfinch/internal/await"
+	"toolfinch/rawjson"
 )
 
 // openTerminal returns the two ends of a pseudo-terminal of 100 columns: what a program has,
@@ -116,4 +119,45 @@ func TestServeOnATerminal(t *testing.T) {
 // plainly is what a terminal shows, without colours.
 func plainly(seen *await.Log) string {
 	return regexp.MustCompile(`\x1b\[[0-9;]*m|\r`).ReplaceAllString(seen.String(), "")
+}
+
+// On a terminal status --watch draws in place, on a screen of its own, which is gone after
+// Ctrl-C.
+func TestStatusIsDrawnInPlace(t *testing.T) {
+	asked := make(chan struct{}, 1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		status := busy()
+		status.PID, status.Configuration, status.Refused = 0, "", ""
+		_ = rawjson.Write(w, status, "")
+	}))
+	defer server.Close()
+	program, err := exec.LookPath("toolfinch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, outside := openTerminal(t)
+	seen := &await.Log{}
+	go io.Copy(seen, outside)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "status", "--watch", "--interval", "200ms", "--url", server.URL)
+	cmd.Stdout, cmd.Stderr = inside, inside
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		await.Value(t, asked)
+	}
+	await.True(t, func() bool { return strings.Count(seen.String(), "\x1b[H") >= 2 })
+	if text := seen.String(); !strings.HasPrefix(text, "\x1b[?1049h") || strings.Contains(text, "\x1b[?1049l") || !regexp.MustCompile(`\.\.\. and \d+ more lines`).MatchString(text) {
+		t.Errorf("it is not drawn in place, or not cut to the screen: %q", text)
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+	await.True(t, func() bool {
+		return regexp.MustCompile(`\x1b\[\?1049l.*interrupted: it runs on`).MatchString(seen.String())
+	})
 }

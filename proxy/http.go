@@ -30,7 +30,7 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	return transport.Stdio(ctx, v.live, p.desk.connected, in, out, p.log)
+	return transport.Stdio(p.traces.On(ctx), v.live, p.desk.connected, in, out, p.log)
 }
 
 // ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
@@ -128,7 +128,7 @@ func (p *Proxy) Handler() http.Handler {
 	for _, pattern := range web.Patterns {
 		enter(pattern, inQuery, api)
 	}
-	return p.desk.connected.Guard(mux, transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
+	return p.desk.connected.Guard(p.traces.Around(mux), transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
 }
 
 // hosts are the names by which clients reach the proxy, beside those of this machine.

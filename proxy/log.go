@@ -35,6 +35,7 @@ func (o *observer) logged(ctx context.Context, done *telemetry.Operation) {
 	line.text("name", done.Name)
 	line.text("transport", done.Transport)
 	line.text("request", done.Request)
+	line.text("trace", done.Trace)
 	if done.Depth > 0 {
 		line.add(slog.Int("depth", done.Depth))
 	}

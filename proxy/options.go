@@ -3,6 +3,7 @@ package proxy
 import (
 	"log/slog"
 
+	"toolfinch/telemetry"
 	"toolfinch/view"
 	"toolfinch/web/page"
 )
@@ -19,6 +20,7 @@ type options struct {
 	indexed func()
 	idle    func()
 	audit   auditor
+	traces  *telemetry.Traces
 
 	observer *observer // of all of these
 
@@ -51,6 +53,10 @@ func WithVaultKey(key string) Option { return func(o *options) { o.vaultKey = ke
 // WithConnector sets what writes toolfinch into the files of MCP clients when the owner
 // asks for it on the page. By default nothing does.
 func WithConnector(c page.Connector) Option { return func(o *options) { o.connector = c } }
+
+// WithTraces has requests, and what they cause, make spans. The proxy does not close t. By
+// default there are none.
+func WithTraces(t *telemetry.Traces) Option { return func(o *options) { o.traces = t } }
 
 // WithPreCall runs hook before every call of a tool, in every view, before the
 // hooks of the configuration. Hooks run in the order of their options.

@@ -61,6 +61,7 @@ func (f *Feed) Begin(ctx context.Context, o Operation) (context.Context, *Runnin
 	}
 	o.bound()
 	r := &Running{feed: f, parent: runningOf(ctx), Operation: o}
+	ctx = r.beginSpan(ctx)
 	f.mu.Lock()
 	f.running++
 	if len(f.inFlight) < maxInFlight {

@@ -1,5 +1,5 @@
 // Package telemetry owns what can be watched of the proxy: operations and their stages,
-// the feed of them, and metrics. It never delays what it watches, and knows neither tools
+// the feed of them, metrics, and the spans of requests. It never delays what it watches, and knows neither tools
 // nor servers.
 package telemetry
 
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"toolfinch/rawjson"
 )
@@ -30,6 +32,7 @@ type Operation struct {
 	Transport    string // one of trust's transports, or "command"
 	Era          string // "legacy", "2026-07-28", or "" where there is no client
 	Depth        int    // of a call within calls; 0 is a client's own
+	Trace        string // ID of the trace that it is in; "" where that is not kept
 
 	// What follows is known when the operation has finished.
 
@@ -96,6 +99,7 @@ type Running struct {
 	since time.Duration // when waits became more than 0
 	away  time.Duration // spent in them, while waits was more than 0
 	few   [6]Stage      // room for the stages of most operations
+	span  trace.Span    // nil without traces
 }
 
 type runningKey struct{}
@@ -110,9 +114,13 @@ func runningOf(ctx context.Context) *Running {
 // is called once, ends it; its error is nil for success. Without an operation nothing is
 // noted. The context is that of the stage.
 func Start(ctx context.Context, stage, target string) (_ context.Context, end func(error)) {
+	ctx, span := startStage(ctx, stage, target)
 	r := runningOf(ctx)
-	if r == nil {
+	switch {
+	case r == nil && span == nil:
 		return ctx, func(error) {}
+	case r == nil:
+		return ctx, func(err error) { endStage(span, err) }
 	}
 	var at [4]int // in each operation, from the innermost
 	for i, o := 0, r; o != nil; i, o = i+1, o.parent {
@@ -128,6 +136,7 @@ func Start(ctx context.Context, stage, target string) (_ context.Context, end fu
 			}
 			o.end(stage, n, err != nil)
 		}
+		endStage(span, err)
 	}
 }
 
@@ -211,7 +220,10 @@ func (r *Running) End(outcome, reason string, bytesOut int) *Operation {
 	}
 	r.Own = max(r.Duration-r.away, 0)
 	r.Outcome, r.Reason, r.BytesOut = outcome, rawjson.Clip(reason, maxReason), bytesOut
+	span := r.span
+	r.span = nil // a finished operation keeps no other thing
 	r.mu.Unlock()
+	r.endSpan(span)
 	r.feed.finished(r)
 	return &r.Operation
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
+	"toolfinch/telemetry"
 	"toolfinch/trust"
 	"toolfinch/wire"
 )
@@ -175,7 +176,7 @@ func (s *session) answer(m *wire.Inbound, from context.Context, header http.Head
 	if begun != nil {
 		defer begun(ctx, asked)()
 	}
-	return respond(trust.As(ctx, from), s.host, &s.library, m, header, send, s.log)
+	return respond(by(ctx, from), s.host, &s.library, m, header, send, s.log)
 }
 
 // fits checks a request of which parts are kept for long.
@@ -249,16 +250,31 @@ func (s *session) noBatch() *wire.Refusal {
 		"protocol version %q has no JSON-RPC batches: send one message at a time", s.ProtocolVersion())}
 }
 
+// traced begins the span of a request, where there are traces.
+func traced(ctx context.Context, lib *library, m *wire.Inbound) (context.Context, *telemetry.Span) {
+	if !m.IsRequest() || !telemetry.Traced(ctx) {
+		return ctx, nil
+	}
+	return telemetry.Serve(ctx, telemetry.Message{
+		Method: m.Method, ID: m.ID, Params: m.Params, Session: lib.id, Version: lib.ProtocolVersion(),
+	})
+}
+
+// by is ctx as of a request that whoever makes the one of from makes.
+func by(ctx, from context.Context) context.Context { return telemetry.As(trust.As(ctx, from), from) }
+
 // respond has the library handle a message; the host's handlers answer what is an
 // exchange. header is that of the HTTP request that brought it, if one did. It returns nil where there is nothing to
 // answer; lacks says that the answer is the lack of a scope.
 func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, header http.Header, send func([]byte) error, log *slog.Logger) (message []byte, lacks *trust.ScopeError) {
 	failure := wire.Refusal{ID: m.ID, Code: mcp.INTERNAL_ERROR, Reason: "internal error"}
+	ctx, span := traced(ctx, lib, m)
 	defer func() {
 		if wrong := recover(); wrong != nil {
 			log.Error("panic while handling a request", "session", lib.id, "method", m.Method, "panic", wrong)
 			message = failure.Answer()
 		}
+		span.Answered(message)
 	}()
 	ctx = host.MCP().WithContext(ctx, lib)
 	raw := m.Raw

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-
-	"toolfinch/trust"
 )
 
 // SSE serves the transport of protocol version 2024-11-05.
@@ -83,5 +81,5 @@ func (s *SSE) Messages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
-	found.(*pipe).receive(message, trust.As(context.Background(), r.Context()))
+	found.(*pipe).receive(message, by(context.Background(), r.Context()))
 }

@@ -59,6 +59,7 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	}
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
+		Name: s.Name, Traces: l.server.traces,
 		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started,

@@ -26,9 +26,9 @@ import (
 // looked for before them.
 var (
 	ErrUnknownServer = errors.New("no such server is configured")
-	ErrNotConnected  = conn.ErrNotConnected    // nothing was sent: there was no connection
-	ErrClosed        = conn.ErrClosed          // it was lost while it was used
-	ErrTimeout       = errors.New("timed out") // by a limit of the server's settings, or the caller's deadline
+	ErrNotConnected  = conn.ErrNotConnected // nothing was sent: there was no connection
+	ErrClosed        = conn.ErrClosed       // it was lost while it was used
+	ErrTimeout       = conn.ErrTimeout      // by a limit of the server's settings, or the caller's deadline
 )
 
 // Error is what went wrong with an upstream. Its text may be shown to clients.
@@ -100,6 +100,7 @@ type Pool struct {
 	sealer  *sealer
 	tasks   *tasks
 	logins  *login.Logins
+	traces  *telemetry.Traces
 	private *limit.Limit // connections of clients that are asked
 	log     *slog.Logger
 	life    context.Context // ends with Close
@@ -117,9 +118,10 @@ type Pool struct {
 type Options struct {
 	Known   map[string]Known // what is remembered of the servers, by name
 	Events  Events
-	Version string        // of this client, as servers are told; default "dev"
-	Log     *slog.Logger  // default: nothing is logged
-	Logins  *login.Logins // default: no server is logged in to
+	Version string            // of this client, as servers are told; default "dev"
+	Log     *slog.Logger      // default: nothing is logged
+	Logins  *login.Logins     // default: no server is logged in to
+	Traces  *telemetry.Traces // default: requests have no spans
 }
 
 // NewPool makes a pool; nothing is connected.
@@ -128,7 +130,7 @@ func NewPool(settings []Settings, o Options) *Pool {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), logins: o.Logins, log: o.Log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), logins: o.Logins, traces: o.Traces, log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"toolfinch/limit"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
@@ -22,6 +23,7 @@ type server struct {
 	log      *slog.Logger
 	events   Events
 	version  string // of this client
+	traces   *telemetry.Traces
 	sealer   *sealer
 	tasks    *tasks
 	private  *limit.Limit                 // connections of clients that are asked
@@ -61,7 +63,7 @@ func (l *connector) started(p *conn.Process) {
 func newServer(p *Pool, settings Settings, known Known) *server {
 	hidden := newMask(settings.Secrets)
 	s := &server{
-		settings: settings, mask: hidden, log: hidden.logger(p.log).With("server", settings.Name), events: p.events, version: p.version,
+		settings: settings, mask: hidden, log: hidden.logger(p.log).With("server", settings.Name), events: p.events, version: p.version, traces: p.traces,
 		sealer: p.sealer, tasks: p.tasks, private: p.private,
 		health:        newHealth(settings, known.Era),
 		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},

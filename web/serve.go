@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"toolfinch/rawjson"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 	"toolfinch/transport"
@@ -176,6 +177,10 @@ const statusGone = 499
 func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	start := time.Now()
 	r = r.WithContext(trust.WithParty(r.Context(), trust.Party{Principal: trust.PrincipalOf(r.Context()), Transport: trust.TransportREST}))
+	ctx, span := telemetry.ServeHTTP(r.Context(), r.Method, r.Pattern)
+	if span != nil {
+		r = r.WithContext(ctx)
+	}
 	q := &request{Request: r, house: s.house}
 	answer, err := s.run(w, q, op)
 	status := http.StatusOK
@@ -190,6 +195,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 		refused = s.problem(op, err)
 		status = refused.status
 	}
+	span.AnsweredHTTP(status)
 	if op.audit {
 		line := []any{"operation", op.name, "target", rawjson.Clip(q.target, maxClipped), "view", q.view.Name, "principal", trust.NameOf(r.Context()),
 			"status", status, "took", time.Since(start)}

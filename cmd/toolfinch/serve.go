@@ -16,11 +16,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
 	"toolfinch/proxy"
+	"toolfinch/telemetry"
 	"toolfinch/trust/inbound"
 )
 
@@ -101,6 +103,14 @@ func streamsOf(cmd *cobra.Command) streams {
 // again.
 func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, std streams, options []proxy.Option) (err error) {
 	keepPrivate()
+	traces := telemetry.OpenTraces(ctx, built().Version, log)
+	defer func() { // once nothing is running that makes spans
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+		defer cancel()
+		if err := traces.Close(ctx); err != nil {
+			log.Warn("traces were not delivered to the end", "error", err)
+		}
+	}()
 	var listener net.Listener
 	if config.Transport == "http" {
 		if listener, err = net.Listen("tcp", config.Listen); err != nil {
@@ -115,7 +125,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		}
 		options = append(options, proxy.WithConnector(newConnector(config, listener.Addr())))
 	}
-	p, err := proxy.Open(ctx, config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName),
+	p, err := proxy.Open(ctx, config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName), proxy.WithTraces(traces),
 		// Many of these run beside an agent all day, and the garbage of a call is small.
 		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(debug.FreeOSMemory))...)
 	if errors.Is(err, proxy.ErrNoView) {
@@ -164,6 +174,9 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 	log.Info("stopped", "reason", reason)
 	return err
 }
+
+// flushWithin is how long the end of a proxy waits for a collector to take the last spans.
+const flushWithin = 3 * time.Second
 
 // follow takes edits of the configuration until ctx ends: when a file that it
 // depends on changed, and on SIGHUP. refused gets why the last one is not served, nil where

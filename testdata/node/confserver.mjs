@@ -32,6 +32,8 @@ const tools = {
   test_audio_content: says({ type: 'audio', data: silence, mimeType: 'audio/wav' }),
   test_embedded_resource: says(embedded('test://embedded-resource')),
   test_multiple_content_types: says(text('Multiple content types test:'), image, embedded('test://mixed-content-resource', '{"test":"data","value":123}', 'application/json')),
+  // What reached the server: the _meta of the request, and the names of the environment.
+  test_request_meta: async (_, client) => ({ content: [text(JSON.stringify({ meta: client.meta, environment: Object.keys(process.env) }))] }),
   test_error_handling: async () => ({ content: [text('This tool intentionally returns an error for testing')], isError: true }),
   async test_tool_with_logging(_, client) {
     for (const line of ['Tool execution started', 'Tool processing data', 'Tool execution completed']) {
@@ -137,6 +139,7 @@ async function makeV1() {
     const server = new Server(info, { capabilities });
     for (const [method, answer] of Object.entries(answers((uri) => new types.McpError(-32002, 'Resource not found', { uri })))) {
       server.setRequestHandler(requests.find((one) => one.shape.method.value === method), ({ params }, extra) => answer(params ?? {}, {
+        meta: extra._meta,
         token: extra._meta?.progressToken,
         notify: (method, params) => extra.sendNotification({ method, params }),
         log: (level, data) => extra.sendNotification({ method: 'notifications/message', params: { level, data } }),
@@ -155,6 +158,7 @@ async function makeV2() {
     const server = new sdk.Server(info, { capabilities });
     for (const [method, answer] of Object.entries(answers((uri) => new sdk.ResourceNotFoundError(uri)))) {
       server.setRequestHandler(method, ({ params }, { mcpReq }) => answer(params ?? {}, {
+        meta: mcpReq._meta,
         token: mcpReq._meta?.progressToken,
         notify: (method, params) => mcpReq.notify({ method, params }),
         log: mcpReq.log,

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"toolfinch/rawjson"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/trust/sandbox"
 )
@@ -44,6 +45,7 @@ const (
 
 // Options say how to reach a server: a command to start, or a URL.
 type Options struct {
+	Name       string            // of the server, as spans say
 	Command    string            // stdio: the program to start
 	Args       []string          // stdio: its arguments
 	Env        map[string]string // stdio: environment on top of the minimal one
@@ -62,6 +64,7 @@ type Options struct {
 	Capabilities   json.RawMessage // what the server is told that its client can do
 	ClientVersion  string          // what the server is told as this client's version
 	Started        func(*Process)  // stdio: hears of the process; may be nil
+	Traces         *telemetry.Traces
 	Log            *slog.Logger
 }
 
@@ -97,7 +100,8 @@ type Conn struct {
 	handler Handler
 	log     *slog.Logger
 	channel channel
-	spoken  atomic.Value // the protocol version that HTTP requests name, a string; "" for none
+	peer    *telemetry.Peer // nil without traces
+	spoken  atomic.Value    // the protocol version that HTTP requests name, a string; "" for none
 
 	Life    context.Context    // ends with the connection; its cause is why
 	Service context.Context    // ends when the connection gets no new calls, with Life at the latest
@@ -138,6 +142,7 @@ func newConn(options Options, transport Transport, handler func(*Conn) Handler) 
 	default:
 		c.channel = &streamable{sender: newSender(c)}
 	}
+	c.peer = c.asPeer()
 	c.handler = handler(c)
 	return c
 }
@@ -211,6 +216,13 @@ func (c *Conn) Request(ctx context.Context, method string, params json.RawMessag
 // Exchange is Request with an ID that was reserved before. When ctx ends, the
 // server is told that the request is cancelled.
 func (c *Conn) Exchange(ctx context.Context, reply *Reply, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
+	if c.peer == nil || reply.standing { // one that is open for days is no operation
+		return c.exchange(ctx, reply, method, params, header)
+	}
+	return c.traced(ctx, reply, method, params, header)
+}
+
+func (c *Conn) exchange(ctx context.Context, reply *Reply, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
 	message := make([]byte, 0, len(params)+len(method)+64)
 	message = append(message, `{"jsonrpc":"2.0","id":`...)
 	message = strconv.AppendInt(message, reply.ID, 10)

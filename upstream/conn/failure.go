@@ -15,6 +15,7 @@ var (
 	ErrNotConnected = errors.New("not connected")            // nothing was sent: there was no connection
 	ErrClosed       = errors.New("the connection is closed") // it was lost while it was used
 	ErrUnauthorized = errors.New("the server wants authorization")
+	ErrTimeout      = errors.New("timed out") // by a limit of whoever asks, or the caller's deadline
 	// ErrTooLarge says that a message of the server is longer than MaxAnswer.
 	ErrTooLarge = errors.New("the answer is longer than 64 MiB")
 	// ErrWrongID says that a server answered over HTTP with another ID.

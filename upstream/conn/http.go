@@ -138,7 +138,7 @@ func (s *streamable) send(ctx context.Context, message []byte, header http.Heade
 	if reply == nil {
 		return statusOf(response)
 	}
-	reply.status = response.StatusCode
+	reply.status, reply.proto = response.StatusCode, response.Proto
 	if s.conn.spoken.Load() == "" && response.StatusCode < 300 { // to initialize
 		s.session.Store(response.Header.Get(mcp.HeaderSessionID))
 	}

@@ -24,6 +24,7 @@ type Reply struct {
 
 	noID     bool        // Error came without the request's ID: it was refused unread
 	status   int         // of the HTTP answer, 0 without; for who sends
+	proto    string      // likewise, its version of HTTP
 	standing bool        // nobody waits for it
 	sent     atomic.Bool // the request may have reached the server
 }

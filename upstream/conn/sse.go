@@ -92,7 +92,7 @@ func (s *sse) send(ctx context.Context, message []byte, header http.Header, repl
 	if reply == nil || err == nil {
 		return err
 	}
-	reply.status = response.StatusCode
+	reply.status, reply.proto = response.StatusCode, response.Proto
 	s.conn.fail(reply.ID, err)
 	return nil
 }

@@ -1,0 +1,254 @@
+package telemetry
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
+
+	"toolfinch/printable"
+	"toolfinch/rawjson"
+)
+
+// Traces makes spans of requests and of what they cause. Nil makes none, at no cost. Its
+// methods are safe for concurrent use.
+type Traces struct {
+	tracer     trace.Tracer
+	propagates bool // trace context is read and written
+	baggage    bool // likewise, baggage
+	close      func(context.Context) error
+}
+
+// NewTraces makes the spans of provider, which its owner closes. With baggage, that of
+// clients is sent on to the servers.
+func NewTraces(provider trace.TracerProvider, baggage bool) *Traces {
+	return &Traces{tracer: provider.Tracer(scope), propagates: true, baggage: baggage, close: func(context.Context) error { return nil }}
+}
+
+// scope is the name of what makes the spans.
+const scope = "toolfinch"
+
+// OpenTraces makes spans and sends them over OTLP/HTTP, as the OTEL_* variables of the
+// environment say; it returns nil where these do not ask for traces. What of them cannot be
+// used is logged. The handlers of errors that OpenTelemetry has one of for each process
+// become its own: a program calls it once.
+func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
+	wanted, problem := tracesWanted(os.Getenv)
+	if problem != "" {
+		log.Warn("no traces are sent", "reason", problem)
+	}
+	if !wanted {
+		return nil
+	}
+	complaints := &complaints{log: log, limit: rate.NewLimiter(rate.Every(time.Minute), 5)}
+	otel.SetErrorHandler(complaints)
+	otel.SetLogger(logr.FromSlogHandler(ownLog{complaints}))
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		log.Warn("no traces are sent", "reason", words(err))
+		return nil
+	}
+	described, err := resource.New(ctx,
+		resource.WithAttributes(semconv.ServiceName("toolfinch"), semconv.ServiceVersion(version), semconv.ServiceInstanceID(rand.Text())),
+		resource.WithTelemetrySDK(), resource.WithFromEnv())
+	if err != nil {
+		log.Warn("the resource of traces lacks something: see OTEL_RESOURCE_ATTRIBUTES", "error", words(err))
+	}
+	sending := newSending(exporter, log)
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(sending), sdktrace.WithResource(described))
+	t := NewTraces(provider, false)
+	t.close = func(ctx context.Context) error { return sending.close(ctx, provider) }
+	var unknown []string
+	t.propagates, t.baggage, unknown = propagators(os.Getenv("OTEL_PROPAGATORS"))
+	if len(unknown) > 0 {
+		log.Warn("OTEL_PROPAGATORS names some that are not known here: tracecontext, baggage and none are", "unknown", printable.Line(strings.Join(unknown, ",")))
+	}
+	log.Info("traces are sent", "sampler", os.Getenv("OTEL_TRACES_SAMPLER"))
+	return t
+}
+
+// Close sends what was not sent yet, as long as ctx lasts.
+func (t *Traces) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.close(ctx)
+}
+
+// tracesWanted reports whether the environment asks for traces; problem says why it gets
+// none though it does. An empty variable is one that is not set.
+func tracesWanted(env func(string) string) (wanted bool, problem string) {
+	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
+		return false, ""
+	}
+	first := func(names ...string) string {
+		for _, name := range names {
+			if value := strings.TrimSpace(env(name)); value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	exporters := list(env("OTEL_TRACES_EXPORTER"))
+	switch {
+	case len(exporters) == 0 && first("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "":
+		return false, ""
+	case len(exporters) == 0, slices.Contains(exporters, "otlp"):
+	case slices.Equal(exporters, []string{"none"}):
+		return false, ""
+	default:
+		return false, "OTEL_TRACES_EXPORTER names no exporter that is known here: otlp and none are"
+	}
+	if first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL") == "grpc" {
+		return false, "OTEL_EXPORTER_OTLP_PROTOCOL asks for grpc, which is not spoken here: set it to http/protobuf, and the endpoint to the collector's of HTTP (port 4318 as a rule)"
+	}
+	return true, ""
+}
+
+// propagators reads OTEL_PROPAGATORS. Where it is not set, servers get no baggage: what a
+// client's organisation writes there is none of their business.
+func propagators(variable string) (propagates, baggage bool, unknown []string) {
+	named := list(variable)
+	if len(named) == 0 {
+		return true, false, nil
+	}
+	for _, name := range named {
+		switch name {
+		case "tracecontext":
+			propagates = true
+		case "baggage":
+			baggage = true
+		case "none":
+		default:
+			unknown = append(unknown, name)
+		}
+	}
+	return propagates, baggage, unknown
+}
+
+// list is the words of a variable that has several, separated by commas.
+func list(variable string) []string {
+	words := strings.FieldsFunc(variable, func(r rune) bool { return r == ',' || r == ' ' })
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// sending is the exporter of a process. A collector that is away is logged when it goes and
+// when it is back, not each time.
+type sending struct {
+	sdktrace.SpanExporter
+	log    *slog.Logger
+	life   context.Context // of what is being sent
+	end    context.CancelFunc
+	closed chan struct{} // closed by Shutdown, once nothing is sent any more
+
+	mu   sync.Mutex // guards what follows; held for assignments only
+	away bool       // the last batch was not delivered
+	lost int        // spans that were not delivered since
+}
+
+func newSending(exporter sdktrace.SpanExporter, log *slog.Logger) *sending {
+	s := &sending{SpanExporter: exporter, log: log, closed: make(chan struct{})}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// ExportSpans sends a batch. Its error is logged here, and is therefore none of the SDK's.
+func (s *sending) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	err := s.SpanExporter.ExportSpans(ctx, spans)
+	s.mu.Lock()
+	was, lost := s.away, s.lost
+	s.away = err != nil
+	if s.away {
+		s.lost += len(spans)
+	} else {
+		s.lost = 0
+	}
+	s.mu.Unlock()
+	switch {
+	case err != nil && !was:
+		s.log.Warn("traces are not delivered; calls go on, and it is logged when this changes", "error", words(err))
+	case err == nil && was:
+		s.log.Info("traces are delivered again", "spans_lost", lost)
+	}
+	return nil
+}
+
+func (s *sending) Shutdown(ctx context.Context) error {
+	defer close(s.closed)
+	return s.SpanExporter.Shutdown(ctx)
+}
+
+// close sends what waits, until ctx ends, and returns once nothing runs any more.
+func (s *sending) close(ctx context.Context, provider *sdktrace.TracerProvider) error {
+	err := provider.Shutdown(ctx)
+	s.end() // what still waits fails at once
+	<-s.closed
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost > 0 {
+		s.log.Warn("traces were not delivered to the end", "spans_lost", s.lost)
+		return nil
+	}
+	return err
+}
+
+// maxWords bounds an error of a collector in the log, in bytes.
+const maxWords = 300
+
+// address is a URL in a text. Its path may be a secret.
+var address = regexp.MustCompile(`(https?://[^\s"/]*)[^\s":]*`)
+
+// words is an error of the exporter for the log: collectors write what they like.
+func words(err error) string {
+	return rawjson.Clip(printable.Line(address.ReplaceAllString(err.Error(), "$1")), maxWords)
+}
+
+// complaints are what OpenTelemetry says of itself, and of variables that it cannot read.
+// Few of them are logged.
+type complaints struct {
+	log   *slog.Logger
+	limit *rate.Limiter
+}
+
+// Handle takes an error of the SDK.
+func (c *complaints) Handle(err error) { c.say(words(err)) }
+
+func (c *complaints) say(what string) {
+	if c.limit.Allow() {
+		c.log.Warn("OpenTelemetry has a problem; see the OTEL_ variables", "problem", what)
+	}
+}
+
+// ownLog takes the SDK's own log. The attributes of a line are values of variables, which may
+// be secrets: the message alone is logged.
+type ownLog struct{ to *complaints }
+
+// Enabled leaves out what is less than a warning, whose level is -1 there.
+func (l ownLog) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
+
+func (l ownLog) Handle(_ context.Context, line slog.Record) error {
+	l.to.say(line.Message)
+	return nil
+}
+
+func (l ownLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l ownLog) WithGroup(string) slog.Handler { return l }

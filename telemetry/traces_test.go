@@ -1,0 +1,260 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"toolfinch/internal/await"
+	"toolfinch/internal/collector"
+	"toolfinch/telemetry"
+)
+
+// logged is a log that can be read while it is written.
+type logged struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// openTraces opens traces in an environment that has these OTEL_ variables and no others.
+func openTraces(t *testing.T, variables ...string) (*telemetry.Traces, *logged) {
+	t.Helper()
+	for _, pair := range os.Environ() {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "OTEL_") {
+			t.Setenv(name, value) // which has it restored
+			os.Unsetenv(name)
+		}
+	}
+	for _, pair := range variables {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value)
+	}
+	log := &logged{}
+	return telemetry.OpenTraces(t.Context(), "1.2.3", slog.New(slog.NewTextHandler(log, nil))), log
+}
+
+// request makes the span of one request of a tool.
+func request(t *telemetry.Traces, name string) {
+	_, span := telemetry.Serve(t.On(context.Background()), telemetry.Message{
+		Method: "tools/call", ID: json.RawMessage(`1`), Params: json.RawMessage(`{"name":"` + name + `"}`),
+	})
+	span.Result(nil)
+}
+
+func TestTheEnvironmentSaysWhetherThereAreTraces(t *testing.T) {
+	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"
+	for _, test := range []struct {
+		name      string
+		variables []string
+		on        bool
+		says      string // what the log has
+	}{
+		{"nothing is asked for", nil, false, ""},
+		{"an endpoint", []string{endpoint}, true, "traces are sent"},
+		{"one of traces alone", []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:1/v1/traces"}, true, "traces are sent"},
+		{"the exporter", []string{"OTEL_TRACES_EXPORTER=otlp"}, true, "traces are sent"},
+		{"an empty variable is none", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=", "OTEL_TRACES_EXPORTER="}, false, ""},
+		{"no exporter", []string{endpoint, "OTEL_TRACES_EXPORTER=none"}, false, ""},
+		{"switched off", []string{endpoint, "OTEL_SDK_DISABLED=True"}, false, ""},
+		{"another exporter", []string{endpoint, "OTEL_TRACES_EXPORTER=zipkin"}, false, "OTEL_TRACES_EXPORTER names no exporter that is known here"},
+		{"gRPC", []string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, false, "set it to http/protobuf"},
+		{"gRPC, but not of traces", []string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf"}, true, "traces are sent"},
+		{"a sampler that there is not", []string{endpoint, "OTEL_TRACES_SAMPLER=often"}, true, "unsupported sampler: often"},
+		{"a propagator that there is not", []string{endpoint, "OTEL_PROPAGATORS=b3,tracecontext"}, true, "unknown=b3"},
+		{"headers that cannot be read, of which nothing is shown", []string{endpoint, "OTEL_EXPORTER_OTLP_HEADERS=hunter2"}, true, "parse headers"},
+		{"an endpoint that cannot be read", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://hunter2:hunter2@[::1"}, true, "parse url"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			traces, log := openTraces(t, test.variables...)
+			if on := traces != nil; on != test.on || !strings.Contains(log.String(), test.says) || test.says == "" && log.String() != "" {
+				t.Errorf("traces: %t; log:\n%s", on, log)
+			}
+			if strings.Contains(log.String(), "hunter2") {
+				t.Errorf("the log has a secret:\n%s", log)
+			}
+			if err := traces.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestSpansArriveWithWhatTheEnvironmentSays(t *testing.T) {
+	c := collector.New(t)
+	traces, log := openTraces(t, append(c.Environment(), "OTEL_SERVICE_NAME=front", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test",
+		"OTEL_EXPORTER_OTLP_HEADERS=x-key=hunter2", "OTEL_EXPORTER_OTLP_COMPRESSION=gzip")...)
+	request(traces, "echo")
+	if err := traces.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spans := c.Spans()
+	if len(spans) != 1 || spans[0].Name != "tools/call echo" || spans[0].Kind != "SERVER" {
+		t.Fatalf("spans: %+v", spans)
+	}
+	for key, want := range map[string]string{
+		"service.name": "front", "service.version": "1.2.3", "deployment.environment.name": "test", "telemetry.sdk.language": "go",
+	} {
+		if got := spans[0].Resource[key]; got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+	if spans[0].Resource["service.instance.id"] == "" {
+		t.Error("the process has no ID")
+	}
+	if _, header := c.Asked(); header.Get("X-Key") != "hunter2" || header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("the headers are %v", header)
+	}
+	if strings.Contains(log.String(), "hunter2") {
+		t.Errorf("the log has a secret:\n%s", log)
+	}
+}
+
+func TestTheSamplerOfTheEnvironment(t *testing.T) {
+	c := collector.New(t)
+	traces, _ := openTraces(t, append(c.Environment(), "OTEL_TRACES_SAMPLER=always_off")...)
+	request(traces, "echo")
+	if err := traces.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if spans := c.Spans(); len(spans) != 0 {
+		t.Errorf("spans: %+v", spans)
+	}
+}
+
+// A collector that is away is logged when it goes and when it is back; it delays nobody.
+func TestACollectorThatIsAway(t *testing.T) {
+	c := collector.New(t)
+	c.Answer(http.StatusTeapot) // which is not tried again
+	traces, log := openTraces(t, c.Environment()...)
+	asked := func(n int) func() bool { return func() bool { got, _ := c.Asked(); return got >= n } }
+	for n := range 5 {
+		request(traces, "echo")
+		await.True(t, asked(n+1))
+	}
+	await.True(t, func() bool { return strings.Contains(log.String(), "traces are not delivered") })
+	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "418") {
+		t.Errorf("the log has\n%s", got)
+	}
+	c.Answer(0)
+	request(traces, "echo")
+	await.True(t, func() bool { return strings.Contains(log.String(), "traces are delivered again") })
+	if !strings.Contains(log.String(), "spans_lost=5") || len(c.Spans()) != 1 {
+		t.Errorf("%d spans have arrived; the log has\n%s", len(c.Spans()), log)
+	}
+	if err := traces.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The end of a process waits for a collector as long as it was told to, and leaves nothing
+// running.
+func TestTheEndDoesNotWaitForACollector(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for name, endpoint := range map[string]string{"that says nothing": "http://" + silent.Addr().String() + "/hunter2", "that there is not": "http://127.0.0.1:1/hunter2"} {
+		t.Run(name, func(t *testing.T) {
+			await.NoLeak(t, func() {
+				traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint)
+				for range 10_000 { // more than wait
+					request(traces, "echo")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				_ = traces.Close(ctx)
+				if got := log.String(); !strings.Contains(got, "spans_lost=") || strings.Contains(got, "hunter2") || strings.Count(got, "level=WARN") > 2 {
+					t.Errorf("the log has\n%s", got)
+				}
+			}, "go.opentelemetry.io/")
+		})
+	}
+}
+
+// What is sent in the place of the context of a client leaves every other byte as it was.
+func TestInject(t *testing.T) {
+	c := collector.New(t)
+	traces := telemetry.NewTraces(c.Provider(sdktrace.AlwaysSample()), false)
+	ctx, span := traces.Ask(t.Context(), telemetry.Message{Method: "tools/call"}, &telemetry.Peer{Pipe: true})
+	parent := string(span.Inject(ctx, json.RawMessage(`{}`), nil))
+	parent = parent[strings.Index(parent, `"traceparent"`) : len(parent)-2]
+	for sent, want := range map[string]string{
+		`{"a":1e400, "b":"\u003c"}`:                             `{"_meta":{PARENT},"a":1e400, "b":"\u003c"}`,
+		`{"a":1, "_meta": {"x":1.0 , "y":[ 1 ]} , "b":2}`:       `{"a":1, "_meta": {PARENT,"x":1.0,"y":[ 1 ]} , "b":2}`,
+		`{"_meta":{"traceparent":"00-1","traceparent":"00-2"}}`: `{"_meta":{PARENT}}`,
+		`{"_meta":{"baggage":"k=v","tracestate":"a=b","c":1}}`:  `{"_meta":{PARENT,"c":1}}`,
+		`{"_meta":"odd"}`: `{"_meta":"odd"}`,
+	} {
+		want = strings.ReplaceAll(want, "PARENT", parent)
+		if got := string(span.Inject(ctx, json.RawMessage(sent), nil)); got != want {
+			t.Errorf("%s\nbecomes %s\nwant    %s", sent, got, want)
+		}
+	}
+	if got, want := string(span.Inject(ctx, nil, nil)), `{"_meta":{`+parent+`}}`; got != want {
+		t.Errorf("no params become %s, want %s", got, want)
+	}
+	span.Result(nil)
+}
+
+// Strangers choose names and IDs: what is kept of them is bounded.
+func TestWhatStrangersWriteIsBounded(t *testing.T) {
+	c := collector.New(t)
+	traces := telemetry.NewTraces(c.Provider(sdktrace.AlwaysSample()), false)
+	long := strings.Repeat("x", 100_000)
+	_, span := telemetry.Serve(traces.On(t.Context()), telemetry.Message{
+		Method: "resources/read", ID: json.RawMessage(`"` + long + `"`), Version: long, Params: json.RawMessage(`{"uri":"` + long + `\ud800","name":"` + long + `"}`),
+	})
+	span.Result(nil)
+	request(traces, long)
+	for _, got := range c.Spans() {
+		if len(got.Name) > 300 {
+			t.Errorf("the name of a span has %d bytes", len(got.Name))
+		}
+		for key, value := range got.Attributes {
+			if len(value) > 300 {
+				t.Errorf("%s has %d bytes", key, len(value))
+			}
+		}
+	}
+}
+
+// Without traces, a request costs no memory.
+func TestNoTracesCostNothing(t *testing.T) {
+	ctx := t.Context()
+	params, header := json.RawMessage(`{"name":"echo"}`), http.Header{}
+	var traces *telemetry.Traces
+	if n := testing.AllocsPerRun(100, func() {
+		on := telemetry.As(traces.On(ctx), ctx)
+		on, span := telemetry.Serve(on, telemetry.Message{Method: "tools/call", Params: params})
+		on, asked := traces.Ask(on, telemetry.Message{Method: "tools/call", Params: params}, nil)
+		_ = asked.Inject(on, params, header)
+		asked.Spoke("HTTP/1.1")
+		asked.Result(params)
+		span.Answered(params)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

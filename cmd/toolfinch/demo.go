@@ -84,6 +84,7 @@ func demoConfig(dir string) (*configs.Config, error) {
 		CallTool:      configs.CallToolSingle,
 		TopK:          5,
 		MaxRegistered: 40,
+		UI:            true,
 	}
 	for _, s := range demo.Servers() {
 		config.Servers = append(config.Servers, upstream.Settings{

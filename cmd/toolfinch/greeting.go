@@ -57,8 +57,12 @@ func greetingOf(p *proxy.Proxy, config *configs.Config, at string) greeting {
 func (g greeting) print(w io.Writer) {
 	over := g.at != configs.TransportStdio
 	t := &table{indent: "  ", whole: true}
-	if base := "http://" + g.at; over {
+	if reached := reachableAt(g.at); over {
+		base := "http://" + reached
 		t.add("serves", base+"/mcp", g.root)
+		if reached != g.at {
+			t.add("", "and at the other addresses of this machine")
+		}
 		for _, name := range g.views[:min(len(g.views), maxGreeted)] {
 			t.add("", base+"/mcp/"+url.PathEscape(name), "the view "+name)
 		}
@@ -85,14 +89,13 @@ func (g greeting) print(w io.Writer) {
 	if left := len(g.config.Broken); left > 0 {
 		t.add("left out", plural(left, "thing")+" of the configuration", "toolfinch validate says which, and why")
 	}
-	if g.link != "" {
-		t.add("page", g.link, "lets one browser in, within ten minutes; then toolfinch ui")
-	}
 	next := &table{indent: "  ", whole: true}
-	if over {
+	switch {
+	case g.config.Path == "": // of the demo
+	case over:
 		next.add("toolfinch status --watch", "shows what it does")
 		next.add("toolfinch connect", "gives it to your agent")
-	} else {
+	default:
 		next.add("", "An MCP client is waited for, and this is a terminal. You may have meant:")
 		next.add("toolfinch connect", "has your agent start it")
 		next.add("toolfinch serve --port 8080", "serves over HTTP, with a page")
@@ -102,6 +105,13 @@ func (g greeting) print(w io.Writer) {
 	on := screenOf(w)
 	text.WriteString(on.paint(bold, strings.TrimSpace("toolfinch "+built().Version+"  "+shown(g.config.Path))) + "\n\n")
 	_ = t.printOn(&text, on) // a Buffer cannot fail
+	if g.link != "" {        // apart, as it is longer than anything else
+		again := ""
+		if g.config.Path != "" {
+			again = "; toolfinch ui makes another"
+		}
+		fmt.Fprintf(&text, "\n  page     %s\n           lets one browser in, once and within ten minutes%s\n", g.link, again)
+	}
 	text.WriteByte('\n')
 	_ = next.printOn(&text, on)
 	text.WriteByte('\n')

@@ -52,7 +52,7 @@ func openTerminal(t *testing.T) (inside, outside *os.File) {
 func TestServeOnATerminal(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
-	text := "data_dir: data\ntool_views:\n  small: {tools: {clock: {current_time: {}}}}\nmcp_servers:\n  clock: {command: toolfinch, args: [demo-server, clock, demo]}\n"
+	text := "data_dir: data\nauth: keys\ntool_views:\n  small: {tools: {clock: {current_time: {}}}}\nmcp_servers:\n  clock: {command: toolfinch, args: [demo-server, clock, demo]}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,9 @@ func TestServeOnATerminal(t *testing.T) {
 	}{
 		{"HTTP", "--port 0", false, []string{
 			`toolfinch \S+  toolfinch.yaml`, `(?m)^  serves +http://127\.0\.0\.1:\d+/mcp +the views together`, `(?m)^ +http://127\.0\.0\.1:\d+/mcp/small +the view small`,
-			`(?m)^  servers +1 server +clock`, `(?m)^  tools +`, `(?m)^  toolfinch connect +`, `(?m)^  toolfinch status --watch +`, `(?m)^  Ctrl-C +ends it`,
+			`(?m)^  servers +1 server +clock`, `(?m)^  tools +`, `(?m)^  page     http://127\.0\.0\.1:\d+/ui/login\?link=[A-Z0-9]+\n +lets one browser in, .*; toolfinch ui makes another$`, `(?m)^  toolfinch connect +`, `(?m)^  toolfinch status --watch +`, `(?m)^  Ctrl-C +ends it`,
 		}, []string{"msg=serving", "msg=listening"}},
+		{"HTTP at every address", "--listen 0.0.0.0:0", false, []string{`(?m)^  serves +http://127\.0\.0\.1:\d+/mcp +the views together`, `(?m)^ +and at the other addresses of this machine$`}, nil},
 		{"stdio, by a person", "", true, []string{`(?m)^  serves +standard input and output`, `An MCP client is waited for`, `toolfinch serve --port 8080`}, []string{"msg=serving", "/mcp"}},
 		{"stdio, by an agent that shows the log", "", false, []string{"msg=serving"}, []string{"Ctrl-C"}},
 		{"for what reads the log", "--port 0 --log-format json", true, []string{`"msg":"listening"`}, []string{"Ctrl-C"}},

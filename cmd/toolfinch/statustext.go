@@ -137,8 +137,12 @@ func sumOf(s web.Status) string {
 	switch search := s.Search; {
 	case search.Reason != "":
 		parts = append(parts, "search by words alone: "+search.Reason)
-	case search.Model != "" && search.Embedded < search.Indexed:
-		parts = append(parts, fmt.Sprintf("embedding: %d of %d", search.Embedded, search.Indexed))
+	case search.Model == "":
+		parts = append(parts, "search by words")
+	case search.Embedded < search.Indexed:
+		parts = append(parts, fmt.Sprintf("search by words; by meaning, too, for %s of %s", humanize.Comma(int64(search.Embedded)), humanize.Comma(int64(search.Indexed))))
+	default:
+		parts = append(parts, "search by words and meaning")
 	}
 	return strings.Join(parts, " | ")
 }

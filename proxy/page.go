@@ -350,5 +350,5 @@ func (h paged) LogOut(ctx context.Context, server string) error {
 
 // newPage makes the page.
 func (p *Proxy) newPage() *page.Server {
-	return page.New(page.Options{House: paged{rest{p}}, Entrance: p.desk.entrance, Connector: p.connector, Hosts: p.hosts(), Version: p.version, Log: p.log})
+	return page.New(page.Options{House: paged{rest{p}}, Entrance: p.desk.entrance, Connector: p.connector, Hosts: p.hosts(), Version: p.version, Record: p.observer.record, Log: p.log})
 }

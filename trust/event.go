@@ -45,6 +45,7 @@ const (
 	EventSpawn     = "upstream.spawn" // a process was started
 	EventSessionOn = "session.start"  // of a client
 	EventSession   = "session.end"    // likewise
+	EventPage      = "page.login"     // somebody was let in to the page
 	EventStart     = "start"          // of toolfinch
 	EventStop      = "stop"           // likewise
 	EventLost      = "audit.lost"     // events that could not be written

@@ -247,15 +247,12 @@ func (b *tab) looks(name string) {
 	if os.Getenv("TOOLFINCH_TEST_SHOTS") == "" {
 		return
 	}
-	scheme := func(value string) {
-		command(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}}})
-	}
-	scheme("light")
+	b.scheme("light")
 	b.run(chromedp.EmulateViewport(1280, 800))
 	b.shot(name + "-light")
-	scheme("dark")
+	b.scheme("dark")
 	b.shot(name + "-dark")
-	scheme("light")
+	b.scheme("light")
 	b.run(chromedp.EmulateViewport(400, 800))
 	b.shot(name + "-narrow")
 	b.run(chromedp.EmulateViewport(1280, 800))
@@ -286,8 +283,18 @@ func (b *tab) received() float64 {
 	return n
 }
 
+// painted is after how many milliseconds something of the page was seen.
+func (b *tab) painted() (after float64) {
+	b.t.Helper()
+	await.True(b.t, func() bool {
+		after = evaluate[float64](b, `performance.getEntriesByType("paint").find((e) => e.name === "first-contentful-paint")?.startTime ?? -1`)
+		return after >= 0
+	})
+	return after
+}
+
 // accessible checks what a machine can check of the page: one h1, a language, a title,
-// landmarks, and a name for whatever can be used.
+// landmarks, a name for whatever can be used, and contrast in light and dark.
 func (b *tab) accessible() {
 	b.t.Helper()
 	faults := evaluate[[]string](b, `(() => {
@@ -309,9 +316,38 @@ func (b *tab) accessible() {
 		for (const e of document.querySelectorAll("h1, h2, h3, h4")) { need(+e.tagName[1] <= before + 1, "a heading is left out before " + e.textContent); before = +e.tagName[1]; }
 		return faults;
 	})()`)
+	for _, theme := range []string{"light", "dark"} {
+		b.scheme(theme)
+		for _, faint := range evaluate[[]string](b, contrast) {
+			faults = append(faults, theme+": "+faint)
+		}
+	}
+	b.scheme("light")
 	for _, fault := range faults {
 		b.t.Errorf("%s: %s", b.path(), fault)
 	}
+}
+
+// contrast finds texts that stand out too little from what is behind them (WCAG 2.2, AA).
+const contrast = `(() => {
+	const rgb = (text) => (text.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
+	const light = ([r, g, b]) => [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if ((c[3] ?? 1) > 0) return c; } return [255, 255, 255]; };
+	const faint = [];
+	for (const e of document.querySelectorAll("body *")) {
+		const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+		if (!own || !e.checkVisibility()) continue;
+		const style = getComputedStyle(e), [a, b] = [light(rgb(style.color)), light(behind(e))].sort((a, b) => b - a), ratio = (a + 0.05) / (b + 0.05);
+		const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
+		if (ratio < (large ? 3 : 4.5)) faint.push("contrast " + ratio.toFixed(2) + ": " + e.tagName + "." + e.className + " " + e.textContent.trim().slice(0, 40));
+	}
+	return faint.slice(0, 10);
+})()`
+
+// scheme has the browser prefer light or dark.
+func (b *tab) scheme(value string) {
+	b.t.Helper()
+	command(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}}})
 }
 
 // logIn logs the owner of a house in.

@@ -3,9 +3,14 @@
 package main_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 )
 
@@ -22,7 +28,8 @@ import (
 type watched struct {
 	house
 	browser
-	url  string // of MCP
+	as   *authserver.Server // where one logs in to the server notes
+	url  string             // of MCP
 	pid  int
 	node string // a link to the program that the server memory is run by
 }
@@ -38,16 +45,27 @@ func startWatched(t *testing.T) watched {
 	}
 	servers["hostile"] = script(t, hostile)
 	servers["gone"] = server{Command: "toolfinch-no-such-program", ConnectTimeout: patience.String()}
+	opaque := true
 	w := watched{browser: newBrowser(t)}
+	w.as = authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
+	protected := authserver.Protect(t, w.as, true)
 	w.house = newHouse(t, servers, map[string]any{"default_view": "all", "tool_views": map[string]any{"notes": map[string]any{"tools": map[string]any{"memory": map[string]any{}}}}})
 	w.node = filepath.Join(w.home, "node")
 	if err := os.Symlink(node(t), w.node); err != nil {
 		t.Fatal(err)
 	}
 	w.edit(t, func(config map[string]any) {
-		config["mcp_servers"].(map[string]any)["memory"].(map[string]any)["command"] = w.node
+		all := config["mcp_servers"].(map[string]any)
+		all["memory"].(map[string]any)["command"] = w.node
+		all["guarded"] = map[string]any{"url": protected.At()}
 	})
-	w.url, w.pid = w.serveHTTP(t)
+	var log *logWriter
+	w.url, w.pid, log = w.serveLogged(t)
+	t.Cleanup(func() {
+		if strings.Contains(log.String(), "a browser has blocked something") {
+			t.Error("the policy of the page was violated, see the log")
+		}
+	})
 	await.Nil(t, func() error {
 		res, err := http.Get(w.base() + "/api/servers")
 		if err != nil {
@@ -61,7 +79,7 @@ func startWatched(t *testing.T) watched {
 			return err
 		}
 		for _, s := range got.Servers {
-			if (s.State == "ready") == (s.Name == "gone") {
+			if wanted := cmp.Or(map[string]string{"gone": "failed", "guarded": "needs_login"}[s.Name], "ready"); s.State != wanted {
 				return fmt.Errorf("%v", got)
 			}
 		}
@@ -119,7 +137,10 @@ func TestPage(t *testing.T) {
 		{"a server", aServer},
 		{"killed while watched", killedWhileWatched},
 		{"disabled and enabled", disabledAndEnabled},
+		{"a login", aLogin},
 		{"connect", connectDone},
+		{"first steps", firstSteps},
+		{"behind a path of a reverse proxy", behindAPath},
 		{"by keys alone", byKeysAlone},
 		{"without script", withoutScript},
 		{"hostile texts", hostileTexts},
@@ -259,6 +280,74 @@ func disabledAndEnabled(t *testing.T, w watched) {
 	if fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("the file has %v, and had %v", after, before)
 	}
+}
+
+// A login begins on one tab, goes through the authorization server, and is seen on another
+// that is not loaded again.
+func aLogin(t *testing.T, w watched) {
+	list, tab := w.in(t), w.in(t)
+	list.open("")
+	list.wait("table.list tr", "needs login")
+	tab.open("servers?name=guarded")
+	tab.wait("#server .badge", "needs login")
+	tab.looks("server-login")
+	tab.click("#login")
+	tab.wait(".note.warn", "The login has begun")
+	tab.accessible()
+	tab.expect(w.as.Issuer)
+	tab.expect("favicon.ico")
+	to := evaluate[string](tab, `document.querySelector(".note.warn a").href`)
+	tab.run(chromedp.Navigate(to))
+	tab.wait("body", "Logged in to guarded")
+	tab.open("servers?name=guarded")
+	tab.wait("#server .badge", "ready")
+	tab.wait("#server dd", "logged in at "+w.as.Issuer)
+	list.wait(".chip", "ready guarded")
+	tab.click("#logout")
+	tab.wait(".note.good", "logged out of guarded")
+}
+
+// firstSteps is the page of a toolfinch without servers.
+func firstSteps(t *testing.T, w watched) {
+	empty := newHouse(t, map[string]server{})
+	url, _ := empty.serveHTTP(t)
+	tab := w.tab(t, url)
+	tab.logIn(empty)
+	tab.wait(".empty h2", "No server yet")
+	tab.accessible()
+	tab.fits()
+	tab.looks("empty")
+	tab.open("servers")
+	tab.wait(".empty", "toolfinch.json")
+}
+
+// behindAPath has the page under a path, by another name and over a proxy that names itself.
+func behindAPath(t *testing.T, w watched) {
+	to, err := url.Parse(w.base())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(http.StripPrefix("/tools", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.SetXForwarded()
+	}}))
+	defer proxy.Close()
+	tab := w.tab(t, proxy.URL)
+	tab.at = proxy.URL + "/tools/ui/"
+	tab.logIn(w.house)
+	tab.click(`nav a[href="./servers"]`)
+	tab.click(`a[href="servers?name=files"]`)
+	tab.click("#reconnect")
+	tab.wait(".note.good", "connected to files anew")
+	if at := tab.path(); at != "servers?name=files" {
+		t.Errorf("the form leads to %s", at)
+	}
+	tab.open("connect?client=cursor")
+	if text := tab.text("main"); strings.Contains(text, "Write this") || !strings.Contains(text, "on the machine of the client") {
+		t.Errorf("files are written for a browser behind a reverse proxy:\n%s", text)
+	}
+	tab.click(`form[action=logout] button`)
+	tab.wait("h1", "Log in")
 }
 
 func connectDone(t *testing.T, w watched) {
@@ -445,6 +534,45 @@ func whatLoads(t *testing.T, w watched) {
 		if again > 50_000 {
 			t.Errorf("%s has %.0f bytes", path, again)
 		}
-		t.Logf("%-24s %6.0f bytes, shown after %.0f ms", path, again, evaluate[float64](tab, `performance.getEntriesByType("paint").find((e) => e.name === "first-contentful-paint")?.startTime ?? -1`))
+		t.Logf("%-24s %6.0f bytes, painted after %.0f ms", path, again, tab.painted())
+	}
+}
+
+// Every view of the menu stays small with 5,000 tools. How soon it is painted is logged.
+func TestPageWithManyTools(t *testing.T) {
+	browser := newBrowser(t)
+	odd, err := filepath.Abs("../../testdata/node/odd.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := map[string][]string{"prompts": {}, "resources": {}, "resourceTemplates": {}}
+	for i := range 5000 {
+		lists["tools"] = append(lists["tools"], fmt.Sprintf(`{"name":"tool_%d","description":"Does the work of kind %d for the department %d, and says so in some words that are like those of others.","inputSchema":{"type":"object","properties":{"what":{"type":"string","description":"What it is about"},"count":{"type":"integer"}},"required":["what"]}}`, i, i, i%50))
+	}
+	text, err := json.Marshal(lists)
+	file := filepath.Join(t.TempDir(), "lists.json")
+	if err == nil {
+		err = os.WriteFile(file, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, map[string]server{"many": script(t, odd, file)}, map[string]any{"default_view": "all"})
+	at, _ := h.serveHTTP(t)
+	tab := browser.tab(t, at)
+	tab.logIn(h)
+	tab.wait(".stat", "5,000tools")
+	paths := evaluate[[]string](tab, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href").slice(2))`)
+	for _, path := range paths {
+		n, soonest := 0.0, math.MaxFloat64
+		for range 4 {
+			tab.received()
+			tab.open(path)
+			n, soonest = tab.received(), min(soonest, tab.painted())
+		}
+		if n > 100_000 {
+			t.Errorf("%s has %.0f bytes", path, n)
+		}
+		t.Logf("%-12s %6.0f bytes, painted after %.0f ms", path, n, soonest)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/printable"
 	"toolfinch/trust"
+	"toolfinch/trust/inbound"
 )
 
 // door is the login page.
@@ -45,8 +45,7 @@ func (s *Server) login(q *request) {
 			s.askIn(q, http.StatusForbidden, err.Error())
 			return
 		}
-		s.keep(q, s.sessions.open(bearer))
-		s.Log.Info("page: logged in", "principal", printable.Line(bearer.Principal(q.Context()).ID), "address", sourceOf(q).Address)
+		s.letIn(q, bearer)
 		redirect(q.w, "")
 	case q.Method != http.MethodGet: // HEAD among them, which is to use nothing up
 		http.Error(q.w, "GET or POST", http.StatusMethodNotAllowed)
@@ -56,12 +55,14 @@ func (s *Server) login(q *request) {
 				redirect(q.w, "")
 				return
 			}
-			s.Log.Warn("page: a login link was refused", "address", sourceOf(q).Address)
+			if s.refused.admits() {
+				s.Log.Warn("page: a login link was refused", "address", sourceOf(q).Address)
+			}
+			s.Record.Event(q.Context(), trust.Event{Kind: trust.EventRefused, Outcome: trust.Denied, Reason: "a link to the page was used before, or is none"})
 			s.askIn(q, http.StatusForbidden, "this link was used before, or is too old: get another one with toolfinch ui")
 			return
 		}
-		s.keep(q, s.sessions.open(nil))
-		s.Log.Info("page: logged in by a link", "address", sourceOf(q).Address)
+		s.letIn(q, nil)
 		// Not by a redirect: a browser that came from elsewhere would not send the cookie.
 		s.render(q, doorView, http.StatusOK, door{In: true})
 	case q.session != nil:
@@ -69,6 +70,17 @@ func (s *Server) login(q *request) {
 	default:
 		s.askIn(q, http.StatusOK, "")
 	}
+}
+
+// letIn begins the session of the owner, or of the bearer of a key.
+func (s *Server) letIn(q *request, bearer *inbound.Bearer) {
+	principal := ""
+	if bearer != nil {
+		principal = trust.NameOf(trust.WithPrincipal(q.Context(), bearer.Principal(q.Context())))
+	}
+	s.keep(q, s.sessions.open(bearer))
+	s.Log.Info("page: logged in", "principal", principal, "owner", bearer == nil, "address", sourceOf(q).Address)
+	s.Record.Event(q.Context(), trust.Event{Kind: trust.EventPage, Principal: principal})
 }
 
 func sourceOf(q *request) trust.Source {

@@ -49,7 +49,7 @@ type Entrance interface {
 	Secure(r *http.Request) bool
 }
 
-// Options of a Server. All must be given but Connector.
+// Options of a Server. All must be given but Connector and Record.
 type Options struct {
 	House    House
 	Entrance Entrance
@@ -57,6 +57,7 @@ type Options struct {
 	Connector Connector
 	Hosts     []string // names by which browsers reach the page, beside that in Host
 	Version   string
+	Record    trust.Record // nil: nobody
 	Log       *slog.Logger
 }
 
@@ -66,7 +67,8 @@ type Server struct {
 	views    map[string]*view // by path
 	sessions *sessions
 	files    *files
-	reports  reports
+	reports  perMinute // violations of the policy
+	refused  perMinute // links
 	cross    *http.CrossOriginProtection
 }
 

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"toolfinch/printable"
+	"toolfinch/trust"
 )
 
 //go:embed templates/*.html
@@ -222,7 +223,7 @@ func (s *Server) render(q *request, v *view, status int, data any) {
 	}
 	if q.session != nil {
 		if q.session.bearer != nil {
-			f.Who = q.session.bearer.Principal(q.Context()).ID
+			f.Who = trust.NameOf(q.Context())
 		}
 		for _, one := range views {
 			if one.Menu != "" {

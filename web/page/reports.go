@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	maxReport      = 16 << 10 // bytes
-	reportsAMinute = 10
+	maxReport   = 16 << 10 // bytes
+	mostAMinute = 10
 )
 
-// reports bounds how many violations of the policy are logged.
-type reports struct {
+// perMinute bounds how often something is logged that strangers cause.
+type perMinute struct {
 	mu    sync.Mutex // guards what follows
 	since time.Time
 	n     int
 }
 
-func (p *reports) admits() bool {
+func (p *perMinute) admits() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if time.Since(p.since) > time.Minute {
 		p.since, p.n = time.Now(), 0
 	}
 	p.n++
-	return p.n <= reportsAMinute
+	return p.n <= mostAMinute
 }
 
 // takeReport logs what a browser says has broken the Content-Security-Policy. It needs no

@@ -160,11 +160,11 @@ func command[P, R any](b *tab, c cdp.Command[P, R], params P) {
 }
 
 // evaluate evaluates a JavaScript expression.
-func evaluate[T any](b *tab, expression string) T {
+func evaluate[T any](b *tab, expression string, options ...chromedp.EvaluateOption) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b, patience)
 	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, options...))
 	if err != nil {
 		b.t.Fatalf("in the browser: %s: %v", expression, err)
 	}
@@ -294,7 +294,8 @@ func (b *tab) painted() (after float64) {
 }
 
 // accessible checks what a machine can check of the page: one h1, a language, a title,
-// landmarks, a name for whatever can be used, and contrast in light and dark.
+// landmarks, a name for whatever can be used, a layout that
+// does not move, and contrast in light and dark.
 func (b *tab) accessible() {
 	b.t.Helper()
 	faults := evaluate[[]string](b, `(() => {
@@ -316,6 +317,9 @@ func (b *tab) accessible() {
 		for (const e of document.querySelectorAll("h1, h2, h3, h4")) { need(+e.tagName[1] <= before + 1, "a heading is left out before " + e.textContent); before = +e.tagName[1]; }
 		return faults;
 	})()`)
+	if moved := evaluate[float64](b, layoutShift, chromedp.EvalAwaitPromise); moved > 0.001 {
+		faults = append(faults, fmt.Sprintf("its layout has moved while it was loaded: CLS %.3f", moved))
+	}
 	for _, theme := range []string{"light", "dark"} {
 		b.scheme(theme)
 		for _, faint := range evaluate[[]string](b, contrast) {
@@ -327,6 +331,13 @@ func (b *tab) accessible() {
 		b.t.Errorf("%s: %s", b.path(), fault)
 	}
 }
+
+// layoutShift is the cumulative layout shift until now, without what somebody's keys and
+// clicks moved.
+const layoutShift = `new Promise((done) => {
+	new PerformanceObserver((list) => done(list.getEntries().reduce((sum, e) => sum + (e.hadRecentInput ? 0 : e.value), 0))).observe({ type: "layout-shift", buffered: true });
+	setTimeout(done, 100, 0);
+})`
 
 // contrast finds texts that stand out too little from what is behind them (WCAG 2.2, AA).
 const contrast = `(() => {
@@ -377,6 +388,9 @@ func (h house) uiLink(t *testing.T) string {
 // pressed is the keys, one after the other.
 func (b *tab) pressed(keys ...string) {
 	b.t.Helper()
+	await.True(b.t, func() bool { // scripts have run by then
+		return evaluate[string](b, "document.readyState") == "complete"
+	})
 	for _, key := range keys {
 		b.run(chromedp.KeyEvent(key))
 	}

@@ -49,7 +49,7 @@ func startWatched(t *testing.T) watched {
 	w := watched{browser: newBrowser(t)}
 	w.as = authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
 	protected := authserver.Protect(t, w.as, true)
-	w.house = newHouse(t, servers, map[string]any{"default_view": "all", "tool_views": map[string]any{"notes": map[string]any{"tools": map[string]any{"memory": map[string]any{}}}}})
+	w.house = newHouse(t, servers, map[string]any{"default_view": "all", "tool_views": map[string]any{"notes": map[string]any{"tools": map[string]any{"memory": map[string]any{"*": map[string]any{}}}}}})
 	w.node = filepath.Join(w.home, "node")
 	if err := os.Symlink(node(t), w.node); err != nil {
 		t.Fatal(err)

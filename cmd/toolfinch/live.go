@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,13 +32,16 @@ import (
 type running struct {
 	web.Status
 	socket string
+	silent error // why it does not answer
 }
 
 const (
-	liveName  = "live-"         // what names of the sockets begin with
-	liveWait  = 5 * time.Second // for an answer
-	maxLive   = 16              // sockets that are asked
-	maxAnswer = 4 << 20         // bytes
+	liveName = "live-"         // what names of the sockets begin with
+	liveWait = 5 * time.Second // for an answer
+	maxLive  = 16              // sockets that are asked
+	// liveBegins is longer than a socket takes from its first sight to its first answer.
+	liveBegins = 50 * time.Millisecond
+	maxAnswer  = 4 << 20 // bytes
 )
 
 // live is what a running toolfinch answers other commands of its user.
@@ -90,19 +95,30 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	_ = server.Serve(listener) // until it is closed, which removes the socket
 }
 
-// askLive asks the processes that run with a store in dir: mine are those of the
-// configuration, the last one started first. What a crashed one has left is removed.
+// askLive asks the processes that run with a store in dir, all at once: mine are those of
+// the configuration, the last one started first. What a crashed one has left is removed.
 func askLive(ctx context.Context, dir, configuration string) (mine, others []running) {
 	entries, _ := os.ReadDir(dir) // nobody runs where nothing can be read
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), liveName) })
-	for _, entry := range entries[:min(len(entries), maxLive)] {
-		one := running{socket: filepath.Join(dir, entry.Name())}
-		err := one.ask(ctx, http.MethodGet, "/", &one.Status)
+	all := make([]running, min(len(entries), maxLive))
+	var asking sync.WaitGroup
+	for i := range all {
+		one := &all[i]
+		one.socket = filepath.Join(dir, entries[i].Name())
+		asking.Go(func() {
+			if one.silent = one.ask(ctx, http.MethodGet, "/", &one.Status); errors.Is(one.silent, syscall.ECONNREFUSED) {
+				time.Sleep(liveBegins)
+				one.silent = one.ask(ctx, http.MethodGet, "/", &one.Status)
+			}
+		})
+	}
+	asking.Wait()
+	for _, one := range all {
 		switch {
-		case errors.Is(err, syscall.ECONNREFUSED):
+		case errors.Is(one.silent, syscall.ECONNREFUSED):
 			_ = os.Remove(one.socket)
-		case err != nil:
-		case one.Configuration == configuration:
+		case errors.Is(one.silent, fs.ErrNotExist): // it has just ended
+		case one.silent == nil && one.Configuration == configuration:
 			mine = append(mine, one)
 		default:
 			others = append(others, one)
@@ -114,7 +130,11 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 
 // ask makes a request at the socket and decodes the answer.
 func (r running) ask(ctx context.Context, method, path string, answer any) error {
-	if info, err := os.Lstat(r.socket); err != nil || info.Mode()&os.ModeSocket == 0 {
+	info, err := os.Lstat(r.socket)
+	switch {
+	case err != nil:
+		return err
+	case info.Mode()&os.ModeSocket == 0:
 		return errors.New("it is no socket")
 	}
 	client := &http.Client{Timeout: liveWait, Transport: &http.Transport{

@@ -127,7 +127,10 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 			all.Running = append(all.Running, one.Status)
 		}
 		for _, one := range others {
-			note := fmt.Sprintf("process %d uses the same store, with %s: toolfinch status --config %s", one.PID, one.Configuration, one.Configuration)
+			note := fmt.Sprintf("what runs with the same store, at %s, does not answer: %v", one.socket, one.silent)
+			if one.silent == nil {
+				note = fmt.Sprintf("process %d uses the same store, with %s: toolfinch status --config %s", one.PID, one.Configuration, one.Configuration)
+			}
 			all.notes = append(all.notes, note)
 			all.none += "\n" + note
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -137,6 +138,39 @@ func TestStatusAtAURL(t *testing.T) {
 		code := run(append([]string{"status"}, strings.Fields(test.args)...), strings.NewReader(""), &out, &problems)
 		if said := out.String() + problems.String(); code != test.code || !strings.Contains(said, test.want) {
 			t.Errorf("status %s: exit code %d, want %d, with %q:\n%s", test.args, code, test.code, test.want, said)
+		}
+	}
+}
+
+// A process that does not answer is told of, and delays nobody else; what only has the name
+// of a socket, too.
+func TestAProcessThatDoesNotAnswer(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "toolfinch.yaml")
+	for _, file := range []string{config, filepath.Join(dir, liveName+"file")} {
+		if err := os.WriteFile(file, []byte("data_dir: .\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, liveName+"hangs_up"))
+	if err != nil {
+		t.Skip("there are no sockets that are files:", err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	var out, problems strings.Builder
+	code := run([]string{"status", "--config", config}, strings.NewReader(""), &out, &problems)
+	for _, want := range []string{"no toolfinch runs with", liveName + "hangs_up, does not answer: ", liveName + "file, does not answer: it is no socket"} {
+		if code != exitNotRunning || !strings.Contains(problems.String(), want) {
+			t.Errorf("exit code %d, want %d, with %q:\n%s%s", code, exitNotRunning, want, &out, &problems)
 		}
 	}
 }

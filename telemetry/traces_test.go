@@ -219,6 +219,42 @@ func TestInject(t *testing.T) {
 	span.Result(nil)
 }
 
+// What is read of and written into requests is what OTEL_PROPAGATORS says.
+func TestThePropagatorsOfTheEnvironment(t *testing.T) {
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	sent := json.RawMessage(`{"_meta":{"traceparent":"00-` + trace + `-b7ad6b7169203331-01","baggage":"k=v"}}`)
+	for _, test := range []struct {
+		propagators              string
+		trace, baggage, rewrites bool // what of the client's a server gets, and whether under a span of ours
+	}{
+		{"", true, false, true},
+		{"tracecontext", true, false, true},
+		{"tracecontext,baggage", true, true, true},
+		{"none", true, true, false}, // as it came
+	} {
+		t.Run(test.propagators, func(t *testing.T) {
+			c := collector.New(t)
+			traces, _ := openTraces(t, append(c.Environment(), "OTEL_PROPAGATORS="+test.propagators)...)
+			ctx, served := telemetry.Serve(traces.On(t.Context()), telemetry.Message{Method: "tools/call", Params: sent})
+			ctx, asked := traces.Ask(ctx, telemetry.Message{Method: "tools/call", Params: sent}, &telemetry.Peer{Pipe: true})
+			got := string(asked.Inject(ctx, sent, nil))
+			asked.Result(nil)
+			served.Result(nil)
+			if err := traces.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(got, trace) != test.trace || strings.Contains(got, "k=v") != test.baggage || (got != string(sent)) != test.rewrites {
+				t.Errorf("a server gets %s", got)
+			}
+			for _, span := range c.Spans() {
+				if (span.Trace == trace) != test.rewrites {
+					t.Errorf("%s %q is in the trace %s", span.Kind, span.Name, span.Trace)
+				}
+			}
+		})
+	}
+}
+
 // Strangers choose names and IDs: what is kept of them is bounded.
 func TestWhatStrangersWriteIsBounded(t *testing.T) {
 	c := collector.New(t)

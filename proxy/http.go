@@ -133,10 +133,16 @@ func (p *Proxy) Handler() http.Handler {
 
 // hosts are the names by which clients reach the proxy, beside those of this machine.
 func (p *Proxy) hosts() []string {
-	hosts := slices.Clone(p.first.Hosts)
+	hosts := p.namedHosts()
 	if host, _, err := net.SplitHostPort(p.first.Listen); err == nil && host != "" {
 		hosts = append(hosts, strings.ToLower(host))
 	}
+	return hosts
+}
+
+// namedHosts are the hosts that the owner has written for clients to use.
+func (p *Proxy) namedHosts() []string {
+	hosts := slices.Clone(p.first.Hosts)
 	if u, err := url.Parse(p.first.Auth.Resource); err == nil && u.Host != "" {
 		hosts = append(hosts, strings.ToLower(u.Host))
 	}

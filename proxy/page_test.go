@@ -161,13 +161,14 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	config := configOf(t, []*script{s})
 	config.Origins = []string{"https://app.example"} // may call MCP
 	config.Hosts = []string{"tools.example"}
+	config.Listen = "127.0.0.1:8080"
 	p, url := withPage(t, config)
 	me := owner(t, p, url)
 	form := map[string][]string{"do": {"reconnect"}}
 	lists := len(s.got("tools/list"))
 	for _, headers := range [][]string{
 		{"Sec-Fetch-Site: cross-site", "Origin: https://evil.example"}, {"Origin: https://evil.example"}, {"Origin: null"},
-		{"Sec-Fetch-Site: same-site", "Origin: http://127.0.0.1:1"}, {"Origin: http://localhost:1"}, {"Origin: http://127.0.0.1:1"},
+		{"Sec-Fetch-Site: same-site", "Origin: http://127.0.0.1:1"}, {"Sec-Fetch-Site: same-site", "Origin: http://127.0.0.1"}, {"Origin: http://localhost:1"}, {"Origin: http://127.0.0.1:1"},
 		{"Origin: https://app.example"}, {"Sec-Fetch-Site: cross-site", "Origin: https://app.example"},
 		{"Host: evil.example", "Origin: http://evil.example", "Sec-Fetch-Site: same-origin"}, // a rebound name
 	} {

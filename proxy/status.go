@@ -46,7 +46,13 @@ func (h rest) Status(ctx context.Context, view web.View) web.Status {
 		seen = []*View{v.of(ctx)}
 	}
 	own := trust.NameOf(ctx)
-	return h.status(ctx, seen, func(principal string) bool { return principal == own })
+	status := h.status(ctx, seen, func(principal string) bool { return principal == own })
+	for i := range status.Errors {
+		if one := &status.Errors[i]; one.Outcome == trust.Denied { // of what policies hide a name tells no more than of what is not there
+			one.Server, one.Tool = "", ""
+		}
+	}
+	return status
 }
 
 // status is what some views do, for those principals that sees takes.

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -35,6 +36,11 @@ func TestAStatusIsTheCallers(t *testing.T) {
 		curl(t, url, "POST", "/api/proxy/execute?view=all", `{"tool_id":"`+id+`"}`, "X-User: "+user)
 	}
 	curl(t, url, "POST", "/api/proxy/execute?view=small", `{"tool_id":"open.a"}`, "X-User: alice")
+	// What policies hide is as what is not there.
+	session := curl(t, url, "POST", "/mcp/all", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`, "X-User: carol", "Accept: application/json, text/event-stream").header.Get("Mcp-Session-Id")
+	for _, name := range []string{"secret_a", "secret_b"} {
+		curl(t, url, "POST", "/mcp/all", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"`+name+`"}}`, "X-User: carol", "Accept: application/json, text/event-stream", "Mcp-Session-Id: "+session)
+	}
 
 	modern := viewClient(t, p, url, "all", true)
 	for range 2 {
@@ -51,6 +57,7 @@ func TestAStatusIsTheCallers(t *testing.T) {
 		{"alice", "small", "servers open; clients alice 1; errors open.a"},
 		{"alice", "", "servers open secret; clients; errors"}, // what is at the root is another view
 		{"bob", "all", "servers open; clients bob 1; errors open.a"},
+		{"carol", "all", "servers open; clients x 1; errors denied secret_b denied secret_a"},
 		{"bob", "small", "servers open; clients; errors"},
 		{"", "all", "servers open; clients raw 1; errors open.a open.a"}, // nobody's are everybody's who is nobody
 	} {
@@ -66,11 +73,11 @@ func TestAStatusIsTheCallers(t *testing.T) {
 		if told := toldOf(status); told != test.want {
 			t.Errorf("%q of the view %q is told %s\nwant %s", test.user, test.view, told, test.want)
 		}
-		if status.Calls.Last[1].Failed != 5 || status.Search.Indexed != status.Views[0].Tools || status.PID != 0 || status.Configuration != "" || strings.Contains(got.body, config.DataDir) {
+		if status.Calls.Last[1].Failed != 7 || status.Search.Indexed != status.Views[0].Tools || status.PID != 0 || status.Configuration != "" || strings.Contains(got.body, config.DataDir) {
 			t.Errorf("%q is told %s", test.user, got.body)
 		}
 	}
-	if all := p.Status(t.Context()); all.Sessions.All != 4 || len(all.Servers) != 2 || len(all.Errors) != 5 || all.View != "" {
+	if all := p.Status(t.Context()); all.Sessions.All != 5 || len(all.Servers) != 2 || len(all.Errors) != 7 || all.Errors[3].Tool != "secret.a" || all.View != "" {
 		t.Errorf("the owner is told %+v", all)
 	}
 
@@ -99,7 +106,7 @@ func toldOf(s web.Status) string {
 		if one.Outcome != trust.Failed {
 			told += " " + one.Outcome
 		}
-		told += " " + one.Tool
+		told += " " + cmp.Or(one.Tool, one.Server+one.Name)
 	}
 	return told
 }

@@ -66,13 +66,13 @@ that it does not change go on. A broken edit is refused and logged.`,
 				}
 				flags["listen"], flags["transport"] = listen, cmp.Or(flags["transport"], configs.TransportHTTP)
 			}
-			config, log, err := s.load(cmd, flags)
+			config, _, err := s.load(cmd, flags)
 			if err != nil {
 				return err
 			}
 			lines := newBacklog(cmd.ErrOrStderr(), config)
 			defer lines.close()
-			log = newLog(lines, config)
+			log := newLog(lines, config)
 			reload := func() (*configs.Config, error) { return s.read(cmd, flags) }
 			audited, err := s.audited(cmd, config, log)
 			if err != nil {

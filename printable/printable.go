@@ -23,6 +23,9 @@ func Hidden(r rune) bool {
 // Line returns text as one line: white space as single blanks, without hidden characters
 // and what is not UTF-8.
 func Line(text string) string {
+	if plain(text) {
+		return text
+	}
 	if strings.ContainsFunc(text, odd) {
 		text = strings.Map(func(r rune) rune {
 			switch {
@@ -35,6 +38,20 @@ func Line(text string) string {
 		}, text)
 	}
 	return strings.Join(strings.Fields(text), " ")
+}
+
+// plain reports whether text is printable ASCII and its blanks are single and within, as
+// almost all are: nothing has to be done then.
+func plain(text string) bool {
+	before := byte(' ')
+	for i := range len(text) {
+		c := text[i]
+		if c < ' ' || c > '~' || c == ' ' && before == ' ' {
+			return false
+		}
+		before = c
+	}
+	return text == "" || before != ' '
 }
 
 // Lines is Line for each line of text, which keep how they are indented by blanks.

@@ -73,7 +73,7 @@ func serveConfig(t testing.TB, config *configs.Config, tools int, options []prox
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: upstream.DefaultCallTimeout, Validate: true})
 	}
 	log := slog.New(slog.DiscardHandler)
-	p, err := proxy.Open(t.Context(), config, append(options, proxy.WithLogger(log))...)
+	p, err := proxy.Open(t.Context(), config, append([]proxy.Option{proxy.WithLogger(log)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

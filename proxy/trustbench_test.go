@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -30,6 +31,7 @@ type trusting struct {
 	name   string
 	config func(*configs.Config) (token string)
 	audit  bool
+	log    bool // each call has a line, as without a setting
 }
 
 // policed is a policy for all, and one that looks at the tool and the principal.
@@ -51,6 +53,7 @@ func BenchmarkTrust(b *testing.B) {
 			return ""
 		}},
 		{name: "audit", audit: true},
+		{name: "log", log: true},
 		{name: "secrets", config: func(config *configs.Config) string {
 			config.Secrets = leaks.Redact
 			return ""
@@ -76,6 +79,9 @@ func BenchmarkTrust(b *testing.B) {
 				b.Fatal(err)
 			}
 			options = append(options, proxy.WithAudit(log, settings))
+		}
+		if way.log {
+			options = append(options, proxy.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
 		}
 		sessions[i] = newSessionAs(b, serveConfig(b, config, 1, options, up)+"/mcp", credentials)
 		for range 50 {

@@ -193,7 +193,7 @@ func (s *views) showTo(config *configs.Config, next plan) {
 		intro = joined(settings.Description, v.gated(*settings.Gating))
 	}
 	if settings.ProxyTool != "" {
-		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, v.retriever.Proxied(), s.log.With("view", v.name)))
+		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, v.retriever.Proxied(), nil))
 	}
 	if next.compiled.Keeps() {
 		v.shown.Meta = append(v.shown.Meta, s.outputs.Tool())

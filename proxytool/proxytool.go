@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 	"time"
 
@@ -258,20 +257,7 @@ func (p *proxy) audit(ctx context.Context, call *tool.Call, op Operation, outcom
 		client = call.Client.Name
 	}
 	p.log.LogAttrs(ctx, level, "proxy",
-		slog.String("action", rawjson.Clip(string(op.Action), maxShown)), slog.String("type", rawjson.Clip(string(op.Type), maxShown)), slog.String("path", logged(op.Path)),
+		slog.String("action", rawjson.Clip(string(op.Action), maxShown)), slog.String("type", rawjson.Clip(string(op.Type), maxShown)), slog.String("path", rawjson.Clip(tool.ShownURI(op.Path), maxShown)),
 		slog.String("principal", call.Principal), slog.String("session", call.Session), slog.String("client", rawjson.Clip(client, maxShown)),
 		slog.String("outcome", outcome), slog.Duration("duration", took))
-}
-
-// logged returns a path for the log, without the parts of a URI that may be secret: its
-// user and its query.
-func logged(path string) string {
-	path, _, _ = strings.Cut(path, "?")
-	if strings.Contains(path, "@") {
-		if u, err := url.Parse(path); err == nil {
-			u.User = nil
-			path = u.String()
-		}
-	}
-	return rawjson.Clip(path, maxShown)
 }

@@ -20,7 +20,7 @@ type Operation struct {
 	Time time.Time // when it began
 	Kind string    // trust.EventCall, EventRead, EventPrompt or EventRetrieve
 	View string
-	// Server and Tool (its ID: server.name) are what was called; both are "" for a name
+	// Server and Tool (its ID: server.name, of a URI without user and query) are what was called; both are "" for a name
 	// that nothing has, and for a meta-tool.
 	Server, Tool string
 	Name         string // what the client called it: an exposed name, or a URI

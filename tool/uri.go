@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -201,4 +202,25 @@ func plainPath(uri string) string {
 	}
 	segments := strings.FieldsFunc(rest, func(r rune) bool { return r == '/' })
 	return strings.TrimRight(scheme+"://"+authority+"/"+strings.Join(segments, "/"), " ./")
+}
+
+// ShownURI is a URI, or a name, for logs and people: without the parts that may be secret,
+// its user and its query.
+func ShownURI(uri string) string {
+	uri, _, _ = strings.Cut(uri, "?")
+	if strings.Contains(uri, "@") {
+		if u, err := url.Parse(uri); err == nil {
+			u.User = nil
+			uri = u.String()
+		}
+	}
+	return uri
+}
+
+// Shown is String for logs and people, without what may be secret in a URI.
+func (id ID) Shown() string {
+	if id.Kind == KindTool || id.Kind == KindPrompt {
+		return id.String()
+	}
+	return id.Server + "." + ShownURI(id.Name)
 }

@@ -62,7 +62,7 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 		Name: s.Name, Traces: l.server.traces,
 		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
-		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started,
+		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
 		return c

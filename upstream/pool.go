@@ -229,7 +229,7 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
 	}
 	defer s.uses.exit()
-	ctx, called := telemetry.Start(ctx, telemetry.StageUpstream, def.ID.String())
+	ctx, called := telemetry.Start(ctx, telemetry.StageUpstream, def.ID.Shown())
 	result, err := s.call(ctx, def, call)
 	err = s.mask.error(err)
 	called(err)

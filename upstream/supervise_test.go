@@ -127,6 +127,23 @@ func TestAListThatFailsIsAskedForAgainAfterADelay(t *testing.T) {
 	}
 }
 
+// A server that is not there is logged once, not with each attempt.
+func TestADeadServerIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	log := &logged{Handler: slog.DiscardHandler}
+	p := NewPool([]Settings{{Name: "s", Command: "/nowhere/server"}}, Options{Log: slog.New(log)})
+	changes, stop := watched(t, p)
+	defer stop()
+	for range 4 {
+		if await.Value(t, changes).Err == nil {
+			t.Fatal("it is there")
+		}
+	}
+	if lines := strings.Split(log.all(), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "the command cannot be started") || !strings.HasPrefix(lines[1], "the upstream is not available") {
+		t.Errorf("log = %q", lines)
+	}
+}
+
 func TestAStreamThatEndsIsOpenedAgainAfterGrowingDelays(t *testing.T) {
 	var opened []time.Time
 	var mu sync.Mutex // guards opened

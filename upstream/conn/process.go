@@ -2,10 +2,12 @@ package conn
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +70,7 @@ func start(o Options) (*process, error) {
 	closeAll(inR, outW, errW)
 	if err != nil {
 		closeAll(inW, outR, errR)
-		o.Log.Warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
+		o.warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
 		return nil, startError(o, err)
 	}
 	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
@@ -85,6 +87,15 @@ func start(o Options) (*process, error) {
 	return p, nil
 }
 
+// warn logs what is wrong, the first time.
+func (o Options) warn(message string, args ...any) {
+	level := slog.LevelWarn
+	if o.Again {
+		level = slog.LevelDebug
+	}
+	o.Log.Log(context.Background(), level, message, args...)
+}
+
 // confine puts the command into its sandbox. One that is not there is left to Start, unless the command in
 // front has it, in a container perhaps.
 func confine(cmd *exec.Cmd, o Options) error {
@@ -93,7 +104,7 @@ func confine(cmd *exec.Cmd, o Options) error {
 	}
 	path, args, env, err := o.Sandbox.Command(cmd.Path, cmd.Args, cmd.Env)
 	if errors.Is(err, sandbox.ErrUnsupported) && o.Sandbox.Optional {
-		o.Log.Warn("the server is started without its sandbox", "error", err)
+		o.warn("the server is started without its sandbox", "error", err)
 		return nil
 	}
 	cmd.Path, cmd.Args, cmd.Env, cmd.Err = path, args, env, nil

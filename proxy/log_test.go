@@ -1,0 +1,89 @@
+package proxy_test
+
+import (
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"toolfinch/internal/await"
+	"toolfinch/proxy"
+	"toolfinch/view"
+)
+
+// One call is one line, whatever it goes through; what was asked and answered is in the log
+// for debugging alone, without what looks like a secret.
+func TestEachOperationHasOneLine(t *testing.T) {
+	const key = "ghp_0123456789abcdefghijklmnopqrstuvwx12"
+	up := wares(t)
+	up.on("tools/call look", func(r *request) { r.result(`{"content":[{"type":"text","text":"the key is ` + key + `\u202e"}]}`) })
+	for level, contents := range map[slog.Level]bool{slog.LevelInfo: false, slog.LevelDebug: true} {
+		t.Run(level.String(), func(t *testing.T) {
+			v := everything(view.Default, view.ExposureRetrieve)
+			v.ProxyTool = "proxy"
+			log := &journal{}
+			p, err := proxy.Open(t.Context(), configOf(t, []*script{up}, v), proxy.WithLogger(slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			url := run(t, p)
+			await.Value(t, p.Ready())
+			c := viewClient(t, p, url, view.Default, false)
+			for _, params := range []string{
+				toolCall("shop_look", `{"size":1,"password":"hunter2"}`), toolCall("call_tool", `{"name":"shop_look","arguments":{"size":12345}}`),
+				toolCall("proxy", `{"action":"call","type":"tool","path":"shop_look","args":{"size":12345}}`),
+				toolCall("shop_nothing", `{}`), toolCall("retrieve_tools", `{"query":"look at a 12345 ware"}`),
+			} {
+				c.ask("tools/call", params)
+			}
+			var got []string
+			for line := range strings.Lines(log.String()) {
+				if message := partText([]byte(line), "msg"); slices.Contains([]string{"tool called", "tools searched", "tools registered", "session began", "proxy"}, message) {
+					got = append(got, message+" "+partText([]byte(line), "name")+" "+partText([]byte(line), "outcome"))
+				}
+				if partText([]byte(line), "session") == c.id {
+					t.Errorf("the ID of the session is in the log: %s", line)
+				}
+			}
+			want := []string{
+				"session began  ", "tool called shop_look success", "tool called shop_look success", "tool called shop_look success",
+				"tool called shop_nothing denied", "tools registered  ", "tools searched retrieve_tools success",
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the lines are\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+			}
+			text := log.String()
+			for word, there := range map[string]bool{"12345": contents, "the key is": contents, "[redacted: ": contents, key: false, "hunter2": false, "\u202e": false} {
+				if strings.Contains(text, word) != there {
+					t.Errorf("%q in the log: %t", word, !there)
+				}
+			}
+		})
+	}
+}
+
+// Who may not use a tool does not read of it in the metrics.
+func TestMetricsShowWhatMayBeUsed(t *testing.T) {
+	config := configOf(t, []*script{shop(t, "shop", "hat", "coat"), shop(t, "vault", "gold")})
+	config.PrincipalHeader = "X-User"
+	config.Policies = policies(t, `permit (principal, action, resource); forbid (principal, action, resource) when { resource.name == "hat" } unless { principal == User::"ada" }; forbid (principal, action, resource in Server::"vault") unless { principal == User::"ada" };`)
+	_, url := openREST(t, "", config)
+	for _, id := range []string{"shop_hat", "shop_coat", "vault_gold"} {
+		curl(t, url, "POST", "/api/proxy/execute", `{"tool_id":"`+id+`","arguments":{"size":1}}`, "X-User: ada").wants(t, id, 200)
+	}
+	for who, want := range map[string][]string{"ada": {"shop coat", "shop hat", "vault gold"}, "bob": {"shop coat"}} {
+		text := curl(t, url, "GET", "/metrics", "", "X-User: "+who).body
+		called := map[string]bool{}
+		for _, m := range regexp.MustCompile(`(?m)^toolfinch_calls_total\{.*server="(\w+)",tool="(\w+)"\}`).FindAllStringSubmatch(text, -1) {
+			called[m[1]+" "+m[2]] = true
+		}
+		if got := slices.Sorted(maps.Keys(called)); !slices.Equal(got, want) {
+			t.Errorf("%s reads of %q, want %q", who, got, want)
+		}
+		if strings.Contains(text, `server="vault"`) != (who == "ada") {
+			t.Errorf("%s reads of the server vault: %t: %s", who, who != "ada", regexp.MustCompile(`.*server="vault".*`).FindAllString(text, 3))
+		}
+	}
+}

@@ -27,7 +27,8 @@ type Feed struct {
 	last        [kept]*Operation
 	next        int // where the next one goes in last
 	inFlight    map[*Running]struct{}
-	running     int // operations in flight, those that are not in inFlight among them
+	begun       int64 // operations, since the start
+	running     int   // operations in flight, those that are not in inFlight among them
 	counts      [minutes]Minute
 	subscribers map[*Subscription]struct{}
 }
@@ -63,6 +64,8 @@ func (f *Feed) Begin(ctx context.Context, o Operation) (context.Context, *Runnin
 	r := &Running{feed: f, parent: runningOf(ctx), Operation: o}
 	ctx = r.beginSpan(ctx)
 	f.mu.Lock()
+	f.begun++
+	r.N = f.begun
 	f.running++
 	if len(f.inFlight) < maxInFlight {
 		f.inFlight[r] = struct{}{}

@@ -17,6 +17,7 @@ import (
 // Operation is one call of a tool, read of a resource, get of a prompt, or retrieval. A
 // finished one never changes. Strings of strangers are bounded, and not yet printable.
 type Operation struct {
+	N    int64     // counts operations since the start, from 1, in the order in which they began
 	Time time.Time // when it began
 	Kind string    // trust.EventCall, EventRead, EventPrompt or EventRetrieve
 	View string

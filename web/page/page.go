@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"toolfinch/printable"
@@ -38,6 +39,8 @@ type House interface {
 
 	summing
 	fleet
+	watching
+	deciding
 }
 
 // Entrance says who comes in: an inbound.Gate.
@@ -70,11 +73,13 @@ type Server struct {
 	reports  perMinute // violations of the policy
 	refused  perMinute // links
 	cross    *http.CrossOriginProtection
+	closing  chan struct{} // closed by EndStreams
+	ending   sync.Once
 }
 
 // New returns a server whose sessions and links last as long as it does.
 func New(o Options) *Server {
-	s := &Server{Options: o, views: map[string]*view{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection()}
+	s := &Server{Options: o, views: map[string]*view{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection(), closing: make(chan struct{})}
 	for _, host := range o.Hosts {
 		for _, scheme := range []string{"http://", "https://"} {
 			// A reverse proxy may have named itself in Host. What is no origin is nobody's.
@@ -86,6 +91,9 @@ func New(o Options) *Server {
 	}
 	return s
 }
+
+// EndStreams ends the event streams that are open, as at shutdown; others end at once.
+func (s *Server) EndStreams() { s.ending.Do(func() { close(s.closing) }) }
 
 // Link returns the path and query of a link that logs the owner in, once and within
 // linkLasts. Whoever asks for it has proved to be the owner.

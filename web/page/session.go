@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/trust/inbound"
@@ -44,6 +45,8 @@ type session struct {
 	bearer *inbound.Bearer // nil: the owner
 	life   context.Context // ends with the session
 	end    context.CancelFunc
+
+	streams atomic.Int32 // that are open
 
 	used    time.Time // guarded by sessions.mu, as are the flashes
 	flashes []flash
@@ -157,6 +160,13 @@ func (s *sessions) of(r *http.Request) *session {
 		one.used = s.now()
 	}
 	return one
+}
+
+// use notes that a session is used, though it asks for nothing new.
+func (s *sessions) use(one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.used = s.now()
 }
 
 // end ends a session.

@@ -1,4 +1,10 @@
 package page
 
 // views are all that there are, in the order of the menu.
-var views = []*view{overviewView, serversView, connectView}
+var views = []*view{
+	overviewView,
+	serversView,
+	liveView, liveEvents,
+	changesView,
+	connectView,
+}

@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+
+	"toolfinch/telemetry"
+	"toolfinch/trust"
+)
+
+// Sees returns what who asks may know of an operation. The owner knows all of it. The
+// bearer of a key knows its own, and of others that something was called which it may use.
+func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool) {
+	seen := *o
+	if h.owner(ctx) {
+		return seen, true
+	}
+	v := h.usable(ctx, o.View)
+	if v == nil {
+		return seen, false
+	}
+	own := o.Principal != "" && o.Principal == trust.NameOf(ctx)
+	if !own {
+		if !v.offers(o) {
+			return seen, false
+		}
+		seen.Principal, seen.Client, seen.Session, seen.Request, seen.Reason = "", "", "", "", ""
+	}
+	seen.Stages = slices.Clone(o.Stages)
+	for i, stage := range seen.Stages { // of what is called within it may know less
+		if _, err := v.catalog.Find(stage.Target); err != nil && stage.Target != o.Tool {
+			seen.Stages[i].Target = ""
+		}
+	}
+	return seen, true
+}
+
+// usable is what who asks has of a view, nil for nothing.
+func (h paged) usable(ctx context.Context, name string) *View {
+	if name == "" {
+		return nil
+	}
+	v, err := h.view(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
+// offers reports whether the view has what an operation is about.
+func (v *View) offers(o *telemetry.Operation) (known bool) {
+	switch {
+	case o.Server == "":
+		return false // a name that somebody tried, or a search
+	case o.Kind == trust.EventPrompt:
+		_, known = v.catalog.Prompt(o.Name)
+	case o.Kind == trust.EventRead:
+		_, known = v.catalog.Resource(o.Name)
+	default:
+		_, err := v.catalog.Find(o.Tool)
+		known = err == nil
+	}
+	return known
+}

@@ -1,0 +1,196 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"toolfinch/trust/pins"
+)
+
+// Choice is a definition that somebody decides, as it was shown.
+type Choice struct {
+	ID   string // server.name
+	Hash string // of pins.Held
+}
+
+// HeldServer is a server of which something waits, or was rejected.
+type HeldServer struct {
+	Name     string
+	Mode     pins.Mode // what becomes of definitions that it changes
+	From, To string    // its version when all was approved, and now; "" where they are the same
+	Reports  []pins.Report
+}
+
+// House of the definitions that changed.
+type deciding interface {
+	// Waiting is what is held of what who asks may use, by server. may is why it is not to
+	// decide; nil where it may.
+	Waiting(ctx context.Context) (all []HeldServer, may error, err error)
+	// Decided approves or rejects what was chosen, and returns once that is served. The error
+	// is for who asks; it wraps ErrNotShown where what is held is not what was chosen.
+	Decided(ctx context.Context, approve bool, chosen []Choice) error
+}
+
+// ErrNotShown is wrapped by the error for a definition that is not held as it was shown.
+var ErrNotShown = errors.New("it is not what you have seen: it changed again, or was decided elsewhere. Nothing was decided; look once more")
+
+var changesView = &view{Path: "changes", title: "Changes", Menu: "Changes", Key: "h", file: "changes.html", show: showChanges, do: doChanges}
+
+// maxHeld bounds the definitions of one server that are shown at once.
+const maxHeld = 100
+
+// changes is what the template shows.
+type changes struct {
+	Servers []heldServer
+	Why     string // who asks may not decide
+	N       int    // definitions that wait
+}
+
+// heldServer is a server with what waits, and what was rejected.
+type heldServer struct {
+	HeldServer
+	Waiting, Rejected []held
+	Warned            int // of those that wait
+	More              int // of those that wait, not shown yet
+}
+
+// held is a definition that waits.
+type held struct {
+	pins.Report
+	Fields []field
+}
+
+// Value is what a form sends of it.
+func (h held) Value() string { return h.Hash + " " + h.ID.String() }
+
+// Anchor is an id of its part of the document.
+func (h held) Anchor() string { return "held-" + h.Hash[:min(16, len(h.Hash))] }
+
+// Label is its name, with its kind unless it is a tool.
+func (h held) Label() string {
+	if kind := h.ID.Kind.String(); kind != h.ID.Name && kind != "tool" {
+		return h.ID.Name + " (" + kind + ")"
+	}
+	return h.ID.Name
+}
+
+// Word says what happened to it.
+func (h held) Word() string {
+	switch {
+	case h.From != nil:
+		return "renamed"
+	case h.New():
+		return "new"
+	}
+	return "changed"
+}
+
+// Whole is the definition as it is listed now, to be read.
+func (h held) Whole() string {
+	var b bytes.Buffer
+	if json.Indent(&b, h.Raw, "", "  ") != nil {
+		return string(h.Raw) // of instructions it is their text
+	}
+	return b.String()
+}
+
+// field is one member of a definition that differs, side by side. Nothing is hidden in it.
+type field struct {
+	Name          string
+	Before, After []pins.Piece // those with the sign ' ' are in both
+	Was, Is       bool         // it is there
+}
+
+func fieldsOf(r pins.Report) (all []field) {
+	for _, change := range r.Changes() {
+		f := field{Name: change.Field, Was: change.Before != nil, Is: change.After != nil}
+		for _, piece := range change.Words() {
+			if piece.Sign != '+' {
+				f.Before = append(f.Before, piece)
+			}
+			if piece.Sign != '-' {
+				f.After = append(f.After, piece)
+			}
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+func showChanges(q *request) (any, error) {
+	all, may, err := q.server.House.Waiting(q.Context())
+	if err != nil {
+		return nil, err
+	}
+	c := changes{}
+	if may != nil {
+		c.Why = may.Error()
+	}
+	for _, server := range all {
+		one := heldServer{HeldServer: server}
+		for _, r := range server.Reports {
+			switch {
+			case r.WasRejected():
+				if len(one.Rejected) < maxHeld {
+					one.Rejected = append(one.Rejected, held{r, fieldsOf(r)})
+				}
+				continue
+			case len(one.Waiting) == maxHeld:
+				one.More++
+			default:
+				one.Waiting = append(one.Waiting, held{r, fieldsOf(r)})
+				if len(r.Warnings) > 0 {
+					one.Warned++
+				}
+			}
+			c.N++
+		}
+		c.Servers = append(c.Servers, one)
+	}
+	return c, nil
+}
+
+func doChanges(q *request) (answer, error) {
+	// "approve one HASH ID" decides that one, "approve ticked" those that are ticked, and
+	// "approve all" those that were shown.
+	do, which, _ := strings.Cut(q.PostForm.Get("do"), " ")
+	which, one, _ := strings.Cut(which, " ")
+	if do != "approve" && do != "reject" {
+		return answer{}, refusef(http.StatusBadRequest, "this page approves and rejects")
+	}
+	var values []string
+	switch which {
+	case "one":
+		values = []string{one}
+	case "ticked":
+		values = q.PostForm["tick"]
+		if len(values) == 0 {
+			return answer{}, errors.New("nothing is ticked: nothing was decided")
+		}
+	case "all":
+		values = q.PostForm["shown"]
+	}
+	if len(values) == 0 {
+		return answer{}, refusef(http.StatusBadRequest, "nothing was chosen")
+	}
+	var chosen []Choice
+	for _, value := range values {
+		hash, id, _ := strings.Cut(value, " ")
+		chosen = append(chosen, Choice{id, hash})
+	}
+	if err := q.server.House.Decided(q.Context(), do == "approve", chosen); err != nil {
+		return answer{}, err
+	}
+	what := chosen[0].ID
+	if len(chosen) > 1 {
+		what = plural(len(chosen), "definition")
+	}
+	past := map[string]string{"approve": "approved", "reject": "rejected"}[do]
+	q.say(good, fmt.Sprintf("%s: %s", past, what))
+	return answer{}, nil
+}

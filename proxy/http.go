@@ -61,7 +61,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	for _, v := range p.now.Load().views {
 		v.live.EndStreams()
 	}
-	p.desk.page.Load().EndStreams()
+	p.desk.page().EndStreams()
 	err := server.Shutdown(ctx)
 	if err != nil {
 		err = server.Close() // what still runs is cut off

@@ -12,3 +12,8 @@ type Key struct {
 	Expires        time.Time // zero: never
 	Used           time.Time // when it was used last, to the minute; zero: never
 }
+
+// Event is the event that the key was made or revoked.
+func (k Key) Event(change string) Event {
+	return Event{Kind: EventKey, Tool: k.Name, View: k.View, Details: map[string]string{"change": change}}
+}

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/nearest"
 	"toolfinch/store"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
-	"toolfinch/view"
 )
 
 func newKey(s *settings) *cobra.Command {
@@ -35,8 +31,7 @@ is kept; the key itself is shown once. A running toolfinch notices within a seco
 }
 
 func newKeyCreate(s *settings) *cobra.Command {
-	var only, expires string
-	var scopes, groups []string
+	var wanted inbound.KeyRequest
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make an API key, and show it once",
@@ -47,39 +42,25 @@ one goes on with that.`,
   toolfinch key create ci --view github --scope mcp:read --group bots --expires 30d`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			usage := func(err error) error { return &exitError{exitUsage, err} }
-			if err := inbound.CheckKeyName(args[0]); err != nil {
-				return usage(err)
-			}
-			lives, err := lifetime(expires)
-			if err != nil {
-				return usage(err)
-			}
+			wanted.Name = args[0]
 			return s.withStore(cmd, true, func(ctx context.Context, config *configs.Config, db *store.Store) error {
-				if err := checkKeyView(config, only); err != nil {
-					return usage(err)
+				text, key, err := wanted.Make(config.Auth, config.ViewNames(), time.Now())
+				if err != nil {
+					return flagError(err)
 				}
-				if err := checkKeyScopes(config, scopes); err != nil {
-					return usage(err)
-				}
-				text, hash := inbound.NewKey()
-				key := trust.Key{Name: args[0], Hash: hash, View: only, Scopes: sortedOnce(scopes), Groups: sortedOnce(groups), Created: time.Now()}
-				if lives > 0 {
-					key.Expires = key.Created.Add(lives)
-				}
-				err := db.AddKey(ctx, key)
+				err = db.AddKey(ctx, key)
 				if errors.Is(err, store.ErrKeyExists) {
 					return fmt.Errorf("there is a key %q: choose another name, or revoke it first: toolfinch key revoke %s", args[0], args[0])
 				}
 				if err != nil {
 					return err
 				}
-				if err := s.record(cmd, config, trust.Event{Kind: trust.EventKey, Tool: key.Name, View: key.View, Details: map[string]string{"change": "made"}}); err != nil {
+				if err := s.record(cmd, config, key.Event("made")); err != nil {
 					return err
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), text)
 				until := "for good"
-				if lives > 0 {
+				if !key.Expires.IsZero() {
 					until = "until " + key.Expires.Local().Format("2006-01-02 15:04")
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "the key %s, %s: it is not shown again. Clients send: Authorization: Bearer KEY\n", key.Name, until)
@@ -90,67 +71,11 @@ one goes on with that.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&only, "view", "", "the only `VIEW` of tool_views that it opens")
-	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "a `SCOPE` of auth.scopes; may be repeated")
-	cmd.Flags().StringSliceVar(&groups, "group", nil, "a `GROUP` for policies; may be repeated")
-	cmd.Flags().StringVar(&expires, "expires", "", "how long it is good, like 30d or 12h (default: for good)")
+	cmd.Flags().StringVar(&wanted.View, "view", "", "the only `VIEW` of tool_views that it opens")
+	cmd.Flags().StringSliceVar(&wanted.Scopes, "scope", nil, "a `SCOPE` of auth.scopes; may be repeated")
+	cmd.Flags().StringSliceVar(&wanted.Groups, "group", nil, "a `GROUP` for policies; may be repeated")
+	cmd.Flags().StringVar(&wanted.Lasts, "expires", "", "how long it is good, like 30d or 12h (default: for good)")
 	return cmd
-}
-
-// lifetime reads a number of days or what time.ParseDuration reads; 0 for "".
-func lifetime(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	lives, err := time.ParseDuration(text)
-	if days, is := strings.CutSuffix(text, "d"); is {
-		var n int
-		n, err = strconv.Atoi(days)
-		lives = time.Duration(n) * 24 * time.Hour
-	}
-	const most = 100 * 365 * 24 * time.Hour
-	if err != nil || lives <= 0 || lives > most {
-		return 0, fmt.Errorf("--expires must be a time like 30d or 12h, not %q", text)
-	}
-	return lives, nil
-}
-
-// checkKeyView refuses a view that there is not: the key would open nothing.
-func checkKeyView(config *configs.Config, name string) error {
-	var names []string
-	for _, v := range config.Views {
-		names = append(names, v.Name)
-	}
-	if name == "" || slices.Contains(names, name) || name == view.Default && len(names) == 0 {
-		return nil
-	}
-	if near := nearest.Names(name, names, 1, nearest.Loose); len(near) > 0 {
-		return fmt.Errorf("--view: there is no view %q; did you mean %s?", name, near[0])
-	}
-	return fmt.Errorf("--view: there is no view %q in tool_views", name)
-}
-
-// checkKeyScopes refuses scopes that mean nothing, and a key that may nothing.
-func checkKeyScopes(config *configs.Config, scopes []string) error {
-	var known []string
-	for _, scope := range config.Auth.Scopes {
-		known = append(known, scope.Name)
-	}
-	if len(known) > 0 && len(scopes) == 0 {
-		return fmt.Errorf("--scope is needed, as the configuration has auth.scopes: %s", strings.Join(known, ", "))
-	}
-	for _, scope := range scopes {
-		if len(known) > 0 && !slices.Contains(known, scope) {
-			return fmt.Errorf("--scope: auth.scopes has no %q; there are %s", scope, strings.Join(known, ", "))
-		}
-	}
-	return nil
-}
-
-func sortedOnce(names []string) []string {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // keyRow is an API key without the key.
@@ -227,7 +152,7 @@ func newKeyRevoke(s *settings) *cobra.Command {
 					return fmt.Errorf("there is no key %q: toolfinch key list shows those there are", args[0])
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s\n", args[0])
-				return s.record(cmd, config, trust.Event{Kind: trust.EventKey, Tool: args[0], Details: map[string]string{"change": "revoked"}})
+				return s.record(cmd, config, trust.Key{Name: args[0]}.Event("revoked"))
 			})
 		},
 	}

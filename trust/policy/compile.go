@@ -56,7 +56,7 @@ func Compile(texts []Text) (*Policies, []*Error) {
 	if len(texts) == 0 {
 		return nil, nil
 	}
-	p := &Policies{users: map[string]bool{}, groups: map[string]bool{}, members: map[string][]string{}}
+	p := &Policies{texts: texts, users: map[string]bool{}, groups: map[string]bool{}, members: map[string][]string{}}
 	var wrong []*Error
 	for _, text := range texts {
 		list, err := cedar.NewPolicyListFromBytes(text.File, []byte(text.Cedar))

@@ -64,6 +64,7 @@ func UserOf(p trust.Party) string {
 
 // Policies decide. Nil allows everything. Its methods are safe for concurrent use.
 type Policies struct {
+	texts    []Text
 	all      rules
 	possible rules // all, as far as the arguments of a call have no say
 	someday  rules // all, as far as one knows nothing of a tool but its server

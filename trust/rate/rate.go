@@ -122,6 +122,18 @@ func (e *Error) Error() string {
 // Seconds is the wait in whole seconds, at least 1.
 func (e *Error) Seconds() int { return max(1, int((e.Wait+time.Second-1)/time.Second)) }
 
+// String says what the rule allows.
+func (r Rule) String() string {
+	var bounds []string
+	if r.PerMinute > 0 {
+		bounds = append(bounds, fmt.Sprintf("%d calls a minute", r.PerMinute))
+	}
+	if r.Concurrency > 0 {
+		bounds = append(bounds, fmt.Sprintf("%d at once", r.Concurrency))
+	}
+	return strings.Join(bounds, ", ") + r.scope()
+}
+
 func (r Rule) scope() string {
 	text := ""
 	switch {

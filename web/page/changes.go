@@ -158,6 +158,10 @@ func showChanges(q *request) (any, error) {
 func doChanges(q *request) (answer, error) {
 	// "approve one HASH ID" decides that one, "approve ticked" those that are ticked, and
 	// "approve all" those that were shown.
+	if q.PostForm.Get("do") == "nothing" { // Enter in a box
+		q.say(good, "nothing was decided: press one of the buttons")
+		return answer{}, nil
+	}
 	do, which, _ := strings.Cut(q.PostForm.Get("do"), " ")
 	which, one, _ := strings.Cut(which, " ")
 	if do != "approve" && do != "reject" {

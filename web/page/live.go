@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"toolfinch/telemetry"
@@ -382,12 +383,14 @@ func (q *request) batch(f filter, first *telemetry.Operation, calls *telemetry.S
 }
 
 // liveRows has the rows that streams send.
-var liveRows = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/live.html"))
+var liveRows = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/components.html", "templates/live.html"))
+})
 
 // rows renders operations as rows of the table.
 func (q *request) rows(all []operation, more int) ([]byte, error) {
 	var b bytes.Buffer
-	err := liveRows.ExecuteTemplate(&b, "live-rows", map[string]any{"All": all, "More": more, "Owner": q.owner()})
+	err := liveRows().ExecuteTemplate(&b, "live-rows", map[string]any{"All": all, "More": more, "Owner": q.owner()})
 	return revealed(b.Bytes()), err
 }
 

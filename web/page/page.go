@@ -99,13 +99,13 @@ func (s *Server) EndStreams() { s.ending.Do(func() { close(s.closing) }) }
 // linkLasts. Whoever asks for it has proved to be the owner.
 func (s *Server) Link() string { return Path + "login?link=" + s.sessions.link() }
 
-// policy is the Content-Security-Policy of every answer. Nothing comes from elsewhere, and
+// contentPolicy is the Content-Security-Policy of every answer. Nothing comes from elsewhere, and
 // nothing that stands in a document runs.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; report-uri csp"
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; report-uri csp"
 
 // headers are those of every answer.
 var headers = map[string]string{
-	"Content-Security-Policy":      policy,
+	"Content-Security-Policy":      contentPolicy,
 	"X-Content-Type-Options":       "nosniff",
 	"X-Frame-Options":              "DENY",
 	"Referrer-Policy":              "same-origin", // with no-referrer, browsers send forms with the Origin null

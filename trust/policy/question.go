@@ -1,0 +1,146 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"toolfinch/tool"
+	"toolfinch/trust"
+)
+
+// Question is what a person asks policies: may somebody do something?
+type Question struct {
+	As             string // ID of the principal; "" is nobody
+	Groups, Scopes []string
+	Client         string // name of the program, and its version after a space
+	Transport      string // one of trust's
+	View           string
+	// One of these is what it is about, as clients call it; a tool may be server.tool.
+	Tool, Prompt, Resource string
+	Arguments              string // a JSON object, "" for none
+	Action                 string // "" is what the kind says; else that, or search
+}
+
+// Party is who the question is about. The error is a *trust.FieldError.
+func (q Question) Party() (trust.Party, error) {
+	party := trust.Party{Transport: q.Transport}
+	switch q.Transport {
+	case trust.TransportStdio, trust.TransportHTTP, trust.TransportSSE, trust.TransportREST, trust.TransportUI:
+	default:
+		return party, &trust.FieldError{Field: "transport", Text: fmt.Sprintf(" is %q: choose stdio, http, sse, rest or ui", q.Transport)}
+	}
+	party.Client, party.Version, _ = strings.Cut(q.Client, " ")
+	switch {
+	case q.As != "":
+		party.Principal = &trust.Principal{ID: q.As, Groups: q.Groups, Scopes: q.Scopes}
+	case len(q.Groups) > 0:
+		return party, &trust.FieldError{Field: "group", Text: " is of a principal: say of whom"}
+	case len(q.Scopes) > 0:
+		return party, &trust.FieldError{Field: "scope", Text: " is of a principal: say of whom"}
+	}
+	return party, nil
+}
+
+// Ask completes a request to use something, as its view makes it, and has policies decide.
+// The error is a *trust.FieldError.
+func (q Question) Ask(p *Policies, r Request) (Verdict, error) {
+	if q.Arguments != "" && !json.Valid([]byte(q.Arguments)) {
+		return Verdict{}, &trust.FieldError{Field: "args", Text: " is no JSON"}
+	}
+	switch action := Action(q.Action); action {
+	case "", r.Action:
+	case ActionSearch:
+		r.Action = action
+	default:
+		return Verdict{}, &trust.FieldError{Field: "action", Text: fmt.Sprintf(" is %q: here it is %s or search", q.Action, r.Action)}
+	}
+	r.Arguments = json.RawMessage(q.Arguments)
+	return Verdict{Action: r.Action, ID: r.ID, User: UserOf(r.Party), View: r.View, None: p == nil, Decision: p.Decide(r)}, nil
+}
+
+// Verdict is the answer to a Question.
+type Verdict struct {
+	Action     Action
+	ID         tool.ID // of what it is about
+	User, View string
+	None       bool // there are no policies
+	Decision
+}
+
+// String says what was decided and by what.
+func (v Verdict) String() string {
+	word := map[bool]string{true: "allowed", false: "denied"}[v.Allow]
+	text := fmt.Sprintf("%s: %s %s", word, v.Action, v.ID)
+	switch {
+	case v.None:
+		text += ": there are no policies"
+	case len(v.By) == 0:
+		text += ": no policy permits it"
+	}
+	for i, by := range v.By {
+		text += map[bool]string{true: " by ", false: ", "}[i == 0] + by.Place()
+		if by.Error != "" {
+			text += ", which could not be evaluated: " + by.Error
+		}
+	}
+	for _, by := range v.Failed {
+		text += fmt.Sprintf("\n%s permits nothing: %s", by.Place(), by.Error)
+	}
+	return text
+}
+
+// Place names a policy, and where it is.
+func (b By) Place() string {
+	at := fmt.Sprintf("%s:%d", b.File, b.Line)
+	if b.ID == at || b.File == "" {
+		return b.ID
+	}
+	return fmt.Sprintf("%q (%s)", b.ID, at)
+}
+
+// MarshalJSON is the verdict as toolfinch policy test --json writes it.
+func (v Verdict) MarshalJSON() ([]byte, error) {
+	type row struct {
+		ID     string `json:"id"`
+		File   string `json:"file,omitempty"`
+		Line   int    `json:"line,omitempty"`
+		Effect string `json:"effect"`
+		Error  string `json:"error,omitempty"`
+	}
+	rows := func(all []By) []row {
+		out := []row{}
+		for _, by := range all {
+			out = append(out, row{by.ID, by.File, by.Line, map[bool]string{true: "forbid", false: "permit"}[by.Forbid], by.Error})
+		}
+		return out
+	}
+	return json.Marshal(struct {
+		Allowed bool   `json:"allowed"`
+		Action  Action `json:"action"`
+		ID      string `json:"id"`
+		User    string `json:"user"`
+		View    string `json:"view"`
+		By      []row  `json:"by"`
+		Failed  []row  `json:"failed"`
+	}{v.Allow, v.Action, v.ID.String(), v.User, v.View, rows(v.By), rows(v.Failed)})
+}
+
+// Texts are what the policies were compiled from.
+func (p *Policies) Texts() []Text {
+	if p == nil {
+		return nil
+	}
+	return p.texts
+}
+
+// Rules are all policies, in the order in which they are written.
+func (p *Policies) Rules() (all []By) {
+	if p == nil {
+		return nil
+	}
+	for _, one := range p.all {
+		all = append(all, one.By)
+	}
+	return all
+}

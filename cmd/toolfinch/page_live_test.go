@@ -59,8 +59,6 @@ func TestPageLive(t *testing.T) {
 			call("everything_trigger-long-running-operation", map[string]any{"duration": 5, "steps": 1})
 		}()
 		tab.wait("#running tr", "everything.trigger-long-running-operation")
-		tab.accessible()
-		tab.fits()
 		tab.looks("live")
 		kill(t, pid, "server-everything")
 		<-ended // whatever came of it: who may repeat a call does
@@ -71,6 +69,10 @@ func TestPageLive(t *testing.T) {
 	t.Run("filtered", func(t *testing.T) {
 		tab := browser.tab(t, at)
 		tab.logIn(h)
+		tab.open("live")
+		tab.wait("#live-state", "following")
+		tab.accessible()
+		tab.fits()
 		tab.open("live?server=memory")
 		tab.wait("#live-state", "following")
 		call("memory_read_graph", map[string]any{})

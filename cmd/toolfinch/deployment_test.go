@@ -183,6 +183,7 @@ func TestDeploymentBehindProxies(t *testing.T) {
 					t.Errorf("with the key %.6q: %s %s", key, response.Status, body)
 				}
 			}
+			pageBehind(t, client, "https://"+name, key)
 			// The stream stays open: what arrives of it was not buffered.
 			stream, err := ask("GET", "/sse", key, "")
 			if err != nil {
@@ -215,6 +216,44 @@ func TestDeploymentBehindProxies(t *testing.T) {
 				t.Errorf("POST %s: %s, and the stream has %s", endpoint, response.Status, got)
 			}
 		})
+	}
+}
+
+// pageBehind logs in to the page with an API key, as a browser does that came by a name of a
+// reverse proxy with TLS.
+func pageBehind(t *testing.T, client *http.Client, at, key string) {
+	t.Helper()
+	without := *client
+	without.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/ui/login", strings.NewReader("key="+key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Origin", at)
+	response, err := without.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	cookies := response.Cookies()
+	if response.StatusCode != http.StatusSeeOther || len(cookies) != 1 || !cookies[0].Secure || cookies[0].Path != "" {
+		t.Fatalf("the page lets nobody in: %s, cookies %v", response.Status, cookies)
+	}
+	for path, want := range map[string]int{"/": http.StatusSeeOther, "/ui/servers": http.StatusOK, "/api/servers": http.StatusUnauthorized} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.AddCookie(cookies[0])
+		response, err := without.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s with the cookie of the page: %s, want %d", path, response.Status, want)
+		}
 	}
 }
 

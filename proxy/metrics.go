@@ -17,25 +17,31 @@ import (
 )
 
 // Metrics returns what is counted, as telemetry.TextType. The maker of the request of ctx is
-// shown servers and tools that it may use alone.
+// shown views, servers and tools that it may use alone.
 func (h rest) Metrics(ctx context.Context) ([]byte, error) {
-	now := h.now.Load()
-	var shows func(server, tool string) bool
-	if _, ofClient := trust.PartyOf(ctx); h.only != "" || ofClient && now.config.Policies != nil {
-		shows = func(server, name string) bool {
-			return server == "" || h.serves(server) && now.shows(ctx, server) && (name == "" || name == telemetry.Other || now.has(ctx, server, name))
+	now, only := h.now.Load(), h.only
+	if p := trust.PrincipalOf(ctx); p != nil && p.View != "" {
+		only = p.View
+	}
+	views := slices.DeleteFunc(slices.Clone(now.views), func(v *View) bool { return only != "" && v.name != only })
+	var shows func(view, server, tool string) bool
+	if _, ofClient := trust.PartyOf(ctx); only != "" || ofClient && now.config.Policies != nil {
+		shows = func(view, server, name string) bool {
+			return (view == "" || only == "" || view == only) && (server == "" || slices.ContainsFunc(views, func(v *View) bool { return v.of(ctx).counts(server, name) }))
 		}
 	}
 	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics()), shows)
 }
 
-// has reports whether the maker of the request of ctx has a tool or prompt of a server.
-func (s *served) has(ctx context.Context, server, name string) bool {
-	return slices.ContainsFunc(s.views, func(v *View) bool {
-		_, err := v.of(ctx).catalog.Find(server + "." + name)
-		_, prompt := v.of(ctx).catalog.Prompt(server + "." + name)
-		return err == nil || prompt
-	})
+// counts reports whether the view has a server and, unless its name is "" or telemetry.Other,
+// a tool or prompt of it.
+func (v *View) counts(server, name string) bool {
+	if !v.has(server) || name == "" || name == telemetry.Other {
+		return v.has(server)
+	}
+	_, err := v.catalog.Find(server + "." + name)
+	_, prompt := v.catalog.Prompt(server + "." + name)
+	return err == nil || prompt
 }
 
 // one is a family of one value without labels.

@@ -189,13 +189,13 @@ func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, rea
 	case errors.Is(err, tool.ErrNotFound), errors.Is(err, gate.ErrNotProvisioned):
 		return trust.Denied, err.Error()
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return trust.Timeout, err.Error()
+		return trust.Timeout, upstream.Reason(err)
 	case ctx.Err() != nil:
-		return trust.Cancelled, err.Error()
+		return trust.Cancelled, upstream.Reason(err)
 	case errors.As(err, &rpc):
 		return trust.Failed, "error " + strconv.Itoa(rpc.Code)
 	}
-	return trust.Failed, err.Error()
+	return trust.Failed, upstream.Reason(err)
 }
 
 // lines counts what was taken down within a call of a meta-tool.

@@ -1,9 +1,13 @@
 package proxy_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -78,5 +82,31 @@ func TestFeedHasEveryCall(t *testing.T) {
 	}
 	if _, n := p.Feed().InFlight(); n != 0 {
 		t.Errorf("%d in flight when all is answered", n)
+	}
+}
+
+// A server may repeat in the words of a refusal what it was given. The client gets them; the
+// reason, which is logged, has none of them.
+func TestReasonsAreNotInTheWordsOfServers(t *testing.T) {
+	s := shop(t, "shop", "hat")
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), `"tools/call"`) {
+			http.Error(w, "no hat for 4711-0815", http.StatusForbidden)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	s.settings.URL = front.URL
+	p, url := openViews(t, "", configOf(t, []*script{s}, everything(view.Default, view.ExposureDirect)))
+	if got := viewClient(t, p, url, view.Default, false).ask("tools/call", toolCall("shop_hat", `{"size":1}`)); !strings.Contains(fmt.Sprint(got), "4711") {
+		t.Errorf("the client gets %v", got)
+	}
+	for _, o := range p.Feed().Recent(1, nil) {
+		if !strings.HasSuffix(o.Reason, "HTTP status 403 Forbidden") {
+			t.Errorf("the reason is %q", o.Reason)
+		}
 	}
 }

@@ -180,8 +180,8 @@ func (all families) Collect(to chan<- prometheus.Metric) {
 }
 
 // Text returns all metrics, with what else was read, as TextType. shows, unless nil, says
-// whether a sample with the labels server and tool, "" without one, is for the reader.
-func (m *Metrics) Text(read []Family, shows func(server, tool string) bool) ([]byte, error) {
+// whether a sample with the labels view, server and tool, "" without one, is for the reader.
+func (m *Metrics) Text(read []Family, shows func(view, server, tool string) bool) ([]byte, error) {
 	beside := prometheus.NewRegistry()
 	if err := beside.Register(families(read)); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
@@ -194,7 +194,9 @@ func (m *Metrics) Text(read []Family, shows func(server, tool string) bool) ([]b
 	encoder := expfmt.NewEncoder(&out, expfmt.NewFormat(expfmt.TypeTextPlain))
 	for _, family := range all {
 		if shows != nil {
-			family.Metric = slices.DeleteFunc(family.Metric, func(one *dto.Metric) bool { return !shows(labelOf(one, "server"), labelOf(one, "tool")) })
+			family.Metric = slices.DeleteFunc(family.Metric, func(one *dto.Metric) bool {
+				return !shows(labelOf(one, "view"), labelOf(one, "server"), labelOf(one, "tool"))
+			})
 		}
 		if len(family.Metric) == 0 {
 			continue

@@ -31,6 +31,10 @@ var (
 	ErrTimeout       = conn.ErrTimeout      // by a limit of the server's settings, or the caller's deadline
 )
 
+// Reason is the text of the error of a call without what its server wrote, which may repeat
+// arguments.
+func Reason(err error) string { return conn.WithoutWords(err) }
+
 // Error is what went wrong with an upstream. Its text may be shown to clients.
 type Error struct {
 	Server string

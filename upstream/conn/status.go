@@ -2,6 +2,7 @@ package conn
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,7 +39,18 @@ func (e *StatusError) Error() string {
 		text += fmt.Sprintf(": try again in %s", e.Wait)
 	}
 	if e.Words != "" {
-		text += "; it says: " + e.Words
+		text += itSays + e.Words
+	}
+	return text
+}
+
+const itSays = "; it says: "
+
+// WithoutWords is the text of an error without the words of a server in an HTTP answer.
+func WithoutWords(err error) string {
+	text := err.Error()
+	if _, ok := errors.AsType[*StatusError](err); ok {
+		text, _, _ = strings.Cut(text, itSays)
 	}
 	return text
 }

@@ -133,7 +133,9 @@ type Query struct {
 	Detail Detail
 	Kinds  []tool.Kind // of what is searched; nil for tools
 
-	Explain bool // explain each hit; not for clients
+	// For people who compare, not for clients:
+	Explain bool // explain each hit
+	Words   bool // words decide alone
 }
 
 // queryKinds are the values of the argument kind.
@@ -284,7 +286,9 @@ func (s *searcher) doubt(q Query, found *Found) {
 // query returns the query for the index and, if it has no vectors, the reason.
 func (s *searcher) query(ctx context.Context, q Query) (query index.Query, reason string, err error) {
 	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: s.prior(trust.NameOf(ctx), q.Text), Explain: q.Explain}
-	query.Vectors, reason = s.vectors.of(ctx, q.Text, s.timeout, s.catalog.Embedded() > 0)
+	if !q.Words {
+		query.Vectors, reason = s.vectors.of(ctx, q.Text, s.timeout, s.catalog.Embedded() > 0)
+	}
 	return query, reason, ctx.Err()
 }
 

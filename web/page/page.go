@@ -41,6 +41,7 @@ type House interface {
 	fleet
 	watching
 	deciding
+	stocking
 }
 
 // Entrance says who comes in: an inbound.Gate.

@@ -29,7 +29,7 @@ const swapHeader = "Toolfinch-Swap"
 // most programs never are.
 var parsed = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html"))
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html", "templates/tools.html"))
 	for _, v := range append(slices.Clone(views), doorView, problemView) {
 		all[v.file] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+v.file))
 	}

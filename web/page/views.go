@@ -4,6 +4,7 @@ package page
 var views = []*view{
 	overviewView,
 	serversView,
+	catalogueView, searchView,
 	liveView, liveEvents,
 	changesView,
 	connectView,

@@ -1,0 +1,317 @@
+package page
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"toolfinch/index"
+	"toolfinch/rawjson"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+)
+
+var searchView = &view{Path: "search", title: "Search", Menu: "Search", Key: "f", file: "playground.html", show: showSearch, do: doSearch}
+
+// playground is what the template shows.
+type playground struct {
+	Query       string
+	Views       []string
+	Kind, Kinds any
+	Limit       int
+	A, B        setting
+	Compare     bool
+	Results     []*ranked
+	Owner       bool
+	Embeds      bool
+	Here        string // path and query
+}
+
+// setting is one way to search.
+type setting struct {
+	View  string
+	Words bool // words decide alone
+}
+
+// ranked are the hits of one setting.
+type ranked struct {
+	setting
+	Label      string
+	Hits       []hit
+	Hybrid     bool
+	Reason     string
+	Confidence int // per cent
+	Doubtful   bool
+	Absent     []retrieve.Absent
+	Took       time.Duration
+	Error      string
+	Empty      bool
+}
+
+// hit is one tool that was found, and why.
+type hit struct {
+	Place   int
+	ID      tool.ID
+	Name    string
+	Title   string
+	Summary string
+	Score   string
+	Link    string
+	Call    string
+	Beside  string // where the other setting has it; "" where there is no other
+	Bars    []scoreBar
+	Parts   []part
+}
+
+// scoreBar is one part of the bar of a score; x and width are of barWidth.
+type scoreBar struct {
+	Class, What string
+	X, Width    float64
+}
+
+// part is one line of what a score is made of.
+type part struct{ Name, Value, What string }
+
+const barWidth = 200
+
+// searchKinds are what one may look for.
+var searchKinds = []struct {
+	Name, Label string
+	kinds       []tool.Kind
+}{
+	{"", "tools", nil},
+	{"prompt", "prompts", []tool.Kind{tool.KindPrompt}},
+	{"resource", "resources", []tool.Kind{tool.KindResource, tool.KindTemplate}},
+	{"any", "everything", tool.Kinds},
+}
+
+// Bounds of the hits of one setting.
+const (
+	fewHits  = 10
+	maxHits  = retrieve.MaxLimit
+	maxQuery = 2000 // bytes
+)
+
+func showSearch(q *request) (any, error) {
+	in := q.URL.Query()
+	stock, views, err := stockOf(q, in.Get("view"))
+	if err != nil {
+		return nil, err
+	}
+	p := playground{Query: rawjson.Clip(in.Get("q"), maxQuery), Views: views, Kind: in.Get("kind"), Kinds: searchKinds, Owner: q.owner(), Embeds: stock.Embeds,
+		A: setting{stock.View, in.Get("by") == "words"}, Compare: in.Get("compare") != "", Here: "search" + query(q)}
+	p.Limit, _ = strconv.Atoi(in.Get("limit"))
+	p.Limit = min(max(cmp.Or(p.Limit, fewHits), 1), maxHits)
+	var kinds []tool.Kind
+	for _, k := range searchKinds {
+		if k.Name == in.Get("kind") {
+			kinds = k.kinds
+		}
+	}
+	all := []Stock{stock}
+	other, _, err := stockOf(q, in.Get("view2"))
+	if err != nil {
+		return nil, err
+	}
+	p.B = setting{other.View, in.Get("by2") != "hybrid"}
+	if p.Compare {
+		all = append(all, other)
+	}
+	if strings.TrimSpace(p.Query) == "" {
+		return p, nil
+	}
+	for i, s := range []setting{p.A, p.B}[:len(all)] {
+		p.Results = append(p.Results, rank(q, all[i], s, retrieve.Query{Text: p.Query, Limit: p.Limit, Kinds: kinds}))
+	}
+	if p.Compare {
+		beside(p.Results[0], p.Results[1])
+	}
+	return p, nil
+}
+
+// rank searches with one setting. Nothing is learned from it, and nothing registered.
+func rank(q *request, s Stock, by setting, ask retrieve.Query) *ranked {
+	r := &ranked{setting: by, Label: by.View + ", words and vectors"}
+	if by.Words || !s.Embeds {
+		r.Label = by.View + ", words"
+	}
+	ask.Explain, ask.Words = true, by.Words
+	start := time.Now()
+	found, err := s.Retriever.Search(q.Context(), ask)
+	r.Took = time.Since(start)
+	if err != nil {
+		r.Error = err.Error()
+		return r
+	}
+	r.Hybrid, r.Confidence, r.Doubtful, r.Absent = found.Hybrid, int(math.Round(100*found.Confidence)), found.Confidence < retrieve.Confident, found.Absent
+	r.Empty = len(found.Hits) == 0
+	if s.Embeds && !by.Words && !found.Hybrid && !r.Empty {
+		r.Reason = cmp.Or(found.Reason, "no embedder is at work")
+	}
+	named := s.View
+	if s.Root {
+		named = ""
+	}
+	most := 0.0
+	for _, h := range found.Hits {
+		most = max(most, gains(h.Why))
+	}
+	for i, h := range found.Hits {
+		one := hit{Place: i + 1, ID: h.Def.ID, Name: h.Name, Title: h.Def.Title, Summary: retrieve.FirstSentence(h.Def.Description), Score: fmt.Sprintf("%.3f", h.Score)}
+		one.Link = address("catalogue", "view", named, "kind", kindNamed(h.Def.ID.Kind), "name", h.Name)
+		one.Call = address("call", "view", named, "kind", kindNamed(h.Def.ID.Kind), "name", h.Name)
+		if h.Why != nil {
+			one.Bars, one.Parts = barsOf(h.Why, most), partsOf(h.Why, found.Hybrid)
+		}
+		r.Hits = append(r.Hits, one)
+	}
+	return r
+}
+
+// gains is what of a score is above 0.
+func gains(why *index.Explanation) (sum float64) {
+	if why == nil {
+		return 0
+	}
+	for _, value := range []float64{why.Words, why.Vectors, why.Exact, why.Coverage, why.Prior} {
+		sum += max(value, 0)
+	}
+	return sum
+}
+
+func barsOf(why *index.Explanation, most float64) (bars []scoreBar) {
+	if most <= 0 {
+		return nil
+	}
+	x := 0.0
+	for _, one := range []struct {
+		class string
+		value float64
+	}{{"words", why.Words}, {"vectors", why.Vectors}, {"name", why.Exact}, {"coverage", why.Coverage}, {"use", why.Prior}} {
+		if one.value > 0 {
+			width := math.Round(barWidth*one.value/most*10) / 10
+			bars = append(bars, scoreBar{one.class, fmt.Sprintf("%s %.3f", one.class, one.value), x, width})
+			x += width
+		}
+	}
+	return bars
+}
+
+// partsOf are the lines of search --explain.
+func partsOf(why *index.Explanation, hybrid bool) (parts []part) {
+	add := func(name string, value float64, what string) {
+		parts = append(parts, part{name, fmt.Sprintf("%+.3f", value), what})
+	}
+	add("words", why.Words, "by field: "+shares(why.Fields))
+	parts = append(parts, part{What: "by word: " + shares(why.Terms)})
+	switch {
+	case !hybrid:
+	case why.Estimated:
+		add("meaning", why.Vectors, "guessed: not embedded yet")
+	default:
+		add("meaning", why.Vectors, fmt.Sprintf("cosine with the query %.3f, with its nearest clause %.3f", why.Query, why.Clause))
+	}
+	for _, one := range []struct {
+		name  string
+		value float64
+		what  string
+	}{
+		{"name", why.Exact, "the query is its name"},
+		{"coverage", why.Coverage, "serves clauses that the hits above serve less"},
+		{"twins", why.Twins, "hits above are nearly the same tool"},
+		{"old", why.Deprecated, "it says that it is deprecated"},
+		{"use", why.Prior, "was called after similar queries"},
+	} {
+		if one.value != 0 {
+			add(one.name, one.value, one.what)
+		}
+	}
+	return parts
+}
+
+// shares says what makes up a score, the most first.
+func shares(parts map[string]float64) string {
+	const shown = 12
+	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
+	})
+	out := make([]string, 0, shown)
+	for i, name := range names {
+		if i == shown {
+			out = append(out, "...")
+			break
+		}
+		out = append(out, fmt.Sprintf("%s %.2f", name, parts[name]))
+	}
+	return cmp.Or(strings.Join(out, ", "), "nothing")
+}
+
+// beside says of each hit of two settings where the other one has it.
+func beside(a, b *ranked) {
+	places := func(r *ranked) map[tool.ID]int {
+		all := map[tool.ID]int{}
+		for _, h := range r.Hits {
+			all[h.ID] = h.Place
+		}
+		return all
+	}
+	inA, inB := places(a), places(b)
+	for of, other := range map[*ranked]map[tool.ID]int{a: inB, b: inA} {
+		for i, h := range of.Hits {
+			switch place := other[h.ID]; {
+			case place == 0:
+				of.Hits[i].Beside = "not in the other"
+			case place == h.Place:
+				of.Hits[i].Beside = "same place"
+			case place > h.Place:
+				of.Hits[i].Beside = fmt.Sprintf("▲ %d", place-h.Place)
+			default:
+				of.Hits[i].Beside = fmt.Sprintf("▼ %d", h.Place-place)
+			}
+		}
+	}
+}
+
+// doSearch takes down that a query should have found a tool first.
+func doSearch(q *request) (answer, error) {
+	to := answer{to: "search" + query(q)}
+	if !q.owner() {
+		return to, errOwner
+	}
+	if do := q.PostForm.Get("do"); do != "prefer" {
+		return to, refusef(http.StatusBadRequest, "this page does not do %q", rawjson.Clip(do, 40))
+	}
+	text, name := strings.TrimSpace(q.URL.Query().Get("q")), strings.TrimSpace(q.PostForm.Get("tool"))
+	if text == "" || name == "" {
+		return to, errors.New("there is no query, or no tool, to note")
+	}
+	stock, _, err := stockOf(q, cmp.Or(q.PostForm.Get("in"), q.URL.Query().Get("view")))
+	if err != nil {
+		return to, err
+	}
+	t, err := stock.Catalog.Find(name)
+	if err != nil {
+		near := ""
+		if names := stock.Catalog.Nearest(name, 3); len(names) > 0 {
+			near = "; nearest: " + strings.Join(names, ", ")
+		}
+		return to, fmt.Errorf("there is no tool %q%s", rawjson.Clip(name, 128), near)
+	}
+	file, known, err := q.server.House.Prefer(q.Context(), rawjson.Clip(text, maxQuery), t.Def.ID)
+	if err != nil {
+		return to, err
+	}
+	done := "noted in " + file + ": this query should find " + t.Def.ID.String() + "."
+	if known {
+		done = file + " says so already."
+	}
+	q.say(good, done+" Measure it with: toolfinch eval --queries "+file)
+	return to, nil
+}

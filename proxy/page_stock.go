@@ -42,8 +42,8 @@ func (h paged) Stocks(ctx context.Context) (all []page.Stock) {
 func (h paged) Pin(ctx context.Context, id tool.ID) (pin page.Pin, ok bool) {
 	config := h.now.Load().config
 	mode, ok := config.Changes[id.Server]
-	if !slices.Contains(serversOf(config), id.Server) {
-		return pin, false // it is the view's own
+	if !store.Pinned(id.Kind) || !slices.Contains(serversOf(config), id.Server) { // a view's own tools have no server
+		return pin, false
 	}
 	if !ok {
 		mode = pins.Review

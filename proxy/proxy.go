@@ -163,6 +163,11 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.entrance.Run(life); return nil })
 	g.Go(func() error { p.desk.meter.Run(life, p.store); return nil })
+	g.Go(func() error {
+		<-life.Done()
+		p.desk.page().Close()
+		return nil
+	})
 	if p.audit.log != nil {
 		g.Go(func() error { p.audit.log.Run(life); return nil })
 		p.audit.record(life, trust.Event{Kind: trust.EventStart, Details: map[string]string{"version": p.version}})

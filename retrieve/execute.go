@@ -92,6 +92,19 @@ func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, argume
 	return result, nil
 }
 
+// Misfits returns what is wrong with the arguments of a call of t, where that keeps Execute
+// from making it: one line each ("/path: what"). The error is that of ctx.
+func (c *caller) Misfits(ctx context.Context, t *tool.Tool, arguments json.RawMessage) ([]string, error) {
+	if c.validate != nil && !c.validate(t.Def.ID.Server) {
+		return nil, nil
+	}
+	err := c.fit(ctx, t, arguments)
+	if misfit, ok := errors.AsType[*argumentsError](err); ok {
+		return misfit.violations, nil
+	}
+	return nil, err
+}
+
 // failureOf returns the *ExecuteError for the error of a call.
 func failureOf(t *tool.Tool, err error) *ExecuteError {
 	e := &ExecuteError{Failure: FailureExecution, ID: t.Name, Server: t.Def.ID.Server, Err: err}

@@ -3,12 +3,16 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"toolfinch/internal/await"
 )
 
 // What people do with tools on the page, over real servers.
@@ -33,13 +37,12 @@ func TestPageTools(t *testing.T) {
 		tab.accessible()
 		tab.fits()
 		tab.looks("catalogue")
-		tab.pressed("/")
-		tab.pressed("g", "r", "a", "p", "h")
+		tab.searches("graph")
 		tab.wait("#found .tabs a[aria-current]", "tools")
+		tab.lacks("td a", "everything_echo")
 		tab.wait("td a", "memory_read_graph")
-		if strings.Contains(tab.text("#found table"), "everything_echo") {
-			t.Errorf("what was typed filters nothing: %s", tab.text("#found table"))
-		}
+		tab.pressed(kb.ArrowDown, kb.Enter)
+		tab.wait("h1", "memory_")
 	})
 	t.Run("the catalogue without script", func(t *testing.T) {
 		tab := open(t, "")
@@ -71,11 +74,134 @@ func TestPageTools(t *testing.T) {
 		tab.click("a.button:not(.first)")
 		tab.wait(".hits b", "memory_create_entities")
 	})
+	t.Run("a call by keyboard alone, with faults at the fields", func(t *testing.T) {
+		tab := open(t, "")
+		tab.pressed("g", "t")
+		tab.wait("h1", "Call")
+		tab.searches("everything_get-sum")
+		tab.pressed(kb.Enter)
+		tab.wait("h1", "everything_get-sum")
+		tab.accessible()
+		tab.fits()
+		tab.looks("call")
+		tab.run(chromedp.Focus(chromedp.CSS("[id='a/a']")))
+		tab.typed("two")
+		tab.pressed(kb.Enter)
+		tab.wait("[id='e-a/a']", "it is no number")
+		tab.wait("[id='e-a/b']", "it is required")
+		tab.accessible()
+		tab.looks("call-faults")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/a']"), "2"), chromedp.Focus(chromedp.CSS("[id='a/b']")))
+		tab.typed("40")
+		tab.pressed(kb.Enter)
+		tab.wait(".part pre", "42")
+		tab.wait(".badge", "success")
+		tab.accessible()
+		tab.fits()
+		tab.looks("result")
+	})
+	t.Run("a call without script: nested lists, then JSON, and what is destructive", func(t *testing.T) {
+		tab := open(t, "")
+		tab.noScript()
+		tab.open("call?name=memory_create_entities")
+		tab.click("[value='add:/entities']")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/entities/0/name']"), "Ada"), chromedp.SetValue(chromedp.CSS("[id='a/entities/0/entityType']"), "person"))
+		tab.click("[value='add:/entities/0/observations']")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/entities/0/observations/0']"), "wrote <b>programs</b>"))
+		tab.click("[value='add:/entities']")
+		tab.looks("call-nested")
+		tab.fits()
+		tab.click("[value='remove:/entities/1']")
+		tab.click("[value=json]")
+		if got := evaluate[string](tab, "document.getElementById('json').value"); !strings.Contains(got, "wrote <b>programs</b>") {
+			t.Errorf("the form as JSON: %s", got)
+		}
+		tab.click("[value=form]")
+		tab.click("button.first")
+		tab.wait(".badge", "success")
+		tab.wait("table.grid td", "Ada")
+		tab.wait("h3", "entities")
+		tab.looks("table")
+		tab.open("call?name=memory_delete_entities")
+		tab.click("[value='add:/entityNames']")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/entityNames/0']"), "Ada"))
+		tab.click("button.first")
+		tab.wait("#confirm", "may delete or overwrite")
+		tab.looks("confirm")
+		tab.click("button.danger")
+		tab.wait(".badge", "success")
+	})
+	t.Run("results: images, links, resources", func(t *testing.T) {
+		tab := open(t, "call?name=everything_get-tiny-image")
+		tab.click("button.first")
+		tab.wait(".badge", "success")
+		if width := evaluate[int](tab, "document.querySelector('.shown').naturalWidth"); width == 0 {
+			t.Error("the image is not shown")
+		}
+		tab.looks("image")
+		tab.open("call?name=everything_get-resource-links")
+		tab.click("button.first")
+		tab.wait(".part code", "demo://")
+		tab.open("call?name=everything_get-structured-content")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/location']"), "0"))
+		tab.click("button.first")
+		tab.wait(".grid th", "temperature")
+		tab.open("call?kind=prompt&name=everything_simple-prompt")
+		tab.click("button.first")
+		tab.wait(".part .dim", "user")
+		tab.open("catalogue?kind=resource")
+		tab.click("td a")
+		tab.click("a.button.first")
+		tab.click("button.first")
+		tab.wait(".badge", "success")
+	})
+	for _, script := range []bool{true, false} {
+		t.Run(fmt.Sprintf("a server asks, with script %t", script), func(t *testing.T) {
+			tab := open(t, "")
+			if !script {
+				tab.noScript()
+			}
+			tab.open("call?name=everything_trigger-elicitation-request")
+			tab.click("button.first")
+			tab.wait("h2", "The server asks you")
+			tab.accessible()
+			tab.fits()
+			tab.looks("elicitation")
+			tab.run(chromedp.SetValue(chromedp.CSS("input[type=email]"), "nobody"))
+			tab.click(".ask button.first")
+			tab.wait(".ask .why", "it is no email address")
+			tab.wait(".ask .why", "it is required")
+			tab.run(chromedp.SetValue(chromedp.CSS("input[type=email]"), "ada@example.org"), chromedp.SetValue(chromedp.CSS(".ask [name$='a/name']"), "Ada"))
+			tab.click(".ask button.first")
+			tab.wait(".badge", "success")
+			tab.wait(".part pre", "ada@example.org")
+			tab.open("call?name=everything_trigger-sampling-request")
+			tab.run(chromedp.SetValue(chromedp.CSS("[id='a/prompt']"), "Who was Ada?"))
+			tab.click("button.first")
+			tab.wait("h2", "what a model would answer")
+			tab.looks("sampling")
+			tab.run(chromedp.SetValue(chromedp.CSS(".ask textarea"), "A countess <script>alert(1)</script>"))
+			tab.click(".ask button.first")
+			tab.wait(".part pre", "A countess <script>alert(1)</script>")
+		})
+	}
+	t.Run("a long call is watched, and cancelled", func(t *testing.T) {
+		tab := open(t, "call?name=everything_trigger-long-running-operation")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/duration']"), "600"), chromedp.SetValue(chromedp.CSS("[id='a/steps']"), "1200"))
+		tab.click("button.first")
+		tab.wait(".badge", "running")
+		tab.wait(".notes li", "of 1200")
+		tab.looks("running")
+		tab.click("button.danger")
+		tab.wait(".badge", "cancelled")
+		tab.open("call")
+		tab.wait(".rows b", "everything_trigger-long-running-operation")
+		tab.accessible()
+		tab.looks("calls")
+	})
 	t.Run("searching", func(t *testing.T) {
 		tab := open(t, "search")
-		for _, key := range "list the files of a folder" {
-			tab.pressed(string(key))
-		}
+		tab.typed("list the files of a folder")
 		tab.wait(".hits b", "files_list_directory")
 		tab.accessible()
 		tab.run(chromedp.Click(chromedp.CSS(".hits summary")))
@@ -110,4 +236,31 @@ func (b *tab) ready(h house) {
 	b.t.Helper()
 	b.logIn(h)
 	b.wait(".note.good", "Every server is ready")
+}
+
+// lacks waits until no element of the selector has the text.
+func (b *tab) lacks(selector, text string) {
+	b.t.Helper()
+	await.Nil(b.t, func() error {
+		found, err := chromedp.Run(b, chromedp.Evaluate[[]string](fmt.Sprintf("[...document.querySelectorAll(%q)].map((e) => e.textContent)", selector)))
+		if err != nil || strings.Contains(strings.Join(found, "\n"), text) {
+			return fmt.Errorf("%q, %v", found, err)
+		}
+		return nil
+	})
+}
+
+// typed is text that somebody types.
+func (b *tab) typed(text string) {
+	b.t.Helper()
+	for _, key := range text {
+		b.run(chromedp.KeyEvent(string(key)))
+	}
+}
+
+// searches goes to the search by its key, and types.
+func (b *tab) searches(text string) {
+	b.t.Helper()
+	b.pressed("/", kb.Backspace) // the key comes with a character here, which a real keyboard's does not once its key is taken
+	b.typed(text)
 }

@@ -12,7 +12,6 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
-	"toolfinch/store"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/trust/pins"
@@ -317,7 +316,7 @@ type definition struct {
 	item
 	Def           *tool.Def // whole
 	Clipped       bool      // clients are sent a shorter description
-	Input, Output *field
+	Input, Output *param
 	Listed        string // as clients are sent it
 	Own           string // as its server sent it; "" where that is the same
 	Facts         []string
@@ -387,13 +386,11 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 		}
 		d.Find = address("search", "view", l.named(), "kind", searchedAs(d.Kind), "q", rawjson.Clip(text, 200))
 	}
-	if store.Pinned(kind) {
-		if pin, ok := q.server.House.Pin(q.Context(), t.Def.ID); ok {
-			d.Pin = &pin
-			if pin.Held != nil && !pin.Held.New() {
-				for _, c := range pin.Held.Changes() {
-					d.Changes = append(d.Changes, change{c.Field, shownChange(c.Before), shownChange(c.After)})
-				}
+	if pin, ok := q.server.House.Pin(q.Context(), t.Def.ID); ok {
+		d.Pin = &pin
+		if pin.Held != nil && !pin.Held.New() {
+			for _, c := range pin.Held.Changes() {
+				d.Changes = append(d.Changes, change{c.Field, shownChange(c.Before), shownChange(c.After)})
 			}
 		}
 	}
@@ -422,7 +419,7 @@ func shownChange(value json.RawMessage) string {
 }
 
 // outputOf is what an output schema describes, nil where there is none.
-func outputOf(schema json.RawMessage) *field {
+func outputOf(schema json.RawMessage) *param {
 	if schema == nil {
 		return nil
 	}

@@ -35,8 +35,8 @@ const (
 	kindJSON   fieldKind = "json"   // whatever else
 )
 
-// field is one value that a JSON Schema describes, as people read it and fill it in.
-type field struct {
+// param is one value that a JSON Schema describes, as people read it and fill it in.
+type param struct {
 	Path  string // a JSON Pointer to the value, "" for the whole
 	Where string // the same without escapes, as errors of package schema have it
 	Name  string // the member, or the number of an item
@@ -52,10 +52,11 @@ type field struct {
 	Examples     string // JSON, one line
 	Bounds       string // in words
 	Options      []choice
-	Fields       []*field // of an object
-	Element      *field   // of a list, for those who read: what its items are
+	Fields       []*param // of an object
+	Element      *param   // of a list, for those who read: what its items are
+	prefix       string   // of the IDs of inputs, where a page has several forms
 	whole        bool     // an integer
-	item         func(n int) *field
+	item         func(n int) *param
 
 	form // what was filled in
 }
@@ -75,9 +76,9 @@ type reader struct {
 }
 
 // readSchema returns what a schema describes. It is never nil.
-func readSchema(schema json.RawMessage) *field {
+func readSchema(schema json.RawMessage) *param {
 	r := &reader{root: schema, left: maxFields}
-	f := r.read(schema, &field{Required: true})
+	f := r.read(schema, &param{Required: true})
 	if f.Kind != kindObject { // arguments are an object, whatever a schema says or does not
 		f.Kind, f.Type, f.Required = kindJSON, "object", false
 		if member(schema, "properties") == nil && (schema == nil || closed(schema)) {
@@ -186,7 +187,7 @@ func list(value json.RawMessage) json.RawMessage {
 }
 
 // read fills a field in by its schema.
-func (r *reader) read(schema json.RawMessage, f *field) *field {
+func (r *reader) read(schema json.RawMessage, f *param) *param {
 	r.left--
 	f.Kind, f.Type = kindJSON, "any"
 	if r.left < 0 || f.Depth > maxDepth {
@@ -244,7 +245,7 @@ func (r *reader) read(schema json.RawMessage, f *field) *field {
 }
 
 // byType fills in what depends on the type.
-func (r *reader) byType(schema json.RawMessage, typ string, f *field) {
+func (r *reader) byType(schema json.RawMessage, typ string, f *param) {
 	switch typ {
 	case "string":
 		format := rawjson.Text(member(schema, "format"))
@@ -273,14 +274,14 @@ func inputOf(format string) string {
 	return map[string]string{"date": "date", "date-time": "datetime-local", "email": "email", "idn-email": "email", "uri": "url", "url": "url", "iri": "url", "password": "password"}[format]
 }
 
-func (r *reader) array(schema json.RawMessage, f *field) {
+func (r *reader) array(schema json.RawMessage, f *param) {
 	items := member(schema, "items")
 	if !rawjson.IsObject(items) || member(schema, "prefixItems") != nil {
 		return
 	}
-	f.item = func(n int) *field {
+	f.item = func(n int) *param {
 		name := strconv.Itoa(n)
-		return r.read(items, &field{Path: f.Path + "/" + name, Where: f.Where + "/" + name, Name: name, Depth: f.Depth + 1, Required: true})
+		return r.read(items, &param{Path: f.Path + "/" + name, Where: f.Where + "/" + name, Name: name, Depth: f.Depth + 1, Required: true})
 	}
 	element := f.item(0)
 	f.Type = "array of " + element.Type
@@ -293,7 +294,7 @@ func (r *reader) array(schema json.RawMessage, f *field) {
 	element.Name = "each"
 }
 
-func (r *reader) object(schema json.RawMessage, f *field) {
+func (r *reader) object(schema json.RawMessage, f *param) {
 	properties := member(schema, "properties")
 	if !rawjson.IsObject(properties) || rawjson.IsEmpty(properties) {
 		if closed(schema) && properties != nil {
@@ -307,7 +308,7 @@ func (r *reader) object(schema json.RawMessage, f *field) {
 	}
 	f.Kind = kindObject
 	for name, property := range rawjson.Members(rawjson.Unique(properties)) {
-		f.Fields = append(f.Fields, r.read(property, &field{
+		f.Fields = append(f.Fields, r.read(property, &param{
 			Path: f.Path + "/" + escaped.Replace(name), Where: f.Where + "/" + name, Name: name, Depth: f.Depth + 1, Required: required[name],
 		}))
 	}
@@ -479,7 +480,7 @@ func boundsOf(schema json.RawMessage) string {
 }
 
 // rows are the fields below this one, in the order in which they are read.
-func (f *field) rows() (all []*field) {
+func (f *param) rows() (all []*param) {
 	for _, one := range f.Fields {
 		all = append(append(all, one), one.rows()...)
 	}
@@ -490,19 +491,34 @@ func (f *field) rows() (all []*field) {
 }
 
 // Rows are the fields as a table shows them; nil for none.
-func (f *field) Rows() []*field { return f.rows() }
+func (f *param) Rows() []*param { return f.rows() }
 
 // Indent is how deep a row of the table stands.
-func (f *field) Indent() int { return min(f.Depth, maxDepth) }
+func (f *param) Indent() int { return min(f.Depth, maxDepth) }
 
 // ID is that of the HTML input.
-func (f *field) ID() string { return "a" + f.Path }
+func (f *param) ID() string { return f.prefix + "a" + f.Path }
 
 // CountName is the name of the input that has the number of a list's items.
-func (f *field) CountName() string { return "n" + f.Path }
+func (f *param) CountName() string { return f.prefix + "n" + f.Path }
+
+// each gives the inputs here and below IDs that begin with a prefix.
+func (f *param) each(prefix string) {
+	f.prefix = prefix
+	if of := f.item; of != nil {
+		f.item = func(n int) *param {
+			one := of(n)
+			one.each(prefix)
+			return one
+		}
+	}
+	for _, one := range slices.Concat(f.Fields, f.Items) {
+		one.each(prefix)
+	}
+}
 
 // Hint is what is to be known of a value beside its description.
-func (f *field) Hint() string {
+func (f *param) Hint() string {
 	words := []string{f.Type}
 	if f.Bounds != "" {
 		words = append(words, f.Bounds)

@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"net/mail"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 // form is what somebody has filled in for a field.
 type form struct {
 	Value string   // of a text, number or JSON; of a choice or boolean the number of the option, or true and false
-	Items []*field // of a list
+	Items []*param // of a list
 	Error string   // what is wrong with it
 	Open  bool     // something in it is wrong or filled in
 }
@@ -31,7 +32,7 @@ const (
 
 // take reads what was filled in, and returns the value as JSON, nil for none. Faults stay
 // with the fields.
-func (f *field) take(sent url.Values) json.RawMessage {
+func (f *param) take(sent url.Values) json.RawMessage {
 	value := strings.ReplaceAll(sent.Get(f.ID()), "\r\n", "\n")
 	f.Value, f.Error = value, ""
 	switch f.Kind {
@@ -78,14 +79,14 @@ func (f *field) take(sent url.Values) json.RawMessage {
 }
 
 // none is the value of a field that is empty.
-func (f *field) none() json.RawMessage {
+func (f *param) none() json.RawMessage {
 	if f.Required && f.Path != "" {
 		f.Error = "it is required"
 	}
 	return nil
 }
 
-func (f *field) takeText(value string) json.RawMessage {
+func (f *param) takeText(value string) json.RawMessage {
 	if value == "" {
 		if f.isItem() {
 			return json.RawMessage(`""`)
@@ -99,16 +100,43 @@ func (f *field) takeText(value string) json.RawMessage {
 			}
 		}
 	}
+	if f.Error = misformed(f.Input, value); f.Error != "" {
+		return nil
+	}
 	return rawjson.Quote(value)
 }
 
+// misformed says what is wrong with a text that goes into an input of a type, "" for nothing.
+// What is meant all the same can be sent as JSON.
+func misformed(input, value string) string {
+	switch input {
+	case "date":
+		if _, err := time.Parse(time.DateOnly, value); err != nil {
+			return "it is no date, as 2026-01-31"
+		}
+	case "datetime-local":
+		if _, err := time.Parse(time.RFC3339, value); err != nil {
+			return "it is no time, as 2026-01-31T12:00:00Z"
+		}
+	case "email":
+		if one, err := mail.ParseAddress(value); err != nil || one.Address != value {
+			return "it is no email address"
+		}
+	case "url":
+		if u, err := url.Parse(value); err != nil || u.Scheme == "" {
+			return "it is no URI"
+		}
+	}
+	return ""
+}
+
 // isItem reports whether a field is an item of a list, which has no way to be absent.
-func (f *field) isItem() bool {
+func (f *param) isItem() bool {
 	_, err := strconv.Atoi(f.Name)
 	return err == nil && f.Required
 }
 
-func (f *field) takeChecks(sent []string) json.RawMessage {
+func (f *param) takeChecks(sent []string) json.RawMessage {
 	var values []json.RawMessage
 	for i := range f.Options {
 		if f.Options[i].On = slices.Contains(sent, strconv.Itoa(i)); f.Options[i].On {
@@ -121,7 +149,7 @@ func (f *field) takeChecks(sent []string) json.RawMessage {
 	return rawjson.Array(values)
 }
 
-func (f *field) takeObject(sent url.Values) json.RawMessage {
+func (f *param) takeObject(sent url.Values) json.RawMessage {
 	var object rawjson.Object
 	for _, one := range f.Fields {
 		if value := one.take(sent); value != nil {
@@ -137,7 +165,7 @@ func (f *field) takeObject(sent url.Values) json.RawMessage {
 }
 
 // forgive takes back that fields of an object are required which is absent.
-func (f *field) forgive() {
+func (f *param) forgive() {
 	for _, one := range f.Fields {
 		if one.Value == "" {
 			one.Error = ""
@@ -147,7 +175,7 @@ func (f *field) forgive() {
 	}
 }
 
-func (f *field) takeList(sent url.Values) json.RawMessage {
+func (f *param) takeList(sent url.Values) json.RawMessage {
 	count, _ := strconv.Atoi(sent.Get(f.CountName()))
 	f.Items = nil
 	var values []json.RawMessage
@@ -165,7 +193,7 @@ func (f *field) takeList(sent url.Values) json.RawMessage {
 }
 
 // fill shows a value in the form. It reports whether the form can have all of it.
-func (f *field) fill(value json.RawMessage) bool {
+func (f *param) fill(value json.RawMessage) bool {
 	if value == nil {
 		return true
 	}
@@ -211,16 +239,16 @@ func (f *field) fill(value json.RawMessage) bool {
 	return f.fillJSON(value)
 }
 
-func (f *field) fillJSON(value json.RawMessage) bool {
+func (f *param) fillJSON(value json.RawMessage) bool {
 	f.Value = indented(value)
 	return true
 }
 
-func (f *field) option(value json.RawMessage) int {
+func (f *param) option(value json.RawMessage) int {
 	return slices.IndexFunc(f.Options, func(c choice) bool { return equal(c.Value, value) })
 }
 
-func (f *field) fillChecks(value json.RawMessage) bool {
+func (f *param) fillChecks(value json.RawMessage) bool {
 	last := -1
 	if list(value) == nil {
 		return false
@@ -235,7 +263,7 @@ func (f *field) fillChecks(value json.RawMessage) bool {
 	return last >= 0 || f.Required
 }
 
-func (f *field) fillObject(value json.RawMessage) bool {
+func (f *param) fillObject(value json.RawMessage) bool {
 	if !rawjson.IsObject(value) {
 		return false
 	}
@@ -253,7 +281,7 @@ func (f *field) fillObject(value json.RawMessage) bool {
 	return all && members == n && (n > 0 || f.Required)
 }
 
-func (f *field) fillList(value json.RawMessage) bool {
+func (f *param) fillList(value json.RawMessage) bool {
 	if list(value) == nil {
 		return false
 	}
@@ -269,6 +297,25 @@ func (f *field) fillList(value json.RawMessage) bool {
 	}
 	return all && (len(f.Items) > 0 || f.Required)
 }
+
+// Shown is the value in a textarea, whose first line break HTML leaves out.
+func (f *param) Shown() string  { return "\n" + f.Value }
+func (c calling) Shown() string { return "\n" + c.JSON }
+func (v *asking) Shown() string { return "\n" + v.Value }
+
+// Item reports whether the field is an item of a list.
+func (f *param) Item() bool { return f.isItem() }
+
+// Label is the name of the field for people, who count items from 1.
+func (f *param) Label() string {
+	if n, err := strconv.Atoi(f.Name); err == nil && f.isItem() {
+		return strconv.Itoa(n + 1)
+	}
+	return f.Name
+}
+
+// Whole reports whether it is an integer.
+func (f *param) Whole() bool { return f.whole }
 
 // equal reports whether two values mean the same, whatever the order of members.
 func equal(a, b json.RawMessage) bool {
@@ -291,7 +338,7 @@ func equal(a, b json.RawMessage) bool {
 
 // edit adds an item to a list, or removes one: "add:PATH", "remove:PATH/N". It reports
 // whether it did.
-func (f *field) edit(what string) bool {
+func (f *param) edit(what string) bool {
 	verb, path, _ := strings.Cut(what, ":")
 	switch verb {
 	case "add":
@@ -319,7 +366,7 @@ func (f *field) edit(what string) bool {
 }
 
 // find returns the field at a path of what is filled in, nil for none.
-func (f *field) find(path string) *field {
+func (f *param) find(path string) *param {
 	if f.Path == path {
 		return f
 	}
@@ -332,10 +379,10 @@ func (f *field) find(path string) *field {
 }
 
 // move gives a field, with all below, another name in its parent.
-func (f *field) move(parent *field, name string) {
+func (f *param) move(parent *param, name string) {
 	f.Name, f.Path, f.Where = name, parent.Path+"/"+escaped.Replace(name), parent.Where+"/"+name
 	if of := f.item; of != nil {
-		f.item = func(n int) *field {
+		f.item = func(n int) *param {
 			one := of(n)
 			one.move(f, strconv.Itoa(n))
 			return one
@@ -348,7 +395,7 @@ func (f *field) move(parent *field, name string) {
 
 // blame puts what the check of arguments found at the fields that it is about, and returns
 // what is about none of them.
-func (f *field) blame(violations []string) (rest []string) {
+func (f *param) blame(violations []string) (rest []string) {
 	for _, text := range violations {
 		at, what := f.blamed(text)
 		switch {
@@ -367,7 +414,7 @@ func (f *field) blame(violations []string) (rest []string) {
 }
 
 // blamed returns the innermost field that a violation is about, and what it says.
-func (f *field) blamed(text string) (at *field, what string) {
+func (f *param) blamed(text string) (at *param, what string) {
 	for _, one := range slices.Concat(f.Fields, f.Items) {
 		if deeper, what := one.blamed(text); deeper != nil {
 			return deeper, what
@@ -388,12 +435,12 @@ func (f *field) blamed(text string) (at *field, what string) {
 }
 
 // faulty reports whether something is wrong here or below.
-func (f *field) faulty() bool {
-	return f.Error != "" || slices.ContainsFunc(slices.Concat(f.Fields, f.Items), (*field).faulty)
+func (f *param) faulty() bool {
+	return f.Error != "" || slices.ContainsFunc(slices.Concat(f.Fields, f.Items), (*param).faulty)
 }
 
 // open has what is wrong seen.
-func (f *field) open() {
+func (f *param) open() {
 	for _, one := range slices.Concat(f.Fields, f.Items) {
 		one.open()
 	}

@@ -76,11 +76,12 @@ type Server struct {
 	cross    *http.CrossOriginProtection
 	closing  chan struct{} // closed by EndStreams
 	ending   sync.Once
+	runs     *runs
 }
 
 // New returns a server whose sessions and links last as long as it does.
 func New(o Options) *Server {
-	s := &Server{Options: o, views: map[string]*view{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection(), closing: make(chan struct{})}
+	s := &Server{Options: o, views: map[string]*view{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection(), closing: make(chan struct{}), runs: newRuns()}
 	for _, host := range o.Hosts {
 		for _, scheme := range []string{"http://", "https://"} {
 			// A reverse proxy may have named itself in Host. What is no origin is nobody's.
@@ -95,6 +96,9 @@ func New(o Options) *Server {
 
 // EndStreams ends the event streams that are open, as at shutdown; others end at once.
 func (s *Server) EndStreams() { s.ending.Do(func() { close(s.closing) }) }
+
+// Close ends the calls that people made, and waits for them. Nothing is called after it.
+func (s *Server) Close() { s.runs.close() }
 
 // Link returns the path and query of a link that logs the owner in, once and within
 // linkLasts. Whoever asks for it has proved to be the owner.

@@ -4,7 +4,7 @@ package page
 var views = []*view{
 	overviewView,
 	serversView,
-	catalogueView, searchView,
+	catalogueView, searchView, callView, resultView,
 	liveView, liveEvents,
 	changesView,
 	connectView,

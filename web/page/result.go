@@ -1,0 +1,331 @@
+package page
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"html/template"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"toolfinch/rawjson"
+	"toolfinch/tool"
+)
+
+// block is one part of a result, as it is shown.
+type block struct {
+	Number int    // among those that can be downloaded
+	Role   string // of a message of a prompt
+	Kind   string // of the block, as the server says
+	Text   string
+	JSON   bool         // Text is JSON, indented
+	Same   bool         // Text says what the structured content says
+	Image  template.URL // of what is an image
+	URI    string
+	Link   string // URI, where it is one that may be followed
+	Name   string
+	Type   string // MIME
+	Size   int    // bytes of what can be downloaded; 0 for nothing
+	More   int    // bytes of Text that are left out
+	Why    string // it is not shown, because
+}
+
+// grid is structured content as a table.
+type grid struct {
+	Title string
+	Head  []string // nil: rows are names and values
+	Rows  [][]string
+	More  int // rows that are left out
+}
+
+// Bounds of what is shown of a result.
+const (
+	maxBlocks  = 100
+	maxText    = 128 << 10
+	maxImage   = 8 << 20
+	maxRows    = 200
+	maxColumns = 20
+	maxCell    = 400
+	maxGrids   = 20
+)
+
+// images are the types that are shown, as http.DetectContentType finds them. SVG is none:
+// it is a document, and whoever copies it out of the page has its scripts.
+var images = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// blocksOf are the parts of a result of any kind.
+func blocksOf(kind tool.Kind, result tool.Result) (all []block, more int) {
+	raw := json.RawMessage(result)
+	structured := member(raw, "structuredContent")
+	take := func(content json.RawMessage, role string) {
+		if len(all) >= maxBlocks {
+			more++
+			return
+		}
+		all = append(all, blockOf(content, role, structured, len(all)))
+	}
+	for _, one := range contentsOf(kind, raw) {
+		take(one.content, one.role)
+	}
+	return all, more
+}
+
+type content struct {
+	content json.RawMessage
+	role    string
+}
+
+// contentsOf are the content blocks of a result; those of a resource as embedded ones.
+func contentsOf(kind tool.Kind, result json.RawMessage) (all []content) {
+	switch kind {
+	case tool.KindPrompt:
+		for message := range rawjson.Elements(list(member(result, "messages"))) {
+			all = append(all, content{member(message, "content"), rawjson.Text(member(message, "role"))})
+		}
+	case tool.KindResource, tool.KindTemplate:
+		for one := range rawjson.Elements(list(member(result, "contents"))) {
+			var b rawjson.Object
+			b.AddText("type", "resource")
+			b.Add("resource", one)
+			all = append(all, content{b.JSON(), ""})
+		}
+	default:
+		for one := range rawjson.Elements(list(member(result, "content"))) {
+			all = append(all, content{one, ""})
+		}
+	}
+	return all
+}
+
+func blockOf(raw json.RawMessage, role string, structured json.RawMessage, number int) block {
+	text := func(name string) string { return rawjson.Text(member(raw, name)) }
+	b := block{Number: number, Role: role, Kind: text("type"), Type: rawjson.Clip(text("mimeType"), 100)}
+	switch b.Kind {
+	case "text":
+		b.say(text("text"), structured)
+	case "image", "audio":
+		b.data(text("data"), b.Kind == "image")
+	case "resource_link":
+		b.Name, b.URI = rawjson.Clip(text("name"), 200), rawjson.Clip(text("uri"), 2000)
+		b.Text = rawjson.Clip(text("description"), 1000)
+	case "resource":
+		of := member(raw, "resource")
+		b.URI, b.Type = rawjson.Clip(rawjson.Text(member(of, "uri")), 2000), rawjson.Clip(rawjson.Text(member(of, "mimeType")), 100)
+		if blob := member(of, "blob"); blob != nil {
+			b.data(rawjson.Text(blob), true)
+		} else {
+			b.say(rawjson.Text(member(of, "text")), nil)
+		}
+	default:
+		b.Kind = rawjson.Clip(b.Kind, 40)
+		b.say(string(raw), nil)
+	}
+	b.Link = followed(b.URI)
+	return b
+}
+
+// followed is a URI that a link may lead to, "" for others.
+func followed(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return ""
+	}
+	return uri
+}
+
+// say shows text: indented where it is JSON.
+func (b *block) say(text string, structured json.RawMessage) {
+	b.Text = text
+	if trimmed := strings.TrimSpace(text); len(trimmed) > 1 && len(trimmed) < maxText && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid([]byte(trimmed)) {
+		b.JSON, b.Text = true, indented(json.RawMessage(trimmed))
+		b.Same = says(json.RawMessage(trimmed), structured)
+	}
+	if len(b.Text) > maxText {
+		b.More = len(b.Text) - maxText
+		b.Text = rawjson.Head(b.Text, maxText)
+	}
+}
+
+// says reports whether a text is structured content, or the only member of it.
+func says(text, structured json.RawMessage) bool {
+	if structured == nil || equal(structured, text) {
+		return structured != nil
+	}
+	members, only := 0, structured
+	if rawjson.IsObject(structured) {
+		for _, value := range rawjson.Members(structured) {
+			members, only = members+1, value
+		}
+	}
+	return members == 1 && equal(only, text)
+}
+
+// data shows what is base64: an image of the types that are, and else its size.
+func (b *block) data(text string, image bool) {
+	content, ok := decoded(text)
+	if !ok {
+		b.Why = "it is no base64"
+		return
+	}
+	b.Size = len(content)
+	found := http.DetectContentType(content)
+	switch {
+	case !image || !strings.HasPrefix(b.Type, "image/"):
+	case b.Size > maxImage:
+		b.Why = "it is too large to show"
+	case !slices.Contains(images, found):
+		b.Why = "it is no PNG, JPEG, GIF or WebP"
+	default:
+		b.Image = template.URL("data:" + found + ";base64," + base64.StdEncoding.EncodeToString(content)) //nolint:gosec // encoded here
+	}
+}
+
+// decoded is what base64 of a kind stands for.
+func decoded(text string) ([]byte, bool) {
+	text = strings.TrimRight(strings.Join(strings.Fields(text), ""), "=")
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		if content, err := encoding.DecodeString(text); err == nil {
+			return content, true
+		}
+	}
+	return nil, false
+}
+
+// gridsOf are the tables of structured content: an array of objects is one, and so is an
+// object with what else is in it.
+func gridsOf(value json.RawMessage) []grid {
+	switch {
+	case isTable(value):
+		return []grid{tableOf("", value)}
+	case rawjson.IsObject(value):
+		facts, tables := grid{}, []grid{}
+		for name, one := range rawjson.Members(value) {
+			switch {
+			case isTable(one) && len(tables) < maxGrids:
+				tables = append(tables, tableOf(rawjson.Clip(name, 200), one))
+			case len(facts.Rows) >= maxRows:
+				facts.More++
+			default:
+				facts.Rows = append(facts.Rows, []string{rawjson.Clip(name, 200), cell(one)})
+			}
+		}
+		if facts.Rows != nil {
+			tables = slices.Insert(tables, 0, facts)
+		}
+		return tables
+	case value != nil:
+		return []grid{{Rows: [][]string{{"value", cell(value)}}}}
+	}
+	return nil
+}
+
+// isTable reports whether a value is an array of objects, and has some.
+func isTable(value json.RawMessage) bool {
+	some := false
+	for one := range rawjson.Elements(list(value)) {
+		if !rawjson.IsObject(one) {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+func tableOf(title string, value json.RawMessage) grid {
+	t := grid{Title: title}
+	for one := range rawjson.Elements(value) {
+		if len(t.Rows) >= maxRows {
+			t.More++
+			continue
+		}
+		row := make([]string, len(t.Head), len(t.Head)+4)
+		for name, of := range rawjson.Members(one) {
+			at := slices.Index(t.Head, name)
+			if at < 0 {
+				if len(t.Head) >= maxColumns {
+					continue
+				}
+				at = len(t.Head)
+				t.Head, row = append(t.Head, name), append(row, "")
+			}
+			row[at] = cell(of)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	for i, name := range t.Head {
+		t.Head[i] = rawjson.Clip(name, 100)
+	}
+	for i, row := range t.Rows {
+		t.Rows[i] = append(row, make([]string, len(t.Head)-len(row))...)
+	}
+	return t
+}
+
+func cell(value json.RawMessage) string {
+	text := rawjson.Text(value)
+	if text == "" {
+		text = string(compact(value))
+	}
+	return rawjson.Clip(text, maxCell)
+}
+
+// resultView gives results away as they came: all of one, or what a block has.
+var resultView = &view{Path: "result", title: "Result", file: "call.html", raw: serveResult}
+
+func serveResult(q *request) {
+	one := q.server.runs.find(q.session, q.URL.Query().Get("run"))
+	if one == nil || !one.ended() || one.result == nil {
+		http.Error(q.w, "there is no such result", http.StatusNotFound)
+		return
+	}
+	if _, _, gone := one.waiting(); gone {
+		http.Error(q.w, "this result is not kept any more", http.StatusGone)
+		return
+	}
+	body, typ, name := []byte(one.result), "application/json", "result.json"
+	if at := q.URL.Query().Get("block"); at != "" {
+		n, err := strconv.Atoi(at)
+		all := contentsOf(one.Tool.Def.ID.Kind, json.RawMessage(one.result))
+		if err != nil || n < 0 || n >= len(all) {
+			http.Error(q.w, "there is no such part", http.StatusNotFound)
+			return
+		}
+		if body, typ, name = download(all[n].content, n); body == nil {
+			http.Error(q.w, "this part is no data", http.StatusNotFound)
+			return
+		}
+	}
+	h := q.w.Header()
+	h.Set("Content-Type", typ)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = bytes.NewReader(body).WriteTo(q.w)
+}
+
+// download is what a block has, and as what file. Its type is what servers say of sounds
+// and images, and nothing in particular of everything else.
+func download(raw json.RawMessage, n int) (body []byte, typ, name string) {
+	said, data := member(raw, "mimeType"), member(raw, "data")
+	if of := member(raw, "resource"); of != nil {
+		said, data = member(of, "mimeType"), member(of, "blob")
+	}
+	if data == nil {
+		return nil, "", ""
+	}
+	body, ok := decoded(rawjson.Text(data))
+	if !ok {
+		return nil, "", ""
+	}
+	typ, name = "application/octet-stream", "part-"+strconv.Itoa(n+1)
+	for of, ending := range map[string]string{"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "audio/webm": ".webm", "audio/mp4": ".m4a", "audio/flac": ".flac",
+		"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"} {
+		if rawjson.Text(said) == of {
+			return body, of, name + ending
+		}
+	}
+	return body, typ, name
+}

@@ -46,6 +46,15 @@ type calling struct {
 
 func (c calling) Title() string { return c.Name }
 
+// Reload has browsers without script look at a call again, unless somebody is asked, who may
+// be writing.
+func (c calling) Reload() int {
+	if c.Run == nil || c.Run.ended() || len(c.Run.Asks) > 0 {
+		return 0
+	}
+	return 2
+}
+
 // runLine is a call in the list.
 type runLine struct {
 	ID, Name, State string

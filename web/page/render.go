@@ -203,6 +203,7 @@ type frame struct {
 	Who     string // "" for the owner
 	In      bool   // somebody has logged in
 	Goes    bool   // the page goes on by itself
+	Reload  int    // seconds after which a browser without script loads the page again; 0 for never
 	Flashes []flash
 	Data    any
 }
@@ -213,6 +214,9 @@ func (s *Server) render(q *request, v *view, status int, data any) {
 	f.Here = strings.TrimPrefix(q.URL.Path, Path) + query(q)
 	if d, ok := data.(door); ok {
 		f.Goes = d.In
+	}
+	if changing, ok := data.(interface{ Reload() int }); ok {
+		f.Reload = changing.Reload()
 	}
 	if titled, ok := data.(interface{ Title() string }); ok && titled.Title() != "" {
 		f.Title = printable.Line(titled.Title()) + " · " + v.title

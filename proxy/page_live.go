@@ -9,7 +9,8 @@ import (
 )
 
 // Sees returns what who asks may know of an operation. The owner knows all of it. The
-// bearer of a key knows its own, and of others that something was called which it may use.
+// bearer of a key knows its own, and of others that something was called which it may use;
+// of resources from which server.
 func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool) {
 	seen := *o
 	if h.owner(ctx) {
@@ -20,15 +21,20 @@ func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Oper
 		return seen, false
 	}
 	own := o.Principal != "" && o.Principal == trust.NameOf(ctx)
-	if !own {
-		if !v.offers(o) {
-			return seen, false
-		}
+	switch offered := v.offers(o); {
+	case !offered && (!own || o.Depth > 0): // a step of a call may be of what policies hide
+		return seen, false
+	case !offered: // what policies hide is as what is not there
+		seen.Server, seen.Tool = "", ""
+	case !own:
 		seen.Principal, seen.Client, seen.Session, seen.Request, seen.Reason = "", "", "", "", ""
+		if o.Kind == trust.EventRead { // its URI may have what was asked for
+			seen.Tool, seen.Name = "", o.Server
+		}
 	}
 	seen.Stages = slices.Clone(o.Stages)
 	for i, stage := range seen.Stages { // of what is called within it may know less
-		if _, err := v.catalog.Find(stage.Target); err != nil && stage.Target != o.Tool {
+		if _, err := v.catalog.Find(stage.Target); err != nil && stage.Target != seen.Tool {
 			seen.Stages[i].Target = ""
 		}
 	}

@@ -310,6 +310,40 @@ func TestAKeySeesAndDoesWhatItMay(t *testing.T) {
 	}
 }
 
+// The bearer of a key sees under Live no more of what policies hide than over MCP: not that it
+// is there, and of others not which resources they read.
+func TestAKeySeesNothingUnderLiveThatIsHidden(t *testing.T) {
+	open, secret := newScript(t, "open", false, false), newScript(t, "secret", false, false)
+	for _, s := range []*script{open, secret} {
+		s.list("tools", `{"name":"a","inputSchema":{"type":"object"}}`)
+		s.on("tools/call", func(r *request) { r.result(`{"content":[]}`) })
+		s.on("resources/read", func(r *request) { r.result(`{"contents":[]}`) })
+	}
+	open.list("resourceTemplates", `{"name":"diary","uriTemplate":"diary://{who}"}`)
+	v := everything(view.Default, view.ExposureDirect)
+	v.Composites = []view.Composite{{Name: "both", Steps: []view.Step{{Key: "x", Tool: "secret.a", Args: []byte(`{}`)}}}}
+	config := configOf(t, []*script{open, secret}, v)
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	config.Policies = policies(t, `permit (principal, action, resource); forbid (principal, action, resource in Server::"secret") unless { principal == User::"key|boss" };`)
+	keys := map[string]string{"me": keyOfView(t, config, "me", ""), "boss": keyOfView(t, config, "boss", "")}
+	p, url := withPage(t, config)
+	for name, key := range keys {
+		c := newClientAt(t, p, url+"/mcp", kind{key: key}, `{}`, reply)
+		for _, called := range []string{"secret_a", "secret_b", "open_a", "both"} {
+			c.ask("tools/call", toolCall(called, `{}`))
+		}
+		c.ask("resources/read", `{"uri":"diary://`+name+`"}`)
+	}
+	me := &visitor{t: t, url: url}
+	me.takes(me.do("/ui/login", map[string][]string{"key": {keys["me"]}}))
+	got := me.do("/ui/live", nil).body
+	for text, want := range map[string]bool{"open.a": true, "secret_b": true, "diary://me": true, "secret.a": false, `name=secret"`: false, "diary://boss": false} {
+		if strings.Contains(got, text) != want {
+			t.Errorf("that %q is shown is %t", text, !want)
+		}
+	}
+}
+
 // Who guesses keys in the form must wait, as in headers.
 func TestTheFormIsNoWayToGuessKeys(t *testing.T) {
 	config := configOf(t, nil)

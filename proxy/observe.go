@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"toolfinch/gate"
+	"toolfinch/printable"
 	"toolfinch/retrieve"
 	"toolfinch/savings"
 	"toolfinch/telemetry"
@@ -66,7 +67,7 @@ func eventOf(kind tool.Kind) string {
 // operation is a call as it begins.
 func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Operation {
 	o := telemetry.Operation{
-		Kind: s.kind, View: s.view, Name: tool.ShownURI(call.Name), Meta: s.meta, Principal: cmp.Or(call.Principal, trust.NameOf(ctx)), Session: trust.Digest(call.Session),
+		Kind: s.kind, View: s.view, Name: printable.URI(call.Name), Meta: s.meta, Principal: cmp.Or(call.Principal, trust.NameOf(ctx)), Session: trust.Digest(call.Session),
 		Request: string(call.Request), Depth: call.Depth, BytesIn: len(call.Arguments),
 	}
 	if s.tool != nil {
@@ -144,7 +145,7 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 // note takes down a call that was not made.
 func (o *observer) note(ctx context.Context, s subject, call *tool.Call, name, reason string) {
 	began := s.operation(ctx, call)
-	began.Name = tool.ShownURI(name)
+	began.Name = printable.URI(name)
 	_, running := o.feed.Begin(ctx, began)
 	o.finished(ctx, running.End(trust.Denied, reason, 0))
 	o.audit.add(ctx, s, call, func(line *audit.Line) { line.Name, line.Outcome, line.Reason = name, trust.Denied, reason })

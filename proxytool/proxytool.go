@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
@@ -257,7 +258,7 @@ func (p *proxy) audit(ctx context.Context, call *tool.Call, op Operation, outcom
 		client = call.Client.Name
 	}
 	p.log.LogAttrs(ctx, level, "proxy",
-		slog.String("action", rawjson.Clip(string(op.Action), maxShown)), slog.String("type", rawjson.Clip(string(op.Type), maxShown)), slog.String("path", rawjson.Clip(tool.ShownURI(op.Path), maxShown)),
+		slog.String("action", rawjson.Clip(string(op.Action), maxShown)), slog.String("type", rawjson.Clip(string(op.Type), maxShown)), slog.String("path", rawjson.Clip(printable.URI(op.Path), maxShown)),
 		slog.String("principal", call.Principal), slog.String("session", call.Session), slog.String("client", rawjson.Clip(client, maxShown)),
 		slog.String("outcome", outcome), slog.Duration("duration", took))
 }

@@ -15,6 +15,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/trust"
 )
@@ -243,7 +244,7 @@ func (t *Traces) begin(ctx context.Context, kind []trace.SpanStartOption, m Mess
 		attributes = append(attributes, semconv.GenAIPromptName(target))
 	case strings.HasPrefix(m.Method, "resources/"):
 		if uri := rawjson.Text(rawjson.Member(m.Params, "uri")); uri != "" {
-			attributes = append(attributes, semconv.McpResourceURI(bound(uri)))
+			attributes = append(attributes, semconv.McpResourceURI(bound(printable.URI(uri))))
 		}
 	}
 	if m.Session != "" {

@@ -255,6 +255,19 @@ func TestThePropagatorsOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// The user and the query of a URI may be secret: no span has them.
+func TestSpansHaveNoSecretsOfURIs(t *testing.T) {
+	c := collector.New(t)
+	traces := telemetry.NewTraces(c.Provider(sdktrace.AlwaysSample()), false)
+	_, span := telemetry.Serve(traces.On(t.Context()), telemetry.Message{Method: "resources/read", Params: json.RawMessage(`{"uri":"db://me:hunter2@host/rows?token=hunter2"}`)})
+	span.Result(nil)
+	for _, got := range c.Spans() {
+		if uri := got.Attributes["mcp.resource.uri"]; uri != "db://host/rows" {
+			t.Errorf("a span has the URI %q", uri)
+		}
+	}
+}
+
 // Strangers choose names and IDs: what is kept of them is bounded.
 func TestWhatStrangersWriteIsBounded(t *testing.T) {
 	c := collector.New(t)

@@ -1,10 +1,11 @@
 package tool
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"unicode"
+
+	"toolfinch/printable"
 )
 
 // NormalURI returns the URI in the form in which equivalent URIs are equal
@@ -204,23 +205,10 @@ func plainPath(uri string) string {
 	return strings.TrimRight(scheme+"://"+authority+"/"+strings.Join(segments, "/"), " ./")
 }
 
-// ShownURI is a URI, or a name, for logs and people: without the parts that may be secret,
-// its user and its query.
-func ShownURI(uri string) string {
-	uri, _, _ = strings.Cut(uri, "?")
-	if strings.Contains(uri, "@") {
-		if u, err := url.Parse(uri); err == nil {
-			u.User = nil
-			uri = u.String()
-		}
-	}
-	return uri
-}
-
 // Shown is String for logs and people, without what may be secret in a URI.
 func (id ID) Shown() string {
 	if id.Kind == KindTool || id.Kind == KindPrompt {
 		return id.String()
 	}
-	return id.Server + "." + ShownURI(id.Name)
+	return id.Server + "." + printable.URI(id.Name)
 }

@@ -1,0 +1,18 @@
+package printable
+
+import "strings"
+
+// URI is a URI, or a name, for logs and people: without the parts that may be secret, its
+// user and its query.
+func URI(uri string) string {
+	uri, _, _ = strings.Cut(uri, "?")
+	scheme, rest, ok := strings.Cut(uri, "://")
+	if !ok {
+		return uri
+	}
+	authority, path, below := strings.Cut(rest, "/")
+	if uri = scheme + "://" + authority[strings.LastIndexByte(authority, '@')+1:]; below {
+		uri += "/" + path
+	}
+	return uri
+}

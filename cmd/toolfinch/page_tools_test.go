@@ -18,7 +18,13 @@ import (
 // What people do with tools on the page, over real servers.
 func TestPageTools(t *testing.T) {
 	browser := newBrowser(t)
-	h := newHouse(t, upstreams(t, "everything", "files", "memory"), map[string]any{
+	servers := upstreams(t, "everything", "files", "memory")
+	hostile, err := filepath.Abs("../../testdata/node/hostile.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers["hostile"] = script(t, hostile)
+	h := newHouse(t, servers, map[string]any{
 		"default_view": "all", "embedder": "BM25",
 		"tool_views": map[string]any{"notes": map[string]any{"tools": map[string]any{"memory": map[string]any{"*": map[string]any{}}}}},
 	})
@@ -201,6 +207,41 @@ func TestPageTools(t *testing.T) {
 		tab.accessible()
 		tab.looks("calls")
 	})
+	t.Run("what a hostile server sends is text", func(t *testing.T) {
+		tab := open(t, "")
+		harmless := func() {
+			t.Helper()
+			if evaluate[bool](tab, `"hacked" in window`) {
+				t.Fatalf("%s: a text of a server has run", tab.path())
+			}
+			if n := evaluate[int](tab, `document.querySelectorAll("main script, main img, main svg:not(.parts), main [onerror], main [onload], main [onclick], main [onfocus], main a[href^=javascript]").length`); n != 0 {
+				t.Errorf("%s: %d elements are a server's", tab.path(), n)
+			}
+			if text := tab.html(); strings.ContainsAny(text, "\u202e\u2066\u200b\x1b") || strings.ContainsRune(text, 0xE0041) {
+				t.Errorf("%s has hidden characters", tab.path())
+			}
+		}
+		for _, path := range []string{"catalogue?server=hostile", "catalogue?name=hostile_paint", "search?q=paint", "catalogue?kind=prompt&server=hostile", "catalogue?kind=resource&server=hostile"} {
+			tab.open(path)
+			harmless()
+		}
+		for _, path := range []string{"call?name=hostile_paint", "call?kind=prompt&name=hostile_greet", "call?kind=resource&name=javascript:window.hacked=1"} {
+			tab.open(path)
+			harmless()
+			tab.fits()
+			tab.click("form#form button.first")
+			tab.wait(".badge", "success")
+			tab.wait(".part pre", "<script>window.hacked=1</script>")
+			harmless()
+			tab.fits()
+		}
+		tab.open("call?name=hostile_paint")
+		tab.click("form#form button.first")
+		tab.wait(".part .dim", "it is no PNG, JPEG, GIF or WebP")
+		tab.wait(".grid td .hidden-char", "U+202E")
+		tab.wait(".part a[rel~=noreferrer]", "https://icons.example/x")
+		tab.looks("hostile-result")
+	})
 	t.Run("searching", func(t *testing.T) {
 		tab := open(t, "search")
 		tab.typed("list the files of a folder")
@@ -265,4 +306,70 @@ func (b *tab) searches(text string) {
 	b.t.Helper()
 	b.pressed("/", kb.Backspace) // the key comes with a character here, which a real keyboard's does not once its key is taken
 	b.typed(text)
+}
+
+// The bearer of a key finds, sees and calls on the page what policies let it have over MCP,
+// and nothing else; and its calls are told of as the page's.
+func TestPageToolsOfAKey(t *testing.T) {
+	browser := newBrowser(t)
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	h := newHouse(t, upstreams(t, "memory"), map[string]any{
+		"auth": "keys", "audit": audit, "embedder": "BM25",
+		"policies": []string{`
+			permit (principal, action, resource);
+			forbid (principal, action, resource) when { resource.name == "create_entities" };
+			forbid (principal, action, resource == Tool::"memory.search_nodes");`},
+	})
+	at, _ := h.serveHTTP(t)
+	made, err := h.output(t, "key", "create", "team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser.tab(t, at).ready(h)
+	tab := browser.tab(t, at)
+	tab.expect("404")
+	tab.expect("403")
+	tab.open("")
+	tab.run(chromedp.SetValue(chromedp.CSS("#key"), keyIn(t, made)))
+	tab.click("section.card button.first")
+	tab.wait("h1", "Overview")
+
+	tab.open("catalogue")
+	tab.wait("td a", "memory_read_graph")
+	tab.lacks("td a", "memory_create_entities")
+	tab.lacks("td a", "memory_search_nodes")
+	tab.open("search?q=search+nodes+in+the+graph")
+	tab.wait(".hits b", "memory_read_graph")
+	tab.lacks(".hits b", "memory_search_nodes")
+	tab.lacks("button", "should have come first")
+	for _, name := range []string{"memory_search_nodes", "memory_create_entities"} {
+		for _, view := range []string{"catalogue", "call"} {
+			tab.open(view + "?name=" + name)
+			tab.wait(".note.bad", "there is no tool")
+		}
+	}
+	tab.open("call?name=memory_read_graph")
+	tab.click("button.first")
+	tab.wait(".badge", "success")
+	lines := h.logged(t, "tool.call")
+	if len(lines) != 1 || !strings.Contains(lines[0], `"key|team"`) || !strings.Contains(lines[0], `"transport":"ui"`) {
+		t.Errorf("the audit log has %s", lines)
+	}
+
+	owner := browser.tab(t, at)
+	owner.logIn(h)
+	owner.open("catalogue?name=memory_search_nodes")
+	owner.wait("dd", "hidden from the key team")
+}
+
+// keyIn is the API key in what key create prints.
+func keyIn(t *testing.T, out []byte) string {
+	t.Helper()
+	for _, word := range strings.Fields(string(out)) {
+		if strings.HasPrefix(word, "tfkey_") {
+			return word
+		}
+	}
+	t.Fatalf("no key: %s", out)
+	return ""
 }

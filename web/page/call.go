@@ -401,7 +401,7 @@ func (r *ran) finished() {
 	r.Failed, r.Bytes = r.result.Failed(), len(raw)
 	r.Blocks, r.More = blocksOf(kind, r.result)
 	r.Grids = gridsOf(member(raw, "structuredContent"))
-	r.Plain = len(r.Blocks) == 0 && r.Grids == nil
+	r.Plain = len(r.Blocks)+len(r.Grids) == 0
 	if r.Bytes <= maxTokened {
 		r.Tokens = tool.CountTokens(raw)
 	}

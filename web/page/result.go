@@ -202,7 +202,8 @@ func gridsOf(value json.RawMessage) []grid {
 	case isTable(value):
 		return []grid{tableOf("", value)}
 	case rawjson.IsObject(value):
-		facts, tables := grid{}, []grid{}
+		var facts grid
+		var tables []grid
 		for name, one := range rawjson.Members(value) {
 			switch {
 			case isTable(one) && len(tables) < maxGrids:

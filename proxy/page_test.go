@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -16,7 +18,9 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
+	hooks "toolfinch/script"
 	"toolfinch/store"
+	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
@@ -342,6 +346,25 @@ func TestAKeySeesNothingUnderLiveThatIsHidden(t *testing.T) {
 			t.Errorf("that %q is shown is %t", text, !want)
 		}
 	}
+}
+
+// A panic in a call that is made on the page is that call's alone.
+func TestAPanicInACallOfThePageEndsNothingElse(t *testing.T) {
+	config := configOf(t, []*script{shop(t, "shop", "hat")}, everything(view.Default, view.ExposureDirect))
+	config.UI, config.Transport = true, configs.TransportHTTP
+	p, err := proxy.Open(t.Context(), config, proxy.WithPostCall(func(context.Context, *hooks.Info, json.RawMessage, tool.Result) (tool.Result, error) {
+		panic("a hook of somebody")
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := run(t, p)
+	await.Value(t, p.Ready())
+	me := owner(t, p, url)
+	got := me.do("/ui/call?name=shop_hat", map[string][]string{"mode": {"json"}, "json": {`{"size":1}`}, "do": {"confirmed"}})
+	await.True(t, func() bool {
+		return strings.Contains(me.do("/ui/"+got.header.Get("Location"), nil).body, "internal error")
+	})
 }
 
 // Who guesses keys in the form must wait, as in headers.

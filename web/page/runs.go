@@ -233,7 +233,9 @@ func (one *run) make(ctx context.Context, owner bool, s *session) {
 	}
 	start := time.Now()
 	if one.Tool.Def.ID.Kind == tool.KindTool {
-		one.result, one.err = one.Stock.Retriever.Execute(ctx, call, one.Tool.Name, one.Arguments)
+		one.result, one.err = tool.Safely(ctx, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			return one.Stock.Retriever.Execute(ctx, call, one.Tool.Name, one.Arguments)
+		}, call)
 	} else {
 		one.result, one.err = tool.Safely(ctx, one.Tool.Handler, retrieve.CallOf(call, one.Tool, one.Target, one.Arguments))
 	}

@@ -42,6 +42,7 @@ type House interface {
 	watching
 	deciding
 	stocking
+	guarding
 }
 
 // Entrance says who comes in: an inbound.Gate.

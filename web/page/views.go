@@ -7,5 +7,6 @@ var views = []*view{
 	catalogueView, searchView, callView, resultView,
 	liveView, liveEvents,
 	changesView,
+	accessView,
 	connectView,
 }

@@ -1,0 +1,147 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"toolfinch/rawjson"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/trust"
+	"toolfinch/trust/inbound"
+	"toolfinch/trust/policy"
+	"toolfinch/view"
+	"toolfinch/web/page"
+)
+
+// Access is who may do what; of others than the owner the views alone.
+func (h paged) Access(ctx context.Context) (a page.Access, err error) {
+	now := h.now.Load()
+	root := h.rootOf(now.config)
+	for _, v := range h.viewsOf(ctx) {
+		a.Views = append(a.Views, v.glance(v.name == root))
+	}
+	if !h.owner(ctx) {
+		return a, nil
+	}
+	auth := h.first.Auth
+	a.Mode, a.TakesKeys, a.Scopes, a.Header, a.Listen = auth.Mode, h.desk.entrance.TakesKeys(), auth.Scopes, h.first.PrincipalHeader, h.first.Listen
+	a.Open = auth.Mode == inbound.None && beyond(h.first.Listen)
+	for _, issuer := range auth.Issuers {
+		a.Issuers = append(a.Issuers, issuer.URL)
+	}
+	short := func(file string) string {
+		if file == now.config.Path {
+			return filepath.Base(file)
+		}
+		return file
+	}
+	a.Policies, a.Denied = now.config.Policies.Rules(), map[string]int64{}
+	for i := range a.Policies {
+		a.Policies[i].File = short(a.Policies[i].File)
+	}
+	for _, text := range now.config.Policies.Texts() {
+		text.Cedar, text.File = now.config.Masked(text.Cedar), short(text.File)
+		a.Texts = append(a.Texts, text)
+	}
+	h.denials.each(func(policy string, n int64) { a.Denied[policy] = n })
+	for i, one := range now.limits.Limits() {
+		a.Rates = append(a.Rates, page.Rate{What: now.config.RateLimits[i].String(), Hits: one.Hits()})
+	}
+	for _, one := range h.bounds() {
+		if one.Hits() > 0 && !slices.Contains(now.limits.Limits(), one) {
+			a.Limits = append(a.Limits, one)
+		}
+	}
+	a.KeyViews = now.config.ViewNames()
+	if a.Keys, err = h.store.Keys(ctx); err != nil {
+		return a, fmt.Errorf("the keys could not be read: %w", err)
+	}
+	return a, nil
+}
+
+// beyond reports whether other machines may reach an address of the configuration.
+func beyond(listen string) bool {
+	at, err := netip.ParseAddrPort(listen)
+	return listen != "" && (err != nil && !strings.HasPrefix(listen, "localhost:") || err == nil && !at.Addr().IsLoopback())
+}
+
+// glance is the view as the page shows it.
+func (v *View) glance(root bool) page.Shown {
+	s := page.Shown{
+		Name: v.name, Path: "/mcp/" + v.name, Description: v.settings.Description, Root: root, Exposure: v.shown.Mode, ProxyTool: v.settings.ProxyTool,
+		Tools: v.catalog.Len(), Tokens: v.catalog.ListingCost(), Prompts: len(v.catalog.Items(tool.KindPrompt)),
+		Resources: len(v.catalog.Items(tool.KindResource)) + len(v.catalog.Items(tool.KindTemplate)),
+		Servers:   v.upstreams, ReadOnly: v.settings.Allow == view.AllowReadOnly,
+	}
+	if root {
+		s.Path = "/mcp"
+	}
+	if g := v.settings.Gating; g != nil {
+		s.Gated = &page.Budget{Tools: g.MaxTools, Tokens: g.MaxTokens}
+	}
+	return s
+}
+
+const maxAbout = 160 // bytes of a description at a glance
+
+// ShownTools are the tools of a view that who asks may use.
+func (h paged) ShownTools(ctx context.Context, name string) (tools []page.ShownTool, settings string, err error) {
+	v, err := h.view(ctx, name)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, t := range v.Tools() {
+		about, _, _ := strings.Cut(strings.TrimSpace(t.Def.Description), "\n")
+		tools = append(tools, page.ShownTool{Name: t.Name, ID: t.Def.ID.String(), About: rawjson.Clip(about, maxAbout), Level: inbound.LevelOf(t.Def)})
+	}
+	if h.owner(ctx) {
+		settings = h.now.Load().config.ResolvedView(name)
+	}
+	return tools, settings, nil
+}
+
+// Ask asks the policies about something of a view.
+func (h paged) Ask(ctx context.Context, q policy.Question) (policy.Verdict, error) {
+	v, err := h.view(ctx, q.View)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	return v.Ask(h.now.Load().config.Policies, q)
+}
+
+// MakeKey makes an API key.
+func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text string, key trust.Key, err error) {
+	text, key, err = wanted.Make(h.first.Auth, h.now.Load().config.ViewNames(), time.Now())
+	if err != nil {
+		return "", key, err
+	}
+	switch err := h.store.AddKey(ctx, key); {
+	case errors.Is(err, store.ErrKeyExists):
+		return "", key, &trust.FieldError{Text: fmt.Sprintf("there is a key %q: choose another name, or revoke it first", key.Name)}
+	case err != nil:
+		return "", key, err
+	}
+	h.observer.record(ctx, key.Event("made"))
+	return text, key, nil
+}
+
+// Revoke revokes an API key.
+func (h paged) Revoke(ctx context.Context, name string) error {
+	was, err := h.store.RevokeKey(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !was {
+		return fmt.Errorf("there is no key %q", cmp.Or(rawjson.Clip(name, maxShownName), "of that name"))
+	}
+	h.observer.record(ctx, trust.Key{Name: name}.Event("revoked"))
+	return nil
+}

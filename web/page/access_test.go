@@ -1,0 +1,34 @@
+package page
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"toolfinch/trust"
+	"toolfinch/trust/inbound"
+	"toolfinch/trust/policy"
+)
+
+// The template has an answer to whatever there is, and to nothing.
+func TestTheTemplateOfAccess(t *testing.T) {
+	full := access{
+		Owner: true, Transports: transports, Kinds: kinds, Question: policy.Question{Transport: "http", Tool: "a.b", Groups: []string{"g"}}, Asked: true, Wrong: "no", WrongKey: "no", Made: "tfkey_x",
+		Access: Access{
+			Mode: inbound.Proof, TakesKeys: true, Issuers: []string{"https://a", "https://b"}, Header: "X-User", Scopes: inbound.Scopes{{Name: "mcp:read", Allows: inbound.Read}},
+			Views:    []Shown{{Name: "v", Root: true, ReadOnly: true, Description: "d", Gated: &Budget{}}},
+			Policies: []policy.By{{ID: "p", File: "f", Line: 1, Forbid: true}}, Denied: map[string]int64{"p": 2}, Texts: []policy.Text{{Cedar: "c", File: "f", Line: 1}},
+			Keys: []trust.Key{{Name: "k", Expires: time.Now(), Scopes: []string{"s"}}}, KeyViews: []string{"v"}, Rates: []Rate{{"10 a minute", 3}},
+		},
+	}
+	one := full
+	one.One, one.ShownTools, one.More, one.Settings = &one.Views[0], []ShownTool{{Name: "t", ID: "a.t", Level: inbound.Read}}, 3, "a: b"
+	for name, data := range map[string]access{
+		"full": full, "a view": one, "open": {Owner: true, Access: Access{Open: true, Mode: inbound.None}}, "nothing": {Owner: true},
+		"a key": {Me: &trust.Principal{ID: "key|k", Scopes: []string{"s"}, Groups: []string{"g"}, View: "v"}},
+	} {
+		if err := parsed()["access.html"].ExecuteTemplate(io.Discard, "main", frame{View: accessView, Data: data}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -110,11 +110,11 @@ const maxShownTools = 60
 
 var transports = []string{trust.TransportHTTP, trust.TransportSSE, trust.TransportStdio, trust.TransportREST, trust.TransportUI}
 
-var kinds = []string{"tool", "prompt", "resource"}
+var askKinds = []string{"tool", "prompt", "resource"}
 
 func (q *request) access() (a access, err error) {
 	a.Access, err = q.server.House.Access(q.Context())
-	a.Owner, a.Me, a.Transports, a.Kinds = q.owner(), trust.PrincipalOf(q.Context()), transports, kinds
+	a.Owner, a.Me, a.Transports, a.Kinds = q.owner(), trust.PrincipalOf(q.Context()), transports, askKinds
 	a.Question.Transport = trust.TransportHTTP
 	return a, err
 }

@@ -13,7 +13,7 @@ import (
 // The template has an answer to whatever there is, and to nothing.
 func TestTheTemplateOfAccess(t *testing.T) {
 	full := access{
-		Owner: true, Transports: transports, Kinds: kinds, Question: policy.Question{Transport: "http", Tool: "a.b", Groups: []string{"g"}}, Asked: true, Wrong: "no", WrongKey: "no", Made: "tfkey_x",
+		Owner: true, Transports: transports, Kinds: askKinds, Question: policy.Question{Transport: "http", Tool: "a.b", Groups: []string{"g"}}, Asked: true, Wrong: "no", WrongKey: "no", Made: "tfkey_x",
 		Access: Access{
 			Mode: inbound.Proof, TakesKeys: true, Issuers: []string{"https://a", "https://b"}, Header: "X-User", Scopes: inbound.Scopes{{Name: "mcp:read", Allows: inbound.Read}},
 			Views:    []Shown{{Name: "v", Root: true, ReadOnly: true, Description: "d", Gated: &Budget{}}},

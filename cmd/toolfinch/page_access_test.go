@@ -69,7 +69,7 @@ func TestPageAccess(t *testing.T) {
 	t.Run("a question to the policies", func(t *testing.T) {
 		owner.open("access")
 		owner.run(chromedp.Focus(chromedp.CSS("#about")))
-		owner.run(chromedp.KeyEvent("everything.echo"+kb.Enter))
+		owner.run(chromedp.KeyEvent("everything.echo" + kb.Enter))
 		owner.wait("#policies ~ form .note.bad", `denied: call everything.echo by "only root echoes" (files/team.cedar:2)`)
 		owner.run(chromedp.SetValue(chromedp.CSS("#args"), `{"message": "hello"}`))
 		owner.click("#policies ~ form button")

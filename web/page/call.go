@@ -348,7 +348,7 @@ func (one *run) state() string {
 		return one.operation.Outcome
 	case one.err != nil:
 		return "failed"
-	case one.result.Failed():
+	case one.answer().Failed():
 		return "tool_error"
 	}
 	return "success"
@@ -397,9 +397,10 @@ func (r *ran) finished() {
 		return
 	}
 	kind := r.Tool.Def.ID.Kind
-	raw := json.RawMessage(r.result)
-	r.Failed, r.Bytes = r.result.Failed(), len(raw)
-	r.Blocks, r.More = blocksOf(kind, r.result)
+	result := r.answer()
+	raw := json.RawMessage(result)
+	r.Failed, r.Bytes = result.Failed(), len(raw)
+	r.Blocks, r.More = blocksOf(kind, result)
 	r.Grids = gridsOf(member(raw, "structuredContent"))
 	r.Plain = len(r.Blocks)+len(r.Grids) == 0
 	if r.Bytes <= maxTokened {

@@ -279,18 +279,23 @@ var resultView = &view{Path: "result", title: "Result", file: "call.html", raw: 
 
 func serveResult(q *request) {
 	one := q.server.runs.find(q.session, q.URL.Query().Get("run"))
-	if one == nil || !one.ended() || one.result == nil {
+	if one == nil || !one.ended() {
 		http.Error(q.w, "there is no such result", http.StatusNotFound)
 		return
 	}
+	result := one.answer()
 	if _, _, gone := one.waiting(); gone {
 		http.Error(q.w, "this result is not kept any more", http.StatusGone)
 		return
 	}
-	body, typ, name := []byte(one.result), "application/json", "result.json"
+	if result == nil {
+		http.Error(q.w, "there is no such result", http.StatusNotFound)
+		return
+	}
+	body, typ, name := []byte(result), "application/json", "result.json"
 	if at := q.URL.Query().Get("block"); at != "" {
 		n, err := strconv.Atoi(at)
-		all := contentsOf(one.Tool.Def.ID.Kind, json.RawMessage(one.result))
+		all := contentsOf(one.Tool.Def.ID.Kind, json.RawMessage(result))
 		if err != nil || n < 0 || n >= len(all) {
 			http.Error(q.w, "there is no such part", http.StatusNotFound)
 			return

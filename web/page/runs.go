@@ -66,7 +66,7 @@ type run struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when it has ended; result, err, took and operation are set then
 
-	result    tool.Result
+	result    tool.Result // guarded by mu once done is closed: see answer
 	err       error
 	took      time.Duration
 	operation *telemetry.Operation
@@ -176,8 +176,15 @@ func (r *runs) drop(one *run) {
 	r.kept -= len(one.result)
 	r.order = slices.Delete(r.order, at, at+1)
 	one.mu.Lock()
-	one.gone = true
+	one.gone, one.result = true, nil
 	one.mu.Unlock()
+}
+
+// answer is the result of a run that has ended; nil where there is none any more.
+func (one *run) answer() tool.Result {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.result
 }
 
 // keep keeps the result of a run, in the place of the oldest ones.

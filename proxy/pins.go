@@ -23,15 +23,16 @@ type Pins struct {
 
 // ReadPins returns what is held of the servers of a configuration.
 func ReadPins(ctx context.Context, db *store.Store, config *configs.Config) (all Pins, err error) {
-	return readPins(ctx, db, config, func(tool.ID, json.RawMessage) bool { return true })
+	return readPins(ctx, db, config, nil)
 }
 
-// readPins is ReadPins for whoever sees the definitions that sees takes: nothing is said of
-// others, neither in warnings nor as what was there before.
+// readPins is ReadPins for whoever sees the definitions that sees takes (nil: all): nothing
+// is said of others, neither in warnings nor as what was there before. Where nothing is
+// held, warnings are for nil alone: they take a look at every definition.
 func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees func(tool.ID, json.RawMessage) bool) (all Pins, err error) {
 	all.partial = map[string]bool{}
 	look := func(id tool.ID, raw json.RawMessage) bool {
-		if raw == nil || sees(id, raw) {
+		if raw == nil || sees == nil || sees(id, raw) {
 			return true
 		}
 		all.partial[id.Server] = true
@@ -41,6 +42,16 @@ func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees
 	if err != nil {
 		return all, err
 	}
+	configured := serversOf(config)
+	var held, gone []pins.Held
+	for _, u := range unpinned {
+		if slices.Contains(configured, u.ID.Server) && look(u.ID, u.Raw) && look(u.ID, u.Approved) {
+			held = append(held, heldBy(config.Changes[u.ID.Server], []store.Unpinned{u})...)
+		}
+	}
+	if len(held) == 0 && sees != nil {
+		return all, nil
+	}
 	defs, err := db.Tools(ctx)
 	if err != nil {
 		return all, err
@@ -49,15 +60,8 @@ func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees
 	if err != nil {
 		return all, err
 	}
-	configured := serversOf(config)
-	var held, gone []pins.Held
 	var known []pins.Definition
 	all.Versions = map[string][2]string{}
-	for _, u := range unpinned {
-		if slices.Contains(configured, u.ID.Server) && look(u.ID, u.Raw) && look(u.ID, u.Approved) {
-			held = append(held, heldBy(config.Changes[u.ID.Server], []store.Unpinned{u})...)
-		}
-	}
 	for _, def := range defs {
 		if slices.Contains(configured, def.ID.Server) && look(def.ID, def.Raw) && def.ID.Kind != tool.KindResource {
 			known = append(known, pins.Definition{ID: def.ID, Raw: def.Raw})

@@ -464,8 +464,8 @@ func (s served) proxyTool(t *testing.T) {
 	if len(documented) < 9 {
 		t.Errorf("only %d lines of the documentation were found: the test reads past them", len(documented))
 	}
-	s.log.wait(t, 0, `"msg":"proxy"`, `"path":"memory_search_nodes"`, `"action":"call"`, `"outcome":"ok"`, `toolfinch-sdk-client`)
-	s.log.wait(t, 0, `"msg":"proxy"`, `"path":"files_read_text_file"`, `"outcome":"failed"`)
+	s.log.wait(t, 0, `"msg":"tool called"`, `"tool":"memory.search_nodes"`, `"outcome":"success"`, `toolfinch-sdk-client`)
+	s.log.wait(t, 0, `"msg":"tool called"`, `"tool":"files.read_text_file"`, `"outcome":"tool_error"`)
 	if log := s.log.String(); strings.Contains(log, "spare key") {
 		t.Error("arguments are in the log")
 	}

@@ -78,7 +78,7 @@ func (s *Server) letIn(q *request, bearer *inbound.Bearer) {
 	if bearer != nil {
 		principal = trust.NameOf(trust.WithPrincipal(q.Context(), bearer.Principal(q.Context())))
 	}
-	s.keep(q, s.sessions.open(bearer))
+	s.keep(q, s.sessions.open(bearer, principal))
 	s.Log.Info("page: logged in", "principal", principal, "owner", bearer == nil, "address", sourceOf(q).Address)
 	s.Record.Event(q.Context(), trust.Event{Kind: trust.EventPage, Principal: principal})
 }

@@ -123,7 +123,7 @@ func (r *runs) start(q *request, one *run, operation func(request string) *telem
 		one.make(ctx, owner, session)
 		one.operation = operation(string(one.request()))
 		close(one.done)
-		r.keep(one)
+		r.keep(session, one)
 	})
 	return nil
 }
@@ -187,10 +187,14 @@ func (one *run) answer() tool.Result {
 	return one.result
 }
 
-// keep keeps the result of a run, in the place of the oldest ones.
-func (r *runs) keep(one *run) {
+// keep keeps the result of a run, in the place of the oldest ones; none of a run that its
+// session has no more.
+func (r *runs) keep(s *session, one *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !slices.Contains(r.of[s], one) {
+		return
+	}
 	r.order = append(r.order, one)
 	for r.kept += len(one.result); r.kept > maxKept && len(r.order) > 1; {
 		r.drop(r.order[0])

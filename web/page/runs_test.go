@@ -24,7 +24,7 @@ func called(r *runs, s *session, roots string, handler tool.Handler) (*run, erro
 }
 
 func someone(s *sessions) *session {
-	s.open(nil)
+	s.open(nil, "")
 	for _, one := range s.all {
 		if one.life.Err() == nil {
 			return one
@@ -194,14 +194,20 @@ func TestResultsThatAreDroppedAreGone(t *testing.T) {
 	r := newRuns()
 	defer r.close()
 	var all []*run
+	of := &session{}
 	for range 3 {
 		one := &run{result: tool.Result(make([]byte, maxKept/2))}
 		all = append(all, one)
-		r.keep(one)
+		r.of[of] = all
+		r.keep(of, one)
 	}
 	for i, one := range all {
 		if gone := one.answer() == nil; gone != (i == 0) {
 			t.Errorf("that result %d is gone is %t", i, gone)
 		}
+	}
+	r.forget(of)
+	if r.keep(of, all[2]); r.kept != 0 || len(r.order) != 0 {
+		t.Errorf("of a session that has ended %d bytes of %d results are kept", r.kept, len(r.order))
 	}
 }

@@ -18,6 +18,7 @@ import (
 const (
 	// maxSessions and maxLinks bound what is remembered; the oldest leaves first.
 	maxSessions = 100
+	maxOfHolder = 8 // sessions of one API key: they are not to take the owner's places
 	maxLinks    = 16
 	maxFlashes  = 8
 
@@ -43,6 +44,7 @@ type sessions struct {
 type session struct {
 	id     digest
 	bearer *inbound.Bearer // nil: the owner
+	holder string          // the principal of the bearer, "" for the owner
 	life   context.Context // ends with the session
 	end    context.CancelFunc
 
@@ -110,26 +112,37 @@ func (s *sessions) take(secret string) bool {
 	return true
 }
 
-// open begins a session, and returns the secret that its cookie has.
-func (s *sessions) open(bearer *inbound.Bearer) (secret string) {
+// open begins a session, of holder where that is not the owner, and returns the secret that
+// its cookie has.
+func (s *sessions) open(bearer *inbound.Bearer, holder string) (secret string) {
 	secret = rand.Text()
-	one := &session{id: sha256.Sum256([]byte(secret)), bearer: bearer}
+	one := &session{id: sha256.Sum256([]byte(secret)), bearer: bearer, holder: holder}
 	one.life, one.end = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetIdle()
-	for len(s.all) >= maxSessions {
-		var oldest *session
-		for _, other := range s.all {
-			if oldest == nil || other.used.Before(oldest.used) {
-				oldest = other
-			}
-		}
-		s.drop(oldest)
+	if holder != "" {
+		s.makeRoom(maxOfHolder, func(other *session) bool { return other.holder == holder })
 	}
+	s.makeRoom(maxSessions, func(*session) bool { return true })
 	one.used = s.now()
 	s.all[one.id] = one
 	return secret
+}
+
+// makeRoom drops those of some sessions that were used longest ago, until one more makes
+// limit; it is called with mu held.
+func (s *sessions) makeRoom(limit int, of func(*session) bool) {
+	var some []*session
+	for _, one := range s.all {
+		if of(one) {
+			some = append(some, one)
+		}
+	}
+	slices.SortFunc(some, func(a, b *session) int { return a.used.Compare(b.used) })
+	for _, one := range some[:max(len(some)-limit+1, 0)] {
+		s.drop(one)
+	}
 }
 
 // forgetIdle and drop are called with mu held.

@@ -48,7 +48,7 @@ func asked(s *sessions, secret string) *http.Request {
 func TestSessionsEnd(t *testing.T) {
 	now := &clock{time.Now()}
 	s := newSessions(now.now)
-	used, idle1 := s.open(nil), s.open(nil)
+	used, idle1 := s.open(nil, ""), s.open(nil, "")
 	life := s.of(asked(s, idle1)).life
 	now.Time = now.Add(idle / 2)
 	if s.of(asked(s, used)) == nil {
@@ -65,7 +65,7 @@ func TestSessionsEnd(t *testing.T) {
 	if s.of(asked(s, used)) != nil {
 		t.Error("a session that was ended goes on")
 	}
-	twice := asked(s, s.open(nil))
+	twice := asked(s, s.open(nil, ""))
 	twice.AddCookie(&http.Cookie{Name: s.cookie, Value: "x"})
 	if s.of(twice) != nil {
 		t.Error("of two cookies of that name one counts")
@@ -75,12 +75,27 @@ func TestSessionsEnd(t *testing.T) {
 func TestSessionsAreBounded(t *testing.T) {
 	now := &clock{time.Now()}
 	s := newSessions(now.now)
-	first := s.open(nil)
+	first := s.open(nil, "")
 	for range maxSessions {
 		now.Time = now.Add(time.Second)
-		s.open(nil)
+		s.open(nil, "")
 	}
 	if len(s.all) != maxSessions || s.of(asked(s, first)) != nil {
 		t.Errorf("%d sessions are kept, the longest unused among them", len(s.all))
+	}
+}
+
+// The bearer of one key takes no places but its own.
+func TestSessionsOfAKeyAreBounded(t *testing.T) {
+	now := &clock{time.Now()}
+	s := newSessions(now.now)
+	owner, other := s.open(nil, ""), s.open(nil, "key|other")
+	var last string
+	for range 2 * maxSessions {
+		now.Time = now.Add(time.Second)
+		last = s.open(nil, "key|ci")
+	}
+	if len(s.all) != maxOfHolder+2 || s.of(asked(s, owner)) == nil || s.of(asked(s, other)) == nil || s.of(asked(s, last)) == nil {
+		t.Errorf("%d sessions are kept", len(s.all))
 	}
 }

@@ -35,6 +35,29 @@ type Explanation struct {
 	Deprecated float64
 }
 
+// Boost is a part of a score beside words and vectors, with the reason for it.
+type Boost struct {
+	Name   string
+	Value  float64
+	Reason string
+}
+
+// Boosts are those of the score, without what adds nothing.
+func (e *Explanation) Boosts() (all []Boost) {
+	for _, one := range []Boost{
+		{"name", e.Exact, "the query is its name"},
+		{"coverage", e.Coverage, "serves clauses that the hits above serve less"},
+		{"twins", e.Twins, "hits above are nearly the same tool"},
+		{"old", e.Deprecated, "it says that it is deprecated"},
+		{"use", e.Prior, "was called after similar queries"},
+	} {
+		if one.Value != 0 {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
 // explain fills in, for the hits, what the search has noted on its way.
 func (r *ranking) explain(hits []Hit, q request) error {
 	docs := make(map[int]int, len(hits)) // place in hits by document

@@ -153,20 +153,8 @@ func printExplained(w io.Writer, found retrieve.Found) error {
 		default:
 			fmt.Fprintf(w, "   vectors  %+8.3f  cosine with the query %.3f, with its nearest clause %.3f\n", why.Vectors, why.Query, why.Clause)
 		}
-		for _, part := range []struct {
-			name  string
-			value float64
-			what  string
-		}{
-			{"name", why.Exact, "the query is its name"},
-			{"coverage", why.Coverage, "serves clauses that the hits above serve less"},
-			{"twins", why.Twins, "hits above are nearly the same tool"},
-			{"old", why.Deprecated, "it says that it is deprecated"},
-			{"use", why.Prior, "was called after similar queries"},
-		} {
-			if part.value != 0 {
-				fmt.Fprintf(w, "   %-8s %+8.3f  %s\n", part.name, part.value, part.what)
-			}
+		for _, boost := range why.Boosts() {
+			fmt.Fprintf(w, "   %-8s %+8.3f  %s\n", boost.Name, boost.Value, boost.Reason)
 		}
 	}
 	return nil

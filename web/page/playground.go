@@ -218,20 +218,8 @@ func partsOf(why *index.Explanation, hybrid bool) (parts []part) {
 	default:
 		add("meaning", why.Vectors, fmt.Sprintf("cosine with the query %.3f, with its nearest clause %.3f", why.Query, why.Clause))
 	}
-	for _, one := range []struct {
-		name  string
-		value float64
-		what  string
-	}{
-		{"name", why.Exact, "the query is its name"},
-		{"coverage", why.Coverage, "serves clauses that the hits above serve less"},
-		{"twins", why.Twins, "hits above are nearly the same tool"},
-		{"old", why.Deprecated, "it says that it is deprecated"},
-		{"use", why.Prior, "was called after similar queries"},
-	} {
-		if one.value != 0 {
-			add(one.name, one.value, one.what)
-		}
+	for _, boost := range why.Boosts() {
+		add(boost.Name, boost.Value, boost.Reason)
 	}
 	return parts
 }

@@ -40,13 +40,13 @@ var floors = map[string]int{
 	"eval/adapter":    6,
 	"packaging":       6,
 	"internal/agents": 0, "trust": 0,
-	"internal/authserver": 1, "internal/collector": 0,
+	"internal/authserver": 1, "internal/collector": 0, "internal/postgres": 0,
 	"internal/await": 0, "group": 0, "limit": 0, "nearest": 0, "printable": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
 }
 
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
-	"os/exec":                                {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "trust/sandbox", "cmd/toolfinch", "internal/agents", "internal/authserver", "eval/tokens"},
+	"os/exec":                                {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "trust/sandbox", "cmd/toolfinch", "internal/agents", "internal/authserver", "internal/postgres", "eval/tokens"},
 	"github.com/mark3labs/mcp-go/client":     {"demo", "proxyclient"},
 	"github.com/mark3labs/mcp-go/server":     {"register", "transport", "demo", "proxytool"},
 	"github.com/blevesearch":                 {"index"},
@@ -59,6 +59,9 @@ var only = map[string][]string{
 	"toolfinch/internal/await":               {}, // tests only
 	"toolfinch/internal/authserver":          {}, // tests only
 	"toolfinch/internal/collector":           {}, // tests only
+	"toolfinch/internal/postgres":            {}, // tests only
+	"github.com/jackc/pgx":                   {"store", "internal/postgres"},
+	"github.com/pressly/goose":               {"store"},
 	"github.com/spf13/cobra":                 {"cmd/toolfinch"},
 	"github.com/goccy/go-yaml":               {"configs"},
 	"github.com/fsnotify/fsnotify":           {"configs"},

@@ -1,0 +1,251 @@
+// Package postgres runs real PostgreSQL servers for tests: clusters of their own in
+// temporary folders, reached over unix sockets. It knows nothing of what is stored.
+package postgres
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Start returns the URL of an empty database, which is dropped at the end of the test.
+// All databases of a test process are in one cluster, which is started with the first
+// and ends with the process, however that ends. Without PostgreSQL the test is skipped,
+// or fails with TOOLFINCH_TEST_REQUIRE=all.
+func Start(t testing.TB) string {
+	t.Helper()
+	c, err := shared()
+	if err != nil {
+		missing(t, err)
+	}
+	return c.Database(t)
+}
+
+// shared is never stopped here: its guard sees the end of the process.
+var shared = sync.OnceValues(start)
+
+// Cluster is a server that one test may stop and pause.
+type Cluster struct {
+	dir      string
+	guard    *exec.Cmd
+	commands io.WriteCloser
+	answers  *bufio.Scanner
+	names    atomic.Int64
+}
+
+// New starts a cluster of its own for a test. It ends with the test. Without
+// PostgreSQL it does what Start does.
+func New(t testing.TB) *Cluster {
+	t.Helper()
+	c, err := start()
+	if err != nil {
+		missing(t, err)
+	}
+	t.Cleanup(func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func missing(t testing.TB, err error) {
+	t.Helper()
+	if os.Getenv("TOOLFINCH_TEST_REQUIRE") == "all" {
+		t.Fatalf("%v (TOOLFINCH_TEST_REQUIRE=all)", err)
+	}
+	t.Skip(err)
+}
+
+// bin returns the folder of the newest version of the programs of PostgreSQL.
+func bin() (string, error) {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian's
+	if len(found) == 0 {
+		return "", errors.New("there is no PostgreSQL: initdb is neither in PATH nor in /usr/lib/postgresql/*/bin")
+	}
+	return filepath.Dir(slices.Max(found)), nil
+}
+
+// guard starts and stops the server as it is told, and ends it with everything it left
+// when its standard input ends: so a test process that is killed leaves nothing.
+//
+//go:embed guard.sh
+var guard string
+
+// start makes a cluster and waits until it answers.
+func start() (_ *Cluster, err error) {
+	if runtime.GOOS != "linux" {
+		return nil, errors.New("PostgreSQL is run for tests on Linux only")
+	}
+	programs, err := bin()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("/tmp", "toolfinch-postgres-") // short: a socket's path has 107 bytes at most
+	if err != nil {
+		return nil, err
+	}
+	as, err := unprivileged(dir)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c := &Cluster{dir: dir, guard: exec.Command("/bin/sh", "-c", guard, "guard", dir, programs)}
+	c.guard.Dir, c.guard.SysProcAttr = dir, as
+	c.guard.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8"}
+	c.commands, err = c.guard.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	answers, err := c.guard.StdoutPipe() // never ours: go test waits for whoever has that open
+	if err != nil {
+		return nil, err
+	}
+	c.answers = bufio.NewScanner(answers)
+	if err := c.guard.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err = c.tell("init"); err == nil {
+		err = c.run()
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// tell has the guard do something, and waits until that is done.
+func (c *Cluster) tell(command string) error {
+	if _, err := fmt.Fprintln(c.commands, command); err != nil {
+		return fmt.Errorf("PostgreSQL: %s: %w", command, err)
+	}
+	if !c.answers.Scan() || c.answers.Text() != "done" {
+		log, _ := os.ReadFile(filepath.Join(c.dir, "log"))
+		return fmt.Errorf("PostgreSQL: %s: %s\n%s", command, c.answers.Text(), log)
+	}
+	return nil
+}
+
+// run starts the server and waits until it answers.
+func (c *Cluster) run() error {
+	if err := c.tell("start"); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(time.Minute)
+	for {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		conn, err := pgx.Connect(ctx, c.url("postgres"))
+		if err == nil {
+			err = conn.Close(ctx)
+		}
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			log, _ := os.ReadFile(filepath.Join(c.dir, "log"))
+			return fmt.Errorf("PostgreSQL does not answer: %w\n%s", err, log)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// close ends the server and removes its folder.
+func (c *Cluster) close() error {
+	err := c.commands.Close()
+	return errors.Join(err, c.guard.Wait())
+}
+
+func (c *Cluster) url(database string) string {
+	return (&url.URL{Scheme: "postgres", User: url.User("toolfinch"), Path: "/" + database, RawQuery: url.Values{"host": {c.dir}}.Encode()}).String()
+}
+
+// Database returns the URL of an empty database, which is dropped at the end of the test.
+func (c *Cluster) Database(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("test%d", c.names.Add(1))
+	if err := c.exec("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if c == mustShared() { // others end with their test
+			if err := c.exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return c.url(name)
+}
+
+func mustShared() *Cluster {
+	c, _ := shared()
+	return c
+}
+
+func (c *Cluster) exec(statement string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, c.url("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
+
+// Stop ends the server: connections break, and new ones are refused.
+func (c *Cluster) Stop(t testing.TB) {
+	t.Helper()
+	if err := c.tell("stop"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Run starts the server after Stop, and returns when it answers.
+func (c *Cluster) Run(t testing.TB) {
+	t.Helper()
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Restart is Stop and Run.
+func (c *Cluster) Restart(t testing.TB) {
+	t.Helper()
+	c.Stop(t)
+	c.Run(t)
+}
+
+// Pause stops every process of the server: connections stay open, and nobody answers.
+func (c *Cluster) Pause(t testing.TB) {
+	t.Helper()
+	if err := c.tell("pause"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Resume ends Pause.
+func (c *Cluster) Resume(t testing.TB) {
+	t.Helper()
+	if err := c.tell("resume"); err != nil {
+		t.Fatal(err)
+	}
+}

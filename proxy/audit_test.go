@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
+	"toolfinch/telemetry"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/view"
@@ -228,6 +230,15 @@ func TestNothingIsCalledThatCannotBeWrittenDown(t *testing.T) {
 		if got := ask(); !strings.Contains(got, "the audit log cannot be written") || strings.Contains(got, dir) {
 			t.Errorf("%s answers %s", name, got)
 		}
+	}
+	counted := map[string]int{}
+	for _, o := range p.Feed().Recent(100, func(o *telemetry.Operation) bool {
+		return strings.Contains(o.Reason, "the audit log cannot be written")
+	}) {
+		counted[o.Kind]++
+	}
+	if want := map[string]int{trust.EventCall: 3, trust.EventRetrieve: 1, trust.EventRead: 1}; !maps.Equal(counted, want) {
+		t.Errorf("refused calls are counted %v, want %v", counted, want)
 	}
 	if n := calls(); n != before || len(up.got("resources/read")) > 0 {
 		t.Errorf("the server was called %d times", n-before)

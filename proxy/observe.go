@@ -107,11 +107,11 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 		s := about(call)
 		outer := ctx
 		ctx, running := o.feed.Begin(ctx, s.operation(ctx, call))
+		noteLine(ctx)
 		if err := o.audit.admit(outer); err != nil {
 			o.finished(ctx, running.End(trust.Failed, err.Error(), 0))
 			return nil, err
 		}
-		noteLine(ctx)
 		inner, decided := trust.WithDecision(ctx)
 		ended := false
 		defer func() {
@@ -125,6 +125,7 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 			if decided.Made {
 				s.decision = &audit.Decision{Allow: decided.Allow, Policy: decided.Policy}
 			}
+			say(running, err)
 			done := running.End(outcome, reason, len(result))
 			o.finished(outer, done)
 			o.logContent(outer, done, call, result)
@@ -174,7 +175,7 @@ func (o *observer) spawned(server string, s *upstream.Settings, pid int) {
 }
 
 // outcomeOf says what came of a call, and why where it did not succeed. The texts of
-// servers are no part of that: they may repeat arguments.
+// servers are no part of that (see say): they may repeat arguments.
 func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, reason string) {
 	var rpc *tool.RPCError
 	var lacks *trust.ScopeError
@@ -197,6 +198,13 @@ func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, rea
 		return trust.Failed, "error " + strconv.Itoa(rpc.Code)
 	}
 	return trust.Failed, upstream.Reason(err)
+}
+
+// say notes what the JSON-RPC error that ends a call says.
+func say(running *telemetry.Running, err error) {
+	if rpc := new(tool.RPCError); err != nil && errors.As(err, &rpc) {
+		running.Say(rpc.Message)
+	}
 }
 
 // lines counts what was taken down within a call of a meta-tool.
@@ -241,6 +249,7 @@ func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 		if inside.n.Load() == 0 { // it did not get so far
 			outcome, reason := outcomeOf(ctx, result, err)
 			_, running := o.feed.Begin(ctx, began)
+			say(running, err)
 			o.finished(ctx, running.End(outcome, reason, len(result)))
 			o.audit.add(ctx, about, call, func(line *audit.Line) {
 				line.Time, line.Outcome, line.Reason, line.BytesOut = began.Time, outcome, reason, len(result)

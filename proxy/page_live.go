@@ -8,29 +8,23 @@ import (
 	"toolfinch/trust"
 )
 
-// Sees returns what who asks may know of an operation. The owner knows all of it. The
-// bearer of a key knows its own, and of others that something was called which it may use;
-// of resources from which server.
+// Sees returns what who asks may know of an operation, as the status over REST tells it. The
+// owner knows all. The bearer of a key knows its own, and of what policies hide no more than
+// of what is not there.
 func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool) {
 	seen := *o
 	if h.owner(ctx) {
 		return seen, true
 	}
 	v := h.usable(ctx, o.View)
-	if v == nil {
+	if v == nil || o.Principal == "" || o.Principal != trust.NameOf(ctx) {
 		return seen, false
 	}
-	own := o.Principal != "" && o.Principal == trust.NameOf(ctx)
 	switch offered := v.offers(o); {
-	case !offered && (!own || o.Depth > 0): // a step of a call may be of what policies hide
+	case !offered && o.Depth > 0: // a step of a call may be of what policies hide
 		return seen, false
-	case !offered: // what policies hide is as what is not there
-		seen.Server, seen.Tool = "", ""
-	case !own:
-		seen.Principal, seen.Client, seen.Session, seen.Request, seen.Reason = "", "", "", "", ""
-		if o.Kind == trust.EventRead { // its URI may have what was asked for
-			seen.Tool, seen.Name = "", o.Server
-		}
+	case !offered:
+		seen.Server, seen.Tool, seen.Said = "", "", ""
 	}
 	seen.Stages = slices.Clone(o.Stages)
 	for i, stage := range seen.Stages { // of what is called within it may know less

@@ -314,13 +314,13 @@ func TestAKeySeesAndDoesWhatItMay(t *testing.T) {
 	}
 }
 
-// The bearer of a key sees under Live no more of what policies hide than over MCP: not that it
-// is there, and of others not which resources they read.
+// The bearer of a key sees under Live its own calls, and no more of what policies hide than
+// over MCP: not that it is there, nor what it said.
 func TestAKeySeesNothingUnderLiveThatIsHidden(t *testing.T) {
 	open, secret := newScript(t, "open", false, false), newScript(t, "secret", false, false)
 	for _, s := range []*script{open, secret} {
 		s.list("tools", `{"name":"a","inputSchema":{"type":"object"}}`)
-		s.on("tools/call", func(r *request) { r.result(`{"content":[]}`) })
+		s.on("tools/call", func(r *request) { r.fail(`{"code":-32000,"message":"not today\u202e"}`) })
 		s.on("resources/read", func(r *request) { r.result(`{"contents":[]}`) })
 	}
 	open.list("resourceTemplates", `{"name":"diary","uriTemplate":"diary://{who}"}`)
@@ -338,9 +338,18 @@ func TestAKeySeesNothingUnderLiveThatIsHidden(t *testing.T) {
 		}
 		c.ask("resources/read", `{"uri":"diary://`+name+`"}`)
 	}
+	for _, called := range []string{"open_a", "open_gone"} { // another's, of what me may use, too
+		newClientAt(t, p, url+"/mcp", kind{key: keys["boss"]}, `{}`, reply).ask("tools/call", toolCall(called, `{}`))
+	}
 	me := &visitor{t: t, url: url}
 	me.takes(me.do("/ui/login", map[string][]string{"key": {keys["me"]}}))
 	got := me.do("/ui/live", nil).body
+	if n := strings.Count(got, "open.a</a>"); n != 1 {
+		t.Errorf("of three calls of open.a, one its own, a key sees %d", n)
+	}
+	if !strings.Contains(got, "error -32000: not today") || strings.Contains(got, "today\u202e") {
+		t.Errorf("what the server said is not shown, or not printable: %s", got)
+	}
 	for text, want := range map[string]bool{"open.a": true, "secret_b": true, "diary://me": true, "secret.a": false, `name=secret"`: false, "diary://boss": false} {
 		if strings.Contains(got, text) != want {
 			t.Errorf("that %q is shown is %t", text, !want)

@@ -35,11 +35,16 @@ func (p *Proxy) Status(ctx context.Context) web.Status {
 	for _, server := range (rest{p}).Upstreams(ctx) {
 		status.Servers = append(status.Servers, web.ServerStatus{Upstream: server, Held: now.held[server.Name]})
 	}
+	for _, s := range p.pool.Status() {
+		if i := slices.IndexFunc(status.Servers, func(one web.ServerStatus) bool { return one.Name == s.Server }); i >= 0 {
+			status.Servers[i].PID, status.Servers[i].Stderr = s.PID, s.Stderr
+		}
+	}
 	return status
 }
 
 // Status is what a view does, for the maker of the request of ctx: of sessions and calls
-// those that are the maker's.
+// those that are the maker's. Who is known by name is told no counts of others.
 func (h rest) Status(ctx context.Context, view web.View) web.Status {
 	var seen []*View
 	if v, err := h.reachable(view.Name); err == nil { // else it went meanwhile
@@ -49,8 +54,11 @@ func (h rest) Status(ctx context.Context, view web.View) web.Status {
 	status := h.status(ctx, seen, func(principal string) bool { return principal == own })
 	for i := range status.Errors {
 		if one := &status.Errors[i]; one.Outcome == trust.Denied { // of what policies hide a name tells no more than of what is not there
-			one.Server, one.Tool = "", ""
+			one.Server, one.Tool, one.Said = "", "", ""
 		}
+	}
+	if own != "" {
+		status.Calls.Last, status.Tokens, status.Limits = []web.LastCalls{}, web.TokensStatus{}, []web.LimitStatus{}
 	}
 	return status
 }
@@ -164,6 +172,6 @@ func (p *Proxy) addCalls(status *web.Status, sees func(*telemetry.Operation) boo
 func callStatus(o *telemetry.Operation) web.CallStatus {
 	return web.CallStatus{
 		Kind: o.Kind, Began: o.Time, View: o.View, Server: o.Server, Tool: o.Tool, Name: o.Name, Client: o.Client, Principal: o.Principal,
-		MS: float64(o.Duration.Microseconds()) / 1000, Outcome: o.Outcome, Reason: o.Reason,
+		MS: float64(o.Duration.Microseconds()) / 1000, Outcome: o.Outcome, Reason: o.Reason, Said: o.Said,
 	}
 }

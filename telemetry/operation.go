@@ -37,8 +37,11 @@ type Operation struct {
 
 	// What follows is known when the operation has finished.
 
-	Outcome  string // one of trust's outcomes; "" while it runs
-	Reason   string // of an outcome that is not trust.Success
+	Outcome string // one of trust's outcomes; "" while it runs
+	Reason  string // of an outcome that is not trust.Success
+	// Said is the message of a JSON-RPC error, in the words of whoever answered with it. It may
+	// repeat arguments: it is for who made the call and for the owner, and in no log.
+	Said     string
 	Duration time.Duration
 	// Own is our share of Duration: without the time in which it was in StageUpstream or
 	// StageHold, which is spent by others.
@@ -209,6 +212,13 @@ func Searched(ctx context.Context, hits int, confident, hybrid bool) {
 	if hybrid {
 		r.Retrieval.Hybrid++
 	}
+}
+
+// Say notes the message of the JSON-RPC error that is the answer.
+func (r *Running) Say(message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Said = rawjson.Clip(message, maxReason)
 }
 
 // End finishes the operation, once, and returns what the feed has from now on.

@@ -31,10 +31,13 @@ type ViewStatus struct {
 	Tools int    `json:"tools"`
 }
 
-// ServerStatus is a server, and how many of its definitions wait for approval.
+// ServerStatus is a server, and how many of its definitions wait for approval. PID and Stderr
+// are for the owner alone.
 type ServerStatus struct {
 	Upstream
-	Held int `json:"held,omitempty"`
+	Held   int      `json:"held,omitempty"`
+	PID    int      `json:"pid,omitempty"`    // of its process; 0 where none runs
+	Stderr []string `json:"stderr,omitempty"` // what its process wrote last to its standard error
 }
 
 // SessionsStatus are clients that are connected: of all of them, the last that came are
@@ -60,7 +63,8 @@ type SessionStatus struct {
 type CallsStatus struct {
 	InFlight int          `json:"in_flight"`
 	Shown    []CallStatus `json:"shown"` // of those in flight, the oldest first
-	// Last are counts of all clients' finished calls, of the last 5 and 60 minutes.
+	// Last are counts of all clients' finished calls, of the last 5 and 60 minutes; none for
+	// who is known by name and is not the owner.
 	Last []LastCalls `json:"last"`
 }
 
@@ -84,6 +88,7 @@ type CallStatus struct {
 	MS        float64   `json:"ms"`                // how long it took, or has run
 	Outcome   string    `json:"outcome,omitempty"` // one of trust's; "" while it runs
 	Reason    string    `json:"reason,omitempty"`
+	Said      string    `json:"said,omitempty"` // the message of the JSON-RPC error that it ended with
 }
 
 // TokensStatus is what models have read since the start, weighed as toolfinch savings
@@ -114,7 +119,7 @@ func (s *server) status(q *request) (any, error) {
 	status := q.house.Status(q.Context(), q.view)
 	status.Version, status.View, status.Servers = s.version, q.view.Name, []ServerStatus{}
 	for _, server := range q.servers() {
-		status.Servers = append(status.Servers, ServerStatus{server, q.view.Catalog.HeldOf(server.Name)})
+		status.Servers = append(status.Servers, ServerStatus{Upstream: server, Held: q.view.Catalog.HeldOf(server.Name)})
 	}
 	return status, nil
 }

@@ -27,6 +27,7 @@ func busy() web.Status {
 		server, _, _ := strings.Cut(id, ".")
 		return web.CallStatus{Kind: kind, Began: now.Add(-ago), View: "default", Server: server, Tool: id, Name: id, Client: "claude-code 2.1", Principal: "key|ci", Outcome: outcome, Reason: reason}
 	}
+	said := func(c web.CallStatus, message string) web.CallStatus { c.Said = message; return c }
 	s := web.Status{
 		Version: "1.2.3", PID: 4711, Configuration: "/home/ada/toolfinch.yaml", At: "127.0.0.1:8080", Started: now.Add(-27*time.Hour - time.Minute), Now: now,
 		Refused: "toolfinch.yaml:3:1: unknown key \"mcp_server\"",
@@ -40,11 +41,13 @@ func busy() web.Status {
 		},
 		Sessions: web.SessionsStatus{All: 12},
 		Calls:    web.CallsStatus{InFlight: 2, Shown: []web.CallStatus{call(trust.EventCall, "files.read_file", 65*time.Second, "", ""), call(trust.EventRead, "files.file:///a", time.Second, "", "")}, Last: []web.LastCalls{{Minutes: 5, Calls: 12, Failed: 1}, {Minutes: 60, Calls: 1300, Failed: 17}}},
-		Errors:   []web.CallStatus{call(trust.EventCall, "github.search", time.Second, trust.Timeout, "timed out after 60s"), call(trust.EventCall, "files.write_file", time.Hour, trust.ToolError, "")},
+		Errors:   []web.CallStatus{said(call(trust.EventCall, "files.stat", time.Second, trust.Failed, "error -32000"), "no\x1b[2J such\nfile"), call(trust.EventCall, "github.search", time.Second, trust.Timeout, "timed out after 60s"), call(trust.EventCall, "files.write_file", time.Hour, trust.ToolError, "")},
 		Tokens:   web.TokensStatus{Read: 1000, AllListed: 8000},
 		Search:   web.SearchStatus{Model: "all-MiniLM-L6-v2", Indexed: 1204, Embedded: 700},
 		Limits:   []web.LimitStatus{{Name: "sessions", Used: 12, Max: 1000, Hits: 3}},
 	}
+	s.Servers[0].PID, s.Servers[0].Stderr = 4712, []string{"is well"}
+	s.Servers[2].Stderr = []string{"one", "two", "reading the \x1b]0;x\a settings", "the database", "cannot \x1b[31mfind\u202e the", ""}
 	for range 12 {
 		s.Sessions.Shown = append(s.Sessions.Shown, web.SessionStatus{View: "default", Client: "claude-code 2.1", Era: "legacy", Principal: "key|ci", Transport: trust.TransportHTTP, Since: now.Add(-time.Hour)})
 	}

@@ -21,6 +21,7 @@ const (
 	textSessions = 10
 	textCalls    = 10
 	textErrors   = 5
+	textStderr   = 3
 )
 
 // slowStart is when a server that has not answered yet is one that is not well.
@@ -80,7 +81,7 @@ func (t *statusText) process(s web.Status) {
 	if s.Refused != "" {
 		t.line(red, "the configuration was edited, and the one before is served: "+s.Refused)
 	}
-	t.section(unwellTable(s))
+	t.section(unwellTable(s, t.whole))
 	t.section(stateTable(s))
 	t.section(sessionTable(s))
 	t.section(runningTable(s))
@@ -147,14 +148,20 @@ func sumOf(s web.Status) string {
 	return strings.Join(parts, " | ")
 }
 
-// unwellTable has the servers that somebody should look at and why, and what to do.
-func unwellTable(s web.Status) *table {
+// unwellTable has the servers that somebody should look at and why, and what to do; with
+// words also what they wrote last.
+func unwellTable(s web.Status, words bool) *table {
 	t := &table{}
 	var todo []string
 	for _, server := range s.Servers {
 		why, do := unwell(server, s.Now)
 		if why != "" {
 			t.add("!", server.Name, why)
+			if words {
+				for _, line := range lastWords(server) {
+					t.add("|", "", line)
+				}
+			}
 		}
 		for _, one := range do {
 			if !slices.Contains(todo, one) {
@@ -169,12 +176,26 @@ func unwellTable(s web.Status) *table {
 		switch {
 		case t.rows[row][0] == "":
 			return bold
+		case t.rows[row][0] == "|":
+			return faint
 		case column < 2:
 			return red
 		}
 		return ""
 	}
 	return t
+}
+
+// lastWords are the last lines of the standard error of a server that has failed, without
+// those that its error repeats.
+func lastWords(s web.ServerStatus) []string {
+	if upstream.State(s.State) != upstream.StateFailed && upstream.State(s.State) != upstream.StatePending {
+		return nil
+	}
+	lines := slices.DeleteFunc(slices.Clone(s.Stderr), func(line string) bool {
+		return strings.TrimSpace(line) == "" || strings.Contains(s.Error, strings.TrimSpace(line))
+	})
+	return lines[max(len(lines)-textStderr, 0):]
 }
 
 // unwell says what is wrong with a server, "" for nothing, and what to do.
@@ -202,9 +223,13 @@ func unwell(s web.ServerStatus, now time.Time) (why string, do []string) {
 }
 
 func stateTable(s web.Status) *table {
-	t := &table{head: []string{"SERVER", "STATE", "FOR", "TOOLS", "RESTARTS", "ERA", "TRANSPORT"}}
+	t := &table{head: []string{"SERVER", "STATE", "FOR", "TOOLS", "RESTARTS", "ERA", "TRANSPORT", "PROCESS"}}
 	for _, server := range s.Servers {
-		t.add(server.Name, server.State, lasting(s.Now.Sub(server.Since)), strconv.Itoa(server.Tools), strconv.Itoa(server.Restarts), cmp.Or(server.Era, "-"), cmp.Or(server.Transport, "-"))
+		process := "-"
+		if server.PID != 0 {
+			process = strconv.Itoa(server.PID)
+		}
+		t.add(server.Name, server.State, lasting(s.Now.Sub(server.Since)), strconv.Itoa(server.Tools), strconv.Itoa(server.Restarts), cmp.Or(server.Era, "-"), cmp.Or(server.Transport, "-"), process)
 	}
 	t.paint = func(row, column int) string {
 		if column != 1 {
@@ -252,6 +277,9 @@ func errorTable(s web.Status) *table {
 		reason := one.Reason
 		if one.Outcome == trust.ToolError {
 			reason = cmp.Or(reason, "the tool says so in its answer")
+		}
+		if one.Said != "" {
+			reason = strings.TrimPrefix(reason+": "+one.Said, ": ")
 		}
 		t.add(calledAs(one), lasting(s.Now.Sub(one.Began)), one.Outcome, cmp.Or(one.Client, "-"), cmp.Or(reason, "-"))
 	}

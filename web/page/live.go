@@ -77,7 +77,7 @@ func (f filter) takes(o *telemetry.Operation) bool {
 	case f.Outcome != "" && f.Outcome != unsuccessful && f.Outcome != o.Outcome:
 		return false
 	}
-	return has(f.Tool, o.Tool, o.Name) && has(f.Client, o.Client) && has(f.Text, o.Kind, o.Tool, o.Name, o.Client, o.Principal, o.View, o.Session, o.Reason)
+	return has(f.Tool, o.Tool, o.Name) && has(f.Client, o.Client) && has(f.Text, o.Kind, o.Tool, o.Name, o.Client, o.Principal, o.View, o.Session, o.Reason, o.Said)
 }
 
 // operation is one as the templates show it.
@@ -113,6 +113,14 @@ func (o operation) State() string {
 		return "running"
 	}
 	return o.Outcome
+}
+
+// Why is why it did not succeed: in words of ours, and in those of who answered.
+func (o operation) Why() string {
+	if o.Reason == "" || o.Said == "" {
+		return o.Reason + o.Said
+	}
+	return o.Reason + ": " + o.Said
 }
 
 // Word is the state as people say it.

@@ -17,7 +17,7 @@ import (
 var floors = map[string]int{
 	"cmd/toolfinch": 6,
 	"proxy":         5,
-	"web":           4, "eval": 4,
+	"web":           4, "eval": 4, "cluster": 4,
 	"web/page": 4,
 	"retrieve": 3, "configs": 3, "savings": 3, "proxyclient": 3, "transport": 3,
 	"upstream": 2, "upstream/conn": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2, "registry": 2,
@@ -54,7 +54,7 @@ var only = map[string][]string{
 	"github.com/sashabaranov/go-openai":      {"embed"},
 	"database/sql":                           {"store", "demo"},
 	"modernc.org/sqlite":                     {"store", "demo"},
-	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "web/page", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/agents", "internal/authserver", "internal/collector", "eval/tokens"},
+	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/agents", "internal/authserver", "internal/collector", "eval/tokens"},
 	"toolfinch/cmd":                          {},
 	"toolfinch/internal/await":               {}, // tests only
 	"toolfinch/internal/authserver":          {}, // tests only

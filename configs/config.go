@@ -53,6 +53,7 @@ type Config struct {
 	CallTool          CallToolMode         // how call_tool is offered
 	Transport         string               // TransportStdio or TransportHTTP
 	Listen            string               // host:port
+	Cluster           *Cluster             // of replicas that serve the same clients; nil: this process is all there is
 	Origins           []string             // Origin values accepted besides loopback, in lower case
 	Hosts             []string             // names in Host beside this machine's own, in lower case
 	Auth              inbound.Settings     // who may come in over HTTP

@@ -155,6 +155,11 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *string { return &c.Listen }).is(str{check: listen}, DefaultListen),
 	},
 	{
+		name: "cluster", change: restart, without: "this process is all there is",
+		doc:   "what replicas that serve the same clients need of each other, a mapping; see [Replicas](#replicas)",
+		value: in(func(c *Config) **Cluster { return &c.Cluster }).is(clusterKind{}),
+	},
+	{
 		name: "allowed_origins", change: restart,
 		doc:   "browser origins besides loopback",
 		value: in(func(c *Config) *[]string { return &c.Origins }).is(list[string]{item: str{check: webOrigin, mask: (*secrets).prose}, empty: true}),

@@ -24,6 +24,7 @@ var floors = map[string]int{
 	"tool": 1, "telemetry": 1, "hook": 1, "wire": 1, "script": 1, "python": 1,
 	"embed": 1, "embed/hf": 1,
 	"tool/args":       1,
+	"tool/o200k":      0,
 	"trust/inbound":   2,
 	"trust/sandbox":   1,
 	"trust/login":     1,

@@ -112,7 +112,9 @@ func showCall(q *request) (any, error) {
 	}
 	arguments := json.RawMessage(`{}`)
 	if one := q.server.runs.find(q.session, q.URL.Query().Get("again")); one != nil && one.Tool.Def.ID == c.Tool.Def.ID {
-		arguments, c.Roots = one.Arguments, one.Roots
+		if c.Roots = one.Roots; one.sent() != nil {
+			arguments = one.sent()
+		}
 		if c.Kind == "template" {
 			c.URI = one.Target
 		}
@@ -259,7 +261,7 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 	case "template", "resource":
 		target, arguments = c.URI, nil
 		of, ok := c.Stock.Catalog.Resource(target)
-		if !ok {
+		if ok = ok && len(target) <= maxURI; !ok {
 			c.Problems = append(c.Problems, fmt.Sprintf("no server has %q: fill in what stands in braces", rawjson.Clip(target, 200)))
 			whole = false
 		}
@@ -282,6 +284,9 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 	}
 	return answer{to: address("call", "run", one.ID)}, nil
 }
+
+// maxURI bounds what is read, in bytes.
+const maxURI = 8000
 
 // soon is how long a call is waited for before its page is shown.
 const soon = 500 * time.Millisecond
@@ -366,7 +371,7 @@ func showRun(q *request, id string, wrong *asking) (any, error) {
 		c.Named = one.Stock.View
 	}
 	r.Again = address("call", "view", c.Named, "kind", c.Kind, "name", cmp.Or(one.Tool.Name, one.Target), "again", id)
-	r.Sent = rawjson.Clip(indented(one.Arguments), maxText)
+	r.Sent = rawjson.Clip(indented(one.sent()), maxText)
 	asks, notes, gone := one.waiting()
 	r.Notes, r.Gone = notes, gone
 	for _, a := range asks {

@@ -22,7 +22,7 @@ import (
 const (
 	maxCalls = 4        // at once, of one session
 	maxRuns  = 16       // that are kept of one session
-	maxKept  = 64 << 20 // bytes of results, of all sessions
+	maxKept  = 64 << 20 // bytes of arguments and results, of all sessions
 	maxAsks  = 8        // that wait, of one call
 	maxNotes = 20       // the last ones, of one call
 )
@@ -36,8 +36,8 @@ type runs struct {
 
 	mu    sync.Mutex          // guards what follows; held for look-ups only
 	of    map[*session][]*run // the oldest first
-	order []*run              // that have results, the oldest first
-	kept  int                 // bytes of results
+	order []*run              // that have ended, the oldest first
+	kept  int                 // bytes of arguments, and of the results of those in order
 }
 
 func newRuns() *runs {
@@ -52,15 +52,16 @@ func (r *runs) close() {
 	r.work.Wait()
 }
 
-// run is one call.
+// run is one call. What has started keeps of Stock and Tool what is shown of them: the
+// catalog of a view that is served no more is let go.
 type run struct {
 	ID        string
 	Stock     Stock
 	Tool      *tool.Tool
 	Kind      string
-	Target    string // the URI of a resource; else the name
-	Arguments json.RawMessage
-	Roots     string // as they were typed in
+	Target    string          // the URI of a resource; else the name
+	Arguments json.RawMessage // guarded by mu once it has started: see sent
+	Roots     string          // as they were typed in
 	Started   time.Time
 
 	cancel context.CancelCauseFunc
@@ -75,7 +76,7 @@ type run struct {
 	asks  []*ask     // that wait for an answer
 	asked int
 	notes []string
-	gone  bool // its result was dropped
+	gone  bool // its arguments and result were dropped
 }
 
 // ask is something that a server wants to know meanwhile.
@@ -112,6 +113,8 @@ func (r *runs) start(q *request, one *run, operation func(request string) *telem
 			end()
 		}
 	}
+	handler := one.handler()
+	one.Stock, one.Tool = Stock{View: one.Stock.View, Root: one.Stock.Root}, &tool.Tool{Name: one.Tool.Name, Def: one.Tool.Def}
 	one.ID, one.Started, one.cancel, one.done = strings.ToLower(rand.Text()[:12]), time.Now(), cancel, make(chan struct{})
 	if err := r.add(q.session, one); err != nil {
 		finish()
@@ -120,7 +123,7 @@ func (r *runs) start(q *request, one *run, operation func(request string) *telem
 	owner, session := q.owner(), q.session
 	r.work.Go(func() {
 		defer finish()
-		one.make(ctx, owner, session)
+		one.make(ctx, handler, owner, session)
 		one.operation = operation(string(one.request()))
 		close(one.done)
 		r.keep(session, one)
@@ -152,10 +155,21 @@ func (r *runs) add(s *session, one *run) error {
 		at := slices.IndexFunc(all, (*run).ended)
 		r.drop(all[at])
 		all = slices.Delete(all, at, at+1)
+		r.of[s] = all
+	}
+	for r.kept += one.weight(); r.kept > maxKept; {
+		if len(r.order) == 0 {
+			r.kept -= one.weight()
+			return errors.New("the arguments of the calls that run take too much memory: wait for one, or cancel it")
+		}
+		r.drop(r.order[0])
 	}
 	r.of[s] = append(all, one)
 	return nil
 }
+
+// weight is how many bytes are kept of a run.
+func (one *run) weight() int { return len(one.Arguments) + len(one.result) }
 
 // forget forgets the calls of a session that has ended.
 func (r *runs) forget(s *session) {
@@ -167,17 +181,25 @@ func (r *runs) forget(s *session) {
 	delete(r.of, s)
 }
 
-// drop drops the result of a run; the caller holds the lock.
+// drop drops the arguments and the result of a run that is in order; the caller holds the
+// lock.
 func (r *runs) drop(one *run) {
 	at := slices.Index(r.order, one)
 	if at < 0 {
 		return
 	}
-	r.kept -= len(one.result)
 	r.order = slices.Delete(r.order, at, at+1)
 	one.mu.Lock()
-	one.gone, one.result = true, nil
-	one.mu.Unlock()
+	defer one.mu.Unlock()
+	r.kept -= one.weight()
+	one.gone, one.result, one.Arguments = true, nil, nil
+}
+
+// sent are the arguments of a run; nil where they are not kept any more.
+func (one *run) sent() json.RawMessage {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.Arguments
 }
 
 // answer is the result of a run that has ended; nil where there is none any more.
@@ -193,6 +215,7 @@ func (r *runs) keep(s *session, one *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Contains(r.of[s], one) {
+		r.kept -= len(one.Arguments)
 		return
 	}
 	r.order = append(r.order, one)
@@ -235,21 +258,28 @@ func (one *run) request() json.RawMessage { return rawjson.Quote("page-" + one.I
 // clientName is what the page calls itself as a client.
 const clientName = "toolfinch page"
 
+// handler is what makes the call.
+func (one *run) handler() tool.Handler {
+	stock, t, target, arguments := one.Stock, one.Tool, one.Target, one.Arguments
+	if t.Def.ID.Kind == tool.KindTool {
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			return stock.Retriever.Execute(ctx, call, t.Name, arguments)
+		}
+	}
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		return t.Handler(ctx, retrieve.CallOf(call, t, target, arguments))
+	}
+}
+
 // make makes the call.
-func (one *run) make(ctx context.Context, owner bool, s *session) {
+func (one *run) make(ctx context.Context, handler tool.Handler, owner bool, s *session) {
 	call := &tool.Call{
 		Name: one.Target, Principal: trust.NameOf(ctx), Request: one.request(), Local: owner, Notify: one.note,
 		Params: json.RawMessage(`{"_meta":{"progressToken":1}}`),
 		Client: &tool.Client{Name: clientName, Program: clientName, Key: one.key(s), Capabilities: json.RawMessage(`{"elicitation":{"form":{},"url":{}},"sampling":{}` + one.declared() + `}`), Ask: one.ask},
 	}
 	start := time.Now()
-	if one.Tool.Def.ID.Kind == tool.KindTool {
-		one.result, one.err = tool.Safely(ctx, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			return one.Stock.Retriever.Execute(ctx, call, one.Tool.Name, one.Arguments)
-		}, call)
-	} else {
-		one.result, one.err = tool.Safely(ctx, one.Tool.Handler, retrieve.CallOf(call, one.Tool, one.Target, one.Arguments))
-	}
+	one.result, one.err = tool.Safely(ctx, handler, call)
 	one.took = time.Since(start)
 	if one.err != nil && ctx.Err() != nil {
 		one.err = context.Cause(ctx)

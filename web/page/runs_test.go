@@ -18,7 +18,11 @@ import (
 
 // called starts a call of what a handler does, in a session.
 func called(r *runs, s *session, roots string, handler tool.Handler) (*run, error) {
-	one := &run{Kind: "prompt", Target: "greet", Roots: roots, Tool: &tool.Tool{Name: "greet", Def: &tool.Def{ID: tool.ID{Server: "s", Kind: tool.KindPrompt, Name: "greet"}}, Handler: handler}}
+	return calledWith(r, s, roots, handler, nil)
+}
+
+func calledWith(r *runs, s *session, roots string, handler tool.Handler, arguments json.RawMessage) (*run, error) {
+	one := &run{Arguments: arguments, Stock: Stock{Catalog: &retrieve.Catalog{}}, Kind: "prompt", Target: "greet", Roots: roots, Tool: &tool.Tool{Name: "greet", Def: &tool.Def{ID: tool.ID{Server: "s", Kind: tool.KindPrompt, Name: "greet"}}, Handler: handler}}
 	q := &request{Request: httptest.NewRequest("POST", "/ui/call", nil), session: s}
 	return one, r.start(q, one, func(string) *telemetry.Operation { return nil })
 }
@@ -154,6 +158,45 @@ func TestCallsAreBounded(t *testing.T) {
 	if _, err := called(r, s, "", untilTheEnd); err == nil || !strings.Contains(err.Error(), "cancel it") {
 		t.Errorf("one more: %v", err)
 	}
+	for _, one := range r.all(s) { // a catalog holds the index of a whole view
+		if one.Stock.Catalog != nil || one.Stock.Retriever != nil || one.Tool.Handler != nil {
+			t.Fatalf("a call keeps the view that it was made in: %+v", one)
+		}
+	}
+}
+
+// Arguments take room as results do, also while their call runs.
+func TestArgumentsAreBounded(t *testing.T) {
+	r, sessions := newRuns(), newSessions(time.Now)
+	defer r.close()
+	s := someone(sessions)
+	call := func(handler tool.Handler) (*run, error) {
+		return calledWith(r, s, "", handler, json.RawMessage(strings.Repeat(" ", maxKept/2-1)))
+	}
+	at := func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.kept }
+	var all []*run
+	for range 3 {
+		one, err := call(func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result("{}"), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended(t, one)
+		all = append(all, one)
+		await.True(t, func() bool { return at() <= maxKept })
+	}
+	if all[0].sent() != nil || all[2].sent() == nil {
+		t.Error("the arguments that are kept are not those of the last calls")
+	}
+	for range 2 {
+		if _, err := call(untilTheEnd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := call(untilTheEnd); err == nil || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("arguments that find no room: %v", err)
+	}
+	sessions.end(s)
+	await.True(t, func() bool { return at() == 0 })
 }
 
 // A part of the catalogue of 5,000 tools, with all filters, as HTML.

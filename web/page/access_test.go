@@ -27,7 +27,7 @@ func TestTheTemplateOfAccess(t *testing.T) {
 		"full": full, "a view": one, "open": {Owner: true, Access: Access{Open: true, Mode: inbound.None}}, "nothing": {Owner: true},
 		"a key": {Me: &trust.Principal{ID: "key|k", Scopes: []string{"s"}, Groups: []string{"g"}, View: "v"}},
 	} {
-		if err := parsed()["access.html"].ExecuteTemplate(io.Discard, "main", frame{View: accessView, Data: data}); err != nil {
+		if err := parsed()["access.html"].ExecuteTemplate(io.Discard, "main", frame{Screen: accessScreen, Data: data}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -218,7 +218,7 @@ func TestFormHTML(t *testing.T) {
 	f.take(sent)
 	f.open()
 	var b strings.Builder
-	if err := parsed()[callView.file].ExecuteTemplate(&b, "input", f); err != nil {
+	if err := parsed()[callScreen.file].ExecuteTemplate(&b, "input", f); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "form.html", b.String())

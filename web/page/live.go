@@ -26,8 +26,8 @@ type watching interface {
 }
 
 var (
-	liveView   = &view{Path: "live", title: "Live", Menu: "Live", Key: "l", file: "live.html", script: "live.js", show: showLive}
-	liveEvents = &view{Path: "live/events", title: "Live", file: "live.html", raw: streamLive}
+	liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", Key: "l", file: "live.html", script: "live.js", show: showLive}
+	liveEvents = &screen{Path: "live/events", title: "Live", file: "live.html", raw: streamLive}
 )
 
 // Bounds of what is shown. static/live.js keeps twice as many rows.
@@ -36,7 +36,7 @@ const (
 	maxRunning = 50
 )
 
-// filter is which operations somebody wants to see. All of it is in the query of the view
+// filter is which operations somebody wants to see. All of it is in the query of the screen
 // and of its stream.
 type filter struct {
 	Server, Tool, Client, Text string

@@ -17,7 +17,7 @@ type door struct {
 	Again   string // where to go on, for who came by a link of another site, with which no cookie is sent
 }
 
-var doorView = &view{Path: "login", title: "Log in", file: "login.html"}
+var doorScreen = &screen{Path: "login", title: "Log in", file: "login.html"}
 
 // askIn answers who is not let in: scripts with the status alone.
 func (s *Server) askIn(q *request, status int, why string) {
@@ -29,7 +29,7 @@ func (s *Server) askIn(q *request, status int, why string) {
 	if q.Method == http.MethodGet && q.Header.Get("Sec-Fetch-Site") == "cross-site" && !strings.HasPrefix(q.URL.Path, Path+"login") {
 		d.Again = "./" + strings.TrimPrefix(q.URL.Path, Path) + query(q)
 	}
-	s.render(q, doorView, status, d)
+	s.render(q, doorScreen, status, d)
 }
 
 // login lets in who has a link or an API key.
@@ -64,7 +64,7 @@ func (s *Server) login(q *request) {
 		}
 		s.letIn(q, nil)
 		// Not by a redirect: a browser that came from elsewhere would not send the cookie.
-		s.render(q, doorView, http.StatusOK, door{In: true})
+		s.render(q, doorScreen, http.StatusOK, door{In: true})
 	case q.session != nil:
 		redirect(q.w, "")
 	default:
@@ -125,7 +125,7 @@ func (s *Server) theme(q *request) {
 	}
 	to := q.PostFormValue("to")
 	name, _, _ := strings.Cut(to, "?")
-	if s.views[name] == nil {
+	if s.screens[name] == nil {
 		to = ""
 	}
 	redirect(q.w, to)

@@ -1,9 +1,9 @@
 // Package page owns the page: what people see of a running toolfinch in a browser, and
-// what they can do there. It renders HTML on this side, and every view works without
+// what they can do there. It renders HTML on this side, and every screen works without
 // script. It decides nothing of what is shown or allowed: a House does.
 //
-// To add a view, write its template, which defines "main", and a variable of type view;
-// name it in views. static/page.css lists the components that there are.
+// To add a screen, write its template, which defines "main", and a variable of type screen;
+// name it in screens. static/page.css lists the components that there are.
 package page
 
 import (
@@ -69,7 +69,7 @@ type Options struct {
 // Server serves the page.
 type Server struct {
 	Options
-	views    map[string]*view // by path
+	screens  map[string]*screen // by path
 	sessions *sessions
 	files    *files
 	reports  perMinute // violations of the policy
@@ -82,15 +82,15 @@ type Server struct {
 
 // New returns a server whose sessions and links last as long as it does.
 func New(o Options) *Server {
-	s := &Server{Options: o, views: map[string]*view{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection(), closing: make(chan struct{}), runs: newRuns()}
+	s := &Server{Options: o, screens: map[string]*screen{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection(), closing: make(chan struct{}), runs: newRuns()}
 	for _, host := range o.Hosts {
 		for _, scheme := range []string{"http://", "https://"} {
 			// A reverse proxy may have named itself in Host. What is no origin is nobody's.
 			_ = s.cross.AddTrustedOrigin(scheme + host)
 		}
 	}
-	for _, v := range views {
-		s.views[v.Path] = v
+	for _, v := range screens {
+		s.screens[v.Path] = v
 	}
 	return s
 }
@@ -184,8 +184,8 @@ func (s *Server) doors(path string) func(*request) {
 	return nil
 }
 
-// view is one view of the page.
-type view struct {
+// screen is one screen of the page.
+type screen struct {
 	Path   string // under Path; "" for the first
 	title  string
 	Menu   string // its name in the menu; "" for none
@@ -203,8 +203,8 @@ type view struct {
 
 // answer is what becomes of a form that was sent.
 type answer struct {
-	to   string // where the browser goes, relative to Path; "" for the view without a query
-	data any    // what is shown by the view's own template instead; nil for nothing
+	to   string // where the browser goes, relative to Path; "" for the screen without a query
+	data any    // what is shown by the screen's own template instead; nil for nothing
 }
 
 // problem is an error with an HTTP status, of which a page of its own tells.
@@ -223,7 +223,7 @@ func refusef(status int, format string, args ...any) error {
 var errOwner = &problem{http.StatusForbidden, "only the owner may do this: log in with the link of toolfinch ui"}
 
 func (s *Server) serve(q *request, path string) {
-	v := s.views[path]
+	v := s.screens[path]
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -254,14 +254,14 @@ func (s *Server) serve(q *request, path string) {
 
 // act does what a form asks for, and sends the browser on, so that going back or loading
 // again does not do it a second time.
-func (s *Server) act(q *request, v *view) {
+func (s *Server) act(q *request, v *screen) {
 	start := time.Now()
 	if err := q.ParseForm(); err != nil {
 		s.fail(q, v, &problem{http.StatusBadRequest, "the form could not be read"})
 		return
 	}
 	next, err := v.do(q)
-	line := []any{"view", v.Path, "do", printable.Line(rawjson.Clip(q.PostForm.Get("do"), 64)), "name", printable.Line(rawjson.Clip(q.Form.Get("name"), 128)),
+	line := []any{"screen", v.Path, "do", printable.Line(rawjson.Clip(q.PostForm.Get("do"), 64)), "name", printable.Line(rawjson.Clip(q.Form.Get("name"), 128)),
 		"principal", trust.NameOf(q.Context()), "took", time.Since(start)}
 	if err != nil {
 		s.Log.Info("page", append(line, "error", err)...)
@@ -304,7 +304,7 @@ func redirect(w http.ResponseWriter, to string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// request is one request on its way through a view. Its context has who asks.
+// request is one request on its way through a screen. Its context has who asks.
 type request struct {
 	*http.Request
 	w       http.ResponseWriter

@@ -21,7 +21,7 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// swapHeader is sent by static/page.js, which wants a part of a view: it gets main without
+// swapHeader is sent by static/page.js, which wants a part of a screen: it gets main without
 // the frame around it, and takes the part out.
 const swapHeader = "Toolfinch-Swap"
 
@@ -30,7 +30,7 @@ const swapHeader = "Toolfinch-Swap"
 var parsed = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html", "templates/tools.html"))
-	for _, v := range append(slices.Clone(views), doorView, problemView) {
+	for _, v := range append(slices.Clone(screens), doorScreen, problemScreen) {
 		all[v.file] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+v.file))
 	}
 	return all
@@ -188,12 +188,12 @@ func took(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s"
 }
 
-// frame is what the layout shows around a view.
+// frame is what the layout shows around a screen.
 type frame struct {
-	View    *view
+	Screen  *screen
 	Title   string
-	Menu    []*view
-	Badges  map[string]int // by path of a view: how much waits there
+	Menu    []*screen
+	Badges  map[string]int // by path of a screen: how much waits there
 	Static  string         // where the files are
 	Script  string
 	Theme   string
@@ -208,9 +208,9 @@ type frame struct {
 	Data    any
 }
 
-// render answers with a view.
-func (s *Server) render(q *request, v *view, status int, data any) {
-	f := frame{View: v, Title: v.title, Static: s.files.base(), Script: v.script, Theme: themeOf(q.Request), Themes: themes, Version: s.Version, In: q.session != nil, Data: data}
+// render answers with a screen.
+func (s *Server) render(q *request, v *screen, status int, data any) {
+	f := frame{Screen: v, Title: v.title, Static: s.files.base(), Script: v.script, Theme: themeOf(q.Request), Themes: themes, Version: s.Version, In: q.session != nil, Data: data}
 	f.Here = strings.TrimPrefix(q.URL.Path, Path) + query(q)
 	if d, ok := data.(door); ok {
 		f.Goes = d.In
@@ -229,7 +229,7 @@ func (s *Server) render(q *request, v *view, status int, data any) {
 		if q.session.bearer != nil {
 			f.Who = trust.NameOf(q.Context())
 		}
-		for _, one := range views {
+		for _, one := range screens {
 			if one.Menu != "" {
 				f.Menu = append(f.Menu, one)
 			}
@@ -241,7 +241,7 @@ func (s *Server) render(q *request, v *view, status int, data any) {
 	var b bytes.Buffer
 	err := parsed()[v.file].ExecuteTemplate(&b, name, f)
 	if err != nil {
-		s.Log.Error("page: a view cannot be shown", "view", v.Path, "error", err)
+		s.Log.Error("page: a screen cannot be shown", "screen", v.Path, "error", err)
 		http.Error(q.w, "this page cannot be shown; the log of toolfinch says why", http.StatusInternalServerError)
 		return
 	}
@@ -257,10 +257,10 @@ func (s *Server) render(q *request, v *view, status int, data any) {
 	_ = control.SetWriteDeadline(time.Time{})
 }
 
-var problemView = &view{title: "Problem", file: "problem.html"}
+var problemScreen = &screen{title: "Problem", file: "problem.html"}
 
 // fail tells of an error, which is a *problem or of the House.
-func (s *Server) fail(q *request, v *view, err error) {
+func (s *Server) fail(q *request, v *screen, err error) {
 	p := &problem{http.StatusInternalServerError, err.Error()}
 	if own, ok := errors.AsType[*problem](err); ok {
 		p = own
@@ -269,9 +269,9 @@ func (s *Server) fail(q *request, v *view, err error) {
 		http.Error(q.w, printable.Line(p.text), p.status)
 		return
 	}
-	back := problemView
+	back := problemScreen
 	if v != nil {
-		back = &view{Path: v.Path, title: v.title, file: problemView.file}
+		back = &screen{Path: v.Path, title: v.title, file: problemScreen.file}
 	}
 	s.render(q, back, p.status, p.text)
 }

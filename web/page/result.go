@@ -274,8 +274,8 @@ func cell(value json.RawMessage) string {
 	return rawjson.Clip(text, maxCell)
 }
 
-// resultView gives results away as they came: all of one, or what a block has.
-var resultView = &view{Path: "result", title: "Result", file: "call.html", raw: serveResult}
+// resultScreen gives results away as they came: all of one, or what a block has.
+var resultScreen = &screen{Path: "result", title: "Result", file: "call.html", raw: serveResult}
 
 func serveResult(q *request) {
 	one := q.server.runs.find(q.session, q.URL.Query().Get("run"))

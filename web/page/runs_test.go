@@ -224,7 +224,7 @@ func BenchmarkCatalogue(b *testing.B) {
 					b.Fatalf("%d of %d", len(l.Items), l.Pager.Total)
 				}
 				var out strings.Builder
-				if err := parsed()[catalogueView.file].ExecuteTemplate(&out, "main", frame{Data: l}); err != nil {
+				if err := parsed()[catalogueScreen.file].ExecuteTemplate(&out, "main", frame{Data: l}); err != nil {
 					b.Fatal(err)
 				}
 			}

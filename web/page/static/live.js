@@ -1,4 +1,4 @@
-// The view Live as it happens: rows come as events and are put on top of the table. What
+// The screen Live as it happens: rows come as events and are put on top of the table. What
 // came while it was paused waits, up to a bound.
 const kept = 200;
 const byId = (id) => document.getElementById(id);
@@ -24,7 +24,7 @@ function tellPause() {
 
 function lose(n) {
   dropped += n;
-  lost.textContent = `${dropped} ${dropped === 1 ? "call was" : "calls were"} dropped from this view: they came faster than it follows.`;
+  lost.textContent = `${dropped} ${dropped === 1 ? "call was" : "calls were"} dropped from this list: they came faster than it follows.`;
   lost.hidden = !dropped;
 }
 

@@ -1,4 +1,4 @@
-// What every view has beside its HTML, none of which needs it: parts that are fetched
+// What every screen has beside its HTML, none of which needs it: parts that are fetched
 // again, forms that answer while one types, keys, copying.
 import { swap } from "./swap.js";
 
@@ -46,7 +46,7 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => (button.textContent = "Copy"), 1500);
 });
 
-// Keys: / goes to the search, g and a letter to a view, arrows through lists of links
+// Keys: / goes to the search, g and a letter to a screen, arrows through lists of links
 // (.rows, and the first link of each row of table.list), Escape out of a field.
 let going = 0;
 addEventListener("keydown", (event) => {

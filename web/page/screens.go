@@ -1,0 +1,12 @@
+package page
+
+// screens are all that there are, in the order of the menu.
+var screens = []*screen{
+	overviewScreen,
+	serversScreen,
+	catalogueScreen, searchScreen, callScreen, resultScreen,
+	liveScreen, liveEvents,
+	changesScreen,
+	accessScreen,
+	connectScreen,
+}

@@ -107,6 +107,9 @@ func TestThePageIsForWhoWasLetIn(t *testing.T) {
 		if got.status != http.StatusForbidden || !strings.Contains(got.body, "Log in") || strings.Contains(got.body, "Reconnect") {
 			t.Errorf("%s: status %d: %s", path, got.status, got.body)
 		}
+		if strings.Contains(got.body, `class="dim version"`) {
+			t.Errorf("%s tells a stranger which version runs", path)
+		}
 		if got = stranger.do(path, nil, "Toolfinch-Swap: servers"); got.status != http.StatusForbidden || strings.Contains(got.body, "<") {
 			t.Errorf("%s, a part: status %d: %s", path, got.status, got.body)
 		}
@@ -118,7 +121,7 @@ func TestThePageIsForWhoWasLetIn(t *testing.T) {
 		t.Errorf("/: status %d to %q", got.status, got.header.Get("Location"))
 	}
 	me := owner(t, p, url)
-	if got := me.do("/ui/servers", nil); got.status != http.StatusOK || !strings.Contains(got.body, "shop") {
+	if got := me.do("/ui/servers", nil); got.status != http.StatusOK || !strings.Contains(got.body, "shop") || !strings.Contains(got.body, `class="dim version">test<`) {
 		t.Errorf("the owner: status %d: %s", got.status, got.body)
 	}
 	if len(me.cookies) != 1 || !me.cookies[0].HttpOnly || me.cookies[0].SameSite != http.SameSiteStrictMode || me.cookies[0].Path != "" || me.cookies[0].Secure {
@@ -184,6 +187,12 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 	if n := len(s.got("tools/list")); n != lists {
 		t.Errorf("the server was listed %d times more", n-lists)
+	}
+	// What is streamed or downloaded is for the page alone, too.
+	for headers, want := range map[string]int{"Sec-Fetch-Site: cross-site": 403, "Sec-Fetch-Site: same-site": 403, "Sec-Fetch-Site: same-origin": 404, "Sec-Fetch-Site: none": 404} {
+		if got := me.do("/ui/result?run=x", nil, headers); got.status != want {
+			t.Errorf("a download with %s: status %d, want %d", headers, got.status, want)
+		}
 	}
 	for _, headers := range [][]string{
 		{"Origin: " + url}, {"Origin: " + url, "Sec-Fetch-Site: same-origin"}, {"Sec-Fetch-Site: none"}, {},

@@ -78,7 +78,7 @@ func headerBytes(r *http.Request) (n int64) {
 // has reports whether a Host names the server that is reached at a local address.
 func (n Names) has(hostport string, local net.Addr) bool {
 	host := strings.ToLower(hostport)
-	if isLoopback(host) || slices.Contains(n.Hosts, host) {
+	if IsLoopback(host) || slices.Contains(n.Hosts, host) {
 		return true
 	}
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -87,7 +87,7 @@ func (n Names) has(hostport string, local net.Addr) bool {
 	if slices.Contains(n.Hosts, strings.TrimSuffix(host, ".")) {
 		return true
 	}
-	beyond := local.Network() != "unix" && !isLoopback(local.String())
+	beyond := local.Network() != "unix" && !IsLoopback(local.String())
 	return beyond && net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
@@ -109,11 +109,11 @@ func (c *Clients) Counted(next http.Handler, refuse Refuse) http.Handler {
 
 func isLoopbackOrigin(origin string) bool {
 	u, err := url.Parse(origin)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && isLoopback(u.Host)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && IsLoopback(u.Host)
 }
 
-// isLoopback reports whether a host, with or without a port, is this machine.
-func isLoopback(hostport string) bool {
+// IsLoopback reports whether a host, with or without a port, is this machine.
+func IsLoopback(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		host = h

@@ -152,7 +152,7 @@ func (s *session) principal() string { return trust.NameOf(s.opening) }
 // proxies and everything else of one owner share an address.
 func (s *session) address() string {
 	from, _ := trust.SourceOf(s.opening)
-	if isLoopback(from.Address) {
+	if IsLoopback(from.Address) {
 		return ""
 	}
 	return from.Address

@@ -4,8 +4,11 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
+
+	"toolfinch/transport"
 )
 
 // Client is a program that toolfinch can be written into.
@@ -76,10 +79,27 @@ func (c connect) Title() string {
 	return c.One.Name
 }
 
-// here reports whether the browser is on this machine, and no reverse proxy before it.
+// here reports whether the browser is on this machine, and no reverse proxy before it. One on
+// this machine may add no header of its own and put its own name into Host: the browser still
+// says where it believes to be.
 func (q *request) here() bool {
 	address, err := netip.ParseAddr(sourceOf(q).Address)
-	return err == nil && address.IsLoopback() && q.Header.Get("X-Forwarded-For") == "" && q.Header.Get("Forwarded") == ""
+	if err != nil || !address.IsLoopback() || !transport.IsLoopback(q.Host) {
+		return false
+	}
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"} {
+		if q.Header.Get(name) != "" {
+			return false
+		}
+	}
+	for _, name := range []string{"Origin", "Referer"} {
+		if at := q.Header.Get(name); at != "" {
+			if u, err := url.Parse(at); err != nil || !transport.IsLoopback(u.Host) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // connection is how a client is to be connected, as the query says.

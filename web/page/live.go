@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"toolfinch/telemetry"
@@ -390,15 +388,10 @@ func (q *request) batch(f filter, first *telemetry.Operation, calls *telemetry.S
 	}
 }
 
-// liveRows has the rows that streams send.
-var liveRows = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/components.html", "templates/live.html"))
-})
-
 // rows renders operations as rows of the table.
 func (q *request) rows(all []operation, more int) ([]byte, error) {
 	var b bytes.Buffer
-	err := liveRows().ExecuteTemplate(&b, "live-rows", map[string]any{"All": all, "More": more, "Owner": q.owner()})
+	err := parsed()[liveScreen.file].ExecuteTemplate(&b, "live-rows", map[string]any{"All": all, "More": more, "Owner": q.owner()})
 	return revealed(b.Bytes()), err
 }
 

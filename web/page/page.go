@@ -240,6 +240,8 @@ func (s *Server) serve(q *request, path string) {
 		s.act(q, v)
 	case q.Method != http.MethodGet && q.Method != http.MethodHead:
 		s.fail(q, v, &problem{http.StatusMethodNotAllowed, "this page does not take " + printable.Line(q.Method)})
+	case v.raw != nil && !q.own():
+		http.Error(q.w, "this came from another site's page, and was refused", http.StatusForbidden)
 	case v.raw != nil:
 		v.raw(q)
 	default:
@@ -336,6 +338,13 @@ func (q *request) enter() (leave func()) {
 	}
 	q.session, q.Request = session, q.WithContext(ctx)
 	return leave
+}
+
+// own reports whether the page itself asks, or somebody who typed the address in. Browsers
+// send the cookie along for whatever serves at another port of the host.
+func (q *request) own() bool {
+	site := q.Header.Get("Sec-Fetch-Site")
+	return site == "" || site == "same-origin" || site == "none"
 }
 
 // owner reports whether the owner asks.

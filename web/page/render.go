@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,8 +29,11 @@ const swapHeader = "Toolfinch-Swap"
 var parsed = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html", "templates/tools.html"))
-	for _, v := range append(slices.Clone(screens), doorScreen, problemScreen) {
-		all[v.file] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+v.file))
+	files, _ := templateFiles.ReadDir("templates") // it is embedded
+	for _, file := range files {
+		if shared.Lookup(file.Name()) == nil {
+			all[file.Name()] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+file.Name()))
+		}
 	}
 	return all
 })

@@ -59,7 +59,11 @@ type Change struct {
 	Cache        map[tool.Kind]CacheHint // of kinds whose list came with a hint
 	Faults       Faults                  // what of the lists is left out or mended
 	Unheard      []tool.Kind             // kinds whose list has failed and that are not known from before
-	Err          error
+	// Followed says that another process lists the server: only Era and Interactive are
+	// known from here.
+	Followed bool
+	Outdated bool // with Followed: the server said that its lists have changed
+	Err      error
 }
 
 // CacheHint is what a 2026-07-28 server says of keeping a list.
@@ -111,6 +115,7 @@ type Pool struct {
 	end     context.CancelFunc
 	now     atomic.Pointer[members] // replaced under mu, read without
 	work    sync.WaitGroup          // whoever closes servers that have left
+	leads   Leads
 
 	mu      sync.Mutex // guards what follows, and the replacing of now; never held over I/O
 	leaving []*server  // removed or replaced, not closed yet
@@ -126,15 +131,27 @@ type Options struct {
 	Log     *slog.Logger      // default: nothing is logged
 	Logins  *login.Logins     // default: no server is logged in to
 	Traces  *telemetry.Traces // default: requests have no spans
+	Leads   Leads             // default: this process lists every server
 }
+
+// Leads says whether this process lists a server. If not, another does: this process
+// keeps a connection and calls the server. changed is closed when the answer is another.
+// It must not block.
+type Leads func(server string) (leads bool, changed <-chan struct{})
+
+// alone is the Leads of a process that has no others beside it.
+func alone(string) (leads bool, changed <-chan struct{}) { return true, nil }
 
 // NewPool makes a pool; nothing is connected.
 func NewPool(settings []Settings, o Options) *Pool {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Leads == nil {
+		o.Leads = alone
+	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), logins: o.Logins, traces: o.Traces, log: o.Log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), logins: o.Logins, traces: o.Traces, leads: o.Leads, log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)
@@ -184,7 +201,8 @@ func (p *Pool) Watch(ctx context.Context, changes chan<- Change) error {
 // been killed after two seconds, and a session is given up after five.
 const closeWithin = 15 * time.Second
 
-// Refresh connects to a server if need be and lists what it has now.
+// Refresh connects to a server if need be and lists what it has now. Of a server that
+// another process lists, the Change says so, and that its lists may have changed.
 func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	s := p.enter(name)
 	if s == nil {

@@ -94,17 +94,24 @@ func (s *supervisor) pause(ctx context.Context, err error, again *conn.Delays) {
 }
 
 // keepListed lists everything over c, and whatever changes after that, until c
-// or ctx ends. A list that fails is asked for again after a delay. The error is
-// why c has ended.
+// or ctx ends; while another process lists the server, it only says what has changed. A
+// list that fails is asked for again after a delay. The error is why c has ended.
 func (s *supervisor) keepListed(ctx context.Context, c *connection, changes chan<- Change, again *conn.Delays) error {
-	for kinds, goOn := tool.Kinds, true; goOn; {
-		change := s.list(ctx, c, kinds)
+	var kinds []tool.Kind // that have changed, or are not known
+	listed := false       // by this process, over c
+	for goOn := true; goOn; {
+		leads, turned := s.leads(s.settings.Name)
+		if leads && !listed {
+			kinds = tool.Kinds
+		}
+		listed = leads
+		change := s.hear(ctx, c, kinds, leads)
 		switch {
 		case errors.Is(change.Err, errReplaced) || !s.tell(ctx, changes, change):
 			return change.Err
 		case change.Err == nil:
 			s.available()
-			kinds, goOn = s.nextChange(ctx, c)
+			kinds, goOn = s.nextChange(ctx, c, turned)
 		case c.Dead():
 			return change.Err
 		default:
@@ -150,13 +157,15 @@ func (s *supervisor) available() {
 }
 
 // nextChange waits until lists have changed and returns which to ask for again; not
-// when the connection or the watch has ended.
-func (s *supervisor) nextChange(ctx context.Context, c *connection) (kinds []tool.Kind, again bool) {
+// when the connection or the watch has ended. It returns no kinds once turned is closed.
+func (s *supervisor) nextChange(ctx context.Context, c *connection, turned <-chan struct{}) (kinds []tool.Kind, again bool) {
 	select {
 	case <-ctx.Done():
 		return nil, false
 	case <-c.Service.Done():
 		return nil, false
+	case <-turned:
+		return nil, true
 	case <-s.lists.due:
 	}
 	quiet, most := time.NewTimer(debounce), time.After(debounceMost)
@@ -197,7 +206,18 @@ func (s *server) refresh(ctx context.Context) Change {
 	if err != nil {
 		return s.failed("connect", conn.Mark(conn.Plain(err), ErrNotConnected))
 	}
-	return s.list(ctx, c, tool.Kinds)
+	leads, _ := s.leads(s.settings.Name)
+	return s.hear(ctx, c, tool.Kinds, leads)
+}
+
+// hear lists definitions of kinds over c where this process lists the server. Where
+// another does, kinds are those that the server said have changed.
+func (s *server) hear(ctx context.Context, c *connection, kinds []tool.Kind, leads bool) Change {
+	if leads {
+		return s.list(ctx, c, kinds)
+	}
+	s.health.toolsListed(nil) // whether they can be is known to the other process
+	return Change{Server: s.settings.Name, Era: c.Era, Interactive: s.questions.any(), Followed: true, Outdated: len(kinds) > 0}
 }
 
 // failed is the Change of a server of which nothing became known.

@@ -27,6 +27,7 @@ type lister struct {
 	*httptest.Server
 	answer atomic.Pointer[string]
 	lists  atomic.Int64
+	inits  atomic.Int64
 }
 
 func newLister(t *testing.T, answer string) *lister {
@@ -42,6 +43,7 @@ func newLister(t *testing.T, answer string) *lister {
 		said := `"error":{"code":-32601,"message":"there is no such method"}`
 		switch rawjson.Text(rawjson.Member(body, "method")) {
 		case "initialize":
+			l.inits.Add(1)
 			said = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"lister","version":"1"}}`
 		case "tools/list":
 			l.lists.Add(1)

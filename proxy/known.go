@@ -77,10 +77,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	for _, s := range servers {
 		if slices.Contains(configured, s.Name) {
 			unchecked[s.Name] = s.Unchecked
-			k.said[s.Name] = &said{
-				defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive,
-				version: versionOf(s.Info),
-			}
+			k.said[s.Name] = storedOf(s)
 		}
 	}
 	for _, u := range unpinned {
@@ -120,6 +117,14 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 		}
 	}
 	return k, r
+}
+
+// storedOf is what the store has of a server, without definitions.
+func storedOf(s store.Upstream) *said {
+	return &said{
+		defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive,
+		version: versionOf(s.Info),
+	}
 }
 
 // enrich returns the definition with what was written of it.

@@ -74,6 +74,15 @@ func (l *loop) later(what string, write func(ctx context.Context) error) {
 	}
 }
 
+// soon has the loop do something, and waits until it has room for that.
+func (l *loop) soon(ctx context.Context, f func(ctx context.Context)) {
+	select {
+	case l.notes <- f:
+	case <-l.ended:
+	case <-ctx.Done():
+	}
+}
+
 func (l *loop) rememberUse(use retrieve.Use) {
 	l.later("what was learned from a call", func(ctx context.Context) error { return l.store.PutLearned(ctx, store.LearnedUse(use)) })
 }
@@ -170,6 +179,16 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 	config := l.now.Load().config
 	for i, change := range changes {
 		configured := slices.ContainsFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
+		if change.Followed && configured {
+			diff, known, other := l.follow(ctx, config, change)
+			diffs[i] = diff
+			if other || known && !l.known.heard[change.Server] {
+				changed[change.Server] = true
+			}
+			l.known.heard[change.Server] = l.known.heard[change.Server] || known
+			news = news || other
+			continue
+		}
 		if change.Err == nil && configured { // after an error its last known tools stay; the pool has logged it
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {

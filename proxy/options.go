@@ -25,6 +25,7 @@ type options struct {
 	observer *observer // of all of these
 
 	vaultKey  string
+	shared    shared
 	connector page.Connector
 }
 

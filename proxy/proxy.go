@@ -62,11 +62,16 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
 	}
 	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
-	all, known, err := newViews(ctx, config, o, db, p.events())
+	beside, err := p.join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
+	}
+	all, known, err := newViews(ctx, config, o, db, p.events(), beside.leader())
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
 	}
 	count := &counter{store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
+	all.others = beside
 	p.views, p.loop = all, newLoop(all, db, count)
 	p.desk = &desk{
 		views: all, store: db, meter: savings.New(o.log), counter: count,
@@ -106,7 +111,7 @@ func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 }
 
 // newViews reads the store. There are no views before they are built.
-func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events) (*views, recalled, error) {
+func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events, leads upstream.Leads) (*views, recalled, error) {
 	logins, err := newLogins(config, o, db)
 	if err != nil {
 		return nil, recalled{}, err
@@ -121,7 +126,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		scripts: scripts,
 		logins:  logins,
 		limits:  rate.New(config.RateLimits, nil),
-		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces}),
+		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Leads: leads}),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {
@@ -158,6 +163,10 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	changes := make(chan upstream.Change, 16)
 	g.Go(func() error { return quiet(p.pool.Watch(life, changes)) })
 	g.Go(func() error { return p.loop.run(life, changes) })
+	if p.others != nil {
+		g.Go(func() error { p.others.leads.Run(life); return nil })
+		g.Go(func() error { p.others.hear(life, p.loop, changes); return nil })
+	}
 	g.Go(func() error { p.desk.counter.run(life); return nil })
 	g.Go(func() error { p.embedder.run(life); return nil })
 	g.Go(func() error { p.outputs.Sweep(life); return nil })

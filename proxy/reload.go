@@ -63,6 +63,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	if keys := configs.NeedRestart(l.first, config); len(keys) > 0 {
 		l.log.Warn("changed, but only a restart takes it", "keys", strings.Join(keys, ", "))
 	}
+	l.others.compete(config)
 	l.pool.Update(config.Servers, l.known.ofPool())
 	l.known.forget(ctx, config)
 	l.show(ctx, next)

@@ -89,6 +89,7 @@ type views struct {
 	embedder *embedder
 	limits   *rate.Limits // of the calls of clients
 	denials  denials
+	others   *others // the replicas beside this one; nil: there are none
 	// endpoint gives a new view its live server; nil in a Workspace.
 	endpoint func(v *View) *endpoint
 

@@ -32,7 +32,7 @@ func OpenWorkspace(ctx context.Context, config *configs.Config, options ...Optio
 	if err != nil {
 		return nil, fmt.Errorf("workspace: %w", err)
 	}
-	all, _, err := newViews(ctx, config, o, db, upstream.Events{Started: o.observer.spawned})
+	all, _, err := newViews(ctx, config, o, db, upstream.Events{Started: o.observer.spawned}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("workspace: %w", errors.Join(err, db.Close()))
 	}

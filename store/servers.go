@@ -14,9 +14,14 @@ import (
 )
 
 const (
-	selectServers = `SELECT name, era, info, approved_info, instructions, capabilities, interactive, NOT checked, left_out, mended, updated_at FROM servers ORDER BY name`
+	serverColumns = `SELECT name, era, info, approved_info, instructions, capabilities, interactive, NOT checked, left_out, mended, updated_at FROM servers`
+	selectServers = serverColumns + ` ORDER BY name`
+	selectServer  = serverColumns + ` WHERE name = ?`
+
+	toolColumns = `SELECT server, kind, name, hash, raw FROM tools`
 	// The names of kinds sort as tool.Kinds does.
-	selectTools = `SELECT server, kind, name, hash, raw FROM tools ORDER BY server, kind, position`
+	selectTools   = toolColumns + ` ORDER BY server, kind, position`
+	selectToolsOf = toolColumns + ` WHERE server = ? ORDER BY kind, position`
 )
 
 // Upstream is what an upstream said of itself when it was last listed.
@@ -181,8 +186,15 @@ func hashes(ctx context.Context, tx *sql.Tx, server string) (map[defKey]string, 
 
 // Servers returns every stored server by name.
 func (s *Store) Servers(ctx context.Context) ([]Upstream, error) {
-	var out []Upstream
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	out, err := readServers(ctx, s.db, selectServers)
+	if err != nil {
+		return nil, fmt.Errorf("store: read servers: %w", err)
+	}
+	return out, nil
+}
+
+func readServers(ctx context.Context, in querier, query string, args ...any) (out []Upstream, err error) {
+	err = each(ctx, in, func(rows *sql.Rows) error {
 		var srv Upstream
 		var info, approved, capabilities []byte
 		var updated int64
@@ -193,11 +205,8 @@ func (s *Store) Servers(ctx context.Context) ([]Upstream, error) {
 		srv.UpdatedAt = time.UnixMilli(updated).UTC()
 		out = append(out, srv)
 		return nil
-	}, selectServers)
-	if err != nil {
-		return nil, fmt.Errorf("store: read servers: %w", err)
-	}
-	return out, nil
+	}, query, args...)
+	return out, err
 }
 
 // Tools returns every stored definition, by server name; of a server first its
@@ -205,18 +214,25 @@ func (s *Store) Servers(ctx context.Context) ([]Upstream, error) {
 // the server listed them. A row whose definition was damaged on the disk is left
 // out, with a warning in the log.
 func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
-	var rows []toolRow
-	err := each(ctx, s.db, func(r *sql.Rows) error {
-		var row toolRow
-		if err := r.Scan(&row.id.Server, &row.id.Kind, &row.id.Name, &row.hash, &row.raw); err != nil {
-			return err
-		}
-		rows = append(rows, row)
-		return nil
-	}, selectTools)
+	rows, err := readTools(ctx, s.db, selectTools)
 	if err != nil {
 		return nil, fmt.Errorf("store: read tools: %w", err)
 	}
+	return s.parse(rows), nil
+}
+
+func readTools(ctx context.Context, in querier, query string, args ...any) (rows []toolRow, err error) {
+	err = each(ctx, in, func(r *sql.Rows) error {
+		var row toolRow
+		err := r.Scan(&row.id.Server, &row.id.Kind, &row.id.Name, &row.hash, &row.raw)
+		rows = append(rows, row)
+		return err
+	}, query, args...)
+	return rows, err
+}
+
+// parse parses stored definitions. Damaged ones are left out, with a warning each.
+func (s *Store) parse(rows []toolRow) []*tool.Def {
 	// Parsing takes three times as long as reading, and start-up waits for it.
 	defs := make([]*tool.Def, len(rows))
 	errs := make([]error, len(rows))
@@ -236,7 +252,7 @@ func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
 				"server", rows[i].id.Server, rows[i].id.Kind.String(), rows[i].id.Name, "error", err)
 		}
 	}
-	return slices.DeleteFunc(defs, func(def *tool.Def) bool { return def == nil }), nil
+	return slices.DeleteFunc(defs, func(def *tool.Def) bool { return def == nil })
 }
 
 type toolRow struct {

@@ -212,6 +212,27 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	return s.mask.change(s.refresh(ctx))
 }
 
+// Follow takes in what another process has learned of a server: how many tools it has,
+// how many definitions are left out or mended, and whether it asks clients something.
+func (p *Pool) Follow(name string, tools int, faults Faults, interactive bool) {
+	s := p.now.Load().byName[name]
+	if s == nil {
+		return
+	}
+	s.health.listed(tools, faults)
+	if interactive {
+		s.questions.learn()
+	}
+}
+
+// Relist has a server listed again, at some time, where this process lists it: another
+// one has heard that its lists have changed.
+func (p *Pool) Relist(name string) {
+	if s := p.now.Load().byName[name]; s != nil {
+		s.lists.changed(tool.Kinds...)
+	}
+}
+
 // Reconnect connects to a server anew, without the delay that earlier failures have
 // earned, and lists what it has now. The new connection is made first; the ones
 // before it, those of single clients too, are closed when the calls over them have

@@ -30,14 +30,20 @@ type questions struct {
 
 // note notes that the server asks clients something.
 func (q *questions) note() {
-	q.mu.Lock()
-	known := q.interactive
-	q.interactive = true
-	q.mu.Unlock()
-	if !known {
-		close(q.begun)
+	if q.learn() {
 		q.changed()
 	}
+}
+
+// learn is note where others know it already. It reports whether it is new here.
+func (q *questions) learn() (fresh bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	fresh = !q.interactive
+	if q.interactive = true; fresh {
+		close(q.begun)
+	}
+	return fresh
 }
 
 // any reports whether the server has asked clients something.

@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"toolfinch/store"
+	"toolfinch/upstream/conn"
+)
+
+var errNotYet = errors.New("the database was not asked yet")
+
+// Listener is a connection that hears of changes.
+type Listener interface {
+	// Versions are those of all that has changed at any time.
+	Versions(ctx context.Context) (map[store.Topic]int64, error)
+	// Next waits for the next notification.
+	Next(ctx context.Context) (store.Notice, error)
+	Close() error
+}
+
+// Changes hears of what other processes write to the store.
+type Changes struct {
+	open func(ctx context.Context) (Listener, error)
+	log  *slog.Logger
+	seen map[store.Topic]int64 // the versions that were taken in; of Run alone
+}
+
+// NewChanges returns the changes that come after versions.
+func NewChanges(open func(ctx context.Context) (Listener, error), versions map[store.Topic]int64, log *slog.Logger) *Changes {
+	return &Changes{open: open, log: log, seen: versions}
+}
+
+// Run calls take for each change until ctx ends, one at a time: take should not be long.
+// Notifications get lost with a connection. So whenever there is a new one, versions are
+// compared, and take is told of a change with no more than its topic.
+func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n store.Notice)) {
+	again := conn.NewDelays(conn.FirstDelay)
+	for ctx.Err() == nil {
+		err := c.listen(ctx, again, take)
+		if ctx.Err() != nil {
+			return
+		}
+		delay := again.Next()
+		c.log.Warn("what other replicas change is not heard: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+// askEvery is how often versions are compared while nothing is heard: that the connection
+// is dead is noticed by nothing else.
+const askEvery = 15 * time.Second
+
+func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx context.Context, n store.Notice)) error {
+	within := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, roundWithin) }
+	opening, cancel := within()
+	l, err := c.open(opening)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	for {
+		asking, cancel := within()
+		versions, err := l.Versions(asking)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for topic, version := range versions {
+			if version != c.seen[topic] {
+				c.seen[topic] = version
+				take(ctx, store.Notice{Topic: topic, Version: version})
+			}
+		}
+		again.Reset()
+		for ctx.Err() == nil {
+			waiting, cancel := context.WithTimeout(ctx, askEvery)
+			n, err := l.Next(waiting)
+			silent := waiting.Err() != nil && ctx.Err() == nil
+			cancel()
+			if silent {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if n.Version == 0 || n.Version > c.seen[n.Topic] {
+				if n.Version > 0 {
+					c.seen[n.Topic] = n.Version
+				}
+				take(ctx, n)
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"toolfinch/store"
+	"toolfinch/upstream/conn"
+)
+
+const (
+	// roundEvery is between two rounds of a replica, and so about how long a server has no
+	// leader when its own has gone.
+	roundEvery = time.Second
+	// roundWithin bounds one round. A replica that hears nothing for so long leads nothing.
+	roundWithin = 5 * time.Second
+	// handOverAfter is how long a replica has to be there before it is handed servers: one
+	// that comes and goes is not.
+	handOverAfter = 10 * time.Second
+)
+
+// Session is a connection to the database. What it has locked is free when it ends.
+type Session interface {
+	// Tell writes down that a replica is there, and returns all that are, and what is led.
+	Tell(ctx context.Context, me store.Replica) (replicas []store.Replica, led func(server string) bool, err error)
+	// Lead locks servers, and returns those that are this session's now.
+	Lead(ctx context.Context, servers []string) (leads []string, err error)
+	// Leave unlocks servers.
+	Leave(ctx context.Context, servers []string) error
+	// Close ends the session. The replica is not there any more.
+	Close() error
+}
+
+// Candidate is a server that this replica would lead.
+type Candidate struct {
+	Server string
+	// Stays says that the server is not handed over to a replica that comes: what it knows
+	// would be lost.
+	Stays bool
+}
+
+// LeadOptions are what Leads are made with.
+type LeadOptions struct {
+	Me   store.Replica // without Leads and Servers, which follow
+	Open func(ctx context.Context) (Session, error)
+	Log  *slog.Logger
+}
+
+// Leads are the servers that this replica leads, and what it knows of the others. Its
+// methods are safe for concurrent use.
+type Leads struct {
+	open  func(ctx context.Context) (Session, error)
+	log   *slog.Logger
+	again chan struct{} // holds one signal: a round is due
+
+	mu         sync.Mutex // guards what follows; never held over I/O
+	me         store.Replica
+	candidates []Candidate
+	leads      map[string]bool
+	turned     map[string]chan struct{} // closed when Leads answers otherwise; of the servers that were asked about
+	replicas   []store.Replica
+	changed    chan struct{} // closed when replicas are others, or lead something else
+	lost       error         // why there is no session; nil while there is one
+}
+
+// NewLeads returns Leads that lead nothing before Run.
+func NewLeads(o LeadOptions) *Leads {
+	return &Leads{
+		open: o.Open, log: o.Log, me: o.Me, again: make(chan struct{}, 1), leads: map[string]bool{}, turned: map[string]chan struct{}{},
+		changed: make(chan struct{}), lost: errNotYet,
+	}
+}
+
+// Leads is upstream.Leads.
+func (l *Leads) Leads(server string) (leads bool, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	turned := l.turned[server]
+	if turned == nil {
+		turned = make(chan struct{})
+		l.turned[server] = turned
+	}
+	return l.leads[server], turned
+}
+
+// Compete makes all the servers that this replica would lead.
+func (l *Leads) Compete(all []Candidate) {
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.Server
+	}
+	slices.Sort(names)
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	l.mu.Lock()
+	l.candidates, l.me.Servers = all, hex.EncodeToString(sum[:8])
+	maps.DeleteFunc(l.turned, func(server string, turned chan struct{}) bool {
+		gone := !slices.Contains(names, server) && !l.leads[server]
+		if gone {
+			close(turned)
+		}
+		return gone
+	})
+	l.mu.Unlock()
+	l.Again()
+}
+
+// Again has the next round begin now: somebody has said that something is otherwise.
+func (l *Leads) Again() {
+	select {
+	case l.again <- struct{}{}:
+	default:
+	}
+}
+
+// Replicas are those that were there in the last round, by ID; changed is closed when
+// they are others or lead something else. The error is why that may be out of date.
+func (l *Leads) Replicas() (all []store.Replica, changed <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.replicas, l.changed, l.lost
+}
+
+// Run competes until ctx ends, and then leads nothing.
+func (l *Leads) Run(ctx context.Context) {
+	again := conn.NewDelays(conn.FirstDelay)
+	for ctx.Err() == nil {
+		err := l.session(ctx, again)
+		l.without(err)
+		if ctx.Err() != nil {
+			return
+		}
+		delay := again.Next()
+		l.log.Warn("this replica leads no servers: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+// session competes over one connection until that or ctx ends.
+func (l *Leads) session(ctx context.Context, again *conn.Delays) (err error) {
+	opening, cancel := context.WithTimeout(ctx, roundWithin)
+	s, err := l.open(opening)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	free := map[string]bool{} // nobody led them in the round before
+	for {
+		round, cancel := context.WithTimeout(ctx, roundWithin)
+		free, err = l.round(round, s, free)
+		cancel()
+		if err != nil {
+			return err
+		}
+		again.Reset()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.again:
+		case <-time.After(roundEvery*3/4 + rand.N(roundEvery/2)):
+		}
+	}
+}
+
+// round leads what this replica is to lead, hands over what another is to, and tells
+// the others.
+func (l *Leads) round(ctx context.Context, s Session, free map[string]bool) (map[string]bool, error) {
+	l.mu.Lock()
+	me, candidates := l.me, l.candidates
+	me.Leads = slices.Sorted(maps.Keys(l.leads))
+	l.mu.Unlock()
+	replicas, led, err := s.Tell(ctx, me)
+	if err != nil {
+		return nil, err
+	}
+	d := decide(me, candidates, replicas, led, free)
+	if len(d.leave) > 0 {
+		l.lead(d.leave, false) // before somebody else does
+		if err := s.Leave(ctx, d.leave); err != nil {
+			return nil, err
+		}
+	}
+	var taken []string
+	if len(d.lead) > 0 {
+		if taken, err = s.Lead(ctx, d.lead); err != nil {
+			return nil, err
+		}
+		l.lead(taken, true)
+	}
+	if len(d.leave)+len(taken) > 0 {
+		me.Leads = slices.DeleteFunc(append(me.Leads, taken...), func(server string) bool { return slices.Contains(d.leave, server) })
+		slices.Sort(me.Leads)
+		if replicas, _, err = s.Tell(ctx, me); err != nil {
+			return nil, err
+		}
+	}
+	l.heard(replicas)
+	return d.free, nil
+}
+
+// lead takes down that this replica leads servers, or that it does not.
+func (l *Leads) lead(servers []string, leads bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, server := range servers {
+		if l.leads[server] == leads {
+			continue
+		}
+		if leads {
+			l.leads[server] = true
+			l.log.Debug("this replica leads a server", "server", server)
+		} else {
+			delete(l.leads, server)
+			l.log.Debug("this replica leads a server no more", "server", server)
+		}
+		if turned := l.turned[server]; turned != nil {
+			close(turned)
+			delete(l.turned, server)
+		}
+	}
+}
+
+// heard takes down who is there.
+func (l *Leads) heard(replicas []store.Replica) {
+	same := func(a, b store.Replica) bool {
+		return a.ID == b.ID && a.Address == b.Address && slices.Equal(a.Leads, b.Leads)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost != nil || !slices.EqualFunc(l.replicas, replicas, same) {
+		close(l.changed)
+		l.changed = make(chan struct{})
+	}
+	l.replicas, l.lost = replicas, nil
+}
+
+// without takes down that there is no session.
+func (l *Leads) without(why error) {
+	l.mu.Lock()
+	all := slices.Collect(maps.Keys(l.leads))
+	l.lost = why
+	l.mu.Unlock()
+	l.lead(all, false)
+}
+
+// decision is what a round changes.
+type decision struct {
+	lead, leave []string
+	free        map[string]bool // nobody leads them
+}
+
+// decide says which servers a replica tries to lead: at once those that it is the first
+// for, the others when nobody led them in the round before either. What it leads and a
+// replica that came later is the first for, it hands over.
+func decide(me store.Replica, candidates []Candidate, replicas []store.Replica, led func(server string) bool, freeBefore map[string]bool) decision {
+	d := decision{free: map[string]bool{}}
+	wanted := map[string]bool{}
+	for _, c := range candidates {
+		wanted[c.Server] = true
+		mine := slices.Contains(me.Leads, c.Server)
+		first := first(c.Server, me, replicas)
+		switch {
+		case mine && first.ID != me.ID && !c.Stays && first.Up >= handOverAfter:
+			d.leave = append(d.leave, c.Server)
+		case mine:
+		case !led(c.Server):
+			d.free[c.Server] = true
+			if first.ID == me.ID || freeBefore[c.Server] {
+				d.lead = append(d.lead, c.Server)
+			}
+		}
+	}
+	for _, server := range me.Leads {
+		if !wanted[server] {
+			d.leave = append(d.leave, server)
+		}
+	}
+	return d
+}
+
+// first is the replica with the configuration of me that all of them take for the first
+// one to lead a server (rendezvous hashing): few servers get another one when replicas
+// come and go.
+func first(server string, me store.Replica, replicas []store.Replica) store.Replica {
+	best, most := me, weight(server, me.ID)
+	for _, r := range replicas {
+		if w := weight(server, r.ID); r.Servers == me.Servers && (w > most || w == most && r.ID < best.ID) {
+			best, most = r, w
+		}
+	}
+	return best
+}
+
+func weight(server, replica string) uint64 {
+	sum := sha256.Sum256([]byte(replica + "\x00" + server))
+	return binary.BigEndian.Uint64(sum[:])
+}

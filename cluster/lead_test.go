@@ -1,0 +1,280 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"toolfinch/internal/await"
+	"toolfinch/store"
+)
+
+// There is a round in which nobody else leads a server before any replica but the first
+// for it takes it; and what is handed over goes to a replica that has been there for a while.
+func TestDecide(t *testing.T) {
+	one := func(id string, up time.Duration, leads ...string) store.Replica {
+		return store.Replica{ID: id, Servers: "same", Up: up, Leads: leads}
+	}
+	const s = "s"
+	low, high := "a", "b" // high is the first for s
+	if weight(s, low) > weight(s, high) {
+		low, high = high, low
+	}
+	other := one(high, time.Minute)
+	other.Servers = "different"
+	for name, c := range map[string]struct {
+		me          store.Replica
+		others      []store.Replica
+		led, free   bool
+		stays       bool
+		lead, leave bool
+	}{
+		"alone":                                 {me: one(low, 0), lead: true},
+		"the first":                             {me: one(high, 0), others: []store.Replica{one(low, time.Hour)}, lead: true},
+		"another leads it":                      {me: one(high, 0), others: []store.Replica{one(low, time.Hour, s)}, led: true},
+		"not the first":                         {me: one(low, 0), others: []store.Replica{one(high, 0)}},
+		"not the first, and nobody took it":     {me: one(low, 0), others: []store.Replica{one(high, 0)}, free: true, lead: true},
+		"the first has other servers":           {me: one(low, 0), others: []store.Replica{other}, lead: true},
+		"led here, alone":                       {me: one(low, 0, s), led: true},
+		"led here, the first has come":          {me: one(low, time.Hour, s), others: []store.Replica{one(high, time.Second)}, led: true},
+		"led here, the first has come to stay":  {me: one(low, time.Hour, s), others: []store.Replica{one(high, time.Minute)}, led: true, leave: true},
+		"led here, and it stays where it is":    {me: one(low, time.Hour, s), others: []store.Replica{one(high, time.Minute)}, led: true, stays: true},
+		"led here, another is not the first":    {me: one(high, time.Hour, s), others: []store.Replica{one(low, time.Minute)}, led: true},
+		"led here, the first has other servers": {me: one(low, time.Hour, s), others: []store.Replica{other}, led: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decide(c.me, []Candidate{{Server: s, Stays: c.stays}}, append(c.others, c.me), func(string) bool { return c.led }, map[string]bool{s: c.free})
+			if lead, leave := slices.Contains(d.lead, s), slices.Contains(d.leave, s); lead != c.lead || leave != c.leave {
+				t.Errorf("lead %t, leave %t; want %t, %t", lead, leave, c.lead, c.leave)
+			}
+		})
+	}
+	if d := decide(one("a", 0, "gone"), nil, nil, func(string) bool { return true }, nil); !slices.Equal(d.leave, []string{"gone"}) {
+		t.Errorf("of a server that is not configured any more it leaves %v", d.leave)
+	}
+}
+
+// Servers are spread over replicas, and few move when one comes.
+func TestFirstSpreads(t *testing.T) {
+	replicas := []store.Replica{{ID: "a"}, {ID: "b"}, {ID: "c"}}
+	counts, moved := map[string]int{}, 0
+	const servers = 3000
+	for i := range servers {
+		server := fmt.Sprint("server", i)
+		before := first(server, replicas[0], replicas).ID
+		counts[before]++
+		if after := first(server, replicas[0], append(slices.Clone(replicas), store.Replica{ID: "d"})).ID; after != before {
+			if moved++; after != "d" {
+				t.Fatalf("%s moves from %s to %s", server, before, after)
+			}
+		}
+	}
+	for id, n := range counts {
+		if n < servers/4 {
+			t.Errorf("%s is the first for %d of %d", id, n, servers)
+		}
+	}
+	if moved > servers/3 {
+		t.Errorf("%d of %d move", moved, servers)
+	}
+}
+
+// database is what sessions share: who is there and who has locked what. It can be away.
+type database struct {
+	mu       sync.Mutex // guards what follows
+	replicas map[string]store.Replica
+	locked   map[string]string // by server: the ID
+	away     bool
+	sessions []*session
+}
+
+type session struct {
+	of   *database
+	id   string // guarded by the mutex of the database, like what follows
+	dead bool
+}
+
+// use locks the database; the error says that the session is none any more.
+func (s *session) use() (d *database, unlock func(), err error) {
+	s.of.mu.Lock()
+	if s.dead {
+		s.of.mu.Unlock()
+		return nil, nil, errAway
+	}
+	return s.of, s.of.mu.Unlock, nil
+}
+
+var errAway = errors.New("away")
+
+func (d *database) open(context.Context) (Session, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.away {
+		return nil, errAway
+	}
+	return &session{of: d}, nil
+}
+
+// lose ends all sessions, as a restart does.
+func (d *database) lose(away bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.away = away
+	clear(d.locked)
+	clear(d.replicas)
+	for _, s := range d.sessions {
+		s.dead = true
+	}
+	d.sessions = nil
+}
+
+func (d *database) leader(server string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.locked[server]
+}
+
+func (s *session) Tell(_ context.Context, me store.Replica) ([]store.Replica, func(string) bool, error) {
+	d, unlock, err := s.use()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	s.id = me.ID
+	if !slices.Contains(d.sessions, s) {
+		d.sessions = append(d.sessions, s)
+	}
+	d.replicas[me.ID] = me
+	locked := maps.Clone(d.locked)
+	all := slices.SortedFunc(maps.Values(d.replicas), func(a, b store.Replica) int { return compare(a.ID, b.ID) })
+	return all, func(server string) bool { return locked[server] != "" }, nil
+}
+
+func compare(a, b string) int {
+	if a < b {
+		return -1
+	}
+	return 1
+}
+
+func (s *session) Lead(_ context.Context, servers []string) (leads []string, err error) {
+	d, unlock, err := s.use()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	for _, server := range servers {
+		if d.locked[server] == "" {
+			d.locked[server] = s.id
+			leads = append(leads, server)
+		}
+	}
+	return leads, nil
+}
+
+func (s *session) Leave(_ context.Context, servers []string) error {
+	d, unlock, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, server := range servers {
+		delete(d.locked, server)
+	}
+	return nil
+}
+
+func (s *session) Close() error {
+	d, unlock, err := s.use()
+	if err != nil {
+		return nil
+	}
+	defer unlock()
+	maps.DeleteFunc(d.locked, func(_ string, id string) bool { return id == s.id })
+	delete(d.replicas, s.id)
+	return nil
+}
+
+func TestEachServerHasOneLeader(t *testing.T) {
+	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+	servers := []Candidate{{Server: "one"}, {Server: "two"}, {Server: "three"}, {Server: "four"}}
+	all := map[string]*Leads{}
+	stops := map[string]func(){}
+	for _, id := range []string{"a", "b", "c"} {
+		l := NewLeads(LeadOptions{Me: store.Replica{ID: id}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
+		l.Compete(servers)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); l.Run(ctx) }()
+		all[id], stops[id] = l, func() { cancel(); <-done }
+	}
+	defer func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}()
+	// led waits until each server has exactly one leader, and all know.
+	led := func() {
+		t.Helper()
+		await.True(t, func() bool {
+			for _, c := range servers {
+				var leads []string
+				for id, l := range all {
+					if is, _ := l.Leads(c.Server); is {
+						leads = append(leads, id)
+					}
+				}
+				if len(leads) != 1 || db.leader(c.Server) != leads[0] {
+					return false
+				}
+			}
+			for _, l := range all {
+				if known, _, err := l.Replicas(); len(known) != len(all) || err != nil {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	led()
+	// One that ends leads nothing, and another takes what it led.
+	for id, l := range all {
+		_, turned := l.Leads("one")
+		is, _ := l.Leads("one")
+		if !is {
+			continue
+		}
+		stops[id]()
+		await.Value(t, turned)
+		if is, _ := l.Leads("one"); is {
+			t.Error("it leads after its end")
+		}
+		delete(all, id)
+		delete(stops, id)
+		break
+	}
+	led()
+	// Without the database nobody leads anything; with it, each server has one again.
+	db.lose(true)
+	await.True(t, func() bool {
+		for _, l := range all {
+			for _, c := range servers {
+				if is, _ := l.Leads(c.Server); is {
+					return false
+				}
+			}
+			if _, _, err := l.Replicas(); err == nil {
+				return false
+			}
+		}
+		return true
+	})
+	db.lose(false)
+	led()
+}

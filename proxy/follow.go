@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"toolfinch/configs"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/trust/pins"
+	"toolfinch/upstream"
+)
+
+// followed is what following a server came to.
+type followed struct {
+	known   bool // the store has a list of it
+	changed bool // it is another one
+	listed  *store.Listed
+}
+
+// follow takes in what another process has stored of a server. What is not stored, which
+// is how long a list may be kept and what was logged, stays as it was.
+func (k *knowledge) follow(ctx context.Context, config *configs.Config, server string) (f followed, err error) {
+	listed, err := k.store.Listed(ctx, server)
+	if err != nil || listed == nil {
+		return followed{known: k.said[server] != nil}, err
+	}
+	now, before := storedOf(listed.Upstream), k.said[server]
+	for _, def := range listed.Defs {
+		now.defs = append(now.defs, k.enrich(def))
+	}
+	now.unpinned = heldBy(config.Changes[server], listed.Unpinned)
+	if before != nil {
+		now.cache, now.faults = before.cache, before.faults
+	}
+	f = followed{known: true, changed: before == nil || !before.same(now), listed: listed}
+	if f.changed {
+		k.said[server] = now
+	}
+	return f, nil
+}
+
+// same reports whether two lists of a server are one.
+func (s *said) same(other *said) bool {
+	return slices.EqualFunc(s.defs, other.defs, func(a, b *tool.Def) bool {
+		return a.ID == b.ID && a.Hash == b.Hash && a.Enriched == b.Enriched
+	}) && slices.EqualFunc(s.unpinned, other.unpinned, func(a, b pins.Held) bool {
+		return a.ID == b.ID && a.Hash == b.Hash && a.Rejected == b.Rejected
+	}) && bytes.Equal(s.capabilities, other.capabilities) && s.instructions == other.instructions && s.version == other.version &&
+		s.era == other.era && s.interactive == other.interactive
+}
+
+// followPatience is how long a server that another process lists, and that was never
+// listed, is counted as one that may still come.
+const followPatience = 30 * time.Second
+
+// follow takes in a Change of a server that another process lists: what that has stored.
+// known is false while nobody has listed the server.
+func (l *loop) follow(ctx context.Context, config *configs.Config, change upstream.Change) (diff store.Diff, known, changed bool) {
+	f, err := l.known.follow(ctx, config, change.Server)
+	if err != nil && ctx.Err() == nil {
+		l.log.Warn("what another replica lists could not be read; what was known before stays", "server", change.Server, "error", err)
+	}
+	if f.listed != nil {
+		diff = countOf(f.listed.Defs)
+		l.pool.Follow(change.Server, diff.Total, upstream.Faults{LeftOut: f.listed.LeftOut, Mended: f.listed.Mended}, f.listed.Interactive)
+		if change.Interactive && !f.listed.Interactive {
+			l.later("that a server asks clients", func(ctx context.Context) error { return l.store.Asks(ctx, change.Server) })
+		}
+	}
+	if !f.known {
+		timer := time.AfterFunc(followPatience, func() {
+			l.later("that a server was not listed", func(ctx context.Context) error {
+				if l.known.said[change.Server] != nil || l.known.heard[change.Server] {
+					return nil
+				}
+				l.known.heard[change.Server] = true
+				return l.refresh(ctx, map[string]bool{change.Server: true})
+			})
+		})
+		context.AfterFunc(l.life, func() { timer.Stop() })
+	}
+	if change.Outdated {
+		l.others.relist(ctx, change.Server)
+	}
+	return diff, f.known, f.changed
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"toolfinch/tool"
+)
+
+// Listed is what is stored of one server.
+type Listed struct {
+	Upstream
+	Defs     []*tool.Def // as of Tools
+	Unpinned []Unpinned  // as of the method
+}
+
+// Listed returns what is stored of a server, as it is at one moment; nil where nothing is.
+func (s *Store) Listed(ctx context.Context, server string) (*Listed, error) {
+	all, rows, err := s.listed(ctx, server)
+	if err != nil {
+		return nil, fmt.Errorf("store: read server %s: %w", server, err)
+	}
+	if all != nil {
+		all.Defs = s.parse(rows)
+	}
+	return all, nil
+}
+
+func (s *Store) listed(ctx context.Context, server string) (all *Listed, rows []toolRow, err error) {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer tx.Rollback() // nothing was written
+	servers, err := readServers(ctx, tx, selectServer, server)
+	if err != nil || len(servers) == 0 {
+		return nil, nil, err
+	}
+	all = &Listed{Upstream: servers[0]}
+	rows, err = readTools(ctx, tx, selectToolsOf, server)
+	unpinned, unread := unpinnedOf(ctx, tx, server)
+	all.Unpinned = unpinned
+	return all, rows, errors.Join(err, unread)
+}
+
+// Asks notes that a stored server asks clients something.
+func (s *Store) Asks(ctx context.Context, server string) error {
+	err := s.write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `UPDATE servers SET interactive = TRUE WHERE name = ? AND NOT interactive`, server)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("store: note that %s asks clients: %w", server, err)
+	}
+	return nil
+}

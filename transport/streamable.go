@@ -98,11 +98,11 @@ func (s *Streamable) listen(w http.ResponseWriter, r *http.Request, session *ses
 	defer context.AfterFunc(session.known, cancel)()
 	out := newAnswer(w)
 	defer out.end()
-	if out.alive() != nil { // the header is what the client waits for
+	writer := newWriter(out.message)
+	defer session.out.stream(writer)() // once the client has the header, nothing goes another way
+	if out.alive() != nil {            // the header is what the client waits for
 		return
 	}
-	writer := newWriter(out.message)
-	defer session.out.stream(writer)()
 	_ = session.out.run(ctx, s.host.Closing(), writer, out.alive) // an error means that the client is gone
 }
 

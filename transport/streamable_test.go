@@ -202,6 +202,44 @@ func TestMessagesWaitForAWayToTheClient(t *testing.T) {
 	next(t, messages, "notifications/third")
 }
 
+// A client that has the header of its stream listens: what comes then goes no other way,
+// however busy the server is.
+func TestAStreamIsThereWithItsHeader(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	session := h.session("2025-11-25")
+	written := make(chan struct{})
+	h.around(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				w = &stuck{ResponseWriter: w, until: written}
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	messages, end := h.listen(session)
+	defer end()
+	h.live.Notify(session[1], "notifications/first", nil)
+	if _, got := h.answer(http.MethodPost, toolCall("1", "echo"), session...); strings.Contains(got, "notifications/first") {
+		t.Errorf("a request brought %s", got)
+	}
+	close(written)
+	next(t, messages, "notifications/first")
+}
+
+// stuck has flushes last until a channel is closed.
+type stuck struct {
+	http.ResponseWriter
+	until chan struct{}
+}
+
+func (s *stuck) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s *stuck) FlushError() error {
+	err := http.NewResponseController(s.ResponseWriter).Flush()
+	<-s.until
+	return err
+}
+
 func TestAClientThatTakesNoStreamGetsNone(t *testing.T) {
 	h := newHouse(t, transport.Limits{})
 	session := h.session("2025-11-25")

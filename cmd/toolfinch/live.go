@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -69,10 +70,7 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	place := filepath.Join(dir, liveName+hex.EncodeToString(random[:]))
-	listener, err := net.Listen("unix", place)
-	if err == nil {
-		err = os.Chmod(place, 0o600)
-	}
+	listener, err := listenPrivately(place)
 	if err != nil {
 		log.Debug("toolfinch status cannot ask this process", "error", err)
 		return
@@ -92,7 +90,35 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: liveWait, WriteTimeout: liveWait, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	_ = server.Serve(listener) // until it is closed, which removes the socket
+	_ = server.Serve(listener) // until it is closed
+	_ = os.Remove(place)
+}
+
+// listenPrivately listens at a socket that only its user opens, from its first moment on: it is
+// made within a folder of that user and moved with its mode. Between listening and a change of
+// the mode it would have that of the umask, which is one for all goroutines.
+func listenPrivately(place string) (_ net.Listener, err error) {
+	if runtime.GOOS == "windows" { // the folder's access list counts there
+		return net.Listen("unix", place)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(place), ".") // a name no longer than that of place
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	first := filepath.Join(dir, "s")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false)
+	if err = os.Chmod(first, 0o600); err == nil {
+		err = os.Rename(first, place)
+	}
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
 }
 
 // askLive asks the processes that run with a store in dir, all at once: mine are those of

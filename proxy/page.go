@@ -31,16 +31,17 @@ type paged struct{ rest }
 var ErrNoPage = errors.New("the page is not served")
 
 // UILink returns the path and query of a link that logs the owner in to the page, once and
-// within minutes. Whoever asks for it must have proved to be the owner. The error wraps
+// within minutes. Whoever asks for it must have proved to be the owner. One of here is for
+// browsers of the user of this process alone, where that can be told. The error wraps
 // ErrNoPage, and says why.
-func (p *Proxy) UILink() (string, error) {
+func (p *Proxy) UILink(here bool) (string, error) {
 	switch {
 	case p.first.Transport == configs.TransportStdio:
 		return "", fmt.Errorf("%w over stdio: start toolfinch serve --transport http", ErrNoPage)
 	case !p.now.Load().config.UI:
 		return "", fmt.Errorf("%w: the configuration has ui: false", ErrNoPage)
 	}
-	return p.desk.page().Link(), nil
+	return p.desk.page().Link(here), nil
 }
 
 // On reports whether the page is served.

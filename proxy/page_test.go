@@ -79,7 +79,7 @@ func (v *visitor) takes(a answered) {
 // owner is one who came in by a link.
 func owner(t *testing.T, p *proxy.Proxy, url string, headers ...string) *visitor {
 	t.Helper()
-	link, err := p.UILink()
+	link, err := p.UILink(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +97,18 @@ func withPage(t *testing.T, config *configs.Config) (*proxy.Proxy, string) {
 	t.Helper()
 	config.UI, config.REST, config.Transport = true, true, configs.TransportHTTP
 	return openViews(t, "", config)
+}
+
+// A link for a browser of this user lets in one that is, as these tests are.
+func TestALinkOfHere(t *testing.T) {
+	p, url := withPage(t, configOf(t, nil))
+	link, err := p.UILink(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := (&visitor{t: t, url: url}).do(link, nil); got.status != http.StatusOK || len(got.header["Set-Cookie"]) != 1 {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
 }
 
 func TestThePageIsForWhoWasLetIn(t *testing.T) {
@@ -254,7 +266,7 @@ func TestThePageIsSwitchedOff(t *testing.T) {
 			t.Errorf("%s: status %d", path, got.status)
 		}
 	}
-	if _, err := p.UILink(); !errors.Is(err, proxy.ErrNoPage) {
+	if _, err := p.UILink(false); !errors.Is(err, proxy.ErrNoPage) {
 		t.Errorf("a link: %v", err)
 	}
 }

@@ -47,7 +47,7 @@ func greetingOf(p *proxy.Proxy, config *configs.Config, at string) greeting {
 			g.views = append(g.views, v.Settings().Name)
 		}
 	}
-	if path, err := p.UILink(); err == nil {
+	if path, err := p.UILink(false); err == nil {
 		g.link = pageURL(at, path)
 	}
 	return g

@@ -48,8 +48,9 @@ const (
 // live is what a running toolfinch answers other commands of its user.
 type live struct {
 	status func(ctx context.Context) web.Status
-	// link returns path and query of a link to the page, or why there is none.
-	link func() (string, error)
+	// link returns path and query of a link to the page, or why there is none; one of here is
+	// for browsers of this user alone.
+	link func(here bool) (string, error)
 }
 
 // liveOf is what a proxy answers that is reached at an address, or over stdio.
@@ -79,8 +80,8 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		_ = rawjson.Write(w, l.status(r.Context()), "")
 	})
-	mux.HandleFunc("POST /link", func(w http.ResponseWriter, _ *http.Request) {
-		link, err := l.link()
+	mux.HandleFunc("POST /link", func(w http.ResponseWriter, r *http.Request) {
+		link, err := l.link(r.URL.Query().Has("here"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -40,17 +45,29 @@ Exit codes: 0 there is a link, 3 nothing runs that has the page.`,
 			if err != nil {
 				return err
 			}
-			link, err := one.pageLink(cmd.Context())
-			if err != nil {
-				return fmt.Errorf("process %d: %w", one.PID, err)
+			get := func(query string) (string, error) {
+				link, err := one.pageLink(cmd.Context(), query)
+				if err != nil {
+					return "", fmt.Errorf("process %d: %w", one.PID, err)
+				}
+				return link, nil
+			}
+			link, missing := "", error(nil)
+			if !noBrowser {
+				if link, err = get("?here"); err != nil {
+					return err
+				}
+				missing = openPage(dir, link)
+			}
+			if noBrowser || missing != nil { // the browser may be on another machine
+				if link, err = get(""); err != nil {
+					return err
+				}
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), link)
 			fmt.Fprintln(cmd.ErrOrStderr(), "the link lets one browser in, once and within ten minutes")
-			if noBrowser {
-				return nil
-			}
-			if err := openBrowser(link); err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "no browser was opened (%v): open the link yourself\n", err)
+			if missing != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "no browser was opened (%v): open the link yourself\n", missing)
 			}
 			return nil
 		},
@@ -87,12 +104,41 @@ func withPage(processes []running, pid int, path string) (running, error) {
 	return over[0], nil
 }
 
-// pageLink asks for a link to the page.
-func (r running) pageLink(ctx context.Context) (string, error) {
+// openPage opens a link of this user in a browser, whose command line others may read. On
+// Linux toolfinch refuses the link to others, and Windows shows nobody another's command
+// line; elsewhere the browser is given a file that only its user reads, and goes on from there.
+func openPage(dir, link string) error {
+	if runtime.GOOS == "linux" || runtime.GOOS == "windows" {
+		return openBrowser(link)
+	}
+	file, err := leadingTo(dir, link)
+	if err != nil {
+		return err
+	}
+	return openBrowser("file://" + file)
+}
+
+// leadingTo writes a file in dir, the same one each time, that leads to a link.
+func leadingTo(dir, link string) (file string, err error) {
+	file = filepath.Join(dir, "open.html")
+	text := `<!doctype html><meta http-equiv="refresh" content="0; url=` + html.EscapeString(link) + `"><title>toolfinch</title>`
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	_, err = out.WriteString(text)
+	return file, errors.Join(err, out.Close())
+}
+
+// pageLink asks for a link to the page; the query says for whom.
+func (r running) pageLink(ctx context.Context, query string) (string, error) {
 	var answer struct {
 		Link string `json:"link"` // path and query
 	}
-	if err := r.ask(ctx, http.MethodPost, "/link", &answer); err != nil {
+	if err := r.ask(ctx, http.MethodPost, "/link"+query, &answer); err != nil {
 		return "", err
 	}
 	return pageURL(r.At, answer.Link), nil

@@ -50,7 +50,8 @@ func (s *Server) login(q *request) {
 	case q.Method != http.MethodGet: // HEAD among them, which is to use nothing up
 		http.Error(q.w, "GET or POST", http.StatusMethodNotAllowed)
 	case q.URL.Query().Has("link"):
-		if !s.sessions.take(q.URL.Query().Get("link")) {
+		// Who may not have a link does not use it up either.
+		if link := q.URL.Query().Get("link"); s.sessions.isHere(link) && !ofThisUser(q.Request) || !s.sessions.take(link) {
 			if q.owner() { // the same link once more, in a browser that it has let in
 				redirect(q.w, "")
 				return
@@ -58,8 +59,8 @@ func (s *Server) login(q *request) {
 			if s.refused.admits() {
 				s.Log.Warn("page: a login link was refused", "address", sourceOf(q).Address)
 			}
-			s.Record.Event(q.Context(), trust.Event{Kind: trust.EventRefused, Outcome: trust.Denied, Reason: "a link to the page was used before, or is none"})
-			s.askIn(q, http.StatusForbidden, "this link was used before, or is too old: get another one with toolfinch ui")
+			s.Record.Event(q.Context(), trust.Event{Kind: trust.EventRefused, Outcome: trust.Denied, Reason: "a link to the page was used before, is another user's, or is none"})
+			s.askIn(q, http.StatusForbidden, "this link was used before, is too old, or was for another user's browser: get another one with toolfinch ui")
 			return
 		}
 		s.letIn(q, nil)

@@ -102,8 +102,10 @@ func (s *Server) EndStreams() { s.ending.Do(func() { close(s.closing) }) }
 func (s *Server) Close() { s.runs.close() }
 
 // Link returns the path and query of a link that logs the owner in, once and within
-// linkLasts. Whoever asks for it has proved to be the owner.
-func (s *Server) Link() string { return Path + "login?link=" + s.sessions.link() }
+// linkLasts. Whoever asks for it has proved to be the owner. One of here is refused to
+// programs of other users of this machine, and to other machines, where that can be told (Linux): the
+// command line of a browser, which it is for, is there for everybody to read.
+func (s *Server) Link(here bool) string { return Path + "login?link=" + s.sessions.link(here) }
 
 // contentPolicy is the Content-Security-Policy of every answer. Nothing comes from elsewhere, and
 // nothing that stands in a document runs.

@@ -57,6 +57,7 @@ type session struct {
 type link struct {
 	id    digest
 	until time.Time
+	here  bool // see Server.Link
 }
 
 // flash is something that the next page tells.
@@ -77,7 +78,7 @@ func newSessions(now func() time.Time) *sessions {
 }
 
 // link makes a link.
-func (s *sessions) link() (secret string) {
+func (s *sessions) link(here bool) (secret string) {
 	secret = rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +86,7 @@ func (s *sessions) link() (secret string) {
 	if len(s.links) >= maxLinks {
 		s.links = slices.Delete(s.links, 0, len(s.links)-maxLinks+1)
 	}
-	s.links = append(s.links, link{sha256.Sum256([]byte(secret)), s.now().Add(linkLasts)})
+	s.links = append(s.links, link{sha256.Sum256([]byte(secret)), s.now().Add(linkLasts), here})
 	return secret
 }
 
@@ -95,9 +96,27 @@ func (s *sessions) forgetLinks() {
 
 // take uses a link up, and reports whether it was there.
 func (s *sessions) take(secret string) bool {
-	id := sha256.Sum256([]byte(secret))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	found := s.find(secret)
+	if found < 0 {
+		return false
+	}
+	s.links = slices.Delete(s.links, found, found+1)
+	return true
+}
+
+// isHere reports whether a link is one of here: see Server.Link.
+func (s *sessions) isHere(secret string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.find(secret)
+	return found >= 0 && s.links[found].here
+}
+
+// find returns where a link is, -1 for nowhere; it is called with mu held.
+func (s *sessions) find(secret string) int {
+	id := sha256.Sum256([]byte(secret))
 	s.forgetLinks()
 	found := -1
 	for i, l := range s.links {
@@ -105,11 +124,7 @@ func (s *sessions) take(secret string) bool {
 			found = i
 		}
 	}
-	if found < 0 {
-		return false
-	}
-	s.links = slices.Delete(s.links, found, found+1)
-	return true
+	return found
 }
 
 // open begins a session, of holder where that is not the owner, and returns the secret that

@@ -14,7 +14,7 @@ func (c *clock) now() time.Time { return c.Time }
 func TestALinkLetsInOnceAndNotForLong(t *testing.T) {
 	now := &clock{time.Now()}
 	s := newSessions(now.now)
-	one, other := s.link(), s.link()
+	one, other := s.link(false), s.link(false)
 	if s.take("") || s.take(one+"x") {
 		t.Error("what is no link lets in")
 	}
@@ -29,9 +29,9 @@ func TestALinkLetsInOnceAndNotForLong(t *testing.T) {
 
 func TestLinksAreBounded(t *testing.T) {
 	s := newSessions(time.Now)
-	first := s.link()
+	first := s.link(false)
 	for range maxLinks {
-		s.link()
+		s.link(false)
 	}
 	if len(s.links) != maxLinks || s.take(first) {
 		t.Errorf("%d links are kept, the oldest among them", len(s.links))

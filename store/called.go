@@ -17,18 +17,19 @@ const (
 )
 
 const (
-	selectCalled = `SELECT principal, client, names FROM called WHERE view = ? AND at > ?`
-	putCalled    = `INSERT OR REPLACE INTO called (view, principal, client, names, at) VALUES (?, ?, ?, ?, ?)`
-	dropCalled   = `DELETE FROM called WHERE at <= ?`
-	boundCalled  = `DELETE FROM called WHERE (view, principal, client) IN (
-		SELECT view, principal, client FROM called ORDER BY at DESC LIMIT -1 OFFSET ?)`
+	selectCalled = `SELECT principal, client, names FROM called WHERE view = $1 AND at > $2`
+	putCalled    = `INSERT INTO called (view, principal, client, names, at) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (view, principal, client) DO UPDATE SET names = excluded.names, at = excluded.at`
+	dropCalled  = `DELETE FROM called WHERE at <= $1`
+	boundCalled = `DELETE FROM called WHERE (view, principal, client) IN (
+		SELECT view, principal, client FROM called ORDER BY at DESC` + after + `$1)`
 )
 
 // Called returns the tools that callers called last in the view, the last first; of
 // those that have called something new in the last seven days.
 func (s *Store) Called(ctx context.Context, view string) (map[tool.Caller][]tool.Called, error) {
 	out := map[tool.Caller][]tool.Called{}
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var by tool.Caller
 		var text []byte
 		var called []tool.Called
@@ -57,7 +58,7 @@ func (s *Store) PutCalled(ctx context.Context, view string, by tool.Caller, call
 		return fmt.Errorf("store: put what was called: %w", err)
 	}
 	now := time.Now()
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *txn) error {
 		for _, statement := range []struct {
 			text string
 			args []any

@@ -38,7 +38,7 @@ func TestWhatClientsCalledLast(t *testing.T) {
 	}
 	check(map[tool.Caller][]tool.Called{{Client: "agent 1"}: called("c", "a"), {Principal: "ann", Client: "agent 1"}: called("d")})
 
-	if _, err := s.db.Exec(`UPDATE called SET at = ? WHERE principal = 'ann'`, time.Now().Add(-8*24*time.Hour).UnixMilli()); err != nil {
+	if _, err := s.db.Exec(`UPDATE called SET at = $1 WHERE principal = 'ann'`, time.Now().Add(-8*24*time.Hour).UnixMilli()); err != nil {
 		t.Fatal(err)
 	}
 	check(map[tool.Caller][]tool.Called{{Client: "agent 1"}: called("c", "a")})

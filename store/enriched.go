@@ -31,14 +31,15 @@ const maxEnriched = 50_000
 
 const (
 	selectEnriched = `SELECT hash, used_for, tags, state FROM enriched`
-	putEnriched    = `INSERT OR REPLACE INTO enriched (hash, used_for, tags, state, at) VALUES (?, ?, ?, ?, ?)`
-	boundEnriched  = `DELETE FROM enriched WHERE hash IN (SELECT hash FROM enriched ORDER BY at DESC LIMIT -1 OFFSET ?)`
+	putEnriched    = `INSERT INTO enriched (hash, used_for, tags, state, at) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (hash) DO UPDATE SET used_for = excluded.used_for, tags = excluded.tags, state = excluded.state, at = excluded.at`
+	boundEnriched = `DELETE FROM enriched WHERE hash IN (SELECT hash FROM enriched ORDER BY at DESC` + after + `$1)`
 )
 
 // Enriched returns what was written of tools, by the hash of their definition.
 func (s *Store) Enriched(ctx context.Context) (map[string]Enriched, error) {
 	out := map[string]Enriched{}
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var one Enriched
 		var tags []byte
 		err := rows.Scan(&one.Hash, &one.When, &tags, &one.State)
@@ -62,7 +63,7 @@ func (s *Store) PutEnriched(ctx context.Context, one Enriched) error {
 	if err != nil {
 		return fmt.Errorf("store: put what was written of a tool: %w", err)
 	}
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, putEnriched, one.Hash, one.When, string(tags), string(one.State), time.Now().UnixNano()); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (s *Store) PutEnriched(ctx context.Context, one Enriched) error {
 
 // ForgetEnriched forgets all that was written of tools.
 func (s *Store) ForgetEnriched(ctx context.Context) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *txn) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM enriched`)
 		return err
 	})

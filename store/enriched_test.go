@@ -6,7 +6,7 @@ import (
 )
 
 func TestWhatWasWrittenOfToolsIsKept(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		one := Enriched{Hash: "h", When: "To report.", Tags: []string{"bug", "ticket"}, State: Proposed}
 		other := Enriched{Hash: "i", State: Rejected}
 		for _, e := range []Enriched{one, other} {

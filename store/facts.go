@@ -21,7 +21,7 @@ const (
 // Tokens returns the stored token counts by tool.Def.Hash.
 func (s *Store) Tokens(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var hash string
 		var count int
 		if err := rows.Scan(&hash, &count); err != nil {
@@ -43,8 +43,8 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 	if len(counts) == 0 {
 		return nil
 	}
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		put, err := tx.PrepareContext(ctx, `INSERT OR REPLACE INTO tokens (hash, count) VALUES (?, ?)`)
+	err := s.write(ctx, func(tx *txn) error {
+		put, err := tx.PrepareContext(ctx, `INSERT INTO tokens (hash, count) VALUES ($1, $2) ON CONFLICT (hash) DO UPDATE SET count = excluded.count`)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 	return nil
 }
 
-func dropTokens(ctx context.Context, tx *sql.Tx) error {
+func dropTokens(ctx context.Context, tx *txn) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM tokens WHERE hash NOT IN (SELECT hash FROM tools)`)
 	return err
 }
@@ -71,7 +71,7 @@ func dropTokens(ctx context.Context, tx *sql.Tx) error {
 // after list_changed.
 func (s *Store) Clients(ctx context.Context) (map[string]tool.Relists, error) {
 	out := map[string]tool.Relists{}
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var client string
 		var relists tool.Relists
 		var seen int64
@@ -94,15 +94,16 @@ func (s *Store) PutClient(ctx context.Context, client string, relists tool.Relis
 	if len(client) > maxClientName {
 		return fmt.Errorf("store: put client: its name has %d bytes, more than %d", len(client), maxClientName)
 	}
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO clients (client, relists, seen_at) VALUES (?, ?, ?)`,
+	err := s.write(ctx, func(tx *txn) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO clients (client, relists, seen_at) VALUES ($1, $2, $3)
+			ON CONFLICT (client) DO UPDATE SET relists = excluded.relists, seen_at = excluded.seen_at`,
 			client, relists, time.Now().UnixMilli())
 		if err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `
 			DELETE FROM clients WHERE client IN (
-				SELECT client FROM clients WHERE client <> ?1 ORDER BY seen_at DESC LIMIT -1 OFFSET ?2)`,
+				SELECT client FROM clients WHERE client <> $1 ORDER BY seen_at DESC`+after+`$2)`,
 			client, maxClients-1)
 		return err
 	})

@@ -17,11 +17,11 @@ const maxKeys = 10_000
 const (
 	keyColumns = `SELECT name, hash, view, scopes, groups, created, expires, used FROM keys`
 	selectKeys = keyColumns + ` ORDER BY name`
-	selectKey  = keyColumns + ` WHERE hash = ?`
-	countKeys  = `SELECT count(*), count(*) FILTER (WHERE name = ?) FROM keys`
-	addKey     = `INSERT INTO keys (name, hash, view, scopes, groups, created, expires, used) VALUES (?, ?, ?, ?, ?, ?, ?, 0)`
-	dropKey    = `DELETE FROM keys WHERE name = ?`
-	useKey     = `UPDATE keys SET used = max(used, ?) WHERE hash = ?`
+	selectKey  = keyColumns + ` WHERE hash = $1`
+	countKeys  = `SELECT count(*), count(*) FILTER (WHERE name = $1) FROM keys`
+	addKey     = `INSERT INTO keys (name, hash, view, scopes, groups, created, expires, used) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)`
+	dropKey    = `DELETE FROM keys WHERE name = $1`
+	useKey     = `UPDATE keys SET used = $1 WHERE hash = $2 AND used < $1`
 )
 
 // ErrKeyExists is wrapped by the error of AddKey for a name that another key has.
@@ -37,7 +37,7 @@ func (s *Store) AddKey(ctx context.Context, key trust.Key) error {
 	if err != nil {
 		return fmt.Errorf("store: add key: %w", err)
 	}
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *txn) error {
 		var all, same int
 		if err := tx.QueryRowContext(ctx, countKeys, key.Name).Scan(&all, &same); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (s *Store) AddKey(ctx context.Context, key trust.Key) error {
 // RevokeKey removes an API key, and reports whether there was one of this name.
 func (s *Store) RevokeKey(ctx context.Context, name string) (bool, error) {
 	var n int64
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *txn) error {
 		result, err := tx.ExecContext(ctx, dropKey, name)
 		if err == nil {
 			n, err = result.RowsAffected()
@@ -87,7 +87,7 @@ func (s *Store) Key(ctx context.Context, hash [32]byte) (*trust.Key, error) {
 
 func (s *Store) keys(ctx context.Context, query string, args ...any) ([]trust.Key, error) {
 	var out []trust.Key
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var key trust.Key
 		var hash, scopes, groups []byte
 		var created, expires, used int64
@@ -111,7 +111,7 @@ func (s *Store) keys(ctx context.Context, query string, args ...any) ([]trust.Ke
 
 // UsedKeys notes when keys were used last, by hash.
 func (s *Store) UsedKeys(ctx context.Context, used map[[32]byte]time.Time) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *txn) error {
 		for hash, at := range used {
 			if _, err := tx.ExecContext(ctx, useKey, millis(at), hash[:]); err != nil {
 				return err

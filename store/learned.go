@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"toolfinch/tool"
@@ -33,32 +34,35 @@ const (
 const (
 	selectLearned = `SELECT principal, query, server, tool, count, used_at FROM learned ORDER BY principal, query, server, tool`
 
-	// What a row counts at the time :now. A clock that was set back makes
-	// nothing count more.
-	learnedNow = `count * pow(0.5, max(0, :now - used_at) / :halflife)`
+	// What a row counts at the time $1. A clock that was set back makes nothing count
+	// more. PostgreSQL refuses powers that are too small for a number, so that ages end at
+	// 100 half-lives, 259,200 seconds each.
+	learnedNow = `learned.count * pow(0.5, CAST(CASE WHEN $1 <= learned.used_at THEN 0 WHEN $1 - learned.used_at > 259200000000 THEN 259200000000
+		ELSE $1 - learned.used_at END AS DOUBLE PRECISION) / 2592000000)`
 
 	addLearned = `
-		INSERT INTO learned (principal, query, server, tool, count, used_at) VALUES (:principal, :query, :server, :tool, min(:count, :most), :now)
-		ON CONFLICT DO UPDATE SET count = min(:count + ` + learnedNow + `, :most), used_at = :now`
+		INSERT INTO learned (used_at, principal, query, server, tool, count) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (principal, query, server, tool) DO UPDATE SET used_at = excluded.used_at,
+			count = CASE WHEN excluded.count + ` + learnedNow + ` < $7 THEN excluded.count + ` + learnedNow + ` ELSE $7 END`
 
-	fadeLearned = `DELETE FROM learned WHERE ` + learnedNow + ` < :least`
+	fadeLearned = `DELETE FROM learned WHERE ` + learnedNow + ` < $2`
 
 	// The row just added stays, or a full table would learn nothing new.
 	boundLearned = `
 		DELETE FROM learned WHERE (principal, query, server, tool) IN (
 			SELECT principal, query, server, tool FROM learned
-			ORDER BY (principal, query, server, tool) = (:principal, :query, :server, :tool) DESC, ` + learnedNow + ` DESC, principal, query, server, tool
-			LIMIT -1 OFFSET :rows)`
+			ORDER BY (principal, query, server, tool) = ($2, $3, $4, $5) DESC, ` + learnedNow + ` DESC, principal, query, server, tool
+			` + after + `$6)`
 
 	forgetLearned = `
 		DELETE FROM learned
-		WHERE (:query = '' OR instr(lower(query), lower(:query)) > 0) AND (:tool = '' OR server || '.' || tool = :tool)`
+		WHERE ($1 = '' OR replace(lower(query), lower($1), '') <> lower(query)) AND ($2 = '' OR server || '.' || tool = $2)`
 )
 
 // Learned returns what was learned from use, in the order of principals, queries and tools.
 func (s *Store) Learned(ctx context.Context) ([]LearnedUse, error) {
 	var out []LearnedUse
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var use LearnedUse
 		var at int64
 		if err := rows.Scan(&use.Principal, &use.Query, &use.Tool.Server, &use.Tool.Name, &use.Count, &at); err != nil {
@@ -88,19 +92,16 @@ func (s *Store) PutLearned(ctx context.Context, use LearnedUse) error {
 	if !(use.Count > 0) { // NaN is not, either
 		return fmt.Errorf("store: put learned use: its count is %v, not above 0", use.Count)
 	}
-	args := []any{
-		sql.Named("principal", use.Principal), sql.Named("query", use.Query), sql.Named("server", use.Tool.Server), sql.Named("tool", use.Tool.Name),
-		sql.Named("count", use.Count), sql.Named("now", use.At.UnixMilli()),
-		sql.Named("halflife", float64(learnedHalfLife.Milliseconds())), sql.Named("most", maxLearnedCount),
-		sql.Named("least", minLearnedCount), sql.Named("rows", maxLearned),
-	}
-	err := s.writeErasable(ctx, func(tx *sql.Tx) error {
-		for _, statement := range []string{addLearned, fadeLearned, boundLearned} {
-			if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
-				return err
-			}
+	row := []any{use.At.UnixMilli(), use.Principal, use.Query, use.Tool.Server, use.Tool.Name}
+	err := s.writeErasable(ctx, func(tx *txn) error {
+		_, err := tx.ExecContext(ctx, addLearned, append(slices.Clip(row), min(use.Count, maxLearnedCount), maxLearnedCount)...)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, fadeLearned, row[0], minLearnedCount)
 		}
-		return nil
+		if err == nil {
+			_, err = tx.ExecContext(ctx, boundLearned, append(slices.Clip(row), maxLearned)...)
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("store: put learned use: %w", err)
@@ -113,11 +114,14 @@ func (s *Store) PutLearned(ctx context.Context, use LearnedUse) error {
 // may be "" for any, so that both make it forget everything. It returns the
 // number of rows deleted. Their text is overwritten in the file, too; where
 // another process is reading, a copy stays in its log until that is reused, and
-// the store's log says so.
+// the store's log says so. PostgreSQL overwrites nothing: it reuses the space later.
 func (s *Store) ForgetLearned(ctx context.Context, query, tool string) (int, error) {
 	forgotten, err := s.forgetLearned(ctx, query, tool)
 	if err != nil {
 		return 0, fmt.Errorf("store: forget what was learned: %w", err)
+	}
+	if s.remote != nil {
+		return forgotten, nil
 	}
 	var busy, pages, moved int
 	err = s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
@@ -128,8 +132,8 @@ func (s *Store) ForgetLearned(ctx context.Context, query, tool string) (int, err
 }
 
 func (s *Store) forgetLearned(ctx context.Context, query, tool string) (forgotten int, err error) {
-	err = s.writeErasable(ctx, func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, forgetLearned, sql.Named("query", query), sql.Named("tool", tool))
+	err = s.writeErasable(ctx, func(tx *txn) error {
+		result, err := tx.ExecContext(ctx, forgetLearned, query, tool)
 		if err != nil {
 			return err
 		}
@@ -142,7 +146,10 @@ func (s *Store) forgetLearned(ctx context.Context, query, tool string) (forgotte
 
 // writeErasable is write, with zeros where text was deleted from a page or moved
 // within it. That text is moved is why it does not suffice to delete with it.
-func (s *Store) writeErasable(ctx context.Context, do func(*sql.Tx) error) error {
+func (s *Store) writeErasable(ctx context.Context, do func(*txn) error) error {
+	if s.remote != nil {
+		return s.write(ctx, do)
+	}
 	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = on"); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func TestWhatWasLearnedComesBack(t *testing.T) {
 		used("a b", "files.old", "read", 0.25, noon),
 		used(odd, "s", "t", 3, noon),
 	}
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		if got := learned(t, s); got != nil {
 			t.Errorf("at first: %v", got)
 		}
@@ -104,8 +104,8 @@ func TestWhatFadedIsForgotten(t *testing.T) {
 
 func TestOfTooManyRowsTheWeakestIsForgotten(t *testing.T) {
 	s := open(t, t.TempDir())
-	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		INSERT INTO learned SELECT '', printf('query %05d', i), 's', 't', CASE i WHEN 77 THEN 0.5 ELSE 1 END, ? FROM n`,
+	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+		INSERT INTO learned SELECT '', printf('query %05d', i), 's', 't', CASE i WHEN 77 THEN 0.5 ELSE 1 END, $2 FROM n`,
 		maxLearned, noon.UnixMilli())
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestForgetLearned(t *testing.T) {
 		{"' OR 1=1 --", "", []int{0, 1, 2}},
 	} {
 		t.Run(test.query+"|"+test.tool, func(t *testing.T) {
-			inBoth(t, func(t *testing.T, s *Store) {
+			everywhere(t, func(t *testing.T, s *Store) {
 				learn(t, s, all...)
 				n, err := s.ForgetLearned(t.Context(), test.query, test.tool)
 				if err != nil || n != len(all)-len(test.left) {
@@ -230,7 +230,7 @@ func TestForgettingWhileSomebodyReadsSaysWhatStays(t *testing.T) {
 }
 
 func TestUsesThatCannotBeStored(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		for _, use := range []LearnedUse{
 			used("q", "s", "t", 0, noon), used("q", "s", "t", -1, noon), used("q", "s", "t", math.NaN(), noon),
 			used(strings.Repeat("x", maxLearnedQuery+1), "s", "t", 1, noon),
@@ -246,7 +246,7 @@ func TestUsesThatCannotBeStored(t *testing.T) {
 }
 
 func TestLearnedFailsWithItsContextAndItsStore(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		all := func(ctx context.Context) []error {
 			_, read := s.Learned(ctx)
 			_, forget := s.ForgetLearned(ctx, "", "")
@@ -272,8 +272,8 @@ func TestLearnedFailsWithItsContextAndItsStore(t *testing.T) {
 
 func BenchmarkPutLearned(b *testing.B) {
 	s := open(b, b.TempDir())
-	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-		INSERT INTO learned SELECT '', 'query ' || i, 's', 't', 1, ? FROM n`, maxLearned, noon.UnixMilli())
+	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+		INSERT INTO learned SELECT '', 'query ' || i, 's', 't', 1, $2 FROM n`, maxLearned, noon.UnixMilli())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,7 +18,12 @@ type Listed struct {
 
 // Listed returns what is stored of a server, as it is at one moment; nil where nothing is.
 func (s *Store) Listed(ctx context.Context, server string) (*Listed, error) {
-	all, rows, err := s.listed(ctx, server)
+	var all *Listed
+	var rows []toolRow
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		all, rows, err = s.listed(ctx, server)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("store: read server %s: %w", server, err)
 	}
@@ -47,8 +52,8 @@ func (s *Store) listed(ctx context.Context, server string) (all *Listed, rows []
 
 // Asks notes that a stored server asks clients something.
 func (s *Store) Asks(ctx context.Context, server string) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE servers SET interactive = TRUE WHERE name = ? AND NOT interactive`, server)
+	err := s.write(ctx, func(tx *txn) error {
+		_, err := tx.ExecContext(ctx, `UPDATE servers SET interactive = TRUE WHERE name = $1 AND NOT interactive`, server)
 		return err
 	})
 	if err != nil {

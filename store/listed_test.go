@@ -6,8 +6,9 @@ import (
 )
 
 // What is stored of one server is what the methods for all servers say of it.
-func TestListed(t *testing.T) {
-	s := open(t, t.TempDir())
+func TestListed(t *testing.T) { everywhere(t, testListed) }
+
+func testListed(t *testing.T, s *Store) {
 	putReviewed(t, s, Upstream{Name: "a", Instructions: "Use it."}, strict, def(t, "a", `{"name":"x"}`))
 	putReviewed(t, s, Upstream{Name: "b", Instructions: "Use it."}, strict, def(t, "b", `{"name":"x"}`), def(t, "b", `{"name":"y"}`))
 	putReviewed(t, s, Upstream{Name: "b", Instructions: "Use that."}, strict, def(t, "b", `{"name":"x","v":2}`), def(t, "b", `{"name":"y"}`))

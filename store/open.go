@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,17 +17,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Migrations are applied in name order; the n-th makes version n of the schema.
-//
-//go:embed migrations/*.sql
-var migrations embed.FS
-
 // errDamaged and errNewer say that the database is of no use to this program,
 // and always will be.
-var (
-	errDamaged = errors.New("the database is damaged")
-	errNewer   = errors.New("the database was written by a newer version of toolfinch")
-)
+var errDamaged = errors.New("the database is damaged")
 
 // openOrReplace opens the database at path and takes the lock shared. A database
 // that is of no use is set aside first.
@@ -162,52 +153,6 @@ func fileURI(path string) string {
 		path = "/" + path // a drive letter
 	}
 	return (&url.URL{Scheme: "file", Path: path}).String()
-}
-
-// migrate applies what the database lacks, one transaction each. Two processes
-// may do it at once: each transaction looks anew where the other has got to.
-func migrate(ctx context.Context, db *sql.DB) error {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil {
-		return err
-	}
-	for {
-		done, err := migrateOnce(ctx, db, names)
-		if done || err != nil {
-			return err
-		}
-	}
-}
-
-func migrateOnce(ctx context.Context, db *sql.DB, names []string) (done bool, err error) {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return false, err
-	}
-	defer tx.Rollback() // does nothing after Commit
-	var version int
-	if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-		return false, err
-	}
-	switch {
-	case version > len(names):
-		return false, fmt.Errorf("%w: schema version %d, this one knows %d", errNewer, version, len(names))
-	case version < 0:
-		return false, fmt.Errorf("%w: schema version %d", errDamaged, version)
-	case version == len(names):
-		return true, nil
-	}
-	statements, err := migrations.ReadFile(names[version])
-	if err != nil {
-		return false, err
-	}
-	if _, err := tx.ExecContext(ctx, string(statements)); err != nil {
-		return false, fmt.Errorf("%s: %w", names[version], err)
-	}
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version+1)); err != nil {
-		return false, err
-	}
-	return false, tx.Commit()
 }
 
 // check finds the damage that opening a database does not: pages that do not

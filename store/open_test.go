@@ -373,7 +373,7 @@ func TestADatabaseInUseIsNeverMoved(t *testing.T) {
 		"newer":  {`PRAGMA user_version = 1000`, errNewer},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // SQLite waits its 5 s for a lock, whatever the context says
+			t.Parallel() // it is found useless until time runs out
 			dir := t.TempDir()
 			user := open(t, dir)
 			if _, err := user.db.Exec(test.prepare); err != nil {
@@ -395,10 +395,9 @@ func TestADatabaseInUseIsNeverMoved(t *testing.T) {
 			defer cancel()
 			s, err := openDir(ctx, dir, slog.New(slog.DiscardHandler))
 			if err == nil {
-				s.Close()
-				t.Fatal("opened")
+				err = s.Close()
 			}
-			if test.want != nil && !errors.Is(err, test.want) {
+			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if aside := movedAside(t, dir); aside != nil {
@@ -453,7 +452,7 @@ func TestOpenStopsWithItsContext(t *testing.T) {
 func TestKindsComeIntoAnOldDatabaseWithEverythingKept(t *testing.T) {
 	dir := t.TempDir()
 	var old strings.Builder
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	names, err := fs.Glob(migrations, "migrations/sqlite/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}

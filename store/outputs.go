@@ -19,21 +19,21 @@ const (
 )
 
 const (
-	dropOutputs       = `DELETE FROM outputs WHERE id IN (SELECT id FROM outputs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`
-	addOutput         = `INSERT INTO outputs (token, owner, expires_at, size, content) VALUES (?, ?, ?, ?, ?)`
-	selectOutput      = `SELECT content FROM outputs WHERE token = ? AND owner = ? AND expires_at > ?`
+	dropOutputs       = `DELETE FROM outputs WHERE id IN (SELECT id FROM outputs WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`
+	addOutput         = `INSERT INTO outputs (token, owner, expires_at, size, content) VALUES ($1, $2, $3, $4, $5)`
+	selectOutput      = `SELECT content FROM outputs WHERE token = $1 AND owner = $2 AND expires_at > $3`
 	boundOwnedOutputs = `
 		DELETE FROM outputs WHERE id IN (
 			SELECT id FROM (
-				SELECT id, sum(size) OVER newest AS bytes, row_number() OVER newest AS row
-				FROM outputs WHERE owner = :owner WINDOW newest AS (ORDER BY id DESC))
-			WHERE bytes > :bytes OR row > :rows)`
+				SELECT id, sum(size) OVER newest AS bytes, row_number() OVER newest AS place
+				FROM outputs WHERE owner = $3 WINDOW newest AS (ORDER BY id DESC)) AS own
+			WHERE bytes > $1 OR place > $2)`
 	boundOutputs = `
 		DELETE FROM outputs WHERE id IN (
 			SELECT id FROM (
-				SELECT id, sum(size) OVER newest AS bytes, row_number() OVER newest AS row
-				FROM outputs WINDOW newest AS (ORDER BY id DESC))
-			WHERE bytes > :bytes OR row > :rows)`
+				SELECT id, sum(size) OVER newest AS bytes, row_number() OVER newest AS place
+				FROM outputs WINDOW newest AS (ORDER BY id DESC)) AS every
+			WHERE bytes > $1 OR place > $2)`
 )
 
 // PutOutput keeps content for its owner until it expires; token and owner are
@@ -45,19 +45,18 @@ func (s *Store) PutOutput(ctx context.Context, token, owner [32]byte, content []
 	if len(content) > maxOwnOutputs {
 		return fmt.Errorf("store: put output: it has %d bytes, more than %d", len(content), maxOwnOutputs)
 	}
-	err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+	err := s.writeErasable(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, addOutput, token[:], owner[:], expires.UnixMilli(), len(content), content); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, boundOwnedOutputs,
-			sql.Named("owner", owner[:]), sql.Named("bytes", maxOwnOutputs), sql.Named("rows", maxOwnOutputRows))
+		_, err := tx.ExecContext(ctx, boundOwnedOutputs, maxOwnOutputs, maxOwnOutputRows, owner[:])
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, boundOutputs, sql.Named("bytes", maxOutputs), sql.Named("rows", maxOutputRows))
+		_, err = tx.ExecContext(ctx, boundOutputs, maxOutputs, maxOutputRows)
 		return err
 	})
 	if err != nil {
@@ -70,7 +69,7 @@ func (s *Store) PutOutput(ctx context.Context, token, owner [32]byte, content []
 // or it has expired at now. The bytes are the caller's.
 func (s *Store) Output(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error) {
 	var content []byte
-	err := s.db.QueryRowContext(ctx, selectOutput, token[:], owner[:], now.UnixMilli()).Scan(&content)
+	err := s.row(ctx, []any{&content}, selectOutput, token[:], owner[:], now.UnixMilli())
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -85,7 +84,7 @@ func (s *Store) Output(ctx context.Context, token, owner [32]byte, now time.Time
 func (s *Store) DropOutputs(ctx context.Context, now time.Time) (dropped int, err error) {
 	for {
 		var n int64
-		err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+		err := s.writeErasable(ctx, func(tx *txn) error {
 			result, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce)
 			if err != nil {
 				return err

@@ -39,7 +39,7 @@ func rows(t testing.TB, s *Store) (n int) {
 }
 
 func TestAnOutputIsItsOwnersUntilItExpires(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		content := []byte("{\"big\":12345678901234567890,\"f\":1.0}\x00\xff")
 		keep(t, s, "token", "owner", content, noon, time.Hour)
 		for _, test := range []struct {
@@ -61,7 +61,7 @@ func TestAnOutputIsItsOwnersUntilItExpires(t *testing.T) {
 }
 
 func TestExpiredOutputsAreDropped(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		keep(t, s, "short", "o", []byte("x"), noon, time.Minute)
 		keep(t, s, "long", "o", []byte("x"), noon, time.Hour)
 		if n, err := s.DropOutputs(t.Context(), noon.Add(time.Minute)); n != 1 || err != nil {
@@ -92,9 +92,9 @@ func TestOfTooManyOutputsTheOldestGo(t *testing.T) {
 	// size stands for content: nobody wants to write half a gigabyte.
 	fill := func(t *testing.T, s *Store, n, size, owners int) {
 		t.Helper()
-		_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)
+		_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
 			INSERT INTO outputs (token, owner, expires_at, size, content)
-			SELECT CAST(printf('%032d', i) AS BLOB), CASE ?3 WHEN 1 THEN ?4 ELSE CAST('o' || i % ?3 AS BLOB) END, ?5, ?2, x'' FROM n`,
+			SELECT CAST(printf('%032d', i) AS BLOB), CASE $3 WHEN 1 THEN $4 ELSE CAST('o' || i % $3 AS BLOB) END, $5, $2, x'' FROM n`,
 			n, size, owners, func() []byte { o := name("o"); return o[:] }(), noon.Add(time.Hour).UnixMilli())
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -46,33 +47,36 @@ type Review struct {
 const (
 	// keepApproved keeps what was approved before another definition takes its place.
 	keepApproved = `UPDATE pins SET raw = (SELECT t.raw FROM tools t WHERE t.server = pins.server AND t.kind = pins.kind AND t.name = pins.name AND t.hash = pins.hash)
-		WHERE server = ? AND kind = ? AND name = ? AND raw IS NULL`
+		WHERE server = $1 AND kind = $2 AND name = $3 AND raw IS NULL`
 
 	selectUnpinned = `SELECT t.server, t.kind, t.name, t.hash, t.raw, p.raw, COALESCE(p.rejected, '')
 		FROM tools t JOIN baselines b ON b.server = t.server AND b.kind = t.kind
 		LEFT JOIN pins p ON p.server = t.server AND p.kind = t.kind AND p.name = t.name
-		WHERE p.hash IS NOT t.hash`
+		WHERE p.hash IS DISTINCT FROM t.hash`
 	inOrder = ` ORDER BY t.server, t.kind, t.position`
 
-	selectInstructions = `SELECT s.name, b.kind, b.kind, '', CAST(s.instructions AS BLOB), p.raw, COALESCE(p.rejected, '')
+	selectInstructions = `SELECT s.name, b.kind, b.kind, '', s.instructions, p.raw, COALESCE(p.rejected, '')
 		FROM servers s JOIN baselines b ON b.server = s.name AND b.kind = 'instructions'
 		LEFT JOIN pins p ON p.server = s.name AND p.kind = b.kind
-		WHERE s.instructions <> '' AND COALESCE(p.raw, x'') <> CAST(s.instructions AS BLOB)`
+		WHERE s.instructions <> ''`
 
-	approveListed = `INSERT INTO pins (server, kind, name, hash) VALUES (?, ?, ?, ?)
+	approveListed = `INSERT INTO pins (server, kind, name, hash) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (server, kind, name) DO UPDATE SET hash = excluded.hash, raw = NULL, rejected = ''`
 
-	approveText = `INSERT INTO pins (server, kind, name, hash, raw) VALUES (?, ?, ?, '', ?)
+	approveListedKind = `INSERT INTO pins (server, kind, name, hash) SELECT server, kind, name, hash FROM tools WHERE server = $1 AND kind = $2
+		ON CONFLICT (server, kind, name) DO UPDATE SET hash = excluded.hash, raw = NULL, rejected = ''`
+
+	approveText = `INSERT INTO pins (server, kind, name, hash, raw) VALUES ($1, $2, $3, '', $4)
 		ON CONFLICT (server, kind, name) DO UPDATE SET raw = excluded.raw, rejected = ''`
 
-	rejectListed = `INSERT INTO pins (server, kind, name, hash, rejected) VALUES (?, ?, ?, '', ?)
+	rejectListed = `INSERT INTO pins (server, kind, name, hash, rejected) VALUES ($1, $2, $3, '', $4)
 		ON CONFLICT (server, kind, name) DO UPDATE SET rejected = excluded.rejected`
 
-	allApproved = `UPDATE servers SET approved_info = info WHERE name = ?`
+	allApproved = `UPDATE servers SET approved_info = info WHERE name = $1`
 )
 
 // list approves what may be of the list that was just stored.
-func (r *Review) list(ctx context.Context, tx *sql.Tx, server string, some bool, diff *Diff) error {
+func (r *Review) list(ctx context.Context, tx *txn, server string, some bool, diff *Diff) error {
 	if some { // who lists nothing has not been met yet
 		begun, err := r.begin(ctx, tx, server)
 		if err != nil {
@@ -98,14 +102,14 @@ func (r *Review) list(ctx context.Context, tx *sql.Tx, server string, some bool,
 }
 
 // begin makes what is stored the baseline of the kinds that have none.
-func (r *Review) begin(ctx context.Context, tx *sql.Tx, server string) (begun bool, err error) {
+func (r *Review) begin(ctx context.Context, tx *txn, server string) (begun bool, err error) {
 	var known []tool.Kind
 	err = each(ctx, tx, func(rows *sql.Rows) error {
 		var kind tool.Kind
 		err := rows.Scan(&kind)
 		known = append(known, kind)
 		return err
-	}, `SELECT kind FROM baselines WHERE server = ?`, server)
+	}, `SELECT kind FROM baselines WHERE server = $1`, server)
 	if err != nil {
 		return false, err
 	}
@@ -114,26 +118,32 @@ func (r *Review) begin(ctx context.Context, tx *sql.Tx, server string) (begun bo
 			continue
 		}
 		begun = true
-		statements := []string{`INSERT INTO baselines (server, kind) VALUES (?1, ?2)`}
-		switch {
-		case !r.First:
-		case kind == tool.KindInstructions:
-			statements = append(statements, `INSERT OR REPLACE INTO pins (server, kind, name, hash, raw)
-				SELECT name, ?2, ?2, '', CAST(instructions AS BLOB) FROM servers WHERE name = ?1 AND instructions <> ''`)
-		default:
-			statements = append(statements, `INSERT OR REPLACE INTO pins (server, kind, name, hash)
-				SELECT server, kind, name, hash FROM tools WHERE server = ?1 AND kind = ?2`)
+		_, err := tx.ExecContext(ctx, `INSERT INTO baselines (server, kind) VALUES ($1, $2)`, server, kind)
+		if err == nil && r.First {
+			err = approveKind(ctx, tx, server, kind)
 		}
-		for _, statement := range statements {
-			if _, err := tx.ExecContext(ctx, statement, server, kind); err != nil {
-				return false, fmt.Errorf("baseline of %s: %w", kind, err)
-			}
+		if err != nil {
+			return false, fmt.Errorf("baseline of %s: %w", kind, err)
 		}
 	}
 	return begun, nil
 }
 
-func approve(ctx context.Context, tx *sql.Tx, u Unpinned) (err error) {
+// approveKind approves all that is stored of a kind.
+func approveKind(ctx context.Context, tx *txn, server string, kind tool.Kind) error {
+	if kind != tool.KindInstructions {
+		_, err := tx.ExecContext(ctx, approveListedKind, server, kind)
+		return err
+	}
+	var text []byte
+	err := tx.QueryRowContext(ctx, `SELECT instructions FROM servers WHERE name = $1`, server).Scan(&text)
+	if err == nil && len(text) > 0 {
+		_, err = tx.ExecContext(ctx, approveText, server, kind, string(kind), text)
+	}
+	return err
+}
+
+func approve(ctx context.Context, tx *txn, u Unpinned) (err error) {
 	if u.ID.Kind == tool.KindInstructions {
 		_, err = tx.ExecContext(ctx, approveText, u.ID.Server, u.ID.Kind, u.ID.Name, []byte(u.Raw))
 	} else {
@@ -148,7 +158,11 @@ func approve(ctx context.Context, tx *sql.Tx, u Unpinned) (err error) {
 // Unpinned returns what servers were listed with that is not as it was approved, by
 // server; of each first its definitions, in the order of Tools, then its instructions.
 func (s *Store) Unpinned(ctx context.Context) ([]Unpinned, error) {
-	all, err := unpinnedOf(ctx, s.db, "")
+	var all []Unpinned
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		all, err = unpinnedOf(ctx, s.db, "")
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("store: read what is not approved: %w", err)
 	}
@@ -160,7 +174,7 @@ func (s *Store) Unpinned(ctx context.Context) ([]Unpinned, error) {
 func unpinnedOf(ctx context.Context, in querier, server string) (all []Unpinned, err error) {
 	queries, args := []string{selectUnpinned + inOrder, selectInstructions}, []any{}
 	if server != "" {
-		queries, args = []string{selectUnpinned + ` AND t.server = ?` + inOrder, selectInstructions + ` AND s.name = ?`}, []any{server}
+		queries, args = []string{selectUnpinned + ` AND t.server = $1` + inOrder, selectInstructions + ` AND s.name = $1`}, []any{server}
 	}
 	for _, query := range queries {
 		err := each(ctx, in, func(rows *sql.Rows) error {
@@ -169,6 +183,9 @@ func unpinnedOf(ctx context.Context, in querier, server string) (all []Unpinned,
 			err := rows.Scan(&u.ID.Server, &u.ID.Kind, &u.ID.Name, &u.Hash, &raw, &approved, &u.Rejected)
 			u.Raw, u.Approved = raw, approved
 			if u.ID.Kind == tool.KindInstructions {
+				if bytes.Equal(raw, approved) {
+					return err
+				}
 				u.Hash = hashOf(raw)
 			}
 			all = append(all, u)
@@ -191,13 +208,13 @@ func hashOf(raw []byte) string {
 func (s *Store) Compare(ctx context.Context, server string, defs []*tool.Def, instructions string, first bool) ([]Unpinned, error) {
 	pins, kinds := map[tool.ID]Unpinned{}, map[tool.Kind]bool{}
 	err := errors.Join(
-		each(ctx, s.db, func(rows *sql.Rows) error {
+		s.each(ctx, func(rows *sql.Rows) error {
 			var kind tool.Kind
 			err := rows.Scan(&kind)
 			kinds[kind] = true
 			return err
-		}, `SELECT kind FROM baselines WHERE server = ?`, server),
-		each(ctx, s.db, func(rows *sql.Rows) error {
+		}, `SELECT kind FROM baselines WHERE server = $1`, server),
+		s.each(ctx, func(rows *sql.Rows) error {
 			p := Unpinned{ID: tool.ID{Server: server}}
 			var raw []byte
 			err := rows.Scan(&p.ID.Kind, &p.ID.Name, &p.Hash, &raw, &p.Rejected)
@@ -205,7 +222,7 @@ func (s *Store) Compare(ctx context.Context, server string, defs []*tool.Def, in
 			pins[p.ID] = p
 			return err
 		}, `SELECT p.kind, p.name, p.hash, COALESCE(p.raw, t.raw), p.rejected FROM pins p
-			LEFT JOIN tools t ON t.server = p.server AND t.kind = p.kind AND t.name = p.name AND t.hash = p.hash WHERE p.server = ?`, server))
+			LEFT JOIN tools t ON t.server = p.server AND t.kind = p.kind AND t.name = p.name AND t.hash = p.hash WHERE p.server = $1`, server))
 	if err != nil {
 		return nil, fmt.Errorf("store: read what is approved of %s: %w", server, err)
 	}
@@ -227,7 +244,7 @@ func (s *Store) Compare(ctx context.Context, server string, defs []*tool.Def, in
 // Gone returns what was approved of a server and is not listed any more.
 func (s *Store) Gone(ctx context.Context, server string) ([]Unpinned, error) {
 	var all []Unpinned
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		u := Unpinned{ID: tool.ID{Server: server}}
 		var raw []byte
 		err := rows.Scan(&u.ID.Kind, &u.ID.Name, &raw)
@@ -235,7 +252,7 @@ func (s *Store) Gone(ctx context.Context, server string) ([]Unpinned, error) {
 		all = append(all, u)
 		return err
 	}, `SELECT p.kind, p.name, p.raw FROM pins p LEFT JOIN tools t ON t.server = p.server AND t.kind = p.kind AND t.name = p.name
-		WHERE p.server = ? AND p.kind <> 'instructions' AND p.raw IS NOT NULL AND t.name IS NULL ORDER BY p.kind, p.name`, server)
+		WHERE p.server = $1 AND p.kind <> 'instructions' AND p.raw IS NOT NULL AND t.name IS NULL ORDER BY p.kind, p.name`, server)
 	if err != nil {
 		return nil, fmt.Errorf("store: read what %s had: %w", server, err)
 	}
@@ -249,20 +266,20 @@ var ErrStale = errors.New("it has changed again")
 // Approve makes what is listed what is approved, if that still has the hash that u
 // says; else nothing is.
 func (s *Store) Approve(ctx context.Context, all []Unpinned) error {
-	return s.decide(ctx, "approve", all, func(tx *sql.Tx, u Unpinned) error { return approve(ctx, tx, u) })
+	return s.decide(ctx, "approve", all, func(tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
 }
 
 // Reject stores the mark in Rejected with each, if what is listed still has the hash
 // that u says; else nothing is stored.
 func (s *Store) Reject(ctx context.Context, all []Unpinned) error {
-	return s.decide(ctx, "reject", all, func(tx *sql.Tx, u Unpinned) error {
+	return s.decide(ctx, "reject", all, func(tx *txn, u Unpinned) error {
 		_, err := tx.ExecContext(ctx, rejectListed, u.ID.Server, u.ID.Kind, u.ID.Name, u.Rejected)
 		return err
 	})
 }
 
-func (s *Store) decide(ctx context.Context, what string, all []Unpinned, do func(*sql.Tx, Unpinned) error) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+func (s *Store) decide(ctx context.Context, what string, all []Unpinned, do func(*txn, Unpinned) error) error {
+	err := s.write(ctx, func(tx *txn) error {
 		listed := map[string]map[tool.ID]string{} // hashes by server
 		for _, u := range all {
 			if listed[u.ID.Server] == nil {
@@ -304,7 +321,7 @@ func (s *Store) decide(ctx context.Context, what string, all []Unpinned, do func
 // Decisions counts the calls of Approve and Reject of all processes: when it has grown,
 // Unpinned may answer otherwise.
 func (s *Store) Decisions(ctx context.Context) (n int64, err error) {
-	if err := s.db.QueryRowContext(ctx, `SELECT n FROM decisions`).Scan(&n); err != nil {
+	if err := s.row(ctx, []any{&n}, `SELECT n FROM decisions`); err != nil {
 		return 0, fmt.Errorf("store: read how much was decided: %w", err)
 	}
 	return n, nil

@@ -111,7 +111,7 @@ func TestPins(t *testing.T) {
 		{"without a review nothing is pinned", []step{{say: "first", defs: []string{a}}, {say: "second", defs: []string{a2}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inBoth(t, func(t *testing.T, s *Store) {
+			everywhere(t, func(t *testing.T, s *Store) {
 				for _, step := range test.steps {
 					if step.decide != nil {
 						step.decide(t, s)
@@ -131,7 +131,7 @@ func TestPins(t *testing.T) {
 	}
 
 	t.Run("a kind whose list failed has no baseline, and resources have none", func(t *testing.T) {
-		inBoth(t, func(t *testing.T, s *Store) {
+		everywhere(t, func(t *testing.T, s *Store) {
 			file, err := tool.ParseKind(tool.KindResource, "s", []byte(`{"uri":"file:///a","name":"a"}`))
 			if err != nil {
 				t.Fatal(err)
@@ -149,7 +149,7 @@ func TestPins(t *testing.T) {
 	})
 
 	t.Run("what is not stored is compared alike", func(t *testing.T) {
-		inBoth(t, func(t *testing.T, s *Store) {
+		everywhere(t, func(t *testing.T, s *Store) {
 			putReviewed(t, s, Upstream{Name: "s", Instructions: "old"}, strict, defs(t, "s", a, b)...)
 			putReviewed(t, s, Upstream{Name: "s"}, strict, defs(t, "s", a2)...)
 			got, err := s.Compare(t.Context(), "s", defs(t, "s", a2, b, `{"name":"c"}`), "new", true)
@@ -263,7 +263,7 @@ func TestProcessesDecideAtTheSameTime(t *testing.T) {
 
 // A list and what is approved of it are stored together or not at all.
 func TestAListIsNotStoredWithoutItsBaseline(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := s.PutServer(ctx, Upstream{Name: "s"}, somewhatReal(t, "s", 5000), &Review{Approve: func(Unpinned) bool { cancel(); return true }})
 		if !errors.Is(err, context.Canceled) {
@@ -279,7 +279,7 @@ func TestAListIsNotStoredWithoutItsBaseline(t *testing.T) {
 }
 
 func TestWhatIsGoneIsRemembered(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		putReviewed(t, s, Upstream{Name: "s"}, strict, defs(t, "s", `{"name":"a"}`, `{"name":"b"}`)...)
 		putReviewed(t, s, Upstream{Name: "s"}, strict, defs(t, "s", `{"name":"b"}`)...)
 		gone, err := s.Gone(t.Context(), "s")
@@ -297,7 +297,7 @@ func TestWhatIsGoneIsRemembered(t *testing.T) {
 
 func TestWhatWasKnownBeforeThereWerePinsIsTheBaseline(t *testing.T) {
 	dir := t.TempDir()
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	names, err := fs.Glob(migrations, "migrations/sqlite/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,16 +19,16 @@ const (
 
 const (
 	provisionColumns = `SELECT owner, server, kind, name, until, tokens FROM provisions`
-	selectProvisions = provisionColumns + ` WHERE view = ? AND (until = 0 OR until > ?) ORDER BY owner, id`
-	clearProvisions  = `DELETE FROM provisions WHERE view = ? AND owner = ?`
-	dropProvisions   = `DELETE FROM provisions WHERE until > 0 AND until <= ?`
-	addProvision     = `INSERT OR IGNORE INTO provisions (view, owner, server, kind, name, until, tokens) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	selectProvisions = provisionColumns + ` WHERE view = $1 AND (until = 0 OR until > $2) ORDER BY owner, id`
+	clearProvisions  = `DELETE FROM provisions WHERE view = $1 AND owner = $2`
+	dropProvisions   = `DELETE FROM provisions WHERE until > 0 AND until <= $1`
+	addProvision     = `INSERT INTO provisions (view, owner, server, kind, name, until, tokens) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`
 
 	// A set goes as a whole: half of one is nothing that anybody asked for.
 	boundProvisions = `
 		DELETE FROM provisions WHERE (view, owner) IN (
 			SELECT view, owner FROM provisions
-			WHERE id <= (SELECT id FROM provisions ORDER BY id DESC LIMIT 1 OFFSET ?))`
+			WHERE id <= (SELECT id FROM provisions ORDER BY id DESC LIMIT 1 OFFSET $1))`
 )
 
 // PutProvisions makes set what the owner may call in the view, in this order, in
@@ -44,7 +44,7 @@ func (s *Store) PutProvisions(ctx context.Context, view, owner string, set []too
 	if len(set) > maxOwnProvisions {
 		return fmt.Errorf("store: put provisions: they are %d, more than %d", len(set), maxOwnProvisions)
 	}
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, clearProvisions, view, owner); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *Store) PutProvisions(ctx context.Context, view, owner string, set []too
 	return nil
 }
 
-func addProvisions(ctx context.Context, tx *sql.Tx, view, owner string, set []tool.Provisioned) error {
+func addProvisions(ctx context.Context, tx *txn, view, owner string, set []tool.Provisioned) error {
 	add, err := tx.PrepareContext(ctx, addProvision)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func addProvisions(ctx context.Context, tx *sql.Tx, view, owner string, set []to
 // of each in the order in which it was put.
 func (s *Store) Provisions(ctx context.Context, view string) ([]tool.Provisioned, error) {
 	var out []tool.Provisioned
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var p tool.Provisioned
 		var until int64
 		err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens)

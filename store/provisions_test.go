@@ -62,7 +62,7 @@ func TestAProvisionedSetComesBackAsItWasPut(t *testing.T) {
 		{Owner: "o", ID: tool.ID{Server: "s", Name: "file:///ü?a=b", Kind: tool.KindResource}},
 		{Owner: "o", ID: tool.ID{Server: "s", Name: "file:///{x}", Kind: tool.KindTemplate}},
 	}
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		provision(t, s, "v", "o", all...)
 		wantProvisions(t, s, "v", all...)
 	})
@@ -82,7 +82,7 @@ func TestASetReplacesTheOneBefore(t *testing.T) {
 		{"whatever its owner is said to be", []tool.Provisioned{never("x", "s", "a")}, []tool.Provisioned{a}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inBoth(t, func(t *testing.T, s *Store) {
+			everywhere(t, func(t *testing.T, s *Store) {
 				provision(t, s, "v", "o", a, b)
 				provision(t, s, "v", "other", a)
 				provision(t, s, "w", "o", b)
@@ -95,7 +95,7 @@ func TestASetReplacesTheOneBefore(t *testing.T) {
 }
 
 func TestOwnersComeInOrderHoweverTheyWerePut(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		for _, owner := range []string{"principal b", "anonymous", "principal a", "principal b"} {
 			provision(t, s, "v", owner, never(owner, "s", "2"), never(owner, "s", "1"))
 		}
@@ -108,7 +108,7 @@ func TestOwnersComeInOrderHoweverTheyWerePut(t *testing.T) {
 
 func TestProvisionsEnd(t *testing.T) {
 	past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		provision(t, s, "v", "o",
 			tool.Provisioned{ID: tool.ID{Server: "s", Name: "past"}, Until: past},
 			tool.Provisioned{ID: tool.ID{Server: "s", Name: "before 1970"}, Until: time.UnixMilli(-1)},
@@ -121,7 +121,7 @@ func TestProvisionsEnd(t *testing.T) {
 		}
 
 		// What ends while it is stored is not read, and goes with whatever is put next.
-		if _, err := s.db.Exec(`UPDATE provisions SET until = ?`, past.UnixMilli()); err != nil {
+		if _, err := s.db.Exec(`UPDATE provisions SET until = $1`, past.UnixMilli()); err != nil {
 			t.Fatal(err)
 		}
 		wantProvisions(t, s, "v")
@@ -156,9 +156,9 @@ func TestTwoHandlesSeeEachOthersProvisions(t *testing.T) {
 func TestOfTooManyProvisionsTheSetsChangedLongestAgoGo(t *testing.T) {
 	s := open(t, t.TempDir())
 	const of = 10 // tools of an owner
-	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)
+	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
 		INSERT INTO provisions (view, owner, server, kind, name, until, tokens)
-		SELECT 'v', printf('%06d', i / ?2), 's', '', i % ?2, 0, 0 FROM n`, maxProvisions, of)
+		SELECT 'v', printf('%06d', i / $2), 's', '', i % $2, 0, 0 FROM n`, maxProvisions, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestOfTooManyProvisionsTheSetsChangedLongestAgoGo(t *testing.T) {
 		t.Errorf("the oldest set is that of %s, want 000003", oldest)
 	}
 	var halves int // sets of which only a part is there
-	if err := s.db.QueryRow(`SELECT count(*) FROM (SELECT owner FROM provisions WHERE view = 'v' GROUP BY owner HAVING count(*) < ?)`, of).Scan(&halves); err != nil {
+	if err := s.db.QueryRow(`SELECT count(*) FROM (SELECT owner FROM provisions WHERE view = 'v' GROUP BY owner HAVING count(*) < $1)`, of).Scan(&halves); err != nil {
 		t.Fatal(err)
 	}
 	if n := provisionRows(t, s); n > maxProvisions || n < maxProvisions-of || halves != 1 { // that of 000000 has one tool
@@ -296,7 +296,7 @@ func TestProcessesKeepAccountsInOneDirectory(t *testing.T) {
 
 func BenchmarkPutProvisions(b *testing.B) {
 	s := open(b, b.TempDir())
-	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)
+	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
 		INSERT INTO provisions (view, owner, server, kind, name, until) SELECT 'v', i / 10, 's', '', i % 10, 0 FROM n`, maxProvisions)
 	if err != nil {
 		b.Fatal(err)

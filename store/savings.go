@@ -61,19 +61,20 @@ const savingsDays = 400
 
 var (
 	savingsColumns = `SELECT day, view, ` + strings.Join(savingsCounts, ", ") + ` FROM savings`
-	selectSavings  = savingsColumns + ` WHERE day >= ? ORDER BY day DESC, view`
+	selectSavings  = savingsColumns + ` WHERE day >= $1 ORDER BY day DESC, view`
 	addSavings     = addSavingsStatement()
 )
 
-const dropSavings = `DELETE FROM savings WHERE day <= ?`
+const dropSavings = `DELETE FROM savings WHERE day <= $1`
 
 func addSavingsStatement() string {
-	var sums []string
-	for _, column := range savingsCounts {
-		sums = append(sums, column+" = "+column+" + excluded."+column)
+	var sums, values []string
+	for i, column := range savingsCounts {
+		values = append(values, fmt.Sprintf("$%d", i+3))
+		sums = append(sums, column+" = savings."+column+" + excluded."+column)
 	}
-	return `INSERT INTO savings (day, view, ` + strings.Join(savingsCounts, ", ") + `) VALUES (?, ?` +
-		strings.Repeat(", ?", len(savingsCounts)) + `) ON CONFLICT DO UPDATE SET ` + strings.Join(sums, ", ")
+	return `INSERT INTO savings (day, view, ` + strings.Join(savingsCounts, ", ") + `) VALUES ($1, $2, ` +
+		strings.Join(values, ", ") + `) ON CONFLICT (day, view) DO UPDATE SET ` + strings.Join(sums, ", ")
 }
 
 // AddSavings adds each to what is stored of its view on a day, 2026-11-21 in UTC;
@@ -82,7 +83,7 @@ func (s *Store) AddSavings(ctx context.Context, day string, all []Savings) error
 	if _, err := time.Parse(time.DateOnly, day); err != nil {
 		return fmt.Errorf("store: add savings: %q is no day: %w", day, err)
 	}
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *txn) error {
 		for _, one := range all {
 			values := []any{day, one.View}
 			for _, n := range one.counts() {
@@ -103,7 +104,7 @@ func (s *Store) AddSavings(ctx context.Context, day string, all []Savings) error
 
 // ResetSavings forgets all savings.
 func (s *Store) ResetSavings(ctx context.Context) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *txn) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM savings`)
 		return err
 	})
@@ -117,7 +118,7 @@ func (s *Store) ResetSavings(ctx context.Context) error {
 // the newest day first, then by view.
 func (s *Store) Savings(ctx context.Context, since time.Time) ([]Savings, error) {
 	var out []Savings
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var one Savings
 		values := []any{&one.Day, &one.View}
 		for _, n := range one.counts() {

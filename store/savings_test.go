@@ -42,7 +42,7 @@ func TestSavingsAddUpByDayAndView(t *testing.T) {
 	}
 	one.Cached = 3 << 40
 	other := Savings{View: "w", Sessions: 1}
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		save(t, s, day(2), one)
 		save(t, s, day(1), other, one)
 		save(t, s, day(1), one, Savings{View: "v", Answers: 90})
@@ -83,7 +83,7 @@ func TestSavingsAreByTheDayInUTC(t *testing.T) {
 }
 
 func TestOldSavingsAreDropped(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		for _, ago := range []int{savingsDays + 1, savingsDays - 2, 0} {
 			save(t, s, time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly), Savings{Sessions: int64(ago)})
 		}
@@ -115,7 +115,7 @@ func TestSavingsAreAllAddedOrNone(t *testing.T) {
 // Savings of a database that knew no steps are dropped, and new ones take their place.
 func TestSavingsWithoutStepsAreDropped(t *testing.T) {
 	dir := t.TempDir()
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	names, err := fs.Glob(migrations, "migrations/sqlite/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}

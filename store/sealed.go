@@ -21,11 +21,11 @@ const (
 
 const (
 	sealedColumns = `SELECT name, sealed, at FROM vault`
-	selectSealed  = sealedColumns + ` WHERE name = ?`
-	sealedNames   = `SELECT name, at FROM vault WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name`
+	selectSealed  = sealedColumns + ` WHERE name = $1`
+	sealedNames   = `SELECT name, at FROM vault WHERE substr(name, 1, length($1)) = $1 ORDER BY name`
 	countSealed   = `SELECT count(*) FROM vault`
-	putSealed     = `INSERT OR REPLACE INTO vault (name, sealed, at) VALUES (?, ?, ?)`
-	dropSealed    = `DELETE FROM vault WHERE name = ?1 OR ?1 = ''`
+	putSealed     = `INSERT INTO vault (name, sealed, at) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed, at = excluded.at`
+	dropSealed    = `DELETE FROM vault WHERE name = $1 OR $1 = ''`
 )
 
 // LockDir is the folder of the files that processes with this store lock, which need
@@ -79,7 +79,7 @@ func openSealed(ctx context.Context, dir string) (*sql.DB, error) {
 func (s *Store) SealedRow(ctx context.Context, name string) (*vault.Row, error) {
 	var row vault.Row
 	var at int64
-	err := s.db.QueryRowContext(ctx, selectSealed, name).Scan(&row.Name, &row.Sealed, &at)
+	err := s.row(ctx, []any{&row.Name, &row.Sealed, &at}, selectSealed, name)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -94,7 +94,7 @@ func (s *Store) SealedRow(ctx context.Context, name string) (*vault.Row, error) 
 // what is sealed.
 func (s *Store) SealedNames(ctx context.Context, prefix string) ([]vault.Row, error) {
 	var out []vault.Row
-	err := each(ctx, s.db, func(rows *sql.Rows) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var row vault.Row
 		var at int64
 		err := rows.Scan(&row.Name, &at)
@@ -112,7 +112,7 @@ func (s *Store) SealedNames(ctx context.Context, prefix string) ([]vault.Row, er
 // new one is an error: unlike what is learned, none may be forgotten. The time is stored
 // in milliseconds.
 func (s *Store) PutSealed(ctx context.Context, row vault.Row) error {
-	err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+	err := s.writeErasable(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, putSealed, row.Name, row.Sealed, row.At.UnixMilli()); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (s *Store) PutSealed(ctx context.Context, row vault.Row) error {
 
 // DropSealed deletes the sealed row of that name, or all with "".
 func (s *Store) DropSealed(ctx context.Context, name string) error {
-	err := s.writeErasable(ctx, func(tx *sql.Tx) error {
+	err := s.writeErasable(ctx, func(tx *txn) error {
 		_, err := tx.ExecContext(ctx, dropSealed, name)
 		return err
 	})
@@ -151,13 +151,13 @@ var rescued = map[string]string{
 
 // rescue copies that out of a database that was moved aside, as far as it can be read.
 func rescue(ctx context.Context, db *sql.DB, aside string) error {
-	if _, err := db.ExecContext(ctx, `ATTACH DATABASE ? AS aside`, fileURI(aside)); err != nil {
+	if _, err := db.ExecContext(ctx, `ATTACH DATABASE $1 AS aside`, fileURI(aside)); err != nil {
 		return err
 	}
 	var errs []error
 	for table, columns := range rescued {
 		var tables int
-		err := db.QueryRowContext(ctx, `SELECT count(*) FROM aside.sqlite_schema WHERE name = ?`, table).Scan(&tables)
+		err := db.QueryRowContext(ctx, `SELECT count(*) FROM aside.sqlite_schema WHERE name = $1`, table).Scan(&tables)
 		if err == nil && tables > 0 {
 			_, err = db.ExecContext(ctx, fmt.Sprintf(`INSERT OR IGNORE INTO main.%s (%s) SELECT %s FROM aside.%s`, table, columns, columns, table))
 		}

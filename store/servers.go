@@ -16,12 +16,12 @@ import (
 const (
 	serverColumns = `SELECT name, era, info, approved_info, instructions, capabilities, interactive, NOT checked, left_out, mended, updated_at FROM servers`
 	selectServers = serverColumns + ` ORDER BY name`
-	selectServer  = serverColumns + ` WHERE name = ?`
+	selectServer  = serverColumns + ` WHERE name = $1`
 
 	toolColumns = `SELECT server, kind, name, hash, raw FROM tools`
 	// The names of kinds sort as tool.Kinds does.
 	selectTools   = toolColumns + ` ORDER BY server, kind, position`
-	selectToolsOf = toolColumns + ` WHERE server = ? ORDER BY kind, position`
+	selectToolsOf = toolColumns + ` WHERE server = $1 ORDER BY kind, position`
 )
 
 // Upstream is what an upstream said of itself when it was last listed.
@@ -59,7 +59,7 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 		srv.UpdatedAt = time.Now()
 	}
 	var diff Diff
-	err := s.write(ctx, func(tx *sql.Tx) (err error) {
+	err := s.write(ctx, func(tx *txn) (err error) {
 		if diff, err = putServer(ctx, tx, srv, defs); err == nil && review != nil {
 			err = review.list(ctx, tx, srv.Name, len(defs) > 0, &diff)
 		}
@@ -71,12 +71,12 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 	return diff, nil
 }
 
-func putServer(ctx context.Context, tx *sql.Tx, srv Upstream, defs []*tool.Def) (Diff, error) {
+func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Diff, error) {
 	now := srv.UpdatedAt.UnixMilli()
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO servers (name, era, info, instructions, capabilities, interactive, checked, left_out, mended, updated_at) VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?)
+		INSERT INTO servers (name, era, info, instructions, capabilities, interactive, checked, left_out, mended, updated_at) VALUES ($1, $2, $3, $4, $5, $6, TRUE, $7, $8, $9)
 		ON CONFLICT (name) DO UPDATE SET era = excluded.era, info = excluded.info, instructions = excluded.instructions,
-			capabilities = excluded.capabilities, interactive = excluded.interactive, checked = 1, left_out = excluded.left_out, mended = excluded.mended,
+			capabilities = excluded.capabilities, interactive = excluded.interactive, checked = TRUE, left_out = excluded.left_out, mended = excluded.mended,
 			updated_at = excluded.updated_at`,
 		srv.Name, srv.Era, []byte(srv.Info), srv.Instructions, []byte(srv.Capabilities), srv.Interactive, srv.LeftOut, srv.Mended, now)
 	if err != nil {
@@ -87,13 +87,13 @@ func putServer(ctx context.Context, tx *sql.Tx, srv Upstream, defs []*tool.Def) 
 		return Diff{}, err
 	}
 	// A definition that only moved or was seen again keeps its large row.
-	touch, err := tx.PrepareContext(ctx, `UPDATE tools SET position = ?, last_seen = ? WHERE server = ? AND kind = ? AND name = ?`)
+	touch, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1, last_seen = $2 WHERE server = $3 AND kind = $4 AND name = $5`)
 	if err != nil {
 		return Diff{}, err
 	}
 	defer touch.Close()
 	put, err := tx.PrepareContext(ctx, `
-		INSERT INTO tools (server, kind, name, position, hash, first_seen, last_seen, raw) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		INSERT INTO tools (server, kind, name, position, hash, first_seen, last_seen, raw) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (server, kind, name) DO UPDATE SET position = excluded.position, hash = excluded.hash,
 			last_seen = excluded.last_seen, raw = excluded.raw`)
 	if err != nil {
@@ -145,7 +145,7 @@ func putServer(ctx context.Context, tx *sql.Tx, srv Upstream, defs []*tool.Def) 
 		}
 		_, err := keep.ExecContext(ctx, srv.Name, key.kind, key.name)
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `DELETE FROM tools WHERE server = ? AND kind = ? AND name = ?`, srv.Name, key.kind, key.name)
+			_, err = tx.ExecContext(ctx, `DELETE FROM tools WHERE server = $1 AND kind = $2 AND name = $3`, srv.Name, key.kind, key.name)
 		}
 		if err != nil {
 			return Diff{}, fmt.Errorf("%s %s: %w", key.kind, key.name, err)
@@ -172,7 +172,7 @@ type defKey struct {
 }
 
 // hashes returns the hash of each definition of a server.
-func hashes(ctx context.Context, tx *sql.Tx, server string) (map[defKey]string, error) {
+func hashes(ctx context.Context, tx *txn, server string) (map[defKey]string, error) {
 	out := map[defKey]string{}
 	err := each(ctx, tx, func(rows *sql.Rows) error {
 		var key defKey
@@ -180,13 +180,17 @@ func hashes(ctx context.Context, tx *sql.Tx, server string) (map[defKey]string, 
 		err := rows.Scan(&key.kind, &key.name, &hash)
 		out[key] = hash
 		return err
-	}, `SELECT kind, name, hash FROM tools WHERE server = ?`, server)
+	}, `SELECT kind, name, hash FROM tools WHERE server = $1`, server)
 	return out, err
 }
 
 // Servers returns every stored server by name.
 func (s *Store) Servers(ctx context.Context) ([]Upstream, error) {
-	out, err := readServers(ctx, s.db, selectServers)
+	var out []Upstream
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		out, err = readServers(ctx, s.db, selectServers)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("store: read servers: %w", err)
 	}
@@ -214,7 +218,11 @@ func readServers(ctx context.Context, in querier, query string, args ...any) (ou
 // the server listed them. A row whose definition was damaged on the disk is left
 // out, with a warning in the log.
 func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
-	rows, err := readTools(ctx, s.db, selectTools)
+	var rows []toolRow
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		rows, err = readTools(ctx, s.db, selectTools)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("store: read tools: %w", err)
 	}
@@ -275,7 +283,7 @@ func (r toolRow) parse() (*tool.Def, error) {
 // KeepServers forgets every server that is not named, with its definitions, and
 // returns whom it forgot, sorted.
 func (s *Store) KeepServers(ctx context.Context, names []string) (removed []string, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *txn) error {
 		removed = nil
 		err := each(ctx, tx, func(rows *sql.Rows) error {
 			var name string
@@ -289,7 +297,7 @@ func (s *Store) KeepServers(ctx context.Context, names []string) (removed []stri
 			return err
 		}
 		for _, name := range removed {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM servers WHERE name = ?`, name); err != nil { // its definitions go with it
+			if _, err := tx.ExecContext(ctx, `DELETE FROM servers WHERE name = $1`, name); err != nil { // its definitions go with it
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -299,25 +307,4 @@ func (s *Store) KeepServers(ctx context.Context, names []string) (removed []stri
 		return nil, fmt.Errorf("store: forget servers: %w", err)
 	}
 	return removed, nil
-}
-
-// querier is a database or a transaction of one.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// each calls do with every row of a query. do must not use the store: its one
-// connection is taken.
-func each(ctx context.Context, in querier, do func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := in.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := do(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

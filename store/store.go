@@ -32,29 +32,43 @@ const (
 // that fails has changed nothing, and the store may be used on: a full disk or
 // a lock held by another process can pass.
 type Store struct {
-	db   *sql.DB
-	log  *slog.Logger
-	lock *lock       // nil in memory
-	path string      // "" in memory
+	db  *sql.DB
+	log *slog.Logger
+
+	// Of SQLite; without them it is in memory.
+	lock *lock
+	path string
 	file os.FileInfo // what path was when it was opened
+
+	remote *remote // nil with SQLite
 
 	readOnly bool
 }
 
-// Open opens toolfinch.db in dir, which is created (mode 0700) when missing.
+// Open opens the store at a place: a folder, or the URL of a PostgreSQL database.
+//
+// A PostgreSQL database is brought to the newest version of the schema; of several
+// programs that do it at once, all but one wait. That it cannot be reached, and that it
+// was written by a newer version with which this one does not work, are errors. Its
+// methods return an error that wraps *Away while it does not answer.
+//
+// In a folder it opens toolfinch.db, which is created (mode 0700) when missing.
 // A database that is damaged, or was written by a newer version of the program,
 // is renamed to toolfinch.db.corrupt-<time> or toolfinch.db.newer-<time>, and a
 // new one takes its place. When no database can be had in dir (no permission,
 // no space, another process holds it for more than 5 s) the store lives in
 // memory. Either costs one warning in log. The error is not nil only when
 // memory fails as well, which a ctx that is done also causes.
-func Open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
-	s, err := openDir(ctx, dir, log)
+func Open(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	if InPostgres(at) {
+		return openPostgres(ctx, at, log, false)
+	}
+	s, err := openDir(ctx, at, log)
 	if err == nil {
 		return s, nil
 	}
 	if ctx.Err() == nil {
-		log.Warn("the data directory cannot be used: what is learned is kept in memory and lost at exit", "dir", dir, "error", err)
+		log.Warn("the data directory cannot be used: what is learned is kept in memory and lost at exit", "dir", at, "error", err)
 	}
 	return openMemory(ctx, log)
 }
@@ -74,10 +88,15 @@ func openMemory(ctx context.Context, log *slog.Logger) (*Store, error) {
 // OpenReadOnly opened.
 var ErrReadOnly = errors.New("the store is open for reading only")
 
-// OpenReadOnly opens what is in dir for reading: methods that write fail, and no
-// file is made or changed. The store is empty where there is none, or one that
-// cannot be read; the latter costs one warning in log.
-func OpenReadOnly(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
+// OpenReadOnly opens what is at a place, see Open, for reading: methods that write fail,
+// and nothing is made or changed. In a folder, the store is empty where there is none, or
+// one that cannot be read; the latter costs one warning in log. A PostgreSQL database
+// that cannot be read is an error.
+func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	if InPostgres(at) {
+		return openPostgres(ctx, at, log, true)
+	}
+	dir := at
 	path, err := filepath.Abs(filepath.Join(dir, fileName))
 	if err == nil {
 		_, err = os.Stat(path)
@@ -103,13 +122,13 @@ func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	_, newest, err := migrationsOf("sqlite")
 	var version int
 	if err == nil {
-		err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+		version, err = userVersion(ctx, db)
 	}
-	if err == nil && version != len(names) {
-		err = fmt.Errorf("schema version %d, this one knows %d", version, len(names))
+	if err == nil && version != newest {
+		err = fmt.Errorf("schema version %d, this one knows %d", version, newest)
 	}
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -117,10 +136,17 @@ func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// Check reports whether there is a store in dir, and why it cannot be used. It changes
-// no file.
-func Check(ctx context.Context, dir string) (known bool, err error) {
-	path, err := filepath.Abs(filepath.Join(dir, fileName))
+// Check reports whether there is a store at a place, and why it cannot be used. It changes
+// nothing.
+func Check(ctx context.Context, at string) (known bool, err error) {
+	if InPostgres(at) {
+		s, err := openPostgres(ctx, at, slog.New(slog.DiscardHandler), true)
+		if err != nil {
+			return true, err
+		}
+		return true, s.Close()
+	}
+	path, err := filepath.Abs(filepath.Join(at, fileName))
 	if err == nil {
 		_, err = os.Stat(path)
 	}
@@ -137,13 +163,16 @@ func Check(ctx context.Context, dir string) (known bool, err error) {
 	return true, errors.Join(check(ctx, db), db.Close())
 }
 
-// Durable reports whether the store is a file. If not, it is empty at start and
+// Durable reports whether the store is a file or a PostgreSQL database. If not, it is empty at start and
 // forgotten at Close.
-func (s *Store) Durable() bool { return s.path != "" }
+func (s *Store) Durable() bool { return s.path != "" || s.remote != nil }
 
 // Close ends the use of the database. It may be called twice; every other
 // method fails after it.
 func (s *Store) Close() error {
+	if s.remote != nil {
+		s.remote.close()
+	}
 	err := s.db.Close()
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
@@ -180,11 +209,29 @@ func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) 
 	return s, nil
 }
 
-// write runs do in one transaction, alone among all writers.
-func (s *Store) write(ctx context.Context, do func(*sql.Tx) error) error {
-	if s.readOnly {
-		return ErrReadOnly
+// txn is a transaction that writes.
+type txn struct {
+	*sql.Tx
+	conn *sql.Conn // of PostgreSQL, else nil
+}
+
+// write runs do in one transaction, alone among all writers of the store. See transact.
+func (s *Store) write(ctx context.Context, do func(*txn) error) error {
+	if s.remote == nil { // which is what its transactions are
+		return s.transact(ctx, do)
 	}
+	// One lock for all: what is written here is little, decides by what others wrote, and
+	// bounds whole tables.
+	return s.transact(ctx, func(tx *txn) error {
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, s.remote.lockKey("write")); err != nil {
+			return err
+		}
+		return do(tx)
+	})
+}
+
+// once runs do in one transaction.
+func (s *Store) once(ctx context.Context, do func(*txn) error) error {
 	// SQLite would go on writing into a file that has no name any more.
 	if s.path != "" {
 		now, err := os.Stat(s.path)
@@ -195,13 +242,67 @@ func (s *Store) write(ctx context.Context, do func(*sql.Tx) error) error {
 			return fmt.Errorf("%s was replaced, restart to use the new one", s.path)
 		}
 	}
-	tx, err := s.db.BeginTx(ctx, nil)
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // does nothing after Commit
-	if err := do(tx); err != nil {
+	if err := do(&txn{tx, conn}); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return s.committed(tx.Commit())
+}
+
+// querier is a database or a transaction of one. Placeholders are $1, $2: both databases
+// know them.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// after leaves out the first rows of a query; how many follows. SQLite has no OFFSET
+// without a LIMIT, PostgreSQL none that is negative.
+const after = ` LIMIT 9223372036854775807 OFFSET `
+
+// each calls do with every row of a query. do must not use the store: with SQLite its one
+// connection is taken.
+func each(ctx context.Context, in querier, do func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := in.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := do(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// each calls do with every row of a query, like the function of that name.
+func (s *Store) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
+	return s.read(ctx, func(ctx context.Context) error { return each(ctx, s.db, do, query, args...) })
+}
+
+// row reads the one row of a query into dest; without one the error is sql.ErrNoRows.
+func (s *Store) row(ctx context.Context, dest []any, query string, args ...any) error {
+	return s.read(ctx, func(ctx context.Context) error { return s.db.QueryRowContext(ctx, query, args...).Scan(dest...) })
+}
+
+// read runs do, which ends when PostgreSQL goes away.
+func (s *Store) read(ctx context.Context, do func(context.Context) error) error {
+	if s.remote == nil {
+		return do(ctx)
+	}
+	ctx, cancel, err := s.remote.bounded(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	return because(ctx, do(ctx))
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/postgres"
 	"toolfinch/tool"
 )
 
@@ -73,8 +74,8 @@ func ids(defs []*tool.Def) (out []string) {
 	return out
 }
 
-// inBoth runs a test on a file and in memory: callers need not know which.
-func inBoth(t *testing.T, test func(t *testing.T, s *Store)) {
+// everywhere runs a test over each kind of store: what they promise is one.
+func everywhere(t *testing.T, test func(t *testing.T, s *Store)) {
 	t.Run("file", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		if !s.Durable() {
@@ -93,6 +94,7 @@ func inBoth(t *testing.T, test func(t *testing.T, s *Store)) {
 		}
 		test(t, s)
 	})
+	t.Run("postgres", func(t *testing.T) { test(t, open(t, postgres.Start(t))) })
 }
 
 func TestDefinitionsComeBackByteForByte(t *testing.T) {
@@ -105,7 +107,7 @@ func TestDefinitionsComeBackByteForByte(t *testing.T) {
 		`{"name":"no schema at all","inputSchema":"nonsense","annotations":7}`,
 		`{"name":"long","description":"` + strings.Repeat("long ", 1<<18) + `"}`,
 	}
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		want := defs(t, "odd", raws...)
 		put(t, s, "odd", want...)
 		if got := tools(t, s); !reflect.DeepEqual(got, want) {
@@ -159,7 +161,7 @@ func TestRealDefinitionsComeBackByteForByteAfterARestart(t *testing.T) {
 }
 
 func TestServersComeBack(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		full := Upstream{Name: "b", Era: "legacy", Info: json.RawMessage(`{ "name":"b", "x":12345678901234567890}`),
 			Capabilities: json.RawMessage(`{"tools":{ },"x":1.0}`), Interactive: true,
 			Instructions: "Use it.", UpdatedAt: time.Date(2026, 3, 2, 9, 0, 0, 5e6, time.UTC)}
@@ -201,7 +203,7 @@ func TestPutServerReplacesToolsAndTellsTheDifference(t *testing.T) {
 		{"one name twice", []string{a}, []string{a, b, a2}, Diff{Added: []string{"b"}, Total: 2}, []string{"s.a", "s.b"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inBoth(t, func(t *testing.T, s *Store) {
+			everywhere(t, func(t *testing.T, s *Store) {
 				put(t, s, "other", def(t, "other", a))
 				put(t, s, "s", defs(t, "s", test.before...)...)
 				if got := put(t, s, "s", defs(t, "s", test.now...)...); !reflect.DeepEqual(got, test.want) {
@@ -243,7 +245,7 @@ func TestKeepServersForgetsTheOthersWithTheirTools(t *testing.T) {
 		{nil, []string{"a", "b"}, nil},
 	} {
 		t.Run(fmt.Sprint(test.keep), func(t *testing.T) {
-			inBoth(t, func(t *testing.T, s *Store) {
+			everywhere(t, func(t *testing.T, s *Store) {
 				for _, name := range []string{"b", "a"} {
 					put(t, s, name, def(t, name, `{"name":"x"}`))
 				}
@@ -260,7 +262,7 @@ func TestKeepServersForgetsTheOthersWithTheirTools(t *testing.T) {
 }
 
 func TestTokenCountsLiveAsLongAsTheirTools(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		a, b := def(t, "s", `{"name":"a"}`), def(t, "s", `{"name":"b"}`)
 		put(t, s, "s", a, b)
 		put(t, s, "twin", def(t, "twin", `{"name":"b"}`))
@@ -291,7 +293,7 @@ func TestTokenCountsLiveAsLongAsTheirTools(t *testing.T) {
 }
 
 func TestClientsAreRememberedWithinBounds(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		remember := func(client string, relists tool.Relists) {
 			t.Helper()
 			if err := s.PutClient(t.Context(), client, relists); err != nil {
@@ -391,7 +393,7 @@ func works(t testing.TB, s *Store) {
 }
 
 func TestAClosedStoreAnswersWithErrors(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		for range 2 {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -406,7 +408,7 @@ func TestAClosedStoreAnswersWithErrors(t *testing.T) {
 }
 
 func TestACancelledContextHarmsOnlyItsCall(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		put(t, s, "works", def(t, "works", `{"name":"works"}`))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -496,7 +498,7 @@ func TestAFileTakenAwayFailsEveryWrite(t *testing.T) {
 }
 
 func TestManyGoroutinesShareAStore(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		var group sync.WaitGroup
 		for g := range 8 {
 			name := fmt.Sprint("server", g)
@@ -529,7 +531,7 @@ func ofKind(t testing.TB, kind tool.Kind, server, raw string) *tool.Def {
 }
 
 func TestDefinitionsOfAllKinds(t *testing.T) {
-	inBoth(t, func(t *testing.T, s *Store) {
+	everywhere(t, func(t *testing.T, s *Store) {
 		toolA := def(t, "s", `{"name":"a"}`)
 		promptA := ofKind(t, tool.KindPrompt, "s", `{"name":"a","arguments":[{"name":"x"}]}`) // the name of a tool
 		promptB := ofKind(t, tool.KindPrompt, "s", `{"name":"b"}`)

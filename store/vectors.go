@@ -53,11 +53,13 @@ func (s *Store) Vectors(ctx context.Context, space string, keys []Key) (map[Key]
 func (s *Store) vectors(ctx context.Context, space string, keys []Key, out map[Key][]float32) (oldest int64, err error) {
 	args := make([]any, 0, 1+len(keys))
 	args = append(args, space)
+	var in strings.Builder
 	for i := range keys {
 		args = append(args, keys[i][:])
+		fmt.Fprintf(&in, ", $%d", i+2)
 	}
 	oldest = math.MaxInt64
-	err = each(ctx, s.db, func(rows *sql.Rows) error {
+	err = s.each(ctx, func(rows *sql.Rows) error {
 		var key, vector sql.RawBytes
 		var seen int64
 		if err := rows.Scan(&key, &seen, &vector); err != nil {
@@ -74,7 +76,7 @@ func (s *Store) vectors(ctx context.Context, space string, keys []Key, out map[K
 		oldest = min(oldest, seen)
 		return nil
 	}, `SELECT key, seen_on, vector FROM vectors
-		WHERE space = (SELECT id FROM spaces WHERE name = ?) AND key IN (?`+strings.Repeat(",?", len(keys)-1)+`)`, args...)
+		WHERE space = (SELECT id FROM spaces WHERE name = $1) AND key IN (`+in.String()[2:]+`)`, args...)
 	return oldest, err
 }
 
@@ -84,15 +86,16 @@ func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]
 	if len(vectors) == 0 {
 		return nil
 	}
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO spaces (name) VALUES (?)`, space); err != nil {
+	err := s.write(ctx, func(tx *txn) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO spaces (name) VALUES ($1) ON CONFLICT DO NOTHING`, space); err != nil {
 			return err
 		}
 		var id int64
-		if err := tx.QueryRowContext(ctx, `SELECT id FROM spaces WHERE name = ?`, space).Scan(&id); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT id FROM spaces WHERE name = $1`, space).Scan(&id); err != nil {
 			return err
 		}
-		put, err := tx.PrepareContext(ctx, `INSERT OR REPLACE INTO vectors (space, key, seen_on, vector) VALUES (?, ?, ?, ?)`)
+		put, err := tx.PrepareContext(ctx, `INSERT INTO vectors (space, key, seen_on, vector) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (space, key) DO UPDATE SET seen_on = excluded.seen_on, vector = excluded.vector`)
 		if err != nil {
 			return err
 		}
@@ -119,15 +122,15 @@ func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]
 // markSeen notes that keys were asked for today, and forgets what nobody asks
 // for. It happens once a day.
 func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today int64) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, func(tx *txn) error {
 		var id int64
-		err := tx.QueryRowContext(ctx, `SELECT id FROM spaces WHERE name = ?`, space).Scan(&id)
+		err := tx.QueryRowContext(ctx, `SELECT id FROM spaces WHERE name = $1`, space).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		seen, err := tx.PrepareContext(ctx, `UPDATE vectors SET seen_on = ? WHERE space = ? AND key = ? AND seen_on < ?`)
+		seen, err := tx.PrepareContext(ctx, `UPDATE vectors SET seen_on = $1 WHERE space = $2 AND key = $3 AND seen_on < $4`)
 		if err != nil {
 			return err
 		}
@@ -137,7 +140,7 @@ func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today in
 				return err
 			}
 		}
-		_, err = tx.ExecContext(ctx, `DELETE FROM vectors WHERE seen_on < ?`, today-keepDays)
+		_, err = tx.ExecContext(ctx, `DELETE FROM vectors WHERE seen_on < $1`, today-keepDays)
 		return err
 	})
 }

@@ -1,3 +1,4 @@
+-- +goose Up
 -- Whose a use is: principal '' is nobody's in particular.
 CREATE TABLE learned_by (
 	principal TEXT NOT NULL,

@@ -1,3 +1,4 @@
+-- +goose Up
 -- What the owner's model wrote of tools, by the hash of their definition.
 CREATE TABLE enriched (
 	hash     TEXT PRIMARY KEY,

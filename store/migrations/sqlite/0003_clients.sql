@@ -1,3 +1,4 @@
+-- +goose Up
 CREATE TABLE clients (
 	client  TEXT PRIMARY KEY,
 	relists INTEGER NOT NULL,

@@ -1,3 +1,4 @@
+-- +goose Up
 CREATE TABLE tokens (
 	hash  TEXT PRIMARY KEY,
 	count INTEGER NOT NULL

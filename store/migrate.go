@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+)
+
+// The number in front of a migration's name is the version of the schema that it makes.
+// Migrations are only ever added.
+//
+//go:embed migrations
+var migrations embed.FS
+
+// errNewer says that this program is too old for the database.
+var errNewer = errors.New("the database was written by a newer version of toolfinch")
+
+// migrationsOf returns the migrations of a database, sqlite or postgres, and how many
+// there are.
+func migrationsOf(kind string) (fs.FS, int, error) {
+	dir, err := fs.Sub(migrations, "migrations/"+kind)
+	if err != nil {
+		return nil, 0, err
+	}
+	names, err := fs.Glob(dir, "*.sql")
+	return dir, len(names), err
+}
+
+// migrate brings a SQLite database to the newest version. Two processes may do it at
+// once: of two that apply one migration the second fails, and looks anew how far the
+// database is.
+func migrate(ctx context.Context, db *sql.DB) error {
+	dir, newest, err := migrationsOf("sqlite")
+	if err != nil {
+		return err
+	}
+	for last := -1; ; {
+		version, err := userVersion(ctx, db)
+		switch {
+		case err != nil:
+			return err
+		case version > newest:
+			return fmt.Errorf("%w: schema version %d, this one knows %d", errNewer, version, newest)
+		case version < 0:
+			return fmt.Errorf("%w: schema version %d", errDamaged, version)
+		case version == newest:
+			return nil
+		}
+		provider, err := goose.NewProvider("", db, dir, goose.WithStore(userVersions{}), goose.WithDisableGlobalRegistry(true))
+		if err != nil {
+			return err
+		}
+		_, err = provider.Up(ctx)
+		if err != nil && (version == last || ctx.Err() != nil) {
+			return err // nobody else has got it further
+		}
+		last = version
+	}
+}
+
+type rower interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func userVersion(ctx context.Context, db rower) (version int, err error) {
+	err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	return version, err
+}
+
+// userVersions keeps the version of a SQLite database where it has always been, in
+// PRAGMA user_version, for goose.
+type userVersions struct{}
+
+// Insert is called in the transaction of the migration. Its failure undoes a migration
+// that another process has applied, too.
+func (userVersions) Insert(ctx context.Context, db database.DBTxConn, req database.InsertRequest) error {
+	version, err := userVersion(ctx, db)
+	if err == nil && int64(version) != req.Version-1 {
+		err = fmt.Errorf("the database has the schema version %d already", version)
+	}
+	if err == nil {
+		_, err = db.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", req.Version))
+	}
+	return err
+}
+
+func (userVersions) GetLatestVersion(ctx context.Context, db database.DBTxConn) (int64, error) {
+	version, err := userVersion(ctx, db)
+	return int64(version), err
+}
+
+func (v userVersions) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult, error) {
+	version, err := v.GetLatestVersion(ctx, db)
+	var all []*database.ListMigrationsResult
+	for ; version >= 0; version-- {
+		all = append(all, &database.ListMigrationsResult{Version: version, IsApplied: true})
+	}
+	return all, err
+}
+
+func (v userVersions) GetMigration(ctx context.Context, db database.DBTxConn, version int64) (*database.GetMigrationResult, error) {
+	latest, err := v.GetLatestVersion(ctx, db)
+	if err == nil && version > latest {
+		err = database.ErrVersionNotFound
+	}
+	return &database.GetMigrationResult{IsApplied: err == nil}, err
+}
+
+func (userVersions) Tablename() string                                           { return "user_version" }
+func (userVersions) CreateVersionTable(context.Context, database.DBTxConn) error { return nil }
+func (userVersions) Delete(context.Context, database.DBTxConn, int64) error {
+	return errors.ErrUnsupported
+}
+
+// versionTable is where goose notes the migrations of a PostgreSQL database.
+const versionTable = "schema_versions"
+
+// migratePostgres brings the database to the newest version. Of several programs that
+// start at once one does it, and the others wait for it.
+func (p *remote) migrate(ctx context.Context, db *sql.DB) error {
+	dir, _, err := migrationsOf("postgres")
+	if err != nil {
+		return err
+	}
+	if ready, err := p.current(ctx, db); ready || err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable),
+		goose.WithSessionLocker(migrationLock{p}), goose.WithAllowOutofOrder(true), goose.WithDisableGlobalRegistry(true))
+	if err == nil {
+		_, err = provider.Up(ctx)
+	}
+	return err
+}
+
+// current reports whether the database has every migration. One that only newer programs
+// can use is an error, which wraps errNewer.
+func (p *remote) current(ctx context.Context, db *sql.DB) (bool, error) {
+	_, newest, err := migrationsOf("postgres")
+	if err != nil {
+		return false, err
+	}
+	var known bool
+	err = db.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL`, versionTable, "compatible").Scan(&known)
+	if err != nil || !known {
+		return false, err
+	}
+	var version, applied, since int
+	err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0), count(*) FILTER (WHERE version_id BETWEEN 1 AND $1) FROM `+versionTable, newest).Scan(&version, &applied)
+	if err == nil {
+		err = db.QueryRowContext(ctx, `SELECT since FROM compatible`).Scan(&since)
+	}
+	if err == nil && since > newest {
+		err = fmt.Errorf("%w: schema version %d, which programs that know %d can use, this one knows %d", errNewer, version, since, newest)
+	}
+	return applied == newest, err
+}
+
+// migrationLock is held while migrations are applied.
+type migrationLock struct{ p *remote }
+
+// maxMigration bounds the wait for another program that migrates.
+const maxMigration = 10 * time.Minute
+
+func (m migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, maxMigration.Milliseconds())); err != nil {
+		return err
+	}
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, m.p.lockKey("migrate"))
+	return err
+}
+
+func (m migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock($1)`, m.p.lockKey("migrate"))
+	if err == nil {
+		_, err = conn.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, patience.Milliseconds()))
+	}
+	return err
+}

@@ -1,0 +1,329 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// remote is what a Store over PostgreSQL has beside its *sql.DB.
+//
+// Other types over the same database (of replicas, of sessions) are made of a *Store and
+// use, as its own methods do:
+//   - s.each and s.row to read, s.transact to write in a transaction that is tried again where that
+//     may help; s.write instead where nobody else may write at the same time.
+//   - Placeholders are $1, $2, in statements for both databases and in those for PostgreSQL alone.
+//   - s.Connect for a connection of their own: LISTEN, and locks that last as long as the connection.
+//     Names of locks become keys by s.remote.lockKey.
+//   - tables of their own, by a migration of their own in migrations/postgres. It need
+//     not be applied in the order of numbers.
+//
+// s.remote is nil with SQLite.
+type remote struct {
+	config *pgx.ConnConfig // never with a password in an error: pgconn prints none
+	schema string          // where the tables are
+
+	ended context.CancelFunc // of watch
+	done  chan struct{}      // closed when watch has returned
+
+	away atomic.Pointer[Away] // nil while the database answers
+	mu   sync.Mutex           // guards up and drop; never held over I/O
+	up   context.Context      // done when the database goes away
+	drop context.CancelCauseFunc
+}
+
+// Away is the error of methods while PostgreSQL does not answer.
+type Away struct {
+	Since time.Time
+	Err   error // the last attempt's
+}
+
+func (a *Away) Error() string {
+	return fmt.Sprintf("PostgreSQL has not answered since %s: %v", a.Since.UTC().Format(time.RFC3339), a.Err)
+}
+
+func (a *Away) Unwrap() error { return a.Err }
+
+// InPostgres reports whether a place of a store is the URL of a PostgreSQL database, not
+// a folder.
+func InPostgres(at string) bool {
+	return strings.HasPrefix(at, "postgres://") || strings.HasPrefix(at, "postgresql://")
+}
+
+const (
+	// maxConnections of one process: calls need none, and the watch and each lock have
+	// one beside.
+	maxConnections = 8
+
+	// A transaction whose program was stopped is ended, because others wait for it.
+	maxIdle = 10 * time.Second
+
+	watchEvery  = time.Second     // while it answers
+	watchWait   = 3 * time.Second // for an answer
+	maxRetry    = 2 * time.Second // while it does not answer
+	connectWait = 10 * time.Second
+)
+
+func openPostgres(ctx context.Context, at string, log *slog.Logger, readOnly bool) (*Store, error) {
+	s, err := dialPostgres(ctx, at, log, readOnly)
+	if err != nil {
+		return nil, fmt.Errorf("store: open PostgreSQL: %w", err)
+	}
+	return s, nil
+}
+
+func dialPostgres(ctx context.Context, at string, log *slog.Logger, readOnly bool) (_ *Store, err error) {
+	config, err := pgx.ParseConfig(at)
+	if err != nil {
+		if cause := errors.Unwrap(err); cause != nil {
+			err = cause // without the URL, which has a password
+		}
+		return nil, fmt.Errorf("its URL cannot be read: %w", err)
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectWait
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "toolfinch"
+	}
+	p := &remote{config: config}
+	db := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		return prepare(ctx, conn, readOnly)
+	}))})
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}()
+	var schema sql.NullString
+	if err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
+		return nil, err
+	}
+	if !schema.Valid {
+		return nil, errors.New("there is no schema to put tables into: the first of search_path must exist")
+	}
+	p.schema = schema.String
+	if !readOnly {
+		err = p.migrate(ctx, db)
+	} else if ready, known := p.current(ctx, db); known != nil {
+		err = known
+	} else if !ready {
+		err = errors.New("its schema is not that of this program: a program that serves makes it")
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.up, p.drop = context.WithCancelCause(context.Background())
+	watching, ended := context.WithCancel(context.Background())
+	p.ended, p.done = ended, make(chan struct{})
+	go func() {
+		defer close(p.done)
+		p.watch(watching, log)
+	}()
+	return &Store{db: db, log: log, readOnly: readOnly, remote: p}, nil
+}
+
+// prepare bounds what a connection waits for. Startup parameters would do it, too, but
+// poolers refuse them.
+func prepare(ctx context.Context, conn *pgx.Conn, readOnly bool) error {
+	_, err := conn.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d; SET idle_in_transaction_session_timeout = %d; SET default_transaction_read_only = %t`,
+		patience.Milliseconds(), maxIdle.Milliseconds(), readOnly))
+	return err
+}
+
+// Connect returns a connection of its own, which is not watched: its owner finds out when
+// it breaks, and closes it. The error is ErrNoPostgres for a store in SQLite.
+func (s *Store) Connect(ctx context.Context) (*pgx.Conn, error) {
+	if s.remote == nil {
+		return nil, ErrNoPostgres
+	}
+	return pgx.ConnectConfig(ctx, s.remote.config)
+}
+
+// ErrNoPostgres is wrapped by errors of what only PostgreSQL can do.
+var ErrNoPostgres = errors.New("the store is not in PostgreSQL")
+
+// lockKey returns the key of an advisory lock. Two stores in schemas of one database do
+// not lock each other out.
+func (p *remote) lockKey(name string) int64 {
+	sum := sha256.Sum256([]byte("toolfinch\x00" + p.schema + "\x00" + name))
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+// bounded returns a context that ends when the database goes away; the error says so
+// when it is away already.
+func (p *remote) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	p.mu.Lock()
+	up := p.up
+	p.mu.Unlock()
+	if away := p.away.Load(); away != nil {
+		return nil, nil, away
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(up, func() { cancel(context.Cause(up)) })
+	return ctx, func() { stop(); cancel(nil) }, nil
+}
+
+// watch notices that the database does not answer, and that it does again. Whoever waits
+// for it is told then: no method waits longer than watch does.
+func (p *remote) watch(ctx context.Context, log *slog.Logger) {
+	var conn *pgx.Conn
+	pause := watchEvery
+	for ctx.Err() == nil {
+		err := p.ping(ctx, &conn)
+		switch away := p.away.Load(); {
+		case ctx.Err() != nil:
+		case err == nil && away != nil:
+			p.back()
+			log.Info("PostgreSQL answers again", "after", time.Since(away.Since).Round(time.Millisecond))
+		case err != nil && away == nil:
+			p.gone(&Away{Since: time.Now(), Err: err})
+			log.Warn("PostgreSQL does not answer: what is known is served on, and what must be stored is refused", "error", err)
+		case err != nil:
+			p.away.Store(&Away{Since: away.Since, Err: err})
+		}
+		if err == nil {
+			pause = watchEvery
+		} else {
+			pause = min(max(2*pause, watchEvery/5), maxRetry)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	if conn != nil {
+		closeSoon(conn)
+	}
+}
+
+func closeSoon(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // the other side notices in any case
+}
+
+// ping asks over a connection that it keeps in conn.
+func (p *remote) ping(ctx context.Context, conn **pgx.Conn) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, watchWait)
+	defer cancel()
+	if *conn == nil {
+		if *conn, err = pgx.ConnectConfig(ctx, p.config); err != nil {
+			*conn = nil
+			return err
+		}
+	}
+	if err := (*conn).Ping(ctx); err != nil {
+		closeSoon(*conn)
+		*conn = nil
+		return err
+	}
+	return nil
+}
+
+func (p *remote) gone(away *Away) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away.Store(away)
+	p.drop(away)
+}
+
+func (p *remote) back() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.up, p.drop = context.WithCancelCause(context.Background())
+	p.away.Store(nil)
+}
+
+func (p *remote) close() {
+	p.ended()
+	<-p.done
+	p.drop(errors.New("the store is closed"))
+}
+
+// maxTries bounds how often a transaction is tried.
+const maxTries = 4
+
+// transact runs do in one transaction. It runs again when the transaction failed because
+// of another one, or its connection was lost before the end: do must not keep what it
+// found in an earlier run.
+func (s *Store) transact(ctx context.Context, do func(*txn) error) error {
+	if s.readOnly {
+		return ErrReadOnly
+	}
+	if s.remote == nil {
+		return s.once(ctx, do)
+	}
+	ctx, cancel, err := s.remote.bounded(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	for try := 1; ; try++ {
+		err := s.once(ctx, do)
+		if err == nil || try == maxTries || ctx.Err() != nil || !again(err) {
+			return because(ctx, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(try*try) * 10 * time.Millisecond):
+		}
+	}
+}
+
+// because says that the database went away where that is why a method failed.
+func because(ctx context.Context, err error) error {
+	var away *Away
+	if err != nil && ctx.Err() != nil && errors.As(context.Cause(ctx), &away) {
+		return away
+	}
+	return err
+}
+
+// errUnknown is wrapped by the error of a transaction that may have been committed.
+var errUnknown = errors.New("the connection was lost at the end of a transaction: it is not known whether it was stored")
+
+// committed says what the failure of a commit means.
+func (s *Store) committed(err error) error {
+	var refused *pgconn.PgError
+	if s.remote == nil || err == nil || errors.As(err, &refused) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnknown, err)
+}
+
+// again reports whether a transaction that failed may be tried again.
+func again(err error) bool {
+	var refused *pgconn.PgError
+	switch {
+	case errors.Is(err, errUnknown):
+		return false
+	case errors.As(err, &refused):
+		switch refused.Code {
+		case "40001", "40P01", // another transaction was first
+			"57P01", "57P02", "57P03": // the server stops or starts
+			return true
+		}
+		return false
+	}
+	var lost net.Error
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &lost) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
+}

@@ -1,0 +1,185 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"toolfinch/internal/await"
+	"toolfinch/internal/postgres"
+	"toolfinch/tool"
+)
+
+func TestProgramsMigrateAtOnce(t *testing.T) {
+	url := postgres.Start(t)
+	var group sync.WaitGroup
+	for range 5 {
+		group.Go(func() {
+			s, err := Open(t.Context(), url, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	works(t, open(t, url))
+}
+
+func TestSchemasOfOneDatabaseAreStoresOfTheirOwn(t *testing.T) {
+	url := postgres.Start(t)
+	one := open(t, url)
+	if _, err := one.db.Exec(`CREATE SCHEMA other`); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, url+"&search_path=other")
+	put(t, one, "a", def(t, "a", `{"name":"x"}`))
+	put(t, other, "b", def(t, "b", `{"name":"y"}`))
+	if got := ids(tools(t, one)); !slices.Equal(got, []string{"a.x"}) {
+		t.Errorf("one has %v", got)
+	}
+	if got := ids(tools(t, other)); !slices.Equal(got, []string{"b.y"}) {
+		t.Errorf("the other has %v", got)
+	}
+	if one.remote.lockKey("a") == other.remote.lockKey("a") {
+		t.Error("they have one lock")
+	}
+}
+
+func TestNewerDatabases(t *testing.T) {
+	url := postgres.Start(t)
+	s := open(t, url)
+	if _, err := s.db.Exec(`INSERT INTO schema_versions (version_id, is_applied) VALUES (999, TRUE)`); err != nil {
+		t.Fatal(err)
+	}
+	works(t, open(t, url)) // a migration that breaks nothing
+	if _, err := s.db.Exec(`UPDATE compatible SET since = 999`); err != nil {
+		t.Fatal(err)
+	}
+	for name, openIt := range map[string]func() error{
+		"open":      func() error { _, err := Open(t.Context(), url, s.log); return err },
+		"read only": func() error { _, err := OpenReadOnly(t.Context(), url, s.log); return err },
+	} {
+		if err := openIt(); !errors.Is(err, errNewer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPostgresThatCannotBeOpened(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://ann:Geheim123@127.0.0.1:1/x":               "refused",
+		"postgres://ann:Gehei m123@127.0.0.1:x/x":              "cannot be read",
+		"postgres://ann:Geheim123@127.0.0.1/x?sslmode=strange": "sslmode",
+	} {
+		_, err := Open(t.Context(), url, slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Gehei") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	if _, err := OpenReadOnly(t.Context(), postgres.Start(t), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "schema") {
+		t.Errorf("an empty database, for reading: %v", err)
+	}
+}
+
+func TestAReadOnlyPostgresWritesNothing(t *testing.T) {
+	url := postgres.Start(t)
+	put(t, open(t, url), "a", def(t, "a", `{"name":"x"}`))
+	s := openReadOnly(t, url)
+	if got := ids(tools(t, s)); !slices.Equal(got, []string{"a.x"}) {
+		t.Errorf("tools %v", got)
+	}
+	if _, err := s.PutServer(t.Context(), Upstream{Name: "b"}, nil, nil); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("a write: %v", err)
+	}
+	if _, err := s.db.Exec(`DELETE FROM servers`); err == nil {
+		t.Error("the connection writes")
+	}
+}
+
+// What decides by what is stored, or adds to it, is right with several writers, each
+// with connections of its own, as replicas are.
+func TestReplicasWriteAtOnce(t *testing.T) {
+	url := postgres.Start(t)
+	const replicas, rounds = 3, 15
+	stores := make([]*Store, replicas)
+	for i := range stores {
+		stores[i] = open(t, url)
+	}
+	var group sync.WaitGroup
+	for i, s := range stores {
+		group.Go(func() {
+			for n := range rounds {
+				_, err := s.PutServer(t.Context(), Upstream{Name: "shared"}, somewhatReal(t, "shared", 5+(i+n)%3), strict)
+				err = errors.Join(err,
+					s.AddSavings(t.Context(), today(), []Savings{{View: "v", Steps: 1}}),
+					s.PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "s", Name: "t"}, Count: 0.05, At: noon}),
+					s.PutProvisions(t.Context(), "v", fmt.Sprint(i), []tool.Provisioned{never(fmt.Sprint(i), "s", "t")}),
+					s.PutVectors(t.Context(), "m", map[Key][]float32{{byte(n)}: {1}}),
+					s.PutTokens(t.Context(), map[string]int{fmt.Sprint(n): n}),
+					s.Approve(t.Context(), nil))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	s := stores[0]
+	if got := savings(t, s, noon.AddDate(-10, 0, 0)); len(got) != 1 || got[0].Steps != replicas*rounds {
+		t.Errorf("savings %+v", got)
+	}
+	if got := learned(t, s); len(got) != 1 || got[0].Count < 0.0499*replicas*rounds {
+		t.Errorf("learned %+v", got)
+	}
+	if n, err := s.Decisions(t.Context()); err != nil || n != replicas*rounds {
+		t.Errorf("decisions %d, %v", n, err)
+	}
+	if n := len(tools(t, s)); n < 5 || n > 7 {
+		t.Errorf("%d tools: two lists are mixed", n)
+	}
+	if unsaid, err := s.Unpinned(t.Context()); err != nil {
+		t.Error(unsaid, err)
+	}
+}
+
+func TestPostgresGoesAwayAndComesBack(t *testing.T) {
+	cluster := postgres.New(t)
+	s := open(t, cluster.Database(t))
+	put(t, s, "a", def(t, "a", `{"name":"x"}`))
+	writes := func() error {
+		_, err := s.PutServer(t.Context(), Upstream{Name: "b"}, defs(t, "b", `{"name":"y"}`), nil)
+		return err
+	}
+	for name, fault := range map[string]struct{ begin, end func(testing.TB) }{
+		"stopped": {cluster.Stop, cluster.Run},
+		"paused":  {cluster.Pause, cluster.Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault.begin(t)
+			if err := writes(); err == nil {
+				t.Error("a write succeeds")
+			}
+			var away *Away
+			await.Nil(t, func() error {
+				if err := writes(); !errors.As(err, &away) {
+					return fmt.Errorf("not known to be away: %w", err)
+				}
+				return nil
+			})
+			if _, err := s.Tools(t.Context()); !errors.As(err, &away) {
+				t.Errorf("a read: %v", err)
+			}
+			fault.end(t)
+			await.Nil(t, writes)
+			works(t, s)
+		})
+	}
+}

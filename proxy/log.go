@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,7 +30,9 @@ func (o *observer) logged(ctx context.Context, done *telemetry.Operation) {
 	if !o.log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	line := lineFor(done.View, done.Session, done.Client, done.Principal)
+	line := spare.Get().(*attributes)
+	defer line.free()
+	line.about(done.View, done.Session, done.Client, done.Principal)
 	line.text("server", done.Server)
 	line.text("tool", done.Tool)
 	line.text("name", done.Name)
@@ -45,7 +48,9 @@ func (o *observer) logged(ctx context.Context, done *telemetry.Operation) {
 	if found := done.Retrieval; found != nil {
 		line.add(slog.Int("hits", found.Hits), slog.Bool("confident", found.Confident == found.Searches))
 	}
-	o.log.LogAttrs(ctx, slog.LevelInfo, messages[done.Kind], line.attrs...)
+	record := slog.NewRecord(time.Now(), slog.LevelInfo, messages[done.Kind], 0) // where in our code, nobody asks
+	record.AddAttrs(line.attrs...)
+	_ = o.log.Handler().Handle(ctx, record) // as slog has it
 }
 
 // logContent logs what an operation was given and what it answered, for debugging: without
@@ -154,14 +159,31 @@ func (s *strangers) admits(e *trust.Event) bool {
 // attributes are those of a line of the log.
 type attributes struct{ attrs []slog.Attr }
 
+// spare are those of lines of operations, which are many.
+var spare = sync.Pool{New: func() any { return newAttributes() }}
+
+func newAttributes() *attributes { return &attributes{make([]slog.Attr, 0, 20)} }
+
+// free ends the use of attributes of spare.
+func (a *attributes) free() {
+	clear(a.attrs)
+	a.attrs = a.attrs[:0]
+	spare.Put(a)
+}
+
 // lineFor begins a line about a client.
 func lineFor(view, session, client, principal string) *attributes {
-	line := &attributes{make([]slog.Attr, 0, 20)}
-	line.text("view", view)
-	line.text("session", session)
-	line.text("client", client)
-	line.text("principal", principal)
+	line := newAttributes()
+	line.about(view, session, client, principal)
 	return line
+}
+
+// about adds what says whom a line is about.
+func (a *attributes) about(view, session, client, principal string) {
+	a.text("view", view)
+	a.text("session", session)
+	a.text("client", client)
+	a.text("principal", principal)
 }
 
 func (a *attributes) add(attrs ...slog.Attr) { a.attrs = append(a.attrs, attrs...) }

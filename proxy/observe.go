@@ -44,13 +44,14 @@ func (p *Proxy) Feed() *telemetry.Feed { return p.observer.feed }
 type subject struct {
 	kind, view string
 	tool       *tool.Tool      // nil: a meta-tool, or nothing that the view has
+	shown      string          // the tool's ID, where it is worth keeping
 	meta       bool            // a meta-tool
 	decision   *audit.Decision // that was made before the call; nil: none
 }
 
 // subjectOf is a tool, prompt or resource of a view.
 func subjectOf(view string, t *tool.Tool) subject {
-	return subject{kind: eventOf(t.Def.ID.Kind), view: view, tool: t}
+	return subject{kind: eventOf(t.Def.ID.Kind), view: view, tool: t, shown: t.Def.ID.Shown()}
 }
 
 // eventOf is the kind of the operations on what is of a kind.
@@ -71,7 +72,10 @@ func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Opera
 		Request: string(call.Request), Depth: call.Depth, BytesIn: len(call.Arguments),
 	}
 	if s.tool != nil {
-		o.Server, o.Tool = s.tool.Def.ID.Server, s.tool.Def.ID.Shown()
+		o.Server, o.Tool = s.tool.Def.ID.Server, s.shown
+		if o.Tool == "" {
+			o.Tool = s.tool.Def.ID.Shown()
+		}
 	}
 	if c := call.Client; c != nil {
 		o.Client, o.Era = c.Name, eraOf(c)
@@ -177,17 +181,24 @@ func (o *observer) spawned(server string, s *upstream.Settings, pid int) {
 // outcomeOf says what came of a call, and why where it did not succeed. The texts of
 // servers are no part of that (see say): they may repeat arguments.
 func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, reason string) {
+	if err != nil {
+		return outcomeOfError(ctx, err)
+	}
+	switch {
+	case result.Failed():
+		return trust.ToolError, ""
+	case !result.Complete():
+		return trust.Success, "not complete: the client is asked, or told of a task"
+	}
+	return trust.Success, ""
+}
+
+func outcomeOfError(ctx context.Context, err error) (outcome, reason string) {
 	var rpc *tool.RPCError
 	var lacks *trust.ScopeError
 	switch {
 	case errors.As(err, &lacks):
 		return trust.Denied, err.Error()
-	case err == nil && result.Failed():
-		return trust.ToolError, ""
-	case err == nil && !result.Complete():
-		return trust.Success, "not complete: the client is asked, or told of a task"
-	case err == nil:
-		return trust.Success, ""
 	case errors.Is(err, tool.ErrNotFound), errors.Is(err, gate.ErrNotProvisioned):
 		return trust.Denied, err.Error()
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
@@ -202,7 +213,10 @@ func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, rea
 
 // say notes what the JSON-RPC error that ends a call says.
 func say(running *telemetry.Running, err error) {
-	if rpc := new(tool.RPCError); err != nil && errors.As(err, &rpc) {
+	if err == nil {
+		return
+	}
+	if rpc, ok := errors.AsType[*tool.RPCError](err); ok {
 		running.Say(rpc.Message)
 	}
 }

@@ -32,9 +32,9 @@ func Members(object []byte) iter.Seq2[string, json.RawMessage] {
 // duplicate names the last one counts, as in encoding/json.
 func Member(object []byte, name string) json.RawMessage {
 	var found json.RawMessage
-	for key, value := range Members(object) {
-		if key == name {
-			found = value
+	for m := range members(object) {
+		if m.is(object, name) {
+			found = object[m.value:m.end]
 		}
 	}
 	return found
@@ -62,11 +62,31 @@ func Elements(array []byte) iter.Seq[json.RawMessage] {
 
 // Text returns the string that raw is, "" when it is none.
 func Text(raw []byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	if plain, ok := plain(raw); ok {
+		return string(plain)
+	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
 		return ""
 	}
 	return s
+}
+
+// plain is what stands between the quotes of a string without anything to decode.
+func plain(raw []byte) (text []byte, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
+		return nil, false
+	}
+	text = raw[1 : len(raw)-1]
+	for _, b := range text {
+		if b < ' ' || b == '"' || b == '\\' {
+			return nil, false
+		}
+	}
+	return text, utf8.Valid(text)
 }
 
 // Int returns the whole number that raw is, however it is written: 10, 10.0, 1e1,
@@ -167,6 +187,15 @@ func (m member) name(object []byte) string {
 	var s string
 	_ = json.Unmarshal(raw, &s)
 	return s
+}
+
+// is reports whether name is the member's, without an allocation where nothing is to decode.
+func (m member) is(object []byte, name string) bool {
+	raw := object[m.key:m.keyEnd]
+	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+		return string(raw[1:len(raw)-1]) == name
+	}
+	return m.name(object) == name
 }
 
 func members(b []byte) iter.Seq[member] {

@@ -102,7 +102,7 @@ type Running struct {
 	waits int           // stages of others that run
 	since time.Duration // when waits became more than 0
 	away  time.Duration // spent in them, while waits was more than 0
-	few   [6]Stage      // room for the stages of most operations
+	few   [4]Stage      // room for the stages of most operations
 	span  trace.Span    // nil without traces
 }
 

@@ -93,8 +93,21 @@ type decisionKey struct{}
 
 // WithDecision returns a context in which Decide notes what was decided, and where.
 func WithDecision(ctx context.Context) (context.Context, *Decided) {
-	d := &Decided{}
-	return context.WithValue(ctx, decisionKey{}, d), d
+	d := &deciding{Context: ctx}
+	return d, &d.Decided
+}
+
+// deciding is a context with what was decided in it.
+type deciding struct {
+	context.Context
+	Decided
+}
+
+func (d *deciding) Value(key any) any {
+	if _, ok := key.(decisionKey); ok {
+		return &d.Decided
+	}
+	return d.Context.Value(key)
 }
 
 // Decided is the decision about one call, once it was made. It is read when the call has

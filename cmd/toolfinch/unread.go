@@ -15,23 +15,28 @@ const (
 	backlogLast = time.Second
 )
 
+// gathering is how long a line waits for others. A call that logs wakes the goroutine that
+// writes only when nothing waits yet: on a busy proxy that costs more than the line itself.
+const gathering = 5 * time.Millisecond
+
 // backlog writes the lines of a log in the background. Some clients never read what a
 // server writes to standard error; once the pipe is full, every call would wait to log.
 type backlog struct {
-	to   io.Writer
-	log  *slog.Logger // writes to to
-	wake chan struct{}
-	done chan struct{}
+	to     io.Writer
+	log    *slog.Logger // writes to to
+	wake   chan struct{}
+	ending chan struct{} // closed by close
+	done   chan struct{}
 
 	mu      sync.Mutex // guards what follows; never held over a write
-	lines   [][]byte
-	bytes   int // of lines
-	dropped int // lines, since that was logged last
+	lines   []byte     // that wait
+	writing int        // bytes that are being written
+	dropped int        // lines, since that was logged last
 	closed  bool
 }
 
 func newBacklog(to io.Writer, config *configs.Config) *backlog {
-	b := &backlog{to: to, log: newLog(to, config), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	b := &backlog{to: to, log: newLog(to, config), wake: make(chan struct{}, 1), ending: make(chan struct{}), done: make(chan struct{})}
 	go b.run()
 	return b
 }
@@ -39,16 +44,18 @@ func newBacklog(to io.Writer, config *configs.Config) *backlog {
 // Write takes one line, or drops it where too much waits. It never fails.
 func (b *backlog) Write(line []byte) (int, error) {
 	b.mu.Lock()
-	if b.closed || b.bytes+len(line) > maxBacklog {
+	first := len(b.lines) == 0
+	if b.closed || len(b.lines)+b.writing+len(line) > maxBacklog {
 		b.dropped++
 	} else {
-		b.lines = append(b.lines, append([]byte(nil), line...))
-		b.bytes += len(line)
+		b.lines = append(b.lines, line...)
 	}
 	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
+	if first {
+		select {
+		case b.wake <- struct{}{}:
+		default:
+		}
 	}
 	return len(line), nil
 }
@@ -56,39 +63,46 @@ func (b *backlog) Write(line []byte) (int, error) {
 // run writes until close, and what there is then.
 func (b *backlog) run() {
 	defer close(b.done)
-	for range b.wake {
-		b.mu.Lock()
-		lines, closed := b.lines, b.closed
-		b.lines = nil
-		b.mu.Unlock()
-		for _, line := range lines {
-			_, _ = b.to.Write(line)
-			b.mu.Lock()
-			b.bytes -= len(line)
-			b.mu.Unlock()
+	gather := time.NewTimer(0)
+	var written []byte // its room is used again
+	for ended := false; !ended; {
+		select {
+		case <-b.wake:
+			gather.Reset(gathering)
+			select {
+			case <-gather.C:
+			case <-b.ending:
+				ended = true
+			}
+		case <-b.ending:
+			ended = true
 		}
 		b.mu.Lock()
-		dropped := b.dropped
-		b.dropped = 0
+		lines, dropped := b.lines, b.dropped
+		b.lines, b.writing, b.dropped = written[:0], len(lines), 0
+		b.mu.Unlock()
+		if len(lines) > 0 {
+			_, _ = b.to.Write(lines)
+		}
+		b.mu.Lock()
+		b.writing = 0
 		b.mu.Unlock()
 		if dropped > 0 {
 			b.log.Warn("lines of this log were dropped: nobody read it", "lines", dropped)
 		}
-		if closed {
-			return
+		if written = lines; cap(written) > maxBacklog/16 {
+			written = nil
 		}
 	}
 }
 
-// close returns once everything is written, or when nobody has read it for a second.
+// close returns once everything is written, or when nobody has read it for a second. It is
+// called once.
 func (b *backlog) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	close(b.ending)
 	select {
 	case <-b.done:
 	case <-time.After(backlogLast):

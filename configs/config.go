@@ -41,7 +41,8 @@ type Config struct {
 	StartWait         time.Duration        // how long requests wait for servers that start for the first time
 	Learn             bool                 // rank by what was called after earlier queries
 	ListChangedExec   string               // shell command run after a list_changed; "" for none
-	DataDir           string               // folder of the store, absolute
+	DataDir           string               // folder of the store and of what belongs to this machine, absolute
+	Store             string               // URL of a PostgreSQL database; "": the store is in DataDir. See Places
 	LogLevel          slog.Level           // how much is logged
 	LogFormat         string               // LogText or LogJSON
 	Pinned            []string             // globs of path.Match (where * stops at a /) over exposed names and server.tool

@@ -96,8 +96,13 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "data_dir", env: "MCPPROXY_DATA_DIR", without: "a folder for this file in the user's data directory", change: restart,
-		doc:   "folder of the store",
+		doc:   "folder of the store, and of what belongs to this machine alone",
 		value: in(func(c *Config) *string { return &c.DataDir }).is(str{check: (*decoder).dataDir}),
+	},
+	{
+		name: "store", env: "MCPPROXY_STORE", without: "SQLite in `data_dir`", change: restart,
+		doc:   "`postgres://USER:PASSWORD@HOST/DATABASE`: the store is there, for several replicas; see [scale](scale.md)",
+		value: in(func(c *Config) *string { return &c.Store }).is(str{mask: (*secrets).url, check: (*decoder).storeURL}),
 	},
 	{
 		name: "log_level", env: "MCPPROXY_LOG_LEVEL", change: restart,
@@ -303,6 +308,14 @@ func (d *decoder) dataDir(n *node, label string, dir *string) bool {
 		return notEmpty(d, n, label, dir)
 	}
 	return d.absolute(n, label, dir)
+}
+
+func (d *decoder) storeURL(n *node, label string, text *string) bool {
+	if *text != "" && !strings.HasPrefix(*text, "postgres://") && !strings.HasPrefix(*text, "postgresql://") {
+		d.fail(n, label+" must be the URL of a PostgreSQL database", "such as postgres://toolfinch@db.example/toolfinch; without it, SQLite in data_dir is the store")
+		return false
+	}
+	return true
 }
 
 // adapter takes a word or the name of a file.

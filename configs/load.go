@@ -97,14 +97,14 @@ func (opts Options) decoder() (d *decoder, data []byte, err error) {
 	}
 	d = newDecoder(file, dir, opts.Env)
 	d.stored = newStored(func() (*vault.Vault, func() error, error) {
-		dataDir, err := d.storeDir(opts.Flags, opts.Env)
+		places, err := d.places(opts.Flags, opts.Env)
 		if err != nil {
 			return nil, nil, err
 		}
 		if opts.Vault == nil {
 			return nil, nil, errors.New("secrets are not read here")
 		}
-		return opts.Vault(dataDir, keyDirOf(dataDir, opts.Env))
+		return opts.Vault(places)
 	})
 	d.env = d.stored.lookup(opts.Env)
 	return d, data, nil

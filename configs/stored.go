@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,26 +35,41 @@ func SecretRow(name string) (string, error) {
 	return secretRows + name, nil
 }
 
-// OpenVault opens the vault of a store for reading: the folder of the store, and that of
-// the key file. done ends its use.
-type OpenVault func(dataDir, keyDir string) (v *vault.Vault, done func() error, err error)
-
-// Places says where the configuration that Load would read keeps what is stored: the
-// folder of the store, and that of the key file. Nothing else of it needs to be right.
-func Places(opts Options) (dataDir, keyDir string, err error) {
-	d, data, err := opts.decoder()
-	if err != nil {
-		return "", "", err
-	}
-	d.tree, _, _ = parse(d.from.path, data)
-	if dataDir, err = d.storeDir(opts.Flags, d.env); err != nil {
-		return "", "", err
-	}
-	return dataDir, keyDirOf(dataDir, d.env), nil
+// Places are where a configuration keeps what is stored.
+type Places struct {
+	DataDir string // folder of what stays on this machine
+	KeyDir  string // folder of the key file, where there is no keyring
+	Store   string // the store: DataDir, or the URL of a PostgreSQL database
 }
 
-// KeyDir is the folder of the key file, where there is no keyring.
-func (c *Config) KeyDir() string { return keyDirOf(c.DataDir, os.LookupEnv) }
+func placesOf(c *Config, env lookup) Places {
+	return Places{c.DataDir, keyDirOf(c.DataDir, env), cmp.Or(c.Store, c.DataDir)}
+}
+
+// StoreName is the place of the store as it may be printed.
+func (p Places) StoreName() string {
+	if p.Store == p.DataDir {
+		return p.Store
+	}
+	return maskURL(p.Store)
+}
+
+// OpenVault opens the vault of a store for reading. done ends its use.
+type OpenVault func(Places) (v *vault.Vault, done func() error, err error)
+
+// FindPlaces returns the places of the configuration that Load would read. Nothing else of
+// it needs to be right.
+func FindPlaces(opts Options) (Places, error) {
+	d, data, err := opts.decoder()
+	if err != nil {
+		return Places{}, err
+	}
+	d.tree, _, _ = parse(d.from.path, data)
+	return d.places(opts.Flags, d.env)
+}
+
+// Places are where the configuration keeps what is stored.
+func (c *Config) Places() Places { return placesOf(c, os.LookupEnv) }
 
 // keyDirOf keeps the key apart from the store where both folders are ours. Beside a folder
 // that the user chose there may be nothing that lasts, as in a container.
@@ -64,29 +80,31 @@ func keyDirOf(dataDir string, env lookup) string {
 	return filepath.Join(dataDir, "keys")
 }
 
-// storeDir works data_dir out before the rest is read: secrets are found by it.
-func (d *decoder) storeDir(flags map[string]string, env lookup) (string, error) {
+// places works the places out before the rest is read: secrets are found by them.
+func (d *decoder) places(flags map[string]string, env lookup) (Places, error) {
 	probe := newDecoder(d.from, d.workDir, env)
 	c := Config{Path: d.from.path}
-	key := top.find("data_dir")
-	if d.tree != nil && d.tree.given(key.name) != nil {
-		n := d.tree.given(key.name)
-		if strings.Contains(n.text, "${"+secretPrefix) {
-			return "", probe.at(n, "data_dir cannot have a secret in it", "secrets are found by it: write the path, or use a variable of the environment")
+	for name, flag := range map[string]string{"data_dir": "--data-dir", "store": ""} {
+		key := top.find(name)
+		if d.tree != nil && d.tree.given(name) != nil {
+			n := d.tree.given(name)
+			if strings.Contains(n.text, "${"+secretPrefix) {
+				return Places{}, probe.at(n, name+" cannot have a secret in it", "secrets are found by it: write it out, or use a variable of the environment")
+			}
+			probe.setting(&c, name, n, name)
 		}
-		probe.setting(&c, key.name, n, key.name)
-	}
-	if value, _ := env(key.env); value != "" {
-		probe.override(&c, key.name, key.env, value)
-	}
-	if value := flags[key.name]; value != "" {
-		probe.override(&c, key.name, "--data-dir", value)
+		if value, _ := env(key.env); value != "" {
+			probe.override(&c, name, key.env, value)
+		}
+		if value := flags[name]; value != "" && flag != "" {
+			probe.override(&c, name, flag, value)
+		}
 	}
 	probe.defaultDataDir(&c)
 	if len(probe.errors) > 0 {
-		return "", probe.errors[0]
+		return Places{}, probe.errors[0]
 	}
-	return c.DataDir, nil
+	return placesOf(&c, env), nil
 }
 
 // stored are the secrets in the vault, which is opened when the first one is met.

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ func secretsIn(t *testing.T, dir string, pairs ...string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	v, err := vault.Open(db, vault.Options{Key: storedKey, LockDir: db.LockDir()})
+	v, err := vault.Open(db, vault.Options{Key: storedKey, Locks: db.Locks()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +41,13 @@ func secretsIn(t *testing.T, dir string, pairs ...string) {
 
 // opens returns an OpenVault with a key, which notes what was opened.
 func opens(t *testing.T, key string, opened *[]string) OpenVault {
-	return func(dataDir, keyDir string) (*vault.Vault, func() error, error) {
-		*opened = append(*opened, dataDir, keyDir)
-		db, err := store.OpenSealed(t.Context(), dataDir)
+	return func(at Places) (*vault.Vault, func() error, error) {
+		*opened = append(*opened, at.Store, at.KeyDir)
+		db, err := store.OpenSealed(t.Context(), at.Store)
 		if err != nil {
 			return nil, nil, err
 		}
-		v, err := vault.Open(db, vault.Options{Key: key, KeyDir: keyDir, ReadOnly: true})
+		v, err := vault.Open(db, vault.Options{Key: key, KeyDir: at.KeyDir, ReadOnly: true})
 		return v, db.Close, err
 	}
 }
@@ -158,12 +159,13 @@ func TestPlacesNeedNoValidConfiguration(t *testing.T) {
 	ours := filepath.Join(home, ".local", "share", "toolfinch")
 	none := t.TempDir()
 	tests := []struct {
-		file, flag, data, keys string
+		file, flag, data, keys, store string
 	}{
-		{"top_k: ${secret:A}\nnonsense: 1\n", "", "", filepath.Join(ours, "keys")},
-		{"data_dir: " + none + "\n", "", none, filepath.Join(none, "keys")},
-		{"data_dir: /elsewhere\n", none, none, filepath.Join(none, "keys")},
-		{"data_dir: [\n", none, none, filepath.Join(none, "keys")},
+		{"top_k: ${secret:A}\nnonsense: 1\n", "", "", filepath.Join(ours, "keys"), ""},
+		{"data_dir: " + none + "\n", "", none, filepath.Join(none, "keys"), ""},
+		{"data_dir: /elsewhere\n", none, none, filepath.Join(none, "keys"), ""},
+		{"data_dir: " + none + "\nstore: postgres://a:b@${DB}/x\n", "", none, filepath.Join(none, "keys"), "postgres://a:b@db.example/x"},
+		{"data_dir: [\n", none, none, filepath.Join(none, "keys"), ""},
 	}
 	for _, tt := range tests {
 		flags := map[string]string{}
@@ -171,9 +173,9 @@ func TestPlacesNeedNoValidConfiguration(t *testing.T) {
 			flags["data_dir"] = tt.flag
 		}
 		dir := write(t, "toolfinch.yaml", tt.file)
-		data, keys, err := Places(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(), Flags: flags})
-		if err != nil || tt.data != "" && data != tt.data || tt.data == "" && filepath.Dir(data) != ours || keys != tt.keys {
-			t.Errorf("%q: %s, %s, %v", tt.file, data, keys, err)
+		got, err := FindPlaces(Options{Dir: dir, UserDir: t.TempDir(), Env: environ("DB=db.example"), Flags: flags})
+		if err != nil || tt.data != "" && got.DataDir != tt.data || tt.data == "" && filepath.Dir(got.DataDir) != ours || got.KeyDir != tt.keys || got.Store != cmp.Or(tt.store, got.DataDir) {
+			t.Errorf("%q: %+v, %v", tt.file, got, err)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 
 	"toolfinch/configs"
@@ -29,11 +28,11 @@ type logins struct {
 // be open for reading only: what is got or renewed is written all the same, because an
 // authorization server that rotates refresh tokens takes the old one no more.
 func newLogins(config *configs.Config, o options, db *store.Store) (*logins, error) {
-	settings := vault.Options{Key: o.vaultKey, KeyDir: config.KeyDir(), LockDir: db.LockDir(), Log: o.log}
-	rows := &sealedRows{dir: config.DataDir, o: o}
+	settings := vault.Options{Key: o.vaultKey, KeyDir: config.Places().KeyDir, Locks: db.Locks(), Log: o.log}
+	rows := &sealedRows{at: config.Places().Store, o: o}
 	rows.store.Store(db)
-	if _, err := os.Stat(config.DataDir); err == nil && db.LockDir() == "" { // a Workspace
-		settings.LockDir = filepath.Join(config.DataDir, "locks")
+	if _, err := os.Stat(config.DataDir); err == nil && !db.Durable() && config.Store == "" { // a Workspace
+		settings.Locks = store.LocksIn(config.DataDir)
 	}
 	v, err := vault.Open(rows, settings)
 	if err != nil {
@@ -49,7 +48,7 @@ func newLogins(config *configs.Config, o options, db *store.Store) (*logins, err
 // opened again to write a row.
 type sealedRows struct {
 	store atomic.Pointer[store.Store]
-	dir   string
+	at    string // the place of the store
 	o     options
 }
 
@@ -65,7 +64,7 @@ func (r *sealedRows) write(ctx context.Context, do func(*store.Store) error) err
 	if db := r.store.Load(); db.Durable() {
 		return do(db)
 	}
-	db, err := store.Open(ctx, r.dir, r.o.log)
+	db, err := store.Open(ctx, r.at, r.o.log)
 	if err != nil {
 		return err
 	}
@@ -111,7 +110,7 @@ type Logins struct {
 // OpenLogins opens the logins of a configuration, and the store that they are in for writing.
 func OpenLogins(ctx context.Context, config *configs.Config, options ...Option) (*Logins, error) {
 	o := optionsOf(options)
-	db, err := store.Open(ctx, config.DataDir, o.log)
+	db, err := store.Open(ctx, config.Places().Store, o.log)
 	if err != nil {
 		return nil, fmt.Errorf("logins: %w", err)
 	}
@@ -126,7 +125,7 @@ func OpenLogins(ctx context.Context, config *configs.Config, options ...Option) 
 }
 
 // Kept says where the tokens are.
-func (l *Logins) Kept() string { return "the store in " + l.config.DataDir + ", sealed" }
+func (l *Logins) Kept() string { return "the store in " + l.config.Places().StoreName() + ", sealed" }
 
 // Close ends them.
 func (l *Logins) Close() error {

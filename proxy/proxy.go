@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -54,7 +55,12 @@ const openTools = 10_000
 // names a view that the configuration lacks.
 func Open(ctx context.Context, config *configs.Config, options ...Option) (*Proxy, error) {
 	o := optionsOf(options)
-	db, err := store.Open(ctx, config.DataDir, o.log)
+	if config.Store != "" { // SQLite would make the folder
+		if err := os.MkdirAll(config.DataDir, 0o700); err != nil {
+			o.log.Warn("there is no folder for what belongs to this machine", "error", err)
+		}
+	}
+	db, err := store.Open(ctx, config.Places().Store, o.log)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}

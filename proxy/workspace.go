@@ -28,7 +28,7 @@ type Workspace struct {
 // Nothing is dialled, and nothing is written.
 func OpenWorkspace(ctx context.Context, config *configs.Config, options ...Option) (*Workspace, error) {
 	o := optionsOf(options)
-	db, err := store.OpenReadOnly(ctx, config.DataDir, o.log)
+	db, err := store.OpenReadOnly(ctx, config.Places().Store, o.log)
 	if err != nil {
 		return nil, fmt.Errorf("workspace: %w", err)
 	}
@@ -56,7 +56,7 @@ func (w *Workspace) refresh(ctx context.Context) error {
 // store, and reports whether that outlives the program.
 func (w *Workspace) Learn(ctx context.Context) (durable bool, err error) {
 	if w.known.readOnly {
-		db, err := store.Open(ctx, w.first.DataDir, w.log)
+		db, err := store.Open(ctx, w.first.Places().Store, w.log)
 		if err != nil {
 			return false, fmt.Errorf("workspace: %w", err)
 		}

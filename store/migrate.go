@@ -163,6 +163,26 @@ func (p *remote) current(ctx context.Context, db *sql.DB) (bool, error) {
 	return applied == newest, err
 }
 
+// usable says why this program cannot read the database.
+func (p *remote) usable(ctx context.Context, db *sql.DB) error {
+	ready, err := p.current(ctx, db)
+	if err == nil && !ready {
+		err = errors.New("its schema is not that of this program: toolfinch serve, and commands that write, make it so")
+	}
+	return err
+}
+
+// sealable says why a database cannot be read for sealed rows; fs.ErrNotExist where no
+// program has been yet.
+func (p *remote) sealable(ctx context.Context, db *sql.DB) error {
+	var known bool
+	err := db.QueryRowContext(ctx, `SELECT to_regclass('vault') IS NOT NULL`).Scan(&known)
+	if err == nil && !known {
+		err = fs.ErrNotExist
+	}
+	return err
+}
+
 // migrationLock is held while migrations are applied.
 type migrationLock struct{ p *remote }
 

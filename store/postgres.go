@@ -79,15 +79,24 @@ const (
 	connectWait = 10 * time.Second
 )
 
-func openPostgres(ctx context.Context, at string, log *slog.Logger, readOnly bool) (*Store, error) {
-	s, err := dialPostgres(ctx, at, log, readOnly)
+// purpose is what a database is opened for.
+type purpose int
+
+const (
+	everything purpose = iota
+	reading
+	sealedOnly // as reading, and the schema may be of any version, or not there
+)
+
+func openPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) (*Store, error) {
+	s, err := dialPostgres(ctx, at, log, to)
 	if err != nil {
 		return nil, fmt.Errorf("store: open PostgreSQL: %w", err)
 	}
 	return s, nil
 }
 
-func dialPostgres(ctx context.Context, at string, log *slog.Logger, readOnly bool) (_ *Store, err error) {
+func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) (_ *Store, err error) {
 	config, err := pgx.ParseConfig(at)
 	if err != nil {
 		if cause := errors.Unwrap(err); cause != nil {
@@ -103,7 +112,7 @@ func dialPostgres(ctx context.Context, at string, log *slog.Logger, readOnly boo
 	}
 	p := &remote{config: config}
 	db := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		return prepare(ctx, conn, readOnly)
+		return prepare(ctx, conn, to != everything)
 	}))})
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections)
@@ -121,12 +130,13 @@ func dialPostgres(ctx context.Context, at string, log *slog.Logger, readOnly boo
 		return nil, errors.New("there is no schema to put tables into: the first of search_path must exist")
 	}
 	p.schema = schema.String
-	if !readOnly {
+	switch to {
+	case everything:
 		err = p.migrate(ctx, db)
-	} else if ready, known := p.current(ctx, db); known != nil {
-		err = known
-	} else if !ready {
-		err = errors.New("its schema is not that of this program: a program that serves makes it")
+	case reading:
+		err = p.usable(ctx, db)
+	case sealedOnly:
+		err = p.sealable(ctx, db)
 	}
 	if err != nil {
 		return nil, err
@@ -138,7 +148,7 @@ func dialPostgres(ctx context.Context, at string, log *slog.Logger, readOnly boo
 		defer close(p.done)
 		p.watch(watching, log)
 	}()
-	return &Store{db: db, log: log, readOnly: readOnly, remote: p}, nil
+	return &Store{db: db, log: log, readOnly: to != everything, remote: p}, nil
 }
 
 // prepare bounds what a connection waits for. Startup parameters would do it, too, but
@@ -160,6 +170,20 @@ func (s *Store) Connect(ctx context.Context) (*pgx.Conn, error) {
 
 // ErrNoPostgres is wrapped by errors of what only PostgreSQL can do.
 var ErrNoPostgres = errors.New("the store is not in PostgreSQL")
+
+// lock locks a name for all processes. It holds a connection of its own meanwhile: when
+// that is lost, so is the lock.
+func (p *remote) lock(ctx context.Context, name string) (release func(), err error) {
+	conn, err := pgx.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, p.lockKey("vault\x00"+name)); err != nil {
+		closeSoon(conn)
+		return nil, err
+	}
+	return func() { closeSoon(conn) }, nil
+}
 
 // lockKey returns the key of an advisory lock. Two stores in schemas of one database do
 // not lock each other out.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,33 +29,51 @@ const (
 	dropSealed    = `DELETE FROM vault WHERE name = $1 OR $1 = ''`
 )
 
-// LockDir is the folder of the files that processes with this store lock, which need
-// not exist; "" for a store in memory.
-func (s *Store) LockDir() string {
-	if s.path == "" {
-		return ""
+// Locks say how processes with this store lock names for each other. There is no way for
+// a store in memory, nor for a folder that is open for reading only.
+func (s *Store) Locks() vault.Locks {
+	switch {
+	case s.remote != nil:
+		return vault.Locks{Take: s.remote.lock}
+	case s.path != "":
+		return LocksIn(filepath.Dir(s.path))
 	}
-	return filepath.Join(filepath.Dir(s.path), lockDirName)
+	return vault.Locks{}
 }
 
-// OpenSealed opens the store in dir for reading sealed rows alone, whichever version of
-// the program wrote it. It changes no file. Where there is no store, it has no rows.
-func OpenSealed(ctx context.Context, dir string) (*Store, error) {
-	db, err := openSealed(ctx, dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("store: read secrets: %w", err)
+// LocksIn are the locks of the store in a folder.
+func LocksIn(dir string) vault.Locks { return vault.Locks{Dir: filepath.Join(dir, lockDirName)} }
+
+// OpenSealed opens what is at a place, see Open, for reading sealed rows alone, whichever
+// version of the program wrote it. It changes nothing. Where there is no store, it has no
+// rows.
+func OpenSealed(ctx context.Context, at string) (*Store, error) {
+	s, err := findSealed(ctx, at)
+	if !errors.Is(err, os.ErrNotExist) {
+		if err != nil {
+			return nil, fmt.Errorf("store: read secrets: %w", err)
+		}
+		return s, nil
 	}
-	if db != nil {
-		return &Store{db: db, readOnly: true}, nil
-	}
-	s, err := openMemory(ctx, nil)
-	if err == nil {
+	if s, err = openMemory(ctx, nil); err == nil {
 		s.readOnly = true
 	}
 	return s, err
 }
 
-// openSealed returns nil for a database of a version without secrets.
+// findSealed is OpenSealed; the error wraps os.ErrNotExist where no version of the program
+// that has secrets has written.
+func findSealed(ctx context.Context, at string) (*Store, error) {
+	if InPostgres(at) {
+		return openPostgres(ctx, at, slog.New(slog.DiscardHandler), sealedOnly)
+	}
+	db, err := openSealed(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: db, readOnly: true}, nil
+}
+
 func openSealed(ctx context.Context, dir string) (*sql.DB, error) {
 	path, err := filepath.Abs(filepath.Join(dir, fileName))
 	if err == nil {
@@ -71,6 +90,9 @@ func openSealed(ctx context.Context, dir string) (*sql.DB, error) {
 	err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'vault'`).Scan(&tables)
 	if err == nil && tables == 1 {
 		return db, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("its version has no secrets: %w", os.ErrNotExist)
 	}
 	return nil, errors.Join(err, db.Close())
 }

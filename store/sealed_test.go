@@ -124,7 +124,7 @@ func TestSealedRowsAreOverwrittenWhenTheyAreDropped(t *testing.T) {
 func TestRemoveTakesTheLocksWithIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := open(t, dir)
-	v, err := vault.Open(s, vault.Options{LockDir: s.LockDir(), KeyDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	v, err := vault.Open(s, vault.Options{Locks: s.Locks(), KeyDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

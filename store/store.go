@@ -61,7 +61,7 @@ type Store struct {
 // memory fails as well, which a ctx that is done also causes.
 func Open(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
-		return openPostgres(ctx, at, log, false)
+		return openPostgres(ctx, at, log, everything)
 	}
 	s, err := openDir(ctx, at, log)
 	if err == nil {
@@ -94,7 +94,7 @@ var ErrReadOnly = errors.New("the store is open for reading only")
 // that cannot be read is an error.
 func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
-		return openPostgres(ctx, at, log, true)
+		return openPostgres(ctx, at, log, reading)
 	}
 	dir := at
 	path, err := filepath.Abs(filepath.Join(dir, fileName))
@@ -140,7 +140,7 @@ func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 // nothing.
 func Check(ctx context.Context, at string) (known bool, err error) {
 	if InPostgres(at) {
-		s, err := openPostgres(ctx, at, slog.New(slog.DiscardHandler), true)
+		s, err := openPostgres(ctx, at, slog.New(slog.DiscardHandler), reading)
 		if err != nil {
 			return true, err
 		}
@@ -163,9 +163,9 @@ func Check(ctx context.Context, at string) (known bool, err error) {
 	return true, errors.Join(check(ctx, db), db.Close())
 }
 
-// Durable reports whether the store is a file or a PostgreSQL database. If not, it is empty at start and
-// forgotten at Close.
-func (s *Store) Durable() bool { return s.path != "" || s.remote != nil }
+// Durable reports whether the store is a file or a PostgreSQL database that is open for
+// writing. If not, what is written is forgotten at Close.
+func (s *Store) Durable() bool { return s.path != "" || s.remote != nil && !s.readOnly }
 
 // Close ends the use of the database. It may be called twice; every other
 // method fails after it.

@@ -330,7 +330,7 @@ const auditKeyRow = "audit/key"
 // readAuditKey returns the key of the log. The error wraps vault.ErrNotFound where none
 // was made.
 func (s *settings) readAuditKey(ctx context.Context, config *configs.Config) ([]byte, error) {
-	v, done, err := s.readVault(config.DataDir, config.KeyDir())
+	v, done, err := s.readVault(config.Places())
 	if err != nil {
 		return nil, err
 	}

@@ -24,9 +24,9 @@ import (
 const modelWait = 20 * time.Second
 
 // checkStore says whether what was learned can be used.
-func checkStore(ctx context.Context, dir string) check {
-	c := check{Status: statusOK, Kind: "store", Name: filepath.Base(dir)}
-	switch known, err := store.Check(ctx, dir); {
+func checkStore(ctx context.Context, at configs.Places) check {
+	c := check{Status: statusOK, Kind: "store", Name: filepath.Base(at.StoreName())}
+	switch known, err := store.Check(ctx, at.Store); {
 	case err != nil:
 		c.Status, c.Text = statusError, fmt.Sprintf("what was learned cannot be used: %v (toolfinch reindex begins anew)", err)
 	case !known:

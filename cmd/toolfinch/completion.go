@@ -140,7 +140,7 @@ func (s *settings) completeQueries(cmd *cobra.Command, _ []string, typed string)
 	if err != nil {
 		return nil, none
 	}
-	db, err := store.OpenReadOnly(ctx, config.DataDir, slog.New(slog.DiscardHandler))
+	db, err := store.OpenReadOnly(ctx, config.Places().Store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, none
 	}

@@ -87,13 +87,13 @@ func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Co
 	if writes {
 		open = store.Open
 	}
-	db, err := open(cmd.Context(), config.DataDir, log)
+	db, err := open(cmd.Context(), config.Places().Store, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if writes && !db.Durable() {
-		return fmt.Errorf("the store in %s cannot be opened", config.DataDir)
+		return fmt.Errorf("the store in %s cannot be opened", config.Places().StoreName())
 	}
 	return do(cmd.Context(), config, db)
 }

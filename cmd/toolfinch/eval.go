@@ -195,7 +195,7 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 // models, so that measuring twice embeds once.
 func (f *evalFlags) vectorsDir(config *configs.Config) string {
 	if len(f.sets) == 0 && f.tools == "" {
-		return config.DataDir
+		return config.Places().Store
 	}
 	return evalCache()
 }
@@ -272,7 +272,7 @@ func (f *evalFlags) read() ([]*eval.Set, error) {
 // fillFromStore gives set what the store knows of the configured servers. It
 // only reads, and may do so while a proxy runs.
 func (s *settings) fillFromStore(cmd *cobra.Command, set *eval.Set, config *configs.Config, log *slog.Logger) (err error) {
-	db, err := store.OpenReadOnly(cmd.Context(), config.DataDir, log)
+	db, err := store.OpenReadOnly(cmd.Context(), config.Places().Store, log)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
 	}
 	return s.withDesk(cmd, config, log, false, func(d *desk) error {
 		if durable, err := d.Learn(cmd.Context()); err != nil || !durable {
-			return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.DataDir))
+			return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.Places().StoreName()))
 		}
 		rows, t := refreshed(d.refresh())
 		interrupted := d.embed()

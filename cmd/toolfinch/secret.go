@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -82,11 +81,11 @@ func newSecretList(s *settings) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			dataDir, keyDir, err := s.places()
+			at, err := s.places()
 			if err != nil {
 				return err
 			}
-			v, done, err := s.readVault(dataDir, keyDir)
+			v, done, err := s.readVault(at)
 			if err != nil {
 				return err
 			}
@@ -271,35 +270,35 @@ func readHidden(ctx context.Context, terminal int) ([]byte, error) {
 
 // places says where the store and the key file are, whatever else is wrong with the
 // configuration: it may lack the very secret that is to be stored.
-func (s *settings) places() (dataDir, keyDir string, err error) {
-	return configs.Places(configs.Options{Path: s.config, Flags: s.given()})
+func (s *settings) places() (configs.Places, error) {
+	return configs.FindPlaces(configs.Options{Path: s.config, Flags: s.given()})
 }
 
 // vaultReading is the vault that configurations are read with. It outlives the stores that
 // it reads, so that a key that was had once is not asked for again: a keyring may be away
 // when a running toolfinch reads its configuration anew.
 type vaultReading struct {
-	dataDir, keyDir string
-	vault           *vault.Vault
-	rows            *readRows
+	at    configs.Places
+	vault *vault.Vault
+	rows  *readRows
 }
 
 // readRows are the rows of the store that is open now.
 type readRows struct{ *store.Store }
 
 // readVault opens the vault of a store for reading, until done. It is for one caller at a time.
-func (s *settings) readVault(dataDir, keyDir string) (v *vault.Vault, done func() error, err error) {
-	db, err := store.OpenSealed(context.Background(), dataDir)
+func (s *settings) readVault(at configs.Places) (v *vault.Vault, done func() error, err error) {
+	db, err := store.OpenSealed(context.Background(), at.Store)
 	if err != nil {
 		return nil, nil, err
 	}
-	if r := &s.reading; r.vault == nil || r.dataDir != dataDir || r.keyDir != keyDir {
+	if r := &s.reading; r.vault == nil || r.at != at {
 		rows := &readRows{}
-		v, err := vault.Open(rows, vault.Options{Key: s.vaultKey, KeyDir: keyDir, LockDir: filepath.Join(dataDir, "locks"), ReadOnly: true})
+		v, err := vault.Open(rows, vault.Options{Key: s.vaultKey, KeyDir: at.KeyDir, Locks: store.LocksIn(at.DataDir), ReadOnly: true})
 		if err != nil {
 			return nil, nil, errors.Join(err, db.Close())
 		}
-		*r = vaultReading{dataDir, keyDir, v, rows}
+		*r = vaultReading{at, v, rows}
 	}
 	s.reading.rows.Store = db
 	return s.reading.vault, db.Close, nil
@@ -307,20 +306,20 @@ func (s *settings) readVault(dataDir, keyDir string) (v *vault.Vault, done func(
 
 // withVault opens the vault of the configuration's store for do, for writing.
 func (s *settings) withVault(cmd *cobra.Command, do func(context.Context, *vault.Vault) error) (err error) {
-	dataDir, keyDir, err := s.places()
+	at, err := s.places()
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	db, err := store.Open(cmd.Context(), dataDir, log)
+	db, err := store.Open(cmd.Context(), at.Store, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if !db.Durable() {
-		return fmt.Errorf("the store in %s cannot be opened", dataDir)
+		return fmt.Errorf("the store in %s cannot be opened", at.StoreName())
 	}
-	v, err := vault.Open(db, vault.Options{Key: s.vaultKey, KeyDir: keyDir, LockDir: db.LockDir(), Log: log})
+	v, err := vault.Open(db, vault.Options{Key: s.vaultKey, KeyDir: at.KeyDir, Locks: db.Locks(), Log: log})
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}

@@ -116,12 +116,12 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 		return nil, err
 	}
 	// Not the whole configuration: a broken edit is when one asks.
-	dir, _, err := s.places()
+	at, err := s.places()
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) (found, error) {
-		mine, others := askLive(ctx, dir, path)
+		mine, others := askLive(ctx, at.DataDir, path)
 		all := found{Running: []web.Status{}, none: "no toolfinch runs with " + shown(path) + ": an agent starts it (toolfinch connect), or toolfinch serve --port 8080"}
 		for _, one := range mine {
 			all.Running = append(all.Running, one.Status)

@@ -36,11 +36,11 @@ Exit codes: 0 there is a link, 3 nothing runs that has the page.`,
 			if err != nil {
 				return err
 			}
-			dir, _, err := s.places()
+			at, err := s.places()
 			if err != nil {
 				return err
 			}
-			processes, _ := askLive(cmd.Context(), dir, path)
+			processes, _ := askLive(cmd.Context(), at.DataDir, path)
 			one, err := withPage(processes, pid, path)
 			if err != nil {
 				return err
@@ -57,7 +57,7 @@ Exit codes: 0 there is a link, 3 nothing runs that has the page.`,
 				if link, err = get("?here"); err != nil {
 					return err
 				}
-				missing = openPage(dir, link)
+				missing = openPage(at.DataDir, link)
 			}
 			if noBrowser || missing != nil { // the browser may be on another machine
 				if link, err = get(""); err != nil {

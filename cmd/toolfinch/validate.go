@@ -103,7 +103,7 @@ func (d *desk) validate() (checks []check, err error) {
 	if len(checks) == 0 {
 		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
 	}
-	checks = append(checks, checkStore(d.cmd.Context(), d.config.DataDir), d.checkModel())
+	checks = append(checks, checkStore(d.cmd.Context(), d.config.Places()), d.checkModel())
 	rows := d.refresh()
 	if d.cmd.Context().Err() != nil {
 		return nil, context.Cause(d.cmd.Context())

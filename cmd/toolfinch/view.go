@@ -172,7 +172,7 @@ func (s *settings) knowsTools(cmd *cobra.Command, ids []string) (err error) {
 	if err != nil {
 		return nil // the edit says what is wrong
 	}
-	db, err := store.OpenReadOnly(cmd.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	db, err := store.OpenReadOnly(cmd.Context(), config.Places().Store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

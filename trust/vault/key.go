@@ -143,7 +143,7 @@ func (v *Vault) newKey(ctx context.Context) (made *key, err error) {
 		if made != nil || err != nil {
 			return err
 		}
-		if made, err = v.keys.create(ctx, v.options.LockDir != ""); err != nil {
+		if made, err = v.keys.create(ctx, v.options.Locks.shared()); err != nil {
 			return err
 		}
 		note, err := json.Marshal(made.keyNote)

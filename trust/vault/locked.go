@@ -24,10 +24,19 @@ const (
 // ErrLocked is wrapped by the error of Locked when somebody else has a name for too long.
 var ErrLocked = errors.New("it is in use, by this or another process, for too long")
 
+// Locks are a way to lock names for all processes with the same rows: one of both, or none.
+type Locks struct {
+	Dir string // folder of files, one for each name; it need not exist
+	// Take locks a name until release, or until the process ends. It waits for it.
+	Take func(ctx context.Context, name string) (release func(), err error)
+}
+
+func (l Locks) shared() bool { return l.Dir != "" || l.Take != nil }
+
 // locks are the names that are locked.
 type locks struct {
-	dir  string // of the lock files; "" for none
-	wait time.Duration
+	across Locks
+	wait   time.Duration
 
 	mu   *sync.Mutex // guards held; never held over I/O
 	held map[string]*held
@@ -40,7 +49,7 @@ type held struct {
 }
 
 func newLocks(o Options) locks {
-	l := locks{dir: o.LockDir, wait: o.wait, mu: new(sync.Mutex), held: make(map[string]*held)}
+	l := locks{across: o.Locks, wait: o.wait, mu: new(sync.Mutex), held: make(map[string]*held)}
 	if l.wait == 0 {
 		l.wait = maxWait
 	}
@@ -73,28 +82,43 @@ func (l *locks) take(ctx context.Context, name string) (release func(), err erro
 		<-h.turn
 		l.leave(name, h)
 	}
-	if l.dir == "" {
-		return give, nil
-	}
-	file, err := l.file(ctx, name)
+	across, err := l.takeAcross(ctx, name)
 	if err != nil {
 		give()
 		return nil, err
 	}
 	return func() {
-		_ = file.Close() // unlocks
+		across()
 		give()
 	}, nil
+}
+
+func (l *locks) takeAcross(ctx context.Context, name string) (release func(), err error) {
+	switch {
+	case l.across.Take != nil:
+		release, err = l.across.Take(ctx, name)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return release, err
+	case l.across.Dir == "":
+		return func() {}, nil
+	}
+	file, err := l.file(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = file.Close() }, nil // unlocks
 }
 
 // file locks the file of a name. The files stay: one that is removed could be locked
 // twice.
 func (l *locks) file(ctx context.Context, name string) (*flock.Flock, error) {
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+	if err := os.MkdirAll(l.across.Dir, 0o700); err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(name))
-	file := flock.New(filepath.Join(l.dir, hex.EncodeToString(sum[:16])), flock.SetPermissions(0o600))
+	file := flock.New(filepath.Join(l.across.Dir, hex.EncodeToString(sum[:16])), flock.SetPermissions(0o600))
 	locked, err := file.TryLockContext(ctx, lockPause)
 	if locked {
 		return file, nil

@@ -51,9 +51,9 @@ type Options struct {
 	// KeyDir is the folder of the key file, which is made when it is needed: where there
 	// is no keyring.
 	KeyDir string
-	// LockDir is the folder of the files that Locked locks. Where it is "" the rows are in
-	// memory, and so are key and locks.
-	LockDir string
+	// Locks says how Locked locks. Without a way the rows are in memory, and so are key
+	// and locks.
+	Locks Locks
 	// ReadOnly is for rows that cannot be written: no key is made.
 	ReadOnly bool
 	// Log is told once where a new key is kept; nil for nobody.

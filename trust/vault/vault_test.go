@@ -50,7 +50,7 @@ func (p *place) open() *vault.Vault {
 }
 
 func (p *place) options() vault.Options {
-	return vault.Options{Key: p.key, KeyDir: p.dir, LockDir: filepath.Join(p.data, "locks"), Log: slog.New(slog.NewTextHandler(p.log, nil))}
+	return vault.Options{Key: p.key, KeyDir: p.dir, Locks: vault.Locks{Dir: filepath.Join(p.data, "locks")}, Log: slog.New(slog.NewTextHandler(p.log, nil))}
 }
 
 func (p *place) store() *store.Store {
@@ -355,7 +355,7 @@ func TestAStoreInMemoryHasItsKeyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	v, err := vault.Open(s, vault.Options{LockDir: s.LockDir(), ReadOnly: true})
+	v, err := vault.Open(s, vault.Options{Locks: s.Locks(), ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func TestAStoreInMemoryHasItsKeyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer memory.Close()
-	if v, err = vault.Open(memory, vault.Options{LockDir: memory.LockDir()}); err != nil {
+	if v, err = vault.Open(memory, vault.Options{Locks: memory.Locks()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.Put(t.Context(), "secret/A", []byte("a")); err != nil {
@@ -482,7 +482,7 @@ func BenchmarkGet(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	v, err := vault.Open(s, vault.Options{Key: strings.Repeat("ab", 32), LockDir: s.LockDir()})
+	v, err := vault.Open(s, vault.Options{Key: strings.Repeat("ab", 32), Locks: s.Locks()})
 	if err != nil {
 		b.Fatal(err)
 	}

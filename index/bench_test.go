@@ -166,7 +166,7 @@ func BenchmarkSearch(b *testing.B) {
 			})
 		}
 		run(size.name, x)
-		for n := 0; n < len(docs) && len(x.now.batches) < maxBatches; n += 50 {
+		for n := 0; n < len(docs) && len(x.pieces) < maxPieces; n += 50 {
 			if err := x.Apply(b.Context(), docs[n:n+50], nil); err != nil {
 				b.Fatal(err)
 			}

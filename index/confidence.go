@@ -77,7 +77,7 @@ func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 	if err := r.things(q, docs, &s); err != nil {
 		return 0, err
 	}
-	if err := r.named(q, best[0].Name, &s); err != nil {
+	if err := r.named(q, best[0].doc, &s); err != nil {
 		return 0, err
 	}
 	weights := confidenceWords
@@ -136,14 +136,14 @@ func (r *ranking) things(q request, docs []int, s *signs) error {
 }
 
 // named looks for the words of a document's name, which is anybody's, in the query.
-func (r *ranking) named(q request, document string, s *signs) (err error) {
+func (r *ranking) named(q request, doc int, s *signs) (err error) {
 	asked := map[string]bool{}
 	for _, concept := range q.concepts {
 		asked[concept] = true
 	}
 	var all, named float64
 	a := newAnalyzer()
-	a.each(rawjson.Head(r.x.docs[document].Document.Def.ID.Name, 4*maxWord), func(word termPair) {
+	a.each(rawjson.Head(r.x.at(doc).Def.ID.Name, 4*maxWord), func(word termPair) {
 		stem := a.terms[word.stem]
 		rarity, known := r.rarities[stem]
 		if !known && err == nil {

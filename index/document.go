@@ -14,17 +14,17 @@ import (
 
 // The fields of an indexed document.
 const (
-	fieldID     = "_id"    // the name; the library asks for this field
+	fieldID     = "_id"    // the library asks for this field; all have the same
 	fieldTerms  = "terms"  // everything a tool says of itself
 	fieldNames  = "names"  // squeezed names, for exact matches
 	fieldServer = "server" // the configured name of the upstream
 	fieldKind   = "kind"   // of what is no tool
-	fieldSlot   = "slot"   // the document's slot, plus one, as the frequency of slotTerm
+	fieldGroup  = "group"  // of all documents of a group
 )
 
-const slotTerm = "slot"
+const groupTerm = "group"
 
-// The groups of documents. Each has terms, names and slots in fields of its own,
+// The groups of documents. Each has terms and names in fields of its own,
 // their names followed by the group's: so how rare a word is among tools does
 // not depend on prompts and resources, and neither do the scores of tools.
 const (
@@ -177,14 +177,10 @@ func spaced(name string) string {
 }
 
 // document is a Document as the library indexes it: terms counted already,
-// nothing stored but the name.
-type document struct {
-	id     string
-	fields []*field
-}
+// nothing stored.
+type document struct{ fields []*field }
 
-func (a *analyzer) document(e entry) *document {
-	d := e.Document
+func (a *analyzer) document(d Document) *document {
 	names := []count{
 		{squeeze(d.exposed()), exactID}, {squeeze(d.Def.ID.String()), exactID}, {squeeze(d.Def.ID.Name), exactName},
 	}
@@ -201,7 +197,8 @@ func (a *analyzer) document(e entry) *document {
 		{name: fieldTerms + group, options: api.IndexField, counts: a.counts(d)},
 		{name: fieldNames + group, options: api.IndexField, counts: names},
 		{name: fieldServer, options: api.IndexField | api.SkipFreqNorm, counts: []count{{d.Def.ID.Server, 1}}},
-		{name: fieldSlot + group, options: api.IndexField, counts: []count{{slotTerm, e.slot + 1}}},
+		{name: fieldGroup + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{groupTerm, 1}}},
+		{name: fieldID, options: api.IndexField | api.StoreField | api.SkipFreqNorm, counts: []count{{fieldID, 1}}},
 	}
 	if deprecated(d.Def) {
 		fields = append(fields, &field{
@@ -213,24 +210,17 @@ func (a *analyzer) document(e entry) *document {
 			name: fieldKind, options: api.IndexField | api.SkipFreqNorm, counts: []count{{string(d.Def.ID.Kind), 1}},
 		})
 	}
-	return &document{d.Name, fields}
+	return &document{fields}
 }
 
-func (d *document) ID() string                               { return d.id }
+func (d *document) ID() string                               { return fieldID }
 func (d *document) VisitComposite(api.CompositeFieldVisitor) {}
 func (d *document) HasComposite() bool                       { return false }
 func (d *document) Size() int                                { return 0 }
 func (d *document) NumPlainTextBytes() uint64                { return 0 }
 func (d *document) StoredFieldsBytes() uint64                { return 0 }
 func (d *document) Indexed() bool                            { return true }
-
-func (d *document) AddIDField() {
-	d.fields = append(d.fields, &field{
-		name:    fieldID,
-		options: api.IndexField | api.StoreField | api.SkipFreqNorm,
-		counts:  []count{{d.id, 1}},
-	})
-}
+func (d *document) AddIDField()                              {}
 
 func (d *document) VisitFields(visit api.FieldVisitor) {
 	for _, f := range d.fields {
@@ -264,11 +254,4 @@ func (f *field) Analyze()                          {}
 func (f *field) ArrayPositions() []uint64          { return nil }
 func (f *field) EncodedFieldType() byte            { return 't' }
 func (f *field) NumPlainTextBytes() uint64         { return 0 }
-
-// Value returns the stored bytes. Only the name is stored.
-func (f *field) Value() []byte {
-	if f.name != fieldID {
-		return nil
-	}
-	return []byte(f.counts[0].term)
-}
+func (f *field) Value() []byte                     { return nil }

@@ -2,6 +2,7 @@ package index
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -59,14 +60,11 @@ func (e *Explanation) Boosts() (all []Boost) {
 }
 
 // explain fills in, for the hits, what the search has noted on its way.
-func (r *ranking) explain(hits []Hit, q request) error {
+func (r *ranking) explain(hits []Hit, among []candidate, q request) error {
 	docs := make(map[int]int, len(hits)) // place in hits by document
 	for i, hit := range hits {
-		id, err := r.reader.InternalID(hit.Name)
-		if err != nil || id == nil {
-			return err
-		}
-		docs[int(id.Value())] = i
+		from := slices.IndexFunc(among, func(c candidate) bool { return c.Name == hit.Name })
+		docs[among[from].doc] = i
 		hits[i].Why = &Explanation{Fields: map[string]float64{}, Terms: map[string]float64{}}
 	}
 	// Each term's part in the sum over the whole query; the clauses' part goes
@@ -95,7 +93,7 @@ func (r *ranking) explain(hits []Hit, q request) error {
 			why.Coverage, why.Twins = spread.coverage, -spread.twins
 		}
 		why.Vectors -= why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated
-		r.x.shares(hits[i].Name, why)
+		why.share(r.x.at(doc).Document)
 	}
 	return nil
 }
@@ -107,8 +105,8 @@ func at(values []float64, i int) float64 {
 	return 0
 }
 
-// shares turns the scores of terms into shares of Words, by term and by field.
-func (s *Snapshot) shares(name string, why *Explanation) {
+// share turns the scores of terms into shares of Words, by term and by field.
+func (why *Explanation) share(d Document) {
 	var sum float64
 	for _, score := range why.Terms {
 		sum += score
@@ -116,7 +114,6 @@ func (s *Snapshot) shares(name string, why *Explanation) {
 	if sum == 0 {
 		return
 	}
-	d := s.docs[name].Document
 	parts := map[string]map[string]float64{} // by term and field
 	a := newAnalyzer()
 	a.eachPart(d, func(part string, id int, amount float64) {

@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"math"
+	"slices"
 )
 
 // How words and vectors are put together. Scores of words are in units of
@@ -30,15 +31,12 @@ func (r *ranking) fuse(vectors [][]float32) error {
 		return err
 	}
 	r.similar = similar
-	err = r.postings(r.grouped(fieldSlot), slotTerm, func(_ uint64, doc int, freq uint64) {
-		for len(r.slots) <= doc {
-			r.slots = append(r.slots, -1)
+	r.slots = slices.Repeat([]int{-1}, r.x.end)
+	r.x.each(func(doc int, e *entry) {
+		if slices.Contains(r.groups, groupOf(e.Def.ID.Kind)) {
+			r.slots[doc] = e.slot
 		}
-		r.slots[doc] = int(freq) - 1
 	})
-	if err != nil {
-		return err
-	}
 	var topWords, topCosine float64
 	for _, s := range r.scores {
 		topWords = max(topWords, s)
@@ -148,16 +146,14 @@ func (r *ranking) prefer(prior map[string]float64) error {
 	}
 	r.priors = make(map[int]float64, len(prior))
 	for name, p := range prior {
-		id, err := r.reader.InternalID(name)
+		err := r.postings([]string{fieldNames}, squeeze(name), func(_ uint64, doc int, _ uint64) {
+			if at(r.scores, doc) > 0 && r.x.at(doc).Name == name {
+				r.priors[doc] = weightPrior * min(max(p, 0), 1) * top
+				r.scores[doc] += r.priors[doc]
+			}
+		})
 		if err != nil {
 			return err
-		}
-		if id == nil {
-			continue
-		}
-		if doc := int(id.Value()); doc < len(r.scores) && r.scores[doc] > 0 {
-			r.priors[doc] = weightPrior * min(max(p, 0), 1) * top
-			r.scores[doc] += r.priors[doc]
 		}
 	}
 	return nil

@@ -8,16 +8,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/blevesearch/bleve/v2/index/scorch"
-	api "github.com/blevesearch/bleve_index_api"
-	"golang.org/x/sync/errgroup"
 
 	"toolfinch/tool"
 )
@@ -56,26 +50,26 @@ func (d Document) exposed() string {
 // again. Its methods are safe for concurrent use. Answers depend on the documents
 // alone, not on the steps in which they came.
 type Index struct {
-	write  sync.Mutex // guards now; searches never take it
-	now    words
+	write  sync.Mutex        // guards what follows up to closed; searches never take it
+	docs   map[string]*entry // by Name
+	pieces []*piece          // replaced, never edited
+	stored *Stored           // what the first Replace takes over; nil after it
+	round  int               // of Replace
 	closed atomic.Bool
 
 	slots   slots
 	vectors vectors // by slot
 }
 
-// words are the documents of an Index as the library has them.
-type words struct {
-	library api.Index        // nil before the first document
-	docs    map[string]entry // by Name; replaced, never edited
-	batches map[int]int      // live documents by batch; empty ones are left out
-	next    int              // number of the next batch
-}
-
+// entry is a document of an Index. Snapshots read the first two of its members, which
+// never change.
 type entry struct {
 	Document
-	slot  int // its number for as long as it is in the index
-	batch int
+	slot int // its number for as long as it is in the index
+
+	in     *segment // where its words are, and
+	number int      // its number there
+	round  int      // the last Replace that had it
 }
 
 // slots gives out small numbers, and gives out returned numbers again.
@@ -97,10 +91,12 @@ func (s *slots) take() int {
 	return s.next - 1
 }
 
-func (s *slots) giveBack(slots []int) {
+func (s *slots) giveBack(gone []*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.free = append(s.free, slots...)
+	for _, e := range gone {
+		s.free = append(s.free, e.slot)
+	}
 }
 
 // count is how many slots there are.
@@ -111,7 +107,14 @@ func (s *slots) count() int {
 }
 
 // New returns an Index without documents. The caller closes it.
-func New() *Index { return &Index{} }
+func New() *Index { return &Index{docs: map[string]*entry{}} }
+
+// Recall has the first Replace that follows take over what is stored of its documents.
+func (x *Index) Recall(stored *Stored) {
+	x.write.Lock()
+	defer x.write.Unlock()
+	x.stored = stored
+}
 
 // Replace makes docs the documents of the index and returns them as a Snapshot. Of
 // two documents with the same name the later counts. Searches of the Snapshots
@@ -122,47 +125,42 @@ func (x *Index) Replace(ctx context.Context, docs []Document) (*Snapshot, error)
 	if x.closed.Load() {
 		return nil, ErrClosed
 	}
-	all := make(map[string]Document, len(docs))
-	for _, d := range docs {
-		all[d.Name] = d
-	}
-	changed, gone := x.now.difference(all)
-	var fresh []int // slots of documents that are new
-	for name, e := range changed {
-		if old, known := x.now.docs[name]; known {
-			e.slot = old.slot
-		} else {
-			e.slot = x.slots.take()
-			fresh = append(fresh, e.slot)
-		}
-		changed[name] = e
-	}
-	next, err := x.now.with(ctx, changed, gone)
-	if err != nil {
-		x.slots.giveBack(fresh)
+	changed, gone := x.difference(docs)
+	if err := x.change(ctx, changed, gone); err != nil {
 		return nil, fmt.Errorf("index: %w", err)
 	}
-	before := x.now
-	x.now = next
-	x.dropOutdated(before.docs, changed, gone)
-	if before.library != nil && before.library != next.library {
-		_ = before.library.Close() // in memory: nothing is lost, and Snapshots have what they search
-	}
-	return x.snapshot()
+	return x.snapshot(), nil
 }
 
-// difference returns the documents of all that are new or changed, and the names of
-// indexed documents that are not among all.
-func (w words) difference(all map[string]Document) (changed map[string]entry, gone map[string]bool) {
-	changed, gone = map[string]entry{}, map[string]bool{}
-	for name, d := range all {
-		if old, known := w.docs[name]; !known || !old.same(d) {
-			changed[name] = entry{Document: d}
+// difference returns the documents that are new or changed, and those of the index that
+// are not among docs.
+func (x *Index) difference(docs []Document) (changed []*entry, gone []*entry) {
+	x.round++
+	place := map[string]int{} // in changed
+	here := 0                 // documents of the index that stay
+	for _, d := range docs {
+		if at, twice := place[d.Name]; twice {
+			changed[at].Document = d
+			continue
 		}
+		old := x.docs[d.Name]
+		if old != nil {
+			if old.round != x.round {
+				old.round = x.round
+				here++
+			}
+			if old.same(d) {
+				continue
+			}
+		}
+		place[d.Name] = len(changed)
+		changed = append(changed, &entry{Document: d, round: x.round})
 	}
-	for name := range w.docs {
-		if _, stays := all[name]; !stays {
-			gone[name] = true
+	if here < len(x.docs) {
+		for _, e := range x.docs {
+			if e.round != x.round {
+				gone = append(gone, e)
+			}
 		}
 	}
 	return changed, gone
@@ -170,99 +168,69 @@ func (w words) difference(all map[string]Document) (changed map[string]entry, go
 
 // same reports whether both are found by the same queries.
 func (d Document) same(other Document) bool {
-	return d.Def.ID == other.Def.ID && d.Def.Hash == other.Def.Hash && d.ServerDescription == other.ServerDescription
+	return d.Def.ID == other.Def.ID && d.Def.Hash == other.Def.Hash && d.Def.Enriched == other.Def.Enriched && d.ServerDescription == other.ServerDescription
 }
 
-// rebuildFrom is how many times more documents than there are make a new library
-// index faster than a change of the old one: it is built on all processors.
+// rebuildFrom is how many times more documents than there are make a new index faster
+// than a change of the old one: it is built on all processors.
 const rebuildFrom = 4
 
-// with returns the words after a change. They share the library's index with the
-// words before, unless it is rebuilt.
-func (w words) with(ctx context.Context, changed map[string]entry, gone map[string]bool) (words, error) {
+// change puts documents in, in place of those that have their names, and takes documents
+// out. The lock write is held. An error leaves the index as it was.
+func (x *Index) change(ctx context.Context, changed, gone []*entry) error {
 	if len(changed)+len(gone) == 0 {
-		return w, nil
+		return nil
 	}
-	if w.library == nil || len(changed) > rebuildFrom*len(w.docs) {
-		for name, e := range w.docs {
-			if _, known := changed[name]; !known && !gone[name] {
-				changed[name] = e
-			}
+	pieces, out := x.pieces, gone // out: what pieces have no more
+	for _, e := range changed {
+		if old := x.docs[e.Name]; old != nil {
+			out = append(out, old)
 		}
-		return built(ctx, slices.Collect(maps.Values(changed)))
 	}
-	next := words{library: w.library, docs: maps.Clone(w.docs), batches: maps.Clone(w.batches), next: w.next}
-	next.fold(changed, gone)
-	entries := slices.Collect(maps.Values(changed))
-	if err := put(ctx, w.library, entries, gone); err != nil {
-		return w, err
+	add := changed
+	var adopted []*piece
+	if len(x.docs) == 0 && x.stored != nil {
+		adopted, add = x.stored.take(changed)
 	}
-	for name := range gone {
-		next.forget(name)
+	pieces = without(pieces, out)
+	if len(changed) > rebuildFrom*len(x.docs) {
+		for _, p := range pieces {
+			add = p.appendTo(add)
+		}
+		pieces = nil
+	} else {
+		pieces, add = merge(pieces, add)
 	}
-	next.record(entries)
-	return next, nil
-}
-
-// built returns words in a library index of their own, in as many batches as are
-// prepared at once.
-func built(ctx context.Context, entries []entry) (words, error) {
-	// The library's top package would do the same and add nine megabytes to the
-	// program: analyzers, formats and stores that are of no use here.
-	library, err := scorch.NewScorch(scorch.Name, map[string]any{"path": ""}, analysis())
-	if err == nil {
-		err = library.Open()
-	}
+	built, err := prepare(ctx, add, len(pieces)+len(adopted) == 0)
 	if err != nil {
-		return words{}, fmt.Errorf("open: %w", err)
+		return err
 	}
-	w := words{library: library, docs: make(map[string]entry, len(entries)), batches: map[int]int{}}
-	workers := min(runtime.GOMAXPROCS(0), maxBatches/2)
-	parts := workers
-	if len(entries) > manyDocs { // what is in preparation takes several times its size
-		parts = maxBatches / 2
+	x.stored = nil
+	x.give(changed)
+	for _, p := range append(adopted, built...) {
+		p.settle()
+		pieces = append(pieces, p)
 	}
-	var all errgroup.Group
-	all.SetLimit(workers)
-	for part := range slices.Chunk(entries, max(minPart, (len(entries)+parts-1)/parts)) {
-		w.record(part)
-		all.Go(func() error { return put(ctx, library, part, nil) })
+	x.pieces = slices.Clip(pieces)
+	for _, e := range gone {
+		delete(x.docs, e.Name)
+		x.vectors.remove(e.slot)
 	}
-	if err := all.Wait(); err != nil {
-		return words{}, errors.Join(err, library.Close())
-	}
-	return w, nil
+	x.slots.giveBack(gone)
+	return nil
 }
 
-// analysis is the library's work queue, one for the process. One worker is
-// enough: documents come with their terms counted.
-var analysis = sync.OnceValue(func() *api.AnalysisQueue { return api.NewAnalysisQueue(1) })
-
-// maxBatches bounds how many batches an index consists of. Each makes a search
-// a little slower, and in memory the library merges none of them.
-const maxBatches = 8
-
-// manyDocs is the number of documents above which they are prepared in more
-// parts than at once.
-const manyDocs = 20_000
-
-// minPart is the number of documents below which preparing them at once does
-// not pay.
-const minPart = 200
-
-// dropOutdated forgets the vectors of texts that are gone, and gives back the slots
-// of documents that are.
-func (x *Index) dropOutdated(before, changed map[string]entry, gone map[string]bool) {
-	var free []int
-	for name := range gone {
-		x.vectors.remove(before[name].slot)
-		free = append(free, before[name].slot)
-	}
-	x.slots.giveBack(free)
-	for name, e := range changed {
-		if old, known := before[name]; known && x.vectors.known(e.slot) && Text(old.Document) != Text(e.Document) {
+// give puts changed documents in the place of those before, and gives them slots. Vectors
+// of texts that are gone are forgotten.
+func (x *Index) give(changed []*entry) {
+	for _, e := range changed {
+		old := x.docs[e.Name]
+		if old == nil {
+			e.slot = x.slots.take()
+		} else if e.slot = old.slot; x.vectors.known(e.slot) && Text(old.Document) != Text(e.Document) {
 			x.vectors.remove(e.slot)
 		}
+		x.docs[e.Name] = e
 	}
 }
 
@@ -272,7 +240,7 @@ func (x *Index) Missing() []Document {
 	x.write.Lock()
 	defer x.write.Unlock()
 	var out []Document
-	for _, e := range x.now.docs {
+	for _, e := range x.docs {
 		if !x.vectors.known(e.slot) {
 			out = append(out, e.Document)
 		}
@@ -294,8 +262,8 @@ func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	}
 	x.vectors.reserve(x.slots.count())
 	for i, d := range docs {
-		e, known := x.now.docs[d.Name]
-		if !known || e.Def != d.Def && Text(e.Document) != Text(d) {
+		e := x.docs[d.Name]
+		if e == nil || e.Def != d.Def && Text(e.Document) != Text(d) {
 			continue
 		}
 		if err := x.vectors.put(e.slot, values[i]); err != nil {
@@ -315,95 +283,15 @@ func (x *Index) Vectors() int { return x.vectors.len() }
 func (x *Index) Len() int {
 	x.write.Lock()
 	defer x.write.Unlock()
-	return len(x.now.docs)
-}
-
-// put changes the library's index in one step: searches see all of the change or
-// none.
-func put(ctx context.Context, library api.Index, entries []entry, gone map[string]bool) error {
-	b := api.NewBatch()
-	for name := range gone {
-		b.Delete(name)
-	}
-	a := newAnalyzer()
-	for _, e := range entries {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		b.Update(a.document(e))
-	}
-	return library.Batch(b)
-}
-
-// record notes that entries are a new batch.
-func (w *words) record(entries []entry) {
-	if len(entries) == 0 {
-		return
-	}
-	for _, e := range entries {
-		w.forget(e.Name)
-		e.batch = w.next
-		w.docs[e.Name] = e
-	}
-	w.batches[w.next] = len(entries)
-	w.next++
-}
-
-// fold adds the documents of the smallest batches to changed when there are too
-// many batches. Those of about the same size go together, as in a
-// log-structured store, so that a document moves a few times in its life.
-func (w *words) fold(changed map[string]entry, gone map[string]bool) {
-	if len(w.batches) < maxBatches {
-		return
-	}
-	numbers := make([]int, 0, len(w.batches))
-	for n := range w.batches {
-		numbers = append(numbers, n)
-	}
-	slices.SortFunc(numbers, func(a, b int) int {
-		return cmp.Or(cmp.Compare(w.batches[a], w.batches[b]), cmp.Compare(a, b))
-	})
-	size, folded := len(changed), make(map[int]bool)
-	for i, n := range numbers {
-		if i >= maxBatches/2 && w.batches[n] > size {
-			break
-		}
-		folded[n] = true
-		size += w.batches[n]
-	}
-	for name, e := range w.docs {
-		if _, known := changed[name]; folded[e.batch] && !known && !gone[name] {
-			changed[name] = e
-		}
-	}
-}
-
-func (w *words) forget(name string) {
-	e, ok := w.docs[name]
-	if !ok {
-		return
-	}
-	delete(w.docs, name)
-	if w.batches[e.batch]--; w.batches[e.batch] == 0 {
-		delete(w.batches, e.batch)
-	}
+	return len(x.docs)
 }
 
 // Close frees the index; searches that run go on. Closing twice is fine.
 func (x *Index) Close() error {
 	x.write.Lock()
 	defer x.write.Unlock()
-	if x.closed.Swap(true) {
-		return nil
-	}
-	library := x.now.library
-	x.now = words{}
+	x.closed.Store(true)
+	x.docs, x.pieces, x.stored = nil, nil, nil
 	x.vectors.clear()
-	if library == nil {
-		return nil
-	}
-	if err := library.Close(); err != nil {
-		return fmt.Errorf("index: close: %w", err)
-	}
 	return nil
 }

@@ -327,8 +327,8 @@ func TestAnswersDoNotDependOnHistory(t *testing.T) {
 		if err := x.Apply(t.Context(), changed, removed); err != nil {
 			t.Fatal(err)
 		}
-		if len(x.now.batches) > maxBatches {
-			t.Fatalf("%d batches", len(x.now.batches))
+		if len(x.pieces) > maxPieces {
+			t.Fatalf("%d pieces", len(x.pieces))
 		}
 	}
 	var docs []Document

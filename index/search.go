@@ -3,14 +3,11 @@ package index
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
-
-	api "github.com/blevesearch/bleve_index_api"
 
 	"toolfinch/rawjson"
 	"toolfinch/telemetry"
@@ -107,12 +104,12 @@ func Terms(text string) []string {
 	return out
 }
 
-// ranking is one search. Its slices are indexed by the library's document
-// numbers and are as long as the highest one met.
+// ranking is one search. Its slices are indexed by the numbers of documents and are as
+// long as the highest one met.
 type ranking struct {
 	ctx    context.Context
 	x      *Snapshot
-	reader api.IndexReader
+	fields map[string][]dictionary
 	groups []string // of the documents that are looked for
 	total  int      // number of documents in groups
 	scores []float64
@@ -176,10 +173,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	}
 	// More hits than wanted: spread chooses among them, and confidence looks at how far
 	// the first stands out.
-	best, err := r.best(max(2*q.Limit+10, 1+rivals))
-	if err != nil {
-		return Result{}, err
-	}
+	best := r.best(max(2*q.Limit+10, 1+rivals))
 	confidence, err := r.confidence(best, asked)
 	if err != nil {
 		return Result{}, err
@@ -193,7 +187,7 @@ func (r *ranking) search(q Query) (Result, error) {
 		}
 	}
 	if q.Explain {
-		err = r.explain(found.Hits, asked)
+		err = r.explain(found.Hits, best, asked)
 	}
 	return found, err
 }
@@ -209,9 +203,9 @@ func (r *ranking) among(kinds []tool.Kind) error {
 		}
 	}
 	slices.Sort(r.groups)
-	found, err := r.find(r.grouped(fieldSlot), slotTerm)
+	found, err := r.find(r.grouped(fieldGroup), groupTerm)
 	r.total = int(found.count)
-	return errors.Join(err, found.close())
+	return err
 }
 
 // request is a query's terms.
@@ -347,7 +341,7 @@ func (r *ranking) term(term string, do func(doc int, score float64)) error {
 	}
 	f, err := r.find(r.grouped(fieldTerms), term)
 	if err != nil {
-		return errors.Join(err, f.close())
+		return err
 	}
 	rarity := rarity(r.total, int(f.count))
 	if f.count > 0 {
@@ -375,9 +369,7 @@ func (r *ranking) exact(text string) error {
 		return err
 	}
 	for doc, level := range r.levels {
-		if level, err = r.spelled(doc, level, strings.TrimSpace(text)); err != nil {
-			return err
-		}
+		level = r.spelled(doc, level, strings.TrimSpace(text))
 		if _, old := r.demoted[doc]; old && level < spelledName && strings.Contains(strings.TrimSpace(text), " ") {
 			delete(r.levels, doc) // "read file" need not mean the old read_file; readFile does
 			continue
@@ -391,19 +383,14 @@ func (r *ranking) exact(text string) error {
 
 // spelled returns the level of a document one of whose names is text in some
 // spelling.
-func (r *ranking) spelled(doc, level int, text string) (int, error) {
-	name, err := r.reader.ExternalID(api.NewIndexInternalID(nil, uint64(doc)))
-	if err != nil {
-		return 0, err
+func (r *ranking) spelled(doc, level int, text string) int {
+	switch d := r.x.at(doc).Document; text {
+	case d.exposed(), d.Def.ID.String():
+		return spelledID
+	case d.Def.ID.Name:
+		return max(level, spelledName)
 	}
-	d := r.x.docs[name].Document
-	switch {
-	case text == d.exposed() || text == d.Def.ID.String():
-		return spelledID, nil
-	case text == d.Def.ID.Name:
-		return max(level, spelledName), nil
-	}
-	return level, nil
+	return level
 }
 
 // resembling finds, if nothing else was found, names that contain the query: a
@@ -421,26 +408,35 @@ func (r *ranking) resembling(name string) error {
 }
 
 func (r *ranking) resemblingIn(field, name string) error {
-	dict, err := r.reader.FieldDict(field)
+	all, err := r.dictionaries(field)
 	if err != nil {
 		return err
 	}
-	defer dict.Close()
-	for {
-		next, err := dict.Next()
-		if err != nil || next == nil {
-			return err
-		}
-		if !strings.Contains(next.Term, name) {
-			continue
-		}
-		err = r.postings([]string{field}, next.Term, func(_ uint64, doc int, _ uint64) {
-			r.scores = add(r.scores, doc, resemblance*float64(len(name))/float64(len(next.Term)))
-		})
-		if err != nil {
-			return err
+	for _, in := range all {
+		for terms := in.AutomatonIterator(nil, nil, nil); ; {
+			next, err := terms.Next()
+			if err != nil {
+				return err
+			}
+			if next == nil {
+				break
+			}
+			if !strings.Contains(next.Term, name) {
+				continue
+			}
+			var f found
+			if err := f.add(in, next.Term); err != nil {
+				return err
+			}
+			err = f.each(func(doc int, _ uint64) {
+				r.scores = add(r.scores, doc, resemblance*float64(len(name))/float64(len(next.Term)))
+			})
+			if err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // onlyServer leaves the documents of one server, "" for all.
@@ -463,7 +459,7 @@ func (r *ranking) onlyKinds(kinds []tool.Kind) error {
 	for _, kind := range kinds {
 		field, term := fieldKind, string(kind)
 		if kind == tool.KindTool {
-			field, term = fieldSlot+groupTools, slotTerm
+			field, term = fieldGroup+groupTools, groupTerm
 		}
 		if err := r.keep(kept, field, term); err != nil {
 			return err
@@ -483,7 +479,7 @@ func (r *ranking) keep(to []float64, field, term string) error {
 }
 
 // best returns the limit best candidates, best first.
-func (r *ranking) best(limit int) ([]candidate, error) {
+func (r *ranking) best(limit int) []candidate {
 	top := make([]float64, 0, limit+1) // best first
 	for i, s := range r.scores {
 		s = round(s)
@@ -496,7 +492,7 @@ func (r *ranking) best(limit int) ([]candidate, error) {
 		top = top[:min(limit, len(top))]
 	}
 	if len(top) == 0 {
-		return nil, nil
+		return nil
 	}
 	var found []candidate
 	for doc, s := range r.scores {
@@ -504,14 +500,10 @@ func (r *ranking) best(limit int) ([]candidate, error) {
 			continue
 		}
 		// All that tie with the last are named, so that the cut is by name, too.
-		name, err := r.reader.ExternalID(api.NewIndexInternalID(nil, uint64(doc)))
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, candidate{Hit{Name: name, Score: s}, doc, r.levels[doc]})
+		found = append(found, candidate{Hit{Name: r.x.at(doc).Name, Score: s}, doc, r.levels[doc]})
 	}
 	slices.SortFunc(found, byScore)
-	return found[:min(limit, len(found))], nil
+	return found[:min(limit, len(found))]
 }
 
 // grouped are the fields of this name in the groups that are looked for.

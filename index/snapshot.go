@@ -3,37 +3,51 @@ package index
 import (
 	"context"
 	"fmt"
-	"runtime"
-
-	api "github.com/blevesearch/bleve_index_api"
+	"sort"
 )
 
 // Snapshot is one set of documents of an Index. It never changes; only vectors
 // come and go, as texts are embedded and as sets after it drop theirs.
+//
+// Documents are numbered over all pieces, with gaps.
 type Snapshot struct {
 	index  *Index
-	reader api.IndexReader // nil when there are no documents
-	docs   map[string]entry
+	pieces []*piece
+	from   []int // the first number of each piece
+	end    int   // the number after the last
+	live   int   // documents
 }
 
 // snapshot returns the documents of now; the caller holds write.
-func (x *Index) snapshot() (*Snapshot, error) {
-	s := &Snapshot{index: x, docs: x.now.docs}
-	if x.now.library == nil {
-		return s, nil
+func (x *Index) snapshot() *Snapshot {
+	s := &Snapshot{index: x, pieces: x.pieces, from: make([]int, len(x.pieces))}
+	for i, p := range x.pieces {
+		s.from[i] = s.end
+		s.end += len(p.docs)
+		s.live += p.live
 	}
-	reader, err := x.now.library.Reader()
-	if err != nil {
-		return nil, fmt.Errorf("index: %w", err)
-	}
-	s.reader = reader
-	// The segments are in memory: the last search need not release them.
-	runtime.AddCleanup(s, func(reader api.IndexReader) { _ = reader.Close() }, reader)
-	return s, nil
+	return s
 }
 
 // Len returns the number of documents.
-func (s *Snapshot) Len() int { return len(s.docs) }
+func (s *Snapshot) Len() int { return s.live }
+
+// at returns the document of a number.
+func (s *Snapshot) at(doc int) *entry {
+	i := sort.SearchInts(s.from, doc+1) - 1
+	return s.pieces[i].docs[doc-s.from[i]]
+}
+
+// each calls do with every document.
+func (s *Snapshot) each(do func(doc int, e *entry)) {
+	for i, p := range s.pieces {
+		for number, e := range p.docs {
+			if e != nil {
+				do(s.from[i]+number, e)
+			}
+		}
+	}
+}
 
 // Search returns the best hits; equal scores are in the order of names. Finding
 // nothing is no error. A tool whose name is the query, in any case and with any
@@ -43,10 +57,10 @@ func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	if s.index.closed.Load() {
 		return Result{}, ErrClosed
 	}
-	if q.Limit < 1 || s.reader == nil {
+	if q.Limit < 1 || s.live == 0 {
 		return Result{}, nil
 	}
-	r := &ranking{ctx: ctx, x: s, reader: s.reader, rarities: map[string]float64{}}
+	r := &ranking{ctx: ctx, x: s, rarities: map[string]float64{}}
 	found, err := r.search(q)
 	if err != nil {
 		return Result{}, fmt.Errorf("index: search: %w", err)

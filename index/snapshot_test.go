@@ -22,8 +22,8 @@ func TestASnapshotAnswersFromItsOwnDocuments(t *testing.T) {
 		"nothing left":      nil,
 		"another text":      {doc(t, "mail", "send", "Send a parcel"), doc(t, "mail", "read", "Read a parcel")},
 		"one more":          {before[0], before[1], doc(t, "post", "burn", "Burn a letter")},
-		"built anew":        numbered(t, 2*minPart),
-		"built anew around": append(numbered(t, 2*minPart), before[1]),
+		"built anew":        numbered(t, 2*minPiece),
+		"built anew around": append(numbered(t, 2*minPiece), before[1]),
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := New()

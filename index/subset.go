@@ -1,29 +1,17 @@
 package index
 
 // Subset is some documents of one Snapshot. It never changes.
-type Subset struct{ has []bool } // by the library's number
+type Subset struct{ has []bool } // by number
 
 // Subset returns the documents that have one of the names.
-func (s *Snapshot) Subset(names []string) (*Subset, error) {
-	all := &Subset{}
-	if s.reader == nil {
-		return all, nil
-	}
+func (s *Snapshot) Subset(names []string) *Subset {
+	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
-		id, err := s.reader.InternalID(name)
-		if err != nil {
-			return nil, err
-		}
-		if id == nil {
-			continue
-		}
-		doc := int(id.Value())
-		if more := doc + 1 - len(all.has); more > 0 {
-			all.has = append(all.has, make([]bool, more)...)
-		}
-		all.has[doc] = true
+		wanted[name] = true
 	}
-	return all, nil
+	all := &Subset{make([]bool, s.end)}
+	s.each(func(doc int, e *entry) { all.has[doc] = wanted[e.Name] })
+	return all
 }
 
 // keep returns the scores of the subset; others are 0.

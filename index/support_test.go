@@ -20,7 +20,7 @@ func Build(ctx context.Context, docs []Document) (*Index, error) {
 func (x *Index) Apply(ctx context.Context, changed []Document, removed []string) error {
 	x.write.Lock()
 	docs := map[string]Document{}
-	for name, e := range x.now.docs {
+	for name, e := range x.docs {
 		docs[name] = e.Document
 	}
 	x.write.Unlock()
@@ -37,10 +37,7 @@ func (x *Index) Apply(ctx context.Context, changed []Document, removed []string)
 // Search searches what the index has now.
 func (x *Index) Search(ctx context.Context, q Query) (Result, error) {
 	x.write.Lock()
-	s, err := x.snapshot()
+	s := x.snapshot()
 	x.write.Unlock()
-	if err != nil {
-		return Result{}, err
-	}
 	return s.Search(ctx, q)
 }

@@ -415,11 +415,11 @@ func TestVectorsFollowTheirDocuments(t *testing.T) {
 			return []error{x.Apply(t.Context(), []Document{raw("f", ""), raw("g", "")}, nil)}
 		}, []string{"s_f", "s_g"}, map[string][]string{"s_a": {"s_a"}, "s_b": {"s_b"}, "s_c": {"s_c"}}},
 		{"batches that are folded keep it", func(x *Index) (errs []error) {
-			for i := range 3 * maxBatches {
+			for i := range 3 * maxPieces {
 				errs = append(errs, x.Apply(t.Context(), []Document{raw(fmt.Sprint("more", i), "")}, []string{fmt.Sprint("s_more", i-1)}))
 			}
 			return errs
-		}, []string{fmt.Sprint("s_more", 3*maxBatches-1)}, map[string][]string{"s_a": {"s_a"}, "s_b": {"s_b"}, "s_c": {"s_c"}}},
+		}, []string{fmt.Sprint("s_more", 3*maxPieces-1)}, map[string][]string{"s_a": {"s_a"}, "s_b": {"s_b"}, "s_c": {"s_c"}}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			x := build(t, raw("a", ""), raw("b", ""), raw("c", ""))

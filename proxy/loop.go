@@ -135,6 +135,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 func (l *loop) wake() {
 	wake(l.count.work)
 	wake(l.embedder.work)
+	wake(l.segments.work)
 }
 
 // wake tells whoever waits on c that there is work; once is enough.

@@ -103,12 +103,15 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 // build serves the first views.
 func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 	upstreams := p.known.upstreams(config, p.upstreamTool)
-	p.loop.partial = cutTo(upstreams, openTools)
+	if p.stored.Docs() < openTools {
+		p.loop.partial = cutTo(upstreams, openTools)
+	}
 	plans, problems := p.plan(config, upstreams, nil)
 	next, err := p.views.build(ctx, config, plans, problems)
 	if err != nil {
 		return fmt.Errorf("proxy: %w", err)
 	}
+	p.stored = nil
 	p.loop.show(ctx, next)
 	if p.only != "" {
 		_, err = p.View("")
@@ -138,6 +141,8 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	if config.Learn {
 		all.memory = retrieve.NewMemory(beside.uses, func(retrieve.Use) {})
 	}
+	all.segments = &segments{store: db, log: o.log, catalogs: all.catalogs, done: o.idle, work: make(chan struct{}, 1)}
+	all.stored = all.segments.recall(ctx)
 	all.now.Store(&served{config: config, ready: make(chan struct{})})
 	return all, beside, nil
 }
@@ -175,6 +180,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	}
 	g.Go(func() error { p.desk.counter.run(life); return nil })
 	g.Go(func() error { p.embedder.run(life); return nil })
+	g.Go(func() error { p.segments.run(life); return nil })
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.entrance.Run(life); return nil })
 	g.Go(func() error { p.desk.meter.Run(life, p.store); return nil })

@@ -12,6 +12,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/gate"
+	"toolfinch/index"
 	"toolfinch/nearest"
 	"toolfinch/output"
 	"toolfinch/python"
@@ -87,7 +88,9 @@ type views struct {
 	memory   *retrieve.Memory // nil unless it is to learn
 	tokens   map[string]int   // counts of definitions that the store knew
 	embedder *embedder
-	limits   *rate.Limits // of the calls of clients
+	segments *segments
+	stored   *index.Stored // what views that are new begin their indexes with; nil once the first are built
+	limits   *rate.Limits  // of the calls of clients
 	denials  denials
 	others   *others // the replicas beside this one; nil: there are none
 	// endpoint gives a new view its live server; nil in a Workspace.

@@ -55,8 +55,8 @@ type Catalog struct {
 	*kept
 	*others
 	contents Contents
-	snapshot *index.Snapshot               // nil of an empty catalog
-	among    func() (*index.Subset, error) // what of the snapshot is in the catalog; nil: all
+	snapshot *index.Snapshot      // nil of an empty catalog
+	among    func() *index.Subset // what of the snapshot is in the catalog; nil: all
 
 	table
 	names  []string // exposed, of the tools that models are offered, sorted
@@ -125,6 +125,12 @@ func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error)
 	c.schemas.forget(most)
 	return next, nil
 }
+
+// Recall has the first With take over what is stored of its index.
+func (k *kept) Recall(stored *index.Stored) { k.index.Recall(stored) }
+
+// Segments returns what the index is made of now.
+func (k *kept) Segments() []index.Segment { return k.index.Segments() }
 
 // documents returns what is indexed: each definition as clients see it, under the
 // name that the view gives it.
@@ -241,11 +247,8 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	if c.snapshot == nil {
 		return Found{}, nil
 	}
-	var err error
 	if c.among != nil {
-		if q.Among, err = c.among(); err != nil {
-			return Found{}, fmt.Errorf("search: %w", err)
-		}
+		q.Among = c.among()
 	}
 	ctx, searched := telemetry.Start(ctx, telemetry.StageSearch, "")
 	found, err := c.snapshot.Search(ctx, q)

@@ -53,7 +53,7 @@ func (c *Catalog) Only(allowed Allowed) *Catalog {
 	next := &Catalog{kept: c.kept, contents: contents, snapshot: c.snapshot}
 	next.listing.Store(-1)
 	next.fill(c.handler)
-	next.among = sync.OnceValues(func() (*index.Subset, error) { return c.snapshot.Subset(next.keys()) })
+	next.among = sync.OnceValue(func() *index.Subset { return c.snapshot.Subset(next.keys()) })
 	return next
 }
 

@@ -166,7 +166,7 @@ func check(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("%w: %s", errDamaged, verdict)
 	}
 	for _, query := range []string{
-		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, selectEnriched, sealedColumns, selectUnpinned, selectInstructions,
+		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, selectEnriched, sealedColumns, selectUnpinned, selectInstructions, selectSegments,
 	} {
 		rows, err := db.QueryContext(ctx, query)
 		if err != nil {

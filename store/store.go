@@ -1,6 +1,6 @@
 // Package store owns what was learned from upstreams and must outlive the
-// process: servers, their tools, prompts and resources, token counts, clients,
-// vectors, what was called after which queries, what clients have provisioned, what
+// process: servers, their tools, prompts and resources, token counts, the index of
+// their words, clients, vectors, what was called after which queries, what clients have provisioned, what
 // that saved, sealed secrets, and for a while large results. It is the only package of
 // the proxy that speaks SQL. It never dials and never decides what is searched or shown:
 // a lost store costs time, because nearly all of it can be learned again, and so no

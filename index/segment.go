@@ -1,0 +1,151 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	api "github.com/blevesearch/bleve_index_api"
+	library "github.com/blevesearch/scorch_segment_api/v2"
+	"github.com/blevesearch/zapx/v17"
+	"golang.org/x/sync/errgroup"
+)
+
+// segment is a group of documents as bleve indexes them: one of its segments, in the
+// format zap. It never changes, and several indexes may share one.
+type segment struct {
+	library.Segment
+	prints []print // what its documents are, by number
+}
+
+// piece is what an Index has of a segment. It never changes.
+type piece struct {
+	*segment
+	docs []*entry        // by number; nil: not, or no longer, in the index
+	gone *roaring.Bitmap // the numbers of these; nil: there is none
+	live int             // documents that are there
+}
+
+// maxPieces bounds how many pieces an index consists of, because each makes a search
+// a little slower.
+const maxPieces = 8
+
+// manyDocs is the number of documents above which they are prepared in more pieces than
+// at once: what is in preparation takes several times its size.
+const manyDocs = 20_000
+
+// minPiece is the number of documents below which preparing them at once does not pay.
+const minPiece = 200
+
+// prepare indexes documents. On all processors it makes several pieces.
+func prepare(ctx context.Context, all []*entry, parallel bool) ([]*piece, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	workers, most := 1, 1
+	if parallel {
+		workers = min(runtime.GOMAXPROCS(0), maxPieces/2)
+		if most = workers; len(all) > manyDocs {
+			most = maxPieces / 2
+		}
+	}
+	groups := slices.Collect(slices.Chunk(all, max(minPiece, (len(all)+most-1)/most)))
+	pieces := make([]*piece, len(groups))
+	var work errgroup.Group
+	work.SetLimit(workers)
+	for i, docs := range groups {
+		work.Go(func() (err error) {
+			pieces[i], err = newPiece(ctx, docs)
+			return err
+		})
+	}
+	return pieces, work.Wait()
+}
+
+// newPiece indexes documents as one segment.
+func newPiece(ctx context.Context, docs []*entry) (*piece, error) {
+	all := make([]api.Document, len(docs))
+	prints := make([]print, len(docs))
+	a := newAnalyzer()
+	for i, e := range docs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		all[i], prints[i] = a.document(e.Document), printOf(e.Document)
+	}
+	made, _, err := (*zap.ZapPlugin)(nil).New(all)
+	if err != nil {
+		return nil, err
+	}
+	return &piece{segment: &segment{made, prints}, docs: docs, live: len(docs)}, nil
+}
+
+// settle notes in the documents where they are.
+func (p *piece) settle() {
+	for number, e := range p.docs {
+		if e != nil {
+			e.in, e.number = p.segment, number
+		}
+	}
+}
+
+// appendTo appends the documents that are there.
+func (p *piece) appendTo(docs []*entry) []*entry {
+	for _, e := range p.docs {
+		if e != nil {
+			docs = append(docs, e)
+		}
+	}
+	return docs
+}
+
+// without returns pieces without some of their documents.
+func without(pieces []*piece, out []*entry) []*piece {
+	if len(out) == 0 {
+		return pieces
+	}
+	numbers := map[*segment][]uint32{}
+	for _, e := range out {
+		numbers[e.in] = append(numbers[e.in], uint32(e.number))
+	}
+	var rest []*piece
+	for _, p := range pieces {
+		if gone := numbers[p.segment]; len(gone) > 0 {
+			if p.live == len(gone) {
+				continue
+			}
+			next := &piece{p.segment, slices.Clone(p.docs), roaring.New(), p.live - len(gone)}
+			if p.gone != nil {
+				next.gone = p.gone.Clone()
+			}
+			next.gone.AddMany(gone)
+			for _, number := range gone {
+				next.docs[number] = nil
+			}
+			p = next
+		}
+		rest = append(rest, p)
+	}
+	return rest
+}
+
+// merge takes the smallest pieces apart when there are too many, and returns their
+// documents with those to add. Pieces of about the same size go together, as in a
+// log-structured store, so that a document moves a few times in its life.
+func merge(pieces []*piece, add []*entry) (rest []*piece, docs []*entry) {
+	if len(pieces) < maxPieces {
+		return pieces, add
+	}
+	bySize := slices.SortedStableFunc(slices.Values(pieces), func(a, b *piece) int { return cmp.Compare(a.live, b.live) })
+	docs = slices.Clip(add)
+	for i, p := range bySize {
+		if i >= maxPieces/2 && p.live > len(docs) {
+			rest = append(rest, bySize[i:]...)
+			break
+		}
+		docs = p.appendTo(docs)
+	}
+	return rest, docs
+}

@@ -1,0 +1,190 @@
+package index
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/RoaringBitmap/roaring/v2"
+	library "github.com/blevesearch/scorch_segment_api/v2"
+	"github.com/blevesearch/zapx/v17"
+)
+
+// analysisVersion changes with what analysis yields of a definition: segments of another
+// version are of no use. TestAnalysisVersion says when.
+const analysisVersion = 1
+
+// print is what a document is, for its words: documents with the same are indexed in the
+// same way.
+type print [16]byte
+
+func printOf(d Document) print {
+	var b []byte
+	for _, text := range []string{d.Name, string(d.Def.ID.Kind), d.Def.ID.Server, d.Def.ID.Name, d.Def.Hash, d.ServerDescription, d.Def.Enriched} {
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	sum := sha256.Sum256(b)
+	return print(sum[:])
+}
+
+// SegmentKey names the contents of a Segment.
+type SegmentKey [sha256.Size]byte
+
+// Segment is a part of an Index in a form that can be stored: ReadStored reads it.
+type Segment struct {
+	Key  SegmentKey
+	Docs int // how many documents it has
+
+	made *segment
+}
+
+// Segments returns what the index is made of now.
+func (x *Index) Segments() []Segment {
+	x.write.Lock()
+	defer x.write.Unlock()
+	all := make([]Segment, len(x.pieces))
+	for i, p := range x.pieces {
+		all[i] = Segment{p.key(), len(p.docs), p.segment}
+	}
+	return all
+}
+
+func (s *segment) key() SegmentKey {
+	h := sha256.New()
+	fmt.Fprintln(h, analysisVersion, zap.Version)
+	for i := range s.prints {
+		h.Write(s.prints[i][:])
+	}
+	return SegmentKey(h.Sum(nil))
+}
+
+// Bytes returns the segment as it is stored: what its documents are with a checksum, then
+// the file of the library, which ends in one.
+func (s Segment) Bytes() ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(s.made.Size() + len(s.made.prints)*len(print{}))
+	b.Write(binary.BigEndian.AppendUint32(nil, analysisVersion))
+	b.Write(binary.BigEndian.AppendUint32(nil, uint32(len(s.made.prints))))
+	for i := range s.made.prints {
+		b.Write(s.made.prints[i][:])
+	}
+	b.Write(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(b.Bytes())))
+	if _, err := s.made.Segment.(*zap.SegmentBase).WriteTo(&b); err != nil {
+		return nil, fmt.Errorf("index: segment: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+var errSegment = errors.New("index: the stored segment is damaged, or of another version")
+
+// readSegment reads what Bytes has written. The segment keeps data.
+func readSegment(data []byte) (*segment, error) {
+	if len(data) < 12 || binary.BigEndian.Uint32(data) != analysisVersion {
+		return nil, errSegment
+	}
+	count := int(binary.BigEndian.Uint32(data[4:]))
+	if count > (len(data)-12)/len(print{}) {
+		return nil, errSegment
+	}
+	s := &segment{prints: make([]print, count)}
+	end := 8
+	for i := range s.prints {
+		end += copy(s.prints[i][:], data[end:])
+	}
+	if crc32.ChecksumIEEE(data[:end]) != binary.BigEndian.Uint32(data[end:]) {
+		return nil, errSegment
+	}
+	made, err := openSegment(data[end+4:])
+	if err != nil || made.Count() != uint64(count) {
+		return nil, errSegment
+	}
+	s.Segment = made
+	return s, nil
+}
+
+// openSegment does for bytes what the library does for files. Its zap.md describes their
+// end: the writer's name with its length, documents, three addresses, version, checksum.
+func openSegment(data []byte) (*zap.SegmentBase, error) {
+	const name, footer = 4, 8 + 8 + 8 + 4 + 4 + 4
+	if len(data) < name+footer {
+		return nil, errSegment
+	}
+	tail := data[len(data)-footer:]
+	body := data[: len(data)-footer-name : len(data)-footer-name] // the library names no writer
+	sum := crc32.ChecksumIEEE(body)
+	if crc32.Update(sum, crc32.IEEETable, data[len(body):len(data)-4]) != binary.BigEndian.Uint32(tail[32:]) || binary.BigEndian.Uint32(tail[28:]) != zap.Version {
+		return nil, errSegment
+	}
+	return zap.InitSegmentBase(body, sum, binary.BigEndian.Uint32(tail[24:]), binary.BigEndian.Uint64(tail), binary.BigEndian.Uint64(tail[8:]), binary.BigEndian.Uint64(tail[16:]), nil, new(library.Stats))
+}
+
+// Stored are segments that were stored, for indexes that may have the same documents. Its
+// methods are safe for concurrent use.
+type Stored struct{ segments []*segment }
+
+// ReadStored reads segments. What is damaged, or of another version, is left out. It keeps
+// all.
+func ReadStored(all [][]byte) *Stored {
+	s := &Stored{}
+	for _, data := range all {
+		if one, err := readSegment(data); err == nil {
+			s.segments = append(s.segments, one)
+		}
+	}
+	return s
+}
+
+// Docs is how many documents there are in all segments.
+func (s *Stored) Docs() (n int) {
+	if s == nil {
+		return 0
+	}
+	for _, one := range s.segments {
+		n += len(one.prints)
+	}
+	return n
+}
+
+// take returns pieces that have some of the documents, and the documents that none has.
+func (s *Stored) take(docs []*entry) (pieces []*piece, rest []*entry) {
+	places := make(map[print]int, len(docs))
+	for i, e := range docs {
+		places[printOf(e.Document)] = i
+	}
+	taken := make([]bool, len(docs))
+	for _, one := range s.segments {
+		p := &piece{segment: one, docs: make([]*entry, len(one.prints))}
+		var gone []uint32
+		for number, what := range one.prints {
+			i, wanted := places[what]
+			if !wanted || taken[i] {
+				gone = append(gone, uint32(number))
+				continue
+			}
+			p.docs[number] = docs[i]
+			p.live++
+		}
+		if p.live < len(p.docs)/2 || p.live == 0 || len(pieces) == maxPieces {
+			continue
+		}
+		for _, what := range one.prints {
+			if i, wanted := places[what]; wanted {
+				taken[i] = true
+			}
+		}
+		if len(gone) > 0 {
+			p.gone = roaring.BitmapOf(gone...)
+		}
+		pieces = append(pieces, p)
+	}
+	for i, e := range docs {
+		if !taken[i] {
+			rest = append(rest, e)
+		}
+	}
+	return pieces, rest
+}

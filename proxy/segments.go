@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"toolfinch/index"
+	"toolfinch/retrieve"
+	"toolfinch/store"
+)
+
+// segments keeps what the indexes of the views are made of in the store, so that a start
+// analyses nothing again.
+type segments struct {
+	store    *store.Store
+	log      *slog.Logger
+	catalogs func() []*retrieve.Catalog
+	kept     map[index.SegmentKey]bool // those in the store; run's own
+	work     chan struct{}             // wakes run
+	done     func()                    // memory may be given back
+}
+
+const (
+	// segmentsAfter is how long changes are awaited before segments are written: they are
+	// large, and the first answers come first.
+	segmentsAfter = 3 * time.Second
+	// segmentsFrom is the number of documents below which analysing them takes no time
+	// that anybody notices.
+	segmentsFrom = 200
+	// segmentsShare is the share of documents, one in so many, that may be in segments
+	// which are not stored: each change makes a small one.
+	segmentsShare = 50
+)
+
+// recall reads the stored segments, of which kept remembers the keys.
+func (s *segments) recall(ctx context.Context) *index.Stored {
+	all, err := s.store.Segments(ctx)
+	if err != nil {
+		s.log.Warn("the store could not be read; starting without it", "what", "segments of the index", "error", err)
+		return nil
+	}
+	s.kept = make(map[index.SegmentKey]bool, len(all))
+	data := make([][]byte, len(all))
+	for i, one := range all {
+		s.kept[one.Key], data[i] = true, one.Data
+	}
+	return index.ReadStored(data)
+}
+
+func (s *segments) run(ctx context.Context) {
+	for s.store.Durable() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.work:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(segmentsAfter):
+		}
+		if err := s.keep(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("the index is not written to the store: the next start takes longer", "error", err)
+		}
+	}
+}
+
+// keep stores the segments of now once enough documents are in others.
+func (s *segments) keep(ctx context.Context) error {
+	all := map[index.SegmentKey]index.Segment{}
+	for _, catalog := range s.catalogs() {
+		for _, one := range catalog.Segments() {
+			all[one.Key] = one
+		}
+	}
+	docs, fresh := 0, 0
+	var keys [][32]byte
+	for key, one := range all {
+		keys = append(keys, key)
+		if docs += one.Docs; !s.kept[key] {
+			fresh += one.Docs
+		}
+	}
+	if docs < segmentsFrom || fresh*segmentsShare <= docs {
+		return nil
+	}
+	for key, one := range all {
+		if s.kept[key] {
+			continue
+		}
+		data, err := one.Bytes()
+		if err == nil {
+			err = s.store.PutSegment(ctx, store.Segment{Key: key, Docs: one.Docs, Data: data})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.store.KeepSegments(ctx, keys); err != nil {
+		return err
+	}
+	s.kept = make(map[index.SegmentKey]bool, len(all))
+	for key := range all {
+		s.kept[key] = true
+	}
+	s.done()
+	return nil
+}

@@ -15,7 +15,7 @@ import (
 	"toolfinch/configs"
 )
 
-func peer(t *testing.T, keys ...configs.ClusterKey) *tls.Config {
+func peer(t testing.TB, keys ...configs.ClusterKey) *tls.Config {
 	t.Helper()
 	c, err := cluster.TLS(keys)
 	if err != nil {

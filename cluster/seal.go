@@ -31,10 +31,16 @@ func derive(key configs.ClusterKey, use string) ([]byte, error) {
 	return derived, nil
 }
 
+// Peer is a replica as others reach it.
+type Peer struct {
+	ID      string // unique, chosen at its start; up to 255 bytes
+	Address string // host:port; up to 255 bytes
+}
+
 // Place is what the ID of a session says of it. It is no credential: who makes a request is
 // compared with Owner.
 type Place struct {
-	Home  string // ID of the replica where the session was opened
+	Home  Peer   // where the session was opened
 	View  string // that it was opened in
 	Owner Owner  // whose it is
 }
@@ -64,7 +70,7 @@ const (
 	saltSize   = 16 // random bytes in a Place, beside the nonce: no two IDs are equal
 	// maxSealed is how long an ID may be that is looked at: no view and no replica has a name
 	// that makes a longer one.
-	maxSealed = 2048
+	maxSealed = 4096
 )
 
 // NewSeal returns a seal by keys, of which there is at least one.
@@ -95,12 +101,14 @@ func NewSeal(keys []configs.ClusterKey) (*Seal, error) {
 // Make returns a new ID for a session at a place.
 func (s *Seal) Make(p Place) string {
 	key := s.keys[0]
-	inside := make([]byte, 0, saltSize+len(p.Owner)+1+len(p.Home)+len(p.View))
+	inside := make([]byte, 0, saltSize+len(p.Owner)+2+len(p.Home.ID)+len(p.Home.Address)+len(p.View))
 	inside = inside[:saltSize]
 	_, _ = rand.Read(inside) // never fails
 	inside = append(inside, p.Owner[:]...)
-	inside = append(inside, byte(len(p.Home)))
-	inside = append(inside, p.Home...)
+	for _, text := range []string{p.Home.ID, p.Home.Address} {
+		inside = append(inside, byte(len(text)))
+		inside = append(inside, text...)
+	}
 	inside = append(inside, p.View...)
 
 	out := make([]byte, sealIDSize+key.aead.NonceSize(), sealIDSize+key.aead.NonceSize()+len(inside)+key.aead.Overhead())
@@ -133,14 +141,18 @@ func (s *Seal) Open(id string) (Place, bool) {
 }
 
 func placeOf(inside []byte) (p Place, ok bool) {
-	const fixed = saltSize + len(p.Owner)
-	if len(inside) <= fixed {
+	if len(inside) < saltSize+len(p.Owner) {
 		return Place{}, false
 	}
-	home := int(inside[fixed])
-	rest := inside[fixed+1:]
-	if home > len(rest) {
-		return Place{}, false
+	p.Owner = Owner(inside[saltSize:])
+	rest := inside[saltSize+len(p.Owner):]
+	for _, text := range []*string{&p.Home.ID, &p.Home.Address} {
+		if len(rest) == 0 || 1+int(rest[0]) > len(rest) {
+			return Place{}, false
+		}
+		end := 1 + int(rest[0])
+		*text, rest = string(rest[1:end]), rest[end:]
 	}
-	return Place{Home: string(rest[:home]), View: string(rest[home:]), Owner: Owner(inside[saltSize:fixed])}, true
+	p.View = string(rest)
+	return p, true
 }

@@ -24,9 +24,9 @@ func seal(t testing.TB, keys ...configs.ClusterKey) *cluster.Seal {
 func TestAnIDSaysWhereItsSessionLives(t *testing.T) {
 	s := seal(t, key(1))
 	for _, want := range []cluster.Place{
-		{Home: "R", View: "", Owner: cluster.OwnerOf("")},
-		{Home: "7QK2V4M9X3LPA", View: "ops", Owner: cluster.OwnerOf("https://idp|alice")},
-		{Home: strings.Repeat("r", 255), View: strings.Repeat("v", 1000), Owner: cluster.OwnerOf("key|ci")},
+		{Home: cluster.Peer{ID: "R"}, View: "", Owner: cluster.OwnerOf("")},
+		{Home: cluster.Peer{ID: "7QK2V4M9X3LPA", Address: "replica-1.internal:7391"}, View: "ops", Owner: cluster.OwnerOf("https://idp|alice")},
+		{Home: cluster.Peer{ID: strings.Repeat("r", 255), Address: strings.Repeat("a", 255)}, View: strings.Repeat("v", 1000), Owner: cluster.OwnerOf("key|ci")},
 	} {
 		id := s.Make(want)
 		if got, ok := s.Open(id); !ok || got != want {
@@ -43,7 +43,7 @@ func TestAnIDSaysWhereItsSessionLives(t *testing.T) {
 
 func TestNobodyElseMakesOrChangesAnID(t *testing.T) {
 	ours, theirs := seal(t, key(1)), seal(t, key(2))
-	place := cluster.Place{Home: "R1", View: "ops", Owner: cluster.OwnerOf("alice")}
+	place := cluster.Place{Home: cluster.Peer{ID: "R1"}, View: "ops", Owner: cluster.OwnerOf("alice")}
 	id := ours.Make(place)
 	raw, _ := base64.RawURLEncoding.DecodeString(id)
 	for i := range raw {
@@ -67,7 +67,7 @@ func TestNobodyElseMakesOrChangesAnID(t *testing.T) {
 
 // While a key is replaced, replicas know both, in either order.
 func TestKeysAreReplacedWhileSessionsGoOn(t *testing.T) {
-	place := cluster.Place{Home: "R1", Owner: cluster.OwnerOf("")}
+	place := cluster.Place{Home: cluster.Peer{ID: "R1"}, Owner: cluster.OwnerOf("")}
 	before, added, first, after := seal(t, key(1)), seal(t, key(1), key(2)), seal(t, key(2), key(1)), seal(t, key(2))
 	for _, step := range []struct {
 		name         string
@@ -89,7 +89,7 @@ func TestKeysAreReplacedWhileSessionsGoOn(t *testing.T) {
 
 func BenchmarkOpen(b *testing.B) {
 	s := seal(b, key(1), key(2))
-	id := s.Make(cluster.Place{Home: "7QK2V4M9X3LPA", View: "ops", Owner: cluster.OwnerOf("alice")})
+	id := s.Make(cluster.Place{Home: cluster.Peer{ID: "7QK2V4M9X3LPA", Address: "replica-1.internal:7391"}, View: "ops", Owner: cluster.OwnerOf("alice")})
 	for b.Loop() {
 		if _, ok := s.Open(id); !ok {
 			b.Fatal("does not open")

@@ -202,3 +202,10 @@ func (t Terms) priced(all set) set {
 	}
 	return all
 }
+
+// Of returns the set of an owner as it is kept, with tools that have ended or are not in the
+// catalog. It must not be changed.
+func (g *Gate) Of(owner string) []tool.Provisioned { return g.ledger.of(owner) }
+
+// Take makes a set, which was kept elsewhere, that of an owner. Nobody is told.
+func (g *Gate) Take(owner string, kept []tool.Provisioned) { g.ledger.put(owner, kept) }

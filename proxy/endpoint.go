@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"toolfinch/cluster"
 	"toolfinch/gate"
 	"toolfinch/hook"
 	"toolfinch/limit"
@@ -33,6 +34,7 @@ type desk struct {
 	relists       map[string]tool.Relists                              // what was known of clients at the start
 	later         func(what string, write func(context.Context) error) // the refresh loop's
 	levels        levels
+	homes         *cluster.Homes // nil: sessions live here
 }
 
 // endpoint is what stays of a view while what it shows changes: the live server of
@@ -45,6 +47,7 @@ type endpoint struct {
 	gate *gate.Gate
 	http *transport.Streamable
 	sse  *transport.SSE
+	home *cluster.View // where sessions live; nil: here
 
 	end   context.CancelFunc // ends the live server's Run; this and ended are the refresh loop's own
 	ended chan struct{}
@@ -73,8 +76,16 @@ func (d *desk) open(v *View) *endpoint {
 		Observer:      behind,
 	}, e.shown(), d.views.log)
 	e.gate = gate.New(gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}, e.terms, d.views.log)
-	e.http = transport.NewStreamable(e.live, d.connected, d.views.log)
-	e.sse = transport.NewSSE(e.live, d.connected, "/message", d.views.log)
+	var homes transport.Homes
+	if d.homes != nil {
+		e.home = d.homes.View(v.name, having{e})
+		homes = e.home
+	}
+	e.http = transport.NewStreamable(e.live, d.connected, homes, d.views.log)
+	e.sse = transport.NewSSE(e.live, d.connected, "/message", homes, d.views.log)
+	if e.home != nil {
+		e.home.Serve(e.http)
+	}
 	return e
 }
 

@@ -56,6 +56,10 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
+	if p.homes != nil {
+		server.SetKeepAlivesEnabled(false)
+		p.release(context.WithoutCancel(ctx), p.first.Cluster.Drain)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	for _, v := range p.now.Load().views {
@@ -86,6 +90,33 @@ func limitsOf(config *configs.Config) transport.Limits {
 // where the configuration says who may come in.
 func (p *Proxy) MayListen(at net.Addr) error { return p.first.Auth.CheckListener(at) }
 
+const messagePattern = "POST /message"
+
+// sessionPaths are the patterns of requests that may belong to a session which another replica
+// has, and what of a view serves them.
+func (p *Proxy) sessionPaths() map[string]func(v *View) http.Handler {
+	streamable := func(v *View) http.Handler { return v.http }
+	return map[string]func(v *View) http.Handler{
+		"/mcp": streamable, "/mcp/{view}": streamable, messagePattern: func(v *View) http.Handler { return http.HandlerFunc(v.sse.Messages) },
+	}
+}
+
+// to serves the view that a request names.
+func (p *Proxy) to(serve func(v *View) http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := p.reachable(r.PathValue("view"))
+		if err != nil {
+			reason := "no such view"
+			if r.PathValue("view") == "" { // it is refused by the owner, who says so
+				reason = err.Error()
+			}
+			http.Error(w, reason, http.StatusNotFound)
+			return
+		}
+		serve(v).ServeHTTP(w, r)
+	}
+}
+
 // Handler is everything that is served over HTTP. It is asked for once. Whoever serves it
 // at an address that other machines reach asks MayListen first.
 func (p *Proxy) Handler() http.Handler {
@@ -93,27 +124,17 @@ func (p *Proxy) Handler() http.Handler {
 	enter := func(pattern string, target func(*http.Request) inbound.Target, next http.Handler) {
 		mux.Handle(pattern, p.desk.entrance.Enter(next, target))
 	}
-	to := func(serve func(v *View) http.Handler) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			v, err := p.reachable(r.PathValue("view"))
-			if err != nil {
-				reason := "no such view"
-				if r.PathValue("view") == "" { // it is refused by the owner, who says so
-					reason = err.Error()
-				}
-				http.Error(w, reason, http.StatusNotFound)
-				return
-			}
-			serve(v).ServeHTTP(w, r)
-		}
-	}
 	inPath := func(r *http.Request) inbound.Target { return inbound.Target{View: r.PathValue("view")} }
 	inQuery := func(r *http.Request) inbound.Target { return inbound.Target{View: r.URL.Query().Get("view")} }
 	bySSE := func(*http.Request) inbound.Target { return inbound.Target{SSE: true} }
-	enter("/mcp", inPath, to(func(v *View) http.Handler { return v.http }))
-	enter("/mcp/{view}", inPath, to(func(v *View) http.Handler { return v.http }))
-	enter("/sse", bySSE, to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Events) }))
-	enter("POST /message", bySSE, to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Messages) }))
+	enter("/sse", bySSE, p.to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Events) }))
+	for pattern, serve := range p.sessionPaths() {
+		target := inPath
+		if pattern == messagePattern {
+			target = bySSE
+		}
+		enter(pattern, target, p.to(serve))
+	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
@@ -162,16 +183,20 @@ func (p *Proxy) ifREST(next http.Handler) http.Handler {
 }
 
 // ready answers 200 once there is something to find, or no server left to wait for.
-// Its status is degraded while every server of the view has failed.
+// Its status is degraded while every server of the view has failed, and draining once the
+// process was told to stop and hands its sessions over.
 // Strangers are told the status alone.
 func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	tools, h := p.Tools(), p.health()
 	w.Header().Set("Content-Type", "application/json")
-	if tools == 0 && h.Pending > 0 {
+	draining := p.draining.Load()
+	if tools == 0 && h.Pending > 0 || draining {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	status := "ready"
 	switch {
+	case draining:
+		status = "draining"
 	case tools == 0 && h.Pending > 0:
 		status = "starting"
 	case h.Failed > 0 && h.Ready+h.Pending == 0:

@@ -155,7 +155,7 @@ func (h rest) limitMetrics() []telemetry.Family {
 
 // bounds are the limits of what clients can make grow.
 func (p *Proxy) bounds() []*limit.Limit {
-	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().limits.Limits())
+	return slices.Concat(p.desk.connected.Limits(), p.homes.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().limits.Limits())
 }
 
 // auditMetrics are about the audit log; there are none without one.

@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
+	"toolfinch/cluster"
 	"toolfinch/configs"
 	"toolfinch/gate"
 	"toolfinch/output"
@@ -40,7 +42,9 @@ type Proxy struct {
 	loop  *loop
 	store *store.Store
 
-	connections connections // of clients over HTTP
+	connections connections    // of clients over HTTP
+	homes       *cluster.Homes // of their sessions; nil: this process is all there is
+	draining    atomic.Bool    // it was told to stop, and hands its sessions over
 	started     time.Time
 	close       sync.Once
 	reindexing  singleflight.Group
@@ -72,6 +76,9 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
 	}
+	if p.homes, err = newHomes(config, o, beside, db); err != nil {
+		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
+	}
 	all, known, err := newViews(ctx, config, o, db, p.events(), beside.leader())
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
@@ -83,7 +90,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		views: all, store: db, meter: savings.New(o.log), counter: count,
 		subscriptions: register.NewSubscriptions(p.subscribe), limits: register.NewLimits(), provisioned: gate.NewLimit(),
 		connected: transport.NewClients(limitsOf(config)),
-		relists:   known.clients, later: p.loop.later,
+		relists:   known.clients, later: p.loop.later, homes: p.homes,
 	}
 	p.desk.entrance = inbound.New(inbound.Options{
 		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
@@ -177,6 +184,10 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	if p.others != nil {
 		g.Go(func() error { p.others.leads.Run(life); return nil })
 		g.Go(func() error { p.others.hear(life, p.loop, changes); return nil })
+	}
+	if p.homes != nil {
+		g.Go(func() error { return p.serveInside(life) })
+		g.Go(func() error { p.homes.Run(life); return nil })
 	}
 	g.Go(func() error { p.desk.counter.run(life); return nil })
 	g.Go(func() error { p.embedder.run(life); return nil })

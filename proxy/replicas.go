@@ -42,13 +42,23 @@ func (p *Proxy) join(ctx context.Context, config *configs.Config, o options, db 
 	if err != nil {
 		return nil, fmt.Errorf("the other replicas: %w", err)
 	}
-	me := store.Replica{ID: strings.ToLower(rand.Text()[:16]), Version: o.version, Started: time.Now()}
+	me := store.Replica{ID: newReplicaID(), Version: o.version, Started: time.Now()}
+	if config.Cluster != nil {
+		at, err := peer(me.ID, config.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		me.Name, me.Address = config.Cluster.Name, at.Address
+	}
 	all := &others{me: me, shared: o.shared, log: o.log}
 	all.leads = cluster.NewLeads(cluster.LeadOptions{Me: me, Open: o.shared.Session, Log: o.log})
 	all.changes = cluster.NewChanges(o.shared.Listen, versions, o.log)
 	all.compete(config)
 	return all, nil
 }
+
+// newReplicaID returns the ID of a replica, which it has until it ends.
+func newReplicaID() string { return strings.ToLower(rand.Text()[:16]) }
 
 // leader says which servers this process lists; nil: all.
 func (o *others) leader() upstream.Leads {

@@ -91,6 +91,7 @@ func (l *Live) announce(s *session, change Change) {
 	client, _ := s.expect()
 	l.Notify(s.id, toolsChanged, nil)
 	l.observer.Registered(s.id, client, s.by(), change)
+	l.observer.Changed(s.id)
 	if l.notifier != nil {
 		l.notifier.notify(s.id, client, change)
 	}
@@ -113,6 +114,7 @@ func (l *Live) Sync() {
 func (l *Live) follow(s *session, served *Served) {
 	now := l.announced.of(served)
 	before := s.told.Swap(now)
+	l.observer.Changed(s.id)
 	if before == nil {
 		return
 	}

@@ -20,6 +20,9 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 		registered, _, _ = own.relisted().sync(served.Lookup) // this request's tools may be older than the set's
 	}
 	tools := l.toolsFor(served, call, s, registered)
+	if s != nil {
+		l.observer.Changed(s.id)
+	}
 	client := ""
 	if call.Client != nil {
 		client = call.Client.Name

@@ -170,6 +170,7 @@ func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, 
 	uri := rawjson.Text(rawjson.Member(x.Params, "uri"))
 	if x.Method == wire.MethodUnsubscribe {
 		l.subscriptions.leave(ctx, s.id, uri)
+		l.observer.Changed(s.id)
 		return tool.Result(`{}`), nil
 	}
 	t, ok := served.Resource(uri)
@@ -182,6 +183,7 @@ func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, 
 	if s.ended() { // too late to be found when the session was forgotten
 		l.subscriptions.leave(context.WithoutCancel(ctx), s.id)
 	}
+	l.observer.Changed(s.id)
 	return tool.Result(`{}`), nil
 }
 

@@ -73,6 +73,8 @@ type Observer interface {
 	Began(ctx context.Context, session, client string)
 	// Ended hears of a session that has ended.
 	Ended(session string)
+	// Changed hears that the State of a session has changed.
+	Changed(session string)
 }
 
 // Live is the MCP server that clients talk to, over any transport and in both
@@ -153,6 +155,7 @@ func (nothing) Began(context.Context, string, string) {}
 
 func (nothing) Registered(string, string, trust.Party, Change) {}
 func (nothing) Ended(string)                                   {}
+func (nothing) Changed(string)                                 {}
 
 // newMCP returns the library's server around l.
 func (l *Live) newMCP(version string) *server.MCPServer {
@@ -179,6 +182,7 @@ func (l *Live) newMCP(version string) *server.MCPServer {
 	hooks.AddAfterSetLevel(func(ctx context.Context, _ any, request *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
 		if s := l.sessionOf(ctx); s != nil {
 			l.setLevel(s, string(request.Params.Level))
+			l.observer.Changed(s.id)
 		}
 	})
 	library := server.NewMCPServer("toolfinch", version,

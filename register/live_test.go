@@ -119,7 +119,7 @@ func serveHTTP(t testing.TB, live *Live) string {
 
 func serveStreamable(t testing.TB, live *Live, limits transport.Limits) string {
 	t.Helper()
-	streamable := transport.NewStreamable(live, transport.NewClients(limits), slog.New(slog.DiscardHandler))
+	streamable := transport.NewStreamable(live, transport.NewClients(limits), nil, slog.New(slog.DiscardHandler))
 	server := httptest.NewServer(byHeader(streamable))
 	t.Cleanup(func() {
 		live.EndStreams()

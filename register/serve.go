@@ -199,7 +199,9 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 		t, ok = served.Prompt(call.Name)
 	case tool.KindResource:
 		if t, ok = served.Resource(call.Name); ok {
-			s.reads(t.Def.ID)
+			if s.reads(t.Def.ID) {
+				l.observer.Changed(s.id)
+			}
 		}
 	default:
 		if meta := served.MetaTool(call.Name); meta != nil {

@@ -79,6 +79,8 @@ func (h heard) Ended(session string) {
 	}
 }
 
+func (h heard) Changed(string) {}
+
 func (h heard) Relists(client string, relists tool.Relists) {
 	if h.Remember != nil {
 		h.Remember(client, relists)

@@ -117,16 +117,17 @@ const appScheme = "ui://"
 // maxApps bounds the servers remembered because the session has apps of theirs.
 const maxApps = 16
 
-// reads notes that the session's client reads a resource: if it is an app, it may
-// call tools of its server. s may be nil.
-func (s *session) reads(id tool.ID) {
+// reads notes that the session's client reads a resource, and reports whether it is an app:
+// then the client may call tools of its server. s may be nil.
+func (s *session) reads(id tool.ID) (app bool) {
 	if s == nil || !strings.HasPrefix(id.Name, appScheme) {
-		return
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	others := slices.DeleteFunc(slices.Clone(s.apps), func(server string) bool { return server == id.Server })
 	s.apps = append([]string{id.Server}, others[:min(len(others), maxApps-1)]...)
+	return true
 }
 
 // appsOpen are the servers whose apps the session's client has, the last first.

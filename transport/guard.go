@@ -44,7 +44,7 @@ func (n Names) own(r *http.Request, origin string) bool {
 // connection is from this machine to itself, it is still not one that was meant. Bodies are bounded in time and, all together,
 // in bytes.
 func (c *Clients) Guard(next http.Handler, names Names, refuse Refuse) http.Handler {
-	next = c.bounded(next, refuse)
+	next = c.Bounded(next, refuse)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && !names.has(r.Host, local) {
 			refuse(w, r, http.StatusForbidden, "the Host header does not name this server; see allowed_hosts")
@@ -126,8 +126,8 @@ func IsLoopback(hostport string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// bounded serves next with bodies that are bounded.
-func (c *Clients) bounded(next http.Handler, refuse Refuse) http.Handler {
+// Bounded serves next with bodies that are bounded.
+func (c *Clients) Bounded(next http.Handler, refuse Refuse) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
 			next.ServeHTTP(w, r)

@@ -63,12 +63,17 @@ func (o *outbox) back(message []byte) {
 	o.bytes += size
 }
 
-// close drops what waits, and takes no more.
-func (o *outbox) close() {
+// close drops what waits. Nothing is taken any more.
+func (o *outbox) close() { o.rest() }
+
+// rest returns what waits. Nothing is taken any more.
+func (o *outbox) rest() [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	waiting := o.waiting
 	o.total.Release(o.bytes)
 	o.waiting, o.bytes, o.closed = nil, 0, true
+	return waiting
 }
 
 // current is for who holds the lock.

@@ -41,6 +41,9 @@ type session struct {
 
 	asking   sync.Mutex // guards what follows; held for assignments only
 	requests map[*request]struct{}
+	entered  int      // messages that are being handled, over streamable HTTP
+	leaving  *leaving // nil: the session stays
+	named    bool     // Homes knows the session
 }
 
 // request is one that is being answered.

@@ -26,15 +26,17 @@ import (
 type Streamable struct {
 	host    Host
 	clients *Clients
+	homes   Homes // nil: sessions live here
 	log     *slog.Logger
 
-	mu       sync.Mutex // guards what follows; held for look-ups only
-	sessions map[string]*session
+	mu        sync.Mutex // guards what follows; held for look-ups only
+	sessions  map[string]*session
+	releasing bool // no session is taken any more
 }
 
-// NewStreamable serves clients of host.
-func NewStreamable(host Host, clients *Clients, log *slog.Logger) *Streamable {
-	return &Streamable{host: host, clients: clients, log: log, sessions: map[string]*session{}}
+// NewStreamable serves clients of host. homes is nil where no other process serves them.
+func NewStreamable(host Host, clients *Clients, homes Homes, log *slog.Logger) *Streamable {
+	return &Streamable{host: host, clients: clients, homes: homes, log: log, sessions: map[string]*session{}}
 }
 
 func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -50,10 +52,11 @@ func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "protocol version "+version+" has POST only: listen with subscriptions/listen", http.StatusMethodNotAllowed)
 	default:
-		session := s.enter(w, r)
+		session := s.enter(w, r, nil, true)
 		if session == nil {
 			return
 		}
+		session.depart() // neither is a message that is waited for
 		if r.Method == http.MethodDelete {
 			session.close()
 			return
@@ -63,9 +66,10 @@ func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter returns the session that a legacy request names, which stays until rest; nil
-// where the request was answered because it names none.
-func (s *Streamable) enter(w http.ResponseWriter, r *http.Request) *session {
+// enter returns the session that a legacy request names, which stays until rest and depart;
+// nil where the request was answered, or its client is gone. sent is its body; asks says that
+// an answer is waited for.
+func (s *Streamable) enter(w http.ResponseWriter, r *http.Request, sent []byte, asks bool) *session {
 	if version := r.Header.Get(mcp.HeaderProtocolVersion); version != "" && !mcp.IsValidProtocolVersion(version) {
 		http.Error(w, fmt.Sprintf("unsupported protocol version %.32q", version), http.StatusBadRequest)
 		return nil
@@ -75,14 +79,61 @@ func (s *Streamable) enter(w http.ResponseWriter, r *http.Request) *session {
 		http.Error(w, "the "+mcp.HeaderSessionID+" header is missing: send initialize first", http.StatusBadRequest)
 		return nil
 	}
-	s.mu.Lock()
-	session := s.sessions[id]
-	s.mu.Unlock()
-	if session == nil || !session.isOf(r.Context()) || !s.clients.use(session) { // what is another's is not there
-		http.Error(w, "unknown session, or it has ended: send initialize", http.StatusNotFound)
-		return nil
+	for {
+		s.mu.Lock()
+		session := s.sessions[id]
+		s.mu.Unlock()
+		if session == nil || !session.isOf(r.Context()) { // what is another's is not there
+			break
+		}
+		if gone := session.arrive(asks); gone != nil {
+			select {
+			case <-gone:
+				continue
+			case <-r.Context().Done():
+				return nil
+			}
+		}
+		if s.clients.use(session) {
+			return session
+		}
+		session.depart()
+		break
 	}
-	return session
+	if s.homes == nil {
+		Unknown(w)
+	} else {
+		s.homes.Elsewhere(w, r, id, sent, s)
+	}
+	return nil
+}
+
+// open makes a session, which is not found before add.
+func (s *Streamable) open(ctx context.Context, id string) (*session, error) {
+	var opened *session
+	opened, err := s.clients.open(context.Background(), ctx, s.host, s.log, id, false, func() {
+		s.mu.Lock()
+		delete(s.sessions, id)
+		s.mu.Unlock()
+		opened.asking.Lock()
+		named := opened.named
+		opened.asking.Unlock()
+		if named {
+			s.homes.Ended(id)
+		}
+	})
+	return opened, err
+}
+
+// add has a session found. It reports false where no session is taken any more.
+func (s *Streamable) add(session *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.releasing {
+		return false
+	}
+	s.sessions[session.id] = session
+	return true
 }
 
 // listen is the event stream of a session.
@@ -103,7 +154,9 @@ func (s *Streamable) listen(w http.ResponseWriter, r *http.Request, session *ses
 	if out.alive() != nil {            // the header is what the client waits for
 		return
 	}
-	_ = session.out.run(ctx, s.host.Closing(), writer, out.alive) // an error means that the client is gone
+	if session.out.run(ctx, s.host.Closing(), writer, out.alive) == nil && r.Context().Err() == nil { // else the client is gone
+		_ = session.out.flush(writer)
+	}
 }
 
 // post takes what a client sends.
@@ -134,11 +187,13 @@ func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 	case !batch && messages[0].IsRequest() && messages[0].Method == string(mcp.MethodInitialize):
 		s.initialize(out, w, r, messages[0])
 	default:
-		session := s.enter(w, r)
+		asks := batch || messages[0].IsRequest()
+		session := s.enter(w, r, sent, asks)
 		if session == nil {
 			return
 		}
-		defer func() { s.clients.rest(session, batch || messages[0].IsRequest()) }()
+		defer session.depart()
+		defer s.clients.rest(session, asks)
 		s.legacy(out, r, session, messages, refusals, batch)
 	}
 }
@@ -149,12 +204,20 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Requ
 		_ = out.last(refused(m, err), http.StatusRequestEntityTooLarge)
 		return
 	}
-	id := rand.Text()
-	session, err := s.clients.open(context.Background(), r.Context(), s.host, s.log, id, false, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.sessions, id)
-	})
+	s.mu.Lock()
+	releasing := s.releasing
+	s.mu.Unlock()
+	if releasing {
+		s.homes.Elsewhere(w, r, "", m.Raw, s)
+		return
+	}
+	id := ""
+	if s.homes == nil {
+		id = rand.Text()
+	} else {
+		id = s.homes.Name(r.Context())
+	}
+	session, err := s.open(r.Context(), id)
 	if err != nil {
 		_ = out.last(refused(m, err), fullStatus(err))
 		return
@@ -165,9 +228,17 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Requ
 		_ = out.last(message, 0)
 		return
 	}
-	s.mu.Lock()
-	s.sessions[id] = session
-	s.mu.Unlock()
+	if s.homes != nil {
+		s.homes.Opened(r.Context(), id, m.Raw)
+		session.asking.Lock()
+		session.named = true
+		session.asking.Unlock()
+	}
+	if !s.add(session) {
+		session.close()
+		s.homes.Elsewhere(w, r, "", m.Raw, s)
+		return
+	}
 	w.Header().Set(mcp.HeaderSessionID, id)
 	s.clients.rest(session, false)
 	_ = out.last(message, 0)

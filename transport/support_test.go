@@ -97,7 +97,7 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	served := &register.Served{Source: tools}
 	log := slog.New(slog.DiscardHandler)
 	h.live = register.New(register.Options{Version: "1"}, func(trust.Party) *register.Served { return served }, log)
-	streamable, sse := transport.NewStreamable(h.live, h.clients, log), transport.NewSSE(h.live, h.clients, "/message", log)
+	streamable, sse := transport.NewStreamable(h.live, h.clients, nil, log), transport.NewSSE(h.live, h.clients, "/message", nil, log)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", streamable)
 	mux.HandleFunc("/sse", sse.Events)

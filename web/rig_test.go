@@ -292,7 +292,7 @@ func (r *rig) session(view string) string {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	answer := httptest.NewRecorder()
-	transport.NewStreamable(r.views[view].Sessions.(*register.Live), transport.NewClients(transport.Limits{}), slog.New(slog.DiscardHandler)).ServeHTTP(answer, request)
+	transport.NewStreamable(r.views[view].Sessions.(*register.Live), transport.NewClients(transport.Limits{}), nil, slog.New(slog.DiscardHandler)).ServeHTTP(answer, request)
 	id := answer.Header().Get("Mcp-Session-Id")
 	if id == "" {
 		r.t.Fatalf("no session: %s", answer.Body)

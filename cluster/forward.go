@@ -1,0 +1,430 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/transport"
+	"toolfinch/trust"
+	"toolfinch/wire"
+)
+
+const (
+	// dialWithin bounds how long a connection to another replica may take to be there.
+	dialWithin = 3 * time.Second
+	// askedAfter and answeredWithin say when a connection on which nothing comes is found to be
+	// dead.
+	askedAfter, answeredWithin = 5 * time.Second, 5 * time.Second
+	// refusedTwice is between two attempts to connect to a replica that is then said to be gone.
+	refusedTwice = 50 * time.Millisecond
+	// maxTurns is how often it is looked up anew where a session is, while it moves.
+	maxTurns = 5
+	// retryAfter is the header of what is answered where a replica cannot be reached, in seconds.
+	retryAfter = "1"
+)
+
+// newHands returns the connections to other replicas.
+func newHands(secure *tls.Config) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	return &http.Transport{
+		TLSClientConfig: secure, Protocols: protocols, TLSHandshakeTimeout: dialWithin,
+		DialContext:        (&net.Dialer{Timeout: dialWithin}).DialContext,
+		IdleConnTimeout:    5 * time.Minute,
+		DisableCompression: true, // bytes stay bytes
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: askedAfter, PingTimeout: answeredWithin},
+	}
+}
+
+// MaxStreams is how many requests one connection between replicas carries at once.
+const MaxStreams = 10_000
+
+// ServeInside serves other replicas at a listener until ctx ends, and the requests in flight.
+func ServeInside(ctx context.Context, listener net.Listener, settings *tls.Config, handler http.Handler) error {
+	secure := settings.Clone()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	server := &http.Server{
+		Handler: handler, TLSConfig: secure, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: MaxStreams, SendPingTimeout: askedAfter, PingTimeout: answeredWithin},
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.ServeTLS(listener, "", "") }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	err := server.Close()
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// outcome is what became of a request that was handed to another replica.
+type outcome int
+
+const (
+	answered    outcome = iota // or the client is gone
+	notThere                   // the replica is gone, or does not have the session
+	refused                    // nobody listens at the replica's address
+	unreachable                // whether it is gone is not known
+	again                      // the connection broke; the request may be sent again
+)
+
+var errNotThere = errors.New("the session is not there")
+
+// hand hands a request to another replica, and its answer to the client. pass says that the
+// replica is to take in the session, or a new one.
+func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Peer, pass bool) (what outcome) {
+	var begun atomic.Bool // something of the request was sent
+	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{WroteHeaders: func() { begun.Store(true) }})
+	slow := &timed{ResponseWriter: w, control: http.NewResponseController(w)}
+	defer slow.end()
+	proxy := httputil.ReverseProxy{
+		Transport: h.hands, FlushInterval: -1, BufferPool: buffers,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL = &url.URL{Scheme: "https", Host: to.Address, Path: p.In.URL.Path, RawPath: p.In.URL.RawPath, RawQuery: p.In.URL.RawQuery}
+			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+				if values, ok := p.In.Header[name]; ok { // as if the client had come there
+					p.Out.Header[name] = values
+				}
+			}
+			dropOwn(p.Out.Header)
+			p.Out.Header.Set(headerCarried, carry(r.Context(), to.ID, pass))
+			p.Out.Body, p.Out.ContentLength = http.NoBody, int64(len(sent))
+			if len(sent) > 0 {
+				p.Out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(sent)), nil }
+				p.Out.Body, _ = p.Out.GetBody() // never fails
+			}
+		},
+		ModifyResponse: func(answer *http.Response) error {
+			if answer.StatusCode == http.StatusMisdirectedRequest && answer.Header.Get(headerAnswer) != "" {
+				return errNotThere
+			}
+			h.received(r, sent, answer)
+			return nil
+		},
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			what = h.failed(w, r, sent, to, begun.Load(), err)
+		},
+		ErrorLog: silent,
+	}
+	proxy.ServeHTTP(slow, r.WithContext(traced))
+	return what
+}
+
+// failed says what became of a request that has no answer.
+func (h *Homes) failed(w http.ResponseWriter, r *http.Request, sent []byte, to Peer, begun bool, err error) outcome {
+	switch {
+	case errors.Is(err, errNotThere):
+		return notThere
+	case r.Context().Err() != nil:
+		return answered
+	case begun && once(sent):
+		h.log.Warn("a replica was lost while it answered", "replica", to.ID, "error", err)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(lost(sent)) // an error means that the client is gone
+		return answered
+	case begun:
+		return again
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return refused
+	case !h.isThere(to.ID):
+		return notThere
+	}
+	h.log.Warn("a replica cannot be reached", "replica", to.ID, "error", err)
+	return unreachable
+}
+
+// isThere reports whether a replica has been there lately.
+func (h *Homes) isThere(id string) bool {
+	return slices.ContainsFunc(h.peers(), func(p Peer) bool { return p.ID == id })
+}
+
+// received prepares the answer of another replica for the client.
+func (h *Homes) received(r *http.Request, sent []byte, answer *http.Response) {
+	uncarry(r.Context(), answer.Header)
+	if kind := answer.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+		return
+	}
+	if r.Method == http.MethodGet {
+		trust.Lasts(r.Context())
+	}
+	answer.Body = &stream{ReadCloser: answer.Body, ctx: r.Context(), sent: sent}
+}
+
+// stream is an event stream of another replica, at the end of which the client is told if the
+// replica is lost.
+type stream struct {
+	io.ReadCloser
+	ctx  context.Context // of the request
+	sent []byte
+	tail [2]byte // what was read last
+	over *bytes.Reader
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	if s.over != nil {
+		return s.over.Read(p)
+	}
+	n, err := s.ReadCloser.Read(p)
+	for _, b := range p[:n] {
+		s.tail = [2]byte{s.tail[1], b}
+	}
+	if err == nil || errors.Is(err, io.EOF) || s.ctx.Err() != nil || s.tail != [2]byte{'\n', '\n'} {
+		return n, err
+	}
+	// Between two events, an answer may follow.
+	s.over = bytes.NewReader(nil)
+	if len(s.sent) > 0 {
+		s.over = bytes.NewReader(bytes.Join([][]byte{[]byte("event: message\ndata: "), lost(s.sent), []byte("\n\n")}, nil))
+	}
+	if n > 0 {
+		return n, nil
+	}
+	return s.over.Read(p)
+}
+
+// codeLost is the JSON-RPC code of a request whose replica was lost.
+const codeLost = -32000
+
+// lost answers the requests in what a client sent to a replica that was lost meanwhile.
+func lost(sent []byte) []byte {
+	messages, _, batch := wire.ParseMessages(sent)
+	var answers [][]byte
+	for _, m := range messages {
+		if !m.IsRequest() {
+			continue
+		}
+		refusal := wire.Refusal{ID: m.ID, Code: codeLost, Reason: "the process that was answering this request is gone: the call may or may not have happened; check before you repeat it"}
+		answers = append(answers, refusal.Answer())
+	}
+	all := bytes.Join(answers, []byte{','})
+	if batch {
+		return bytes.Join([][]byte{{'['}, all, {']'}}, nil)
+	}
+	return all
+}
+
+// once reports whether what a client sent must not be done twice: a call of a tool, or several
+// messages.
+func once(sent []byte) bool {
+	messages, _, batch := wire.ParseMessages(sent)
+	return batch || slices.ContainsFunc(messages, func(m *wire.Inbound) bool {
+		return m.Method == string(mcp.MethodToolsCall) || m.Method == string(mcp.MethodInitialize)
+	})
+}
+
+// Elsewhere is that of transport.Homes.
+func (v *View) Elsewhere(w http.ResponseWriter, r *http.Request, id string, sent []byte, here http.Handler) {
+	h := v.homes
+	if err := h.forwarded.Take(1); err != nil {
+		unavailable(w, err.Error())
+		return
+	}
+	defer h.forwarded.Release(1)
+	c, isCarried := r.Context().Value(carriedKey{}).(carried)
+	place := Place{}
+	if id != "" {
+		var ok bool
+		if place, ok = v.owned(r.Context(), id); !ok {
+			transport.Unknown(w)
+			return
+		}
+	}
+	switch {
+	case isCarried && (!c.Pass || h.draining.Load()):
+		if id != "" && h.arrived(id) {
+			h.serve(w, r, sent, here)
+			return
+		}
+		refuse(w, answerElsewhere)
+	case id == "":
+		h.pass(w, r, sent)
+	case strings.HasPrefix(id, transport.PipedPrefix):
+		h.toStream(w, r, sent, place.Home)
+	default:
+		v.find(w, r, id, sent, place.Home, here)
+	}
+}
+
+// toStream hands a message to the replica that has the stream of its session, with which the
+// session ends.
+func (h *Homes) toStream(w http.ResponseWriter, r *http.Request, sent []byte, at Peer) {
+	what := notThere
+	if at.ID != h.me.ID {
+		what = h.hand(w, r, sent, at, false)
+	}
+	switch what {
+	case notThere, refused:
+		transport.Unknown(w)
+	case unreachable, again:
+		unavailable(w, "the replica that has this session cannot be reached")
+	}
+}
+
+// find hands a request to the replica that has its session, or adopts the session.
+func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []byte, at Peer, here http.Handler) {
+	h, hash := v.homes, HashOf(id)
+	if moved, ok := h.moved.get(hash); ok {
+		at = moved
+	}
+	tried := false
+	for range maxTurns {
+		if at.ID != "" && at.ID != h.me.ID {
+			switch h.hand(w, r, sent, at, false) {
+			case answered:
+				return
+			case unreachable:
+				unavailable(w, "the replica that has this session cannot be reached")
+				return
+			case again:
+				continue
+			case refused:
+				if tried || !h.isThere(at.ID) {
+					break
+				}
+				tried = true
+				select {
+				case <-time.After(refusedTwice):
+				case <-r.Context().Done():
+					return
+				}
+				continue
+			}
+			h.moved.drop(hash)
+		}
+		storing, cancel := context.WithTimeout(r.Context(), storeWithin)
+		row, found, err := h.rows.Find(storing, hash)
+		cancel()
+		switch {
+		case err != nil:
+			h.log.Warn("where a session lives cannot be looked up", "error", err)
+			unavailable(w, "where this session lives cannot be looked up now")
+			return
+		case !found || h.isGone(hash):
+			transport.Unknown(w)
+			return
+		case row.Home != "" && row.Home != at.ID && row.Home != h.me.ID:
+			at = Peer{row.Home, row.Address}
+			h.moved.put(hash, at)
+			continue
+		case h.draining.Load():
+			h.pass(w, r, sent)
+			return
+		}
+		mine, err := v.adopt(r.Context(), id, row)
+		switch {
+		case err != nil:
+			h.log.Warn("a session cannot be adopted", "view", v.name, "error", err)
+			unavailable(w, "this session cannot be taken over now")
+			return
+		case mine:
+			h.serve(w, r, sent, here)
+			return
+		}
+		at = Peer{} // whoever was faster
+	}
+	unavailable(w, "this session moves too often")
+}
+
+// arrived waits for the adoption of a session that is on its way here, and reports whether the
+// session lives here now. Others are told of it before the session can be found.
+func (h *Homes) arrived(id string) bool {
+	mine, _, _ := h.adoptions.Do(id, func() (any, error) { return h.isMine(id), nil })
+	return mine == true
+}
+
+// isGone reports whether a session has ended here and is stored still.
+func (h *Homes) isGone(hash [32]byte) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.gone[hash]
+}
+
+// serve answers a request here.
+func (h *Homes) serve(w http.ResponseWriter, r *http.Request, sent []byte, here http.Handler) {
+	if len(sent) > 0 {
+		r = r.WithContext(r.Context())
+		r.Body = io.NopCloser(bytes.NewReader(sent))
+	}
+	here.ServeHTTP(w, r)
+}
+
+// pass hands a request to any other replica, because this one is about to end.
+func (h *Homes) pass(w http.ResponseWriter, r *http.Request, sent []byte) {
+	for _, peer := range h.peers() {
+		if h.hand(w, r, sent, peer, true) == answered {
+			return
+		}
+	}
+	unavailable(w, "this replica is about to end, and no other one can be reached")
+}
+
+func unavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", retryAfter)
+	http.Error(w, why+": try again", http.StatusServiceUnavailable)
+}
+
+// timed is a ResponseWriter to which a client has to read what is written, within a time.
+type timed struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	begun   bool
+}
+
+const (
+	writeWithin = 30 * time.Second
+	writeAtOnce = 64 << 10
+)
+
+func (t *timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+func (t *timed) Write(p []byte) (written int, err error) {
+	for len(p) > 0 && err == nil {
+		part := p[:min(len(p), writeAtOnce)]
+		_ = t.control.SetWriteDeadline(time.Now().Add(writeWithin)) // else whoever serves bounds the time
+		t.begun = true
+		var n int
+		n, err = t.ResponseWriter.Write(part)
+		written, p = written+n, p[n:]
+	}
+	return written, err
+}
+
+// end is to be called before the handler returns: the connection may carry other requests.
+func (t *timed) end() {
+	if t.begun {
+		_ = t.control.SetWriteDeadline(time.Time{})
+	}
+}
+
+// silent takes what failed is told of.
+var silent = log.New(io.Discard, "", 0)
+
+// buffers are those of answers on their way.
+var buffers = &bufferPool{pool: sync.Pool{New: func() any { return new([16 << 10]byte) }}}
+
+type bufferPool struct{ pool sync.Pool }
+
+func (b *bufferPool) Get() []byte  { return b.pool.Get().(*[16 << 10]byte)[:] }
+func (b *bufferPool) Put(p []byte) { b.pool.Put((*[16 << 10]byte)(p)) }

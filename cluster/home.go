@@ -1,0 +1,364 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"toolfinch/configs"
+	"toolfinch/limit"
+	"toolfinch/store"
+	"toolfinch/transport"
+	"toolfinch/trust"
+)
+
+// HashOf returns what is stored of the ID of a session.
+func HashOf(id string) [32]byte { return sha256.Sum256([]byte(id)) }
+
+// Rows are the sessions of all replicas, as they are stored.
+type Rows interface {
+	// Put stores a session that was opened.
+	Put(ctx context.Context, s store.Session) error
+	// Find returns a session, and false where there is none.
+	Find(ctx context.Context, hash [32]byte) (store.Session, bool, error)
+	// Move makes to, at an address, the home of a session whose home was from until now, and
+	// reports whether it was.
+	Move(ctx context.Context, hash [32]byte, from, to, address string) (bool, error)
+	// Change stores the states of sessions that have a home, and returns those of them that have
+	// another one, or are not stored.
+	Change(ctx context.Context, home string, states map[[32]byte][]byte) (lost [][32]byte, err error)
+	// Keep says that sessions with a home are there still, and returns those of them that have
+	// another one, or are not stored.
+	Keep(ctx context.Context, home string, all [][32]byte) (lost [][32]byte, err error)
+	// Drop removes sessions that have a home.
+	Drop(ctx context.Context, home string, all [][32]byte) error
+	// Sweep removes sessions that nobody has said of for so long that they are there.
+	Sweep(ctx context.Context, idle time.Duration) error
+}
+
+// Live is what the sessions of a view have beside the connection: what they were listed, and
+// what they may call.
+type Live interface {
+	// State returns what a session has, as JSON, and false where there is no such session.
+	State(id string) (json.RawMessage, bool)
+	// Restore gives a session what it had.
+	Restore(id string, state json.RawMessage)
+}
+
+// Options of Homes.
+type Options struct {
+	Settings configs.Cluster
+	Me       Peer
+	Rows     Rows
+	// Peers returns the other replicas that have been there lately. It does not block.
+	Peers func() []Peer
+	Idle  time.Duration // until a session that nobody uses ends
+	Log   *slog.Logger
+}
+
+// Homes knows where the sessions of clients live, hands requests to the replica that has their
+// session, and adopts sessions whose replica is gone. Its methods are safe for concurrent use.
+type Homes struct {
+	me        Peer
+	seal      *Seal
+	hands     *http.Transport
+	rows      Rows
+	peers     func() []Peer
+	idle      time.Duration
+	log       *slog.Logger
+	forwarded *limit.Limit
+	adoptions singleflight.Group
+	draining  atomic.Bool
+
+	wake chan struct{} // holds one signal: there is something to store
+
+	mu    sync.Mutex        // guards what follows; held for look-ups only
+	mine  map[string]*mine  // by session ID
+	moved *known            // where sessions are that are not where their ID says
+	gone  map[[32]byte]bool // sessions that have ended, and are still stored
+}
+
+// mine is a session that lives here.
+type mine struct {
+	view       *View
+	hash       [32]byte
+	initialize []byte // until it is stored
+	principal  string // likewise
+	changed    bool   // its state is not the one that is stored
+}
+
+const (
+	maxForwarded = 16_384 // requests that are with other replicas
+	maxMoved     = 50_000 // sessions of which it is remembered where they went
+	maxGone      = 50_000 // sessions whose rows are yet to be removed; others are swept
+)
+
+// NewHomes returns homes of a replica, without sessions. Nothing is stored before Run but what
+// cannot wait.
+func NewHomes(o Options) (*Homes, error) {
+	seal, err := NewSeal(o.Settings.Keys)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := TLS(o.Settings.Keys)
+	if err != nil {
+		return nil, err
+	}
+	return &Homes{
+		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, idle: o.Idle, log: o.Log, hands: newHands(secure),
+		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
+		wake:      make(chan struct{}, 1), mine: map[string]*mine{}, moved: newKnown(maxMoved), gone: map[[32]byte]bool{},
+	}, nil
+}
+
+// Limits are those of requests for other replicas. h may be nil: there are none.
+func (h *Homes) Limits() []*limit.Limit {
+	if h == nil {
+		return nil
+	}
+	return []*limit.Limit{h.forwarded}
+}
+
+// Drain has sessions adopted here no more.
+func (h *Homes) Drain() { h.draining.Store(true) }
+
+// View is the sessions of a view. It implements transport.Homes.
+type View struct {
+	homes *Homes
+	name  string
+	live  Live
+	local atomic.Pointer[transport.Streamable]
+}
+
+// View returns the sessions of a view: none.
+func (h *Homes) View(name string, live Live) *View { return &View{homes: h, name: name, live: live} }
+
+// Serve says who serves the sessions here. It is called once, before any request.
+func (v *View) Serve(local *transport.Streamable) { v.local.Store(local) }
+
+// Name is that of transport.Homes.
+func (v *View) Name(ctx context.Context) string {
+	return v.homes.seal.Make(Place{Home: v.homes.me, View: v.name, Owner: OwnerOf(trust.NameOf(ctx))})
+}
+
+const (
+	// openWithin bounds how long an initialize waits until its session is stored. It goes on
+	// without: until it is stored, the session ends with this replica.
+	openWithin = time.Second
+	// storeWithin bounds what else waits for the store.
+	storeWithin = 5 * time.Second
+)
+
+// Opened is that of transport.Homes.
+func (v *View) Opened(ctx context.Context, id string, initialize []byte) {
+	h := v.homes
+	one := &mine{view: v, hash: HashOf(id), initialize: append([]byte(nil), initialize...), principal: trust.NameOf(ctx), changed: true}
+	h.mu.Lock()
+	h.mine[id] = one
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openWithin)
+	defer cancel()
+	if err := h.put(ctx, id, one); err != nil {
+		h.log.Warn("a session is not stored yet: until it is, it ends with this replica", "view", v.name, "error", err)
+		h.signal()
+	}
+}
+
+// put stores a session that was opened here.
+func (h *Homes) put(ctx context.Context, id string, one *mine) error {
+	state, ok := one.view.state(id, nil)
+	h.mu.Lock()
+	initialize := one.initialize
+	h.mu.Unlock()
+	if !ok || initialize == nil {
+		return nil // it has ended, or was stored meanwhile
+	}
+	if err := h.rows.Put(ctx, store.Session{Hash: one.hash, Home: h.me.ID, Address: h.me.Address, View: one.view.name, Principal: one.principal, Initialize: initialize, State: state}); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one.initialize = nil
+	return nil
+}
+
+// Changed hears of a session whose state has changed. It does not block.
+func (v *View) Changed(id string) {
+	h := v.homes
+	h.mu.Lock()
+	one := h.mine[id]
+	if one != nil {
+		one.changed = true
+	}
+	h.mu.Unlock()
+	if one != nil {
+		h.signal()
+	}
+}
+
+func (h *Homes) signal() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Ended is that of transport.Homes.
+func (v *View) Ended(id string) {
+	h := v.homes
+	h.mu.Lock()
+	one := h.mine[id]
+	delete(h.mine, id)
+	if one != nil && len(h.gone) < maxGone {
+		h.gone[one.hash] = true
+	}
+	h.mu.Unlock()
+	h.signal()
+}
+
+// Released is that of transport.Homes.
+func (v *View) Released(ctx context.Context, id string, waiting [][]byte) {
+	h := v.homes
+	h.mu.Lock()
+	one := h.mine[id]
+	delete(h.mine, id)
+	h.mu.Unlock()
+	if one == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
+	if err := h.release(ctx, id, one, waiting); err != nil {
+		h.log.Warn("a session could not be handed over: another replica adopts it as it was stored last", "view", v.name, "error", err)
+	}
+}
+
+func (h *Homes) release(ctx context.Context, id string, one *mine, waiting [][]byte) error {
+	state, ok := one.view.state(id, waiting)
+	if !ok {
+		return nil
+	}
+	h.mu.Lock()
+	initialize := one.initialize
+	h.mu.Unlock()
+	if initialize != nil {
+		return h.rows.Put(ctx, store.Session{Hash: one.hash, View: one.view.name, Principal: one.principal, Initialize: initialize, State: state})
+	}
+	if _, err := h.rows.Change(ctx, h.me.ID, map[[32]byte][]byte{one.hash: state}); err != nil {
+		return err
+	}
+	_, err := h.rows.Move(ctx, one.hash, h.me.ID, "", "")
+	return err
+}
+
+// stored is what is stored of a session that changes.
+type stored struct {
+	Live    json.RawMessage   `json:"live"`
+	Waiting []json.RawMessage `json:"waiting,omitempty"` // messages that its client was not sent
+}
+
+// maxHandedOver bounds, in bytes, the messages that are handed over; those that come last are
+// left out.
+const maxHandedOver = 256 << 10
+
+func (v *View) state(id string, waiting [][]byte) ([]byte, bool) {
+	live, ok := v.live.State(id)
+	if !ok {
+		return nil, false
+	}
+	s := stored{Live: live}
+	size := 0
+	for _, message := range waiting {
+		if size += len(message); size > maxHandedOver {
+			break
+		}
+		s.Waiting = append(s.Waiting, message)
+	}
+	state, err := json.Marshal(s)
+	return state, err == nil
+}
+
+// isMine reports whether a session lives here.
+func (h *Homes) isMine(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mine[id] != nil
+}
+
+// adopt makes this replica the home of a session, and reports false where another one was
+// faster.
+func (v *View) adopt(ctx context.Context, id string, row store.Session) (bool, error) {
+	h := v.homes
+	won, err, _ := h.adoptions.Do(id, func() (any, error) {
+		if h.isMine(id) {
+			return true, nil
+		}
+		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
+		defer cancel()
+		won, err := h.rows.Move(storing, row.Hash, row.Home, h.me.ID, h.me.Address)
+		if err != nil || !won {
+			return false, err
+		}
+		// What was stored when the row was found may have changed before it was moved.
+		now, found, err := h.rows.Find(storing, row.Hash)
+		if err != nil || !found {
+			return false, err
+		}
+		if err := v.reopen(ctx, id, now); err != nil {
+			_, back := h.rows.Move(storing, row.Hash, h.me.ID, "", "")
+			return false, fmt.Errorf("the session cannot be taken over here: %w", joined(err, back))
+		}
+		h.log.Info("a session was adopted", "session", trust.Digest(id), "view", v.name, "from", row.Home)
+		return true, nil
+	})
+	return won == true, err
+}
+
+func joined(err, beside error) error {
+	if beside != nil {
+		return fmt.Errorf("%w (and it could not be given back: %v)", err, beside)
+	}
+	return err
+}
+
+// reopen opens a session here as it was where it lived.
+func (v *View) reopen(ctx context.Context, id string, row store.Session) error {
+	h := v.homes
+	var had stored
+	if err := json.Unmarshal(row.State, &had); err != nil {
+		return fmt.Errorf("what is stored of it cannot be read: %w", err)
+	}
+	waiting := make([][]byte, len(had.Waiting))
+	for i, message := range had.Waiting {
+		waiting[i] = message
+	}
+	h.mu.Lock()
+	h.mine[id] = &mine{view: v, hash: row.Hash, changed: true}
+	h.mu.Unlock()
+	err := v.local.Load().Adopt(ctx, id, row.Initialize, waiting, func() { v.live.Restore(id, had.Live) })
+	if err != nil {
+		h.mu.Lock()
+		delete(h.mine, id)
+		h.mu.Unlock()
+		return err
+	}
+	h.moved.drop(row.Hash)
+	h.signal()
+	return nil
+}
+
+// owned reports whether a place is that of a session of the view, and of whoever makes the
+// request of a context.
+func (v *View) owned(ctx context.Context, id string) (Place, bool) {
+	place, ok := v.homes.seal.Open(strings.TrimPrefix(id, transport.PipedPrefix))
+	return place, ok && place.View == v.name && place.Owner == OwnerOf(trust.NameOf(ctx))
+}

@@ -1,0 +1,375 @@
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"toolfinch/cluster"
+	"toolfinch/internal/await"
+	"toolfinch/rawjson"
+	"toolfinch/transport"
+	"toolfinch/trust"
+)
+
+// expect fails a test where an answer lacks a part.
+func expect(t *testing.T, answer string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(answer, part) {
+			t.Errorf("the answer lacks %q: %s", part, answer)
+		}
+	}
+}
+
+func TestARequestIsAnsweredWhereItsSessionLives(t *testing.T) {
+	all := newTeam(t, 3, nil)
+	home, b, c := all.replicas[0], all.replicas[1], all.replicas[2]
+	alice := home.connect("alice")
+
+	t.Run("a call", func(t *testing.T) {
+		for _, r := range all.replicas {
+			expect(t, alice.call(r, "echo", `{"x":"ü \u0001"}`), `replica-0 {\"x\":\"ü \\u0001\"}`, `"id":1`)
+		}
+	})
+	t.Run("what is known of who calls", func(t *testing.T) {
+		alice.call(b, "echo", `{}`)
+		ctx := *home.by.Load()
+		want := &trust.Principal{ID: "alice", Groups: []string{"ops"}, Scopes: []string{"mcp:read"}}
+		if got := trust.PrincipalOf(ctx); !reflect.DeepEqual(got, want) {
+			t.Errorf("the principal is %+v", got)
+		}
+		if got, _ := trust.SourceOf(ctx); got != (trust.Source{Address: "192.0.2.7", Transport: "http"}) {
+			t.Errorf("the source is %+v", got)
+		}
+	})
+	t.Run("a scope that is lacking", func(t *testing.T) {
+		for _, r := range all.replicas {
+			answer := alice.post(r, request(1, "lacks", `{}`))
+			if answer.StatusCode != http.StatusForbidden || answer.Header.Get("WWW-Authenticate") != `Bearer error="insufficient_scope", scope="mcp:write"` {
+				t.Errorf("at %s: %s, %v", r.me.ID, answer.Status, answer.Header)
+			}
+			for name := range answer.Header {
+				if strings.HasPrefix(name, "Toolfinch-") {
+					t.Errorf("the client is told %s", name)
+				}
+			}
+		}
+	})
+	t.Run("progress comes before the answer", func(t *testing.T) {
+		stream := &events{t, bufio.NewReader(alice.post(b, request(2, "wait", `{}`)).Body)}
+		expect(t, stream.next(), "notifications/progress")
+		home.done <- struct{}{}
+		expect(t, stream.next(), "waited at replica-0", `"id":2`)
+		await.Value(t, home.ended)
+	})
+	t.Run("a cancellation that comes elsewhere", func(t *testing.T) {
+		stream := &events{t, bufio.NewReader(alice.post(b, request(3, "wait", `{}`)).Body)}
+		await.Value(t, home.calls)
+		stream.next()
+		alice.read(alice.post(c, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"changed my mind"}}`))
+		if err := await.Value(t, home.ended); err == nil || err.Error() != "changed my mind" {
+			t.Errorf("the call ended with %v", err)
+		}
+	})
+	t.Run("a client that goes away", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		answer := alice.do(ctx, http.MethodPost, b.url+"/mcp", request(4, "wait", `{}`))
+		await.Value(t, home.calls)
+		cancel()
+		answer.Body.Close()
+		if err := await.Value(t, home.ended); err == nil {
+			t.Error("the call went on")
+		}
+	})
+	t.Run("a question to the client, answered elsewhere", func(t *testing.T) {
+		stream := &events{t, bufio.NewReader(alice.post(b, request(5, "ask", `{}`)).Body)}
+		asked := stream.next()
+		expect(t, asked, "elicitation/create")
+		alice.read(alice.post(c, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{}}}`, rawjson.Member([]byte(asked), "id"))))
+		expect(t, stream.next(), `the client said`, `accept`)
+	})
+	t.Run("list_changed on a stream of another replica", func(t *testing.T) {
+		stream := alice.listen(c)
+		found := make(chan string, 1)
+		go func() { found <- alice.call(b, "find", `{"tools":["echo"]}`) }()
+		expect(t, stream.next(), "notifications/tools/list_changed")
+		expect(t, alice.read(alice.post(c, `{"jsonrpc":"2.0","id":6,"method":"tools/list"}`)), `"name":"echo"`)
+		expect(t, await.Value(t, found), "echo")
+	})
+	t.Run("nobody else's", func(t *testing.T) {
+		for _, user := range []string{"", "bob"} {
+			bob := &client{t, alice.session, user}
+			for _, r := range all.replicas {
+				if answer := bob.post(r, request(1, "echo", `{}`)); answer.StatusCode != http.StatusNotFound {
+					t.Errorf("%q at %s: %s", user, r.me.ID, answer.Status)
+				}
+			}
+		}
+	})
+	t.Run("its end", func(t *testing.T) {
+		if answer := alice.do(t.Context(), http.MethodDelete, b.url+"/mcp", ""); answer.StatusCode != http.StatusOK {
+			t.Errorf("DELETE: %s", answer.Status)
+		}
+		await.True(t, func() bool { return len(all.rows.sessions()) == 0 })
+		for _, r := range all.replicas {
+			if answer := alice.post(r, request(1, "echo", `{}`)); answer.StatusCode != http.StatusNotFound {
+				t.Errorf("at %s: %s", r.me.ID, answer.Status)
+			}
+		}
+	})
+}
+
+func TestCallsAskTheStoreNothing(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	alice := all.replicas[0].connect("")
+	alice.call(all.replicas[1], "echo", `{}`)
+	await.True(t, func() bool { return len(all.rows.sessions()) == 1 })
+	all.rows.mu.Lock()
+	all.rows.away = true
+	all.rows.mu.Unlock()
+	for _, r := range all.replicas {
+		expect(t, alice.call(r, "echo", `{}`), "replica-0")
+	}
+}
+
+func TestASessionOverSSEIsReachedFromAnyReplica(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, other := all.replicas[0], all.replicas[1]
+	alice := &client{t: t, user: "alice"}
+	answer := alice.do(t.Context(), http.MethodGet, home.url+"/sse", "")
+	stream := &events{t, bufio.NewReader(answer.Body)}
+	endpoint := stream.next()
+	if !strings.HasPrefix(endpoint, "/message?sessionId="+transport.PipedPrefix) {
+		t.Fatalf("the endpoint is %q", endpoint)
+	}
+	send := func(message string) *http.Response {
+		return alice.do(t.Context(), http.MethodPost, other.url+endpoint, message)
+	}
+	send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	expect(t, stream.next(), `"id":0`)
+	send(request(1, "echo", `{}`))
+	expect(t, stream.next(), `replica-0`)
+	home.stop()
+	if answer := send(request(2, "echo", `{}`)); answer.StatusCode != http.StatusNotFound {
+		t.Errorf("after its stream the session has: %s", answer.Status)
+	}
+}
+
+func TestASessionWhoseReplicaIsGoneIsAdopted(t *testing.T) {
+	all := newTeam(t, 3, nil)
+	home, b, c := all.replicas[0], all.replicas[1], all.replicas[2]
+	alice := home.connect("alice")
+	alice.read(alice.post(home, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`))
+	alice.call(home, "find", `{"tools":["echo","ask"]}`)
+	before := alice.read(alice.post(home, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
+	await.True(t, func() bool {
+		rows := all.rows.sessions()
+		return len(rows) == 1 && strings.Contains(string(rows[0].State), `"warning"`) && strings.Contains(string(rows[0].State), `"ask"`) && !strings.Contains(string(rows[0].State), `"stale":true`)
+	})
+	home.stop()
+
+	expect(t, alice.call(b, "echo", `{}`), "replica-1")
+	expect(t, alice.call(c, "echo", `{}`), "replica-1")
+	if after := alice.read(alice.post(c, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)); after != before {
+		t.Errorf("the tools are\n%s, and were\n%s", after, before)
+	}
+	if state, _ := b.live.State(alice.session); state.Level != "warning" {
+		t.Errorf("the level is %q", state.Level)
+	}
+	stream := alice.listen(c)
+	found := make(chan string, 1)
+	go func() { found <- alice.call(c, "find", `{"tools":["wait"]}`) }()
+	expect(t, stream.next(), "notifications/tools/list_changed") // the first, as nothing else has changed
+	await.Value(t, found)
+
+	b.stop()
+	expect(t, alice.call(c, "echo", `{}`), "replica-2")
+	if rows := all.rows.sessions(); len(rows) != 1 || rows[0].Home != "replica-2" {
+		t.Errorf("the rows are %+v", rows)
+	}
+}
+
+func TestAnAdoptedClientHearsWhatDiffers(t *testing.T) {
+	all := newTeam(t, 2, func(n int, tools shelf) {
+		if n == 1 {
+			delete(tools, "ask")
+		}
+	})
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	alice.call(home, "find", `{"tools":["echo","ask"]}`)
+	alice.read(alice.post(home, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
+	await.True(t, func() bool {
+		rows := all.rows.sessions()
+		return len(rows) == 1 && strings.Contains(string(rows[0].State), `"ask"`) && !strings.Contains(string(rows[0].State), `"stale":true`)
+	})
+	home.stop()
+	expect(t, alice.listen(b).next(), "notifications/tools/list_changed")
+	list := alice.read(alice.post(b, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
+	expect(t, list, `"echo"`)
+	if strings.Contains(list, `"ask"`) {
+		t.Errorf("a tool that is not there is listed: %s", list)
+	}
+}
+
+func TestOfTwoThatAdoptOneWins(t *testing.T) {
+	all := newTeam(t, 3, nil)
+	home := all.replicas[0]
+	var clients []*client
+	for range 8 {
+		clients = append(clients, home.connect(""))
+	}
+	await.True(t, func() bool { return len(all.rows.sessions()) == len(clients) })
+	home.stop()
+	for _, one := range clients {
+		var at [8]string
+		var asking sync.WaitGroup
+		for i := range at {
+			asking.Go(func() { at[i] = one.call(all.replicas[1+i%2], "echo", `{}`) })
+		}
+		asking.Wait()
+		for _, answer := range at {
+			if answer != at[0] || !strings.Contains(answer, "replica-") {
+				t.Errorf("the session lives in two places: %q", at)
+				break
+			}
+		}
+	}
+}
+
+func TestACallThatWasLostIsNotRepeated(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	const says = "may or may not have happened"
+	// One whose answer has begun, and one whose has not.
+	stream := &events{t, bufio.NewReader(alice.post(b, request(7, "wait", `{}`)).Body)}
+	stream.next()
+	await.Value(t, home.calls)
+	asked := make(chan string, 1)
+	quiet := &client{t, alice.session, ""}
+	go func() {
+		r, _ := http.NewRequest(http.MethodPost, b.url+"/mcp", strings.NewReader(request(8, "wait", `{}`)))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json") // takes no stream
+		r.Header.Set("Mcp-Session-Id", quiet.session)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			asked <- err.Error()
+			return
+		}
+		asked <- quiet.read(answer)
+	}()
+	await.Value(t, home.calls)
+	go home.stop()
+	expect(t, stream.next(), `"id":7`, says)
+	expect(t, await.Value(t, asked), `"id":8`, says)
+	expect(t, alice.call(b, "echo", `{}`), "replica-1")
+	if len(b.calls) != 0 {
+		t.Error("a call was made again")
+	}
+}
+
+func TestAReplicaThatEndsHandsItsSessionsOver(t *testing.T) {
+	all := newTeam(t, 3, nil)
+	home, b, c := all.replicas[0], all.replicas[1], all.replicas[2]
+	busy, idle := home.connect("alice"), home.connect("bob")
+	idleStream := idle.listen(home)
+	stream := &events{t, bufio.NewReader(busy.post(c, request(1, "wait", `{}`)).Body)}
+	stream.next()
+	await.Value(t, home.calls)
+
+	home.homes.Drain()
+	released := make(chan struct{})
+	go func() { home.http.Release(t.Context()); close(released) }()
+	if got := idleStream.next(); got != "" {
+		t.Errorf("the stream of an idle session carries %s", got)
+	}
+	// The idle session is taken by whoever is asked, the ending replica included.
+	expect(t, idle.call(b, "echo", `{}`), "replica-1")
+	expect(t, idle.call(home, "echo", `{}`), "replica-1")
+	// Initialize goes to another replica.
+	fresh := home.connect("carol")
+	if answer := fresh.call(home, "echo", `{}`); strings.Contains(answer, "replica-0") {
+		t.Errorf("a session was opened at a replica that ends: %s", answer)
+	}
+	// The next request of the busy session waits until its call is answered.
+	next := make(chan string, 1)
+	go func() { next <- busy.call(c, "echo", `{}`) }()
+	home.done <- struct{}{}
+	expect(t, stream.next(), "waited at replica-0")
+	if answer := await.Value(t, next); strings.Contains(answer, "replica-0") || !strings.Contains(answer, "replica-") {
+		t.Errorf("after its call the session answers %s", answer)
+	}
+	await.Value(t, released)
+	for _, row := range all.rows.sessions() {
+		if row.Home == "replica-0" {
+			t.Errorf("a session is left behind: %+v", row)
+		}
+	}
+}
+
+func TestWhatWaitsForAClientIsHandedOver(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	home.live.Notify(alice.session, "notifications/message", json.RawMessage(`{"level":"error","data":"news"}`))
+	home.homes.Drain()
+	home.http.Release(t.Context())
+	expect(t, alice.listen(b).next(), "news")
+}
+
+func TestASessionThatWasAdoptedElsewhereEndsHere(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	hash := cluster.HashOf(alice.session)
+	// As if home had been cut off for a while.
+	if moved, err := all.rows.Move(t.Context(), hash, home.me.ID, b.me.ID, b.me.Address); !moved || err != nil {
+		t.Fatal(moved, err)
+	}
+	alice.read(alice.post(home, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`)) // is stored
+	await.True(t, func() bool { return !home.live.Knows(alice.session) })
+	expect(t, alice.call(home, "echo", `{}`), "replica-")
+}
+
+func TestWhereTheStoreIsAwayAdoptionWaits(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	home.stop()
+	all.rows.mu.Lock()
+	all.rows.away = true
+	all.rows.mu.Unlock()
+	answer := alice.post(b, request(1, "echo", `{}`))
+	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("it is answered %s %v", answer.Status, answer.Header)
+	}
+	all.rows.mu.Lock()
+	all.rows.away = false
+	all.rows.mu.Unlock()
+	expect(t, alice.call(b, "echo", `{}`), "replica-1")
+}
+
+// BenchmarkForward measures what a call costs at its home, and over another replica.
+func BenchmarkForward(b *testing.B) {
+	all := newTeam(b, 2, nil)
+	alice := all.replicas[0].connect("alice")
+	for _, r := range all.replicas {
+		for _, size := range []int{10, 10_000} {
+			arguments := fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", size))
+			b.Run(fmt.Sprintf("%s/%d", r.me.ID, size), func(b *testing.B) {
+				for b.Loop() {
+					alice.call(r, "echo", arguments)
+				}
+			})
+		}
+	}
+}

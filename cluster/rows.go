@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// storeEvery is at least between two writes of what has changed: many changes of one session
+	// are one.
+	storeEvery = 50 * time.Millisecond
+	// keepEvery is how often it is said that the sessions here are there.
+	keepEvery = 30 * time.Second
+	// againAfter is how long a store that failed is left alone.
+	againAfter = time.Second
+	// sweepAfter is added to how long a session may be idle before it is removed that no replica
+	// keeps any more.
+	sweepAfter = 4 * keepEvery
+)
+
+// Run stores what changes of the sessions here, behind their calls, until ctx ends.
+func (h *Homes) Run(ctx context.Context) {
+	defer h.hands.CloseIdleConnections()
+	keep := time.NewTicker(keepEvery)
+	defer keep.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
+			defer cancel()
+			if err := h.store(ctx); err != nil {
+				h.log.Warn("what has changed of sessions is not stored", "error", err)
+			}
+			return
+		case <-h.wake:
+			err = h.store(ctx)
+		case <-keep.C:
+			err = h.keep(ctx)
+		}
+		pause := storeEvery
+		if err != nil && ctx.Err() == nil {
+			h.log.Warn("what has changed of sessions is not stored yet", "error", err, "retry_in", againAfter)
+			pause = againAfter
+			h.signal()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// store stores what has changed. What fails is tried again with what is the newest then.
+func (h *Homes) store(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
+	changed, fresh, ended := h.unstored()
+	for id, one := range fresh {
+		if err := h.put(ctx, id, one); err != nil {
+			h.changedAgain(fresh, changed)
+			return err
+		}
+	}
+	states := map[[32]byte][]byte{}
+	for id, one := range changed {
+		if state, ok := one.view.state(id, nil); ok {
+			states[one.hash] = state
+		}
+	}
+	if len(states) > 0 {
+		lost, err := h.rows.Change(ctx, h.me.ID, states)
+		if err != nil {
+			h.changedAgain(changed)
+			return err
+		}
+		h.drop(lost)
+	}
+	if len(ended) > 0 {
+		if err := h.rows.Drop(ctx, h.me.ID, ended); err != nil {
+			return err
+		}
+		h.mu.Lock()
+		for _, hash := range ended {
+			delete(h.gone, hash)
+		}
+		h.mu.Unlock()
+	}
+	return nil
+}
+
+// unstored returns the sessions that have changed, those that are not stored at all, and those
+// that have ended.
+func (h *Homes) unstored() (changed, fresh map[string]*mine, ended [][32]byte) {
+	changed, fresh = map[string]*mine{}, map[string]*mine{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, one := range h.mine {
+		switch {
+		case one.initialize != nil:
+			fresh[id] = one
+		case one.changed:
+			changed[id] = one
+		}
+		one.changed = false
+	}
+	for hash := range h.gone {
+		ended = append(ended, hash)
+	}
+	return changed, fresh, ended
+}
+
+func (h *Homes) changedAgain(all ...map[string]*mine) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, some := range all {
+		for _, one := range some {
+			one.changed = true
+		}
+	}
+}
+
+// keep says that the sessions here are there, and removes those that nobody has.
+func (h *Homes) keep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
+	h.mu.Lock()
+	var all [][32]byte
+	for _, one := range h.mine {
+		if one.initialize == nil {
+			all = append(all, one.hash)
+		}
+	}
+	h.mu.Unlock()
+	if len(all) > 0 {
+		lost, err := h.rows.Keep(ctx, h.me.ID, all)
+		if err != nil {
+			return err
+		}
+		h.drop(lost)
+	}
+	return h.rows.Sweep(ctx, h.idle+sweepAfter)
+}
+
+// drop ends sessions here that another replica has adopted.
+func (h *Homes) drop(lost [][32]byte) {
+	if len(lost) == 0 {
+		return
+	}
+	hashes := map[[32]byte]bool{}
+	for _, hash := range lost {
+		hashes[hash] = true
+	}
+	ids := map[string]*mine{}
+	h.mu.Lock()
+	for id, one := range h.mine {
+		if hashes[one.hash] {
+			ids[id] = one
+			delete(h.mine, id)
+		}
+	}
+	h.mu.Unlock()
+	for id, one := range ids {
+		if one.view.local.Load().Drop(id) {
+			h.log.Warn("a session that lived here was adopted by another replica", "view", one.view.name)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"toolfinch/cluster"
+	"toolfinch/configs"
+	"toolfinch/register"
+	"toolfinch/store"
+	"toolfinch/tool"
+)
+
+// peer is how other replicas reach this one, as the configuration says it.
+func peer(id string, c *configs.Cluster) (cluster.Peer, error) {
+	if c.Address != "" {
+		return cluster.Peer{ID: id, Address: c.Address}, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return cluster.Peer{}, fmt.Errorf("the name of this machine is not known (write cluster.address): %w", err)
+	}
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return cluster.Peer{}, err
+	}
+	return cluster.Peer{ID: id, Address: net.JoinHostPort(host, port)}, nil
+}
+
+// peers are the other replicas that have been there lately.
+func (o *others) peers() []cluster.Peer {
+	if o == nil {
+		return nil
+	}
+	all, _, _ := o.leads.Replicas() // what is out of date is better than nothing
+	var peers []cluster.Peer
+	for _, r := range all {
+		if r.ID != o.me.ID && r.Address != "" {
+			peers = append(peers, cluster.Peer{ID: r.ID, Address: r.Address})
+		}
+	}
+	return peers
+}
+
+// newHomes returns where sessions live; nil where this process is all there is.
+func newHomes(config *configs.Config, o options, beside *others, db *store.Store) (*cluster.Homes, error) {
+	rows, shared := db.Sessions()
+	if config.Cluster == nil || !shared {
+		return nil, nil
+	}
+	id := newReplicaID()
+	if beside != nil {
+		id = beside.me.ID
+	}
+	me, err := peer(id, config.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.NewHomes(cluster.Options{Settings: *config.Cluster, Me: me, Rows: rows, Peers: beside.peers, Idle: config.SessionTimeout, Log: o.log})
+}
+
+// having is what sessions of a view have, as cluster keeps it.
+type having struct{ *endpoint }
+
+// had is that of one session, as JSON.
+type had struct {
+	Session     register.State     `json:"session"`
+	Provisioned []tool.Provisioned `json:"provisioned,omitempty"` // what the session has of its own
+}
+
+// State returns what a session has.
+func (h having) State(id string) (json.RawMessage, bool) {
+	session, ok := h.live.State(id)
+	if !ok {
+		return nil, false
+	}
+	state, err := json.Marshal(had{session, h.gate.Of(tool.SessionOwner(id))})
+	return state, err == nil
+}
+
+// Restore gives a session what it had.
+func (h having) Restore(id string, state json.RawMessage) {
+	var had had
+	if err := json.Unmarshal(state, &had); err != nil {
+		h.desk.views.log.Warn("what a session had in another replica cannot be read", "view", h.view, "error", err)
+		return
+	}
+	h.gate.Take(tool.SessionOwner(id), had.Provisioned)
+	h.live.Restore(id, had.Session)
+}
+
+// Changed hears of a session that has something else now.
+func (b behind) Changed(session string) {
+	if b.of.home != nil {
+		b.of.home.Changed(session)
+	}
+}
+
+// inside serves the other replicas.
+func (p *Proxy) inside() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, serve := range p.sessionPaths() {
+		mux.Handle(pattern, p.to(serve))
+	}
+	return p.homes.Inside(p.desk.connected.Bounded(p.traces.Around(mux), refuse))
+}
+
+// serveInside serves the other replicas until ctx ends.
+func (p *Proxy) serveInside(ctx context.Context) error {
+	at := p.first.Cluster.Listen
+	listener, err := net.Listen("tcp", at)
+	if err != nil {
+		return fmt.Errorf("cluster.listen: %w", err)
+	}
+	secure, err := cluster.TLS(p.first.Cluster.Keys)
+	if err != nil {
+		return err
+	}
+	if err := cluster.ServeInside(ctx, listener, secure, p.inside()); err != nil {
+		return fmt.Errorf("serve other replicas at %s: %w", at, err)
+	}
+	return nil
+}
+
+// lookAway is the part of the time to drain in which load balancers notice that this replica
+// is about to end.
+const lookAway = 5
+
+// release hands all sessions over to other replicas, and leaves load balancers time to look
+// away. It returns within drain.
+func (p *Proxy) release(ctx context.Context, drain time.Duration) {
+	away := time.NewTimer(drain / lookAway)
+	defer away.Stop()
+	ctx, cancel := context.WithTimeout(ctx, drain)
+	defer cancel()
+	p.homes.Drain()
+	p.draining.Store(true)
+	p.log.Info("this replica is about to end: its sessions go to others", "within", drain)
+	var releasing sync.WaitGroup
+	for _, v := range p.now.Load().views {
+		releasing.Go(func() { v.http.Release(ctx) })
+	}
+	releasing.Wait()
+	select {
+	case <-away.C:
+	case <-ctx.Done():
+	}
+}

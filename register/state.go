@@ -1,0 +1,180 @@
+package register
+
+import (
+	"context"
+	"slices"
+
+	"toolfinch/tool"
+)
+
+// State is what a session has beside what its client said in initialize: what another process
+// needs to go on with it.
+type State struct {
+	Level       string   `json:"level,omitempty"`       // of logging/setLevel
+	Registered  []Listed `json:"registered,omitempty"`  // tools, in their order
+	Provisioned []Listed `json:"provisioned,omitempty"` // tools behind a gate, as the client was told of them last
+	Followed    bool     `json:"followed,omitempty"`    // the client has a list of these, which can be out of date
+	Recalled    bool     `json:"recalled,omitempty"`    // what the client called in sessions before is registered
+	Called      bool     `json:"called,omitempty"`      // the client has called a tool
+	Lists       int      `json:"lists,omitempty"`       // tools/list requests
+	Stale       bool     `json:"stale,omitempty"`       // the list has changed since the last one
+	Direct      *Direct  `json:"direct,omitempty"`      // nil: not decided
+	Told        *Told    `json:"told,omitempty"`        // nil: nothing
+	Apps        []string `json:"apps,omitempty"`        // servers whose apps the client has read
+	Subscribed  []string `json:"subscribed,omitempty"`  // URIs of resources
+}
+
+// Listed is a tool as a client was listed it.
+type Listed struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"` // of its definition
+}
+
+// Direct is whether a client is listed every tool.
+type Direct struct {
+	Mode string `json:"mode"` // in which that was decided
+	Is   bool   `json:"is"`
+}
+
+// Told are the fingerprints of the lists that a client was told of last.
+type Told struct {
+	Class string               `json:"class,omitempty"`
+	Lists map[tool.Kind][]byte `json:"lists"`
+	All   []byte               `json:"all,omitempty"`
+}
+
+// maxSubscribedBytes bounds the URIs in a State: those that come last are left out.
+const maxSubscribedBytes = 64 << 10
+
+func asListed(tools []*tool.Tool) []Listed {
+	out := make([]Listed, len(tools))
+	for i, t := range tools {
+		out[i] = Listed{t.Name, t.Def.Hash}
+	}
+	return out
+}
+
+// unlisted are tools of which only what a client was listed is known, until what is served is
+// looked at.
+func unlisted(all []Listed) []*tool.Tool {
+	out := make([]*tool.Tool, len(all))
+	for i, one := range all {
+		out[i] = &tool.Tool{Name: one.Name, Def: &tool.Def{Hash: one.Hash}}
+	}
+	return out
+}
+
+// State returns what a session has now, and false where there is no such session.
+func (l *Live) State(id string) (State, bool) {
+	s := l.session(id)
+	if s == nil {
+		return State{}, false
+	}
+	state := State{Subscribed: l.subscriptions.uris(id)}
+	s.mu.Lock()
+	state.Level, state.Lists, state.Stale, state.Apps = s.level, s.lists, s.stale, s.apps
+	state.Recalled, state.Called = s.recalled, s.called
+	for _, r := range s.set.tools {
+		state.Registered = append(state.Registered, Listed{r.Name, r.Def.Hash})
+	}
+	s.mu.Unlock()
+	s.shown.mu.Lock()
+	state.Followed, state.Provisioned = s.shown.known, asListed(s.shown.tools)
+	s.shown.mu.Unlock()
+	s.direct.mu.Lock()
+	if s.direct.decided {
+		state.Direct = &Direct{s.direct.mode, s.direct.is}
+	}
+	s.direct.mu.Unlock()
+	if told := s.told.Load(); told != nil {
+		state.Told = &Told{Class: told.class, Lists: map[tool.Kind][]byte{}, All: []byte(told.all)}
+		for kind, print := range told.lists {
+			state.Told.Lists[kind] = []byte(print)
+		}
+	}
+	return state, true
+}
+
+// Restore gives a session, whose client has just been introduced again, what it had in another
+// process. What its client sees otherwise by now, it is told.
+func (l *Live) Restore(id string, state State) {
+	s := l.session(id)
+	if s == nil {
+		return
+	}
+	served := l.servedNow(s)
+	s.mu.Lock()
+	s.lists, s.stale, s.apps = state.Lists, state.Stale, state.Apps[:min(len(state.Apps), maxApps)]
+	s.recalled, s.called = state.Recalled, state.Called
+	s.set, _ = s.set.plan(unlisted(state.Registered), served.maxRegistered())
+	s.mu.Unlock()
+	if state.Level != "" {
+		l.setLevel(s, state.Level)
+	}
+	s.shown.mu.Lock()
+	s.shown.owner = (&tool.Call{Session: s.id, Principal: s.principal}).Owner()
+	s.shown.known, s.shown.tools = state.Followed, unlisted(state.Provisioned)
+	s.shown.mu.Unlock()
+	if d := state.Direct; d != nil {
+		s.direct.mu.Lock()
+		s.direct.decided, s.direct.mode, s.direct.is = true, d.Mode, d.Is
+		s.direct.mu.Unlock()
+	}
+	if told := state.Told; told != nil {
+		before := &seen{class: told.Class, lists: map[tool.Kind]string{}, all: string(told.All)}
+		for kind, print := range told.Lists {
+			before.lists[kind] = string(print)
+		}
+		s.told.Store(before)
+	}
+	l.follow(s, served)
+	if state.Stale { // whether it heard of that is not known
+		l.Notify(s.id, toolsChanged, nil)
+	}
+	if len(state.Subscribed) > 0 {
+		l.parking.aside(func(ctx context.Context) {
+			for _, uri := range state.Subscribed {
+				l.resubscribe(ctx, served, s, uri)
+			}
+		})
+	}
+}
+
+// resubscribe subscribes a session that came from another process. What cannot be subscribed to
+// any more is left out: its list has changed, which the client is told.
+func (l *Live) resubscribe(ctx context.Context, served *Served, s *session, uri string) {
+	t, ok := served.Resource(uri)
+	if !ok {
+		return
+	}
+	if err := l.subscriptions.join(ctx, uri, t.Def.ID, s.id); err != nil {
+		l.log.Warn("a subscription of a session that was adopted is lost", "server", t.Def.ID.Server, "error", err)
+	}
+	if s.ended() {
+		l.subscriptions.leave(context.WithoutCancel(ctx), s.id)
+	}
+}
+
+// uris returns the URIs of what a client subscribes to, sorted.
+func (s *Subscriptions) uris(key string) (uris []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[key] == 0 {
+		return nil
+	}
+	for _, all := range s.byID {
+		for _, one := range all {
+			if one.key == key {
+				uris = append(uris, one.uri)
+			}
+		}
+	}
+	slices.Sort(uris)
+	size := 0
+	for i, uri := range uris {
+		if size += len(uri); size > maxSubscribedBytes {
+			return uris[:i]
+		}
+	}
+	return uris
+}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
@@ -57,7 +57,12 @@ func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 	complaints := &complaints{log: log, limit: rate.NewLimiter(rate.Every(time.Minute), 5)}
 	otel.SetErrorHandler(complaints)
 	otel.SetLogger(logr.FromSlogHandler(ownLog{complaints}))
-	exporter, err := otlptracehttp.New(ctx)
+	collector, err := openCollector(os.Getenv, version, complaints.say)
+	if err != nil {
+		log.Warn("no traces are sent", "reason", words(err))
+		return nil
+	}
+	exporter, err := otlptrace.New(ctx, collector)
 	if err != nil {
 		log.Warn("no traces are sent", "reason", words(err))
 		return nil
@@ -113,8 +118,8 @@ func tracesWanted(env func(string) string) (wanted bool, problem string) {
 	default:
 		return false, "OTEL_TRACES_EXPORTER names no exporter that is known here: otlp and none are"
 	}
-	if first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL") == "grpc" {
-		return false, "OTEL_EXPORTER_OTLP_PROTOCOL asks for grpc, which is not spoken here: set it to http/protobuf, and the endpoint to the collector's of HTTP (port 4318 as a rule)"
+	if protocol := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		return false, "OTEL_EXPORTER_OTLP_PROTOCOL asks for another protocol than is spoken here: set it to http/protobuf, and the endpoint to the collector's of HTTP (port 4318 as a rule)"
 	}
 	return true, ""
 }

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,8 +87,8 @@ func TestTheEnvironmentSaysWhetherThereAreTraces(t *testing.T) {
 		{"gRPC, but not of traces", []string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf"}, true, "traces are sent"},
 		{"a sampler that there is not", []string{endpoint, "OTEL_TRACES_SAMPLER=often"}, true, "unsupported sampler: often"},
 		{"a propagator that there is not", []string{endpoint, "OTEL_PROPAGATORS=b3,tracecontext"}, true, "unknown=b3"},
-		{"headers that cannot be read, of which nothing is shown", []string{endpoint, "OTEL_EXPORTER_OTLP_HEADERS=hunter2"}, true, "parse headers"},
-		{"an endpoint that cannot be read", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://hunter2:hunter2@[::1"}, true, "parse url"},
+		{"headers that cannot be read, of which nothing is shown", []string{endpoint, "OTEL_EXPORTER_OTLP_HEADERS=hunter2"}, true, "OTEL_EXPORTER_OTLP_HEADERS has a header that cannot be read"},
+		{"an endpoint that cannot be read", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://hunter2:hunter2@[::1"}, false, "OTEL_EXPORTER_OTLP_ENDPOINT is no http:// or https:// URL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			traces, log := openTraces(t, test.variables...)
@@ -305,5 +309,58 @@ func TestNoTracesCostNothing(t *testing.T) {
 		span.Answered(params)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// What a collector says while it takes spans, or does not yet.
+func TestWhatACollectorAnswers(t *testing.T) {
+	partial := []byte{10, 10, 8, 3, 18, 6, 't', 'o', 'o', ' ', 'o', 'l'}
+	for _, test := range []struct {
+		name    string
+		answers []func(http.ResponseWriter)
+		says    string
+	}{
+		{"it is busy for a second", []func(http.ResponseWriter){
+			func(w http.ResponseWriter) {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusServiceUnavailable)
+			},
+			func(http.ResponseWriter) {},
+		}, ""},
+		{"it leaves some out", []func(http.ResponseWriter){
+			func(w http.ResponseWriter) {
+				w.Header().Set("Content-Type", "application/x-protobuf")
+				_, _ = w.Write(partial)
+			},
+		}, "the collector took all but 3 spans: too ol"},
+		{"it answers what is no protocol buffer", []func(http.ResponseWriter){
+			func(w http.ResponseWriter) {
+				w.Header().Set("Content-Type", "application/x-protobuf")
+				_, _ = w.Write([]byte("\xff\xff\xff"))
+			},
+		}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var asked atomic.Int32
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/under/v1/traces" || r.Header.Get("User-Agent") != "toolfinch/1.2.3" {
+					t.Errorf("%s from %s", r.URL, r.Header.Get("User-Agent"))
+				}
+				test.answers[min(int(asked.Add(1)), len(test.answers))-1](w)
+			}))
+			defer server.Close()
+			file := filepath.Join(t.TempDir(), "ca.pem")
+			if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL+"/under/", "OTEL_EXPORTER_OTLP_CERTIFICATE="+file)
+			request(traces, "echo")
+			if err := traces.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if int(asked.Load()) != len(test.answers) || !strings.Contains(log.String(), test.says) || test.says == "" && strings.Contains(log.String(), "WARN") {
+				t.Errorf("asked %d times; the log has\n%s", asked.Load(), log)
+			}
+		})
 	}
 }

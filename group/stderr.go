@@ -2,8 +2,10 @@ package group
 
 import (
 	"bufio"
+	"hash/maphash"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -28,12 +30,54 @@ type Stderr struct {
 	log  *slog.Logger
 	done chan struct{}
 
-	mu   sync.Mutex // guards last
-	last []string
+	repeats bool // lines that are in heard already are for debugging
+
+	mu    sync.Mutex // guards what follows; never held over I/O
+	last  []string
+	heard map[uint64]bool // hashes of the first lines, without their numbers
 }
 
 // NewStderr returns a Stderr that goes to log.
 func NewStderr(log *slog.Logger) *Stderr { return &Stderr{log: log, done: make(chan struct{})} }
+
+// Repeats has lines that before has, but for their numbers, logged for debugging only: a
+// process that is started again and again for nothing says the same each time. It is
+// called before Follow.
+func (e *Stderr) Repeats(before *Stderr) {
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	e.repeats, e.heard = true, maps.Clone(before.heard)
+}
+
+// isNew notes a line and reports whether it is the first of its kind.
+func (e *Stderr) isNew(line string) bool {
+	var hash maphash.Hash
+	hash.SetSeed(seed)
+	digit := false
+	for _, c := range []byte(line) {
+		was := digit
+		if digit = '0' <= c && c <= '9'; digit {
+			c = '#'
+		}
+		if !digit || !was {
+			_ = hash.WriteByte(c)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.heard[hash.Sum64()] {
+		return false
+	}
+	if len(e.heard) < stderrBurst {
+		if e.heard == nil {
+			e.heard = map[uint64]bool{}
+		}
+		e.heard[hash.Sum64()] = true
+	}
+	return true
+}
+
+var seed = maphash.MakeSeed()
 
 // Done returns a channel that is closed when there is nothing more to read.
 func (e *Stderr) Done() <-chan struct{} { return e.done }
@@ -65,6 +109,10 @@ func (e *Stderr) Follow(r io.ReadCloser) {
 			continue
 		}
 		e.keep(text)
+		if first := e.isNew(text); !first && e.repeats {
+			e.log.Debug("stderr", "line", text)
+			continue
+		}
 		now := time.Now()
 		credit, since = min(stderrBurst, credit+now.Sub(since).Seconds()*stderrRate), now
 		if credit < 1 {

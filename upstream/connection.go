@@ -57,12 +57,16 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	if l.server.login != nil {
 		around = func(base http.RoundTripper) http.RoundTripper { return l.server.login.Transport(base, l.principal) }
 	}
+	var before *conn.Process
+	if l.main {
+		before = l.server.process.Load()
+	}
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,
 		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
-		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil,
+		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
 		return c

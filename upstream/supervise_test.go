@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,6 +76,9 @@ func (l *logged) Handle(_ context.Context, record slog.Record) error {
 	record.Attrs(func(a slog.Attr) bool {
 		if a.Key == "error" {
 			line += ": " + a.Value.String()
+		}
+		if a.Key == "line" {
+			line += " line=" + a.Value.String()
 		}
 		return true
 	})
@@ -143,6 +148,30 @@ func TestADeadServerIsLoggedOnce(t *testing.T) {
 	}
 	if lines := strings.Split(log.all(), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "the command cannot be started") || !strings.HasPrefix(lines[1], "the upstream is not available") {
 		t.Errorf("log = %q", lines)
+	}
+}
+
+// What a server writes to its standard error each time that it is started for nothing is
+// logged once, and what is new when it comes.
+func TestAServerThatKeepsEndingSaysTheSameOnce(t *testing.T) {
+	t.Parallel()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	starts := filepath.Join(t.TempDir(), "starts")
+	log := &logged{Handler: slog.DiscardHandler}
+	p := NewPool([]Settings{{Name: "s", Command: sh, Args: []string{"-c", `echo x >>"$0"; n=$(wc -l <"$0"); echo "start $n, process $$: no database" >&2; test $n -gt 2 && echo "and no disk" >&2; exit 1`, starts}}}, Options{Log: slog.New(log)})
+	changes, stop := watched(t, p)
+	for range 5 {
+		if await.Value(t, changes).Err == nil {
+			t.Fatal("it is there")
+		}
+	}
+	stop()
+	lines := log.all()
+	if strings.Count(lines, "stderr line=start") != 1 || strings.Count(lines, "stderr line=and no disk") != 1 {
+		t.Errorf("log = %s", lines)
 	}
 }
 

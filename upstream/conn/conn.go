@@ -66,7 +66,8 @@ type Options struct {
 	Started        func(*Process)  // stdio: hears of the process; may be nil
 	Traces         *telemetry.Traces
 	Log            *slog.Logger
-	Again          bool // the attempt before failed: what is logged once more is for debugging
+	Again          bool     // the attempt before failed: what is logged once more is for debugging
+	Before         *Process // stdio: the process of that attempt; nil for none
 }
 
 // Handler gets what the server says by itself. Its methods run on the loop that

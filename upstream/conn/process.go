@@ -74,6 +74,9 @@ func start(o Options) (*process, error) {
 		return nil, startError(o, err)
 	}
 	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
+	if o.Again && o.Before != nil {
+		p.stderr.Repeats(o.Before.Stderr)
+	}
 	if o.Started != nil {
 		o.Started(&Process{PID: cmd.Process.Pid, Exited: p.exited, Stderr: p.stderr})
 	}

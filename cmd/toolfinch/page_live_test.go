@@ -53,6 +53,18 @@ func TestPageLive(t *testing.T) {
 		tab.press("#pause")
 		tab.wait("#done tr", "memory.read_graph")
 
+		tab.press("#pause")
+		for range 203 { // three more than a browser keeps
+			call("everything_echo", map[string]any{"message": "more"})
+		}
+		tab.wait("#pause", "Go on (200 wait")
+		tab.wait("#lost:not([hidden])", "3 calls were dropped from this list: they came faster than it follows.")
+		tab.press("#pause")
+		tab.wait("#done tr:first-child", "everything.echo")
+		if n := evaluate[int](tab, `document.querySelectorAll("#done tr").length`); n != 200 {
+			t.Errorf("%d calls are shown", n)
+		}
+
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

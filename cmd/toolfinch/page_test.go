@@ -549,30 +549,47 @@ func TestPageWithManyTools(t *testing.T) {
 	for i := range 5000 {
 		lists["tools"] = append(lists["tools"], fmt.Sprintf(`{"name":"tool_%d","description":"Does the work of kind %d for the department %d, and says so in some words that are like those of others.","inputSchema":{"type":"object","properties":{"what":{"type":"string","description":"What it is about"},"count":{"type":"integer"}},"required":["what"]}}`, i, i, i%50))
 	}
-	text, err := json.Marshal(lists)
 	file := filepath.Join(t.TempDir(), "lists.json")
-	if err == nil {
-		err = os.WriteFile(file, text, 0o600)
+	write := func() {
+		t.Helper()
+		text, err := json.Marshal(lists)
+		if err == nil {
+			err = os.WriteFile(file, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	write()
 	h := newHouse(t, map[string]server{"many": script(t, odd, file)}, map[string]any{"default_view": "all"})
 	at, _ := h.serveHTTP(t)
 	tab := browser.tab(t, at)
 	tab.logIn(h)
 	tab.wait(".stat", "5,000tools")
-	paths := evaluate[[]string](tab, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href").slice(2))`)
-	for _, path := range paths {
+	measure := func(name, path string, most float64) {
+		t.Helper()
 		n, soonest := 0.0, math.MaxFloat64
 		for range 4 {
 			tab.received()
 			tab.open(path)
 			n, soonest = tab.received(), min(soonest, tab.painted())
 		}
-		if n > 100_000 {
-			t.Errorf("%s has %.0f bytes", path, n)
+		if n > most {
+			t.Errorf("%s has %.0f bytes", name, n)
 		}
-		t.Logf("%-12s %6.0f bytes, painted after %.0f ms", path, n, soonest)
+		t.Logf("%-14s %6.0f bytes, painted after %.0f ms", name, n, soonest)
 	}
+	for _, path := range evaluate[[]string](tab, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href").slice(2))`) {
+		measure(path, path, 100_000)
+	}
+	for i, one := range lists["tools"] {
+		lists["tools"][i] = strings.Replace(one, "Does the work", "Does all the work", 1)
+	}
+	write()
+	tab.open("servers?name=many")
+	tab.click("button[value=reconnect]")
+	tab.open("changes")
+	tab.wait("main", "5,000")
+	measure("5,000 changes", "changes", 1_000_000)
+	measure("the first page", "", 100_000)
 }

@@ -25,9 +25,10 @@ func TestPageTools(t *testing.T) {
 	}
 	servers["hostile"] = script(t, hostile)
 	h := newHouse(t, servers, map[string]any{
-		"default_view": "all", "embedder": "BM25",
+		"default_view": "all", "embedder": "HF",
 		"tool_views": map[string]any{"notes": map[string]any{"tools": map[string]any{"memory": map[string]any{"*": map[string]any{}}}}},
 	})
+	h = h.with("MCPPROXY_MODELS_DIR=" + userModels(t))
 	at, _ := h.serveHTTP(t)
 	browser.tab(t, at).ready(h)
 	open := func(t *testing.T, path string) *tab {
@@ -193,6 +194,30 @@ func TestPageTools(t *testing.T) {
 			tab.wait(".part pre", "A countess <script>alert(1)</script>")
 		})
 	}
+	t.Run("a server asks to have a page opened", func(t *testing.T) {
+		tab := open(t, "")
+		ask := func(url string) {
+			tab.open("call?name=everything_trigger-url-elicitation")
+			tab.run(chromedp.SetValue(chromedp.CSS("[id='a/url']"), url), chromedp.SetValue(chromedp.CSS("[id='a/message']"), "Please sign."), chromedp.SetValue(chromedp.CSS("[id='a/elicitationId']"), "sign"))
+			tab.click("form#form button.first")
+			tab.wait("h2", "The server asks you to open a page")
+			tab.wait(".ask .foreign", "Please sign.")
+		}
+		ask("https://example.com/sign?who=ada")
+		tab.accessible()
+		tab.fits()
+		tab.looks("url-elicitation")
+		if got := evaluate[string](tab, `(({href, target, rel, textContent}) => [href, target, rel, textContent].join(" "))(document.querySelector(".ask a"))`); got != "https://example.com/sign?who=ada _blank noopener noreferrer https://example.com/sign?who=ada" {
+			t.Errorf("the link is %s", got)
+		}
+		tab.click(".ask button.first")
+		tab.wait(".badge", "success")
+		tab.wait(".part pre", "accept")
+		tab.noScript()
+		ask("https://example.com/decline")
+		tab.click(".ask button[value=decline]")
+		tab.wait(".part pre", "declin")
+	})
 	t.Run("a long call is watched, and cancelled", func(t *testing.T) {
 		tab := open(t, "call?name=everything_trigger-long-running-operation")
 		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/duration']"), "600"), chromedp.SetValue(chromedp.CSS("[id='a/steps']"), "1200"))
@@ -252,13 +277,35 @@ func TestPageTools(t *testing.T) {
 		tab.fits()
 		tab.looks("search")
 	})
+	t.Run("words and vectors beside words alone", func(t *testing.T) {
+		tab := open(t, "")
+		const asked = "search?q=keep+in+mind+who+somebody+is&compare=yes&limit=3"
+		await.Nil(t, func() error { // until the definitions have their vectors
+			tab.open(asked)
+			if why := tab.text("#hits"); strings.Contains(why, "no vectors") || !strings.Contains(evaluate[string](tab, `document.querySelector("#hits section")?.textContent ?? ""`), "meaning") {
+				return fmt.Errorf("by words: %s", why)
+			}
+			return nil
+		})
+		tab.wait("#hits section:first-child h2", "all, words and vectors")
+		tab.wait("#hits section:last-child h2", "all, words")
+		tab.lacks("#hits section:last-child h2", "vectors")
+		tab.wait("#hits section:first-child .why-parts th", "meaning")
+		tab.lacks("#hits section:last-child .why-parts th", "meaning")
+		if evaluate[bool](tab, `(([a, b]) => a.textContent === b.textContent)([...document.querySelectorAll("#hits section ol")])`) {
+			t.Error("both settings rank alike")
+		}
+		tab.accessible()
+		tab.fits()
+		tab.looks("compare-hybrid")
+	})
 	t.Run("two settings side by side, without script, and what should have come first", func(t *testing.T) {
 		tab := open(t, "search?q=add+observations&compare=yes&view2=notes")
 		tab.accessible()
 		tab.fits()
 		tab.looks("compare")
 		tab.noScript()
-		tab.open("search?q=add+observations&compare=yes&view2=notes")
+		tab.open("search?q=add+observations&compare=yes&by=words&view2=notes")
 		tab.wait("h2", "notes, words")
 		tab.wait(".hits .tag", "same place")
 		tab.run(chromedp.SetValue(chromedp.CSS("#tool"), "memory.add_observations"))

@@ -56,8 +56,13 @@ func (h paged) Waiting(ctx context.Context) (servers []page.HeldServer, may, err
 		return nil, nil, fmt.Errorf("what is held could not be read: %w", err)
 	}
 	config := h.now.Load().config
+	known := map[tool.ID]bool{} // of several views
 	for _, some := range all {
 		for _, r := range some.Reports {
+			if known[r.ID] {
+				continue
+			}
+			known[r.ID] = true
 			at := slices.IndexFunc(servers, func(s page.HeldServer) bool { return s.Name == r.ID.Server })
 			if at < 0 {
 				one := page.HeldServer{Name: r.ID.Server, Mode: cmp.Or(config.Changes[r.ID.Server], pins.Review)}
@@ -66,10 +71,7 @@ func (h paged) Waiting(ctx context.Context) (servers []page.HeldServer, may, err
 				}
 				at, servers = len(servers), append(servers, one)
 			}
-			known := func(other pins.Report) bool { return other.ID == r.ID }
-			if !slices.ContainsFunc(servers[at].Reports, known) {
-				servers[at].Reports = append(servers[at].Reports, r)
-			}
+			servers[at].Reports = append(servers[at].Reports, r)
 		}
 	}
 	slices.SortStableFunc(servers, func(a, b page.HeldServer) int { return strings.Compare(a.Name, b.Name) })

@@ -16,7 +16,8 @@ import (
 type Pins struct {
 	Reports  []pins.Report        // by server
 	Versions map[string][2]string // of the servers in Reports: when all was approved, and now
-	// Warnings are of all definitions, approved or not.
+	// Warnings are of all definitions, approved or not; for who sees some, of those that are
+	// held.
 	Warnings map[tool.ID][]pins.Warning
 	partial  map[string]bool // servers of which something was not to be seen
 }
@@ -27,8 +28,7 @@ func ReadPins(ctx context.Context, db *store.Store, config *configs.Config) (all
 }
 
 // readPins is ReadPins for whoever sees the definitions that sees takes (nil: all): nothing
-// is said of others, neither in warnings nor as what was there before. Where nothing is
-// held, warnings are for nil alone: they take a look at every definition.
+// is said of others, neither in warnings nor as what was there before.
 func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees func(tool.ID, json.RawMessage) bool) (all Pins, err error) {
 	all.partial = map[string]bool{}
 	look := func(id tool.ID, raw json.RawMessage) bool {
@@ -87,7 +87,15 @@ func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees
 			}
 		}
 	}
-	all.Warnings = pins.Warn(known)
+	var of func(tool.ID) bool
+	if sees != nil {
+		isHeld := map[tool.ID]bool{}
+		for _, h := range held {
+			isHeld[h.ID] = true
+		}
+		of = func(id tool.ID) bool { return isHeld[id] }
+	}
+	all.Warnings = pins.Warn(known, of)
 	all.Reports = pins.Reports(held, gone, all.Warnings)
 	return all, nil
 }

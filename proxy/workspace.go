@@ -167,7 +167,7 @@ func (w *Workspace) Warnings() map[tool.ID][]pins.Warning {
 			all = append(all, pins.Definition{ID: instructionsID(server), Raw: json.RawMessage(said.instructions)})
 		}
 	}
-	return pins.Warn(all)
+	return pins.Warn(all, nil)
 }
 
 // Embed gives every tool its vector and makes searches hybrid, where the

@@ -78,6 +78,7 @@ func TestPageChangesOfAKey(t *testing.T) {
 		t.Errorf("a key that only reads has %d buttons", n)
 	}
 	reader.wait(".note", "scope")
+	reader.wait("main p", "until somebody who may decide approves")
 	reader.accessible()
 	reader.looks("changes-reader")
 	decider.click(`button[value^="approve one"][value$=" turncoat.pay"]`)

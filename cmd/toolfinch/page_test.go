@@ -582,14 +582,16 @@ func TestPageWithManyTools(t *testing.T) {
 	for _, path := range evaluate[[]string](tab, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href").slice(2))`) {
 		measure(path, path, 100_000)
 	}
-	for i, one := range lists["tools"] {
-		lists["tools"][i] = strings.Replace(one, "Does the work", "Does all the work", 1)
+	for _, n := range []int{1, 5000} {
+		for i, one := range lists["tools"][:n] {
+			lists["tools"][i] = strings.Replace(one, "Does the work", "Does all the work", 1)
+		}
+		write()
+		tab.open("servers?name=many")
+		tab.click("button[value=reconnect]")
+		tab.open("changes")
+		tab.wait("main", map[int]string{1: "Does all the work", 5000: "5,000"}[n])
+		measure(fmt.Sprint(n, " changed"), "changes", 1_000_000)
 	}
-	write()
-	tab.open("servers?name=many")
-	tab.click("button[value=reconnect]")
-	tab.open("changes")
-	tab.wait("main", "5,000")
-	measure("5,000 changes", "changes", 1_000_000)
-	measure("the first page", "", 100_000)
+	measure("overview then", "", 100_000)
 }

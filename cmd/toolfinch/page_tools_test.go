@@ -279,7 +279,7 @@ func TestPageTools(t *testing.T) {
 	})
 	t.Run("words and vectors beside words alone", func(t *testing.T) {
 		tab := open(t, "")
-		const asked = "search?q=keep+in+mind+who+somebody+is&compare=yes&limit=3"
+		const asked = "search?q=keep+in+mind+who+somebody+is+in+the+graph&compare=yes&limit=3"
 		await.Nil(t, func() error { // until the definitions have their vectors
 			tab.open(asked)
 			if why := tab.text("#hits"); strings.Contains(why, "no vectors") || !strings.Contains(evaluate[string](tab, `document.querySelector("#hits section")?.textContent ?? ""`), "meaning") {
@@ -287,8 +287,8 @@ func TestPageTools(t *testing.T) {
 			}
 			return nil
 		})
-		tab.wait("#hits section:first-child h2", "all, words and vectors")
-		tab.wait("#hits section:last-child h2", "all, words")
+		tab.wait("#hits section:first-child h2", "default, words and vectors")
+		tab.wait("#hits section:last-child h2", "default, words")
 		tab.lacks("#hits section:last-child h2", "vectors")
 		tab.wait("#hits section:first-child .why-parts th", "meaning")
 		tab.lacks("#hits section:last-child .why-parts th", "meaning")

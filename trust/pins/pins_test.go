@@ -202,7 +202,7 @@ func TestWarnings(t *testing.T) {
 		{"a mention", "s", "add", "Works like send_email", nil},
 	} {
 		id := tool.ID{Server: test.server, Name: test.tool}
-		got := Warn([]Definition{other, {id, def(test.tool, test.text)}})[id]
+		got := Warn([]Definition{other, {id, def(test.tool, test.text)}}, nil)[id]
 		if len(got) != len(test.want) {
 			t.Errorf("%s: %q", test.name, got)
 			continue
@@ -239,6 +239,6 @@ func FuzzHeld(f *testing.F) {
 			c.Words()
 		}
 		Additive.Approves(h)
-		Warn([]Definition{{h.ID, after}})
+		Warn([]Definition{{h.ID, after}}, nil)
 	})
 }

@@ -39,7 +39,7 @@ func TestPublishedServers(t *testing.T) {
 			all = append(all, Definition{def.ID, def.Raw})
 		}
 	}
-	warnings := Warn(all)
+	warnings := Warn(all, nil)
 	for id, of := range warnings {
 		t.Error(id, of)
 	}

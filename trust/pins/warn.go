@@ -1,6 +1,7 @@
 package pins
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -44,13 +46,16 @@ type Definition struct {
 	Raw json.RawMessage // of instructions their text
 }
 
-// Warn looks at the definitions of all servers, approved or not, and returns what there
-// is to warn of. It asks nobody: it knows a few signs that honest definitions have not,
-// and finds nothing in most that are not honest.
-func Warn(all []Definition) map[tool.ID][]Warning {
+// Warn looks at definitions of all servers, approved or not, at those that of takes (nil:
+// all) beside the others, and returns what there is to warn of. It asks nobody: it knows a
+// few signs that honest definitions have not, and finds nothing in most that are not honest.
+func Warn(all []Definition, of func(tool.ID) bool) map[tool.ID][]Warning {
 	others := neighbours(all)
 	warnings := map[tool.ID][]Warning{}
 	for _, d := range all {
+		if of != nil && !of(d.ID) {
+			continue
+		}
 		found := append(textWarnings(textOf(d, true)), others.warnings(d, textOf(d, false))...)
 		if len(found) > 0 {
 			warnings[d.ID] = found[:min(len(found), maxWarnings)]
@@ -91,8 +96,35 @@ func textOf(d Definition, names bool) string {
 	return out.String()
 }
 
+// looked has what textWarnings found in texts, by their hash: a person looks at the same
+// definitions again and again, and each takes 0.1 ms.
+var looked struct {
+	sync.Mutex // guards found; held for look-ups only
+	found      map[[sha256.Size]byte][]Warning
+}
+
+const maxLooked = 20_000 // texts; then all are forgotten
+
 // textWarnings looks at a text alone.
 func textWarnings(text string) []Warning {
+	hash := sha256.Sum256([]byte(text))
+	looked.Lock()
+	found, known := looked.found[hash]
+	looked.Unlock()
+	if known {
+		return slices.Clone(found)
+	}
+	found = lookAt(text)
+	looked.Lock()
+	defer looked.Unlock()
+	if looked.found == nil || len(looked.found) >= maxLooked {
+		looked.found = map[[sha256.Size]byte][]Warning{}
+	}
+	looked.found[hash] = slices.Clone(found)
+	return found
+}
+
+func lookAt(text string) []Warning {
 	found := hidden(text)
 	plain := text
 	if len(found) > 0 { // what is hidden speaks, too, and may stand between letters

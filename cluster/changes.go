@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/store"
@@ -26,7 +27,13 @@ type Changes struct {
 	open func(ctx context.Context) (Listener, error)
 	log  *slog.Logger
 	seen map[store.Topic]int64 // the versions that were taken in; of Run alone
+
+	heard atomic.Bool
 }
+
+// Heard reports whether changes are heard of now. A connection that is dead is noticed
+// within 20 s.
+func (c *Changes) Heard() bool { return c.heard.Load() }
 
 // NewChanges returns the changes that come after versions.
 func NewChanges(open func(ctx context.Context) (Listener, error), versions map[store.Topic]int64, log *slog.Logger) *Changes {
@@ -40,6 +47,7 @@ func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n stor
 	again := conn.NewDelays(conn.FirstDelay)
 	for ctx.Err() == nil {
 		err := c.listen(ctx, again, take)
+		c.heard.Store(false)
 		if ctx.Err() != nil {
 			return
 		}
@@ -79,6 +87,7 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 			}
 		}
 		again.Reset()
+		c.heard.Store(true)
 		for ctx.Err() == nil {
 			waiting, cancel := context.WithTimeout(ctx, askEvery)
 			n, err := l.Next(waiting)
@@ -90,12 +99,10 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 			if err != nil {
 				return err
 			}
-			if n.Version == 0 || n.Version > c.seen[n.Topic] {
-				if n.Version > 0 {
-					c.seen[n.Topic] = n.Version
-				}
-				take(ctx, n)
+			if n.Version != 0 {
+				c.seen[n.Topic] = n.Version
 			}
+			take(ctx, n)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

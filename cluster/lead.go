@@ -28,15 +28,15 @@ const (
 	handOverAfter = 10 * time.Second
 )
 
-// Session is a connection to the database. What it has locked is free when it ends.
-type Session interface {
+// Membership is a connection to the database that a replica is there by. What it has locked is free when it ends.
+type Membership interface {
 	// Tell writes down that a replica is there, and returns all that are, and what is led.
 	Tell(ctx context.Context, me store.Replica) (replicas []store.Replica, led func(server string) bool, err error)
-	// Lead locks servers, and returns those that are this session's now.
+	// Lead locks servers, and returns those that are its own now.
 	Lead(ctx context.Context, servers []string) (leads []string, err error)
 	// Leave unlocks servers.
 	Leave(ctx context.Context, servers []string) error
-	// Close ends the session. The replica is not there any more.
+	// Close ends it. The replica is not there any more.
 	Close() error
 }
 
@@ -51,14 +51,14 @@ type Candidate struct {
 // LeadOptions are what Leads are made with.
 type LeadOptions struct {
 	Me   store.Replica // without Leads and Servers, which follow
-	Open func(ctx context.Context) (Session, error)
+	Open func(ctx context.Context) (Membership, error)
 	Log  *slog.Logger
 }
 
 // Leads are the servers that this replica leads, and what it knows of the others. Its
 // methods are safe for concurrent use.
 type Leads struct {
-	open  func(ctx context.Context) (Session, error)
+	open  func(ctx context.Context) (Membership, error)
 	log   *slog.Logger
 	again chan struct{} // holds one signal: a round is due
 
@@ -69,7 +69,7 @@ type Leads struct {
 	turned     map[string]chan struct{} // closed when Leads answers otherwise; of the servers that were asked about
 	replicas   []store.Replica
 	changed    chan struct{} // closed when replicas are others, or lead something else
-	lost       error         // why there is no session; nil while there is one
+	lost       error         // why this replica is not there; nil while it is
 }
 
 // NewLeads returns Leads that lead nothing before Run.
@@ -133,7 +133,7 @@ func (l *Leads) Replicas() (all []store.Replica, changed <-chan struct{}, err er
 func (l *Leads) Run(ctx context.Context) {
 	again := conn.NewDelays(conn.FirstDelay)
 	for ctx.Err() == nil {
-		err := l.session(ctx, again)
+		err := l.attend(ctx, again)
 		l.without(err)
 		if ctx.Err() != nil {
 			return
@@ -147,8 +147,8 @@ func (l *Leads) Run(ctx context.Context) {
 	}
 }
 
-// session competes over one connection until that or ctx ends.
-func (l *Leads) session(ctx context.Context, again *conn.Delays) (err error) {
+// attend competes over one connection until that or ctx ends.
+func (l *Leads) attend(ctx context.Context, again *conn.Delays) (err error) {
 	opening, cancel := context.WithTimeout(ctx, roundWithin)
 	s, err := l.open(opening)
 	cancel()
@@ -176,7 +176,7 @@ func (l *Leads) session(ctx context.Context, again *conn.Delays) (err error) {
 
 // round leads what this replica is to lead, hands over what another is to, and tells
 // the others.
-func (l *Leads) round(ctx context.Context, s Session, free map[string]bool) (map[string]bool, error) {
+func (l *Leads) round(ctx context.Context, s Membership, free map[string]bool) (map[string]bool, error) {
 	l.mu.Lock()
 	me, candidates := l.me, l.candidates
 	me.Leads = slices.Sorted(maps.Keys(l.leads))
@@ -246,7 +246,7 @@ func (l *Leads) heard(replicas []store.Replica) {
 	l.replicas, l.lost = replicas, nil
 }
 
-// without takes down that there is no session.
+// without takes down that there is no connection.
 func (l *Leads) without(why error) {
 	l.mu.Lock()
 	all := slices.Collect(maps.Keys(l.leads))

@@ -112,7 +112,7 @@ func (s *session) use() (d *database, unlock func(), err error) {
 
 var errAway = errors.New("away")
 
-func (d *database) open(context.Context) (Session, error) {
+func (d *database) open(context.Context) (Membership, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.away {

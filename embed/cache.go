@@ -111,6 +111,27 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 	return out, nil
 }
 
+// Stored returns the stored vectors of texts, in order; nil for a text that has none of
+// the embedder's dimension. Nothing is embedded.
+func (c *Cache) Stored(ctx context.Context, texts []string) ([][]float32, error) {
+	keys := make([]Key, len(texts))
+	for i, text := range texts {
+		keys[i] = sha256.Sum256([]byte(text))
+	}
+	have, dim, err := c.stored(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	dim = cmp.Or(c.Dim, dim)
+	out := make([][]float32, len(keys))
+	for i, key := range keys {
+		if vector := have[key]; len(vector) == dim {
+			out[i] = vector
+		}
+	}
+	return out, nil
+}
+
 // stored returns the sound vectors of the store, and the dimension of most of them,
 // 0 if there are none.
 func (c *Cache) stored(ctx context.Context, keys []Key) (have map[Key][]float32, dim int, err error) {

@@ -719,3 +719,43 @@ func BenchmarkProvision(b *testing.B) {
 		}
 	}
 }
+
+// What another process has stored of an owner is what the owner may call here, and its
+// clients are told.
+func TestASetIsRecalled(t *testing.T) {
+	g, source := gated(t, Options{}, Budget{MaxTools: 5, MaxTokens: 100})
+	provision(t, g, "ann", 0, "srv_a")
+	stored := func(names ...string) func(context.Context) ([]tool.Provisioned, error) {
+		var all []tool.Provisioned
+		for _, id := range ids(source, names...) {
+			all = append(all, tool.Provisioned{Owner: "ann", ID: id, Tokens: each})
+		}
+		return func(context.Context) ([]tool.Provisioned, error) { return all, nil }
+	}
+	for _, step := range []struct {
+		stored []string
+		told   bool
+	}{{[]string{"srv_a"}, false}, {[]string{"srv_b", "srv_c"}, true}, {nil, true}, {nil, false}, {[]string{"srv_d"}, true}} {
+		source.told = nil
+		if err := g.Recall(t.Context(), "ann", stored(step.stored...)); err != nil {
+			t.Fatal(err)
+		}
+		if got := has(g, "ann"); got != strings.Join(step.stored, " ") {
+			t.Errorf("ann has %q, want %v", got, step.stored)
+		}
+		if told := len(source.told) > 0; told != step.told {
+			t.Errorf("%v: clients are told: %t", step.stored, told)
+		}
+	}
+	if got := g.Owners(); !slices.Equal(got, []string{"ann"}) {
+		t.Errorf("owners %v", got)
+	}
+	broken := errors.New("away")
+	if err := g.Recall(t.Context(), "ann", func(context.Context) ([]tool.Provisioned, error) { return nil, broken }); !errors.Is(err, broken) || has(g, "ann") != "srv_d" {
+		t.Errorf("what cannot be read: %v; ann has %q", err, has(g, "ann"))
+	}
+	session := tool.SessionOwner("s")
+	if err := g.Recall(t.Context(), session, stored("srv_a")); err != nil || has(g, session) != "" {
+		t.Errorf("a session has %q, %v: its set is not stored", has(g, session), err)
+	}
+}

@@ -89,6 +89,18 @@ func (l *ledger) put(owner string, all set) {
 	}
 }
 
+// owners are those who have a set, without sessions.
+func (l *ledger) owners() (all []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for owner := range l.accounts {
+		if _, ofSession := tool.SessionOf(owner); !ofSession {
+			all = append(all, owner)
+		}
+	}
+	return all
+}
+
 // excess returns the owner who used its tools longest ago, if too many owners have
 // some; else "".
 func (l *ledger) excess() (oldest string) {

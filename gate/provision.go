@@ -113,16 +113,66 @@ func (g *Gate) Unprovision(ctx context.Context, owner string, ids []tool.ID) (re
 	return removed, nil
 }
 
-// change replaces the set of an owner by what f makes of it, without the tools
-// whose time has come, and has it written. Changes of one owner wait for each other.
-func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set) (set, error)) error {
+// Recall makes what the store has of an owner, whom another process has provisioned
+// something or taken it away, the owner's set; read reads it. It tells the owner's
+// clients. Sets of sessions are not stored.
+func (g *Gate) Recall(ctx context.Context, owner string, read func(context.Context) ([]tool.Provisioned, error)) error {
+	if _, ofSession := tool.SessionOf(owner); ofSession {
+		return nil
+	}
+	changed, err := g.recallOne(ctx, owner, read)
+	if changed {
+		g.makeRoom(ctx)
+		g.clients.Relist(ctx, owner, "")
+	}
+	return err
+}
+
+func (g *Gate) recallOne(ctx context.Context, owner string, read func(context.Context) ([]tool.Provisioned, error)) (changed bool, err error) {
+	end, err := g.turn(ctx, owner) // what this process writes is read after it is written
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	stored, err := read(ctx)
+	if err != nil {
+		return false, err
+	}
+	var next set
+	for _, p := range stored {
+		if p.Owner == owner && next.index(p.ID) < 0 {
+			next = append(next, p)
+		}
+	}
+	if next.same(g.ledger.of(owner)) {
+		return false, nil
+	}
+	g.ledger.put(owner, next)
+	return true, nil
+}
+
+// Owners are those who have something provisioned, without sessions.
+func (g *Gate) Owners() []string { return g.ledger.owners() }
+
+// turn waits for the turn to change the set of an owner, until end.
+func (g *Gate) turn(ctx context.Context, owner string) (end func(), err error) {
 	turn := g.turns[maphash.String(g.seed, owner)%uint64(len(g.turns))]
 	select {
 	case turn <- struct{}{}:
+		return func() { <-turn }, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	defer func() { <-turn }()
+}
+
+// change replaces the set of an owner by what f makes of it, without the tools
+// whose time has come, and has it written. Changes of one owner wait for each other.
+func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set) (set, error)) error {
+	end, err := g.turn(ctx, owner)
+	if err != nil {
+		return err
+	}
+	defer end()
 	session, ofSession := tool.SessionOf(owner)
 	if ofSession && !g.clients.Knows(session) {
 		return fmt.Errorf("%w: connect again", ErrSessionEnded)

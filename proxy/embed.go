@@ -35,7 +35,8 @@ type embedder struct {
 	catalogs func() []*retrieve.Catalog // the default view's first: the others have little more
 	idle     func()
 	queries  retrieve.QueryVectors
-	work     chan struct{} // wakes run
+	work     chan struct{}            // wakes run
+	mine     func(server string) bool // texts of other servers are embedded by other replicas; nil: all are
 
 	mu         sync.Mutex     // one embed at a time; guards the next four
 	store      embed.Vectors  // keeps the vectors
@@ -107,7 +108,7 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) er
 	var err error
 	embedded := 0
 	for _, catalog := range e.catalogs() {
-		err = errors.Join(err, catalog.Embed(ctx, cache, progress))
+		err = errors.Join(err, catalog.EmbedOf(ctx, cache, e.mine, progress))
 		embedded += catalog.Embedded()
 		progress = nil
 	}

@@ -185,7 +185,7 @@ func TestWhatIsHeldIsNotReachedByTheRoot(t *testing.T) {
 
 // approver is another process that decides.
 func approver(t testing.TB, config *configs.Config) (reports func() []pins.Report, decide func(approve bool, name string)) {
-	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	db, err := store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

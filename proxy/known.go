@@ -89,11 +89,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	warn("tools", err)
 	written, err := db.Enriched(ctx)
 	warn("what was written of tools", err)
-	for hash, text := range written {
-		if text.State == store.Accepted {
-			k.enriched[hash] = enrich.Text{When: text.When, Tags: text.Tags}.String()
-		}
-	}
+	k.enriched = acceptedOf(written)
 	for _, def := range defs {
 		if unchecked[def.ID.Server] {
 			if def, _, err = tool.TakeIn(def.ID.Kind, def.ID.Server, def.Raw); err != nil {
@@ -112,9 +108,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	if config.Learn {
 		uses, err := db.Learned(ctx)
 		warn("what was learned from use", err)
-		for _, u := range uses {
-			r.uses = append(r.uses, retrieve.Use(u))
-		}
+		r.uses = usesOf(uses)
 	}
 	return k, r
 }
@@ -136,6 +130,38 @@ func (k *knowledge) enrich(def *tool.Def) *tool.Def {
 	with := *def
 	with.Enriched = text
 	return &with
+}
+
+// enrichAnew replaces what was written of tools, and returns the servers of those of which
+// something else is.
+func (k *knowledge) enrichAnew(written map[string]store.Enriched) (changed map[string]bool) {
+	k.enriched, changed = acceptedOf(written), map[string]bool{}
+	for server, said := range k.said {
+		replaced := *said
+		replaced.defs = make([]*tool.Def, len(said.defs))
+		for i, def := range said.defs {
+			if replaced.defs[i] = def; def.Enriched != k.enriched[def.Hash] {
+				with := *def
+				with.Enriched = k.enriched[def.Hash]
+				replaced.defs[i], changed[server] = &with, true
+			}
+		}
+		if changed[server] {
+			k.said[server] = &replaced
+		}
+	}
+	return changed
+}
+
+// acceptedOf is what the owner accepted, by the hash of a definition.
+func acceptedOf(written map[string]store.Enriched) map[string]string {
+	accepted := map[string]string{}
+	for hash, text := range written {
+		if text.State == store.Accepted {
+			accepted[hash] = enrich.Text{When: text.When, Tags: text.Tags}.String()
+		}
+	}
+	return accepted
 }
 
 // serversOf are the names of all servers of a configuration, disabled ones too.

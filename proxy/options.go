@@ -25,7 +25,6 @@ type options struct {
 	observer *observer // of all of these
 
 	vaultKey  string
-	shared    shared
 	connector page.Connector
 }
 

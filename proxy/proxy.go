@@ -72,11 +72,11 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
 	}
 	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
-	beside, err := p.join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
-	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
+	beside, err := join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
+	if err == nil {
+		p.homes, err = newHomes(config, o, beside, db)
 	}
-	if p.homes, err = newHomes(config, o, beside, db); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
 	}
 	all, known, err := newViews(ctx, config, o, db, p.events(), beside.leader())
@@ -84,7 +84,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
 	}
 	count := &counter{store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
-	all.others = beside
+	all.others, all.embedder.mine = beside, beside.embeds(func() *configs.Config { return all.now.Load().config })
 	p.views, p.loop = all, newLoop(all, db, count)
 	p.desk = &desk{
 		views: all, store: db, meter: savings.New(o.log), counter: count,
@@ -93,7 +93,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		relists:   known.clients, later: p.loop.later, homes: p.homes,
 	}
 	p.desk.entrance = inbound.New(inbound.Options{
-		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
+		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
 	})
 	p.desk.page = sync.OnceValue(p.newPage)
 	all.endpoint = p.desk.open
@@ -183,7 +183,8 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { return p.loop.run(life, changes) })
 	if p.others != nil {
 		g.Go(func() error { p.others.leads.Run(life); return nil })
-		g.Go(func() error { p.others.hear(life, p.loop, changes); return nil })
+		g.Go(func() error { p.hear(life, changes); return nil })
+		g.Go(func() error { p.attend(life); return nil })
 	}
 	if p.homes != nil {
 		g.Go(func() error { return p.serveInside(life) })

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,6 +37,13 @@ func open(t testing.TB, dataDir string, servers ...upstream.Settings) *proxy.Pro
 // run serves p over HTTP until the test ends.
 func run(t testing.TB, p *proxy.Proxy) (url string) {
 	t.Helper()
+	url, _ = runUntil(t, p)
+	return url
+}
+
+// runUntil is run, with what ends it before the test does.
+func runUntil(t testing.TB, p *proxy.Proxy) (url string, stop func()) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +51,7 @@ func run(t testing.TB, p *proxy.Proxy) (url string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, listener) }) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
@@ -52,7 +60,8 @@ func run(t testing.TB, p *proxy.Proxy) (url string) {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return "http://" + listener.Addr().String()
+	t.Cleanup(stop)
+	return "http://" + listener.Addr().String(), stop
 }
 
 func settings(name, url string) upstream.Settings {

@@ -1,27 +1,42 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
+	"encoding/json"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"toolfinch/cluster"
 	"toolfinch/configs"
+	"toolfinch/retrieve"
 	"toolfinch/store"
+	"toolfinch/tool"
 	"toolfinch/upstream"
 )
 
 // shared is what replicas share beside the tables of their store.
 type shared interface {
-	// Versions are those of all that has changed at any time.
-	Versions(ctx context.Context) (map[store.Topic]int64, error)
-	Session(ctx context.Context) (cluster.Session, error)
+	Join(ctx context.Context) (cluster.Membership, error)
 	Listen(ctx context.Context) (cluster.Listener, error)
 	// Ask notifies all replicas of something that is not stored.
 	Ask(ctx context.Context, topic store.Topic) error
+}
+
+// inPostgres is what replicas share over a store in PostgreSQL.
+type inPostgres struct{ *store.Replicas }
+
+func (r inPostgres) Join(ctx context.Context) (cluster.Membership, error) {
+	return r.Replicas.Join(ctx)
+}
+
+func (r inPostgres) Listen(ctx context.Context) (cluster.Listener, error) {
+	return r.Replicas.Listen(ctx)
 }
 
 // others are the replicas beside this one. Nil has none: this process lists every server.
@@ -33,27 +48,33 @@ type others struct {
 	log     *slog.Logger
 }
 
-// join makes this process one of the replicas of a store; nil for a store that has none.
-func (p *Proxy) join(ctx context.Context, config *configs.Config, o options, db *store.Store) (*others, error) {
-	if o.shared == nil {
+// join makes this process one of the replicas of a store; nil for a store of one process.
+func join(ctx context.Context, config *configs.Config, o options, db *store.Store) (*others, error) {
+	replicas := db.Replicas()
+	if replicas == nil {
 		return nil, nil
 	}
-	versions, err := o.shared.Versions(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("the other replicas: %w", err)
-	}
-	me := store.Replica{ID: newReplicaID(), Version: o.version, Started: time.Now()}
-	if config.Cluster != nil {
-		at, err := peer(me.ID, config.Cluster)
+	all := &others{shared: inPostgres{replicas}, log: o.log}
+	all.me = store.Replica{ID: newReplicaID(), Version: o.version, Started: time.Now()}
+	all.me.Name, _ = os.Hostname()
+	if c := config.Cluster; c != nil {
+		at, err := peer(all.me.ID, c)
 		if err != nil {
 			return nil, err
 		}
-		me.Name, me.Address = config.Cluster.Name, at.Address
+		all.me.Name, all.me.Address = cmp.Or(c.Name, all.me.Name), at.Address
 	}
-	all := &others{me: me, shared: o.shared, log: o.log}
-	all.leads = cluster.NewLeads(cluster.LeadOptions{Me: me, Open: o.shared.Session, Log: o.log})
-	all.changes = cluster.NewChanges(o.shared.Listen, versions, o.log)
+	versions := map[store.Topic]int64{} // where they cannot be read, all has changed when they can
+	if l, err := all.shared.Listen(ctx); err == nil {
+		if read, err := l.Versions(ctx); err == nil {
+			versions = read
+		}
+		_ = l.Close()
+	}
+	all.leads = cluster.NewLeads(cluster.LeadOptions{Me: all.me, Open: all.shared.Join, Log: o.log})
+	all.changes = cluster.NewChanges(all.shared.Listen, versions, o.log)
 	all.compete(config)
+	o.audit.log.Name(all.me.Name + " " + all.me.ID)
 	return all, nil
 }
 
@@ -68,12 +89,35 @@ func (o *others) leader() upstream.Leads {
 	return o.leads.Leads
 }
 
+// heard reports whether changes are heard of now; nil: they never are.
+func (o *others) heard() func() bool {
+	if o == nil {
+		return nil
+	}
+	return o.changes.Heard
+}
+
+// embeds reports whether this replica embeds the texts of a server; nil: those of all. Tools
+// that are no server's are embedded by whoever leads the name "".
+func (o *others) embeds(config func() *configs.Config) func(server string) bool {
+	if o == nil {
+		return nil
+	}
+	return func(server string) bool {
+		if !slices.ContainsFunc(config().Servers, func(s upstream.Settings) bool { return s.Name == server }) {
+			server = ""
+		}
+		leads, _ := o.leads.Leads(server)
+		return leads
+	}
+}
+
 // compete has this replica compete for the servers of a configuration.
 func (o *others) compete(config *configs.Config) {
 	if o == nil {
 		return
 	}
-	var all []cluster.Candidate
+	all := []cluster.Candidate{{}} // what is no server's is done by whoever leads ""
 	for _, s := range config.Servers {
 		if s.Fault == "" {
 			all = append(all, cluster.Candidate{Server: s.Name})
@@ -92,19 +136,148 @@ func (o *others) relist(ctx context.Context, server string) {
 	}
 }
 
-// hear takes in what the other replicas change, until ctx ends.
-func (o *others) hear(ctx context.Context, l *loop, changes chan<- upstream.Change) {
-	o.changes.Run(ctx, func(ctx context.Context, n store.Notice) {
+// hear takes in what other replicas change, until ctx ends.
+func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
+	learned := pace{ctx: ctx, do: func() { p.loop.soon(ctx, p.loop.recallLearned) }}
+	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) {
 		switch n.Kind {
 		case store.TopicServer:
 			select {
 			case changes <- upstream.Change{Server: n.Key, Followed: true}:
 			case <-ctx.Done():
 			}
-		case store.TopicDecisions:
-			l.soon(ctx, l.decisions)
+		case store.TopicProvisions:
+			p.recallProvisions(ctx, n.Detail)
+		case store.TopicKeys:
+			p.desk.entrance.Forget()
+		case store.TopicLearned:
+			learned.due()
+		case store.TopicEnriched:
+			p.loop.soon(ctx, p.loop.recallEnriched)
+		case store.TopicVectors:
+			wake(p.embedder.work)
 		case store.TopicRelist:
-			l.pool.Relist(n.Key)
+			p.pool.Relist(n.Key)
+		}
+	})
+}
+
+// attend keeps what depends on who is there: how limits are shared, and which texts this
+// replica embeds.
+func (p *Proxy) attend(ctx context.Context) {
+	for {
+		replicas, changed, _ := p.others.leads.Replicas()
+		p.loop.soon(ctx, func(context.Context) { p.limits.Share(len(replicas), time.Now()) })
+		wake(p.embedder.work)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// recallProvisions takes in what clients have provisioned over other replicas: detail is a
+// JSON array of the view and the owner, "" for all.
+func (p *Proxy) recallProvisions(ctx context.Context, detail string) {
+	var of [2]string
+	if detail != "" && json.Unmarshal([]byte(detail), &of) != nil {
+		return
+	}
+	for _, v := range p.now.Load().views {
+		if detail != "" && v.name != of[0] {
+			continue
+		}
+		owners, err := []string{of[1]}, error(nil)
+		if detail == "" {
+			owners, err = p.ownersIn(ctx, v)
+		}
+		for _, owner := range owners {
+			if err == nil {
+				err = v.gate.Recall(ctx, owner, func(ctx context.Context) ([]tool.Provisioned, error) { return p.store.ProvisionsOf(ctx, v.name, owner) })
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			p.log.Warn("what clients provisioned over another replica could not be read", "view", v.name, "error", err)
+		}
+	}
+}
+
+// ownersIn are those who have something provisioned in a view, as far as this replica or
+// the store knows.
+func (p *Proxy) ownersIn(ctx context.Context, v *View) ([]string, error) {
+	stored, err := p.store.Provisions(ctx, v.name)
+	owners := v.gate.Owners()
+	for _, one := range stored {
+		owners = append(owners, one.Owner)
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners), err
+}
+
+// recallLearned takes in what was learned from use elsewhere.
+func (l *loop) recallLearned(ctx context.Context) {
+	if l.memory == nil {
+		return
+	}
+	stored, err := l.store.Learned(ctx)
+	if err != nil {
+		l.log.Warn("what was learned by another replica could not be read", "error", err)
+		return
+	}
+	l.memory.Recall(usesOf(stored))
+}
+
+func usesOf(stored []store.LearnedUse) []retrieve.Use {
+	uses := make([]retrieve.Use, len(stored))
+	for i, u := range stored {
+		uses[i] = retrieve.Use(u)
+	}
+	return uses
+}
+
+// recallEnriched takes in what was written of tools and accepted elsewhere.
+func (l *loop) recallEnriched(ctx context.Context) {
+	written, err := l.store.Enriched(ctx)
+	if err != nil {
+		l.log.Warn("what was written of tools could not be read", "error", err)
+		return
+	}
+	changed := l.known.enrichAnew(written)
+	if len(changed) == 0 {
+		return
+	}
+	if err := l.refresh(ctx, changed); err != nil && ctx.Err() == nil {
+		l.log.Error("the catalog was not refreshed", "error", err)
+	}
+	l.wake()
+}
+
+// lazily is how long what nobody waits for may be out of date.
+const lazily = 2 * time.Second
+
+// pace does something a while after it is due, once for all that was due meanwhile.
+type pace struct {
+	ctx context.Context // afterwards it does nothing
+	do  func()
+
+	mu      sync.Mutex // guards waiting
+	waiting bool
+}
+
+func (p *pace) due() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting {
+		return
+	}
+	p.waiting = true
+	time.AfterFunc(lazily, func() {
+		p.mu.Lock()
+		p.waiting = false
+		p.mu.Unlock()
+		if p.ctx.Err() == nil {
+			p.do()
 		}
 	})
 }

@@ -113,6 +113,14 @@ func NewMemory(known []Use, save func(Use)) *Memory {
 	return m
 }
 
+// Recall makes what others have learned, too, what is known. What sessions asked stays.
+func (m *Memory) Recall(known []Use) {
+	next := NewMemory(known, nil)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queries, m.learned, m.free, m.byTerm, m.size = next.queries, next.learned, next.free, next.byTerm, next.size
+}
+
 // Asked notes that a session, of a principal, asked a query and was shown the tools found,
 // best first. The session "" is nobody's.
 func (m *Memory) Asked(principal, session, query string, found []tool.ID) {

@@ -308,7 +308,11 @@ func TestAMemoryReadFromTheStoreIsTheSame(t *testing.T) {
 		for _, row := range rows {
 			known = append(known, Use(row))
 		}
-		again := NewMemory(known, nil)
+		again := NewMemory([]Use{{Query: "what was forgotten", Tool: toolIDs("fruit.a")[0], Count: 1, At: time.Now()}}, nil)
+		again.Recall(known)
+		if forgotten := again.Prior("", "what was forgotten"); forgotten != nil {
+			t.Errorf("what is not stored any more: %v", forgotten)
+		}
 		for _, query := range queries {
 			want, got := m.Prior("", query), again.Prior("", query)
 			if len(want) == 0 || !slices.Equal(slices.SortedFunc(maps.Keys(want), byID), slices.SortedFunc(maps.Keys(got), byID)) {

@@ -23,7 +23,21 @@ const embedChunk = 256
 // is told how many have one. Tools that change meanwhile wait for the next call, which
 // follows each With.
 func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
+	return k.EmbedOf(ctx, cache, nil, progress)
+}
+
+// EmbedOf is Embed where other processes embed what servers have of which mine is false:
+// their texts get the vectors that are stored. mine may be nil, for true.
+func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, mine func(server string) bool, progress func(done, total int)) error {
 	missing := k.index.Missing()
+	if mine != nil {
+		theirs := slices.Clone(missing)
+		missing = slices.DeleteFunc(missing, func(d index.Document) bool { return !mine(d.Def.ID.Server) })
+		theirs = slices.DeleteFunc(theirs, func(d index.Document) bool { return mine(d.Def.ID.Server) })
+		if err := k.read(ctx, cache, theirs); err != nil {
+			return err
+		}
+	}
 	total := k.index.Len()
 	done := total - len(missing)
 	var mu sync.Mutex // guards done; held while progress is told, so that it never falls
@@ -64,6 +78,31 @@ func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done
 		return nil
 	}
 	return fmt.Errorf("catalog: embed: %w", err)
+}
+
+// read gives documents the vectors that are stored.
+func (k *kept) read(ctx context.Context, cache *embed.Cache, docs []index.Document) error {
+	for docs := range slices.Chunk(docs, embedChunk) {
+		texts := make([]string, len(docs))
+		for i, d := range docs {
+			texts[i] = index.Text(d)
+		}
+		vectors, err := cache.Stored(ctx, texts)
+		if err != nil {
+			return fmt.Errorf("catalog: read vectors: %w", err)
+		}
+		var found []index.Document
+		var values [][]float32
+		for i, vector := range vectors {
+			if vector != nil {
+				found, values = append(found, docs[i]), append(values, vector)
+			}
+		}
+		if err := k.index.PutVectors(found, values); err != nil && !errors.Is(err, index.ErrClosed) {
+			return fmt.Errorf("catalog: read vectors: %w", err)
+		}
+	}
+	return nil
 }
 
 // DropVectors forgets all vectors; Embed makes them again.

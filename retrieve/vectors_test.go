@@ -167,6 +167,22 @@ func TestNoToolIsEmbeddedTwice(t *testing.T) {
 			t.Errorf("%d texts were embedded, want none", len(got))
 		}
 	})
+	t.Run("by another process, which reads what this one has stored", func(t *testing.T) {
+		other, elsewhere := newCatalog(t, manyServers(t, n)), &storeInMemory{}
+		mine := func(server string) bool { return server == "server0" }
+		read := func(from *storeInMemory) (embedded, fresh int) {
+			if err := other.EmbedOf(t.Context(), embed.NewCache(fake, index.TextVersion, from), mine, nil); err != nil {
+				t.Fatal(err)
+			}
+			return other.Embedded(), len(fake.taken())
+		}
+		if embedded, fresh := read(elsewhere); embedded == 0 || embedded == n || fresh != embedded {
+			t.Errorf("with nothing stored %d have a vector and %d were embedded, want those of one server", embedded, fresh)
+		}
+		if embedded, fresh := read(store); embedded != n || fresh != 0 {
+			t.Errorf("%d have a vector and %d were embedded, want %d and none", embedded, fresh, n)
+		}
+	})
 	t.Run("after a restart", func(t *testing.T) {
 		embedAll(t, newCatalog(t, manyServers(t, n)), fake, store)
 		if got := fake.taken(); len(got) != 0 {

@@ -20,6 +20,7 @@ const (
 const (
 	provisionColumns = `SELECT owner, server, kind, name, until, tokens FROM provisions`
 	selectProvisions = provisionColumns + ` WHERE view = $1 AND (until = 0 OR until > $2) ORDER BY owner, id`
+	selectProvision  = provisionColumns + ` WHERE view = $1 AND owner = $2 AND (until = 0 OR until > $3) ORDER BY id`
 	clearProvisions  = `DELETE FROM provisions WHERE view = $1 AND owner = $2`
 	dropProvisions   = `DELETE FROM provisions WHERE until > 0 AND until <= $1`
 	addProvision     = `INSERT INTO provisions (view, owner, server, kind, name, until, tokens) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`
@@ -84,6 +85,15 @@ func addProvisions(ctx context.Context, tx *txn, view, owner string, set []tool.
 // Provisions returns what may be called in a view and has not expired, by owner,
 // of each in the order in which it was put.
 func (s *Store) Provisions(ctx context.Context, view string) ([]tool.Provisioned, error) {
+	return s.provisions(ctx, selectProvisions, view, time.Now().UnixMilli())
+}
+
+// ProvisionsOf is Provisions of one owner.
+func (s *Store) ProvisionsOf(ctx context.Context, view, owner string) ([]tool.Provisioned, error) {
+	return s.provisions(ctx, selectProvision, view, owner, time.Now().UnixMilli())
+}
+
+func (s *Store) provisions(ctx context.Context, query string, args ...any) ([]tool.Provisioned, error) {
 	var out []tool.Provisioned
 	err := s.each(ctx, func(rows *sql.Rows) error {
 		var p tool.Provisioned
@@ -94,7 +104,7 @@ func (s *Store) Provisions(ctx context.Context, view string) ([]tool.Provisioned
 		}
 		out = append(out, p)
 		return err
-	}, selectProvisions, view, time.Now().UnixMilli())
+	}, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("store: read provisions: %w", err)
 	}

@@ -1,37 +1,323 @@
 package store
 
-import "time"
+import (
+	"cmp"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
 
 // Replica is one of several processes that serve the same clients over one store.
 type Replica struct {
-	ID      string // unique, chosen at its start
-	Name    string // what people call it
-	Address string // host:port by which others reach it, "" where they cannot
-	Version string // of the program
-	Servers string // a hash of the names of its servers
-	Policy  string // a hash of its configuration and policies
-	Leads   []string
+	ID      string   // unique, chosen at its start
+	Name    string   // what people call it
+	Address string   // host:port by which others reach it, "" where they cannot
+	Version string   // of the program
+	Servers string   // a hash of the names of its servers
+	Policy  string   // a hash of its configuration and policies
+	Leads   []string // the servers that it lists, sorted
 	Started time.Time
-	Seen    time.Time     // when it was last there
+	Seen    time.Time     // when it last said that it was there
 	Up      time.Duration // how long it has been there, by the database's clock
 }
 
 // Topic is something that changes in the store.
 type Topic struct {
 	Kind string // one of the constants
-	Key  string // the server's name, of TopicServer; else ""
+	Key  string // the server's name, of TopicServer and TopicRelist; else ""
 }
 
 // The kinds of topics.
 const (
-	TopicServer    = "server"    // its list, its instructions, what is approved of it
-	TopicDecisions = "decisions" // what the owner approved and rejected
-	TopicRelist    = "relist"    // a server says that its lists have changed; nothing is stored
+	TopicServer     = "server"     // its list and instructions, and what of them is approved
+	TopicProvisions = "provisions" // what may be called in gated views; the detail is a JSON array of view and owner
+	TopicKeys       = "keys"       // API keys that were made or revoked
+	TopicVault      = "vault"      // sealed secrets, tokens among them; the detail is the name
+	TopicLearned    = "learned"    // what was learned from use
+	TopicEnriched   = "enriched"   // what a model wrote of tools
+	TopicVectors    = "vectors"    // texts that were embedded
+
+	TopicRelist = "relist" // a server says that its lists have changed; nothing is stored
 )
 
 // Notice is what is notified.
 type Notice struct {
 	Topic
-	Version int64  // of the topic; 0 for what has none: it asks for something
-	Detail  string // what of the topic, "" for all of it
+	Version int64  // of the topic; 0 for what is not stored
+	Detail  string // what of the topic; "" for all of it
+}
+
+// Replicas are the processes that serve the same clients over a database of PostgreSQL.
+type Replicas struct{ store *Store }
+
+// Replicas returns nil for a store that is not in PostgreSQL: nobody shares its clients.
+func (s *Store) Replicas() *Replicas {
+	if s.remote == nil {
+		return nil
+	}
+	return &Replicas{s}
+}
+
+// All returns the replicas that are there, by ID.
+func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
+	conn, err := r.store.Connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("store: read replicas: %w", err)
+	}
+	defer closeSoon(conn)
+	held, err := heldLocks(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("store: read replicas: %w", err)
+	}
+	return present(ctx, conn, held)
+}
+
+// Ask notifies all replicas of something that is not stored.
+func (r *Replicas) Ask(ctx context.Context, topic Topic) error {
+	payload, err := json.Marshal(notice{Kind: topic.Kind, Key: topic.Key})
+	if err == nil {
+		err = r.store.transact(ctx, func(tx *txn) error {
+			_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, r.channel(), string(payload))
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("store: notify replicas: %w", err)
+	}
+	return nil
+}
+
+// channel is where triggers notify: its name has a bound that names of schemas reach.
+func (r *Replicas) channel() string {
+	sum := md5.Sum([]byte(r.store.remote.schema))
+	return "toolfinch_" + hex.EncodeToString(sum[:])
+}
+
+// Membership is a connection that a replica is there by, and leads servers. It is used by
+// one goroutine at a time.
+type Membership struct {
+	conn  *pgx.Conn
+	key   func(lock string) int64
+	told  Replica
+	since time.Time // when it was told
+}
+
+const (
+	// tellEvery is how often a replica says that it is there, when nothing has changed.
+	tellEvery = 5 * time.Second
+	// goneAfter is how long the row of a replica stays that did not end as it should.
+	goneAfter = time.Minute
+)
+
+// Join opens one. A process that is stopped without a word, with its machine or its
+// network, is there for some 15 s more.
+func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
+	conn, err := r.store.Connect(ctx)
+	if err == nil {
+		_, err = conn.Exec(ctx, `SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 15000; SET statement_timeout = 10000`)
+		if err != nil {
+			closeSoon(conn)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: join the replicas: %w", err)
+	}
+	return &Membership{conn: conn, key: r.store.remote.lockKey}, nil
+}
+
+const (
+	tellReplica = `INSERT INTO replicas AS r (id, presence, name, address, version, servers, policy, leads) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (id) DO UPDATE SET name = excluded.name, address = excluded.address, servers = excluded.servers, policy = excluded.policy,
+			leads = excluded.leads, seen_at = clock_timestamp()`
+	dropReplicas = `DELETE FROM replicas WHERE seen_at < clock_timestamp() - make_interval(secs => $1) AND presence <> ALL ($2)`
+	dropReplica  = `DELETE FROM replicas WHERE id = $1`
+
+	selectReplicas = `SELECT id, name, address, version, servers, policy, leads, started_at, seen_at, EXTRACT(EPOCH FROM clock_timestamp() - started_at)::DOUBLE PRECISION
+		FROM replicas WHERE presence = ANY ($1) ORDER BY id`
+
+	// A key of 64 bits is shown in two halves.
+	selectLocks = `SELECT (classid::BIGINT << 32) | objid::BIGINT FROM pg_locks
+		WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	takeLocks = `SELECT name FROM unnest($1::TEXT[], $2::BIGINT[]) AS wanted (name, key) WHERE pg_try_advisory_lock(key)`
+	freeLocks = `SELECT pg_advisory_unlock(key) FROM unnest($1::BIGINT[]) AS held (key)`
+)
+
+// Tell writes down that a replica is there, and returns all that are, by ID; led reports
+// whether a server is led by one of them.
+func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, led func(server string) bool, err error) {
+	if err := s.tell(ctx, me); err != nil {
+		return nil, nil, fmt.Errorf("store: tell replicas: %w", err)
+	}
+	held, err := heldLocks(ctx, s.conn)
+	if err == nil {
+		all, err = present(ctx, s.conn, held)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("store: read replicas: %w", err)
+	}
+	return all, func(server string) bool { return slices.Contains(held, s.lead(server)) }, nil
+}
+
+func (s *Membership) tell(ctx context.Context, me Replica) error {
+	presence := s.key("replica\x00" + me.ID)
+	if s.told.ID == "" {
+		if _, err := s.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, presence); err != nil {
+			return err
+		}
+	}
+	same := s.told.ID == me.ID && s.told.Servers == me.Servers && s.told.Policy == me.Policy && slices.Equal(s.told.Leads, me.Leads)
+	if same && time.Since(s.since) < tellEvery {
+		return nil
+	}
+	leads, err := json.Marshal(append([]string{}, me.Leads...))
+	if err != nil {
+		return err
+	}
+	if _, err := s.conn.Exec(ctx, tellReplica, me.ID, presence, me.Name, me.Address, me.Version, me.Servers, me.Policy, string(leads)); err != nil {
+		return err
+	}
+	s.told, s.since = me, time.Now()
+	s.told.Leads = slices.Clone(me.Leads)
+	held, err := heldLocks(ctx, s.conn)
+	if err == nil {
+		_, err = s.conn.Exec(ctx, dropReplicas, goneAfter.Seconds(), held)
+	}
+	return err
+}
+
+// lead is the key of the lock of whoever leads a server.
+func (s *Membership) lead(server string) int64 { return s.key("lead\x00" + server) }
+
+// Lead tries to lead servers, and returns those that nobody else leads.
+func (s *Membership) Lead(ctx context.Context, servers []string) (leads []string, err error) {
+	rows, err := s.conn.Query(ctx, takeLocks, servers, s.keys(servers))
+	if err == nil {
+		leads, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: lead servers: %w", err)
+	}
+	return leads, nil
+}
+
+// Leave leads servers no more.
+func (s *Membership) Leave(ctx context.Context, servers []string) error {
+	if _, err := s.conn.Exec(ctx, freeLocks, s.keys(servers)); err != nil {
+		return fmt.Errorf("store: lead servers no more: %w", err)
+	}
+	return nil
+}
+
+func (s *Membership) keys(servers []string) []int64 {
+	keys := make([]int64, len(servers))
+	for i, server := range servers {
+		keys[i] = s.lead(server)
+	}
+	return keys
+}
+
+// Close ends it, and the replica is not there any more.
+func (s *Membership) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := s.conn.Exec(ctx, dropReplica, s.told.ID) // else it goes with time
+	return cmp.Or(err, s.conn.Close(ctx))
+}
+
+// heldLocks are the keys of all advisory locks of the database.
+func heldLocks(ctx context.Context, conn *pgx.Conn) ([]int64, error) {
+	rows, err := conn.Query(ctx, selectLocks)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+// present are the replicas that hold one of the locks.
+func present(ctx context.Context, conn *pgx.Conn, locks []int64) ([]Replica, error) {
+	rows, err := conn.Query(ctx, selectReplicas, locks)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Replica, err error) {
+		var leads string
+		var up float64
+		if err = row.Scan(&r.ID, &r.Name, &r.Address, &r.Version, &r.Servers, &r.Policy, &leads, &r.Started, &r.Seen, &up); err == nil {
+			err = json.Unmarshal([]byte(leads), &r.Leads)
+		}
+		r.Up = time.Duration(up * float64(time.Second))
+		return r, err
+	})
+}
+
+// Listener is a connection that hears of what is changed in the store. It is used by one
+// goroutine at a time.
+type Listener struct{ conn *pgx.Conn }
+
+// Listen opens a Listener. What is changed from now on, it hears of.
+func (r *Replicas) Listen(ctx context.Context) (*Listener, error) {
+	conn, err := r.store.Connect(ctx)
+	if err == nil {
+		if _, err = conn.Exec(ctx, `LISTEN `+r.channel()); err != nil {
+			closeSoon(conn)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: listen for changes: %w", err)
+	}
+	return &Listener{conn}, nil
+}
+
+// Versions returns the version of each topic that was changed at any time. Another
+// version is another state.
+func (l *Listener) Versions(ctx context.Context) (map[Topic]int64, error) {
+	rows, err := l.conn.Query(ctx, `SELECT kind, key, version FROM changes`)
+	if err != nil {
+		return nil, fmt.Errorf("store: read versions: %w", err)
+	}
+	all := map[Topic]int64{}
+	var topic Topic
+	var version int64
+	_, err = pgx.ForEachRow(rows, []any{&topic.Kind, &topic.Key, &version}, func() error {
+		all[topic] = version
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: read versions: %w", err)
+	}
+	return all, nil
+}
+
+// notice is the payload of a notification.
+type notice struct {
+	Kind    string `json:"kind"`
+	Key     string `json:"key"`
+	Version int64  `json:"version,omitempty"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+// Next waits for the next notification. After ctx has ended it may be called again.
+func (l *Listener) Next(ctx context.Context) (Notice, error) {
+	for {
+		got, err := l.conn.WaitForNotification(ctx)
+		if err != nil {
+			return Notice{}, fmt.Errorf("store: wait for changes: %w", err)
+		}
+		var n notice
+		if json.Unmarshal([]byte(got.Payload), &n) == nil { // anybody can notify
+			return Notice{Topic{n.Kind, n.Key}, n.Version, n.Detail}, nil
+		}
+	}
+}
+
+// Close ends it.
+func (l *Listener) Close() error {
+	closeSoon(l.conn)
+	return nil
 }

@@ -108,6 +108,16 @@ func Open(s Settings, key []byte, clean func([]byte) []byte, log *slog.Logger) (
 	return l, nil
 }
 
+// Name has all lines from here on say which replica wrote them.
+func (l *Log) Name(replica string) {
+	if l == nil {
+		return
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.chain.replica = replica
+}
+
 // Admit waits until there is room for what a call will add. The error wraps
 // ErrUnavailable where nothing can be written, or is why ctx ended. A nil Log admits
 // everything.

@@ -26,6 +26,7 @@ import (
 type chain struct {
 	settings Settings
 	key      []byte
+	replica  string // of the lines
 
 	lock  *flock.Flock
 	file  *os.File // the one that is written; nil: not open
@@ -118,7 +119,7 @@ func (c *chain) write(lines []Line) (n int, err error) {
 	next := c.head
 	first := c.first
 	for _, line := range lines {
-		line.Seq, line.Prev, line.PID = next.seq+1, next.hash, pid
+		line.Seq, line.Prev, line.PID, line.Replica = next.seq+1, next.hash, pid, c.replica
 		line.Time = line.Time.UTC()
 		encoded, hash, err := line.encode(c.key)
 		if err != nil {

@@ -19,6 +19,8 @@ type Line struct {
 	Seq  uint64    `json:"seq"`  // 1 is the first line of a log, whatever file it is in
 	Prev string    `json:"prev"` // Hash of the line before, "" for none
 	PID  int       `json:"pid"`  // of the toolfinch that wrote the line
+	// Replica is the one that wrote it, by its name and ID; "" where there is one process alone.
+	Replica string `json:"replica,omitempty"`
 
 	Event     string     `json:"event"` // one of trust's kinds
 	Principal *Principal `json:"principal,omitempty"`

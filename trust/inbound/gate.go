@@ -29,6 +29,9 @@ type Options struct {
 	Header  string
 	Proxies []netip.Prefix // reverse proxies that are believed; nil: those on this machine
 	Store   KeyStore       // of API keys
+	// Heard reports whether Forget is called whenever a key is made or revoked: until then
+	// keys are taken without a look at the store. Nil: nobody calls it.
+	Heard func() bool
 	// Refuse answers a request that is not let in.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, reason string)
 	// Root is the name of the view that is served at the root.
@@ -73,7 +76,7 @@ func New(options Options) *Gate {
 	if g.now == nil {
 		g.now = time.Now
 	}
-	g.keys = &keys{store: options.Store, log: options.Log, now: g.now, recent: newRecent[[32]byte, knownKey](maxKeysKnown), used: map[[32]byte]time.Time{}}
+	g.keys = &keys{store: options.Store, heard: options.Heard, log: options.Log, now: g.now, recent: newRecent[[32]byte, knownKey](maxKeysKnown), used: map[[32]byte]time.Time{}}
 	g.verified = newRecent[[32]byte, *verified](maxVerified)
 	g.failures = newRecent[string, *rate.Limiter](maxAddresses)
 	g.failing = limit.New("failed_credentials", failuresAtOnce, "credentials of this address were refused", "send others later")

@@ -697,3 +697,31 @@ func TestUsesOfKeysAreNoted(t *testing.T) {
 		t.Errorf("noted: %v", d.keys.used)
 	}
 }
+
+// Where it is heard of when keys change, a key is looked up once until then.
+func TestKeysAreKnownUntilTheyChange(t *testing.T) {
+	heard := true
+	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true}, func(o *inbound.Options) { o.Heard = func() bool { return heard } })
+	key := d.keys.add(trust.Key{Name: "ann"})
+	status := func(what string, want int) {
+		t.Helper()
+		if got := d.ask("/mcp", key); got.status != want {
+			t.Errorf("%s: %d %s, want %d", what, got.status, got.body, want)
+		}
+	}
+	status("a key", 200)
+	d.keys.fail(errors.New("away"))
+	d.time.add(time.Hour)
+	status("an hour later, without the store", 200)
+	d.keys.fail(nil)
+	d.keys.revoke("ann")
+	status("revoked, and not heard of", 200)
+	d.gate.Forget()
+	status("revoked", 401)
+	key = d.keys.add(trust.Key{Name: "bob"})
+	status("made", 200)
+	heard = false
+	d.keys.revoke("bob")
+	d.time.add(2 * time.Second)
+	status("revoked, while nothing is heard", 401)
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/trust"
@@ -41,9 +42,11 @@ func NewKey() (key string, hash [32]byte) {
 // keys knows API keys.
 type keys struct {
 	store  KeyStore
+	heard  func() bool // as of Options
 	log    *slog.Logger
 	now    func() time.Time
 	recent *recent[[32]byte, knownKey]
+	forgot atomic.Int64 // how often recent was cleared
 
 	mu   sync.Mutex // guards used; held for assignments only
 	used map[[32]byte]time.Time
@@ -71,7 +74,8 @@ func (k *keys) find(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refusal) {
 	now := k.now()
 	known, ok := k.recent.get(hash)
-	if !ok || now.Sub(known.at) > keyFresh {
+	if !ok || now.Sub(known.at) > keyFresh && (k.heard == nil || !k.heard()) {
+		forgot := k.forgot.Load()
 		key, err := k.store.Key(ctx, hash)
 		switch {
 		case err != nil && (!ok || now.Sub(known.at) > keyStale):
@@ -83,6 +87,9 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 				known.principal = &trust.Principal{ID: keyPrincipal + key.Name, Groups: key.Groups, Scopes: key.Scopes, View: key.View}
 			}
 			k.recent.put(hash, known)
+			if k.forgot.Load() != forgot { // what was read may be from before
+				k.recent.drop(hash)
+			}
 		}
 	}
 	switch {
@@ -92,6 +99,12 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 		return nil, invalid(Expired, "this API key has expired")
 	}
 	return known.principal, nil
+}
+
+// Forget has keys looked up again: some were made or revoked.
+func (g *Gate) Forget() {
+	g.keys.forgot.Add(1)
+	g.keys.recent.clear()
 }
 
 // good reports whether a key was known when the store was looked at last.

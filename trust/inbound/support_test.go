@@ -207,6 +207,13 @@ func (k *keyRing) add(key trust.Key) (text string) {
 	return text
 }
 
+// fail has all methods fail with err, nil for not.
+func (k *keyRing) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+}
+
 func (k *keyRing) revoke(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

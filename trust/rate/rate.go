@@ -36,7 +36,10 @@ const maxCounted = 10_000
 
 // Limits are rules and what was called under them. Nil bounds nothing. Its methods are
 // safe for concurrent use.
-type Limits struct{ rules []*counting }
+type Limits struct {
+	rules []*counting
+	among int // replicas that share the bounds; see Share
+}
 
 // counting is one rule and its counts.
 type counting struct {
@@ -44,6 +47,7 @@ type counting struct {
 	limit *limit.Limit // of metrics
 
 	mu     sync.Mutex // guards what follows; held for look-ups only
+	among  int        // replicas that share the bounds, 0 for one
 	counts map[Call]*list.Element
 	recent *list.List // of *count, the last used first
 }
@@ -62,12 +66,16 @@ func New(rules []Rule, before *Limits) *Limits {
 		return nil
 	}
 	all := &Limits{}
+	if before != nil {
+		all.among = before.among
+	}
 	for _, rule := range rules {
 		one := before.of(rule)
 		if one == nil {
 			one = &counting{
 				Rule: rule, counts: map[Call]*list.Element{}, recent: list.New(),
 				limit: limit.New(rule.Name, int64(max(rule.PerMinute, rule.Concurrency)), "calls", "wait"),
+				among: all.among,
 			}
 		}
 		all.rules = append(all.rules, one)
@@ -85,6 +93,39 @@ func (l *Limits) of(rule Rule) *counting {
 		}
 	}
 	return nil
+}
+
+// Share gives this process its part of what the rules allow, where so many processes have
+// the same rules: at least one call of each. It must not run beside New or itself.
+func (l *Limits) Share(among int, now time.Time) {
+	if l == nil {
+		return
+	}
+	l.among = among
+	for _, one := range l.rules {
+		one.share(among, now)
+	}
+}
+
+func (r *counting) share(among int, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.among == among {
+		return
+	}
+	r.among = among
+	for at := r.recent.Front(); at != nil; at = at.Next() {
+		if bucket := at.Value.(*count).bucket; bucket != nil {
+			bucket.SetBurstAt(now, r.part(r.PerMinute))
+			bucket.SetLimitAt(now, rate.Limit(float64(r.PerMinute)/float64(60*max(among, 1))))
+		}
+	}
+}
+
+// part is the part of a bound that this process has; the caller holds the lock.
+func (r *counting) part(bound int) int {
+	among := max(r.among, 1)
+	return (bound + among - 1) / among
 }
 
 // Limits are those of metrics, one for each rule.
@@ -201,7 +242,7 @@ func (r *counting) begin(c Call, now time.Time) (cancel, done func(), err error)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.count(c)
-	if r.Concurrency > 0 && one.running >= r.Concurrency {
+	if r.Concurrency > 0 && one.running >= r.part(r.Concurrency) {
 		_ = r.limit.Refuse()
 		return nil, nil, &Error{Rule: r.Rule}
 	}
@@ -251,7 +292,7 @@ func (r *counting) count(c Call) *count {
 	}
 	one := &count{of: key}
 	if r.PerMinute > 0 {
-		one.bucket = rate.NewLimiter(rate.Limit(float64(r.PerMinute)/60), r.PerMinute)
+		one.bucket = rate.NewLimiter(rate.Limit(float64(r.PerMinute)/float64(60*max(r.among, 1))), r.part(r.PerMinute))
 	}
 	r.counts[key] = r.recent.PushFront(one)
 	return one

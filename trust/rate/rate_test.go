@@ -106,3 +106,38 @@ func BenchmarkBegin(b *testing.B) {
 		end()
 	}
 }
+
+// Replicas share what a rule allows; each has at least one call.
+func TestReplicasShareBounds(t *testing.T) {
+	rules := []Rule{{Name: "a", PerMinute: 6}, {Name: "b", Server: "db", Concurrency: 4}}
+	limits := New(rules, nil)
+	burst := func(server string, at time.Duration) (n int) {
+		var ends []func()
+		for {
+			end, err := limits.Begin(Call{Server: server}, start.Add(at))
+			if err != nil {
+				break
+			}
+			ends, n = append(ends, end), n+1
+		}
+		for _, end := range ends {
+			end()
+		}
+		return n
+	}
+	for _, step := range []struct {
+		among   int
+		at      time.Duration
+		a, both int
+	}{{1, 0, 6, 4}, {3, 3 * time.Hour, 2, 2}, {100, 6 * time.Hour, 1, 1}, {0, 9 * time.Hour, 6, 4}} {
+		limits.Share(step.among, start.Add(step.at))
+		limits = New(rules, limits)
+		if got := burst("other", step.at+time.Hour); got != step.a {
+			t.Errorf("among %d it takes %d calls, want %d", step.among, got, step.a)
+		}
+		if got := burst("db", step.at+2*time.Hour); got != step.both {
+			t.Errorf("among %d it takes %d calls of db at once, want %d", step.among, got, step.both)
+		}
+	}
+	(*Limits)(nil).Share(3, start)
+}

@@ -1,0 +1,194 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"toolfinch/internal/await"
+	"toolfinch/internal/postgres"
+	"toolfinch/tool"
+)
+
+// sit opens a connection by which a replica is there.
+func sit(t *testing.T, s *Store, id string, leads ...string) (*Membership, []Replica, func(string) bool) {
+	t.Helper()
+	session, err := s.Replicas().Join(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { session.Close() })
+	all, led := told(t, session, id, leads...)
+	return session, all, led
+}
+
+func told(t *testing.T, s *Membership, id string, leads ...string) (ids []Replica, led func(string) bool) {
+	t.Helper()
+	all, led, err := s.Tell(t.Context(), Replica{ID: id, Name: "host", Version: "v1", Leads: leads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, led
+}
+
+func idsOf(all []Replica) (ids []string) {
+	for _, r := range all {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// A replica is there, and leads, as long as its connection is there.
+func TestReplicas(t *testing.T) {
+	url := postgres.Start(t)
+	one, two := open(t, url), open(t, url)
+	a, all, led := sit(t, one, "a")
+	if got := idsOf(all); !slices.Equal(got, []string{"a"}) || led("x") {
+		t.Errorf("at first there are %v", got)
+	}
+	b, _, _ := sit(t, two, "b")
+	lead := func(s *Membership, want ...string) {
+		t.Helper()
+		got, err := s.Lead(t.Context(), []string{"x", "y"})
+		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("it leads %v, %v; want %v", got, err, want)
+		}
+	}
+	lead(a, "x", "y")
+	lead(b)
+	all, led = told(t, b, "b")
+	if got := idsOf(all); !slices.Equal(got, []string{"a", "b"}) || !led("x") || !led("y") || led("z") {
+		t.Errorf("there are %v; x is led: %t", got, led("x"))
+	}
+	told(t, a, "a", "x", "y")
+	all, _ = told(t, b, "b")
+	if r := all[0]; !slices.Equal(r.Leads, []string{"x", "y"}) || r.Name != "host" || r.Version != "v1" || r.Started.IsZero() || r.Up < 0 || r.Up > time.Hour {
+		t.Errorf("a is %+v", r)
+	}
+	if err := a.Leave(t.Context(), []string{"y"}); err != nil {
+		t.Fatal(err)
+	}
+	lead(b, "y")
+	// It ends without a word.
+	if err := a.conn.PgConn().Conn().Close(); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, func() bool {
+		got, err := b.Lead(t.Context(), []string{"x"})
+		return err == nil && len(got) == 1
+	})
+	if all, _ := told(t, b, "b"); !slices.Equal(idsOf(all), []string{"b"}) {
+		t.Errorf("after a has gone there are %v", idsOf(all))
+	}
+	if all, err := one.Replicas().All(t.Context()); err != nil || !slices.Equal(idsOf(all), []string{"b"}) {
+		t.Errorf("All = %v, %v", idsOf(all), err)
+	}
+	// Its row goes with time.
+	if _, err := one.db.Exec(`UPDATE replicas SET seen_at = seen_at - interval '1 hour'`); err != nil {
+		t.Fatal(err)
+	}
+	told(t, b, "b", "x", "y")
+	var n int
+	if err := one.db.QueryRow(`SELECT count(*) FROM replicas`).Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if all, err := one.Replicas().All(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("after both have gone: %v, %v", all, err)
+	}
+	if sqlite := open(t, t.TempDir()); sqlite.Replicas() != nil {
+		t.Error("a store in SQLite has replicas")
+	}
+}
+
+// Whatever other processes have in memory is notified when it changes, once for each
+// transaction, and not when it stays as it was.
+func TestChangesAreNotified(t *testing.T) {
+	s := open(t, postgres.Start(t))
+	l, err := s.Replicas().Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	x, x2 := def(t, "a", `{"name":"x"}`), def(t, "a", `{"name":"x","v":2}`)
+	y := def(t, "a", `{"name":"y"}`)
+	a := func() Upstream { return Upstream{Name: "a", Instructions: "Use it."} }
+	server := Notice{Topic: Topic{TopicServer, "a"}}
+	versions := map[Topic]int64{}
+	for _, step := range []struct {
+		what string
+		do   func() error
+		want []Notice // without versions
+	}{
+		{"a first list", func() error { putReviewed(t, s, a(), strict, x, y); return nil }, []Notice{server}},
+		{"the same list", func() error { putReviewed(t, s, a(), strict, x, y); return nil }, nil},
+		{"in another order", func() error { putReviewed(t, s, a(), strict, y, x); return nil }, []Notice{server}},
+		{"a changed definition", func() error { putReviewed(t, s, a(), strict, y, x2); return nil }, []Notice{server}},
+		{"it is approved", func() error {
+			all, err := s.Unpinned(t.Context())
+			if err == nil {
+				err = s.Approve(t.Context(), all)
+			}
+			return err
+		}, []Notice{server}},
+		{"a tool is gone", func() error { putReviewed(t, s, a(), strict, x2); return nil }, []Notice{server}},
+		{"it asks clients", func() error { return s.Asks(t.Context(), "a") }, []Notice{server}},
+		{"it asks them again", func() error { return s.Asks(t.Context(), "a") }, nil},
+		{"it is forgotten", func() error { _, err := s.KeepServers(t.Context(), nil); return err }, []Notice{server}},
+		{"provisioned", func() error {
+			return s.PutProvisions(t.Context(), "v", `o"1`, []tool.Provisioned{never(`o"1`, "a", "x"), never(`o"1`, "a", "y")})
+		}, []Notice{{Topic: Topic{Kind: TopicProvisions}, Detail: `["v", "o\"1"]`}}},
+		{"learned", func() error {
+			return s.PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 1, At: time.Now()})
+		}, []Notice{{Topic: Topic{Kind: TopicLearned}}}},
+		{"embedded", func() error { return s.PutVectors(t.Context(), "m", map[Key][]float32{{1}: {1}, {2}: {1}}) }, []Notice{{Topic: Topic{Kind: TopicVectors}}}},
+		{"asked for something", func() error { return s.Replicas().Ask(t.Context(), Topic{TopicRelist, "a"}) }, []Notice{{Topic: Topic{TopicRelist, "a"}}}},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if err := s.Replicas().Ask(t.Context(), Topic{Kind: "end"}); err != nil {
+			t.Fatal(err)
+		}
+		var got []Notice
+		for {
+			n, err := l.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n.Kind == "end" {
+				break
+			}
+			if n.Kind != TopicRelist {
+				if n.Version == versions[n.Topic] {
+					t.Errorf("%s: %v has the version it had", step.what, n.Topic)
+				}
+				versions[n.Topic] = n.Version
+			}
+			n.Version = 0
+			got = append(got, n)
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("%s: notified %v, want %v", step.what, got, step.want)
+		}
+	}
+	if got, err := l.Versions(t.Context()); err != nil || !maps.Equal(got, versions) {
+		t.Errorf("the versions are %v, %v; want %v", got, err, versions)
+	}
+	// A wait that ends leaves the connection as it was.
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	if n, err := l.Next(ctx); err == nil {
+		t.Errorf("heard of %v", n)
+	}
+	cancel()
+	if err := s.Replicas().Ask(t.Context(), Topic{TopicRelist, "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Next(t.Context()); err != nil || n.Kind != TopicRelist {
+		t.Errorf("after a wait that ended: %v, %v", n, err)
+	}
+}

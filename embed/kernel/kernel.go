@@ -29,6 +29,7 @@ type set struct {
 	rest block // for rows that fill no more than this; of no rows where there is none
 	gelu func(x []float32)
 	exp  func(x []float32, shift float32)
+	dots func(sums *int32, rows int, codes *int8, query *int16, k int) // rows and k are not 0
 }
 
 // block multiplies so many rows: c (rows x cols) += a (rows x k) * b (k x
@@ -46,7 +47,7 @@ func (s *set) next(rows int) *block {
 	return &s.full
 }
 
-var portable = set{name: "go", cols: 4, full: block{2, mulAddGo}, gelu: geluGo, exp: expGo}
+var portable = set{name: "go", cols: 4, full: block{2, mulAddGo}, gelu: geluGo, exp: expGo, dots: dotsGo}
 
 // best is the fastest set this processor has; sets are all that it has, the
 // portable one first.

@@ -17,10 +17,14 @@ func native() []set {
 			expAVX2(&x[0], len(x), shift)
 		}
 	}
-	all = append(all, set{name: "avx2", cols: 16, full: checked(6, 16, mulAdd6x16AVX2), gelu: gelu, exp: exp})
+	all = append(all, set{name: "avx2", cols: 16, full: checked(6, 16, mulAdd6x16AVX2), gelu: gelu, exp: exp, dots: dotsAVX2})
 	if cpu.X86.HasAVX512F {
+		dots := dotsAVX2
+		if cpu.X86.HasAVX512BW {
+			dots = dotsAVX512
+		}
 		all = append(all, set{
-			name: "avx512", cols: 32, gelu: gelu, exp: exp,
+			name: "avx512", cols: 32, gelu: gelu, exp: exp, dots: dots,
 			full: checked(12, 32, mulAdd12x32AVX512),
 			rest: checked(6, 32, mulAdd6x32AVX512), // a query has few rows
 		})
@@ -52,3 +56,13 @@ func geluAVX2(x *float32, n int)
 //
 //go:noescape
 func expAVX2(x *float32, n int, shift float32)
+
+// The arguments are those of set.dots.
+//
+//go:noescape
+func dotsAVX2(sums *int32, rows int, codes *int8, query *int16, k int)
+
+// The arguments are those of set.dots.
+//
+//go:noescape
+func dotsAVX512(sums *int32, rows int, codes *int8, query *int16, k int)

@@ -1,8 +1,6 @@
 package index
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -14,32 +12,6 @@ import (
 const conceptMark = "~"
 
 func isConcept(term string) bool { return strings.HasPrefix(term, conceptMark) }
-
-// eachTerm calls do with what each term of a query is worth in each document that
-// has it. A concept is worth what it exceeds the words by that it stands for.
-func (r *ranking) eachTerm(q request, do func(term string, doc int, score float64)) error {
-	exact := map[string][]float64{} // by concept and document, what its words are worth
-	defer func() { giveBack(slices.Collect(maps.Values(exact))...) }()
-	// Sums of the same numbers in the same order are the same, and concepts come after stems.
-	for _, term := range slices.Sorted(maps.Keys(q.terms)) {
-		concept, own := q.concepts[term], exact[term]
-		err := r.term(term, func(doc int, score float64) {
-			if concept != "" {
-				if exact[concept] == nil {
-					exact[concept] = borrow()
-				}
-				exact[concept] = add(exact[concept], doc, score)
-			}
-			if score -= at(own, doc); score > 0 {
-				do(term, doc, score)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // concepts returns the terms of concepts by stem. People ask with other words than
 // tools have: a word of a query also finds, with less weight, the words of its concept.

@@ -60,8 +60,8 @@ func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 		if i > 0 {
 			next += c.Score
 		}
-		if r.similar != nil && r.similar.knows(r.slots[c.doc]) {
-			s.meaning = max(s.meaning, r.similar.cosine(r.slots[c.doc]))
+		if r.similar != nil && r.similar.knows(r.slot(c.doc)) {
+			s.meaning = max(s.meaning, r.similar.cosine(r.slot(c.doc)))
 		}
 	}
 	next /= float64(max(1, min(rivals, r.total-1)))
@@ -73,7 +73,6 @@ func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 	for _, c := range best[:min(speakers, len(best))] {
 		docs = append(docs, c.doc)
 	}
-	slices.Sort(docs)
 	if err := r.things(q, docs, &s); err != nil {
 		return 0, err
 	}

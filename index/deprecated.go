@@ -40,13 +40,14 @@ func mayBe(text string) bool {
 }
 
 // demote halves the scores of what is deprecated.
-func (r *ranking) demote() error {
-	r.demoted = map[int]float64{}
-	return r.postings(r.grouped(fieldDeprecated), deprecatedTerm, func(_ uint64, doc int, _ uint64) {
-		lost := max(0, at(r.scores, doc)) * (1 - weightDeprecated)
-		r.demoted[doc] = lost
-		if lost > 0 {
-			r.scores[doc] -= lost
+func (r *ranking) demote() (err error) {
+	r.old, err = r.find(r.grouped(fieldDeprecated), deprecatedTerm)
+	r.each(r.old, func(doc, _ int) {
+		if r.scores[doc] > 0 {
+			r.scores[doc] *= weightDeprecated
 		}
 	})
+	return err
 }
+
+func (r *ranking) isOld(doc int) bool { return r.freq(r.old, doc) > 0 }

@@ -60,49 +60,33 @@ func (e *Explanation) Boosts() (all []Boost) {
 }
 
 // explain fills in, for the hits, what the search has noted on its way.
-func (r *ranking) explain(hits []Hit, among []candidate, q request) error {
-	docs := make(map[int]int, len(hits)) // place in hits by document
-	for i, hit := range hits {
-		from := slices.IndexFunc(among, func(c candidate) bool { return c.Name == hit.Name })
-		docs[among[from].doc] = i
-		hits[i].Why = &Explanation{Fields: map[string]float64{}, Terms: map[string]float64{}}
-	}
-	// Each term's part in the sum over the whole query; the clauses' part goes
-	// to the terms in the same shares.
-	err := r.eachTerm(q, func(term string, doc int, score float64) {
-		if i, ok := docs[doc]; ok {
-			hits[i].Why.Terms[term] += score
-		}
-	})
-	if err != nil {
-		return err
-	}
-	for doc, i := range docs {
-		why := hits[i].Why
-		why.Words = at(r.words, doc)
-		why.Vectors = hits[i].Score - why.Words
-		why.Prior = r.priors[doc]
-		why.Exact = r.lifts[doc]
-		why.Deprecated = -r.demoted[doc]
+func (r *ranking) explain(hits []Hit, among []candidate) {
+	for i := range hits {
+		hit := &hits[i]
+		doc := among[slices.IndexFunc(among, func(c candidate) bool { return c.Name == hit.Name })].doc
+		why := &Explanation{Fields: map[string]float64{}, Terms: map[string]float64{}}
+		hit.Why = why
+		// Each term's part in the sum over the whole query; the clauses' part goes
+		// to the terms in the same shares.
+		r.eachTerm(doc, func(term string, score float64) { why.Terms[term] += score })
+		why.Words = r.words[doc]
+		why.Prior, why.Exact = r.priors[doc], r.lifts[doc]
+		whole := why.Words
 		if r.similar != nil {
-			slot := r.slots[doc]
+			whole = r.fused(doc)
+			slot := r.slot(doc)
 			if why.Estimated = !r.similar.knows(slot); !why.Estimated {
 				why.Query, why.Clause = r.similar.parts(slot)
 			}
-			spread := r.spreads[hits[i].Name]
+			spread := r.spreads[hit.Name]
 			why.Coverage, why.Twins = spread.coverage, -spread.twins
 		}
-		why.Vectors -= why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated
+		if whole > 0 && r.isOld(doc) {
+			why.Deprecated = -whole * (1 - weightDeprecated)
+		}
+		why.Vectors = hit.Score - why.Words - (why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated)
 		why.share(r.x.at(doc).Document)
 	}
-	return nil
-}
-
-func at(values []float64, i int) float64 {
-	if i < len(values) {
-		return values[i]
-	}
-	return 0
 }
 
 // share turns the scores of terms into shares of Words, by term and by field.

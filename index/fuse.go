@@ -30,32 +30,85 @@ func (r *ranking) fuse(vectors [][]float32) error {
 	if err != nil {
 		return err
 	}
-	r.similar = similar
-	r.slots = slices.Repeat([]int{-1}, r.x.end)
-	r.x.each(func(doc int, e *entry) {
-		if slices.Contains(r.groups, groupOf(e.Def.ID.Kind)) {
-			r.slots[doc] = e.slot
+	r.similar, r.slack, r.sharp = similar, weightVectors*similar.margin(), map[int]bool{}
+	missing := 0
+	r.eachSlot(func(doc, slot int) {
+		if similar.knows(slot) {
+			r.scores[doc] += weightVectors * similar.cosine(slot)
+		} else {
+			missing++
 		}
 	})
-	var topWords, topCosine float64
-	for _, s := range r.scores {
-		topWords = max(topWords, s)
-	}
-	for _, slot := range r.slots {
-		if similar.knows(slot) {
-			topCosine = max(topCosine, similar.cosine(slot))
-		}
-	}
-	r.scores = append(r.scores, make([]float64, max(0, len(r.slots)-len(r.scores)))...)
-	for doc, slot := range r.slots {
-		switch {
-		case similar.knows(slot):
-			r.scores[doc] += weightVectors * similar.cosine(slot)
-		case topWords > 0: // slot -1 has score 0
-			r.scores[doc] += weightVectors * topCosine * r.scores[doc] / topWords
-		}
+	if missing > 0 {
+		r.estimate()
 	}
 	return nil
+}
+
+// estimate adds to the scores of documents without a vector.
+func (r *ranking) estimate() {
+	var topWords, about, topCosine float64
+	for _, s := range r.words {
+		topWords = max(topWords, s)
+	}
+	if topWords == 0 {
+		return
+	}
+	r.eachSlot(func(_, slot int) {
+		if r.similar.knows(slot) {
+			about = max(about, r.similar.cosine(slot))
+		}
+	})
+	r.eachSlot(func(_, slot int) {
+		if r.similar.knows(slot) && r.similar.cosine(slot) >= about-2*r.similar.margin() {
+			r.similar.sharpen(slot)
+			topCosine = max(topCosine, r.similar.cosine(slot))
+		}
+	})
+	r.guess = weightVectors * topCosine / topWords
+	r.eachSlot(func(doc, slot int) {
+		if !r.similar.knows(slot) {
+			r.scores[doc] += r.guess * r.words[doc]
+		}
+	})
+}
+
+// eachSlot calls do with the documents that are looked for.
+func (r *ranking) eachSlot(do func(doc, slot int)) {
+	tools, others := slices.Contains(r.groups, groupTools), slices.Contains(r.groups, groupOthers)
+	for i, p := range r.x.pieces {
+		from := r.x.from[i]
+		for number, at := range p.places() {
+			if at.there && (at.other && others || !at.other && tools) {
+				do(from+number, int(at.slot))
+			}
+		}
+	}
+}
+
+// slot is that of a document.
+func (r *ranking) slot(doc int) int { return r.x.at(doc).slot }
+
+// fused is the exact score of a document by words and vectors, that of a deprecated one not yet halved.
+func (r *ranking) fused(doc int) float64 {
+	if slot := r.slot(doc); r.similar.knows(slot) {
+		r.similar.sharpen(slot)
+		return r.words[doc] + weightVectors*r.similar.cosine(slot)
+	}
+	return r.words[doc] + r.guess*r.words[doc]
+}
+
+// sharpen makes the score of a document exact, before anything is added to it.
+func (r *ranking) sharpen(doc int) {
+	if r.slack == 0 || r.sharp[doc] {
+		return
+	}
+	r.sharp[doc] = true
+	score := r.fused(doc)
+	if score > 0 && r.isOld(doc) {
+		score *= weightDeprecated
+	}
+	r.scores[doc] = score
 }
 
 func (s *similarities) knows(slot int) bool {
@@ -90,7 +143,7 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 	taken := make([]bool, len(all))
 	slots := make([]int, len(all))
 	for i, c := range all {
-		slots[i] = r.slots[c.doc]
+		slots[i] = r.slot(c.doc)
 	}
 	vectors := r.x.index.vectors.of(slots)
 	for len(hits) < min(limit, len(all)) {
@@ -127,7 +180,7 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 // coverage is what a candidate adds for the clauses.
 func (r *ranking) coverage(c candidate, covered []float64) float64 {
 	var sum float64
-	if slot := r.slots[c.doc]; r.similar.knows(slot) {
+	if slot := r.slot(c.doc); r.similar.knows(slot) {
 		for i, row := range r.similar.rows[1:] {
 			sum += max(0, float64(row[slot])-covered[i])
 		}
@@ -140,14 +193,14 @@ func (r *ranking) prefer(prior map[string]float64) error {
 	if len(prior) == 0 {
 		return nil
 	}
-	var top float64
-	for _, s := range r.scores {
-		top = max(top, s)
-	}
+	top := r.top()
 	r.priors = make(map[int]float64, len(prior))
 	for name, p := range prior {
-		err := r.postings([]string{fieldNames}, squeeze(name), func(_ uint64, doc int, _ uint64) {
-			if at(r.scores, doc) > 0 && r.x.at(doc).Name == name {
+		err := r.postings([]string{fieldNames}, squeeze(name), func(doc, _ int) {
+			if r.x.at(doc).Name != name {
+				return
+			}
+			if r.sharpen(doc); r.scores[doc] > 0 {
 				r.priors[doc] = weightPrior * min(max(p, 0), 1) * top
 				r.scores[doc] += r.priors[doc]
 			}
@@ -160,7 +213,9 @@ func (r *ranking) prefer(prior map[string]float64) error {
 }
 
 // round makes equal what differs by rounding only, so that names decide.
-func round(score float64) float64 { return math.Round(score*1e6) / 1e6 }
+func round(score float64) float64 { return math.Round(score/rounding) / (1 / rounding) }
+
+const rounding = 1e-6
 
 func byScore(a, b candidate) int {
 	return cmp.Or(cmp.Compare(b.exact, a.exact), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Name, b.Name))

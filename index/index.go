@@ -99,13 +99,6 @@ func (s *slots) giveBack(gone []*entry) {
 	}
 }
 
-// count is how many slots there are.
-func (s *slots) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.next
-}
-
 // New returns an Index without documents. The caller closes it.
 func New() *Index { return &Index{docs: map[string]*entry{}} }
 
@@ -260,7 +253,6 @@ func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	if x.closed.Load() {
 		return ErrClosed
 	}
-	x.vectors.reserve(x.slots.count())
 	for i, d := range docs {
 		e := x.docs[d.Name]
 		if e == nil || e.Def != d.Def && Text(e.Document) != Text(d) {

@@ -1,143 +1,267 @@
 package index
 
 import (
-	"github.com/RoaringBitmap/roaring/v2"
-	library "github.com/blevesearch/scorch_segment_api/v2"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"toolfinch/rawjson"
 )
 
-// found are the live documents that have a term in one of several fields.
+// posting is a document of a segment and how often it has a term. A segment has fewer than
+// two million documents, and the weights of the parts of a definition bound how often a term
+// counts: at 1,505 sixteenths.
+type posting uint32
+
+const freqBits = 11
+
+func (p posting) doc() int  { return int(p >> freqBits) }
+func (p posting) freq() int { return int(p & (1<<freqBits - 1)) }
+
+// decoded are postings of a segment as a search reads them, in the order of documents. The
+// library reads its own form ten times slower, and queries ask for the same words again and
+// again: so a list is decoded when it is first asked for. The zero value is empty.
+type decoded struct {
+	mu    sync.RWMutex // guards what follows; never held while decoding
+	lists map[listKey][]posting
+	size  int // of lists, in postings
+}
+
+type listKey struct{ field, term string }
+
+// The bound of what a segment keeps decoded: so many postings for each document and some more. A
+// list counts as a few more than it has. What is decoded begins anew beyond that.
+const (
+	decodedPerDoc = 48
+	decodedMore   = 1 << 14
+	listOverhead  = 16
+)
+
+// list returns the documents that have a term in a field, deleted ones too. It is not to be changed.
+func (s *segment) list(field, term string) ([]posting, error) {
+	key := listKey{field, term}
+	s.decoded.mu.RLock()
+	list, known := s.decoded.lists[key]
+	s.decoded.mu.RUnlock()
+	if known {
+		return list, nil
+	}
+	list, err := s.decode(field, term)
+	if err != nil {
+		return nil, err
+	}
+	s.decoded.mu.Lock()
+	defer s.decoded.mu.Unlock()
+	more := len(list) + listOverhead
+	if s.decoded.lists == nil || s.decoded.size+more > decodedPerDoc*len(s.prints)+decodedMore {
+		s.decoded.lists, s.decoded.size = map[listKey][]posting{}, 0
+	}
+	if _, known := s.decoded.lists[key]; !known {
+		s.decoded.lists[listKey{field, strings.Clone(term)}] = list // the term may be part of a long query
+		s.decoded.size += more
+	}
+	return list, nil
+}
+
+func (s *segment) decode(field, term string) ([]posting, error) {
+	dictionary, err := s.Dictionary(field)
+	if err != nil {
+		return nil, err
+	}
+	found, err := dictionary.PostingsList([]byte(term), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]posting, 0, found.Count())
+	for at := found.Iterator(true, false, false, nil); ; {
+		next, err := at.Next()
+		if err != nil || next == nil {
+			return list, err
+		}
+		list = append(list, posting(next.Number()<<freqBits|min(next.Frequency(), 1<<freqBits-1)))
+	}
+}
+
+// found are the documents that have a term in one of several fields: a list for each field and
+// piece.
 type found struct {
 	lists []list
-	count uint64
+	count int // of documents
 }
 
-// list are those of one field and piece.
 type list struct {
-	library.PostingsList
-	from int // the first number of the piece
-}
-
-// dictionary is that of a field in one piece.
-type dictionary struct {
-	library.TermDictionary
-	gone *roaring.Bitmap
-	from int
-}
-
-// dictionaries returns those of a field, which the search keeps.
-func (r *ranking) dictionaries(field string) ([]dictionary, error) {
-	if all, known := r.fields[field]; known {
-		return all, nil
-	}
-	all := make([]dictionary, len(r.x.pieces))
-	for i, p := range r.x.pieces {
-		one, err := p.Dictionary(field)
-		if err != nil {
-			return nil, err
-		}
-		all[i] = dictionary{one, p.gone, r.x.from[i]}
-	}
-	if r.fields == nil {
-		r.fields = map[string][]dictionary{}
-	}
-	r.fields[field] = all
-	return all, nil
+	postings []posting
+	piece    int
 }
 
 // find looks a term up.
 func (r *ranking) find(fields []string, term string) (found, error) {
 	var f found
 	for _, field := range fields {
-		all, err := r.dictionaries(field)
-		if err != nil {
-			return f, err
-		}
-		for _, in := range all {
-			if err := f.add(in, term); err != nil {
+		for i, p := range r.x.pieces {
+			postings, err := p.list(field, term)
+			if err != nil {
 				return f, err
+			}
+			if len(postings) > 0 {
+				f.lists = append(f.lists, list{postings, i})
+				f.count += p.here(postings)
 			}
 		}
 	}
 	return f, nil
 }
 
-// add looks a term up in one dictionary.
-func (f *found) add(in dictionary, term string) error {
-	postings, err := in.PostingsList([]byte(term), in.gone, nil)
-	if err != nil {
-		return err
+// here returns how many of the documents are there.
+func (p *piece) here(postings []posting) int {
+	if p.gone == nil {
+		return len(postings)
 	}
-	if n := postings.Count(); n > 0 {
-		f.lists = append(f.lists, list{postings, in.from})
-		f.count += n
+	n := 0
+	for _, at := range postings {
+		if p.docs[at.doc()] != nil {
+			n++
+		}
 	}
-	return nil
-}
-
-// postings calls do for every live document that has term in one of fields,
-// with the number of such documents. A document has each term in one of them at
-// most.
-func (r *ranking) postings(fields []string, term string, do func(found uint64, doc int, freq uint64)) error {
-	f, err := r.find(fields, term)
-	if err != nil {
-		return err
-	}
-	return f.each(func(doc int, freq uint64) { do(f.count, doc, freq) })
+	return n
 }
 
 // each calls do for every document.
-func (f found) each(do func(doc int, freq uint64)) error {
-	var reused library.PostingsIterator
+func (r *ranking) each(f found, do func(doc, freq int)) {
 	for _, l := range f.lists {
-		reused = l.Iterator(true, false, false, reused)
-		for {
-			next, err := reused.Next()
-			if err != nil {
-				return err
+		p, from := r.x.pieces[l.piece], r.x.from[l.piece]
+		for _, at := range l.postings {
+			if p.docs[at.doc()] != nil {
+				do(from+at.doc(), at.freq())
 			}
-			if next == nil {
-				break
-			}
-			do(l.from+int(next.Number()), next.Frequency())
 		}
 	}
-	return nil
 }
 
-// has reports whether one of the documents, which are sorted, has a term.
-func (r *ranking) has(docs []int, term string) (bool, error) {
-	f, err := r.find(r.grouped(fieldTerms), term)
-	if err != nil {
-		return false, err
+// postings calls do for every document that has term in one of fields. A document has each
+// term in one of them at most.
+func (r *ranking) postings(fields []string, term string, do func(doc, freq int)) error {
+	f, err := r.find(fields, term)
+	if err == nil {
+		r.each(f, do)
 	}
+	return err
+}
+
+// freq is how often a document of the snapshot has the term, 0 if it has not.
+func (r *ranking) freq(f found, doc int) int {
 	for _, l := range f.lists {
-		postings := l.Iterator(false, false, false, nil)
-		last := -1 // where the iterator stands
-		for _, doc := range docs {
-			number := doc - l.from
-			if number < 0 || number < last {
-				continue
-			}
-			if number > last {
-				at, err := postings.Advance(uint64(number))
-				if err != nil {
-					return false, err
-				}
-				if at == nil {
-					break
-				}
-				last = int(at.Number())
-			}
-			if last == number {
-				return true, nil
-			}
+		number := doc - r.x.from[l.piece]
+		if number < 0 || number >= len(r.x.pieces[l.piece].docs) {
+			continue
+		}
+		at, _ := slices.BinarySearch(l.postings, posting(number)<<freqBits)
+		if at < len(l.postings) && l.postings[at].doc() == number {
+			return l.postings[at].freq()
 		}
 	}
-	return false, nil
+	return 0
+}
+
+// has reports whether one of the documents has a term.
+func (r *ranking) has(docs []int, term string) (bool, error) {
+	f, err := r.find(r.grouped(fieldTerms), term)
+	return slices.ContainsFunc(docs, func(doc int) bool { return r.freq(f, doc) > 0 }), err
 }
 
 // rarity is that of a term.
 func (r *ranking) rarity(term string) (float64, error) {
 	f, err := r.find(r.grouped(fieldTerms), term)
-	return rarity(r.total, int(f.count)), err
+	return rarity(r.total, f.count), err
+}
+
+// resembling finds names that contain the query: a half-typed word, or one that never stands alone.
+func (r *ranking) resembling(name string) error {
+	if len(name) < 2 || stopWords[name] {
+		return nil
+	}
+	for _, field := range r.grouped(fieldNames) {
+		for i, p := range r.x.pieces {
+			if err := r.resemblingIn(p, r.x.from[i], field, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *ranking) resemblingIn(p *piece, from int, field, name string) error {
+	dictionary, err := p.Dictionary(field)
+	if err != nil {
+		return err
+	}
+	for terms := dictionary.AutomatonIterator(nil, nil, nil); ; {
+		next, err := terms.Next()
+		if err != nil || next == nil {
+			return err
+		}
+		if !strings.Contains(next.Term, name) {
+			continue
+		}
+		postings, err := p.decode(field, next.Term)
+		if err != nil {
+			return err
+		}
+		for _, at := range postings {
+			if p.docs[at.doc()] != nil {
+				r.scores[from+at.doc()] += resemblance * float64(len(name)) / float64(len(next.Term))
+			}
+		}
+	}
+}
+
+// exact lifts the documents that have this name above all others.
+func (r *ranking) exact(text string) error {
+	name, text := squeeze(text), strings.TrimSpace(text)
+	if name == "" {
+		return nil
+	}
+	r.levels = make(map[int]int)
+	err := r.postings(r.grouped(fieldNames), name, func(doc, level int) { r.levels[doc] = level })
+	if err != nil || len(r.levels) == 0 {
+		return err
+	}
+	top := r.top()
+	r.lifts = make(map[int]float64)
+	for doc, level := range r.levels {
+		level = r.spelled(doc, level, text)
+		if level < spelledName && strings.Contains(text, " ") && r.isOld(doc) {
+			delete(r.levels, doc) // "read file" need not mean the old read_file; readFile does
+			continue
+		}
+		r.sharpen(doc)
+		r.levels[doc] = level
+		r.lifts[doc] = float64(level)*(1+top) + max(0, -r.scores[doc])
+		r.scores[doc] += r.lifts[doc]
+	}
+	return nil
+}
+
+// spelled returns the level of a document one of whose names is text in some
+// spelling.
+func (r *ranking) spelled(doc, level int, text string) int {
+	switch d := r.x.at(doc).Document; text {
+	case d.exposed(), d.Def.ID.String():
+		return spelledID
+	case d.Def.ID.Name:
+		return max(level, spelledName)
+	}
+	return level
+}
+
+// squeeze reduces a name to its letters and digits: search_code, "Search code"
+// and searchCode are the same name.
+func squeeze(name string) string {
+	return strings.ToLower(strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, fold(rawjson.Head(name, 4*maxWord))))
 }

@@ -3,11 +3,9 @@ package index
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 
 	"toolfinch/rawjson"
 	"toolfinch/telemetry"
@@ -104,26 +102,27 @@ func Terms(text string) []string {
 	return out
 }
 
-// ranking is one search. Its slices are indexed by the numbers of documents and are as
-// long as the highest one met.
+// ranking is one search. Documents are numbered as in the snapshot.
 type ranking struct {
-	ctx    context.Context
-	x      *Snapshot
-	fields map[string][]dictionary
-	groups []string // of the documents that are looked for
-	total  int      // number of documents in groups
-	scores []float64
-
-	levels  map[int]int   // of exact matches, by document
-	slots   []int         // by document, -1 for none; with vectors only
-	similar *similarities // nil without vectors
-
-	words    []float64          // the scores by words alone
+	ctx      context.Context
+	x        *Snapshot
+	groups   []string // of the documents that are looked for
+	total    int      // number of documents in groups
+	terms    []term
+	concepts int                // in terms
 	rarities map[string]float64 // of the terms of the query that documents have
+
+	scores  []float64     // by document; those of words and vectors are within slack
+	slack   float64       // 0 without vectors
+	sharp   map[int]bool  // documents whose score is exact
+	old     found         // deprecated documents
+	levels  map[int]int   // of exact matches, by document
+	similar *similarities // nil without vectors
+	words   []float64     // the scores by words alone; nil where nobody needs them
+	guess   float64       // similarity of documents without a vector, for each point by words
 
 	// What was added on the way, for an explanation.
 	priors, lifts map[int]float64 // by document
-	demoted       map[int]float64 // what deprecated documents lost
 	spreads       map[string]added
 }
 
@@ -134,18 +133,23 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.among(q.Kinds); err != nil {
 		return Result{}, err
 	}
+	r.scores = borrow(r.x.end, r.x.end)
 	defer func() { giveBack(r.scores, r.words) }()
 	text := rawjson.Head(q.Text, maxText)
-	name := squeeze(text)
 	asked := parse(text)
 	if err := r.lexical(asked); err != nil {
 		return Result{}, err
 	}
-	if err := r.resembling(name); err != nil {
-		return Result{}, err
+	if len(r.terms) == 0 {
+		if err := r.resembling(squeeze(text)); err != nil {
+			return Result{}, err
+		}
 	}
-	r.words = append(borrow(), r.scores...)
-	if len(q.Vectors) > 0 && r.x.index.vectors.len() > 0 {
+	hybrid := len(q.Vectors) > 0 && r.x.index.vectors.len() > 0
+	if hybrid || q.Explain {
+		r.words = append(room(r.x.end), r.scores...)
+	}
+	if hybrid {
 		_, fused := telemetry.Start(r.ctx, telemetry.StageFuse, "")
 		err := r.fuse(q.Vectors)
 		if fused(err); err != nil {
@@ -162,14 +166,8 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.exact(text); err != nil {
 		return Result{}, err
 	}
-	if err := r.onlyServer(q.Server); err != nil {
+	if err := r.only(q); err != nil {
 		return Result{}, err
-	}
-	if err := r.onlyKinds(q.Kinds); err != nil {
-		return Result{}, err
-	}
-	if q.Among != nil {
-		r.scores = q.Among.keep(r.scores)
 	}
 	// More hits than wanted: spread chooses among them, and confidence looks at how far
 	// the first stands out.
@@ -187,9 +185,9 @@ func (r *ranking) search(q Query) (Result, error) {
 		}
 	}
 	if q.Explain {
-		err = r.explain(found.Hits, best, asked)
+		r.explain(found.Hits, best)
 	}
-	return found, err
+	return found, nil
 }
 
 // among makes the search one of the groups that have documents of these kinds.
@@ -204,7 +202,7 @@ func (r *ranking) among(kinds []tool.Kind) error {
 	}
 	slices.Sort(r.groups)
 	found, err := r.find(r.grouped(fieldGroup), groupTerm)
-	r.total = int(found.count)
+	r.total = found.count
 	return err
 }
 
@@ -283,224 +281,112 @@ func clauses(text string) []string {
 	return out
 }
 
-// lexical adds up BM25 over the terms, with the lengths of documents already
-// in the counts. The sum is the library's postings and our own arithmetic: its
-// scorer takes the root of frequencies, its average length is the number of
-// different terms, and its disjunction multiplies by the share of terms found,
-// which together cost 0.03 nDCG@10 and make scores depend on deletions.
-func (r *ranking) lexical(q request) error {
-	r.scores = borrow()
-	clauses := make([][]float64, q.clauses)
-	defer func() { giveBack(clauses...) }()
-	several := q.clauses > 1
-	for c := range clauses {
-		if several {
-			clauses[c] = borrow()
-		}
-	}
-	err := r.eachTerm(q, func(term string, doc int, score float64) {
-		r.scores = add(r.scores, doc, score)
-		if several {
-			for _, c := range q.terms[term] {
-				clauses[c] = add(clauses[c], doc, score)
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if !several { // the one clause is the whole
-		for doc := range r.scores {
-			r.scores[doc] *= 1 + weightClauses
-		}
-		return nil
-	}
-	for doc := range r.scores {
-		var squares float64
-		for _, c := range clauses {
-			if doc < len(c) {
-				squares += c[doc] * c[doc]
-			}
-		}
-		r.scores[doc] += weightClauses * math.Sqrt(squares)
-	}
-	return nil
-}
-
-// term calls do with what a term is worth in each document that has it.
-func (r *ranking) term(term string, do func(doc int, score float64)) error {
-	if err := r.ctx.Err(); err != nil {
-		return err
-	}
-	weight := 1.0
-	switch {
-	case strings.HasPrefix(term, written):
-		weight = weightWritten
-	case isConcept(term):
-		weight = weightConcept
-	}
-	f, err := r.find(r.grouped(fieldTerms), term)
-	if err != nil {
-		return err
-	}
-	rarity := rarity(r.total, int(f.count))
-	if f.count > 0 {
-		r.rarities[term] = rarity
-	}
-	return f.each(func(doc int, freq uint64) {
-		times := float64(freq) / scale
-		do(doc, weight*rarity*times/(times+saturation))
-	})
-}
-
-// exact lifts the documents that have this name above all others.
-func (r *ranking) exact(text string) error {
-	name := squeeze(text)
-	if name == "" {
-		return nil
-	}
-	var top float64
+// top returns the best score.
+func (r *ranking) top() float64 {
+	var about, top float64
 	for _, s := range r.scores {
-		top = max(top, s)
+		about = max(about, s)
 	}
-	r.levels, r.lifts = make(map[int]int), make(map[int]float64)
-	err := r.postings(r.grouped(fieldNames), name, func(_ uint64, doc int, level uint64) { r.levels[doc] = int(level) })
-	if err != nil {
-		return err
+	if r.slack == 0 {
+		return about
 	}
-	for doc, level := range r.levels {
-		level = r.spelled(doc, level, strings.TrimSpace(text))
-		if _, old := r.demoted[doc]; old && level < spelledName && strings.Contains(strings.TrimSpace(text), " ") {
-			delete(r.levels, doc) // "read file" need not mean the old read_file; readFile does
-			continue
+	for doc, s := range r.scores {
+		if s >= about-2*r.slack {
+			r.sharpen(doc)
+			top = max(top, r.scores[doc])
 		}
-		r.levels[doc] = level
-		r.lifts[doc] = float64(level)*(1+top) + max(0, -at(r.scores, doc))
-		r.scores = add(r.scores, doc, r.lifts[doc])
 	}
-	return nil
+	return top
 }
 
-// spelled returns the level of a document one of whose names is text in some
-// spelling.
-func (r *ranking) spelled(doc, level int, text string) int {
-	switch d := r.x.at(doc).Document; text {
-	case d.exposed(), d.Def.ID.String():
-		return spelledID
-	case d.Def.ID.Name:
-		return max(level, spelledName)
-	}
-	return level
-}
-
-// resembling finds, if nothing else was found, names that contain the query: a
-// half-typed word, or one that never stands alone.
-func (r *ranking) resembling(name string) error {
-	if len(r.scores) > 0 || len(name) < 2 || stopWords[name] {
-		return nil
-	}
-	for _, field := range r.grouped(fieldNames) {
-		if err := r.resemblingIn(field, name); err != nil {
+// only leaves the documents that the query is about.
+func (r *ranking) only(q Query) error {
+	if q.Server != "" {
+		err := r.onlyThose(func(keep func(doc, _ int)) error { return r.postings([]string{fieldServer}, q.Server, keep) })
+		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (r *ranking) resemblingIn(field, name string) error {
-	all, err := r.dictionaries(field)
-	if err != nil {
-		return err
+	if slices.Contains(r.groups, groupOthers) {
+		err := r.onlyThose(func(keep func(doc, _ int)) error {
+			for _, kind := range q.Kinds {
+				field, term := fieldKind, string(kind)
+				if kind == tool.KindTool {
+					field, term = fieldGroup+groupTools, groupTerm
+				}
+				if err := r.postings([]string{field}, term, keep); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
-	for _, in := range all {
-		for terms := in.AutomatonIterator(nil, nil, nil); ; {
-			next, err := terms.Next()
-			if err != nil {
-				return err
-			}
-			if next == nil {
-				break
-			}
-			if !strings.Contains(next.Term, name) {
-				continue
-			}
-			var f found
-			if err := f.add(in, next.Term); err != nil {
-				return err
-			}
-			err = f.each(func(doc int, _ uint64) {
-				r.scores = add(r.scores, doc, resemblance*float64(len(name))/float64(len(next.Term)))
-			})
-			if err != nil {
-				return err
+	if q.Among != nil {
+		for doc, has := range q.Among.has {
+			if !has {
+				r.scores[doc] = 0
 			}
 		}
 	}
 	return nil
 }
 
-// onlyServer leaves the documents of one server, "" for all.
-func (r *ranking) onlyServer(server string) error {
-	if server == "" {
-		return nil
-	}
-	kept := make([]float64, len(r.scores))
-	err := r.keep(kept, fieldServer, server)
+// onlyThose leaves the scores of those documents that keep is called with.
+func (r *ranking) onlyThose(those func(keep func(doc, _ int)) error) error {
+	kept := borrow(r.x.end, r.x.end)
+	err := those(func(doc, _ int) { kept[doc] = r.scores[doc] })
+	giveBack(r.scores)
 	r.scores = kept
 	return err
 }
 
-// onlyKinds leaves the documents of these kinds among those of their groups.
-func (r *ranking) onlyKinds(kinds []tool.Kind) error {
-	if !slices.Contains(r.groups, groupOthers) {
-		return nil
-	}
-	kept := make([]float64, len(r.scores))
-	for _, kind := range kinds {
-		field, term := fieldKind, string(kind)
-		if kind == tool.KindTool {
-			field, term = fieldGroup+groupTools, groupTerm
-		}
-		if err := r.keep(kept, field, term); err != nil {
-			return err
-		}
-	}
-	r.scores = kept
-	return nil
-}
-
-// keep copies the scores of the documents that have term in field.
-func (r *ranking) keep(to []float64, field, term string) error {
-	return r.postings([]string{field}, term, func(_ uint64, doc int, _ uint64) {
-		if doc < len(to) {
-			to[doc] = r.scores[doc]
-		}
-	})
-}
-
 // best returns the limit best candidates, best first.
 func (r *ranking) best(limit int) []candidate {
+	var near []int                     // documents that may be among the best
 	top := make([]float64, 0, limit+1) // best first
-	for i, s := range r.scores {
-		s = round(s)
-		r.scores[i] = s
-		if s <= 0 || len(top) == limit && s <= top[limit-1] {
+	least := -r.slack                  // what a document must have
+	for doc, s := range r.scores {
+		if s < least || s == 0 {
+			continue
+		}
+		near = append(near, doc)
+		if len(top) == limit && s <= top[limit-1] {
 			continue
 		}
 		at, _ := slices.BinarySearchFunc(top, s, func(a, b float64) int { return cmp.Compare(b, a) })
 		top = slices.Insert(top, at, s)
 		top = top[:min(limit, len(top))]
-	}
-	if len(top) == 0 {
-		return nil
+		if len(top) == limit {
+			// What differs by rounding only is equal, and then names decide.
+			least = max(least, top[limit-1]-2*r.slack-rounding)
+		}
 	}
 	var found []candidate
-	for doc, s := range r.scores {
-		if s < top[len(top)-1] {
+	for _, doc := range near {
+		if r.scores[doc] < least {
 			continue
 		}
-		// All that tie with the last are named, so that the cut is by name, too.
-		found = append(found, candidate{Hit{Name: r.x.at(doc).Name, Score: s}, doc, r.levels[doc]})
+		r.sharpen(doc)
+		if s := round(r.scores[doc]); s > 0 {
+			found = append(found, candidate{Hit{Score: s}, doc, r.levels[doc]})
+		}
+	}
+	slices.SortFunc(found, func(a, b candidate) int { return cmp.Compare(b.Score, a.Score) })
+	if len(found) > limit {
+		last := found[limit-1].Score
+		n, _ := slices.BinarySearchFunc(found, last, func(c candidate, last float64) int {
+			if c.Score >= last {
+				return -1
+			}
+			return 1
+		})
+		found = found[:n] // all that tie with the last are named, so that the cut is by name, too
+	}
+	for i := range found {
+		found[i].Name = r.x.at(found[i].doc).Name
 	}
 	slices.SortFunc(found, byScore)
 	return found[:min(limit, len(found))]
@@ -515,23 +401,22 @@ func (r *ranking) grouped(field string) []string {
 	return fields
 }
 
-func add(to []float64, i int, n float64) []float64 {
-	if old := len(to); i >= old {
-		to = slices.Grow(to, i+1-old)[:i+1]
-		clear(to[old:])
-	}
-	to[i] += n
-	return to
-}
-
 // scratch has slices as long as the index has documents, of which a search needs several.
 var scratch sync.Pool
 
-func borrow() []float64 {
-	if b, ok := scratch.Get().(*[]float64); ok {
+// room returns a slice of no length that has room for n numbers.
+func room(n int) []float64 {
+	if b, ok := scratch.Get().(*[]float64); ok && cap(*b) >= n {
 		return (*b)[:0]
 	}
-	return nil
+	return make([]float64, 0, n)
+}
+
+// borrow returns n zeros with room for more.
+func borrow(more, n int) []float64 {
+	zeros := room(more)[:n]
+	clear(zeros)
+	return zeros
 }
 
 func giveBack(all ...[]float64) {
@@ -540,15 +425,4 @@ func giveBack(all ...[]float64) {
 			scratch.Put(&b)
 		}
 	}
-}
-
-// squeeze reduces a name to its letters and digits: search_code, "Search code"
-// and searchCode are the same name.
-func squeeze(name string) string {
-	return strings.ToLower(strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return r
-		}
-		return -1
-	}, fold(rawjson.Head(name, 4*maxWord))))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	api "github.com/blevesearch/bleve_index_api"
@@ -18,6 +19,8 @@ import (
 type segment struct {
 	library.Segment
 	prints []print // what its documents are, by number
+
+	decoded decoded
 }
 
 // piece is what an Index has of a segment. It never changes.
@@ -26,6 +29,28 @@ type piece struct {
 	docs []*entry        // by number; nil: not, or no longer, in the index
 	gone *roaring.Bitmap // the numbers of these; nil: there is none
 	live int             // documents that are there
+
+	places func() []place // by number
+}
+
+// place is what a search of vectors needs to know of a document.
+type place struct {
+	slot         int32
+	there, other bool // other: in groupOthers
+}
+
+// lookedUp returns the piece with its places, which the first search by vectors makes.
+func (p *piece) lookedUp() *piece {
+	p.places = sync.OnceValue(func() []place {
+		all := make([]place, len(p.docs))
+		for number, e := range p.docs {
+			if e != nil {
+				all[number] = place{int32(e.slot), true, groupOf(e.Def.ID.Kind) == groupOthers}
+			}
+		}
+		return all
+	})
+	return p
 }
 
 // maxPieces bounds how many pieces an index consists of, because each makes a search
@@ -79,7 +104,7 @@ func newPiece(ctx context.Context, docs []*entry) (*piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &piece{segment: &segment{made, prints}, docs: docs, live: len(docs)}, nil
+	return (&piece{segment: &segment{Segment: made, prints: prints}, docs: docs, live: len(docs)}).lookedUp(), nil
 }
 
 // settle notes in the documents where they are.
@@ -116,7 +141,7 @@ func without(pieces []*piece, out []*entry) []*piece {
 			if p.live == len(gone) {
 				continue
 			}
-			next := &piece{p.segment, slices.Clone(p.docs), roaring.New(), p.live - len(gone)}
+			next := (&piece{segment: p.segment, docs: slices.Clone(p.docs), gone: roaring.New(), live: p.live - len(gone)}).lookedUp()
 			if p.gone != nil {
 				next.gone = p.gone.Clone()
 			}

@@ -157,7 +157,7 @@ func (s *Stored) take(docs []*entry) (pieces []*piece, rest []*entry) {
 	}
 	taken := make([]bool, len(docs))
 	for _, one := range s.segments {
-		p := &piece{segment: one, docs: make([]*entry, len(one.prints))}
+		p := (&piece{segment: one, docs: make([]*entry, len(one.prints))}).lookedUp()
 		var gone []uint32
 		for number, what := range one.prints {
 			i, wanted := places[what]

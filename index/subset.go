@@ -13,14 +13,3 @@ func (s *Snapshot) Subset(names []string) *Subset {
 	s.each(func(doc int, e *entry) { all.has[doc] = wanted[e.Name] })
 	return all
 }
-
-// keep returns the scores of the subset; others are 0.
-func (s *Subset) keep(scores []float64) []float64 {
-	kept := make([]float64, len(scores))
-	for doc := range min(len(scores), len(s.has)) {
-		if s.has[doc] {
-			kept[doc] = scores[doc]
-		}
-	}
-	return kept
-}

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strconv"
 	"sync"
 
 	"github.com/philippgille/chromem-go"
-
-	"toolfinch/embed/kernel"
 )
 
 // ErrVector is returned for a vector that cannot be compared with the others:
@@ -27,14 +24,14 @@ type holder interface {
 	put(slot int, vector []float32) error
 	remove(slot int) error
 	vector(slot int) ([]float32, error)
-	// cosines puts the cosine of queries[i] and each vector at
-	// all[i*stride+slot]. all is zero, and has kernel.MaxRows rows or a multiple.
-	cosines(ctx context.Context, queries [][]float32, all []float32, stride int) error
+	// compare puts the cosine of queries[i] and each vector at rows[i][slot]. With a
+	// comparison these are as wrong as that says at most.
+	compare(ctx context.Context, queries [][]float32, rows [][]float32) (*comparison, error)
 }
 
-// packedFrom is the number of vectors from which on they are packed: a scan by
+// codedFrom is the number of vectors from which on they are coded: a scan by
 // chromem-go takes longer than all the rest of a search then.
-const packedFrom = 256
+const codedFrom = 256
 
 // vectors are the vectors of an Index by the slot of their document. The zero
 // value is empty.
@@ -43,15 +40,7 @@ type vectors struct {
 	dim   int
 	has   []bool // by slot
 	count int
-	slots int // how many are expected
 	held  holder
-}
-
-// reserve says how many slots there are, so that room for all is made at once.
-func (v *vectors) reserve(slots int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.slots = slots
 }
 
 // put stores the vector of a slot, in place of what was there.
@@ -73,8 +62,8 @@ func (v *vectors) put(slot int, vector []float32) error {
 			return err
 		}
 	}
-	if v.count >= packedFrom {
-		if err := v.pack(); err != nil {
+	if v.count >= codedFrom {
+		if err := v.code(); err != nil {
 			return err
 		}
 	}
@@ -91,13 +80,12 @@ func (v *vectors) put(slot int, vector []float32) error {
 	return nil
 }
 
-// pack moves the vectors into the layout for many.
-func (v *vectors) pack() error {
-	if p, done := v.held.(*packed); done {
-		p.panel.Grow(v.slots)
+// code moves the vectors into the form for many.
+func (v *vectors) code() error {
+	if _, done := v.held.(*coded); done {
 		return nil
 	}
-	next := &packed{v.dim, kernel.NewPanels(v.dim, v.slots)}
+	next := newCoded(v.dim)
 	for slot, has := range v.has {
 		if !has {
 			continue
@@ -150,15 +138,35 @@ type similarities struct {
 	rows   [][]float32 // by vector of the query and slot
 	has    []bool      // by slot
 	buffer *[]float32
+
+	all  *vectors
+	held *coded      // what the rows are of, nil where these are exact
+	ask  *comparison // nil where rows are exact
 }
 
 // buffers are the memory of similarities, which has several megabytes where
 // there are very many tools.
 var buffers = sync.Pool{New: func() any { return new([]float32) }}
 
-func (s *similarities) release() {
-	if s.buffer != nil {
-		buffers.Put(s.buffer)
+func (s *similarities) release() { buffers.Put(s.buffer) }
+
+// margin is by how much a cosine may be wrong that was not sharpened.
+func (s *similarities) margin() float64 {
+	if s.ask == nil {
+		return 0
+	}
+	return s.ask.margin
+}
+
+// sharpen makes the cosines of a slot, which has some, exact.
+func (s *similarities) sharpen(slot int) {
+	s.all.mu.RLock()
+	defer s.all.mu.RUnlock()
+	if s.ask == nil || s.all.held != s.held || !s.all.has[slot] { // they are gone: what is known remains
+		return
+	}
+	for i, row := range s.rows {
+		row[slot] = float32(s.held.cosine(s.ask, i, slot))
 	}
 }
 
@@ -180,21 +188,24 @@ func (v *vectors) cosines(ctx context.Context, queries [][]float32) (*similariti
 			return nil, fmt.Errorf("%w: a query of %d numbers, and documents of %d", ErrDimension, len(q), v.dim)
 		}
 	}
-	s := &similarities{has: append([]bool(nil), v.has...), buffer: buffers.Get().(*[]float32)}
-	columns := kernel.RoundUp(max(1, len(v.has)), kernel.Align)
-	size := kernel.RoundUp(len(queries), kernel.MaxRows) * columns
-	if cap(*s.buffer) < size {
+	s := &similarities{has: append([]bool(nil), v.has...), buffer: buffers.Get().(*[]float32), all: v}
+	columns := max(1, len(v.has))
+	if size := len(queries) * columns; cap(*s.buffer) < size {
 		*s.buffer = make([]float32, size)
 	}
-	all := (*s.buffer)[:size]
-	clear(all)
 	for i := range queries {
-		s.rows = append(s.rows, all[i*columns:(i+1)*columns:(i+1)*columns])
+		s.rows = append(s.rows, (*s.buffer)[:cap(*s.buffer)][i*columns:(i+1)*columns:(i+1)*columns])
 	}
 	if v.count == 0 {
 		return s, nil
 	}
-	return s, v.held.cosines(ctx, queries, all, columns)
+	s.held, _ = v.held.(*coded)
+	var err error
+	if s.ask, err = v.held.compare(ctx, queries, s.rows); err != nil {
+		s.release()
+		return nil, err
+	}
+	return s, nil
 }
 
 // of returns copies of the vectors of slots, nil for those that have none.
@@ -275,69 +286,23 @@ func (c *inChromem) vector(slot int) ([]float32, error) {
 	return d.Embedding, err
 }
 
-func (c *inChromem) cosines(ctx context.Context, queries [][]float32, all []float32, stride int) error {
+func (c *inChromem) compare(ctx context.Context, queries [][]float32, rows [][]float32) (*comparison, error) {
 	n := c.documents.Count()
 	if n == 0 {
-		return nil
+		return nil, nil
 	}
 	for i, q := range queries {
 		found, err := c.documents.QueryEmbedding(ctx, q, n, nil, nil)
 		if err != nil {
-			return fmt.Errorf("index: vectors: %w", err)
+			return nil, fmt.Errorf("index: vectors: %w", err)
 		}
 		for _, f := range found {
 			slot, err := strconv.Atoi(f.ID)
 			if err != nil {
-				return fmt.Errorf("index: vectors: %w", err)
+				return nil, fmt.Errorf("index: vectors: %w", err)
 			}
-			all[i*stride+slot] = f.Similarity
+			rows[i][slot] = f.Similarity
 		}
 	}
-	return nil
-}
-
-// packed keeps vectors as the columns of one matrix, so that a search is one
-// product. At 5,000 tools it is twenty times as fast as a scan by chromem-go.
-type packed struct {
-	dim   int
-	panel *kernel.Panels // a column for each slot
-}
-
-func (p *packed) put(slot int, vector []float32) error {
-	p.panel.Grow(slot + 1)
-	p.panel.Set(slot, vector)
-	return nil
-}
-
-func (p *packed) remove(slot int) error {
-	p.panel.Set(slot, nil)
-	return nil
-}
-
-func (p *packed) vector(slot int) ([]float32, error) { return p.panel.Column(slot), nil }
-
-// sharedFrom is the number of columns from which on processors share a scan.
-const sharedFrom = 16384
-
-func (p *packed) cosines(ctx context.Context, queries [][]float32, all []float32, stride int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	left := make([]float32, kernel.RoundUp(len(queries), kernel.MaxRows)*p.dim)
-	for i, q := range queries {
-		copy(left[i*p.dim:], q)
-	}
-	columns, workers := min(stride, p.panel.Columns()), 1
-	if columns >= sharedFrom {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	each := kernel.RoundUp((columns+workers-1)/workers, kernel.Align)
-	var wait sync.WaitGroup
-	for from := 0; from < columns; from += each {
-		wait.Go(func() {
-			p.panel.MulAdd(all, stride, left, p.dim, len(queries), from, min(from+each, columns))
-		})
-	}
-	wait.Wait()
-	return nil
+	return nil, nil
 }

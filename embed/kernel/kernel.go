@@ -1,5 +1,5 @@
-// Package kernel owns the products of matrices of 32-bit floats, and the two other
-// functions of a transformer that take time. It starts no goroutines and knows
+// Package kernel owns the products of matrices of 32-bit floats, the two other
+// functions of a transformer that take time, and inner products of bytes. It starts no goroutines and knows
 // nothing of models.
 //
 // The kernels are assembly for amd64 (AVX2 with FMA, AVX-512) and arm64
@@ -111,17 +111,6 @@ func (p *Panels) Set(column int, values []float32) {
 		}
 		p.data[at+i*cols] = v
 	}
-}
-
-// Column returns a copy of a column.
-func (p *Panels) Column(column int) []float32 {
-	cols := p.set.cols
-	at := column/cols*cols*p.k + column%cols
-	out := make([]float32, p.k)
-	for i := range out {
-		out[i] = p.data[at+i*cols]
-	}
-	return out
 }
 
 // depth is how many rows of a panel are multiplied before the next panel is:

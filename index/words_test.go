@@ -1,0 +1,203 @@
+package index
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// exhaustive finds by words and by vectors: by the formulas over all documents, with nothing
+// that makes them fast. It knows no names, deprecation, learning and twins.
+type exhaustive struct {
+	counts  map[string]map[string]int // by document and term
+	having  map[string]int            // documents, by term
+	vectors map[string][]float32      // by document
+}
+
+func newExhaustive(docs map[string]Document) *exhaustive {
+	e := &exhaustive{counts: map[string]map[string]int{}, having: map[string]int{}}
+	for name, d := range docs {
+		e.counts[name] = map[string]int{}
+		for _, c := range newAnalyzer().counts(d) {
+			e.counts[name][c.term] = c.times
+			e.having[c.term]++
+		}
+	}
+	return e
+}
+
+func (e *exhaustive) search(q Query) []candidate {
+	asked := parse(q.Text)
+	var all []candidate
+	for name, counts := range e.counts {
+		var sum float64
+		clauses := make([]float64, asked.clauses)
+		words := map[string]float64{} // by concept
+		for _, term := range slices.Sorted(maps.Keys(asked.terms)) {
+			weight := 1.0
+			if strings.HasPrefix(term, written) {
+				weight = weightWritten
+			} else if isConcept(term) {
+				weight = weightConcept
+			}
+			times := float64(counts[term]) / scale
+			score := weight * rarity(len(e.counts), e.having[term]) * times / (times + saturation)
+			words[asked.concepts[term]] += score
+			if score -= words[term]; score <= 0 {
+				continue
+			}
+			sum += score
+			for _, c := range asked.terms[term] {
+				clauses[c] += score
+			}
+		}
+		var squares float64
+		for _, c := range clauses {
+			squares += c * c
+		}
+		score := sum + weightClauses*math.Sqrt(squares)
+		if q.Vectors != nil {
+			whole, best := cosine64(q.Vectors[0], e.vectors[name]), math.Inf(-1)
+			for _, v := range q.Vectors[1:] {
+				best = max(best, cosine64(v, e.vectors[name]))
+			}
+			if len(q.Vectors) == 1 {
+				best = whole
+			}
+			score += weightVectors * ((1-weightClause)*whole + weightClause*best)
+		}
+		if score = round(score); score > 0 {
+			all = append(all, candidate{Hit: Hit{Name: name, Score: score}})
+		}
+	}
+	slices.SortFunc(all, byScore)
+	return all
+}
+
+// vocabulary is what random documents and queries are made of: words with concepts, words of one
+// stem, identifiers, and others.
+var vocabulary = append(strings.Fields(`delete remove create creating file files issue issues ticket currency dollar euro convert
+	getURLs base64 read reading 天気予報 tool server send message mail email`), fewWords("word", 60)...)
+
+func fewWords(stem string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprint(stem, i)
+	}
+	return all
+}
+
+// Whatever the documents are and however they came, a search finds what the formulas over all of them
+// say, with their scores.
+func TestASearchPassesOverNothing(t *testing.T) {
+	for seed := range uint64(4) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		text := func(words int) string {
+			var b strings.Builder
+			for range words {
+				word := vocabulary[int(float64(len(vocabulary))*math.Pow(random.Float64(), 2))] // some are common
+				b.WriteString(word + []string{" ", " ", " ", ", ", " and "}[random.IntN(5)])
+			}
+			return b.String()
+		}
+		x := build(t)
+		docs := map[string]Document{}
+		for batch := range 12 {
+			var changed []Document
+			var gone []string
+			for n := range 1 + random.IntN(80) {
+				// Names that no query has, so that none is an exact match.
+				d := doc(t, fmt.Sprint("srv", random.IntN(4)), fmt.Sprintf("x%dq%dz", batch*random.IntN(2), n), text(1+random.IntN(30)))
+				changed = append(changed, d)
+			}
+			for name := range docs {
+				if random.IntN(12) == 0 {
+					gone = append(gone, name)
+				}
+			}
+			if err := x.Apply(t.Context(), changed, gone); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range gone {
+				delete(docs, name)
+			}
+			for _, d := range changed {
+				docs[d.Name] = d
+			}
+		}
+		vectors := map[string][]float32{}
+		for _, name := range slices.Sorted(maps.Keys(docs)) {
+			vectors[name] = randomUnit(random, 64)
+		}
+		reference := newExhaustive(docs)
+		reference.vectors = vectors
+		checkFound := func(q Query, slip float64) {
+			t.Helper()
+			q.Limit = 12
+			got, want := search(t, x, q), reference.search(q)
+			scores := map[string]float64{}
+			for _, c := range want {
+				scores[c.Name] = c.Score
+			}
+			want = want[:min(q.Limit, len(want))]
+			if len(got) != len(want) {
+				t.Fatalf("seed %d: %q finds %v, want %v", seed, q.Text, got, want)
+			}
+			for i, hit := range got {
+				if math.Abs(hit.Score-want[i].Score) > slip || math.Abs(hit.Score-scores[hit.Name]) > slip || slip == 0 && hit.Name != want[i].Name {
+					t.Fatalf("seed %d: %q finds %v in place %d, want %v", seed, q.Text, hit, i, want[i])
+				}
+			}
+		}
+		for range 60 {
+			checkFound(Query{Text: text(1 + random.IntN(10))}, 0)
+		}
+		putVectors(t, x, vectors)
+		for range 60 {
+			// One word: answers to several clauses are ordered by more than scores.
+			checkFound(Query{Text: vocabulary[random.IntN(len(vocabulary))], Vectors: [][]float32{randomUnit(random, 64)}}, weightVectors*exactly)
+		}
+	}
+}
+
+// What is decoded stays within its bound, and is the same when it is decoded again.
+func TestDecodedPostingsAreBounded(t *testing.T) {
+	var docs []Document
+	for i := range 40 {
+		docs = append(docs, doc(t, "s", fmt.Sprint("tool", i), fmt.Sprint("Says something about thing", i)))
+	}
+	x := build(t, docs...)
+	s := x.pieces[0].segment
+	bound := decodedPerDoc*len(docs) + decodedMore
+	for n := range 3 * bound / listOverhead {
+		list, err := s.list(fieldTerms, fmt.Sprint("unknown", n))
+		if err != nil || len(list) != 0 {
+			t.Fatalf("list %v, error %v", list, err)
+		}
+		if s.decoded.size > bound || listOverhead*len(s.decoded.lists) > s.decoded.size {
+			t.Fatalf("%d lists, which count as %d; the bound is %d", len(s.decoded.lists), s.decoded.size, bound)
+		}
+		if n%1000 > 0 {
+			continue
+		}
+		if list, err := s.list(fieldTerms, "thing"); err != nil || len(list) != len(docs) {
+			t.Fatalf("the word of all documents is in %d, error %v", len(list), err)
+		}
+	}
+}
+
+// A posting has room for the most that a definition can say a word.
+func TestAPostingHasRoom(t *testing.T) {
+	var most float64
+	for _, p := range []part{partName, partTitle, partServer, partDescription, partAbout, partParameter, partExplanation, partEnriched, partURI} {
+		// A word of n words in a part is counted n times, and twice in the length of the part.
+		most += p.weight * p.length / (2 * p.slope)
+	}
+	if most*scale >= 1<<freqBits {
+		t.Errorf("a word counts up to %v sixteenths, and a posting has room for %d", most*scale, 1<<freqBits)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -116,6 +117,29 @@ func TestImportsRunDownTheHouse(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// left out of the program: what it had, or has through a library where nothing needs it, with
+// what that weighs. Tests may import them.
+var leftOut = map[string]string{
+	"github.com/tiktoken-go":                   "a vocabulary as a Go map, 5.4 MB: tool/o200k has it compressed",
+	"google.golang.org/grpc":                   "2.2 MB: telemetry sends spans by HTTP alone",
+	"golang.org/x/net/trace":                   "it executes templates in the program, whatever the page does",
+	"go.opentelemetry.io/proto/otlp/collector": "gRPC's messages",
+}
+
+func TestTheProgramIsLean(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./cmd/toolfinch").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, linked := range strings.Fields(string(out)) {
+		for heavy, why := range leftOut {
+			if linked == heavy || strings.HasPrefix(linked, heavy+"/") {
+				t.Errorf("the program has %s: %s", linked, why)
+			}
+		}
 	}
 }
 

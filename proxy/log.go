@@ -48,7 +48,7 @@ func (o *observer) logged(ctx context.Context, done *telemetry.Operation) {
 	if found := done.Retrieval; found != nil {
 		line.add(slog.Int("hits", found.Hits), slog.Bool("confident", found.Confident == found.Searches))
 	}
-	record := slog.NewRecord(time.Now(), slog.LevelInfo, messages[done.Kind], 0) // where in our code, nobody asks
+	record := slog.NewRecord(done.Time.Add(done.Duration), slog.LevelInfo, messages[done.Kind], 0) // where in our code, nobody asks
 	record.AddAttrs(line.attrs...)
 	_ = o.log.Handler().Handle(ctx, record) // as slog has it
 }

@@ -17,7 +17,7 @@ const (
 
 // gathering is how long a line waits for others. A call that logs wakes the goroutine that
 // writes only when nothing waits yet: on a busy proxy that costs more than the line itself.
-const gathering = 5 * time.Millisecond
+const gathering = 20 * time.Millisecond
 
 // backlog writes the lines of a log in the background. Some clients never read what a
 // server writes to standard error; once the pipe is full, every call would wait to log.

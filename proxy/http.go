@@ -183,8 +183,10 @@ func (p *Proxy) ifREST(next http.Handler) http.Handler {
 }
 
 // ready answers 200 once there is something to find, or no server left to wait for.
-// Its status is degraded while every server of the view has failed, and draining once the
-// process was told to stop and hands its sessions over.
+// Its status is degraded while every server of the view has failed, and while the store
+// does not answer. Both stay 200: another replica has the same servers and store, and this
+// one still answers what it knows. It is draining once the process was told to stop and
+// hands its sessions over.
 // Strangers are told the status alone.
 func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	tools, h := p.Tools(), p.health()
@@ -194,17 +196,21 @@ func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	status := "ready"
+	away := p.store.Health()
 	switch {
 	case draining:
 		status = "draining"
 	case tools == 0 && h.Pending > 0:
 		status = "starting"
-	case h.Failed > 0 && h.Ready+h.Pending == 0:
+	case away != nil || h.Failed > 0 && h.Ready+h.Pending == 0:
 		status = "degraded"
 	}
 	told := map[string]any{"status": status}
 	if !p.desk.entrance.Strangers(r) {
 		told["tools"], told["servers_ready"], told["servers_pending"], told["servers_failed"] = tools, h.Ready, h.Pending, h.Failed
+		if away != nil {
+			told["store"] = "PostgreSQL does not answer"
+		}
 	}
 	_ = json.NewEncoder(w).Encode(told)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,13 +32,14 @@ type loop struct {
 	life     context.Context // of Run; nil before
 	closing  sync.WaitGroup  // views that are no more
 	reported map[view.Problem]bool
-	partial  bool  // not all that is known can be found yet
-	decided  int64 // what store.Decisions was when what is held was last compared; -1 for never
+	partial  bool                       // not all that is known can be found yet
+	unstored map[string]upstream.Change // by server: what could not be stored while the store was away
+	decided  int64                      // what store.Decisions was when what is held was last compared; -1 for never
 }
 
 func newLoop(all *views, db *store.Store, count *counter) *loop {
 	return &loop{
-		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{},
+		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{}, unstored: map[string]upstream.Change{},
 		asked: make(chan func(context.Context)), notes: make(chan func(context.Context), 256), ended: make(chan struct{}),
 	}
 }
@@ -110,8 +112,12 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	}
 	l.indexed()
 	l.wake()
-	var due <-chan time.Time // nil while nothing is held
+	var due <-chan time.Time   // nil while nothing is held
+	var again <-chan time.Time // nil while everything is stored
 	for {
+		if again == nil && len(l.unstored) > 0 {
+			again = time.After(storeAgain)
+		}
 		if due == nil && l.known.someHeld() {
 			due = time.After(decisionsEvery)
 		}
@@ -121,6 +127,12 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 		case <-due:
 			due = nil
 			l.decisions(ctx)
+		case <-again:
+			if again = nil; l.store.Health() == nil {
+				l.take(ctx, slices.Collect(maps.Values(l.unstored)))
+			} else {
+				again = time.After(storeAgain)
+			}
 		case f := <-l.asked:
 			f(ctx)
 		case f := <-l.notes:
@@ -145,6 +157,9 @@ func wake(c chan struct{}) {
 	default:
 	}
 }
+
+// storeAgain is how long what could not be stored waits for the next try.
+const storeAgain = time.Second
 
 const (
 	// pause is how long the refresh loop waits for more changes to come.
@@ -194,6 +209,10 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
 				l.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
+			}
+			delete(l.unstored, change.Server)
+			if _, away := errors.AsType[*store.Away](err); away {
+				l.unstored[change.Server] = change
 			}
 		}
 		news = news || change.Err == nil

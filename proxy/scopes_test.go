@@ -18,7 +18,7 @@ import (
 // keysOf makes API keys with the scope of their name, before the proxy starts.
 func keysOf(t *testing.T, config *configs.Config, names ...string) map[string]string {
 	t.Helper()
-	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	db, err := store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

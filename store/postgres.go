@@ -59,6 +59,17 @@ func (a *Away) Error() string {
 
 func (a *Away) Unwrap() error { return a.Err }
 
+// Health returns a *Away while PostgreSQL does not answer, else nil. It asks nobody: what
+// it says is at most some seconds old.
+func (s *Store) Health() error {
+	if s.remote != nil {
+		if away := s.remote.away.Load(); away != nil {
+			return away
+		}
+	}
+	return nil
+}
+
 // InPostgres reports whether a place of a store is the URL of a PostgreSQL database, not
 // a folder.
 func InPostgres(at string) bool {

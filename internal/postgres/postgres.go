@@ -75,7 +75,8 @@ func missing(t testing.TB, err error) {
 // bin returns the folder of the newest version of the programs of PostgreSQL.
 func bin() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(path), nil
+		path, err = filepath.EvalSymlinks(path) // libraries are found from there
+		return filepath.Dir(path), err
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian's
 	if len(found) == 0 {

@@ -30,7 +30,9 @@ const (
 	// it takes at most until one that was made or revoked is noticed.
 	keyFresh = time.Second
 	// keyStale is how long a key is taken while the store cannot be read.
-	keyStale = time.Minute
+	keyStale = 15 * time.Minute
+	// keyWait bounds how long a call waits for the store where its key is known.
+	keyWait = 300 * time.Millisecond
 )
 
 // NewKey makes an API key, of 260 random bits, and what is stored of it.
@@ -76,7 +78,12 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 	known, ok := k.recent.get(hash)
 	if !ok || now.Sub(known.at) > keyFresh && (k.heard == nil || !k.heard()) {
 		forgot := k.forgot.Load()
-		key, err := k.store.Key(ctx, hash)
+		asking, cancel := ctx, context.CancelFunc(func() {})
+		if ok && now.Sub(known.at) <= keyStale {
+			asking, cancel = context.WithTimeout(ctx, keyWait)
+		}
+		key, err := k.store.Key(asking, hash)
+		cancel()
 		switch {
 		case err != nil && (!ok || now.Sub(known.at) > keyStale):
 			k.log.Warn("API keys cannot be checked", "error", err)

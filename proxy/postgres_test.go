@@ -1,0 +1,137 @@
+package proxy_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"toolfinch/internal/await"
+	"toolfinch/internal/postgres"
+	"toolfinch/proxy"
+	"toolfinch/store"
+	"toolfinch/trust/inbound"
+	"toolfinch/view"
+)
+
+// While PostgreSQL is away, what is known is searched and called on, what must be stored
+// is refused, and what a server changes is stored when it is back.
+func TestPostgresIsAwayWhileAProxyServes(t *testing.T) {
+	t.Parallel()
+	cluster := postgres.New(t)
+	for name, fault := range map[string]struct{ begin, end func(testing.TB) }{
+		"stopped": {cluster.Stop, cluster.Run},
+		"paused":  {cluster.Pause, cluster.Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := shop(t, "shop", "hat", "coat")
+			config := configOf(t, []*script{s}, everything("plain", view.ExposureAuto), gated("gated", view.ExposureRetrieve, ample))
+			config.Store = cluster.Database(t)
+			config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+			me := keysOf(t, config, "me")["me"]
+			p, url := openREST(t, "", config)
+			key := "Authorization: Bearer " + me
+			get := func(method, path, body string) answered { return curl(t, url, method, path, body, key) }
+			const called = `{"tool_id":"shop_hat","arguments":{"size":3}}`
+			get("GET", "/readyz", "").wants(t, "before", 200, `"status":"ready"`)
+			get("POST", "/api/tools/provision?view=gated", `{"tool_ids":["shop_hat"]}`).wants(t, "provision before", 200)
+			works := func(when string) {
+				t.Helper()
+				get("POST", "/api/proxy/execute?view=plain", called).wants(t, "call "+when, 200, `"size":3`)
+				get("POST", "/api/proxy/execute?view=gated", called).wants(t, "call what is provisioned "+when, 200, `"size":3`)
+				get("GET", "/api/tools/discover?view=plain&query=hat", "").wants(t, "search "+when, 200, "shop_hat")
+			}
+			works("before")
+
+			fault.begin(t)
+			works("in the first moment")
+			await.True(t, func() bool {
+				return get("GET", "/readyz", "").status == 200 && strings.Contains(get("GET", "/readyz", "").body, `"degraded"`)
+			})
+			works("away")
+			// It holds in this process, and is stored with the owner's next change.
+			get("POST", "/api/tools/provision?view=gated", `{"tool_ids":["shop_coat"]}`).wants(t, "provision away", 200)
+			s.changes(t, p, goods("hat", "coat", "cap")...)
+
+			fault.end(t)
+			await.True(t, func() bool { return strings.Contains(get("GET", "/readyz", "").body, `"ready"`) })
+			works("after")
+			db, err := store.OpenReadOnly(t.Context(), config.Store, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			await.Nil(t, func() error {
+				if defs, err := db.Tools(t.Context()); err != nil || len(defs) != 3 {
+					return fmt.Errorf("%d tools are stored, %v", len(defs), err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestAProxyDoesNotStartWithoutItsPostgres(t *testing.T) {
+	config := configOf(t, nil)
+	config.Store = "postgres://ann:Geheim123@127.0.0.1:1/toolfinch"
+	for name, open := range map[string]func() error{
+		"proxy":     func() error { _, err := proxy.Open(t.Context(), config); return err },
+		"workspace": func() error { _, err := proxy.OpenWorkspace(t.Context(), config); return err },
+	} {
+		if err := open(); err == nil || !strings.Contains(err.Error(), "PostgreSQL") || strings.Contains(err.Error(), "Geheim") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Calls and searches are answered from memory. What is written of them is written
+// later, once for many.
+func TestCallsMakeNoQuery(t *testing.T) {
+	t.Parallel()
+	s := shop(t, "shop", "hat", "coat")
+	config := configOf(t, []*script{s}, everything("plain", view.ExposureAuto))
+	config.Store = postgres.Start(t)
+	p, url := openREST(t, "", config)
+	conn, err := pgx.Connect(t.Context(), config.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `CREATE EXTENSION pg_stat_statements`); err != nil {
+		t.Fatal(err)
+	}
+	legacy, modern := viewClient(t, p, url, "plain", false), viewClient(t, p, url, "plain", true)
+	calls := func() {
+		for _, c := range []*rawClient{legacy, modern} {
+			for _, call := range []string{toolCall("shop_hat", `{"size":1}`), toolCall("retrieve_tools", `{"query":"coat"}`)} {
+				if got := c.ask("tools/call", call); failed(got) {
+					t.Fatal(got.raw)
+				}
+			}
+		}
+		curl(t, url, "POST", "/api/proxy/execute?view=plain", `{"tool_id":"shop_hat","arguments":{"size":1}}`).wants(t, "execute", 200)
+		curl(t, url, "GET", "/api/tools/discover?view=plain&query=hat", "").wants(t, "discover", 200)
+	}
+	calls() // what is written of the first ones
+	const rounds = 50
+	count := func() (n int) {
+		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND query ~* '^\s*(select|insert|update|delete)' AND query !~* 'pg_stat_statements|advisory|\m(called|savings|clients|decisions)\M'`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := count()
+	for range rounds {
+		calls()
+	}
+	if n := count() - before; n >= rounds {
+		t.Errorf("%d rounds of calls made %d queries", rounds, n)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT count(*) FROM tools`); err != nil || count() == before {
+		t.Errorf("queries are not counted: %v", err)
+	}
+}

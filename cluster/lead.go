@@ -46,6 +46,8 @@ type Candidate struct {
 	// Stays says that the server is not handed over to a replica that comes: what it knows
 	// would be lost.
 	Stays bool
+
+	wasHere bool // led by this replica when it last had a connection
 }
 
 // LeadOptions are what Leads are made with.
@@ -69,6 +71,7 @@ type Leads struct {
 	turned     map[string]chan struct{} // closed when Leads answers otherwise; of the servers that were asked about
 	replicas   []store.Replica
 	changed    chan struct{} // closed when replicas are others, or lead something else
+	last       []string      // what was led over the connection before
 	lost       error         // why this replica is not there; nil while it is
 }
 
@@ -156,7 +159,7 @@ func (l *Leads) attend(ctx context.Context, again *conn.Delays) (err error) {
 		return err
 	}
 	defer s.Close()
-	free := map[string]bool{} // nobody led them in the round before
+	free := map[string]int{} // for how many rounds nobody has led them
 	for {
 		round, cancel := context.WithTimeout(ctx, roundWithin)
 		free, err = l.round(round, s, free)
@@ -176,9 +179,12 @@ func (l *Leads) attend(ctx context.Context, again *conn.Delays) (err error) {
 
 // round leads what this replica is to lead, hands over what another is to, and tells
 // the others.
-func (l *Leads) round(ctx context.Context, s Membership, free map[string]bool) (map[string]bool, error) {
+func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (map[string]int, error) {
 	l.mu.Lock()
-	me, candidates := l.me, l.candidates
+	me, candidates := l.me, slices.Clone(l.candidates)
+	for i := range candidates {
+		candidates[i].wasHere = slices.Contains(l.last, candidates[i].Server)
+	}
 	me.Leads = slices.Sorted(maps.Keys(l.leads))
 	l.mu.Unlock()
 	replicas, led, err := s.Tell(ctx, me)
@@ -250,6 +256,9 @@ func (l *Leads) heard(replicas []store.Replica) {
 func (l *Leads) without(why error) {
 	l.mu.Lock()
 	all := slices.Collect(maps.Keys(l.leads))
+	if len(all) > 0 {
+		l.last = all
+	}
 	l.lost = why
 	l.mu.Unlock()
 	l.lead(all, false)
@@ -258,14 +267,14 @@ func (l *Leads) without(why error) {
 // decision is what a round changes.
 type decision struct {
 	lead, leave []string
-	free        map[string]bool // nobody leads them
+	free        map[string]int // for how many rounds nobody has led them
 }
 
 // decide says which servers a replica tries to lead: at once those that it is the first
 // for, the others when nobody led them in the round before either. What it leads and a
 // replica that came later is the first for, it hands over.
-func decide(me store.Replica, candidates []Candidate, replicas []store.Replica, led func(server string) bool, freeBefore map[string]bool) decision {
-	d := decision{free: map[string]bool{}}
+func decide(me store.Replica, candidates []Candidate, replicas []store.Replica, led func(server string) bool, freeBefore map[string]int) decision {
+	d := decision{free: map[string]int{}}
 	wanted := map[string]bool{}
 	for _, c := range candidates {
 		wanted[c.Server] = true
@@ -276,8 +285,8 @@ func decide(me store.Replica, candidates []Candidate, replicas []store.Replica, 
 			d.leave = append(d.leave, c.Server)
 		case mine:
 		case !led(c.Server):
-			d.free[c.Server] = true
-			if first.ID == me.ID || freeBefore[c.Server] {
+			d.free[c.Server] = freeBefore[c.Server] + 1
+			if c.patient(first.ID == me.ID) < d.free[c.Server] {
 				d.lead = append(d.lead, c.Server)
 			}
 		}
@@ -288,6 +297,21 @@ func decide(me store.Replica, candidates []Candidate, replicas []store.Replica, 
 		}
 	}
 	return d
+}
+
+// patient is how many rounds the server has no leader before a replica takes it that is
+// the first for it, or is not. One that stays is given back to whoever had it, after the
+// database was away; unless it was led here, which wasHere says.
+func (c Candidate) patient(first bool) int {
+	switch {
+	case c.wasHere:
+		return 0
+	case c.Stays:
+		return 3
+	case first:
+		return 0
+	}
+	return 1
 }
 
 // first is the replica with the configuration of me that all of them take for the first

@@ -49,7 +49,7 @@ func TestDecide(t *testing.T) {
 		"led here, the first has other servers": {me: one(low, time.Hour, s), others: []store.Replica{other}, led: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := decide(c.me, []Candidate{{Server: s, Stays: c.stays}}, append(c.others, c.me), func(string) bool { return c.led }, map[string]bool{s: c.free})
+			d := decide(c.me, []Candidate{{Server: s, Stays: c.stays}}, append(c.others, c.me), func(string) bool { return c.led }, map[string]int{s: map[bool]int{true: 1}[c.free]})
 			if lead, leave := slices.Contains(d.lead, s), slices.Contains(d.leave, s); lead != c.lead || leave != c.leave {
 				t.Errorf("lead %t, leave %t; want %t, %t", lead, leave, c.lead, c.leave)
 			}

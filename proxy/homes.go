@@ -108,7 +108,10 @@ func (p *Proxy) inside() http.Handler {
 	for pattern, serve := range p.sessionPaths() {
 		mux.Handle(pattern, p.to(serve))
 	}
-	return p.homes.Inside(p.desk.connected.Bounded(p.traces.Around(mux), refuse))
+	outer := http.NewServeMux()
+	outer.Handle(cluster.PlacedPattern, p.traces.Around(p.placed))
+	outer.Handle("/", p.homes.Inside(p.desk.connected.Bounded(p.traces.Around(mux), refuse)))
+	return outer
 }
 
 // serveInside serves the other replicas until ctx ends.

@@ -79,7 +79,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
 	}
-	all, known, err := newViews(ctx, config, o, db, p.events(), beside.leader())
+	all, known, err := newViews(ctx, config, o, db, p.events(), beside)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
 	}
@@ -92,6 +92,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		connected: transport.NewClients(limitsOf(config)),
 		relists:   known.clients, later: p.loop.later, homes: p.homes,
 	}
+	p.placed = newPlacements(beside, p.desk)
 	p.desk.entrance = inbound.New(inbound.Options{
 		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
 	})
@@ -127,7 +128,7 @@ func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 }
 
 // newViews reads the store. There are no views before they are built.
-func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events, leads upstream.Leads) (*views, recalled, error) {
+func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events, among *others) (*views, recalled, error) {
 	logins, err := newLogins(config, o, db)
 	if err != nil {
 		return nil, recalled{}, err
@@ -142,7 +143,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		scripts: scripts,
 		logins:  logins,
 		limits:  rate.New(config.RateLimits, nil),
-		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Leads: leads}),
+		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Leads: among.leader(), Elsewhere: among.elsewhere()}),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {
@@ -185,6 +186,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 		g.Go(func() error { p.others.leads.Run(life); return nil })
 		g.Go(func() error { p.hear(life, changes); return nil })
 		g.Go(func() error { p.attend(life); return nil })
+		g.Go(func() error { <-life.Done(); p.placed.close(); return nil })
 	}
 	if p.homes != nil {
 		g.Go(func() error { return p.serveInside(life) })

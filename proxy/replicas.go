@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -45,6 +46,7 @@ type others struct {
 	shared  shared
 	leads   *cluster.Leads
 	changes *cluster.Changes
+	hands   http.RoundTripper // sends requests to other replicas; nil: they are not reached
 	log     *slog.Logger
 }
 
@@ -63,6 +65,14 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 			return nil, err
 		}
 		all.me.Name, all.me.Address = cmp.Or(c.Name, all.me.Name), at.Address
+		secure, err := cluster.TLS(c.Keys)
+		if err != nil {
+			return nil, err
+		}
+		all.hands = cluster.Reach(secure)
+	}
+	if one := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Placement == upstream.PlacementOne }); one >= 0 && all.hands == nil {
+		o.log.Warn("placement: one does nothing without cluster: replicas do not reach each other", "server", config.Servers[one].Name)
 	}
 	versions := map[store.Topic]int64{} // where they cannot be read, all has changed when they can
 	if l, err := all.shared.Listen(ctx); err == nil {
@@ -120,7 +130,7 @@ func (o *others) compete(config *configs.Config) {
 	all := []cluster.Candidate{{}} // what is no server's is done by whoever leads ""
 	for _, s := range config.Servers {
 		if s.Fault == "" {
-			all = append(all, cluster.Candidate{Server: s.Name})
+			all = append(all, cluster.Candidate{Server: s.Name, Stays: s.Placement == upstream.PlacementOne})
 		}
 	}
 	o.leads.Compete(all)
@@ -163,12 +173,15 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 }
 
 // attend keeps what depends on who is there: how limits are shared, and which texts this
-// replica embeds.
+// replica embeds, and where servers run.
 func (p *Proxy) attend(ctx context.Context) {
+	var reconnecting sync.WaitGroup
+	defer reconnecting.Wait()
 	for {
 		replicas, changed, _ := p.others.leads.Replicas()
 		p.loop.soon(ctx, func(context.Context) { p.limits.Share(len(replicas), time.Now()) })
 		wake(p.embedder.work)
+		p.placed.follow(ctx, &reconnecting)
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -3,12 +3,18 @@
 package proxy_test
 
 import (
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
+	"toolfinch/upstream"
 )
 
 // replica is one of several proxies over a database.
@@ -95,4 +101,100 @@ func TestAllReplicasServeWhatIsApproved(t *testing.T) {
 	for _, r := range all {
 		has(t, r.Proxy, "", "shop_coat", "shop_hat")
 	}
+}
+
+// reaching has replicas of a configuration reach each other at addresses of their own.
+func reaching(t *testing.T, config *configs.Config) *configs.Config {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	one := *config
+	one.Cluster = &configs.Cluster{Listen: listener.Addr().String(), Address: listener.Addr().String(), Keys: []configs.ClusterKey{{1}}, Drain: time.Second}
+	return &one
+}
+
+// A server with placement one has one process in all replicas, which all clients use:
+// calls, progress and questions go through whichever replica they come to, and when the
+// replica with the process goes, another starts one.
+func TestAServerWithOneProcess(t *testing.T) {
+	s := newScript(t, "kept", false, true)
+	s.settings.Placement = upstream.PlacementOne
+	s.list("tools", `{"name":"count"}`, `{"name":"long"}`, `{"name":"ask"}`)
+	s.list("resources", `{"uri":"res://a","name":"a"}`)
+	var count atomic.Int64
+	s.on("tools/call count", func(r *request) {
+		r.result(fmt.Sprintf(`{"content":[{"type":"text","text":"%d"}],"unknown":1e400}`, count.Add(1)))
+	})
+	s.on("tools/call long", func(r *request) {
+		for i := range 3 {
+			r.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, part(part(r.Params, "_meta"), "progressToken"), i))
+		}
+		r.result(`{"content":[]}`)
+	})
+	s.on("tools/call ask", func(r *request) {
+		answer := r.ask("elicitation/create", form.params)
+		r.result(`{"content":[],"structuredContent":` + string(answer.Result) + `}`)
+	})
+	s.on("resources/read", func(r *request) { r.result(`{"contents":[{"uri":"res://a","text":"A"}]}`) })
+	config := configOf(t, []*script{s})
+	config.Store = postgres.Start(t)
+	var all []*replica
+	for range 3 {
+		all = append(all, addReplica(t, reaching(t, config)))
+	}
+	everyOne := func(what string, want int) {
+		t.Helper()
+		for i, r := range all {
+			for _, k := range []kind{{}, {modern: true}} {
+				c := newClient(t, r.Proxy, r.url, k, `{"elicitation":{}}`, reply)
+				if got := c.ask("tools/call", `{"name":"kept_count","arguments":{}}`); failed(got) || !strings.Contains(string(got.raw), "1e400") {
+					t.Fatalf("%s: replica %d, %s: %s", what, i, k, got.raw)
+				}
+				if got := c.ask("tools/call", `{"name":"kept_long","arguments":{},"_meta":{"progressToken":"p"}}`); failed(got) || len(c.got("notifications/progress")) != 3 {
+					t.Errorf("%s: replica %d, %s: %d reports of progress: %s", what, i, k, len(c.got("notifications/progress")), got.raw)
+				}
+				if got := c.ask("resources/read", `{"uri":"res://a"}`); failed(got) || !strings.Contains(string(got.raw), `"A"`) {
+					t.Errorf("%s: replica %d, %s: %s", what, i, k, got.raw)
+				}
+			}
+		}
+		if n := processes(all); n != want {
+			t.Errorf("%s: %d processes, want %d", what, n, want)
+		}
+	}
+	everyOne("at first", 1)
+	if n := count.Load(); n != 6 {
+		t.Errorf("%d calls, want 6", n)
+	}
+	for i, r := range all {
+		for _, k := range []kind{{}, {modern: true}} {
+			c := newClient(t, r.Proxy, r.url, k, `{"elicitation":{}}`, reply)
+			if got := c.call("tools/call", `{"name":"kept_ask","arguments":{}}`); failed(got) || !strings.Contains(string(got.raw), "accept") {
+				t.Errorf("a question, replica %d, %s: %s", i, k, got.raw)
+			}
+		}
+	}
+	all[0].stop()
+	all = all[1:]
+	await.True(t, func() bool { return processes(all) == 1 })
+	c := newClient(t, all[0].Proxy, all[0].url, kind{}, `{}`, reply)
+	await.True(t, func() bool { return !failed(c.ask("tools/call", `{"name":"kept_count","arguments":{}}`)) })
+	c = newClient(t, all[1].Proxy, all[1].url, kind{}, `{}`, reply)
+	await.True(t, func() bool { return !failed(c.ask("tools/call", `{"name":"kept_count","arguments":{}}`)) })
+	if n := processes(all); n != 1 {
+		t.Errorf("%d processes after the first has gone", n)
+	}
+}
+
+// processes is how many replicas have a process of their first server.
+func processes(all []*replica) (n int) {
+	for _, r := range all {
+		if r.Servers()[0].PID != 0 {
+			n++
+		}
+	}
+	return n
 }

@@ -61,6 +61,15 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	if l.main {
 		before = l.server.process.Load()
 	}
+	if l.server.places != nil {
+		at, err := l.server.places(ctx, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		if at != nil {
+			s.Command, s.URL, s.Transport, around = "", at.URL, TransportHTTP, at.Around
+		}
+	}
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -116,6 +117,7 @@ type Pool struct {
 	now     atomic.Pointer[members] // replaced under mu, read without
 	work    sync.WaitGroup          // whoever closes servers that have left
 	leads   Leads
+	places  func(ctx context.Context, server string) (*Elsewhere, error) // nil: all are here
 
 	mu      sync.Mutex // guards what follows, and the replacing of now; never held over I/O
 	leaving []*server  // removed or replaced, not closed yet
@@ -132,6 +134,17 @@ type Options struct {
 	Logins  *login.Logins     // default: no server is logged in to
 	Traces  *telemetry.Traces // default: requests have no spans
 	Leads   Leads             // default: this process lists every server
+	// Elsewhere says where another process runs a server of PlacementOne; nil where this
+	// one does. It may wait until that is known; the error is why it is not. Default: this
+	// process runs all.
+	Elsewhere func(ctx context.Context, server string) (*Elsewhere, error)
+}
+
+// Elsewhere is where another process serves the tools of a server as they are, over
+// streamable HTTP.
+type Elsewhere struct {
+	URL    string
+	Around func(base http.RoundTripper) http.RoundTripper // sends the requests in the place of base
 }
 
 // Leads says whether this process lists a server. If not, another does: this process
@@ -151,7 +164,7 @@ func NewPool(settings []Settings, o Options) *Pool {
 		o.Leads = alone
 	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), logins: o.Logins, traces: o.Traces, leads: o.Leads, log: o.Log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), logins: o.Logins, traces: o.Traces, leads: o.Leads, places: o.Elsewhere, log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)

@@ -27,9 +27,10 @@ type server struct {
 	sealer   *sealer
 	tasks    *tasks
 	leads    Leads
-	private  *limit.Limit                 // connections of clients that are asked
-	dropped  atomic.Int64                 // notifications that clients did not get
-	process  atomic.Pointer[conn.Process] // the last one of the main connection; nil for none
+	places   func(ctx context.Context, server string) (*Elsewhere, error) // nil: it runs here
+	private  *limit.Limit                                                 // connections of clients that are asked
+	dropped  atomic.Int64                                                 // notifications that clients did not get
+	process  atomic.Pointer[conn.Process]                                 // the last one of the main connection; nil for none
 
 	login         *login.Server // nil where there is none
 	uses          uses
@@ -69,6 +70,9 @@ func newServer(p *Pool, settings Settings, known Known) *server {
 		health:        newHealth(settings, known.Era),
 		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},
 		subscriptions: subscriptions{uris: map[string]bool{}},
+	}
+	if settings.Placement == PlacementOne {
+		s.places = p.places
 	}
 	s.login = p.loginTo(settings)
 	hidden.login = s.login

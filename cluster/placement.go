@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"toolfinch/store"
+)
+
+// PlacedPattern is where a replica serves the servers that run in it alone to the others.
+const PlacedPattern = "/servers/{server}/mcp"
+
+// Reach returns what sends requests to other replicas.
+func Reach(secure *tls.Config) http.RoundTripper { return newHands(secure) }
+
+// Placed returns the URL at which the leader of a server serves it to other replicas, and
+// "" where this one leads it.
+func (l *Leads) Placed(server string) (string, error) {
+	if leads, _ := l.Leads(server); leads {
+		return "", nil
+	}
+	replicas, _, err := l.Replicas()
+	leader, led := leaderOf(server, replicas)
+	switch {
+	case led && leader.Address == "":
+		return "", fmt.Errorf("the replica %s, which runs its process, says no address: write cluster: for all of them", leader.Name)
+	case led:
+		return (&url.URL{Scheme: "https", Host: leader.Address, Path: "/servers/" + server + "/mcp", RawPath: "/servers/" + url.PathEscape(server) + "/mcp"}).String(), nil
+	case err != nil:
+		return "", fmt.Errorf("which replica runs its process is not known: %w", err)
+	}
+	return "", fmt.Errorf("no replica runs its process now")
+}
+
+func leaderOf(server string, replicas []store.Replica) (store.Replica, bool) {
+	for _, r := range replicas {
+		for _, led := range r.Leads {
+			if led == server {
+				return r, true
+			}
+		}
+	}
+	return store.Replica{}, false
+}

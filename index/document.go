@@ -181,21 +181,10 @@ func spaced(name string) string {
 type document struct{ fields []*field }
 
 func (a *analyzer) document(d Document) *document {
-	names := []count{
-		{squeeze(d.exposed()), exactID}, {squeeze(d.Def.ID.String()), exactID}, {squeeze(d.Def.ID.Name), exactName},
-	}
-	if own := ownName(d.Def); own != d.Def.ID.Name {
-		names = append(names, count{squeeze(own), exactName})
-	}
 	group := groupOf(d.Def.ID.Kind)
-	slices.SortFunc(names, func(a, b count) int {
-		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(b.times, a.times))
-	})
-	names = slices.CompactFunc(names, func(a, b count) bool { return a.term == b.term })
-	names = slices.DeleteFunc(names, func(c count) bool { return c.term == "" })
 	fields := []*field{
 		{name: fieldTerms + group, options: api.IndexField, counts: a.counts(d)},
-		{name: fieldNames + group, options: api.IndexField, counts: names},
+		{name: fieldNames + group, options: api.IndexField, counts: squeezedNames(d)},
 		{name: fieldServer, options: api.IndexField | api.SkipFreqNorm, counts: []count{{d.Def.ID.Server, 1}}},
 		{name: fieldGroup + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{groupTerm, 1}}},
 		{name: fieldID, options: api.IndexField | api.StoreField | api.SkipFreqNorm, counts: []count{{fieldID, 1}}},
@@ -211,6 +200,21 @@ func (a *analyzer) document(d Document) *document {
 		})
 	}
 	return &document{fields}
+}
+
+// squeezedNames are what a document is called, each once, with what they are.
+func squeezedNames(d Document) []count {
+	names := []count{
+		{squeeze(d.exposed()), exactID}, {squeeze(d.Def.ID.String()), exactID}, {squeeze(d.Def.ID.Name), exactName},
+	}
+	if own := ownName(d.Def); own != d.Def.ID.Name {
+		names = append(names, count{squeeze(own), exactName})
+	}
+	slices.SortFunc(names, func(a, b count) int {
+		return cmp.Or(cmp.Compare(a.term, b.term), cmp.Compare(b.times, a.times))
+	})
+	names = slices.CompactFunc(names, func(a, b count) bool { return a.term == b.term })
+	return slices.DeleteFunc(names, func(c count) bool { return c.term == "" })
 }
 
 func (d *document) ID() string                               { return fieldID }

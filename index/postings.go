@@ -177,42 +177,16 @@ func (r *ranking) rarity(term string) (float64, error) {
 }
 
 // resembling finds names that contain the query: a half-typed word, or one that never stands alone.
-func (r *ranking) resembling(name string) error {
+func (r *ranking) resembling(name string) {
 	if len(name) < 2 || stopWords[name] {
-		return nil
+		return
 	}
-	for _, field := range r.grouped(fieldNames) {
-		for i, p := range r.x.pieces {
-			if err := r.resemblingIn(p, r.x.from[i], field, name); err != nil {
-				return err
+	for i, p := range r.x.pieces {
+		p.tables.names().containing(name, func(number, length int) {
+			if e := p.docs[number]; e != nil && slices.Contains(r.groups, groupOf(e.Def.ID.Kind)) {
+				r.scores[r.x.from[i]+number] += resemblance * float64(len(name)) / float64(length)
 			}
-		}
-	}
-	return nil
-}
-
-func (r *ranking) resemblingIn(p *piece, from int, field, name string) error {
-	dictionary, err := p.Dictionary(field)
-	if err != nil {
-		return err
-	}
-	for terms := dictionary.AutomatonIterator(nil, nil, nil); ; {
-		next, err := terms.Next()
-		if err != nil || next == nil {
-			return err
-		}
-		if !strings.Contains(next.Term, name) {
-			continue
-		}
-		postings, err := p.decode(field, next.Term)
-		if err != nil {
-			return err
-		}
-		for _, at := range postings {
-			if p.docs[at.doc()] != nil {
-				r.scores[from+at.doc()] += resemblance * float64(len(name)) / float64(len(next.Term))
-			}
-		}
+		})
 	}
 }
 

@@ -141,9 +141,7 @@ func (r *ranking) search(q Query) (Result, error) {
 		return Result{}, err
 	}
 	if len(r.terms) == 0 {
-		if err := r.resembling(squeeze(text)); err != nil {
-			return Result{}, err
-		}
+		r.resembling(squeeze(text))
 	}
 	hybrid := len(q.Vectors) > 0 && r.x.index.vectors.len() > 0
 	if hybrid || q.Explain {

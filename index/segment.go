@@ -5,7 +5,6 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	api "github.com/blevesearch/bleve_index_api"
@@ -30,27 +29,7 @@ type piece struct {
 	gone *roaring.Bitmap // the numbers of these; nil: there is none
 	live int             // documents that are there
 
-	places func() []place // by number
-}
-
-// place is what a search of vectors needs to know of a document.
-type place struct {
-	slot         int32
-	there, other bool // other: in groupOthers
-}
-
-// lookedUp returns the piece with its places, which the first search by vectors makes.
-func (p *piece) lookedUp() *piece {
-	p.places = sync.OnceValue(func() []place {
-		all := make([]place, len(p.docs))
-		for number, e := range p.docs {
-			if e != nil {
-				all[number] = place{int32(e.slot), true, groupOf(e.Def.ID.Kind) == groupOthers}
-			}
-		}
-		return all
-	})
-	return p
+	tables *tables
 }
 
 // maxPieces bounds how many pieces an index consists of, because each makes a search
@@ -104,7 +83,7 @@ func newPiece(ctx context.Context, docs []*entry) (*piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&piece{segment: &segment{Segment: made, prints: prints}, docs: docs, live: len(docs)}).lookedUp(), nil
+	return &piece{segment: &segment{Segment: made, prints: prints}, docs: docs, live: len(docs), tables: newTables(docs)}, nil
 }
 
 // settle notes in the documents where they are.
@@ -141,7 +120,7 @@ func without(pieces []*piece, out []*entry) []*piece {
 			if p.live == len(gone) {
 				continue
 			}
-			next := (&piece{segment: p.segment, docs: slices.Clone(p.docs), gone: roaring.New(), live: p.live - len(gone)}).lookedUp()
+			next := &piece{segment: p.segment, docs: slices.Clone(p.docs), gone: roaring.New(), live: p.live - len(gone), tables: p.tables}
 			if p.gone != nil {
 				next.gone = p.gone.Clone()
 			}

@@ -157,7 +157,7 @@ func (s *Stored) take(docs []*entry) (pieces []*piece, rest []*entry) {
 	}
 	taken := make([]bool, len(docs))
 	for _, one := range s.segments {
-		p := (&piece{segment: one, docs: make([]*entry, len(one.prints))}).lookedUp()
+		p := &piece{segment: one, docs: make([]*entry, len(one.prints))}
 		var gone []uint32
 		for number, what := range one.prints {
 			i, wanted := places[what]
@@ -179,6 +179,7 @@ func (s *Stored) take(docs []*entry) (pieces []*piece, rest []*entry) {
 		if len(gone) > 0 {
 			p.gone = roaring.BitmapOf(gone...)
 		}
+		p.tables = newTables(p.docs)
 		pieces = append(pieces, p)
 	}
 	for i, e := range docs {

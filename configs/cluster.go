@@ -139,3 +139,16 @@ func replicaName(d *decoder, n *node, label string, text *string) bool {
 	}
 	return true
 }
+
+// checkCluster refuses replicas that share no database.
+func (d *decoder) checkCluster(c *Config) {
+	if store := d.origins["store"]; c.Cluster == nil || c.Store != "" || store.node != nil && !store.ok {
+		return
+	}
+	from := d.origins["cluster"]
+	d.fail(from.node, from.label+" needs a store that all replicas share", "store: postgres://USER:PASSWORD@HOST/DATABASE")
+}
+
+// Replicated reports whether other replicas reach this process: one on standard input and output
+// has no sessions that are anybody else's.
+func (c *Config) Replicated() bool { return c.Cluster != nil && c.Transport == TransportHTTP }

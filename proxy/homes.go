@@ -51,7 +51,7 @@ func (o *others) peers() []cluster.Peer {
 // newHomes returns where sessions live; nil where this process is all there is.
 func newHomes(config *configs.Config, o options, beside *others, db *store.Store) (*cluster.Homes, error) {
 	rows, shared := db.Sessions()
-	if config.Cluster == nil || !shared {
+	if !config.Replicated() || !shared {
 		return nil, nil
 	}
 	id := newReplicaID()

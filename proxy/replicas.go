@@ -59,7 +59,7 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 	all := &others{shared: inPostgres{replicas}, log: o.log}
 	all.me = store.Replica{ID: newReplicaID(), Version: o.version, Started: time.Now()}
 	all.me.Name, _ = os.Hostname()
-	if c := config.Cluster; c != nil {
+	if c := config.Cluster; config.Replicated() {
 		at, err := peer(all.me.ID, c)
 		if err != nil {
 			return nil, err

@@ -166,10 +166,13 @@ func (h *Homes) received(r *http.Request, sent []byte, answer *http.Response) {
 	if kind := answer.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
 		return
 	}
+	body := answer.Body
+	s := &stream{ReadCloser: body, ctx: r.Context(), sent: sent, closed: func() bool { return true }}
 	if r.Method == http.MethodGet {
 		trust.Lasts(r.Context())
+		s.ending, s.closed = h.streams, context.AfterFunc(h.streams, func() { _ = body.Close() })
 	}
-	answer.Body = &stream{ReadCloser: answer.Body, ctx: r.Context(), sent: sent}
+	answer.Body = s
 }
 
 // stream is an event stream of another replica, at the end of which the client is told if the
@@ -180,6 +183,14 @@ type stream struct {
 	sent []byte
 	tail [2]byte // what was read last
 	over *bytes.Reader
+
+	ending context.Context // nil: the stream ends with its request
+	closed func() bool     // is to be called at the end
+}
+
+func (s *stream) Close() error {
+	s.closed()
+	return s.ReadCloser.Close()
 }
 
 func (s *stream) Read(p []byte) (int, error) {
@@ -189,6 +200,9 @@ func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	for _, b := range p[:n] {
 		s.tail = [2]byte{s.tail[1], b}
+	}
+	if err != nil && s.ending != nil && s.ending.Err() != nil {
+		return n, io.EOF
 	}
 	if err == nil || errors.Is(err, io.EOF) || s.ctx.Err() != nil || s.tail != [2]byte{'\n', '\n'} {
 		return n, err

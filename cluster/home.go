@@ -50,8 +50,9 @@ type Rows interface {
 type Live interface {
 	// State returns what a session has, as JSON, and false where there is no such session.
 	State(id string) (json.RawMessage, bool)
-	// Restore gives a session what it had.
-	Restore(id string, state json.RawMessage)
+	// Restore gives a session what it had. lost says that its home was lost: what its client was
+	// told last may not have arrived.
+	Restore(id string, state json.RawMessage, lost bool)
 }
 
 // Options of Homes.
@@ -78,6 +79,8 @@ type Homes struct {
 	forwarded *limit.Limit
 	adoptions singleflight.Group
 	draining  atomic.Bool
+	streams   context.Context // of event streams of other replicas
+	end       context.CancelFunc
 
 	wake chan struct{} // holds one signal: there is something to store
 
@@ -113,7 +116,9 @@ func NewHomes(o Options) (*Homes, error) {
 	if err != nil {
 		return nil, err
 	}
+	streams, end := context.WithCancel(context.Background())
 	return &Homes{
+		streams: streams, end: end,
 		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, idle: o.Idle, log: o.Log, hands: newHands(secure),
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
 		wake:      make(chan struct{}, 1), mine: map[string]*mine{}, moved: newKnown(maxMoved), gone: map[[32]byte]bool{},
@@ -130,6 +135,10 @@ func (h *Homes) Limits() []*limit.Limit {
 
 // Drain has sessions adopted here no more.
 func (h *Homes) Drain() { h.draining.Store(true) }
+
+// EndStreams ends the event streams of other replicas that clients have through this one. They
+// open others.
+func (h *Homes) EndStreams() { h.end() }
 
 // View is the sessions of a view. It implements transport.Homes.
 type View struct {
@@ -313,7 +322,7 @@ func (v *View) adopt(ctx context.Context, id string, row store.Session) (bool, e
 		if err != nil || !found {
 			return false, err
 		}
-		if err := v.reopen(ctx, id, now); err != nil {
+		if err := v.reopen(ctx, id, now, row.Home != ""); err != nil {
 			_, back := h.rows.Move(storing, row.Hash, h.me.ID, "", "")
 			return false, fmt.Errorf("the session cannot be taken over here: %w", joined(err, back))
 		}
@@ -330,8 +339,8 @@ func joined(err, beside error) error {
 	return err
 }
 
-// reopen opens a session here as it was where it lived.
-func (v *View) reopen(ctx context.Context, id string, row store.Session) error {
+// reopen opens a session here as it was where it lived; lost is as of Live.
+func (v *View) reopen(ctx context.Context, id string, row store.Session, lost bool) error {
 	h := v.homes
 	var had stored
 	if err := json.Unmarshal(row.State, &had); err != nil {
@@ -344,7 +353,7 @@ func (v *View) reopen(ctx context.Context, id string, row store.Session) error {
 	h.mu.Lock()
 	h.mine[id] = &mine{view: v, hash: row.Hash, changed: true}
 	h.mu.Unlock()
-	err := v.local.Load().Adopt(ctx, id, row.Initialize, waiting, func() { v.live.Restore(id, had.Live) })
+	err := v.local.Load().Adopt(ctx, id, row.Initialize, waiting, func() { v.live.Restore(id, had.Live, lost) })
 	if err != nil {
 		h.mu.Lock()
 		delete(h.mine, id)

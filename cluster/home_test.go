@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -63,14 +64,14 @@ func TestARequestIsAnsweredWhereItsSessionLives(t *testing.T) {
 		}
 	})
 	t.Run("progress comes before the answer", func(t *testing.T) {
-		stream := &events{t, bufio.NewReader(alice.post(b, request(2, "wait", `{}`)).Body)}
+		stream := &events{t: t, b: bufio.NewReader(alice.post(b, request(2, "wait", `{}`)).Body)}
 		expect(t, stream.next(), "notifications/progress")
 		home.done <- struct{}{}
 		expect(t, stream.next(), "waited at replica-0", `"id":2`)
 		await.Value(t, home.ended)
 	})
 	t.Run("a cancellation that comes elsewhere", func(t *testing.T) {
-		stream := &events{t, bufio.NewReader(alice.post(b, request(3, "wait", `{}`)).Body)}
+		stream := &events{t: t, b: bufio.NewReader(alice.post(b, request(3, "wait", `{}`)).Body)}
 		await.Value(t, home.calls)
 		stream.next()
 		alice.read(alice.post(c, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"changed my mind"}}`))
@@ -89,7 +90,7 @@ func TestARequestIsAnsweredWhereItsSessionLives(t *testing.T) {
 		}
 	})
 	t.Run("a question to the client, answered elsewhere", func(t *testing.T) {
-		stream := &events{t, bufio.NewReader(alice.post(b, request(5, "ask", `{}`)).Body)}
+		stream := &events{t: t, b: bufio.NewReader(alice.post(b, request(5, "ask", `{}`)).Body)}
 		asked := stream.next()
 		expect(t, asked, "elicitation/create")
 		alice.read(alice.post(c, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{}}}`, rawjson.Member([]byte(asked), "id"))))
@@ -144,7 +145,7 @@ func TestASessionOverSSEIsReachedFromAnyReplica(t *testing.T) {
 	home, other := all.replicas[0], all.replicas[1]
 	alice := &client{t: t, user: "alice"}
 	answer := alice.do(t.Context(), http.MethodGet, home.url+"/sse", "")
-	stream := &events{t, bufio.NewReader(answer.Body)}
+	stream := &events{t: t, b: bufio.NewReader(answer.Body)}
 	endpoint := stream.next()
 	if !strings.HasPrefix(endpoint, "/message?sessionId="+transport.PipedPrefix) {
 		t.Fatalf("the endpoint is %q", endpoint)
@@ -250,7 +251,7 @@ func TestACallThatWasLostIsNotRepeated(t *testing.T) {
 	alice := home.connect("")
 	const says = "may or may not have happened"
 	// One whose answer has begun, and one whose has not.
-	stream := &events{t, bufio.NewReader(alice.post(b, request(7, "wait", `{}`)).Body)}
+	stream := &events{t: t, b: bufio.NewReader(alice.post(b, request(7, "wait", `{}`)).Body)}
 	stream.next()
 	await.Value(t, home.calls)
 	asked := make(chan string, 1)
@@ -282,7 +283,7 @@ func TestAReplicaThatEndsHandsItsSessionsOver(t *testing.T) {
 	home, b, c := all.replicas[0], all.replicas[1], all.replicas[2]
 	busy, idle := home.connect("alice"), home.connect("bob")
 	idleStream := idle.listen(home)
-	stream := &events{t, bufio.NewReader(busy.post(c, request(1, "wait", `{}`)).Body)}
+	stream := &events{t: t, b: bufio.NewReader(busy.post(c, request(1, "wait", `{}`)).Body)}
 	stream.next()
 	await.Value(t, home.calls)
 
@@ -371,5 +372,15 @@ func BenchmarkForward(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+func TestStreamsOfOthersEndWithTheReplicaTheyComeThrough(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	alice := all.replicas[0].connect("")
+	stream := alice.listen(all.replicas[1])
+	all.replicas[1].homes.EndStreams()
+	if got := stream.next(); got != "" || stream.err != io.EOF {
+		t.Errorf("the stream carries %q, and ends with %v", got, stream.err)
 	}
 }

@@ -238,10 +238,10 @@ func (h having) State(id string) (json.RawMessage, bool) {
 	return text, ok
 }
 
-func (h having) Restore(id string, state json.RawMessage) {
+func (h having) Restore(id string, state json.RawMessage, lost bool) {
 	var s register.State
 	_ = json.Unmarshal(state, &s)
-	h.live.Restore(id, s)
+	h.live.Restore(id, s, lost)
 }
 
 // peers are the other replicas that run.
@@ -390,8 +390,9 @@ func request(id int, name, arguments string) string {
 
 // events reads the messages of an event stream one by one.
 type events struct {
-	t testing.TB
-	b *bufio.Reader
+	t   testing.TB
+	b   *bufio.Reader
+	err error // the end of the stream
 }
 
 func (c *client) listen(r *replica) *events {
@@ -400,7 +401,7 @@ func (c *client) listen(r *replica) *events {
 	if answer.StatusCode != http.StatusOK {
 		c.t.Fatalf("GET: %s %s", answer.Status, c.read(answer))
 	}
-	return &events{c.t, bufio.NewReader(answer.Body)}
+	return &events{t: c.t, b: bufio.NewReader(answer.Body)}
 }
 
 // next is the next message, "" at the end of the stream.
@@ -412,6 +413,7 @@ func (e *events) next() string {
 			return strings.TrimSpace(string(data))
 		}
 		if err != nil {
+			e.err = err
 			return ""
 		}
 	}

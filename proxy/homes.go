@@ -85,14 +85,14 @@ func (h having) State(id string) (json.RawMessage, bool) {
 }
 
 // Restore gives a session what it had.
-func (h having) Restore(id string, state json.RawMessage) {
+func (h having) Restore(id string, state json.RawMessage, lost bool) {
 	var had had
 	if err := json.Unmarshal(state, &had); err != nil {
 		h.desk.views.log.Warn("what a session had in another replica cannot be read", "view", h.view, "error", err)
 		return
 	}
 	h.gate.Take(tool.SessionOwner(id), had.Provisioned)
-	h.live.Restore(id, had.Session)
+	h.live.Restore(id, had.Session, lost)
 }
 
 // Changed hears of a session that has something else now.
@@ -136,8 +136,10 @@ func (p *Proxy) serveInside(ctx context.Context) error {
 const lookAway = 5
 
 // release hands all sessions over to other replicas, and leaves load balancers time to look
-// away. It returns within drain.
-func (p *Proxy) release(ctx context.Context, drain time.Duration) {
+// away. It returns within drain, with what is left of it for requests that are none of a session
+// here.
+func (p *Proxy) release(ctx context.Context, drain time.Duration) (left time.Duration) {
+	begun := time.Now()
 	away := time.NewTimer(drain / lookAway)
 	defer away.Stop()
 	ctx, cancel := context.WithTimeout(ctx, drain)
@@ -154,4 +156,6 @@ func (p *Proxy) release(ctx context.Context, drain time.Duration) {
 	case <-away.C:
 	case <-ctx.Done():
 	}
+	p.homes.EndStreams()
+	return max(drain-time.Since(begun), time.Second)
 }

@@ -56,11 +56,12 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
+	within := drain
 	if p.homes != nil {
 		server.SetKeepAlivesEnabled(false)
-		p.release(context.WithoutCancel(ctx), p.first.Cluster.Drain)
+		within = p.release(context.WithoutCancel(ctx), p.first.Cluster.Drain)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	for _, v := range p.now.Load().views {
 		v.live.EndStreams()

@@ -96,8 +96,9 @@ func (l *Live) State(id string) (State, bool) {
 }
 
 // Restore gives a session, whose client has just been introduced again, what it had in another
-// process. What its client sees otherwise by now, it is told.
-func (l *Live) Restore(id string, state State) {
+// process. What its client sees otherwise by now, it is told. lost says that the other process
+// was lost: what its client was told last may not have arrived.
+func (l *Live) Restore(id string, state State, lost bool) {
 	s := l.session(id)
 	if s == nil {
 		return
@@ -128,7 +129,7 @@ func (l *Live) Restore(id string, state State) {
 		s.told.Store(before)
 	}
 	l.follow(s, served)
-	if state.Stale { // whether it heard of that is not known
+	if state.Stale && lost {
 		l.Notify(s.id, toolsChanged, nil)
 	}
 	if len(state.Subscribed) > 0 {

@@ -1,0 +1,401 @@
+//go:build unix
+
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolfinch/internal/await"
+	"toolfinch/internal/postgres"
+)
+
+// fleet is replicas of toolfinch over one PostgreSQL database, behind haproxy, which takes them
+// in turn whatever a request is.
+type fleet struct {
+	url      string // of haproxy
+	replicas []*fleetReplica
+}
+
+// fleetReplica is a place where a process of a fleet runs, one after another.
+type fleetReplica struct {
+	house house
+	port  string // where haproxy reaches it
+	log   *logWriter
+	cmd   *exec.Cmd
+	ended chan error
+}
+
+// free returns a port that nobody listens at.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func newFleet(t *testing.T, size int) *fleet {
+	t.Helper()
+	haproxy, err := exec.LookPath("haproxy")
+	if err != nil {
+		if haproxy = "/usr/sbin/haproxy"; !isThere(haproxy) {
+			missing(t, "haproxy is not installed")
+		}
+	}
+	database := postgres.Start(t)
+	servers := upstreams(t, "everything")
+	f := &fleet{}
+	for n := range size {
+		r := &fleetReplica{port: free(t)}
+		inside := "127.0.0.1:" + free(t)
+		r.house = newHouse(t, servers, map[string]any{
+			"store": database, "transport": "http", "listen": "127.0.0.1:" + r.port,
+			"cluster": map[string]any{
+				"keys": []string{"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}, "listen": inside, "address": inside,
+				"name": fmt.Sprintf("replica-%d", n+1), "drain": "15s",
+			},
+		})
+		f.replicas = append(f.replicas, r)
+		t.Cleanup(func() { r.stop(t) })
+		r.start(t)
+	}
+	f.balance(t, haproxy)
+	return f
+}
+
+func isThere(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// start starts a process, and waits until it is ready.
+func (r *fleetReplica) start(t *testing.T) {
+	t.Helper()
+	r.cmd = exec.Command(program(t), "serve", "--config", r.house.config)
+	r.cmd.Env = append(r.house.env, "MCPPROXY_VAULT_KEY=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	r.log = &logWriter{}
+	r.cmd.Stderr = r.log
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, log, ended := r.cmd, r.log, make(chan error, 1)
+	r.ended = ended
+	go func() { ended <- cmd.Wait(); close(ended) }()
+	await.Nil(t, func() error {
+		answer, err := http.Get("http://127.0.0.1:" + r.port + "/readyz")
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, log)
+		}
+		defer answer.Body.Close()
+		if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s %s", answer.Status, text)
+		}
+		return nil
+	})
+}
+
+// end has a process end as it is told to at a deployment, and waits until it has.
+func (r *fleetReplica) end(t *testing.T) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-r.ended:
+		if err != nil {
+			t.Errorf("a replica ended with %v\n%s", err, r.log)
+		}
+	case <-time.After(patience):
+		t.Fatalf("a replica does not end\n%s", r.log)
+	}
+	r.log.check(t)
+}
+
+// stop ends the process that runs last, if it runs still, and shows what it said to a test
+// that failed.
+func (r *fleetReplica) stop(t *testing.T) {
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		t.Error("a replica does not end")
+		_ = r.cmd.Process.Kill()
+		<-r.ended
+	}
+	if t.Failed() {
+		r.log.check(t)
+	}
+}
+
+// balance starts haproxy before the replicas.
+func (f *fleet) balance(t *testing.T, haproxy string) {
+	t.Helper()
+	port := free(t)
+	var config strings.Builder
+	fmt.Fprintf(&config, `global
+	maxconn 4000
+defaults
+	mode http
+	timeout connect 2s
+	timeout client 5m
+	timeout server 5m
+	timeout check 1s
+	option redispatch
+	retries 3
+	retry-on conn-failure empty-response
+frontend clients
+	bind 127.0.0.1:%s
+	default_backend toolfinch
+backend toolfinch
+	balance roundrobin
+	option httpchk
+	http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host localhost
+	default-server check inter 200ms fall 1 rise 1
+`, port)
+	for i, r := range f.replicas {
+		fmt.Fprintf(&config, "\tserver r%d 127.0.0.1:%s\n", i+1, r.port)
+	}
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(haproxy, "-db", "-f", file)
+	said := &logWriter{}
+	cmd.Stderr, cmd.Stdout = said, said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("haproxy said:\n%s", said)
+		}
+	})
+	f.url = "http://127.0.0.1:" + port + "/mcp"
+	await.Nil(t, func() error {
+		answer, err := http.Get("http://127.0.0.1:" + port + "/readyz")
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err
+	})
+}
+
+// goClient is a client of the Go SDK, in a session of a revision before 2026-07-28.
+type goClient struct {
+	*mcp.ClientSession
+	progress atomic.Int64
+	changed  atomic.Int64 // list_changed
+}
+
+func (f *fleet) goClient(t *testing.T, name string) *goClient {
+	t.Helper()
+	c := &goClient{}
+	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { c.progress.Add(1) },
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { c.changed.Add(1) },
+	})
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: f.url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ClientSession = session
+	return c
+}
+
+// call calls a tool, and returns the text of its answer.
+func (c *goClient) call(ctx context.Context, name string, arguments map[string]any, progress string) (string, error) {
+	params := &mcp.CallToolParams{Name: name, Arguments: arguments}
+	if progress != "" {
+		params.SetProgressToken(progress)
+	}
+	result, err := c.CallTool(ctx, params)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(result.Content)
+	return string(text), err
+}
+
+// A rolling restart of all replicas loses no call and no session, and clients notice nothing.
+func TestARollingRestartLosesNothing(t *testing.T) {
+	f := newFleet(t, 3)
+	const clients = 6
+	var all []*goClient
+	for i := range clients {
+		c := f.goClient(t, fmt.Sprint("client-", i))
+		if _, err := c.call(t.Context(), "retrieve_tools", map[string]any{"query": "echo a message", "limit": 1}, ""); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	ts := newSDKClient(t, f.replicas[0].house.env)
+	ts.do(t, "connect", map[string]any{"url": f.url}, nil)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	var calls, long atomic.Int64
+	for i, c := range all {
+		ids := []string{c.ID()}
+		working.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				said := fmt.Sprintf("client %d call %d", i, n)
+				text, err := c.call(t.Context(), "everything_echo", map[string]any{"message": said}, "")
+				if err != nil || !strings.Contains(text, said) {
+					t.Errorf("%s is answered %s %v", said, text, err)
+					return
+				}
+				calls.Add(1)
+			}
+			if c.ID() != ids[0] {
+				t.Errorf("client %d has another session", i)
+			}
+		})
+		working.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				text, err := c.call(t.Context(), "everything_trigger-long-running-operation", map[string]any{"duration": 1, "steps": 2}, fmt.Sprint(i, "-", n))
+				if err != nil || !strings.Contains(text, "completed") {
+					t.Errorf("a long call of client %d is answered %s %v", i, text, err)
+					return
+				}
+				long.Add(1)
+			}
+		})
+	}
+	working.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			said := fmt.Sprint("typescript ", n)
+			if got := ts.call(t, "everything_echo", map[string]any{"message": said}).text(); !strings.Contains(got, said) {
+				t.Errorf("%s is answered %s", said, got)
+				return
+			}
+			time.Sleep(20 * time.Millisecond) // this SDK keeps a listener for each call
+		}
+	})
+	progress := func(least int64) {
+		t.Helper()
+		from := calls.Load()
+		await.True(t, func() bool { return calls.Load() >= from+least || t.Failed() })
+	}
+	progress(50)
+	for i, r := range f.replicas {
+		r.end(t)
+		progress(20)
+		r.start(t)
+		progress(20)
+		t.Logf("replica %d was replaced after %d calls and %d long ones", i+1, calls.Load(), long.Load())
+	}
+	stop()
+	working.Wait()
+	for i, c := range all {
+		if c.progress.Load() == 0 {
+			t.Errorf("client %d has heard of no progress", i)
+		}
+		if c.changed.Load() > 1 {
+			t.Errorf("client %d was told %d times that its list has changed", i, c.changed.Load())
+		}
+		tools, err := c.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Errorf("client %d: %v", i, err)
+			continue
+		}
+		var names []string
+		for _, one := range tools.Tools {
+			names = append(names, one.Name)
+		}
+		if !strings.Contains(strings.Join(names, " "), "everything_echo") {
+			t.Errorf("client %d is listed %q, without what it had registered", i, names)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("client %d: %v", i, err)
+		}
+	}
+}
+
+// Of a replica that is killed only the calls in flight are lost; sessions go on elsewhere.
+func TestAKilledReplicaLosesNoSession(t *testing.T) {
+	f := newFleet(t, 3)
+	const clients = 12
+	var all []*goClient
+	for i := range clients {
+		c := f.goClient(t, fmt.Sprint("client-", i))
+		if _, err := c.call(t.Context(), "retrieve_tools", map[string]any{"query": "echo a message", "limit": 1}, ""); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	// Each has a call in flight when a replica is lost.
+	var working sync.WaitGroup
+	var lost, done atomic.Int64
+	for _, c := range all {
+		working.Go(func() {
+			text, err := c.call(t.Context(), "everything_trigger-long-running-operation", map[string]any{"duration": 6, "steps": 6}, "p"+c.ID())
+			switch {
+			case err != nil:
+				lost.Add(1)
+				t.Logf("a call is lost: %v", err)
+			case strings.Contains(text, "completed"):
+				done.Add(1)
+			default:
+				t.Errorf("a call is answered %s", text)
+			}
+		})
+	}
+	for _, c := range all {
+		await.True(t, func() bool { return c.progress.Load() > 0 })
+	}
+	if err := f.replicas[0].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-f.replicas[0].ended
+	for i, c := range all {
+		// A request that haproxy had on its way to the replica is answered by nobody.
+		await.Nil(t, func() error {
+			said := fmt.Sprint("after the end ", i)
+			text, err := c.call(t.Context(), "everything_echo", map[string]any{"message": said}, "")
+			if err == nil && !strings.Contains(text, said) {
+				t.Errorf("%s is answered %s", said, text)
+			}
+			return err
+		})
+		tools, err := c.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Errorf("client %d: %v", i, err)
+			continue
+		}
+		text, _ := json.Marshal(tools.Tools)
+		if !strings.Contains(string(text), "everything_echo") {
+			t.Errorf("client %d has lost what it had registered", i)
+		}
+	}
+	working.Wait()
+	t.Logf("%d calls were lost, %d answered", lost.Load(), done.Load())
+	if lost.Load() == 0 || done.Load() == 0 {
+		t.Errorf("%d calls were lost with a replica, %d answered: both are wanted", lost.Load(), done.Load())
+	}
+	for _, c := range all {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+}

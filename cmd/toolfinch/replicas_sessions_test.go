@@ -239,6 +239,7 @@ func (c *goClient) call(ctx context.Context, name string, arguments map[string]a
 
 // A rolling restart of all replicas loses no call and no session, and clients notice nothing.
 func TestARollingRestartLosesNothing(t *testing.T) {
+	t.Parallel() // most of the time somebody waits
 	f := newFleet(t, 3)
 	const clients = 6
 	var all []*goClient
@@ -334,6 +335,7 @@ func TestARollingRestartLosesNothing(t *testing.T) {
 
 // Of a replica that is killed only the calls in flight are lost; sessions go on elsewhere.
 func TestAKilledReplicaLosesNoSession(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3)
 	const clients = 12
 	var all []*goClient

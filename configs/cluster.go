@@ -2,6 +2,7 @@ package configs
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net"
 	"time"
 )
@@ -64,6 +65,9 @@ var clusterKeys = section[Cluster]{
 	check: func(d *decoder, n *node, label string, c *Cluster) {
 		if n.given("keys") == nil {
 			d.fail(n, label+" has no keys", "keys: [${CLUSTER_KEY}], 32 random bytes in base64, the same for all replicas")
+		}
+		if len(c.Keys) > maxClusterKeys {
+			d.fail(n.given("keys"), fmt.Sprintf("%s.keys has %d keys, more than %d", label, len(c.Keys), maxClusterKeys), "two are enough while one is replaced")
 		}
 	},
 }

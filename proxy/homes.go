@@ -131,6 +131,17 @@ func (p *Proxy) serveInside(ctx context.Context) error {
 	return nil
 }
 
+// lastly has each connection end with its next answer once this replica is about to end. Those
+// that are idle stay until load balancers have looked away: one may just have sent a request.
+func (p *Proxy) lastly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // lookAway is the part of the time to drain in which load balancers notice that this replica
 // is about to end.
 const lookAway = 5

@@ -41,7 +41,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	server := &http.Server{
-		Handler:           p.Handler(),
+		Handler:           p.lastly(p.Handler()),
 		ConnState:         p.connections.told,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       cmp.Or(p.first.HTTP.IdleTime, configs.DefaultHTTPLimits.IdleTime),
@@ -58,7 +58,6 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	}
 	within := drain
 	if p.homes != nil {
-		server.SetKeepAlivesEnabled(false)
 		within = p.release(context.WithoutCancel(ctx), p.first.Cluster.Drain)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)

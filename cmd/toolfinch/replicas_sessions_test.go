@@ -161,7 +161,7 @@ defaults
 	timeout check 1s
 	option redispatch
 	retries 3
-	retry-on conn-failure empty-response
+	retry-on conn-failure
 frontend clients
 	bind 127.0.0.1:%s
 	default_backend toolfinch

@@ -45,6 +45,9 @@ func (s *Store) PutOutput(ctx context.Context, token, owner [32]byte, content []
 	if len(content) > maxOwnOutputs {
 		return fmt.Errorf("store: put output: it has %d bytes, more than %d", len(content), maxOwnOutputs)
 	}
+	if content == nil {
+		content = []byte{} // nil would be NULL
+	}
 	err := s.writeErasable(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce); err != nil {
 			return err

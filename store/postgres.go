@@ -107,7 +107,8 @@ func openPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) 
 	return s, nil
 }
 
-func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) (_ *Store, err error) {
+// configOf reads a URL.
+func configOf(at string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(at)
 	if err != nil {
 		if cause := errors.Unwrap(err); cause != nil {
@@ -120,6 +121,14 @@ func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) 
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "toolfinch"
+	}
+	return config, nil
+}
+
+func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) (_ *Store, err error) {
+	config, err := configOf(at)
+	if err != nil {
+		return nil, err
 	}
 	p := &remote{config: config}
 	db := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {

@@ -212,7 +212,8 @@ func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) 
 // txn is a transaction that writes.
 type txn struct {
 	*sql.Tx
-	conn *sql.Conn // of PostgreSQL, else nil
+	conn     *sql.Conn // on which it is
+	postgres bool
 }
 
 // write runs do in one transaction, alone among all writers of the store. See transact.
@@ -252,7 +253,7 @@ func (s *Store) once(ctx context.Context, do func(*txn) error) error {
 		return err
 	}
 	defer tx.Rollback() // does nothing after Commit
-	if err := do(&txn{tx, conn}); err != nil {
+	if err := do(&txn{tx, conn, s.remote != nil}); err != nil {
 		return err
 	}
 	return s.committed(tx.Commit())

@@ -101,7 +101,7 @@ func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]
 		}
 		defer put.Close()
 		today := day()
-		var bytes []byte
+		bytes := []byte{} // nil would be NULL
 		for key, vector := range vectors {
 			bytes = bytes[:0]
 			for _, v := range vector {

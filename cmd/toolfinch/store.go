@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/store"
+)
+
+func newStore(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "store",
+		Short: "Check the store, or copy one to another",
+		Long: `The store is where toolfinch keeps what it learned: SQLite in a folder, or a PostgreSQL
+database. A store is named by its folder, or by its URL, postgres://USER@HOST/DATABASE,
+best without the password: PGPASSWORD and ~/.pgpass give it.`,
+	}
+	cmd.AddCommand(newStoreCheck(s), newStoreCopy())
+	return cmd
+}
+
+func newStoreCheck(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check [STORE]",
+		Short: "Say what a store is, and what is in it",
+		Long: `Checks the store of the configuration, or the one that is named. Of a PostgreSQL database
+it also tries what replicas need: sessions, advisory locks, notifications.
+Nothing is changed.
+
+Exit codes: 0 it can be used, 1 it cannot.`,
+		Example: `  toolfinch store check
+  toolfinch store check postgres://toolfinch@db.example/toolfinch`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := ""
+			if len(args) > 0 {
+				at = args[0]
+			} else if places, err := s.places(); err != nil {
+				return err
+			} else {
+				at = places.Store
+			}
+			found, err := store.Examine(cmd.Context(), at)
+			if err != nil {
+				return err
+			}
+			t := &table{head: []string{"IN IT", "ROWS"}}
+			for _, one := range found.Rows {
+				t.add(one.Table, strconv.Itoa(one.Rows))
+			}
+			if !asJSON {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s, %s\n", storeName(at), found.Database)
+			}
+			if err := show(cmd, asJSON, found, t, "nothing is in it"); err != nil {
+				return err
+			}
+			var wrong []error
+			for _, text := range found.Wrong {
+				wrong = append(wrong, errors.New(text))
+			}
+			return errors.Join(wrong...)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func newStoreCopy() *cobra.Command {
+	var replace, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "copy FROM TO",
+		Short: "Copy everything from one store to another",
+		Long: `Copies all that is in a store: all of it or, on an error, nothing. Stop the toolfinch
+that uses either first: what it writes meanwhile is not copied.
+Secrets and logins are copied sealed: who uses the copy needs the same key.`,
+		Example: `  toolfinch store copy ~/.local/share/toolfinch/1a2b3c4d postgres://toolfinch@db.example/toolfinch
+  toolfinch store copy --replace postgres://toolfinch@db.example/toolfinch backup`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			from, to := args[0], args[1]
+			if storeName(from) == storeName(to) {
+				return &exitError{exitUsage, errors.New("both are " + storeName(from))}
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			if known, err := store.Check(cmd.Context(), from); err != nil {
+				return err
+			} else if !known {
+				return fmt.Errorf("there is no store in %s", from)
+			}
+			source, err := store.OpenReadOnly(cmd.Context(), from, log)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, source.Close()) }()
+			target, err := store.Open(cmd.Context(), to, log)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, target.Close()) }()
+			if !target.Durable() {
+				return fmt.Errorf("the store in %s cannot be opened", to)
+			}
+			rows, err := store.Copy(cmd.Context(), source, target, replace)
+			if errors.Is(err, store.ErrNotEmpty) {
+				return fmt.Errorf("%w; --replace copies in place of what is there", err)
+			}
+			if err != nil {
+				return err
+			}
+			t := &table{head: []string{"COPIED", "ROWS"}}
+			for _, one := range rows {
+				t.add(one.Table, strconv.Itoa(one.Rows))
+			}
+			return show(cmd, asJSON, map[string]any{"rows": rows}, t, "")
+		},
+	}
+	cmd.Flags().BoolVar(&replace, "replace", false, "remove what is in TO first")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// storeName is the place of a store without what may be secret.
+func storeName(at string) string {
+	if store.InPostgres(at) {
+		u, err := url.Parse(at)
+		if err != nil {
+			return "PostgreSQL"
+		}
+		return "postgres://" + cmp.Or(u.Host, "localhost") + u.Path
+	}
+	if absolute, err := filepath.Abs(at); err == nil {
+		return absolute
+	}
+	return at
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Examined is what a store is like.
+type Examined struct {
+	Database string `json:"database"` // and its version
+	Known    bool   `json:"known"`    // false: no program has been there
+	Rows     []Rows `json:"rows"`     // nil if there are none, or they cannot be read
+	// Wrong are reasons why replicas cannot share the store, or nobody can use it.
+	Wrong []string `json:"wrong,omitempty"`
+}
+
+// Examine looks at the store at a place, see Open. It changes nothing. An error means
+// that it cannot be reached.
+func Examine(ctx context.Context, at string) (Examined, error) {
+	var e Examined
+	var err error
+	if InPostgres(at) {
+		e, err = examinePostgres(ctx, at)
+	} else {
+		e.Database = "SQLite"
+		e.Known, err = Check(ctx, at)
+		if err != nil {
+			e.Wrong, err = []string{err.Error()}, nil
+		}
+	}
+	if err != nil || !e.Known || len(e.Wrong) > 0 && !InPostgres(at) {
+		return e, err
+	}
+	s, err := OpenReadOnly(ctx, at, slog.New(slog.DiscardHandler))
+	if err != nil {
+		e.Wrong = append(e.Wrong, err.Error())
+		return e, nil
+	}
+	if e.Rows, err = s.Count(ctx); err != nil {
+		e.Wrong = append(e.Wrong, err.Error())
+	}
+	return e, s.Close()
+}
+
+func examinePostgres(ctx context.Context, at string) (e Examined, err error) {
+	config, err := configOf(at)
+	if err != nil {
+		return e, err
+	}
+	one, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return e, fmt.Errorf("store: PostgreSQL: %w", err)
+	}
+	defer closeSoon(one)
+	other, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return e, fmt.Errorf("store: PostgreSQL: a second connection: %w", err)
+	}
+	defer closeSoon(other)
+	var version string
+	if err := one.QueryRow(ctx, `SELECT version()`).Scan(&version); err != nil {
+		return e, fmt.Errorf("store: PostgreSQL: %w", err)
+	}
+	e.Database, _, _ = strings.Cut(version, " on ")
+	if err := one.QueryRow(ctx, `SELECT to_regclass('`+versionTable+`') IS NOT NULL`).Scan(&e.Known); err != nil {
+		e.Wrong = append(e.Wrong, err.Error())
+	}
+	for _, look := range []func(context.Context, *pgx.Conn, *pgx.Conn) error{ownSession, sessionLocks, notifies} {
+		if err := look(ctx, one, other); err != nil {
+			e.Wrong = append(e.Wrong, err.Error())
+			if errors.Is(err, errPooled) {
+				break // which is why the others fail
+			}
+		}
+	}
+	return e, nil
+}
+
+var errPooled = errors.New("transactions of one connection run in several sessions: a pooler such as PgBouncer is in front, in transaction or statement mode. " +
+	"Replicas need its session mode, or PostgreSQL itself")
+
+// ownSession says that a connection is not one session of the database.
+func ownSession(ctx context.Context, one, other *pgx.Conn) error {
+	const which = `SELECT pg_backend_pid()`
+	var first, second, third int
+	if err := one.QueryRow(ctx, which).Scan(&first); err != nil {
+		return fmt.Errorf("sessions: %w", err)
+	}
+	tx, err := other.Begin(ctx) // takes the session that a pooler has free
+	if err != nil {
+		return fmt.Errorf("sessions: %w", err)
+	}
+	defer tx.Rollback(ctx) // nothing was written
+	if err := tx.QueryRow(ctx, which).Scan(&second); err != nil {
+		return fmt.Errorf("sessions: %w", err)
+	}
+	if err := one.QueryRow(ctx, which).Scan(&third); err != nil {
+		return fmt.Errorf("sessions: %w", err)
+	}
+	if first == second || first != third {
+		return errPooled
+	}
+	return nil
+}
+
+// sessionLocks says that advisory locks do not keep others out.
+func sessionLocks(ctx context.Context, one, other *pgx.Conn) error {
+	const lock, unlock = `SELECT pg_try_advisory_lock($1)`, `SELECT pg_advisory_unlock($1)`
+	key := time.Now().UnixNano()
+	var mine, theirs bool
+	err := one.QueryRow(ctx, lock, key).Scan(&mine)
+	if err == nil {
+		err = other.QueryRow(ctx, lock, key).Scan(&theirs)
+	}
+	if err != nil {
+		return fmt.Errorf("advisory locks, by which replicas agree who does what: %w", err)
+	}
+	_, err = one.Exec(ctx, unlock, key)
+	if !mine || theirs || err != nil {
+		return fmt.Errorf("advisory locks do not keep other sessions out: this database only speaks PostgreSQL's protocol")
+	}
+	return nil
+}
+
+// notifies says that notifications do not arrive.
+func notifies(ctx context.Context, one, other *pgx.Conn) error {
+	const what = "LISTEN and NOTIFY, by which replicas hear of each other's changes"
+	channel := fmt.Sprintf("toolfinch_check_%d", time.Now().UnixNano())
+	if _, err := one.Exec(ctx, `LISTEN `+channel); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if _, err := other.Exec(ctx, `NOTIFY `+channel); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, watchWait)
+	defer cancel()
+	if _, err := one.WaitForNotification(ctx); err != nil {
+		return fmt.Errorf("%s: nothing arrives: %w", what, err)
+	}
+	return nil
+}

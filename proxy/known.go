@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -275,6 +276,15 @@ func (k *knowledge) learn(ctx context.Context, config *configs.Config, change up
 		k.log.Warn("more definitions changed", "server", change.Server, "more", more)
 	}
 	return diff, err
+}
+
+// as reports whether a server says what it said before: nothing that is served follows
+// from the rest.
+func (s *said) as(before *said) bool {
+	return slices.EqualFunc(s.defs, before.defs, func(a, b *tool.Def) bool {
+		return a.ID == b.ID && a.Hash == b.Hash && a.Enriched == b.Enriched
+	}) && bytes.Equal(s.capabilities, before.capabilities) && s.instructions == before.instructions && s.version == before.version &&
+		s.era == before.era && s.interactive == before.interactive && maps.Equal(s.cache, before.cache) && reflect.DeepEqual(s.unpinned, before.unpinned)
 }
 
 // countOf counts definitions that are not compared with those before.

@@ -206,6 +206,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			news = news || other
 			continue
 		}
+		before := l.known.said[change.Server]
 		if change.Err == nil && configured { // after an error its last known tools stay; the pool has logged it
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
@@ -215,6 +216,11 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			if _, away := errors.AsType[*store.Away](err); away {
 				l.unstored[change.Server] = change
 			}
+		}
+		if now := l.known.said[change.Server]; change.Err == nil && now != nil && before != nil && now.as(before) {
+			now.defs = before.defs // which is what is served
+			l.known.heard[change.Server] = true
+			continue
 		}
 		news = news || change.Err == nil
 		if change.Err == nil || l.known.said[change.Server] == nil && !l.known.heard[change.Server] {

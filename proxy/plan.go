@@ -44,17 +44,10 @@ type searchTools struct {
 // servers stays as it is; with nil all views are compiled.
 func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed map[string]bool) (plans []plan, problems []view.Problem) {
 	base, problems := view.Base(upstreams, config.Tools)
-	tools := map[string]*tool.Tool{}
-	for _, u := range base {
-		for _, t := range u.Tools {
-			if t.Def.ID.Kind == tool.KindTool {
-				tools[t.Def.ID.String()] = t
-			}
-		}
-	}
+	tools := sync.OnceValue(func() map[string]*tool.Tool { return byID(base) })
 	named := sync.OnceValue(func() func(string) (*tool.Tool, bool) { return retrieve.Finder(namedBy(config, base)) })
 	find := func(name string) (*tool.Tool, bool) {
-		if t, ok := tools[name]; ok {
+		if t, ok := tools()[name]; ok {
 			return t, true
 		}
 		return named()(name)
@@ -80,6 +73,19 @@ func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed 
 		plans = append(plans, next)
 	}
 	return plans, problems
+}
+
+// byID are the tools of upstreams by the text of their IDs.
+func byID(base []view.Upstream) map[string]*tool.Tool {
+	tools := map[string]*tool.Tool{}
+	for _, u := range base {
+		for _, t := range u.Tools {
+			if t.Def.ID.Kind == tool.KindTool {
+				tools[t.Def.ID.String()] = t
+			}
+		}
+	}
+	return tools
 }
 
 // usesAny reports whether what a view is depends on one of the servers.
@@ -115,9 +121,9 @@ func namedBy(config *configs.Config, base []view.Upstream) (servers []retrieve.S
 	return servers
 }
 
-// env is what surrounds a view, which is complete before anything is called. tools
+// env is what surrounds a view, which is complete before anything is called. tools()
 // are those of all upstreams by ID, and find finds them by other names, too.
-func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool, find func(string) (*tool.Tool, bool)) view.Env {
+func (s *views) env(v *View, config *configs.Config, tools func() map[string]*tool.Tool, find func(string) (*tool.Tool, bool)) view.Env {
 	return view.Env{
 		Log:     s.log,
 		Program: s.modules.Program,
@@ -125,7 +131,7 @@ func (s *views) env(v *View, config *configs.Config, tools map[string]*tool.Tool
 		Scripts: s.scripts,
 		Find:    find,
 		Nearest: func(id string, n int) []string {
-			return nearest.Names(id, slices.Sorted(maps.Keys(tools)), n, nearest.Loose)
+			return nearest.Names(id, slices.Sorted(maps.Keys(tools())), n, nearest.Loose)
 		},
 		Retrieve: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
 			return cmp.Or(s.now.Load().byName[rootOf(config)], v).retriever.SearchItems(ctx, query, limit)

@@ -191,13 +191,17 @@ type Clash struct {
 func Clashes(servers []Server, meta ...string) []Clash {
 	unnamed, given, prefix := claims(servers)
 	for _, name := range meta {
-		given[name] = true
+		if name != "" {
+			given[name] = true
+		}
+	}
+	if len(given) == 0 {
+		return nil
 	}
 	var clashes []Clash
-	names := namesFor(unnamed, nil, prefix)
-	for _, id := range unnamed {
-		if given[names[id]] {
-			clashes = append(clashes, Clash{names[id], id})
+	for i, name := range namesOf(unnamed, nil, prefix) {
+		if given[name] {
+			clashes = append(clashes, Clash{name, unnamed[i]})
 		}
 	}
 	return clashes

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"toolfinch/tool"
 )
@@ -32,8 +33,8 @@ func wellFormed(name string) bool {
 
 // table finds tools by what they are called.
 type table struct {
-	tools map[string]*tool.Tool // by exposed name
-	ids   map[string]*tool.Tool // by "server.name"
+	tools map[string]*tool.Tool        // by exposed name
+	ids   func() map[string]*tool.Tool // by "server.name"; made when it is first asked for
 	exact map[tool.ID]*tool.Tool
 	also  map[tool.ID][]*tool.Tool // further tools of an ID, those of other views
 }
@@ -41,30 +42,37 @@ type table struct {
 // newTable names the tools of servers. None gets a name in reserved.
 func newTable(servers []Server, reserved []string) table {
 	ids, given, prefix := claims(servers)
-	names := namesFor(ids, slices.AppendSeq(slices.Clone(reserved), maps.Keys(given)), prefix)
+	names := namesOf(ids, slices.AppendSeq(slices.Clone(reserved), maps.Keys(given)), prefix)
 	t := table{
 		tools: make(map[string]*tool.Tool, len(names)+len(given)),
-		ids:   make(map[string]*tool.Tool, len(names)+len(given)),
 		exact: make(map[tool.ID]*tool.Tool, len(names)+len(given)),
 		also:  map[tool.ID][]*tool.Tool{},
 	}
+	named := make([]*tool.Tool, 0, len(names)+len(given)) // of each ID the first
 	for _, s := range servers {
 		for _, one := range s.Tools {
 			if one.Def.ID.Kind != tool.KindTool {
 				continue
 			}
 			if one.Name == "" {
-				one = &tool.Tool{Name: names[one.Def.ID], Def: one.Def, View: one.View, Handler: one.Handler}
+				one, names = &tool.Tool{Name: names[0], Def: one.Def, View: one.View, Handler: one.Handler}, names[1:]
 			}
 			t.tools[one.Name] = one
 			if first := t.exact[one.Def.ID]; first != nil && first.Name != one.Name {
 				t.also[one.Def.ID] = append(t.also[one.Def.ID], one)
 				continue
 			}
-			t.ids[one.Def.ID.String()] = one
+			named = append(named, one)
 			t.exact[one.Def.ID] = one
 		}
 	}
+	t.ids = sync.OnceValue(func() map[string]*tool.Tool {
+		ids := make(map[string]*tool.Tool, len(named))
+		for _, one := range named {
+			ids[one.Def.ID.String()] = one
+		}
+		return ids
+	})
 	return t
 }
 
@@ -74,7 +82,7 @@ func (t table) find(name string) (*tool.Tool, bool) {
 	if found, ok := t.tools[name]; ok {
 		return found, true
 	}
-	if found, ok := t.ids[name]; ok {
+	if found, ok := t.ids()[name]; ok {
 		return found, true
 	}
 	if len(name) > maxQualified {
@@ -105,32 +113,54 @@ func Finder(servers []Server) func(name string) (*tool.Tool, bool) {
 // not on its order; so does one that is another's name with a hash. Tools and
 // prompts are named apart, each among themselves.
 func namesFor(ids []tool.ID, reserved []string, prefix map[string]string) map[tool.ID]string {
+	names := make(map[tool.ID]string, len(ids))
+	for i, name := range namesOf(ids, reserved, prefix) {
+		names[ids[i]] = name
+	}
+	return names
+}
+
+// namesOf is namesFor with a name for each of ids, in their order.
+func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) []string {
 	claims := make(map[string]int, len(ids)+len(reserved))
 	for _, name := range reserved {
 		claims[name]++
 	}
 	plain := make([]string, len(ids))
 	for i, id := range ids {
-		plain[i] = notInName.ReplaceAllString(prefixed(id, prefix), "_")
+		plain[i] = inName(prefixed(id, prefix))
 		claims[plain[i]]++
 	}
-	names := make(map[tool.ID]string, len(ids))
+	names := slices.Clone(plain)
 	hashed := map[string]bool{}
-	for more := true; more; {
-		more = false
-		for i, id := range ids {
-			switch {
-			case names[id] != "" && names[id] != plain[i]: // has a hash
-			case len(plain[i]) > maxName || claims[plain[i]] > 1 || hashed[plain[i]]:
-				names[id] = withHash(plain[i], id)
-				hashed[names[id]] = true
-				more = true // it may be the plain name of another
-			default:
-				names[id] = plain[i]
+	give := func(i int) {
+		names[i] = withHash(plain[i], ids[i])
+		hashed[names[i]] = true
+	}
+	for i, name := range plain {
+		if len(name) > maxName || claims[name] > 1 {
+			give(i)
+		}
+	}
+	for before := 0; before < len(hashed); { // a name with a hash may be the plain name of another
+		before = len(hashed)
+		for i, name := range plain {
+			if names[i] == name && hashed[name] {
+				give(i)
 			}
 		}
 	}
 	return names
+}
+
+// inName is a text with only what names may have.
+func inName(text string) string {
+	for i := range len(text) {
+		if c := text[i]; !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return notInName.ReplaceAllString(text, "_")
+		}
+	}
+	return text
 }
 
 func prefixed(id tool.ID, prefix map[string]string) string {

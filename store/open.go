@@ -113,11 +113,16 @@ func openFile(ctx context.Context, path string) (*sql.DB, error) {
 	if err := createPrivate(path); err != nil {
 		return nil, err
 	}
+	checked := isChecked(path) // before SQLite makes files beside it
 	db, err := connect(ctx, fileURI(path)+"?_journal_mode=WAL&_synchronous=NORMAL")
 	if err != nil {
 		return nil, damage(err)
 	}
-	for _, step := range []func(context.Context, *sql.DB) error{migrate, check} {
+	steps := []func(context.Context, *sql.DB) error{migrate, check}
+	if checked {
+		steps = []func(context.Context, *sql.DB) error{migrate, checkSchema}
+	}
+	for _, step := range steps {
 		if err := step(ctx, db); err != nil {
 			return nil, errors.Join(damage(err), db.Close())
 		}
@@ -165,10 +170,15 @@ func check(ctx context.Context, db *sql.DB) error {
 	if verdict != "ok" {
 		return fmt.Errorf("%w: %s", errDamaged, verdict)
 	}
+	return checkSchema(ctx, db)
+}
+
+// checkSchema finds a schema that is not ours. It reads no rows.
+func checkSchema(ctx context.Context, db *sql.DB) error {
 	for _, query := range []string{
 		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, selectEnriched, sealedColumns, selectUnpinned, selectInstructions, selectSegments,
 	} {
-		rows, err := db.QueryContext(ctx, query)
+		rows, err := db.QueryContext(ctx, "EXPLAIN "+query)
 		if err != nil {
 			return err
 		}

@@ -174,6 +174,9 @@ func (s *Store) Close() error {
 		s.remote.close()
 	}
 	err := s.db.Close()
+	if s.path != "" && !s.readOnly && err == nil {
+		noteChecked(s.path)
+	}
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
 	}

@@ -1,0 +1,193 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"toolfinch/configs"
+	"toolfinch/rawjson"
+	"toolfinch/retrieve"
+	"toolfinch/store"
+	"toolfinch/tool"
+	"toolfinch/trust/pins"
+	"toolfinch/upstream"
+)
+
+// scales are the sizes of catalogues of BenchmarkStart and BenchmarkChange.
+var scales = []struct {
+	name           string
+	tools, servers int
+}{{"1k", 1000, 20}, {"5k", 5000, 50}, {"100k", 100_000, 100}}
+
+// benchStore is a store with tools of servers that cannot be reached: definitions of
+// real servers, recombined, where they are beside the repository, else made up.
+func benchStore(b *testing.B, tools, servers int) *configs.Config {
+	b.Helper()
+	log := slog.New(slog.DiscardHandler)
+	config := &configs.Config{DataDir: b.TempDir(), TopK: 5, Routing: configs.RoutingAuto}
+	config.Embed.Kind, config.Changes = "BM25", map[string]pins.Mode{}
+	db, err := store.Open(b.Context(), config.DataDir, log)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	var real []string
+	for _, set := range []string{"livemcp", "mcpreal"} {
+		text, err := os.ReadFile("../../shared/retrieval/" + set + "/tools.jsonl")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			b.Fatal(err)
+		}
+		real = slices.AppendSeq(real, strings.Lines(string(text)))
+	}
+	if real == nil {
+		for i := range 5000 {
+			real = append(real, fmt.Sprintf(`{"name":"do_%d","description":"Does thing %d of group %d, and says what word%d came of it. %s","inputSchema":{"type":"object","properties":{"id%d":{"type":"string","description":"Which one"}}}}`,
+				i, i, i%70, i%900, strings.Repeat("It is long. ", i%30), i%50))
+		}
+	}
+	for s := range servers {
+		name := fmt.Sprint("server", s)
+		var defs []*tool.Def
+		for i := range tools / servers {
+			n := s*(tools/servers) + i
+			raw, err := rawjson.Set(json.RawMessage(strings.TrimSpace(real[n%len(real)])), "name", fmt.Appendf(nil, `"tool_%d_%s"`, n, []string{"read", "write", "find"}[n%3]))
+			if err != nil {
+				b.Fatal(err)
+			}
+			def, err := tool.ParseDef(name, raw)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defs = append(defs, def)
+		}
+		last, err := tool.ParseDef(name, fmt.Appendf(nil, `{"name":"grow_%d","description":"Grows xylophones in orchard%d","inputSchema":{"type":"object"}}`, s, s))
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, err = db.PutServer(b.Context(), store.Upstream{Name: name, Capabilities: json.RawMessage(`{"tools":{}}`)}, append(defs[1:], last), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		config.Changes[name] = pins.Allow
+		config.Servers = append(config.Servers, upstream.Settings{Name: name, URL: "http://127.0.0.1:9/mcp"})
+	}
+	return config
+}
+
+// openBench opens a proxy over the store and waits until all is found.
+func openBench(b *testing.B, config *configs.Config) (p *Proxy, end func()) {
+	b.Helper()
+	p, err := Open(b.Context(), config, WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	last := len(config.Servers) - 1
+	for p.loop.partial || !finds(b, p, fmt.Sprint("orchard", last)) {
+		if err := p.loop.refresh(b.Context(), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return p, func() {
+		if err := p.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func finds(b *testing.B, p *Proxy, word string) bool {
+	found, err := p.Retriever().Search(b.Context(), retrieve.Query{Text: word, Limit: 5})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return len(found.Hits) > 0 && strings.Contains(found.Hits[0].Name, "grow_")
+}
+
+// BenchmarkStart is from a store, opened, to all of its tools searched: once nothing but
+// definitions is in it, and once the index is, too.
+func BenchmarkStart(b *testing.B) {
+	for _, scale := range scales {
+		config := benchStore(b, scale.tools, scale.servers)
+		b.Run("definitions/"+scale.name, func(b *testing.B) {
+			for b.Loop() {
+				_, end := openBench(b, config)
+				b.StopTimer()
+				end()
+				b.StartTimer()
+			}
+		})
+		p, end := openBench(b, config)
+		if err := p.segments.keep(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		end()
+		b.Run("index/"+scale.name, func(b *testing.B) {
+			for b.Loop() {
+				_, end := openBench(b, config)
+				b.StopTimer()
+				end()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkChange is from the list of one server, in which one tool is another, to that
+// tool being found; unchanged/ is a list that is as it was.
+func BenchmarkChange(b *testing.B) {
+	for _, scale := range scales {
+		config := benchStore(b, scale.tools, scale.servers)
+		p, end := openBench(b, config)
+		take := func(b *testing.B, n int, text string) {
+			server := config.Servers[n%len(config.Servers)].Name
+			change := upstream.Change{Server: server, Capabilities: json.RawMessage(`{"tools":{}}`)}
+			for _, def := range p.known.said[server].defs {
+				again, err := tool.ParseDef(server, def.Raw)
+				if err != nil {
+					b.Fatal(err)
+				}
+				change.Defs = append(change.Defs, again)
+			}
+			if text != "" {
+				def, err := tool.ParseDef(server, fmt.Appendf(nil, `{"name":"grow_x","description":%q,"inputSchema":{"type":"object"}}`, text))
+				if err != nil {
+					b.Fatal(err)
+				}
+				change.Defs[len(change.Defs)-1] = def
+			}
+			b.StartTimer()
+			p.loop.take(context.Background(), []upstream.Change{change})
+			b.StopTimer()
+		}
+		for _, s := range config.Servers { // the first lists: nothing is complete before
+			p.known.heard[s.Name] = true
+		}
+		for _, kind := range []string{"unchanged/", "changed/"} {
+			b.Run(kind+scale.name, func(b *testing.B) {
+				b.StopTimer()
+				var took []time.Duration
+				for n := range b.N {
+					text := ""
+					if kind == "changed/" {
+						text = fmt.Sprint("Grows zithers, unheard", n)
+					}
+					began := time.Now()
+					take(b, n, text)
+					took = append(took, time.Since(began))
+					if text != "" && !finds(b, p, fmt.Sprint("unheard", n)) {
+						b.Fatal("the changed tool is not found")
+					}
+				}
+			})
+		}
+		end()
+	}
+}

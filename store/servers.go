@@ -233,6 +233,9 @@ func readTools(ctx context.Context, in querier, query string, args ...any) (rows
 	err = each(ctx, in, func(r *sql.Rows) error {
 		var row toolRow
 		err := r.Scan(&row.id.Server, &row.id.Kind, &row.id.Name, &row.hash, &row.raw)
+		if last := len(rows) - 1; last >= 0 && rows[last].id.Server == row.id.Server {
+			row.id.Server = rows[last].id.Server // one text for all of a server
+		}
 		rows = append(rows, row)
 		return err
 	}, query, args...)
@@ -270,11 +273,11 @@ type toolRow struct {
 }
 
 func (r toolRow) parse() (*tool.Def, error) {
-	def, err := tool.ParseKind(r.id.Kind, r.id.Server, r.raw)
+	def, err := tool.ParseStored(r.id.Kind, r.id.Server, r.raw, r.hash)
 	if err != nil {
 		return nil, err
 	}
-	if def.Hash != r.hash || def.ID != r.id || !slices.Contains(tool.Kinds, r.id.Kind) {
+	if def.ID != r.id || !slices.Contains(tool.Kinds, r.id.Kind) {
 		return nil, fmt.Errorf("%w: the definition is not the one that was stored", errDamaged)
 	}
 	return def, nil

@@ -88,11 +88,27 @@ func ParseKind(kind Kind, server string, raw json.RawMessage) (*Def, error) {
 		return nil, fmt.Errorf("%w: not a JSON object", ErrBadDef)
 	}
 	sum := sha256.Sum256(raw)
+	return parsed(kind, server, bytes.Clone(raw), hex.EncodeToString(sum[:]))
+}
+
+// ParseStored is ParseKind for the Raw of a Def with its Hash, which show that it was taken
+// before: its form is not checked again. The Def keeps raw. The error, where raw is
+// something else, wraps ErrBadDef.
+func ParseStored(kind Kind, server string, raw json.RawMessage, hash string) (*Def, error) {
+	var stored [sha256.Size]byte
+	if n, err := hex.Decode(stored[:], []byte(hash)[:min(len(hash), 2*len(stored))]); err != nil || n != len(stored) || len(hash) != 2*n || stored != sha256.Sum256(raw) {
+		return nil, fmt.Errorf("%w: it is not what was stored", ErrBadDef)
+	}
+	return parsed(kind, server, raw, hash)
+}
+
+// parsed decodes a valid JSON object, which the Def keeps.
+func parsed(kind Kind, server string, raw json.RawMessage, hash string) (*Def, error) {
 	def := &Def{
 		ID:          ID{Server: server, Kind: kind},
-		Raw:         bytes.Clone(raw),
+		Raw:         raw,
 		Annotations: Annotations{Destructive: true, OpenWorld: true},
-		Hash:        hex.EncodeToString(sum[:]),
+		Hash:        hash,
 	}
 	var hintTitle, name string
 	for key, value := range rawjson.Members(def.Raw) {

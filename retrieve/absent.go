@@ -80,19 +80,18 @@ func described(all []Absent) (lines []string) {
 	return lines
 }
 
-// fits reports whether a query may be for an absent server: it has a word of the
-// server's name, or two of its description, or the best hit is a tool that the server
-// had before.
-func (a Absent) fits(query string, hits []Hit) bool {
+// mayHave reports whether a query, whose terms these are, may be for an absent server: it has
+// a word of the server's name, or two of its description, or the best hit is a tool that the
+// server had before.
+func (s *searcher) mayHave(a Absent, asked []string, hits []Hit) bool {
 	if a.Held > 0 {
 		return false
 	}
 	if len(hits) > 0 && hits[0].Def.ID.Server == a.Server {
 		return true
 	}
-	asked := index.Terms(query)
 	shared := func(text string) (n int) {
-		for _, term := range index.Terms(text) {
+		for _, term := range s.said(text) {
 			if slices.Contains(asked, term) {
 				n++
 			}
@@ -100,6 +99,16 @@ func (a Absent) fits(query string, hits []Hit) bool {
 		return n
 	}
 	return shared(apart(a.Server)) > 0 || shared(FirstSentence(a.Description)) > 1
+}
+
+// said are the terms of what a server is called or said to be. They are kept for the next query.
+func (s *searcher) said(text string) []string {
+	if known, ok := s.saidBefore.Load(text); ok {
+		return known.([]string)
+	}
+	terms := index.Terms(text)
+	s.saidBefore.Store(text, terms)
+	return terms
 }
 
 // has reports whether a name may be that of a tool of the server.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"toolfinch/gate"
@@ -96,6 +97,8 @@ type searcher struct {
 	timeout time.Duration // of the vectors of a query
 	misfit  func(dim int) // nil: nobody hears
 	health  func() Health // nil: every server is there
+
+	saidBefore sync.Map // terms by text, of the servers of the catalog
 }
 
 // New makes a Retriever.
@@ -115,7 +118,10 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	if settings.Gate != nil && settings.SearchTool == RetrieveTools {
 		settings.SearchTool = DiscoverTools // the other is not listed then
 	}
-	search := &searcher{catalog, settings.Memory, settings.Vectors, settings.QueryTimeout, settings.Misfit, settings.Health}
+	search := &searcher{
+		catalog: catalog, memory: settings.Memory, vectors: settings.Vectors,
+		timeout: settings.QueryTimeout, misfit: settings.Misfit, health: settings.Health,
+	}
 	return &Retriever{
 		searcher:    search,
 		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.Refused, settings.Used, settings.SearchTool, search.absent, settings.Offers},
@@ -275,8 +281,9 @@ func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 func (s *searcher) doubt(q Query, found *Found) {
 	found.health = s.state()
 	found.Absent = slices.DeleteFunc(slices.Clone(found.health.Absent), func(a Absent) bool { return q.Server != "" && q.Server != a.Server })
-	for _, a := range found.Absent {
-		if a.fits(q.Text, found.Hits) {
+	if len(found.Absent) > 0 {
+		asked := index.Terms(q.Text)
+		if slices.ContainsFunc(found.Absent, func(a Absent) bool { return s.mayHave(a, asked, found.Hits) }) {
 			found.Confidence = min(found.Confidence, doubtful)
 		}
 	}

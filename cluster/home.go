@@ -365,6 +365,13 @@ func (v *View) reopen(ctx context.Context, id string, row store.Session, lost bo
 	return nil
 }
 
+// Names reports whether an ID is that of a session of the view that whoever makes the request of
+// a context has or had, here or elsewhere.
+func (v *View) Names(ctx context.Context, id string) bool {
+	_, ok := v.owned(ctx, id)
+	return ok
+}
+
 // owned reports whether a place is that of a session of the view, and of whoever makes the
 // request of a context.
 func (v *View) owned(ctx context.Context, id string) (Place, bool) {

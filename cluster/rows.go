@@ -16,6 +16,9 @@ const (
 	// sweepAfter is added to how long a session may be idle before it is removed that no replica
 	// keeps any more.
 	sweepAfter = 4 * keepEvery
+	// keptBefore is how often that must have been said in turn before anything is removed: after an
+	// outage of the database the other replicas are to say it first.
+	keptBefore = 3
 )
 
 // Run stores what changes of the sessions here, behind their calls, until ctx ends.
@@ -23,6 +26,7 @@ func (h *Homes) Run(ctx context.Context) {
 	defer h.hands.CloseIdleConnections()
 	keep := time.NewTicker(keepEvery)
 	defer keep.Stop()
+	kept := 0
 	for {
 		var err error
 		select {
@@ -36,7 +40,11 @@ func (h *Homes) Run(ctx context.Context) {
 		case <-h.wake:
 			err = h.store(ctx)
 		case <-keep.C:
-			err = h.keep(ctx)
+			if err = h.keep(ctx); err != nil {
+				kept = 0
+			} else if kept++; kept >= keptBefore {
+				err = h.sweep(ctx)
+			}
 		}
 		pause := storeEvery
 		if err != nil && ctx.Err() == nil {
@@ -120,7 +128,7 @@ func (h *Homes) changedAgain(all ...map[string]*mine) {
 	}
 }
 
-// keep says that the sessions here are there, and removes those that nobody has.
+// keep says that the sessions here are there.
 func (h *Homes) keep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeWithin)
 	defer cancel()
@@ -139,6 +147,13 @@ func (h *Homes) keep(ctx context.Context) error {
 		}
 		h.drop(lost)
 	}
+	return nil
+}
+
+// sweep removes the sessions that nobody keeps.
+func (h *Homes) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
 	return h.rows.Sweep(ctx, h.idle+sweepAfter)
 }
 

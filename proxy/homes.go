@@ -4,17 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"toolfinch/cluster"
 	"toolfinch/configs"
 	"toolfinch/register"
 	"toolfinch/store"
 	"toolfinch/tool"
+	"toolfinch/transport"
+	"toolfinch/trust"
 )
 
 // peer is how other replicas reach this one, as the configuration says it.
@@ -102,12 +107,35 @@ func (b behind) Changed(session string) {
 	}
 }
 
+// atHome has requests of the REST API that name a session answered where the session lives.
+func (p *Proxy) atHome(api http.Handler) http.Handler {
+	if p.homes == nil {
+		return api
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(mcp.HeaderSessionID)
+		v, err := p.View(r.URL.Query().Get("view"))
+		if err != nil || id == "" || trust.NameOf(r.Context()) != "" || v.live.KnowsHTTP(id, "") || !v.home.Names(r.Context(), id) {
+			api.ServeHTTP(w, r)
+			return
+		}
+		sent, err := io.ReadAll(r.Body)
+		if err != nil {
+			status, reason := transport.BodyStatus(err)
+			refuse(w, r, status, reason)
+			return
+		}
+		v.home.Elsewhere(w, r, id, sent, api)
+	})
+}
+
 // inside serves the other replicas.
 func (p *Proxy) inside() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, serve := range p.sessionPaths() {
 		mux.Handle(pattern, p.to(serve))
 	}
+	mux.Handle("/api/", p.api())
 	outer := http.NewServeMux()
 	outer.Handle(cluster.PlacedPattern, p.traces.Around(p.placed))
 	outer.Handle("/", p.homes.Inside(p.desk.connected.Bounded(p.traces.Around(mux), refuse)))

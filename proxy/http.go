@@ -146,7 +146,7 @@ func (p *Proxy) Handler() http.Handler {
 	for _, pattern := range page.Patterns {
 		mux.Handle(pattern, p.desk.connected.Counted(p.desk.page(), refuse))
 	}
-	api := p.ifREST(p.desk.connected.Counted(web.Handler(rest{p}, p.version, p.log), refuse))
+	api := p.api()
 	for _, pattern := range web.Patterns {
 		enter(pattern, inQuery, api)
 	}
@@ -169,6 +169,11 @@ func (p *Proxy) namedHosts() []string {
 		hosts = append(hosts, strings.ToLower(u.Host))
 	}
 	return hosts
+}
+
+// api is the REST API. What names a session of MCP is answered where that lives.
+func (p *Proxy) api() http.Handler {
+	return p.ifREST(p.desk.connected.Counted(p.atHome(web.Handler(rest{p}, p.version, p.log)), refuse))
 }
 
 // ifREST is next as long as the configuration has the REST API served.

@@ -237,6 +237,25 @@ func (c *goClient) call(ctx context.Context, name string, arguments map[string]a
 	return string(text), err
 }
 
+// overREST calls a tool over the REST API for a session of MCP.
+func (r *fleetReplica) overREST(t *testing.T, session string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:"+r.port+"/api/proxy/execute", strings.NewReader(`{"tool_id":"everything_echo","arguments":{"message":"over REST"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Mcp-Session-Id", session)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "over REST") {
+		t.Errorf("over REST: %s %s", answer.Status, text)
+	}
+}
+
 // A rolling restart of all replicas loses no call and no session, and clients notice nothing.
 func TestARollingRestartLosesNothing(t *testing.T) {
 	t.Parallel() // most of the time somebody waits
@@ -252,6 +271,10 @@ func TestARollingRestartLosesNothing(t *testing.T) {
 	}
 	ts := newSDKClient(t, f.replicas[0].house.env)
 	ts.do(t, "connect", map[string]any{"url": f.url}, nil)
+
+	for _, r := range f.replicas { // the session lives in one of them
+		r.overREST(t, all[0].ID())
+	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup

@@ -3,8 +3,10 @@ package proxy_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -133,5 +135,39 @@ func TestCallsMakeNoQuery(t *testing.T) {
 	}
 	if _, err := conn.Exec(t.Context(), `SELECT count(*) FROM tools`); err != nil || count() == before {
 		t.Errorf("queries are not counted: %v", err)
+	}
+}
+
+// What a call and a retrieval cost with PostgreSQL, as a multiple of the same with
+// SQLite; calls of both alternate.
+func BenchmarkStores(b *testing.B) {
+	var clients []*rawClient
+	for _, at := range []string{"", postgres.Start(b)} {
+		config := configOf(b, []*script{shop(b, "shop", "hat", "coat")}, everything("plain", view.ExposureAuto))
+		config.Store = at
+		p, url := openViews(b, "", config)
+		clients = append(clients, viewClient(b, p, url, "plain", true))
+	}
+	for name, call := range map[string]string{"call": toolCall("shop_hat", `{"size":1}`), "retrieval": toolCall("retrieve_tools", `{"query":"coat"}`)} {
+		b.Run(name, func(b *testing.B) {
+			var took [2][]time.Duration
+			for i := 0; b.Loop(); i++ {
+				for j := range clients {
+					k := (i + j) % 2 // who is first takes turns, too
+					begin := time.Now()
+					if got := clients[k].ask("tools/call", call); failed(got) {
+						b.Fatal(got.raw)
+					}
+					took[k] = append(took[k], time.Since(begin))
+				}
+			}
+			var p50 [2]float64
+			for k := range took {
+				slices.Sort(took[k])
+				p50[k] = float64(took[k][len(took[k])/2])
+			}
+			b.ReportMetric(p50[1]/p50[0], "times-sqlite")
+			b.ReportMetric(p50[0]/1e3, "µs-sqlite")
+		})
 	}
 }

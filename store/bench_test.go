@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/postgres"
 	"toolfinch/tool"
 )
 
@@ -126,6 +127,48 @@ func BenchmarkUnpinned(b *testing.B) {
 	for b.Loop() {
 		if all, err := s.Unpinned(b.Context()); err != nil || len(all) > 0 {
 			b.Fatal(all, err)
+		}
+	}
+}
+
+// SQLite and PostgreSQL side by side.
+func BenchmarkDatabases(b *testing.B) {
+	const n = 5000
+	defs := somewhatReal(b, "github", n)
+	vectors := map[Key][]float32{}
+	keys := make([]Key, n)
+	for i := range keys {
+		keys[i] = Key{byte(i), byte(i >> 8)}
+		vectors[keys[i]] = make([]float32, 384)
+	}
+	for name, place := range map[string]func(testing.TB) string{"sqlite": func(t testing.TB) string { return t.TempDir() }, "postgres": postgres.Start} {
+		s := open(b, place(b))
+		for _, op := range []struct {
+			name string
+			do   func() error
+		}{
+			{"first list", func() error {
+				_, err := s.KeepServers(b.Context(), nil)
+				if err == nil {
+					_, err = s.PutServer(b.Context(), Upstream{Name: "github"}, defs, strict)
+				}
+				return err
+			}},
+			{"unchanged list", func() error {
+				_, err := s.PutServer(b.Context(), Upstream{Name: "github"}, defs, strict)
+				return err
+			}},
+			{"read tools", func() error { _, err := s.Tools(b.Context()); return err }},
+			{"put vectors", func() error { return s.PutVectors(b.Context(), "m", vectors) }},
+			{"read vectors", func() error { _, err := s.Vectors(b.Context(), "m", keys); return err }},
+		} {
+			b.Run(op.name+"/"+name, func(b *testing.B) {
+				for b.Loop() {
+					if err := op.do(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }

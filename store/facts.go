@@ -44,6 +44,15 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 		return nil
 	}
 	err := s.write(ctx, func(tx *txn) error {
+		if tx.postgres {
+			hashes, values := make([]string, 0, len(counts)), make([]int64, 0, len(counts))
+			for hash, count := range counts {
+				hashes, values = append(hashes, hash), append(values, int64(count))
+			}
+			_, err := tx.ExecContext(ctx, `INSERT INTO tokens (hash, count) SELECT * FROM unnest($1::text[], $2::bigint[])
+				ON CONFLICT (hash) DO UPDATE SET count = excluded.count`, hashes, values)
+			return err
+		}
 		put, err := tx.PrepareContext(ctx, `INSERT INTO tokens (hash, count) VALUES ($1, $2) ON CONFLICT (hash) DO UPDATE SET count = excluded.count`)
 		if err != nil {
 			return err

@@ -82,24 +82,24 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	if err != nil {
 		return Diff{}, err
 	}
-	old, err := hashes(ctx, tx, srv.Name)
+	old, err := listedBefore(ctx, tx, srv.Name)
 	if err != nil {
 		return Diff{}, err
 	}
-	// A definition that only moved or was seen again keeps its large row.
-	touch, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1, last_seen = $2 WHERE server = $3 AND kind = $4 AND name = $5`)
+	// What was seen again, with most lists everything, is one statement.
+	if _, err := tx.ExecContext(ctx, `UPDATE tools SET last_seen = $1 WHERE server = $2`, now, srv.Name); err != nil {
+		return Diff{}, err
+	}
+	move, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1 WHERE server = $2 AND kind = $3 AND name = $4`)
 	if err != nil {
 		return Diff{}, err
 	}
-	defer touch.Close()
-	put, err := tx.PrepareContext(ctx, `
-		INSERT INTO tools (server, kind, name, position, hash, first_seen, last_seen, raw) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (server, kind, name) DO UPDATE SET position = excluded.position, hash = excluded.hash,
-			last_seen = excluded.last_seen, raw = excluded.raw`)
+	defer move.Close()
+	change, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1, hash = $2, raw = $3 WHERE server = $4 AND kind = $5 AND name = $6`)
 	if err != nil {
 		return Diff{}, err
 	}
-	defer put.Close()
+	defer change.Close()
 	keep, err := tx.PrepareContext(ctx, keepApproved)
 	if err != nil {
 		return Diff{}, err
@@ -107,6 +107,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	defer keep.Close()
 
 	var diff Diff
+	var added []int // of defs
 	seen := make(map[defKey]bool, len(defs))
 	for i, def := range defs {
 		key := defKey{def.ID.Kind, def.ID.Name}
@@ -114,17 +115,16 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 			continue
 		}
 		seen[key] = true
-		hash, known := old[key]
-		if known && hash == def.Hash {
-			_, err = touch.ExecContext(ctx, i, now, srv.Name, key.kind, key.name)
-		} else {
-			if known {
-				_, err = keep.ExecContext(ctx, srv.Name, key.kind, key.name)
+		was, known := old[key]
+		switch {
+		case !known:
+			added = append(added, i)
+		case was.hash != def.Hash:
+			if _, err = keep.ExecContext(ctx, srv.Name, key.kind, key.name); err == nil {
+				_, err = change.ExecContext(ctx, i, def.Hash, []byte(def.Raw), srv.Name, key.kind, key.name)
 			}
-			if err != nil {
-				return Diff{}, fmt.Errorf("%s %s: %w", key.kind, key.name, err)
-			}
-			_, err = put.ExecContext(ctx, srv.Name, key.kind, key.name, i, def.Hash, now, now, []byte(def.Raw))
+		case was.position != i:
+			_, err = move.ExecContext(ctx, i, srv.Name, key.kind, key.name)
 		}
 		switch {
 		case err != nil:
@@ -134,10 +134,13 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 			continue
 		case !known:
 			diff.Added = append(diff.Added, key.name)
-		case hash != def.Hash:
+		case was.hash != def.Hash:
 			diff.Changed = append(diff.Changed, key.name)
 		}
 		diff.Total++
+	}
+	if err := addTools(ctx, tx, srv.Name, defs, added, now); err != nil {
+		return Diff{}, err
 	}
 	for key := range old {
 		if seen[key] {
@@ -171,16 +174,39 @@ type defKey struct {
 	name string
 }
 
-// hashes returns the hash of each definition of a server.
-func hashes(ctx context.Context, tx *txn, server string) (map[defKey]string, error) {
-	out := map[defKey]string{}
+// addTools stores those of defs that are new.
+func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, added []int, now int64) error {
+	if len(added) == 0 {
+		return nil
+	}
+	columns := []string{"server", "kind", "name", "position", "hash", "first_seen", "last_seen", "raw"}
+	return tx.insert(ctx, "tools", columns, func() ([]any, error) {
+		if len(added) == 0 {
+			return nil, nil
+		}
+		i := added[0]
+		added = added[1:]
+		def := defs[i]
+		return []any{server, string(def.ID.Kind), def.ID.Name, int64(i), def.Hash, now, now, []byte(def.Raw)}, nil
+	})
+}
+
+// listedAs is how a definition is stored.
+type listedAs struct {
+	hash     string
+	position int
+}
+
+// listedBefore returns how each definition of a server is stored.
+func listedBefore(ctx context.Context, tx *txn, server string) (map[defKey]listedAs, error) {
+	out := map[defKey]listedAs{}
 	err := each(ctx, tx, func(rows *sql.Rows) error {
 		var key defKey
-		var hash string
-		err := rows.Scan(&key.kind, &key.name, &hash)
-		out[key] = hash
+		var as listedAs
+		err := rows.Scan(&key.kind, &key.name, &as.hash, &as.position)
+		out[key] = as
 		return err
-	}, `SELECT kind, name, hash FROM tools WHERE server = $1`, server)
+	}, `SELECT kind, name, hash, position FROM tools WHERE server = $1`, server)
 	return out, err
 }
 

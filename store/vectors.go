@@ -94,19 +94,24 @@ func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]
 		if err := tx.QueryRowContext(ctx, `SELECT id FROM spaces WHERE name = $1`, space).Scan(&id); err != nil {
 			return err
 		}
+		today := day()
+		if tx.postgres { // a round trip for each would take longest
+			keys, values := make([][]byte, 0, len(vectors)), make([][]byte, 0, len(vectors))
+			for key, vector := range vectors {
+				keys, values = append(keys, key[:]), append(values, bytesOf(vector, []byte{}))
+			}
+			_, err := tx.ExecContext(ctx, putVectors, id, today, keys, values)
+			return err
+		}
 		put, err := tx.PrepareContext(ctx, `INSERT INTO vectors (space, key, seen_on, vector) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (space, key) DO UPDATE SET seen_on = excluded.seen_on, vector = excluded.vector`)
 		if err != nil {
 			return err
 		}
 		defer put.Close()
-		today := day()
 		bytes := []byte{} // nil would be NULL
 		for key, vector := range vectors {
-			bytes = bytes[:0]
-			for _, v := range vector {
-				bytes = binary.LittleEndian.AppendUint32(bytes, math.Float32bits(v))
-			}
+			bytes = bytesOf(vector, bytes[:0])
 			if _, err := put.ExecContext(ctx, id, key[:], today, bytes); err != nil {
 				return err
 			}
@@ -119,6 +124,18 @@ func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]
 	return nil
 }
 
+// putVectors is for PostgreSQL.
+const putVectors = `INSERT INTO vectors (space, key, seen_on, vector) SELECT $1, t.key, $2, t.vector FROM unnest($3::bytea[], $4::bytea[]) AS t (key, vector)
+	ON CONFLICT (space, key) DO UPDATE SET seen_on = excluded.seen_on, vector = excluded.vector`
+
+// bytesOf appends a vector as it is stored.
+func bytesOf(vector []float32, to []byte) []byte {
+	for _, v := range vector {
+		to = binary.LittleEndian.AppendUint32(to, math.Float32bits(v))
+	}
+	return to
+}
+
 // markSeen notes that keys were asked for today, and forgets what nobody asks
 // for. It happens once a day.
 func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today int64) error {
@@ -129,6 +146,16 @@ func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today in
 			return nil
 		} else if err != nil {
 			return err
+		}
+		if tx.postgres {
+			all := make([][]byte, len(keys))
+			for i := range keys {
+				all[i] = keys[i][:]
+			}
+			if _, err := tx.ExecContext(ctx, `UPDATE vectors SET seen_on = $1 WHERE space = $2 AND key = ANY($3::bytea[]) AND seen_on < $1`, today, id, all); err != nil {
+				return err
+			}
+			keys = nil
 		}
 		seen, err := tx.PrepareContext(ctx, `UPDATE vectors SET seen_on = $1 WHERE space = $2 AND key = $3 AND seen_on < $4`)
 		if err != nil {

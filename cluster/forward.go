@@ -32,8 +32,9 @@ const (
 	// askedAfter and answeredWithin say when a connection on which nothing comes is found to be
 	// dead.
 	askedAfter, answeredWithin = 5 * time.Second, 5 * time.Second
-	// refusedTwice is between two attempts to connect to a replica that is then said to be gone.
-	refusedTwice = 50 * time.Millisecond
+	// pause is before a replica is asked again whose connection broke, or that refused it: then it
+	// is said to be gone.
+	pause = 50 * time.Millisecond
 	// maxTurns is how often it is looked up anew where a session is, while it moves.
 	maxTurns = 5
 	// retryAfter is the header of what is answered where a replica cannot be reached, in seconds.
@@ -302,7 +303,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 	if moved, ok := h.moved.get(hash); ok {
 		at = moved
 	}
-	tried := false
+	tried := false // the replica has refused a connection
 	for range maxTurns {
 		if at.ID != "" && at.ID != h.me.ID {
 			switch h.hand(w, r, sent, at, false) {
@@ -312,15 +313,16 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 				unavailable(w, "the replica that has this session cannot be reached")
 				return
 			case again:
+				if !paused(r.Context()) {
+					return
+				}
 				continue
 			case refused:
 				if tried || !h.isThere(at.ID) {
 					break
 				}
 				tried = true
-				select {
-				case <-time.After(refusedTwice):
-				case <-r.Context().Done():
+				if !paused(r.Context()) {
 					return
 				}
 				continue
@@ -359,6 +361,16 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		at = Peer{} // whoever was faster
 	}
 	unavailable(w, "this session moves too often")
+}
+
+// paused waits before a replica is asked again. It reports false when the client is gone.
+func paused(ctx context.Context) bool {
+	select {
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // arrived waits for the adoption of a session that is on its way here, and reports whether the

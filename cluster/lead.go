@@ -95,8 +95,9 @@ func (l *Leads) Leads(server string) (leads bool, changed <-chan struct{}) {
 	return l.leads[server], turned
 }
 
-// Compete makes all the servers that this replica would lead.
-func (l *Leads) Compete(all []Candidate) {
+// Compete makes all the servers that this replica would lead. policy is a hash of the
+// configuration that it has them from.
+func (l *Leads) Compete(all []Candidate, policy string) {
 	names := make([]string, len(all))
 	for i, c := range all {
 		names[i] = c.Server
@@ -104,7 +105,7 @@ func (l *Leads) Compete(all []Candidate) {
 	slices.Sort(names)
 	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
 	l.mu.Lock()
-	l.candidates, l.me.Servers = all, hex.EncodeToString(sum[:8])
+	l.candidates, l.me.Servers, l.me.Policy = all, hex.EncodeToString(sum[:4]), policy
 	maps.DeleteFunc(l.turned, func(server string, turned chan struct{}) bool {
 		gone := !slices.Contains(names, server) && !l.leads[server]
 		if gone {

@@ -208,7 +208,7 @@ func TestEachServerHasOneLeader(t *testing.T) {
 	stops := map[string]func(){}
 	for _, id := range []string{"a", "b", "c"} {
 		l := NewLeads(LeadOptions{Me: store.Replica{ID: id}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
-		l.Compete(servers)
+		l.Compete(servers, "")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); l.Run(ctx) }()

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -133,7 +136,25 @@ func (o *others) compete(config *configs.Config) {
 			all = append(all, cluster.Candidate{Server: s.Name, Stays: s.Placement == upstream.PlacementOne})
 		}
 	}
-	o.leads.Compete(all)
+	o.leads.Compete(all, policyOf(config))
+}
+
+// policyOf is a hash of what a configuration says, with its policies.
+func policyOf(config *configs.Config) string {
+	text, err := os.ReadFile(config.Path)
+	if err != nil {
+		return ""
+	}
+	all := sha256.New()
+	all.Write(text)
+	for _, p := range config.PolicyTexts {
+		text := []byte(p.Text)
+		if p.File != "" {
+			text, _ = os.ReadFile(p.File)
+		}
+		fmt.Fprintf(all, "\x00%s", text)
+	}
+	return hex.EncodeToString(all.Sum(nil)[:4])
 }
 
 // relist asks the leader of a server to list it.

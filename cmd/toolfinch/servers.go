@@ -47,6 +47,10 @@ toolfinch validate checks them.`,
 				if err != nil {
 					return err
 				}
+				replicas, err := replicasOf(ctx, db)
+				if err != nil {
+					return err
+				}
 				processes, _ := askLive(ctx, config.DataDir, config.Path)
 				source := "as last indexed: no toolfinch runs with this configuration"
 				if len(processes) > 0 {
@@ -58,6 +62,7 @@ toolfinch validate checks them.`,
 				}
 				for i := range rows {
 					rows[i].takePins(held, long)
+					rows[i].takeReplicas(replicas)
 				}
 				if long {
 					if err := started(rows, config); err != nil {
@@ -96,12 +101,14 @@ type serverRow struct {
 	Prompts     int        `json:"prompts"`
 	Resources   int        `json:"resources"`
 	Templates   int        `json:"templates"`
-	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions that are not served
-	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
-	Held        int        `json:"held,omitempty"`     // definitions that wait for approval
-	Warnings    []string   `json:"warnings,omitempty"` // of its definitions, approved or not; only with --long
-	Listed      *time.Time `json:"listed"`             // null: never
-	Fault       string     `json:"fault,omitempty"`    // why it cannot be used as it is configured
+	LeftOut     int        `json:"left_out,omitempty"`  // malformed definitions that are not served
+	Mended      int        `json:"mended,omitempty"`    // malformed definitions that are served mended
+	Held        int        `json:"held,omitempty"`      // definitions that wait for approval
+	Warnings    []string   `json:"warnings,omitempty"`  // of its definitions, approved or not; only with --long
+	Listed      *time.Time `json:"listed"`              // null: never
+	Fault       string     `json:"fault,omitempty"`     // why it cannot be used as it is configured
+	Leader      string     `json:"leader,omitempty"`    // the replica that lists it
+	Placement   string     `json:"placement,omitempty"` // "one" where its leader alone runs its process
 	// State, Since and Error are of the toolfinch that runs; "" where none does.
 	State upstream.State `json:"state,omitempty"`
 	Since *time.Time     `json:"since,omitempty"`
@@ -176,6 +183,9 @@ func configuredRow(s upstream.Settings) serverRow {
 	row := serverRow{Name: s.Name, Description: s.Description, Enabled: true, Fault: s.Fault, Transport: string(cmp.Or(s.Transport, upstream.TransportAuto))}
 	if s.Command != "" {
 		row.Transport = string(upstream.TransportStdio)
+		if s.Placement == upstream.PlacementOne {
+			row.Placement = string(s.Placement)
+		}
 		row.Command = filepath.Base(s.Command)
 	} else if u, err := url.Parse(s.URL); err == nil {
 		row.Host = u.Host // without the user and password
@@ -226,6 +236,10 @@ func serverTable(rows []serverRow) *table {
 	if faulty {
 		t.head = append(t.head, "FAULTS")
 	}
+	replicas := slices.ContainsFunc(rows, func(r serverRow) bool { return r.Leader != "" })
+	if replicas {
+		t.head = append(t.head, "REPLICAS")
+	}
 	for _, row := range rows {
 		tools, prompts, resources, listed := "-", "-", "-", "never"
 		if row.Listed != nil {
@@ -242,6 +256,9 @@ func serverTable(rows []serverRow) *table {
 		}
 		if faulty {
 			cells = append(cells, row.faults())
+		}
+		if replicas {
+			cells = append(cells, row.runsIn())
 		}
 		t.add(cells...)
 	}

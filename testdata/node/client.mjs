@@ -73,7 +73,7 @@ const operations = {
     }
   },
   async close() {
-    await client.transport.terminateSession?.();
+    await client.transport?.terminateSession?.();
     await client.close();
   },
 };

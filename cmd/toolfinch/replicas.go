@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/store"
+)
+
+func newReplicas(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "replicas",
+		Short: "Show which toolfinches share the store, and which servers each leads",
+		Long: `Replicas shows the toolfinches that serve over the store of the configuration, where that
+is in PostgreSQL: how others reach each, its version, how long it has been there, and how many
+servers it leads, which means that it lists them for all. Below it says what differs between
+them: versions, servers, and the rest of the configuration.`,
+		Example: `  toolfinch replicas
+  toolfinch replicas --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.withStore(cmd, false, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
+				replicas, err := replicasOf(ctx, db)
+				if err != nil {
+					return err
+				}
+				if db.Replicas() == nil && !asJSON {
+					fmt.Fprintln(cmd.ErrOrStderr(), "the store is not in PostgreSQL: no toolfinch shares it with others (docs/scale.md)")
+					return nil
+				}
+				t := &table{head: []string{"REPLICA", "ID", "ADDRESS", "VERSION", "UP", "LEADS"}}
+				rows := []replicaRow{}
+				for _, r := range replicas {
+					rows = append(rows, replicaRow{r.ID, r.Name, r.Address, r.Version, r.Started.UTC(), serversLed(r), r.Servers, r.Policy})
+					t.add(r.Name, r.ID, orDash(r.Address), r.Version, r.Up.Round(time.Second).String(), strconv.Itoa(len(serversLed(r))))
+				}
+				differ := differences(replicas)
+				if err := show(cmd, asJSON, map[string]any{"replicas": rows, "differ": differ}, t, "no toolfinch serves over this store"); err != nil || asJSON {
+					return err
+				}
+				for _, line := range differ {
+					fmt.Fprintln(cmd.ErrOrStderr(), line)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// replicasOf are the replicas that are there; none where the store is one process's.
+func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
+	if all := db.Replicas(); all != nil {
+		return all.All(ctx)
+	}
+	return nil, nil
+}
+
+// serversLed are the servers that a replica leads, without the name for what is no server's.
+func serversLed(r store.Replica) []string {
+	return slices.DeleteFunc(append([]string{}, r.Leads...), func(server string) bool { return server == "" })
+}
+
+// replicaRow is a replica as JSON.
+type replicaRow struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Address string    `json:"address,omitempty"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Leads   []string  `json:"leads"`
+	Servers string    `json:"servers_hash"`
+	Config  string    `json:"configuration_hash"`
+}
+
+// differences says what differs between replicas that should not for long.
+func differences(all []store.Replica) []string {
+	differ := []string{}
+	for _, one := range []struct {
+		of   func(store.Replica) string
+		text string
+	}{
+		{func(r store.Replica) string { return r.Version }, "they run different versions: %s. That is meant for the time of an update, from one minor version to the next"},
+		{func(r store.Replica) string { return r.Servers }, "their configurations have different servers: %s. A server that not all have is called over those that have it alone"},
+		{func(r store.Replica) string { return r.Policy }, "their configurations or policies differ: %s"},
+	} {
+		by := map[string][]string{}
+		for _, r := range all {
+			by[one.of(r)] = append(by[one.of(r)], r.Name)
+		}
+		if len(by) < 2 {
+			continue
+		}
+		var parts []string
+		for value, names := range by {
+			parts = append(parts, orDash(value)+" ("+strings.Join(names, ", ")+")")
+		}
+		slices.Sort(parts)
+		differ = append(differ, fmt.Sprintf(one.text, strings.Join(parts, "; ")))
+	}
+	return differ
+}
+
+// takeReplicas takes over who leads a server, and with placement: one runs it.
+func (r *serverRow) takeReplicas(all []store.Replica) {
+	for _, one := range all {
+		if slices.Contains(one.Leads, r.Name) {
+			r.Leader = one.Name
+		}
+	}
+}
+
+// runsIn says in which replicas a server is called.
+func (r serverRow) runsIn() string {
+	switch {
+	case r.Leader == "":
+		return "-"
+	case r.Placement != "":
+		return r.Leader
+	}
+	return "all, " + r.Leader + " lists it"
+}

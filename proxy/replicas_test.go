@@ -112,6 +112,7 @@ func reaching(t *testing.T, config *configs.Config) *configs.Config {
 	}
 	defer listener.Close()
 	one := *config
+	one.Transport = configs.TransportHTTP
 	one.Cluster = &configs.Cluster{Listen: listener.Addr().String(), Address: listener.Addr().String(), Keys: []configs.ClusterKey{{1}}, Drain: time.Second}
 	return &one
 }

@@ -29,6 +29,7 @@ import (
 type knowledge struct {
 	store    *store.Store
 	readOnly bool // what is learned is not written to the store
+	shared   bool // replicas with other servers may use the store
 	log      *slog.Logger
 	record   trust.Record
 	said     map[string]*said     // by server
@@ -178,6 +179,9 @@ func serversOf(config *configs.Config) []string {
 func (k *knowledge) forget(ctx context.Context, config *configs.Config) {
 	configured := serversOf(config)
 	maps.DeleteFunc(k.said, func(server string, _ *said) bool { return !slices.Contains(configured, server) })
+	if k.shared { // what is approved of a server is not to go with the configuration of one replica: toolfinch reindex forgets
+		return
+	}
 	if _, err := k.store.KeepServers(ctx, configured); err != nil && ctx.Err() == nil {
 		k.log.Warn("removed servers are still in the store", "error", err)
 	}

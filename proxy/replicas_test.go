@@ -4,6 +4,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
+	"toolfinch/store"
 	"toolfinch/upstream"
 )
 
@@ -198,4 +200,24 @@ func processes(all []*replica) (n int) {
 		}
 	}
 	return n
+}
+
+// A replica without a server does not make the others forget what they know of it.
+func TestReplicasWithOtherServersForgetNothing(t *testing.T) {
+	config := configOf(t, []*script{shop(t, "shop", "hat"), shop(t, "other", "tie")})
+	all := replicasOf(t, 1, config)
+	has(t, all[0].Proxy, "", "shop_hat", "other_tie")
+	less := *config
+	less.Servers = config.Servers[:1]
+	r := addReplica(t, &less)
+	has(t, r.Proxy, "", "shop_hat")
+	has(t, addReplica(t, config).Proxy, "", "shop_hat", "other_tie")
+	db, err := store.Open(t.Context(), config.Store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if servers, err := db.Servers(t.Context()); err != nil || len(servers) != 2 {
+		t.Errorf("%d servers are stored, %v", len(servers), err)
+	}
 }

@@ -282,6 +282,27 @@ func (v *View) Elsewhere(w http.ResponseWriter, r *http.Request, id string, sent
 	}
 }
 
+// Continue is that of transport.Homes.
+func (v *View) Continue(w http.ResponseWriter, r *http.Request, state string, sent []byte) bool {
+	h := v.homes
+	place, ok := v.owned(r.Context(), state)
+	if _, isCarried := r.Context().Value(carriedKey{}).(carried); !ok || isCarried || place.Home.ID == h.me.ID {
+		return false
+	}
+	if err := h.forwarded.Take(1); err != nil {
+		unavailable(w, err.Error())
+		return true
+	}
+	defer h.forwarded.Release(1)
+	switch h.hand(w, r, sent, place.Home, false) {
+	case notThere, refused:
+		return false // here the client is told that the call is gone
+	case unreachable, again:
+		unavailable(w, "the replica that has this call cannot be reached")
+	}
+	return true
+}
+
 // toStream hands a message to the replica that has the stream of its session, with which the
 // session ends.
 func (h *Homes) toStream(w http.ResponseWriter, r *http.Request, sent []byte, at Peer) {

@@ -20,6 +20,7 @@ import (
 const (
 	useSeal        = "toolfinch cluster session id"
 	useCertificate = "toolfinch cluster certificate"
+	useStates      = "toolfinch cluster states of calls"
 )
 
 // derive returns 32 bytes for one use of a key.
@@ -29,6 +30,20 @@ func derive(key configs.ClusterKey, use string) ([]byte, error) {
 		return nil, fmt.Errorf("cluster: derive a key: %w", err)
 	}
 	return derived, nil
+}
+
+// States returns the keys of what clients carry from one call to the next, whichever replica
+// answers: one of each key of the cluster, in their order.
+func States(keys []configs.ClusterKey) ([][32]byte, error) {
+	all := make([][32]byte, len(keys))
+	for i, key := range keys {
+		derived, err := derive(key, useStates)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = [32]byte(derived)
+	}
+	return all, nil
 }
 
 // Peer is a replica as others reach it.

@@ -65,7 +65,7 @@ func (d *desk) open(v *View) *endpoint {
 	}
 	e := &endpoint{desk: d, view: v.name, root: v.root}
 	behind := behind{e}
-	e.live = register.New(register.Options{
+	options := register.Options{
 		Version:       d.views.version,
 		Hook:          hook.Command{Line: d.views.first.ListChangedExec},
 		Relists:       d.relists,
@@ -74,7 +74,11 @@ func (d *desk) open(v *View) *endpoint {
 		Limits:        d.limits,
 		Upstreams:     behind,
 		Observer:      behind,
-	}, e.shown(), d.views.log)
+	}
+	if d.homes != nil { // a call is continued where it waits
+		options.Parked = func(ctx context.Context) string { return e.home.Name(ctx) }
+	}
+	e.live = register.New(options, e.shown(), d.views.log)
 	e.gate = gate.New(gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}, e.terms, d.views.log)
 	var homes transport.Homes
 	if d.homes != nil {

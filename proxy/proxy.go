@@ -134,6 +134,12 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	if err != nil {
 		return nil, recalled{}, err
 	}
+	var keys [][32]byte
+	if config.Replicated() {
+		if keys, err = cluster.States(config.Cluster.Keys); err != nil {
+			return nil, recalled{}, err
+		}
+	}
 	known, beside := recall(ctx, db, config, o)
 	scripts := script.NewSandbox(o.log)
 	all := &views{
@@ -144,7 +150,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		scripts: scripts,
 		logins:  logins,
 		limits:  rate.New(config.RateLimits, nil),
-		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Leads: among.leader(), Elsewhere: among.elsewhere()}),
+		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Keys: keys, Leads: among.leader(), Elsewhere: among.elsewhere()}),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {

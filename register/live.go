@@ -36,6 +36,9 @@ type Options struct {
 	Limits    *Limits
 	Upstreams Upstreams // nil: there are none
 	Observer  Observer  // nil: nobody
+	// Parked names a call that waits for the client that makes the request of a context,
+	// by what nobody else can guess; nil: at random.
+	Parked func(context.Context) string
 }
 
 // Upstreams is what a Live asks of the servers behind it.
@@ -123,7 +126,7 @@ func New(options Options, served func(trust.Party) *Served, log *slog.Logger) *L
 		l.observer = nothing{}
 	}
 	l.sessions = &sessions{log: log, verbose: l.upstreams.SetLevel, byID: map[string]*session{}}
-	l.parking = newParking(options.Limits, log)
+	l.parking = newParking(options.Limits, options.Parked, log)
 	l.clients = newClients(options.Relists, l.observer.Relists)
 	l.recent = newRecent(options.Called, l.observer.Called)
 	if options.Hook.Line != "" {

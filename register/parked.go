@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -66,7 +65,8 @@ type parking struct {
 	limits *Limits
 	log    *slog.Logger
 
-	life    context.Context // of what is done aside
+	name    func(context.Context) string // as of Options
+	life    context.Context              // of what is done aside
 	end     context.CancelFunc
 	running sync.WaitGroup // calls that outlive the request that made them, and what is done aside
 
@@ -75,8 +75,11 @@ type parking struct {
 	stopped bool // no call is parked any more
 }
 
-func newParking(limits *Limits, log *slog.Logger) *parking {
-	k := &parking{limits: limits, log: log, byState: map[string]*parked{}}
+func newParking(limits *Limits, name func(context.Context) string, log *slog.Logger) *parking {
+	if name == nil {
+		name = func(context.Context) string { return rand.Text() }
+	}
+	k := &parking{limits: limits, log: log, name: name, byState: map[string]*parked{}}
 	k.life, k.end = context.WithCancel(context.Background())
 	return k
 }
@@ -184,7 +187,7 @@ func (k *parking) serve(ctx context.Context, x *wire.Exchange, call *tool.Call, 
 			return out.result, out.err
 		case <-time.After(gather):
 		}
-		if result, err := k.suspend(p); result != nil || err != nil {
+		if result, err := k.suspend(ctx, p); result != nil || err != nil {
 			return result, err
 		}
 	}
@@ -327,7 +330,7 @@ var errStopping = errors.New("the proxy is stopping")
 
 // suspend parks the call and returns the input_required result with the requests to
 // the client; nil if there are none any more.
-func (k *parking) suspend(p *parked) (tool.Result, error) {
+func (k *parking) suspend(ctx context.Context, p *parked) (tool.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.asks) == 0 || p.ended {
@@ -342,7 +345,7 @@ func (k *parking) suspend(p *parked) (tool.Result, error) {
 		}
 		requests.Add(key, request.JSON())
 	}
-	state := rand.Text()
+	state := k.name(ctx)
 	if err := k.keep(state, p); err != nil {
 		p.end(nil)
 		return nil, err
@@ -356,16 +359,12 @@ func (k *parking) suspend(p *parked) (tool.Result, error) {
 	var result rawjson.Object
 	result.AddText("resultType", inputRequired)
 	result.Add("inputRequests", requests.JSON())
-	result.AddText("requestState", parkedPrefix+state)
+	result.AddText("requestState", wire.ParkedPrefix+state)
 	return tool.Result(result.JSON()), nil
 }
 
 // inputRequired is the resultType of a result that has requests to the client.
 const inputRequired = "input_required"
-
-// parkedPrefix distinguishes our request states from those that package upstream
-// seals.
-const parkedPrefix = "toolfinch-parked-"
 
 // keep parks a call. If too many are parked, the one that waited longest ends,
 // provided it waited for givesWay.
@@ -439,7 +438,7 @@ func (p *parked) abandon() {
 // resume returns the parked call that a request continues, after it delivered the
 // client's answers; nil if the request continues none.
 func (k *parking) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
-	state, ours := strings.CutPrefix(rawjson.Text(rawjson.Member(call.Params, "requestState")), parkedPrefix)
+	state, ours := wire.ParkedState(call.Params)
 	if !ours {
 		return nil, nil
 	}
@@ -451,7 +450,7 @@ func (k *parking) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
 	}
 	k.mu.Unlock()
 	if !fits {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "this requestState continues no call of " + call.Name + ": it has ended, or was continued already"}
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "this requestState continues no call of " + call.Name + ": it has ended, was continued already, or was with a process that is gone"}
 	}
 	responses := rawjson.Member(call.Params, "inputResponses")
 	p.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
+	"toolfinch/wire"
 )
 
 // newcomer is a 2026-07-28 client: every request says all of it.
@@ -219,7 +220,7 @@ func TestAStateContinuesItsOwnCallAndOnlyOnce(t *testing.T) {
 		const answers = `,"inputResponses":{"1":{"roots":[]}},"requestState":`
 		refused("another tool's name", `"name":"srv_other"`+answers+`"`+state+`"`)
 		refused("a state nobody gave", asking("roots/list", `{}`)+answers+`"`+state[:len(state)-1]+`"`)
-		refused("a state without its end", asking("roots/list", `{}`)+answers+`"`+parkedPrefix+`"`)
+		refused("a state without its end", asking("roots/list", `{}`)+answers+`"`+wire.ParkedPrefix+`"`)
 		if live.parkedCalls() != 1 {
 			t.Fatal("the call is not where it was")
 		}
@@ -493,7 +494,7 @@ func TestWhatIsAskedMeanwhileIsAskedNext(t *testing.T) {
 		first := n.answer(1, "tools/call", `"name":"srv_more"`)
 		close(next)
 		live.parking.mu.Lock()
-		p := live.parking.byState[strings.TrimPrefix(stateOf(t, first), parkedPrefix)]
+		p := live.parking.byState[strings.TrimPrefix(stateOf(t, first), wire.ParkedPrefix)]
 		live.parking.mu.Unlock()
 		eventually(t, "the second question", func() bool {
 			p.mu.Lock()
@@ -713,7 +714,7 @@ func TestAParkedCallIsContinuedByItsOwnerAlone(t *testing.T) {
 		reply := func(state string) string {
 			return question + `,"inputResponses":{"1":{"roots":[]}},"requestState":"` + state + `"`
 		}
-		unknown := as("bob", reply(parkedPrefix+"unknown"))
+		unknown := as("bob", reply(wire.ParkedPrefix+"unknown"))
 		if got := as("bob", reply(state)); got != unknown || !strings.Contains(got, "continues no call") {
 			t.Errorf("bob, with the state of %q: %s\nwith one that is none: %s", owner, got, unknown)
 		}

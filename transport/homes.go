@@ -28,6 +28,9 @@ type Homes interface {
 	// ID "", that is not taken here any more. sent is the body of the request, which has been
 	// read. here answers the request after Adopt.
 	Elsewhere(w http.ResponseWriter, r *http.Request, id string, sent []byte, here http.Handler)
+	// Continue answers a request, sent, that continues a parked call, if that is elsewhere, and
+	// reports whether it did. state is as of wire.ParkedState, and one that Name returned.
+	Continue(w http.ResponseWriter, r *http.Request, state string, sent []byte) bool
 }
 
 // Unknown answers a request for a session that is nowhere.
@@ -52,6 +55,7 @@ func (s *Streamable) Adopt(ctx context.Context, id string, initialize []byte, wa
 		session.close()
 		return fmt.Errorf("initialize is refused here: %.200s", answer)
 	}
+	session.adopted = true
 	restore()
 	for _, message := range waiting {
 		session.out.push(message)

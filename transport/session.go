@@ -44,6 +44,7 @@ type session struct {
 	entered  int      // messages that are being handled, over streamable HTTP
 	leaving  *leaving // nil: the session stays
 	named    bool     // Homes knows the session
+	adopted  bool     // another process had it; set before others see the session
 }
 
 // request is one that is being answered.

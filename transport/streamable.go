@@ -183,6 +183,11 @@ func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 		refusal := wire.Refusal{Code: mcp.INVALID_REQUEST, Reason: "this protocol version has no JSON-RPC batches: send one message at a time"}
 		_ = out.last(refusal.Answer(), http.StatusBadRequest)
 	case modern:
+		if s.homes != nil {
+			if state, parked := wire.ParkedState(messages[0].Params); parked && s.homes.Continue(w, r, state, sent) {
+				return
+			}
+		}
 		s.modern(out, r, messages[0])
 	case !batch && messages[0].IsRequest() && messages[0].Method == string(mcp.MethodInitialize):
 		s.initialize(out, w, r, messages[0])
@@ -251,7 +256,8 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 		_ = out.last(session.noBatch().Answer(), http.StatusBadRequest)
 		return
 	case !batch && !messages[0].IsRequest():
-		if !session.take(messages[0]) {
+		// What an adopted session was asked elsewhere has nobody any more who waits for the answer.
+		if !session.take(messages[0]) && !session.adopted {
 			refusal := wire.Refusal{Code: mcp.INVALID_REQUEST, Reason: "this session was sent no request with this ID"}
 			_ = out.last(refusal.Answer(), http.StatusBadRequest)
 			return

@@ -262,9 +262,8 @@ func urlRequests(elicitations json.RawMessage) json.RawMessage {
 }
 
 // sealer makes the requestState of servers opaque to clients and impossible to make
-// up, or to use for anything but what it was given for. Its key lives as long as
-// the pool.
-type sealer struct{ aead cipher.AEAD }
+// up, or to use for anything but what it was given for.
+type sealer struct{ keys []cipher.AEAD } // the first seals, all open
 
 // state is what a sealed requestState says.
 type state struct {
@@ -276,22 +275,24 @@ type state struct {
 	Login  bool      `json:"l,omitempty"` // the client was asked to open the page of a login
 }
 
-func newSealer() *sealer {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		panic(err) // the key has a length that AES knows
+func newSealer(keys [][32]byte) *sealer {
+	s := &sealer{}
+	for _, key := range keys {
+		block, err := aes.NewCipher(key[:])
+		if err != nil {
+			panic(err) // the key has a length that AES knows
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			panic(err) // of AES: never fails
+		}
+		s.keys = append(s.keys, aead)
 	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err) // of AES: never fails
-	}
-	return &sealer{aead}
+	return s
 }
 
 func (s *sealer) seal(st state) string {
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, rawjson.Of(st), nil))
+	return base64.RawURLEncoding.EncodeToString(s.keys[0].Seal(nil, nil, rawjson.Of(st), nil))
 }
 
 // open returns what seal was given, for this definition and no other.
@@ -300,9 +301,10 @@ func (s *sealer) open(sealed string, id tool.ID) (st state, ok bool) {
 	if err != nil {
 		return st, false
 	}
-	text, err := s.aead.Open(nil, nil, raw, nil)
-	if err != nil || json.Unmarshal(text, &st) != nil {
-		return st, false
+	for _, key := range s.keys {
+		if text, err := key.Open(nil, nil, raw, nil); err == nil && json.Unmarshal(text, &st) == nil {
+			return st, st.Server == id.Server && st.Kind == id.Kind && st.Name == id.Name
+		}
 	}
-	return st, st.Server == id.Server && st.Kind == id.Kind && st.Name == id.Name
+	return st, false
 }

@@ -5,6 +5,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,6 +135,7 @@ type Options struct {
 	Logins  *login.Logins     // default: no server is logged in to
 	Traces  *telemetry.Traces // default: requests have no spans
 	Leads   Leads             // default: this process lists every server
+	Keys    [][32]byte        // of what clients carry from one call to the next: the first seals, all open; default: one that lives as long as the pool
 	// Elsewhere says where another process runs a server of PlacementOne; nil where this
 	// one does. It may wait until that is known; the error is why it is not. Default: this
 	// process runs all.
@@ -160,11 +162,15 @@ func NewPool(settings []Settings, o Options) *Pool {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if len(o.Keys) == 0 {
+		o.Keys = make([][32]byte, 1)
+		_, _ = rand.Read(o.Keys[0][:]) // never fails
+	}
 	if o.Leads == nil {
 		o.Leads = alone
 	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(), tasks: newTasks(), logins: o.Logins, traces: o.Traces, leads: o.Leads, places: o.Elsewhere, log: o.Log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Keys), tasks: newTasks(o.Keys), logins: o.Logins, traces: o.Traces, leads: o.Leads, places: o.Elsewhere, log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)

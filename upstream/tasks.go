@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -30,7 +30,7 @@ const notificationsTasks = "notifications/tasks"
 // Task sends a tasks/get, tasks/update or tasks/cancel to the server whose task
 // it is, which call.Name says. A task of another principal, or of one where
 // call has none, is answered as one that does not exist. Names with a proof are
-// good for the life of the pool. Errors are as of Call.
+// good as long as the keys of the pool. Errors are as of Call.
 func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
 	name, id, ok := p.tasks.open(call.Name, call.Principal)
 	var s *server
@@ -91,7 +91,7 @@ const maxTasks = 100_000
 // tasks names tasks towards clients. Names are "server/!proof!id": no escaped name
 // of a server, which the ID of a further proxy begins with, has a "!".
 type tasks struct {
-	key []byte // of the proofs; lives as long as the pool
+	keys [][]byte // of the proofs: the first makes them, all are good
 
 	mu     sync.Mutex // guards what follows; never held over anything else
 	owners map[taskKey]string
@@ -101,15 +101,18 @@ type tasks struct {
 // taskKey stands for a server and an ID.
 type taskKey [sha256.Size]byte
 
-func newTasks() *tasks {
-	t := &tasks{key: make([]byte, sha256.Size), owners: map[taskKey]string{}}
-	_, _ = rand.Read(t.key) // never fails
+func newTasks(keys [][32]byte) *tasks {
+	t := &tasks{owners: map[taskKey]string{}}
+	for _, key := range keys {
+		of := sum(key[:], "tasks")
+		t.keys = append(t.keys, of[:])
+	}
 	return t
 }
 
 // name is what the task of a server is called towards a principal, "" for nobody.
 func (t *tasks) name(server, id, principal string) string {
-	return url.PathEscape(server) + "/!" + t.proof(server, id, principal) + "!" + id
+	return url.PathEscape(server) + "/!" + proof(t.keys[0], server, id, principal) + "!" + id
 }
 
 // open takes a name apart, unless the task is not the principal's.
@@ -119,8 +122,10 @@ func (t *tasks) open(name, principal string) (server, id string, ok bool) {
 	if !ok || err != nil {
 		return "", "", false
 	}
-	proof, bare, proven := cutProof(id)
-	return server, bare, proven && hmac.Equal([]byte(proof), []byte(t.proof(server, bare, principal)))
+	made, bare, proven := cutProof(id)
+	return server, bare, proven && slices.ContainsFunc(t.keys, func(key []byte) bool {
+		return hmac.Equal([]byte(made), []byte(proof(key, server, bare, principal)))
+	})
 }
 
 // made remembers for whom a task was made. A server may give an ID twice: the
@@ -152,8 +157,8 @@ func (t *tasks) isOfAnother(server, id, principal string) bool {
 // proofBytes is how much of a MAC proofs have: nobody tries 2^128.
 const proofBytes = 16
 
-func (t *tasks) proof(server, id, principal string) string {
-	mac := sum(t.key, server, id, principal)
+func proof(key []byte, server, id, principal string) string {
+	mac := sum(key, server, id, principal)
 	return base64.RawURLEncoding.EncodeToString(mac[:proofBytes])
 }
 

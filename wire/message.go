@@ -34,6 +34,16 @@ func (m *Inbound) Version() string {
 	return rawjson.Text(rawjson.Member(rawjson.Member(m.Params, "_meta"), mcp.MetaKeyProtocolVersion))
 }
 
+// ParkedPrefix is what the requestState of a call begins with that waits here, in package
+// register, for its client to come back (specification 2026-07-28, multi round-trip requests).
+const ParkedPrefix = "toolfinch-parked-"
+
+// ParkedState returns what follows ParkedPrefix in the requestState of params, and false where
+// they have no such state.
+func ParkedState(params json.RawMessage) (state string, ok bool) {
+	return strings.CutPrefix(rawjson.Text(rawjson.Member(params, "requestState")), ParkedPrefix)
+}
+
 // Refusal says why a message is refused. It is an error response.
 type Refusal struct {
 	ID     json.RawMessage // of the message, nil where it has none that is valid

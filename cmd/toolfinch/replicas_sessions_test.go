@@ -56,7 +56,14 @@ func free(t *testing.T) string {
 	return port
 }
 
+// newFleet is replicas with one server.
 func newFleet(t *testing.T, size int) *fleet {
+	t.Helper()
+	return fleetOver(t, size, postgres.Start(t), upstreams(t, "everything"))
+}
+
+// fleetOver is replicas over a database.
+func fleetOver(t *testing.T, size int, database string, servers map[string]server, more ...map[string]any) *fleet {
 	t.Helper()
 	haproxy, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -64,19 +71,17 @@ func newFleet(t *testing.T, size int) *fleet {
 			missing(t, "haproxy is not installed")
 		}
 	}
-	database := postgres.Start(t)
-	servers := upstreams(t, "everything")
 	f := &fleet{}
 	for n := range size {
 		r := &fleetReplica{port: free(t)}
 		inside := "127.0.0.1:" + free(t)
-		r.house = newHouse(t, servers, map[string]any{
+		r.house = newHouse(t, servers, append([]map[string]any{{
 			"store": database, "transport": "http", "listen": "127.0.0.1:" + r.port,
 			"cluster": map[string]any{
 				"keys": []string{"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}, "listen": inside, "address": inside,
 				"name": fmt.Sprintf("replica-%d", n+1), "drain": "15s",
 			},
-		})
+		}}, more...)...)
 		f.replicas = append(f.replicas, r)
 		t.Cleanup(func() { r.stop(t) })
 		r.start(t)

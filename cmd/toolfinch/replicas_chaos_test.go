@@ -1,0 +1,345 @@
+//go:build unix
+
+package main_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolfinch/internal/await"
+	"toolfinch/internal/postgres"
+)
+
+// crowd is clients of both eras behind the balancer, each of which checks that what it is
+// answered, asked and told is its own.
+type crowd struct {
+	t     *testing.T
+	fleet *fleet
+	all   []*member
+
+	ctx     context.Context // of the work
+	stop    context.CancelFunc
+	working sync.WaitGroup
+	calls   atomic.Int64
+
+	mu     sync.Mutex  // guards what follows; never held over a call
+	killed []time.Time // when replicas were killed
+	failed []failure
+}
+
+// failure is a call that failed, and the time that it took.
+type failure struct {
+	what       string
+	began, end time.Time
+	err        error
+}
+
+// member is one client.
+type member struct {
+	*mcp.ClientSession
+	name   string
+	id     string // of its session
+	told   atomic.Int64
+	asked  atomic.Int64
+	strays atomic.Int64 // what was another's
+}
+
+const (
+	legacyRevision = "2025-11-25"
+	modernRevision = "2026-07-28"
+)
+
+// join adds clients of one era.
+func (c *crowd) join(version string, count int) {
+	c.t.Helper()
+	for i := range count {
+		m := &member{name: fmt.Sprintf("%s-%d", version, i)}
+		client := mcp.NewClient(&mcp.Implementation{Name: m.name, Version: "1"}, &mcp.ClientOptions{
+			ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+				m.told.Add(1)
+				if !strings.HasPrefix(r.Params.Message, m.name+" ") {
+					m.strays.Add(1)
+				}
+			},
+			ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				m.asked.Add(1)
+				if !strings.HasPrefix(r.Params.Message, m.name+" ") {
+					m.strays.Add(1)
+				}
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": r.Params.Message}}, nil
+			},
+		})
+		session, err := client.Connect(c.t.Context(), &mcp.StreamableClientTransport{Endpoint: c.fleet.url, MaxRetries: 20}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			c.t.Fatalf("%s: %v", m.name, err)
+		}
+		m.ClientSession, m.id = session, session.ID()
+		if _, err := m.call(c.t.Context(), "retrieve_tools", "", map[string]any{"query": "say an identifier again", "limit": 1, "server": "up0"}); err != nil {
+			c.t.Fatalf("%s: %v", m.name, err)
+		}
+		c.all = append(c.all, m)
+	}
+}
+
+// call returns the text of an answer.
+func (m *member) call(ctx context.Context, name, progress string, arguments map[string]any) (string, error) {
+	params := &mcp.CallToolParams{Name: name, Arguments: arguments}
+	if progress != "" {
+		params.SetProgressToken(progress)
+	}
+	result, err := m.CallTool(ctx, params)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(result)
+	if err == nil && result.IsError {
+		err = errors.New(string(text))
+	}
+	return string(text), err
+}
+
+// work has every client call one thing after another until the end.
+func (c *crowd) work(upstreams int) {
+	for i, m := range c.all {
+		c.working.Go(func() {
+			for n := 0; c.ctx.Err() == nil; n++ {
+				id := fmt.Sprintf("%s %d", m.name, n)
+				server := fmt.Sprintf("up%d", (i+n)%upstreams)
+				name, progress, arguments, want := server+"_echo", "", map[string]any{"id": id}, id
+				switch n % 8 {
+				case 2:
+					name, progress = server+"_steps", id
+				case 4:
+					name = server + "_ask"
+				case 6:
+					name, arguments, want = "retrieve_tools", map[string]any{"query": "say an identifier again", "limit": 1, "server": "up0"}, "up0_echo"
+				}
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+				text, err := m.call(ctx, name, progress, arguments)
+				cancel()
+				if err == nil && !strings.Contains(text, want) {
+					c.t.Errorf("%s with %q is answered %s", name, id, text)
+				}
+				if err != nil {
+					c.mu.Lock()
+					c.failed = append(c.failed, failure{name + " " + id, began, time.Now(), err})
+					c.mu.Unlock()
+				}
+				c.calls.Add(1)
+			}
+		})
+	}
+}
+
+// progress waits until the clients were answered that many times more.
+func (c *crowd) progress(calls int64) {
+	c.t.Helper()
+	from := c.calls.Load()
+	await.True(c.t, func() bool { return c.calls.Load() >= from+calls })
+}
+
+// kill ends a replica as a crash does.
+func (c *crowd) kill(r *fleetReplica) {
+	c.t.Helper()
+	c.mu.Lock()
+	c.killed = append(c.killed, time.Now())
+	c.mu.Unlock()
+	if err := r.cmd.Process.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	<-r.ended
+}
+
+// judge fails the test for each call that failed though no replica was killed meanwhile.
+func (c *crowd) judge() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reasons := map[string]int{}
+	for _, f := range c.failed {
+		if !slices.ContainsFunc(c.killed, func(at time.Time) bool { return at.After(f.began.Add(-time.Second)) && at.Before(f.end) }) {
+			c.t.Errorf("%s failed after %v: %v", f.what, f.end.Sub(f.began).Round(time.Millisecond), f.err)
+		}
+		reason := f.err.Error()
+		if i := strings.LastIndex(reason, `": `); i >= 0 {
+			reason = reason[i:]
+		}
+		reasons[reason]++
+	}
+	c.t.Logf("%d calls, %d failed with a replica that was killed: %v", c.calls.Load(), len(c.failed), reasons)
+}
+
+// grower is an upstream made with the Go SDK, whose tools say what they were told.
+func grower(t *testing.T, name string) (url string, grow func(n int)) {
+	t.Helper()
+	type told struct {
+		ID string `json:"id"`
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
+	said := func(id string) *mcp.CallToolResult {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: id}}}
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Say an identifier again."}, func(_ context.Context, _ *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
+		return said(in.ID), nil, nil
+	})
+	mcp.AddTool(server, &mcp.Tool{Name: "steps", Description: "Count to three, and tell of each step."}, func(ctx context.Context, r *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
+		for i := range 3 {
+			_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Message: in.ID, Progress: float64(i)}) // its client may be gone
+			time.Sleep(20 * time.Millisecond)                                                                                                                    // a call that lasts is what a drain waits for
+		}
+		return said(in.ID), nil, nil
+	})
+	mcp.AddTool(server, &mcp.Tool{Name: "ask", Description: "Ask the user what the answer is."}, func(ctx context.Context, r *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
+		answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.ID, RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"answer": map[string]any{"type": "string"}}}})
+		if err != nil {
+			return nil, nil, err
+		}
+		return said(fmt.Sprint(answer.Content["answer"])), nil, nil
+	})
+	http := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(func() {
+		http.CloseClientConnections()
+		http.Close()
+	})
+	return http.URL, func(n int) {
+		mcp.AddTool(server, &mcp.Tool{Name: fmt.Sprintf("grown_%d", n), Description: "A tool that came later."}, func(_ context.Context, _ *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
+			return said(in.ID), nil, nil
+		})
+	}
+}
+
+// Replicas that come and go and a database that does cost what was in flight where a process was
+// killed, and nothing else: no session, nothing registered, no answer or question that is
+// another's. TOOLFINCH_CHAOS says how long it goes on after the first round, "2m" for one.
+func TestReplicasUnderChaos(t *testing.T) {
+	const upstreams, ofEachEra = 10, 64
+	clients := ofEachEra
+	if testing.Short() {
+		clients = 8
+	}
+	lasts, _ := time.ParseDuration(os.Getenv("TOOLFINCH_CHAOS"))
+	database := postgres.New(t)
+	servers := map[string]any{}
+	var grow []func(int)
+	for i := range upstreams {
+		name := fmt.Sprintf("up%d", i)
+		url, more := grower(t, name)
+		servers[name], grow = map[string]any{"url": url, "changes": "allow"}, append(grow, more)
+	}
+	url := database.Database(t)
+	f := fleetOver(t, 3, url, nil, map[string]any{"mcp_servers": servers})
+	c := &crowd{t: t, fleet: f}
+	c.ctx, c.stop = context.WithCancel(t.Context())
+	defer c.stop()
+	c.join(legacyRevision, clients)
+	c.join(modernRevision, clients)
+	c.work(upstreams)
+	c.progress(500)
+	end := time.Now().Add(lasts)
+	for round := 0; round == 0 || time.Now().Before(end); round++ {
+		drained, killed := f.replicas[round%3], f.replicas[(round+1)%3]
+		drained.end(t)
+		c.progress(200)
+		drained.start(t)
+		c.kill(killed)
+		c.progress(200)
+		killed.start(t)
+		database.Restart(t)
+		c.progress(200)
+		grow[round%upstreams](round)
+		database.Pause(t)
+		c.progress(200)
+		database.Resume(t)
+		c.progress(200)
+		t.Logf("round %d: %d calls", round+1, c.calls.Load())
+	}
+	c.stop()
+	c.working.Wait()
+	c.judge()
+	for _, m := range c.all {
+		if m.strays.Load() > 0 {
+			t.Errorf("%s got %d messages of others", m.name, m.strays.Load())
+		}
+		if m.ID() != m.id {
+			t.Errorf("%s has another session", m.name)
+		}
+		if m.told.Load() == 0 || m.asked.Load() == 0 {
+			t.Errorf("%s was told of progress %d times and asked %d times", m.name, m.told.Load(), m.asked.Load())
+		}
+		if strings.HasPrefix(m.name, legacyRevision) {
+			tools, err := m.ListTools(t.Context(), nil)
+			if err != nil || !slices.ContainsFunc(tools.Tools, func(one *mcp.Tool) bool { return one.Name == "up0_echo" }) {
+				t.Errorf("%s has lost what it had registered: %v", m.name, err)
+			}
+		}
+	}
+	f.equal(t)
+	for _, m := range c.all {
+		if err := m.Close(); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	await.Nil(t, func() error {
+		var left int
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM sessions`).Scan(&left); err != nil || left > 0 {
+			return fmt.Errorf("%d sessions are stored whose clients have ended them: %w", left, err)
+		}
+		return nil
+	})
+	for _, r := range f.replicas {
+		r.end(t)
+	}
+	await.Nil(t, func() error {
+		var left int
+		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'toolfinch' AND datname = current_database()`).Scan(&left)
+		if err != nil || left > 0 {
+			return fmt.Errorf("%d connections are left: %w", left, err)
+		}
+		return nil
+	})
+}
+
+// equal waits until all replicas serve the same catalogue.
+func (f *fleet) equal(t *testing.T) {
+	t.Helper()
+	await.Nil(t, func() error {
+		var first string
+		for i, r := range f.replicas {
+			answer, err := http.Get("http://127.0.0.1:" + r.port + "/api/tools?limit=1000")
+			if err != nil {
+				return err
+			}
+			text, err := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			switch {
+			case err != nil || answer.StatusCode != http.StatusOK:
+				return fmt.Errorf("%s %.300s: %w", answer.Status, text, err)
+			case i == 0:
+				first = string(text)
+			case string(text) != first:
+				return fmt.Errorf("replica %d serves other tools than the first", i+1)
+			}
+		}
+		return nil
+	})
+}

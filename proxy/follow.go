@@ -60,6 +60,7 @@ const followPatience = 30 * time.Second
 // known is false while nobody has listed the server.
 func (l *loop) follow(ctx context.Context, config *configs.Config, change upstream.Change) (diff store.Diff, known, changed bool) {
 	f, err := l.known.follow(ctx, config, change.Server)
+	l.wait(change, err)
 	if err != nil && ctx.Err() == nil {
 		l.log.Warn("what another replica lists could not be read; what was known before stays", "server", change.Server, "error", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"toolfinch/configs"
@@ -29,7 +30,7 @@ type logins struct {
 // authorization server that rotates refresh tokens takes the old one no more.
 func newLogins(config *configs.Config, o options, db *store.Store) (*logins, error) {
 	settings := vault.Options{Key: o.vaultKey, KeyDir: config.Places().KeyDir, Locks: db.Locks(), Log: o.log}
-	rows := &sealedRows{at: config.Places().Store, o: o}
+	rows := &sealedRows{at: config.Places().Store, o: o, last: map[string]*vault.Row{}}
 	rows.store.Store(db)
 	if _, err := os.Stat(config.DataDir); err == nil && !db.Durable() && config.Store == "" { // a Workspace
 		settings.Locks = store.LocksIn(config.DataDir)
@@ -50,10 +51,35 @@ type sealedRows struct {
 	store atomic.Pointer[store.Store]
 	at    string // the place of the store
 	o     options
+
+	mu   sync.Mutex            // guards last; never held over I/O
+	last map[string]*vault.Row // what was read or written last, for while PostgreSQL is away; nil: there was none
+}
+
+// maxLast bounds the rows that are known while PostgreSQL is away.
+const maxLast = 10_000
+
+func (r *sealedRows) remember(name string, row *vault.Row) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.last[name]; known || len(r.last) < maxLast {
+		r.last[name] = row
+	}
 }
 
 func (r *sealedRows) SealedRow(ctx context.Context, name string) (*vault.Row, error) {
-	return r.store.Load().SealedRow(ctx, name)
+	row, err := r.store.Load().SealedRow(ctx, name)
+	switch {
+	case err == nil:
+		r.remember(name, row)
+	case store.Passes(err):
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if last, known := r.last[name]; known {
+			return last, nil
+		}
+	}
+	return row, err
 }
 
 func (r *sealedRows) SealedNames(ctx context.Context, prefix string) ([]vault.Row, error) {
@@ -72,10 +98,17 @@ func (r *sealedRows) write(ctx context.Context, do func(*store.Store) error) err
 }
 
 func (r *sealedRows) PutSealed(ctx context.Context, row vault.Row) error {
-	return r.write(ctx, func(db *store.Store) error { return db.PutSealed(ctx, row) })
+	err := r.write(ctx, func(db *store.Store) error { return db.PutSealed(ctx, row) })
+	if err == nil {
+		r.remember(row.Name, &row)
+	}
+	return err
 }
 
 func (r *sealedRows) DropSealed(ctx context.Context, name string) error {
+	r.mu.Lock()
+	clear(r.last) // "" drops all
+	r.mu.Unlock()
 	return r.write(ctx, func(db *store.Store) error { return db.DropSealed(ctx, name) })
 }
 

@@ -33,13 +33,13 @@ type loop struct {
 	closing  sync.WaitGroup  // views that are no more
 	reported map[view.Problem]bool
 	partial  bool                       // not all that is known can be found yet
-	unstored map[string]upstream.Change // by server: what could not be stored while the store was away
+	waiting  map[string]upstream.Change // by server: what could not be stored, or read, and may be later
 	decided  int64                      // what store.Decisions was when what is held was last compared; -1 for never
 }
 
 func newLoop(all *views, db *store.Store, count *counter) *loop {
 	return &loop{
-		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{}, unstored: map[string]upstream.Change{},
+		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{}, waiting: map[string]upstream.Change{},
 		asked: make(chan func(context.Context)), notes: make(chan func(context.Context), 256), ended: make(chan struct{}),
 	}
 }
@@ -116,7 +116,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	var due <-chan time.Time   // nil while nothing is held
 	var again <-chan time.Time // nil while everything is stored
 	for {
-		if again == nil && len(l.unstored) > 0 {
+		if again == nil && len(l.waiting) > 0 {
 			again = time.After(storeAgain)
 		}
 		if due == nil && l.known.someHeld() {
@@ -130,7 +130,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 			l.decisions(ctx)
 		case <-again:
 			if again = nil; l.store.Health() == nil {
-				l.take(ctx, slices.Collect(maps.Values(l.unstored)))
+				l.take(ctx, slices.Collect(maps.Values(l.waiting)))
 			} else {
 				again = time.After(storeAgain)
 			}
@@ -159,7 +159,15 @@ func wake(c chan struct{}) {
 	}
 }
 
-// storeAgain is how long what could not be stored waits for the next try.
+// wait has a change taken again later, if its err may pass; nil: it was taken.
+func (l *loop) wait(change upstream.Change, err error) {
+	delete(l.waiting, change.Server)
+	if store.Passes(err) {
+		l.waiting[change.Server] = change
+	}
+}
+
+// storeAgain is how long what could not be stored or read waits for the next try.
 const storeAgain = time.Second
 
 const (
@@ -212,10 +220,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
 				l.log.Warn("not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
 			}
-			delete(l.unstored, change.Server)
-			if _, away := errors.AsType[*store.Away](err); away {
-				l.unstored[change.Server] = change
-			}
+			l.wait(change, err)
 		}
 		if now := l.known.said[change.Server]; change.Err == nil && now != nil && before != nil && now.as(before) {
 			now.defs = before.defs // which is what is served

@@ -354,6 +354,13 @@ func (s *Store) committed(err error) error {
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
+// Passes reports whether what a method was asked for may succeed later: its error says that
+// PostgreSQL was away, or became so. Errors of SQLite do not pass by themselves.
+func Passes(err error) bool {
+	var away *Away
+	return errors.As(err, &away) || errors.Is(err, errUnknown) || err != nil && again(err)
+}
+
 // again reports whether a transaction that failed may be tried again.
 func again(err error) bool {
 	var refused *pgconn.PgError

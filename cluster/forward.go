@@ -35,6 +35,8 @@ const (
 	// pause is before a replica is asked again whose connection broke, or that refused it: then it
 	// is said to be gone.
 	pause = 50 * time.Millisecond
+	// storeAgain is between two attempts to look up where a session is.
+	storeAgain = time.Second
 	// maxTurns is how often it is looked up anew where a session is, while it moves.
 	maxTurns = 5
 	// retryAfter is the header of what is answered where a replica cannot be reached, in seconds.
@@ -325,6 +327,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		at = moved
 	}
 	tried := false // the replica has refused a connection
+	why := "this session moves too often"
 	for range maxTurns {
 		if at.ID != "" && at.ID != h.me.ID {
 			switch h.hand(w, r, sent, at, false) {
@@ -354,10 +357,17 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		row, found, err := h.rows.Find(storing, hash)
 		cancel()
 		switch {
-		case err != nil:
-			h.log.Warn("where a session lives cannot be looked up", "error", err)
-			unavailable(w, "where this session lives cannot be looked up now")
-			return
+		case err != nil: // whoever has the session answers without the store
+			if h.search(w, r, hash, sent, at) {
+				return
+			}
+			why = "where this session lives cannot be looked up now"
+			select {
+			case <-time.After(storeAgain):
+			case <-r.Context().Done():
+				return
+			}
+			continue
 		case !found || h.isGone(hash):
 			transport.Unknown(w)
 			return
@@ -381,7 +391,18 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		}
 		at = Peer{} // whoever was faster
 	}
-	unavailable(w, "this session moves too often")
+	unavailable(w, why)
+}
+
+// search asks all replicas but one for a session, and reports whether one had it.
+func (h *Homes) search(w http.ResponseWriter, r *http.Request, hash [32]byte, sent []byte, but Peer) bool {
+	for _, peer := range h.peers() {
+		if peer.ID != but.ID && h.hand(w, r, sent, peer, false) == answered {
+			h.moved.put(hash, peer)
+			return true
+		}
+	}
+	return false
 }
 
 // paused waits before a replica is asked again. It reports false when the client is gone.

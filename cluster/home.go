@@ -97,6 +97,7 @@ type mine struct {
 	initialize []byte // until it is stored
 	principal  string // likewise
 	changed    bool   // its state is not the one that is stored
+	reopening  bool   // it has not got yet what is stored of it
 }
 
 const (
@@ -351,13 +352,16 @@ func (v *View) reopen(ctx context.Context, id string, row store.Session, lost bo
 		waiting[i] = message
 	}
 	h.mu.Lock()
-	h.mine[id] = &mine{view: v, hash: row.Hash, changed: true}
+	one := &mine{view: v, hash: row.Hash, changed: true, reopening: true}
+	h.mine[id] = one
 	h.mu.Unlock()
 	err := v.local.Load().Adopt(ctx, id, row.Initialize, waiting, func() { v.live.Restore(id, had.Live, lost) })
-	if err != nil {
-		h.mu.Lock()
+	h.mu.Lock()
+	if one.reopening = false; err != nil {
 		delete(h.mine, id)
-		h.mu.Unlock()
+	}
+	h.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	h.moved.drop(row.Hash)

@@ -105,6 +105,8 @@ func (h *Homes) unstored() (changed, fresh map[string]*mine, ended [][32]byte) {
 	defer h.mu.Unlock()
 	for id, one := range h.mine {
 		switch {
+		case one.reopening:
+			continue
 		case one.initialize != nil:
 			fresh[id] = one
 		case one.changed:

@@ -123,7 +123,9 @@ func (l *Live) recall(served *Served, call *tool.Call, s *session) {
 			tools = append(tools, t)
 		}
 	}
-	s.set, _ = s.set.plan(served.registrable(tools), served.Recall)
+	tools = served.registrable(tools)
+	free := max(served.maxRegistered()-len(s.set.tools), 0) // what its client has searched for is not displaced
+	s.set, _ = s.set.plan(tools[:min(len(tools), served.Recall, free)], served.maxRegistered())
 }
 
 // recalls reports whether new sessions of the client that makes a call begin with tools

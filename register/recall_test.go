@@ -57,6 +57,11 @@ func TestANewSessionIsListedWhatItsClientCalledLast(t *testing.T) {
 	lists("agent", "")
 	calls("agent", 2, 3, 2, 1)
 	lists("agent", "", "srv_t001", "srv_t002")
+	searched := connect(t, url, "agent")
+	searched.messages(find(1, "srv_t005"))
+	if got, want := listed(t, searched.messages(list)[0]), []string{"find", "srv_t005", "srv_t001", "srv_t002"}; !slices.Equal(got, want) {
+		t.Errorf("a client that searched before its first list is listed %v, want %v", got, want)
+	}
 	lists("agent", "ann", "srv_t000")
 	lists("agent", "bob")
 	lists("other", "")

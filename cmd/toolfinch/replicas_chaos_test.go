@@ -175,7 +175,9 @@ func (c *crowd) judge() {
 	defer c.mu.Unlock()
 	reasons := map[string]int{}
 	for _, f := range c.failed {
-		if !slices.ContainsFunc(c.killed, func(at time.Time) bool { return at.After(f.began.Add(-time.Second)) && at.Before(f.end) && f.end.Before(at.Add(noticed)) }) {
+		if !slices.ContainsFunc(c.killed, func(at time.Time) bool {
+			return at.After(f.began.Add(-time.Second)) && at.Before(f.end) && f.end.Before(at.Add(noticed))
+		}) {
 			c.t.Errorf("%s failed after %v: %v", f.what, f.end.Sub(f.began).Round(time.Millisecond), f.err)
 		}
 		reason := f.err.Error()
@@ -208,6 +210,8 @@ func grower(t *testing.T, name string) (url string, grow func(n int)) {
 		return said(in.ID), nil, nil
 	})
 	mcp.AddTool(server, &mcp.Tool{Name: "ask", Description: "Ask the user what the answer is."}, func(ctx context.Context, r *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience) // its client may be gone
+		defer cancel()
 		answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.ID, RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"answer": map[string]any{"type": "string"}}}})
 		if err != nil {
 			return nil, nil, err
@@ -287,8 +291,11 @@ func TestReplicasUnderChaos(t *testing.T) {
 		if strings.HasPrefix(m.name, legacyRevision) {
 			tools, err := m.ListTools(t.Context(), nil)
 			if err != nil || !slices.ContainsFunc(tools.Tools, func(one *mcp.Tool) bool { return one.Name == "up0_echo" }) {
-				text, _ := json.Marshal(tools)
-				t.Errorf("%s has lost what it had registered: %v %.1000s", m.name, err, text)
+				var names []string
+				for _, one := range tools.Tools {
+					names = append(names, one.Name)
+				}
+				t.Errorf("%s has lost what it had registered: %v %s", m.name, err, names)
 			}
 		}
 	}

@@ -52,12 +52,33 @@ type sealedRows struct {
 	at    string // the place of the store
 	o     options
 
-	mu   sync.Mutex            // guards last; never held over I/O
-	last map[string]*vault.Row // what was read or written last, for while PostgreSQL is away; nil: there was none
+	mu    sync.Mutex            // guards what follows; never held over I/O
+	last  map[string]*vault.Row // what was read or written last, for while PostgreSQL is away; nil: there was none
+	whole bool                  // last had every row at the start
 }
 
-// maxLast bounds the rows that are known while PostgreSQL is away.
-const maxLast = 10_000
+const (
+	maxLast  = 10_000 // rows that are known while PostgreSQL is away
+	maxFirst = 500    // rows that are read at the start
+)
+
+// readAll reads the rows, so that a process whose database goes away soon after its start connects
+// to servers all the same.
+func (r *sealedRows) readAll(ctx context.Context) error {
+	names, err := r.SealedNames(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, row := range names[:min(len(names), maxFirst)] {
+		if _, err := r.SealedRow(ctx, row.Name); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.whole = len(names) <= maxFirst
+	return nil
+}
 
 func (r *sealedRows) remember(name string, row *vault.Row) {
 	r.mu.Lock()
@@ -75,7 +96,7 @@ func (r *sealedRows) SealedRow(ctx context.Context, name string) (*vault.Row, er
 	case store.Passes(err):
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if last, known := r.last[name]; known {
+		if last, known := r.last[name]; known || r.whole {
 			return last, nil
 		}
 	}
@@ -108,6 +129,7 @@ func (r *sealedRows) PutSealed(ctx context.Context, row vault.Row) error {
 func (r *sealedRows) DropSealed(ctx context.Context, name string) error {
 	r.mu.Lock()
 	clear(r.last) // "" drops all
+	r.whole = false
 	r.mu.Unlock()
 	return r.write(ctx, func(db *store.Store) error { return db.DropSealed(ctx, name) })
 }

@@ -134,6 +134,11 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	if err != nil {
 		return nil, recalled{}, err
 	}
+	if config.Store != "" {
+		if err := logins.rows.readAll(ctx); err != nil {
+			return nil, recalled{}, err
+		}
+	}
 	var keys [][32]byte
 	if config.Replicated() {
 		if keys, err = cluster.States(config.Cluster.Keys); err != nil {

@@ -143,7 +143,9 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 	taken := make([]bool, len(all))
 	slots := make([]int, len(all))
 	for i, c := range all {
-		slots[i] = r.slot(c.doc)
+		if slots[i] = r.slot(c.doc); !r.similar.knows(slots[i]) { // its vector came after this search began
+			slots[i] = -1
+		}
 	}
 	vectors := r.x.index.vectors.of(slots)
 	for len(hits) < min(limit, len(all)) {

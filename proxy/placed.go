@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -184,7 +185,7 @@ func (p *placements) follow(ctx context.Context, reconnecting *sync.WaitGroup) {
 		return
 	}
 	p.mu.Lock()
-	all := p.all
+	all := maps.Clone(p.all)
 	p.mu.Unlock()
 	for server, one := range all {
 		at, err := p.leads.Placed(server)

@@ -232,14 +232,15 @@ func grower(t *testing.T, name string) (url string, grow func(n int)) {
 
 // Replicas that come and go and a database that does cost what was in flight where a process was
 // killed, and nothing else: no session, nothing registered, no answer or question that is
-// another's. TOOLFINCH_CHAOS says how long it goes on after the first round, "2m" for one.
+// another's. TOOLFINCH_CHAOS says how long it goes on after the first round, "2m" for one: then
+// there are 64 clients of each era.
 func TestReplicasUnderChaos(t *testing.T) {
-	const upstreams, ofEachEra = 10, 64
-	clients := ofEachEra
-	if testing.Short() {
-		clients = 8
-	}
+	const upstreams = 10
+	clients := 8
 	lasts, _ := time.ParseDuration(os.Getenv("TOOLFINCH_CHAOS"))
+	if lasts > 0 {
+		clients = 64
+	}
 	database := postgres.New(t)
 	servers := map[string]any{}
 	var grow []func(int)

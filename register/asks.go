@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"toolfinch/rawjson"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/wire"
 )
@@ -20,6 +21,7 @@ const askPrefix = "toolfinch-"
 
 // asks are the requests that a legacy client has been sent.
 type asks struct {
+	session string        // whose client it is
 	gone    chan struct{} // closed when the client can answer no more
 	endOnce sync.Once
 
@@ -40,9 +42,26 @@ func (a *asks) ended() bool {
 	}
 }
 
+// endSpan ends the span of a request to a client with its answer.
+func endSpan(ctx context.Context, span *telemetry.Span, result json.RawMessage, err error) {
+	rpc, ok := errors.AsType[*tool.RPCError](err)
+	switch {
+	case err == nil:
+		span.Result(result)
+	case ok:
+		span.Refused(rpc.Code)
+	case errors.Is(err, errClientGone):
+		span.Failed("connection_closed")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		span.Failed("timeout")
+	default:
+		span.Failed("cancelled")
+	}
+}
+
 // request sends a request to the client with send and waits for the answer. When
 // ctx ends first, the client is told.
-func (a *asks) request(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (json.RawMessage, error) {
+func (a *asks) request(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (result json.RawMessage, err error) {
 	if params == nil { // roots/list needs none, but the client of the Go SDK insists
 		params = json.RawMessage(`{}`)
 	}
@@ -57,6 +76,9 @@ func (a *asks) request(ctx context.Context, send func([]byte) bool, method strin
 		delete(a.waiting, id)
 		a.mu.Unlock()
 	}()
+	ctx, span := telemetry.AskClient(ctx, telemetry.Message{Method: method, ID: json.RawMessage(id), Params: params, Session: a.session})
+	defer func() { endSpan(ctx, span, result, err) }()
+	params = span.Inject(ctx, params, nil)
 	if a.ended() || !send(wire.Message(json.RawMessage(id), method, params)) {
 		return nil, errClientGone
 	}

@@ -15,6 +15,7 @@ import (
 
 	"toolfinch/limit"
 	"toolfinch/rawjson"
+	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/wire"
 )
@@ -300,8 +301,10 @@ func progressToken(params json.RawMessage) json.RawMessage {
 	return rawjson.Member(rawjson.Member(params, "_meta"), "progressToken")
 }
 
-func (p *parked) ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	a := &asked{method, params, make(chan json.RawMessage, 1)}
+func (p *parked) ask(ctx context.Context, method string, params json.RawMessage) (result json.RawMessage, err error) {
+	ctx, span := telemetry.AskClient(ctx, telemetry.Message{Method: method, Params: params})
+	defer func() { endSpan(ctx, span, result, err) }()
+	a := &asked{method, span.Inject(ctx, params, nil), make(chan json.RawMessage, 1)}
 	p.mu.Lock()
 	p.count++
 	key := strconv.Itoa(p.count)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/baggage"
@@ -36,6 +37,7 @@ type entry struct {
 	header   carried // the trace context of the HTTP request
 	protocol string  // "HTTP/1.1"; "" of a connection that is no HTTP
 	address  string  // of the client, with its port
+	unknown  bool    // nothing is known of the connection
 }
 
 type entryKey struct{}
@@ -149,16 +151,23 @@ func (e *entry) remote(ctx context.Context, meta carried) (_ context.Context, li
 
 // describe says where a request came from.
 func (e *entry) describe(ctx context.Context, span trace.Span) {
-	if e.protocol == "" {
-		span.SetAttributes(semconv.NetworkTransportPipe)
-		return
-	}
-	span.SetAttributes(semconv.NetworkTransportTCP, semconv.NetworkProtocolName("http"), semconv.NetworkProtocolVersion(versionOf(e.protocol)))
-	if from, _ := trust.SourceOf(ctx); from.Address != "" {
+	e.transport(span)
+	if from, _ := trust.SourceOf(ctx); from.Address != "" && e.protocol != "" {
 		span.SetAttributes(semconv.ClientAddress(from.Address))
 		if at, err := netip.ParseAddrPort(e.address); err == nil {
 			span.SetAttributes(semconv.ClientPort(int(at.Port())))
 		}
+	}
+}
+
+// transport says what carries a request from or to a client.
+func (e *entry) transport(span trace.Span) {
+	switch {
+	case e.unknown:
+	case e.protocol == "":
+		span.SetAttributes(semconv.NetworkTransportPipe)
+	default:
+		span.SetAttributes(semconv.NetworkTransportTCP, semconv.NetworkProtocolName("http"), semconv.NetworkProtocolVersion(versionOf(e.protocol)))
 	}
 }
 
@@ -192,6 +201,47 @@ func (s *Span) AnsweredHTTP(status int) {
 	s.span.End()
 }
 
+// Asked begins the span of a request of a server to its client, which came at since. Its
+// parent is the span of call, which it is for, or the span under that which its _meta names;
+// of a request that is for no call, whatever its _meta names. The context is that of
+// answering it.
+func (t *Traces) Asked(ctx, call context.Context, m Message, from *Peer, since time.Time) (context.Context, *Span) {
+	if t == nil {
+		return ctx, nil
+	}
+	e := entryOf(call)
+	if e == nil {
+		e = &entry{traces: t, unknown: true}
+	}
+	parent := trace.SpanContextFromContext(call)
+	if t.propagates {
+		named := inMeta(m.Params).remote()
+		if named.IsValid() && (!parent.IsValid() || named.TraceID() == parent.TraceID()) {
+			parent = named
+		}
+	}
+	ctx = trace.ContextWithSpanContext(context.WithValue(ctx, entryKey{}, e), parent)
+	ctx, s := t.begin(ctx, []trace.SpanStartOption{asServer[0], trace.WithTimestamp(since)}, m)
+	if s.span.IsRecording() {
+		from.describe(s.span)
+	}
+	return ctx, s
+}
+
+// AskClient begins the span of a request to a client, if what asks has one. The context is
+// that of its answer.
+func AskClient(ctx context.Context, m Message) (context.Context, *Span) {
+	e := entryOf(ctx)
+	if e == nil {
+		return ctx, nil
+	}
+	ctx, s := e.traces.begin(ctx, asClient, m)
+	if s.span.IsRecording() {
+		e.transport(s.span)
+	}
+	return ctx, s
+}
+
 // Ask begins the span of a request to a server. The context is that of its answer.
 func (t *Traces) Ask(ctx context.Context, m Message, to *Peer) (context.Context, *Span) {
 	if t == nil {
@@ -201,13 +251,21 @@ func (t *Traces) Ask(ctx context.Context, m Message, to *Peer) (context.Context,
 	if !s.span.IsRecording() {
 		return ctx, s
 	}
-	s.span.SetAttributes(keyUpstream.String(to.Name))
-	if to.Pipe {
-		s.span.SetAttributes(semconv.NetworkTransportPipe)
-		return ctx, s
+	to.describe(s.span)
+	if !to.Pipe {
+		s.span.SetAttributes(semconv.ServerAddress(to.Address), semconv.ServerPort(to.Port))
 	}
-	s.span.SetAttributes(semconv.NetworkTransportTCP, semconv.NetworkProtocolName("http"), semconv.ServerAddress(to.Address), semconv.ServerPort(to.Port))
 	return ctx, s
+}
+
+// describe says which server is at the other end.
+func (p *Peer) describe(span trace.Span) {
+	span.SetAttributes(keyUpstream.String(p.Name))
+	if p.Pipe {
+		span.SetAttributes(semconv.NetworkTransportPipe)
+		return
+	}
+	span.SetAttributes(semconv.NetworkTransportTCP, semconv.NetworkProtocolName("http"))
 }
 
 // Kinds of spans, once for all of them.
@@ -267,14 +325,18 @@ const (
 var methods = func() map[string]bool {
 	all := map[string]bool{}
 	for _, method := range []string{
-		"completion/complete", "initialize", "logging/setLevel", "ping", "prompts/get", "prompts/list", "resources/list", "resources/read",
-		"resources/subscribe", "resources/templates/list", "resources/unsubscribe", "server/discover", "subscriptions/listen",
+		"completion/complete", "elicitation/create", "initialize", "logging/setLevel", "ping", "prompts/get", "prompts/list",
+		"resources/list", "resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "roots/list",
+		"sampling/createMessage", "server/discover", "subscriptions/listen",
 		"tasks/cancel", "tasks/get", "tasks/update", "tools/call", "tools/list",
 	} {
 		all[method] = true
 	}
 	return all
 }()
+
+// actions are what a user does who is asked for input.
+var actions = map[string]bool{"accept": true, "decline": true, "cancel": true}
 
 // maxAttribute bounds what others write, in bytes.
 const maxAttribute = 256
@@ -332,6 +394,10 @@ func (s *Span) Result(result json.RawMessage) {
 		case "tools/call":
 			if string(rawjson.Member(result, "isError")) == "true" {
 				s.fail("tool_error")
+			}
+		case "elicitation/create":
+			if action := rawjson.Text(rawjson.Member(result, "action")); actions[action] {
+				s.span.SetAttributes(keyOutcome.String(action))
 			}
 		case "initialize": // which negotiates it
 			s.span.SetAttributes(semconv.McpProtocolVersion(bound(rawjson.Text(rawjson.Member(result, "protocolVersion")))))

@@ -61,9 +61,10 @@ func (c *connection) Asked(stream int64, id json.RawMessage, method string, para
 		}
 		return
 	}
+	came := time.Now()
 	first := c.calls.suspect(stream, tool.Asks[method]) // before the answer of the call can have been read
 	c.Go(func() {
-		result, err := a.answer(ctx, first, method, params)
+		result, err := a.answer(ctx, first, came, id, method, params)
 		withdrawn := errors.Is(context.Cause(ctx), errWithdrawn)
 		a.mu.Lock()
 		delete(a.cancel, string(id))
@@ -125,7 +126,7 @@ func (c *connection) refusal(err error) *tool.RPCError {
 
 // answer finds out whom a request of the server is for, and asks. first are the
 // calls that it could belong to when it came.
-func (a *asks) answer(ctx context.Context, first suspects, method string, params json.RawMessage) (json.RawMessage, error) {
+func (a *asks) answer(ctx context.Context, first suspects, came time.Time, id json.RawMessage, method string, params json.RawMessage) (json.RawMessage, error) {
 	c := a.over
 	if method == "ping" {
 		return nil, nil
@@ -151,13 +152,26 @@ func (a *asks) answer(ctx context.Context, first suspects, method string, params
 		}
 	}
 	of, err := a.resolve(ctx, first, capability)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(of) == 0:
+	call := ctx
+	if len(of) > 0 {
+		call = of[0].ctx
+	}
+	ctx, done := c.Answering(ctx, call, came, id, method, params)
+	var result json.RawMessage
+	if err == nil {
+		result, err = a.ask(ctx, of, method, params)
+	}
+	done(result, err)
+	return result, err
+}
+
+// ask asks the client of calls, of which there may be none.
+func (a *asks) ask(ctx context.Context, of []*call, method string, params json.RawMessage) (result json.RawMessage, err error) {
+	if len(of) == 0 {
 		return a.askUser(ctx, method, params)
 	}
-	result := of[0].knownRoots(method, params)
+	c := a.over
+	result = of[0].knownRoots(method, params)
 	if result == nil {
 		result, err = c.server.questions.ask(ctx, of, method, params)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"toolfinch/telemetry"
 	"toolfinch/tool"
@@ -14,14 +15,7 @@ import (
 
 // traced is exchange within a span, whose context the server gets.
 func (c *Conn) traced(ctx context.Context, reply *Reply, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
-	var session string
-	if s, ok := c.channel.(*streamable); ok {
-		session = s.sessionID()
-	}
-	version, _ := c.spoken.Load().(string)
-	ctx, span := c.options.Traces.Ask(ctx, telemetry.Message{
-		Method: method, ID: strconv.AppendInt(nil, reply.ID, 10), Params: params, Session: session, Version: version,
-	}, c.peer)
+	ctx, span := c.options.Traces.Ask(ctx, c.message(strconv.AppendInt(nil, reply.ID, 10), method, params), c.peer)
 	if c.Transport != TransportStdio && header == nil {
 		header = http.Header{}
 	}
@@ -30,6 +24,35 @@ func (c *Conn) traced(ctx context.Context, reply *Reply, method string, params j
 	if c.Transport != TransportStdio {
 		span.Spoke(reply.proto)
 	}
+	end(ctx, span, result, err)
+	return result, err
+}
+
+// Answering begins the span of a request of the server that came at since, if there are
+// traces; call is the context of the call that it is for, or ctx. The context is that of
+// answering the request; done ends the span with the answer.
+func (c *Conn) Answering(ctx, call context.Context, since time.Time, id json.RawMessage, method string, params json.RawMessage) (_ context.Context, done func(json.RawMessage, error)) {
+	ctx, span := c.options.Traces.Asked(ctx, call, c.message(id, method, params), c.peer, since)
+	return ctx, func(result json.RawMessage, err error) {
+		if call.Err() != nil {
+			ctx = call
+		}
+		end(ctx, span, result, err)
+	}
+}
+
+// message is what spans say of a request over the connection.
+func (c *Conn) message(id json.RawMessage, method string, params json.RawMessage) telemetry.Message {
+	m := telemetry.Message{Method: method, ID: id, Params: params}
+	if s, ok := c.channel.(*streamable); ok {
+		m.Session = s.sessionID()
+	}
+	m.Version, _ = c.spoken.Load().(string)
+	return m
+}
+
+// end ends a span with the answer of its request.
+func end(ctx context.Context, span *telemetry.Span, result json.RawMessage, err error) {
 	if err == nil {
 		span.Result(result)
 	} else if rpc, ok := errors.AsType[*tool.RPCError](err); ok {
@@ -37,7 +60,6 @@ func (c *Conn) traced(ctx context.Context, reply *Reply, method string, params j
 	} else {
 		span.Failed(kindOf(ctx, err))
 	}
-	return result, err
 }
 
 // kindOf is why a request has no answer, in one of a few words.
@@ -52,7 +74,7 @@ func kindOf(ctx context.Context, err error) string {
 		return "connection_closed"
 	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "timeout"
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, context.Canceled):
 		return "cancelled"
 	}
 	return "_OTHER"

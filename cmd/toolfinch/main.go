@@ -242,7 +242,11 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("unknown command %q for %s", args[0], cmd.CommandPath())
-	if near := unique(append(calledSo(cmd, args[0]), cmd.SuggestionsFor(args[0])...)); len(near) > 0 {
+	near := calledSo(cmd, args[0])
+	if len(near) == 0 {
+		near = unique(cmd.SuggestionsFor(args[0]))
+	}
+	if len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
 	}
 	return err

@@ -37,10 +37,13 @@ type crowd struct {
 	working sync.WaitGroup
 	calls   atomic.Int64
 
-	mu     sync.Mutex  // guards what follows; never held over a call
-	killed []time.Time // when replicas were killed
+	mu     sync.Mutex // guards what follows; never held over a call
+	killed []death
 	failed []failure
 }
+
+// death is the time in which a killed replica ended.
+type death struct{ from, to time.Time }
 
 // failure is a call that failed, and the time that it took.
 type failure struct {
@@ -157,13 +160,22 @@ func (c *crowd) progress(calls int64) {
 // kill ends a replica as a crash does.
 func (c *crowd) kill(r *fleetReplica) {
 	c.t.Helper()
-	c.mu.Lock()
-	c.killed = append(c.killed, time.Now())
-	c.mu.Unlock()
+	from := time.Now()
 	if err := r.cmd.Process.Kill(); err != nil {
 		c.t.Fatal(err)
 	}
 	<-r.ended
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.killed = append(c.killed, death{from, time.Now()})
+}
+
+// costs reports whether a failure is one that a death explains: the call was in flight then, and
+// its client heard of it soon. The answer to a question may have been in flight, too, which no
+// client sends twice: then the call waits for it.
+func (d death) costs(f failure) bool {
+	soon := f.end.Before(d.to.Add(noticed)) || errors.Is(f.err, context.DeadlineExceeded) && strings.Contains(f.what, "_ask ")
+	return f.began.Before(d.to.Add(time.Second)) && f.end.After(d.from) && soon
 }
 
 // noticed is how long a client may wait for the answer of a replica that was killed.
@@ -175,9 +187,7 @@ func (c *crowd) judge() {
 	defer c.mu.Unlock()
 	reasons := map[string]int{}
 	for _, f := range c.failed {
-		if !slices.ContainsFunc(c.killed, func(at time.Time) bool {
-			return at.After(f.began.Add(-time.Second)) && at.Before(f.end) && f.end.Before(at.Add(noticed))
-		}) {
+		if !slices.ContainsFunc(c.killed, func(d death) bool { return d.costs(f) }) {
 			c.t.Errorf("%s failed after %v: %v", f.what, f.end.Sub(f.began).Round(time.Millisecond), f.err)
 		}
 		reason := f.err.Error()

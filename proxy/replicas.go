@@ -163,7 +163,7 @@ func (o *others) relist(ctx context.Context, server string) {
 		return
 	}
 	if err := o.shared.Ask(ctx, store.Topic{Kind: store.TopicRelist, Key: server}); err != nil && ctx.Err() == nil {
-		o.log.Warn("the leader of a server was not told that its lists have changed", "server", server, "error", err)
+		o.log.Log(context.Background(), unstored(err), "the leader of a server was not told that its lists have changed", "server", server, "error", err)
 	}
 }
 

@@ -166,8 +166,12 @@ func BenchmarkSearch(b *testing.B) {
 			})
 		}
 		run(size.name, x)
-		for n := 0; n < len(docs) && len(x.pieces) < maxPieces; n += 50 {
-			if err := x.Apply(b.Context(), docs[n:n+50], nil); err != nil {
+		for n := 0; len(x.pieces) < maxPieces; n += 50 {
+			other := slices.Clone(docs[n : n+50])
+			for i := range other {
+				other[i].ServerDescription += " anew"
+			}
+			if err := x.Apply(b.Context(), other, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

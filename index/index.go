@@ -118,19 +118,48 @@ func (x *Index) Replace(ctx context.Context, docs []Document) (*Snapshot, error)
 	if x.closed.Load() {
 		return nil, ErrClosed
 	}
-	changed, gone := x.difference(docs)
+	changed, here := x.difference(docs)
+	var gone []*entry
+	if here < len(x.docs) {
+		for _, e := range x.docs {
+			if e.round != x.round {
+				gone = append(gone, e)
+			}
+		}
+	}
+	return x.changeTo(ctx, changed, gone)
+}
+
+// Update puts documents into the index, in place of those that have their names, and
+// takes out the other documents that are named; else it is Replace.
+func (x *Index) Update(ctx context.Context, docs []Document, out []string) (*Snapshot, error) {
+	x.write.Lock()
+	defer x.write.Unlock()
+	if x.closed.Load() {
+		return nil, ErrClosed
+	}
+	changed, _ := x.difference(docs)
+	var gone []*entry
+	for _, name := range out {
+		if e := x.docs[name]; e != nil && e.round != x.round {
+			gone = append(gone, e)
+		}
+	}
+	return x.changeTo(ctx, changed, gone)
+}
+
+func (x *Index) changeTo(ctx context.Context, changed, gone []*entry) (*Snapshot, error) {
 	if err := x.change(ctx, changed, gone); err != nil {
 		return nil, fmt.Errorf("index: %w", err)
 	}
 	return x.snapshot(), nil
 }
 
-// difference returns the documents that are new or changed, and those of the index that
-// are not among docs.
-func (x *Index) difference(docs []Document) (changed []*entry, gone []*entry) {
+// difference returns the documents that are new or changed, and how many of the index
+// are among docs.
+func (x *Index) difference(docs []Document) (changed []*entry, here int) {
 	x.round++
 	place := map[string]int{} // in changed
-	here := 0                 // documents of the index that stay
 	for _, d := range docs {
 		if at, twice := place[d.Name]; twice {
 			changed[at].Document = d
@@ -149,14 +178,7 @@ func (x *Index) difference(docs []Document) (changed []*entry, gone []*entry) {
 		place[d.Name] = len(changed)
 		changed = append(changed, &entry{Document: d, round: x.round})
 	}
-	if here < len(x.docs) {
-		for _, e := range x.docs {
-			if e.round != x.round {
-				gone = append(gone, e)
-			}
-		}
-	}
-	return changed, gone
+	return changed, here
 }
 
 // same reports whether both are found by the same queries.

@@ -1,10 +1,6 @@
 package index
 
-import (
-	"context"
-	"maps"
-	"slices"
-)
+import "context"
 
 // Build returns an Index of docs.
 func Build(ctx context.Context, docs []Document) (*Index, error) {
@@ -15,22 +11,9 @@ func Build(ctx context.Context, docs []Document) (*Index, error) {
 	return x, nil
 }
 
-// Apply adds or replaces the documents in changed and takes out the names in
-// removed; a name in both is replaced.
+// Apply is Update, without the Snapshot.
 func (x *Index) Apply(ctx context.Context, changed []Document, removed []string) error {
-	x.write.Lock()
-	docs := map[string]Document{}
-	for name, e := range x.docs {
-		docs[name] = e.Document
-	}
-	x.write.Unlock()
-	for _, name := range removed {
-		delete(docs, name)
-	}
-	for _, d := range changed {
-		docs[d.Name] = d
-	}
-	_, err := x.Replace(ctx, slices.Collect(maps.Values(docs)))
+	_, err := x.Update(ctx, changed, removed)
 	return err
 }
 

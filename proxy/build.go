@@ -119,7 +119,11 @@ func (n *plan) guard(o *observer, scopes inbound.Scopes) {
 		return
 	}
 	for i, s := range n.contents.Servers {
-		for j, t := range s.Tools {
+		if len(s.Tools) > 0 && s.Tools[0].View != "" {
+			continue // these are as they were
+		}
+		tools := slices.Clone(s.Tools)
+		for j, t := range tools {
 			handler := t.Handler
 			if t.Def.ID.Kind == tool.KindTool {
 				if gated {
@@ -130,8 +134,9 @@ func (n *plan) guard(o *observer, scopes inbound.Scopes) {
 			if policed {
 				handler = n.police.around(t, handler)
 			}
-			n.contents.Servers[i].Tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, View: n.name, Handler: o.around(n.name, t, handler)}
+			tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, View: n.name, Handler: o.around(n.name, t, handler)}
 		}
+		n.contents.Servers[i].Tools = tools
 	}
 }
 

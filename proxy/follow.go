@@ -28,9 +28,7 @@ func (k *knowledge) follow(ctx context.Context, config *configs.Config, server s
 		return followed{known: k.said[server] != nil}, err
 	}
 	now, before := storedOf(listed.Upstream), k.said[server]
-	for _, def := range listed.Defs {
-		now.defs = append(now.defs, k.enrich(def))
-	}
+	now.defs = k.defsOf(listed.Defs, before)
 	now.unpinned = heldBy(config.Changes[server], listed.Unpinned)
 	if before != nil {
 		now.cache, now.faults = before.cache, before.faults

@@ -201,6 +201,7 @@ func (k *knowledge) decided(ctx context.Context) (changed map[string]bool, err e
 		}
 		if changed[server] {
 			replaced := *said
+			replaced.of = nil
 			replaced.unpinned = left
 			k.said[server] = &replaced
 		}

@@ -49,6 +49,9 @@ type said struct {
 	interactive  bool
 	cache        map[tool.Kind]upstream.CacheHint
 	faults       []upstream.Fault // logged already
+
+	tools []*tool.Tool    // of defs, for that configuration
+	of    *configs.Config // nil: they are to be made
 }
 
 // recalled is what the store remembers beside what the upstreams said.
@@ -140,6 +143,7 @@ func (k *knowledge) enrichAnew(written map[string]store.Enriched) (changed map[s
 	k.enriched, changed = acceptedOf(written), map[string]bool{}
 	for server, said := range k.said {
 		replaced := *said
+		replaced.of = nil
 		replaced.defs = make([]*tool.Def, len(said.defs))
 		for i, def := range said.defs {
 			if replaced.defs[i] = def; def.Enriched != k.enriched[def.Hash] {
@@ -202,8 +206,10 @@ func (k *knowledge) upstreams(config *configs.Config, handler func(*tool.Def) to
 	for i, s := range config.Servers {
 		all[i] = view.Upstream{Server: s.Name}
 		if said := k.said[s.Name]; said != nil {
-			all[i].Listed = true
-			all[i].Tools = tool.Of(said.defs, refusing(k.heldOf(config, s.Name), handler))
+			if said.of != config {
+				said.tools, said.of = tool.Of(said.defs, refusing(k.heldOf(config, s.Name), handler)), config
+			}
+			all[i].Listed, all[i].Tools = true, said.tools
 		}
 	}
 	return all
@@ -239,10 +245,7 @@ func (k *knowledge) heardStill(before, after *configs.Config) map[string]bool {
 func (k *knowledge) learn(ctx context.Context, config *configs.Config, change upstream.Change) (store.Diff, error) {
 	k.logFaults(change)
 	before := k.said[change.Server]
-	defs := []*tool.Def{} // not nil: it was listed
-	for _, def := range change.Defs {
-		defs = append(defs, k.enrich(def))
-	}
+	defs := k.defsOf(change.Defs, before)
 	now := &said{
 		defs: defs, version: versionOf(change.Info),
 		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, interactive: change.Interactive, cache: change.Cache,
@@ -280,6 +283,24 @@ func (k *knowledge) learn(ctx context.Context, config *configs.Config, change up
 		k.log.Warn("more definitions changed", "server", change.Server, "more", more)
 	}
 	return diff, err
+}
+
+// defsOf are definitions as they are served: those of before, where they are the same.
+func (k *knowledge) defsOf(listed []*tool.Def, before *said) []*tool.Def {
+	known := map[tool.ID]*tool.Def{}
+	if before != nil {
+		for _, def := range before.defs {
+			known[def.ID] = def
+		}
+	}
+	defs := make([]*tool.Def, len(listed)) // not nil: it was listed
+	for i, def := range listed {
+		defs[i] = k.enrich(def)
+		if was := known[def.ID]; was != nil && was.Hash == def.Hash && was.Enriched == defs[i].Enriched {
+			defs[i] = was
+		}
+	}
+	return defs
 }
 
 // as reports whether a server says what it said before: nothing that is served follows

@@ -232,7 +232,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			l.wait(change, err)
 		}
 		if now := l.known.said[change.Server]; change.Err == nil && now != nil && before != nil && now.as(before) {
-			now.defs = before.defs // which is what is served
+			now.defs, now.tools, now.of = before.defs, before.tools, before.of // which is what is served
 			l.known.heard[change.Server] = true
 			continue
 		}

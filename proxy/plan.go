@@ -66,8 +66,16 @@ func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed 
 		if same != nil {
 			v.root, v.endpoint = same.root, same.endpoint
 		}
-		compiled, wrong := view.Compile(settings, base, s.env(v, config, tools, find))
-		next := s.planView(v, config, compiled)
+		env := s.env(v, config, tools, find)
+		before := same
+		if now.config != config {
+			before = nil
+		}
+		if before != nil {
+			env.Before = before.compiled
+		}
+		compiled, wrong := view.Compile(settings, base, env)
+		next := s.planView(v, config, compiled, before)
 		v.problems = append(wrong, next.clashes()...)
 		problems = append(problems, v.problems...)
 		plans = append(plans, next)
@@ -156,15 +164,16 @@ func (s *views) keep(c view.OutputCache) tool.Middleware {
 	return s.outputs.Keep(output.Settings{MinSize: c.MinSize, Preview: c.Preview, TTL: c.TTL})
 }
 
-// planView works out what a compiled view has and what its meta-tools are called.
-func (s *views) planView(v *View, config *configs.Config, compiled *view.Compiled) plan {
+// planView works out what a compiled view has and what its meta-tools are called. before
+// is the view as it was with the same configuration, nil for none.
+func (s *views) planView(v *View, config *configs.Config, compiled *view.Compiled, before *View) plan {
 	settings := compiled.Settings
 	next := plan{View: v}
 	v.compiled, v.settled = compiled, true
 	if v.police == nil {
 		v.police = s.policeOf(config, v)
 	}
-	v.contents = retrieve.Contents{Servers: s.contentsOf(config, compiled), Pins: config.Pinned}
+	v.contents = retrieve.Contents{Servers: s.contentsOf(config, compiled, before), Pins: config.Pinned}
 	v.declared = map[string]register.Declared{}
 	for _, u := range compiled.Upstreams {
 		if !v.has(u.Server) {
@@ -252,8 +261,9 @@ func joined(texts ...string) string {
 }
 
 // contentsOf is what a view's catalog is made of: what it has of the upstreams,
-// and its own tools under its own name.
-func (s *views) contentsOf(config *configs.Config, compiled *view.Compiled) []retrieve.Server {
+// and its own tools under its own name. Of servers that are as they were before, the view
+// keeps the tools, with all that is around them.
+func (s *views) contentsOf(config *configs.Config, compiled *view.Compiled, before *View) []retrieve.Server {
 	settings := compiled.Settings
 	var out []retrieve.Server
 	for _, u := range compiled.Upstreams {
@@ -264,7 +274,11 @@ func (s *views) contentsOf(config *configs.Config, compiled *view.Compiled) []re
 			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server),
 		}
 		if u.Listed {
-			one.Tools, one.Held = free(u.Tools, s.known.heldOf(config, u.Server))
+			if was := before.serverOf(u); was != nil && u.Server != settings.Name { // else own tools may be among them
+				one.Tools, one.Held = was.Tools, was.Held
+			} else {
+				one.Tools, one.Held = free(u.Tools, s.known.heldOf(config, u.Server))
+			}
 		}
 		if known := s.known.said[u.Server]; known != nil {
 			one.Instructions = s.known.instructionsOf(config, u.Server)
@@ -287,6 +301,18 @@ func (s *views) contentsOf(config *configs.Config, compiled *view.Compiled) []re
 	}
 	nothing := func(tool.ID) bool { return true } // a server of that name is not this
 	return append(out, retrieve.Server{Name: settings.Name, Description: settings.Description, Tools: compiled.Own, Excluded: nothing})
+}
+
+// serverOf is what the catalog of the view has of an upstream, nil if that was another one.
+func (v *View) serverOf(u view.Upstream) *retrieve.Server {
+	if v == nil {
+		return nil
+	}
+	i := slices.IndexFunc(v.compiled.Upstreams, func(b view.Upstream) bool { return b.Server == u.Server })
+	if i < 0 || !tool.Same(v.compiled.Upstreams[i].Tools, u.Tools) {
+		return nil
+	}
+	return &v.contents.Servers[i]
 }
 
 // unlistedOf says which URIs that a server does not list a view sends to it.

@@ -125,11 +125,12 @@ func (d *denials) each(f func(policy string, n int64)) {
 
 // policeOf is the police of a planned view.
 func (s *views) policeOf(config *configs.Config, v *View, together ...string) *police {
+	now := func() *View { return cmp.Or(s.now.Load().byName[v.name], v) } // tools outlive v
 	return &police{
 		views:    append(together, v.name),
 		policies: config.Policies, limits: s.limits, denials: &s.denials, view: v.name,
-		template: func(id tool.ID) (*tool.Tool, bool) { return v.catalog.TemplateOf(id) },
-		alike:    func(id tool.ID) []retrieve.Alike { return v.catalog.Alike(id) },
+		template: func(id tool.ID) (*tool.Tool, bool) { return now().catalog.TemplateOf(id) },
+		alike:    func(id tool.ID) []retrieve.Alike { return now().catalog.Alike(id) },
 	}
 }
 

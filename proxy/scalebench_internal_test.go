@@ -10,7 +10,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"toolfinch/configs"
 	"toolfinch/rawjson"
@@ -139,33 +141,32 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
+// listed is a list of a server as it was, or with text as the description of its last tool.
+func listed(b *testing.B, p *Proxy, server, text string) upstream.Change {
+	change := upstream.Change{Server: server, Capabilities: json.RawMessage(`{"tools":{}}`)}
+	for _, def := range p.known.said[server].defs {
+		again, err := tool.ParseDef(server, def.Raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		change.Defs = append(change.Defs, again)
+	}
+	if text != "" {
+		def, err := tool.ParseDef(server, fmt.Appendf(nil, `{"name":"grow_x","description":%q,"inputSchema":{"type":"object"}}`, text))
+		if err != nil {
+			b.Fatal(err)
+		}
+		change.Defs[len(change.Defs)-1] = def
+	}
+	return change
+}
+
 // BenchmarkChange is from the list of one server, in which one tool is another, to that
 // tool being found; unchanged/ is a list that is as it was.
 func BenchmarkChange(b *testing.B) {
 	for _, scale := range scales {
 		config := benchStore(b, scale.tools, scale.servers)
 		p, end := openBench(b, config)
-		take := func(b *testing.B, n int, text string) {
-			server := config.Servers[n%len(config.Servers)].Name
-			change := upstream.Change{Server: server, Capabilities: json.RawMessage(`{"tools":{}}`)}
-			for _, def := range p.known.said[server].defs {
-				again, err := tool.ParseDef(server, def.Raw)
-				if err != nil {
-					b.Fatal(err)
-				}
-				change.Defs = append(change.Defs, again)
-			}
-			if text != "" {
-				def, err := tool.ParseDef(server, fmt.Appendf(nil, `{"name":"grow_x","description":%q,"inputSchema":{"type":"object"}}`, text))
-				if err != nil {
-					b.Fatal(err)
-				}
-				change.Defs[len(change.Defs)-1] = def
-			}
-			b.StartTimer()
-			p.loop.take(context.Background(), []upstream.Change{change})
-			b.StopTimer()
-		}
 		for _, s := range config.Servers { // the first lists: nothing is complete before
 			p.known.heard[s.Name] = true
 		}
@@ -177,13 +178,61 @@ func BenchmarkChange(b *testing.B) {
 					if kind == "changed/" {
 						text = fmt.Sprint("Grows zithers, unheard", n)
 					}
-					take(b, n, text)
+					change := listed(b, p, config.Servers[n%len(config.Servers)].Name, text)
+					b.StartTimer()
+					p.loop.take(context.Background(), []upstream.Change{change})
+					b.StopTimer()
 					if text != "" && !finds(b, p, fmt.Sprint("unheard", n)) {
 						b.Fatal("the changed tool is not found")
 					}
 				}
 			})
 		}
+		end()
+	}
+}
+
+// BenchmarkSearchBesideChanges is a search while nothing changes, and while a server's
+// list changes twenty times a second.
+func BenchmarkSearchBesideChanges(b *testing.B) {
+	for _, scale := range scales {
+		config := benchStore(b, scale.tools, scale.servers)
+		p, end := openBench(b, config)
+		ctx, stop := context.WithCancel(b.Context())
+		var runs sync.WaitGroup
+		runs.Go(func() { _ = p.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil }) })
+		for _, kind := range []string{"alone/", "changes/"} {
+			b.Run(kind+scale.name, func(b *testing.B) {
+				ctx, stop := context.WithCancel(ctx)
+				var changes sync.WaitGroup
+				if kind == "changes/" {
+					changes.Go(func() {
+						for n := 0; ctx.Err() == nil; n++ {
+							_ = p.loop.do(ctx, func(ctx context.Context) {
+								p.loop.take(ctx, []upstream.Change{listed(b, p, config.Servers[n%len(config.Servers)].Name, fmt.Sprint("Grows zithers, unheard", n))})
+							})
+							time.Sleep(50 * time.Millisecond)
+						}
+					})
+				}
+				var took []time.Duration
+				for n := 0; b.Loop(); n++ {
+					text := []string{"create an issue in a repository", "send a message to a channel", "what is the weather tomorrow", "read a file"}[n%4]
+					began := time.Now()
+					if _, err := p.Retriever().Search(ctx, retrieve.Query{Text: text, Limit: 5}); err != nil {
+						b.Fatal(err)
+					}
+					took = append(took, time.Since(began))
+				}
+				stop()
+				changes.Wait()
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+				b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+			})
+		}
+		stop()
+		runs.Wait()
 		end()
 	}
 }

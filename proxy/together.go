@@ -40,7 +40,7 @@ func (s *views) planRoot(config *configs.Config, next *served) plan {
 		names = append(names, one.name)
 	}
 	v.police = s.policeOf(config, v, names...)
-	root := s.planView(v, config, compiled)
+	root := s.planView(v, config, compiled, nil)
 	root.together = true
 	v.searches = searchesTogether(open)
 	if v.settings.Exposure == view.ExposureSearch {

@@ -10,15 +10,15 @@ import (
 // know no others. Only servers with apps have some; they are in the order of servers.
 type apps map[string][]*tool.Tool
 
-func newApps(servers []Server, byID map[tool.ID]*tool.Tool) apps {
+func newApps(servers []Server, byID layered[tool.ID]) apps {
 	found := apps{}
-	for _, s := range servers {
-		if !slices.ContainsFunc(s.Tools, func(t *tool.Tool) bool { return t.Def.App.Shown }) {
+	for i := range servers {
+		if !servers[i].look().apps {
 			continue
 		}
-		for _, t := range s.Tools {
-			if id := t.Def.ID; id.Kind == tool.KindTool && !t.Def.App.NotApp && !slices.Contains(found[id.Name], byID[id]) {
-				found[id.Name] = append(found[id.Name], byID[id])
+		for _, t := range servers[i].Tools {
+			if id := t.Def.ID; id.Kind == tool.KindTool && !t.Def.App.NotApp && !slices.Contains(found[id.Name], byID.get(id)) {
+				found[id.Name] = append(found[id.Name], byID.get(id))
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"toolfinch/index"
 	"toolfinch/nearest"
@@ -36,6 +36,8 @@ type Server struct {
 	Excluded func(id tool.ID) bool
 	Unlisted Unlisted // which URIs that it does not list are sent to it
 	Held     []Held   // what of it waits for approval
+
+	has *has // of Tools, once a catalog looked
 }
 
 // Contents are what a Catalog is made of.
@@ -65,12 +67,15 @@ type Catalog struct {
 	pinned []*tool.Tool
 	held   *withheld // nil while nothing is
 
-	listing atomic.Int64 // tokens of all definitions, -1 while not counted
+	listing costOfAll
 }
 
 // kept is shared by all catalogs that With makes from one another: results that
 // follow from definitions, by content.
 type kept struct {
+	making sync.Mutex // guards latest; held while a catalog is made
+	latest *Catalog   // what is in the index; nil: nothing is
+
 	index   *index.Index
 	costs   costs
 	written written
@@ -80,7 +85,7 @@ type kept struct {
 
 // at returns the tool, prompt or resource that the index has under key.
 func (c *Catalog) at(key string) *tool.Tool {
-	if t := c.tools[key]; t != nil {
+	if t := c.tools.get(key); t != nil {
 		return t
 	}
 	return c.others.byKey[key]
@@ -104,23 +109,30 @@ type Hit struct {
 // NewCatalog returns an empty catalog. handler makes the handler of a resource that
 // is not listed. The caller closes it or one that was made from it.
 func NewCatalog(handler func(*tool.Def) tool.Handler) *Catalog {
-	c := &Catalog{kept: &kept{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, others: &others{handler: handler}}
-	c.listing.Store(-1)
-	return c
+	return &Catalog{kept: &kept{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, others: &others{handler: handler}}
 }
 
 // With returns a catalog of other contents. It reuses what c has derived from
 // definitions that did not change. Calls of With on catalogs that share an index
 // wait for each other; Embed embeds the contents of the latest.
 func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error) {
+	c.making.Lock()
+	defer c.making.Unlock()
 	next := &Catalog{kept: c.kept, contents: contents}
-	next.listing.Store(-1)
-	next.fill(c.handler)
 	var err error
-	if next.snapshot, err = c.index.Replace(ctx, next.documents()); err != nil {
+	if change, few := c.latest.changeTo(contents); few {
+		next.take(c.latest, change)
+		put, out := change.keys(c.latest, next)
+		next.snapshot, err = c.index.Update(ctx, next.documents(put), out)
+	} else {
+		next.fill(c.handler)
+		next.snapshot, err = c.index.Replace(ctx, next.documents(next.keys()))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
-	most := 2*len(next.keys()) + len(contents.Servers)
+	c.latest = next
+	most := 2*(len(next.names)+len(next.others.keys)) + len(contents.Servers)
 	c.words.forget(most)
 	c.schemas.forget(most)
 	return next, nil
@@ -132,11 +144,10 @@ func (k *kept) Recall(stored *index.Stored) { k.index.Recall(stored) }
 // Segments returns what the index is made of now.
 func (k *kept) Segments() []index.Segment { return k.index.Segments() }
 
-// documents returns what is indexed: each definition as clients see it, under the
-// name that the view gives it.
-func (c *Catalog) documents() []index.Document {
+// documents returns what is indexed under keys: each definition as clients see it, under
+// the name that the view gives it.
+func (c *Catalog) documents(keys []string) []index.Document {
 	about := descriptions(c.contents.Servers)
-	keys := c.keys()
 	docs := make([]index.Document, len(keys))
 	for i, name := range keys {
 		def := c.at(name).Def.Full()
@@ -161,11 +172,8 @@ func descriptions(servers []Server) map[string]string {
 // claims returns the IDs of tools without a name, the names of the others, and the
 // prefixes of servers that have one.
 func claims(servers []Server) (unnamed []tool.ID, given map[string]bool, prefix map[string]string) {
-	given, prefix = map[string]bool{}, map[string]string{}
+	given = map[string]bool{}
 	for _, s := range servers {
-		if s.Prefix != nil {
-			prefix[s.Name] = *s.Prefix
-		}
 		for _, t := range s.Tools {
 			switch {
 			case t.Def.ID.Kind != tool.KindTool:
@@ -176,7 +184,18 @@ func claims(servers []Server) (unnamed []tool.ID, given map[string]bool, prefix 
 			}
 		}
 	}
-	return unnamed, given, prefix
+	return unnamed, given, prefixesOf(servers)
+}
+
+// prefixesOf are those of the servers that have one.
+func prefixesOf(servers []Server) map[string]string {
+	prefix := map[string]string{}
+	for _, s := range servers {
+		if s.Prefix != nil {
+			prefix[s.Name] = *s.Prefix
+		}
+	}
+	return prefix
 }
 
 // Clash is a configured name that displaces another tool's default name, and the ID
@@ -189,17 +208,22 @@ type Clash struct {
 // Clashes returns the configured names, and the names of meta-tools, that displace
 // the default names of other tools.
 func Clashes(servers []Server, meta ...string) []Clash {
+	named := slices.ContainsFunc(meta, func(name string) bool { return name != "" })
+	for i := range servers {
+		named = servers[i].look().named || named
+	}
+	if !named {
+		return nil
+	}
 	unnamed, given, prefix := claims(servers)
 	for _, name := range meta {
 		if name != "" {
 			given[name] = true
 		}
 	}
-	if len(given) == 0 {
-		return nil
-	}
 	var clashes []Clash
-	for i, name := range namesOf(unnamed, nil, prefix) {
+	names, _ := namesOf(unnamed, nil, prefix)
+	for i, name := range names {
 		if given[name] {
 			clashes = append(clashes, Clash{name, unnamed[i]})
 		}
@@ -209,33 +233,56 @@ func Clashes(servers []Server, meta ...string) []Clash {
 
 // fill makes the tables of the catalog from its contents.
 func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
-	_, given, prefix := claims(c.contents.Servers)
+	_, given, _ := claims(c.contents.Servers)
 	c.table, c.given = newTable(c.contents.Servers, c.contents.Reserved), given
 	maps.DeleteFunc(given, func(name string, _ bool) bool { return c.contents.plain[name] })
-	c.others = newOthers(c.contents, prefix, handler)
-	c.held = newWithheld(c.contents.Servers)
-	c.others.held = c.held
-	for name, t := range c.tools {
-		if !t.Def.App.NotModel && !c.contents.hidden[t.Def.ID] {
+	c.fillRest(handler)
+	for name, t := range c.tools.all {
+		if c.offers(t) {
 			c.names = append(c.names, name)
 		}
 	}
 	slices.Sort(c.names)
+	c.pinned = c.pins()
+}
+
+// fillRest makes the tables of what is no tool, is held, or is for apps.
+func (c *Catalog) fillRest(handler func(*tool.Def) tool.Handler) {
+	c.others = newOthers(c.contents, prefixesOf(c.contents.Servers), handler)
+	c.held = newWithheld(c.contents.Servers)
+	c.others.held = c.held
 	c.apps = newApps(c.contents.Servers, c.exact)
+}
+
+// offers reports whether a tool is offered to models.
+func (c *Catalog) offers(t *tool.Tool) bool {
+	return !t.Def.App.NotModel && !c.contents.hidden[t.Def.ID]
+}
+
+// pins returns the tools that are listed from the start, in the order of the globs.
+func (c *Catalog) pins() (pinned []*tool.Tool) {
 	for _, glob := range c.contents.Pins {
 		for _, name := range c.names {
-			t := c.tools[name]
-			if (matches(glob, name) || matches(glob, t.Def.ID.String())) && !slices.Contains(c.pinned, t) {
-				c.pinned = append(c.pinned, t)
+			if t := c.tools.get(name); pins(glob, t) && !slices.Contains(pinned, t) {
+				pinned = append(pinned, t)
 			}
 		}
 	}
-	globbed := c.pinned
+	if len(c.contents.listed) == 0 {
+		return pinned
+	}
+	globbed := pinned
 	for _, name := range c.names {
-		if t := c.tools[name]; c.contents.listed[name] && !slices.Contains(globbed, t) {
-			c.pinned = append(c.pinned, t)
+		if t := c.tools.get(name); c.contents.listed[name] && !slices.Contains(globbed, t) {
+			pinned = append(pinned, t)
 		}
 	}
+	return pinned
+}
+
+// pins reports whether a glob is for the tool.
+func pins(glob string, t *tool.Tool) bool {
+	return matches(glob, t.Name) || matches(glob, t.Def.ID.String())
 }
 
 // matches reports whether the glob matches the whole name. A bad glob, which
@@ -273,8 +320,8 @@ func (c *Catalog) Close() error { return c.index.Close() }
 
 // Lookup finds a tool by the name that clients see.
 func (c *Catalog) Lookup(name string) (*tool.Tool, bool) {
-	t, ok := c.tools[name]
-	return t, ok
+	t := c.tools.get(name)
+	return t, t != nil
 }
 
 // Find finds a tool by the name that clients see, else by "server.name", else by
@@ -288,15 +335,15 @@ func (c *Catalog) Find(name string) (*tool.Tool, error) {
 
 // ByID finds a tool by its ID, which stays the same when its name changes.
 func (c *Catalog) ByID(id tool.ID) (*tool.Tool, bool) {
-	t, ok := c.exact[id]
-	return t, ok
+	t := c.exact.get(id)
+	return t, t != nil
 }
 
 // Tools returns all tools that are offered to models, sorted by exposed name.
 func (c *Catalog) Tools() []*tool.Tool {
 	tools := make([]*tool.Tool, len(c.names))
 	for i, name := range c.names {
-		tools[i] = c.tools[name]
+		tools[i] = c.tools.get(name)
 	}
 	return tools
 }
@@ -305,7 +352,7 @@ func (c *Catalog) Tools() []*tool.Tool {
 // how many more there are.
 func (c *Catalog) first(n int, passes func(*tool.Tool) bool) (hits []Hit, more int) {
 	for _, name := range c.names {
-		switch t := c.tools[name]; {
+		switch t := c.tools.get(name); {
 		case !passes(t):
 		case len(hits) < n:
 			hits = append(hits, Hit{Tool: t})

@@ -2,7 +2,9 @@ package retrieve
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"toolfinch/tool"
 )
@@ -70,8 +72,16 @@ func (k *kept) LearnTokens(counts map[string]int) {
 // clients see. Counting takes about 0.1 s a megabyte.
 func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 	fresh := map[string]int{}
-	total := 0
-	for _, t := range c.Tools() {
+	tools, total := c.listing.plus, 0
+	if before := c.listing.before; before == nil {
+		tools = c.Tools()
+	} else {
+		total = *before
+		for _, t := range c.listing.minus {
+			total -= c.Tokens(t)
+		}
+	}
+	for _, t := range tools {
 		if ctx.Err() != nil {
 			return fresh
 		}
@@ -82,8 +92,28 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 		}
 		total += c.Tokens(t)
 	}
-	c.listing.Store(int64(total))
+	c.listing.total.Store(&total)
 	return fresh
+}
+
+// costOfAll is how many tokens listing every tool of a catalog takes.
+type costOfAll struct {
+	total atomic.Pointer[int] // nil while not counted
+
+	// Of a catalog before, and what this one has beside it and lacks of it; nil: unknown.
+	before      *int
+	plus, minus []*tool.Tool
+}
+
+// follow makes l the cost of the catalog after before.
+func (l *costOfAll) follow(before *costOfAll, plus, minus []*tool.Tool) {
+	if l.before = before.total.Load(); l.before == nil {
+		l.before = before.before
+		plus, minus = slices.Concat(before.plus, plus), slices.Concat(before.minus, minus)
+	}
+	if l.before != nil {
+		l.plus, l.minus = plus, minus
+	}
 }
 
 // Tokens returns how many tokens a tool's definition takes in a model's context, as it
@@ -104,24 +134,32 @@ func (k *kept) raw(def *tool.Def) int {
 // ListingTokens returns how many tokens listing every tool would take, and whether all
 // have been counted.
 func (c *Catalog) ListingTokens() (tokens int, complete bool) {
-	total := c.listing.Load()
-	return int(total), total >= 0
+	if total := c.listing.total.Load(); total != nil {
+		return *total, true
+	}
+	return -1, false
 }
 
 // ListingCost is ListingTokens with an estimate for definitions that have not been
 // counted.
-func (c *Catalog) ListingCost() int {
+func (c *Catalog) ListingCost() (tokens int) {
 	if tokens, complete := c.ListingTokens(); complete {
 		return tokens
 	}
+	if before := c.listing.before; before != nil {
+		return *before + c.estimate(c.listing.plus) - c.estimate(c.listing.minus)
+	}
+	return c.estimate(c.Tools())
+}
+
+func (k *kept) estimate(tools []*tool.Tool) (tokens int) {
 	const bytesOfToken = 4 // of JSON Schema and English, roughly
-	total := 0
-	for _, t := range c.tools {
-		n, counted := c.costs.get(t.Def.Hash)
+	for _, t := range tools {
+		n, counted := k.costs.get(t.Def.Hash)
 		if !counted {
 			n = len(t.Def.Raw) / bytesOfToken
 		}
-		total += n
+		tokens += n
 	}
-	return total
+	return tokens
 }

@@ -102,7 +102,7 @@ func (w *withheld) because(name string) string {
 func (w *withheld) named(all []Held) []Held {
 	all = slices.Clone(all)
 	for i, h := range all {
-		if t := w.exact[h.Def.ID]; t != nil {
+		if t := w.exact.get(h.Def.ID); t != nil {
 			all[i].Tool = t
 		}
 	}

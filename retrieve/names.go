@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"toolfinch/tool"
 )
@@ -33,67 +32,60 @@ func wellFormed(name string) bool {
 
 // table finds tools by what they are called.
 type table struct {
-	tools map[string]*tool.Tool        // by exposed name
-	ids   func() map[string]*tool.Tool // by "server.name"; made when it is first asked for
-	exact map[tool.ID]*tool.Tool
-	also  map[tool.ID][]*tool.Tool // further tools of an ID, those of other views
+	tools     layered[string] // by exposed name
+	exact     layered[tool.ID]
+	also      map[tool.ID][]*tool.Tool // further tools of an ID, those of other views
+	contested map[string]bool          // names that no tool has, because several would, or it is too long
 }
 
 // newTable names the tools of servers. None gets a name in reserved.
 func newTable(servers []Server, reserved []string) table {
 	ids, given, prefix := claims(servers)
-	names := namesOf(ids, slices.AppendSeq(slices.Clone(reserved), maps.Keys(given)), prefix)
-	t := table{
-		tools: make(map[string]*tool.Tool, len(names)+len(given)),
-		exact: make(map[tool.ID]*tool.Tool, len(names)+len(given)),
-		also:  map[tool.ID][]*tool.Tool{},
-	}
-	named := make([]*tool.Tool, 0, len(names)+len(given)) // of each ID the first
+	names, contested := namesOf(ids, slices.AppendSeq(slices.Clone(reserved), maps.Keys(given)), prefix)
+	tools := make(map[string]*tool.Tool, len(names)+len(given))
+	exact := make(map[tool.ID]*tool.Tool, len(names)+len(given))
+	also := map[tool.ID][]*tool.Tool{}
 	for _, s := range servers {
 		for _, one := range s.Tools {
 			if one.Def.ID.Kind != tool.KindTool {
 				continue
 			}
 			if one.Name == "" {
-				one, names = &tool.Tool{Name: names[0], Def: one.Def, View: one.View, Handler: one.Handler}, names[1:]
+				one, names = renamed(one, names[0]), names[1:]
 			}
-			t.tools[one.Name] = one
-			if first := t.exact[one.Def.ID]; first != nil && first.Name != one.Name {
-				t.also[one.Def.ID] = append(t.also[one.Def.ID], one)
+			tools[one.Name] = one
+			if first := exact[one.Def.ID]; first != nil && first.Name != one.Name {
+				also[one.Def.ID] = append(also[one.Def.ID], one)
 				continue
 			}
-			named = append(named, one)
-			t.exact[one.Def.ID] = one
+			exact[one.Def.ID] = one
 		}
 	}
-	t.ids = sync.OnceValue(func() map[string]*tool.Tool {
-		ids := make(map[string]*tool.Tool, len(named))
-		for _, one := range named {
-			ids[one.Def.ID.String()] = one
-		}
-		return ids
-	})
-	return t
+	return table{layered[string]{all: tools}, layered[tool.ID]{all: exact}, also, contested}
+}
+
+// renamed is t under another name.
+func renamed(t *tool.Tool, name string) *tool.Tool {
+	return &tool.Tool{Name: name, Def: t.Def, View: t.View, Handler: t.Handler}
 }
 
 // find finds a tool by its exposed name, else by "server.name", else by "server:name"
-// (the longest server first: names of servers may have colons).
+// (the longest server first: names of servers may have dots and colons).
 func (t table) find(name string) (*tool.Tool, bool) {
-	if found, ok := t.tools[name]; ok {
-		return found, true
-	}
-	if found, ok := t.ids()[name]; ok {
+	if found := t.tools.get(name); found != nil {
 		return found, true
 	}
 	if len(name) > maxQualified {
 		return nil, false
 	}
-	for i := len(name) - 1; i > 0; i-- {
-		if name[i] != ':' {
-			continue
-		}
-		if found, ok := t.exact[tool.ID{Server: name[:i], Name: name[i+1:]}]; ok {
-			return found, true
+	for _, between := range []byte{'.', ':'} {
+		for i := len(name) - 1; i > 0; i-- {
+			if name[i] != between {
+				continue
+			}
+			if found := t.exact.get(tool.ID{Server: name[:i], Name: name[i+1:]}); found != nil {
+				return found, true
+			}
 		}
 	}
 	return nil, false
@@ -114,14 +106,16 @@ func Finder(servers []Server) func(name string) (*tool.Tool, bool) {
 // prompts are named apart, each among themselves.
 func namesFor(ids []tool.ID, reserved []string, prefix map[string]string) map[tool.ID]string {
 	names := make(map[tool.ID]string, len(ids))
-	for i, name := range namesOf(ids, reserved, prefix) {
+	all, _ := namesOf(ids, reserved, prefix)
+	for i, name := range all {
 		names[ids[i]] = name
 	}
 	return names
 }
 
-// namesOf is namesFor with a name for each of ids, in their order.
-func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) []string {
+// namesOf is namesFor with a name for each of ids, in their order, and the names that
+// were not given to those that would have had them.
+func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) (names []string, contested map[string]bool) {
 	claims := make(map[string]int, len(ids)+len(reserved))
 	for _, name := range reserved {
 		claims[name]++
@@ -131,11 +125,11 @@ func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) []strin
 		plain[i] = inName(prefixed(id, prefix))
 		claims[plain[i]]++
 	}
-	names := slices.Clone(plain)
+	names, contested = slices.Clone(plain), map[string]bool{}
 	hashed := map[string]bool{}
 	give := func(i int) {
 		names[i] = withHash(plain[i], ids[i])
-		hashed[names[i]] = true
+		hashed[names[i]], contested[plain[i]] = true, true
 	}
 	for i, name := range plain {
 		if len(name) > maxName || claims[name] > 1 {
@@ -150,7 +144,7 @@ func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) []strin
 			}
 		}
 	}
-	return names
+	return names, contested
 }
 
 // inName is a text with only what names may have.

@@ -51,7 +51,6 @@ func (c *Catalog) Only(allowed Allowed) *Catalog {
 		contents.Servers = append(contents.Servers, s)
 	}
 	next := &Catalog{kept: c.kept, contents: contents, snapshot: c.snapshot}
-	next.listing.Store(-1)
 	next.fill(c.handler)
 	next.among = sync.OnceValue(func() *index.Subset { return c.snapshot.Subset(next.keys()) })
 	return next
@@ -64,11 +63,11 @@ func (c *Catalog) named(t *tool.Tool) *tool.Tool {
 	}
 	name := ""
 	if t.Def.ID.Kind == tool.KindTool {
-		if of := c.exact[t.Def.ID]; of != nil {
+		if of := c.exact.get(t.Def.ID); of != nil {
 			name = of.Name
 		}
 	} else if of := c.byID[t.Def.ID]; of != nil {
 		name = of.Name
 	}
-	return &tool.Tool{Name: name, Def: t.Def, View: t.View, Handler: t.Handler}
+	return renamed(t, name)
 }

@@ -71,10 +71,10 @@ func newOthers(contents Contents, prefix map[string]string, handler func(*tool.D
 	var prompts []tool.ID
 	listed := map[tool.ID]bool{}
 	claims := map[tool.ID]int{} // how many servers have it, by ID without the server
-	for _, s := range servers {
-		for _, t := range s.Tools {
+	for i := range servers {
+		for _, t := range servers[i].look().others {
 			switch id := t.Def.ID; {
-			case id.Kind == tool.KindTool || listed[id]:
+			case listed[id]:
 				continue
 			case id.Kind == tool.KindPrompt:
 				prompts = append(prompts, id)
@@ -85,11 +85,12 @@ func newOthers(contents Contents, prefix map[string]string, handler func(*tool.D
 		}
 	}
 	names := namesFor(prompts, nil, prefix)
-	for _, s := range servers {
+	for i := range servers {
+		s := &servers[i]
 		offers := rawjson.Member(s.Capabilities, "resources") != nil
-		for _, brought := range s.Tools {
+		for _, brought := range s.look().others {
 			id := brought.Def.ID
-			if id.Kind == tool.KindTool || o.byID[id] != nil {
+			if o.byID[id] != nil {
 				continue
 			}
 			t := &tool.Tool{Name: names[id], Def: brought.Def, View: brought.View, Handler: o.exposing(brought)}

@@ -35,7 +35,7 @@ func Together(parts []Part, reserved []string) (Contents, []Renamed) {
 			tools := make([]*tool.Tool, len(s.Tools))
 			for i, t := range s.Tools {
 				if t.Def.ID.Kind == tool.KindTool {
-					own := p.Catalog.exact[t.Def.ID]
+					own := p.Catalog.exact.get(t.Def.ID)
 					t = called(own, names[tool.ID{Server: p.View, Name: own.Name}])
 					all.plain[t.Name] = t == own && !p.Catalog.given[t.Name]
 					all.listed[t.Name] = p.Listed
@@ -103,7 +103,7 @@ func namesTogether(parts []Part, reserved []string) (map[tool.ID]string, []Renam
 		claims[name]++
 	}
 	for _, p := range parts {
-		for name := range p.Catalog.tools {
+		for _, name := range p.Catalog.tools.keys() {
 			claims[name]++
 		}
 	}
@@ -111,7 +111,7 @@ func namesTogether(parts []Part, reserved []string) (map[tool.ID]string, []Renam
 	taken := slices.Clone(reserved)
 	var clashing []tool.ID
 	for _, p := range parts {
-		for name := range p.Catalog.tools {
+		for _, name := range p.Catalog.tools.keys() {
 			id := tool.ID{Server: p.View, Name: name}
 			if claims[name] > 1 {
 				clashing = append(clashing, id)

@@ -36,6 +36,9 @@ func Of(defs []*Def, handler func(*Def) Handler) []*Tool {
 	return tools
 }
 
+// Same reports whether two lists are one and the same slice, and have something.
+func Same(a, b []*Tool) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] }
+
 // Handler answers a call. A tool that fails by its own word returns a Result
 // (with isError inside); an error means that no answer of the tool exists.
 // An *RPCError is passed to the caller as it is, code, message and data.

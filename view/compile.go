@@ -114,7 +114,13 @@ type compiler struct {
 // upstream returns the part of u that the view has. server is nil if the view's
 // settings do not name it.
 func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Problem) {
-	out := Upstream{Server: u.Server, Listed: u.Listed, Output: map[tool.ID]*OutputCache{}}
+	if before := c.env.Before; before != nil && server == nil && c.hooks == nil {
+		i := slices.IndexFunc(before.Upstreams, func(b Upstream) bool { return b.Server == u.Server })
+		if i >= 0 && before.Upstreams[i].Listed == u.Listed && tool.Same(before.Upstreams[i].of, u.Tools) {
+			return before.Upstreams[i], nil
+		}
+	}
+	out := Upstream{Server: u.Server, Listed: u.Listed, Output: map[tool.ID]*OutputCache{}, of: u.Tools}
 	var overrides []Override
 	if server != nil {
 		overrides = server.Tools

@@ -24,6 +24,8 @@ type Upstream struct {
 	Output        map[tool.ID]*OutputCache
 	OutputDefault *OutputCache
 	Trim          int // what stands under the server
+
+	of []*tool.Tool // Tools of what Compile made it of
 }
 
 // Compiled is the result of Compile: a view over the upstreams as they are now.
@@ -55,6 +57,9 @@ type Env struct {
 	// and custom tools, which the owner wrote, call these.
 	Find    func(id string) (*tool.Tool, bool)
 	Nearest func(id string, n int) []string
+	// Before is the view as the same Settings and surroundings had it, nil for none: what it
+	// has of upstreams whose Tools are the very same slice is taken over.
+	Before *Compiled
 	// Pending reports whether the tool with this ID may still appear: its server has not
 	// been listed, or is disabled. If nil, Compile decides by its upstreams.
 	Pending func(id string) bool

@@ -78,6 +78,13 @@ func benchStore(b *testing.B, tools, servers int) *configs.Config {
 		if err != nil {
 			b.Fatal(err)
 		}
+		counts := map[string]int{}
+		for _, def := range defs {
+			counts[def.Hash] = len(def.Raw) / 4
+		}
+		if err := db.PutTokens(b.Context(), counts); err != nil {
+			b.Fatal(err)
+		}
 		config.Changes[name] = pins.Allow
 		config.Servers = append(config.Servers, upstream.Settings{Name: name, URL: "http://127.0.0.1:9/mcp"})
 	}

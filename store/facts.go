@@ -37,8 +37,8 @@ func (s *Store) Tokens(ctx context.Context) (map[string]int, error) {
 }
 
 // PutTokens adds token counts by tool.Def.Hash. A count stays as long as some
-// stored tool has the hash: the next KeepServers, and the next PutServer that
-// changes or removes a tool, drop the others.
+// stored tool has the hash: KeepServers drops the others, and PutServer those of tools
+// that it changes or removes.
 func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 	if len(counts) == 0 {
 		return nil
@@ -71,9 +71,23 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 	return nil
 }
 
-func dropTokens(ctx context.Context, tx *txn) error {
-	_, err := tx.ExecContext(ctx, `DELETE FROM tokens WHERE hash NOT IN (SELECT hash FROM tools)`)
-	return err
+// dropTokens drops the counts of definitions that no tool has, of all or of those hashes.
+func dropTokens(ctx context.Context, tx *txn, hashes ...string) error {
+	if len(hashes) == 0 {
+		_, err := tx.ExecContext(ctx, `DELETE FROM tokens WHERE hash NOT IN (SELECT hash FROM tools)`)
+		return err
+	}
+	drop, err := tx.PrepareContext(ctx, `DELETE FROM tokens WHERE hash = $1 AND NOT EXISTS (SELECT 1 FROM tools WHERE hash = $1)`)
+	if err != nil {
+		return err
+	}
+	defer drop.Close()
+	for _, hash := range hashes {
+		if _, err := drop.ExecContext(ctx, hash); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Clients returns, by "name version", whether a client asks tools/list again

@@ -107,7 +107,8 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	defer keep.Close()
 
 	var diff Diff
-	var added []int // of defs
+	var added []int   // of defs
+	var gone []string // hashes
 	seen := make(map[defKey]bool, len(defs))
 	for i, def := range defs {
 		key := defKey{def.ID.Kind, def.ID.Name}
@@ -120,6 +121,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 		case !known:
 			added = append(added, i)
 		case was.hash != def.Hash:
+			gone = append(gone, was.hash)
 			if _, err = keep.ExecContext(ctx, srv.Name, key.kind, key.name); err == nil {
 				_, err = change.ExecContext(ctx, i, def.Hash, []byte(def.Raw), srv.Name, key.kind, key.name)
 			}
@@ -142,10 +144,11 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	if err := addTools(ctx, tx, srv.Name, defs, added, now); err != nil {
 		return Diff{}, err
 	}
-	for key := range old {
+	for key, was := range old {
 		if seen[key] {
 			continue
 		}
+		gone = append(gone, was.hash)
 		_, err := keep.ExecContext(ctx, srv.Name, key.kind, key.name)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `DELETE FROM tools WHERE server = $1 AND kind = $2 AND name = $3`, srv.Name, key.kind, key.name)
@@ -157,8 +160,8 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 			diff.Removed = append(diff.Removed, key.name)
 		}
 	}
-	if len(diff.Changed)+len(diff.Removed) > 0 {
-		if err := dropTokens(ctx, tx); err != nil {
+	if len(gone) > 0 {
+		if err := dropTokens(ctx, tx, gone...); err != nil {
 			return Diff{}, err
 		}
 	}

@@ -144,13 +144,18 @@ func replicaName(d *decoder, n *node, label string, text *string) bool {
 	return true
 }
 
-// checkCluster refuses replicas that share no database.
-func (d *decoder) checkCluster(c *Config) {
-	if store := d.origins["store"]; c.Cluster == nil || c.Store != "" || store.node != nil && !store.ok {
+// checkShared refuses what only a store in PostgreSQL can have.
+func (d *decoder) checkShared(c *Config) {
+	if store := d.origins["store"]; c.Store != "" || store.node != nil && !store.ok {
 		return
 	}
-	from := d.origins["cluster"]
-	d.fail(from.node, from.label+" needs a store that all replicas share", "store: postgres://USER:PASSWORD@HOST/DATABASE")
+	const hint = "store: postgres://USER:PASSWORD@HOST/DATABASE"
+	if from := d.origins["cluster"]; c.Cluster != nil {
+		d.fail(from.node, from.label+" needs a store that all replicas share", hint)
+	}
+	if from := d.origins["store_fallback"]; c.StoreFallback != "" {
+		d.fail(from.node, from.label+" is for a store in PostgreSQL: SQLite is a file of this machine already", hint)
+	}
 }
 
 // Replicated reports whether other replicas reach this process: one on standard input and output

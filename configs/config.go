@@ -43,6 +43,7 @@ type Config struct {
 	ListChangedExec   string               // shell command run after a list_changed; "" for none
 	DataDir           string               // folder of the store and of what belongs to this machine, absolute
 	Store             string               // URL of a PostgreSQL database; "": the store is in DataDir. See Places
+	StoreFallback     string               // path of a snapshot of Store, absolute; "": none is kept
 	LogLevel          slog.Level           // how much is logged
 	LogFormat         string               // LogText or LogJSON
 	Pinned            []string             // globs of path.Match (where * stops at a /) over exposed names and server.tool

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ func secretsIn(t *testing.T, dir string, pairs ...string) {
 func opens(t *testing.T, key string, opened *[]string) OpenVault {
 	return func(at Places) (*vault.Vault, func() error, error) {
 		*opened = append(*opened, at.Store, at.KeyDir)
-		db, err := store.OpenSealed(t.Context(), at.Store)
+		db, err := store.OpenSealed(t.Context(), at.Store, at.Fallback)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -123,12 +124,15 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// Secrets are found by data_dir, so data_dir has none.
-func TestDataDirHasNoSecret(t *testing.T) {
-	dir := write(t, "toolfinch.yaml", "data_dir: /x/${secret:A}\nmcp_servers:\n  s: {command: x, env: {A: \"${secret:A}\"}}\n")
-	_, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(), Vault: opens(t, storedKey, new([]string))})
-	if err == nil || strings.Count(err.Error(), "data_dir cannot have a secret in it") != 2 || !strings.Contains(err.Error(), "toolfinch.yaml:1:11:") {
-		t.Errorf("%v", err)
+// Secrets are found by the places of the store, so these have none.
+func TestPlacesHaveNoSecret(t *testing.T) {
+	for key, value := range map[string]string{"data_dir": "/x/${secret:A}", "store": "postgres://me:${secret:A}@db/x", "store_fallback": "/x/${secret:A}"} {
+		dir := write(t, "toolfinch.yaml", key+": "+value+"\nmcp_servers:\n  s: {command: x, env: {A: \"${secret:A}\"}}\n")
+		_, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(), Vault: opens(t, storedKey, new([]string))})
+		at := fmt.Sprintf("toolfinch.yaml:1:%d:", len(key)+3)
+		if err == nil || strings.Count(err.Error(), key+" cannot have a secret in it") != 2 || !strings.Contains(err.Error(), at) {
+			t.Errorf("%s: %v", key, err)
+		}
 	}
 }
 

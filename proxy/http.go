@@ -214,7 +214,7 @@ func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	if !p.desk.entrance.Strangers(r) {
 		told["tools"], told["servers_ready"], told["servers_pending"], told["servers_failed"] = tools, h.Ready, h.Pending, h.Failed
 		if away != nil {
-			told["store"] = "PostgreSQL does not answer"
+			told["store"] = away.Brief()
 		}
 	}
 	_ = json.NewEncoder(w).Encode(told)

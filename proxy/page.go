@@ -85,6 +85,9 @@ func (h paged) Sums(ctx context.Context) (s page.Sums) {
 	for _, v := range views {
 		s.Tools = max(s.Tools, v.catalog.Len())
 	}
+	if away := h.store.Health(); away != nil {
+		s.Store = away.Brief()
+	}
 	if !h.owner(ctx) {
 		return s
 	}

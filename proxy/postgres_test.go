@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +76,70 @@ func TestPostgresIsAwayWhileAProxyServes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With a snapshot a proxy starts while PostgreSQL is away, knows what was known, holds what was
+// held, and goes over to PostgreSQL by itself.
+func TestAProxyStartsFromItsSnapshot(t *testing.T) {
+	t.Parallel()
+	cluster := postgres.New(t)
+	s := shop(t, "shop", "hat", "coat")
+	config := configOf(t, []*script{s}, everything("plain", view.ExposureAuto), gated("gated", view.ExposureRetrieve, ample))
+	config.Store, config.StoreFallback, config.Changes = cluster.Database(t), filepath.Join(t.TempDir(), "snapshot.db"), nil
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	config.REST = true
+	key := "Authorization: Bearer " + keysOf(t, config, "me")["me"]
+	var url string
+	start := func() (stop func()) {
+		t.Helper()
+		p, err := proxy.Open(t.Context(), config, proxy.WithVersion("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		url, stop = runUntil(t, p)
+		await.Value(t, p.Ready())
+		return stop
+	}
+	get := func(method, path, body string) answered { return curl(t, url, method, path, body, key) }
+	const called = `{"tool_id":"shop_hat","arguments":{"size":3}}`
+	works := func(when string) {
+		t.Helper()
+		get("POST", "/api/proxy/execute?view=plain", called).wants(t, "call "+when, 200, `"size":3`)
+		get("POST", "/api/proxy/execute?view=gated", called).wants(t, "call what is provisioned "+when, 200, `"size":3`)
+		get("GET", "/api/tools/discover?view=plain&query=hat", "").wants(t, "search "+when, 200, "shop_hat")
+	}
+	held := func() string { return get("GET", "/api/pins", "").body }
+
+	stop := start()
+	get("POST", "/api/tools/provision?view=gated", `{"tool_ids":["shop_hat"]}`).wants(t, "provision", 200)
+	s.list("tools", goods("hat", "coat", "wig")...)
+	s.tell(t, "notifications/tools/list_changed", `{}`)
+	await.True(t, func() bool { return strings.Contains(held(), `"shop.wig"`) })
+	works("before")
+	stop()
+	cluster.Stop(t)
+	defer start()() // whatever follows
+	s.list("tools", goods("hat", "coat", "wig", "cap")...)
+
+	get("GET", "/readyz", "").wants(t, "readyz", 200, `"degraded"`, "is of the snapshot of")
+	get("GET", "/api/status?view=plain", "").wants(t, "the status", 200, `"store":"PostgreSQL has not answered since`)
+	works("from the snapshot")
+	_, hash, _ := strings.Cut(held(), `"hash":"`)
+	hash, _, _ = strings.Cut(hash, `"`)
+	approve := `{"approve":[{"id":"shop.wig","hash":"` + hash + `"}]}`
+	get("POST", "/api/pins", approve).wants(t, "an approval", 503, "PostgreSQL has not answered")
+	if got := curl(t, url, "GET", "/api/tools/discover?query=hat", "", "Authorization: Bearer tfkey_unknown"); got.status != 401 {
+		t.Errorf("an unknown key: status %d", got.status)
+	}
+
+	cluster.Run(t)
+	await.True(t, func() bool { return strings.Contains(get("GET", "/readyz", "").body, `"ready"`) })
+	await.True(t, func() bool { return strings.Contains(held(), `"shop.cap"`) }) // somebody leads, and lists
+	get("POST", "/api/pins", approve).wants(t, "an approval after", 200, `"approved":1`)
+	await.True(t, func() bool {
+		return strings.Contains(get("GET", "/api/tools/discover?view=plain&query=wig", "").body, `shop_wig`)
+	})
+	works("after")
 }
 
 func TestAProxyDoesNotStartWithoutItsPostgres(t *testing.T) {

@@ -44,6 +44,7 @@ type Proxy struct {
 
 	connections connections    // of clients over HTTP
 	homes       *cluster.Homes // of their sessions; nil: this process is all there is
+	outdated    chan struct{}  // holds one signal: the snapshot of the store is
 	draining    atomic.Bool    // it was told to stop, and hands its sessions over
 	started     time.Time
 	close       sync.Once
@@ -64,14 +65,15 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 			o.log.Warn("there is no folder for what belongs to this machine", "error", err)
 		}
 	}
-	db, err := store.Open(ctx, config.Places().Store, o.log)
+	at := config.Places()
+	db, err := store.OpenOr(ctx, at.Store, at.Fallback, o.log)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	if err := db.MadeFor(config.Path); err != nil {
 		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
 	}
-	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
+	p := &Proxy{store: db, started: time.Now(), outdated: make(chan struct{}, 1), connections: connections{states: map[net.Conn]http.ConnState{}}}
 	beside, err := join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
 	if err == nil {
 		p.homes, err = newHomes(config, o, beside, db)
@@ -203,6 +205,9 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	if p.homes != nil {
 		g.Go(func() error { return p.serveInside(life) })
 		g.Go(func() error { p.homes.Run(life); return nil })
+	}
+	if at := p.first.StoreFallback; at != "" {
+		g.Go(func() error { p.keepSnapshot(life, at); return nil })
 	}
 	g.Go(func() error { p.desk.counter.run(life); return nil })
 	g.Go(func() error { p.embedder.run(life); return nil })

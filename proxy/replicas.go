@@ -171,6 +171,9 @@ func (o *others) relist(ctx context.Context, server string) {
 func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 	learned := pace{ctx: ctx, do: func() { p.loop.soon(ctx, p.loop.recallLearned) }}
 	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) {
+		if n.Version != 0 && n.Kind != store.TopicLearned { // it is stored, and snapshots have it
+			wake(p.outdated)
+		}
 		switch n.Kind {
 		case store.TopicServer:
 			select {

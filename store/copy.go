@@ -46,8 +46,15 @@ var ErrNotEmpty = errors.New("it is not empty")
 // replace, what is there is removed first. It returns what was copied. Large results that
 // are kept come along, and the numbers that PostgreSQL gives to rows go on after theirs.
 func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, err error) {
-	err = from.read(ctx, func(ctx context.Context) error {
-		source, err := from.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
+	if copied, err = copyTables(ctx, from, to, stored, replace); err != nil {
+		return nil, fmt.Errorf("store: copy: %w", err)
+	}
+	return copied, nil
+}
+
+func copyTables(ctx context.Context, from, to *Store, tables []string, replace bool) (copied []Rows, err error) {
+	err = from.read(ctx, func(ctx context.Context, db *sql.DB) error {
+		source, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 		if err != nil {
 			return err
 		}
@@ -57,7 +64,7 @@ func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, er
 			if err := empty(ctx, tx, replace); err != nil {
 				return err
 			}
-			for _, table := range stored {
+			for _, table := range tables {
 				n, err := copyTable(ctx, source, tx, table)
 				if err != nil {
 					return fmt.Errorf("%s: %w", table, err)
@@ -67,10 +74,7 @@ func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, er
 			return tx.renumber(ctx)
 		})
 	})
-	if err != nil {
-		return nil, fmt.Errorf("store: copy: %w", err)
-	}
-	return copied, nil
+	return copied, err
 }
 
 // empty makes room for a copy. A new store has one row, of no decision.

@@ -20,8 +20,8 @@ type Listed struct {
 func (s *Store) Listed(ctx context.Context, server string) (*Listed, error) {
 	var all *Listed
 	var rows []toolRow
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		all, rows, err = s.listed(ctx, server)
+	err := s.read(ctx, func(ctx context.Context, db *sql.DB) (err error) {
+		all, rows, err = listed(ctx, db, server)
 		return err
 	})
 	if err != nil {
@@ -33,8 +33,8 @@ func (s *Store) Listed(ctx context.Context, server string) (*Listed, error) {
 	return all, nil
 }
 
-func (s *Store) listed(ctx context.Context, server string) (all *Listed, rows []toolRow, err error) {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
+func listed(ctx context.Context, db *sql.DB, server string) (all *Listed, rows []toolRow, err error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -101,3 +101,16 @@ func migration(t *testing.T, dir fs.FS, version int) string {
 	}
 	return string(text)
 }
+
+// Two branches may each have added a migration with the same number.
+func TestMigrationsAreNumbered(t *testing.T) {
+	for _, kind := range []string{"sqlite", "postgres"} {
+		dir, newest, err := migrationsOf(kind)
+		if err != nil || newest == 0 {
+			t.Fatal(kind, newest, err)
+		}
+		for version := range newest {
+			migration(t, dir, version+1)
+		}
+	}
+}

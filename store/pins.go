@@ -159,8 +159,8 @@ func approve(ctx context.Context, tx *txn, u Unpinned) (err error) {
 // server; of each first its definitions, in the order of Tools, then its instructions.
 func (s *Store) Unpinned(ctx context.Context) ([]Unpinned, error) {
 	var all []Unpinned
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		all, err = unpinnedOf(ctx, s.db, "")
+	err := s.read(ctx, func(ctx context.Context, db *sql.DB) (err error) {
+		all, err = unpinnedOf(ctx, db, "")
 		return err
 	})
 	if err != nil {

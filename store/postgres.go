@@ -36,7 +36,9 @@ import (
 // s.remote is nil with SQLite.
 type remote struct {
 	config *pgx.ConnConfig // never with a password in an error: pgconn prints none
-	schema string          // where the tables are
+	schema string          // where the tables are; "" until it was reached
+
+	snapshot atomic.Pointer[sql.DB] // what is read while the database was never reached; else nil
 
 	ended context.CancelFunc // of watch
 	done  chan struct{}      // closed when watch has returned
@@ -49,25 +51,31 @@ type remote struct {
 
 // Away is the error of methods while PostgreSQL does not answer.
 type Away struct {
-	Since time.Time
-	Err   error // the last attempt's
+	Since    time.Time
+	Snapshot time.Time // when the snapshot was written that is read meanwhile; zero without one
+	Err      error     // the last attempt's
 }
 
-func (a *Away) Error() string {
-	return fmt.Sprintf("PostgreSQL has not answered since %s: %v", a.Since.UTC().Format(time.RFC3339), a.Err)
+func (a *Away) Error() string { return fmt.Sprintf("%s: %v", a.Brief(), a.Err) }
+
+// Brief says it without the reason, which may name hosts.
+func (a *Away) Brief() string {
+	text := "PostgreSQL has not answered since " + a.Since.UTC().Format(time.RFC3339)
+	if !a.Snapshot.IsZero() {
+		text += ", what is known is of the snapshot of " + a.Snapshot.UTC().Format(time.RFC3339)
+	}
+	return text
 }
 
 func (a *Away) Unwrap() error { return a.Err }
 
 // Health returns a *Away while PostgreSQL does not answer, else nil. It asks nobody: what
 // it says is at most some seconds old.
-func (s *Store) Health() error {
-	if s.remote != nil {
-		if away := s.remote.away.Load(); away != nil {
-			return away
-		}
+func (s *Store) Health() *Away {
+	if s.remote == nil {
+		return nil
 	}
-	return nil
+	return s.remote.away.Load()
 }
 
 // InPostgres reports whether a place of a store is the URL of a PostgreSQL database, not
@@ -99,8 +107,8 @@ const (
 	sealedOnly // as reading, and the schema may be of any version, or not there
 )
 
-func openPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) (*Store, error) {
-	s, err := dialPostgres(ctx, at, log, to)
+func openPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to purpose) (*Store, error) {
+	s, err := dialPostgres(ctx, at, snapshot, log, to)
 	if err != nil {
 		return nil, fmt.Errorf("store: open PostgreSQL: %w", err)
 	}
@@ -125,7 +133,7 @@ func configOf(at string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) (_ *Store, err error) {
+func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to purpose) (_ *Store, err error) {
 	config, err := configOf(at)
 	if err != nil {
 		return nil, err
@@ -142,33 +150,55 @@ func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) 
 			err = errors.Join(err, db.Close())
 		}
 	}()
-	var schema sql.NullString
-	if err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
-		return nil, err
-	}
-	if !schema.Valid {
-		return nil, errors.New("there is no schema to put tables into: the first of search_path must exist")
-	}
-	p.schema = schema.String
-	switch to {
-	case everything:
-		err = p.migrate(ctx, db)
-	case reading:
-		err = p.usable(ctx, db)
-	case sealedOnly:
-		err = p.sealable(ctx, db)
-	}
-	if err != nil {
-		return nil, err
-	}
 	p.up, p.drop = context.WithCancelCause(context.Background())
+	begin := func(ctx context.Context) error { return p.begin(ctx, db, to) }
+	if err := p.reach(ctx, db, snapshot != ""); err != nil {
+		if snapshot == "" || !Passes(err) {
+			return nil, err
+		}
+		if err := p.standIn(ctx, snapshot, err, log); err != nil {
+			return nil, err
+		}
+	} else if err := begin(ctx); err != nil {
+		return nil, err
+	}
 	watching, ended := context.WithCancel(context.Background())
 	p.ended, p.done = ended, make(chan struct{})
 	go func() {
 		defer close(p.done)
-		p.watch(watching, log)
+		p.watch(watching, begin, log)
 	}()
 	return &Store{db: db, log: log, readOnly: to != everything, remote: p}, nil
+}
+
+// reach asks the database something. Where there is a snapshot, it does not wait for long.
+func (p *remote) reach(ctx context.Context, db *sql.DB, soon bool) error {
+	if soon {
+		within, cancel := context.WithTimeout(ctx, connectWait)
+		defer cancel()
+		ctx = within
+	}
+	return db.PingContext(ctx)
+}
+
+// begin finds where the tables are, and makes them what the purpose needs.
+func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
+	var schema sql.NullString
+	if err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
+		return err
+	}
+	if !schema.Valid {
+		return errors.New("there is no schema to put tables into: the first of search_path must exist")
+	}
+	p.schema = schema.String
+	switch to {
+	case everything:
+		return p.migrate(ctx, db)
+	case reading:
+		return p.usable(ctx, db)
+	default:
+		return p.sealable(ctx, db)
+	}
 }
 
 // prepare bounds what a connection waits for. Startup parameters would do it, too, but
@@ -185,7 +215,14 @@ func (s *Store) Connect(ctx context.Context) (*pgx.Conn, error) {
 	if s.remote == nil {
 		return nil, ErrNoPostgres
 	}
-	return pgx.ConnectConfig(ctx, s.remote.config)
+	return s.remote.connect(ctx)
+}
+
+func (p *remote) connect(ctx context.Context) (*pgx.Conn, error) {
+	if away := p.away.Load(); away != nil && p.snapshot.Load() != nil { // where the tables are is not known yet
+		return nil, away
+	}
+	return pgx.ConnectConfig(ctx, p.config)
 }
 
 // ErrNoPostgres is wrapped by errors of what only PostgreSQL can do.
@@ -194,7 +231,7 @@ var ErrNoPostgres = errors.New("the store is not in PostgreSQL")
 // lock locks a name for all processes. It holds a connection of its own meanwhile: when
 // that is lost, so is the lock.
 func (p *remote) lock(ctx context.Context, name string) (release func(), err error) {
-	conn, err := pgx.ConnectConfig(ctx, p.config)
+	conn, err := p.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -227,12 +264,16 @@ func (p *remote) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // watch notices that the database does not answer, and that it does again. Whoever waits
-// for it is told then: no method waits longer than watch does.
-func (p *remote) watch(ctx context.Context, log *slog.Logger) {
+// for it is told then: no method waits longer than watch does. A database that is reached
+// for the first time begins as others do at the opening.
+func (p *remote) watch(ctx context.Context, begin func(context.Context) error, log *slog.Logger) {
 	var conn *pgx.Conn
 	pause := watchEvery
 	for ctx.Err() == nil {
 		err := p.ping(ctx, &conn)
+		if err == nil && p.snapshot.Load() != nil {
+			err = begin(ctx)
+		}
 		switch away := p.away.Load(); {
 		case ctx.Err() != nil:
 		case err == nil && away != nil:
@@ -242,7 +283,7 @@ func (p *remote) watch(ctx context.Context, log *slog.Logger) {
 			p.gone(&Away{Since: time.Now(), Err: err})
 			log.Warn("PostgreSQL does not answer: what is known is served on, and what must be stored is refused", "error", err)
 		case err != nil:
-			p.away.Store(&Away{Since: away.Since, Err: err})
+			p.away.Store(&Away{Since: away.Since, Snapshot: away.Snapshot, Err: err})
 		}
 		if err == nil {
 			pause = watchEvery
@@ -292,15 +333,17 @@ func (p *remote) gone(away *Away) {
 
 func (p *remote) back() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.up, p.drop = context.WithCancelCause(context.Background())
 	p.away.Store(nil)
+	p.mu.Unlock()
+	p.leaveSnapshot()
 }
 
 func (p *remote) close() {
 	p.ended()
 	<-p.done
 	p.drop(errors.New("the store is closed"))
+	p.leaveSnapshot()
 }
 
 // maxTries bounds how often a transaction is tried.

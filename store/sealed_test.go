@@ -31,7 +31,7 @@ func wantSealed(t *testing.T, s *Store, name, want string) {
 // readSealed hands over what OpenSealed opens in dir.
 func readSealed(t *testing.T, dir string, do func(*Store)) {
 	t.Helper()
-	s, err := OpenSealed(t.Context(), dir)
+	s, err := OpenSealed(t.Context(), dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, fileName), []byte("no database, whatever its name says"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenSealed(t.Context(), dir); err == nil {
+	if _, err := OpenSealed(t.Context(), dir, ""); err == nil {
 		t.Error("what is no database has no secrets")
 	}
 }

@@ -216,8 +216,8 @@ func listedBefore(ctx context.Context, tx *txn, server string) (map[defKey]liste
 // Servers returns every stored server by name.
 func (s *Store) Servers(ctx context.Context) ([]Upstream, error) {
 	var out []Upstream
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		out, err = readServers(ctx, s.db, selectServers)
+	err := s.read(ctx, func(ctx context.Context, db *sql.DB) (err error) {
+		out, err = readServers(ctx, db, selectServers)
 		return err
 	})
 	if err != nil {
@@ -248,8 +248,8 @@ func readServers(ctx context.Context, in querier, query string, args ...any) (ou
 // out, with a warning in the log.
 func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
 	var rows []toolRow
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		rows, err = readTools(ctx, s.db, selectTools)
+	err := s.read(ctx, func(ctx context.Context, db *sql.DB) (err error) {
+		rows, err = readTools(ctx, db, selectTools)
 		return err
 	})
 	if err != nil {

@@ -62,7 +62,9 @@ func (all *Sessions) Put(ctx context.Context, one Session) error {
 // Find returns a session, and false where there is none.
 func (all *Sessions) Find(ctx context.Context, hash [32]byte) (Session, bool, error) {
 	one := Session{Hash: hash}
-	err := all.s.row(ctx, []any{&one.Home, &one.Address, &one.View, &one.Principal, &one.Initialize, &one.State}, selectSession, hash[:])
+	err := all.s.readShared(ctx, func(ctx context.Context, db *sql.DB) error {
+		return db.QueryRowContext(ctx, selectSession, hash[:]).Scan(&one.Home, &one.Address, &one.View, &one.Principal, &one.Initialize, &one.State)
+	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Session{}, false, nil

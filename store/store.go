@@ -60,8 +60,15 @@ type Store struct {
 // memory. Either costs one warning in log. The error is not nil only when
 // memory fails as well, which a ctx that is done also causes.
 func Open(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	return OpenOr(ctx, at, "", log)
+}
+
+// OpenOr is Open. Where a PostgreSQL database cannot be reached within 10 s and snapshot is
+// the path of one (see Snapshot), it is read from there until the database answers: Health
+// and every method that writes return a *Away until then.
+func OpenOr(ctx context.Context, at, snapshot string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
-		return openPostgres(ctx, at, log, everything)
+		return openPostgres(ctx, at, snapshot, log, everything)
 	}
 	s, err := openDir(ctx, at, log)
 	if err == nil {
@@ -94,7 +101,7 @@ var ErrReadOnly = errors.New("the store is open for reading only")
 // that cannot be read is an error.
 func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
-		return openPostgres(ctx, at, log, reading)
+		return openPostgres(ctx, at, "", log, reading)
 	}
 	dir := at
 	path, err := filepath.Abs(filepath.Join(dir, fileName))
@@ -140,7 +147,7 @@ func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 // nothing.
 func Check(ctx context.Context, at string) (known bool, err error) {
 	if InPostgres(at) {
-		s, err := openPostgres(ctx, at, slog.New(slog.DiscardHandler), reading)
+		s, err := openPostgres(ctx, at, "", slog.New(slog.DiscardHandler), reading)
 		if err != nil {
 			return true, err
 		}
@@ -290,23 +297,36 @@ func each(ctx context.Context, in querier, do func(*sql.Rows) error, query strin
 
 // each calls do with every row of a query, like the function of that name.
 func (s *Store) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
-	return s.read(ctx, func(ctx context.Context) error { return each(ctx, s.db, do, query, args...) })
+	return s.read(ctx, func(ctx context.Context, db *sql.DB) error { return each(ctx, db, do, query, args...) })
 }
 
 // row reads the one row of a query into dest; without one the error is sql.ErrNoRows.
 func (s *Store) row(ctx context.Context, dest []any, query string, args ...any) error {
-	return s.read(ctx, func(ctx context.Context) error { return s.db.QueryRowContext(ctx, query, args...).Scan(dest...) })
+	return s.read(ctx, func(ctx context.Context, db *sql.DB) error {
+		return db.QueryRowContext(ctx, query, args...).Scan(dest...)
+	})
 }
 
-// read runs do, which ends when PostgreSQL goes away.
-func (s *Store) read(ctx context.Context, do func(context.Context) error) error {
+// read runs do with the database, or with the snapshot that is in its place. It may run it
+// twice, the first time without an answer.
+func (s *Store) read(ctx context.Context, do func(context.Context, *sql.DB) error) error {
 	if s.remote == nil {
-		return do(ctx)
+		return do(ctx, s.db)
 	}
+	if snapshot := s.remote.snapshot.Load(); snapshot != nil {
+		if err := do(ctx, snapshot); err == nil || s.remote.snapshot.Load() != nil {
+			return err
+		} // it was closed meanwhile: PostgreSQL is there
+	}
+	return s.readShared(ctx, do)
+}
+
+// readShared runs do with PostgreSQL, and ends when that goes away.
+func (s *Store) readShared(ctx context.Context, do func(context.Context, *sql.DB) error) error {
 	ctx, cancel, err := s.remote.bounded(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return because(ctx, do(ctx))
+	return because(ctx, do(ctx, s.db))
 }

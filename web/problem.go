@@ -76,6 +76,10 @@ func (s *server) problem(op operation, err error) *problem {
 	var dead *upstream.Error
 	var refused *args.Error
 	var lacks *trust.ScopeError
+	var away interface { // the store's, while its database is
+		error
+		Brief() string
+	}
 	answer := func(status int, told error) *problem {
 		p := &problem{status: status, detail: told.Error(), over: over}
 		if limited := new(rate.Error); errors.As(err, &limited) {
@@ -88,6 +92,8 @@ func (s *server) problem(op operation, err error) *problem {
 		return known
 	case errors.As(err, &lacks):
 		return &problem{status: http.StatusForbidden, detail: lacks.Error(), lacks: lacks}
+	case errors.As(err, &away):
+		return &problem{status: http.StatusServiceUnavailable, detail: away.Brief()}
 	case errors.As(err, &failed) && failures[failed.Failure] != 0:
 		return answer(failures[failed.Failure], failed)
 	case errors.As(err, &refused):

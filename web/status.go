@@ -11,6 +11,7 @@ type Status struct {
 	Configuration string       `json:"configuration,omitempty"` // path of its file
 	At            string       `json:"at,omitempty"`            // "stdio", or the address of HTTP
 	Refused       string       `json:"refused,omitempty"`       // why the configuration as it was edited last is not served
+	Store         string       `json:"store,omitempty"`         // why nothing can be stored now
 	View          string       `json:"view,omitempty"`          // that all else is of; "" for all views together
 	Started       time.Time    `json:"started"`
 	Now           time.Time    `json:"now"`

@@ -288,7 +288,7 @@ type readRows struct{ *store.Store }
 
 // readVault opens the vault of a store for reading, until done. It is for one caller at a time.
 func (s *settings) readVault(at configs.Places) (v *vault.Vault, done func() error, err error) {
-	db, err := store.OpenSealed(context.Background(), at.Store)
+	db, err := store.OpenSealed(context.Background(), at.Store, at.Fallback)
 	if err != nil {
 		return nil, nil, err
 	}

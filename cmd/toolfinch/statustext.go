@@ -81,6 +81,9 @@ func (t *statusText) process(s web.Status) {
 	if s.Refused != "" {
 		t.line(red, "the configuration was edited, and the one before is served: "+s.Refused)
 	}
+	if s.Store != "" {
+		t.line(red, "nothing can be stored: "+s.Store)
+	}
 	t.section(unwellTable(s, t.whole))
 	t.section(stateTable(s))
 	t.section(sessionTable(s))

@@ -110,6 +110,15 @@ func TestPackages(t *testing.T) {
 		}
 	}
 
+	t.Run("it is not large", func(t *testing.T) {
+		file, err := os.Stat(programs["linux_amd64"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if t.Logf("%.1f MB", float64(file.Size())/1e6); file.Size() > 45e6 {
+			t.Error("more than 45 MB: what has made it larger, and is it worth that?")
+		}
+	})
 	t.Run("programs are for their platforms, and static", func(t *testing.T) {
 		if f, err := elf.Open(programs["linux_arm64"]); err != nil || f.Machine != elf.EM_AARCH64 {
 			t.Errorf("linux_arm64: %v", err)

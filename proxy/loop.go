@@ -149,6 +149,7 @@ func (l *loop) wake() {
 	wake(l.count.work)
 	wake(l.embedder.work)
 	wake(l.segments.work)
+	wake(l.reports.work)
 }
 
 // wake tells whoever waits on c that there is work; once is enough.

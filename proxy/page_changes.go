@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
+	"toolfinch/configs"
 	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/store"
@@ -28,7 +31,7 @@ type waiting struct {
 
 func (h paged) waiting(ctx context.Context) ([]waiting, error) {
 	if h.owner(ctx) {
-		all, err := readPins(ctx, h.store, h.now.Load().config, func(id tool.ID, _ json.RawMessage) bool { return h.serves(id.Server) })
+		all, err := h.heldNow(ctx)
 		return []waiting{{Pins: all}}, err
 	}
 	var all []waiting
@@ -44,6 +47,68 @@ func (h paged) waiting(ctx context.Context) ([]waiting, error) {
 		all = append(all, waiting{in, some})
 	}
 	return all, nil
+}
+
+// reports is what is held of all that is served, as it was read last: of some thousand
+// definitions that takes longer than a page may take.
+type reports struct {
+	work chan struct{} // wakes readAhead
+
+	mu    sync.Mutex // guards what follows; held for assignments only
+	pins  Pins
+	of    *configs.Config
+	stamp string
+}
+
+// heldNow returns what is held of all that is served.
+func (h paged) heldNow(ctx context.Context) (Pins, error) {
+	config, r := h.now.Load().config, h.reports
+	stamp, err := stampOf(ctx, h.store)
+	if err != nil {
+		return Pins{}, err
+	}
+	r.mu.Lock()
+	all, known := r.pins, r.of == config && r.stamp == stamp
+	r.mu.Unlock()
+	if known {
+		return all, nil
+	}
+	all, err = readPins(ctx, h.store, config, func(id tool.ID, _ json.RawMessage) bool { return h.serves(id.Server) })
+	if err == nil {
+		r.mu.Lock()
+		r.pins, r.of, r.stamp = all, config, stamp
+		r.mu.Unlock()
+	}
+	return all, err
+}
+
+// stampOf is another text once readPins may answer otherwise.
+func stampOf(ctx context.Context, db *store.Store) (string, error) {
+	decided, err := db.Decisions(ctx)
+	if err != nil {
+		return "", err
+	}
+	servers, err := db.Servers(ctx)
+	stamp := strconv.FormatInt(decided, 10)
+	for _, s := range servers {
+		stamp += fmt.Sprintf(" %s %d", s.Name, s.UpdatedAt.UnixMilli())
+	}
+	return stamp, err
+}
+
+// readAhead reads what is held whenever that may be something else, so that the first who
+// looks does not wait for it.
+func (h paged) readAhead(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.reports.work:
+		}
+		if h.On() && len(h.now.Load().held) > 0 {
+			_, _ = h.heldNow(ctx) // who looks is told the error
+		}
+	}
 }
 
 // Waiting is what is held of what who asks may use, by server.

@@ -89,6 +89,7 @@ type views struct {
 	tokens   map[string]int   // counts of definitions that the store knew
 	embedder *embedder
 	segments *segments
+	reports  *reports
 	stored   *index.Stored // what views that are new begin their indexes with; nil once the first are built
 	limits   *rate.Limits  // of the calls of clients
 	denials  denials

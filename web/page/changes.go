@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"toolfinch/trust/pins"
@@ -41,22 +42,20 @@ var ErrNotShown = errors.New("it is not what you have seen: it changed again, or
 
 var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", Key: "h", file: "changes.html", show: showChanges, do: doChanges}
 
-// maxHeld bounds the definitions of one server that are shown at once.
-const maxHeld = 100
-
 // changes is what the template shows.
 type changes struct {
 	Servers []heldServer
 	Why     string // who asks may not decide
 	N       int    // definitions that wait
+	Pager   pager  // of them and those that were rejected
 }
 
 // heldServer is a server with what waits, and what was rejected.
 type heldServer struct {
 	HeldServer
 	Waiting, Rejected []held
-	Warned            int // of those that wait
-	More              int // of those that wait, not shown yet
+	Warned            int  // of those that wait
+	More              bool // others of it wait, in another part of the list
 }
 
 // held is a definition that waits.
@@ -131,26 +130,40 @@ func showChanges(q *request) (any, error) {
 	if may != nil {
 		c.Why = may.Error()
 	}
+	offset, _ := strconv.Atoi(q.URL.Query().Get("offset"))
+	c.Pager = pager{Limit: perPage, link: "changes?offset="}
+	for _, server := range all {
+		c.Pager.Total += len(server.Reports)
+	}
+	c.Pager.Offset = min(max(offset, 0), max(c.Pager.Total-1, 0)/perPage*perPage)
+	n := 0
 	for _, server := range all {
 		one := heldServer{HeldServer: server}
-		for _, r := range server.Reports {
-			switch {
-			case r.WasRejected():
-				if len(one.Rejected) < maxHeld {
-					one.Rejected = append(one.Rejected, held{r, fieldsOf(r)})
+		for _, rejected := range []bool{false, true} {
+			for _, r := range server.Reports {
+				if r.WasRejected() != rejected {
+					continue
 				}
-				continue
-			case len(one.Waiting) == maxHeld:
-				one.More++
-			default:
-				one.Waiting = append(one.Waiting, held{r, fieldsOf(r)})
-				if len(r.Warnings) > 0 {
-					one.Warned++
+				shown := c.Pager.Offset <= n && n < c.Pager.Last()
+				switch n++; {
+				case rejected && shown:
+					one.Rejected = append(one.Rejected, held{r, fieldsOf(r)})
+				case shown:
+					one.Waiting = append(one.Waiting, held{r, fieldsOf(r)})
+					if len(r.Warnings) > 0 {
+						one.Warned++
+					}
+				case !rejected:
+					one.More = true
+				}
+				if !rejected {
+					c.N++
 				}
 			}
-			c.N++
 		}
-		c.Servers = append(c.Servers, one)
+		if len(one.Waiting)+len(one.Rejected) > 0 {
+			c.Servers = append(c.Servers, one)
+		}
 	}
 	return c, nil
 }

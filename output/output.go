@@ -52,15 +52,12 @@ type Cache struct {
 	// evaluating holds a token while an expression is evaluated: one at a time, so
 	// that their memory has one bound.
 	evaluating chan struct{}
-	// process sets sessions of this process apart from those of others with the same
-	// store: on stdio all have one ID.
-	process string
 }
 
 // New returns a cache that keeps results in store. evaluator evaluates the jq
 // expressions of read_output.
 func New(store Store, evaluator Evaluator, log *slog.Logger) *Cache {
-	return &Cache{store: store, evaluator: evaluator, log: log, now: time.Now, evaluating: make(chan struct{}, 1), process: rand.Text()}
+	return &Cache{store: store, evaluator: evaluator, log: log, now: time.Now, evaluating: make(chan struct{}, 1)}
 }
 
 // Keep returns what keeps the large results of a handler. A complete result of
@@ -82,7 +79,7 @@ func (c *Cache) Keep(s Settings) tool.Middleware {
 			if err != nil || len(result) < s.MinSize || call.Kind != tool.KindTool || call.Depth > 0 || call.Client == nil {
 				return result, err
 			}
-			if owner, ok := c.owner(call); ok && result.Complete() {
+			if owner, ok := owner(call); ok && result.Complete() {
 				return c.keep(ctx, s, call.Name, owner, result), nil
 			}
 			return result, nil
@@ -133,14 +130,11 @@ func (c *Cache) sweep(ctx context.Context) {
 	}
 }
 
-// owner is the hash of who may read what the call was answered with. ok is false
-// for nobody.
-func (c *Cache) owner(call *tool.Call) (owner [32]byte, ok bool) {
+// owner is the hash of who may read what the call was answered with, in whatever process:
+// IDs of sessions are random. ok is false for nobody.
+func owner(call *tool.Call) (owner [32]byte, ok bool) {
 	name := call.Owner()
-	if call.Principal == "" {
-		return hash(c.process + name), name != tool.Anonymous
-	}
-	return hash(name), true
+	return hash(name), name != tool.Anonymous
 }
 
 // hash is what the store knows of a token or an owner: who reads the database

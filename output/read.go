@@ -64,7 +64,7 @@ func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) 
 	if err != nil {
 		return tool.ErrorResult(err.Error()), nil
 	}
-	owner, ok := c.owner(call)
+	owner, ok := owner(call)
 	if !ok {
 		return tool.ErrorResult(unknown), nil
 	}

@@ -16,7 +16,9 @@ import (
 	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
 	"toolfinch/store"
+	"toolfinch/trust/inbound"
 	"toolfinch/upstream"
+	"toolfinch/view"
 )
 
 // replica is one of several proxies over a database.
@@ -219,5 +221,40 @@ func TestReplicasWithOtherServersForgetNothing(t *testing.T) {
 	defer db.Close()
 	if servers, err := db.Servers(t.Context()); err != nil || len(servers) != 2 {
 		t.Errorf("%d servers are stored, %v", len(servers), err)
+	}
+}
+
+// What one replica keeps of a large answer its principal reads through another, and nobody else.
+func TestALargeResultIsReadThroughAnyReplica(t *testing.T) {
+	big := newScript(t, "big", false, false)
+	big.list("tools", `{"name":"dump","inputSchema":{"type":"object"}}`)
+	big.on("tools/call", func(r *request) {
+		r.result(`{"content":[{"type":"text","text":"` + strings.Repeat("line of the dump\\n", 2000) + `the end"}]}`)
+	})
+	v := everything(view.Default, view.ExposureDirect)
+	v.Tools = []view.UpstreamTools{{Name: "big", Output: &view.OutputCache{MinSize: 10_000, Preview: 500}}}
+	config := configOf(t, []*script{big}, v)
+	config.Store = postgres.Start(t)
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	keys := keysOf(t, config, "ada", "bob")
+	all := []*replica{addReplica(t, config), addReplica(t, config)}
+	for _, modern := range []bool{false, true} {
+		of := func(n int, who string) *rawClient {
+			return newClient(t, all[n].Proxy, all[n].url, kind{modern: modern, key: keys[who]}, `{}`, reply)
+		}
+		got := of(0, "ada").ask("tools/call", toolCall("big_dump", `{}`))
+		token := tokenIn(string(got.Result))
+		if len(got.Result) > 5_000 || token == "" {
+			t.Fatalf("the answer is %.600s", got.raw)
+		}
+		read := toolCall("read_output", `{"token":"`+token+`","lines":"2000-2001"}`)
+		for n := range all {
+			if got := of(n, "ada").ask("tools/call", read); failed(got) || !strings.Contains(string(got.Result), "the end") {
+				t.Errorf("modern %t: who made the call reads through replica %d: %s", modern, n, got.raw)
+			}
+			if got := of(n, "bob").ask("tools/call", read); !failed(got) {
+				t.Errorf("modern %t: another reads through replica %d: %s", modern, n, got.raw)
+			}
+		}
 	}
 }

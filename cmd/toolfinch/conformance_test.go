@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"toolfinch/internal/postgres"
 )
 
 // The official conformance suite runs against a server directly and through
@@ -86,6 +88,8 @@ var ofTheList = []string{"json-schema-2020-12", "http-custom-header-server-valid
 // keys of the requests that it makes, and a refusal for a capability.
 var unsaid = []string{"input-required-result-basic-elicitation", "input-required-result-ignore-extra-params", "server-stateless"}
 
+// One side is replicas behind a load balancer, and all are with TOOLFINCH_CONFORMANCE=replicas:
+// the same is written down of either.
 func TestConformanceServer(t *testing.T) {
 	t.Parallel()
 	c := newConformance(t)
@@ -96,8 +100,17 @@ func TestConformanceServer(t *testing.T) {
 		protocol string
 		exposure map[string]any
 	}{sideThrough: {"auto", nil}, sideSearched: {"auto", searched}, sideBridged: {"legacy", pinned}} {
+		server := map[string]any{"url": c.serveEverything(t, everything), "protocol": how.protocol}
+		if side == sideSearched || os.Getenv("TOOLFINCH_CONFORMANCE") == "replicas" {
+			f := fleetOver(t, 3, postgres.Start(t), nil, only(server, how.exposure))
+			for _, r := range f.replicas {
+				waitConnected(t, "http://127.0.0.1:"+r.port)
+			}
+			urls[side] = f.url
+			continue
+		}
 		h := newHouse(t, nil)
-		h.proxyFor(t, map[string]any{"url": c.serveEverything(t, everything), "protocol": how.protocol}, how.exposure)
+		h.proxyFor(t, server, how.exposure)
 		urls[side], _ = h.serveHTTP(t)
 		waitConnected(t, urls[side])
 	}
@@ -244,14 +257,8 @@ var (
 // proxyFor writes the configuration for one upstream whose names stay as they are.
 func (h house) proxyFor(t *testing.T, server, exposure map[string]any) {
 	t.Helper()
-	server = maps.Clone(server)
-	server["prefix"], server["changes"] = "", "allow" // the suite has servers add tools
-	config := map[string]any{
-		"data_dir":    filepath.Join(h.home, "data"),
-		"log_format":  "json",
-		"mcp_servers": map[string]any{"everything": server},
-	}
-	maps.Copy(config, exposure)
+	config := only(server, exposure)
+	config["data_dir"], config["log_format"] = filepath.Join(h.home, "data"), "json"
 	text, err := json.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
@@ -259,6 +266,16 @@ func (h house) proxyFor(t *testing.T, server, exposure map[string]any) {
 	if err := os.WriteFile(h.config, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// only is the part of a configuration that says what one upstream is and how its
+// tools are shown.
+func only(server, exposure map[string]any) map[string]any {
+	server = maps.Clone(server)
+	server["prefix"], server["changes"] = "", "allow" // the suite has servers add tools
+	config := map[string]any{"direct_below": 12000, "mcp_servers": map[string]any{"everything": server}}
+	maps.Copy(config, exposure)
+	return config
 }
 
 // waitConnected waits until the toolfinch at that URL has its one upstream.
@@ -489,6 +506,7 @@ func (c *conformance) compare(t *testing.T, role string, sides []string, run fun
 					if alone, err := run(ctx, s, name, scenario); err != nil {
 						t.Error(err)
 					} else if len(lost(direct[scenario], alone[scenario])) == 0 {
+						t.Logf("%s, %s: passes %s by itself only: %q", scenario, s.name, name, lost(direct[scenario], there))
 						there = alone[scenario]
 					}
 				}

@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -140,14 +143,101 @@ func (c *crowd) work(upstreams int) {
 					c.t.Errorf("%s with %q is answered %s", name, id, text)
 				}
 				if err != nil {
-					c.mu.Lock()
-					c.failed = append(c.failed, failure{name + " " + id, began, time.Now(), err})
-					c.mu.Unlock()
+					c.fail(failure{name + " " + id, began, time.Now(), err})
 				}
 				c.calls.Add(1)
 			}
 		})
 	}
+}
+
+// scripted is clients of the TypeScript SDK in a process of their own (crowd.mjs).
+type scripted struct {
+	end  io.Closer // its standard input
+	done chan error
+}
+
+// invite has clients of the TypeScript SDK work beside the others: so many of each era.
+func (c *crowd) invite(each, upstreams int) *scripted {
+	c.t.Helper()
+	file, err := filepath.Abs("../../testdata/node/crowd.mjs")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	argument, _ := json.Marshal(map[string]any{"url": c.fleet.url, "each": each, "upstreams": upstreams, "timeout": (noticed - 2*time.Second).Milliseconds()})
+	cmd := exec.CommandContext(c.t.Context(), node(c.t), file, string(argument))
+	cmd.Env = c.fleet.replicas[0].house.env
+	log := &logWriter{}
+	cmd.Stderr = log
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	s := &scripted{end: stdin, done: make(chan error, 1)}
+	ready := make(chan struct{})
+	go func() {
+		left := 2 * each
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			var line struct {
+				Ready                        bool
+				Failed, Error, Wrong, Client string
+				Began, End                   int64
+				Modern, Kept, Registered     bool
+				Calls, Told, Asked, Changed  int64
+			}
+			switch err := json.Unmarshal(lines.Bytes(), &line); {
+			case err != nil:
+				c.t.Errorf("the TypeScript clients say %s", lines.Text())
+			case line.Ready:
+				close(ready)
+			case line.Failed != "":
+				c.fail(failure{line.Failed, time.UnixMilli(line.Began), time.UnixMilli(line.End), errors.New(line.Error)})
+			case line.Client != "":
+				left--
+				c.calls.Add(line.Calls)
+				if line.Told == 0 || line.Asked == 0 || !line.Kept || !line.Modern && (line.Changed == 0 || !line.Registered) {
+					c.t.Errorf("a TypeScript client says %s", lines.Text())
+				}
+			default:
+				c.t.Error(line.Wrong)
+			}
+		}
+		err := cmd.Wait()
+		if err != nil || left != 0 {
+			err = fmt.Errorf("the TypeScript clients ended with %v, without a word of %d of them\n%s", err, left, log)
+		}
+		s.done <- err
+	}()
+	select {
+	case <-ready:
+	case err := <-s.done:
+		c.t.Fatal(err)
+	case <-time.After(patience):
+		c.t.Fatalf("the TypeScript clients do not connect\n%s", log)
+	}
+	return s
+}
+
+// leave ends the clients, and waits until they have said how it went.
+func (s *scripted) leave(t *testing.T) {
+	t.Helper()
+	_ = s.end.Close()
+	if err := await.Value(t, s.done); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c *crowd) fail(f failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = append(c.failed, f)
 }
 
 // progress waits until the clients were answered that many times more.
@@ -199,8 +289,9 @@ func (c *crowd) judge() {
 	c.t.Logf("%d calls, %d failed with a replica that was killed: %v", c.calls.Load(), len(c.failed), reasons)
 }
 
-// grower is an upstream made with the Go SDK, whose tools say what they were told.
-func grower(t *testing.T, name string) (url string, grow func(n int)) {
+// grower is an upstream made with the Go SDK, whose tools say what they were told. grow
+// adds a tool, and leave closes its connections.
+func grower(t *testing.T, name string) (url string, grow func(n int), leave func()) {
 	t.Helper()
 	type told struct {
 		ID string `json:"id"`
@@ -220,7 +311,7 @@ func grower(t *testing.T, name string) (url string, grow func(n int)) {
 		return said(in.ID), nil, nil
 	})
 	mcp.AddTool(server, &mcp.Tool{Name: "ask", Description: "Ask the user what the answer is."}, func(ctx context.Context, r *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
-		ctx, cancel := context.WithTimeout(ctx, patience) // its client may be gone
+		ctx, cancel := context.WithTimeout(ctx, noticed-3*time.Second) // its client may be gone, or the replica that had the answer
 		defer cancel()
 		answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.ID, RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"answer": map[string]any{"type": "string"}}}})
 		if err != nil {
@@ -237,36 +328,39 @@ func grower(t *testing.T, name string) (url string, grow func(n int)) {
 		mcp.AddTool(server, &mcp.Tool{Name: fmt.Sprintf("grown_%d", n), Description: "A tool that came later."}, func(_ context.Context, _ *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
 			return said(in.ID), nil, nil
 		})
-	}
+	}, http.CloseClientConnections
 }
 
 // Replicas that come and go and a database that does cost what was in flight where a process was
 // killed, and nothing else: no session, nothing registered, no answer or question that is
 // another's. TOOLFINCH_CHAOS says how long it goes on after the first round, "2m" for one: then
-// there are 64 clients of each era.
+// there are 64 clients of each era, and 8 of the TypeScript SDK.
 func TestReplicasUnderChaos(t *testing.T) {
 	const upstreams = 10
-	clients := 8
+	clients, scripts := 8, 2 // of each era
 	lasts, _ := time.ParseDuration(os.Getenv("TOOLFINCH_CHAOS"))
 	if lasts > 0 {
-		clients = 64
+		clients, scripts = 64, 8
 	}
 	database := postgres.New(t)
 	servers := map[string]any{}
 	var grow []func(int)
+	var leaves []func()
 	for i := range upstreams {
 		name := fmt.Sprintf("up%d", i)
-		url, more := grower(t, name)
-		servers[name], grow = map[string]any{"url": url, "changes": "allow"}, append(grow, more)
+		url, more, leave := grower(t, name)
+		servers[name], grow, leaves = map[string]any{"url": url, "changes": "allow"}, append(grow, more), append(leaves, leave)
 	}
 	url := database.Database(t)
 	f := fleetOver(t, 3, url, nil, map[string]any{"mcp_servers": servers})
 	c := &crowd{t: t, fleet: f}
 	c.ctx, c.stop = context.WithCancel(t.Context())
 	defer c.stop()
+	idle, _ := f.replicas[0].goroutines(t) // it leads all servers
 	c.join(legacyRevision, clients)
 	c.join(modernRevision, clients)
 	c.work(upstreams)
+	typescript := c.invite(scripts, upstreams)
 	c.progress(500)
 	end := time.Now().Add(lasts)
 	for round := 0; round == 0 || time.Now().Before(end); round++ {
@@ -288,6 +382,7 @@ func TestReplicasUnderChaos(t *testing.T) {
 	}
 	c.stop()
 	c.working.Wait()
+	typescript.leave(t)
 	c.judge()
 	for _, m := range c.all {
 		if m.strays.Load() > 0 {
@@ -328,9 +423,19 @@ func TestReplicasUnderChaos(t *testing.T) {
 		}
 		return nil
 	})
-	for _, r := range f.replicas {
-		r.end(t)
+	for _, leave := range leaves {
+		leave() // connections that nobody uses are kept for a while
 	}
+	for i, r := range f.replicas {
+		await.Nil(t, func() error {
+			// So are those that one client has of its own: a stream, and what reads and writes it.
+			if now, own := r.goroutines(t); now > idle+3*own+40 {
+				return fmt.Errorf("replica %d has %d goroutines with %d connections of clients that have gone, and one without clients had %d", i+1, now, own, idle)
+			}
+			return nil
+		})
+	}
+	f.stop(t)
 	await.Nil(t, func() error {
 		var left int
 		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'toolfinch' AND datname = current_database()`).Scan(&left)
@@ -339,6 +444,28 @@ func TestReplicasUnderChaos(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// goroutines is how many a replica has, and how many connections to servers that are one
+// client's own.
+func (r *fleetReplica) goroutines(t *testing.T) (all, own int) {
+	t.Helper()
+	answer, err := http.Get("http://127.0.0.1:" + r.port + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, n := range map[string]*int{"go_goroutines ": &all, `toolfinch_limit_used{limit="asking_connections"} `: &own} {
+		_, after, _ := strings.Cut(string(text), "\n"+line)
+		if _, err := fmt.Sscan(after, n); err != nil {
+			t.Fatalf("/metrics has no %s: %v", line, err)
+		}
+	}
+	return all, own
 }
 
 // equal waits until all replicas serve the same catalogue.

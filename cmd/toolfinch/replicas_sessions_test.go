@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,12 +57,6 @@ func free(t *testing.T) string {
 	return port
 }
 
-// newFleet is replicas with one server.
-func newFleet(t *testing.T, size int) *fleet {
-	t.Helper()
-	return fleetOver(t, size, postgres.Start(t), upstreams(t, "everything"))
-}
-
 // fleetOver is replicas over a database.
 func fleetOver(t *testing.T, size int, database string, servers map[string]server, more ...map[string]any) *fleet {
 	t.Helper()
@@ -72,6 +67,7 @@ func fleetOver(t *testing.T, size int, database string, servers map[string]serve
 		}
 	}
 	f := &fleet{}
+	t.Cleanup(func() { f.stop(t) })
 	for n := range size {
 		r := &fleetReplica{port: free(t)}
 		inside := "127.0.0.1:" + free(t)
@@ -82,9 +78,8 @@ func fleetOver(t *testing.T, size int, database string, servers map[string]serve
 				"name": fmt.Sprintf("replica-%d", n+1), "drain": "15s",
 			},
 		}}, more...)...)
-		f.replicas = append(f.replicas, r)
-		t.Cleanup(func() { r.stop(t) })
 		r.start(t)
+		f.replicas = append(f.replicas, r)
 	}
 	f.balance(t, haproxy)
 	return f
@@ -135,18 +130,23 @@ func (r *fleetReplica) end(t *testing.T) {
 	r.log.check(t)
 }
 
-// stop ends the process that runs last, if it runs still, and shows what it said to a test
-// that failed.
-func (r *fleetReplica) stop(t *testing.T) {
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-r.ended:
-	case <-time.After(patience):
-		t.Error("a replica does not end")
-		_ = r.cmd.Process.Kill()
-		<-r.ended
+// stop ends the processes that run still, all at once because each waits for the balancer to
+// look away, and shows what they said to a test that failed.
+func (f *fleet) stop(t *testing.T) {
+	for _, r := range f.replicas {
+		_ = r.cmd.Process.Signal(syscall.SIGTERM)
 	}
-	if t.Failed() {
+	for _, r := range f.replicas {
+		select {
+		case err := <-r.ended:
+			if err != nil {
+				t.Errorf("a replica ended with %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("a replica does not end")
+			_ = r.cmd.Process.Kill()
+			<-r.ended
+		}
 		r.log.check(t)
 	}
 }
@@ -206,6 +206,9 @@ backend toolfinch
 	})
 }
 
+// tokenIn finds the token that the preview of a large answer names.
+var tokenIn = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
+
 // goClient is a client of the Go SDK, in a session of a revision before 2026-07-28.
 type goClient struct {
 	*mcp.ClientSession
@@ -264,7 +267,13 @@ func (r *fleetReplica) overREST(t *testing.T, session string) {
 // A rolling restart of all replicas loses no call and no session, and clients notice nothing.
 func TestARollingRestartLosesNothing(t *testing.T) {
 	t.Parallel() // most of the time somebody waits
-	f := newFleet(t, 3)
+	probe, err := filepath.Abs("../../testdata/node/probe.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers := upstreams(t, "everything")
+	servers["probe"] = script(t, probe)
+	f := fleetOver(t, 3, postgres.Start(t), servers)
 	const clients = 6
 	var all []*goClient
 	for i := range clients {
@@ -276,6 +285,20 @@ func TestARollingRestartLosesNothing(t *testing.T) {
 	}
 	ts := newSDKClient(t, f.replicas[0].house.env)
 	ts.do(t, "connect", map[string]any{"url": f.url}, nil)
+
+	for n := range len(f.replicas) { // what cancels a call comes through another replica than the call, if not each time
+		if got := ts.try(t, "probe_wait_until_cancelled", map[string]any{}, map[string]any{"abortAfter": 1}); got.Error == nil {
+			t.Errorf("a call that the client gave up answered %+v", got)
+		}
+		await.Nil(t, func() error {
+			var reasons []string
+			text := ts.call(t, "probe_cancelled_waits", map[string]any{}).text()
+			if err := json.Unmarshal([]byte(text), &reasons); err != nil || len(reasons) != n+1 {
+				return fmt.Errorf("after %d calls were given up, the server was told %s: %w", n+1, text, err)
+			}
+			return nil
+		})
+	}
 
 	for _, r := range f.replicas { // the session lives in one of them
 		r.overREST(t, all[0].ID())
@@ -361,18 +384,28 @@ func TestARollingRestartLosesNothing(t *testing.T) {
 	}
 }
 
-// Of a replica that is killed only the calls in flight are lost; sessions go on elsewhere.
+// Of a replica that is killed only the calls in flight are lost; sessions go on elsewhere, with
+// what is kept for them.
 func TestAKilledReplicaLosesNoSession(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 3)
+	everything := script(t, module(t, everythingJS), "stdio")
+	f := fleetOver(t, 3, postgres.Start(t), nil, map[string]any{"mcp_servers": map[string]any{"everything": map[string]any{
+		"command": everything.Command, "args": everything.Args, "connect_timeout": everything.ConnectTimeout, "output_cache": true,
+	}}})
 	const clients = 12
 	var all []*goClient
+	var kept []string // the token of a large answer for each
 	for i := range clients {
 		c := f.goClient(t, fmt.Sprint("client-", i))
 		if _, err := c.call(t.Context(), "retrieve_tools", map[string]any{"query": "echo a message", "limit": 1}, ""); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, c)
+		text, err := c.call(t.Context(), "everything_echo", map[string]any{"message": strings.Repeat(fmt.Sprintf("line of %d\n", i), 3000)}, "")
+		token := tokenIn.FindString(text)
+		if err != nil || token == "" {
+			t.Fatalf("a large answer is %.500s %v", text, err)
+		}
+		all, kept = append(all, c), append(kept, token)
 	}
 	// Each has a call in flight when a replica is lost.
 	var working sync.WaitGroup
@@ -408,6 +441,12 @@ func TestAKilledReplicaLosesNoSession(t *testing.T) {
 			}
 			return err
 		})
+		for whose, token := range kept {
+			text, err := c.call(t.Context(), "read_output", map[string]any{"token": token, "offset": 20_000}, "")
+			if reads := strings.Contains(text, fmt.Sprintf("line of %d\\n", whose)); err != nil || reads != (whose == i) {
+				t.Errorf("client %d reads what is kept for client %d: %.300s %v", i, whose, text, err)
+			}
+		}
 		tools, err := c.ListTools(t.Context(), nil)
 		if err != nil {
 			t.Errorf("client %d: %v", i, err)

@@ -1,15 +1,18 @@
 // The clients of both versions of the TypeScript SDK, and of both protocol eras,
 // behind one set of methods. Each connects to {command, args, env} or {url};
-// `answer` answers what the server asks, `notified` gets what it says.
+// `answer` answers what the server asks, `notified` gets what it says, and `transport`
+// are options of the SDK's for HTTP.
 const info = { name: 'toolfinch-features', version: '1.0.0' };
 const timeout = 30_000;
 const methods = ['elicitation/create', 'sampling/createMessage', 'roots/list'];
+const answered = (capabilities) => methods.filter((method) => capabilities[method.split('/')[0]]);
 const notifications = ['message', 'resources/updated', 'resources/list_changed', 'tools/list_changed', 'prompts/list_changed'].map((n) => `notifications/${n}`);
 
 // common are the methods that the SDKs agree on.
 function common(client) {
   return {
     lacks: [],
+    session: () => client.transport.sessionId,
     instructions: () => client.getInstructions(),
     capabilities: () => client.getServerCapabilities(),
     listTools: () => client.listTools(),
@@ -30,17 +33,17 @@ function common(client) {
   };
 }
 
-export async function connectV1({ command, args, env, url, capabilities, answer, notified }) {
+export async function connectV1({ name = info.name, command, args, env, url, transport, capabilities, answer, notified }) {
   const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
   const { StdioClientTransport } = await import('@modelcontextprotocol/sdk/client/stdio.js');
   const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js');
   const types = await import('@modelcontextprotocol/sdk/types.js');
-  const client = new Client(info, { capabilities });
+  const client = new Client({ ...info, name }, { capabilities });
   const schemas = Object.values(types).filter((value) => value?.shape?.method?.value);
   const schema = (method) => schemas.find((value) => value.shape.method.value === method);
-  for (const method of methods) client.setRequestHandler(schema(method), ({ params }) => answer(method, params));
+  for (const method of answered(capabilities)) client.setRequestHandler(schema(method), ({ params }) => answer(method, params));
   for (const method of notifications) client.setNotificationHandler(schema(method), ({ params = {} }) => notified(method, params));
-  await client.connect(command ? new StdioClientTransport({ command, args, env, stderr: 'inherit' }) : new StreamableHTTPClientTransport(new URL(url)));
+  await client.connect(command ? new StdioClientTransport({ command, args, env, stderr: 'inherit' }) : new StreamableHTTPClientTransport(new URL(url), transport));
   return {
     ...common(client),
     callTool: (params, options) => client.callTool(params, undefined, { timeout, ...options }),
@@ -48,15 +51,13 @@ export async function connectV1({ command, args, env, url, capabilities, answer,
   };
 }
 
-export async function connectV2({ modern, command, args, env, url, capabilities, answer, notified }) {
+export async function connectV2({ name = info.name, modern, command, args, env, url, transport, capabilities, answer, notified }) {
   const { Client, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client');
   const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio');
-  const client = new Client(info, { capabilities, versionNegotiation: { mode: modern ? { pin: '2026-07-28' } : 'legacy' } });
-  for (const method of methods) {
-    if (method !== 'roots/list' || capabilities.roots) client.setRequestHandler(method, ({ params }) => answer(method, params));
-  }
+  const client = new Client({ ...info, name }, { capabilities, versionNegotiation: { mode: modern ? { pin: '2026-07-28' } : 'legacy' } });
+  for (const method of answered(capabilities)) client.setRequestHandler(method, ({ params }) => answer(method, params));
   for (const method of notifications) client.setNotificationHandler(method, ({ params = {} }) => notified(method, params));
-  await client.connect(command ? new StdioClientTransport({ command, args, env, stderr: 'inherit' }) : new StreamableHTTPClientTransport(new URL(url)));
+  await client.connect(command ? new StdioClientTransport({ command, args, env, stderr: 'inherit' }) : new StreamableHTTPClientTransport(new URL(url), transport));
   const methodsOf2 = {
     ...common(client),
     callTool: (params, options) => client.callTool(params, { timeout, ...options }),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Examined is what a store is like.
@@ -34,6 +35,9 @@ func Examine(ctx context.Context, at string) (Examined, error) {
 			e.Wrong, err = []string{err.Error()}, nil
 		}
 	}
+	if errors.Is(err, errPooled) {
+		return e, nil
+	}
 	if err != nil || !e.Known || len(e.Wrong) > 0 && !InPostgres(at) {
 		return e, err
 	}
@@ -53,15 +57,11 @@ func examinePostgres(ctx context.Context, at string) (e Examined, err error) {
 	if err != nil {
 		return e, err
 	}
-	one, err := pgx.ConnectConfig(ctx, config)
+	one, other, err := two(ctx, config)
 	if err != nil {
 		return e, fmt.Errorf("store: PostgreSQL: %w", err)
 	}
 	defer closeSoon(one)
-	other, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return e, fmt.Errorf("store: PostgreSQL: a second connection: %w", err)
-	}
 	defer closeSoon(other)
 	var version string
 	if err := one.QueryRow(ctx, `SELECT version()`).Scan(&version); err != nil {
@@ -75,11 +75,36 @@ func examinePostgres(ctx context.Context, at string) (e Examined, err error) {
 		if err := look(ctx, one, other); err != nil {
 			e.Wrong = append(e.Wrong, err.Error())
 			if errors.Is(err, errPooled) {
-				break // which is why the others fail
+				return e, errPooled // which is why all else would fail
 			}
 		}
 	}
 	return e, nil
+}
+
+// two returns two connections that prepare no statements: a pooler would mix them up.
+func two(ctx context.Context, config *pgx.ConnConfig) (one, other *pgx.Conn, err error) {
+	config = config.Copy()
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	if one, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return nil, nil, err
+	}
+	if other, err = pgx.ConnectConfig(ctx, config); err != nil {
+		closeSoon(one)
+		return nil, nil, fmt.Errorf("a second connection: %w", err)
+	}
+	return one, other, nil
+}
+
+// unpooled says that a pooler is in front that gives each transaction another session.
+func (p *remote) unpooled(ctx context.Context) error {
+	one, other, err := two(ctx, p.config)
+	if err != nil {
+		return err
+	}
+	defer closeSoon(one)
+	defer closeSoon(other)
+	return ownSession(ctx, one, other)
 }
 
 var errPooled = errors.New("transactions of one connection run in several sessions: a pooler such as PgBouncer is in front, in transaction or statement mode. " +
@@ -92,7 +117,10 @@ func ownSession(ctx context.Context, one, other *pgx.Conn) error {
 	if err := one.QueryRow(ctx, which).Scan(&first); err != nil {
 		return fmt.Errorf("sessions: %w", err)
 	}
-	tx, err := other.Begin(ctx) // takes the session that a pooler has free
+	tx, err := other.Begin(ctx)                                                            // takes the session that a pooler has free
+	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "08P01" { // PgBouncer's, in statement mode
+		return errPooled
+	}
 	if err != nil {
 		return fmt.Errorf("sessions: %w", err)
 	}

@@ -184,7 +184,7 @@ func (p *remote) reach(ctx context.Context, db *sql.DB, soon bool) error {
 // begin finds where the tables are, and makes them what the purpose needs.
 func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 	var schema sql.NullString
-	if err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&schema); err != nil {
+	if err := db.QueryRowContext(ctx, `SELECT current_schema()`, pgx.QueryExecModeSimpleProtocol).Scan(&schema); err != nil { // prepared, a pooler would fail it
 		return err
 	}
 	if !schema.Valid {
@@ -193,6 +193,9 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 	p.schema = schema.String
 	switch to {
 	case everything:
+		if err := p.unpooled(ctx); err != nil {
+			return err
+		}
 		return p.migrate(ctx, db)
 	case reading:
 		return p.usable(ctx, db)

@@ -480,3 +480,26 @@ func keyStore(t *testing.T, config *configs.Config, do func(*store.Store) error)
 		t.Fatal(err)
 	}
 }
+
+// What waits is remembered for Changes until it may be something else: a server has changed
+// it again, or another process has decided it.
+func TestChangesShowsWhatWaitsNow(t *testing.T) {
+	s := shop(t, "shop", "hat")
+	config := configOf(t, []*script{s})
+	config.Changes = nil
+	p, url := withPage(t, config)
+	me := owner(t, p, url)
+	shows := func(text string) {
+		t.Helper()
+		eventually(t, func() bool { return strings.Contains(me.do("/ui/changes", nil).body, text) })
+	}
+	shows("Nothing waits for you")
+	for _, says := range []string{"Sells hats.", "Sells more hats."} {
+		s.list("tools", `{"name":"hat","description":"`+says+`","inputSchema":{"type":"object"}}`)
+		s.tell(t, "notifications/tools/list_changed", `{}`)
+		shows(says)
+	}
+	_, decide := approver(t, config)
+	decide(true, "hat")
+	shows("Nothing waits for you")
+}

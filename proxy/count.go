@@ -23,29 +23,36 @@ type counter struct {
 // an upstream cause.
 func (c *counter) run(ctx context.Context) {
 	wake(c.work)
-	for {
+	for first := true; ; first = false {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.work:
 		}
-		c.count(ctx)
+		fresh := c.count(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(time.Second): // not beside the first answer
-			c.idle()
+			if first || fresh >= manyNew {
+				c.idle()
+			}
 		}
 	}
 }
 
-// count counts the definitions that were not counted yet.
-func (c *counter) count(ctx context.Context) {
+// manyNew is the number of new definitions that leave garbage worth collecting at once: that
+// takes time in proportion to all that is in memory.
+const manyNew = 100
+
+// count counts the definitions that were not counted yet, and returns how many these were.
+func (c *counter) count(ctx context.Context) int {
 	fresh := map[string]int{}
 	for _, catalog := range c.catalogs() {
 		maps.Copy(fresh, catalog.CountTokens(ctx))
 	}
 	c.put(ctx, fresh)
+	return len(fresh)
 }
 
 func (c *counter) put(ctx context.Context, fresh map[string]int) {

@@ -83,7 +83,9 @@ func (e *embedder) run(ctx context.Context) {
 		rest = retryEmbedding
 		if n := e.fresh.Load() - before; n > 0 {
 			e.log.Info("tools embedded", "texts", n, "took", time.Since(began).Round(time.Millisecond))
-			e.idle()
+			if n >= manyNew {
+				e.idle()
+			}
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -127,7 +126,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 	}
 	p, err := proxy.Open(ctx, config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName), proxy.WithTraces(traces),
 		// Many of these run beside an agent all day, and the garbage of a call is small.
-		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(debug.FreeOSMemory))...)
+		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(giveBack))...)
 	if errors.Is(err, proxy.ErrNoView) {
 		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
 	}

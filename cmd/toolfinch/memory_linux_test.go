@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Pages of the program's file are given back, too, and come again.
+func TestGiveBack(t *testing.T) {
+	before := mappedFiles(t)
+	giveBack()
+	if after := mappedFiles(t); after >= before {
+		t.Errorf("%d kB of files are in memory, %d before", after, before)
+	}
+}
+
+// mappedFiles is how many kB of files are in the process's memory.
+func mappedFiles(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "RssFile:")
+	if !found {
+		t.Skip("the kernel does not count them")
+	}
+	kB, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kB
+}

@@ -330,22 +330,22 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 	why := "this session moves too often"
 	for range maxTurns {
 		if at.ID != "" && at.ID != h.me.ID {
-			switch h.hand(w, r, sent, at, false) {
+			what := unreachable
+			if !h.isCut(at.ID) {
+				what = h.hand(w, r, sent, at, false)
+			}
+			if what == refused && !tried && h.isThere(at.ID) {
+				what, tried = again, true
+			}
+			switch what {
 			case answered:
 				return
-			case unreachable:
-				unavailable(w, "the replica that has this session cannot be reached")
-				return
-			case again:
-				if !paused(r.Context()) {
+			case refused, unreachable:
+				if !h.getBack(r.Context(), hash, at, what == refused) {
+					unavailable(w, "the replica that has this session cannot be reached")
 					return
 				}
-				continue
-			case refused:
-				if tried || !h.isThere(at.ID) {
-					break
-				}
-				tried = true
+			case again:
 				if !paused(r.Context()) {
 					return
 				}

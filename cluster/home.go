@@ -62,8 +62,12 @@ type Options struct {
 	Rows     Rows
 	// Peers returns the other replicas that have been there lately. It does not block.
 	Peers func() []Peer
-	Idle  time.Duration // until a session that nobody uses ends
-	Log   *slog.Logger
+	// There reports whether a replica is there by what the store knows now.
+	There func(ctx context.Context, id string) (bool, error)
+	// Ask has the store ask a replica for a session: Asked is called there.
+	Ask  func(ctx context.Context, id string, hash [32]byte) error
+	Idle time.Duration // until a session that nobody uses ends
+	Log  *slog.Logger
 }
 
 // Homes knows where the sessions of clients live, hands requests to the replica that has their
@@ -74,6 +78,8 @@ type Homes struct {
 	hands     *http.Transport
 	rows      Rows
 	peers     func() []Peer
+	there     func(ctx context.Context, id string) (bool, error)
+	ask       func(ctx context.Context, id string, hash [32]byte) error
 	idle      time.Duration
 	log       *slog.Logger
 	forwarded *limit.Limit
@@ -82,12 +88,14 @@ type Homes struct {
 	streams   context.Context // of event streams of other replicas
 	end       context.CancelFunc
 
-	wake chan struct{} // holds one signal: there is something to store
+	wake  chan struct{} // holds one signal: there is something to store
+	asked chan [32]byte // sessions that other replicas ask for
 
-	mu    sync.Mutex        // guards what follows; held for look-ups only
-	mine  map[string]*mine  // by session ID
-	moved *known            // where sessions are that are not where their ID says
-	gone  map[[32]byte]bool // sessions that have ended, and are still stored
+	mu    sync.Mutex           // guards what follows; held for look-ups only
+	mine  map[string]*mine     // by session ID
+	moved *known               // where sessions are that are not where their ID says
+	gone  map[[32]byte]bool    // sessions that have ended, and are still stored
+	cut   map[string]time.Time // until when replicas that could not be reached are not tried
 }
 
 // mine is a session that lives here.
@@ -104,6 +112,7 @@ const (
 	maxForwarded = 16_384 // requests that are with other replicas
 	maxMoved     = 50_000 // sessions of which it is remembered where they went
 	maxGone      = 50_000 // sessions whose rows are yet to be removed; others are swept
+	maxAsked     = 1_000  // sessions that are yet to be given up; others are asked for again
 )
 
 // NewHomes returns homes of a replica, without sessions. Nothing is stored before Run but what
@@ -120,9 +129,9 @@ func NewHomes(o Options) (*Homes, error) {
 	streams, end := context.WithCancel(context.Background())
 	return &Homes{
 		streams: streams, end: end,
-		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, idle: o.Idle, log: o.Log, hands: newHands(secure),
+		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, idle: o.Idle, log: o.Log, hands: newHands(secure),
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
-		wake:      make(chan struct{}, 1), mine: map[string]*mine{}, moved: newKnown(maxMoved), gone: map[[32]byte]bool{},
+		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]time.Time{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil
 }
 

@@ -162,6 +162,19 @@ func newTeam(t testing.TB, size int, extra func(n int, tools shelf)) *team {
 	return all
 }
 
+func (all *team) there(_ context.Context, id string) (bool, error) {
+	return slices.ContainsFunc(all.replicas, func(r *replica) bool { return r.me.ID == id && !r.gone.Load() }), all.rows.do(func() {})
+}
+
+func (all *team) ask(_ context.Context, id string, hash [32]byte) error {
+	for _, r := range all.replicas {
+		if r.me.ID == id {
+			r.homes.Asked(hash)
+		}
+	}
+	return all.rows.do(func() {})
+}
+
 func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	t := all.t
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -172,7 +185,7 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 		calls: make(chan *tool.Call, 100), ended: make(chan error, 100), done: make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)
 	settings := configs.Cluster{Keys: []configs.ClusterKey{key(1), key(2)}}
-	if r.homes, err = cluster.NewHomes(cluster.Options{Settings: settings, Me: r.me, Rows: all.rows, Peers: r.peers, Idle: time.Hour, Log: log}); err != nil {
+	if r.homes, err = cluster.NewHomes(cluster.Options{Settings: settings, Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Idle: time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	tools := r.tools()

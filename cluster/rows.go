@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -27,6 +28,8 @@ func (h *Homes) Run(ctx context.Context) {
 	keep := time.NewTicker(keepEvery)
 	defer keep.Stop()
 	kept := 0
+	var giving sync.WaitGroup
+	defer giving.Wait()
 	for {
 		var err error
 		select {
@@ -37,6 +40,9 @@ func (h *Homes) Run(ctx context.Context) {
 				h.log.Warn("what has changed of sessions is not stored", "error", err)
 			}
 			return
+		case hash := <-h.asked:
+			giving.Go(func() { h.giveUp(ctx, hash) })
+			continue
 		case <-h.wake:
 			err = h.store(ctx)
 		case <-keep.C:

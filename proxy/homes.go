@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -67,7 +68,12 @@ func newHomes(config *configs.Config, o options, beside *others, db *store.Store
 	if err != nil {
 		return nil, err
 	}
-	return cluster.NewHomes(cluster.Options{Settings: *config.Cluster, Me: me, Rows: rows, Peers: beside.peers, Idle: config.SessionTimeout, Log: o.log})
+	return cluster.NewHomes(cluster.Options{
+		Settings: *config.Cluster, Me: me, Rows: rows, Peers: beside.peers, There: db.Replicas().There, Idle: config.SessionTimeout, Log: o.log,
+		Ask: func(ctx context.Context, id string, hash [32]byte) error {
+			return db.Replicas().Ask(ctx, store.Topic{Kind: store.TopicSession, Key: id}, hex.EncodeToString(hash[:]))
+		},
+	})
 }
 
 // having is what sessions of a view have, as cluster keeps it.

@@ -29,7 +29,7 @@ type shared interface {
 	Join(ctx context.Context) (cluster.Membership, error)
 	Listen(ctx context.Context) (cluster.Listener, error)
 	// Ask notifies all replicas of something that is not stored.
-	Ask(ctx context.Context, topic store.Topic) error
+	Ask(ctx context.Context, topic store.Topic, detail string) error
 }
 
 // inPostgres is what replicas share over a store in PostgreSQL.
@@ -162,7 +162,7 @@ func (o *others) relist(ctx context.Context, server string) {
 	if o == nil {
 		return
 	}
-	if err := o.shared.Ask(ctx, store.Topic{Kind: store.TopicRelist, Key: server}); err != nil && ctx.Err() == nil {
+	if err := o.shared.Ask(ctx, store.Topic{Kind: store.TopicRelist, Key: server}, ""); err != nil && ctx.Err() == nil {
 		o.log.Log(context.Background(), unstored(err), "the leader of a server was not told that its lists have changed", "server", server, "error", err)
 	}
 }
@@ -192,6 +192,10 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			wake(p.embedder.work)
 		case store.TopicRelist:
 			p.pool.Relist(n.Key)
+		case store.TopicSession:
+			if hash, err := hex.DecodeString(n.Detail); p.homes != nil && n.Key == p.others.me.ID && err == nil && len(hash) == sha256.Size {
+				p.homes.Asked([sha256.Size]byte(hash))
+			}
 		}
 	})
 }

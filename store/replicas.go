@@ -30,7 +30,7 @@ type Replica struct {
 // Topic is something that changes in the store.
 type Topic struct {
 	Kind string // one of the constants
-	Key  string // the server's name, of TopicServer and TopicRelist; else ""
+	Key  string // the server's name, of TopicServer and TopicRelist; the replica's ID, of TopicSession; else ""
 }
 
 // The kinds of topics.
@@ -43,7 +43,9 @@ const (
 	TopicEnriched   = "enriched"   // what a model wrote of tools
 	TopicVectors    = "vectors"    // texts that were embedded
 
-	TopicRelist = "relist" // a server says that its lists have changed; nothing is stored
+	// Nothing is stored of these.
+	TopicRelist  = "relist"  // a server says that its lists have changed
+	TopicSession = "session" // a replica, the key, is asked for a session; the detail is its hash in hexadecimal
 )
 
 // Notice is what is notified.
@@ -79,8 +81,8 @@ func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
 }
 
 // Ask notifies all replicas of something that is not stored.
-func (r *Replicas) Ask(ctx context.Context, topic Topic) error {
-	payload, err := json.Marshal(notice{Kind: topic.Kind, Key: topic.Key})
+func (r *Replicas) Ask(ctx context.Context, topic Topic, detail string) error {
+	payload, err := json.Marshal(notice{Kind: topic.Kind, Key: topic.Key, Detail: detail})
 	if err == nil {
 		err = r.store.transact(ctx, func(tx *txn) error {
 			_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, r.channel(), string(payload))
@@ -92,6 +94,17 @@ func (r *Replicas) Ask(ctx context.Context, topic Topic) error {
 	}
 	return nil
 }
+
+// There reports whether a replica is there.
+func (r *Replicas) There(ctx context.Context, id string) (there bool, err error) {
+	if err := r.store.row(ctx, []any{&there}, isLocked, r.store.remote.lockKey(presence(id))); err != nil {
+		return false, fmt.Errorf("store: look for a replica: %w", err)
+	}
+	return there, nil
+}
+
+// presence is the name of the lock that a replica has while it is there.
+func presence(id string) string { return "replica\x00" + id }
 
 // channel is where triggers notify: its name has a bound that names of schemas reach.
 func (r *Replicas) channel() string {
@@ -144,6 +157,7 @@ const (
 	// A key of 64 bits is shown in two halves.
 	selectLocks = `SELECT (classid::BIGINT << 32) | objid::BIGINT FROM pg_locks
 		WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	isLocked  = `SELECT $1 IN (` + selectLocks + `)`
 	takeLocks = `SELECT name FROM unnest($1::TEXT[], $2::BIGINT[]) AS wanted (name, key) WHERE pg_try_advisory_lock(key)`
 	freeLocks = `SELECT pg_advisory_unlock(key) FROM unnest($1::BIGINT[]) AS held (key)`
 )
@@ -165,7 +179,7 @@ func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, led f
 }
 
 func (s *Membership) tell(ctx context.Context, me Replica) error {
-	presence := s.key("replica\x00" + me.ID)
+	presence := s.key(presence(me.ID))
 	if s.told.ID == "" {
 		if _, err := s.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, presence); err != nil {
 			return err

@@ -146,12 +146,12 @@ func TestChangesAreNotified(t *testing.T) {
 			return s.PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 1, At: time.Now()})
 		}, []Notice{{Topic: Topic{Kind: TopicLearned}}}},
 		{"embedded", func() error { return s.PutVectors(t.Context(), "m", map[Key][]float32{{1}: {1}, {2}: {1}}) }, []Notice{{Topic: Topic{Kind: TopicVectors}}}},
-		{"asked for something", func() error { return s.Replicas().Ask(t.Context(), Topic{TopicRelist, "a"}) }, []Notice{{Topic: Topic{TopicRelist, "a"}}}},
+		{"asked for something", func() error { return s.Replicas().Ask(t.Context(), Topic{TopicRelist, "a"}, "") }, []Notice{{Topic: Topic{TopicRelist, "a"}}}},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
 		}
-		if err := s.Replicas().Ask(t.Context(), Topic{Kind: "end"}); err != nil {
+		if err := s.Replicas().Ask(t.Context(), Topic{Kind: "end"}, ""); err != nil {
 			t.Fatal(err)
 		}
 		var got []Notice
@@ -185,7 +185,7 @@ func TestChangesAreNotified(t *testing.T) {
 		t.Errorf("heard of %v", n)
 	}
 	cancel()
-	if err := s.Replicas().Ask(t.Context(), Topic{TopicRelist, "a"}); err != nil {
+	if err := s.Replicas().Ask(t.Context(), Topic{TopicRelist, "a"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := l.Next(t.Context()); err != nil || n.Kind != TopicRelist {

@@ -103,10 +103,10 @@ func (s *session) depart() {
 }
 
 // leave lets no more requests in, and returns when those in flight are answered, or ctx
-// ends. It returns nil where the session is leaving already.
-func (s *session) leave(ctx context.Context) *leaving {
+// ends. It returns nil where the session is leaving already, or is not idle and should be.
+func (s *session) leave(ctx context.Context, idle bool) *leaving {
 	s.asking.Lock()
-	if s.leaving != nil {
+	if s.leaving != nil || idle && s.entered > 0 {
 		s.asking.Unlock()
 		return nil
 	}
@@ -144,7 +144,7 @@ func (s *Streamable) Release(ctx context.Context) {
 	done := make(chan struct{})
 	for _, one := range all {
 		go func() {
-			s.release(ctx, one)
+			s.release(ctx, one, false)
 			done <- struct{}{}
 		}()
 	}
@@ -153,8 +153,18 @@ func (s *Streamable) Release(ctx context.Context) {
 	}
 }
 
-func (s *Streamable) release(ctx context.Context, one *session) {
-	l := one.leave(ctx)
+// GiveUp gives a session up as Release does, unless it is not here or has a request in flight.
+func (s *Streamable) GiveUp(ctx context.Context, id string) {
+	s.mu.Lock()
+	one := s.sessions[id]
+	s.mu.Unlock()
+	if one != nil {
+		s.release(ctx, one, true)
+	}
+}
+
+func (s *Streamable) release(ctx context.Context, one *session, idle bool) {
+	l := one.leave(ctx, idle)
 	if l == nil {
 		return
 	}

@@ -60,6 +60,12 @@ func free(t *testing.T) string {
 // fleetOver is replicas over a database.
 func fleetOver(t *testing.T, size int, database string, servers map[string]server, more ...map[string]any) *fleet {
 	t.Helper()
+	return fleetReached(t, size, database, servers, func(inside string) string { return inside }, more...)
+}
+
+// fleetReached is replicas that reach each other by other addresses than those that they listen at.
+func fleetReached(t *testing.T, size int, database string, servers map[string]server, reached func(inside string) string, more ...map[string]any) *fleet {
+	t.Helper()
 	haproxy, err := exec.LookPath("haproxy")
 	if err != nil {
 		if haproxy = "/usr/sbin/haproxy"; !isThere(haproxy) {
@@ -74,7 +80,7 @@ func fleetOver(t *testing.T, size int, database string, servers map[string]serve
 		r.house = newHouse(t, servers, append([]map[string]any{{
 			"store": database, "transport": "http", "listen": "127.0.0.1:" + r.port,
 			"cluster": map[string]any{
-				"keys": []string{"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}, "listen": inside, "address": inside,
+				"keys": []string{"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}, "listen": inside, "address": reached(inside),
 				"name": fmt.Sprintf("replica-%d", n+1), "drain": "15s",
 			},
 		}}, more...)...)
@@ -151,36 +157,23 @@ func (f *fleet) stop(t *testing.T) {
 	}
 }
 
-// balance starts haproxy before the replicas.
+// balance starts haproxy before the replicas, as packaging/haproxy.cfg configures it.
 func (f *fleet) balance(t *testing.T, haproxy string) {
 	t.Helper()
 	port := free(t)
-	var config strings.Builder
-	fmt.Fprintf(&config, `global
-	maxconn 4000
-defaults
-	mode http
-	timeout connect 2s
-	timeout client 5m
-	timeout server 5m
-	timeout check 1s
-	option redispatch
-	retries 3
-	retry-on conn-failure
-frontend clients
-	bind 127.0.0.1:%s
-	default_backend toolfinch
-backend toolfinch
-	balance roundrobin
-	option httpchk
-	http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host localhost
-	default-server check inter 200ms fall 1 rise 1
-`, port)
+	shipped, err := os.ReadFile("../../packaging/haproxy.cfg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, servers, _ := strings.Cut(strings.Replace(string(shipped), "bind :8080", "bind 127.0.0.1:"+port, 1), "\tserver r1 ")
+	if want := "replica-1:8080\n\tserver r2 replica-2:8080\n\tserver r3 replica-3:8080\n"; servers != want {
+		t.Fatalf("packaging/haproxy.cfg has the servers\n%swant\n%s", servers, want)
+	}
 	for i, r := range f.replicas {
-		fmt.Fprintf(&config, "\tserver r%d 127.0.0.1:%s\n", i+1, r.port)
+		config += fmt.Sprintf("\tserver r%d 127.0.0.1:%s\n", i+1, r.port)
 	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(haproxy, "-db", "-f", file)

@@ -87,11 +87,18 @@ type outcome int
 
 const (
 	answered    outcome = iota // or the client is gone
+	brokenOff                  // the replica was lost meanwhile, and the client was told
 	notThere                   // the replica is gone, or does not have the session
 	refused                    // nobody listens at the replica's address
 	unreachable                // whether it is gone is not known
 	again                      // the connection broke; the request may be sent again
 )
+
+// outcomes are what metrics call them.
+var outcomes = [...]string{"answered", "lost", "not_there", "refused", "unreachable", "again"}
+
+// over reports whether the client is answered.
+func (o outcome) over() bool { return o <= brokenOff }
 
 var errNotThere = errors.New("the session is not there")
 
@@ -131,7 +138,11 @@ func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Pee
 		},
 		ErrorLog: silent,
 	}
+	began := time.Now()
 	proxy.ServeHTTP(slow, r.WithContext(traced))
+	if r.Method != http.MethodGet {
+		h.handed(outcomes[what], time.Since(began))
+	}
 	return what
 }
 
@@ -146,7 +157,7 @@ func (h *Homes) failed(w http.ResponseWriter, r *http.Request, sent []byte, to P
 		h.log.Warn("a replica was lost while it answered", "replica", to.ID, "error", err)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(lost(sent)) // an error means that the client is gone
-		return answered
+		return brokenOff
 	case begun:
 		return again
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -338,7 +349,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 				what, tried = again, true
 			}
 			switch what {
-			case answered:
+			case answered, brokenOff:
 				return
 			case refused, unreachable:
 				if !h.getBack(r.Context(), hash, at, what == refused) {
@@ -397,7 +408,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 // search asks all replicas but one for a session, and reports whether one had it.
 func (h *Homes) search(w http.ResponseWriter, r *http.Request, hash [32]byte, sent []byte, but Peer) bool {
 	for _, peer := range h.peers() {
-		if peer.ID != but.ID && h.hand(w, r, sent, peer, false) == answered {
+		if peer.ID != but.ID && h.hand(w, r, sent, peer, false).over() {
 			h.moved.put(hash, peer)
 			return true
 		}
@@ -441,7 +452,7 @@ func (h *Homes) serve(w http.ResponseWriter, r *http.Request, sent []byte, here 
 // pass hands a request to any other replica, because this one is about to end.
 func (h *Homes) pass(w http.ResponseWriter, r *http.Request, sent []byte) {
 	for _, peer := range h.peers() {
-		if h.hand(w, r, sent, peer, true) == answered {
+		if h.hand(w, r, sent, peer, true).over() {
 			return
 		}
 	}

@@ -65,9 +65,11 @@ type Options struct {
 	// There reports whether a replica is there by what the store knows now.
 	There func(ctx context.Context, id string) (bool, error)
 	// Ask has the store ask a replica for a session: Asked is called there.
-	Ask  func(ctx context.Context, id string, hash [32]byte) error
-	Idle time.Duration // until a session that nobody uses ends
-	Log  *slog.Logger
+	Ask func(ctx context.Context, id string, hash [32]byte) error
+	// Forwarded hears of each request that was handed to another replica.
+	Forwarded func(outcome string, took time.Duration)
+	Idle      time.Duration // until a session that nobody uses ends
+	Log       *slog.Logger
 }
 
 // Homes knows where the sessions of clients live, hands requests to the replica that has their
@@ -82,11 +84,14 @@ type Homes struct {
 	ask       func(ctx context.Context, id string, hash [32]byte) error
 	idle      time.Duration
 	log       *slog.Logger
+	handed    func(outcome string, took time.Duration)
 	forwarded *limit.Limit
 	adoptions singleflight.Group
 	draining  atomic.Bool
 	streams   context.Context // of event streams of other replicas
 	end       context.CancelFunc
+
+	moves struct{ adopted, received, given, dropped atomic.Int64 } // as of Moves
 
 	wake  chan struct{} // holds one signal: there is something to store
 	asked chan [32]byte // sessions that other replicas ask for
@@ -129,7 +134,7 @@ func NewHomes(o Options) (*Homes, error) {
 	streams, end := context.WithCancel(context.Background())
 	return &Homes{
 		streams: streams, end: end,
-		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, idle: o.Idle, log: o.Log, hands: newHands(secure),
+		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, log: o.Log, hands: newHands(secure),
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
 		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]time.Time{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil
@@ -141,6 +146,18 @@ func (h *Homes) Limits() []*limit.Limit {
 		return nil
 	}
 	return []*limit.Limit{h.forwarded}
+}
+
+// Moves are sessions since the start: adopted here because their home had gone, received from
+// one that gave them up, given up here, and dropped here because they were adopted elsewhere.
+type Moves struct{ Adopted, Received, Given, Dropped int64 }
+
+// Sessions returns how many sessions live here, and how many have come and gone.
+func (h *Homes) Sessions() (here int, moves Moves) {
+	h.mu.Lock()
+	here = len(h.mine)
+	h.mu.Unlock()
+	return here, Moves{h.moves.adopted.Load(), h.moves.received.Load(), h.moves.given.Load(), h.moves.dropped.Load()}
 }
 
 // Drain has sessions adopted here no more.
@@ -256,6 +273,7 @@ func (v *View) Released(ctx context.Context, id string, waiting [][]byte) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeWithin)
 	defer cancel()
+	h.moves.given.Add(1)
 	if err := h.release(ctx, id, one, waiting); err != nil {
 		h.log.Warn("a session could not be handed over: another replica adopts it as it was stored last", "view", v.name, "error", err)
 	}
@@ -335,6 +353,11 @@ func (v *View) adopt(ctx context.Context, id string, row store.Session) (bool, e
 		if err := v.reopen(ctx, id, now, row.Home != ""); err != nil {
 			_, back := h.rows.Move(storing, row.Hash, h.me.ID, "", "")
 			return false, fmt.Errorf("the session cannot be taken over here: %w", joined(err, back))
+		}
+		if row.Home == "" {
+			h.moves.received.Add(1)
+		} else {
+			h.moves.adopted.Add(1)
 		}
 		h.log.Info("a session was adopted", "session", trust.Digest(id), "view", v.name, "from", row.Home)
 		return true, nil

@@ -185,7 +185,7 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 		calls: make(chan *tool.Call, 100), ended: make(chan error, 100), done: make(chan struct{})}
 	log := slog.New(slog.DiscardHandler)
 	settings := configs.Cluster{Keys: []configs.ClusterKey{key(1), key(2)}}
-	if r.homes, err = cluster.NewHomes(cluster.Options{Settings: settings, Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Idle: time.Hour, Log: log}); err != nil {
+	if r.homes, err = cluster.NewHomes(cluster.Options{Settings: settings, Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Forwarded: func(string, time.Duration) {}, Idle: time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	tools := r.tools()

@@ -185,6 +185,7 @@ func (h *Homes) drop(lost [][32]byte) {
 	h.mu.Unlock()
 	for id, one := range ids {
 		if one.view.local.Load().Drop(id) {
+			h.moves.dropped.Add(1)
 			h.log.Warn("a session that lived here was adopted by another replica", "view", one.view.name)
 		}
 	}

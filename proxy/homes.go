@@ -70,6 +70,7 @@ func newHomes(config *configs.Config, o options, beside *others, db *store.Store
 	}
 	return cluster.NewHomes(cluster.Options{
 		Settings: *config.Cluster, Me: me, Rows: rows, Peers: beside.peers, There: db.Replicas().There, Idle: config.SessionTimeout, Log: o.log,
+		Forwarded: o.observer.metrics.Forwarded,
 		Ask: func(ctx context.Context, id string, hash [32]byte) error {
 			return db.Replicas().Ask(ctx, store.Topic{Kind: store.TopicSession, Key: id}, hex.EncodeToString(hash[:]))
 		},

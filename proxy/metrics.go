@@ -30,7 +30,7 @@ func (h rest) Metrics(ctx context.Context) ([]byte, error) {
 			return (view == "" || only == "" || view == only) && (server == "" || slices.ContainsFunc(views, func(v *View) bool { return v.of(ctx).counts(server, name) }))
 		}
 	}
-	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics()), shows)
+	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics(), h.replicaMetrics()), shows)
 }
 
 // counts reports whether the view has a server and, unless its name is "" or telemetry.Other,
@@ -171,6 +171,33 @@ func (h rest) auditMetrics() []telemetry.Family {
 		one("toolfinch_audit_errors_total", "Writes of the audit log that failed since the start.", true, counts.Failed),
 		one("toolfinch_audit_lost_total", "Lines that were lost because they could not be written, since the start.", true, counts.Lost),
 	}
+}
+
+// replicaMetrics are about the other replicas and what they share; there are none of one process.
+func (h rest) replicaMetrics() []telemetry.Family {
+	if h.others == nil {
+		return nil
+	}
+	all, leads := h.others.present()
+	up := int64(1)
+	if h.store.Health() != nil {
+		up = 0
+	}
+	families := []telemetry.Family{
+		one("toolfinch_database_up", "Whether PostgreSQL answers.", false, up),
+		one("toolfinch_replicas", "Replicas that were there when PostgreSQL last answered, with this one.", false, int64(len(all))),
+		one("toolfinch_servers_led", "Servers that this replica leads.", false, int64(len(leads))),
+	}
+	if h.homes == nil {
+		return families
+	}
+	here, moves := h.homes.Sessions()
+	moved := telemetry.Family{Name: "toolfinch_session_moves_total", Help: "Sessions since the start that came here because their home had gone (adopted) or gave them up (received), and that went because this replica gave them up (given) or others had adopted them (dropped).", Counter: true, Labels: []string{"kind"}}
+	add(&moved, moves.Adopted, "adopted")
+	add(&moved, moves.Received, "received")
+	add(&moved, moves.Given, "given")
+	add(&moved, moves.Dropped, "dropped")
+	return append(families, one("toolfinch_home_sessions", "Sessions whose home is this replica.", false, int64(here)), moved)
 }
 
 // httpMetrics are about this program and its connections.

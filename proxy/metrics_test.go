@@ -13,10 +13,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/postgres"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
 )
@@ -41,6 +45,53 @@ func busy(t *testing.T) (base string, do func()) {
 		c.ask("prompts/get", `{"name":"shop_greet"}`)
 		c.ask("resources/read", `{"uri":"file:///note"}`)
 	}
+}
+
+// reaching has replicas of a configuration reach each other at addresses of their own.
+func reaching(t *testing.T, config *configs.Config) *configs.Config {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	one := *config
+	one.Transport = configs.TransportHTTP
+	one.Cluster = &configs.Cluster{Listen: listener.Addr().String(), Address: listener.Addr().String(), Keys: []configs.ClusterKey{{1}}, Drain: time.Second}
+	return &one
+}
+
+// handingOver serves what every metric of replicas counts something of: two of them, of which
+// one hands a request to the other.
+func handingOver(t *testing.T) (base string) {
+	t.Helper()
+	database := postgres.Start(t)
+	var urls []string
+	for range 2 {
+		config := configOf(t, []*script{shop(t, "shop", "hat")}, everything(view.Default, view.ExposureRetrieve))
+		config.Store = database
+		_, url := openREST(t, "", reaching(t, config))
+		urls = append(urls, url)
+	}
+	post := func(url, body, session string) *http.Response {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Accept", "application/json, text/event-stream")
+		request.Header.Set("Mcp-Session-Id", session)
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v %v", body, answer, err)
+		}
+		answer.Body.Close()
+		return answer
+	}
+	opened := post(urls[1], `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`, "")
+	post(urls[0], `{"jsonrpc":"2.0","id":2,"method":"ping"}`, opened.Header.Get("Mcp-Session-Id"))
+	return urls[0]
 }
 
 // metric is one of the exposition.
@@ -86,9 +137,11 @@ func exposed(t *testing.T, text string) map[string]*metric {
 func TestEveryMetricIsDocumented(t *testing.T) {
 	base, do := busy(t)
 	do()
+	replicas := handingOver(t)
 	var table strings.Builder
 	table.WriteString("| metric | type | labels | what it counts |\n|---|---|---|---|\n")
 	all := exposed(t, curl(t, base, "GET", "/metrics", "").body)
+	maps.Copy(all, exposed(t, curl(t, replicas, "GET", "/metrics", "").body))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		m := all[name]
 		labels := "-"
@@ -154,11 +207,15 @@ func TestDashboardHasData(t *testing.T) {
 	do()
 	dir := t.TempDir()
 	settings := filepath.Join(dir, "prometheus.yml")
-	target, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
+	var targets []string
+	for _, at := range []string{base, handingOver(t)} {
+		target, err := url.Parse(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets = append(targets, strconv.Quote(target.Host))
 	}
-	if err := os.WriteFile(settings, fmt.Appendf(nil, "global: {scrape_interval: 250ms}\nscrape_configs: [{job_name: toolfinch, static_configs: [{targets: [%q]}]}]\n", target.Host), 0o644); err != nil {
+	if err := os.WriteFile(settings, fmt.Appendf(nil, "global: {scrape_interval: 250ms}\nscrape_configs: [{job_name: toolfinch, static_configs: [{targets: [%s]}]}]\n", strings.Join(targets, ", ")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

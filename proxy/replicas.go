@@ -94,6 +94,17 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 // newReplicaID returns the ID of a replica, which it has until it ends.
 func newReplicaID() string { return strings.ToLower(rand.Text()[:16]) }
 
+// present are the replicas that were there last, and the servers that this one leads.
+func (o *others) present() (all []store.Replica, leads []string) {
+	all, _, _ = o.leads.Replicas()
+	for _, r := range all {
+		if r.ID == o.me.ID {
+			leads = r.LeadsServers()
+		}
+	}
+	return all, leads
+}
+
 // leader says which servers this process lists; nil: all.
 func (o *others) leader() upstream.Leads {
 	if o == nil {

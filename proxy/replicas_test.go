@@ -5,11 +5,9 @@ package proxy_test
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
@@ -105,20 +103,6 @@ func TestAllReplicasServeWhatIsApproved(t *testing.T) {
 	for _, r := range all {
 		has(t, r.Proxy, "", "shop_coat", "shop_hat")
 	}
-}
-
-// reaching has replicas of a configuration reach each other at addresses of their own.
-func reaching(t *testing.T, config *configs.Config) *configs.Config {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	one := *config
-	one.Transport = configs.TransportHTTP
-	one.Cluster = &configs.Cluster{Listen: listener.Addr().String(), Address: listener.Addr().String(), Keys: []configs.ClusterKey{{1}}, Drain: time.Second}
-	return &one
 }
 
 // A server with placement one has one process in all replicas, which all clients use:

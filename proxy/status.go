@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"toolfinch/cluster"
 	"toolfinch/register"
 	"toolfinch/savings"
 	"toolfinch/store"
@@ -31,7 +32,7 @@ func (p *Proxy) Status(ctx context.Context) web.Status {
 		seen = slices.DeleteFunc(slices.Clone(seen), func(v *View) bool { return v.name != p.only })
 	}
 	status := p.status(ctx, seen, func(string) bool { return true })
-	status.Version, status.Servers = p.version, []web.ServerStatus{}
+	status.Version, status.Servers, status.Replicas = p.version, []web.ServerStatus{}, p.replicasStatus()
 	for _, server := range (rest{p}).Upstreams(ctx) {
 		status.Servers = append(status.Servers, web.ServerStatus{Upstream: server, Held: now.held[server.Name]})
 	}
@@ -57,7 +58,9 @@ func (h rest) Status(ctx context.Context, view web.View) web.Status {
 			one.Server, one.Tool, one.Said = "", "", ""
 		}
 	}
-	if own != "" {
+	if own == "" {
+		status.Replicas = h.replicasStatus()
+	} else {
 		status.Calls.Last, status.Tokens, status.Limits = []web.LastCalls{}, web.TokensStatus{}, []web.LimitStatus{}
 	}
 	return status
@@ -108,6 +111,24 @@ func (p *Proxy) status(ctx context.Context, views []*View, sees func(principal s
 		}
 	}
 	return status
+}
+
+// replicasStatus are the replicas, nil for one process.
+func (p *Proxy) replicasStatus() *web.ReplicasStatus {
+	if p.others == nil {
+		return nil
+	}
+	all, _ := p.others.present()
+	s := &web.ReplicasStatus{Differ: cluster.Differences(all), Shown: []web.ReplicaStatus{}}
+	if p.homes != nil {
+		s.Sessions, _ = p.homes.Sessions()
+	}
+	for _, r := range all {
+		s.Shown = append(s.Shown, web.ReplicaStatus{
+			Name: r.Name, ID: r.ID, This: r.ID == p.others.me.ID, Address: r.Address, Version: r.Version, Seconds: int(r.Up.Seconds()), Leads: r.LeadsServers(),
+		})
+	}
+	return s
 }
 
 func sessionStatus(view string, c register.Connected) web.SessionStatus {

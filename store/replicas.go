@@ -27,6 +27,11 @@ type Replica struct {
 	Up      time.Duration // how long it has been there, by the database's clock
 }
 
+// LeadsServers are Leads without the name "", which is for what is no server's.
+func (r Replica) LeadsServers() []string {
+	return slices.DeleteFunc(append([]string{}, r.Leads...), func(server string) bool { return server == "" })
+}
+
 // Topic is something that changes in the store.
 type Topic struct {
 	Kind string // one of the constants

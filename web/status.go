@@ -24,6 +24,26 @@ type Status struct {
 	Tokens   TokensStatus   `json:"tokens"`
 	Search   SearchStatus   `json:"search"`
 	Limits   []LimitStatus  `json:"limits"` // that were reached since the start
+	// Replicas are for who may know of all calls; nil where the store is one process's.
+	Replicas *ReplicasStatus `json:"replicas,omitempty"`
+}
+
+// ReplicasStatus are the replicas that were there when PostgreSQL last answered.
+type ReplicasStatus struct {
+	Differ   []string        `json:"differ"`   // what differs between them that should not for long
+	Sessions int             `json:"sessions"` // that live in this one
+	Shown    []ReplicaStatus `json:"shown"`
+}
+
+// ReplicaStatus is one replica.
+type ReplicaStatus struct {
+	Name    string   `json:"name"`
+	ID      string   `json:"id"`
+	This    bool     `json:"this,omitempty"`    // which tells of itself
+	Address string   `json:"address,omitempty"` // how others reach it
+	Version string   `json:"version"`
+	Seconds int      `json:"seconds"` // how long it has been there
+	Leads   []string `json:"leads"`   // servers
 }
 
 // ViewStatus is a view, and how many tools can be found in it.

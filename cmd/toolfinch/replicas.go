@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"toolfinch/cluster"
 	"toolfinch/configs"
 	"toolfinch/store"
 )
@@ -39,10 +39,10 @@ them: versions, servers, and the rest of the configuration.`,
 				t := &table{head: []string{"REPLICA", "ID", "ADDRESS", "VERSION", "UP", "LEADS"}}
 				rows := []replicaRow{}
 				for _, r := range replicas {
-					rows = append(rows, replicaRow{r.ID, r.Name, r.Address, r.Version, r.Started.UTC(), serversLed(r), r.Servers, r.Policy})
-					t.add(r.Name, r.ID, orDash(r.Address), r.Version, r.Up.Round(time.Second).String(), strconv.Itoa(len(serversLed(r))))
+					rows = append(rows, replicaRow{r.ID, r.Name, r.Address, r.Version, r.Started.UTC(), r.LeadsServers(), r.Servers, r.Policy})
+					t.add(r.Name, r.ID, orDash(r.Address), r.Version, r.Up.Round(time.Second).String(), strconv.Itoa(len(r.LeadsServers())))
 				}
-				differ := differences(replicas)
+				differ := cluster.Differences(replicas)
 				if err := show(cmd, asJSON, map[string]any{"replicas": rows, "differ": differ}, t, "no toolfinch serves over this store"); err != nil || asJSON {
 					return err
 				}
@@ -65,11 +65,6 @@ func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
 	return nil, nil
 }
 
-// serversLed are the servers that a replica leads, without the name for what is no server's.
-func serversLed(r store.Replica) []string {
-	return slices.DeleteFunc(append([]string{}, r.Leads...), func(server string) bool { return server == "" })
-}
-
 // replicaRow is a replica as JSON.
 type replicaRow struct {
 	ID      string    `json:"id"`
@@ -80,34 +75,6 @@ type replicaRow struct {
 	Leads   []string  `json:"leads"`
 	Servers string    `json:"servers_hash"`
 	Config  string    `json:"configuration_hash"`
-}
-
-// differences says what differs between replicas that should not for long.
-func differences(all []store.Replica) []string {
-	differ := []string{}
-	for _, one := range []struct {
-		of   func(store.Replica) string
-		text string
-	}{
-		{func(r store.Replica) string { return r.Version }, "they run different versions: %s. That is meant for the time of an update, from one minor version to the next"},
-		{func(r store.Replica) string { return r.Servers }, "their configurations have different servers: %s. A server that not all have is called over those that have it alone"},
-		{func(r store.Replica) string { return r.Policy }, "their configurations or policies differ: %s"},
-	} {
-		by := map[string][]string{}
-		for _, r := range all {
-			by[one.of(r)] = append(by[one.of(r)], r.Name)
-		}
-		if len(by) < 2 {
-			continue
-		}
-		var parts []string
-		for value, names := range by {
-			parts = append(parts, orDash(value)+" ("+strings.Join(names, ", ")+")")
-		}
-		slices.Sort(parts)
-		differ = append(differ, fmt.Sprintf(one.text, strings.Join(parts, "; ")))
-	}
-	return differ
 }
 
 // takeReplicas takes over who leads a server, and with placement: one runs it.

@@ -95,7 +95,9 @@ func TestReplicasOfPackaging(t *testing.T) {
 					Template struct {
 						Spec struct {
 							Grace      int `yaml:"terminationGracePeriodSeconds"`
-							Containers []struct{ Env []struct{ Name, Value string } }
+							Containers []struct {
+								Env []struct{ Name, Value string }
+							}
 						}
 					}
 				}
@@ -119,6 +121,9 @@ func TestReplicasOfPackaging(t *testing.T) {
 		}
 		if _, same, _ := strings.Cut(config, "\n"); data["toolfinch.yaml"] != same {
 			t.Errorf("the manifests have another configuration than replicas.yaml:\n%s", data["toolfinch.yaml"])
+		}
+		if page, err := os.ReadFile("../../docs/scale.md"); err != nil || !strings.Contains(string(page), "```yaml\n"+data["toolfinch.yaml"]+"```") {
+			t.Errorf("docs/scale.md shows another configuration: %v", err)
 		}
 		validates(t, data["toolfinch.yaml"], environment, grace)
 	})

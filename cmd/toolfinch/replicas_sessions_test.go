@@ -3,8 +3,10 @@
 package main_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -31,15 +33,18 @@ import (
 type fleet struct {
 	url      string // of haproxy
 	replicas []*fleetReplica
+	// rebalance has haproxy end, with all connections, and another one take its place.
+	rebalance func()
 }
 
 // fleetReplica is a place where a process of a fleet runs, one after another.
 type fleetReplica struct {
-	house house
-	port  string // where haproxy reaches it
-	log   *logWriter
-	cmd   *exec.Cmd
-	ended chan error
+	house   house
+	program string // "" for the one under test
+	port    string // where haproxy reaches it
+	log     *logWriter
+	cmd     *exec.Cmd
+	ended   chan error
 }
 
 // free returns a port that nobody listens at.
@@ -96,7 +101,7 @@ func isThere(path string) bool { _, err := os.Stat(path); return err == nil }
 // start starts a process, and waits until it is ready.
 func (r *fleetReplica) start(t *testing.T) {
 	t.Helper()
-	r.cmd = exec.Command(program(t), "serve", "--config", r.house.config)
+	r.cmd = exec.Command(cmp.Or(r.program, program(t)), "serve", "--config", r.house.config)
 	r.cmd.Env = append(r.house.env, "MCPPROXY_VAULT_KEY=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
 	r.log = &logWriter{}
 	r.cmd.Stderr = r.log
@@ -176,15 +181,24 @@ func (f *fleet) balance(t *testing.T, haproxy string) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(haproxy, "-db", "-f", file)
 	said := &logWriter{}
-	cmd.Stderr, cmd.Stdout = said, said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	var cmd *exec.Cmd
+	start := func() {
+		t.Helper()
+		cmd = exec.Command(haproxy, "-db", "-f", file)
+		cmd.Stderr, cmd.Stdout = said, said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	t.Cleanup(func() {
+	end := func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+	}
+	f.rebalance = func() { end(); start() }
+	start()
+	t.Cleanup(func() {
+		end()
 		if t.Failed() {
 			t.Logf("haproxy said:\n%s", said)
 		}
@@ -254,6 +268,52 @@ func (r *fleetReplica) overREST(t *testing.T, session string) {
 	defer answer.Body.Close()
 	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "over REST") {
 		t.Errorf("over REST: %s %s", answer.Status, text)
+	}
+}
+
+// When the balancer restarts, calls in flight over it fail, and sessions go on.
+func TestABalancerThatRestartsLosesNoSession(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2)
+	c := f.goClient(t, "client")
+	defer c.Close()
+	if _, err := c.call(t.Context(), "retrieve_tools", map[string]any{"query": "echo a message", "limit": 1}, ""); err != nil {
+		t.Fatal(err)
+	}
+	id, failed := c.ID(), make(chan error)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err := c.call(ctx, "everything_trigger-long-running-operation", map[string]any{"duration": 300, "steps": 3000}, "p")
+		failed <- err
+	}()
+	await.True(t, func() bool { return c.progress.Load() > 0 })
+	f.rebalance()
+	if err := await.Value(t, failed); err == nil {
+		t.Error("a call in flight over the balancer was answered")
+	}
+	await.Nil(t, func() error {
+		text, err := c.call(t.Context(), "everything_echo", map[string]any{"message": "still here"}, "")
+		if err == nil && !strings.Contains(text, "still here") {
+			t.Errorf("a call is answered %s", text)
+		}
+		return err
+	})
+	if c.ID() != id {
+		t.Error("the client has another session")
+	}
+	for _, r := range f.replicas {
+		await.Nil(t, func() error {
+			answer, err := http.Get("http://127.0.0.1:" + r.port + "/metrics")
+			if err != nil {
+				return err
+			}
+			defer answer.Body.Close()
+			if text, _ := io.ReadAll(answer.Body); !strings.Contains(string(text), "toolfinch_calls_in_flight 0") {
+				return errors.New("a call without a client goes on")
+			}
+			return nil
+		})
 	}
 }
 

@@ -84,8 +84,14 @@ func (t *statusText) process(s web.Status) {
 	if s.Store != "" {
 		t.line(red, "nothing can be stored: "+s.Store)
 	}
+	if s.Replicas != nil {
+		for _, line := range s.Replicas.Differ {
+			t.line(yellow, "replicas: "+line)
+		}
+	}
 	t.section(unwellTable(s, t.whole))
 	t.section(stateTable(s))
+	t.section(replicaTable(s))
 	t.section(sessionTable(s))
 	t.section(runningTable(s))
 	t.section(errorTable(s))
@@ -245,6 +251,21 @@ func stateTable(s web.Status) *table {
 			return yellow
 		}
 		return red
+	}
+	return t
+}
+
+func replicaTable(s web.Status) *table {
+	t := &table{head: []string{"REPLICA", "UP", "VERSION", "ADDRESS", "LEADS"}}
+	if s.Replicas == nil {
+		return t
+	}
+	for _, one := range s.Replicas.Shown {
+		name := one.Name
+		if one.This {
+			name += fmt.Sprintf(" (this one, %s)", plural(s.Replicas.Sessions, "session"))
+		}
+		t.add(name, lasting(time.Duration(one.Seconds)*time.Second), one.Version, orDash(one.Address), plural(len(one.Leads), "server"))
 	}
 	return t
 }

@@ -274,7 +274,7 @@ func (r *fleetReplica) overREST(t *testing.T, session string) {
 // When the balancer restarts, calls in flight over it fail, and sessions go on.
 func TestABalancerThatRestartsLosesNoSession(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 2)
+	f := fleetOver(t, 2, postgres.Start(t), upstreams(t, "everything"))
 	c := f.goClient(t, "client")
 	defer c.Close()
 	if _, err := c.call(t.Context(), "retrieve_tools", map[string]any{"query": "echo a message", "limit": 1}, ""); err != nil {

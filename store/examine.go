@@ -59,13 +59,13 @@ func examinePostgres(ctx context.Context, at string) (e Examined, err error) {
 	}
 	one, other, err := two(ctx, config)
 	if err != nil {
-		return e, fmt.Errorf("store: PostgreSQL: %w", err)
+		return e, fmt.Errorf("store: PostgreSQL: %w", unconnected(err))
 	}
 	defer closeSoon(one)
 	defer closeSoon(other)
 	var version string
 	if err := one.QueryRow(ctx, `SELECT version()`).Scan(&version); err != nil {
-		return e, fmt.Errorf("store: PostgreSQL: %w", err)
+		return e, fmt.Errorf("store: PostgreSQL: %w", unconnected(err))
 	}
 	e.Database, _, _ = strings.Cut(version, " on ")
 	if err := one.QueryRow(ctx, `SELECT to_regclass('`+versionTable+`') IS NOT NULL`).Scan(&e.Known); err != nil {

@@ -163,10 +163,14 @@ func (p *remote) current(ctx context.Context, db *sql.DB) (bool, error) {
 	return applied == newest, err
 }
 
-// usable says why this program cannot read the database.
+// usable says why this program cannot read the database; fs.ErrNotExist where no program has
+// been yet.
 func (p *remote) usable(ctx context.Context, db *sql.DB) error {
 	ready, err := p.current(ctx, db)
 	if err == nil && !ready {
+		if err := p.sealable(ctx, db); err != nil {
+			return err
+		}
 		err = errors.New("its schema is not that of this program: toolfinch serve, and commands that write, make it so")
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,10 +111,34 @@ const (
 func openPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to purpose) (*Store, error) {
 	s, err := dialPostgres(ctx, at, snapshot, log, to)
 	if err != nil {
-		return nil, fmt.Errorf("store: open PostgreSQL: %w", err)
+		return nil, fmt.Errorf("store: open PostgreSQL: %w", unconnected(err))
 	}
 	return s, nil
 }
+
+// unconnected says in one line, and what to do, why a database cannot be connected to: the driver
+// has a line for each attempt, with TLS and without. Other errors stay as they are.
+func unconnected(err error) error {
+	if failed := (*pgconn.ConnectError)(nil); !errors.As(err, &failed) {
+		return err
+	}
+	var all []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return &inWords{strings.Join(all, " ") + "; check that it runs, and that store is right", err}
+}
+
+// inWords is an error in other words.
+type inWords struct {
+	text string
+	error
+}
+
+func (e *inWords) Error() string { return e.text }
+func (e *inWords) Unwrap() error { return e.error }
 
 // configOf reads a URL.
 func configOf(at string) (*pgx.ConnConfig, error) {

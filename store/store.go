@@ -96,12 +96,16 @@ func openMemory(ctx context.Context, log *slog.Logger) (*Store, error) {
 var ErrReadOnly = errors.New("the store is open for reading only")
 
 // OpenReadOnly opens what is at a place, see Open, for reading: methods that write fail,
-// and nothing is made or changed. In a folder, the store is empty where there is none, or
-// one that cannot be read; the latter costs one warning in log. A PostgreSQL database
+// and nothing is made or changed. The store is empty where there is none, and in a folder where
+// there is one that cannot be read, which costs one warning in log. A PostgreSQL database
 // that cannot be read is an error.
 func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
-		return openPostgres(ctx, at, "", log, reading)
+		s, err := openPostgres(ctx, at, "", log, reading)
+		if errors.Is(err, fs.ErrNotExist) && !Passes(err) {
+			return nothing(ctx, log)
+		}
+		return s, err
 	}
 	dir := at
 	path, err := filepath.Abs(filepath.Join(dir, fileName))
@@ -117,6 +121,11 @@ func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, err
 	if !errors.Is(err, fs.ErrNotExist) {
 		log.Warn("the store could not be read: what it knows is not used", "dir", dir, "error", err)
 	}
+	return nothing(ctx, log)
+}
+
+// nothing is an empty store that is open for reading only.
+func nothing(ctx context.Context, log *slog.Logger) (*Store, error) {
 	s, err := openMemory(ctx, log)
 	if err == nil {
 		s.readOnly = true
@@ -148,10 +157,13 @@ func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 func Check(ctx context.Context, at string) (known bool, err error) {
 	if InPostgres(at) {
 		s, err := openPostgres(ctx, at, "", slog.New(slog.DiscardHandler), reading)
-		if err != nil {
-			return true, err
+		switch {
+		case err == nil:
+			return true, s.Close()
+		case errors.Is(err, fs.ErrNotExist) && !Passes(err):
+			return false, nil
 		}
-		return true, s.Close()
+		return true, err
 	}
 	path, err := filepath.Abs(filepath.Join(at, fileName))
 	if err == nil {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"toolfinch/trust"
@@ -17,41 +18,53 @@ const (
 	givenEvery = 50 * time.Millisecond
 )
 
-// isCut reports whether a replica could not be reached a moment ago.
-func (h *Homes) isCut(id string) bool {
+// cut is a replica that could not be reached a moment ago.
+type cut struct {
+	until time.Time // when it is tried again
+	what  outcome   // of the last try: refused or unreachable
+}
+
+// reach hands a request to another replica, unless that could not be reached a moment ago.
+func (h *Homes) reach(w http.ResponseWriter, r *http.Request, sent []byte, to Peer) outcome {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return time.Now().Before(h.cut[id])
+	last := h.cut[to.ID]
+	h.mu.Unlock()
+	if time.Now().Before(last.until) {
+		return last.what
+	}
+	return h.hand(w, r, sent, to, false)
 }
 
 // cutOff takes down that a replica cannot be reached.
-func (h *Homes) cutOff(id string) {
+func (h *Homes) cutOff(id string, what outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for id, until := range h.cut {
-		if time.Now().After(until) {
+	now := time.Now()
+	for id, one := range h.cut {
+		if now.After(one.until) {
 			delete(h.cut, id)
 		}
 	}
-	h.cut[id] = time.Now().Add(cutFor)
+	if h.cut[id].until.IsZero() {
+		h.cut[id] = cut{now.Add(cutFor), what}
+	}
 }
 
 // getBack reports whether a session may be adopted whose home cannot be reached from here: the
 // home is gone, or it was asked over the store and has given the session up. What the store
 // cannot tell is taken for gone where the home refuses connections.
 func (h *Homes) getBack(ctx context.Context, hash [32]byte, from Peer, refuses bool) bool {
-	h.cutOff(from.ID)
 	ctx, cancel := context.WithTimeout(ctx, givenWithin)
 	defer cancel()
-	for asked := false; ; asked = true {
+	asked := false
+	for {
 		there, err := h.there(ctx, from.ID)
 		switch {
-		case err != nil:
-			return refuses
-		case !there:
+		case err != nil && refuses, err == nil && !there:
 			return true
-		case !asked:
+		case err == nil && !asked:
 			err = h.ask(ctx, from.ID, hash)
+			asked = err == nil
 		}
 		if row, found, failed := h.rows.Find(ctx, hash); failed == nil && (!found || row.Home != from.ID) {
 			return true

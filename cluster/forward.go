@@ -160,7 +160,7 @@ func (h *Homes) failed(w http.ResponseWriter, r *http.Request, sent []byte, to P
 		return brokenOff
 	case begun:
 		return again
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF): // it is ending, or has ended
 		return refused
 	case !h.isThere(to.ID):
 		return notThere
@@ -341,10 +341,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 	why := "this session moves too often"
 	for range maxTurns {
 		if at.ID != "" && at.ID != h.me.ID {
-			what := unreachable
-			if !h.isCut(at.ID) {
-				what = h.hand(w, r, sent, at, false)
-			}
+			what := h.reach(w, r, sent, at)
 			if what == refused && !tried && h.isThere(at.ID) {
 				what, tried = again, true
 			}
@@ -352,6 +349,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 			case answered, brokenOff:
 				return
 			case refused, unreachable:
+				h.cutOff(at.ID, what)
 				if !h.getBack(r.Context(), hash, at, what == refused) {
 					unavailable(w, "the replica that has this session cannot be reached")
 					return

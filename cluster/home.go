@@ -96,11 +96,11 @@ type Homes struct {
 	wake  chan struct{} // holds one signal: there is something to store
 	asked chan [32]byte // sessions that other replicas ask for
 
-	mu    sync.Mutex           // guards what follows; held for look-ups only
-	mine  map[string]*mine     // by session ID
-	moved *known               // where sessions are that are not where their ID says
-	gone  map[[32]byte]bool    // sessions that have ended, and are still stored
-	cut   map[string]time.Time // until when replicas that could not be reached are not tried
+	mu    sync.Mutex        // guards what follows; held for look-ups only
+	mine  map[string]*mine  // by session ID
+	moved *known            // where sessions are that are not where their ID says
+	gone  map[[32]byte]bool // sessions that have ended, and are still stored
+	cut   map[string]cut    // replicas that could not be reached, by ID
 }
 
 // mine is a session that lives here.
@@ -136,7 +136,7 @@ func NewHomes(o Options) (*Homes, error) {
 		streams: streams, end: end,
 		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, log: o.Log, hands: newHands(secure),
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
-		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]time.Time{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), gone: map[[32]byte]bool{},
+		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]cut{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil
 }
 

@@ -84,8 +84,15 @@ func TestPostgresThatCannotBeOpened(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	if _, err := OpenReadOnly(t.Context(), postgres.Start(t), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "schema") {
-		t.Errorf("an empty database, for reading: %v", err)
+	url := postgres.Start(t)
+	if got := ids(tools(t, openReadOnly(t, url))); len(got) > 0 {
+		t.Errorf("an empty database has %v", got)
+	}
+	if _, err := open(t, url).db.Exec(`DELETE FROM ` + versionTable + ` WHERE version_id = (SELECT max(version_id) FROM ` + versionTable + `)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenReadOnly(t.Context(), url, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "schema") {
+		t.Errorf("a database of an older version, for reading: %v", err)
 	}
 }
 

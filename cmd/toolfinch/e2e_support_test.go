@@ -193,10 +193,10 @@ func (h house) serveHTTP(t *testing.T) (url string, pid int) {
 	return url, pid
 }
 
-// serveLogged is serveHTTP with what the process logs.
-func (h house) serveLogged(t *testing.T) (url string, pid int, log *logWriter) {
+// launch starts toolfinch on a free port and returns its address once it listens.
+func (h house) launch(t *testing.T) (url string, cmd *exec.Cmd, ended chan error, log *logWriter) {
 	t.Helper()
-	cmd := exec.Command(program(t), "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
+	cmd = exec.Command(program(t), "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
 	cmd.Env = h.env
 	listening := make(chan string, 1)
 	log = &logWriter{listening: listening}
@@ -204,8 +204,24 @@ func (h house) serveLogged(t *testing.T) (url string, pid int, log *logWriter) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
+	ended = make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	select {
+	case url = <-listening:
+	case err := <-ended:
+		t.Fatalf("toolfinch ended with %v\n%s", err, log)
+	case <-time.After(patience):
+		_ = cmd.Process.Kill()
+		<-ended
+		t.Fatalf("toolfinch does not listen\n%s", log)
+	}
+	return url, cmd, ended, log
+}
+
+// serveLogged is serveHTTP with what the process logs.
+func (h house) serveLogged(t *testing.T) (url string, pid int, log *logWriter) {
+	t.Helper()
+	url, cmd, ended, log := h.launch(t)
 	t.Cleanup(func() {
 		children := descendants(cmd.Process.Pid)
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -227,16 +243,7 @@ func (h house) serveLogged(t *testing.T) (url string, pid int, log *logWriter) {
 		log.check(t)
 		noneLeft(t, children)
 	})
-	select {
-	case url := <-listening:
-		return url, cmd.Process.Pid, log
-	case err := <-ended:
-		ended <- err
-		t.Fatalf("toolfinch ended with %v\n%s", err, log)
-	case <-time.After(patience):
-		t.Fatalf("toolfinch does not listen\n%s", log)
-	}
-	return "", 0, nil
+	return url, cmd.Process.Pid, log
 }
 
 // stdio is how the SDK's client starts toolfinch; extra is for its environment.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,16 +20,7 @@ import (
 // serveReplica starts toolfinch, which may be killed. The test's end ends it.
 func (h house) serveReplica(t *testing.T) (url string, pid int, end func(syscall.Signal)) {
 	t.Helper()
-	cmd := exec.Command(program(t), "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
-	cmd.Env = h.env
-	listening := make(chan string, 1)
-	log := &logWriter{listening: listening}
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	url, cmd, ended, log := h.launch(t)
 	over := false
 	end = func(signal syscall.Signal) {
 		if over {
@@ -52,16 +42,7 @@ func (h house) serveReplica(t *testing.T) (url string, pid int, end func(syscall
 		noneLeft(t, children)
 	}
 	t.Cleanup(func() { end(syscall.SIGTERM) })
-	select {
-	case url := <-listening:
-		return url, cmd.Process.Pid, end
-	case err := <-ended:
-		ended <- err
-		t.Fatalf("toolfinch ended with %v\n%s", err, log)
-	case <-time.After(patience):
-		t.Fatalf("toolfinch does not listen\n%s", log)
-	}
-	return "", 0, nil
+	return url, cmd.Process.Pid, end
 }
 
 // freeAddress is one of this machine that nobody listens at now.

@@ -64,7 +64,7 @@ func (c *connection) Asked(stream int64, id json.RawMessage, method string, para
 	came := time.Now()
 	first := c.calls.suspect(stream, tool.Asks[method]) // before the answer of the call can have been read
 	c.Go(func() {
-		result, err := a.answer(ctx, first, came, id, method, params)
+		result, question, err := a.answer(ctx, first, came, id, method, params)
 		withdrawn := errors.Is(context.Cause(ctx), errWithdrawn)
 		a.mu.Lock()
 		delete(a.cancel, string(id))
@@ -73,9 +73,7 @@ func (c *connection) Asked(stream int64, id json.RawMessage, method string, para
 		if !withdrawn {
 			c.Respond(id, result, c.refusal(err))
 		}
-		if method == methodRoots {
-			c.roots.count(0, 1)
-		}
+		c.roots.wasSent(question)
 		a.mu.Lock()
 		a.count--
 		a.bytes -= len(params)
@@ -125,27 +123,27 @@ func (c *connection) refusal(err error) *tool.RPCError {
 }
 
 // answer finds out whom a request of the server is for, and asks. first are the
-// calls that it could belong to when it came.
-func (a *asks) answer(ctx context.Context, first suspects, came time.Time, id json.RawMessage, method string, params json.RawMessage) (json.RawMessage, error) {
+// calls that it could belong to when it came. A question for roots has a number.
+func (a *asks) answer(ctx context.Context, first suspects, came time.Time, id json.RawMessage, method string, params json.RawMessage) (result json.RawMessage, question int, err error) {
 	c := a.over
 	if method == "ping" {
-		return nil, nil
+		return nil, 0, nil
 	}
 	capability, ok := tool.Asks[method]
 	if !ok {
-		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "there is no method " + strconv.Quote(method)}
+		return nil, 0, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "there is no method " + strconv.Quote(method)}
 	}
 	select { // the server may ask before the handshake has come to its end here
 	case <-c.Ready:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, 0, context.Cause(ctx)
 	}
 	if c.Era == EraLegacy {
 		c.server.questions.note()
 	}
 	if method == methodRoots {
 		c.users.wantRoots()
-		c.roots.count(1, 0)
+		question = c.roots.wasAsked()
 		if len(first.calls) == 0 {
 			c.server.questions.asksRoots()
 			first = c.calls.suspect(0, capability) // for whoever has come meanwhile they are wanted, too
@@ -157,12 +155,11 @@ func (a *asks) answer(ctx context.Context, first suspects, came time.Time, id js
 		call = of[0].ctx
 	}
 	ctx, done := c.Answering(ctx, call, came, id, method, params)
-	var result json.RawMessage
 	if err == nil {
 		result, err = a.ask(ctx, of, method, params)
 	}
 	done(result, err)
-	return result, err
+	return result, question, err
 }
 
 // ask asks the client of calls, of which there may be none.

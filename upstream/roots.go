@@ -30,8 +30,8 @@ type roots struct {
 	first *call         // that session's first call, while it waits for that
 	begun event         // first is set
 	known chan struct{} // closed when the first call of that session waits no more
-	asked int           // how often the server has asked
-	sent  int           // how often it was answered
+	asked int           // how often the server has asked; its questions have numbers from 1
+	sent  int           // the newest question that was answered
 	grown event         // asked or sent is more
 }
 
@@ -47,7 +47,7 @@ func (r *roots) prepare(c *call, stale bool) error {
 		return nil // it knows them from the call before
 	}
 	r.mu.Lock()
-	sent := r.sent // before the server can have asked because of this call
+	asked := r.asked // before the server can have asked because of this call
 	r.mu.Unlock()
 	if stale {
 		r.tell()
@@ -63,7 +63,7 @@ func (r *roots) prepare(c *call, stale bool) error {
 	}
 	known, wanted := r.known, 1
 	if stale {
-		wanted = sent + 1
+		wanted = asked + 1
 	}
 	r.mu.Unlock()
 	if !isFirst {
@@ -92,17 +92,17 @@ func (r *roots) prepare(c *call, stale bool) error {
 	return nil
 }
 
-// waitSent waits a while until the server was sent roots so many times. How long the
+// waitSent waits a while until a question was answered, or one after it. How long the
 // client of a 2026-07-28 call takes to answer does not count: it answers with another
 // request.
-func (r *roots) waitSent(c *call, times int) bool {
+func (r *roots) waitSent(c *call, question int) bool {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	timer := time.AfterFunc(rootsWithin, cancel)
 	defer timer.Stop()
 	for {
 		r.mu.Lock()
-		asked, sent, grown := r.asked >= times, r.sent >= times, r.grown.next()
+		asked, sent, grown := r.asked >= question, r.sent >= question, r.grown.next()
 		r.mu.Unlock()
 		if sent {
 			r.takenIn(ctx)
@@ -128,12 +128,20 @@ func (r *roots) takenIn(ctx context.Context) {
 	r.over.Pause(ctx, rootsTakenIn)
 }
 
-// count counts a request for roots, or an answer to one.
-func (r *roots) count(asked, sent int) {
+// wasAsked counts a question, and returns its number.
+func (r *roots) wasAsked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked += asked
-	r.sent += sent
+	r.asked++
+	r.grown.happen()
+	return r.asked
+}
+
+// wasSent notes that a question was answered; 0 is none.
+func (r *roots) wasSent(question int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = max(r.sent, question)
 	r.grown.happen()
 }
 

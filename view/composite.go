@@ -178,6 +178,10 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 			for _, earlier := range step.after {
 				select {
 				case <-done[earlier]:
+					if failures[earlier] != nil && c.failFast { // which is the answer
+						failures[i] = failures[earlier]
+						return nil
+					}
 				case <-running.Done():
 				}
 			}

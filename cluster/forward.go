@@ -155,8 +155,12 @@ func (h *Homes) failed(w http.ResponseWriter, r *http.Request, sent []byte, to P
 		return answered
 	case begun && once(sent):
 		h.log.Warn("a replica was lost while it answered", "replica", to.ID, "error", err)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(lost(sent)) // an error means that the client is gone
+		if answer := lost(sent); len(answer) > 0 {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(answer) // an error means that the client is gone
+		} else {
+			http.Error(w, whyLost, http.StatusBadGateway)
+		}
 		return brokenOff
 	case begun:
 		return again
@@ -232,8 +236,11 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.over.Read(p)
 }
 
-// codeLost is the JSON-RPC code of a request whose replica was lost.
-const codeLost = -32000
+// codeLost is the JSON-RPC code of a request whose replica was lost, and whyLost the reason.
+const (
+	codeLost = -32000
+	whyLost  = "the process that was answering this request is gone: the call may or may not have happened; check before you repeat it"
+)
 
 // lost answers the requests in what a client sent to a replica that was lost meanwhile.
 func lost(sent []byte) []byte {
@@ -243,7 +250,7 @@ func lost(sent []byte) []byte {
 		if !m.IsRequest() {
 			continue
 		}
-		refusal := wire.Refusal{ID: m.ID, Code: codeLost, Reason: "the process that was answering this request is gone: the call may or may not have happened; check before you repeat it"}
+		refusal := wire.Refusal{ID: m.ID, Code: codeLost, Reason: whyLost}
 		answers = append(answers, refusal.Answer())
 	}
 	all := bytes.Join(answers, []byte{','})
@@ -253,11 +260,11 @@ func lost(sent []byte) []byte {
 	return all
 }
 
-// once reports whether what a client sent must not be done twice: a call of a tool, or several
-// messages.
+// once reports whether what a client sent must not be done twice: a call of a tool, several
+// messages, or what is no message, because the REST API takes calls, too.
 func once(sent []byte) bool {
 	messages, _, batch := wire.ParseMessages(sent)
-	return batch || slices.ContainsFunc(messages, func(m *wire.Inbound) bool {
+	return batch || len(sent) > 0 && len(messages) == 0 || slices.ContainsFunc(messages, func(m *wire.Inbound) bool {
 		return m.Method == string(mcp.MethodToolsCall) || m.Method == string(mcp.MethodInitialize)
 	})
 }

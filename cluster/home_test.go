@@ -278,6 +278,25 @@ func TestACallThatWasLostIsNotRepeated(t *testing.T) {
 	}
 }
 
+func TestACallOfTheAPIThatWasLostIsNotRepeated(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	close(b.done) // b would answer at once
+	answered := make(chan *http.Response, 1)
+	go func() { answered <- alice.do(t.Context(), http.MethodPost, b.url+"/api", `{"tool_id":"wait"}`) }()
+	await.Value(t, home.calls)
+	go home.stop()
+	answer := await.Value(t, answered)
+	if answer.StatusCode != http.StatusBadGateway {
+		t.Errorf("it is answered %s", answer.Status)
+	}
+	expect(t, alice.read(answer), "may or may not have happened")
+	if len(b.calls) != 0 {
+		t.Error("a call was made again")
+	}
+}
+
 func TestAReplicaThatEndsHandsItsSessionsOver(t *testing.T) {
 	all := newTeam(t, 3, nil)
 	home, b, c := all.replicas[0], all.replicas[1], all.replicas[2]

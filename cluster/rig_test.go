@@ -144,7 +144,7 @@ type replica struct {
 	live  *register.Live
 	http  *transport.Streamable
 	url   string                          // where clients come
-	calls chan *tool.Call                 // gets each call of "wait"
+	calls chan *tool.Call                 // gets each call of "wait", and nil for each of the API
 	ended chan error                      // gets how each ended
 	done  chan struct{}                   // a value lets one call of "wait" answer
 	by    atomic.Pointer[context.Context] // of the last call
@@ -205,6 +205,14 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", r.http)
 	mux.HandleFunc("/message", sse.Messages)
+	mux.HandleFunc("/api", func(w http.ResponseWriter, q *http.Request) {
+		if id := q.Header.Get("Mcp-Session-Id"); !r.live.KnowsHTTP(id, "") {
+			sent, _ := io.ReadAll(q.Body)
+			view.Elsewhere(w, q, id, sent, http.HandlerFunc(r.api))
+			return
+		}
+		r.api(w, q)
+	})
 	inside := r.homes.Inside(mux)
 	outside := http.NewServeMux()
 	outside.Handle("/", mux)
@@ -227,6 +235,16 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	})
 	t.Cleanup(r.stop)
 	return r
+}
+
+// api answers a call that is no message of MCP.
+func (r *replica) api(w http.ResponseWriter, q *http.Request) {
+	r.calls <- nil
+	select {
+	case <-r.done:
+		fmt.Fprintln(w, "waited at", r.me.ID)
+	case <-q.Context().Done():
+	}
 }
 
 // changes has the rows follow sessions.

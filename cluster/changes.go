@@ -42,8 +42,9 @@ func NewChanges(open func(ctx context.Context) (Listener, error), versions map[s
 
 // Run calls take for each change until ctx ends, one at a time: take should not be long.
 // Notifications get lost with a connection. So whenever there is a new one, versions are
-// compared, and take is told of a change with no more than its topic.
-func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n store.Notice)) {
+// compared, and take is told of a change with no more than its topic. That is also how it
+// is told again of a change that it could not take in.
+func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n store.Notice) error) {
 	again := conn.NewDelays(conn.FirstDelay)
 	for ctx.Err() == nil {
 		err := c.listen(ctx, again, take)
@@ -51,8 +52,8 @@ func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n stor
 		if ctx.Err() != nil {
 			return
 		}
-		delay := again.Next()
-		c.log.Warn("what other replicas change is not heard: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
+		delay := min(again.Next(), mostDelay)
+		c.log.Log(context.Background(), store.Level(err), "what other replicas change is not heard: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):
@@ -60,11 +61,14 @@ func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n stor
 	}
 }
 
+// mostDelay is at most between two attempts to reach the database: all wait for what comes then.
+const mostDelay = 5 * time.Second
+
 // askEvery is how often versions are compared while nothing is heard: that the connection
 // is dead is noticed by nothing else.
 const askEvery = 15 * time.Second
 
-func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx context.Context, n store.Notice)) error {
+func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx context.Context, n store.Notice) error) error {
 	within := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, roundWithin) }
 	opening, cancel := within()
 	l, err := c.open(opening)
@@ -82,8 +86,10 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 		}
 		for topic, version := range versions {
 			if version != c.seen[topic] {
+				if err := take(ctx, store.Notice{Topic: topic, Version: version}); err != nil {
+					return err
+				}
 				c.seen[topic] = version
-				take(ctx, store.Notice{Topic: topic, Version: version})
 			}
 		}
 		again.Reset()
@@ -91,7 +97,7 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 		for ctx.Err() == nil {
 			waiting, cancel := context.WithTimeout(ctx, askEvery)
 			n, err := l.Next(waiting)
-			silent := waiting.Err() != nil && ctx.Err() == nil
+			silent := err != nil && waiting.Err() != nil && ctx.Err() == nil
 			cancel()
 			if silent {
 				break
@@ -99,10 +105,12 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 			if err != nil {
 				return err
 			}
+			if err := take(ctx, n); err != nil {
+				return err
+			}
 			if n.Version != 0 {
 				c.seen[n.Topic] = n.Version
 			}
-			take(ctx, n)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -67,8 +67,8 @@ func (e *ear) Next(ctx context.Context) (store.Notice, error) {
 
 func (*ear) Close() error { return nil }
 
-// Each change is heard of once: by its notification, or, where that was lost, when
-// versions are compared over the next connection.
+// Each change is heard of once: by its notification, or, where that was lost or could not be
+// taken in, when versions are compared over the next connection.
 func TestNoChangeIsMissed(t *testing.T) {
 	topic := func(server string) store.Topic { return store.Topic{Kind: store.TopicServer, Key: server} }
 	f := &feed{versions: map[store.Topic]int64{topic("old"): 7, topic("early"): 1}}
@@ -78,7 +78,15 @@ func TestNoChangeIsMissed(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.Run(ctx, func(_ context.Context, n store.Notice) { heard <- n.Topic })
+		refused := map[store.Topic]bool{}
+		c.Run(ctx, func(_ context.Context, n store.Notice) error {
+			if n.Key == "refused" && !refused[n.Topic] {
+				refused[n.Topic] = true
+				return errAway
+			}
+			heard <- n.Topic
+			return nil
+		})
 	}()
 	defer func() { cancel(); <-done }()
 	want := func(server string) {
@@ -93,6 +101,8 @@ func TestNoChangeIsMissed(t *testing.T) {
 	f.bump(topic("lost"), false)
 	f.lose()
 	want("lost")
+	f.bump(topic("refused"), true)
+	want("refused")
 	f.bump(topic("told"), true)
 	want("told")
 	if len(heard) > 0 {

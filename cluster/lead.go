@@ -142,8 +142,8 @@ func (l *Leads) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		delay := again.Next()
-		l.log.Warn("this replica leads no servers: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
+		delay := min(again.Next(), mostDelay)
+		l.log.Log(context.Background(), store.Level(err), "this replica leads no servers: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):

@@ -60,6 +60,6 @@ func (c *counter) put(ctx context.Context, fresh map[string]int) {
 		return
 	}
 	if err := c.store.PutTokens(ctx, fresh); err != nil && ctx.Err() == nil {
-		c.log.Log(context.Background(), unstored(err), "token counts not written to the store", "error", err)
+		c.log.Log(context.Background(), store.Level(err), "token counts not written to the store", "error", err)
 	}
 }

@@ -60,7 +60,7 @@ func (l *loop) follow(ctx context.Context, config *configs.Config, change upstre
 	f, err := l.known.follow(ctx, config, change.Server)
 	l.wait(change, err)
 	if err != nil && ctx.Err() == nil {
-		l.log.Log(context.Background(), unstored(err), "what another replica lists could not be read; what was known before stays", "server", change.Server, "error", err)
+		l.log.Log(context.Background(), store.Level(err), "what another replica lists could not be read; what was known before stays", "server", change.Server, "error", err)
 	}
 	if f.listed != nil {
 		diff = countOf(f.listed.Defs)

@@ -111,7 +111,7 @@ func (k *knowledge) compare(ctx context.Context, mode pins.Mode, change upstream
 		return unpinned
 	}
 	if ctx.Err() == nil {
-		k.log.Log(ctx, unstored(err), "what is approved could not be read: what is served is what was before", "server", change.Server, "error", err)
+		k.log.Log(ctx, store.Level(err), "what is approved could not be read: what is served is what was before", "server", change.Server, "error", err)
 	}
 	approved := map[tool.ID]*tool.Def{}
 	if before != nil {

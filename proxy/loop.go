@@ -69,7 +69,7 @@ func (l *loop) later(what string, write func(ctx context.Context) error) {
 	select {
 	case l.notes <- func(ctx context.Context) {
 		if err := write(ctx); err != nil && ctx.Err() == nil {
-			l.log.Log(ctx, unstored(err), "not written to the store", "what", what, "error", err)
+			l.log.Log(ctx, store.Level(err), "not written to the store", "what", what, "error", err)
 		}
 	}:
 	default:
@@ -168,15 +168,6 @@ func (l *loop) wait(change upstream.Change, err error) {
 	}
 }
 
-// unstored is the level at which it is logged that something could not be stored or read. While
-// PostgreSQL is away it is known, and was said once, that nothing can be.
-func unstored(err error) slog.Level {
-	if away := (*store.Away)(nil); errors.As(err, &away) {
-		return slog.LevelDebug
-	}
-	return slog.LevelWarn
-}
-
 // storeAgain is how long what could not be stored or read waits for the next try.
 const storeAgain = time.Second
 
@@ -228,7 +219,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 		if change.Err == nil && configured { // after an error its last known tools stay; the pool has logged it
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
-				l.log.Log(context.Background(), unstored(err), "not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
+				l.log.Log(context.Background(), store.Level(err), "not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
 			}
 			l.wait(change, err)
 		}

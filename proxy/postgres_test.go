@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -140,6 +141,46 @@ func TestAProxyStartsFromItsSnapshot(t *testing.T) {
 		return strings.Contains(get("GET", "/api/tools/discover?view=plain&query=wig", "").body, `shop_wig`)
 	})
 	works("after")
+}
+
+// What another replica changes in the moment in which PostgreSQL is back is taken in, even if
+// this one has not noticed yet that it can read again.
+func TestNoProvisionIsMissedWhenPostgresIsBack(t *testing.T) {
+	t.Parallel()
+	cluster := postgres.New(t)
+	for name, fault := range map[string]struct{ begin, end func(testing.TB) }{
+		"stopped": {cluster.Stop, cluster.Run},
+		"paused":  {cluster.Pause, cluster.Resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := configOf(t, []*script{shop(t, "shop", "hat", "coat")}, gated("gated", view.ExposureRetrieve, ample))
+			config.Store = cluster.Database(t)
+			_, url := openREST(t, "", config)
+			curl(t, url, "POST", "/api/tools/provision?view=gated", `{"tool_ids":["shop_hat"]}`).wants(t, "provision", 200)
+			fault.begin(t)
+			await.True(t, func() bool { return strings.Contains(curl(t, url, "GET", "/readyz", "").body, `"degraded"`) })
+			fault.end(t)
+			db, err := store.Open(t.Context(), config.Store, slog.New(slog.DiscardHandler)) // as another replica has
+			if err != nil {
+				t.Fatal(err)
+			}
+			has, err := db.Provisions(t.Context(), "gated")
+			if err != nil || len(has) != 1 {
+				t.Fatalf("%d tools are provisioned, %v", len(has), err)
+			}
+			more := has[0]
+			more.ID.Name = "coat"
+			if err := errors.Join(db.PutProvisions(t.Context(), "gated", more.Owner, append(has, more)), db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			await.Nil(t, func() error {
+				if got := curl(t, url, "POST", "/api/proxy/execute?view=gated", `{"tool_id":"shop_coat","arguments":{"size":3}}`); got.status != 200 {
+					return fmt.Errorf("a call of what was provisioned elsewhere: %d %s", got.status, got.body)
+				}
+				return nil
+			})
+		})
+	}
 }
 
 func TestAProxyDoesNotStartWithoutItsPostgres(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -174,14 +175,21 @@ func (o *others) relist(ctx context.Context, server string) {
 		return
 	}
 	if err := o.shared.Ask(ctx, store.Topic{Kind: store.TopicRelist, Key: server}, ""); err != nil && ctx.Err() == nil {
-		o.log.Log(context.Background(), unstored(err), "the leader of a server was not told that its lists have changed", "server", server, "error", err)
+		o.log.Log(context.Background(), store.Level(err), "the leader of a server was not told that its lists have changed", "server", server, "error", err)
 	}
 }
 
 // hear takes in what other replicas change, until ctx ends.
 func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
-	learned := pace{ctx: ctx, do: func() { p.loop.soon(ctx, p.loop.recallLearned) }}
-	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) {
+	var learned *pace
+	learned = &pace{ctx: ctx, do: func() {
+		p.loop.soon(ctx, func(ctx context.Context) {
+			if store.Passes(p.unread(ctx, store.TopicLearned, p.loop.recallLearned(ctx))) {
+				learned.due()
+			}
+		})
+	}}
+	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) (err error) {
 		if n.Version != 0 && n.Kind != store.TopicLearned { // it is stored, and snapshots have it
 			wake(p.outdated)
 		}
@@ -192,13 +200,16 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			case <-ctx.Done():
 			}
 		case store.TopicProvisions:
-			p.recallProvisions(ctx, n.Detail)
+			err = p.recallProvisions(ctx, n.Detail)
 		case store.TopicKeys:
 			p.desk.entrance.Forget()
 		case store.TopicLearned:
 			learned.due()
 		case store.TopicEnriched:
-			p.loop.soon(ctx, p.loop.recallEnriched)
+			var unread error
+			if err = p.loop.do(ctx, func(ctx context.Context) { unread = p.loop.recallEnriched(ctx) }); err == nil {
+				err = unread
+			}
 		case store.TopicVectors:
 			wake(p.embedder.work)
 		case store.TopicRelist:
@@ -208,7 +219,20 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 				p.homes.Asked([sha256.Size]byte(hash))
 			}
 		}
+		return p.unread(ctx, n.Kind, err)
 	})
+}
+
+// unread returns why something that other replicas have changed could not be read, where that
+// passes: it is read again then.
+func (p *Proxy) unread(ctx context.Context, kind string, err error) error {
+	if store.Passes(err) {
+		return err
+	}
+	if err != nil && ctx.Err() == nil {
+		p.log.Warn("what another replica has changed could not be read", "what", kind, "error", err)
+	}
+	return nil
 }
 
 // attend keeps what depends on who is there: how limits are shared, and which texts this
@@ -231,10 +255,10 @@ func (p *Proxy) attend(ctx context.Context) {
 
 // recallProvisions takes in what clients have provisioned over other replicas: detail is a
 // JSON array of the view and the owner, "" for all.
-func (p *Proxy) recallProvisions(ctx context.Context, detail string) {
+func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed error) {
 	var of [2]string
 	if detail != "" && json.Unmarshal([]byte(detail), &of) != nil {
-		return
+		return nil
 	}
 	for _, v := range p.now.Load().views {
 		if detail != "" && v.name != of[0] {
@@ -249,10 +273,11 @@ func (p *Proxy) recallProvisions(ctx context.Context, detail string) {
 				err = v.gate.Recall(ctx, owner, func(ctx context.Context) ([]tool.Provisioned, error) { return p.store.ProvisionsOf(ctx, v.name, owner) })
 			}
 		}
-		if err != nil && ctx.Err() == nil {
-			p.log.Warn("what clients provisioned over another replica could not be read", "view", v.name, "error", err)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("view %s: %w", v.name, err))
 		}
 	}
+	return failed
 }
 
 // ownersIn are those who have something provisioned in a view, as far as this replica or
@@ -268,16 +293,15 @@ func (p *Proxy) ownersIn(ctx context.Context, v *View) ([]string, error) {
 }
 
 // recallLearned takes in what was learned from use elsewhere.
-func (l *loop) recallLearned(ctx context.Context) {
+func (l *loop) recallLearned(ctx context.Context) error {
 	if l.memory == nil {
-		return
+		return nil
 	}
 	stored, err := l.store.Learned(ctx)
-	if err != nil {
-		l.log.Warn("what was learned by another replica could not be read", "error", err)
-		return
+	if err == nil {
+		l.memory.Recall(usesOf(stored))
 	}
-	l.memory.Recall(usesOf(stored))
+	return err
 }
 
 func usesOf(stored []store.LearnedUse) []retrieve.Use {
@@ -289,20 +313,20 @@ func usesOf(stored []store.LearnedUse) []retrieve.Use {
 }
 
 // recallEnriched takes in what was written of tools and accepted elsewhere.
-func (l *loop) recallEnriched(ctx context.Context) {
+func (l *loop) recallEnriched(ctx context.Context) error {
 	written, err := l.store.Enriched(ctx)
 	if err != nil {
-		l.log.Warn("what was written of tools could not be read", "error", err)
-		return
+		return err
 	}
 	changed := l.known.enrichAnew(written)
 	if len(changed) == 0 {
-		return
+		return nil
 	}
 	if err := l.refresh(ctx, changed); err != nil && ctx.Err() == nil {
 		l.log.Error("the catalog was not refreshed", "error", err)
 	}
 	l.wake()
+	return nil
 }
 
 // lazily is how long what nobody waits for may be out of date.

@@ -247,7 +247,7 @@ func (s *Store) Connect(ctx context.Context) (*pgx.Conn, error) {
 }
 
 func (p *remote) connect(ctx context.Context) (*pgx.Conn, error) {
-	if away := p.away.Load(); away != nil && p.snapshot.Load() != nil { // where the tables are is not known yet
+	if away := p.away.Load(); away != nil { // nobody waits for it, or reads by one connection what others cannot yet
 		return nil, away
 	}
 	return pgx.ConnectConfig(ctx, p.config)
@@ -430,6 +430,15 @@ func (s *Store) committed(err error) error {
 func Passes(err error) bool {
 	var away *Away
 	return errors.As(err, &away) || errors.Is(err, errUnknown) || err != nil && again(err)
+}
+
+// Level is the level at which an error of a method is logged. While PostgreSQL is away it is known,
+// and was said once, that nothing can be stored or read.
+func Level(err error) slog.Level {
+	if away := (*Away)(nil); errors.As(err, &away) {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // again reports whether a transaction that failed may be tried again.

@@ -184,6 +184,9 @@ func TestPostgresGoesAwayAndComesBack(t *testing.T) {
 			if _, err := s.Tools(t.Context()); !errors.As(err, &away) {
 				t.Errorf("a read: %v", err)
 			}
+			if _, err := s.Connect(t.Context()); !errors.As(err, &away) { // what is read by it could not be acted on
+				t.Errorf("a connection: %v", err)
+			}
 			fault.end(t)
 			await.Nil(t, writes)
 			works(t, s)

@@ -1,12 +1,14 @@
 package index
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,6 +114,63 @@ func BenchmarkHybridSearch(b *testing.B) {
 			reportPercentiles(b, took)
 		})
 	}
+}
+
+// BenchmarkPutVectors gives 256 documents their vectors while 16 callers search, and changes
+// one document meanwhile.
+func BenchmarkPutVectors(b *testing.B) {
+	docs, queries := benchData(b, 100_000)
+	x := build(b, docs...)
+	withVectors(b, x)
+	snapshot := x.snapshot()
+	random := rand.New(rand.NewPCG(9, 10))
+	values := make([][]float32, 256)
+	for i := range values {
+		values[i] = randomVector(random)
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	defer stop()
+	for caller := range 16 {
+		vectors := [][]float32{randomVector(random)}
+		callers.Go(func() {
+			for n := caller; ctx.Err() == nil; n++ {
+				_, _ = snapshot.Search(ctx, Query{Text: queries[n%len(queries)], Limit: 5, Vectors: vectors})
+			}
+		})
+	}
+	var put, update time.Duration // in all; an update begins while vectors are put
+	for n := 0; b.Loop(); n++ {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			began := time.Now()
+			if err := x.PutVectors(docs[1000:1256], values); err != nil {
+				b.Error(err)
+			}
+			put += time.Since(began)
+		}()
+		for x.write.TryLock() { // until PutVectors has it, or is done
+			x.write.Unlock()
+			select {
+			case <-ended:
+			case <-time.After(10 * time.Microsecond):
+				continue
+			}
+			break
+		}
+		other := docs[n%1000]
+		other.ServerDescription = fmt.Sprint("anew ", n)
+		began := time.Now()
+		if err := x.Apply(ctx, []Document{other}, nil); err != nil {
+			b.Fatal(err)
+		}
+		update += time.Since(began)
+		<-ended
+	}
+	b.ReportMetric(put.Seconds()*1000/float64(b.N), "ms/put")
+	b.ReportMetric(update.Seconds()*1000/float64(b.N), "ms/update")
 }
 
 func BenchmarkBuild(b *testing.B) {

@@ -275,14 +275,18 @@ func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	if x.closed.Load() {
 		return ErrClosed
 	}
+	var slots []int
+	var here []int // of docs and values
+	var vectors [][]float32
 	for i, d := range docs {
 		e := x.docs[d.Name]
 		if e == nil || e.Def != d.Def && Text(e.Document) != Text(d) {
 			continue
 		}
-		if err := x.vectors.put(e.slot, values[i]); err != nil {
-			return fmt.Errorf("%s: %w", d.Name, err)
-		}
+		slots, here, vectors = append(slots, e.slot), append(here, i), append(vectors, values[i])
+	}
+	if done, err := x.vectors.putAll(slots, vectors); err != nil {
+		return fmt.Errorf("%s: %w", docs[here[done]].Name, err)
 	}
 	return nil
 }

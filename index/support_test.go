@@ -24,3 +24,9 @@ func (x *Index) Search(ctx context.Context, q Query) (Result, error) {
 	x.write.Unlock()
 	return s.Search(ctx, q)
 }
+
+// put is putAll of one slot.
+func (v *vectors) put(slot int, vector []float32) error {
+	_, err := v.putAll([]int{slot}, [][]float32{vector})
+	return err
+}

@@ -43,14 +43,30 @@ type vectors struct {
 	held  holder
 }
 
-// put stores the vector of a slot, in place of what was there.
-func (v *vectors) put(slot int, vector []float32) error {
-	vector, err := unit(vector)
-	if err != nil {
-		return err
+// putAll stores the vectors of slots, in place of what was there, with one wait for the
+// comparisons that run. Of what does not fit the first is an error; done is how many
+// are stored, those before it.
+func (v *vectors) putAll(slots []int, values [][]float32) (done int, err error) {
+	units := make([][]float32, 0, len(values))
+	var misfit error
+	for _, vector := range values {
+		if vector, misfit = unit(vector); misfit != nil {
+			break
+		}
+		units = append(units, vector)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	for i, vector := range units {
+		if err := v.putUnit(slots[i], vector); err != nil {
+			return i, err
+		}
+	}
+	return len(units), misfit
+}
+
+// putUnit stores the vector of a slot, of length 1. The lock is held.
+func (v *vectors) putUnit(slot int, vector []float32) (err error) {
 	if v.dim == 0 {
 		v.dim = len(vector)
 	}

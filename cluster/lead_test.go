@@ -207,7 +207,7 @@ func TestEachServerHasOneLeader(t *testing.T) {
 	all := map[string]*Leads{}
 	stops := map[string]func(){}
 	for _, id := range []string{"a", "b", "c"} {
-		l := NewLeads(LeadOptions{Me: store.Replica{ID: id}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
+		l := NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
 		l.Compete(servers, "")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -260,7 +260,21 @@ func TestEachServerHasOneLeader(t *testing.T) {
 		break
 	}
 	led()
-	// Without the database nobody leads anything; with it, each server has one again.
+	// placed says where the processes of servers run, by every replica.
+	placed := func() (at map[string]string, err error) {
+		at = map[string]string{}
+		for id, l := range all {
+			for _, c := range servers {
+				url, unknown := l.Placed(c.Server)
+				at[id+" "+c.Server], err = url, errors.Join(err, unknown)
+			}
+		}
+		return at, err
+	}
+	await.Nil(t, func() error { _, err := placed(); return err }) // all have heard
+	before, _ := placed()
+	// Without the database nobody leads anything, and processes stay; with it, each server has a
+	// leader again.
 	db.lose(true)
 	await.True(t, func() bool {
 		for _, l := range all {
@@ -275,6 +289,9 @@ func TestEachServerHasOneLeader(t *testing.T) {
 		}
 		return true
 	})
+	if away, err := placed(); err != nil || !maps.Equal(away, before) {
+		t.Errorf("without the database processes run at %v, and did at %v (%v)", away, before, err)
+	}
 	db.lose(false)
 	led()
 }

@@ -16,14 +16,15 @@ const PlacedPattern = "/servers/{server}/mcp"
 func Reach(secure *tls.Config) http.RoundTripper { return newHands(secure) }
 
 // Placed returns the URL at which the leader of a server serves it to other replicas, and
-// "" where this one leads it.
+// "" where this one leads it, or did when the database was last heard: its process runs on.
 func (l *Leads) Placed(server string) (string, error) {
-	if leads, _ := l.Leads(server); leads {
-		return "", nil
-	}
-	replicas, _, err := l.Replicas()
+	l.mu.Lock()
+	me, leads, replicas, err := l.me.ID, l.leads[server], l.replicas, l.lost
+	l.mu.Unlock()
 	leader, led := leaderOf(server, replicas)
 	switch {
+	case leads, led && leader.ID == me:
+		return "", nil
 	case led && leader.Address == "":
 		return "", fmt.Errorf("the replica %s, which runs its process, says no address: write cluster: for all of them", leader.Name)
 	case led:

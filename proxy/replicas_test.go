@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"toolfinch/configs"
@@ -37,9 +38,9 @@ func replicasOf(t *testing.T, n int, config *configs.Config) (all []*replica) {
 	return all
 }
 
-func addReplica(t *testing.T, config *configs.Config) *replica {
+func addReplica(t *testing.T, config *configs.Config, options ...proxy.Option) *replica {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config, proxy.WithVersion("test"))
+	p, err := proxy.Open(t.Context(), config, append(options, proxy.WithVersion("test"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +176,51 @@ func TestAServerWithOneProcess(t *testing.T) {
 	await.True(t, func() bool { return !failed(c.ask("tools/call", `{"name":"kept_count","arguments":{}}`)) })
 	if n := processes(all); n != 1 {
 		t.Errorf("%d processes after the first has gone", n)
+	}
+}
+
+// While the database is away the process runs where it did, also when it has to be started again.
+func TestAServerWithOneProcessWhilePostgresIsAway(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "kept", false, true)
+	s.settings.Placement = upstream.PlacementOne
+	s.list("tools", `{"name":"count"}`)
+	s.on("tools/call count", func(r *request) { r.result(`{"content":[]}`) })
+	config := configOf(t, []*script{s})
+	db := postgres.New(t)
+	config.Store = db.Database(t)
+	log := &journal{}
+	var all []*replica
+	var clients []*rawClient
+	for range 2 {
+		r := addReplica(t, reaching(t, config), proxy.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		all, clients = append(all, r), append(clients, newClient(t, r.Proxy, r.url, kind{}, `{}`, reply))
+	}
+	works := func(c *rawClient) bool { return !failed(c.ask("tools/call", `{"name":"kept_count","arguments":{}}`)) }
+	everywhere := func(when string) {
+		t.Helper()
+		for i, c := range clients {
+			if !works(c) {
+				t.Errorf("%s a call over replica %d fails", when, i)
+			}
+		}
+	}
+	everywhere("before")
+	db.Stop(t)
+	await.True(t, func() bool { return strings.Count(log.String(), "this replica leads no servers") >= 2 })
+	everywhere("away")
+	process := all[0].Servers()[0].PID
+	if err := syscall.Kill(process, syscall.SIGKILL); err != nil {
+		t.Fatal(process, err)
+	}
+	await.True(t, func() bool { now := all[0].Servers()[0].PID; return now != 0 && now != process })
+	await.True(t, func() bool { return works(clients[1]) })
+	everywhere("with another process")
+	db.Run(t)
+	await.True(t, func() bool { return strings.Contains(curl(t, all[0].url, "GET", "/readyz", "").body, `"ready"`) })
+	everywhere("after")
+	if n := processes(all); n != 1 {
+		t.Errorf("%d processes", n)
 	}
 }
 

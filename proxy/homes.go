@@ -149,19 +149,26 @@ func (p *Proxy) inside() http.Handler {
 	return outer
 }
 
-// serveInside serves the other replicas until ctx ends.
-func (p *Proxy) serveInside(ctx context.Context) error {
-	at := p.first.Cluster.Listen
-	listener, err := net.Listen("tcp", at)
-	if err != nil {
-		return fmt.Errorf("cluster.listen: %w", err)
+// listenInside opens the port for other replicas, if this is one.
+func (p *Proxy) listenInside() (net.Listener, error) {
+	if p.homes == nil {
+		return nil, nil
 	}
+	listener, err := net.Listen("tcp", p.first.Cluster.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.listen: %w", err)
+	}
+	return listener, nil
+}
+
+// serveInside serves the other replicas until ctx ends.
+func (p *Proxy) serveInside(ctx context.Context, listener net.Listener) error {
 	secure, err := cluster.TLS(p.first.Cluster.Keys)
 	if err != nil {
 		return err
 	}
 	if err := cluster.ServeInside(ctx, listener, secure, p.inside()); err != nil {
-		return fmt.Errorf("serve other replicas at %s: %w", at, err)
+		return fmt.Errorf("serve other replicas at %s: %w", listener.Addr(), err)
 	}
 	return nil
 }

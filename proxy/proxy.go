@@ -190,6 +190,10 @@ func (p *Proxy) Servers() []upstream.Status { return p.pool.Status() }
 // ends; serve gets a context that ends when anything else failed. Everything
 // that Run started has ended when it returns.
 func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) error {
+	inside, err := p.listenInside() // a replica that others cannot reach serves nobody
+	if err != nil {
+		return err
+	}
 	// Upstreams live on while serve drains its calls.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -203,8 +207,8 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 		g.Go(func() error { p.attend(life); return nil })
 		g.Go(func() error { <-life.Done(); p.placed.close(); return nil })
 	}
-	if p.homes != nil {
-		g.Go(func() error { return p.serveInside(life) })
+	if inside != nil {
+		g.Go(func() error { return p.serveInside(life, inside) })
 		g.Go(func() error { p.homes.Run(life); return nil })
 	}
 	if at := p.first.StoreFallback; at != "" {

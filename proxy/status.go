@@ -121,7 +121,8 @@ func (p *Proxy) replicasStatus() *web.ReplicasStatus {
 	all, _ := p.others.present()
 	s := &web.ReplicasStatus{Differ: cluster.Differences(all), Shown: []web.ReplicaStatus{}}
 	if p.homes != nil {
-		s.Sessions, _ = p.homes.Sessions()
+		here, _ := p.homes.Sessions()
+		s.Sessions = &here
 	}
 	for _, r := range all {
 		s.Shown = append(s.Shown, web.ReplicaStatus{

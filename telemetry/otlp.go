@@ -185,6 +185,9 @@ func (c *collector) send(ctx context.Context, body []byte, header http.Header) e
 	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		if seconds, no := strconv.Atoi(response.Header.Get("Retry-After")); no == nil && seconds > 0 {
+			if seconds >= int(tryWithin/time.Second) {
+				return backoff.Permanent(err)
+			}
 			return backoff.RetryAfter(seconds)
 		}
 		return err

@@ -327,6 +327,13 @@ func TestWhatACollectorAnswers(t *testing.T) {
 			},
 			func(http.ResponseWriter) {},
 		}, ""},
+		{"it is busy for longer than its spans are kept", []func(http.ResponseWriter){
+			func(w http.ResponseWriter) {
+				w.Header().Set("Retry-After", "9999999999")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = w.Write([]byte("quota"))
+			},
+		}, "the collector answered 429 Too Many Requests: quota"},
 		{"it leaves some out", []func(http.ResponseWriter){
 			func(w http.ResponseWriter) {
 				w.Header().Set("Content-Type", "application/x-protobuf")

@@ -253,13 +253,14 @@ func (r *rig) Status(_ context.Context, view web.View) web.Status {
 	failed := call
 	failed.Outcome, failed.Reason = trust.Timeout, "timed out"
 	return web.Status{
+		Store:   "PostgreSQL has not answered",
 		Started: began, Now: began.Add(time.Hour), Views: []web.ViewStatus{{Name: view.Name, Tools: 10}},
 		Sessions: web.SessionsStatus{All: 2, Shown: []web.SessionStatus{{View: view.Name, Client: "agent 1", Era: "legacy", Principal: "alice", Transport: trust.TransportHTTP, Since: began}}},
 		Calls:    web.CallsStatus{InFlight: 1, Shown: []web.CallStatus{call}, Last: []web.LastCalls{{Minutes: 5, Calls: 3, Failed: 1}}},
 		Errors:   []web.CallStatus{failed}, Tokens: web.TokensStatus{Read: 10, AllListed: 100},
 		Search: web.SearchStatus{Model: "model", Reason: "the embedder fails", Indexed: 10, Embedded: 5},
 		Limits: []web.LimitStatus{{Name: "sessions", Used: 6, Max: 7, Hits: 1}},
-		Replicas: &web.ReplicasStatus{Differ: []string{"they run different versions"}, Sessions: 2, Shown: []web.ReplicaStatus{
+		Replicas: &web.ReplicasStatus{Differ: []string{"they run different versions"}, Sessions: new(2), Shown: []web.ReplicaStatus{
 			{Name: "replica-1", ID: "abc", This: true, Address: "replica-1:7391", Version: "v1.2.3", Seconds: 60, Leads: []string{"clock"}},
 		}},
 	}

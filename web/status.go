@@ -30,8 +30,8 @@ type Status struct {
 
 // ReplicasStatus are the replicas that were there when PostgreSQL last answered.
 type ReplicasStatus struct {
-	Differ   []string        `json:"differ"`   // what differs between them that should not for long
-	Sessions int             `json:"sessions"` // that live in this one
+	Differ   []string        `json:"differ"`             // what differs between them that should not for long
+	Sessions *int            `json:"sessions,omitempty"` // that live in this one; nil where it serves no other replica
 	Shown    []ReplicaStatus `json:"shown"`
 }
 

@@ -143,7 +143,7 @@ var requests = []struct {
 	{"GET", "/api/tools/clock%2Fnow", "", nil, 404, `there is no tool \"clock/now\"`},
 	{"GET", "/api/tools/clock_now?view=none", "", nil, 404, `no such view`},
 
-	{"GET", "/api/status", "", nil, 200, `{"version":"1.2.3","view":"default","started":"2026-11-01T12:00:00Z",`},
+	{"GET", "/api/status", "", nil, 200, `{"version":"1.2.3","store":"PostgreSQL has not answered","view":"default","started":"2026-11-01T12:00:00Z",`},
 	{"GET", "/api/status", "", nil, 200, `"servers":[{"name":"clock","description":"Clocks of the world","state":"ready","tools":8,`}, // those of the view
 	{"GET", "/api/status?limit=1", "", nil, 400, `unknown query parameter`},
 	{"GET", "/api/status?view=none", "", nil, 404, `no such view`},

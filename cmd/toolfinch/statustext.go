@@ -263,7 +263,11 @@ func replicaTable(s web.Status) *table {
 	for _, one := range s.Replicas.Shown {
 		name := one.Name
 		if one.This {
-			name += fmt.Sprintf(" (this one, %s)", plural(s.Replicas.Sessions, "session"))
+			name += " (this one"
+			if n := s.Replicas.Sessions; n != nil {
+				name += ", " + plural(*n, "session")
+			}
+			name += ")"
 		}
 		t.add(name, lasting(time.Duration(one.Seconds)*time.Second), one.Version, orDash(one.Address), plural(len(one.Leads), "server"))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -126,26 +127,33 @@ func showChanges(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := changes{}
+	offset, _ := strconv.Atoi(q.URL.Query().Get("offset"))
+	c := partOf(all, offset)
 	if may != nil {
 		c.Why = may.Error()
 	}
-	offset, _ := strconv.Atoi(q.URL.Query().Get("offset"))
+	return c, nil
+}
+
+// partOf is the part of the list that begins at offset.
+func partOf(all []HeldServer, offset int) (c changes) {
 	c.Pager = pager{Limit: perPage, link: "changes?offset="}
 	for _, server := range all {
 		c.Pager.Total += len(server.Reports)
 	}
 	c.Pager.Offset = min(max(offset, 0), max(c.Pager.Total-1, 0)/perPage*perPage)
-	n := 0
-	for _, server := range all {
-		one := heldServer{HeldServer: server}
-		for _, rejected := range []bool{false, true} {
+	n, parts := 0, make([]heldServer, len(all))
+	for _, rejected := range []bool{false, true} { // what waits comes first, whatever was rejected before
+		for i, server := range all {
+			one := &parts[i]
+			one.HeldServer = server
 			for _, r := range server.Reports {
 				if r.WasRejected() != rejected {
 					continue
 				}
 				shown := c.Pager.Offset <= n && n < c.Pager.Last()
-				switch n++; {
+				n++
+				switch {
 				case rejected && shown:
 					one.Rejected = append(one.Rejected, held{r, fieldsOf(r)})
 				case shown:
@@ -156,16 +164,14 @@ func showChanges(q *request) (any, error) {
 				case !rejected:
 					one.More = true
 				}
-				if !rejected {
-					c.N++
-				}
 			}
 		}
-		if len(one.Waiting)+len(one.Rejected) > 0 {
-			c.Servers = append(c.Servers, one)
+		if !rejected {
+			c.N = n
 		}
 	}
-	return c, nil
+	c.Servers = slices.DeleteFunc(parts, func(one heldServer) bool { return len(one.Waiting)+len(one.Rejected) == 0 })
+	return c
 }
 
 func doChanges(q *request) (answer, error) {
@@ -209,5 +215,5 @@ func doChanges(q *request) (answer, error) {
 	}
 	past := map[string]string{"approve": "approved", "reject": "rejected"}[do]
 	q.say(good, fmt.Sprintf("%s: %s", past, what))
-	return answer{}, nil
+	return answer{to: "changes" + query(q)}, nil
 }

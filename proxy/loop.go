@@ -320,7 +320,7 @@ func (l *loop) report(problems []view.Problem) {
 	if l.life == nil {
 		return // whoever opened the proxy asks for Problems
 	}
-	pending := slices.ContainsFunc(l.pool.Status(), func(s upstream.Status) bool { return s.State == upstream.StatePending })
+	pending := slices.ContainsFunc(l.pool.Health(), func(s upstream.Health) bool { return s.State == upstream.StatePending })
 	for _, problem := range problems {
 		level := slog.LevelError
 		if problem.Warning {

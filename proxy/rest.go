@@ -122,7 +122,7 @@ func (h rest) Reindex(ctx context.Context) []web.Reindexed {
 
 func (h rest) reindex(ctx context.Context) []web.Reindexed {
 	var names []string
-	for _, s := range h.pool.Status() {
+	for _, s := range h.pool.Health() {
 		if h.serves(s.Server) {
 			names = append(names, s.Server)
 		}

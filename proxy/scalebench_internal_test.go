@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/await"
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
 	"toolfinch/store"
@@ -242,4 +243,30 @@ func BenchmarkSearchBesideChanges(b *testing.B) {
 		runs.Wait()
 		end()
 	}
+}
+
+// BenchmarkAway is a search while all servers are away, and the part of it that looks how
+// they are.
+func BenchmarkAway(b *testing.B) {
+	config := benchStore(b, 1000, 100)
+	p, end := openBench(b, config)
+	defer end()
+	ctx, stop := context.WithCancel(b.Context())
+	var runs sync.WaitGroup
+	defer runs.Wait()
+	defer stop()
+	runs.Go(func() { _ = p.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil }) })
+	await.True(b, func() bool { return p.health().Failed == len(config.Servers) })
+	b.Run("search", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := p.Retriever().Search(ctx, retrieve.Query{Text: "create an issue in a repository", Limit: 5}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("health", func(b *testing.B) {
+		for b.Loop() {
+			p.health()
+		}
+	})
 }

@@ -139,13 +139,17 @@ func (v *View) showStarting() {
 }
 
 // absent is what is said of a server whose tools cannot be called now, and whether it
-// is such a server.
-func (v *View) absent(s upstream.Status, listed bool) (a retrieve.Absent, is bool) {
-	a = retrieve.Absent{Server: s.Server, Listed: listed, Prefix: s.Server}
-	if i := slices.IndexFunc(v.contents.Servers, func(c retrieve.Server) bool { return c.Name == s.Server }); i >= 0 {
-		a.Description = v.contents.Servers[i].Description
-		if prefix := v.contents.Servers[i].Prefix; prefix != nil {
-			a.Prefix = *prefix
+// is such a server. known is what the catalog has of it, nil for nothing.
+func (v *View) absent(s upstream.Health, known *retrieve.Server, listed bool) (a retrieve.Absent, is bool) {
+	switch {
+	case s.State == upstream.StateReady && listed:
+		return a, false
+	case known == nil:
+		a = retrieve.Absent{Server: s.Server, Prefix: s.Server}
+	default:
+		a = retrieve.Absent{Server: s.Server, Listed: listed, Prefix: s.Server, Description: known.Description}
+		if known.Prefix != nil {
+			a.Prefix = *known.Prefix
 		}
 	}
 	switch {

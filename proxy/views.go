@@ -256,7 +256,7 @@ func (s *views) health() (h retrieve.Health) {
 	if v := s.main(); v != nil {
 		return v.health()
 	}
-	for _, s := range s.pool.Status() {
+	for _, s := range s.pool.Health() {
 		switch s.State {
 		case upstream.StateFailed, upstream.StateLogin:
 			h.Failed++
@@ -274,28 +274,40 @@ func (v *View) has(server string) bool { return slices.Contains(v.upstreams, ser
 
 // health counts the upstreams of the view by their state.
 func (v *View) health() retrieve.Health {
-	listed := map[string]bool{}
-	for _, s := range v.catalog.Servers() {
-		listed[s.Name] = s.Tools != nil
+	known := make(map[string]*retrieve.Server, len(v.upstreams)) // nil where the catalog has nothing of it
+	for _, name := range v.upstreams {
+		known[name] = nil
+	}
+	servers := v.catalog.Servers()
+	for i := range servers {
+		if _, has := known[servers[i].Name]; has {
+			known[servers[i].Name] = &servers[i]
+		}
 	}
 	var h retrieve.Health
-	for _, s := range v.pool.Status() {
-		if !v.has(s.Server) {
+	all := v.pool.Health()
+	for i, s := range all {
+		server, has := known[s.Server]
+		if !has {
 			continue
 		}
-		if a, is := v.absent(s, listed[s.Server]); is {
+		listed := server != nil && server.Tools != nil
+		if a, is := v.absent(s, server, listed); is {
+			if h.Absent == nil {
+				h.Absent = make([]retrieve.Absent, 0, len(all)-i)
+			}
 			h.Absent = append(h.Absent, a)
 		}
 		switch {
 		case s.State == upstream.StateFailed, s.State == upstream.StateLogin:
 			h.Failed++
-		case s.State == upstream.StateReady && listed[s.Server]:
+		case s.State == upstream.StateReady && listed:
 			h.Ready++
 		default:
 			h.Pending++
 		}
 	}
-	for _, s := range v.catalog.Servers() {
+	for _, s := range servers {
 		if n := v.catalog.HeldOf(s.Name); n > 0 {
 			h.Absent = append(h.Absent, retrieve.Absent{Server: s.Name, Listed: true, Held: n})
 		}

@@ -22,12 +22,18 @@ type Held struct {
 type withheld struct {
 	table
 	*others
-	why map[tool.ID]string
+	why   map[tool.ID]string
+	count map[string]int // by server, without those that are quiet
 }
 
 // newWithheld returns nil where nothing is held.
 func newWithheld(servers []Server) *withheld {
-	w := &withheld{why: map[tool.ID]string{}}
+	w := &withheld{why: map[tool.ID]string{}, count: map[string]int{}}
+	type counted struct {
+		server string
+		id     tool.ID
+	}
+	once := map[counted]bool{} // one may have several names
 	var held []Server
 	for _, s := range servers {
 		if len(s.Held) == 0 {
@@ -37,6 +43,10 @@ func newWithheld(servers []Server) *withheld {
 		for _, h := range s.Held {
 			one.Tools = append(one.Tools, h.Tool)
 			w.why[h.Def.ID] = h.Why
+			if key := (counted{s.Name, h.Def.ID}); !h.Quiet && !once[key] {
+				once[key] = true
+				w.count[s.Name]++
+			}
 		}
 		held = append(held, one)
 	}
@@ -114,13 +124,5 @@ func (c *Catalog) HeldOf(server string) int {
 	if c.held == nil {
 		return 0
 	}
-	ids := map[tool.ID]bool{} // one may have several names
-	for _, s := range c.contents.Servers {
-		for _, h := range s.Held {
-			if s.Name == server && !h.Quiet {
-				ids[h.Def.ID] = true
-			}
-		}
-	}
-	return len(ids)
+	return c.held.count[server]
 }

@@ -21,14 +21,19 @@ const (
 	StateLogin State = "needs_login"
 )
 
-// Status of one server.
+// Health is how one server is. It is cheap to read: a search looks at that of every server.
+type Health struct {
+	Server  string
+	State   State
+	Err     error     // of the last exchange, nil when it went well. Its text is masked and ready
+	Command string    // that starts it; "" for one that is reached over HTTP
+	Began   time.Time // when it was configured
+	Since   time.Time // of State, or of the connection that took another's place in it
+}
+
+// Status is how one server is, and what there is to say of it.
 type Status struct {
-	Server    string
-	State     State
-	Err       error     // of the last exchange, nil when it went well
-	Command   string    // that starts it; "" for one that is reached over HTTP
-	Began     time.Time // when it was configured
-	Since     time.Time // of State, or of the connection that took another's place in it
+	Health
 	Tools     int
 	LeftOut   int // malformed definitions that are not served, see Faults
 	Mended    int // malformed definitions that are served mended
@@ -44,23 +49,35 @@ type Status struct {
 
 // health is how the exchanges with a server go.
 type health struct {
+	mask *mask
+
 	mu        sync.Mutex // guards what follows; never held over I/O
-	status    Status     // without Dropped
+	status    Status     // without Dropped, PID and Stderr
 	connected bool       // the main connection was there once
-	unlisted  error      // why the last list of tools failed, nil when it did not
+	unlisted  error      // why the last list of tools failed, nil when it did not; masked
 }
 
-func newHealth(s Settings, era Era) *health {
+func newHealth(s Settings, era Era, m *mask) *health {
 	transport := s.Transport
 	if s.Command != "" {
 		transport = TransportStdio
 	}
 	now := time.Now()
-	return &health{status: Status{Server: s.Name, Command: s.Command, Began: now, State: StatePending, Since: now, Era: era, Transport: string(transport)}}
+	return &health{mask: m, status: Status{
+		Health: Health{Server: s.Name, Command: s.Command, Began: now, State: StatePending, Since: now},
+		Era:    era, Transport: string(transport),
+	}}
 }
 
 // get returns the health as it is.
-func (h *health) get() Status {
+func (h *health) get() Health {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.status.Health
+}
+
+// all returns get and what else is noted.
+func (h *health) all() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.status
@@ -92,6 +109,7 @@ func (h *health) dialled(c *connection, err error) {
 // exchanged notes how the last exchange went. A server whose tools cannot be listed
 // has failed, however well its calls go.
 func (h *health) exchanged(err error) {
+	err = h.mask.fixed(err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	state := StateReady
@@ -113,6 +131,7 @@ func (h *health) exchanged(err error) {
 
 // toolsListed notes how the last list of tools went.
 func (h *health) toolsListed(err error) {
+	err = h.mask.fixed(err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unlisted = err

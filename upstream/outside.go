@@ -93,6 +93,14 @@ func (m *mask) error(err error) error {
 	return shown{err, m.text(err.Error())}
 }
 
+// fixed is error, with a text that costs nothing to read again.
+func (m *mask) fixed(err error) error {
+	if err = m.error(err); err == nil {
+		return nil
+	}
+	return shown{err, err.Error()}
+}
+
 // change is a Change as it leaves the package.
 func (m *mask) change(c Change) Change {
 	c.Err = m.error(c.Err)

@@ -387,7 +387,18 @@ func (p *Pool) Login(server string) *login.Server {
 	return nil
 }
 
-// Status returns the health of every server, in configured order.
+// Health returns how every server is, in configured order.
+func (p *Pool) Health() []Health {
+	servers := p.now.Load().order
+	all := make([]Health, len(servers))
+	for i, s := range servers {
+		all[i] = s.health.get()
+	}
+	return all
+}
+
+// Status returns Health with what else there is to say of every server. It copies what
+// processes wrote to their standard error.
 func (p *Pool) Status() []Status {
 	servers := p.now.Load().order
 	all := make([]Status, len(servers))

@@ -67,7 +67,7 @@ func newServer(p *Pool, settings Settings, known Known) *server {
 	s := &server{
 		settings: settings, mask: hidden, log: hidden.logger(p.log).With("server", settings.Name), events: p.events, version: p.version, traces: p.traces,
 		sealer: p.sealer, tasks: p.tasks, leads: p.leads, private: p.private,
-		health:        newHealth(settings, known.Era),
+		health:        newHealth(settings, known.Era, hidden),
 		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},
 		subscriptions: subscriptions{uris: map[string]bool{}},
 	}
@@ -155,9 +155,8 @@ func (s *server) complete(ctx context.Context, call *tool.Call) (tool.Result, er
 
 // status is the health of the server as the owner may see it.
 func (s *server) status() Status {
-	status := s.health.get()
+	status := s.health.all()
 	status.Dropped = s.dropped.Load()
-	status.Err = s.mask.error(status.Err)
 	if p := s.process.Load(); p != nil {
 		status.PID = p.PID
 		select {

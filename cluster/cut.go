@@ -24,15 +24,15 @@ type cut struct {
 	what  outcome   // of the last try: refused or unreachable
 }
 
-// reach hands a request to another replica, unless that could not be reached a moment ago.
-func (h *Homes) reach(w http.ResponseWriter, r *http.Request, sent []byte, to Peer) outcome {
+// reach is hand, unless the replica could not be reached a moment ago.
+func (h *Homes) reach(w http.ResponseWriter, r *http.Request, sent []byte, to Peer, pass bool) outcome {
 	h.mu.Lock()
 	last := h.cut[to.ID]
 	h.mu.Unlock()
 	if time.Now().Before(last.until) {
 		return last.what
 	}
-	return h.hand(w, r, sent, to, false)
+	return h.hand(w, r, sent, to, pass)
 }
 
 // cutOff takes down that a replica cannot be reached.
@@ -101,5 +101,30 @@ func (h *Homes) giveUp(ctx context.Context, hash [32]byte) {
 		return
 	}
 	h.log.Warn("another replica cannot reach this one, and asks for a session", "session", trust.Digest(id), "view", view.name)
-	view.local.Load().GiveUp(ctx, id)
+	if view.local.Load().GiveUp(ctx, id); !h.isMine(id) {
+		h.given.put(hash, Peer{})
+	}
+}
+
+// settle hands a request for a session, which was given up here to a replica that has given it up
+// now, to a third one: between those two, which do not reach each other, it would move to and fro
+// with the requests that come in at either. It reports false where no third one takes it.
+func (h *Homes) settle(w http.ResponseWriter, r *http.Request, sent []byte, hash [32]byte, from Peer) bool {
+	_, was := h.given.get(hash)
+	if _, isCarried := r.Context().Value(carriedKey{}).(carried); !was || isCarried { // this is the third one
+		return false
+	}
+	for _, third := range h.peers() {
+		if third.ID == from.ID {
+			continue
+		}
+		switch what := h.reach(w, r, sent, third, true); what {
+		case answered, brokenOff:
+			h.moved.put(hash, third)
+			return true
+		case refused, unreachable:
+			h.cutOff(third.ID, what)
+		}
+	}
+	return false
 }

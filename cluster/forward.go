@@ -344,11 +344,12 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 	if moved, ok := h.moved.get(hash); ok {
 		at = moved
 	}
-	tried := false // the replica has refused a connection
+	tried := false  // the replica has refused a connection
+	cutOff := false // it could not be reached, and was asked over the store
 	why := "this session moves too often"
 	for range maxTurns {
 		if at.ID != "" && at.ID != h.me.ID {
-			what := h.reach(w, r, sent, at)
+			what := h.reach(w, r, sent, at, false)
 			if what == refused && !tried && h.isThere(at.ID) {
 				what, tried = again, true
 			}
@@ -357,6 +358,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 				return
 			case refused, unreachable:
 				h.cutOff(at.ID, what)
+				cutOff = true
 				if !h.getBack(r.Context(), hash, at, what == refused) {
 					unavailable(w, "the replica that has this session cannot be reached")
 					return
@@ -393,6 +395,8 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 			continue
 		case h.draining.Load():
 			h.pass(w, r, sent)
+			return
+		case row.Home == "" && cutOff && h.settle(w, r, sent, hash, at):
 			return
 		}
 		mine, err := v.adopt(r.Context(), id, row)

@@ -99,6 +99,7 @@ type Homes struct {
 	mu    sync.Mutex        // guards what follows; held for look-ups only
 	mine  map[string]*mine  // by session ID
 	moved *known            // where sessions are that are not where their ID says
+	given *known            // sessions that were given up here because another replica cannot reach this one
 	gone  map[[32]byte]bool // sessions that have ended, and are still stored
 	cut   map[string]cut    // replicas that could not be reached, by ID
 }
@@ -115,7 +116,7 @@ type mine struct {
 
 const (
 	maxForwarded = 16_384 // requests that are with other replicas
-	maxMoved     = 50_000 // sessions of which it is remembered where they went
+	maxMoved     = 50_000 // sessions of which it is remembered where they went, or that they were given up
 	maxGone      = 50_000 // sessions whose rows are yet to be removed; others are swept
 	maxAsked     = 1_000  // sessions that are yet to be given up; others are asked for again
 )
@@ -136,7 +137,7 @@ func NewHomes(o Options) (*Homes, error) {
 		streams: streams, end: end,
 		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, log: o.Log, hands: newHands(secure),
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
-		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]cut{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), gone: map[[32]byte]bool{},
+		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]cut{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), given: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil
 }
 

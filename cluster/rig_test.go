@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -134,6 +135,30 @@ type team struct {
 	t        testing.TB
 	rows     *rows
 	replicas []*replica
+
+	mu  sync.Mutex           // guards what follows
+	cut map[[2]*replica]bool // pairs that do not reach each other
+}
+
+// sever has two replicas reach each other no more.
+func (all *team) sever(a, b *replica) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.cut[[2]*replica{a, b}], all.cut[[2]*replica{b, a}] = true, true
+	a.homes.HangUp()
+	b.homes.HangUp()
+}
+
+// dial connects r with another replica.
+func (r *replica) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	r.team.mu.Lock()
+	defer r.team.mu.Unlock()
+	for pair := range r.team.cut {
+		if pair[0] == r && pair[1].me.Address == address {
+			return nil, os.ErrDeadlineExceeded // without the wait
+		}
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 // replica is one process of a team, with the tools of the tests.
@@ -155,7 +180,7 @@ type replica struct {
 // newTeam starts replicas. extra changes the tools of each.
 func newTeam(t testing.TB, size int, extra func(n int, tools shelf)) *team {
 	t.Helper()
-	all := &team{t: t, rows: &rows{all: map[[32]byte]store.Session{}}}
+	all := &team{t: t, rows: &rows{all: map[[32]byte]store.Session{}}, cut: map[[2]*replica]bool{}}
 	for n := range size {
 		all.replicas = append(all.replicas, all.start(n, extra))
 	}
@@ -188,6 +213,7 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	if r.homes, err = cluster.NewHomes(cluster.Options{Settings: settings, Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Forwarded: func(string, time.Duration) {}, Idle: time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
+	r.homes.DialBy(r.dial)
 	tools := r.tools()
 	if extra != nil {
 		extra(n, tools)

@@ -135,6 +135,7 @@ func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error)
 	most := 2*(len(next.names)+len(next.others.keys)) + len(contents.Servers)
 	c.words.forget(most)
 	c.schemas.forget(most)
+	c.costs.hold(2 * most) // of a tool: the definition, two names, and what an answer has of it
 	return next, nil
 }
 

@@ -9,8 +9,9 @@ import (
 	"toolfinch/tool"
 )
 
-// maxCosts bounds each of the two maps of counts.
-const maxCosts = 100_000
+// minCosts is the least that bounds each of the two maps of counts. Of many tools there are
+// more, of which none is forgotten while it is in use.
+const minCosts = 100_000
 
 // costs remembers how many tokens definitions take in a model's context, by content.
 // It counts on demand, and counts nothing twice that is in use.
@@ -18,6 +19,14 @@ type costs struct {
 	mu     sync.Mutex // guards what follows; not held while counting
 	known  map[string]int
 	before map[string]int // the previous known, when that was full
+	most   int            // bounds each of them, if it is more than minCosts
+}
+
+// hold makes room for so many counts that are in use.
+func (c *costs) hold(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.most = n
 }
 
 // get returns the count of key, if it is known.
@@ -35,7 +44,7 @@ func (c *costs) get(key string) (n int, ok bool) {
 
 // put keeps a count. Lock held.
 func (c *costs) put(key string, n int) {
-	if c.known == nil || len(c.known) >= maxCosts {
+	if c.known == nil || len(c.known) >= max(c.most, minCosts) {
 		c.before, c.known = c.known, map[string]int{}
 	}
 	c.known[key] = n
@@ -60,6 +69,7 @@ func (c *costs) ofName(name string) int {
 
 // LearnTokens adds counts that CountTokens returned earlier.
 func (k *kept) LearnTokens(counts map[string]int) {
+	k.costs.hold(len(counts))
 	k.costs.mu.Lock()
 	defer k.costs.mu.Unlock()
 	for hash, n := range counts {

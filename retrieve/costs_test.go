@@ -70,16 +70,55 @@ func TestCostsForgetWhatIsNotUsed(t *testing.T) {
 	counted := 0
 	used := func() int { return c.cost("used", func() []byte { counted++; return []byte("one two") }) }
 	first := used()
-	for i := range 5 * maxCosts {
+	for i := range 5 * minCosts {
 		c.cost(fmt.Sprint(i), func() []byte { return nil })
-		if i%(maxCosts/2) == 0 && used() != first {
+		if i%(minCosts/2) == 0 && used() != first {
 			t.Fatal("another count")
 		}
 	}
-	if n := len(c.known) + len(c.before); n > 2*maxCosts {
-		t.Errorf("%d counts are kept, want %d at most", n, 2*maxCosts)
+	if n := len(c.known) + len(c.before); n > 2*minCosts {
+		t.Errorf("%d counts are kept, want %d at most", n, 2*minCosts)
 	}
 	if counted != 1 {
 		t.Errorf("what is used was counted %d times", counted)
+	}
+}
+
+// However many tools there are, a start counts no definition again whose count was stored, and
+// none that was counted is counted for the next answer.
+func TestCostsOfAllToolsAreHeld(t *testing.T) {
+	const tools = minCosts + minCosts/5
+	counts := map[string]int{}
+	for i := range tools {
+		counts[fmt.Sprint("hash", i)] = i
+	}
+	k := &kept{}
+	k.LearnTokens(counts)
+	k.costs.hold(4 * tools) // as With does
+	for range 2 {
+		for i := range tools {
+			def := &tool.Def{ID: tool.ID{Server: "s", Name: fmt.Sprint("t", i)}, Hash: fmt.Sprint("hash", i), Raw: []byte("counted anew")}
+			if n := k.raw(def); n != i {
+				t.Fatalf("the definition of tool %d is %d tokens", i, n)
+			}
+			k.Tokens(&tool.Tool{Name: "s_" + def.ID.Name, Def: def})
+		}
+	}
+	if k.costs.before != nil {
+		t.Errorf("with %d tools %d counts are half forgotten", tools, len(k.costs.before))
+	}
+}
+
+// A catalog makes room for what is counted of its tools: the definition, the name that clients
+// see, that of its server, and what answers of searches have.
+func TestRoomForCostsFollowsTheTools(t *testing.T) {
+	catalog := newCatalog(t, nil)
+	none := catalog.costs.most
+	catalog = with(t, catalog, fewServers(t, echo))
+	if n := catalog.Len(); n == 0 || catalog.costs.most < 4*n {
+		t.Errorf("of %d tools %d counts are held", n, catalog.costs.most)
+	}
+	if catalog = with(t, catalog, nil); catalog.costs.most != none {
+		t.Errorf("without tools %d counts are held, want %d", catalog.costs.most, none)
 	}
 }

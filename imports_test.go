@@ -2,8 +2,10 @@
 package toolfinch_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os/exec"
 	"path"
@@ -82,7 +84,9 @@ var only = map[string][]string{
 	"go.opentelemetry.io":                    {"telemetry", "internal/collector"},
 }
 
-func TestImportsRunDownTheHouse(t *testing.T) {
+// inFiles calls do with every file of Go that is no test.
+func inFiles(t *testing.T, mode parser.Mode, do func(file string, parsed *ast.File)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -93,10 +97,19 @@ func TestImportsRunDownTheHouse(t *testing.T) {
 		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, mode)
+		if err == nil {
+			do(file, parsed)
 		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestImportsRunDownTheHouse(t *testing.T) {
+	inFiles(t, parser.ImportsOnly, func(file string, parsed *ast.File) {
 		room := path.Dir(filepath.ToSlash(file))
 		floor, known := floors[room]
 		if !known {
@@ -113,10 +126,28 @@ func TestImportsRunDownTheHouse(t *testing.T) {
 				}
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// maxMethods bounds the exported methods of a type: one that has more is several.
+const maxMethods = 30
+
+func TestNoTypeHasTooManyMethods(t *testing.T) {
+	methods := map[string]int{}
+	inFiles(t, parser.SkipObjectResolution, func(file string, parsed *ast.File) {
+		for _, decl := range parsed.Decls {
+			method, is := decl.(*ast.FuncDecl)
+			if !is || method.Recv == nil || !method.Name.IsExported() {
+				continue
+			}
+			of, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(method.Recv.List[0].Type), "*"), "[")
+			methods[path.Dir(filepath.ToSlash(file))+"."+of]++
+		}
+	})
+	for of, n := range methods {
+		if n > maxMethods {
+			t.Errorf("%s has %d exported methods, more than %d", of, n, maxMethods)
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ func secretsIn(t *testing.T, dir string, pairs ...string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	v, err := vault.Open(db, vault.Options{Key: storedKey, Locks: db.Locks()})
+	v, err := vault.Open(db.Sealed(), vault.Options{Key: storedKey, Locks: db.Sealed().Locks()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func opens(t *testing.T, key string, opened *[]string) OpenVault {
 		if err != nil {
 			return nil, nil, err
 		}
-		v, err := vault.Open(db, vault.Options{Key: key, KeyDir: at.KeyDir, ReadOnly: true})
+		v, err := vault.Open(db.Sealed(), vault.Options{Key: key, KeyDir: at.KeyDir, ReadOnly: true})
 		return v, db.Close, err
 	}
 }

@@ -35,12 +35,12 @@ const (
 )
 
 // Store keeps bytes until they expire, by the SHA-256 of their token and of
-// their owner. It bounds what it keeps: the oldest goes first. Output returns nil
+// their owner. It bounds what it keeps: the oldest goes first. Find returns nil
 // for what is not there.
 type Store interface {
-	PutOutput(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error
-	Output(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error)
-	DropOutputs(ctx context.Context, now time.Time) (int, error)
+	Put(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error
+	Find(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error)
+	Drop(ctx context.Context, now time.Time) (int, error)
 }
 
 // Cache keeps results in a Store. Its methods are safe for concurrent use.
@@ -97,7 +97,7 @@ func (c *Cache) keep(ctx context.Context, s Settings, name string, owner [32]byt
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := c.store.PutOutput(ctx, hash(token), owner, result, now, expires); err != nil {
+	if err := c.store.Put(ctx, hash(token), owner, result, now, expires); err != nil {
 		c.log.Warn("a large result could not be kept and is answered whole", "tool", name, "bytes", len(result), "error", err)
 		return result
 	}
@@ -121,7 +121,7 @@ func (c *Cache) Sweep(ctx context.Context) {
 func (c *Cache) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	dropped, err := c.store.DropOutputs(ctx, c.now())
+	dropped, err := c.store.Drop(ctx, c.now())
 	switch {
 	case err != nil && ctx.Err() == nil:
 		c.log.Warn("expired results could not be dropped", "error", err)

@@ -51,7 +51,7 @@ func newFixture(t testing.TB) *fixture {
 	}
 	t.Cleanup(func() { s.Close() })
 	f := &fixture{store: s, dir: dir, clock: noon, log: &bytes.Buffer{}}
-	f.Cache = New(s, sandbox, slog.New(slog.NewTextHandler(f.log, nil)))
+	f.Cache = New(s.Outputs(), sandbox, slog.New(slog.NewTextHandler(f.log, nil)))
 	f.now = func() time.Time { return f.clock }
 	return f
 }
@@ -180,7 +180,7 @@ func TestWhatIsNotKeptPassesByteForByte(t *testing.T) {
 			if err != nil || len(got) != len(sent) || &got[0] != &sent[0] {
 				t.Errorf("got %.80s, %v", got, err)
 			}
-			if n, err := f.store.DropOutputs(t.Context(), noon.Add(1000*time.Hour)); n != 0 || err != nil {
+			if n, err := f.store.Outputs().Drop(t.Context(), noon.Add(1000*time.Hour)); n != 0 || err != nil {
 				t.Errorf("%d outputs were stored, %v", n, err)
 			}
 		})
@@ -446,7 +446,7 @@ func TestASessionReadsItInWhateverProcess(t *testing.T) {
 	f := newFixture(t)
 	token := f.token(t, text(strings.Repeat("long ", 1000)))
 	now := f.now
-	f.Cache = New(f.store, sandbox, slog.New(slog.DiscardHandler))
+	f.Cache = New(f.store.Outputs(), sandbox, slog.New(slog.DiscardHandler))
 	f.now = now
 	if texts, failed := f.read(t, alice, with(token, "")); failed {
 		t.Errorf("refused: %q", texts)
@@ -539,8 +539,8 @@ type dropping struct {
 	at chan time.Time
 }
 
-func (d dropping) DropOutputs(ctx context.Context, now time.Time) (int, error) {
-	n, err := d.Store.DropOutputs(ctx, now)
+func (d dropping) Drop(ctx context.Context, now time.Time) (int, error) {
+	n, err := d.Store.Drop(ctx, now)
 	d.at <- now
 	return n, err
 }
@@ -550,7 +550,7 @@ func TestSweepDropsWhatHasExpiredAndEnds(t *testing.T) {
 	f.token(t, text(strings.Repeat("x", 1000)))
 	f.clock = noon.Add(DefaultTTL)
 	at := make(chan time.Time, 1)
-	f.Cache.store = dropping{f.store, at}
+	f.Cache.store = dropping{f.store.Outputs(), at}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); f.Sweep(ctx) }()
@@ -559,7 +559,7 @@ func TestSweepDropsWhatHasExpiredAndEnds(t *testing.T) {
 	}
 	cancel()
 	<-done
-	if n, err := f.store.DropOutputs(t.Context(), f.clock); n != 0 || err != nil {
+	if n, err := f.store.Outputs().Drop(t.Context(), f.clock); n != 0 || err != nil {
 		t.Errorf("%d were left, %v", n, err)
 	}
 }

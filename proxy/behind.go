@@ -37,13 +37,13 @@ func (b behind) RootsChanged(session string) { b.pool().RootsChanged(session) }
 // Relists remembers whether a client lists tools again after list_changed.
 func (b behind) Relists(client string, relists tool.Relists) {
 	d := b.of.desk
-	d.later("a client", func(ctx context.Context) error { return d.store.PutClient(ctx, client, relists) })
+	d.later("a client", func(ctx context.Context) error { return d.store.Usage().PutClient(ctx, client, relists) })
 }
 
 // Called remembers which tools a client called in its last sessions in the view.
 func (b behind) Called(by tool.Caller, called []tool.Called) {
 	d := b.of.desk
-	d.later("what a client called", func(ctx context.Context) error { return d.store.PutCalled(ctx, b.of.view, by, called) })
+	d.later("what a client called", func(ctx context.Context) error { return d.store.Usage().PutCalled(ctx, b.of.view, by, called) })
 }
 
 // Listed counts what a client was listed.
@@ -71,7 +71,7 @@ func (b behind) Ended(session string) {
 
 // Keep writes what an owner has provisioned in the view.
 func (b behind) Keep(ctx context.Context, owner string, set []tool.Provisioned) error {
-	return b.of.desk.store.PutProvisions(ctx, b.of.view, owner, set)
+	return b.of.desk.store.Usage().PutProvisions(ctx, b.of.view, owner, set)
 }
 
 func (b behind) pool() *upstream.Pool { return b.of.desk.views.pool }

@@ -55,11 +55,11 @@ type endpoint struct {
 
 // open makes what a new view is served by.
 func (d *desk) open(v *View) *endpoint {
-	kept, err := d.store.Provisions(context.Background(), v.name)
+	kept, err := d.store.Usage().Provisions(context.Background(), v.name)
 	if err != nil {
 		d.views.log.Warn("the store could not be read: what clients had provisioned is not known", "view", v.name, "error", err)
 	}
-	called, err := d.store.Called(context.Background(), v.name)
+	called, err := d.store.Usage().Called(context.Background(), v.name)
 	if err != nil {
 		d.views.log.Warn("the store could not be read: what clients called before is not known", "view", v.name, "error", err)
 	}

@@ -106,7 +106,7 @@ func free(tools []*tool.Tool, held map[tool.ID]pins.Held) (rest []*tool.Tool, wa
 // compare is what of a list that is not stored differs from what is approved. Where the
 // store does not say, what was served before is what is approved.
 func (k *knowledge) compare(ctx context.Context, mode pins.Mode, change upstream.Change, before *said) []store.Unpinned {
-	unpinned, err := k.store.Compare(ctx, change.Server, change.Defs, change.Instructions, mode.First())
+	unpinned, err := k.store.Pins().Compare(ctx, change.Server, change.Defs, change.Instructions, mode.First())
 	if err == nil {
 		return unpinned
 	}
@@ -177,7 +177,7 @@ func (k *knowledge) decided(ctx context.Context) (changed map[string]bool, err e
 			continue
 		}
 		// Another process may have been listed something else: the store's list is not asked.
-		unpinned, err := k.store.Compare(ctx, server, said.defs, said.instructions, true)
+		unpinned, err := k.store.Pins().Compare(ctx, server, said.defs, said.instructions, true)
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +225,7 @@ const decisionsEvery = time.Second
 
 // decisions takes in what was decided since the last time.
 func (l *loop) decisions(ctx context.Context) {
-	n, err := l.store.Decisions(ctx)
+	n, err := l.store.Pins().Decisions(ctx)
 	if err != nil || n == l.decided {
 		return // it is asked again
 	}

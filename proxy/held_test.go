@@ -200,7 +200,7 @@ func approver(t testing.TB, config *configs.Config) (reports func() []pins.Repor
 	return reports, func(approve bool, name string) {
 		t.Helper()
 		all := slices.DeleteFunc(reports(), func(r pins.Report) bool { return name != "" && r.ID.Name != name })
-		if err := proxy.Decide(t.Context(), db, approve, all, nil); err != nil || len(all) == 0 {
+		if err := proxy.Decide(t.Context(), db.Pins(), approve, all, nil); err != nil || len(all) == 0 {
 			t.Fatal(len(all), err)
 		}
 	}

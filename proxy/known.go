@@ -74,7 +74,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	warn("servers", err)
 	unchecked := map[string]bool{}
 	configured := serversOf(config)
-	unpinned, err := db.Unpinned(ctx)
+	unpinned, err := db.Pins().Unpinned(ctx)
 	warn("what is approved", err)
 	if err != nil {
 		servers = nil // what is not known to be approved is not served
@@ -108,10 +108,10 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	var r recalled
 	r.tokens, err = db.Tokens(ctx)
 	warn("token counts", err)
-	r.clients, err = db.Clients(ctx)
+	r.clients, err = db.Usage().Clients(ctx)
 	warn("clients", err)
 	if config.Learn {
-		uses, err := db.Learned(ctx)
+		uses, err := db.Usage().Learned(ctx)
 		warn("what was learned from use", err)
 		r.uses = usesOf(uses)
 	}

@@ -29,7 +29,7 @@ type logins struct {
 // be open for reading only: what is got or renewed is written all the same, because an
 // authorization server that rotates refresh tokens takes the old one no more.
 func newLogins(config *configs.Config, o options, db *store.Store) (*logins, error) {
-	settings := vault.Options{Key: o.vaultKey, KeyDir: config.Places().KeyDir, Locks: db.Locks(), Log: o.log}
+	settings := vault.Options{Key: o.vaultKey, KeyDir: config.Places().KeyDir, Locks: db.Sealed().Locks(), Log: o.log}
 	rows := &sealedRows{at: config.Places().Store, o: o, last: map[string]*vault.Row{}}
 	rows.store.Store(db)
 	if _, err := os.Stat(config.DataDir); err == nil && !db.Durable() && config.Store == "" { // a Workspace
@@ -65,12 +65,12 @@ const (
 // readAll reads the rows, so that a process whose database goes away soon after its start connects
 // to servers all the same.
 func (r *sealedRows) readAll(ctx context.Context) error {
-	names, err := r.SealedNames(ctx, "")
+	names, err := r.Names(ctx, "")
 	if err != nil {
 		return err
 	}
 	for _, row := range names[:min(len(names), maxFirst)] {
-		if _, err := r.SealedRow(ctx, row.Name); err != nil {
+		if _, err := r.Find(ctx, row.Name); err != nil {
 			return err
 		}
 	}
@@ -88,8 +88,8 @@ func (r *sealedRows) remember(name string, row *vault.Row) {
 	}
 }
 
-func (r *sealedRows) SealedRow(ctx context.Context, name string) (*vault.Row, error) {
-	row, err := r.store.Load().SealedRow(ctx, name)
+func (r *sealedRows) Find(ctx context.Context, name string) (*vault.Row, error) {
+	row, err := r.store.Load().Sealed().Find(ctx, name)
 	switch {
 	case err == nil:
 		r.remember(name, row)
@@ -103,35 +103,35 @@ func (r *sealedRows) SealedRow(ctx context.Context, name string) (*vault.Row, er
 	return row, err
 }
 
-func (r *sealedRows) SealedNames(ctx context.Context, prefix string) ([]vault.Row, error) {
-	return r.store.Load().SealedNames(ctx, prefix)
+func (r *sealedRows) Names(ctx context.Context, prefix string) ([]vault.Row, error) {
+	return r.store.Load().Sealed().Names(ctx, prefix)
 }
 
-func (r *sealedRows) write(ctx context.Context, do func(*store.Store) error) error {
+func (r *sealedRows) write(ctx context.Context, do func(*store.Sealed) error) error {
 	if db := r.store.Load(); db.Durable() {
-		return do(db)
+		return do(db.Sealed())
 	}
 	db, err := store.Open(ctx, r.at, r.o.log)
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(db), db.Close())
+	return errors.Join(do(db.Sealed()), db.Close())
 }
 
-func (r *sealedRows) PutSealed(ctx context.Context, row vault.Row) error {
-	err := r.write(ctx, func(db *store.Store) error { return db.PutSealed(ctx, row) })
+func (r *sealedRows) Put(ctx context.Context, row vault.Row) error {
+	err := r.write(ctx, func(rows *store.Sealed) error { return rows.Put(ctx, row) })
 	if err == nil {
 		r.remember(row.Name, &row)
 	}
 	return err
 }
 
-func (r *sealedRows) DropSealed(ctx context.Context, name string) error {
+func (r *sealedRows) Drop(ctx context.Context, name string) error {
 	r.mu.Lock()
 	clear(r.last) // "" drops all
 	r.whole = false
 	r.mu.Unlock()
-	return r.write(ctx, func(db *store.Store) error { return db.DropSealed(ctx, name) })
+	return r.write(ctx, func(rows *store.Sealed) error { return rows.Drop(ctx, name) })
 }
 
 // loginVault is a vault as logins want it.

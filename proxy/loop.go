@@ -86,7 +86,7 @@ func (l *loop) soon(ctx context.Context, f func(ctx context.Context)) {
 }
 
 func (l *loop) rememberUse(use retrieve.Use) {
-	l.later("what was learned from a call", func(ctx context.Context) error { return l.store.PutLearned(ctx, store.LearnedUse(use)) })
+	l.later("what was learned from a call", func(ctx context.Context) error { return l.store.Usage().PutLearned(ctx, store.LearnedUse(use)) })
 }
 
 // run takes changes, and does what it is asked for, until ctx ends.

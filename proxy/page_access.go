@@ -61,7 +61,7 @@ func (h paged) Access(ctx context.Context) (a page.Access, err error) {
 		}
 	}
 	a.KeyViews = now.config.ViewNames()
-	if a.Keys, err = h.store.Keys(ctx); err != nil {
+	if a.Keys, err = h.store.Keys().All(ctx); err != nil {
 		return a, fmt.Errorf("the keys could not be read: %w", err)
 	}
 	return a, nil
@@ -123,7 +123,7 @@ func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text str
 	if err != nil {
 		return "", key, err
 	}
-	switch err := h.store.AddKey(ctx, key); {
+	switch err := h.store.Keys().Add(ctx, key); {
 	case errors.Is(err, store.ErrKeyExists):
 		return "", key, &trust.FieldError{Text: fmt.Sprintf("there is a key %q: choose another name, or revoke it first", key.Name)}
 	case err != nil:
@@ -135,7 +135,7 @@ func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text str
 
 // Revoke revokes an API key.
 func (h paged) Revoke(ctx context.Context, name string) error {
-	was, err := h.store.RevokeKey(ctx, name)
+	was, err := h.store.Keys().Revoke(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (h paged) heldNow(ctx context.Context) (Pins, error) {
 
 // stampOf is another text once readPins may answer otherwise.
 func stampOf(ctx context.Context, db *store.Store) (string, error) {
-	decided, err := db.Decisions(ctx)
+	decided, err := db.Pins().Decisions(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -174,7 +174,7 @@ func (h paged) Decided(ctx context.Context, approve bool, chosen []page.Choice) 
 		case len(reports) == 0:
 			continue
 		case owner:
-			if err = Decide(ctx, h.store, approve, reports, h.observer.record); err == nil {
+			if err = Decide(ctx, h.store.Pins(), approve, reports, h.observer.record); err == nil {
 				err = h.loop.do(ctx, h.loop.decisions)
 			}
 		case approve:

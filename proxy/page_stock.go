@@ -49,7 +49,7 @@ func (h paged) Pin(ctx context.Context, id tool.ID) (pin page.Pin, ok bool) {
 		mode = pins.Review
 	}
 	pin.Mode = string(mode)
-	unpinned, err := h.store.Unpinned(ctx)
+	unpinned, err := h.store.Pins().Unpinned(ctx)
 	if err != nil {
 		return pin, false
 	}
@@ -80,7 +80,7 @@ func (h paged) Barred(ctx context.Context, view string, def *tool.Def) []string 
 	if h.first.Auth.Mode != inbound.Proof {
 		ask("whoever proves nothing", nil)
 	}
-	keys, err := h.store.Keys(ctx)
+	keys, err := h.store.Keys().All(ctx)
 	if err != nil {
 		return barred
 	}

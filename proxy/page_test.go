@@ -457,7 +457,7 @@ func keyOfView(t *testing.T, config *configs.Config, name, of string, scopes ...
 	t.Helper()
 	text, hash := inbound.NewKey()
 	keyStore(t, config, func(db *store.Store) error {
-		return db.AddKey(t.Context(), trust.Key{Name: name, Hash: hash, View: of, Scopes: scopes, Created: time.Now()})
+		return db.Keys().Add(t.Context(), trust.Key{Name: name, Hash: hash, View: of, Scopes: scopes, Created: time.Now()})
 	})
 	return text
 }
@@ -465,7 +465,7 @@ func keyOfView(t *testing.T, config *configs.Config, name, of string, scopes ...
 func revoke(t *testing.T, config *configs.Config, name string) {
 	t.Helper()
 	keyStore(t, config, func(db *store.Store) error {
-		_, err := db.RevokeKey(t.Context(), name)
+		_, err := db.Keys().Revoke(t.Context(), name)
 		return err
 	})
 }

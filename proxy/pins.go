@@ -38,7 +38,7 @@ func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees
 		all.partial[id.Server] = true
 		return false
 	}
-	unpinned, err := db.Unpinned(ctx)
+	unpinned, err := db.Pins().Unpinned(ctx)
 	if err != nil {
 		return all, err
 	}
@@ -76,7 +76,7 @@ func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees
 		}
 		if slices.ContainsFunc(held, func(h pins.Held) bool { return h.ID.Server == s.Name }) {
 			all.Versions[s.Name] = [2]string{versionOf(s.ApprovedInfo), versionOf(s.Info)}
-			of, err := db.Gone(ctx, s.Name)
+			of, err := db.Pins().Gone(ctx, s.Name)
 			if err != nil {
 				return all, err
 			}
@@ -102,15 +102,15 @@ func readPins(ctx context.Context, db *store.Store, config *configs.Config, sees
 
 // Decide approves or rejects what was reported, all or nothing: store.ErrStale is wrapped
 // by the error where a server has listed something else since. record hears of each.
-func Decide(ctx context.Context, db *store.Store, approve bool, reports []pins.Report, record trust.Record) error {
+func Decide(ctx context.Context, stored *store.Pins, approve bool, reports []pins.Report, record trust.Record) error {
 	decided := make([]store.Unpinned, len(reports))
 	for i, r := range reports {
 		decided[i] = store.Unpinned(r.Held)
 		decided[i].Rejected = r.Mark()
 	}
-	decide, kind := db.Reject, trust.EventRejected
+	decide, kind := stored.Reject, trust.EventRejected
 	if approve {
-		decide, kind = db.Approve, trust.EventApproved
+		decide, kind = stored.Approve, trust.EventApproved
 	}
 	if err := decide(ctx, decided); err != nil {
 		return err

@@ -164,13 +164,13 @@ func TestNoProvisionIsMissedWhenPostgresIsBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			has, err := db.Provisions(t.Context(), "gated")
+			has, err := db.Usage().Provisions(t.Context(), "gated")
 			if err != nil || len(has) != 1 {
 				t.Fatalf("%d tools are provisioned, %v", len(has), err)
 			}
 			more := has[0]
 			more.ID.Name = "coat"
-			if err := errors.Join(db.PutProvisions(t.Context(), "gated", more.Owner, append(has, more)), db.Close()); err != nil {
+			if err := errors.Join(db.Usage().PutProvisions(t.Context(), "gated", more.Owner, append(has, more)), db.Close()); err != nil {
 				t.Fatal(err)
 			}
 			await.Nil(t, func() error {

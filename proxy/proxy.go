@@ -96,7 +96,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	}
 	p.placed = newPlacements(beside, p.desk)
 	p.desk.entrance = inbound.New(inbound.Options{
-		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db, Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
+		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
 	})
 	p.desk.page = sync.OnceValue(p.newPage)
 	all.endpoint = p.desk.open
@@ -153,7 +153,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		options: o, first: config, known: known, tokens: beside.tokens,
 		modules: script.NewModules(o.log),
 		python:  python.New(config.Python, o.log),
-		outputs: output.New(db, scripts, o.log),
+		outputs: output.New(db.Outputs(), scripts, o.log),
 		scripts: scripts,
 		logins:  logins,
 		limits:  rate.New(config.RateLimits, nil),
@@ -222,7 +222,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	}
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.entrance.Run(life); return nil })
-	g.Go(func() error { p.desk.meter.Run(life, p.store); return nil })
+	g.Go(func() error { p.desk.meter.Run(life, p.store.Usage()); return nil })
 	g.Go(func() error {
 		<-life.Done()
 		p.desk.page().Close()

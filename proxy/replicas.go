@@ -270,7 +270,9 @@ func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed err
 		}
 		for _, owner := range owners {
 			if err == nil {
-				err = v.gate.Recall(ctx, owner, func(ctx context.Context) ([]tool.Provisioned, error) { return p.store.ProvisionsOf(ctx, v.name, owner) })
+				err = v.gate.Recall(ctx, owner, func(ctx context.Context) ([]tool.Provisioned, error) {
+					return p.store.Usage().ProvisionsOf(ctx, v.name, owner)
+				})
 			}
 		}
 		if err != nil {
@@ -283,7 +285,7 @@ func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed err
 // ownersIn are those who have something provisioned in a view, as far as this replica or
 // the store knows.
 func (p *Proxy) ownersIn(ctx context.Context, v *View) ([]string, error) {
-	stored, err := p.store.Provisions(ctx, v.name)
+	stored, err := p.store.Usage().Provisions(ctx, v.name)
 	owners := v.gate.Owners()
 	for _, one := range stored {
 		owners = append(owners, one.Owner)
@@ -297,7 +299,7 @@ func (l *loop) recallLearned(ctx context.Context) error {
 	if l.memory == nil {
 		return nil
 	}
-	stored, err := l.store.Learned(ctx)
+	stored, err := l.store.Usage().Learned(ctx)
 	if err == nil {
 		l.memory.Recall(usesOf(stored))
 	}

@@ -182,7 +182,7 @@ func (h rest) Decide(ctx context.Context, view web.View, approve, reject []pins.
 		if len(reports) == 0 {
 			continue
 		}
-		err := Decide(ctx, h.store, i == 0, reports, h.observer.record)
+		err := Decide(ctx, h.store.Pins(), i == 0, reports, h.observer.record)
 		if errors.Is(err, store.ErrStale) {
 			return fmt.Errorf("%w: look at it once more", web.ErrStale)
 		}

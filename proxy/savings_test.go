@@ -296,7 +296,7 @@ func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	got, err := db.Savings(t.Context(), before)
+	got, err := db.Usage().Savings(t.Context(), before)
 	if err != nil {
 		t.Fatal(err)
 	}

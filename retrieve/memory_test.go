@@ -289,7 +289,7 @@ func TestAMemoryReadFromTheStoreIsTheSame(t *testing.T) {
 		}
 		defer s.Close()
 		m := NewMemory(nil, func(u Use) {
-			if err := s.PutLearned(t.Context(), store.LearnedUse(u)); err != nil {
+			if err := s.Usage().PutLearned(t.Context(), store.LearnedUse(u)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -300,7 +300,7 @@ func TestAMemoryReadFromTheStoreIsTheSame(t *testing.T) {
 			m.Called(session, toolIDs("fruit.a fruit.b fruit.c")[i%3])
 			time.Sleep(time.Duration(i*i) * 10 * time.Minute)
 		}
-		rows, err := s.Learned(t.Context())
+		rows, err := s.Usage().Learned(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

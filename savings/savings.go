@@ -152,7 +152,7 @@ func (m *Meter) note(n note) bool {
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // Run counts what is noted and adds it to db until ctx ends, and then the rest.
-func (m *Meter) Run(ctx context.Context, db *store.Store) {
+func (m *Meter) Run(ctx context.Context, stored *store.Usage) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -161,25 +161,25 @@ func (m *Meter) Run(ctx context.Context, db *store.Store) {
 		case <-m.wake:
 			m.Totals(ctx)
 		case <-tick.C:
-			m.save(ctx, db)
+			m.save(ctx, stored)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), every)
 	defer cancel()
 	m.finish(ctx)
-	m.save(ctx, db)
+	m.save(ctx, stored)
 }
 
 // save counts, and writes what was not written yet. What cannot be written is kept
 // for the next time.
-func (m *Meter) save(ctx context.Context, db *store.Store) {
+func (m *Meter) save(ctx context.Context, stored *store.Usage) {
 	m.counting.Lock()
 	defer m.counting.Unlock()
 	m.count(ctx)
 	if len(m.unsaved) == 0 {
 		return
 	}
-	if err := db.AddSavings(ctx, day(time.Now()), sorted(m.unsaved)); err != nil {
+	if err := stored.AddSavings(ctx, day(time.Now()), sorted(m.unsaved)); err != nil {
 		m.log.Warn("savings are not written to the store yet", "error", err)
 		return
 	}

@@ -185,8 +185,8 @@ func TestTheEndOfARunEndsSessions(t *testing.T) {
 	defer db.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p.m.Run(ctx, db)
-	got, err := db.Savings(t.Context(), time.Time{})
+	p.m.Run(ctx, db.Usage())
+	got, err := db.Usage().Savings(t.Context(), time.Time{})
 	if err != nil || len(got) != 1 || got[0].Steps != 2 || p.m.held != 0 {
 		t.Errorf("stored %+v, %v; %d tools held", got, err, p.m.held)
 	}

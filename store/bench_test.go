@@ -125,7 +125,7 @@ func BenchmarkUnpinned(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if all, err := s.Unpinned(b.Context()); err != nil || len(all) > 0 {
+		if all, err := s.Pins().Unpinned(b.Context()); err != nil || len(all) > 0 {
 			b.Fatal(all, err)
 		}
 	}

@@ -27,9 +27,9 @@ const (
 
 // Called returns the tools that callers called last in the view, the last first; of
 // those that have called something new in the last seven days.
-func (s *Store) Called(ctx context.Context, view string) (map[tool.Caller][]tool.Called, error) {
+func (u *Usage) Called(ctx context.Context, view string) (map[tool.Caller][]tool.Called, error) {
 	out := map[tool.Caller][]tool.Called{}
-	err := s.each(ctx, func(rows *sql.Rows) error {
+	err := u.each(ctx, func(rows *sql.Rows) error {
 		var by tool.Caller
 		var text []byte
 		var called []tool.Called
@@ -49,7 +49,7 @@ func (s *Store) Called(ctx context.Context, view string) (map[tool.Caller][]tool
 // PutCalled stores the tools that a caller called last in the view, in
 // place of what was stored. A caller with more than 2,048 bytes is an error; of more
 // than 1,000 callers the one put longest ago is forgotten.
-func (s *Store) PutCalled(ctx context.Context, view string, by tool.Caller, called []tool.Called) error {
+func (u *Usage) PutCalled(ctx context.Context, view string, by tool.Caller, called []tool.Called) error {
 	if n := len(by.Principal) + len(by.Client); n > maxCallerBytes {
 		return fmt.Errorf("store: put what was called: the caller has %d bytes, more than %d", n, maxCallerBytes)
 	}
@@ -58,7 +58,7 @@ func (s *Store) PutCalled(ctx context.Context, view string, by tool.Caller, call
 		return fmt.Errorf("store: put what was called: %w", err)
 	}
 	now := time.Now()
-	err = s.write(ctx, func(tx *txn) error {
+	err = u.write(ctx, func(tx *txn) error {
 		for _, statement := range []struct {
 			text string
 			args []any

@@ -22,7 +22,7 @@ func TestWhatClientsCalledLast(t *testing.T) {
 	s := open(t, t.TempDir())
 	put := func(view, principal, client string, names ...string) {
 		t.Helper()
-		if err := s.PutCalled(t.Context(), view, tool.Caller{Principal: principal, Client: client}, called(names...)); err != nil {
+		if err := s.Usage().PutCalled(t.Context(), view, tool.Caller{Principal: principal, Client: client}, called(names...)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,7 +32,7 @@ func TestWhatClientsCalledLast(t *testing.T) {
 	put("view", "", "agent 1", "e")
 	check := func(want map[tool.Caller][]tool.Called) {
 		t.Helper()
-		if got, err := s.Called(t.Context(), ""); err != nil || !maps.EqualFunc(got, want, slices.Equal) {
+		if got, err := s.Usage().Called(t.Context(), ""); err != nil || !maps.EqualFunc(got, want, slices.Equal) {
 			t.Errorf("%v, %v, want %v", got, err, want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestWhatClientsCalledLast(t *testing.T) {
 	}
 	check(map[tool.Caller][]tool.Called{{Client: "agent 1"}: called("c", "a")})
 
-	if err := s.PutCalled(t.Context(), "", tool.Caller{Principal: strings.Repeat("x", maxCallerBytes), Client: "y"}, nil); err == nil {
+	if err := s.Usage().PutCalled(t.Context(), "", tool.Caller{Principal: strings.Repeat("x", maxCallerBytes), Client: "y"}, nil); err == nil {
 		t.Error("a caller of any length is kept")
 	}
 	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
@@ -56,7 +56,7 @@ func TestWhatClientsCalledLast(t *testing.T) {
 	if err := s.db.QueryRow(`SELECT count(*) FROM called`).Scan(&rows); err != nil || rows != maxCallers {
 		t.Errorf("%d rows are kept, %v, want %d", rows, err, maxCallers)
 	}
-	if got, err := s.Called(t.Context(), ""); err != nil || !slices.Equal(got[tool.Caller{Client: "agent 2"}], called("f")) {
+	if got, err := s.Usage().Called(t.Context(), ""); err != nil || !slices.Equal(got[tool.Caller{Client: "agent 2"}], called("f")) {
 		t.Errorf("after many others: %v, %v", got, err)
 	}
 }

@@ -46,13 +46,13 @@ var ErrNotEmpty = errors.New("it is not empty")
 // replace, what is there is removed first. It returns what was copied. Large results that
 // are kept come along, and the numbers that PostgreSQL gives to rows go on after theirs.
 func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, err error) {
-	if copied, err = copyTables(ctx, from, to, stored, replace); err != nil {
+	if copied, err = copyTables(ctx, from.database, to.database, stored, replace); err != nil {
 		return nil, fmt.Errorf("store: copy: %w", err)
 	}
 	return copied, nil
 }
 
-func copyTables(ctx context.Context, from, to *Store, tables []string, replace bool) (copied []Rows, err error) {
+func copyTables(ctx context.Context, from, to *database, tables []string, replace bool) (copied []Rows, err error) {
 	err = from.read(ctx, func(ctx context.Context, db *sql.DB) error {
 		source, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 		if err != nil {

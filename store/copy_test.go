@@ -25,18 +25,18 @@ func furnish(t testing.TB, s *Store) {
 	_, err := s.PutServer(ctx, Upstream{Name: "b"}, defs(t, "b", `{"name":"z"}`), nil)
 	err = errors.Join(err,
 		s.PutTokens(ctx, map[string]int{tools(t, s)[0].Hash: 7}),
-		s.PutClient(ctx, "agent 1", tool.RelistsAlways),
+		s.Usage().PutClient(ctx, "agent 1", tool.RelistsAlways),
 		s.PutVectors(ctx, "m", map[Key][]float32{{1}: {0.5, -1}, {2}: {}}),
-		s.PutLearned(ctx, LearnedUse{Principal: "p", Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 0.1, At: time.Now()}),
-		s.PutCalled(ctx, "v", tool.Caller{Principal: "p", Client: "c"}, []tool.Called{{Name: "x"}}),
+		s.Usage().PutLearned(ctx, LearnedUse{Principal: "p", Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 0.1, At: time.Now()}),
+		s.Usage().PutCalled(ctx, "v", tool.Caller{Principal: "p", Client: "c"}, []tool.Called{{Name: "x"}}),
 		s.PutEnriched(ctx, Enriched{Hash: "h", When: "now", Tags: []string{"t"}, State: Accepted}),
-		s.PutOutput(ctx, name("token"), name("owner"), []byte("content"), time.Now(), time.Now().Add(time.Hour)),
-		s.PutProvisions(ctx, "v", "o", []tool.Provisioned{never("o", "a", "y"), never("o", "a", "x")}),
-		s.AddSavings(ctx, today(), []Savings{{View: "v", Steps: 3}}),
-		s.PutSealed(ctx, vault.Row{Name: "secret/A", Sealed: []byte{0, 1}, At: noon}),
-		s.AddKey(ctx, trust.Key{Name: "k", Hash: name("key"), Created: noon, Scopes: []string{"read"}}),
+		s.Outputs().Put(ctx, name("token"), name("owner"), []byte("content"), time.Now(), time.Now().Add(time.Hour)),
+		s.Usage().PutProvisions(ctx, "v", "o", []tool.Provisioned{never("o", "a", "y"), never("o", "a", "x")}),
+		s.Usage().AddSavings(ctx, today(), []Savings{{View: "v", Steps: 3}}),
+		s.Sealed().Put(ctx, vault.Row{Name: "secret/A", Sealed: []byte{0, 1}, At: noon}),
+		s.Keys().Add(ctx, trust.Key{Name: "k", Hash: name("key"), Created: noon, Scopes: []string{"read"}}),
 		s.PutSegment(ctx, Segment{Key: Key{3}, Docs: 1, Data: []byte{9}}),
-		s.Approve(ctx, nil))
+		s.Pins().Approve(ctx, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestCopy(t *testing.T) {
 					t.Errorf("in place: got %v", got)
 				}
 				provision(t, target, "v", "later", never("later", "a", "x")) // numbers go on
-				if err := target.PutOutput(t.Context(), name("more"), name("owner"), nil, time.Now(), time.Now().Add(time.Hour)); err != nil {
+				if err := target.Outputs().Put(t.Context(), name("more"), name("owner"), nil, time.Now(), time.Now().Add(time.Hour)); err != nil {
 					t.Error(err)
 				}
 				works(t, target)

@@ -4,19 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
-
-	"toolfinch/tool"
 )
 
-const (
-	selectTokens  = `SELECT hash, count FROM tokens`
-	selectClients = `SELECT client, relists, seen_at FROM clients`
-
-	// Clients name themselves, so what they can make the store keep is bounded.
-	maxClients    = 1000
-	maxClientName = 256 // bytes
-)
+const selectTokens = `SELECT hash, count FROM tokens`
 
 // Tokens returns the stored token counts by tool.Def.Hash.
 func (s *Store) Tokens(ctx context.Context) (map[string]int, error) {
@@ -86,52 +76,6 @@ func dropTokens(ctx context.Context, tx *txn, hashes ...string) error {
 		if _, err := drop.ExecContext(ctx, hash); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// Clients returns, by "name version", whether a client asks tools/list again
-// after list_changed.
-func (s *Store) Clients(ctx context.Context) (map[string]tool.Relists, error) {
-	out := map[string]tool.Relists{}
-	err := s.each(ctx, func(rows *sql.Rows) error {
-		var client string
-		var relists tool.Relists
-		var seen int64
-		if err := rows.Scan(&client, &relists, &seen); err != nil {
-			return err
-		}
-		out[client] = relists
-		return nil
-	}, selectClients)
-	if err != nil {
-		return nil, fmt.Errorf("store: read clients: %w", err)
-	}
-	return out, nil
-}
-
-// PutClient remembers whether a client, "name version", asks tools/list again
-// after list_changed. A name of more than 256 bytes is an error; of more than
-// 1,000 clients the one put longest ago is forgotten.
-func (s *Store) PutClient(ctx context.Context, client string, relists tool.Relists) error {
-	if len(client) > maxClientName {
-		return fmt.Errorf("store: put client: its name has %d bytes, more than %d", len(client), maxClientName)
-	}
-	err := s.write(ctx, func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO clients (client, relists, seen_at) VALUES ($1, $2, $3)
-			ON CONFLICT (client) DO UPDATE SET relists = excluded.relists, seen_at = excluded.seen_at`,
-			client, relists, time.Now().UnixMilli())
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `
-			DELETE FROM clients WHERE client IN (
-				SELECT client FROM clients WHERE client <> $1 ORDER BY seen_at DESC`+after+`$2)`,
-			client, maxClients-1)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("store: put client %s: %w", client, err)
 	}
 	return nil
 }

@@ -11,6 +11,12 @@ import (
 	"toolfinch/trust"
 )
 
+// Keys are the API keys.
+type Keys struct{ *database }
+
+// Keys returns the API keys.
+func (s *Store) Keys() *Keys { return &Keys{s.database} }
+
 // maxKeys bounds the API keys.
 const maxKeys = 10_000
 
@@ -24,11 +30,11 @@ const (
 	useKey     = `UPDATE keys SET used = $1 WHERE hash = $2 AND used < $1`
 )
 
-// ErrKeyExists is wrapped by the error of AddKey for a name that another key has.
+// ErrKeyExists is wrapped by the error of Add for a name that another key has.
 var ErrKeyExists = errors.New("there is a key of this name already")
 
-// AddKey stores an API key. More than 10,000 are an error.
-func (s *Store) AddKey(ctx context.Context, key trust.Key) error {
+// Add stores an API key. More than 10,000 are an error.
+func (k *Keys) Add(ctx context.Context, key trust.Key) error {
 	scopes, err := json.Marshal(key.Scopes)
 	if err != nil {
 		return fmt.Errorf("store: add key: %w", err)
@@ -37,7 +43,7 @@ func (s *Store) AddKey(ctx context.Context, key trust.Key) error {
 	if err != nil {
 		return fmt.Errorf("store: add key: %w", err)
 	}
-	err = s.write(ctx, func(tx *txn) error {
+	err = k.write(ctx, func(tx *txn) error {
 		var all, same int
 		if err := tx.QueryRowContext(ctx, countKeys, key.Name).Scan(&all, &same); err != nil {
 			return err
@@ -57,10 +63,10 @@ func (s *Store) AddKey(ctx context.Context, key trust.Key) error {
 	return nil
 }
 
-// RevokeKey removes an API key, and reports whether there was one of this name.
-func (s *Store) RevokeKey(ctx context.Context, name string) (bool, error) {
+// Revoke removes an API key, and reports whether there was one of this name.
+func (k *Keys) Revoke(ctx context.Context, name string) (bool, error) {
 	var n int64
-	err := s.write(ctx, func(tx *txn) error {
+	err := k.write(ctx, func(tx *txn) error {
 		result, err := tx.ExecContext(ctx, dropKey, name)
 		if err == nil {
 			n, err = result.RowsAffected()
@@ -73,21 +79,21 @@ func (s *Store) RevokeKey(ctx context.Context, name string) (bool, error) {
 	return n > 0, nil
 }
 
-// Keys returns all API keys, by name.
-func (s *Store) Keys(ctx context.Context) ([]trust.Key, error) { return s.keys(ctx, selectKeys) }
+// All returns all API keys, by name.
+func (k *Keys) All(ctx context.Context) ([]trust.Key, error) { return k.find(ctx, selectKeys) }
 
-// Key returns the API key with a hash, nil where there is none. It may have expired.
-func (s *Store) Key(ctx context.Context, hash [32]byte) (*trust.Key, error) {
-	keys, err := s.keys(ctx, selectKey, hash[:])
+// Find returns the API key with a hash, nil where there is none. It may have expired.
+func (k *Keys) Find(ctx context.Context, hash [32]byte) (*trust.Key, error) {
+	keys, err := k.find(ctx, selectKey, hash[:])
 	if err != nil || len(keys) == 0 {
 		return nil, err
 	}
 	return &keys[0], nil
 }
 
-func (s *Store) keys(ctx context.Context, query string, args ...any) ([]trust.Key, error) {
+func (k *Keys) find(ctx context.Context, query string, args ...any) ([]trust.Key, error) {
 	var out []trust.Key
-	err := s.each(ctx, func(rows *sql.Rows) error {
+	err := k.each(ctx, func(rows *sql.Rows) error {
 		var key trust.Key
 		var hash, scopes, groups []byte
 		var created, expires, used int64
@@ -109,9 +115,9 @@ func (s *Store) keys(ctx context.Context, query string, args ...any) ([]trust.Ke
 	return out, nil
 }
 
-// UsedKeys notes when keys were used last, by hash.
-func (s *Store) UsedKeys(ctx context.Context, used map[[32]byte]time.Time) error {
-	err := s.write(ctx, func(tx *txn) error {
+// Used notes when keys were used last, by hash.
+func (k *Keys) Used(ctx context.Context, used map[[32]byte]time.Time) error {
+	err := k.write(ctx, func(tx *txn) error {
 		for hash, at := range used {
 			if _, err := tx.ExecContext(ctx, useKey, millis(at), hash[:]); err != nil {
 				return err

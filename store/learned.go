@@ -60,9 +60,9 @@ const (
 )
 
 // Learned returns what was learned from use, in the order of principals, queries and tools.
-func (s *Store) Learned(ctx context.Context) ([]LearnedUse, error) {
+func (u *Usage) Learned(ctx context.Context) ([]LearnedUse, error) {
 	var out []LearnedUse
-	err := s.each(ctx, func(rows *sql.Rows) error {
+	err := u.each(ctx, func(rows *sql.Rows) error {
 		var use LearnedUse
 		var at int64
 		if err := rows.Scan(&use.Principal, &use.Query, &use.Tool.Server, &use.Tool.Name, &use.Count, &at); err != nil {
@@ -82,7 +82,7 @@ func (s *Store) Learned(ctx context.Context) ([]LearnedUse, error) {
 // up, as far as the earlier ones have not faded, to 4 at most. What has faded
 // to less than 1/64 is forgotten, and of more than 5,000 rows the weakest. A
 // query of more than 500 bytes and a count that is not above 0 are errors.
-func (s *Store) PutLearned(ctx context.Context, use LearnedUse) error {
+func (u *Usage) PutLearned(ctx context.Context, use LearnedUse) error {
 	if len(use.Query) > maxLearnedQuery {
 		return fmt.Errorf("store: put learned use: its query has %d bytes, more than %d", len(use.Query), maxLearnedQuery)
 	}
@@ -93,7 +93,7 @@ func (s *Store) PutLearned(ctx context.Context, use LearnedUse) error {
 		return fmt.Errorf("store: put learned use: its count is %v, not above 0", use.Count)
 	}
 	row := []any{use.At.UnixMilli(), use.Principal, use.Query, use.Tool.Server, use.Tool.Name}
-	err := s.writeErasable(ctx, func(tx *txn) error {
+	err := u.writeErasable(ctx, func(tx *txn) error {
 		_, err := tx.ExecContext(ctx, addLearned, append(slices.Clip(row), min(use.Count, maxLearnedCount), maxLearnedCount)...)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, fadeLearned, row[0], minLearnedCount)
@@ -115,24 +115,24 @@ func (s *Store) PutLearned(ctx context.Context, use LearnedUse) error {
 // number of rows deleted. Their text is overwritten in the file, too; where
 // another process is reading, a copy stays in its log until that is reused, and
 // the store's log says so. PostgreSQL overwrites nothing: it reuses the space later.
-func (s *Store) ForgetLearned(ctx context.Context, query, tool string) (int, error) {
-	forgotten, err := s.forgetLearned(ctx, query, tool)
+func (u *Usage) ForgetLearned(ctx context.Context, query, tool string) (int, error) {
+	forgotten, err := u.forgetLearned(ctx, query, tool)
 	if err != nil {
 		return 0, fmt.Errorf("store: forget what was learned: %w", err)
 	}
-	if s.remote != nil {
+	if u.remote != nil {
 		return forgotten, nil
 	}
 	var busy, pages, moved int
-	err = s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
+	err = u.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
 	if err != nil || busy != 0 {
-		s.log.Warn("what was forgotten stays in the database's log until that is reused", "error", err)
+		u.log.Warn("what was forgotten stays in the database's log until that is reused", "error", err)
 	}
 	return forgotten, nil
 }
 
-func (s *Store) forgetLearned(ctx context.Context, query, tool string) (forgotten int, err error) {
-	err = s.writeErasable(ctx, func(tx *txn) error {
+func (u *Usage) forgetLearned(ctx context.Context, query, tool string) (forgotten int, err error) {
+	err = u.writeErasable(ctx, func(tx *txn) error {
 		result, err := tx.ExecContext(ctx, forgetLearned, query, tool)
 		if err != nil {
 			return err
@@ -142,16 +142,4 @@ func (s *Store) forgetLearned(ctx context.Context, query, tool string) (forgotte
 		return err
 	})
 	return forgotten, err
-}
-
-// writeErasable is write, with zeros where text was deleted from a page or moved
-// within it. That text is moved is why it does not suffice to delete with it.
-func (s *Store) writeErasable(ctx context.Context, do func(*txn) error) error {
-	if s.remote != nil {
-		return s.write(ctx, do)
-	}
-	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = on"); err != nil {
-		return err
-	}
-	return s.write(ctx, do)
 }

@@ -23,7 +23,7 @@ var noon = time.UnixMilli(1767268800000)
 func learn(t testing.TB, s *Store, uses ...LearnedUse) {
 	t.Helper()
 	for _, use := range uses {
-		if err := s.PutLearned(context.Background(), use); err != nil {
+		if err := s.Usage().PutLearned(context.Background(), use); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,7 +31,7 @@ func learn(t testing.TB, s *Store, uses ...LearnedUse) {
 
 func learned(t testing.TB, s *Store) []LearnedUse {
 	t.Helper()
-	out, err := s.Learned(context.Background())
+	out, err := s.Usage().Learned(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestForgetLearned(t *testing.T) {
 		t.Run(test.query+"|"+test.tool, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, s *Store) {
 				learn(t, s, all...)
-				n, err := s.ForgetLearned(t.Context(), test.query, test.tool)
+				n, err := s.Usage().ForgetLearned(t.Context(), test.query, test.tool)
 				if err != nil || n != len(all)-len(test.left) {
 					t.Errorf("forgot %d, %v", n, err)
 				}
@@ -188,7 +188,7 @@ func TestWhatIsForgottenLeavesTheDisk(t *testing.T) {
 	if onDisk() == 0 {
 		t.Fatal("it was never on the disk: the test looks in the wrong place")
 	}
-	if _, err := s.ForgetLearned(t.Context(), secret, ""); err != nil {
+	if _, err := s.Usage().ForgetLearned(t.Context(), secret, ""); err != nil {
 		t.Fatal(err)
 	}
 	if n := onDisk(); n != 0 {
@@ -221,7 +221,7 @@ func TestForgettingWhileSomebodyReadsSaysWhatStays(t *testing.T) {
 	if !rows.Next() {
 		t.Fatal("nothing to read")
 	}
-	if n, err := s.ForgetLearned(t.Context(), "", ""); n != 1 || err != nil {
+	if n, err := s.Usage().ForgetLearned(t.Context(), "", ""); n != 1 || err != nil {
 		t.Errorf("forgot %d, %v", n, err)
 	}
 	if strings.Count(log.String(), "level=WARN") != 1 {
@@ -235,7 +235,7 @@ func TestUsesThatCannotBeStored(t *testing.T) {
 			used("q", "s", "t", 0, noon), used("q", "s", "t", -1, noon), used("q", "s", "t", math.NaN(), noon),
 			used(strings.Repeat("x", maxLearnedQuery+1), "s", "t", 1, noon),
 		} {
-			if err := s.PutLearned(t.Context(), use); err == nil || !strings.HasPrefix(err.Error(), "store: put learned use: ") {
+			if err := s.Usage().PutLearned(t.Context(), use); err == nil || !strings.HasPrefix(err.Error(), "store: put learned use: ") {
 				t.Errorf("%v: error %v", use, err)
 			}
 		}
@@ -248,9 +248,9 @@ func TestUsesThatCannotBeStored(t *testing.T) {
 func TestLearnedFailsWithItsContextAndItsStore(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *Store) {
 		all := func(ctx context.Context) []error {
-			_, read := s.Learned(ctx)
-			_, forget := s.ForgetLearned(ctx, "", "")
-			return []error{read, forget, s.PutLearned(ctx, used("q", "s", "t", 1, noon))}
+			_, read := s.Usage().Learned(ctx)
+			_, forget := s.Usage().ForgetLearned(ctx, "", "")
+			return []error{read, forget, s.Usage().PutLearned(ctx, used("q", "s", "t", 1, noon))}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

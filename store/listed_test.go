@@ -19,7 +19,7 @@ func testListed(t *testing.T, s *Store) {
 	if err != nil || servers[0].Interactive || !servers[1].Interactive {
 		t.Fatalf("servers = %+v, %v", servers, err)
 	}
-	all, err := s.Unpinned(t.Context())
+	all, err := s.Pins().Unpinned(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
+	goosedb "github.com/pressly/goose/v3/database"
 )
 
 // The number in front of a migration's name is the version of the schema that it makes.
@@ -80,7 +80,7 @@ type userVersions struct{}
 
 // Insert is called in the transaction of the migration. Its failure undoes a migration
 // that another process has applied, too.
-func (userVersions) Insert(ctx context.Context, db database.DBTxConn, req database.InsertRequest) error {
+func (userVersions) Insert(ctx context.Context, db goosedb.DBTxConn, req goosedb.InsertRequest) error {
 	version, err := userVersion(ctx, db)
 	if err == nil && int64(version) != req.Version-1 {
 		err = fmt.Errorf("the database has the schema version %d already", version)
@@ -91,31 +91,31 @@ func (userVersions) Insert(ctx context.Context, db database.DBTxConn, req databa
 	return err
 }
 
-func (userVersions) GetLatestVersion(ctx context.Context, db database.DBTxConn) (int64, error) {
+func (userVersions) GetLatestVersion(ctx context.Context, db goosedb.DBTxConn) (int64, error) {
 	version, err := userVersion(ctx, db)
 	return int64(version), err
 }
 
-func (v userVersions) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*database.ListMigrationsResult, error) {
+func (v userVersions) ListMigrations(ctx context.Context, db goosedb.DBTxConn) ([]*goosedb.ListMigrationsResult, error) {
 	version, err := v.GetLatestVersion(ctx, db)
-	var all []*database.ListMigrationsResult
+	var all []*goosedb.ListMigrationsResult
 	for ; version >= 0; version-- {
-		all = append(all, &database.ListMigrationsResult{Version: version, IsApplied: true})
+		all = append(all, &goosedb.ListMigrationsResult{Version: version, IsApplied: true})
 	}
 	return all, err
 }
 
-func (v userVersions) GetMigration(ctx context.Context, db database.DBTxConn, version int64) (*database.GetMigrationResult, error) {
+func (v userVersions) GetMigration(ctx context.Context, db goosedb.DBTxConn, version int64) (*goosedb.GetMigrationResult, error) {
 	latest, err := v.GetLatestVersion(ctx, db)
 	if err == nil && version > latest {
-		err = database.ErrVersionNotFound
+		err = goosedb.ErrVersionNotFound
 	}
-	return &database.GetMigrationResult{IsApplied: err == nil}, err
+	return &goosedb.GetMigrationResult{IsApplied: err == nil}, err
 }
 
-func (userVersions) Tablename() string                                           { return "user_version" }
-func (userVersions) CreateVersionTable(context.Context, database.DBTxConn) error { return nil }
-func (userVersions) Delete(context.Context, database.DBTxConn, int64) error {
+func (userVersions) Tablename() string                                          { return "user_version" }
+func (userVersions) CreateVersionTable(context.Context, goosedb.DBTxConn) error { return nil }
+func (userVersions) Delete(context.Context, goosedb.DBTxConn, int64) error {
 	return errors.ErrUnsupported
 }
 

@@ -491,7 +491,7 @@ func TestKindsComeIntoAnOldDatabaseWithEverythingKept(t *testing.T) {
 	if err != nil || len(tokens) != 0 {
 		t.Errorf("tokens %v, %v", tokens, err)
 	}
-	clients, err := s.Clients(t.Context())
+	clients, err := s.Usage().Clients(t.Context())
 	if err != nil || clients["agent 1"] != tool.RelistsAlways {
 		t.Errorf("clients %v, %v", clients, err)
 	}
@@ -499,7 +499,7 @@ func TestKindsComeIntoAnOldDatabaseWithEverythingKept(t *testing.T) {
 	if err != nil || len(vectors) != 1 {
 		t.Errorf("vectors %v, %v", vectors, err)
 	}
-	learned, err := s.Learned(t.Context())
+	learned, err := s.Usage().Learned(t.Context())
 	if err != nil || len(learned) != 1 {
 		t.Errorf("learned %v, %v", learned, err)
 	}

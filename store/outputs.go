@@ -8,7 +8,13 @@ import (
 	"time"
 )
 
-// Bounds of what PutOutput keeps, of one owner and in all. Rows are bounded too:
+// Outputs are the large results that are kept for a while.
+type Outputs struct{ *database }
+
+// Outputs returns the large results.
+func (s *Store) Outputs() *Outputs { return &Outputs{s.database} }
+
+// Bounds of what Put keeps, of one owner and in all. Rows are bounded too:
 // each Put looks at all of them.
 const (
 	maxOwnOutputs    = 64 << 20  // bytes
@@ -36,19 +42,19 @@ const (
 			WHERE bytes > $1 OR place > $2)`
 )
 
-// PutOutput keeps content for its owner until it expires; token and owner are
+// Put keeps content for its owner until it expires; token and owner are
 // the SHA-256 of what names them. Some of what has expired at now is dropped, and where
 // an owner would have more than 64 MB or 1,000 outputs, or all of them together
 // more than 512 MB or 10,000, the oldest go. Content of more than 64 MB is an
 // error.
-func (s *Store) PutOutput(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error {
+func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error {
 	if len(content) > maxOwnOutputs {
 		return fmt.Errorf("store: put output: it has %d bytes, more than %d", len(content), maxOwnOutputs)
 	}
 	if content == nil {
 		content = []byte{} // nil would be NULL
 	}
-	err := s.writeErasable(ctx, func(tx *txn) error {
+	err := o.writeErasable(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce); err != nil {
 			return err
 		}
@@ -68,11 +74,11 @@ func (s *Store) PutOutput(ctx context.Context, token, owner [32]byte, content []
 	return nil
 }
 
-// Output returns what was kept under token for owner, nil when there is nothing
+// Find returns what was kept under token for owner, nil when there is nothing
 // or it has expired at now. The bytes are the caller's.
-func (s *Store) Output(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error) {
+func (o *Outputs) Find(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error) {
 	var content []byte
-	err := s.row(ctx, []any{&content}, selectOutput, token[:], owner[:], now.UnixMilli())
+	err := o.row(ctx, []any{&content}, selectOutput, token[:], owner[:], now.UnixMilli())
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -82,12 +88,12 @@ func (s *Store) Output(ctx context.Context, token, owner [32]byte, now time.Time
 	return content, nil
 }
 
-// DropOutputs drops the outputs that have expired at now, and returns how many
+// Drop drops the outputs that have expired at now, and returns how many
 // there were. On an error some may have been dropped.
-func (s *Store) DropOutputs(ctx context.Context, now time.Time) (dropped int, err error) {
+func (o *Outputs) Drop(ctx context.Context, now time.Time) (dropped int, err error) {
 	for {
 		var n int64
-		err := s.writeErasable(ctx, func(tx *txn) error {
+		err := o.writeErasable(ctx, func(tx *txn) error {
 			result, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce)
 			if err != nil {
 				return err

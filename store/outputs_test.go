@@ -16,14 +16,14 @@ func name(s string) [32]byte { return sha256.Sum256([]byte(s)) }
 
 func keep(t testing.TB, s *Store, token, owner string, content []byte, now time.Time, ttl time.Duration) {
 	t.Helper()
-	if err := s.PutOutput(context.Background(), name(token), name(owner), content, now, now.Add(ttl)); err != nil {
+	if err := s.Outputs().Put(context.Background(), name(token), name(owner), content, now, now.Add(ttl)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func kept(t testing.TB, s *Store, token, owner string, now time.Time) []byte {
 	t.Helper()
-	content, err := s.Output(context.Background(), name(token), name(owner), now)
+	content, err := s.Outputs().Find(context.Background(), name(token), name(owner), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestExpiredOutputsAreDropped(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *Store) {
 		keep(t, s, "short", "o", []byte("x"), noon, time.Minute)
 		keep(t, s, "long", "o", []byte("x"), noon, time.Hour)
-		if n, err := s.DropOutputs(t.Context(), noon.Add(time.Minute)); n != 1 || err != nil {
+		if n, err := s.Outputs().Drop(t.Context(), noon.Add(time.Minute)); n != 1 || err != nil {
 			t.Errorf("dropped %d, %v", n, err)
 		}
 		if kept(t, s, "long", "o", noon) == nil || rows(t, s) != 1 {
@@ -83,7 +83,7 @@ func TestAllThatExpiredIsDroppedHoweverMany(t *testing.T) {
 	for i := range n {
 		keep(t, s, string(rune('a'+i)), "o", []byte("x"), noon, time.Minute)
 	}
-	if dropped, err := s.DropOutputs(t.Context(), noon.Add(time.Hour)); dropped != n || err != nil || rows(t, s) != 0 {
+	if dropped, err := s.Outputs().Drop(t.Context(), noon.Add(time.Hour)); dropped != n || err != nil || rows(t, s) != 0 {
 		t.Errorf("dropped %d of %d, %v; %d rows are left", dropped, n, err, rows(t, s))
 	}
 }
@@ -134,7 +134,7 @@ func TestOfTooManyOutputsTheOldestGo(t *testing.T) {
 
 func TestAnOutputThatIsTooLargeIsAnError(t *testing.T) {
 	s := open(t, t.TempDir())
-	err := s.PutOutput(t.Context(), name("t"), name("o"), make([]byte, maxOwnOutputs+1), noon, noon.Add(time.Hour))
+	err := s.Outputs().Put(t.Context(), name("t"), name("o"), make([]byte, maxOwnOutputs+1), noon, noon.Add(time.Hour))
 	if err == nil || rows(t, s) != 0 {
 		t.Errorf("error %v, %d rows", err, rows(t, s))
 	}
@@ -147,7 +147,7 @@ func TestADroppedOutputLeavesNoTraceInTheFile(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	keep(t, s, "t", "o", bytes.Repeat([]byte("the secret of it "), 5000), noon, time.Minute)
-	if _, err := s.DropOutputs(t.Context(), noon.Add(time.Hour)); err != nil {
+	if _, err := s.Outputs().Drop(t.Context(), noon.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil { // moves the log into the file
@@ -169,13 +169,13 @@ func TestADroppedOutputLeavesNoTraceInTheFile(t *testing.T) {
 func TestOutputsOfAClosedStoreAreErrors(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.Close()
-	if err := s.PutOutput(t.Context(), name("t"), name("o"), nil, noon, noon); err == nil {
+	if err := s.Outputs().Put(t.Context(), name("t"), name("o"), nil, noon, noon); err == nil {
 		t.Error("put")
 	}
-	if _, err := s.Output(t.Context(), name("t"), name("o"), noon); err == nil {
+	if _, err := s.Outputs().Find(t.Context(), name("t"), name("o"), noon); err == nil {
 		t.Error("read")
 	}
-	if _, err := s.DropOutputs(t.Context(), noon); err == nil {
+	if _, err := s.Outputs().Drop(t.Context(), noon); err == nil {
 		t.Error("drop")
 	}
 }
@@ -186,7 +186,7 @@ func BenchmarkPutOutput(b *testing.B) {
 	b.SetBytes(int64(len(content)))
 	for i := 0; b.Loop(); i++ {
 		token := sha256.Sum256([]byte{byte(i), byte(i >> 8), byte(i >> 16)})
-		if err := s.PutOutput(b.Context(), token, name("o"), content, noon, noon.Add(time.Hour)); err != nil {
+		if err := s.Outputs().Put(b.Context(), token, name("o"), content, noon, noon.Add(time.Hour)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -15,6 +15,12 @@ import (
 	"toolfinch/tool"
 )
 
+// Pins are what is approved of servers.
+type Pins struct{ *database }
+
+// Pins returns what is approved.
+func (s *Store) Pins() *Pins { return &Pins{s.database} }
+
 // pinnedKinds are the kinds of what is approved. Resources are none: their lists
 // change with every file.
 var pinnedKinds = []tool.Kind{tool.KindTool, tool.KindPrompt, tool.KindTemplate, tool.KindInstructions}
@@ -157,9 +163,9 @@ func approve(ctx context.Context, tx *txn, u Unpinned) (err error) {
 
 // Unpinned returns what servers were listed with that is not as it was approved, by
 // server; of each first its definitions, in the order of Tools, then its instructions.
-func (s *Store) Unpinned(ctx context.Context) ([]Unpinned, error) {
+func (p *Pins) Unpinned(ctx context.Context) ([]Unpinned, error) {
 	var all []Unpinned
-	err := s.read(ctx, func(ctx context.Context, db *sql.DB) (err error) {
+	err := p.read(ctx, func(ctx context.Context, db *sql.DB) (err error) {
 		all, err = unpinnedOf(ctx, db, "")
 		return err
 	})
@@ -205,16 +211,16 @@ func hashOf(raw []byte) string {
 
 // Compare is Unpinned for what a server lists now and is not stored. first says that
 // a first list is approved. Nothing is written.
-func (s *Store) Compare(ctx context.Context, server string, defs []*tool.Def, instructions string, first bool) ([]Unpinned, error) {
+func (p *Pins) Compare(ctx context.Context, server string, defs []*tool.Def, instructions string, first bool) ([]Unpinned, error) {
 	pins, kinds := map[tool.ID]Unpinned{}, map[tool.Kind]bool{}
 	err := errors.Join(
-		s.each(ctx, func(rows *sql.Rows) error {
+		p.each(ctx, func(rows *sql.Rows) error {
 			var kind tool.Kind
 			err := rows.Scan(&kind)
 			kinds[kind] = true
 			return err
 		}, `SELECT kind FROM baselines WHERE server = $1`, server),
-		s.each(ctx, func(rows *sql.Rows) error {
+		p.each(ctx, func(rows *sql.Rows) error {
 			p := Unpinned{ID: tool.ID{Server: server}}
 			var raw []byte
 			err := rows.Scan(&p.ID.Kind, &p.ID.Name, &p.Hash, &raw, &p.Rejected)
@@ -242,9 +248,9 @@ func (s *Store) Compare(ctx context.Context, server string, defs []*tool.Def, in
 }
 
 // Gone returns what was approved of a server and is not listed any more.
-func (s *Store) Gone(ctx context.Context, server string) ([]Unpinned, error) {
+func (p *Pins) Gone(ctx context.Context, server string) ([]Unpinned, error) {
 	var all []Unpinned
-	err := s.each(ctx, func(rows *sql.Rows) error {
+	err := p.each(ctx, func(rows *sql.Rows) error {
 		u := Unpinned{ID: tool.ID{Server: server}}
 		var raw []byte
 		err := rows.Scan(&u.ID.Kind, &u.ID.Name, &raw)
@@ -265,21 +271,21 @@ var ErrStale = errors.New("it has changed again")
 
 // Approve makes what is listed what is approved, if that still has the hash that u
 // says; else nothing is.
-func (s *Store) Approve(ctx context.Context, all []Unpinned) error {
-	return s.decide(ctx, "approve", all, func(tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
+func (p *Pins) Approve(ctx context.Context, all []Unpinned) error {
+	return p.decide(ctx, "approve", all, func(tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
 }
 
 // Reject stores the mark in Rejected with each, if what is listed still has the hash
 // that u says; else nothing is stored.
-func (s *Store) Reject(ctx context.Context, all []Unpinned) error {
-	return s.decide(ctx, "reject", all, func(tx *txn, u Unpinned) error {
+func (p *Pins) Reject(ctx context.Context, all []Unpinned) error {
+	return p.decide(ctx, "reject", all, func(tx *txn, u Unpinned) error {
 		_, err := tx.ExecContext(ctx, rejectListed, u.ID.Server, u.ID.Kind, u.ID.Name, u.Rejected)
 		return err
 	})
 }
 
-func (s *Store) decide(ctx context.Context, what string, all []Unpinned, do func(*txn, Unpinned) error) error {
-	err := s.write(ctx, func(tx *txn) error {
+func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(*txn, Unpinned) error) error {
+	err := p.write(ctx, func(tx *txn) error {
 		listed := map[string]map[tool.ID]string{} // hashes by server
 		for _, u := range all {
 			if listed[u.ID.Server] == nil {
@@ -320,8 +326,8 @@ func (s *Store) decide(ctx context.Context, what string, all []Unpinned, do func
 
 // Decisions counts the calls of Approve and Reject of all processes: when it has grown,
 // Unpinned may answer otherwise.
-func (s *Store) Decisions(ctx context.Context) (n int64, err error) {
-	if err := s.row(ctx, []any{&n}, `SELECT n FROM decisions`); err != nil {
+func (p *Pins) Decisions(ctx context.Context) (n int64, err error) {
+	if err := p.row(ctx, []any{&n}, `SELECT n FROM decisions`); err != nil {
 		return 0, fmt.Errorf("store: read how much was decided: %w", err)
 	}
 	return n, nil

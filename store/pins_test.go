@@ -29,7 +29,7 @@ func putReviewed(t testing.TB, s *Store, srv Upstream, review *Review, defs ...*
 // unpinned says of each definition what is listed and what was approved.
 func unpinned(t testing.TB, s *Store) (out []string) {
 	t.Helper()
-	all, err := s.Unpinned(t.Context())
+	all, err := s.Pins().Unpinned(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +61,9 @@ func TestPins(t *testing.T) {
 		want   []string
 	}
 	approve := func(t *testing.T, s *Store) {
-		all, err := s.Unpinned(t.Context())
+		all, err := s.Pins().Unpinned(t.Context())
 		if err == nil {
-			err = s.Approve(t.Context(), all)
+			err = s.Pins().Approve(t.Context(), all)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -152,13 +152,13 @@ func TestPins(t *testing.T) {
 		everywhere(t, func(t *testing.T, s *Store) {
 			putReviewed(t, s, Upstream{Name: "s", Instructions: "old"}, strict, defs(t, "s", a, b)...)
 			putReviewed(t, s, Upstream{Name: "s"}, strict, defs(t, "s", a2)...)
-			got, err := s.Compare(t.Context(), "s", defs(t, "s", a2, b, `{"name":"c"}`), "new", true)
+			got, err := s.Pins().Compare(t.Context(), "s", defs(t, "s", a2, b, `{"name":"c"}`), "new", true)
 			want := []string{"tool s.a " + a2 + "<-" + a, `tool s.c {"name":"c"}<-`, "instructions s.instructions new<-old"}
 			if err != nil || !slices.Equal(said(got), want) {
 				t.Errorf("%q, %v, want %q", said(got), err, want)
 			}
 			for _, first := range []bool{true, false} {
-				got, err := s.Compare(t.Context(), "never met", defs(t, "s", a), "", first)
+				got, err := s.Pins().Compare(t.Context(), "never met", defs(t, "s", a), "", first)
 				if err != nil || (len(got) == 0) != first {
 					t.Errorf("first %v: %q, %v", first, said(got), err)
 				}
@@ -172,26 +172,26 @@ func TestDecisionsAreAboutWhatWasShown(t *testing.T) {
 	serving, deciding := open(t, dir), open(t, dir)
 	putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"1"}`)}, strict, defs(t, "s", `{"name":"a"}`)...)
 	putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"2"}`)}, strict, defs(t, "s", `{"name":"a","v":2}`, `{"name":"b"}`)...)
-	shown, err := deciding.Unpinned(t.Context())
+	shown, err := deciding.Pins().Unpinned(t.Context())
 	if err != nil || len(shown) != 2 {
 		t.Fatal(shown, err)
 	}
 	putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"3"}`)}, strict, defs(t, "s", `{"name":"a","v":3}`, `{"name":"b"}`)...)
-	if err := deciding.Approve(t.Context(), shown); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "s.a") {
+	if err := deciding.Pins().Approve(t.Context(), shown); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "s.a") {
 		t.Errorf("approved what was not shown: %v", err)
 	}
 	if got := unpinned(t, serving); len(got) != 2 {
 		t.Errorf("a part was approved: %q", got)
 	}
-	before, err := serving.Decisions(t.Context())
+	before, err := serving.Pins().Decisions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown[1].Rejected = "mark"
-	if err := deciding.Reject(t.Context(), shown[1:]); err != nil {
+	if err := deciding.Pins().Reject(t.Context(), shown[1:]); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := serving.Decisions(t.Context()); err != nil || after != before+1 {
+	if after, err := serving.Pins().Decisions(t.Context()); err != nil || after != before+1 {
 		t.Errorf("the other process sees %d decisions, %v, want %d", after, err, before+1)
 	}
 	if got := unpinned(t, serving); len(got) != 2 || !strings.HasSuffix(got[1], "<-mark") {
@@ -204,9 +204,9 @@ func TestDecisionsAreAboutWhatWasShown(t *testing.T) {
 		}
 	}
 	version(`{"version":"1"}`)
-	shown, err = deciding.Unpinned(t.Context())
+	shown, err = deciding.Pins().Unpinned(t.Context())
 	if err == nil {
-		err = deciding.Approve(t.Context(), shown)
+		err = deciding.Pins().Approve(t.Context(), shown)
 	}
 	if err != nil || len(unpinned(t, serving)) != 0 {
 		t.Errorf("%q, %v", unpinned(t, serving), err)
@@ -232,9 +232,9 @@ func TestProcessesDecideAtTheSameTime(t *testing.T) {
 		other := open(t, dir)
 		deciding.Go(func() {
 			for range 20 {
-				shown, err := other.Unpinned(t.Context())
+				shown, err := other.Pins().Unpinned(t.Context())
 				if err == nil {
-					err = other.Approve(t.Context(), shown)
+					err = other.Pins().Approve(t.Context(), shown)
 				}
 				if err != nil && !errors.Is(err, ErrStale) {
 					t.Error(err)
@@ -246,9 +246,9 @@ func TestProcessesDecideAtTheSameTime(t *testing.T) {
 		putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(version)...)
 	}
 	deciding.Wait()
-	shown, err := serving.Unpinned(t.Context())
+	shown, err := serving.Pins().Unpinned(t.Context())
 	if err == nil {
-		err = serving.Approve(t.Context(), shown)
+		err = serving.Pins().Approve(t.Context(), shown)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -282,14 +282,14 @@ func TestWhatIsGoneIsRemembered(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *Store) {
 		putReviewed(t, s, Upstream{Name: "s"}, strict, defs(t, "s", `{"name":"a"}`, `{"name":"b"}`)...)
 		putReviewed(t, s, Upstream{Name: "s"}, strict, defs(t, "s", `{"name":"b"}`)...)
-		gone, err := s.Gone(t.Context(), "s")
+		gone, err := s.Pins().Gone(t.Context(), "s")
 		if err != nil || len(gone) != 1 || string(gone[0].Approved) != `{"name":"a"}` {
 			t.Errorf("%q, %v", said(gone), err)
 		}
 		if _, err := s.KeepServers(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		if gone, err := s.Gone(t.Context(), "s"); err != nil || len(gone) != 0 {
+		if gone, err := s.Pins().Gone(t.Context(), "s"); err != nil || len(gone) != 0 {
 			t.Errorf("of a forgotten server: %q, %v", said(gone), err)
 		}
 	})

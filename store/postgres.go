@@ -193,7 +193,7 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 		defer close(p.done)
 		p.watch(watching, begin, log)
 	}()
-	return &Store{db: db, log: log, readOnly: to != everything, remote: p}, nil
+	return &Store{&database{db: db, log: log, readOnly: to != everything, remote: p}}, nil
 }
 
 // reach asks the database something. Where there is a snapshot, it does not wait for long.
@@ -237,13 +237,13 @@ func prepare(ctx context.Context, conn *pgx.Conn, readOnly bool) error {
 	return err
 }
 
-// Connect returns a connection of its own, which is not watched: its owner finds out when
+// connect returns a connection of its own, which is not watched: its owner finds out when
 // it breaks, and closes it. The error is ErrNoPostgres for a store in SQLite.
-func (s *Store) Connect(ctx context.Context) (*pgx.Conn, error) {
-	if s.remote == nil {
+func (d *database) connect(ctx context.Context) (*pgx.Conn, error) {
+	if d.remote == nil {
 		return nil, ErrNoPostgres
 	}
-	return s.remote.connect(ctx)
+	return d.remote.connect(ctx)
 }
 
 func (p *remote) connect(ctx context.Context) (*pgx.Conn, error) {
@@ -380,20 +380,20 @@ const maxTries = 4
 // transact runs do in one transaction. It runs again when the transaction failed because
 // of another one, or its connection was lost before the end: do must not keep what it
 // found in an earlier run.
-func (s *Store) transact(ctx context.Context, do func(*txn) error) error {
-	if s.readOnly {
+func (d *database) transact(ctx context.Context, do func(*txn) error) error {
+	if d.readOnly {
 		return ErrReadOnly
 	}
-	if s.remote == nil {
-		return s.once(ctx, do)
+	if d.remote == nil {
+		return d.once(ctx, do)
 	}
-	ctx, cancel, err := s.remote.bounded(ctx)
+	ctx, cancel, err := d.remote.bounded(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
 	for try := 1; ; try++ {
-		err := s.once(ctx, do)
+		err := d.once(ctx, do)
 		if err == nil || try == maxTries || ctx.Err() != nil || !again(err) {
 			return because(ctx, err)
 		}
@@ -417,9 +417,9 @@ func because(ctx context.Context, err error) error {
 var errUnknown = errors.New("the connection was lost at the end of a transaction: it is not known whether it was stored")
 
 // committed says what the failure of a commit means.
-func (s *Store) committed(err error) error {
+func (d *database) committed(err error) error {
 	var refused *pgconn.PgError
-	if s.remote == nil || err == nil || errors.As(err, &refused) {
+	if d.remote == nil || err == nil || errors.As(err, &refused) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errUnknown, err)

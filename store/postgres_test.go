@@ -126,12 +126,12 @@ func TestReplicasWriteAtOnce(t *testing.T) {
 			for n := range rounds {
 				_, err := s.PutServer(t.Context(), Upstream{Name: "shared"}, somewhatReal(t, "shared", 5+(i+n)%3), strict)
 				err = errors.Join(err,
-					s.AddSavings(t.Context(), today(), []Savings{{View: "v", Steps: 1}}),
-					s.PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "s", Name: "t"}, Count: 0.05, At: noon}),
-					s.PutProvisions(t.Context(), "v", fmt.Sprint(i), []tool.Provisioned{never(fmt.Sprint(i), "s", "t")}),
+					s.Usage().AddSavings(t.Context(), today(), []Savings{{View: "v", Steps: 1}}),
+					s.Usage().PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "s", Name: "t"}, Count: 0.05, At: noon}),
+					s.Usage().PutProvisions(t.Context(), "v", fmt.Sprint(i), []tool.Provisioned{never(fmt.Sprint(i), "s", "t")}),
 					s.PutVectors(t.Context(), "m", map[Key][]float32{{byte(n)}: {1}}),
 					s.PutTokens(t.Context(), map[string]int{fmt.Sprint(n): n}),
-					s.Approve(t.Context(), nil))
+					s.Pins().Approve(t.Context(), nil))
 				if err != nil {
 					t.Error(err)
 				}
@@ -146,13 +146,13 @@ func TestReplicasWriteAtOnce(t *testing.T) {
 	if got := learned(t, s); len(got) != 1 || got[0].Count < 0.0499*replicas*rounds {
 		t.Errorf("learned %+v", got)
 	}
-	if n, err := s.Decisions(t.Context()); err != nil || n != replicas*rounds {
+	if n, err := s.Pins().Decisions(t.Context()); err != nil || n != replicas*rounds {
 		t.Errorf("decisions %d, %v", n, err)
 	}
 	if n := len(tools(t, s)); n < 5 || n > 7 {
 		t.Errorf("%d tools: two lists are mixed", n)
 	}
-	if unsaid, err := s.Unpinned(t.Context()); err != nil {
+	if unsaid, err := s.Pins().Unpinned(t.Context()); err != nil {
 		t.Error(unsaid, err)
 	}
 }
@@ -184,7 +184,7 @@ func TestPostgresGoesAwayAndComesBack(t *testing.T) {
 			if _, err := s.Tools(t.Context()); !errors.As(err, &away) {
 				t.Errorf("a read: %v", err)
 			}
-			if _, err := s.Connect(t.Context()); !errors.As(err, &away) { // what is read by it could not be acted on
+			if _, err := s.connect(t.Context()); !errors.As(err, &away) { // what is read by it could not be acted on
 				t.Errorf("a connection: %v", err)
 			}
 			fault.end(t)

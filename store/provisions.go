@@ -38,14 +38,14 @@ const (
 // dropped, of all views and owners. Where all sets together would have more than
 // 100,000 rows, those changed longest ago go. A set of more than 10,000 and an
 // owner of more than 2,048 bytes are errors. Times are stored in milliseconds.
-func (s *Store) PutProvisions(ctx context.Context, view, owner string, set []tool.Provisioned) error {
+func (u *Usage) PutProvisions(ctx context.Context, view, owner string, set []tool.Provisioned) error {
 	if len(owner) > maxProvisionOwner {
 		return fmt.Errorf("store: put provisions: the name of their owner has %d bytes, more than %d", len(owner), maxProvisionOwner)
 	}
 	if len(set) > maxOwnProvisions {
 		return fmt.Errorf("store: put provisions: they are %d, more than %d", len(set), maxOwnProvisions)
 	}
-	err := s.write(ctx, func(tx *txn) error {
+	err := u.write(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, clearProvisions, view, owner); err != nil {
 			return err
 		}
@@ -84,18 +84,18 @@ func addProvisions(ctx context.Context, tx *txn, view, owner string, set []tool.
 
 // Provisions returns what may be called in a view and has not expired, by owner,
 // of each in the order in which it was put.
-func (s *Store) Provisions(ctx context.Context, view string) ([]tool.Provisioned, error) {
-	return s.provisions(ctx, selectProvisions, view, time.Now().UnixMilli())
+func (u *Usage) Provisions(ctx context.Context, view string) ([]tool.Provisioned, error) {
+	return u.provisions(ctx, selectProvisions, view, time.Now().UnixMilli())
 }
 
 // ProvisionsOf is Provisions of one owner.
-func (s *Store) ProvisionsOf(ctx context.Context, view, owner string) ([]tool.Provisioned, error) {
-	return s.provisions(ctx, selectProvision, view, owner, time.Now().UnixMilli())
+func (u *Usage) ProvisionsOf(ctx context.Context, view, owner string) ([]tool.Provisioned, error) {
+	return u.provisions(ctx, selectProvision, view, owner, time.Now().UnixMilli())
 }
 
-func (s *Store) provisions(ctx context.Context, query string, args ...any) ([]tool.Provisioned, error) {
+func (u *Usage) provisions(ctx context.Context, query string, args ...any) ([]tool.Provisioned, error) {
 	var out []tool.Provisioned
-	err := s.each(ctx, func(rows *sql.Rows) error {
+	err := u.each(ctx, func(rows *sql.Rows) error {
 		var p tool.Provisioned
 		var until int64
 		err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens)

@@ -21,14 +21,14 @@ func never(owner, server, name string) tool.Provisioned {
 
 func provision(t testing.TB, s *Store, view, owner string, set ...tool.Provisioned) {
 	t.Helper()
-	if err := s.PutProvisions(t.Context(), view, owner, set); err != nil {
+	if err := s.Usage().PutProvisions(t.Context(), view, owner, set); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func provisions(t testing.TB, s *Store, view string) []tool.Provisioned {
 	t.Helper()
-	got, err := s.Provisions(t.Context(), view)
+	got, err := s.Usage().Provisions(t.Context(), view)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,10 +192,10 @@ func TestProvisionsThatAreTooManyOrTooLongAreErrors(t *testing.T) {
 	provision(t, s, "v", "o", never("o", "s", "a"))
 	for name, put := range map[string]func() error{
 		"tools": func() error {
-			return s.PutProvisions(t.Context(), "v", "o", make([]tool.Provisioned, maxOwnProvisions+1))
+			return s.Usage().PutProvisions(t.Context(), "v", "o", make([]tool.Provisioned, maxOwnProvisions+1))
 		},
 		"owner": func() error {
-			return s.PutProvisions(t.Context(), "v", strings.Repeat("o", maxProvisionOwner+1), []tool.Provisioned{never("", "s", "a")})
+			return s.Usage().PutProvisions(t.Context(), "v", strings.Repeat("o", maxProvisionOwner+1), []tool.Provisioned{never("", "s", "a")})
 		},
 	} {
 		if err := put(); err == nil {
@@ -209,10 +209,10 @@ func TestProvisionsAndSavingsOfAClosedStoreAreErrors(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.Close()
 	for name, do := range map[string]func() error{
-		"put provisions":  func() error { return s.PutProvisions(t.Context(), "v", "o", nil) },
-		"read provisions": func() error { _, err := s.Provisions(t.Context(), "v"); return err },
-		"add savings":     func() error { return s.AddSavings(t.Context(), today(), nil) },
-		"read savings":    func() error { _, err := s.Savings(t.Context(), time.Time{}); return err },
+		"put provisions":  func() error { return s.Usage().PutProvisions(t.Context(), "v", "o", nil) },
+		"read provisions": func() error { _, err := s.Usage().Provisions(t.Context(), "v"); return err },
+		"add savings":     func() error { return s.Usage().AddSavings(t.Context(), today(), nil) },
+		"read savings":    func() error { _, err := s.Usage().Savings(t.Context(), time.Time{}); return err },
 	} {
 		if err := do(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: error %v", name, err)
@@ -252,11 +252,11 @@ func keepAccounts(dir string) error {
 	for i := range rounds {
 		set := []tool.Provisioned{never("", "s", fmt.Sprint(i)), never("", "s", "last")}
 		for _, owner := range []string{own, "both"} {
-			if err := s.PutProvisions(ctx, "v", owner, set); err != nil {
+			if err := s.Usage().PutProvisions(ctx, "v", owner, set); err != nil {
 				return err
 			}
 		}
-		if err := s.AddSavings(ctx, today(), []Savings{{View: "v", Sessions: 1, Cached: 1 << 40}}); err != nil {
+		if err := s.Usage().AddSavings(ctx, today(), []Savings{{View: "v", Sessions: 1, Cached: 1 << 40}}); err != nil {
 			return err
 		}
 	}
@@ -306,7 +306,7 @@ func BenchmarkPutProvisions(b *testing.B) {
 		set[i] = never("", "s", fmt.Sprint(i))
 	}
 	for b.Loop() {
-		if err := s.PutProvisions(b.Context(), "v", "o", set); err != nil {
+		if err := s.Usage().PutProvisions(b.Context(), "v", "o", set); err != nil {
 			b.Fatal(err)
 		}
 	}

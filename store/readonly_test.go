@@ -25,12 +25,12 @@ func TestAReadOnlyStoreReadsAndWritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	put(t, s, "a", defs(t, "a", `{"name":"x"}`, `{"name":"y"}`)...)
-	if err := s.PutClient(t.Context(), "agent 1", tool.RelistsAlways); err != nil {
+	if err := s.Usage().PutClient(t.Context(), "agent 1", tool.RelistsAlways); err != nil {
 		t.Fatal(err)
 	}
 	for _, of := range []string{"an open store", "a closed one"} {
 		r := openReadOnly(t, dir)
-		clients, err := r.Clients(t.Context())
+		clients, err := r.Usage().Clients(t.Context())
 		if got := ids(tools(t, r)); !slices.Equal(got, []string{"a.x", "a.y"}) || clients["agent 1"] != tool.RelistsAlways || err != nil || r.Durable() {
 			t.Errorf("of %s it reads %v and %v, %v", of, got, clients, err)
 		}

@@ -61,19 +61,19 @@ type Notice struct {
 }
 
 // Replicas are the processes that serve the same clients over a database of PostgreSQL.
-type Replicas struct{ store *Store }
+type Replicas struct{ *database }
 
 // Replicas returns nil for a store that is not in PostgreSQL: nobody shares its clients.
 func (s *Store) Replicas() *Replicas {
 	if s.remote == nil {
 		return nil
 	}
-	return &Replicas{s}
+	return &Replicas{s.database}
 }
 
 // All returns the replicas that are there, by ID.
 func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
-	conn, err := r.store.Connect(ctx)
+	conn, err := r.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: read replicas: %w", err)
 	}
@@ -89,7 +89,7 @@ func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
 func (r *Replicas) Ask(ctx context.Context, topic Topic, detail string) error {
 	payload, err := json.Marshal(notice{Kind: topic.Kind, Key: topic.Key, Detail: detail})
 	if err == nil {
-		err = r.store.transact(ctx, func(tx *txn) error {
+		err = r.transact(ctx, func(tx *txn) error {
 			_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, r.channel(), string(payload))
 			return err
 		})
@@ -102,7 +102,7 @@ func (r *Replicas) Ask(ctx context.Context, topic Topic, detail string) error {
 
 // There reports whether a replica is there.
 func (r *Replicas) There(ctx context.Context, id string) (there bool, err error) {
-	if err := r.store.row(ctx, []any{&there}, isLocked, r.store.remote.lockKey(presence(id))); err != nil {
+	if err := r.row(ctx, []any{&there}, isLocked, r.remote.lockKey(presence(id))); err != nil {
 		return false, fmt.Errorf("store: look for a replica: %w", err)
 	}
 	return there, nil
@@ -113,7 +113,7 @@ func presence(id string) string { return "replica\x00" + id }
 
 // channel is where triggers notify: its name has a bound that names of schemas reach.
 func (r *Replicas) channel() string {
-	sum := md5.Sum([]byte(r.store.remote.schema))
+	sum := md5.Sum([]byte(r.remote.schema))
 	return "toolfinch_" + hex.EncodeToString(sum[:])
 }
 
@@ -136,7 +136,7 @@ const (
 // Join opens one. A process that is stopped without a word, with its machine or its
 // network, is there for some 15 s more.
 func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
-	conn, err := r.store.Connect(ctx)
+	conn, err := r.connect(ctx)
 	if err == nil {
 		_, err = conn.Exec(ctx, `SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 15000; SET statement_timeout = 10000`)
 		if err != nil {
@@ -146,7 +146,7 @@ func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: join the replicas: %w", err)
 	}
-	return &Membership{conn: conn, key: r.store.remote.lockKey}, nil
+	return &Membership{conn: conn, key: r.remote.lockKey}, nil
 }
 
 const (
@@ -281,7 +281,7 @@ type Listener struct{ conn *pgx.Conn }
 
 // Listen opens a Listener. What is changed from now on, it hears of.
 func (r *Replicas) Listen(ctx context.Context) (*Listener, error) {
-	conn, err := r.store.Connect(ctx)
+	conn, err := r.connect(ctx)
 	if err == nil {
 		if _, err = conn.Exec(ctx, `LISTEN `+r.channel()); err != nil {
 			closeSoon(conn)

@@ -129,9 +129,9 @@ func TestChangesAreNotified(t *testing.T) {
 		{"in another order", func() error { putReviewed(t, s, a(), strict, y, x); return nil }, []Notice{server}},
 		{"a changed definition", func() error { putReviewed(t, s, a(), strict, y, x2); return nil }, []Notice{server}},
 		{"it is approved", func() error {
-			all, err := s.Unpinned(t.Context())
+			all, err := s.Pins().Unpinned(t.Context())
 			if err == nil {
-				err = s.Approve(t.Context(), all)
+				err = s.Pins().Approve(t.Context(), all)
 			}
 			return err
 		}, []Notice{server}},
@@ -140,10 +140,10 @@ func TestChangesAreNotified(t *testing.T) {
 		{"it asks them again", func() error { return s.Asks(t.Context(), "a") }, nil},
 		{"it is forgotten", func() error { _, err := s.KeepServers(t.Context(), nil); return err }, []Notice{server}},
 		{"provisioned", func() error {
-			return s.PutProvisions(t.Context(), "v", `o"1`, []tool.Provisioned{never(`o"1`, "a", "x"), never(`o"1`, "a", "y")})
+			return s.Usage().PutProvisions(t.Context(), "v", `o"1`, []tool.Provisioned{never(`o"1`, "a", "x"), never(`o"1`, "a", "y")})
 		}, []Notice{{Topic: Topic{Kind: TopicProvisions}, Detail: `["v", "o\"1"]`}}},
 		{"learned", func() error {
-			return s.PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 1, At: time.Now()})
+			return s.Usage().PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 1, At: time.Now()})
 		}, []Notice{{Topic: Topic{Kind: TopicLearned}}}},
 		{"embedded", func() error { return s.PutVectors(t.Context(), "m", map[Key][]float32{{1}: {1}, {2}: {1}}) }, []Notice{{Topic: Topic{Kind: TopicVectors}}}},
 		{"asked for something", func() error { return s.Replicas().Ask(t.Context(), Topic{TopicRelist, "a"}, "") }, []Notice{{Topic: Topic{TopicRelist, "a"}}}},

@@ -79,11 +79,11 @@ func addSavingsStatement() string {
 
 // AddSavings adds each to what is stored of its view on a day, 2026-11-21 in UTC;
 // all or, on an error, none. What is 400 days old is dropped.
-func (s *Store) AddSavings(ctx context.Context, day string, all []Savings) error {
+func (u *Usage) AddSavings(ctx context.Context, day string, all []Savings) error {
 	if _, err := time.Parse(time.DateOnly, day); err != nil {
 		return fmt.Errorf("store: add savings: %q is no day: %w", day, err)
 	}
-	err := s.write(ctx, func(tx *txn) error {
+	err := u.write(ctx, func(tx *txn) error {
 		for _, one := range all {
 			values := []any{day, one.View}
 			for _, n := range one.counts() {
@@ -103,8 +103,8 @@ func (s *Store) AddSavings(ctx context.Context, day string, all []Savings) error
 }
 
 // ResetSavings forgets all savings.
-func (s *Store) ResetSavings(ctx context.Context) error {
-	err := s.write(ctx, func(tx *txn) error {
+func (u *Usage) ResetSavings(ctx context.Context) error {
+	err := u.write(ctx, func(tx *txn) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM savings`)
 		return err
 	})
@@ -116,9 +116,9 @@ func (s *Store) ResetSavings(ctx context.Context) error {
 
 // Savings returns what is stored of the day of since, in UTC, and of later ones,
 // the newest day first, then by view.
-func (s *Store) Savings(ctx context.Context, since time.Time) ([]Savings, error) {
+func (u *Usage) Savings(ctx context.Context, since time.Time) ([]Savings, error) {
 	var out []Savings
-	err := s.each(ctx, func(rows *sql.Rows) error {
+	err := u.each(ctx, func(rows *sql.Rows) error {
 		var one Savings
 		values := []any{&one.Day, &one.View}
 		for _, n := range one.counts() {

@@ -20,14 +20,14 @@ func contextOfAProcess() (context.Context, context.CancelFunc) {
 
 func save(t testing.TB, s *Store, day string, all ...Savings) {
 	t.Helper()
-	if err := s.AddSavings(t.Context(), day, all); err != nil {
+	if err := s.Usage().AddSavings(t.Context(), day, all); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func savings(t testing.TB, s *Store, since time.Time) []Savings {
 	t.Helper()
-	got, err := s.Savings(t.Context(), since)
+	got, err := s.Usage().Savings(t.Context(), since)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestSavingsAddUpByDayAndView(t *testing.T) {
 				t.Errorf("since %s: %+v\nwant %+v", test.since, got, test.want)
 			}
 		}
-		if err := s.ResetSavings(t.Context()); err != nil {
+		if err := s.Usage().ResetSavings(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := savings(t, s, time.Time{}); len(got) > 0 {
@@ -98,11 +98,11 @@ func TestSavingsAreAllAddedOrNone(t *testing.T) {
 	s := open(t, t.TempDir())
 	good := Savings{Sessions: 1, Cached: math.MaxInt64}
 	save(t, s, today(), good)
-	if err := s.AddSavings(t.Context(), today(), []Savings{{View: "v", Sessions: 1}, {Cached: 1}}); err == nil {
+	if err := s.Usage().AddSavings(t.Context(), today(), []Savings{{View: "v", Sessions: 1}, {Cached: 1}}); err == nil {
 		t.Error("a sum that does not fit: no error")
 	}
 	for _, day := range []string{"", "21 November", "2026-13-01"} {
-		if err := s.AddSavings(t.Context(), day, []Savings{good}); err == nil {
+		if err := s.Usage().AddSavings(t.Context(), day, []Savings{good}); err == nil {
 			t.Errorf("day %q: no error", day)
 		}
 	}

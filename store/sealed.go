@@ -13,6 +13,12 @@ import (
 	"toolfinch/trust/vault"
 )
 
+// Sealed are the rows of the vault: secrets and logins.
+type Sealed struct{ *database }
+
+// Sealed returns the rows of the vault.
+func (s *Store) Sealed() *Sealed { return &Sealed{s.database} }
+
 const (
 	// maxSealed bounds the rows of the vault: there is one for each login, perhaps of each user.
 	maxSealed = 100_000
@@ -31,7 +37,7 @@ const (
 
 // Locks say how processes with this store lock names for each other. There is no way for
 // a store in memory, nor for a folder that is open for reading only.
-func (s *Store) Locks() vault.Locks {
+func (s *Sealed) Locks() vault.Locks {
 	switch {
 	case s.remote != nil:
 		return vault.Locks{Take: s.remote.lock}
@@ -71,7 +77,7 @@ func findSealed(ctx context.Context, at, snapshot string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: db, readOnly: true}, nil
+	return &Store{&database{db: db, readOnly: true}}, nil
 }
 
 func openSealed(ctx context.Context, dir string) (*sql.DB, error) {
@@ -97,8 +103,8 @@ func openSealed(ctx context.Context, dir string) (*sql.DB, error) {
 	return nil, errors.Join(err, db.Close())
 }
 
-// SealedRow returns the sealed row of that name, nil when there is none.
-func (s *Store) SealedRow(ctx context.Context, name string) (*vault.Row, error) {
+// Find returns the sealed row of that name, nil when there is none.
+func (s *Sealed) Find(ctx context.Context, name string) (*vault.Row, error) {
 	var row vault.Row
 	var at int64
 	err := s.row(ctx, []any{&row.Name, &row.Sealed, &at}, selectSealed, name)
@@ -112,9 +118,9 @@ func (s *Store) SealedRow(ctx context.Context, name string) (*vault.Row, error) 
 	return &row, nil
 }
 
-// SealedNames returns the sealed rows whose names begin with prefix, by name, without
+// Names returns the sealed rows whose names begin with prefix, by name, without
 // what is sealed.
-func (s *Store) SealedNames(ctx context.Context, prefix string) ([]vault.Row, error) {
+func (s *Sealed) Names(ctx context.Context, prefix string) ([]vault.Row, error) {
 	var out []vault.Row
 	err := s.each(ctx, func(rows *sql.Rows) error {
 		var row vault.Row
@@ -130,10 +136,10 @@ func (s *Store) SealedNames(ctx context.Context, prefix string) ([]vault.Row, er
 	return out, nil
 }
 
-// PutSealed stores a row in place of the one of its name. Of more than 100,000 rows a
+// Put stores a row in place of the one of its name. Of more than 100,000 rows a
 // new one is an error: unlike what is learned, none may be forgotten. The time is stored
 // in milliseconds.
-func (s *Store) PutSealed(ctx context.Context, row vault.Row) error {
+func (s *Sealed) Put(ctx context.Context, row vault.Row) error {
 	err := s.writeErasable(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, putSealed, row.Name, row.Sealed, row.At.UnixMilli()); err != nil {
 			return err
@@ -153,8 +159,8 @@ func (s *Store) PutSealed(ctx context.Context, row vault.Row) error {
 	return nil
 }
 
-// DropSealed deletes the sealed row of that name, or all with "".
-func (s *Store) DropSealed(ctx context.Context, name string) error {
+// Drop deletes the sealed row of that name, or all with "".
+func (s *Sealed) Drop(ctx context.Context, name string) error {
 	err := s.writeErasable(ctx, func(tx *txn) error {
 		_, err := tx.ExecContext(ctx, dropSealed, name)
 		return err

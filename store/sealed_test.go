@@ -15,14 +15,14 @@ import (
 
 func putSealedRow(t *testing.T, s *Store, name, sealed string) {
 	t.Helper()
-	if err := s.PutSealed(t.Context(), vault.Row{Name: name, Sealed: []byte(sealed), At: time.UnixMilli(7)}); err != nil {
+	if err := s.Sealed().Put(t.Context(), vault.Row{Name: name, Sealed: []byte(sealed), At: time.UnixMilli(7)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func wantSealed(t *testing.T, s *Store, name, want string) {
 	t.Helper()
-	row, err := s.SealedRow(t.Context(), name)
+	row, err := s.Sealed().Find(t.Context(), name)
 	if err != nil || row == nil || string(row.Sealed) != want || row.At.UnixMilli() != 7 {
 		t.Errorf("%s: %+v, %v; want %q", name, row, err, want)
 	}
@@ -43,7 +43,7 @@ func readSealed(t *testing.T, dir string, do func(*Store)) {
 func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	dir := t.TempDir()
 	readSealed(t, dir, func(s *Store) {
-		if names, err := s.SealedNames(t.Context(), ""); err != nil || len(names) > 0 {
+		if names, err := s.Sealed().Names(t.Context(), ""); err != nil || len(names) > 0 {
 			t.Errorf("of no store: %v, %v", names, err)
 		}
 	})
@@ -60,7 +60,7 @@ func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	}
 	execute(t, filepath.Join(dir, fileName), "DROP TABLE vault; PRAGMA user_version = 3")
 	readSealed(t, dir, func(s *Store) {
-		if row, err := s.SealedRow(t.Context(), "secret/A"); err != nil || row != nil {
+		if row, err := s.Sealed().Find(t.Context(), "secret/A"); err != nil || row != nil {
 			t.Errorf("of a version without secrets: %v, %v", row, err)
 		}
 	})
@@ -78,7 +78,7 @@ func TestSealedRowsAndKeysOutliveADatabaseThatIsMovedAside(t *testing.T) {
 	s := open(t, dir)
 	putSealedRow(t, s, "key", "k")
 	putSealedRow(t, s, "login/a", "a")
-	if err := s.AddKey(t.Context(), trust.Key{Name: "ci", Hash: [32]byte{1}, Scopes: []string{"x"}, Created: time.UnixMilli(7)}); err != nil {
+	if err := s.Keys().Add(t.Context(), trust.Key{Name: "ci", Hash: [32]byte{1}, Scopes: []string{"x"}, Created: time.UnixMilli(7)}); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Close()
@@ -90,7 +90,7 @@ func TestSealedRowsAndKeysOutliveADatabaseThatIsMovedAside(t *testing.T) {
 	execute(t, filepath.Join(dir, fileName), "DROP TABLE tools") // damaged
 	s = open(t, dir)
 	wantSealed(t, s, "login/a", "a")
-	if key, err := s.Key(t.Context(), [32]byte{1}); err != nil || key == nil || key.Name != "ci" {
+	if key, err := s.Keys().Find(t.Context(), [32]byte{1}); err != nil || key == nil || key.Name != "ci" {
 		t.Errorf("the API key: %+v, %v", key, err)
 	}
 	if aside, _ := filepath.Glob(filepath.Join(dir, fileName+".*")); len(aside) < 2 {
@@ -104,19 +104,19 @@ func TestSealedRowsAreOverwrittenWhenTheyAreDropped(t *testing.T) {
 	for _, name := range []string{"login/a", "login/a/b", "login/b", "log%"} {
 		putSealedRow(t, s, name, "sealed "+name)
 	}
-	if names, err := s.SealedNames(t.Context(), "login/a"); err != nil || len(names) != 2 || names[0].Sealed != nil {
+	if names, err := s.Sealed().Names(t.Context(), "login/a"); err != nil || len(names) != 2 || names[0].Sealed != nil {
 		t.Errorf("%v, %v", names, err)
 	}
-	if err := s.DropSealed(t.Context(), "login/a"); err != nil {
+	if err := s.Sealed().Drop(t.Context(), "login/a"); err != nil {
 		t.Fatal(err)
 	}
-	if names, err := s.SealedNames(t.Context(), "log"); err != nil || len(names) != 3 {
+	if names, err := s.Sealed().Names(t.Context(), "log"); err != nil || len(names) != 3 {
 		t.Errorf("%v, %v", names, err)
 	}
-	if err := s.DropSealed(t.Context(), ""); err != nil {
+	if err := s.Sealed().Drop(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	if names, err := s.SealedNames(t.Context(), ""); err != nil || len(names) != 0 {
+	if names, err := s.Sealed().Names(t.Context(), ""); err != nil || len(names) != 0 {
 		t.Errorf("%v, %v", names, err)
 	}
 }
@@ -124,7 +124,7 @@ func TestSealedRowsAreOverwrittenWhenTheyAreDropped(t *testing.T) {
 func TestRemoveTakesTheLocksWithIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := open(t, dir)
-	v, err := vault.Open(s, vault.Options{Locks: s.Locks(), KeyDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	v, err := vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), KeyDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

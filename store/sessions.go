@@ -22,10 +22,10 @@ type Session struct {
 
 // Sessions are those of the clients of all replicas. Its methods are safe for concurrent use,
 // by several processes too; they fail as those of a Store do.
-type Sessions struct{ s *Store }
+type Sessions struct{ *database }
 
 // Sessions returns the sessions of replicas, and false for a store in SQLite, which has none.
-func (s *Store) Sessions() (*Sessions, bool) { return &Sessions{s}, s.remote != nil }
+func (s *Store) Sessions() (*Sessions, bool) { return &Sessions{s.database}, s.remote != nil }
 
 // maxSessions bounds the rows: those of which nobody said for the longest time that they are
 // there go.
@@ -62,7 +62,7 @@ func (all *Sessions) Put(ctx context.Context, one Session) error {
 // Find returns a session, and false where there is none.
 func (all *Sessions) Find(ctx context.Context, hash [32]byte) (Session, bool, error) {
 	one := Session{Hash: hash}
-	err := all.s.readShared(ctx, func(ctx context.Context, db *sql.DB) error {
+	err := all.readShared(ctx, func(ctx context.Context, db *sql.DB) error {
 		return db.QueryRowContext(ctx, selectSession, hash[:]).Scan(&one.Home, &one.Address, &one.View, &one.Principal, &one.Initialize, &one.State)
 	})
 	switch {
@@ -129,7 +129,7 @@ func (all *Sessions) Sweep(ctx context.Context, idle time.Duration) error {
 
 // do writes in a transaction. Replicas write rows of their own, so none waits for the others.
 func (all *Sessions) do(ctx context.Context, what string, write func(tx *txn) error) error {
-	if err := all.s.transact(ctx, write); err != nil {
+	if err := all.transact(ctx, write); err != nil {
 		return fmt.Errorf("store: %s: %w", what, err)
 	}
 	return nil

@@ -117,7 +117,7 @@ func TestSessionsThatNobodyKeepsGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.s.db.Exec(`UPDATE sessions SET seen = now() - interval '1 hour'`); err != nil {
+	if _, err := a.db.Exec(`UPDATE sessions SET seen = now() - interval '1 hour'`); err != nil {
 		t.Fatal(err)
 	}
 	if lost, err := a.Keep(t.Context(), "R1", [][32]byte{kept}); err != nil || len(lost) > 0 {

@@ -59,9 +59,9 @@ func TestASnapshotStandsInForPostgres(t *testing.T) {
 			}
 			sessions, _ := s.Sessions()
 			for what, do := range map[string]func() error{
-				"a write":      func() error { return s.Approve(t.Context(), nil) },
-				"a connection": func() error { _, err := s.Connect(t.Context()); return err },
-				"a lock":       func() error { _, err := s.Locks().Take(t.Context(), "x"); return err },
+				"a write":      func() error { return s.Pins().Approve(t.Context(), nil) },
+				"a connection": func() error { _, err := s.connect(t.Context()); return err },
+				"a lock":       func() error { _, err := s.Sealed().Locks().Take(t.Context(), "x"); return err },
 				"a session":    func() error { _, _, err := sessions.Find(t.Context(), name("x")); return err },
 			} {
 				if err := do(); !errors.As(err, &away) {
@@ -76,7 +76,7 @@ func TestASnapshotStandsInForPostgres(t *testing.T) {
 			if got := contents(t, s); len(got["savings"]) == 0 || !reflect.DeepEqual(got["tools"], want["tools"]) {
 				t.Errorf("of the database: %v", got)
 			}
-			if err := s.Approve(t.Context(), nil); err != nil {
+			if err := s.Pins().Approve(t.Context(), nil); err != nil {
 				t.Error(err)
 			}
 			if err := s.Snapshot(t.Context(), path); err != nil {

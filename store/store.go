@@ -31,7 +31,14 @@ const (
 // several processes too; each waits at most 5 s for another writer. A method
 // that fails has changed nothing, and the store may be used on: a full disk or
 // a lock held by another process can pass.
-type Store struct {
+//
+// Store itself has servers, what they listed, and what was computed or written of that. What
+// else is stored has types of its own over the same database, which promise the same: Pins,
+// Usage, Outputs, Keys, Sealed, Replicas and Sessions.
+type Store struct{ *database }
+
+// database is what all of them have.
+type database struct {
 	db  *sql.DB
 	log *slog.Logger
 
@@ -88,7 +95,7 @@ func openMemory(ctx context.Context, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: open in memory: %w", err)
 	}
-	return &Store{db: db, log: log}, nil
+	return &Store{&database{db: db, log: log}}, nil
 }
 
 // ErrReadOnly is wrapped by the error of a method that would write to a store that
@@ -115,7 +122,7 @@ func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, err
 	if err == nil {
 		var db *sql.DB
 		if db, err = openToRead(ctx, path); err == nil {
-			return &Store{db: db, log: log, readOnly: true}, nil
+			return &Store{&database{db: db, log: log, readOnly: true}}, nil
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -217,7 +224,7 @@ func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{log: log, lock: lock, path: filepath.Join(dir, fileName)}
+	s := &Store{&database{log: log, lock: lock, path: filepath.Join(dir, fileName)}}
 	s.db, err = openOrReplace(ctx, s.path, lock, log)
 	if err == nil {
 		s.file, err = os.Stat(s.path)
@@ -239,33 +246,45 @@ type txn struct {
 }
 
 // write runs do in one transaction, alone among all writers of the store. See transact.
-func (s *Store) write(ctx context.Context, do func(*txn) error) error {
-	if s.remote == nil { // which is what its transactions are
-		return s.transact(ctx, do)
+func (d *database) write(ctx context.Context, do func(*txn) error) error {
+	if d.remote == nil { // which is what its transactions are
+		return d.transact(ctx, do)
 	}
 	// One lock for all: what is written here is little, decides by what others wrote, and
 	// bounds whole tables.
-	return s.transact(ctx, func(tx *txn) error {
-		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, s.remote.lockKey("write")); err != nil {
+	return d.transact(ctx, func(tx *txn) error {
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, d.remote.lockKey("write")); err != nil {
 			return err
 		}
 		return do(tx)
 	})
 }
 
+// writeErasable is write, with zeros where text was deleted from a page or moved
+// within it. That text is moved is why it does not suffice to delete with it.
+func (d *database) writeErasable(ctx context.Context, do func(*txn) error) error {
+	if d.remote != nil {
+		return d.write(ctx, do)
+	}
+	if _, err := d.db.ExecContext(ctx, "PRAGMA secure_delete = on"); err != nil {
+		return err
+	}
+	return d.write(ctx, do)
+}
+
 // once runs do in one transaction.
-func (s *Store) once(ctx context.Context, do func(*txn) error) error {
+func (d *database) once(ctx context.Context, do func(*txn) error) error {
 	// SQLite would go on writing into a file that has no name any more.
-	if s.path != "" {
-		now, err := os.Stat(s.path)
+	if d.path != "" {
+		now, err := os.Stat(d.path)
 		if err != nil {
 			return fmt.Errorf("the database file is gone, restart to make a new one: %w", err)
 		}
-		if !os.SameFile(s.file, now) {
-			return fmt.Errorf("%s was replaced, restart to use the new one", s.path)
+		if !os.SameFile(d.file, now) {
+			return fmt.Errorf("%s was replaced, restart to use the new one", d.path)
 		}
 	}
-	conn, err := s.db.Conn(ctx)
+	conn, err := d.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -275,10 +294,10 @@ func (s *Store) once(ctx context.Context, do func(*txn) error) error {
 		return err
 	}
 	defer tx.Rollback() // does nothing after Commit
-	if err := do(&txn{tx, conn, s.remote != nil}); err != nil {
+	if err := do(&txn{tx, conn, d.remote != nil}); err != nil {
 		return err
 	}
-	return s.committed(tx.Commit())
+	return d.committed(tx.Commit())
 }
 
 // querier is a database or a transaction of one. Placeholders are $1, $2: both databases
@@ -308,37 +327,37 @@ func each(ctx context.Context, in querier, do func(*sql.Rows) error, query strin
 }
 
 // each calls do with every row of a query, like the function of that name.
-func (s *Store) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
-	return s.read(ctx, func(ctx context.Context, db *sql.DB) error { return each(ctx, db, do, query, args...) })
+func (d *database) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
+	return d.read(ctx, func(ctx context.Context, db *sql.DB) error { return each(ctx, db, do, query, args...) })
 }
 
 // row reads the one row of a query into dest; without one the error is sql.ErrNoRows.
-func (s *Store) row(ctx context.Context, dest []any, query string, args ...any) error {
-	return s.read(ctx, func(ctx context.Context, db *sql.DB) error {
+func (d *database) row(ctx context.Context, dest []any, query string, args ...any) error {
+	return d.read(ctx, func(ctx context.Context, db *sql.DB) error {
 		return db.QueryRowContext(ctx, query, args...).Scan(dest...)
 	})
 }
 
 // read runs do with the database, or with the snapshot that is in its place. It may run it
 // twice, the first time without an answer.
-func (s *Store) read(ctx context.Context, do func(context.Context, *sql.DB) error) error {
-	if s.remote == nil {
-		return do(ctx, s.db)
+func (d *database) read(ctx context.Context, do func(context.Context, *sql.DB) error) error {
+	if d.remote == nil {
+		return do(ctx, d.db)
 	}
-	if snapshot := s.remote.snapshot.Load(); snapshot != nil {
-		if err := do(ctx, snapshot); err == nil || s.remote.snapshot.Load() != nil {
+	if snapshot := d.remote.snapshot.Load(); snapshot != nil {
+		if err := do(ctx, snapshot); err == nil || d.remote.snapshot.Load() != nil {
 			return err
 		} // it was closed meanwhile: PostgreSQL is there
 	}
-	return s.readShared(ctx, do)
+	return d.readShared(ctx, do)
 }
 
 // readShared runs do with PostgreSQL, and ends when that goes away.
-func (s *Store) readShared(ctx context.Context, do func(context.Context, *sql.DB) error) error {
-	ctx, cancel, err := s.remote.bounded(ctx)
+func (d *database) readShared(ctx context.Context, do func(context.Context, *sql.DB) error) error {
+	ctx, cancel, err := d.remote.bounded(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return because(ctx, do(ctx, s.db))
+	return because(ctx, do(ctx, d.db))
 }

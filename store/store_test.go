@@ -296,17 +296,17 @@ func TestClientsAreRememberedWithinBounds(t *testing.T) {
 	everywhere(t, func(t *testing.T, s *Store) {
 		remember := func(client string, relists tool.Relists) {
 			t.Helper()
-			if err := s.PutClient(t.Context(), client, relists); err != nil {
+			if err := s.Usage().PutClient(t.Context(), client, relists); err != nil {
 				t.Fatal(err)
 			}
 		}
 		remember("agent 1", tool.RelistsNever)
 		remember("agent 2", tool.RelistsNever)
 		remember("agent 1", tool.RelistsMostly)
-		if got, err := s.Clients(t.Context()); err != nil || !reflect.DeepEqual(got, map[string]tool.Relists{"agent 1": tool.RelistsMostly, "agent 2": tool.RelistsNever}) {
+		if got, err := s.Usage().Clients(t.Context()); err != nil || !reflect.DeepEqual(got, map[string]tool.Relists{"agent 1": tool.RelistsMostly, "agent 2": tool.RelistsNever}) {
 			t.Errorf("%v, %v", got, err)
 		}
-		if err := s.PutClient(t.Context(), strings.Repeat("x", maxClientName+1), tool.RelistsAlways); err == nil {
+		if err := s.Usage().PutClient(t.Context(), strings.Repeat("x", maxClientName+1), tool.RelistsAlways); err == nil {
 			t.Error("a name of any length is kept")
 		}
 		_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
@@ -315,7 +315,7 @@ func TestClientsAreRememberedWithinBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		remember("agent 3", tool.RelistsAlways)
-		got, err := s.Clients(t.Context())
+		got, err := s.Usage().Clients(t.Context())
 		if _, kept := got["agent 2"]; err != nil || len(got) != maxClients || !kept || got["agent 3"] != tool.RelistsAlways {
 			t.Errorf("%d clients, %v, want the latest %d", len(got), err, maxClients)
 		}
@@ -374,8 +374,8 @@ func all(ctx context.Context, s *Store, d *tool.Def) map[string]error {
 	_, out["KeepServers"] = s.KeepServers(ctx, []string{d.ID.Server})
 	_, out["Tokens"] = s.Tokens(ctx)
 	out["PutTokens"] = s.PutTokens(ctx, map[string]int{d.Hash: 1})
-	_, out["Clients"] = s.Clients(ctx)
-	out["PutClient"] = s.PutClient(ctx, "agent 1", tool.RelistsAlways)
+	_, out["Clients"] = s.Usage().Clients(ctx)
+	out["PutClient"] = s.Usage().PutClient(ctx, "agent 1", tool.RelistsAlways)
 	return out
 }
 
@@ -508,7 +508,7 @@ func TestManyGoroutinesShareAStore(t *testing.T) {
 					if n := len(tools(t, s)); n%2 != 0 {
 						t.Errorf("%d tools: half a server was seen", n)
 					}
-					if err := s.PutClient(t.Context(), name, tool.RelistsAlways); err != nil {
+					if err := s.Usage().PutClient(t.Context(), name, tool.RelistsAlways); err != nil {
 						t.Error(err)
 					}
 				}

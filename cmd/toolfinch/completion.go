@@ -145,7 +145,7 @@ func (s *settings) completeQueries(cmd *cobra.Command, _ []string, typed string)
 		return nil, none
 	}
 	defer db.Close()
-	uses, _ := db.Learned(ctx) // without it nothing is known
+	uses, _ := db.Usage().Learned(ctx) // without it nothing is known
 	var queries []string
 	for _, use := range uses {
 		queries = append(queries, oneLine(use.Query))

@@ -48,7 +48,7 @@ one goes on with that.`,
 				if err != nil {
 					return flagError(err)
 				}
-				err = db.AddKey(ctx, key)
+				err = db.Keys().Add(ctx, key)
 				if errors.Is(err, store.ErrKeyExists) {
 					return fmt.Errorf("there is a key %q: choose another name, or revoke it first: toolfinch key revoke %s", args[0], args[0])
 				}
@@ -100,7 +100,7 @@ func newKeyList(s *settings) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withStore(cmd, false, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
-				keys, err := db.Keys(ctx)
+				keys, err := db.Keys().All(ctx)
 				if err != nil {
 					return err
 				}
@@ -144,7 +144,7 @@ func newKeyRevoke(s *settings) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withStore(cmd, true, func(ctx context.Context, config *configs.Config, db *store.Store) error {
-				was, err := db.RevokeKey(ctx, args[0])
+				was, err := db.Keys().Revoke(ctx, args[0])
 				if err != nil {
 					return err
 				}

@@ -28,7 +28,7 @@ days; nothing of it leaves the store.`,
   toolfinch learned forget --tool github.create_issue`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
-				rows, err := learnedRows(ctx, db, time.Now())
+				rows, err := learnedRows(ctx, db.Usage(), time.Now())
 				if err != nil {
 					return err
 				}
@@ -81,7 +81,7 @@ running goes by what it has read until it is restarted.`,
 				return &exitError{exitUsage, fmt.Errorf("say what to forget: --tool, --query or --all\n\n%s", cmd.UsageString())}
 			}
 			return s.withStore(cmd, true, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
-				n, err := db.ForgetLearned(ctx, query, tool)
+				n, err := db.Usage().ForgetLearned(ctx, query, tool)
 				if err != nil {
 					return err
 				}
@@ -109,8 +109,8 @@ type learnedRow struct {
 }
 
 // learnedRows returns what is stored, what counts most first.
-func learnedRows(ctx context.Context, db *store.Store, now time.Time) ([]learnedRow, error) {
-	uses, err := db.Learned(ctx)
+func learnedRows(ctx context.Context, stored *store.Usage, now time.Time) ([]learnedRow, error) {
+	uses, err := stored.Learned(ctx)
 	if err != nil {
 		return nil, err
 	}

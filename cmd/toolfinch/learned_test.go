@@ -35,7 +35,7 @@ func TestLearnedIsListedAndForgotten(t *testing.T) {
 		{Query: "What time is it in <Oslo>", Tool: tool.ID{Server: "clock", Name: "convert"}, Count: 3, At: now},
 		{Query: "add 2 and 3", Tool: tool.ID{Server: "math", Name: "add"}, Count: 0.25, At: now},
 	} {
-		if err := db.PutLearned(t.Context(), use); err != nil {
+		if err := db.Usage().PutLearned(t.Context(), use); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +98,7 @@ $`)
 		if got := toolfinch(args...); got != test.want {
 			t.Errorf("%s: %s", test.flags, got)
 		}
-		left, err := db.Learned(t.Context())
+		left, err := db.Usage().Learned(t.Context())
 		if err != nil || len(left) != test.left {
 			t.Errorf("%s: left %v, %v", test.flags, left, err)
 		}

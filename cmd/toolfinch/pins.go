@@ -59,7 +59,7 @@ Characters that nobody sees stand as \u{e0041}. Without arguments it shows all t
 		Example: `  toolfinch pins diff
   toolfinch pins diff github.create_issue`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.withPins(cmd, false, func(_ context.Context, _ *configs.Config, _ *store.Store, all proxy.Pins) error {
+			return s.withPins(cmd, false, func(_ context.Context, _ *configs.Config, _ *store.Pins, all proxy.Pins) error {
 				chosen, err := choosePins(all.Reports, args, len(args) == 0)
 				if err != nil {
 					return err
@@ -117,7 +117,7 @@ its server changes it again. Approving it later is possible.`
 		if everything == (len(args) > 0) {
 			return &exitError{exitUsage, errors.New("name servers or definitions, or say --all")}
 		}
-		return s.withPins(cmd, true, func(ctx context.Context, config *configs.Config, db *store.Store, all proxy.Pins) (failed error) {
+		return s.withPins(cmd, true, func(ctx context.Context, config *configs.Config, stored *store.Pins, all proxy.Pins) (failed error) {
 			chosen, err := choosePins(all.Reports, args, everything)
 			if err != nil {
 				return err
@@ -146,7 +146,7 @@ its server changes it again. Approving it later is possible.`
 				return err
 			}
 			defer func() { failed = errors.Join(failed, log.Close()) }()
-			if err := proxy.Decide(byCommand(ctx), db, approve, chosen, log.Record); err != nil {
+			if err := proxy.Decide(byCommand(ctx), stored, approve, chosen, log.Record); err != nil {
 				if errors.Is(err, store.ErrStale) {
 					err = fmt.Errorf("%w: nothing was decided; look at it again: toolfinch pins diff", err)
 				}
@@ -171,18 +171,18 @@ its server changes it again. Approving it later is possible.`
 }
 
 // withPins reads what is held for do.
-func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Store, proxy.Pins) error) error {
+func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Pins, proxy.Pins) error) error {
 	return s.withStore(cmd, writes, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 		all, err := proxy.ReadPins(ctx, db, config)
 		if err != nil {
 			return err
 		}
-		return do(ctx, config, db, all)
+		return do(ctx, config, db.Pins(), all)
 	})
 }
 
 func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
-	return s.withPins(cmd, false, func(_ context.Context, _ *configs.Config, _ *store.Store, all proxy.Pins) error {
+	return s.withPins(cmd, false, func(_ context.Context, _ *configs.Config, _ *store.Pins, all proxy.Pins) error {
 		t := &table{head: []string{"SERVER", "DEFINITION", "WHAT", "WARNINGS"}, whole: true}
 		for _, r := range all.Reports {
 			var warnings []string

@@ -65,9 +65,9 @@ was counted.`,
 			}
 			return s.withStore(cmd, reset, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
 				if reset {
-					return db.ResetSavings(ctx)
+					return db.Usage().ResetSavings(ctx)
 				}
-				days, err := db.Savings(ctx, from)
+				days, err := db.Usage().Savings(ctx, from)
 				if err != nil {
 					return err
 				}

@@ -43,7 +43,7 @@ func TestSavingsArePrinted(t *testing.T) {
 			AllSteps: 3_000, AllListed: 2_500_000, AllCached: 4_000_000}},
 		40: {{View: "default", Sessions: 7, AllListed: 7}},
 	} {
-		if err := db.AddSavings(t.Context(), day(ago), all); err != nil {
+		if err := db.Usage().AddSavings(t.Context(), day(ago), all); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -284,7 +284,7 @@ type vaultReading struct {
 }
 
 // readRows are the rows of the store that is open now.
-type readRows struct{ *store.Store }
+type readRows struct{ *store.Sealed }
 
 // readVault opens the vault of a store for reading, until done. It is for one caller at a time.
 func (s *settings) readVault(at configs.Places) (v *vault.Vault, done func() error, err error) {
@@ -300,7 +300,7 @@ func (s *settings) readVault(at configs.Places) (v *vault.Vault, done func() err
 		}
 		*r = vaultReading{at, v, rows}
 	}
-	s.reading.rows.Store = db
+	s.reading.rows.Sealed = db.Sealed()
 	return s.reading.vault, db.Close, nil
 }
 
@@ -319,7 +319,7 @@ func (s *settings) withVault(cmd *cobra.Command, do func(context.Context, *vault
 	if !db.Durable() {
 		return fmt.Errorf("the store in %s cannot be opened", at.StoreName())
 	}
-	v, err := vault.Open(db, vault.Options{Key: s.vaultKey, KeyDir: at.KeyDir, Locks: db.Locks(), Log: log})
+	v, err := vault.Open(db.Sealed(), vault.Options{Key: s.vaultKey, KeyDir: at.KeyDir, Locks: db.Sealed().Locks(), Log: log})
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}

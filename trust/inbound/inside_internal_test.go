@@ -16,8 +16,8 @@ import (
 // oneKey is a store of one key, or of none.
 type oneKey struct{ key *trust.Key }
 
-func (k *oneKey) Key(context.Context, [32]byte) (*trust.Key, error)      { return k.key, nil }
-func (k *oneKey) UsedKeys(context.Context, map[[32]byte]time.Time) error { return nil }
+func (k *oneKey) Find(context.Context, [32]byte) (*trust.Key, error) { return k.key, nil }
+func (k *oneKey) Used(context.Context, map[[32]byte]time.Time) error { return nil }
 
 // What lasts ends with the credentials that it began with.
 func TestWhatLastsEndsWithItsCredentials(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 
 // KeyStore keeps API keys.
 type KeyStore interface {
-	// Key returns the key with a hash, nil where there is none. It may have expired.
-	Key(ctx context.Context, hash [32]byte) (*trust.Key, error)
-	// UsedKeys notes when keys were used last, by hash.
-	UsedKeys(ctx context.Context, used map[[32]byte]time.Time) error
+	// Find returns the key with a hash, nil where there is none. It may have expired.
+	Find(ctx context.Context, hash [32]byte) (*trust.Key, error)
+	// Used notes when keys were used last, by hash.
+	Used(ctx context.Context, used map[[32]byte]time.Time) error
 }
 
 const (
@@ -82,7 +82,7 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 		if ok && now.Sub(known.at) <= keyStale {
 			asking, cancel = context.WithTimeout(ctx, keyWait)
 		}
-		key, err := k.store.Key(asking, hash)
+		key, err := k.store.Find(asking, hash)
 		cancel()
 		switch {
 		case err != nil && (!ok || now.Sub(known.at) > keyStale):
@@ -129,7 +129,7 @@ func (k *keys) flush(ctx context.Context) {
 	if len(used) == 0 {
 		return
 	}
-	if err := k.store.UsedKeys(ctx, used); err != nil {
+	if err := k.store.Used(ctx, used); err != nil {
 		k.log.Warn("the last use of API keys could not be noted", "error", err)
 	}
 }

@@ -183,13 +183,13 @@ type keyRing struct {
 	err  error
 }
 
-func (k *keyRing) Key(_ context.Context, hash [32]byte) (*trust.Key, error) {
+func (k *keyRing) Find(_ context.Context, hash [32]byte) (*trust.Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.keys[hash], k.err
 }
 
-func (k *keyRing) UsedKeys(_ context.Context, used map[[32]byte]time.Time) error {
+func (k *keyRing) Used(_ context.Context, used map[[32]byte]time.Time) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.used = used

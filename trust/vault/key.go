@@ -122,7 +122,7 @@ func (v *Vault) key(ctx context.Context) (*key, error) {
 }
 
 func (v *Vault) note(ctx context.Context) (*keyNote, error) {
-	row, err := v.rows.SealedRow(ctx, keyRow)
+	row, err := v.rows.Find(ctx, keyRow)
 	if err != nil || row == nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (v *Vault) newKey(ctx context.Context) (made *key, err error) {
 		if err != nil {
 			return err
 		}
-		return v.rows.PutSealed(ctx, Row{Name: keyRow, Sealed: note, At: time.Now()})
+		return v.rows.Put(ctx, Row{Name: keyRow, Sealed: note, At: time.Now()})
 	})
 	return made, err
 }

@@ -33,15 +33,15 @@ type Row struct {
 
 // Rows are the rows as a store keeps them.
 type Rows interface {
-	// SealedRow returns the row of that name, nil when there is none.
-	SealedRow(ctx context.Context, name string) (*Row, error)
-	// SealedNames returns the rows whose names begin with prefix, by name, without
+	// Find returns the row of that name, nil when there is none.
+	Find(ctx context.Context, name string) (*Row, error)
+	// Names returns the rows whose names begin with prefix, by name, without
 	// what is sealed in them.
-	SealedNames(ctx context.Context, prefix string) ([]Row, error)
-	// PutSealed writes a row in place of the one of its name.
-	PutSealed(ctx context.Context, row Row) error
-	// DropSealed deletes the rows of that name, or with a prefix of "" all rows.
-	DropSealed(ctx context.Context, name string) error
+	Names(ctx context.Context, prefix string) ([]Row, error)
+	// Put writes a row in place of the one of its name.
+	Put(ctx context.Context, row Row) error
+	// Drop deletes the rows of that name, or with a prefix of "" all rows.
+	Drop(ctx context.Context, name string) error
 }
 
 // Options say where a vault has its key and its locks.
@@ -86,7 +86,7 @@ func Open(rows Rows, options Options) (*Vault, error) {
 // Get returns what is stored under a name. The error wraps ErrNotFound when that is
 // nothing.
 func (v *Vault) Get(ctx context.Context, name string) ([]byte, error) {
-	row, err := v.rows.SealedRow(ctx, name)
+	row, err := v.rows.Find(ctx, name)
 	if err == nil && row == nil {
 		err = ErrNotFound
 	}
@@ -122,7 +122,7 @@ func (v *Vault) Put(ctx context.Context, name string, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("vault: %s: %w", name, err)
 	}
-	if err := v.rows.PutSealed(ctx, Row{Name: name, Sealed: key.seal(name, value), At: time.Now()}); err != nil {
+	if err := v.rows.Put(ctx, Row{Name: name, Sealed: key.seal(name, value), At: time.Now()}); err != nil {
 		return fmt.Errorf("vault: %s: %w", name, err)
 	}
 	return nil
@@ -134,7 +134,7 @@ func (v *Vault) Delete(ctx context.Context, name string) error {
 	if !strings.Contains(name, "/") { // also the row of the key
 		return nil
 	}
-	if err := v.rows.DropSealed(ctx, name); err != nil {
+	if err := v.rows.Drop(ctx, name); err != nil {
 		return fmt.Errorf("vault: %s: %w", name, err)
 	}
 	return nil
@@ -143,7 +143,7 @@ func (v *Vault) Delete(ctx context.Context, name string) error {
 // Names returns what is stored under names that begin with prefix, by name; what is
 // sealed is left out. It needs no key.
 func (v *Vault) Names(ctx context.Context, prefix string) ([]Row, error) {
-	rows, err := v.rows.SealedNames(ctx, prefix)
+	rows, err := v.rows.Names(ctx, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
@@ -159,7 +159,7 @@ func (v *Vault) Names(ctx context.Context, prefix string) ([]Row, error) {
 // Reset deletes all rows and what is known of the key, so that the next Put makes a new
 // one: for a key that is lost. A key in a keyring or a file stays there.
 func (v *Vault) Reset(ctx context.Context) error {
-	if err := v.rows.DropSealed(ctx, ""); err != nil {
+	if err := v.rows.Drop(ctx, ""); err != nil {
 		return fmt.Errorf("vault: %w", err)
 	}
 	return nil

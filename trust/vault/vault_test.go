@@ -53,14 +53,14 @@ func (p *place) options() vault.Options {
 	return vault.Options{Key: p.key, KeyDir: p.dir, Locks: vault.Locks{Dir: filepath.Join(p.data, "locks")}, Log: slog.New(slog.NewTextHandler(p.log, nil))}
 }
 
-func (p *place) store() *store.Store {
+func (p *place) store() *store.Sealed {
 	p.t.Helper()
 	s, err := store.Open(p.t.Context(), p.data, slog.New(slog.DiscardHandler))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { _ = s.Close() })
-	return s
+	return s.Sealed()
 }
 
 func (p *place) put(name, value string) {
@@ -98,13 +98,13 @@ func (p *place) refused(name, why string) {
 func (p *place) rows() string {
 	p.t.Helper()
 	s := p.store()
-	named, err := s.SealedNames(p.t.Context(), "")
+	named, err := s.Names(p.t.Context(), "")
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	var all strings.Builder
 	for _, row := range named {
-		full, err := s.SealedRow(p.t.Context(), row.Name)
+		full, err := s.Find(p.t.Context(), row.Name)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -189,12 +189,12 @@ func TestRowsCannotBeSwapped(t *testing.T) {
 	p.put("secret/A", "a")
 	p.put("secret/B", "b")
 	s := p.store()
-	row, err := s.SealedRow(ctx, "secret/A")
+	row, err := s.Find(ctx, "secret/A")
 	if err != nil {
 		t.Fatal(err)
 	}
 	row.Name = "secret/B"
-	if err := s.PutSealed(ctx, *row); err != nil {
+	if err := s.Put(ctx, *row); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := p.open().Get(ctx, "secret/B"); err == nil || !strings.Contains(err.Error(), "altered or belongs to another name") {
@@ -204,7 +204,7 @@ func TestRowsCannotBeSwapped(t *testing.T) {
 	for i := range row.Sealed { // no bit of a row is without meaning
 		altered := vault.Row{Name: "secret/A", Sealed: bytes.Clone(row.Sealed), At: row.At}
 		altered.Sealed[i] ^= 1
-		if err := s.PutSealed(ctx, altered); err != nil {
+		if err := s.Put(ctx, altered); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := p.open().Get(ctx, "secret/A"); err == nil {
@@ -355,7 +355,7 @@ func TestAStoreInMemoryHasItsKeyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	v, err := vault.Open(s, vault.Options{Locks: s.Locks(), ReadOnly: true})
+	v, err := vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func TestAStoreInMemoryHasItsKeyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer memory.Close()
-	if v, err = vault.Open(memory, vault.Options{Locks: memory.Locks()}); err != nil {
+	if v, err = vault.Open(memory.Sealed(), vault.Options{Locks: memory.Sealed().Locks()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.Put(t.Context(), "secret/A", []byte("a")); err != nil {
@@ -482,7 +482,7 @@ func BenchmarkGet(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	v, err := vault.Open(s, vault.Options{Key: strings.Repeat("ab", 32), Locks: s.Locks()})
+	v, err := vault.Open(s.Sealed(), vault.Options{Key: strings.Repeat("ab", 32), Locks: s.Sealed().Locks()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -292,6 +292,10 @@ func (v *View) Elsewhere(w http.ResponseWriter, r *http.Request, id string, sent
 			h.serve(w, r, sent, here)
 			return
 		}
+		if id != "" && h.isGone(HashOf(id)) { // else it is adopted while it is stored
+			transport.Unknown(w)
+			return
+		}
 		refuse(w, answerElsewhere)
 	case id == "":
 		h.pass(w, r, sent)

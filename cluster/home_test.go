@@ -127,6 +127,26 @@ func TestARequestIsAnsweredWhereItsSessionLives(t *testing.T) {
 	})
 }
 
+func TestASessionThatHasEndedAndIsStoredStillIsAdoptedNowhere(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("alice")
+	all.rows.drops.Lock()
+	release := sync.OnceFunc(all.rows.drops.Unlock)
+	defer release()
+	alice.read(alice.do(t.Context(), http.MethodDelete, home.url+"/mcp", ""))
+	for _, r := range all.replicas {
+		if answer := alice.post(r, request(1, "echo", `{}`)); answer.StatusCode != http.StatusNotFound {
+			t.Errorf("at %s: %s", r.me.ID, answer.Status)
+		}
+	}
+	release()
+	await.True(t, func() bool { return len(all.rows.sessions()) == 0 })
+	if here, _ := b.homes.Sessions(); here != 0 {
+		t.Errorf("%d sessions live elsewhere", here)
+	}
+}
+
 func TestCallsAskTheStoreNothing(t *testing.T) {
 	all := newTeam(t, 2, nil)
 	alice := all.replicas[0].connect("")

@@ -36,6 +36,8 @@ type rows struct {
 	all  map[[32]byte]store.Session
 	away bool
 	asks atomic.Int64
+
+	drops sync.Mutex // held over Drop
 }
 
 var errAway = fmt.Errorf("the database is away")
@@ -98,6 +100,8 @@ func (r *rows) Keep(ctx context.Context, home string, all [][32]byte) (lost [][3
 }
 
 func (r *rows) Drop(_ context.Context, home string, all [][32]byte) error {
+	r.drops.Lock()
+	defer r.drops.Unlock()
 	return r.do(func() {
 		for _, hash := range all {
 			if r.all[hash].Home == home {

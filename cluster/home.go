@@ -198,7 +198,7 @@ const (
 // Opened is that of transport.Homes.
 func (v *View) Opened(ctx context.Context, id string, initialize []byte) {
 	h := v.homes
-	one := &mine{view: v, hash: HashOf(id), initialize: append([]byte(nil), initialize...), principal: trust.NameOf(ctx), changed: true}
+	one := &mine{view: v, hash: HashOf(id), initialize: append([]byte(nil), initialize...), principal: trust.NameOf(ctx)}
 	h.mu.Lock()
 	h.mine[id] = one
 	h.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"toolfinch/cluster"
 	"toolfinch/internal/await"
 	"toolfinch/rawjson"
+	"toolfinch/store"
 	"toolfinch/transport"
 	"toolfinch/trust"
 )
@@ -157,6 +159,20 @@ func TestCallsAskTheStoreNothing(t *testing.T) {
 	all.rows.mu.Unlock()
 	for _, r := range all.replicas {
 		expect(t, alice.call(r, "echo", `{}`), "replica-0")
+	}
+}
+
+func TestWhatIsStoredIsStoredOnce(t *testing.T) {
+	all := newTeam(t, 1, nil)
+	home := all.replicas[0]
+	home.connect("bob")
+	alice := home.connect("alice")
+	alice.read(alice.post(home, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`))
+	await.True(t, func() bool {
+		return slices.ContainsFunc(all.rows.sessions(), func(s store.Session) bool { return strings.Contains(string(s.State), `"warning"`) })
+	})
+	if hash := cluster.HashOf(alice.session); slices.ContainsFunc(all.rows.sent, func(h [32]byte) bool { return h != hash }) {
+		t.Error("a session that has not changed since it was opened is stored again")
 	}
 }
 

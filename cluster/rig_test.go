@@ -34,6 +34,7 @@ import (
 type rows struct {
 	mu   sync.Mutex // guards what follows
 	all  map[[32]byte]store.Session
+	sent [][32]byte // the sessions of which Change got a state
 	away bool
 	asks atomic.Int64
 
@@ -76,6 +77,7 @@ func (r *rows) Move(_ context.Context, hash [32]byte, from, to, address string) 
 func (r *rows) Change(_ context.Context, home string, states map[[32]byte][]byte) (lost [][32]byte, err error) {
 	err = r.do(func() {
 		for hash, state := range states {
+			r.sent = append(r.sent, hash)
 			s, found := r.all[hash]
 			if !found || s.Home != home {
 				lost = append(lost, hash)

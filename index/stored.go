@@ -126,16 +126,16 @@ func openSegment(data []byte) (*zap.SegmentBase, error) {
 // methods are safe for concurrent use.
 type Stored struct{ segments []*segment }
 
-// ReadStored reads segments. What is damaged, or of another version, is left out. It keeps
-// all.
-func ReadStored(all [][]byte) *Stored {
-	s := &Stored{}
-	for _, data := range all {
+// ReadStored reads segments. What is damaged, or of another version, is left out: sound
+// says which are not. It keeps all.
+func ReadStored(all [][]byte) (s *Stored, sound []bool) {
+	s, sound = &Stored{}, make([]bool, len(all))
+	for i, data := range all {
 		if one, err := readSegment(data); err == nil {
-			s.segments = append(s.segments, one)
+			s.segments, sound[i] = append(s.segments, one), true
 		}
 	}
-	return s
+	return s, sound
 }
 
 // Docs is how many documents there are in all segments.

@@ -29,7 +29,8 @@ func stored(t testing.TB, x *Index) (all [][]byte) {
 func recalled(t testing.TB, all [][]byte, docs ...Document) *Index {
 	t.Helper()
 	x := New()
-	x.Recall(ReadStored(all))
+	known, _ := ReadStored(all)
+	x.Recall(known)
 	if _, err := x.Replace(t.Context(), docs); err != nil {
 		t.Fatal(err)
 	}

@@ -33,19 +33,29 @@ const (
 	segmentsShare = 50
 )
 
-// recall reads the stored segments, of which kept remembers the keys.
+// recall reads the stored segments, of which kept remembers the keys: what cannot be used
+// is stored again.
 func (s *segments) recall(ctx context.Context) *index.Stored {
 	all, err := s.store.Segments(ctx)
 	if err != nil {
 		s.log.Warn("the store could not be read; starting without it", "what", "segments of the index", "error", err)
 		return nil
 	}
-	s.kept = make(map[index.SegmentKey]bool, len(all))
 	data := make([][]byte, len(all))
 	for i, one := range all {
-		s.kept[one.Key], data[i] = true, one.Data
+		data[i] = one.Data
 	}
-	return index.ReadStored(data)
+	stored, sound := index.ReadStored(data)
+	s.kept = make(map[index.SegmentKey]bool, len(all))
+	for i, one := range all {
+		if sound[i] {
+			s.kept[one.Key] = true
+		}
+	}
+	if bad := len(all) - len(s.kept); bad > 0 {
+		s.log.Warn("parts of the stored index are damaged, or of another version: their tools are indexed again", "parts", bad)
+	}
+	return stored
 }
 
 func (s *segments) run(ctx context.Context) {

@@ -33,10 +33,12 @@ func (s *Store) Segments(ctx context.Context) (all []Segment, err error) {
 	return all, nil
 }
 
-// PutSegment stores a segment, in a transaction of its own: segments are large.
+// PutSegment stores a segment, in place of one with its key, in a transaction of its own:
+// segments are large.
 func (s *Store) PutSegment(ctx context.Context, one Segment) error {
 	err := s.write(ctx, func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO segments (key, docs, data) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING`, one.Key[:], one.Docs, one.Data)
+		_, err := tx.ExecContext(ctx, `INSERT INTO segments (key, docs, data) VALUES ($1, $2, $3)
+			ON CONFLICT (key) DO UPDATE SET docs = excluded.docs, data = excluded.data WHERE segments.data <> excluded.data`, one.Key[:], one.Docs, one.Data)
 		return err
 	})
 	if err != nil {

@@ -22,9 +22,11 @@ func testSegments(t *testing.T, s *Store) {
 		}
 		return keys
 	}
-	for i, key := range "abc" {
-		if err := s.PutSegment(t.Context(), Segment{Key: [32]byte{byte(key)}, Docs: i, Data: []byte("data of " + string(key))}); err != nil {
-			t.Fatal(err)
+	for _, data := range []string{"damage of ", "data of ", "data of "} { // what is stored again is replaced
+		for i, key := range "abc" {
+			if err := s.PutSegment(t.Context(), Segment{Key: [32]byte{byte(key)}, Docs: i, Data: []byte(data + string(key))}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if got := keysOf(); !slices.Equal(got, []byte("cba")) {

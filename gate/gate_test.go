@@ -759,3 +759,46 @@ func TestASetIsRecalled(t *testing.T) {
 		t.Errorf("a session has %q, %v: its set is not stored", has(g, session), err)
 	}
 }
+
+// What could not be stored is not taken away because the store has not got it: it is stored
+// when the store is read.
+func TestASetThatCouldNotBeWrittenIsNotRecalled(t *testing.T) {
+	var stored []tool.Provisioned
+	away := true
+	g, _ := gated(t, Options{Store: keep(func(_ context.Context, _ string, set []tool.Provisioned) error {
+		if away {
+			return errors.New("away")
+		}
+		stored = set
+		return nil
+	})}, Budget{MaxTools: 5, MaxTokens: 100})
+	recall := func() {
+		t.Helper()
+		if err := g.Recall(t.Context(), "ann", func(context.Context) ([]tool.Provisioned, error) { return stored, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	provision(t, g, "ann", 0, "srv_a")
+	if recall(); has(g, "ann") != "srv_a" {
+		t.Errorf("while the store cannot be written ann has %q", has(g, "ann"))
+	}
+	away = false
+	if recall(); has(g, "ann") != "srv_a" || len(stored) != 1 {
+		t.Errorf("ann has %q, and %v is stored", has(g, "ann"), stored)
+	}
+	away = true
+	if _, err := g.Unprovision(t.Context(), "ann", nil); err != nil {
+		t.Fatal(err)
+	}
+	if recall(); has(g, "ann") != "" {
+		t.Errorf("what ann gave back is there: %q", has(g, "ann"))
+	}
+	away = false
+	if recall(); has(g, "ann") != "" || len(stored) != 0 {
+		t.Errorf("ann has %q, and %v is stored", has(g, "ann"), stored)
+	}
+	stored = []tool.Provisioned{{Owner: "ann", ID: tool.ID{Server: "srv", Kind: tool.KindTool, Name: "b"}, Tokens: each}}
+	if recall(); has(g, "ann") != "srv_b" {
+		t.Errorf("what another process stored: ann has %q", has(g, "ann"))
+	}
+}

@@ -25,8 +25,9 @@ type ledger struct {
 
 	mu       sync.Mutex // guards what follows, and the accounts; held for look-ups and assignments only
 	accounts map[string]*account
-	due      time.Time // when to look for tools that have ended; zero: not at all
-	uses     uint64    // counts look-ups and changes
+	due      time.Time       // when to look for tools that have ended; zero: not at all
+	uses     uint64          // counts look-ups and changes
+	unstored map[string]bool // owners whose sets, or that they have none, could not be stored; at most maxOwners
 }
 
 // account is the set of one owner, which is never empty.
@@ -36,7 +37,7 @@ type account struct {
 }
 
 func newLedger(limit *limit.Limit) *ledger {
-	return &ledger{wake: make(chan struct{}, 1), limit: limit, accounts: map[string]*account{}}
+	return &ledger{wake: make(chan struct{}, 1), limit: limit, accounts: map[string]*account{}, unstored: map[string]bool{}}
 }
 
 // of returns the set of an owner, with the tools whose time has come. It counts as
@@ -87,6 +88,24 @@ func (l *ledger) put(owner string, all set) {
 	case l.wake <- struct{}{}:
 	default:
 	}
+}
+
+// stored notes whether the store has the set of an owner.
+func (l *ledger) stored(owner string, has bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if has {
+		delete(l.unstored, owner)
+	} else if len(l.unstored) < maxOwners {
+		l.unstored[owner] = true
+	}
+}
+
+// isStored reports whether the store has the set of an owner, as far as is known.
+func (l *ledger) isStored(owner string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.unstored[owner]
 }
 
 // owners are those who have a set, without sessions.

@@ -115,7 +115,8 @@ func (g *Gate) Unprovision(ctx context.Context, owner string, ids []tool.ID) (re
 
 // Recall makes what the store has of an owner, whom another process has provisioned
 // something or taken it away, the owner's set; read reads it. It tells the owner's
-// clients. Sets of sessions are not stored.
+// clients. A set that could not be stored stays, and is stored now. Sets of sessions are
+// never stored.
 func (g *Gate) Recall(ctx context.Context, owner string, read func(context.Context) ([]tool.Provisioned, error)) error {
 	if _, ofSession := tool.SessionOf(owner); ofSession {
 		return nil
@@ -134,6 +135,10 @@ func (g *Gate) recallOne(ctx context.Context, owner string, read func(context.Co
 		return false, err
 	}
 	defer end()
+	if !g.ledger.isStored(owner) {
+		g.write(ctx, owner, g.ledger.of(owner))
+		return false, nil
+	}
 	stored, err := read(ctx)
 	if err != nil {
 		return false, err
@@ -198,7 +203,8 @@ func (g *Gate) write(ctx context.Context, owner string, all set) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	if err := g.store.Keep(ctx, owner, all); err != nil {
+	err := g.store.Keep(ctx, owner, all)
+	if g.ledger.stored(owner, err == nil); err != nil {
 		g.log.Warn("provisioned tools are not stored: they are lost when the program ends", "error", err)
 	}
 }

@@ -125,6 +125,7 @@ func TestAProxyStartsFromItsSnapshot(t *testing.T) {
 	get("GET", "/readyz", "").wants(t, "readyz", 200, `"degraded"`, "is of the snapshot of")
 	get("GET", "/api/status?view=plain", "").wants(t, "the status", 200, `"store":"PostgreSQL has not answered since`)
 	works("from the snapshot")
+	get("POST", "/api/tools/provision?view=gated", `{"tool_ids":["shop_coat"]}`).wants(t, "provision from the snapshot", 200)
 	_, hash, _ := strings.Cut(held(), `"hash":"`)
 	hash, _, _ = strings.Cut(hash, `"`)
 	approve := `{"approve":[{"id":"shop.wig","hash":"` + hash + `"}]}`
@@ -141,6 +142,7 @@ func TestAProxyStartsFromItsSnapshot(t *testing.T) {
 		return strings.Contains(get("GET", "/api/tools/discover?view=plain&query=wig", "").body, `shop_wig`)
 	})
 	works("after")
+	get("POST", "/api/proxy/execute?view=gated", strings.Replace(called, "hat", "coat", 1)).wants(t, "call what was provisioned from the snapshot", 200)
 }
 
 // What another replica changes in the moment in which PostgreSQL is back is taken in, even if

@@ -168,6 +168,16 @@ func (l *loop) wait(change upstream.Change, err error) {
 	}
 }
 
+// leadsWaiting reports whether this replica leads a server and waits to store what it listed.
+func (l *loop) leadsWaiting(server string) bool {
+	listed, waits := l.waiting[server]
+	if !waits || listed.Followed || l.others == nil {
+		return false
+	}
+	leads, _ := l.others.leads.Leads(server)
+	return leads
+}
+
 // storeAgain is how long what could not be stored or read waits for the next try.
 const storeAgain = time.Second
 
@@ -205,7 +215,14 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 	config := l.now.Load().config
 	for i, change := range changes {
 		configured := slices.ContainsFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
-		if change.Followed && configured {
+		if !configured { // it was removed meanwhile
+			delete(l.waiting, change.Server)
+			continue
+		}
+		if change.Followed {
+			if l.leadsWaiting(change.Server) {
+				continue // what is stored is out of date
+			}
 			diff, known, other := l.follow(ctx, config, change)
 			diffs[i] = diff
 			if other || known && !l.known.heard[change.Server] {
@@ -216,10 +233,14 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			continue
 		}
 		before := l.known.said[change.Server]
-		if change.Err == nil && configured { // after an error its last known tools stay; the pool has logged it
+		if change.Err == nil { // after an error its last known tools stay; the pool has logged it
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
-				l.log.Log(context.Background(), store.Level(err), "not written to the store; the tools are known until the program ends", "server", change.Server, "error", err)
+				kept := "until the program ends"
+				if store.Passes(err) {
+					kept = "until they are stored"
+				}
+				l.log.Log(context.Background(), store.Level(err), "not written to the store; the tools are known "+kept, "server", change.Server, "error", err)
 			}
 			l.wait(change, err)
 		}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/postgres"
@@ -84,6 +86,62 @@ func TestReplicasFollowALeader(t *testing.T) {
 	s.list("tools", goods("hat", "wig", "tie")...)
 	s.tell(t, "notifications/tools/list_changed", `{}`)
 	everywhere("shop_hat", "shop_tie", "shop_wig")
+}
+
+// A list that could not be stored, because others wrote for long, is stored later: even if the
+// leader is told meanwhile to read what is stored.
+func TestAListIsStoredWhenTheStoreIsFree(t *testing.T) {
+	t.Parallel()
+	s := shop(t, "shop", "hat", "coat")
+	config := configOf(t, []*script{s})
+	config.Store = postgres.Start(t)
+	var log await.Log
+	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func() int {
+		return strings.Count(log.String(), "not written to the store; the tools are known until they are stored")
+	}
+	runUntil(t, p)
+	await.Value(t, p.Ready())
+	db, err := store.Open(t.Context(), config.Store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	await.Nil(t, func() error {
+		if defs, err := db.Tools(t.Context()); err != nil || len(defs) != 2 {
+			return fmt.Errorf("%d tools are stored, %v", len(defs), err)
+		}
+		return nil
+	})
+	conn, err := pgx.Connect(t.Context(), config.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE tools IN EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	s.list("tools", goods("hat", "coat", "wig")...)
+	s.tell(t, "notifications/tools/list_changed", `{}`)
+	await.True(t, func() bool { return refused() > 0 })
+	has(t, p, "", "shop_coat", "shop_hat", "shop_wig")
+	if err := db.Replicas().Ask(t.Context(), store.Topic{Kind: store.TopicServer, Key: "shop"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, func() bool { return refused() > 1 })
+	if _, err := conn.Exec(t.Context(), `COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	await.Nil(t, func() error {
+		if defs, err := db.Tools(t.Context()); err != nil || len(defs) != 3 {
+			return fmt.Errorf("%d tools are stored, %v", len(defs), err)
+		}
+		return nil
+	})
+	has(t, p, "", "shop_coat", "shop_hat", "shop_wig")
 }
 
 // What is held is held by all replicas, and what is approved over one is served by all.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -78,6 +79,21 @@ func TestNewsOfAServerBuildsOnlyTheViewsThatUseIt(t *testing.T) {
 		if err != nil || !slices.Equal(names, test.want) {
 			t.Errorf("it finds %v, %v; want %v", names, err, test.want)
 		}
+	}
+}
+
+// What could not be stored of a server is not waited for once the server is removed.
+func TestNobodyWaitsForARemovedServer(t *testing.T) {
+	p := openKnown(t, nil, "one")
+	p.loop.waiting = map[string]upstream.Change{"gone": {Server: "gone", Followed: true}, "left": {Server: "left"}}
+	p.loop.take(t.Context(), []upstream.Change{{Server: "one", Defs: []*tool.Def{sold(t, "one", "hat")}}})
+	before := p.now.Load()
+	p.loop.take(t.Context(), slices.Collect(maps.Values(p.loop.waiting)))
+	if len(p.loop.waiting) > 0 || p.now.Load() != before {
+		t.Errorf("waits for %v; views are built anew: %t", p.loop.waiting, p.now.Load() != before)
+	}
+	if p.known.heard["gone"] || p.known.heard["left"] {
+		t.Errorf("heard of %v", p.known.heard)
 	}
 }
 

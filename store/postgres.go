@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"slices"
@@ -426,10 +427,24 @@ func (d *database) committed(err error) error {
 }
 
 // Passes reports whether what a method was asked for may succeed later: its error says that
-// PostgreSQL was away, or became so. Errors of SQLite do not pass by themselves.
+// PostgreSQL was away, or became so, or had too much to do. Errors of SQLite do not pass by themselves.
 func Passes(err error) bool {
 	var away *Away
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && slices.Contains(slow, refused.Code) {
+		return true
+	}
 	return errors.As(err, &away) || errors.Is(err, errUnknown) || err != nil && again(err)
+}
+
+// slow are the codes of what took too long: a lock, a statement, a pause in a transaction; and
+// of too many connections.
+var slow = []string{"55P03", "57014", "25P03", "53300"}
+
+// absent reports whether an error says that there is no store at a place. One of PostgreSQL may
+// wrap fs.ErrNotExist for the socket of a server that does not run, or a snapshot that was not written yet.
+func absent(at string, err error) bool {
+	return errors.Is(err, fs.ErrNotExist) && !(InPostgres(at) && Passes(err))
 }
 
 // Level is the level at which an error of a method is logged. While PostgreSQL is away it is known,

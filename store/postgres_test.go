@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"toolfinch/internal/await"
 	"toolfinch/internal/postgres"
 	"toolfinch/tool"
@@ -191,5 +193,14 @@ func TestPostgresGoesAwayAndComesBack(t *testing.T) {
 			await.Nil(t, writes)
 			works(t, s)
 		})
+	}
+}
+
+// Who waits for something that is in use may be served later.
+func TestWhatPasses(t *testing.T) {
+	for code, want := range map[string]bool{"55P03": true, "53300": true, "57014": true, "25P03": true, "40001": true, "57P01": true, "42P01": false, "28P01": false} {
+		if got := Passes(fmt.Errorf("store: %w", &pgconn.PgError{Code: code})); got != want {
+			t.Errorf("%s passes: %t", code, got)
+		}
 	}
 }

@@ -55,7 +55,7 @@ func LocksIn(dir string) vault.Locks { return vault.Locks{Dir: filepath.Join(dir
 // rows.
 func OpenSealed(ctx context.Context, at, snapshot string) (*Store, error) {
 	s, err := findSealed(ctx, at, snapshot)
-	if !errors.Is(err, os.ErrNotExist) {
+	if !absent(at, err) {
 		if err != nil {
 			return nil, fmt.Errorf("store: read secrets: %w", err)
 		}

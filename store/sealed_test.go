@@ -72,6 +72,20 @@ func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	}
 }
 
+// A database that cannot be reached is none without secrets.
+func TestSecretsOfADatabaseThatCannotBeReached(t *testing.T) {
+	for _, at := range []string{"postgres://127.0.0.1:1/x", "postgres:///x?host=" + t.TempDir()} {
+		for _, snapshot := range []string{"", filepath.Join(t.TempDir(), "snapshot.db")} {
+			if _, err := OpenSealed(t.Context(), at, snapshot); err == nil {
+				t.Errorf("%s, snapshot %q: it has no secrets", at, snapshot)
+			}
+			if _, err := OpenReadOnly(t.Context(), at, slog.New(slog.DiscardHandler)); err == nil {
+				t.Errorf("%s: it is empty", at)
+			}
+		}
+	}
+}
+
 // Everything else is learned again; secrets and API keys are not.
 func TestSealedRowsAndKeysOutliveADatabaseThatIsMovedAside(t *testing.T) {
 	dir := t.TempDir()

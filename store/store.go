@@ -109,7 +109,7 @@ var ErrReadOnly = errors.New("the store is open for reading only")
 func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
 		s, err := openPostgres(ctx, at, "", log, reading)
-		if errors.Is(err, fs.ErrNotExist) && !Passes(err) {
+		if absent(at, err) {
 			return nothing(ctx, log)
 		}
 		return s, err
@@ -167,7 +167,7 @@ func Check(ctx context.Context, at string) (known bool, err error) {
 		switch {
 		case err == nil:
 			return true, s.Close()
-		case errors.Is(err, fs.ErrNotExist) && !Passes(err):
+		case absent(at, err):
 			return false, nil
 		}
 		return true, err

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -54,7 +56,7 @@ type sealedRows struct {
 
 	mu    sync.Mutex            // guards what follows; never held over I/O
 	last  map[string]*vault.Row // what was read or written last, for while PostgreSQL is away; nil: there was none
-	whole bool                  // last had every row at the start
+	whole bool                  // a row that last has not is not there
 }
 
 const (
@@ -63,21 +65,40 @@ const (
 )
 
 // readAll reads the rows, so that a process whose database goes away soon after its start connects
-// to servers all the same.
+// to servers all the same. What is not read again is forgotten.
 func (r *sealedRows) readAll(ctx context.Context) error {
 	names, err := r.Names(ctx, "")
 	if err != nil {
 		return err
 	}
-	for _, row := range names[:min(len(names), maxFirst)] {
-		if _, err := r.Find(ctx, row.Name); err != nil {
+	first := names[:min(len(names), maxFirst)]
+	r.mu.Lock()
+	maps.DeleteFunc(r.last, func(name string, _ *vault.Row) bool {
+		return !slices.ContainsFunc(first, func(row vault.Row) bool { return row.Name == name })
+	})
+	r.whole = false
+	r.mu.Unlock()
+	for _, row := range first {
+		if err := r.readAnew(ctx, row.Name); err != nil {
 			return err
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.whole = len(names) <= maxFirst
+	r.whole = len(first) == len(names)
 	return nil
+}
+
+// readAnew reads what has changed: a row, or all with "".
+func (r *sealedRows) readAnew(ctx context.Context, name string) error {
+	if name == "" {
+		return r.readAll(ctx)
+	}
+	row, err := r.store.Load().Sealed().Find(ctx, name)
+	if err == nil {
+		r.remember(name, row)
+	}
+	return err
 }
 
 func (r *sealedRows) remember(name string, row *vault.Row) {
@@ -85,6 +106,8 @@ func (r *sealedRows) remember(name string, row *vault.Row) {
 	defer r.mu.Unlock()
 	if _, known := r.last[name]; known || len(r.last) < maxLast {
 		r.last[name] = row
+	} else {
+		r.whole = false
 	}
 }
 
@@ -127,11 +150,17 @@ func (r *sealedRows) Put(ctx context.Context, row vault.Row) error {
 }
 
 func (r *sealedRows) Drop(ctx context.Context, name string) error {
-	r.mu.Lock()
-	clear(r.last) // "" drops all
-	r.whole = false
-	r.mu.Unlock()
-	return r.write(ctx, func(rows *store.Sealed) error { return rows.Drop(ctx, name) })
+	err := r.write(ctx, func(rows *store.Sealed) error { return rows.Drop(ctx, name) })
+	switch {
+	case err != nil:
+	case name == "": // all
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		clear(r.last)
+	default:
+		r.remember(name, nil)
+	}
+	return err
 }
 
 // loginVault is a vault as logins want it.

@@ -210,6 +210,8 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			if err = p.loop.do(ctx, func(ctx context.Context) { unread = p.loop.recallEnriched(ctx) }); err == nil {
 				err = unread
 			}
+		case store.TopicVault:
+			err = p.logins.rows.readAnew(ctx, n.Detail)
 		case store.TopicVectors:
 			wake(p.embedder.work)
 		case store.TopicRelist:

@@ -129,9 +129,6 @@ func (p *remote) migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	if ready, err := p.current(ctx, db); ready || err != nil {
-		return err
-	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable),
 		goose.WithSessionLocker(migrationLock{p}), goose.WithAllowOutofOrder(true), goose.WithDisableGlobalRegistry(true))
 	if err == nil {

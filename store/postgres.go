@@ -56,13 +56,18 @@ type Away struct {
 	Since    time.Time
 	Snapshot time.Time // when the snapshot was written that is read meanwhile; zero without one
 	Err      error     // the last attempt's
+	Answers  bool      // it does by now, but cannot be used: Err says why
 }
 
 func (a *Away) Error() string { return fmt.Sprintf("%s: %v", a.Brief(), a.Err) }
 
 // Brief says it without the reason, which may name hosts.
 func (a *Away) Brief() string {
-	text := "PostgreSQL has not answered since " + a.Since.UTC().Format(time.RFC3339)
+	text := "PostgreSQL has not answered since "
+	if a.Answers {
+		text = "PostgreSQL answers, but could not be used since "
+	}
+	text += a.Since.UTC().Format(time.RFC3339)
 	if !a.Snapshot.IsZero() {
 		text += ", what is known is of the snapshot of " + a.Snapshot.UTC().Format(time.RFC3339)
 	}
@@ -209,8 +214,10 @@ func (p *remote) reach(ctx context.Context, db *sql.DB, soon bool) error {
 
 // begin finds where the tables are, and makes them what the purpose needs.
 func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
+	asking, cancel := context.WithTimeout(ctx, connectWait) // making tables may take longer
+	defer cancel()
 	var schema sql.NullString
-	if err := db.QueryRowContext(ctx, `SELECT current_schema()`, pgx.QueryExecModeSimpleProtocol).Scan(&schema); err != nil { // prepared, a pooler would fail it
+	if err := db.QueryRowContext(asking, `SELECT current_schema()`, pgx.QueryExecModeSimpleProtocol).Scan(&schema); err != nil { // prepared, a pooler would fail it
 		return err
 	}
 	if !schema.Valid {
@@ -219,14 +226,17 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 	p.schema = schema.String
 	switch to {
 	case everything:
-		if err := p.unpooled(ctx); err != nil {
+		if err := p.unpooled(asking); err != nil {
+			return err
+		}
+		if ready, err := p.current(asking, db); ready || err != nil {
 			return err
 		}
 		return p.migrate(ctx, db)
 	case reading:
-		return p.usable(ctx, db)
+		return p.usable(asking, db)
 	default:
-		return p.sealable(ctx, db)
+		return p.sealable(asking, db)
 	}
 }
 
@@ -300,7 +310,8 @@ func (p *remote) watch(ctx context.Context, begin func(context.Context) error, l
 	pause := watchEvery
 	for ctx.Err() == nil {
 		err := p.ping(ctx, &conn)
-		if err == nil && p.snapshot.Load() != nil {
+		answers := err == nil
+		if answers && p.snapshot.Load() != nil {
 			err = begin(ctx)
 		}
 		switch away := p.away.Load(); {
@@ -312,7 +323,10 @@ func (p *remote) watch(ctx context.Context, begin func(context.Context) error, l
 			p.gone(&Away{Since: time.Now(), Err: err})
 			log.Warn("PostgreSQL does not answer: what is known is served on, and what must be stored is refused", "error", err)
 		case err != nil:
-			p.away.Store(&Away{Since: away.Since, Snapshot: away.Snapshot, Err: err})
+			if answers && err.Error() != away.Err.Error() {
+				log.Warn("PostgreSQL answers again, and cannot be used: what is known is served on from the snapshot", "error", err)
+			}
+			p.away.Store(&Away{Since: away.Since, Snapshot: away.Snapshot, Err: err, Answers: answers})
 		}
 		if err == nil {
 			pause = watchEvery

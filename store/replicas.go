@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/md5"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -102,7 +103,10 @@ func (r *Replicas) Ask(ctx context.Context, topic Topic, detail string) error {
 
 // There reports whether a replica is there.
 func (r *Replicas) There(ctx context.Context, id string) (there bool, err error) {
-	if err := r.row(ctx, []any{&there}, isLocked, r.remote.lockKey(presence(id))); err != nil {
+	err = r.readShared(ctx, func(ctx context.Context, db *sql.DB) error { // no snapshot knows
+		return db.QueryRowContext(ctx, isLocked, r.remote.lockKey(presence(id))).Scan(&there)
+	})
+	if err != nil {
 		return false, fmt.Errorf("store: look for a replica: %w", err)
 	}
 	return there, nil

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"toolfinch/internal/await"
 	"toolfinch/internal/postgres"
 )
@@ -62,6 +64,7 @@ func TestASnapshotStandsInForPostgres(t *testing.T) {
 				"a write":      func() error { return s.Pins().Approve(t.Context(), nil) },
 				"a connection": func() error { _, err := s.connect(t.Context()); return err },
 				"a lock":       func() error { _, err := s.Sealed().Locks().Take(t.Context(), "x"); return err },
+				"a replica":    func() error { _, err := s.Replicas().There(t.Context(), "x"); return err },
 				"a session":    func() error { _, _, err := sessions.Find(t.Context(), name("x")); return err },
 			} {
 				if err := do(); !errors.As(err, &away) {
@@ -142,4 +145,56 @@ func TestNoSnapshotStandsIn(t *testing.T) {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
+}
+
+// A database that answers and cannot be used is said to, once, and what is wrong.
+func TestASnapshotStandsInForADatabaseThatCannotBeUsed(t *testing.T) {
+	cluster := postgres.New(t)
+	url, path := cluster.Database(t), filepath.Join(t.TempDir(), "snapshot.db")
+	s := open(t, url)
+	put(t, s, "a", def(t, "a", `{"name":"x"}`))
+	if err := s.Snapshot(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	var before int
+	if err := s.db.QueryRow(`SELECT since FROM compatible`).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.Exec(`UPDATE compatible SET since = 999`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Stop(t)
+	var log await.Log
+	s, err := OpenOr(t.Context(), url, path, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cluster.Run(t)
+	var refused *Away
+	for range 2 { // it is tried again
+		last := refused
+		await.True(t, func() bool { refused = s.Health(); return refused != last && errors.Is(refused, errNewer) })
+	}
+	if got := refused.Brief(); !strings.Contains(got, "answers, but could not be used since") || !strings.Contains(got, "snapshot") {
+		t.Error(got)
+	}
+	if n := strings.Count(log.String(), "cannot be used: what is known"); n != 1 || !strings.Contains(log.String(), "schema version") {
+		t.Errorf("it is said %d times:\n%s", n, log.String())
+	}
+	if got := ids(tools(t, s)); !slices.Equal(got, []string{"a.x"}) {
+		t.Errorf("tools %v", got)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `UPDATE compatible SET since = $1`, before); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, func() bool { return s.Health() == nil })
 }

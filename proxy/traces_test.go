@@ -343,6 +343,11 @@ func TestSpansOfAsks(t *testing.T) {
 					if got := append(asks, tr.of("SERVER", q.asks.method)...); len(got) > 0 {
 						t.Errorf("spans of what was not asked here: %v", got)
 					}
+					for kind, rounds := range map[string][]collector.Span{"from the client": served, "to the server": tr.of("CLIENT", "tools/call "+q.name)} {
+						if len(rounds) != 2 || rounds[0].Attributes["toolfinch.outcome"] != "input_required" || rounds[1].Attributes["toolfinch.outcome"] == "input_required" {
+							t.Errorf("the requests %s: %v", kind, rounds)
+						}
+					}
 					return
 				}
 				if len(asks) != 1 {

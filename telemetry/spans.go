@@ -338,6 +338,9 @@ var methods = func() map[string]bool {
 // actions are what a user does who is asked for input.
 var actions = map[string]bool{"accept": true, "decline": true, "cancel": true}
 
+// inputRequired is the resultType of a result that asks the client for something, of 2026-07-28.
+const inputRequired = "input_required"
+
 // maxAttribute bounds what others write, in bytes.
 const maxAttribute = 256
 
@@ -391,9 +394,12 @@ func (s *Span) Result(result json.RawMessage) {
 	}
 	if s.span.IsRecording() {
 		switch s.method {
-		case "tools/call":
-			if string(rawjson.Member(result, "isError")) == "true" {
+		case "tools/call", "prompts/get", "resources/read":
+			switch {
+			case s.method == "tools/call" && string(rawjson.Member(result, "isError")) == "true":
 				s.fail("tool_error")
+			case rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired:
+				s.span.SetAttributes(keyOutcome.String(inputRequired))
 			}
 		case "elicitation/create":
 			if action := rawjson.Text(rawjson.Member(result, "action")); actions[action] {

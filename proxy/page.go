@@ -95,6 +95,16 @@ func (h paged) Sums(ctx context.Context) (s page.Sums) {
 	if now.config.Path != "" {
 		s.Configuration = filepath.Base(now.config.Path)
 	}
+	if beside := h.replicasStatus(); beside != nil {
+		s.Differ = beside.Differ
+		for _, r := range beside.Shown {
+			one := page.Replica{ID: r.ID, Name: r.Name, Version: r.Version, Address: r.Address, Leads: r.Leads, This: r.This, Since: time.Now().Add(-time.Duration(r.Seconds) * time.Second)}
+			if r.This && beside.Sessions != nil {
+				one.Sessions = *beside.Sessions
+			}
+			s.Replicas = append(s.Replicas, one)
+		}
+	}
 	var total store.Savings
 	for _, one := range h.Proxy.Savings(ctx) {
 		total = total.Plus(one)

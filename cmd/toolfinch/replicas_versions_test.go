@@ -61,6 +61,17 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 		}
 		return nil
 	})
+	tab := newBrowser(t).tab(t, "http://127.0.0.1:"+old.port)
+	tab.logIn(old.house)
+	tab.wait("#overview .note.warn", want)
+	tab.wait("#replicas tr:has(.tag)", "replica-1 this one")
+	tab.wait("#replicas tr:not(:has(.tag)) td", "v98.7.6")
+	if led := evaluate[[]string](tab, `[...document.querySelectorAll("#replicas a")].map((a) => a.textContent)`); len(led) != 1 || led[0] != "everything" {
+		t.Errorf("the page says that %q are led", led)
+	}
+	tab.accessible()
+	tab.fits()
+	tab.looks("replicas")
 	for _, command := range []string{"replicas", "status"} {
 		if out, err := old.house.output(t, command, "--json"); err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v\n%s", command, err, out)

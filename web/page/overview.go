@@ -15,6 +15,20 @@ type Sums struct {
 	Saved         int64  // weighed tokens that models did not read since the start
 	Percent       int    // of what they would have read
 	Sessions      int64  // that were counted for it
+	Replicas      []Replica
+	Differ        []string // what differs between the replicas that should not for long
+}
+
+// Replica is one of the processes that share the store; there is none where one has it
+// for itself, and for others than the owner.
+type Replica struct {
+	ID            string // unique; replicas may have the same name
+	Name, Version string
+	Address       string // how others reach it; "" where they cannot
+	Since         time.Time
+	Leads         []string // servers that it lists for all, sorted
+	This          bool     // which shows the page
+	Sessions      int      // that live there, of this one
 }
 
 // Minute counts the calls that ended within a minute.

@@ -271,6 +271,8 @@ func TestPageTools(t *testing.T) {
 		tab := open(t, "search")
 		tab.typed("list the files of a folder")
 		tab.wait(".hits b", "files_list_directory")
+		tab.wait(".key span", "meaning")
+		tab.open(tab.path()) // what comes late after a key counts as a move of the layout
 		tab.accessible()
 		tab.run(chromedp.Click(chromedp.CSS(".hits summary")))
 		tab.wait(".why-parts td", "by field:")

@@ -81,6 +81,23 @@ type part struct{ Name, Value, What string }
 
 const barWidth = 200
 
+// scoreParts are the parts of a bar, in order, by their names in the stylesheet and on the page.
+var scoreParts = []string{"words", "meaning", "name", "coverage", "use"}
+
+// Key are the parts that a bar of the results has.
+func (p playground) Key() (parts []string) {
+	for _, name := range scoreParts {
+		if slices.ContainsFunc(p.Results, func(r *ranked) bool {
+			return slices.ContainsFunc(r.Hits, func(h hit) bool {
+				return slices.ContainsFunc(h.Bars, func(b scoreBar) bool { return b.Class == name })
+			})
+		}) {
+			parts = append(parts, name)
+		}
+	}
+	return parts
+}
+
 // searchKinds are what one may look for.
 var searchKinds = []struct {
 	Name, Label string
@@ -191,13 +208,10 @@ func barsOf(why *index.Explanation, most float64) (bars []scoreBar) {
 		return nil
 	}
 	x := 0.0
-	for _, one := range []struct {
-		class string
-		value float64
-	}{{"words", why.Words}, {"vectors", why.Vectors}, {"name", why.Exact}, {"coverage", why.Coverage}, {"use", why.Prior}} {
-		if one.value > 0 {
-			width := math.Round(barWidth*one.value/most*10) / 10
-			bars = append(bars, scoreBar{one.class, fmt.Sprintf("%s %.3f", one.class, one.value), x, width})
+	for i, value := range []float64{why.Words, why.Vectors, why.Exact, why.Coverage, why.Prior} {
+		if value > 0 {
+			width := math.Round(barWidth*value/most*10) / 10
+			bars = append(bars, scoreBar{scoreParts[i], fmt.Sprintf("%s %.3f", scoreParts[i], value), x, width})
 			x += width
 		}
 	}

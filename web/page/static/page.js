@@ -48,7 +48,8 @@ document.addEventListener("click", async (event) => {
 
 // Keys: / goes to the search, g and a letter to a screen, arrows through lists of links
 // (.rows, and the first link of each row of table.list), Escape out of a field.
-let going = 0;
+// There is no hurry between g and the letter: some people press keys slowly.
+let going = false;
 addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select, [contenteditable]");
   if (event.key === "Escape" && typing) return typing.blur();
@@ -60,12 +61,8 @@ addEventListener("keydown", (event) => {
     if (search) search.focus(), search.select(), event.preventDefault();
     return;
   }
-  if (going && Date.now() - going < 1500) {
-    document.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
-    going = 0;
-    return;
-  }
-  going = event.key === "g" ? Date.now() : 0;
+  if (going) document.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
+  going = !going && event.key === "g";
 });
 
 function move(event, typing) {

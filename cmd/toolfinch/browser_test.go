@@ -192,7 +192,9 @@ func (b *tab) html() string {
 // click clicks the first element of a selector and waits for what it loads.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	if _, err := chromedp.RunResponse(b, chromedp.Click(chromedp.CSS(selector))); err != nil {
+	ctx, cancel := context.WithTimeout(b, patience)
+	defer cancel()
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
 		b.t.Fatalf("click %s: %v", selector, err)
 	}
 }
@@ -241,21 +243,22 @@ func (b *tab) shot(name string) {
 	}
 }
 
-// looks keeps pictures of the page in light, dark and on a telephone.
+// looks keeps pictures of the page, wide and on a telephone, each in light and dark.
 func (b *tab) looks(name string) {
 	b.t.Helper()
 	if os.Getenv("TOOLFINCH_TEST_SHOTS") == "" {
 		return
 	}
-	b.scheme("light")
-	b.run(chromedp.EmulateViewport(1280, 800))
-	b.shot(name + "-light")
-	b.scheme("dark")
-	b.shot(name + "-dark")
-	b.scheme("light")
-	b.run(chromedp.EmulateViewport(400, 800))
-	b.shot(name + "-narrow")
-	b.run(chromedp.EmulateViewport(1280, 800))
+	for _, screen := range []struct {
+		name  string
+		width int64
+	}{{"narrow", 400}, {"wide", 1280}} {
+		b.run(chromedp.EmulateViewport(screen.width, 800))
+		for _, scheme := range []string{"dark", "light"} {
+			b.scheme(scheme)
+			b.shot(name + "-" + screen.name + "-" + scheme)
+		}
+	}
 }
 
 // fits checks that the page is not wider than a telephone.

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -82,7 +83,7 @@ func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 	if len(unknown) > 0 {
 		log.Warn("OTEL_PROPAGATORS names some that are not known here: tracecontext, baggage and none are", "unknown", printable.Line(strings.Join(unknown, ",")))
 	}
-	log.Info("traces are sent", "sampler", os.Getenv("OTEL_TRACES_SAMPLER"))
+	log.Info("traces are sent", "sampler", cmp.Or(os.Getenv("OTEL_TRACES_SAMPLER"), "parentbased_always_on"))
 	return t
 }
 

@@ -303,6 +303,7 @@ func TestPageTools(t *testing.T) {
 	})
 	t.Run("two settings side by side, without script, and what should have come first", func(t *testing.T) {
 		tab := open(t, "search?q=add+observations&compare=yes&view2=notes")
+		tab.wait(".hits .tag", "1 place higher")
 		tab.accessible()
 		tab.fits()
 		tab.looks("compare")

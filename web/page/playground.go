@@ -273,9 +273,9 @@ func beside(a, b *ranked) {
 			case place == h.Place:
 				of.Hits[i].Beside = "same place"
 			case place > h.Place:
-				of.Hits[i].Beside = fmt.Sprintf("▲ %d", place-h.Place)
+				of.Hits[i].Beside = fmt.Sprintf("%s higher", plural(place-h.Place, "place"))
 			default:
-				of.Hits[i].Beside = fmt.Sprintf("▼ %d", h.Place-place)
+				of.Hits[i].Beside = fmt.Sprintf("%s lower", plural(h.Place-place, "place"))
 			}
 		}
 	}

@@ -59,24 +59,32 @@ func newHands(secure *tls.Config) *http.Transport {
 // MaxStreams is how many requests one connection between replicas carries at once.
 const MaxStreams = 10_000
 
-// ServeInside serves other replicas at a listener until ctx ends, and the requests in flight.
-func ServeInside(ctx context.Context, listener net.Listener, settings *tls.Config, handler http.Handler) error {
-	secure := settings.Clone()
+// NewServer returns what serves other replicas.
+func NewServer(settings *tls.Config, handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
-	server := &http.Server{
-		Handler: handler, TLSConfig: secure, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second,
+	return &http.Server{
+		Handler: handler, TLSConfig: settings.Clone(), Protocols: protocols, ReadHeaderTimeout: 10 * time.Second,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: MaxStreams, SendPingTimeout: askedAfter, PingTimeout: answeredWithin},
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.ServeTLS(listener, "", "") }()
+}
+
+// Serve serves at a listener until ctx ends, and cuts off the requests in flight then. server may
+// be shut down before.
+func Serve(ctx context.Context, listener net.Listener, server *http.Server) error {
+	ended := make(chan error, 1)
+	go func() { ended <- server.ServeTLS(listener, "", "") }()
 	select {
-	case err := <-failed:
-		return err
+	case err := <-ended:
+		if !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		ended <- err
+		<-ctx.Done()
 	case <-ctx.Done():
 	}
 	err := server.Close()
-	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
 	return err

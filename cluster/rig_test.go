@@ -254,7 +254,7 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	ctx, cancel := context.WithCancel(context.Background())
 	secure := peer(t, settings.Keys...)
 	var running sync.WaitGroup
-	running.Go(func() { _ = cluster.ServeInside(ctx, listener, secure, inside) })
+	running.Go(func() { _ = cluster.Serve(ctx, listener, cluster.NewServer(secure, inside)) })
 	running.Go(func() { r.homes.Run(ctx) })
 	running.Go(func() { r.live.Run(ctx) })
 	r.stop = sync.OnceFunc(func() {

@@ -154,23 +154,37 @@ func (p *Proxy) listenInside() (net.Listener, error) {
 	if p.homes == nil {
 		return nil, nil
 	}
+	secure, err := cluster.TLS(p.first.Cluster.Keys)
+	if err != nil {
+		return nil, err
+	}
 	listener, err := net.Listen("tcp", p.first.Cluster.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("cluster.listen: %w", err)
 	}
+	p.inner = cluster.NewServer(secure, p.inside())
 	return listener, nil
 }
 
 // serveInside serves the other replicas until ctx ends.
 func (p *Proxy) serveInside(ctx context.Context, listener net.Listener) error {
-	secure, err := cluster.TLS(p.first.Cluster.Keys)
-	if err != nil {
-		return err
-	}
-	if err := cluster.ServeInside(ctx, listener, secure, p.inside()); err != nil {
+	if err := cluster.Serve(ctx, listener, p.inner); err != nil {
 		return fmt.Errorf("serve other replicas at %s: %w", listener.Addr(), err)
 	}
 	return nil
+}
+
+// finishInside takes no more requests of other replicas, and waits for those in flight: what is
+// none of a session here, as are calls of servers that run here alone and calls that were parked.
+// Run cuts off what is in flight at the end of ctx.
+func (p *Proxy) finishInside(ctx context.Context) {
+	if p.inner == nil {
+		return
+	}
+	for _, live := range p.placed.lives("") {
+		live.EndStreams()
+	}
+	_ = p.inner.Shutdown(ctx)
 }
 
 // lastly has each connection end with its next answer once this replica is about to end. Those

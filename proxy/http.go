@@ -70,6 +70,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		err = server.Close() // what still runs is cut off
 	}
+	p.finishInside(ctx)
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}

@@ -44,6 +44,7 @@ type Proxy struct {
 
 	connections connections    // of clients over HTTP
 	homes       *cluster.Homes // of their sessions; nil: this process is all there is
+	inner       *http.Server   // for other replicas, from Run on; nil likewise
 	outdated    chan struct{}  // holds one signal: the snapshot of the store is
 	draining    atomic.Bool    // it was told to stop, and hands its sessions over
 	started     time.Time

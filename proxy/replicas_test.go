@@ -5,10 +5,12 @@ package proxy_test
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -280,6 +282,45 @@ func TestAServerWithOneProcessWhilePostgresIsAway(t *testing.T) {
 	if n := processes(all); n != 1 {
 		t.Errorf("%d processes", n)
 	}
+}
+
+// A replica that is told to stop answers the calls in flight that came over another replica.
+func TestACallOverAnotherReplicaOutlivesLoadBalancersLookingAway(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "kept", false, true)
+	s.settings.Placement = upstream.PlacementOne
+	s.list("tools", `{"name":"wait"}`)
+	called, done := make(chan struct{}), make(chan struct{})
+	s.on("tools/call wait", func(r *request) {
+		close(called)
+		<-done
+		r.result(`{"content":[]}`)
+	})
+	config := configOf(t, []*script{s})
+	config.Store = postgres.Start(t)
+	first := reaching(t, config)
+	first.Cluster.Drain = 20 * time.Second
+	leader, other := addReplica(t, first), addReplica(t, reaching(t, config))
+	c := newClient(t, other.Proxy, other.url, kind{}, `{}`, reply)
+	answer := make(chan message, 1)
+	go func() { answer <- c.ask("tools/call", `{"name":"kept_wait","arguments":{}}`) }()
+	await.Value(t, called)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); leader.stop() }()
+	for _, at := range []string{strings.TrimPrefix(leader.url, "http://"), first.Cluster.Listen} {
+		await.True(t, func() bool { // it takes nothing more
+			conn, err := net.Dial("tcp", at)
+			if err == nil {
+				conn.Close()
+			}
+			return err != nil
+		})
+	}
+	close(done)
+	if got := await.Value(t, answer); failed(got) {
+		t.Errorf("the call is answered %s", got.raw)
+	}
+	await.Value(t, stopped)
 }
 
 // processes is how many replicas have a process of their first server.

@@ -14,8 +14,8 @@ const (
 	// givenWithin bounds how long a replica that cannot be reached may take to give a session up:
 	// more than flushing its event stream there takes.
 	givenWithin = 3 * time.Second
-	// givenEvery is between two looks whether it has.
-	givenEvery = 50 * time.Millisecond
+	// givenFirst and givenMost are between two looks whether it has: each time doubled.
+	givenFirst, givenMost = 50 * time.Millisecond, 500 * time.Millisecond
 )
 
 // cut is a replica that could not be reached a moment ago.
@@ -50,6 +50,14 @@ func (h *Homes) cutOff(id string, what outcome) {
 	}
 }
 
+// back is getBack, once for all requests for a session that come meanwhile.
+func (h *Homes) back(ctx context.Context, hash [32]byte, from Peer, refuses bool) bool {
+	got, _, _ := h.backs.Do(string(hash[:]), func() (any, error) {
+		return h.getBack(context.WithoutCancel(ctx), hash, from, refuses), nil
+	})
+	return got == true
+}
+
 // getBack reports whether a session may be adopted whose home cannot be reached from here: the
 // home is gone, or it was asked over the store and has given the session up. What the store
 // cannot tell is taken for gone where the home refuses connections.
@@ -57,7 +65,7 @@ func (h *Homes) getBack(ctx context.Context, hash [32]byte, from Peer, refuses b
 	ctx, cancel := context.WithTimeout(ctx, givenWithin)
 	defer cancel()
 	asked := false
-	for {
+	for pause := givenFirst; ; pause = min(2*pause, givenMost) {
 		there, err := h.there(ctx, from.ID)
 		switch {
 		case err != nil && refuses, err == nil && !there:
@@ -73,7 +81,7 @@ func (h *Homes) getBack(ctx context.Context, hash [32]byte, from Peer, refuses b
 		case <-ctx.Done():
 			h.log.Warn("a session whose replica cannot be reached was not given up there", "replica", from.ID, "error", err)
 			return false
-		case <-time.After(givenEvery):
+		case <-time.After(pause):
 		}
 	}
 }

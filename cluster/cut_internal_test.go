@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/configs"
@@ -77,6 +80,35 @@ func TestGetBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Requests that wait for a session ask the store little, however many they are.
+func TestGetBackAsksLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const home = "replica-0"
+		var looks, asks atomic.Int64
+		h, err := NewHomes(Options{
+			Settings: configs.Cluster{Keys: []configs.ClusterKey{{1}}}, Me: Peer{ID: "replica-1"}, Log: slog.New(slog.DiscardHandler),
+			There: func(context.Context, string) (bool, error) { looks.Add(1); return true, nil },
+			Ask:   func(context.Context, string, [32]byte) error { asks.Add(1); return nil },
+			Rows:  oneRow{find: func() (store.Session, bool, error) { looks.Add(1); return store.Session{Home: home}, true, nil }},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var waiting sync.WaitGroup
+		for range 10 {
+			waiting.Go(func() {
+				if h.back(t.Context(), HashOf("s"), Peer{ID: home}, false) {
+					t.Error("a session that its home keeps may be adopted")
+				}
+			})
+		}
+		waiting.Wait()
+		if looks.Load() > 20 || asks.Load() != 1 {
+			t.Errorf("the store was asked %d times, and the home %d times", looks.Load(), asks.Load())
+		}
+	})
 }
 
 // What cannot be reached is not tried for a while, from the first failure on, so that not each

@@ -371,7 +371,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 			case refused, unreachable:
 				h.cutOff(at.ID, what)
 				cutOff = true
-				if !h.getBack(r.Context(), hash, at, what == refused) {
+				if !h.back(r.Context(), hash, at, what == refused) {
 					unavailable(w, "the replica that has this session cannot be reached")
 					return
 				}

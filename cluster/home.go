@@ -87,6 +87,7 @@ type Homes struct {
 	handed    func(outcome string, took time.Duration)
 	forwarded *limit.Limit
 	adoptions singleflight.Group
+	backs     singleflight.Group // by hash
 	draining  atomic.Bool
 	streams   context.Context // of event streams of other replicas
 	end       context.CancelFunc

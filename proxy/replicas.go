@@ -181,14 +181,17 @@ func (o *others) relist(ctx context.Context, server string) {
 
 // hear takes in what other replicas change, until ctx ends.
 func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
-	var learned *pace
-	learned = &pace{ctx: ctx, do: func() {
-		p.loop.soon(ctx, func(ctx context.Context) {
-			if store.Passes(p.unread(ctx, store.TopicLearned, p.loop.recallLearned(ctx))) {
-				learned.due()
+	learned, embedded := make(chan struct{}, 1), make(chan struct{}, 1)
+	var lazy sync.WaitGroup
+	defer lazy.Wait()
+	lazy.Go(func() {
+		lazilyDo(ctx, learned, func() {
+			if store.Passes(p.unread(ctx, store.TopicLearned, p.recallLearned(ctx))) {
+				wake(learned)
 			}
 		})
-	}}
+	})
+	lazy.Go(func() { lazilyDo(ctx, embedded, func() { wake(p.embedder.work) }) })
 	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) (err error) {
 		if n.Version != 0 && n.Kind != store.TopicLearned { // it is stored, and snapshots have it
 			wake(p.outdated)
@@ -204,7 +207,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 		case store.TopicKeys:
 			p.desk.entrance.Forget()
 		case store.TopicLearned:
-			learned.due()
+			wake(learned)
 		case store.TopicEnriched:
 			var unread error
 			if err = p.loop.do(ctx, func(ctx context.Context) { unread = p.loop.recallEnriched(ctx) }); err == nil {
@@ -212,8 +215,8 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			}
 		case store.TopicVault:
 			err = p.logins.rows.readAnew(ctx, n.Detail)
-		case store.TopicVectors:
-			wake(p.embedder.work)
+		case store.TopicVectors: // 64 texts at a time
+			wake(embedded)
 		case store.TopicRelist:
 			p.pool.Relist(n.Key)
 		case store.TopicSession:
@@ -297,13 +300,13 @@ func (p *Proxy) ownersIn(ctx context.Context, v *View) ([]string, error) {
 }
 
 // recallLearned takes in what was learned from use elsewhere.
-func (l *loop) recallLearned(ctx context.Context) error {
-	if l.memory == nil {
+func (p *Proxy) recallLearned(ctx context.Context) error {
+	if p.memory == nil {
 		return nil
 	}
-	stored, err := l.store.Usage().Learned(ctx)
+	stored, err := p.store.Usage().Learned(ctx)
 	if err == nil {
-		l.memory.Recall(usesOf(stored))
+		p.memory.Recall(usesOf(stored))
 	}
 	return err
 }
@@ -336,28 +339,24 @@ func (l *loop) recallEnriched(ctx context.Context) error {
 // lazily is how long what nobody waits for may be out of date.
 const lazily = 2 * time.Second
 
-// pace does something a while after it is due, once for all that was due meanwhile.
-type pace struct {
-	ctx context.Context // afterwards it does nothing
-	do  func()
-
-	mu      sync.Mutex // guards waiting
-	waiting bool
-}
-
-func (p *pace) due() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.waiting {
-		return
-	}
-	p.waiting = true
-	time.AfterFunc(lazily, func() {
-		p.mu.Lock()
-		p.waiting = false
-		p.mu.Unlock()
-		if p.ctx.Err() == nil {
-			p.do()
+// lazilyDo does something a while after it is woken, once for all that woke it meanwhile, until
+// ctx ends.
+func lazilyDo(ctx context.Context, work <-chan struct{}, do func()) {
+	for {
+		select {
+		case <-work:
+		case <-ctx.Done():
+			return
 		}
-	})
+		select {
+		case <-time.After(lazily):
+		case <-ctx.Done():
+			return
+		}
+		select { // those that came meanwhile
+		case <-work:
+		default:
+		}
+		do()
+	}
 }

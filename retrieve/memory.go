@@ -92,6 +92,10 @@ type askedQuery struct {
 // uses that count most. save, which may be nil, is given every new use, to be
 // added to what is known of the same query and tool; it must not block.
 func NewMemory(known []Use, save func(Use)) *Memory {
+	return newMemory(known, save, distinctTerms)
+}
+
+func newMemory(known []Use, save func(Use), terms func(query string) []string) *Memory {
 	m := &Memory{
 		save:     save,
 		sessions: map[string]*asking{},
@@ -107,7 +111,7 @@ func NewMemory(known []Use, save func(Use)) *Memory {
 		}
 		use.Query = normalize(use.Query)
 		if use.Count > 0 { // neither damage nor a number that is none
-			m.add(use)
+			m.add(use, terms)
 		}
 	}
 	return m
@@ -115,10 +119,27 @@ func NewMemory(known []Use, save func(Use)) *Memory {
 
 // Recall makes what others have learned, too, what is known. What sessions asked stays.
 func (m *Memory) Recall(known []Use) {
-	next := NewMemory(known, nil)
+	before := m.terms() // few queries are new: working out their terms takes longest
+	next := newMemory(known, nil, func(query string) []string {
+		if terms := before[query]; terms != nil {
+			return terms
+		}
+		return distinctTerms(query)
+	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queries, m.learned, m.free, m.byTerm, m.size = next.queries, next.learned, next.free, next.byTerm, next.size
+}
+
+// terms are those of the queries that are known.
+func (m *Memory) terms() map[string][]string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	all := make(map[string][]string, len(m.queries))
+	for by, at := range m.queries {
+		all[by.text] = m.learned[at].terms
+	}
+	return all
 }
 
 // Asked notes that a session, of a principal, asked a query and was shown the tools found,
@@ -193,7 +214,7 @@ func (m *Memory) called(session string, id tool.ID) (Use, bool) {
 		}
 		q.called[id] = true
 		use := Use{Principal: s.principal, Query: q.text, Tool: id, Count: surprise(rank), At: now}
-		return use, m.add(use)
+		return use, m.add(use, distinctTerms)
 	}
 	return Use{}, false
 }
@@ -204,11 +225,11 @@ func (m *Memory) called(session string, id tool.ID) (Use, bool) {
 func surprise(rank int) float64 { return min(1, 0.25*float64(rank+1)) }
 
 // add learns a use. It reports false for a query with no word to know it by.
-func (m *Memory) add(use Use) bool {
+func (m *Memory) add(use Use, termsOf func(query string) []string) bool {
 	by := asker{use.Principal, use.Query}
 	at, known := m.queries[by]
 	if !known {
-		terms := distinctTerms(use.Query)
+		terms := termsOf(use.Query)
 		if len(terms) == 0 {
 			return false
 		}

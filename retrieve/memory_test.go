@@ -308,7 +308,11 @@ func TestAMemoryReadFromTheStoreIsTheSame(t *testing.T) {
 		for _, row := range rows {
 			known = append(known, Use(row))
 		}
-		again := NewMemory([]Use{{Query: "what was forgotten", Tool: toolIDs("fruit.a")[0], Count: 1, At: time.Now()}}, nil)
+		again := NewMemory([]Use{
+			{Query: "what was forgotten", Tool: toolIDs("fruit.a")[0], Count: 1, At: time.Now()},
+			{Query: queries[0], Tool: toolIDs("fruit.b")[0], Count: 4, At: time.Now()},
+			{Principal: "another", Query: queries[1], Tool: toolIDs("fruit.c")[0], Count: 4, At: time.Now()},
+		}, nil)
 		again.Recall(known)
 		if forgotten := again.Prior("", "what was forgotten"); forgotten != nil {
 			t.Errorf("what is not stored any more: %v", forgotten)
@@ -423,6 +427,16 @@ func BenchmarkNewMemory(b *testing.B) {
 	uses, _ := manyUses(maxUses)
 	for b.Loop() {
 		NewMemory(uses, nil)
+	}
+}
+
+// BenchmarkRecall recalls what is known, but for one use that is new.
+func BenchmarkRecall(b *testing.B) {
+	uses, _ := manyUses(maxUses)
+	m := NewMemory(uses[1:], nil)
+	for b.Loop() {
+		m.Recall(uses)
+		m.Recall(uses[1:])
 	}
 }
 

@@ -104,7 +104,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	if config.Learn {
 		all.memory = retrieve.NewMemory(known.uses, p.loop.rememberUse)
 	}
-	all.known.shared = beside != nil
+	all.known.shared, all.segments.shared = beside != nil, beside != nil
 	all.known.forget(ctx, config)
 	if err := p.build(ctx, config); err != nil {
 		return nil, errors.Join(err, p.Close())

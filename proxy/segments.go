@@ -16,7 +16,9 @@ type segments struct {
 	store    *store.Store
 	log      *slog.Logger
 	catalogs func() []*retrieve.Catalog
-	kept     map[index.SegmentKey]bool // those in the store; run's own
+	shared   bool                      // replicas with other servers may use the store
+	kept     map[index.SegmentKey]bool // those in the store, false for what cannot be used; run's own
+	at       time.Time                 // of the last keep that wrote; run's own
 	work     chan struct{}             // wakes run
 	done     func()                    // memory may be given back
 }
@@ -31,6 +33,8 @@ const (
 	// segmentsShare is the share of documents, one in so many, that may be in segments
 	// which are not stored: each change makes a small one.
 	segmentsShare = 50
+	// segmentsSeen is after how long it is noted again that shared segments are used.
+	segmentsSeen = 24 * time.Hour
 )
 
 // recall reads the stored segments, of which kept remembers the keys: what cannot be used
@@ -47,12 +51,13 @@ func (s *segments) recall(ctx context.Context) *index.Stored {
 	}
 	stored, sound := index.ReadStored(data)
 	s.kept = make(map[index.SegmentKey]bool, len(all))
+	bad := 0
 	for i, one := range all {
-		if sound[i] {
-			s.kept[one.Key] = true
+		if s.kept[one.Key] = sound[i]; !sound[i] {
+			bad++
 		}
 	}
-	if bad := len(all) - len(s.kept); bad > 0 {
+	if bad > 0 {
 		s.log.Warn("parts of the stored index are damaged, or of another version: their tools are indexed again", "parts", bad)
 	}
 	return stored
@@ -64,6 +69,7 @@ func (s *segments) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.work:
+		case <-time.After(segmentsSeen):
 		}
 		select {
 		case <-ctx.Done():
@@ -76,7 +82,8 @@ func (s *segments) run(ctx context.Context) {
 	}
 }
 
-// keep stores the segments of now once enough documents are in others.
+// keep stores the segments of now once enough documents are in others. Of what is stored it
+// removes what is used no more; in a shared store, only what this replica has used itself.
 func (s *segments) keep(ctx context.Context) error {
 	all := map[index.SegmentKey]index.Segment{}
 	for _, catalog := range s.catalogs() {
@@ -85,15 +92,22 @@ func (s *segments) keep(ctx context.Context) error {
 		}
 	}
 	docs, fresh := 0, 0
-	var keys [][32]byte
+	var used, gone [][32]byte
 	for key, one := range all {
-		keys = append(keys, key)
+		used = append(used, key)
 		if docs += one.Docs; !s.kept[key] {
 			fresh += one.Docs
 		}
 	}
-	if docs < segmentsFrom || fresh*segmentsShare <= docs {
+	unseen := s.shared && time.Since(s.at) >= segmentsSeen
+	if docs < segmentsFrom || fresh*segmentsShare <= docs && !unseen {
 		return nil
+	}
+	first := s.at.IsZero() // kept is what was found
+	for key := range s.kept {
+		if _, is := all[key]; !is && !(s.shared && first) {
+			gone = append(gone, key)
+		}
 	}
 	for key, one := range all {
 		if s.kept[key] {
@@ -107,9 +121,10 @@ func (s *segments) keep(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.store.KeepSegments(ctx, keys); err != nil {
+	if err := s.store.KeepSegments(ctx, used, gone); err != nil {
 		return err
 	}
+	s.at = time.Now()
 	s.kept = make(map[index.SegmentKey]bool, len(all))
 	for key := range all {
 		s.kept[key] = true

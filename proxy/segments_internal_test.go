@@ -17,9 +17,10 @@ import (
 
 // indexes are the starts of a program over a store, and what they have of the index.
 type indexes struct {
-	t   *testing.T
-	db  *store.Store
-	log *slog.Logger
+	t      *testing.T
+	db     *store.Store
+	log    *slog.Logger
+	shared bool // the store, by replicas
 }
 
 func newIndexes(t *testing.T) indexes {
@@ -29,7 +30,7 @@ func newIndexes(t *testing.T) indexes {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return indexes{t, db, log}
+	return indexes{t: t, db: db, log: log}
 }
 
 // contents are tools of a server, of which the first n say something else.
@@ -54,7 +55,7 @@ func (x indexes) contents(server, said string, n int) retrieve.Contents {
 func (x indexes) start(now retrieve.Contents) (*segments, *retrieve.Catalog) {
 	x.t.Helper()
 	var catalog *retrieve.Catalog
-	s := &segments{store: x.db, log: x.log, catalogs: func() []*retrieve.Catalog { return []*retrieve.Catalog{catalog} }, done: func() {}}
+	s := &segments{store: x.db, log: x.log, shared: x.shared, catalogs: func() []*retrieve.Catalog { return []*retrieve.Catalog{catalog} }, done: func() {}}
 	root := retrieve.NewCatalog(func(*tool.Def) tool.Handler { return nil })
 	x.t.Cleanup(func() { root.Close() })
 	root.Recall(s.recall(x.t.Context()))
@@ -126,9 +127,6 @@ func TestADamagedIndexIsMended(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := x.db.KeepSegments(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
 	for _, one := range all {
 		one.Data = slices.Clone(one.Data)
 		one.Data[len(one.Data)/2]++
@@ -139,12 +137,39 @@ func TestADamagedIndexIsMended(t *testing.T) {
 	var log bytes.Buffer
 	x.log = slog.New(slog.NewTextHandler(&log, nil))
 	second, _ := x.start(x.contents("calc", "", 0))
-	if len(second.kept) != 0 || !strings.Contains(log.String(), fmt.Sprint("parts=", len(all))) {
-		t.Errorf("of what is damaged %d parts count as stored, or the log does not say so: %s", len(second.kept), &log)
+	if slices.Contains(slices.Collect(maps.Values(second.kept)), true) || !strings.Contains(log.String(), fmt.Sprint("parts=", len(all))) {
+		t.Errorf("what is damaged counts as stored, or the log does not say so: %s", &log)
 	}
 	x.keep(second)
 	log.Reset()
 	if third, _ := x.start(x.contents("calc", "", 0)); !maps.Equal(third.kept, keysOf(built)) || log.Len() > 0 {
 		t.Errorf("after a start in between %d parts are sound, and the log says: %s", len(third.kept), &log)
+	}
+}
+
+// Replicas with different servers on one store each find their own parts at the next start,
+// and take away what they use no more themselves.
+func TestReplicasKeepTheirOwnIndexes(t *testing.T) {
+	x := newIndexes(t)
+	x.shared = true
+	a, ofA := x.start(x.contents("a", "", 0))
+	x.keep(a)
+	b, ofB := x.start(x.contents("b", "", 0))
+	x.keep(b)
+	stored := keysOf(ofA)
+	maps.Copy(stored, keysOf(ofB))
+	next, _ := x.start(x.contents("a", "", 0))
+	if !maps.Equal(next.kept, stored) {
+		t.Errorf("of two replicas %d parts are stored, not the %d of both", len(next.kept), len(stored))
+	}
+	x.keep(next)
+	var changed *retrieve.Catalog
+	next.catalogs = func() []*retrieve.Catalog { return []*retrieve.Catalog{changed} }
+	_, changed = x.start(x.contents("a", "Multiplies", 2*segmentsFrom))
+	x.keep(next)
+	stored = keysOf(changed)
+	maps.Copy(stored, keysOf(ofB))
+	if last, _ := x.start(x.contents("b", "", 0)); !maps.Equal(last.kept, stored) {
+		t.Errorf("after a change %d parts are stored, not the %d that are used", len(last.kept), len(stored))
 	}
 }

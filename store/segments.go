@@ -6,7 +6,13 @@ import (
 	"fmt"
 )
 
-const selectSegments = `SELECT key, data FROM segments ORDER BY docs DESC, key`
+const (
+	selectSegments = `SELECT key, data FROM segments ORDER BY docs DESC, key`
+
+	// segmentDays is how long a segment of a shared database is kept that nobody uses: the
+	// replica that had it may be switched off.
+	segmentDays = 7
+)
 
 // Segment is a part of an index in the form in which it is stored.
 type Segment struct {
@@ -37,8 +43,8 @@ func (s *Store) Segments(ctx context.Context) (all []Segment, err error) {
 // segments are large.
 func (s *Store) PutSegment(ctx context.Context, one Segment) error {
 	err := s.write(ctx, func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO segments (key, docs, data) VALUES ($1, $2, $3)
-			ON CONFLICT (key) DO UPDATE SET docs = excluded.docs, data = excluded.data WHERE segments.data <> excluded.data`, one.Key[:], one.Docs, one.Data)
+		_, err := tx.ExecContext(ctx, `INSERT INTO segments (key, docs, data, seen_on) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (key) DO UPDATE SET docs = excluded.docs, data = excluded.data, seen_on = excluded.seen_on WHERE segments.data <> excluded.data`, one.Key[:], one.Docs, one.Data, day())
 		return err
 	})
 	if err != nil {
@@ -47,28 +53,26 @@ func (s *Store) PutSegment(ctx context.Context, one Segment) error {
 	return nil
 }
 
-// KeepSegments forgets the segments without one of the keys.
-func (s *Store) KeepSegments(ctx context.Context, keys [][32]byte) error {
-	kept := make(map[string]bool, len(keys))
-	for _, key := range keys {
-		kept[string(key[:])] = true
-	}
+// KeepSegments notes that the segments with the keys used are used today, and forgets those
+// with the keys gone. In PostgreSQL, which others may use, too, it also forgets what nobody
+// has used for 7 days.
+func (s *Store) KeepSegments(ctx context.Context, used, gone [][32]byte) error {
 	err := s.write(ctx, func(tx *txn) error {
-		var gone [][]byte
-		err := each(ctx, tx, func(rows *sql.Rows) error {
-			var key []byte
-			err := rows.Scan(&key)
-			if !kept[string(key)] {
-				gone = append(gone, key)
-			}
-			return err
-		}, `SELECT key FROM segments`)
 		for _, key := range gone {
-			if err != nil {
-				break
+			if _, err := tx.ExecContext(ctx, `DELETE FROM segments WHERE key = $1`, key[:]); err != nil {
+				return err
 			}
-			_, err = tx.ExecContext(ctx, `DELETE FROM segments WHERE key = $1`, key)
 		}
+		if !tx.postgres { // it would write the whole segment again
+			return nil
+		}
+		today := day()
+		for _, key := range used {
+			if _, err := tx.ExecContext(ctx, `UPDATE segments SET seen_on = $1 WHERE key = $2 AND seen_on < $1`, today, key[:]); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM segments WHERE seen_on < $1`, today-segmentDays)
 		return err
 	})
 	if err != nil {

@@ -32,10 +32,28 @@ func testSegments(t *testing.T, s *Store) {
 	if got := keysOf(); !slices.Equal(got, []byte("cba")) {
 		t.Errorf("stored are %q, not the largest first", got)
 	}
-	if err := s.KeepSegments(t.Context(), [][32]byte{{'b'}, {'x'}}); err != nil {
+	if err := s.KeepSegments(t.Context(), [][32]byte{{'b'}, {'x'}}, [][32]byte{{'a'}, {'y'}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := keysOf(); !slices.Equal(got, []byte("b")) {
-		t.Errorf("kept are %q, not b", got)
+	if got := keysOf(); !slices.Equal(got, []byte("cb")) {
+		t.Errorf("kept are %q, not c and b", got)
+	}
+	// Others may have used c until a week ago.
+	for _, step := range []struct {
+		ago  int64
+		want string
+	}{{segmentDays, "cb"}, {segmentDays + 1, "b"}} {
+		if _, err := s.db.ExecContext(t.Context(), `UPDATE segments SET seen_on = $1`, day()-step.ago); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.KeepSegments(t.Context(), [][32]byte{{'b'}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if s.remote == nil {
+			step.want = "cb" // nobody else has them
+		}
+		if got := keysOf(); string(got) != step.want {
+			t.Errorf("after %d days kept are %q, not %q", step.ago, got, step.want)
+		}
 	}
 }

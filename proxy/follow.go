@@ -24,6 +24,7 @@ type followed struct {
 // is how long a list may be kept and what was logged, stays as it was.
 func (k *knowledge) follow(ctx context.Context, config *configs.Config, server string) (f followed, err error) {
 	listed, err := k.store.Listed(ctx, server)
+	delete(k.wrote, server)
 	if err != nil || listed == nil {
 		return followed{known: k.said[server] != nil}, err
 	}

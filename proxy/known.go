@@ -36,6 +36,7 @@ type knowledge struct {
 	heard    map[string]bool      // the servers that were listed, or have failed, since Open
 	enriched map[string]string    // what the owner accepted of what a model wrote, by the hash of a definition
 	began    map[string]time.Time // when servers that were never listed were met
+	wrote    map[string]int64     // by server: the version of what is known, where this process stored that
 }
 
 // said is what a server said when it was listed last.
@@ -64,7 +65,7 @@ type recalled struct {
 // recall reads the store. What cannot be read is learned again.
 func recall(ctx context.Context, db *store.Store, config *configs.Config, o options) (*knowledge, recalled) {
 	log := o.log
-	k := &knowledge{store: db, log: log, record: o.observer.record, said: map[string]*said{}, heard: map[string]bool{}, enriched: map[string]string{}, began: map[string]time.Time{}}
+	k := &knowledge{store: db, log: log, record: o.observer.record, said: map[string]*said{}, heard: map[string]bool{}, enriched: map[string]string{}, began: map[string]time.Time{}, wrote: map[string]int64{}}
 	warn := func(what string, err error) {
 		if err != nil {
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
@@ -267,6 +268,7 @@ func (k *knowledge) learn(ctx context.Context, config *configs.Config, change up
 		First: mode.First(), Unheard: change.Unheard,
 		Approve: func(u store.Unpinned) bool { return mode.Approves(pins.Held(u)) },
 	})
+	k.wrote[change.Server] = diff.Version
 	unpinned := diff.Held
 	if err != nil {
 		unpinned = k.compare(ctx, mode, change, before)

@@ -220,8 +220,8 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			continue
 		}
 		if change.Followed {
-			if l.leadsWaiting(change.Server) {
-				continue // what is stored is out of date
+			if l.leadsWaiting(change.Server) || change.Version != 0 && change.Version == l.known.wrote[change.Server] {
+				continue // what is stored is out of date, or known
 			}
 			diff, known, other := l.follow(ctx, config, change)
 			diffs[i] = diff

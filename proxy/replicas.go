@@ -199,7 +199,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 		switch n.Kind {
 		case store.TopicServer:
 			select {
-			case changes <- upstream.Change{Server: n.Key, Followed: true}:
+			case changes <- upstream.Change{Server: n.Key, Followed: true, Version: n.Version}:
 			case <-ctx.Done():
 			}
 		case store.TopicProvisions:

@@ -82,6 +82,27 @@ func TestNewsOfAServerBuildsOnlyTheViewsThatUseIt(t *testing.T) {
 	}
 }
 
+// A leader that is notified of what it has stored itself does not read it.
+func TestWhatWasStoredHereIsNotRead(t *testing.T) {
+	p := openKnown(t, nil, "one")
+	if _, err := p.store.PutServer(t.Context(), store.Upstream{Name: "one"}, []*tool.Def{sold(t, "one", "coat")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.known.wrote["one"] = 7
+	for _, step := range []struct {
+		version int64
+		want    string
+	}{{7, "hat"}, {8, "coat"}} {
+		p.loop.take(t.Context(), []upstream.Change{{Server: "one", Followed: true, Version: step.version}})
+		if defs := p.known.said["one"].defs; len(defs) != 1 || defs[0].ID.Name != step.want {
+			t.Errorf("after version %d it knows %v, want %s", step.version, defs[0].ID, step.want)
+		}
+	}
+	if p.known.wrote["one"] != 0 {
+		t.Error("what another process stored counts as its own")
+	}
+}
+
 // What could not be stored of a server is not waited for once the server is removed.
 func TestNobodyWaitsForARemovedServer(t *testing.T) {
 	p := openKnown(t, nil, "one")

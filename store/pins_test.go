@@ -23,6 +23,7 @@ func putReviewed(t testing.TB, s *Store, srv Upstream, review *Review, defs ...*
 	if err != nil {
 		t.Fatal(err)
 	}
+	diff.Version = 0
 	return diff
 }
 

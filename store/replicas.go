@@ -160,6 +160,9 @@ const (
 	dropReplicas = `DELETE FROM replicas WHERE seen_at < clock_timestamp() - make_interval(secs => $1) AND presence <> ALL ($2)`
 	dropReplica  = `DELETE FROM replicas WHERE id = $1`
 
+	// bumped is the version that the transaction has made that of a topic, or 0.
+	bumped = `SELECT coalesce(max(version), 0) FROM changes WHERE kind = $1 AND key = $2 AND version = txid_current()`
+
 	selectReplicas = `SELECT id, name, address, version, servers, policy, leads, started_at, seen_at, EXTRACT(EPOCH FROM clock_timestamp() - started_at)::DOUBLE PRECISION
 		FROM replicas WHERE presence = ANY ($1) ORDER BY id`
 

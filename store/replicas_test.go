@@ -179,6 +179,23 @@ func TestChangesAreNotified(t *testing.T) {
 	if got, err := l.Versions(t.Context()); err != nil || !maps.Equal(got, versions) {
 		t.Errorf("the versions are %v, %v; want %v", got, err, versions)
 	}
+	// Who stores a list is told the version of its own notification.
+	for _, def := range []*tool.Def{x, x2, x2} {
+		diff, err := s.PutServer(t.Context(), a(), []*tool.Def{def}, strict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same := versions[server.Topic] != 0 && diff.Version == 0; same {
+			versions[server.Topic] = 0
+			continue
+		}
+		if n, err := l.Next(t.Context()); err != nil || n.Topic != server.Topic || n.Version != diff.Version {
+			t.Errorf("stored version %d, notified %v, %v", diff.Version, n, err)
+		}
+	}
+	if versions[server.Topic] != 0 {
+		t.Error("a list that changes nothing has a version of its own")
+	}
 	// A wait that ends leaves the connection as it was.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	if n, err := l.Next(ctx); err == nil {

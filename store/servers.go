@@ -47,6 +47,8 @@ type Diff struct {
 
 	Baseline bool       // its first complete list became what is approved
 	Held     []Unpinned // what it lists and nobody approved; only of a Review
+
+	Version int64 // of the server's topic, see Notice, where this changed it; else 0
 }
 
 // PutServer stores a server and replaces its definitions, of every kind, by
@@ -62,6 +64,9 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 	err := s.write(ctx, func(tx *txn) (err error) {
 		if diff, err = putServer(ctx, tx, srv, defs); err == nil && review != nil {
 			err = review.list(ctx, tx, srv.Name, len(defs) > 0, &diff)
+		}
+		if err == nil && tx.postgres {
+			err = tx.QueryRowContext(ctx, bumped, TopicServer, srv.Name).Scan(&diff.Version)
 		}
 		return err
 	})

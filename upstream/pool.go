@@ -64,7 +64,8 @@ type Change struct {
 	// Followed says that another process lists the server: only Era and Interactive are
 	// known from here.
 	Followed bool
-	Outdated bool // with Followed: the server said that its lists have changed
+	Outdated bool  // with Followed: the server said that its lists have changed
+	Version  int64 // with Followed: of what is stored; 0: not known
 	Err      error
 }
 

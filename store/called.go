@@ -73,8 +73,5 @@ func (u *Usage) PutCalled(ctx context.Context, view string, by tool.Caller, call
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("store: put what was called: %w", err)
-	}
-	return nil
+	return failed("put what was called", err)
 }

@@ -70,20 +70,11 @@ func (s *Store) PutEnriched(ctx context.Context, one Enriched) error {
 		_, err := tx.ExecContext(ctx, boundEnriched, maxEnriched)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: put what was written of a tool: %w", err)
-	}
-	return nil
+	return failed("put what was written of a tool", err)
 }
 
 // ForgetEnriched forgets all that was written of tools.
 func (s *Store) ForgetEnriched(ctx context.Context) error {
-	err := s.write(ctx, func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM enriched`)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("store: forget what was written of tools: %w", err)
-	}
-	return nil
+	_, err := run(ctx, s.write, `DELETE FROM enriched`)
+	return failed("forget what was written of tools", err)
 }

@@ -25,10 +25,7 @@ func (s *Store) MadeFor(config string) error {
 	if madeFor(path) == config {
 		return nil
 	}
-	if err := os.WriteFile(path, []byte(config+"\n"), 0o600); err != nil {
-		return fmt.Errorf("store: note whose it is: %w", err)
-	}
-	return nil
+	return failed("note whose it is", os.WriteFile(path, []byte(config+"\n"), 0o600))
 }
 
 // madeFor reads what MadeFor wrote, "" if nothing can be read.

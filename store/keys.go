@@ -57,26 +57,13 @@ func (k *Keys) Add(ctx context.Context, key trust.Key) error {
 		_, err := tx.ExecContext(ctx, addKey, key.Name, key.Hash[:], key.View, string(scopes), string(groups), millis(key.Created), millis(key.Expires))
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: add key: %w", err)
-	}
-	return nil
+	return failed("add key", err)
 }
 
 // Revoke removes an API key, and reports whether there was one of this name.
 func (k *Keys) Revoke(ctx context.Context, name string) (bool, error) {
-	var n int64
-	err := k.write(ctx, func(tx *txn) error {
-		result, err := tx.ExecContext(ctx, dropKey, name)
-		if err == nil {
-			n, err = result.RowsAffected()
-		}
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("store: revoke key: %w", err)
-	}
-	return n > 0, nil
+	n, err := run(ctx, k.write, dropKey, name)
+	return n > 0, failed("revoke key", err)
 }
 
 // All returns all API keys, by name.
@@ -92,9 +79,7 @@ func (k *Keys) Find(ctx context.Context, hash [32]byte) (*trust.Key, error) {
 }
 
 func (k *Keys) find(ctx context.Context, query string, args ...any) ([]trust.Key, error) {
-	var out []trust.Key
-	err := k.each(ctx, func(rows *sql.Rows) error {
-		var key trust.Key
+	all, err := collect(ctx, k.database, func(rows *sql.Rows, key *trust.Key) error {
 		var hash, scopes, groups []byte
 		var created, expires, used int64
 		err := rows.Scan(&key.Name, &hash, &key.View, &scopes, &groups, &created, &expires, &used)
@@ -106,13 +91,9 @@ func (k *Keys) find(ctx context.Context, query string, args ...any) ([]trust.Key
 		}
 		copy(key.Hash[:], hash)
 		key.Created, key.Expires, key.Used = ofMillis(created), ofMillis(expires), ofMillis(used)
-		out = append(out, key)
 		return err
 	}, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("store: read keys: %w", err)
-	}
-	return out, nil
+	return all, failed("read keys", err)
 }
 
 // Used notes when keys were used last, by hash.
@@ -125,10 +106,7 @@ func (k *Keys) Used(ctx context.Context, used map[[32]byte]time.Time) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("store: note use of keys: %w", err)
-	}
-	return nil
+	return failed("note use of keys", err)
 }
 
 // millis is how times are stored: 0 is none.

@@ -61,21 +61,13 @@ const (
 
 // Learned returns what was learned from use, in the order of principals, queries and tools.
 func (u *Usage) Learned(ctx context.Context) ([]LearnedUse, error) {
-	var out []LearnedUse
-	err := u.each(ctx, func(rows *sql.Rows) error {
-		var use LearnedUse
+	all, err := collect(ctx, u.database, func(rows *sql.Rows, use *LearnedUse) error {
 		var at int64
-		if err := rows.Scan(&use.Principal, &use.Query, &use.Tool.Server, &use.Tool.Name, &use.Count, &at); err != nil {
-			return err
-		}
+		err := rows.Scan(&use.Principal, &use.Query, &use.Tool.Server, &use.Tool.Name, &use.Count, &at)
 		use.At = time.UnixMilli(at)
-		out = append(out, use)
-		return nil
+		return err
 	}, selectLearned)
-	if err != nil {
-		return nil, fmt.Errorf("store: read what was learned: %w", err)
-	}
-	return out, nil
+	return all, failed("read what was learned", err)
 }
 
 // PutLearned adds a use to what is stored of its principal, query and tool: the counts add
@@ -103,10 +95,7 @@ func (u *Usage) PutLearned(ctx context.Context, use LearnedUse) error {
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: put learned use: %w", err)
-	}
-	return nil
+	return failed("put learned use", err)
 }
 
 // ForgetLearned deletes what was learned from queries that contain query,
@@ -116,30 +105,14 @@ func (u *Usage) PutLearned(ctx context.Context, use LearnedUse) error {
 // another process is reading, a copy stays in its log until that is reused, and
 // the store's log says so. PostgreSQL overwrites nothing: it reuses the space later.
 func (u *Usage) ForgetLearned(ctx context.Context, query, tool string) (int, error) {
-	forgotten, err := u.forgetLearned(ctx, query, tool)
-	if err != nil {
-		return 0, fmt.Errorf("store: forget what was learned: %w", err)
-	}
-	if u.remote != nil {
-		return forgotten, nil
+	n, err := run(ctx, u.writeErasable, forgetLearned, query, tool)
+	if err != nil || u.remote != nil {
+		return int(n), failed("forget what was learned", err)
 	}
 	var busy, pages, moved int
 	err = u.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
 	if err != nil || busy != 0 {
 		u.log.Warn("what was forgotten stays in the database's log until that is reused", "error", err)
 	}
-	return forgotten, nil
-}
-
-func (u *Usage) forgetLearned(ctx context.Context, query, tool string) (forgotten int, err error) {
-	err = u.writeErasable(ctx, func(tx *txn) error {
-		result, err := tx.ExecContext(ctx, forgetLearned, query, tool)
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		forgotten = int(n)
-		return err
-	})
-	return forgotten, err
+	return int(n), nil
 }

@@ -52,12 +52,6 @@ func listed(ctx context.Context, db *sql.DB, server string) (all *Listed, rows [
 
 // Asks notes that a stored server asks clients something.
 func (s *Store) Asks(ctx context.Context, server string) error {
-	err := s.write(ctx, func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, `UPDATE servers SET interactive = TRUE WHERE name = $1 AND NOT interactive`, server)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("store: note that %s asks clients: %w", server, err)
-	}
-	return nil
+	_, err := run(ctx, s.write, `UPDATE servers SET interactive = TRUE WHERE name = $1 AND NOT interactive`, server)
+	return failed("note that "+server+" asks clients", err)
 }

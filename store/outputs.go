@@ -68,10 +68,7 @@ func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte
 		_, err = tx.ExecContext(ctx, boundOutputs, maxOutputs, maxOutputRows)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: put output: %w", err)
-	}
-	return nil
+	return failed("put output", err)
 }
 
 // Find returns what was kept under token for owner, nil when there is nothing
@@ -92,21 +89,10 @@ func (o *Outputs) Find(ctx context.Context, token, owner [32]byte, now time.Time
 // there were. On an error some may have been dropped.
 func (o *Outputs) Drop(ctx context.Context, now time.Time) (dropped int, err error) {
 	for {
-		var n int64
-		err := o.writeErasable(ctx, func(tx *txn) error {
-			result, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce)
-			if err != nil {
-				return err
-			}
-			n, err = result.RowsAffected()
-			return err
-		})
-		if err != nil {
-			return dropped, fmt.Errorf("store: drop outputs: %w", err)
-		}
+		n, err := run(ctx, o.writeErasable, dropOutputs, now.UnixMilli(), dropAtOnce)
 		dropped += int(n)
-		if n < dropAtOnce {
-			return dropped, nil
+		if err != nil || n < dropAtOnce {
+			return dropped, failed("drop outputs", err)
 		}
 	}
 }

@@ -249,20 +249,15 @@ func (p *Pins) Compare(ctx context.Context, server string, defs []*tool.Def, ins
 
 // Gone returns what was approved of a server and is not listed any more.
 func (p *Pins) Gone(ctx context.Context, server string) ([]Unpinned, error) {
-	var all []Unpinned
-	err := p.each(ctx, func(rows *sql.Rows) error {
-		u := Unpinned{ID: tool.ID{Server: server}}
+	all, err := collect(ctx, p.database, func(rows *sql.Rows, u *Unpinned) error {
+		u.ID.Server = server
 		var raw []byte
 		err := rows.Scan(&u.ID.Kind, &u.ID.Name, &raw)
 		u.Approved = raw
-		all = append(all, u)
 		return err
 	}, `SELECT p.kind, p.name, p.raw FROM pins p LEFT JOIN tools t ON t.server = p.server AND t.kind = p.kind AND t.name = p.name
 		WHERE p.server = $1 AND p.kind <> 'instructions' AND p.raw IS NOT NULL AND t.name IS NULL ORDER BY p.kind, p.name`, server)
-	if err != nil {
-		return nil, fmt.Errorf("store: read what %s had: %w", server, err)
-	}
-	return all, nil
+	return all, failed("read what "+server+" had", err)
 }
 
 // ErrStale is wrapped by the error of Approve and Reject where a server has listed
@@ -318,10 +313,7 @@ func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(
 		_, err := tx.ExecContext(ctx, `UPDATE decisions SET n = n + 1`)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: %s: %w", what, err)
-	}
-	return nil
+	return failed(what, err)
 }
 
 // Decisions counts the calls of Approve and Reject of all processes: when it has grown,

@@ -58,10 +58,7 @@ func (u *Usage) PutProvisions(ctx context.Context, view, owner string, set []too
 		_, err := tx.ExecContext(ctx, boundProvisions, maxProvisions)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: put provisions: %w", err)
-	}
-	return nil
+	return failed("put provisions", err)
 }
 
 func addProvisions(ctx context.Context, tx *txn, view, owner string, set []tool.Provisioned) error {
@@ -71,11 +68,7 @@ func addProvisions(ctx context.Context, tx *txn, view, owner string, set []tool.
 	}
 	defer add.Close()
 	for _, p := range set {
-		until := int64(0)
-		if !p.Until.IsZero() {
-			until = max(p.Until.UnixMilli(), 1) // 0 would be never
-		}
-		if _, err := add.ExecContext(ctx, view, owner, p.ID.Server, string(p.ID.Kind), p.ID.Name, until, p.Tokens); err != nil {
+		if _, err := add.ExecContext(ctx, view, owner, p.ID.Server, string(p.ID.Kind), p.ID.Name, millis(p.Until), p.Tokens); err != nil {
 			return err
 		}
 	}
@@ -94,19 +87,11 @@ func (u *Usage) ProvisionsOf(ctx context.Context, view, owner string) ([]tool.Pr
 }
 
 func (u *Usage) provisions(ctx context.Context, query string, args ...any) ([]tool.Provisioned, error) {
-	var out []tool.Provisioned
-	err := u.each(ctx, func(rows *sql.Rows) error {
-		var p tool.Provisioned
+	all, err := collect(ctx, u.database, func(rows *sql.Rows, p *tool.Provisioned) error {
 		var until int64
 		err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens)
-		if until > 0 {
-			p.Until = time.UnixMilli(until).UTC()
-		}
-		out = append(out, p)
+		p.Until = ofMillis(until)
 		return err
 	}, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("store: read provisions: %w", err)
-	}
-	return out, nil
+	return all, failed("read provisions", err)
 }

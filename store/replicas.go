@@ -95,10 +95,7 @@ func (r *Replicas) Ask(ctx context.Context, topic Topic, detail string) error {
 			return err
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("store: notify replicas: %w", err)
-	}
-	return nil
+	return failed("notify replicas", err)
 }
 
 // There reports whether a replica is there.

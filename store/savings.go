@@ -96,40 +96,24 @@ func (u *Usage) AddSavings(ctx context.Context, day string, all []Savings) error
 		_, err := tx.ExecContext(ctx, dropSavings, time.Now().UTC().AddDate(0, 0, -savingsDays).Format(time.DateOnly))
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: add savings: %w", err)
-	}
-	return nil
+	return failed("add savings", err)
 }
 
 // ResetSavings forgets all savings.
 func (u *Usage) ResetSavings(ctx context.Context) error {
-	err := u.write(ctx, func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM savings`)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("store: reset savings: %w", err)
-	}
-	return nil
+	_, err := run(ctx, u.write, `DELETE FROM savings`)
+	return failed("reset savings", err)
 }
 
 // Savings returns what is stored of the day of since, in UTC, and of later ones,
 // the newest day first, then by view.
 func (u *Usage) Savings(ctx context.Context, since time.Time) ([]Savings, error) {
-	var out []Savings
-	err := u.each(ctx, func(rows *sql.Rows) error {
-		var one Savings
+	all, err := collect(ctx, u.database, func(rows *sql.Rows, one *Savings) error {
 		values := []any{&one.Day, &one.View}
 		for _, n := range one.counts() {
 			values = append(values, n)
 		}
-		err := rows.Scan(values...)
-		out = append(out, one)
-		return err
+		return rows.Scan(values...)
 	}, selectSavings, since.UTC().Format(time.DateOnly))
-	if err != nil {
-		return nil, fmt.Errorf("store: read savings: %w", err)
-	}
-	return out, nil
+	return all, failed("read savings", err)
 }

@@ -121,19 +121,13 @@ func (s *Sealed) Find(ctx context.Context, name string) (*vault.Row, error) {
 // Names returns the sealed rows whose names begin with prefix, by name, without
 // what is sealed.
 func (s *Sealed) Names(ctx context.Context, prefix string) ([]vault.Row, error) {
-	var out []vault.Row
-	err := s.each(ctx, func(rows *sql.Rows) error {
-		var row vault.Row
+	all, err := collect(ctx, s.database, func(rows *sql.Rows, row *vault.Row) error {
 		var at int64
 		err := rows.Scan(&row.Name, &at)
 		row.At = time.UnixMilli(at).UTC()
-		out = append(out, row)
 		return err
 	}, sealedNames, prefix)
-	if err != nil {
-		return nil, fmt.Errorf("store: read the names of sealed rows: %w", err)
-	}
-	return out, nil
+	return all, failed("read the names of sealed rows", err)
 }
 
 // Put stores a row in place of the one of its name. Of more than 100,000 rows a
@@ -153,22 +147,13 @@ func (s *Sealed) Put(ctx context.Context, row vault.Row) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("store: put a sealed row: %w", err)
-	}
-	return nil
+	return failed("put a sealed row", err)
 }
 
 // Drop deletes the sealed row of that name, or all with "".
 func (s *Sealed) Drop(ctx context.Context, name string) error {
-	err := s.writeErasable(ctx, func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, dropSealed, name)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("store: drop sealed rows: %w", err)
-	}
-	return nil
+	_, err := run(ctx, s.writeErasable, dropSealed, name)
+	return failed("drop sealed rows", err)
 }
 
 // rescued are the columns, by table, of what no server tells again: sealed rows and API keys.

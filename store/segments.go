@@ -42,15 +42,10 @@ func (s *Store) Segments(ctx context.Context) (all []Segment, err error) {
 // PutSegment stores a segment, in place of one with its key, in a transaction of its own:
 // segments are large.
 func (s *Store) PutSegment(ctx context.Context, one Segment) error {
-	err := s.write(ctx, func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO segments (key, docs, data, seen_on) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (key) DO UPDATE SET docs = excluded.docs, data = excluded.data, seen_on = excluded.seen_on WHERE segments.data <> excluded.data`, one.Key[:], one.Docs, one.Data, day())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("store: put segment: %w", err)
-	}
-	return nil
+	_, err := run(ctx, s.write, `INSERT INTO segments (key, docs, data, seen_on) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (key) DO UPDATE SET docs = excluded.docs, data = excluded.data, seen_on = excluded.seen_on WHERE segments.data <> excluded.data`,
+		one.Key[:], one.Docs, one.Data, day())
+	return failed("put segment", err)
 }
 
 // KeepSegments notes that the segments with the keys used are used today, and forgets those

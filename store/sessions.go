@@ -21,7 +21,8 @@ type Session struct {
 }
 
 // Sessions are those of the clients of all replicas. Its methods are safe for concurrent use,
-// by several processes too; they fail as those of a Store do.
+// by several processes too; they fail as those of a Store do. Replicas write rows of their own:
+// none waits for the others, as writers of the rest do.
 type Sessions struct{ *database }
 
 // Sessions returns the sessions of replicas, and false for a store in SQLite, which has none.
@@ -53,10 +54,8 @@ const (
 
 // Put stores a session that was opened.
 func (all *Sessions) Put(ctx context.Context, one Session) error {
-	return all.do(ctx, "put a session", func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, putSession, one.Hash[:], one.Home, one.Address, one.View, one.Principal, one.Initialize, one.State)
-		return err
-	})
+	_, err := run(ctx, all.transact, putSession, one.Hash[:], one.Home, one.Address, one.View, one.Principal, one.Initialize, one.State)
+	return failed("put a session", err)
 }
 
 // Find returns a session, and false where there is none.
@@ -77,16 +76,8 @@ func (all *Sessions) Find(ctx context.Context, hash [32]byte) (Session, bool, er
 // Move makes to, at an address, the home of a session whose home was from until now, and
 // reports whether it was.
 func (all *Sessions) Move(ctx context.Context, hash [32]byte, from, to, address string) (moved bool, err error) {
-	err = all.do(ctx, "move a session", func(tx *txn) error {
-		result, err := tx.ExecContext(ctx, moveSession, hash[:], from, to, address)
-		if err != nil {
-			return err
-		}
-		rows, err := result.RowsAffected()
-		moved = rows > 0
-		return err
-	})
-	return moved && err == nil, err
+	n, err := run(ctx, all.transact, moveSession, hash[:], from, to, address)
+	return n > 0, failed("move a session", err)
 }
 
 // Change stores the states of sessions that have a home, and returns those of them that have
@@ -109,36 +100,27 @@ func (all *Sessions) Keep(ctx context.Context, home string, kept [][32]byte) (lo
 
 // Drop removes sessions that have a home.
 func (all *Sessions) Drop(ctx context.Context, home string, dropped [][32]byte) error {
-	return all.do(ctx, "drop sessions", func(tx *txn) error {
-		_, err := tx.ExecContext(ctx, dropSessions, home, asBytes(dropped))
-		return err
-	})
+	_, err := run(ctx, all.transact, dropSessions, home, asBytes(dropped))
+	return failed("drop sessions", err)
 }
 
 // Sweep removes sessions that nobody has said of for so long that they are there, and those
 // beyond a million.
 func (all *Sessions) Sweep(ctx context.Context, idle time.Duration) error {
-	return all.do(ctx, "sweep sessions", func(tx *txn) error {
+	err := all.transact(ctx, func(tx *txn) error {
 		if _, err := tx.ExecContext(ctx, sweepSessions, idle.Seconds()); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, boundSessions, maxSessions)
 		return err
 	})
-}
-
-// do writes in a transaction. Replicas write rows of their own, so none waits for the others.
-func (all *Sessions) do(ctx context.Context, what string, write func(tx *txn) error) error {
-	if err := all.transact(ctx, write); err != nil {
-		return fmt.Errorf("store: %s: %w", what, err)
-	}
-	return nil
+	return failed("sweep sessions", err)
 }
 
 // without runs a statement that returns hashes, and returns those wanted that are not among
 // them.
 func (all *Sessions) without(ctx context.Context, what string, wanted [][32]byte, statement string, args ...any) (lost [][32]byte, err error) {
-	err = all.do(ctx, what, func(tx *txn) error {
+	err = all.transact(ctx, func(tx *txn) error {
 		lost = nil
 		found := map[[32]byte]bool{}
 		err := each(ctx, tx, func(rows *sql.Rows) error {
@@ -157,7 +139,7 @@ func (all *Sessions) without(ctx context.Context, what string, wanted [][32]byte
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, failed(what, err)
 	}
 	return lost, nil
 }

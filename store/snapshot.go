@@ -19,10 +19,7 @@ var passing = []string{"learned", "called", "outputs", "savings"}
 // Snapshot writes what OpenOr needs into a file of SQLite, in place of the one before, which
 // stays if that fails. Its folder is made where it is missing; nobody else may read the file.
 func (s *Store) Snapshot(ctx context.Context, path string) error {
-	if err := s.snapshot(ctx, path); err != nil {
-		return fmt.Errorf("store: write a snapshot: %w", err)
-	}
-	return nil
+	return failed("write a snapshot", s.snapshot(ctx, path))
 }
 
 func (s *Store) snapshot(ctx context.Context, path string) (err error) {

@@ -206,10 +206,7 @@ func (s *Store) Close() error {
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
 	}
-	if err != nil {
-		return fmt.Errorf("store: close: %w", err)
-	}
-	return nil
+	return failed("close", err)
 }
 
 func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
@@ -272,6 +269,30 @@ func (d *database) writeErasable(ctx context.Context, do func(*txn) error) error
 	return d.write(ctx, do)
 }
 
+// run runs a statement with what writes, one of the above or transact, and returns how many
+// rows it changed.
+func run(ctx context.Context, write func(context.Context, func(*txn) error) error, statement string, args ...any) (n int64, err error) {
+	err = write(ctx, func(tx *txn) error {
+		result, err := tx.ExecContext(ctx, statement, args...)
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// failed says what failed; nil is nil.
+func failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("store: %s: %w", what, err)
+}
+
 // once runs do in one transaction.
 func (d *database) once(ctx context.Context, do func(*txn) error) error {
 	// SQLite would go on writing into a file that has no name any more.
@@ -329,6 +350,23 @@ func each(ctx context.Context, in querier, do func(*sql.Rows) error, query strin
 // each calls do with every row of a query, like the function of that name.
 func (d *database) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
 	return d.read(ctx, func(ctx context.Context, db *sql.DB) error { return each(ctx, db, do, query, args...) })
+}
+
+// collect reads every row of a query with scan.
+func collect[T any](ctx context.Context, d *database, scan func(*sql.Rows, *T) error, query string, args ...any) (all []T, err error) {
+	err = d.read(ctx, func(ctx context.Context, db *sql.DB) error {
+		all = nil
+		return each(ctx, db, func(rows *sql.Rows) error {
+			var one T
+			err := scan(rows, &one)
+			all = append(all, one)
+			return err
+		}, query, args...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // row reads the one row of a query into dest; without one the error is sql.ErrNoRows.

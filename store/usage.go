@@ -64,8 +64,5 @@ func (u *Usage) PutClient(ctx context.Context, client string, relists tool.Relis
 			client, maxClients-1)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: put client %s: %w", client, err)
-	}
-	return nil
+	return failed("put client "+client, err)
 }

@@ -118,10 +118,7 @@ func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("store: put vectors: %w", err)
-	}
-	return nil
+	return failed("put vectors", err)
 }
 
 // putVectors is for PostgreSQL.

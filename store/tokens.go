@@ -55,10 +55,7 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("store: put token counts: %w", err)
-	}
-	return nil
+	return failed("put token counts", err)
 }
 
 // dropTokens drops the counts of definitions that no tool has, of all or of those hashes.

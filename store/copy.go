@@ -27,8 +27,8 @@ type Rows struct {
 	Rows  int    `json:"rows"`
 }
 
-// Count returns how many rows each table has.
-func (s *Store) Count(ctx context.Context) ([]Rows, error) {
+// count returns how many rows each table has.
+func (s *Store) count(ctx context.Context) ([]Rows, error) {
 	all := make([]Rows, len(stored))
 	for i, table := range stored {
 		all[i].Table = table

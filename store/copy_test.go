@@ -97,7 +97,7 @@ func TestCopy(t *testing.T) {
 						t.Errorf("the test has nothing in %s", one.Table)
 					}
 				}
-				if counted, err := target.Count(t.Context()); err != nil || !reflect.DeepEqual(counted, copied) {
+				if counted, err := target.count(t.Context()); err != nil || !reflect.DeepEqual(counted, copied) {
 					t.Errorf("counted %v, %v, copied %v", counted, err, copied)
 				}
 				want := contents(t, source)

@@ -46,7 +46,7 @@ func Examine(ctx context.Context, at string) (Examined, error) {
 		e.Wrong = append(e.Wrong, err.Error())
 		return e, nil
 	}
-	if e.Rows, err = s.Count(ctx); err != nil {
+	if e.Rows, err = s.count(ctx); err != nil {
 		e.Wrong = append(e.Wrong, err.Error())
 	}
 	return e, s.Close()

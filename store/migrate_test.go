@@ -31,7 +31,7 @@ func TestEveryVersionIsMigratedWithWhatIsInIt(t *testing.T) {
 			if aside := movedAside(t, folder); aside != nil || schema(t, s) != schema(t, fresh) {
 				t.Fatalf("moved aside: %v, or not the schema of a new one", aside)
 			}
-			counts, err := s.Count(t.Context())
+			counts, err := s.count(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

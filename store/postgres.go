@@ -249,23 +249,13 @@ func prepare(ctx context.Context, conn *pgx.Conn, readOnly bool) error {
 }
 
 // connect returns a connection of its own, which is not watched: its owner finds out when
-// it breaks, and closes it. The error is ErrNoPostgres for a store in SQLite.
-func (d *database) connect(ctx context.Context) (*pgx.Conn, error) {
-	if d.remote == nil {
-		return nil, ErrNoPostgres
-	}
-	return d.remote.connect(ctx)
-}
-
+// it breaks, and closes it.
 func (p *remote) connect(ctx context.Context) (*pgx.Conn, error) {
 	if away := p.away.Load(); away != nil { // nobody waits for it, or reads by one connection what others cannot yet
 		return nil, away
 	}
 	return pgx.ConnectConfig(ctx, p.config)
 }
-
-// ErrNoPostgres is wrapped by errors of what only PostgreSQL can do.
-var ErrNoPostgres = errors.New("the store is not in PostgreSQL")
 
 // lock locks a name for all processes. It holds a connection of its own meanwhile: when
 // that is lost, so is the lock.

@@ -186,7 +186,7 @@ func TestPostgresGoesAwayAndComesBack(t *testing.T) {
 			if _, err := s.Tools(t.Context()); !errors.As(err, &away) {
 				t.Errorf("a read: %v", err)
 			}
-			if _, err := s.connect(t.Context()); !errors.As(err, &away) { // what is read by it could not be acted on
+			if _, err := s.remote.connect(t.Context()); !errors.As(err, &away) { // what is read by it could not be acted on
 				t.Errorf("a connection: %v", err)
 			}
 			fault.end(t)

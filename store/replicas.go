@@ -74,7 +74,7 @@ func (s *Store) Replicas() *Replicas {
 
 // All returns the replicas that are there, by ID.
 func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
-	conn, err := r.connect(ctx)
+	conn, err := r.remote.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: read replicas: %w", err)
 	}
@@ -137,7 +137,7 @@ const (
 // Join opens one. A process that is stopped without a word, with its machine or its
 // network, is there for some 15 s more.
 func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
-	conn, err := r.connect(ctx)
+	conn, err := r.remote.connect(ctx)
 	if err == nil {
 		_, err = conn.Exec(ctx, `SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 15000; SET statement_timeout = 10000`)
 		if err != nil {
@@ -285,7 +285,7 @@ type Listener struct{ conn *pgx.Conn }
 
 // Listen opens a Listener. What is changed from now on, it hears of.
 func (r *Replicas) Listen(ctx context.Context) (*Listener, error) {
-	conn, err := r.connect(ctx)
+	conn, err := r.remote.connect(ctx)
 	if err == nil {
 		if _, err = conn.Exec(ctx, `LISTEN `+r.channel()); err != nil {
 			closeSoon(conn)

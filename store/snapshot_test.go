@@ -62,7 +62,7 @@ func TestASnapshotStandsInForPostgres(t *testing.T) {
 			sessions, _ := s.Sessions()
 			for what, do := range map[string]func() error{
 				"a write":      func() error { return s.Pins().Approve(t.Context(), nil) },
-				"a connection": func() error { _, err := s.connect(t.Context()); return err },
+				"a connection": func() error { _, err := s.remote.connect(t.Context()); return err },
 				"a lock":       func() error { _, err := s.Sealed().Locks().Take(t.Context(), "x"); return err },
 				"a replica":    func() error { _, err := s.Replicas().There(t.Context(), "x"); return err },
 				"a session":    func() error { _, _, err := sessions.Find(t.Context(), name("x")); return err },

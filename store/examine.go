@@ -108,7 +108,7 @@ func (p *remote) unpooled(ctx context.Context) error {
 }
 
 var errPooled = errors.New("transactions of one connection run in several sessions: a pooler such as PgBouncer is in front, in transaction or statement mode. " +
-	"Replicas need its session mode, or PostgreSQL itself")
+	"toolfinch needs its session mode, or PostgreSQL itself: see store in the configuration")
 
 // ownSession says that a connection is not one session of the database.
 func ownSession(ctx context.Context, one, other *pgx.Conn) error {

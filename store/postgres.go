@@ -102,7 +102,7 @@ const (
 	watchEvery  = time.Second     // while it answers
 	watchWait   = 3 * time.Second // for an answer
 	maxRetry    = 2 * time.Second // while it does not answer
-	connectWait = 10 * time.Second
+	connectWait = 5 * time.Second // for each host of a URL that has no connect_timeout
 )
 
 // purpose is what a database is opened for.
@@ -125,12 +125,17 @@ func openPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 // unconnected says in one line, and what to do, why a database cannot be connected to: the driver
 // has a line for each attempt, with TLS and without. Other errors stay as they are.
 func unconnected(err error) error {
-	if failed := (*pgconn.ConnectError)(nil); !errors.As(err, &failed) {
+	failed, is := errors.AsType[*pgconn.ConnectError](err)
+	if !is {
 		return err
 	}
 	var all []string
 	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); !slices.Contains(all, line) {
+		line = strings.TrimSpace(line)
+		if host, _, is := strings.Cut(line, "): "); is && (strings.HasSuffix(line, ": context deadline exceeded") || strings.HasSuffix(line, ": i/o timeout")) {
+			line = fmt.Sprintf("%s): no answer within %s", host, failed.Config.ConnectTimeout)
+		}
+		if !slices.Contains(all, line) {
 			all = append(all, line)
 		}
 	}
@@ -182,16 +187,21 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 		}
 	}()
 	p.up, p.drop = context.WithCancelCause(context.Background())
-	begin := func(ctx context.Context) error { return p.begin(ctx, db, to) }
-	if err := p.reach(ctx, db, snapshot != ""); err != nil {
+	if err := p.reach(ctx, snapshot != ""); err != nil {
 		if snapshot == "" || !Passes(err) {
 			return nil, err
 		}
-		if err := p.standIn(ctx, snapshot, err, log); err != nil {
+		if err := p.standIn(ctx, snapshot, unconnected(err), log); err != nil {
 			return nil, err
 		}
-	} else if err := begin(ctx); err != nil {
+	} else if err := p.begin(ctx, db, to); err != nil {
 		return nil, err
+	}
+	begin := func(ctx context.Context) error {
+		if err := p.reach(ctx, true); err != nil {
+			return err
+		}
+		return p.begin(ctx, db, to)
 	}
 	watching, ended := context.WithCancel(context.Background())
 	p.ended, p.done = ended, make(chan struct{})
@@ -202,14 +212,20 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 	return &Store{&database{db: db, log: log, readOnly: to != everything, remote: p}}, nil
 }
 
-// reach asks the database something. Where there is a snapshot, it does not wait for long.
-func (p *remote) reach(ctx context.Context, db *sql.DB, soon bool) error {
+// reach connects to the database, and to nothing else: what the connections of a Store set would
+// stay with sessions that a pooler gives to other programs. Where there is a snapshot, it does not
+// wait for long.
+func (p *remote) reach(ctx context.Context, soon bool) error {
 	if soon {
-		within, cancel := context.WithTimeout(ctx, connectWait)
+		hosts := map[string]bool{p.config.Host: true}
+		for _, next := range p.config.Fallbacks {
+			hosts[next.Host] = true
+		}
+		within, cancel := context.WithTimeout(ctx, p.config.ConnectTimeout*time.Duration(len(hosts)))
 		defer cancel()
 		ctx = within
 	}
-	return db.PingContext(ctx)
+	return p.unpooled(ctx)
 }
 
 // begin finds where the tables are, and makes them what the purpose needs.
@@ -217,7 +233,7 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 	asking, cancel := context.WithTimeout(ctx, connectWait) // making tables may take longer
 	defer cancel()
 	var schema sql.NullString
-	if err := db.QueryRowContext(asking, `SELECT current_schema()`, pgx.QueryExecModeSimpleProtocol).Scan(&schema); err != nil { // prepared, a pooler would fail it
+	if err := db.QueryRowContext(asking, `SELECT current_schema()`).Scan(&schema); err != nil {
 		return err
 	}
 	if !schema.Valid {
@@ -226,9 +242,6 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 	p.schema = schema.String
 	switch to {
 	case everything:
-		if err := p.unpooled(asking); err != nil {
-			return err
-		}
 		if ready, err := p.current(asking, db); ready || err != nil {
 			return err
 		}

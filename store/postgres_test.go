@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -201,6 +203,31 @@ func TestWhatPasses(t *testing.T) {
 	for code, want := range map[string]bool{"55P03": true, "53300": true, "57014": true, "25P03": true, "40001": true, "57P01": true, "42P01": false, "28P01": false} {
 		if got := Passes(fmt.Errorf("store: %w", &pgconn.PgError{Code: code})); got != want {
 			t.Errorf("%s passes: %t", code, got)
+		}
+	}
+}
+
+// A host that takes connections and never answers, or takes none, costs a command some seconds
+// whatever the URL is, and one line.
+func TestASilentHost(t *testing.T) {
+	for at, want := range map[string]time.Duration{"postgres://u@a/d": connectWait, "postgres://u@a,b/d": connectWait, "postgres://u@a/d?connect_timeout=30": 30 * time.Second} {
+		if config, err := configOf(at); err != nil || config.ConnectTimeout != want {
+			t.Errorf("%s: %s for each host, %v", at, config.ConnectTimeout, err)
+		}
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, nobody else does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	at := "postgres://u@" + silent.Addr().String() + "/d?connect_timeout=1"
+	_, writing := Open(t.Context(), at, slog.New(slog.DiscardHandler))
+	_, reading := OpenReadOnly(t.Context(), at, slog.New(slog.DiscardHandler))
+	_, sealed := OpenSealed(t.Context(), at, "")
+	_, examined := Examine(t.Context(), at)
+	for name, err := range map[string]error{"writing": writing, "reading": reading, "secrets": sealed, "store check": examined} {
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "(127.0.0.1): no answer within 1s; check that it runs") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

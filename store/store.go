@@ -70,7 +70,7 @@ func Open(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	return OpenOr(ctx, at, "", log)
 }
 
-// OpenOr is Open. Where a PostgreSQL database cannot be reached within 10 s and snapshot is
+// OpenOr is Open. Where a PostgreSQL database cannot be reached within some 5 s and snapshot is
 // the path of one (see Snapshot), it is read from there until the database answers: Health
 // and every method that writes return a *Away until then.
 func OpenOr(ctx context.Context, at, snapshot string, log *slog.Logger) (*Store, error) {

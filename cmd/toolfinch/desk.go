@@ -31,6 +31,9 @@ type desk struct {
 // starting a server, is written there where the configuration has one; for looks alone
 // it is not.
 func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, looks bool, do func(*desk) error) (err error) {
+	if s.away != nil {
+		return s.away
+	}
 	var options []proxy.Option
 	if !looks {
 		if options, err = s.audited(cmd, config, log); err != nil {
@@ -51,6 +54,9 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) erro
 	config, err := s.read(cmd, nil)
 	if err != nil {
 		return err
+	}
+	if s.away != nil { // which is why servers are left out
+		return s.away
 	}
 	for _, broken := range config.Broken {
 		fmt.Fprintln(cmd.ErrOrStderr(), "left out:", broken)
@@ -79,7 +85,7 @@ func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Lo
 // withStore opens the store of the configuration for do; only if it writes, anything
 // is. A store in memory has nothing in it to forget.
 func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Store) error) (err error) {
-	config, log, err := s.load(cmd, nil)
+	config, log, err := s.loadStored(cmd)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,6 +158,7 @@ type settings struct {
 
 	vaultKey string       // of the environment; "" for none
 	reading  vaultReading // what the configuration's secrets are read with
+	away     error        // the store did not answer when they were read: commands do not wait for it again
 }
 
 // newRoot returns the whole command line. vaultKey is what vault.TakeKey returned.
@@ -309,9 +311,23 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 	if err != nil {
 		return nil, nil, err
 	}
+	return config, faulty(cmd, config), nil
+}
+
+// loadStored is load for a command that can do nothing while the store does not answer.
+func (s *settings) loadStored(cmd *cobra.Command) (*configs.Config, *slog.Logger, error) {
+	config, err := s.read(cmd, nil)
+	if err = cmp.Or(err, s.away); err != nil {
+		return nil, nil, err
+	}
+	return config, faulty(cmd, config), nil
+}
+
+// faulty returns the log of a command, in which is what is wrong with the configuration.
+func faulty(cmd *cobra.Command, config *configs.Config) *slog.Logger {
 	log := newLog(cmd.ErrOrStderr(), config)
 	logFaults(log, config)
-	return config, log, nil
+	return log
 }
 
 // logFaults logs what is wrong with a configuration that can be used.

@@ -39,7 +39,7 @@ Exit codes: 0 all servers succeeded, 1 some failed or were not written to the st
 
 // reindex lists every server and brings the store up to date.
 func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
-	config, log, err := s.load(cmd, nil)
+	config, log, err := s.loadStored(cmd)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ deprecated. The JSON is what an agent gets with detail: full.`,
 					arguments[flag] = value
 				}
 			}
-			config, log, err := s.load(cmd, nil)
+			config, log, err := s.loadStored(cmd)
 			if err != nil {
 				return err
 			}

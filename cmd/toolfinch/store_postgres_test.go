@@ -5,8 +5,10 @@ package main_test
 import (
 	"bytes"
 	"errors"
+	"net"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"toolfinch/internal/postgres"
@@ -52,6 +54,41 @@ func TestCommandsOverPostgres(t *testing.T) {
 			out, said, code := h.run(t, "", strings.Fields(command)...)
 			if code != 1 || !strings.Contains(said, "PostgreSQL") || !strings.Contains(said, "check that it runs") || strings.Count(said, "\n") != 1 {
 				t.Errorf("exit code %d, want 1 and one line that says why:\n%s\n%s", code, out, said)
+			}
+		})
+	}
+}
+
+// A host that takes connections and says nothing costs each command one wait, also where secrets of
+// the configuration are read from it first, and one line.
+func TestCommandsWhereTheDatabaseIsSilent(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	var came atomic.Int64
+	go func() {
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			came.Add(1)
+			defer conn.Close()
+		}
+	}()
+	h := newHouse(t, map[string]server{"clock": {Command: program(t), Args: []string{"demo-server", "clock", "demo"}, Env: map[string]string{"TOKEN": "${secret:CLOCK}"}, ConnectTimeout: patience.String()}},
+		map[string]any{"store": "postgres://u@" + silent.Addr().String() + "/d?connect_timeout=1&sslmode=disable"})
+	for _, command := range []string{"search time", "servers", "pins", "key list", "validate", "store check", "replicas"} {
+		t.Run(strings.ReplaceAll(command, " ", "_"), func(t *testing.T) {
+			before := came.Load()
+			out, said, code := h.run(t, "", strings.Fields(command)...)
+			if code != 1 || !strings.Contains(said, "no answer within 1s; check that it runs") || strings.Count(said, "\n") != 1 {
+				t.Errorf("exit code %d, want 1 and one line that says why:\n%s\n%s", code, out, said)
+			}
+			if n := came.Load() - before; n != 1 {
+				t.Errorf("it waited for %d connections, want 1", n)
 			}
 		})
 	}

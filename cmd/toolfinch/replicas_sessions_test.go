@@ -37,6 +37,9 @@ type fleet struct {
 	rebalance func()
 }
 
+// fleetVaultKey is the variable of the key of sealed secrets.
+const fleetVaultKey = "MCPPROXY_VAULT_KEY=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
 // fleetReplica is a place where a process of a fleet runs, one after another.
 type fleetReplica struct {
 	house   house
@@ -102,7 +105,7 @@ func isThere(path string) bool { _, err := os.Stat(path); return err == nil }
 func (r *fleetReplica) start(t *testing.T) {
 	t.Helper()
 	r.cmd = exec.Command(cmp.Or(r.program, program(t)), "serve", "--config", r.house.config)
-	r.cmd.Env = append(r.house.env, "MCPPROXY_VAULT_KEY=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	r.cmd.Env = append(r.house.env, fleetVaultKey)
 	r.log = &logWriter{}
 	r.cmd.Stderr = r.log
 	if err := r.cmd.Start(); err != nil {

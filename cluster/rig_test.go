@@ -17,11 +17,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"toolfinch/cluster"
 	"toolfinch/configs"
+	"toolfinch/internal/await"
 	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/store"
@@ -142,29 +144,61 @@ type team struct {
 	rows     *rows
 	replicas []*replica
 
-	mu  sync.Mutex           // guards what follows
-	cut map[[2]*replica]bool // pairs that do not reach each other
+	mu    sync.Mutex           // guards what follows
+	cut   map[[2]*replica]bool // who does not reach whom
+	links map[[2]*replica]int  // connections that are open, by who opened them
 }
 
-// sever has two replicas reach each other no more.
+// sever has two replicas reach each other no more. No request is with either of them for the other.
 func (all *team) sever(a, b *replica) {
+	all.t.Helper()
+	there, back := [2]*replica{a, b}, [2]*replica{b, a}
 	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.cut[[2]*replica{a, b}], all.cut[[2]*replica{b, a}] = true, true
-	a.homes.HangUp()
-	b.homes.HangUp()
+	all.cut[there], all.cut[back] = true, true
+	all.mu.Unlock()
+	await.True(all.t, func() bool {
+		a.homes.HangUp()
+		b.homes.HangUp()
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		return all.links[there]+all.links[back] == 0
+	})
 }
 
 // dial connects r with another replica.
 func (r *replica) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	r.team.mu.Lock()
-	defer r.team.mu.Unlock()
-	for pair := range r.team.cut {
-		if pair[0] == r && pair[1].me.Address == address {
-			return nil, os.ErrDeadlineExceeded // without the wait
-		}
+	all := r.team
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	i := slices.IndexFunc(all.replicas, func(to *replica) bool { return to.me.Address == address })
+	if i < 0 {
+		return nil, syscall.ECONNREFUSED
 	}
-	return new(net.Dialer).DialContext(ctx, network, address)
+	pair := [2]*replica{r, all.replicas[i]}
+	if all.cut[pair] {
+		return nil, os.ErrDeadlineExceeded // without the wait
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	all.links[pair]++
+	return &link{conn, sync.OnceFunc(func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		all.links[pair]--
+	})}, nil
+}
+
+// link is a connection between replicas.
+type link struct {
+	net.Conn
+	closed func()
+}
+
+func (l *link) Close() error {
+	defer l.closed()
+	return l.Conn.Close()
 }
 
 // replica is one process of a team, with the tools of the tests.
@@ -186,7 +220,7 @@ type replica struct {
 // newTeam starts replicas. extra changes the tools of each.
 func newTeam(t testing.TB, size int, extra func(n int, tools shelf)) *team {
 	t.Helper()
-	all := &team{t: t, rows: &rows{all: map[[32]byte]store.Session{}}, cut: map[[2]*replica]bool{}}
+	all := &team{t: t, rows: &rows{all: map[[32]byte]store.Session{}}, cut: map[[2]*replica]bool{}, links: map[[2]*replica]int{}}
 	for n := range size {
 		all.replicas = append(all.replicas, all.start(n, extra))
 	}

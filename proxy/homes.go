@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -163,8 +165,13 @@ func (p *Proxy) listenInside() (net.Listener, error) {
 		return nil, fmt.Errorf("cluster.listen: %w", err)
 	}
 	p.inner = cluster.NewServer(secure, p.inside())
+	p.inner.ErrorLog = p.errorLog()
 	return listener, nil
 }
+
+// errorLog takes what net/http says of connections that come to nothing, which who scans ports
+// makes happen.
+func (p *Proxy) errorLog() *log.Logger { return slog.NewLogLogger(p.log.Handler(), slog.LevelDebug) }
 
 // serveInside serves the other replicas until ctx ends.
 func (p *Proxy) serveInside(ctx context.Context, listener net.Listener) error {

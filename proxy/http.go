@@ -43,6 +43,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           p.lastly(p.Handler()),
 		ConnState:         p.connections.told,
+		ErrorLog:          p.errorLog(),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       cmp.Or(p.first.HTTP.IdleTime, configs.DefaultHTTPLimits.IdleTime),
 		MaxHeaderBytes:    2 * cmp.Or(p.first.HTTP.Headers, configs.DefaultHTTPLimits.Headers), // who sends a little too much is told by Guard

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"toolfinch/wire"
@@ -31,8 +32,24 @@ type tooLong struct{ head []byte } // the first bytes of its data
 
 func (tooLong) Error() string { return ErrTooLarge.Error() }
 
+// readers are those of streams, most of which carry one answer.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 32<<10) }}
+
 // read begins to read another body of the same stream.
-func (e *events) read(body io.Reader) { e.in = bufio.NewReaderSize(body, 32<<10) }
+func (e *events) read(body io.Reader) {
+	if e.in == nil {
+		e.in = readers.Get().(*bufio.Reader)
+	}
+	e.in.Reset(body)
+}
+
+// end is to be called when nothing more is read.
+func (e *events) end() {
+	if e.in != nil {
+		e.in.Reset(nil)
+		readers.Put(e.in)
+	}
+}
 
 // next returns the next event that has data. After an error of type tooLong the
 // one after it can be read. An event that was not finished does not count.

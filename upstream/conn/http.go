@@ -77,30 +77,61 @@ func (s *sender) request(ctx context.Context, method, to string, body []byte, he
 	return request, nil
 }
 
-// do sends one request. It ends with ctx and with the connection, as does the body
-// of the response, which end closes. The error does not show the URL, which may
-// hold a secret.
+const (
+	// restWithin and maxRest bound, in time and bytes, the rest of a response that is read so that
+	// its TCP connection carries other requests: streams end a moment after their answer.
+	restWithin = time.Second
+	maxRest    = 4 << 10
+)
+
+// do sends one request. It ends with ctx and with the connection, as does the body of the
+// response until end, which closes it. The error does not show the URL, which may hold a secret.
 func (s *sender) do(ctx context.Context, method, to, accept string, body []byte, header http.Header) (response *http.Response, end func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.conn.Life, cancel)
-	request, err := s.request(ctx, method, to, body, header)
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stops := [2]func() bool{context.AfterFunc(ctx, cancel), context.AfterFunc(s.conn.Life, cancel)}
+	closed := func() {
+		stops[1]()
+		cancel() // first: over HTTP/2 Close may wait for the end of the request
+		if response != nil {
+			_ = response.Body.Close()
+		}
+	}
+	request, err := s.request(within, method, to, body, header)
 	if err == nil {
 		request.Header.Set("Accept", accept)
 		response, err = s.client.Do(request)
 	}
 	if err != nil {
-		stop()
-		cancel()
+		stops[0]()
+		closed()
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
 		return nil, nil, err
 	}
+	rest := &unread{ReadCloser: response.Body, over: response.Body == http.NoBody}
+	response.Body = rest
 	return response, func() {
-		stop()
-		cancel() // first: over HTTP/2 Close may wait for the end of the request
-		_ = response.Body.Close()
+		if stops[0](); rest.over || within.Err() != nil || !s.conn.Go(func() {
+			defer time.AfterFunc(restWithin, cancel).Stop()
+			_, _ = io.CopyN(io.Discard, rest, maxRest)
+			closed()
+		}) {
+			closed()
+		}
 	}, nil
+}
+
+// unread is a body that knows whether it is over.
+type unread struct {
+	io.ReadCloser
+	over bool
+}
+
+func (u *unread) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	u.over = u.over || err != nil
+	return n, err
 }
 
 // errBadURL says no more: an error of the library holds the URL, and that secrets.
@@ -218,6 +249,7 @@ const mostPause = 5 * time.Second
 func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Reply) error {
 	c := s.conn
 	e := &events{retry: defaultRetry}
+	defer e.end()
 	end := func() {}
 	defer func() { end() }()
 	for pause := e.retry; ; {
@@ -306,6 +338,7 @@ func (s *streamable) listen() {
 	c := s.conn
 	delays := NewDelays(streamDelay)
 	e := &events{}
+	defer e.end()
 	for again := true; again; again = c.Pause(c.Life, delays.Next()) {
 		began := time.Now()
 		response, end, err := s.get(c.Life, e.lastID)

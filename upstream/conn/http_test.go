@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/await"
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -74,6 +75,34 @@ func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
 
 // A legacy server may end the stream of a request before the answer and be asked
 // again for what follows (SEP-1699).
+// A stream ends a moment after its answer: the caller does not wait for that, and the TCP
+// connection carries the next request.
+func TestAConnectionIsKeptAfterAStream(t *testing.T) {
+	answered := make(chan struct{})
+	var from []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		from = append(from, r.RemoteAddr)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", rawjson.Member(body, "id"))
+		_ = http.NewResponseController(w).Flush()
+		<-answered
+	}))
+	defer server.Close()
+	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+	defer c.Close()
+	await.Nil(t, func() error { // the next request may come before the end of the stream
+		if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		answered <- struct{}{}
+		if last := len(from) - 1; last == 0 || from[last] != from[last-1] {
+			return fmt.Errorf("requests came from %s", from)
+		}
+		return nil
+	})
+}
+
 func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 	var resumed []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -38,6 +38,7 @@ func (s *sse) open(ctx context.Context) error {
 	c.Go(func() {
 		defer end()
 		e := &events{}
+		defer e.end()
 		e.read(response.Body)
 		err := s.takeAll(e, nil, func(kind string, data []byte) {
 			if kind == "endpoint" {

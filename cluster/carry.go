@@ -80,9 +80,16 @@ func (h *Homes) Inside(next http.Handler) http.Handler {
 		}
 		r = r.WithContext(ctx)
 		r.Header.Del(headerCarried)
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(handed{w}, r)
 	})
 }
+
+// handed is a ResponseWriter without deadlines: whoever handed the request on bounds how long its
+// client takes.
+type handed struct{ http.ResponseWriter }
+
+// FlushError is for http.ResponseController.
+func (h handed) FlushError() error { return http.NewResponseController(h.ResponseWriter).Flush() }
 
 // refuse answers a replica whose request is not for this one.
 func refuse(w http.ResponseWriter, why string) {

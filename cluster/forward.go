@@ -118,7 +118,7 @@ func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Pee
 	slow := &timed{ResponseWriter: w, control: http.NewResponseController(w)}
 	defer slow.end()
 	proxy := httputil.ReverseProxy{
-		Transport: h.hands, FlushInterval: -1, BufferPool: buffers,
+		Transport: h.hands, BufferPool: buffers, // event streams are passed on at once
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL = &url.URL{Scheme: "https", Host: to.Address, Path: p.In.URL.Path, RawPath: p.In.URL.RawPath, RawQuery: p.In.URL.RawQuery}
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -514,6 +514,7 @@ func (t *timed) Write(p []byte) (written int, err error) {
 // end is to be called before the handler returns: the connection may carry other requests.
 func (t *timed) end() {
 	if t.begun {
+		_ = t.control.Flush()
 		_ = t.control.SetWriteDeadline(time.Time{})
 	}
 }

@@ -30,6 +30,7 @@ type answer struct {
 	mu    sync.Mutex          // guards what follows; held while something is written
 	w     http.ResponseWriter // nil once the last was written, or the handler has returned
 	begun bool                // the header was sent
+	dated bool                // a deadline was set
 }
 
 func newAnswer(w http.ResponseWriter) *answer {
@@ -42,7 +43,7 @@ func (a *answer) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.w = nil
-	if a.begun {
+	if a.dated {
 		_ = a.control.Flush()
 		_ = a.control.SetWriteDeadline(time.Time{})
 	}
@@ -143,7 +144,7 @@ func (a *answer) write(b []byte) error {
 	for len(b) > 0 {
 		part := b[:min(len(b), writeAtOnce)]
 		// Where no deadline can be set, whoever serves bounds the time.
-		_ = a.control.SetWriteDeadline(time.Now().Add(a.within))
+		a.dated = a.control.SetWriteDeadline(time.Now().Add(a.within)) == nil
 		if _, err := a.w.Write(part); err != nil {
 			return err
 		}

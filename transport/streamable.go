@@ -108,6 +108,17 @@ func (s *Streamable) enter(w http.ResponseWriter, r *http.Request, sent []byte, 
 	return nil
 }
 
+// isElsewhere reports whether a request names a session that only another process may have.
+func (s *Streamable) isElsewhere(r *http.Request) bool {
+	id := r.Header.Get(mcp.HeaderSessionID)
+	if s.homes == nil || id == "" || mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion)) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id] == nil
+}
+
 // open makes a session, which is not found before add.
 func (s *Streamable) open(ctx context.Context, id string) (*session, error) {
 	var opened *session
@@ -167,6 +178,10 @@ func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 	}
 	sent, ok := s.clients.read(w, r)
 	if !ok {
+		return
+	}
+	if s.isElsewhere(r) {
+		s.homes.Elsewhere(w, r, r.Header.Get(mcp.HeaderSessionID), sent, s) // where it is looked at
 		return
 	}
 	messages, refusals, batch := wire.ParseMessages(sent)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"toolfinch/internal/postgres"
 )
@@ -30,41 +31,116 @@ func (f *fleet) ticks(t *testing.T) (all int64) {
 	return all
 }
 
-// What a call costs in processor time through one replica and through three, in turns, for each
-// era and for both at once. It judges nothing, and runs only with TOOLFINCH_COST set.
+// costs is a way to run toolfinch, with its clients, and what was measured of it.
+type costs struct {
+	*crowd
+	name   string
+	fleets []*fleet // each has a share of the clients
+
+	calls     int64
+	forwarded float64
+	// For how long it worked, and was idle, and what it used meanwhile, in ticks.
+	worked, idled time.Duration
+	used, wasted  int64
+}
+
+// ticks is the processor time that all replicas have used.
+func (c *costs) ticks() (all int64) {
+	for _, f := range c.fleets {
+		all += f.ticks(c.t)
+	}
+	return all
+}
+
+// forwards is how many requests replicas have handed to others.
+func (c *costs) forwards() (all float64) {
+	for _, f := range c.fleets {
+		all += f.forwards(c.t)
+	}
+	return all
+}
+
+// idle is what is used while nobody calls, in milliseconds a second.
+func (c *costs) idle() float64 { return float64(c.wasted) * 10 / c.idled.Seconds() }
+
+// perCall is the processor time of a call in milliseconds, without what is used anyway.
+func (c *costs) perCall() float64 {
+	return (float64(c.used)*10 - c.idle()*c.worked.Seconds()) / float64(c.calls)
+}
+
+// calling has the clients make calls, and returns how many they made, and in what time.
+func (c *costs) calling(upstreams int, calls int64) (made int64, took time.Duration) {
+	c.ctx, c.stop = context.WithCancel(c.t.Context())
+	from, began := c.crowd.calls.Load(), time.Now()
+	c.work(upstreams)
+	c.progress(calls)
+	c.stop()
+	c.working.Wait()
+	return c.crowd.calls.Load() - from, time.Since(began)
+}
+
+// What a call costs in processor time, for each era and for both at once: through one replica;
+// through three that are no replicas, with a third of the clients each; through three replicas; and
+// through three behind a balancer that sticks. They are called in turns once everything is
+// connected, so that what one uses in the turns of the others is what it uses idle. It judges
+// nothing, and runs only with TOOLFINCH_COST set.
 func TestCostOfReplicas(t *testing.T) {
 	if os.Getenv("TOOLFINCH_COST") == "" {
 		t.Skip("TOOLFINCH_COST is not set")
 	}
-	const upstreams, clients, calls, turns = 10, 8, 3000, 2
+	const upstreams, clients, warm, calls, turns = 10, 12, 2000, 1000, 5
 	servers := map[string]any{}
 	for i := range upstreams {
 		url, _, _ := grower(t, fmt.Sprintf("up%d", i))
 		servers[fmt.Sprintf("up%d", i)] = map[string]any{"url": url}
 	}
 	for _, eras := range [][]string{{modernRevision}, {legacyRevision}, {legacyRevision, modernRevision}} {
-		perCall := map[int]float64{}
-		for range turns {
-			for _, size := range []int{1, 3} {
-				f := fleetOver(t, size, postgres.Start(t), nil, map[string]any{"mcp_servers": servers})
-				c := &crowd{t: t, fleet: f}
-				c.ctx, c.stop = context.WithCancel(t.Context())
+		t.Run(strings.Join(eras, " and "), func(t *testing.T) {
+			start := func(size int) *fleet {
+				return fleetOver(t, size, postgres.Start(t), nil, map[string]any{"mcp_servers": servers})
+			}
+			sticky := start(3)
+			sticky.stick(t)
+			all := []*costs{
+				{name: "one", fleets: []*fleet{start(1)}},
+				{name: "three apart", fleets: []*fleet{start(1), start(1), start(1)}},
+				{name: "three replicas", fleets: []*fleet{start(3)}},
+				{name: "three, sticky", fleets: []*fleet{sticky}},
+			}
+			for _, c := range all {
+				c.crowd = &crowd{t: t}
 				for _, era := range eras {
-					c.join(era, clients/len(eras))
+					for i := range clients / len(eras) {
+						c.fleet = c.fleets[i%len(c.fleets)]
+						c.join(era, 1)
+					}
 				}
-				from := f.ticks(t)
-				c.work(upstreams)
-				c.progress(calls)
-				spent, done := f.ticks(t)-from, c.calls.Load()
-				c.stop()
-				c.working.Wait()
+				c.calling(upstreams, warm)
+			}
+			for range turns {
+				for _, c := range all {
+					before := map[*costs]int64{}
+					for _, one := range all {
+						before[one] = one.ticks()
+					}
+					forwards := c.forwards()
+					made, took := c.calling(upstreams, calls)
+					c.calls, c.worked, c.used = c.calls+made, c.worked+took, c.used+c.ticks()-before[c]
+					c.forwarded += c.forwards() - forwards
+					for _, one := range all {
+						if one != c {
+							one.idled, one.wasted = one.idled+took, one.wasted+one.ticks()-before[one]
+						}
+					}
+				}
+			}
+			for _, c := range all {
+				t.Logf("%-14s %.3f ms a call, %.2f times one; %.2f requests forwarded a call; idle %.1f ms a second; %.0f calls a second", c.name,
+					c.perCall(), c.perCall()/all[0].perCall(), c.forwarded/float64(c.calls), c.idle(), float64(c.calls)/c.worked.Seconds())
 				for _, m := range c.all {
 					_ = m.Close()
 				}
-				f.stop(t)
-				perCall[size] += float64(spent) * 10 / float64(done) / turns
 			}
-		}
-		t.Logf("%v: %.3f ms a call through one replica, %.3f ms through three: %.2f times", eras, perCall[1], perCall[3], perCall[3]/perCall[1])
+		})
 	}
 }

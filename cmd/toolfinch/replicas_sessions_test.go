@@ -33,6 +33,7 @@ import (
 type fleet struct {
 	url      string // of haproxy
 	replicas []*fleetReplica
+	balancer string // file with the configuration of haproxy
 	// rebalance has haproxy end, with all connections, and another one take its place.
 	rebalance func()
 }
@@ -180,15 +181,15 @@ func (f *fleet) balance(t *testing.T, haproxy string) {
 	for i, r := range f.replicas {
 		config += fmt.Sprintf("\tserver r%d 127.0.0.1:%s\n", i+1, r.port)
 	}
-	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+	f.balancer = filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(f.balancer, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	said := &logWriter{}
 	var cmd *exec.Cmd
 	start := func() {
 		t.Helper()
-		cmd = exec.Command(haproxy, "-db", "-f", file)
+		cmd = exec.Command(haproxy, "-db", "-f", f.balancer)
 		cmd.Stderr, cmd.Stdout = said, said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -207,13 +208,37 @@ func (f *fleet) balance(t *testing.T, haproxy string) {
 		}
 	})
 	f.url = "http://127.0.0.1:" + port + "/mcp"
+	f.balanced(t)
+}
+
+// balanced waits until haproxy answers.
+func (f *fleet) balanced(t *testing.T) {
+	t.Helper()
 	await.Nil(t, func() error {
-		answer, err := http.Get("http://127.0.0.1:" + port + "/readyz")
+		answer, err := http.Get(strings.TrimSuffix(f.url, "/mcp") + "/readyz")
 		if err == nil {
 			answer.Body.Close()
 		}
 		return err
 	})
+}
+
+// stick has haproxy send what belongs to a session to the replica that opened it, by the lines
+// of packaging/haproxy.cfg that are for that.
+func (f *fleet) stick(t *testing.T) {
+	t.Helper()
+	config, err := os.ReadFile(f.balancer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(config), "\t# stick"); lines != 3 {
+		t.Fatalf("packaging/haproxy.cfg has %d lines for stickiness", lines)
+	}
+	if err := os.WriteFile(f.balancer, []byte(strings.ReplaceAll(string(config), "\t# stick", "\tstick")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.rebalance()
+	f.balanced(t)
 }
 
 // tokenIn finds the token that the preview of a large answer names.
@@ -272,6 +297,60 @@ func (r *fleetReplica) overREST(t *testing.T, session string) {
 	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "over REST") {
 		t.Errorf("over REST: %s %s", answer.Status, text)
 	}
+}
+
+// A balancer that sticks saves handing requests over, and loses no session with its replica.
+func TestABalancerThatSticks(t *testing.T) {
+	t.Parallel()
+	url, _, _ := grower(t, "up")
+	f := fleetOver(t, 2, postgres.Start(t), nil, map[string]any{"mcp_servers": map[string]any{"up": map[string]any{"url": url}}})
+	f.stick(t)
+	c := f.goClient(t, "client")
+	defer c.Close()
+	for range 6 {
+		if text, err := c.call(t.Context(), "up_echo", map[string]any{"id": "one"}, ""); err != nil || !strings.Contains(text, "one") {
+			t.Fatal(text, err)
+		}
+	}
+	if n := f.forwards(t); n > 0 {
+		t.Errorf("%v requests were handed over", n)
+	}
+	id := c.ID()
+	for _, r := range f.replicas {
+		if err := r.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-r.ended
+		await.Nil(t, func() error { // 502 until the balancer looks away
+			_, err := c.call(t.Context(), "up_echo", map[string]any{"id": "two"}, "")
+			return err
+		})
+		r.start(t)
+	}
+	if c.ID() != id {
+		t.Error("the client has another session")
+	}
+}
+
+// forwards is how many requests replicas have handed to others.
+func (f *fleet) forwards(t *testing.T) (all float64) {
+	t.Helper()
+	for _, r := range f.replicas {
+		answer, err := http.Get("http://127.0.0.1:" + r.port + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), `toolfinch_forward_duration_seconds_count{outcome="answered"} `)
+		var n float64
+		_, _ = fmt.Sscan(after, &n) // there is none where nothing was handed over
+		all += n
+	}
+	return all
 }
 
 // When the balancer restarts, calls in flight over it fail, and sessions go on.

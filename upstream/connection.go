@@ -33,8 +33,9 @@ type connection struct {
 	level     toldLevel
 	listening listening
 
-	mu       sync.Mutex // guards relisted
-	relisted time.Time  // when a stream's end led to a new list
+	mu        sync.Mutex // guards what follows
+	relisted  time.Time  // when a stream's end led to a new list
+	relisting bool       // it is about to
 }
 
 func newConnection(l *connector, link *conn.Conn) *connection {
@@ -118,20 +119,30 @@ func (c *connection) finish(why error) {
 
 // relistAfter is the shortest time between two lists that are due to a stream
 // of notifications having ended: some servers end theirs all the time.
-const relistAfter = 30 * time.Second
+var relistAfter = 30 * time.Second // tests shorten it
 
-// StreamEnded asks for new lists: the server may be gone, or they may have
-// changed while nobody listened.
+// StreamEnded asks for new lists, at once or when it may: the server may be gone, or they may
+// have changed while nobody listened.
 func (c *connection) StreamEnded() {
+	if !c.main {
+		return
+	}
 	c.mu.Lock()
-	soon := time.Since(c.relisted) < relistAfter
-	if !soon {
-		c.relisted = time.Now()
+	defer c.mu.Unlock()
+	if c.relisting {
+		return
 	}
-	c.mu.Unlock()
-	if !soon && !c.Dead() && c.main {
-		c.server.lists.changed(tool.Kinds...)
-	}
+	c.relisting = true
+	wait := time.Until(c.relisted.Add(relistAfter))
+	c.Go(func() {
+		again := wait <= 0 || c.Pause(c.Life, wait)
+		c.mu.Lock()
+		c.relisting, c.relisted = false, time.Now()
+		c.mu.Unlock()
+		if again && !c.Dead() {
+			c.server.lists.changed(tool.Kinds...)
+		}
+	})
 }
 
 // maxNotice bounds a notification, in bytes: many may wait for many clients.

@@ -22,17 +22,18 @@ import (
 var errDamaged = errors.New("the database is damaged")
 
 // openOrReplace opens the database at path and takes the lock shared. A database
-// that is of no use is set aside first.
+// that is of no use is set aside first. It goes on waiting for other processes for so long;
+// what it does itself takes the time that it takes.
 //
 // Nobody renames a database that someone else has open: everyone who has it
 // open holds the lock, and it is renamed by who holds the lock alone.
-func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func openOrReplace(ctx context.Context, path string, lock *lock, wait time.Duration, log *slog.Logger) (*sql.DB, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	pause := 5 * time.Millisecond
 	var last error // what was wrong with the database before time ran out
 	because := func(err error) error {
-		if err != nil && ctx.Err() != nil && last != nil {
+		if err != nil && waiting.Err() != nil && last != nil {
 			return fmt.Errorf("%w, and another process is using it", last)
 		}
 		return err
@@ -61,8 +62,8 @@ func openOrReplace(ctx context.Context, path string, lock *lock, log *slog.Logge
 		// Several processes found it useless or are making it at once, or one that
 		// has it open has not noticed. The lock is free for others meanwhile.
 		select {
-		case <-ctx.Done():
-			return nil, because(ctx.Err())
+		case <-waiting.Done():
+			return nil, because(waiting.Err())
 		case <-time.After(pause + rand.N(pause)):
 			pause = min(2*pause, time.Second) // each try reads the whole database
 		}

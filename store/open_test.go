@@ -364,6 +364,24 @@ func snapshot(t *testing.T) map[string][]byte {
 	return out
 }
 
+// To make a database and to read it takes as long as it takes: only others are not waited for.
+func TestASlowMachineOpensItsDatabase(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 { // it is made, and it is there
+		lock, err := openLock(t.Context(), filepath.Join(dir, lockName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, err := openOrReplace(t.Context(), filepath.Join(dir, fileName), lock, 0, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Close(), lock.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestADatabaseInUseIsNeverMoved(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare string

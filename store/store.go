@@ -222,7 +222,7 @@ func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) 
 		return nil, err
 	}
 	s := &Store{&database{log: log, lock: lock, path: filepath.Join(dir, fileName)}}
-	s.db, err = openOrReplace(ctx, s.path, lock, log)
+	s.db, err = openOrReplace(ctx, s.path, lock, patience, log)
 	if err == nil {
 		s.file, err = os.Stat(s.path)
 	}

@@ -13,8 +13,8 @@ import (
 
 const (
 	// rootsWithin is how long the first call of a session waits for the server to
-	// take the session's roots.
-	rootsWithin = 2 * time.Second
+	// take the session's roots. A process on a busy machine may need seconds to ask.
+	rootsWithin = 5 * time.Second
 	// rootsTakenIn is how long a server has to take in roots that it has read.
 	rootsTakenIn = 50 * time.Millisecond
 	// rootsToldWithin is how long the server may take to hear of other roots.

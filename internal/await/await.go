@@ -12,7 +12,7 @@ import (
 
 // Bound is how long a wait lasts at most. It is generous, because a test that
 // passes never waits for it, and a busy machine may be slow.
-const Bound = 90 * time.Second
+const Bound = 3 * time.Minute
 
 const pause = 5 * time.Millisecond // between two looks
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/await"
@@ -801,4 +802,33 @@ func TestASetThatCouldNotBeWrittenIsNotRecalled(t *testing.T) {
 	if recall(); has(g, "ann") != "srv_b" {
 		t.Errorf("what another process stored: ann has %q", has(g, "ann"))
 	}
+}
+
+// It is stored without anybody changing something, once the store can be written.
+func TestASetThatCouldNotBeWrittenIsWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		stored := map[string]int{}
+		g, _ := gated(t, Options{Store: keep(func(_ context.Context, owner string, set []tool.Provisioned) error {
+			if time.Since(began) < time.Minute {
+				return errors.New("away")
+			}
+			stored[owner] = len(set)
+			return nil
+		})}, Budget{MaxTools: 5, MaxTokens: 100})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go g.Run(ctx)
+		provision(t, g, "ann", 0, "srv_a")
+		provision(t, g, "ben", 0, "srv_a", "srv_b")
+		provision(t, g, "cid", 0, "srv_a")
+		if _, err := g.Unprovision(t.Context(), "cid", nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute + writeAgainAfter)
+		synctest.Wait()
+		if want := map[string]int{"ann": 1, "ben": 2, "cid": 0}; !maps.Equal(stored, want) {
+			t.Errorf("stored: %v, want %v", stored, want)
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +22,7 @@ func NewLimit() *limit.Limit {
 
 // ledger holds the sets of all owners. What it hands out is never changed.
 type ledger struct {
-	wake  chan struct{} // holds one signal: due is earlier than it was
+	wake  chan struct{} // holds one signal: due is earlier than it was, or something could not be stored
 	limit *limit.Limit  // of owners that are no sessions
 
 	mu       sync.Mutex // guards what follows, and the accounts; held for look-ups and assignments only
@@ -84,6 +86,10 @@ func (l *ledger) put(owner string, all set) {
 		return
 	}
 	l.due = first
+	l.wakeUp()
+}
+
+func (l *ledger) wakeUp() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -98,7 +104,15 @@ func (l *ledger) stored(owner string, has bool) {
 		delete(l.unstored, owner)
 	} else if len(l.unstored) < maxOwners {
 		l.unstored[owner] = true
+		l.wakeUp()
 	}
+}
+
+// notStored are the owners whose sets could not be stored.
+func (l *ledger) notStored() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.unstored))
 }
 
 // isStored reports whether the store has the set of an owner, as far as is known.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"time"
 
 	"toolfinch/tool"
@@ -34,6 +35,9 @@ type Outcome struct {
 
 // storeTimeout bounds how long a changed set may take to be written.
 const storeTimeout = 10 * time.Second
+
+// writeAgainAfter is between two attempts to store what could not be stored.
+const writeAgainAfter = 15 * time.Second
 
 // turnTimeout bounds how long the program's own changes wait for their turn.
 const turnTimeout = time.Second
@@ -196,16 +200,35 @@ func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set
 	return nil
 }
 
-// write stores a changed set, which holds even if that fails.
-func (g *Gate) write(ctx context.Context, owner string, all set) {
+// write stores a changed set, which holds even if that fails: it is tried again.
+func (g *Gate) write(ctx context.Context, owner string, all set) (stored bool) {
 	if g.store == nil {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
+	level := slog.LevelWarn
+	if !g.ledger.isStored(owner) {
+		level = slog.LevelDebug // it was said
+	}
 	err := g.store.Keep(ctx, owner, all)
 	if g.ledger.stored(owner, err == nil); err != nil {
-		g.log.Warn("provisioned tools are not stored: they are lost when the program ends", "error", err)
+		g.log.Log(ctx, level, "provisioned tools are not stored: they are lost if the program ends before they can be", "error", err)
+	}
+	return err == nil
+}
+
+// writeAgain stores the sets that could not be stored, until one still cannot be.
+func (g *Gate) writeAgain(ctx context.Context) {
+	for _, owner := range g.ledger.notStored() {
+		end, err := g.turn(ctx, owner)
+		if err != nil {
+			return
+		}
+		stored := g.ledger.isStored(owner) || g.write(ctx, owner, g.ledger.of(owner))
+		if end(); !stored {
+			return
+		}
 	}
 }
 
@@ -238,17 +261,24 @@ func (g *Gate) clear(ctx context.Context, owner string, f func(set) (set, error)
 	return err == nil
 }
 
-// Run tells clients when the time of their tools has come, until ctx ends. Calls do
-// not depend on it.
+// Run tells clients when the time of their tools has come, and stores what could not be stored
+// before, until ctx ends. Calls do not depend on it.
 func (g *Gate) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var again <-chan time.Time // while something is not stored
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.ledger.wake:
 		case <-timer.C:
+		case <-again:
+			again = nil
+			g.writeAgain(ctx)
+		}
+		if again == nil && len(g.ledger.notStored()) > 0 {
+			again = time.After(writeAgainAfter)
 		}
 		owners, due := g.ledger.next(time.Now())
 		for _, owner := range owners {

@@ -65,12 +65,13 @@ func (c *connection) Asked(stream int64, id json.RawMessage, method string, para
 	first := c.calls.suspect(stream, tool.Asks[method]) // before the answer of the call can have been read
 	c.Go(func() {
 		result, question, err := a.answer(ctx, first, came, id, method, params)
-		withdrawn := errors.Is(context.Cause(ctx), errWithdrawn)
+		// With an answer after it gave way, the server would end the call as if the client had refused.
+		unwanted := errors.Is(context.Cause(ctx), errWithdrawn) || errors.Is(err, errGaveWay)
 		a.mu.Lock()
 		delete(a.cancel, string(id))
 		a.mu.Unlock()
 		cancel(nil)
-		if !withdrawn {
+		if !unwanted {
 			c.Respond(id, result, c.refusal(err))
 		}
 		c.roots.wasSent(question)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +122,7 @@ func (q *questions) ask(ctx context.Context, of []*call, method string, params j
 			return result, askError(ctx, err)
 		}
 	}
-	return nil, context.Canceled
+	return nil, cmp.Or(context.Cause(of[len(of)-1].ctx), context.Canceled)
 }
 
 // patient bounds how long a client may take to answer.

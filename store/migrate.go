@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"github.com/pressly/goose/v3"
 	goosedb "github.com/pressly/goose/v3/database"
@@ -187,11 +186,8 @@ func (p *remote) sealable(ctx context.Context, db *sql.DB) error {
 // migrationLock is held while migrations are applied.
 type migrationLock struct{ p *remote }
 
-// maxMigration bounds the wait for another program that migrates.
-const maxMigration = 10 * time.Minute
-
 func (m migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, maxMigration.Milliseconds())); err != nil {
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, maxStatement.Milliseconds())); err != nil {
 		return err
 	}
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, m.p.lockKey("migrate"))

@@ -30,7 +30,7 @@ import (
 //   - s.each and s.row to read, s.transact to write in a transaction that is tried again where that
 //     may help; s.write instead where nobody else may write at the same time.
 //   - Placeholders are $1, $2, in statements for both databases and in those for PostgreSQL alone.
-//   - s.Connect for a connection of their own: LISTEN, and locks that last as long as the connection.
+//   - s.remote.connect for a connection of their own: LISTEN, and locks that last as long as the connection.
 //     Names of locks become keys by s.remote.lockKey.
 //   - tables of their own, by a migration of their own in migrations/postgres. It need
 //     not be applied in the order of numbers.
@@ -98,6 +98,10 @@ const (
 
 	// A transaction whose program was stopped is ended, because others wait for it.
 	maxIdle = 10 * time.Second
+
+	// maxStatement bounds a statement whose program may be gone. Copying a large store takes
+	// minutes, and so does waiting for another program that migrates.
+	maxStatement = 10 * time.Minute
 
 	watchEvery  = time.Second     // while it answers
 	watchWait   = 3 * time.Second // for an answer
@@ -253,11 +257,15 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 	}
 }
 
+// outlived has the database end a session within some 15 s of its program's machine or network
+// going away without a word: others wait for the locks of the session. The system would take two hours.
+const outlived = `SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 15000; `
+
 // prepare bounds what a connection waits for. Startup parameters would do it, too, but
 // poolers refuse them.
 func prepare(ctx context.Context, conn *pgx.Conn, readOnly bool) error {
-	_, err := conn.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d; SET idle_in_transaction_session_timeout = %d; SET default_transaction_read_only = %t`,
-		patience.Milliseconds(), maxIdle.Milliseconds(), readOnly))
+	_, err := conn.Exec(ctx, outlived+fmt.Sprintf(`SET lock_timeout = %d; SET idle_in_transaction_session_timeout = %d; SET statement_timeout = %d; SET default_transaction_read_only = %t`,
+		patience.Milliseconds(), maxIdle.Milliseconds(), maxStatement.Milliseconds(), readOnly))
 	return err
 }
 
@@ -267,7 +275,15 @@ func (p *remote) connect(ctx context.Context) (*pgx.Conn, error) {
 	if away := p.away.Load(); away != nil { // nobody waits for it, or reads by one connection what others cannot yet
 		return nil, away
 	}
-	return pgx.ConnectConfig(ctx, p.config)
+	conn, err := pgx.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, outlived+fmt.Sprintf(`SET statement_timeout = %d`, maxStatement.Milliseconds())); err != nil {
+		closeSoon(conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // lock locks a name for all processes. It holds a connection of its own meanwhile: when

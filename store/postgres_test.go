@@ -57,6 +57,34 @@ func TestSchemasOfOneDatabaseAreStoresOfTheirOwn(t *testing.T) {
 	}
 }
 
+// A machine that is gone without a word keeps no lock for long, whichever connection holds it.
+func TestSessionsDoNotOutliveTheirMachine(t *testing.T) {
+	s := open(t, postgres.Start(t))
+	one, err := s.remote.connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSoon(one)
+	member, err := s.Replicas().Join(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer member.Close()
+	for name, row := range map[string]interface{ Scan(...any) error }{
+		"a pool's":     s.db.QueryRow(sessionBounds),
+		"one":          one.QueryRow(t.Context(), sessionBounds),
+		"a membership": member.conn.QueryRow(t.Context(), sessionBounds),
+	} {
+		var set string
+		if err := row.Scan(&set); err != nil || set != "statement_timeout tcp_keepalives_count tcp_keepalives_idle tcp_keepalives_interval tcp_user_timeout" {
+			t.Errorf("%s connection has set %q, %v", name, set, err)
+		}
+	}
+}
+
+// Over a socket of the system, values of TCP are shown as 0.
+const sessionBounds = `SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings WHERE source = 'session' AND (name LIKE 'tcp%' OR name = 'statement_timeout')`
+
 func TestNewerDatabases(t *testing.T) {
 	url := postgres.Start(t)
 	s := open(t, url)

@@ -139,8 +139,7 @@ const (
 func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
 	conn, err := r.remote.connect(ctx)
 	if err == nil {
-		_, err = conn.Exec(ctx, `SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 15000; SET statement_timeout = 10000`)
-		if err != nil {
+		if _, err = conn.Exec(ctx, `SET statement_timeout = 10000`); err != nil {
 			closeSoon(conn)
 		}
 	}

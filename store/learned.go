@@ -54,9 +54,10 @@ const (
 			ORDER BY (principal, query, server, tool) = ($2, $3, $4, $5) DESC, ` + learnedNow + ` DESC, principal, query, server, tool
 			` + after + `$6)`
 
+	// $1 is in lower case: what lower makes of a parameter depends on the locale of the database.
 	forgetLearned = `
 		DELETE FROM learned
-		WHERE ($1 = '' OR replace(lower(query), lower($1), '') <> lower(query)) AND ($2 = '' OR server || '.' || tool = $2)`
+		WHERE ($1 = '' OR replace(lower(query), $1, '') <> lower(query)) AND ($2 = '' OR server || '.' || tool = $2)`
 )
 
 // Learned returns what was learned from use, in the order of principals, queries and tools.
@@ -105,7 +106,7 @@ func (u *Usage) PutLearned(ctx context.Context, use LearnedUse) error {
 // another process is reading, a copy stays in its log until that is reused, and
 // the store's log says so. PostgreSQL overwrites nothing: it reuses the space later.
 func (u *Usage) ForgetLearned(ctx context.Context, query, tool string) (int, error) {
-	n, err := run(ctx, u.writeErasable, forgetLearned, query, tool)
+	n, err := run(ctx, u.writeErasable, forgetLearned, lower(query), tool)
 	if err != nil || u.remote != nil {
 		return int(n), failed("forget what was learned", err)
 	}
@@ -115,4 +116,15 @@ func (u *Usage) ForgetLearned(ctx context.Context, query, tool string) (int, err
 		u.log.Warn("what was forgotten stays in the database's log until that is reused", "error", err)
 	}
 	return int(n), nil
+}
+
+// lower is what both databases make of the column: others than English letters stay.
+func lower(text string) string {
+	out := []byte(text)
+	for i, c := range out {
+		if 'A' <= c && c <= 'Z' {
+			out[i] = c + 'a' - 'A'
+		}
+	}
+	return string(out)
 }

@@ -128,20 +128,23 @@ func TestForgetLearned(t *testing.T) {
 		used("Open the Letter", "files", "read", 1, noon),
 		used("open the letter", "mail.box", "read", 1, noon),
 		used("send 100% of it", "mail", "box.read", 1, noon),
+		used("Ärger in İzmir", "mail", "write", 1, noon),
 	}
 	for _, test := range []struct {
 		query, tool string
 		left        []int
 	}{
 		{"", "", nil},
-		{"LETTER", "", []int{2}},
-		{"letter", "files.read", []int{1, 2}},
-		{"", "mail.box.read", []int{0}}, // two tools of that ID: both may be meant
-		{"0% o", "", []int{0, 1}},
-		{"%", "", []int{0, 1}},
-		{"_", "", []int{0, 1, 2}},
-		{"", "files", []int{0, 1, 2}},
-		{"' OR 1=1 --", "", []int{0, 1, 2}},
+		{"LETTER", "", []int{2, 3}},
+		{"letter", "files.read", []int{1, 2, 3}},
+		{"Ärger IN İ", "", []int{0, 1, 2}},
+		{"ärger", "", []int{0, 1, 2, 3}},
+		{"", "mail.box.read", []int{0, 3}}, // two tools of that ID: both may be meant
+		{"0% o", "", []int{0, 1, 3}},
+		{"%", "", []int{0, 1, 3}},
+		{"_", "", []int{0, 1, 2, 3}},
+		{"", "files", []int{0, 1, 2, 3}},
+		{"' OR 1=1 --", "", []int{0, 1, 2, 3}},
 	} {
 		t.Run(test.query+"|"+test.tool, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, s *Store) {

@@ -32,6 +32,8 @@ const (
 	sweepEvery = 10 * time.Minute
 	// patience bounds one use of the store.
 	patience = 10 * time.Second
+	// keepWithin bounds the wait of a call for its result to be kept.
+	keepWithin = 2 * time.Second
 )
 
 // Store keeps bytes until they expire, by the SHA-256 of their token and of
@@ -47,6 +49,7 @@ type Store interface {
 type Cache struct {
 	store     Store
 	evaluator Evaluator
+	level     func(error) slog.Level
 	log       *slog.Logger
 	now       func() time.Time
 	// evaluating holds a token while an expression is evaluated: one at a time, so
@@ -55,9 +58,9 @@ type Cache struct {
 }
 
 // New returns a cache that keeps results in store. evaluator evaluates the jq
-// expressions of read_output.
-func New(store Store, evaluator Evaluator, log *slog.Logger) *Cache {
-	return &Cache{store: store, evaluator: evaluator, log: log, now: time.Now, evaluating: make(chan struct{}, 1)}
+// expressions of read_output. level says how loud errors of the store are in log.
+func New(store Store, evaluator Evaluator, level func(error) slog.Level, log *slog.Logger) *Cache {
+	return &Cache{store: store, evaluator: evaluator, level: level, log: log, now: time.Now, evaluating: make(chan struct{}, 1)}
 }
 
 // Keep returns what keeps the large results of a handler. A complete result of
@@ -66,7 +69,7 @@ func New(store Store, evaluator Evaluator, log *slog.Logger) *Cache {
 // without text as far as they have less than MinSize bytes together, structured
 // content if it alone has less, and all other members as they were. A result
 // that would not get shorter is answered whole, and so is one that cannot be
-// stored, which costs a warning in the log.
+// stored within 2 s, which costs a line in the log.
 func (c *Cache) Keep(s Settings) tool.Middleware {
 	s.Preview = cmp.Or(max(s.Preview, 0), DefaultPreview)
 	s.TTL = cmp.Or(max(s.TTL, 0), DefaultTTL)
@@ -95,10 +98,10 @@ func (c *Cache) keep(ctx context.Context, s Settings, name string, owner [32]byt
 	if !ok {
 		return result
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, keepWithin)
 	defer cancel()
-	if err := c.store.Put(ctx, hash(token), owner, result, now, expires); err != nil {
-		c.log.Warn("a large result could not be kept and is answered whole", "tool", name, "bytes", len(result), "error", err)
+	if err := c.store.Put(within, hash(token), owner, result, now, expires); err != nil {
+		c.log.Log(ctx, c.level(err), "a large result could not be kept and is answered whole", "tool", name, "bytes", len(result), "error", err)
 		return result
 	}
 	return answer
@@ -124,7 +127,7 @@ func (c *Cache) sweep(ctx context.Context) {
 	dropped, err := c.store.Drop(ctx, c.now())
 	switch {
 	case err != nil && ctx.Err() == nil:
-		c.log.Warn("expired results could not be dropped", "error", err)
+		c.log.Log(ctx, c.level(err), "expired results could not be dropped", "error", err)
 	case dropped > 0:
 		c.log.Debug("expired results dropped", "count", dropped)
 	}

@@ -51,7 +51,7 @@ func newFixture(t testing.TB) *fixture {
 	}
 	t.Cleanup(func() { s.Close() })
 	f := &fixture{store: s, dir: dir, clock: noon, log: &bytes.Buffer{}}
-	f.Cache = New(s.Outputs(), sandbox, slog.New(slog.NewTextHandler(f.log, nil)))
+	f.Cache = New(s.Outputs(), sandbox, store.Level, slog.New(slog.NewTextHandler(f.log, nil)))
 	f.now = func() time.Time { return f.clock }
 	return f
 }
@@ -446,7 +446,7 @@ func TestASessionReadsItInWhateverProcess(t *testing.T) {
 	f := newFixture(t)
 	token := f.token(t, text(strings.Repeat("long ", 1000)))
 	now := f.now
-	f.Cache = New(f.store.Outputs(), sandbox, slog.New(slog.DiscardHandler))
+	f.Cache = New(f.store.Outputs(), sandbox, store.Level, slog.New(slog.DiscardHandler))
 	f.now = now
 	if texts, failed := f.read(t, alice, with(token, "")); failed {
 		t.Errorf("refused: %q", texts)

@@ -154,7 +154,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		options: o, first: config, known: known, tokens: beside.tokens,
 		modules: script.NewModules(o.log),
 		python:  python.New(config.Python, o.log),
-		outputs: output.New(db.Outputs(), scripts, o.log),
+		outputs: output.New(db.Outputs(), scripts, store.Level, o.log),
 		scripts: scripts,
 		logins:  logins,
 		limits:  rate.New(config.RateLimits, nil),

@@ -24,6 +24,9 @@ const (
 	dropAtOnce       = 10 // a megabyte takes 10 ms to overwrite, and others wait
 )
 
+// roomLock is the lock of whoever makes room in PostgreSQL.
+const roomLock = "outputs"
+
 const (
 	dropOutputs       = `DELETE FROM outputs WHERE id IN (SELECT id FROM outputs WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)`
 	addOutput         = `INSERT INTO outputs (token, owner, expires_at, size, content) VALUES ($1, $2, $3, $4, $5)`
@@ -45,8 +48,8 @@ const (
 // Put keeps content for its owner until it expires; token and owner are
 // the SHA-256 of what names them. Some of what has expired at now is dropped, and where
 // an owner would have more than 64 MB or 1,000 outputs, or all of them together
-// more than 512 MB or 10,000, the oldest go. Content of more than 64 MB is an
-// error.
+// more than 512 MB or 10,000, the oldest go; of those that PostgreSQL is given at the same
+// moment some go with the next. Content of more than 64 MB is an error.
 func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error {
 	if len(content) > maxOwnOutputs {
 		return fmt.Errorf("store: put output: it has %d bytes, more than %d", len(content), maxOwnOutputs)
@@ -54,11 +57,19 @@ func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte
 	if content == nil {
 		content = []byte{} // nil would be NULL
 	}
-	err := o.writeErasable(ctx, func(tx *txn) error {
-		if _, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce); err != nil {
+	put := func(tx *txn) error {
+		if _, err := tx.ExecContext(ctx, addOutput, token[:], owner[:], expires.UnixMilli(), len(content), content); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, addOutput, token[:], owner[:], expires.UnixMilli(), len(content), content); err != nil {
+		if tx.postgres {
+			// A call waits for this: it waits for no other writer. Who has the lock makes room.
+			var mine bool
+			err := tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock($1)`, o.remote.lockKey(roomLock)).Scan(&mine)
+			if err != nil || !mine {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, boundOwnedOutputs, maxOwnOutputs, maxOwnOutputRows, owner[:])
@@ -67,7 +78,12 @@ func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte
 		}
 		_, err = tx.ExecContext(ctx, boundOutputs, maxOutputs, maxOutputRows)
 		return err
-	})
+	}
+	write := o.writeErasable
+	if o.remote != nil {
+		write = o.transact
+	}
+	err := write(ctx, put)
 	return failed("put output", err)
 }
 
@@ -89,7 +105,22 @@ func (o *Outputs) Find(ctx context.Context, token, owner [32]byte, now time.Time
 // there were. On an error some may have been dropped.
 func (o *Outputs) Drop(ctx context.Context, now time.Time) (dropped int, err error) {
 	for {
-		n, err := run(ctx, o.writeErasable, dropOutputs, now.UnixMilli(), dropAtOnce)
+		var n int64
+		err := o.writeErasable(ctx, func(tx *txn) error {
+			if tx.postgres { // or two who make room could wait for each other's rows
+				if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, o.remote.lockKey(roomLock)); err != nil {
+					return err
+				}
+			}
+			result, err := tx.ExecContext(ctx, dropOutputs, now.UnixMilli(), dropAtOnce)
+			if err == nil {
+				n, err = result.RowsAffected()
+			}
+			return err
+		})
+		if err != nil {
+			n = 0
+		}
 		dropped += int(n)
 		if err != nil || n < dropAtOnce {
 			return dropped, failed("drop outputs", err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/postgres"
 )
 
 func name(s string) [32]byte { return sha256.Sum256([]byte(s)) }
@@ -129,6 +131,23 @@ func TestOfTooManyOutputsTheOldestGo(t *testing.T) {
 				t.Error("the new one is gone")
 			}
 		})
+	}
+}
+
+// A call waits for its result to be kept, and not for who stores a long list, nor for who makes room.
+func TestAnOutputWaitsForNobody(t *testing.T) {
+	url := postgres.Start(t)
+	s, other := open(t, url), open(t, url)
+	err := other.write(t.Context(), func(tx *txn) error {
+		if _, err := tx.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock($1)`, other.remote.lockKey(roomLock)); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		defer cancel()
+		return s.Outputs().Put(ctx, name("t"), name("o"), []byte("x"), noon, noon.Add(time.Hour))
+	})
+	if err != nil || kept(t, s, "t", "o", noon) == nil {
+		t.Errorf("it is not kept: %v", err)
 	}
 }
 

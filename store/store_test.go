@@ -3,6 +3,8 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,6 +116,24 @@ func TestDefinitionsComeBackByteForByte(t *testing.T) {
 		if got := tools(t, s); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %v, want %v", ids(got), ids(want))
 		}
+	})
+}
+
+// The longest names that tool.TakeIn lets in, of bytes that do not compress, cost nobody anything.
+func TestLongNames(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *Store) {
+		random := make([]byte, 1000)
+		rand.Read(random)
+		long := hex.EncodeToString(random)
+		want := defs(t, "a", `{"name":"`+long+`"}`, `{"name":"x"}`)
+		putReviewed(t, s, Upstream{Name: "a"}, strict, want...)
+		if got := ids(tools(t, s)); !slices.Equal(got, ids(want)) {
+			t.Errorf("got %v", got)
+		}
+		owner := long + long[:maxProvisionOwner-len(long)]
+		set := []tool.Provisioned{never(owner, "a", long), never(owner, "a", "x")}
+		provision(t, s, "v", owner, set...)
+		wantProvisions(t, s, "v", set...)
 	})
 }
 

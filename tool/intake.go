@@ -24,6 +24,10 @@ import (
 // read schemas recursively.
 const maxDefDepth = 200
 
+// maxIDBytes bounds the name of a tool or prompt, and the URI of what is read: an index of
+// PostgreSQL takes 2,704 bytes, and clients take less.
+const maxIDBytes = 2000
+
 // shape lists the members of an object that the protocol knows. Other members are
 // not looked at.
 type shape []member
@@ -123,6 +127,9 @@ func TakeIn(kind Kind, server string, raw json.RawMessage) (def *Def, mended []s
 	}
 	if def, err = ParseKind(kind, server, taken); err != nil {
 		return nil, nil, err
+	}
+	if n := len(def.ID.Name); n > maxIDBytes {
+		return nil, nil, badDef{fmt.Errorf("%s has %d bytes, more than %d", kind.Key(), n, maxIDBytes)}
 	}
 	return def, in.mended, nil
 }

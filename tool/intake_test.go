@@ -67,6 +67,7 @@ func TestTakeInMendsOrRefuses(t *testing.T) {
 		{KindResource, `{"name":"a","uri":"x:1","annotations":{"priority":2}}`, "", []string{"annotations.priority is 2, not a number from 0 to 1"}},
 		{KindResource, `{"name":"a","uri":"x:1","annotations":{"lastModified":"2025-02-30T00:00:00Z"}}`, "",
 			[]string{`annotations.lastModified is "2025-02-30T00:00:00Z", not a time like 2006-01-02T15:04:05Z`}},
+		{KindResource, `{"name":"a","uri":"x:` + strings.Repeat("a", 2000) + `"}`, "", []string{"uri has 2002 bytes, more than 2000"}},
 		{KindTemplate, `{"uriTemplate":"x:{a}","name":7}`, "", []string{"name is a number, not text"}},
 	} {
 		def, mended, err := TakeIn(test.kind, "s", []byte(test.raw))

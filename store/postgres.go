@@ -158,6 +158,9 @@ func (e *inWords) Unwrap() error { return e.error }
 // configOf reads a URL.
 func configOf(at string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(at)
+	if misread(at) && (err != nil || strings.Contains(config.Database, "@") || slices.ContainsFunc(hosts(config), func(host string) bool { return strings.Contains(host, "@") })) {
+		return nil, errors.New("its URL cannot be read: write %40 for @, and %2F for /, in a user or password")
+	}
 	if err != nil {
 		if cause := errors.Unwrap(err); cause != nil {
 			err = cause // without the URL, which has a password
@@ -171,6 +174,24 @@ func configOf(at string) (*pgx.ConnConfig, error) {
 		config.RuntimeParams["application_name"] = "toolfinch"
 	}
 	return config, nil
+}
+
+// misread reports whether the user or password of a URL may have an @ or a /. The driver would
+// take what follows for a host or database, and print it.
+func misread(at string) bool {
+	_, rest, _ := strings.Cut(at, "://")
+	user, rest, _ := strings.Cut(rest, "@")
+	return strings.Contains(user, "/") || strings.Contains(rest, "@")
+}
+
+func hosts(config *pgx.ConnConfig) []string {
+	all := []string{config.Host}
+	for _, next := range config.Fallbacks { // for each host, with TLS and without
+		if !slices.Contains(all, next.Host) {
+			all = append(all, next.Host)
+		}
+	}
+	return all
 }
 
 func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to purpose) (_ *Store, err error) {
@@ -221,11 +242,7 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 // wait for long.
 func (p *remote) reach(ctx context.Context, soon bool) error {
 	if soon {
-		hosts := map[string]bool{p.config.Host: true}
-		for _, next := range p.config.Fallbacks {
-			hosts[next.Host] = true
-		}
-		within, cancel := context.WithTimeout(ctx, p.config.ConnectTimeout*time.Duration(len(hosts)))
+		within, cancel := context.WithTimeout(ctx, p.config.ConnectTimeout*time.Duration(len(hosts(p.config))))
 		defer cancel()
 		ctx = within
 	}

@@ -110,6 +110,13 @@ func TestPostgresThatCannotBeOpened(t *testing.T) {
 		"postgres://ann:Geheim123@127.0.0.1:1/x":               "refused",
 		"postgres://ann:Gehei m123@127.0.0.1:x/x":              "cannot be read",
 		"postgres://ann:Geheim123@127.0.0.1/x?sslmode=strange": "sslmode",
+		"postgres://ann:x@Geheim123@127.0.0.1/x":               "%40",
+		"postgres://ann:x@Geheim:123@127.0.0.1/x":              "%40",
+		"postgres://ann:x?y@Geheim123@127.0.0.1/x":             "%40",
+		"postgres://ann:1/Geheim123@127.0.0.1/x":               "%2F",
+		"postgres://ann:Geheim/123@127.0.0.1/x":                "%2F",
+		"postgres://ann:x%40Geheim%2F123@127.0.0.1:1/x":        "refused",
+		"postgres://127.0.0.1:1/x?user=a@b":                    "refused",
 	} {
 		_, err := Open(t.Context(), url, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Gehei") {

@@ -203,7 +203,7 @@ func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	status := "ready"
-	away := p.store.Health()
+	away := p.store.Trouble()
 	switch {
 	case draining:
 		status = "draining"

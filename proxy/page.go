@@ -85,7 +85,7 @@ func (h paged) Sums(ctx context.Context) (s page.Sums) {
 	for _, v := range views {
 		s.Tools = max(s.Tools, v.catalog.Len())
 	}
-	if away := h.store.Health(); away != nil {
+	if away := h.store.Trouble(); away != nil {
 		s.Store = away.Brief()
 	}
 	if !h.owner(ctx) {

@@ -73,7 +73,7 @@ func (p *Proxy) status(ctx context.Context, views []*View, sees func(principal s
 		Errors: []web.CallStatus{}, Search: p.embedder.status(), Limits: []web.LimitStatus{},
 		Sessions: web.SessionsStatus{Shown: []web.SessionStatus{}},
 	}
-	if away := p.store.Health(); away != nil {
+	if away := p.store.Trouble(); away != nil {
 		status.Store = away.Brief()
 	}
 	named := map[string]bool{}

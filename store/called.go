@@ -58,7 +58,7 @@ func (u *Usage) PutCalled(ctx context.Context, view string, by tool.Caller, call
 		return fmt.Errorf("store: put what was called: %w", err)
 	}
 	now := time.Now()
-	err = u.write(ctx, func(tx *txn) error {
+	err = u.write(ctx, func(ctx context.Context, tx *txn) error {
 		for _, statement := range []struct {
 			text string
 			args []any

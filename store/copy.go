@@ -53,13 +53,15 @@ func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, er
 }
 
 func copyTables(ctx context.Context, from, to *database, tables []string, replace bool) (copied []Rows, err error) {
+	slow := func(d *database) *database { d = new(*d); d.unhurried = true; return d }
+	from, to = slow(from), slow(to)
 	err = from.read(ctx, func(ctx context.Context, db *sql.DB) error {
 		source, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 		if err != nil {
 			return err
 		}
 		defer source.Rollback() // nothing was written
-		return to.write(ctx, func(tx *txn) error {
+		return to.write(ctx, func(ctx context.Context, tx *txn) error {
 			copied = nil
 			if err := empty(ctx, tx, replace); err != nil {
 				return err

@@ -63,7 +63,7 @@ func (s *Store) PutEnriched(ctx context.Context, one Enriched) error {
 	if err != nil {
 		return fmt.Errorf("store: put what was written of a tool: %w", err)
 	}
-	err = s.write(ctx, func(tx *txn) error {
+	err = s.write(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, putEnriched, one.Hash, one.When, string(tags), string(one.State), time.Now().UnixNano()); err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ func (k *Keys) Add(ctx context.Context, key trust.Key) error {
 	if err != nil {
 		return fmt.Errorf("store: add key: %w", err)
 	}
-	err = k.write(ctx, func(tx *txn) error {
+	err = k.write(ctx, func(ctx context.Context, tx *txn) error {
 		var all, same int
 		if err := tx.QueryRowContext(ctx, countKeys, key.Name).Scan(&all, &same); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (k *Keys) find(ctx context.Context, query string, args ...any) ([]trust.Key
 
 // Used notes when keys were used last, by hash.
 func (k *Keys) Used(ctx context.Context, used map[[32]byte]time.Time) error {
-	err := k.write(ctx, func(tx *txn) error {
+	err := k.write(ctx, func(ctx context.Context, tx *txn) error {
 		for hash, at := range used {
 			if _, err := tx.ExecContext(ctx, useKey, millis(at), hash[:]); err != nil {
 				return err

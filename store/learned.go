@@ -86,7 +86,7 @@ func (u *Usage) PutLearned(ctx context.Context, use LearnedUse) error {
 		return fmt.Errorf("store: put learned use: its count is %v, not above 0", use.Count)
 	}
 	row := []any{use.At.UnixMilli(), use.Principal, use.Query, use.Tool.Server, use.Tool.Name}
-	err := u.writeErasable(ctx, func(tx *txn) error {
+	err := u.writeErasable(ctx, func(ctx context.Context, tx *txn) error {
 		_, err := tx.ExecContext(ctx, addLearned, append(slices.Clip(row), min(use.Count, maxLearnedCount), maxLearnedCount)...)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, fadeLearned, row[0], minLearnedCount)

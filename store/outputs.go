@@ -57,7 +57,7 @@ func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte
 	if content == nil {
 		content = []byte{} // nil would be NULL
 	}
-	put := func(tx *txn) error {
+	put := func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, addOutput, token[:], owner[:], expires.UnixMilli(), len(content), content); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (o *Outputs) Find(ctx context.Context, token, owner [32]byte, now time.Time
 func (o *Outputs) Drop(ctx context.Context, now time.Time) (dropped int, err error) {
 	for {
 		var n int64
-		err := o.writeErasable(ctx, func(tx *txn) error {
+		err := o.writeErasable(ctx, func(ctx context.Context, tx *txn) error {
 			if tx.postgres { // or two who make room could wait for each other's rows
 				if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, o.remote.lockKey(roomLock)); err != nil {
 					return err

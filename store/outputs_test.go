@@ -138,11 +138,11 @@ func TestOfTooManyOutputsTheOldestGo(t *testing.T) {
 func TestAnOutputWaitsForNobody(t *testing.T) {
 	url := postgres.Start(t)
 	s, other := open(t, url), open(t, url)
-	err := other.write(t.Context(), func(tx *txn) error {
-		if _, err := tx.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock($1)`, other.remote.lockKey(roomLock)); err != nil {
+	err := other.write(t.Context(), func(ctx context.Context, tx *txn) error {
+		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, other.remote.lockKey(roomLock)); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		ctx, cancel := context.WithTimeout(ctx, patience/2)
 		defer cancel()
 		return s.Outputs().Put(ctx, name("t"), name("o"), []byte("x"), noon, noon.Add(time.Hour))
 	})

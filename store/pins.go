@@ -267,20 +267,20 @@ var ErrStale = errors.New("it has changed again")
 // Approve makes what is listed what is approved, if that still has the hash that u
 // says; else nothing is.
 func (p *Pins) Approve(ctx context.Context, all []Unpinned) error {
-	return p.decide(ctx, "approve", all, func(tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
+	return p.decide(ctx, "approve", all, func(ctx context.Context, tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
 }
 
 // Reject stores the mark in Rejected with each, if what is listed still has the hash
 // that u says; else nothing is stored.
 func (p *Pins) Reject(ctx context.Context, all []Unpinned) error {
-	return p.decide(ctx, "reject", all, func(tx *txn, u Unpinned) error {
+	return p.decide(ctx, "reject", all, func(ctx context.Context, tx *txn, u Unpinned) error {
 		_, err := tx.ExecContext(ctx, rejectListed, u.ID.Server, u.ID.Kind, u.ID.Name, u.Rejected)
 		return err
 	})
 }
 
-func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(*txn, Unpinned) error) error {
-	err := p.write(ctx, func(tx *txn) error {
+func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(context.Context, *txn, Unpinned) error) error {
+	err := p.write(ctx, func(ctx context.Context, tx *txn) error {
 		listed := map[string]map[tool.ID]string{} // hashes by server
 		for _, u := range all {
 			if listed[u.ID.Server] == nil {
@@ -297,7 +297,7 @@ func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(
 			if listed[u.ID.Server][u.ID] != u.Hash {
 				return fmt.Errorf("%s: %w", u.ID, ErrStale)
 			}
-			if err := do(tx, u); err != nil {
+			if err := do(ctx, tx, u); err != nil {
 				return err
 			}
 		}

@@ -4,14 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -45,10 +41,13 @@ type remote struct {
 	ended context.CancelFunc // of watch
 	done  chan struct{}      // closed when watch has returned
 
-	away atomic.Pointer[Away] // nil while the database answers
-	mu   sync.Mutex           // guards up and drop; never held over I/O
-	up   context.Context      // done when the database goes away
-	drop context.CancelCauseFunc
+	within time.Duration // maxMethod, but for tests
+
+	refused atomic.Pointer[refusal] // the last time that it stored nothing; nil after it did
+	away    atomic.Pointer[Away]    // nil while the database answers
+	mu      sync.Mutex              // guards up and drop; never held over I/O
+	up      context.Context         // done when the database goes away
+	drop    context.CancelCauseFunc
 }
 
 // Away is the error of methods while PostgreSQL does not answer.
@@ -57,6 +56,7 @@ type Away struct {
 	Snapshot time.Time // when the snapshot was written that is read meanwhile; zero without one
 	Err      error     // the last attempt's
 	Answers  bool      // it does by now, but cannot be used: Err says why
+	Refuses  bool      // it answers and stores nothing; methods that read do not return this
 }
 
 func (a *Away) Error() string { return fmt.Sprintf("%s: %v", a.Brief(), a.Err) }
@@ -66,6 +66,9 @@ func (a *Away) Brief() string {
 	text := "PostgreSQL has not answered since "
 	if a.Answers {
 		text = "PostgreSQL answers, but could not be used since "
+	}
+	if a.Refuses {
+		text = "PostgreSQL answers, but stores nothing since "
 	}
 	text += a.Since.UTC().Format(time.RFC3339)
 	if !a.Snapshot.IsZero() {
@@ -102,6 +105,10 @@ const (
 	// maxStatement bounds a statement whose program may be gone. Copying a large store takes
 	// minutes, and so does waiting for another program that migrates.
 	maxStatement = 10 * time.Minute
+
+	// maxMethod bounds what methods do, but for copying whole stores: a connection may have been lost
+	// without a word while that of the watch is well.
+	maxMethod = time.Minute
 
 	watchEvery  = time.Second     // while it answers
 	watchWait   = 3 * time.Second // for an answer
@@ -199,7 +206,7 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 	if err != nil {
 		return nil, err
 	}
-	p := &remote{config: config}
+	p := &remote{config: config, within: maxMethod}
 	db := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 		return prepare(ctx, conn, to != everything)
 	}))})
@@ -324,9 +331,10 @@ func (p *remote) lockKey(name string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// bounded returns a context that ends when the database goes away; the error says so
+// bounded returns a context that ends when the database goes away, or after within; the error says so
 // when it is away already.
-func (p *remote) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
+func (d *database) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	p := d.remote
 	p.mu.Lock()
 	up := p.up
 	p.mu.Unlock()
@@ -335,8 +343,16 @@ func (p *remote) bounded(ctx context.Context) (context.Context, context.CancelFu
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(up, func() { cancel(context.Cause(up)) })
-	return ctx, func() { stop(); cancel(nil) }, nil
+	ended := func() { stop(); cancel(nil) }
+	if d.unhurried {
+		return ctx, ended, nil
+	}
+	ctx, late := context.WithTimeoutCause(ctx, p.within, errSilent)
+	return ctx, func() { late(); ended() }, nil
 }
+
+// errSilent passes, as what took too long does.
+var errSilent = fmt.Errorf("PostgreSQL did not answer in time: %w", context.DeadlineExceeded)
 
 // watch notices that the database does not answer, and that it does again. Whoever waits
 // for it is told then: no method waits longer than watch does. A database that is reached
@@ -430,15 +446,15 @@ const maxTries = 4
 
 // transact runs do in one transaction. It runs again when the transaction failed because
 // of another one, or its connection was lost before the end: do must not keep what it
-// found in an earlier run.
-func (d *database) transact(ctx context.Context, do func(*txn) error) error {
+// found in an earlier run. It is given a context that ends when the database goes away.
+func (d *database) transact(ctx context.Context, do func(context.Context, *txn) error) error {
 	if d.readOnly {
 		return ErrReadOnly
 	}
 	if d.remote == nil {
 		return d.once(ctx, do)
 	}
-	ctx, cancel, err := d.remote.bounded(ctx)
+	ctx, cancel, err := d.bounded(ctx)
 	if err != nil {
 		return err
 	}
@@ -446,6 +462,7 @@ func (d *database) transact(ctx context.Context, do func(*txn) error) error {
 	for try := 1; ; try++ {
 		err := d.once(ctx, do)
 		if err == nil || try == maxTries || ctx.Err() != nil || !again(err) {
+			d.remote.note(err)
 			return because(ctx, err)
 		}
 		select {
@@ -455,71 +472,11 @@ func (d *database) transact(ctx context.Context, do func(*txn) error) error {
 	}
 }
 
-// because says that the database went away where that is why a method failed.
+// because says that the database went away, or was silent, where that is why a method failed.
 func because(ctx context.Context, err error) error {
 	var away *Away
-	if err != nil && ctx.Err() != nil && errors.As(context.Cause(ctx), &away) {
-		return away
+	if cause := context.Cause(ctx); err != nil && (errors.As(cause, &away) || errors.Is(cause, errSilent)) {
+		return cause
 	}
 	return err
-}
-
-// errUnknown is wrapped by the error of a transaction that may have been committed.
-var errUnknown = errors.New("the connection was lost at the end of a transaction: it is not known whether it was stored")
-
-// committed says what the failure of a commit means.
-func (d *database) committed(err error) error {
-	var refused *pgconn.PgError
-	if d.remote == nil || err == nil || errors.As(err, &refused) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", errUnknown, err)
-}
-
-// Passes reports whether what a method was asked for may succeed later: its error says that
-// PostgreSQL was away, or became so, or had too much to do. Errors of SQLite do not pass by themselves.
-func Passes(err error) bool {
-	var away *Away
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && slices.Contains(slow, refused.Code) {
-		return true
-	}
-	return errors.As(err, &away) || errors.Is(err, errUnknown) || err != nil && again(err)
-}
-
-// slow are the codes of what took too long: a lock, a statement, a pause in a transaction; and
-// of too many connections.
-var slow = []string{"55P03", "57014", "25P03", "53300"}
-
-// absent reports whether an error says that there is no store at a place. One of PostgreSQL may
-// wrap fs.ErrNotExist for the socket of a server that does not run, or a snapshot that was not written yet.
-func absent(at string, err error) bool {
-	return errors.Is(err, fs.ErrNotExist) && !(InPostgres(at) && Passes(err))
-}
-
-// Level is the level at which an error of a method is logged. While PostgreSQL is away it is known,
-// and was said once, that nothing can be stored or read.
-func Level(err error) slog.Level {
-	if away := (*Away)(nil); errors.As(err, &away) {
-		return slog.LevelDebug
-	}
-	return slog.LevelWarn
-}
-
-// again reports whether a transaction that failed may be tried again.
-func again(err error) bool {
-	var refused *pgconn.PgError
-	switch {
-	case errors.Is(err, errUnknown):
-		return false
-	case errors.As(err, &refused):
-		switch refused.Code {
-		case "40001", "40P01", // another transaction was first
-			"57P01", "57P02", "57P03": // the server stops or starts
-			return true
-		}
-		return false
-	}
-	var lost net.Error
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &lost) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
 }

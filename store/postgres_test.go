@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -235,9 +237,48 @@ func TestPostgresGoesAwayAndComesBack(t *testing.T) {
 
 // Who waits for something that is in use may be served later.
 func TestWhatPasses(t *testing.T) {
-	for code, want := range map[string]bool{"55P03": true, "53300": true, "57014": true, "25P03": true, "40001": true, "57P01": true, "42P01": false, "28P01": false} {
+	for code, want := range map[string]bool{"55P03": true, "53300": true, "57014": true, "25P03": true, "53100": true, "53200": true, "58030": true, "25006": true, "40001": true, "57P01": true, "42P01": false, "28P01": false} {
 		if got := Passes(fmt.Errorf("store: %w", &pgconn.PgError{Code: code})); got != want {
 			t.Errorf("%s passes: %t", code, got)
+		}
+	}
+}
+
+// What a database refuses that answers otherwise is told until it stores something.
+func TestADatabaseThatStoresNothing(t *testing.T) {
+	s := open(t, postgres.Start(t))
+	err := s.transact(t.Context(), func(ctx context.Context, tx *txn) error {
+		_, err := tx.ExecContext(ctx, `SET TRANSACTION READ ONLY`)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM servers`)
+		}
+		return err
+	})
+	if trouble := s.Trouble(); !Passes(err) || s.Health() != nil || trouble == nil || !strings.Contains(trouble.Brief(), "stores nothing") {
+		t.Errorf("%v, %v", err, trouble)
+	}
+	if _, err := s.Tools(t.Context()); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+	put(t, s, "a", def(t, "a", `{"name":"x"}`))
+	if trouble := s.Trouble(); trouble != nil {
+		t.Errorf("after a write: %v", trouble)
+	}
+}
+
+// A connection may hang while that of the watch does not.
+func TestAMethodEnds(t *testing.T) {
+	s := open(t, postgres.Start(t))
+	s.remote.within = 100 * time.Millisecond
+	wait := func(ctx context.Context, db querier) error {
+		return each(ctx, db, func(*sql.Rows) error { return nil }, `SELECT pg_sleep(60)`)
+	}
+	for name, err := range map[string]error{
+		"a read":  s.read(t.Context(), func(ctx context.Context, db *sql.DB) error { return wait(ctx, db) }),
+		"a write": s.transact(t.Context(), func(ctx context.Context, tx *txn) error { return wait(ctx, tx) }),
+	} {
+		if !errors.Is(err, errSilent) || !Passes(err) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

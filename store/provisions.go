@@ -45,7 +45,7 @@ func (u *Usage) PutProvisions(ctx context.Context, view, owner string, set []too
 	if len(set) > maxOwnProvisions {
 		return fmt.Errorf("store: put provisions: they are %d, more than %d", len(set), maxOwnProvisions)
 	}
-	err := u.write(ctx, func(tx *txn) error {
+	err := u.write(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, clearProvisions, view, owner); err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
 func (r *Replicas) Ask(ctx context.Context, topic Topic, detail string) error {
 	payload, err := json.Marshal(notice{Kind: topic.Kind, Key: topic.Key, Detail: detail})
 	if err == nil {
-		err = r.transact(ctx, func(tx *txn) error {
+		err = r.transact(ctx, func(ctx context.Context, tx *txn) error {
 			_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, r.channel(), string(payload))
 			return err
 		})

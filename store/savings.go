@@ -83,7 +83,7 @@ func (u *Usage) AddSavings(ctx context.Context, day string, all []Savings) error
 	if _, err := time.Parse(time.DateOnly, day); err != nil {
 		return fmt.Errorf("store: add savings: %q is no day: %w", day, err)
 	}
-	err := u.write(ctx, func(tx *txn) error {
+	err := u.write(ctx, func(ctx context.Context, tx *txn) error {
 		for _, one := range all {
 			values := []any{day, one.View}
 			for _, n := range one.counts() {

@@ -134,7 +134,7 @@ func (s *Sealed) Names(ctx context.Context, prefix string) ([]vault.Row, error) 
 // new one is an error: unlike what is learned, none may be forgotten. The time is stored
 // in milliseconds.
 func (s *Sealed) Put(ctx context.Context, row vault.Row) error {
-	err := s.writeErasable(ctx, func(tx *txn) error {
+	err := s.writeErasable(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, putSealed, row.Name, row.Sealed, row.At.UnixMilli()); err != nil {
 			return err
 		}

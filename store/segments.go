@@ -52,7 +52,7 @@ func (s *Store) PutSegment(ctx context.Context, one Segment) error {
 // with the keys gone. In PostgreSQL, which others may use, too, it also forgets what nobody
 // has used for 7 days.
 func (s *Store) KeepSegments(ctx context.Context, used, gone [][32]byte) error {
-	err := s.write(ctx, func(tx *txn) error {
+	err := s.write(ctx, func(ctx context.Context, tx *txn) error {
 		for _, key := range gone {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM segments WHERE key = $1`, key[:]); err != nil {
 				return err

@@ -61,7 +61,7 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 		srv.UpdatedAt = time.Now()
 	}
 	var diff Diff
-	err := s.write(ctx, func(tx *txn) (err error) {
+	err := s.write(ctx, func(ctx context.Context, tx *txn) (err error) {
 		if diff, err = putServer(ctx, tx, srv, defs); err == nil && review != nil {
 			err = review.list(ctx, tx, srv.Name, len(defs) > 0, &diff)
 		}
@@ -320,7 +320,7 @@ func (r toolRow) parse() (*tool.Def, error) {
 // KeepServers forgets every server that is not named, with its definitions, and
 // returns whom it forgot, sorted.
 func (s *Store) KeepServers(ctx context.Context, names []string) (removed []string, err error) {
-	err = s.write(ctx, func(tx *txn) error {
+	err = s.write(ctx, func(ctx context.Context, tx *txn) error {
 		removed = nil
 		err := each(ctx, tx, func(rows *sql.Rows) error {
 			var name string

@@ -107,7 +107,7 @@ func (all *Sessions) Drop(ctx context.Context, home string, dropped [][32]byte) 
 // Sweep removes sessions that nobody has said of for so long that they are there, and those
 // beyond a million.
 func (all *Sessions) Sweep(ctx context.Context, idle time.Duration) error {
-	err := all.transact(ctx, func(tx *txn) error {
+	err := all.transact(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, sweepSessions, idle.Seconds()); err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (all *Sessions) Sweep(ctx context.Context, idle time.Duration) error {
 // without runs a statement that returns hashes, and returns those wanted that are not among
 // them.
 func (all *Sessions) without(ctx context.Context, what string, wanted [][32]byte, statement string, args ...any) (lost [][32]byte, err error) {
-	err = all.transact(ctx, func(tx *txn) error {
+	err = all.transact(ctx, func(ctx context.Context, tx *txn) error {
 		lost = nil
 		found := map[[32]byte]bool{}
 		err := each(ctx, tx, func(rows *sql.Rows) error {

@@ -49,7 +49,8 @@ type database struct {
 
 	remote *remote // nil with SQLite
 
-	readOnly bool
+	readOnly  bool
+	unhurried bool // see maxMethod
 }
 
 // Open opens the store at a place: a folder, or the URL of a PostgreSQL database.
@@ -243,23 +244,23 @@ type txn struct {
 }
 
 // write runs do in one transaction, alone among all writers of the store. See transact.
-func (d *database) write(ctx context.Context, do func(*txn) error) error {
+func (d *database) write(ctx context.Context, do func(context.Context, *txn) error) error {
 	if d.remote == nil { // which is what its transactions are
 		return d.transact(ctx, do)
 	}
 	// One lock for all: what is written here is little, decides by what others wrote, and
 	// bounds whole tables.
-	return d.transact(ctx, func(tx *txn) error {
+	return d.transact(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, d.remote.lockKey("write")); err != nil {
 			return err
 		}
-		return do(tx)
+		return do(ctx, tx)
 	})
 }
 
 // writeErasable is write, with zeros where text was deleted from a page or moved
 // within it. That text is moved is why it does not suffice to delete with it.
-func (d *database) writeErasable(ctx context.Context, do func(*txn) error) error {
+func (d *database) writeErasable(ctx context.Context, do func(context.Context, *txn) error) error {
 	if d.remote != nil {
 		return d.write(ctx, do)
 	}
@@ -271,8 +272,8 @@ func (d *database) writeErasable(ctx context.Context, do func(*txn) error) error
 
 // run runs a statement with what writes, one of the above or transact, and returns how many
 // rows it changed.
-func run(ctx context.Context, write func(context.Context, func(*txn) error) error, statement string, args ...any) (n int64, err error) {
-	err = write(ctx, func(tx *txn) error {
+func run(ctx context.Context, write func(context.Context, func(context.Context, *txn) error) error, statement string, args ...any) (n int64, err error) {
+	err = write(ctx, func(ctx context.Context, tx *txn) error {
 		result, err := tx.ExecContext(ctx, statement, args...)
 		if err == nil {
 			n, err = result.RowsAffected()
@@ -294,7 +295,7 @@ func failed(what string, err error) error {
 }
 
 // once runs do in one transaction.
-func (d *database) once(ctx context.Context, do func(*txn) error) error {
+func (d *database) once(ctx context.Context, do func(context.Context, *txn) error) error {
 	// SQLite would go on writing into a file that has no name any more.
 	if d.path != "" {
 		now, err := os.Stat(d.path)
@@ -315,7 +316,7 @@ func (d *database) once(ctx context.Context, do func(*txn) error) error {
 		return err
 	}
 	defer tx.Rollback() // does nothing after Commit
-	if err := do(&txn{tx, conn, d.remote != nil}); err != nil {
+	if err := do(ctx, &txn{tx, conn, d.remote != nil}); err != nil {
 		return err
 	}
 	return d.committed(tx.Commit())
@@ -392,7 +393,7 @@ func (d *database) read(ctx context.Context, do func(context.Context, *sql.DB) e
 
 // readShared runs do with PostgreSQL, and ends when that goes away.
 func (d *database) readShared(ctx context.Context, do func(context.Context, *sql.DB) error) error {
-	ctx, cancel, err := d.remote.bounded(ctx)
+	ctx, cancel, err := d.bounded(ctx)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 	if len(counts) == 0 {
 		return nil
 	}
-	err := s.write(ctx, func(tx *txn) error {
+	err := s.write(ctx, func(ctx context.Context, tx *txn) error {
 		if tx.postgres {
 			hashes, values := make([]string, 0, len(counts)), make([]int64, 0, len(counts))
 			for hash, count := range counts {

@@ -51,7 +51,7 @@ func (u *Usage) PutClient(ctx context.Context, client string, relists tool.Relis
 	if len(client) > maxClientName {
 		return fmt.Errorf("store: put client: its name has %d bytes, more than %d", len(client), maxClientName)
 	}
-	err := u.write(ctx, func(tx *txn) error {
+	err := u.write(ctx, func(ctx context.Context, tx *txn) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO clients (client, relists, seen_at) VALUES ($1, $2, $3)
 			ON CONFLICT (client) DO UPDATE SET relists = excluded.relists, seen_at = excluded.seen_at`,
 			client, relists, time.Now().UnixMilli())

@@ -86,7 +86,7 @@ func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]
 	if len(vectors) == 0 {
 		return nil
 	}
-	err := s.write(ctx, func(tx *txn) error {
+	err := s.write(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO spaces (name) VALUES ($1) ON CONFLICT DO NOTHING`, space); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func bytesOf(vector []float32, to []byte) []byte {
 // markSeen notes that keys were asked for today, and forgets what nobody asks
 // for. It happens once a day.
 func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today int64) error {
-	return s.write(ctx, func(tx *txn) error {
+	return s.write(ctx, func(ctx context.Context, tx *txn) error {
 		var id int64
 		err := tx.QueryRowContext(ctx, `SELECT id FROM spaces WHERE name = $1`, space).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// errUnknown is wrapped by the error of a transaction that may have been committed.
+var errUnknown = errors.New("the connection was lost at the end of a transaction: it is not known whether it was stored")
+
+// committed says what the failure of a commit means.
+func (d *database) committed(err error) error {
+	var refused *pgconn.PgError
+	if d.remote == nil || err == nil || errors.As(err, &refused) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnknown, err)
+}
+
+// Passes reports whether what a method was asked for may succeed later: its error says that
+// PostgreSQL was away, or became so, or had too much to do. Errors of SQLite do not pass by themselves.
+func Passes(err error) bool {
+	var away *Away
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && (slices.Contains(slow, refused.Code) || slices.Contains(unable, refused.Code)) {
+		return true
+	}
+	return errors.As(err, &away) || errors.Is(err, errUnknown) || err != nil && again(err)
+}
+
+// slow are the codes of what took too long: a lock, a statement, a pause in a transaction; and
+// of too many connections.
+var slow = []string{"55P03", "57014", "25P03", "53300"}
+
+// unable are the codes of what the database cannot do at present: its disk is full, its memory is, its disk
+// fails, it may not be written to.
+var unable = []string{"53100", "53200", "58030", "25006"}
+
+// absent reports whether an error says that there is no store at a place. One of PostgreSQL may
+// wrap fs.ErrNotExist for the socket of a server that does not run, or a snapshot that was not written yet.
+func absent(at string, err error) bool {
+	return errors.Is(err, fs.ErrNotExist) && !(InPostgres(at) && Passes(err))
+}
+
+// Level is the level at which an error of a method is logged. While PostgreSQL is away it is known,
+// and was said once, that nothing can be stored or read.
+func Level(err error) slog.Level {
+	if away := (*Away)(nil); errors.As(err, &away) {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
+}
+
+// again reports whether a transaction that failed may be tried again.
+func again(err error) bool {
+	var refused *pgconn.PgError
+	switch {
+	case errors.Is(err, errUnknown):
+		return false
+	case errors.As(err, &refused):
+		switch refused.Code {
+		case "40001", "40P01", // another transaction was first
+			"57P01", "57P02", "57P03": // the server stops or starts
+			return true
+		}
+		return false
+	}
+	var lost net.Error
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &lost) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
+}
+
+// refusal is that the database answers and stores nothing: its disk is full, or it is a standby.
+type refusal struct {
+	since, last time.Time
+	err         error
+}
+
+// refusedFor is how long a refusal counts that nobody has repeated.
+const refusedFor = time.Minute
+
+// Trouble is Health, and says, too, that PostgreSQL answers and stores nothing.
+func (s *Store) Trouble() *Away {
+	if away := s.Health(); away != nil || s.remote == nil {
+		return away
+	}
+	if r := s.remote.refused.Load(); r != nil && time.Since(r.last) < refusedFor {
+		return &Away{Since: r.since, Err: r.err, Refuses: true}
+	}
+	return nil
+}
+
+// note notes whether the database stores what it is given.
+func (p *remote) note(err error) {
+	was := p.refused.Load()
+	if refused, is := errors.AsType[*pgconn.PgError](err); is && slices.Contains(unable, refused.Code) {
+		now := time.Now()
+		next := &refusal{now, now, err}
+		if was != nil {
+			next.since = was.since
+		}
+		p.refused.Store(next)
+	} else if err == nil && was != nil {
+		p.refused.Store(nil)
+	}
+}

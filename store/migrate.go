@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	goosedb "github.com/pressly/goose/v3/database"
 )
@@ -130,10 +131,16 @@ func (p *remote) migrate(ctx context.Context, db *sql.DB) error {
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable),
 		goose.WithSessionLocker(migrationLock{p}), goose.WithAllowOutofOrder(true), goose.WithDisableGlobalRegistry(true))
-	if err == nil {
-		_, err = provider.Up(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	for try := 1; ; try++ {
+		_, err := provider.Up(ctx)
+		refused, is := errors.AsType[*pgconn.PgError](err)
+		if !is || refused.Code != lockTimeout || try == maxTries || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // current reports whether the database has every migration. One that only newer programs
@@ -186,18 +193,20 @@ func (p *remote) sealable(ctx context.Context, db *sql.DB) error {
 // migrationLock is held while migrations are applied.
 type migrationLock struct{ p *remote }
 
+// SessionLock waits for other programs as long as a migration may take. What a migration changes
+// is in use by replicas that run: it waits for their locks as any writer, so that they need not wait for it.
 func (m migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, maxStatement.Milliseconds())); err != nil {
 		return err
 	}
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, m.p.lockKey("migrate"))
+	if err == nil {
+		_, err = conn.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, patience.Milliseconds()))
+	}
 	return err
 }
 
 func (m migrationLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock($1)`, m.p.lockKey("migrate"))
-	if err == nil {
-		_, err = conn.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, patience.Milliseconds()))
-	}
 	return err
 }

@@ -38,9 +38,11 @@ func Passes(err error) bool {
 	return errors.As(err, &away) || errors.Is(err, errUnknown) || err != nil && again(err)
 }
 
+const lockTimeout = "55P03"
+
 // slow are the codes of what took too long: a lock, a statement, a pause in a transaction; and
 // of too many connections.
-var slow = []string{"55P03", "57014", "25P03", "53300"}
+var slow = []string{lockTimeout, "57014", "25P03", "53300"}
 
 // unable are the codes of what the database cannot do at present: its disk is full, its memory is, its disk
 // fails, it may not be written to.

@@ -39,6 +39,43 @@ func TestProgramsMigrateAtOnce(t *testing.T) {
 	works(t, open(t, url))
 }
 
+// A migration does not have replicas wait for long that use what it changes, and waits for its turn again.
+func TestAMigrationWaitsForReaders(t *testing.T) {
+	t.Parallel()
+	url := postgres.Start(t)
+	s := open(t, url)
+	if _, err := s.db.Exec(`DELETE FROM schema_versions WHERE version_id = 5; ALTER TABLE segments DROP COLUMN seen_on`); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := s.db.Begin()
+	if err == nil {
+		_, err = reader.Exec(`SET idle_in_transaction_session_timeout = 0; SELECT count(*) FROM segments`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrated := make(chan error)
+	go func() {
+		other, err := Open(t.Context(), url, s.log)
+		if err == nil {
+			err = other.Close()
+		}
+		migrated <- err
+	}()
+	await.True(t, func() bool {
+		var waits bool
+		err := s.db.QueryRow(`SELECT count(*) > 0 FROM pg_stat_activity WHERE query ~ 'ALTER TABLE segments ADD' AND wait_event_type = 'Lock'`).Scan(&waits)
+		return err == nil && waits
+	})
+	time.Sleep(patience + time.Second/2) // longer than it waits at a time
+	if err := reader.Rollback(); err != nil {
+		t.Error(err)
+	}
+	if err := <-migrated; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSchemasOfOneDatabaseAreStoresOfTheirOwn(t *testing.T) {
 	url := postgres.Start(t)
 	one := open(t, url)

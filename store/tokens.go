@@ -61,7 +61,7 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 // dropTokens drops the counts of definitions that no tool has, of all or of those hashes.
 func dropTokens(ctx context.Context, tx *txn, hashes ...string) error {
 	if len(hashes) == 0 {
-		_, err := tx.ExecContext(ctx, `DELETE FROM tokens WHERE hash NOT IN (SELECT hash FROM tools)`)
+		_, err := tx.ExecContext(ctx, `DELETE FROM tokens WHERE NOT EXISTS (SELECT 1 FROM tools WHERE tools.hash = tokens.hash)`)
 		return err
 	}
 	drop, err := tx.PrepareContext(ctx, `DELETE FROM tokens WHERE hash = $1 AND NOT EXISTS (SELECT 1 FROM tools WHERE hash = $1)`)

@@ -63,11 +63,14 @@ func examinePostgres(ctx context.Context, at string) (e Examined, err error) {
 	}
 	defer closeSoon(one)
 	defer closeSoon(other)
-	var version string
-	if err := one.QueryRow(ctx, `SELECT version()`).Scan(&version); err != nil {
+	var version, encoding string
+	if err := one.QueryRow(ctx, `SELECT version(), current_setting('server_encoding')`).Scan(&version, &encoding); err != nil {
 		return e, fmt.Errorf("store: PostgreSQL: %w", unconnected(err))
 	}
 	e.Database, _, _ = strings.Cut(version, " on ")
+	if err := storesText(encoding); err != nil {
+		e.Wrong = append(e.Wrong, err.Error())
+	}
 	if err := one.QueryRow(ctx, `SELECT to_regclass('`+versionTable+`') IS NOT NULL`).Scan(&e.Known); err != nil {
 		e.Wrong = append(e.Wrong, err.Error())
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	goosedb "github.com/pressly/goose/v3/database"
@@ -124,11 +125,19 @@ const versionTable = "schema_versions"
 
 // migratePostgres brings the database to the newest version. Of several programs that
 // start at once one does it, and the others wait for it.
-func (p *remote) migrate(ctx context.Context, db *sql.DB) error {
+func (p *remote) migrate(ctx context.Context) (err error) {
 	dir, _, err := migrationsOf("postgres")
 	if err != nil {
 		return err
 	}
+	db := p.pool(func(ctx context.Context, conn *pgx.Conn) error {
+		err := prepare(ctx, conn, false)
+		if err == nil { // new tables belong beside the old ones
+			_, err = conn.Exec(ctx, `SET search_path = `+pgx.Identifier{p.schema}.Sanitize())
+		}
+		return err
+	})
+	defer func() { err = errors.Join(err, db.Close()) }()
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable),
 		goose.WithSessionLocker(migrationLock{p}), goose.WithAllowOutofOrder(true), goose.WithDisableGlobalRegistry(true))
 	if err != nil {

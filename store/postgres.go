@@ -180,6 +180,7 @@ func configOf(at string) (*pgx.ConnConfig, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "toolfinch"
 	}
+	config.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's is
 	return config, nil
 }
 
@@ -207,9 +208,7 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 		return nil, err
 	}
 	p := &remote{config: config, within: maxMethod}
-	db := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		return prepare(ctx, conn, to != everything)
-	}))})
+	db := p.pool(func(ctx context.Context, conn *pgx.Conn) error { return prepare(ctx, conn, to != everything) })
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections)
 	db.SetConnMaxIdleTime(5 * time.Minute)
@@ -244,6 +243,11 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 	return &Store{&database{db: db, log: log, readOnly: to != everything, remote: p}}, nil
 }
 
+// pool makes connections as they are needed, and has each prepared.
+func (p *remote) pool(prepare func(context.Context, *pgx.Conn) error) *sql.DB {
+	return sql.OpenDB(connector{stdlib.GetConnector(*p.config, stdlib.OptionAfterConnect(prepare))})
+}
+
 // reach connects to the database, and to nothing else: what the connections of a Store set would
 // stay with sessions that a pooler gives to other programs. Where there is a snapshot, it does not
 // wait for long.
@@ -261,7 +265,11 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 	asking, cancel := context.WithTimeout(ctx, connectWait) // making tables may take longer
 	defer cancel()
 	var schema sql.NullString
-	if err := db.QueryRowContext(asking, `SELECT current_schema()`).Scan(&schema); err != nil {
+	var encoding string
+	if err := db.QueryRowContext(asking, whereTablesAre).Scan(&schema, &encoding); err != nil {
+		return err
+	}
+	if err := storesText(encoding); err != nil {
 		return err
 	}
 	if !schema.Valid {
@@ -273,7 +281,7 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 		if ready, err := p.current(asking, db); ready || err != nil {
 			return err
 		}
-		return p.migrate(ctx, db)
+		return p.migrate(ctx)
 	case reading:
 		return p.usable(asking, db)
 	default:
@@ -284,6 +292,19 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 // outlived has the database end a session within some 15 s of its program's machine or network
 // going away without a word: others wait for the locks of the session. The system would take two hours.
 const outlived = `SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 15000; `
+
+// whereTablesAre is their schema, which need not be the first of search_path: another one may have
+// been made since.
+const whereTablesAre = `SELECT coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('compatible')), current_schema()),
+	current_setting('server_encoding')`
+
+// storesText says that a database cannot store any text: tests never ran with another encoding.
+func storesText(encoding string) error {
+	if encoding != "UTF8" {
+		return fmt.Errorf("its encoding is %s: toolfinch needs a database with the encoding UTF8 (CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0)", encoding)
+	}
+	return nil
+}
 
 // prepare bounds what a connection waits for. Startup parameters would do it, too, but
 // poolers refuse them.

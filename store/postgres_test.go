@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -93,6 +94,43 @@ func TestSchemasOfOneDatabaseAreStoresOfTheirOwn(t *testing.T) {
 	}
 	if one.remote.lockKey("a") == other.remote.lockKey("a") {
 		t.Error("they have one lock")
+	}
+}
+
+// A schema that is made later, and comes first in search_path, does not part replicas.
+func TestTablesStayInTheirSchema(t *testing.T) {
+	url := postgres.Start(t) + "&search_path=late,public"
+	before := open(t, url)
+	put(t, before, "a", def(t, "a", `{"name":"x"}`))
+	if _, err := before.db.Exec(`CREATE SCHEMA late; DELETE FROM schema_versions WHERE version_id = 2; DROP TABLE segments;
+		DELETE FROM schema_versions WHERE version_id = 5`); err != nil {
+		t.Fatal(err)
+	}
+	after := open(t, url)
+	if before.remote.schema != after.remote.schema || before.remote.lockKey("write") != after.remote.lockKey("write") {
+		t.Errorf("the schema is %s, then %s", before.remote.schema, after.remote.schema)
+	}
+	if got := ids(tools(t, after)); !slices.Equal(got, []string{"a.x"}) {
+		t.Errorf("tools %v", got)
+	}
+	var late string
+	if err := after.db.QueryRow(`SELECT coalesce(string_agg(tablename, ' '), '') FROM pg_tables WHERE schemaname = 'late'`).Scan(&late); err != nil || late != "" {
+		t.Errorf("%s are in the other schema, %v", late, err)
+	}
+}
+
+// A database of another encoding cannot store all texts.
+func TestEncodings(t *testing.T) {
+	url := postgres.Start(t)
+	if _, err := open(t, url).db.Exec(`CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' LOCALE_PROVIDER libc TEMPLATE template0`); err != nil {
+		t.Fatal(err)
+	}
+	at := regexp.MustCompile(`/test\d+\?`).ReplaceAllString(url, "/latin?")
+	if _, err := Open(t.Context(), at, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "LATIN1") {
+		t.Errorf("opened: %v", err)
+	}
+	if got, err := Examine(t.Context(), at); err != nil || len(got.Wrong) == 0 || !strings.Contains(got.Wrong[0], "LATIN1") {
+		t.Errorf("examined: %+v, %v", got, err)
 	}
 }
 

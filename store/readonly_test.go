@@ -56,6 +56,10 @@ func TestAReadOnlyStoreOfNothingIsEmpty(t *testing.T) {
 		if got := tools(t, openReadOnly(t, dir)); len(got) > 0 {
 			t.Errorf("%s: %v", dir, got)
 		}
+		if s, err := OpenExisting(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil { // a copy would be one of nothing
+			t.Errorf("%s: it exists", dir)
+			_ = s.Close()
+		}
 	}
 	if _, err := os.Stat(none); err == nil {
 		t.Error("a folder was made")

@@ -12,7 +12,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -108,28 +107,33 @@ var ErrReadOnly = errors.New("the store is open for reading only")
 // there is one that cannot be read, which costs one warning in log. A PostgreSQL database
 // that cannot be read is an error.
 func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
-	if InPostgres(at) {
-		s, err := openPostgres(ctx, at, "", log, reading)
-		if absent(at, err) {
-			return nothing(ctx, log)
-		}
+	s, err := OpenExisting(ctx, at, log)
+	switch {
+	case err == nil || InPostgres(at) && !absent(at, err):
 		return s, err
+	case !absent(at, err):
+		log.Warn("the store could not be read: what it knows is not used", "dir", at, "error", err)
 	}
-	dir := at
-	path, err := filepath.Abs(filepath.Join(dir, fileName))
+	return nothing(ctx, log)
+}
+
+// OpenExisting is OpenReadOnly, where that there is no store, and that it cannot be read, are errors.
+func OpenExisting(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	if InPostgres(at) {
+		return openPostgres(ctx, at, "", log, reading)
+	}
+	path, err := filepath.Abs(filepath.Join(at, fileName))
 	if err == nil {
 		_, err = os.Stat(path)
 	}
-	if err == nil {
-		var db *sql.DB
-		if db, err = openToRead(ctx, path); err == nil {
-			return &Store{&database{db: db, log: log, readOnly: true}}, nil
-		}
+	if err != nil {
+		return nil, err
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("the store could not be read: what it knows is not used", "dir", dir, "error", err)
+	db, err := openToRead(ctx, path)
+	if err != nil {
+		return nil, err
 	}
-	return nothing(ctx, log)
+	return &Store{&database{db: db, log: log, readOnly: true}}, nil
 }
 
 // nothing is an empty store that is open for reading only.
@@ -163,31 +167,16 @@ func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 // Check reports whether there is a store at a place, and why it cannot be used. It changes
 // nothing.
 func Check(ctx context.Context, at string) (known bool, err error) {
-	if InPostgres(at) {
-		s, err := openPostgres(ctx, at, "", slog.New(slog.DiscardHandler), reading)
-		switch {
-		case err == nil:
-			return true, s.Close()
-		case absent(at, err):
-			return false, nil
-		}
-		return true, err
-	}
-	path, err := filepath.Abs(filepath.Join(at, fileName))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+	s, err := OpenExisting(ctx, at, slog.New(slog.DiscardHandler))
+	switch {
+	case absent(at, err):
 		return false, nil
-	}
-	if err != nil {
+	case err != nil:
 		return true, err
+	case s.remote == nil:
+		err = check(ctx, s.db)
 	}
-	db, err := openToRead(ctx, path)
-	if err != nil {
-		return true, err
-	}
-	return true, errors.Join(check(ctx, db), db.Close())
+	return true, errors.Join(err, s.Close())
 }
 
 // Durable reports whether the store is a file or a PostgreSQL database that is open for

@@ -86,16 +86,16 @@ Secrets and logins are copied sealed: who uses the copy needs the same key.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			from, to := args[0], args[1]
-			if storeName(from) == storeName(to) {
+			if place(from, whose...) == place(to, whose...) {
 				return &exitError{exitUsage, errors.New("both are " + storeName(from))}
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			if known, err := store.Check(cmd.Context(), from); err != nil {
 				return err
 			} else if !known {
-				return fmt.Errorf("there is no store in %s", from)
+				return fmt.Errorf("there is no store in %s", storeName(from))
 			}
-			source, err := store.OpenReadOnly(cmd.Context(), from, log)
+			source, err := store.OpenExisting(cmd.Context(), from, log)
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ Secrets and logins are copied sealed: who uses the copy needs the same key.`,
 			}
 			defer func() { err = errors.Join(err, target.Close()) }()
 			if !target.Durable() {
-				return fmt.Errorf("the store in %s cannot be opened", to)
+				return fmt.Errorf("the store in %s cannot be opened", storeName(to))
 			}
 			rows, err := store.Copy(cmd.Context(), source, target, replace)
 			if errors.Is(err, store.ErrNotEmpty) {
@@ -127,14 +127,27 @@ Secrets and logins are copied sealed: who uses the copy needs the same key.`,
 	return cmd
 }
 
+// whose are what of the query of a URL says which store it is.
+var whose = []string{"host", "port", "dbname", "service", "search_path", "options"}
+
 // storeName is the place of a store without what may be secret.
-func storeName(at string) string {
+func storeName(at string) string { return place(at, "search_path") }
+
+// place is the place of a store. Of the query of a URL it has what is asked for.
+func place(at string, query ...string) string {
 	if store.InPostgres(at) {
 		u, err := url.Parse(at)
 		if err != nil {
 			return "PostgreSQL"
 		}
-		return "postgres://" + cmp.Or(u.Host, "localhost") + u.Path
+		asked := url.Values{}
+		for _, key := range query {
+			if values, is := u.Query()[key]; is {
+				asked[key] = values
+			}
+		}
+		named := url.URL{Scheme: "postgres", Host: cmp.Or(u.Host, "localhost"), Path: u.Path, RawQuery: asked.Encode()}
+		return named.String()
 	}
 	if absolute, err := filepath.Abs(at); err == nil {
 		return absolute

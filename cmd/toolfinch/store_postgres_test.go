@@ -94,6 +94,26 @@ func TestCommandsWhereTheDatabaseIsSilent(t *testing.T) {
 	}
 }
 
+// Schemas of one database are stores of their own. What is printed of a store is no secret.
+func TestStoresThatAreCopied(t *testing.T) {
+	h := newHouse(t, nil, nil)
+	at := strings.Replace(postgres.Start(t), "toolfinch@", "toolfinch:Geheim@", 1)
+	for _, tt := range []struct {
+		from, to string
+		code     int
+		want     string
+	}{
+		{"", "", 2, "both are postgres://localhost/test"},
+		{"&search_path=public", "&search_path=public", 2, "?search_path=public"},
+		{"&search_path=public", "&search_path=other", 1, "there is no store in postgres://localhost/test"},
+	} {
+		out, said, code := h.run(t, "", "store", "copy", at+tt.from, at+tt.to)
+		if code != tt.code || !strings.Contains(said, tt.want) || strings.Contains(out+said, "Geheim") {
+			t.Errorf("%s to %s: exit code %d, want %d and %q:\n%s\n%s", tt.from, tt.to, code, tt.code, tt.want, out, said)
+		}
+	}
+}
+
 // run runs toolfinch to its end and returns what it printed and said, and its exit code.
 func (h house) run(t *testing.T, input string, args ...string) (out, said string, code int) {
 	t.Helper()

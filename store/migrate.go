@@ -164,15 +164,36 @@ func (p *remote) current(ctx context.Context, db *sql.DB) (bool, error) {
 	if err != nil || !known {
 		return false, err
 	}
-	var version, applied, since int
-	err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0), count(*) FILTER (WHERE version_id BETWEEN 1 AND $1) FROM `+versionTable, newest).Scan(&version, &applied)
+	var applied, since int
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM `+versionTable+` WHERE version_id BETWEEN 1 AND $1`, newest).Scan(&applied)
 	if err == nil {
-		err = db.QueryRowContext(ctx, `SELECT since FROM compatible`).Scan(&since)
+		err = db.QueryRowContext(ctx, selectSince).Scan(&since)
 	}
 	if err == nil && since > newest {
-		err = fmt.Errorf("%w: schema version %d, which programs that know %d can use, this one knows %d", errNewer, version, since, newest)
+		err = tooNew(since, newest)
 	}
 	return applied == newest, err
+}
+
+const selectSince = `SELECT since FROM compatible`
+
+func tooNew(since, newest int) error {
+	return fmt.Errorf("%w: programs that know its schema version %d can use it, this one knows %d", errNewer, since, newest)
+}
+
+// outgrown says that a newer program has made the database one that this one cannot use.
+func (p *remote) outgrown(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, watchWait)
+	defer cancel()
+	_, newest, err := migrationsOf("postgres")
+	var since int
+	if err == nil {
+		err = conn.QueryRow(ctx, selectSince).Scan(&since)
+	}
+	if err == nil && since > newest {
+		return tooNew(since, newest)
+	}
+	return nil // methods say what else is wrong
 }
 
 // usable says why this program cannot read the database; fs.ErrNotExist where no program has

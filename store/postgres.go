@@ -238,7 +238,7 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 	p.ended, p.done = ended, make(chan struct{})
 	go func() {
 		defer close(p.done)
-		p.watch(watching, begin, log)
+		p.watch(watching, begin, to, log)
 	}()
 	return &Store{&database{db: db, log: log, readOnly: to != everything, remote: p}}, nil
 }
@@ -377,15 +377,19 @@ var errSilent = fmt.Errorf("PostgreSQL did not answer in time: %w", context.Dead
 
 // watch notices that the database does not answer, and that it does again. Whoever waits
 // for it is told then: no method waits longer than watch does. A database that is reached
-// for the first time begins as others do at the opening.
-func (p *remote) watch(ctx context.Context, begin func(context.Context) error, log *slog.Logger) {
+// for the first time begins as others do at the opening. It notices, too, that a newer program
+// has made the database one of its own.
+func (p *remote) watch(ctx context.Context, begin func(context.Context) error, to purpose, log *slog.Logger) {
 	var conn *pgx.Conn
 	pause := watchEvery
 	for ctx.Err() == nil {
 		err := p.ping(ctx, &conn)
 		answers := err == nil
-		if answers && p.snapshot.Load() != nil {
+		switch {
+		case answers && p.snapshot.Load() != nil:
 			err = begin(ctx)
+		case answers && to != sealedOnly:
+			err = p.outgrown(ctx, conn)
 		}
 		switch away := p.away.Load(); {
 		case ctx.Err() != nil:
@@ -393,11 +397,15 @@ func (p *remote) watch(ctx context.Context, begin func(context.Context) error, l
 			p.back()
 			log.Info("PostgreSQL answers again", "after", time.Since(away.Since).Round(time.Millisecond))
 		case err != nil && away == nil:
-			p.gone(&Away{Since: time.Now(), Err: err})
-			log.Warn("PostgreSQL does not answer: what is known is served on, and what must be stored is refused", "error", err)
+			p.gone(&Away{Since: time.Now(), Err: err, Answers: answers})
+			what := "PostgreSQL does not answer"
+			if answers {
+				what = unusable
+			}
+			log.Warn(what+": what is known is served on, and what must be stored is refused", "error", err)
 		case err != nil:
 			if answers && err.Error() != away.Err.Error() {
-				log.Warn("PostgreSQL answers again, and cannot be used: what is known is served on from the snapshot", "error", err)
+				log.Warn(unusable+": what is known is served on, and what must be stored is refused", "error", err)
 			}
 			p.away.Store(&Away{Since: away.Since, Snapshot: away.Snapshot, Err: err, Answers: answers})
 		}
@@ -415,6 +423,8 @@ func (p *remote) watch(ctx context.Context, begin func(context.Context) error, l
 		closeSoon(conn)
 	}
 }
+
+const unusable = "PostgreSQL answers, and cannot be used"
 
 func closeSoon(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -182,6 +182,32 @@ func TestNewerDatabases(t *testing.T) {
 	}
 }
 
+// A newer program may break what an older one runs with: it stores nothing more, says why, and leads nothing.
+func TestADatabaseThatIsOutgrown(t *testing.T) {
+	url := postgres.Start(t)
+	var log await.Log
+	s, err := Open(t.Context(), url, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	member, _, _ := sit(t, s, "old")
+	newer := open(t, url)
+	if _, err := newer.db.Exec(`UPDATE compatible SET since = 999`); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, func() bool { return s.Health() != nil })
+	if _, err := s.PutServer(t.Context(), Upstream{Name: "a"}, nil, nil); !errors.Is(err, errNewer) || !Passes(err) {
+		t.Errorf("a write: %v", err)
+	}
+	if _, _, err := member.Tell(t.Context(), Replica{ID: "old"}); !errors.Is(err, errNewer) {
+		t.Errorf("it is there: %v", err)
+	}
+	if got := s.Health().Brief(); !strings.Contains(got, "answers, but could not be used") || strings.Count(log.String(), unusable) != 1 {
+		t.Errorf("%s\n%s", got, log.String())
+	}
+}
+
 func TestPostgresThatCannotBeOpened(t *testing.T) {
 	for url, want := range map[string]string{
 		"postgres://ann:Geheim123@127.0.0.1:1/x":               "refused",

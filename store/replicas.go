@@ -121,8 +121,8 @@ func (r *Replicas) channel() string {
 // Membership is a connection that a replica is there by, and leads servers. It is used by
 // one goroutine at a time.
 type Membership struct {
+	*remote
 	conn  *pgx.Conn
-	key   func(lock string) int64
 	told  Replica
 	since time.Time // when it was told
 }
@@ -146,7 +146,7 @@ func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: join the replicas: %w", err)
 	}
-	return &Membership{conn: conn, key: r.remote.lockKey}, nil
+	return &Membership{remote: r.remote, conn: conn}, nil
 }
 
 const (
@@ -171,8 +171,12 @@ const (
 )
 
 // Tell writes down that a replica is there, and returns all that are, by ID; led reports
-// whether a server is led by one of them.
+// whether a server is led by one of them. Where the database answers and cannot be used, the error
+// is a *Away: another replica should lead.
 func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, led func(server string) bool, err error) {
+	if away := s.away.Load(); away != nil && away.Answers {
+		return nil, nil, away
+	}
 	if err := s.tell(ctx, me); err != nil {
 		return nil, nil, fmt.Errorf("store: tell replicas: %w", err)
 	}
@@ -187,7 +191,7 @@ func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, led f
 }
 
 func (s *Membership) tell(ctx context.Context, me Replica) error {
-	presence := s.key(presence(me.ID))
+	presence := s.lockKey(presence(me.ID))
 	if s.told.ID == "" {
 		if _, err := s.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, presence); err != nil {
 			return err
@@ -214,7 +218,7 @@ func (s *Membership) tell(ctx context.Context, me Replica) error {
 }
 
 // lead is the key of the lock of whoever leads a server.
-func (s *Membership) lead(server string) int64 { return s.key("lead\x00" + server) }
+func (s *Membership) lead(server string) int64 { return s.lockKey("lead\x00" + server) }
 
 // Lead tries to lead servers, and returns those that nobody else leads.
 func (s *Membership) Lead(ctx context.Context, servers []string) (leads []string, err error) {

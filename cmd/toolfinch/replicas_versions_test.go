@@ -21,7 +21,7 @@ import (
 )
 
 // Replicas of two versions serve the same sessions, and say that they differ. One that is too old
-// for the tables of the others does not start, and says why.
+// for the tables of the others does not start, or stores nothing more, and says why.
 func TestTwoVersionsSideBySide(t *testing.T) {
 	t.Parallel()
 	newer := filepath.Join(t.TempDir(), "toolfinch")
@@ -86,7 +86,19 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `INSERT INTO schema_versions (version_id, is_applied) VALUES (999, TRUE); UPDATE compatible SET since = 999`); err != nil {
 		t.Fatal(err)
 	}
-	works() // what runs goes on
+	works() // what runs goes on, from memory
+	await.Nil(t, func() error {
+		answer, err := http.Get("http://127.0.0.1:" + old.port + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if text, _ := io.ReadAll(answer.Body); answer.StatusCode != 200 || !strings.Contains(string(text), "degraded") {
+			return fmt.Errorf("/readyz answers %s %s", answer.Status, text)
+		}
+		return nil
+	})
+	works()
 	cmd := exec.Command(program(t), "serve", "--config", old.house.config, "--listen", "127.0.0.1:0")
 	cmd.Env = old.house.env
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "newer") {

@@ -78,49 +78,52 @@ func TestUsesAddUpAndFade(t *testing.T) {
 		{"not even at once", []LearnedUse{used("q", "s", "t", 1e300, noon)}, 4},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := open(t, t.TempDir())
-			learn(t, s, test.uses...)
-			got := learned(t, s)
-			if len(got) != 1 || math.Abs(got[0].Count-test.want) > 1e-12 || !got[0].At.Equal(test.uses[len(test.uses)-1].At) {
-				t.Errorf("got %v, want a count of %v", got, test.want)
-			}
+			everywhere(t, func(t *testing.T, s *Store) {
+				learn(t, s, test.uses...)
+				got := learned(t, s)
+				if len(got) != 1 || math.Abs(got[0].Count-test.want) > 1e-12 || !got[0].At.Equal(test.uses[len(test.uses)-1].At) {
+					t.Errorf("got %v, want a count of %v", got, test.want)
+				}
+			})
 		})
 	}
 }
 
 func TestWhatFadedIsForgotten(t *testing.T) {
-	s := open(t, t.TempDir())
-	month := 30 * 24 * time.Hour
-	learn(t, s, used("old", "s", "t", 0.25, noon), used("often", "s", "t", 4, noon))
-	learn(t, s, used("new", "s", "t", 0.25, noon.Add(4*month)))
-	if got := learned(t, s); len(got) != 3 {
-		t.Errorf("after four months: %v", got)
-	}
-	learn(t, s, used("new", "s", "t", 0.25, noon.Add(4*month+time.Hour)))
-	if got := learned(t, s); len(got) != 2 || got[0].Query != "new" || got[1].Query != "often" {
-		t.Errorf("an hour later: %v", got)
-	}
+	everywhere(t, func(t *testing.T, s *Store) {
+		month := 30 * 24 * time.Hour
+		learn(t, s, used("old", "s", "t", 0.25, noon), used("often", "s", "t", 4, noon))
+		learn(t, s, used("new", "s", "t", 0.25, noon.Add(4*month)))
+		if got := learned(t, s); len(got) != 3 {
+			t.Errorf("after four months: %v", got)
+		}
+		learn(t, s, used("new", "s", "t", 0.25, noon.Add(4*month+time.Hour)))
+		if got := learned(t, s); len(got) != 2 || got[0].Query != "new" || got[1].Query != "often" {
+			t.Errorf("an hour later: %v", got)
+		}
+	})
 }
 
 func TestOfTooManyRowsTheWeakestIsForgotten(t *testing.T) {
-	s := open(t, t.TempDir())
-	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
-		INSERT INTO learned SELECT '', printf('query %05d', i), 's', 't', CASE i WHEN 77 THEN 0.5 ELSE 1 END, $2 FROM n`,
-		maxLearned, noon.UnixMilli())
-	if err != nil {
-		t.Fatal(err)
-	}
-	has := func(query string) bool {
-		return slices.ContainsFunc(learned(t, s), func(u LearnedUse) bool { return u.Query == query })
-	}
-	learn(t, s, used("first", "s", "t", 0.25, noon))
-	if n := len(learned(t, s)); n != maxLearned || has("query 00077") || !has("first") {
-		t.Errorf("%d rows, the weakest kept: %v, the new one kept: %v", n, has("query 00077"), has("first"))
-	}
-	learn(t, s, used("second", "s", "t", 0.25, noon))
-	if n := len(learned(t, s)); n != maxLearned || has("first") || !has("second") {
-		t.Errorf("%d rows, the weakest kept: %v, the new one kept: %v", n, has("first"), has("second"))
-	}
+	everywhere(t, func(t *testing.T, s *Store) {
+		_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+			INSERT INTO learned SELECT '', 'query ' || i, 's', 't', CASE i WHEN 77 THEN 0.5 ELSE 1 END, CAST($2 AS BIGINT) FROM n`,
+			maxLearned, noon.UnixMilli())
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := func(query string) bool {
+			return slices.ContainsFunc(learned(t, s), func(u LearnedUse) bool { return u.Query == query })
+		}
+		learn(t, s, used("first", "s", "t", 0.25, noon))
+		if n := len(learned(t, s)); n != maxLearned || has("query 77") || !has("first") {
+			t.Errorf("%d rows, the weakest kept: %v, the new one kept: %v", n, has("query 77"), has("first"))
+		}
+		learn(t, s, used("second", "s", "t", 0.25, noon))
+		if n := len(learned(t, s)); n != maxLearned || has("first") || !has("second") {
+			t.Errorf("%d rows, the weakest kept: %v, the new one kept: %v", n, has("first"), has("second"))
+		}
+	})
 }
 
 func TestForgetLearned(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -80,34 +81,46 @@ func TestExpiredOutputsAreDropped(t *testing.T) {
 }
 
 func TestAllThatExpiredIsDroppedHoweverMany(t *testing.T) {
-	s := open(t, t.TempDir())
-	const n = 2*dropAtOnce + 5
-	for i := range n {
-		keep(t, s, string(rune('a'+i)), "o", []byte("x"), noon, time.Minute)
-	}
-	if dropped, err := s.Outputs().Drop(t.Context(), noon.Add(time.Hour)); dropped != n || err != nil || rows(t, s) != 0 {
-		t.Errorf("dropped %d of %d, %v; %d rows are left", dropped, n, err, rows(t, s))
-	}
+	everywhere(t, func(t *testing.T, s *Store) {
+		const n = 2*dropAtOnce + 5
+		for i := range n {
+			keep(t, s, string(rune('a'+i)), "o", []byte("x"), noon, time.Minute)
+		}
+		if dropped, err := s.Outputs().Drop(t.Context(), noon.Add(time.Hour)); dropped != n || err != nil || rows(t, s) != 0 {
+			t.Errorf("dropped %d of %d, %v; %d rows are left", dropped, n, err, rows(t, s))
+		}
+	})
 }
 
 func TestOfTooManyOutputsTheOldestGo(t *testing.T) {
 	// size stands for content: nobody wants to write half a gigabyte.
 	fill := func(t *testing.T, s *Store, n, size, owners int) {
 		t.Helper()
-		_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
-			INSERT INTO outputs (token, owner, expires_at, size, content)
-			SELECT CAST(printf('%032d', i) AS BLOB), CASE $3 WHEN 1 THEN $4 ELSE CAST('o' || i % $3 AS BLOB) END, $5, $2, x'' FROM n`,
-			n, size, owners, func() []byte { o := name("o"); return o[:] }(), noon.Add(time.Hour).UnixMilli())
+		own, i := name("o"), 0
+		err := s.write(t.Context(), func(ctx context.Context, tx *txn) error {
+			return tx.insert(ctx, "outputs", []string{"token", "owner", "expires_at", "size", "content"}, func() ([]any, error) {
+				if i == n {
+					return nil, nil
+				}
+				owner := own[:]
+				if owners > 1 {
+					owner = fmt.Append(nil, "o", i%owners)
+				}
+				i++
+				return []any{fmt.Appendf(nil, "%032d", i-1), owner, noon.Add(time.Hour).UnixMilli(), int64(size), []byte{}}, nil
+			})
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	first := func(t *testing.T, s *Store) (token string) {
+	first := func(t *testing.T, s *Store) string {
 		t.Helper()
-		if err := s.db.QueryRow(`SELECT CAST(token AS TEXT) FROM outputs ORDER BY id LIMIT 1`).Scan(&token); err != nil {
+		var token []byte
+		if err := s.db.QueryRow(`SELECT token FROM outputs ORDER BY id LIMIT 1`).Scan(&token); err != nil {
 			t.Fatal(err)
 		}
-		return strings.TrimLeft(token, "0")
+		return strings.TrimLeft(string(token), "0")
 	}
 	for _, test := range []struct {
 		what            string
@@ -121,15 +134,16 @@ func TestOfTooManyOutputsTheOldestGo(t *testing.T) {
 		{"all rows", 10_005, 1, 100, 10_000, "6"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			s := open(t, t.TempDir())
-			fill(t, s, test.n, test.size, test.owners)
-			keep(t, s, "new", "o", []byte("x"), noon, time.Hour)
-			if n, oldest := rows(t, s), first(t, s); n != test.left || oldest != test.first {
-				t.Errorf("%d rows from %s on, want %d from %s on", n, oldest, test.left, test.first)
-			}
-			if kept(t, s, "new", "o", noon) == nil {
-				t.Error("the new one is gone")
-			}
+			everywhere(t, func(t *testing.T, s *Store) {
+				fill(t, s, test.n, test.size, test.owners)
+				keep(t, s, "new", "o", []byte("x"), noon, time.Hour)
+				if n, oldest := rows(t, s), first(t, s); n != test.left || oldest != test.first {
+					t.Errorf("%d rows from %s on, want %d from %s on", n, oldest, test.left, test.first)
+				}
+				if kept(t, s, "new", "o", noon) == nil {
+					t.Error("the new one is gone")
+				}
+			})
 		})
 	}
 }
@@ -152,11 +166,12 @@ func TestAnOutputWaitsForNobody(t *testing.T) {
 }
 
 func TestAnOutputThatIsTooLargeIsAnError(t *testing.T) {
-	s := open(t, t.TempDir())
-	err := s.Outputs().Put(t.Context(), name("t"), name("o"), make([]byte, maxOwnOutputs+1), noon, noon.Add(time.Hour))
-	if err == nil || rows(t, s) != 0 {
-		t.Errorf("error %v, %d rows", err, rows(t, s))
-	}
+	everywhere(t, func(t *testing.T, s *Store) {
+		err := s.Outputs().Put(t.Context(), name("t"), name("o"), make([]byte, maxOwnOutputs+1), noon, noon.Add(time.Hour))
+		if err == nil || rows(t, s) != 0 {
+			t.Errorf("error %v, %d rows", err, rows(t, s))
+		}
+	})
 }
 
 func TestADroppedOutputLeavesNoTraceInTheFile(t *testing.T) {

@@ -169,97 +169,99 @@ func TestPins(t *testing.T) {
 }
 
 func TestDecisionsAreAboutWhatWasShown(t *testing.T) {
-	dir := t.TempDir()
-	serving, deciding := open(t, dir), open(t, dir)
-	putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"1"}`)}, strict, defs(t, "s", `{"name":"a"}`)...)
-	putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"2"}`)}, strict, defs(t, "s", `{"name":"a","v":2}`, `{"name":"b"}`)...)
-	shown, err := deciding.Pins().Unpinned(t.Context())
-	if err != nil || len(shown) != 2 {
-		t.Fatal(shown, err)
-	}
-	putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"3"}`)}, strict, defs(t, "s", `{"name":"a","v":3}`, `{"name":"b"}`)...)
-	if err := deciding.Pins().Approve(t.Context(), shown); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "s.a") {
-		t.Errorf("approved what was not shown: %v", err)
-	}
-	if got := unpinned(t, serving); len(got) != 2 {
-		t.Errorf("a part was approved: %q", got)
-	}
-	before, err := serving.Pins().Decisions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown[1].Rejected = "mark"
-	if err := deciding.Pins().Reject(t.Context(), shown[1:]); err != nil {
-		t.Fatal(err)
-	}
-	if after, err := serving.Pins().Decisions(t.Context()); err != nil || after != before+1 {
-		t.Errorf("the other process sees %d decisions, %v, want %d", after, err, before+1)
-	}
-	if got := unpinned(t, serving); len(got) != 2 || !strings.HasSuffix(got[1], "<-mark") {
-		t.Errorf("rejected: %q", got)
-	}
-	version := func(want string) {
-		t.Helper()
-		if got, err := serving.Servers(t.Context()); err != nil || string(got[0].ApprovedInfo) != want {
-			t.Errorf("approved as of %s, %v, want %s", got[0].ApprovedInfo, err, want)
+	processes(t, func(t *testing.T, open func() *Store) {
+		serving, deciding := open(), open()
+		putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"1"}`)}, strict, defs(t, "s", `{"name":"a"}`)...)
+		putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"2"}`)}, strict, defs(t, "s", `{"name":"a","v":2}`, `{"name":"b"}`)...)
+		shown, err := deciding.Pins().Unpinned(t.Context())
+		if err != nil || len(shown) != 2 {
+			t.Fatal(shown, err)
 		}
-	}
-	version(`{"version":"1"}`)
-	shown, err = deciding.Pins().Unpinned(t.Context())
-	if err == nil {
-		err = deciding.Pins().Approve(t.Context(), shown)
-	}
-	if err != nil || len(unpinned(t, serving)) != 0 {
-		t.Errorf("%q, %v", unpinned(t, serving), err)
-	}
-	version(`{"version":"3"}`)
+		putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"3"}`)}, strict, defs(t, "s", `{"name":"a","v":3}`, `{"name":"b"}`)...)
+		if err := deciding.Pins().Approve(t.Context(), shown); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "s.a") {
+			t.Errorf("approved what was not shown: %v", err)
+		}
+		if got := unpinned(t, serving); len(got) != 2 {
+			t.Errorf("a part was approved: %q", got)
+		}
+		before, err := serving.Pins().Decisions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown[1].Rejected = "mark"
+		if err := deciding.Pins().Reject(t.Context(), shown[1:]); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := serving.Pins().Decisions(t.Context()); err != nil || after != before+1 {
+			t.Errorf("the other process sees %d decisions, %v, want %d", after, err, before+1)
+		}
+		if got := unpinned(t, serving); len(got) != 2 || !strings.HasSuffix(got[1], "<-mark") {
+			t.Errorf("rejected: %q", got)
+		}
+		version := func(want string) {
+			t.Helper()
+			if got, err := serving.Servers(t.Context()); err != nil || string(got[0].ApprovedInfo) != want {
+				t.Errorf("approved as of %s, %v, want %s", got[0].ApprovedInfo, err, want)
+			}
+		}
+		version(`{"version":"1"}`)
+		shown, err = deciding.Pins().Unpinned(t.Context())
+		if err == nil {
+			err = deciding.Pins().Approve(t.Context(), shown)
+		}
+		if err != nil || len(unpinned(t, serving)) != 0 {
+			t.Errorf("%q, %v", unpinned(t, serving), err)
+		}
+		version(`{"version":"3"}`)
+	})
 }
 
 // Two processes that approve at the same time, while a third lists the server anew, leave
 // nothing approved that is not listed.
 func TestProcessesDecideAtTheSameTime(t *testing.T) {
-	dir := t.TempDir()
-	serving := open(t, dir)
-	listed := func(version int) []*tool.Def {
-		var all []*tool.Def
-		for i := range 20 {
-			all = append(all, def(t, "s", fmt.Sprintf(`{"name":"t%d","v":%d}`, i, version)))
-		}
-		return all
-	}
-	putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(0)...)
-	var deciding sync.WaitGroup
-	for range 2 {
-		other := open(t, dir)
-		deciding.Go(func() {
-			for range 20 {
-				shown, err := other.Pins().Unpinned(t.Context())
-				if err == nil {
-					err = other.Pins().Approve(t.Context(), shown)
-				}
-				if err != nil && !errors.Is(err, ErrStale) {
-					t.Error(err)
-				}
+	processes(t, func(t *testing.T, open func() *Store) {
+		serving := open()
+		listed := func(version int) []*tool.Def {
+			var all []*tool.Def
+			for i := range 20 {
+				all = append(all, def(t, "s", fmt.Sprintf(`{"name":"t%d","v":%d}`, i, version)))
 			}
-		})
-	}
-	for version := range 20 {
-		putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(version)...)
-	}
-	deciding.Wait()
-	shown, err := serving.Pins().Unpinned(t.Context())
-	if err == nil {
-		err = serving.Pins().Approve(t.Context(), shown)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(19)...); len(got.Held) > 0 {
-		t.Errorf("approved and held: %q", said(got.Held))
-	}
-	if got := putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(20)...); len(got.Held) != 20 || string(got.Held[0].Approved) != `{"name":"t0","v":19}` {
-		t.Errorf("%d held: %q", len(got.Held), said(got.Held[:1]))
-	}
+			return all
+		}
+		putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(0)...)
+		var deciding sync.WaitGroup
+		for range 2 {
+			other := open()
+			deciding.Go(func() {
+				for range 20 {
+					shown, err := other.Pins().Unpinned(t.Context())
+					if err == nil {
+						err = other.Pins().Approve(t.Context(), shown)
+					}
+					if err != nil && !errors.Is(err, ErrStale) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for version := range 20 {
+			putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(version)...)
+		}
+		deciding.Wait()
+		shown, err := serving.Pins().Unpinned(t.Context())
+		if err == nil {
+			err = serving.Pins().Approve(t.Context(), shown)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(19)...); len(got.Held) > 0 {
+			t.Errorf("approved and held: %q", said(got.Held))
+		}
+		if got := putReviewed(t, serving, Upstream{Name: "s"}, strict, listed(20)...); len(got.Held) != 20 || string(got.Held[0].Approved) != `{"name":"t0","v":19}` {
+			t.Errorf("%d held: %q", len(got.Held), said(got.Held[:1]))
+		}
+	})
 }
 
 // A list and what is approved of it are stored together or not at all.

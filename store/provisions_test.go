@@ -144,65 +144,68 @@ func TestProvisionsOutliveTheProcess(t *testing.T) {
 }
 
 func TestTwoHandlesSeeEachOthersProvisions(t *testing.T) {
-	dir := t.TempDir()
-	one, two := open(t, dir), open(t, dir)
-	provision(t, one, "v", "o", never("o", "s", "a"))
-	wantProvisions(t, two, "v", never("o", "s", "a"))
-	provision(t, two, "v", "o", never("o", "s", "b"))
-	provision(t, two, "v", "p", never("p", "s", "c"))
-	wantProvisions(t, one, "v", never("o", "s", "b"), never("p", "s", "c"))
+	processes(t, func(t *testing.T, open func() *Store) {
+		one, two := open(), open()
+		provision(t, one, "v", "o", never("o", "s", "a"))
+		wantProvisions(t, two, "v", never("o", "s", "a"))
+		provision(t, two, "v", "o", never("o", "s", "b"))
+		provision(t, two, "v", "p", never("p", "s", "c"))
+		wantProvisions(t, one, "v", never("o", "s", "b"), never("p", "s", "c"))
+	})
 }
 
 func TestOfTooManyProvisionsTheSetsChangedLongestAgoGo(t *testing.T) {
-	s := open(t, t.TempDir())
-	const of = 10 // tools of an owner
-	_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
-		INSERT INTO provisions (view, owner, server, kind, name, until, tokens)
-		SELECT 'v', printf('%06d', i / $2), 's', '', i % $2, 0, 0 FROM n`, maxProvisions, of)
-	if err != nil {
-		t.Fatal(err)
-	}
-	provision(t, s, "v", "000000", never("", "s", "changed")) // the oldest is the newest now
-	var set []tool.Provisioned                                // 11 more than there is room for
-	for i := range 20 {
-		set = append(set, never("", "s", fmt.Sprint(i)))
-	}
-	provision(t, s, "w", "new", set...)
-	var oldest string // of those that were there before
-	if err := s.db.QueryRow(`SELECT min(owner) FROM provisions WHERE view = 'v' AND owner <> '000000'`).Scan(&oldest); err != nil {
-		t.Fatal(err)
-	}
-	if oldest != "000003" {
-		t.Errorf("the oldest set is that of %s, want 000003", oldest)
-	}
-	var halves int // sets of which only a part is there
-	if err := s.db.QueryRow(`SELECT count(*) FROM (SELECT owner FROM provisions WHERE view = 'v' GROUP BY owner HAVING count(*) < $1)`, of).Scan(&halves); err != nil {
-		t.Fatal(err)
-	}
-	if n := provisionRows(t, s); n > maxProvisions || n < maxProvisions-of || halves != 1 { // that of 000000 has one tool
-		t.Errorf("%d rows, %d sets of fewer than %d; want close to %d rows, 1 set", n, halves, of, maxProvisions)
-	}
-	if n := len(provisions(t, s, "w")); n != len(set) {
-		t.Errorf("%d of the %d just put are there", n, len(set))
-	}
+	everywhere(t, func(t *testing.T, s *Store) {
+		const of = 10 // tools of an owner
+		_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
+			INSERT INTO provisions (view, owner, server, kind, name, until, tokens)
+			SELECT 'v', CAST(100000 + i / $2 AS TEXT), 's', '', CAST(i % $2 AS TEXT), 0, 0 FROM n`, maxProvisions, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		provision(t, s, "v", "100000", never("", "s", "changed")) // the oldest is the newest now
+		var set []tool.Provisioned                                // 11 more than there is room for
+		for i := range 20 {
+			set = append(set, never("", "s", fmt.Sprint(i)))
+		}
+		provision(t, s, "w", "new", set...)
+		var oldest string // of those that were there before
+		if err := s.db.QueryRow(`SELECT min(owner) FROM provisions WHERE view = 'v' AND owner <> '100000'`).Scan(&oldest); err != nil {
+			t.Fatal(err)
+		}
+		if oldest != "100003" {
+			t.Errorf("the oldest set is that of %s, want 100003", oldest)
+		}
+		var halves int // sets of which only a part is there
+		if err := s.db.QueryRow(`SELECT count(*) FROM (SELECT owner FROM provisions WHERE view = 'v' GROUP BY owner HAVING count(*) < $1) AS part`, of).Scan(&halves); err != nil {
+			t.Fatal(err)
+		}
+		if n := provisionRows(t, s); n > maxProvisions || n < maxProvisions-of || halves != 1 { // that of 100000 has one tool
+			t.Errorf("%d rows, %d sets of fewer than %d; want close to %d rows, 1 set", n, halves, of, maxProvisions)
+		}
+		if n := len(provisions(t, s, "w")); n != len(set) {
+			t.Errorf("%d of the %d just put are there", n, len(set))
+		}
+	})
 }
 
 func TestProvisionsThatAreTooManyOrTooLongAreErrors(t *testing.T) {
-	s := open(t, t.TempDir())
-	provision(t, s, "v", "o", never("o", "s", "a"))
-	for name, put := range map[string]func() error{
-		"tools": func() error {
-			return s.Usage().PutProvisions(t.Context(), "v", "o", make([]tool.Provisioned, maxOwnProvisions+1))
-		},
-		"owner": func() error {
-			return s.Usage().PutProvisions(t.Context(), "v", strings.Repeat("o", maxProvisionOwner+1), []tool.Provisioned{never("", "s", "a")})
-		},
-	} {
-		if err := put(); err == nil {
-			t.Errorf("%s: no error", name)
+	everywhere(t, func(t *testing.T, s *Store) {
+		provision(t, s, "v", "o", never("o", "s", "a"))
+		for name, put := range map[string]func() error{
+			"tools": func() error {
+				return s.Usage().PutProvisions(t.Context(), "v", "o", make([]tool.Provisioned, maxOwnProvisions+1))
+			},
+			"owner": func() error {
+				return s.Usage().PutProvisions(t.Context(), "v", strings.Repeat("o", maxProvisionOwner+1), []tool.Provisioned{never("", "s", "a")})
+			},
+		} {
+			if err := put(); err == nil {
+				t.Errorf("%s: no error", name)
+			}
 		}
-	}
-	wantProvisions(t, s, "v", never("o", "s", "a"))
+		wantProvisions(t, s, "v", never("o", "s", "a"))
+	})
 }
 
 func TestProvisionsAndSavingsOfAClosedStoreAreErrors(t *testing.T) {

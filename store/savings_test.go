@@ -73,13 +73,14 @@ func TestSavingsAddUpByDayAndView(t *testing.T) {
 }
 
 func TestSavingsAreByTheDayInUTC(t *testing.T) {
-	s := open(t, t.TempDir())
-	save(t, s, "2126-11-20", Savings{})
-	save(t, s, "2126-11-21", Savings{})
-	east := time.FixedZone("east", 2*60*60)
-	if got := savings(t, s, time.Date(2126, 11, 22, 1, 0, 0, 0, east)); len(got) != 1 || got[0].Day != "2126-11-21" {
-		t.Errorf("since 1 a.m. of the 22nd, two hours east: %+v", got)
-	}
+	everywhere(t, func(t *testing.T, s *Store) {
+		save(t, s, "2126-11-20", Savings{})
+		save(t, s, "2126-11-21", Savings{})
+		east := time.FixedZone("east", 2*60*60)
+		if got := savings(t, s, time.Date(2126, 11, 22, 1, 0, 0, 0, east)); len(got) != 1 || got[0].Day != "2126-11-21" {
+			t.Errorf("since 1 a.m. of the 22nd, two hours east: %+v", got)
+		}
+	})
 }
 
 func TestOldSavingsAreDropped(t *testing.T) {
@@ -95,21 +96,22 @@ func TestOldSavingsAreDropped(t *testing.T) {
 }
 
 func TestSavingsAreAllAddedOrNone(t *testing.T) {
-	s := open(t, t.TempDir())
-	good := Savings{Sessions: 1, Cached: math.MaxInt64}
-	save(t, s, today(), good)
-	if err := s.Usage().AddSavings(t.Context(), today(), []Savings{{View: "v", Sessions: 1}, {Cached: 1}}); err == nil {
-		t.Error("a sum that does not fit: no error")
-	}
-	for _, day := range []string{"", "21 November", "2026-13-01"} {
-		if err := s.Usage().AddSavings(t.Context(), day, []Savings{good}); err == nil {
-			t.Errorf("day %q: no error", day)
+	everywhere(t, func(t *testing.T, s *Store) {
+		good := Savings{Sessions: 1, Cached: math.MaxInt64}
+		save(t, s, today(), good)
+		if err := s.Usage().AddSavings(t.Context(), today(), []Savings{{View: "v", Sessions: 1}, {Cached: 1}}); err == nil {
+			t.Error("a sum that does not fit: no error")
 		}
-	}
-	good.Day = today()
-	if got := savings(t, s, time.Time{}); !reflect.DeepEqual(got, []Savings{good}) {
-		t.Errorf("got %+v, want %+v", got, good)
-	}
+		for _, day := range []string{"", "21 November", "2026-13-01"} {
+			if err := s.Usage().AddSavings(t.Context(), day, []Savings{good}); err == nil {
+				t.Errorf("day %q: no error", day)
+			}
+		}
+		good.Day = today()
+		if got := savings(t, s, time.Time{}); !reflect.DeepEqual(got, []Savings{good}) {
+			t.Errorf("got %+v, want %+v", got, good)
+		}
+	})
 }
 
 // Savings of a database that knew no steps are dropped, and new ones take their place.

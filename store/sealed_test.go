@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,6 +38,39 @@ func readSealed(t *testing.T, dir string, do func(*Store)) {
 	}
 	defer s.Close()
 	do(s)
+}
+
+func TestSealedRows(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *Store) {
+		putSealedRow(t, s, "secret/a", "one")
+		putSealedRow(t, s, "secret/Ä", "\x00\xff")
+		putSealedRow(t, s, "login/a", "three")
+		putSealedRow(t, s, "secret/a", "four")
+		wantSealed(t, s, "secret/a", "four")
+		wantSealed(t, s, "secret/Ä", "\x00\xff")
+		names := func(prefix string) (names []string) {
+			rows, err := s.Sealed().Names(t.Context(), prefix)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, row := range rows {
+				names = append(names, row.Name)
+			}
+			return names
+		}
+		if got := names("secret/"); !slices.Equal(got, []string{"secret/a", "secret/Ä"}) {
+			t.Errorf("names %q", got)
+		}
+		if err := s.Sealed().Drop(t.Context(), "secret/a"); err != nil {
+			t.Fatal(err)
+		}
+		if row, err := s.Sealed().Find(t.Context(), "secret/a"); row != nil || err != nil {
+			t.Errorf("a dropped row is %+v, %v", row, err)
+		}
+		if err := s.Sealed().Drop(t.Context(), ""); err != nil || len(names("")) > 0 {
+			t.Errorf("all dropped: %q, %v", names(""), err)
+		}
+	})
 }
 
 // The configuration is read before the store is brought to this version.

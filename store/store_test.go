@@ -3,8 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,6 +98,16 @@ func everywhere(t *testing.T, test func(t *testing.T, s *Store)) {
 	t.Run("postgres", func(t *testing.T) { test(t, open(t, postgres.Start(t))) })
 }
 
+// processes runs a test over stores that several processes open.
+func processes(t *testing.T, test func(t *testing.T, open func() *Store)) {
+	for name, place := range map[string]func(testing.TB) string{"file": func(t testing.TB) string { return t.TempDir() }, "postgres": postgres.Start} {
+		t.Run(name, func(t *testing.T) {
+			at := place(t)
+			test(t, func() *Store { return open(t, at) })
+		})
+	}
+}
+
 func TestDefinitionsComeBackByteForByte(t *testing.T) {
 	raws := []string{
 		`{"name":"plain"}`,
@@ -116,24 +124,6 @@ func TestDefinitionsComeBackByteForByte(t *testing.T) {
 		if got := tools(t, s); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %v, want %v", ids(got), ids(want))
 		}
-	})
-}
-
-// The longest names that tool.TakeIn lets in, of bytes that do not compress, cost nobody anything.
-func TestLongNames(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		random := make([]byte, 1000)
-		rand.Read(random)
-		long := hex.EncodeToString(random)
-		want := defs(t, "a", `{"name":"`+long+`"}`, `{"name":"x"}`)
-		putReviewed(t, s, Upstream{Name: "a"}, strict, want...)
-		if got := ids(tools(t, s)); !slices.Equal(got, ids(want)) {
-			t.Errorf("got %v", got)
-		}
-		owner := long + long[:maxProvisionOwner-len(long)]
-		set := []tool.Provisioned{never(owner, "a", long), never(owner, "a", "x")}
-		provision(t, s, "v", owner, set...)
-		wantProvisions(t, s, "v", set...)
 	})
 }
 

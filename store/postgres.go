@@ -24,7 +24,8 @@ import (
 // Other types over the same database (of replicas, of sessions) are made of a *Store and
 // use, as its own methods do:
 //   - s.each and s.row to read, s.transact to write in a transaction that is tried again where that
-//     may help; s.write instead where nobody else may write at the same time.
+//     may help; s.write instead where nobody else may write at the same time. Statements take the context
+//     that either gives: it ends when the database goes away.
 //   - Placeholders are $1, $2, in statements for both databases and in those for PostgreSQL alone.
 //   - s.remote.connect for a connection of their own: LISTEN, and locks that last as long as the connection.
 //     Names of locks become keys by s.remote.lockKey.

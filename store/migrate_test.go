@@ -1,20 +1,28 @@
 package store
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"toolfinch/internal/postgres"
 )
 
 // forgotten are the tables whose rows a migration drops, by its version: they could not
 // be read any more, and are learned again.
 var forgotten = map[string]int{"tokens": 8, "savings": 13, "called": 14}
 
-// Each version that ever was, with a row in each of its tables, becomes the newest one.
+// Each version that ever was, with a row in each of its tables, becomes the newest one, which has the rows.
 func TestEveryVersionIsMigratedWithWhatIsInIt(t *testing.T) {
 	dir, newest, err := migrationsOf("sqlite")
 	if err != nil {
@@ -24,69 +32,163 @@ func TestEveryVersionIsMigratedWithWhatIsInIt(t *testing.T) {
 	var statements []string
 	for version := 1; version < newest; version++ {
 		statements = append(statements, migration(t, dir, version))
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
+		t.Run(fmt.Sprint("SQLite ", version), func(t *testing.T) {
 			folder := t.TempDir()
-			tables := old(t, filepath.Join(folder, fileName), statements, version)
+			had := old(t, filepath.Join(folder, fileName), statements, version)
 			s := open(t, folder)
 			if aside := movedAside(t, folder); aside != nil || schema(t, s) != schema(t, fresh) {
 				t.Fatalf("moved aside: %v, or not the schema of a new one", aside)
 			}
-			counts, err := s.count(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, one := range counts {
-				if had := slices.Contains(tables, one.Table); had && forgotten[one.Table] <= version && one.Rows == 0 {
-					t.Errorf("%s had a row", one.Table)
+			for table, row := range had {
+				if forgotten[table] <= version {
+					wantRow(t, s, table, row)
 				}
+			}
+			works(t, s)
+		})
+	}
+	_, newest, err = migrationsOf("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := 1; version < newest; version++ {
+		t.Run(fmt.Sprint("PostgreSQL ", version), func(t *testing.T) {
+			url := postgres.Start(t)
+			had := oldPostgres(t, url, int64(version))
+			s := open(t, url)
+			for table, row := range had {
+				wantRow(t, s, table, row)
 			}
 			works(t, s)
 		})
 	}
 }
 
-// old makes a database of a version, with a row in each table, whose names it returns.
-func old(t *testing.T, path string, statements []string, version int) (tables []string) {
+// old makes a database of a version, with a row in each table, and returns the rows.
+func old(t *testing.T, path string, statements []string, version int) map[string]map[string]any {
 	t.Helper()
 	db, err := sql.Open("sqlite", fileURI(path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, text := range statements {
+	for _, text := range append(slices.Clone(statements), fmt.Sprintf(`PRAGMA user_version = %d`, version)) {
 		if _, err := db.Exec(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err = each(t.Context(), db, func(rows *sql.Rows) error {
-		var table string
-		err := rows.Scan(&table)
-		tables = append(tables, table)
-		return err
-	}, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`)
+	return fill(t, db, `SELECT m.name, c.name, c.type FROM sqlite_schema m, pragma_table_info(m.name) c
+		WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid`)
+}
+
+func oldPostgres(t *testing.T, url string, version int64) map[string]map[string]any {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	samples := map[string]string{"TEXT": "'x'", "INTEGER": "1", "REAL": "1.0", "BLOB": "x'01'"}
-	for _, table := range tables {
-		var values []string
-		err := each(t.Context(), db, func(rows *sql.Rows) error {
-			var kind string
-			err := rows.Scan(&kind)
-			values = append(values, samples[kind])
-			return err
-		}, `SELECT type FROM pragma_table_info($1) ORDER BY cid`, table)
-		if err == nil {
-			_, err = db.Exec(`INSERT OR REPLACE INTO ` + table + ` VALUES (` + strings.Join(values, ", ") + `)`)
+	defer db.Close()
+	dir, _, err := migrationsOf("postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
+	if err == nil {
+		_, err = provider.UpTo(t.Context(), version)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fill(t, db, `SELECT table_name, column_name, data_type FROM information_schema.columns
+		WHERE table_schema = current_schema() AND table_name NOT IN ('`+versionTable+`', 'compatible') ORDER BY table_name, ordinal_position`)
+}
+
+// fill puts a row into each table, whose columns and types a query returns, and returns the rows.
+func fill(t *testing.T, db *sql.DB, query string) map[string]map[string]any {
+	t.Helper()
+	rows := map[string]map[string]any{}
+	err := each(t.Context(), db, func(found *sql.Rows) error {
+		var table, column, kind string
+		err := found.Scan(&table, &column, &kind)
+		if rows[table] == nil {
+			rows[table] = map[string]any{}
 		}
-		if err != nil {
+		rows[table][column] = sample(column, kind, len(rows[table]))
+		return err
+	}, query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := slices.SortedFunc(maps.Keys(rows), func(a, b string) int { // those first that others refer to
+		return cmp.Compare(slices.Index(stored, a), slices.Index(stored, b))
+	})
+	for _, table := range tables {
+		var names, marks []string
+		var values []any
+		for name, value := range rows[table] {
+			names, values = append(names, name), append(values, value)
+			marks = append(marks, fmt.Sprintf("$%d", len(names)))
+		}
+		if _, err := db.Exec(`INSERT INTO `+table+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(marks, ", ")+`)`, values...); err != nil {
 			t.Fatalf("%s: %v", table, err)
 		}
 	}
-	if _, err := db.Exec(fmt.Sprintf(`PRAGMA user_version = %d`, version)); err != nil {
-		t.Fatal(err)
+	return rows
+}
+
+// sample is a value of a column: another one in each, but for those by which rows refer to others,
+// and truth of SQLite.
+func sample(column, kind string, place int) any {
+	if slices.Contains([]string{"space", "id", "interactive", "checked"}, column) {
+		place = 0
 	}
-	return tables
+	switch strings.ToLower(kind) {
+	case "text":
+		if column == "server" || column == "name" {
+			return "x"
+		}
+		return column
+	case "integer", "bigint":
+		return int64(place + 1)
+	case "real", "double precision":
+		return float64(place) + 0.5
+	case "boolean":
+		return true
+	case "timestamp with time zone":
+		return time.UnixMilli(int64(place)).UTC()
+	}
+	return []byte(column)
+}
+
+// wantRow looks for a row with the values that it had.
+func wantRow(t *testing.T, s *Store, table string, want map[string]any) {
+	t.Helper()
+	var all []map[string]any
+	err := s.each(t.Context(), func(rows *sql.Rows) error {
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		values, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		err = rows.Scan(into...)
+		row := map[string]any{}
+		for i, column := range columns {
+			if at, is := values[i].(time.Time); is {
+				values[i] = at.UTC()
+			}
+			if _, had := want[column]; had {
+				row[column] = values[i]
+			}
+		}
+		all = append(all, row)
+		return err
+	}, `SELECT * FROM `+table)
+	if err != nil || !slices.ContainsFunc(all, func(row map[string]any) bool { return reflect.DeepEqual(row, want) }) {
+		t.Errorf("%s had %v, has %v, %v", table, want, all, err)
+	}
 }
 
 func migration(t *testing.T, dir fs.FS, version int) string {

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,12 +26,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Limits of sending: of one request by default, of how long and how often one is tried again,
-// and of the bytes that are read of an answer.
+// Limits of sending: of one request by default, of how long and how often one is tried again
+// (OTEL_BSP_EXPORT_TIMEOUT, by default 30 s, may end that before), and of the bytes that are
+// read of an answer.
 const (
 	sendWithin  = 10 * time.Second
 	tryWithin   = time.Minute
-	tryFirst    = 5 * time.Second
+	tryFirst    = time.Second
 	tryMost     = 30 * time.Second
 	maxAccepted = 64 << 10
 )
@@ -39,6 +42,8 @@ const (
 // another, TracesData.
 type collector struct {
 	url    string
+	host   string
+	masked *strings.Replacer // takes the rest of url, which may be a secret, out of answers
 	header http.Header
 	gzip   bool
 	client *http.Client
@@ -66,7 +71,14 @@ func openCollector(env func(string) string, version string, say func(problem str
 		at.Path = path.Join("/", at.Path, "v1/traces")
 	}
 	at.User = nil // is for headers to say, and would stand in errors
-	c.url = at.String()
+	c.url, c.host = at.String(), at.Host
+	parts := []string{} // the longest first: the first that fits is taken
+	for _, part := range []string{at.RequestURI(), at.EscapedPath(), at.Path, at.RawQuery} {
+		if len(part) > 1 {
+			parts = append(parts, part, "[...]")
+		}
+	}
+	c.masked = strings.NewReplacer(parts...)
 	if key, headers := first("HEADERS"); headers != "" {
 		for pair := range strings.SplitSeq(headers, ",") {
 			name, value, ok := strings.Cut(pair, "=")
@@ -92,7 +104,9 @@ func openCollector(env func(string) string, version string, say func(problem str
 	if way.TLSClientConfig, err = trusted(first); err != nil {
 		return nil, err
 	}
-	c.client = &http.Client{Transport: way, Timeout: within}
+	c.client = &http.Client{Transport: way, Timeout: within, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // followed, a POST becomes a GET, and its headers go to another host
+	}}
 	return c, nil
 }
 
@@ -102,7 +116,7 @@ func trusted(first func(name string) (key, value string)) (*tls.Config, error) {
 	if key, file := first("CERTIFICATE"); file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
+			return nil, unreadable(key, err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
@@ -114,11 +128,20 @@ func trusted(first func(name string) (key, value string)) (*tls.Config, error) {
 	if certificate != "" && private != "" {
 		pair, err := tls.LoadX509KeyPair(certificate, private)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
+			return nil, unreadable(key, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
+}
+
+// unreadable is an error of reading the file of a variable, without its path: people have put the
+// content there.
+func unreadable(key string, err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 // Start does nothing: connections are made when they are needed.
@@ -130,8 +153,8 @@ func (c *collector) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends spans, and tries again for a minute where a collector that is busy, or a
-// network that is away, may be back.
+// UploadTraces sends spans, and tries again for a minute where a collector that is busy or
+// restarts, or a network that is away, may be back. Its error is that of the last try.
 func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
@@ -152,47 +175,77 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	}
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = tryFirst, tryMost
-	_, err = backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, c.send(ctx, body, header) }, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(tryWithin))
-	return err
+	var last error
+	_, err = backoff.Retry(ctx, func() (struct{}, error) {
+		failed, next := c.send(ctx, body, header)
+		if last == nil || ctx.Err() == nil { // else it failed because the tries end
+			last = failed
+		}
+		return struct{}{}, next
+	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(tryWithin))
+	if err != nil {
+		return last
+	}
+	return nil
 }
 
-// send is one request. Its errors are permanent unless it is worth trying again.
-func (c *collector) send(ctx context.Context, body []byte, header http.Header) error {
+// send is one request: why it failed, nil if it did not, and what that means for the next try.
+func (c *collector) send(ctx context.Context, body []byte, header http.Header) (failed, next error) {
+	permanent := func(err error) (failed, next error) { return err, backoff.Permanent(err) }
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
-		return backoff.Permanent(err)
+		return permanent(err)
 	}
 	request.Header = header
 	response, err := c.client.Do(request)
 	if err != nil {
-		if failed, ok := errors.AsType[*url.Error](err); ok && failed.Temporary() {
-			return err
+		again := mayPass(err)
+		if whole, ok := errors.AsType[*url.Error](err); ok { // which has the whole URL
+			err = whole.Err
 		}
-		return backoff.Permanent(err)
+		err = fmt.Errorf("%s: %w", c.host, err)
+		if again {
+			return err, err
+		}
+		return permanent(err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAccepted))
 	switch {
 	case response.StatusCode < 300 && err == nil && response.Header.Get("Content-Type") == "application/x-protobuf":
 		if n, why := rejected(answer); n != 0 || why != "" {
-			return backoff.Permanent(fmt.Errorf("the collector took all but %d spans: %s", n, why))
+			return permanent(fmt.Errorf("the collector took all but %d spans: %s", n, c.masked.Replace(why)))
 		}
-		return nil
+		return nil, nil
 	case response.StatusCode < 300:
-		return nil
+		return nil, nil
+	case response.StatusCode < 400:
+		return permanent(fmt.Errorf("the collector answered %s: redirects are not followed", response.Status))
 	}
-	err = fmt.Errorf("the collector answered %s: %s", response.Status, answer)
+	err = fmt.Errorf("the collector answered %s: %s", response.Status, c.masked.Replace(string(answer)))
 	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		if seconds, no := strconv.Atoi(response.Header.Get("Retry-After")); no == nil && seconds > 0 {
 			if seconds >= int(tryWithin/time.Second) {
-				return backoff.Permanent(err)
+				return permanent(err)
 			}
-			return backoff.RetryAfter(seconds)
+			return err, backoff.RetryAfter(seconds)
 		}
-		return err
+		return err, err
 	}
-	return backoff.Permanent(err)
+	return permanent(err)
+}
+
+// mayPass reports whether what a request failed with may be over soon: nobody listens, a
+// connection has broken, or a time has run out. A certificate that is refused stays refused.
+func mayPass(err error) bool {
+	if failed, ok := errors.AsType[*url.Error](err); ok && failed.Temporary() {
+		return true
+	}
+	if failed, ok := errors.AsType[*net.OpError](err); ok {
+		return failed.Op == "dial" || failed.Op == "read" || failed.Op == "write" // others are of TLS
+	}
+	return errors.Is(err, io.EOF)
 }
 
 // rejected reads an ExportTraceServiceResponse: how many spans were not taken, and why. The

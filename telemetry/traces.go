@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -72,18 +71,18 @@ func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 		resource.WithAttributes(semconv.ServiceName("toolfinch"), semconv.ServiceVersion(version), semconv.ServiceInstanceID(rand.Text())),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		log.Warn("the resource of traces lacks something: see OTEL_RESOURCE_ATTRIBUTES", "error", words(err))
+		log.Warn("OTEL_RESOURCE_ATTRIBUTES has something that cannot be read: write name=value, with commas between")
 	}
 	sending := newSending(exporter, log)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(sending), sdktrace.WithResource(described))
 	t := NewTraces(provider, false)
 	t.close = func(ctx context.Context) error { return sending.close(ctx, provider) }
-	var unknown []string
-	t.propagates, t.baggage, unknown = propagators(os.Getenv("OTEL_PROPAGATORS"))
-	if len(unknown) > 0 {
-		log.Warn("OTEL_PROPAGATORS names some that are not known here: tracecontext, baggage and none are", "unknown", printable.Line(strings.Join(unknown, ",")))
+	var known bool
+	t.propagates, t.baggage, known = propagators(os.Getenv("OTEL_PROPAGATORS"))
+	if !known {
+		log.Warn("OTEL_PROPAGATORS names some that are not known here: tracecontext, baggage and none are")
 	}
-	log.Info("traces are sent", "sampler", cmp.Or(os.Getenv("OTEL_TRACES_SAMPLER"), "parentbased_always_on"))
+	log.Info("traces are sent", "sampler", samplerName(os.Getenv("OTEL_TRACES_SAMPLER")))
 	return t
 }
 
@@ -125,13 +124,24 @@ func tracesWanted(env func(string) string) (wanted bool, problem string) {
 	return true, ""
 }
 
-// propagators reads OTEL_PROPAGATORS. Where it is not set, servers get no baggage: what a
+// samplerName is the sampler that OpenTelemetry takes for OTEL_TRACES_SAMPLER.
+func samplerName(variable string) string {
+	name := strings.ToLower(strings.TrimSpace(variable))
+	switch name {
+	case "always_on", "always_off", "traceidratio", "parentbased_always_off", "parentbased_traceidratio":
+		return name
+	}
+	return "parentbased_always_on"
+}
+
+// propagators reads OTEL_PROPAGATORS; known says that nothing else is in it. Where it is not set, servers get no baggage: what a
 // client's organisation writes there is none of their business.
-func propagators(variable string) (propagates, baggage bool, unknown []string) {
+func propagators(variable string) (propagates, baggage, known bool) {
 	named := list(variable)
 	if len(named) == 0 {
-		return true, false, nil
+		return true, false, true
 	}
+	known = true
 	for _, name := range named {
 		switch name {
 		case "tracecontext":
@@ -140,10 +150,10 @@ func propagators(variable string) (propagates, baggage bool, unknown []string) {
 			baggage = true
 		case "none":
 		default:
-			unknown = append(unknown, name)
+			known = false
 		}
 	}
-	return propagates, baggage, unknown
+	return propagates, baggage, known
 }
 
 // list is the words of a variable that has several, separated by commas.
@@ -219,12 +229,12 @@ func (s *sending) close(ctx context.Context, provider *sdktrace.TracerProvider) 
 // maxWords bounds an error of a collector in the log, in bytes.
 const maxWords = 300
 
-// address is a URL in a text. Its path may be a secret.
-var address = regexp.MustCompile(`(https?://[^\s"/]*)[^\s":]*`)
+// address is a URL in a text. All but its host may be a secret.
+var address = regexp.MustCompile(`(https?://)(?:[^\s"/?#@]*@)?([^\s"/?#]*)[^\s"]*`)
 
 // words is an error of the exporter for the log: collectors write what they like.
 func words(err error) string {
-	return rawjson.Clip(printable.Line(address.ReplaceAllString(err.Error(), "$1")), maxWords)
+	return rawjson.Clip(printable.Line(address.ReplaceAllString(err.Error(), "$1$2")), maxWords)
 }
 
 // complaints are what OpenTelemetry says of itself, and of variables that it cannot read.
@@ -234,8 +244,15 @@ type complaints struct {
 	limit *rate.Limiter
 }
 
-// Handle takes an error of the SDK.
-func (c *complaints) Handle(err error) { c.say(words(err)) }
+// Handle takes an error of the SDK. What follows a colon or stands in quotes may be the value of a
+// variable.
+func (c *complaints) Handle(err error) {
+	what := err.Error()
+	if end := strings.IndexAny(what, ":\""); end >= 0 {
+		what = what[:end]
+	}
+	c.say(printable.Line(strings.TrimSpace(what)))
+}
 
 func (c *complaints) say(what string) {
 	if c.limit.Allow() {
@@ -244,14 +261,28 @@ func (c *complaints) say(what string) {
 }
 
 // ownLog takes the SDK's own log. The attributes of a line are values of variables, which may
-// be secrets: the message alone is logged.
+// be secrets: the message and the names of variables are logged.
 type ownLog struct{ to *complaints }
 
-// Enabled leaves out what is less than a warning, whose level is -1 there.
-func (l ownLog) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
+// Levels of the SDK's own log.
+const (
+	ownWarning = slog.Level(-1)
+	ownInfo    = slog.Level(-4) // of numbers that cannot be read, among what is of no interest
+)
+
+func (l ownLog) Enabled(_ context.Context, level slog.Level) bool { return level >= ownInfo }
 
 func (l ownLog) Handle(_ context.Context, line slog.Record) error {
-	l.to.say(line.Message)
+	of := ""
+	line.Attrs(func(a slog.Attr) bool {
+		if strings.HasPrefix(a.Key, "OTEL_") {
+			of = a.Key + ": "
+		}
+		return of == ""
+	})
+	if of != "" || line.Level >= ownWarning {
+		l.to.say(of + line.Message)
+	}
 	return nil
 }
 

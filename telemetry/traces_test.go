@@ -85,9 +85,16 @@ func TestTheEnvironmentSaysWhetherThereAreTraces(t *testing.T) {
 		{"another exporter", []string{endpoint, "OTEL_TRACES_EXPORTER=zipkin"}, false, "OTEL_TRACES_EXPORTER names no exporter that is known here"},
 		{"gRPC", []string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, false, "set it to http/protobuf"},
 		{"gRPC, but not of traces", []string{endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf"}, true, "traces are sent"},
-		{"a sampler that there is not", []string{endpoint, "OTEL_TRACES_SAMPLER=often"}, true, "unsupported sampler: often"},
-		{"a propagator that there is not", []string{endpoint, "OTEL_PROPAGATORS=b3,tracecontext"}, true, "unknown=b3"},
-		{"headers that cannot be read, of which nothing is shown", []string{endpoint, "OTEL_EXPORTER_OTLP_HEADERS=hunter2"}, true, "OTEL_EXPORTER_OTLP_HEADERS has a header that cannot be read"},
+		// Of what cannot be read nothing is shown.
+		{"a sampler that there is not", []string{endpoint, "OTEL_TRACES_SAMPLER=hunter2"}, true, "unsupported sampler"},
+		{"the share of a sampler", []string{endpoint, "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=hunter2"}, true, "parsing sampler argument"},
+		{"a propagator that there is not", []string{endpoint, "OTEL_PROPAGATORS=hunter2,tracecontext"}, true, "OTEL_PROPAGATORS names some that are not known here"},
+		{"an attribute without a name", []string{endpoint, "OTEL_RESOURCE_ATTRIBUTES=team=a,hunter2"}, true, "OTEL_RESOURCE_ATTRIBUTES has something that cannot be read"},
+		{"an attribute with a bad escape", []string{endpoint, "OTEL_RESOURCE_ATTRIBUTES=team=hunter2%hunter2"}, true, "invalid URL escape"},
+		{"a number", []string{endpoint, "OTEL_BSP_MAX_QUEUE_SIZE=hunter2"}, true, "OTEL_BSP_MAX_QUEUE_SIZE: Got invalid value"},
+		{"a certificate where its file should be", []string{endpoint, "OTEL_EXPORTER_OTLP_CERTIFICATE=hunter2"}, false, "OTEL_EXPORTER_OTLP_CERTIFICATE: no such file"},
+		{"a key where its file should be", []string{endpoint, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=hunter2", "OTEL_EXPORTER_OTLP_CLIENT_KEY=hunter2"}, false, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: no such file"},
+		{"headers", []string{endpoint, "OTEL_EXPORTER_OTLP_HEADERS=hunter2"}, true, "OTEL_EXPORTER_OTLP_HEADERS has a header that cannot be read"},
 		{"an endpoint that cannot be read", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://hunter2:hunter2@[::1"}, false, "OTEL_EXPORTER_OTLP_ENDPOINT is no http:// or https:// URL"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -180,7 +187,10 @@ func TestTheEndDoesNotWaitForACollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	for name, endpoint := range map[string]string{"that says nothing": "http://" + silent.Addr().String() + "/hunter2", "that there is not": "http://127.0.0.1:1/hunter2"} {
+	for name, endpoint := range map[string]string{
+		"that says nothing": "http://" + silent.Addr().String() + "/hunter2", "that there is not": "http://127.0.0.1:1/hunter2",
+		"with a key in its path": "http://127.0.0.1:1/v1/key:hunter2/v1/traces", "with a key in its query": "http://127.0.0.1:1?token=hunter2", "with a password": "http://me:hunter2@127.0.0.1:1",
+	} {
 		t.Run(name, func(t *testing.T) {
 			await.NoLeak(t, func() {
 				traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint)
@@ -195,6 +205,36 @@ func TestTheEndDoesNotWaitForACollector(t *testing.T) {
 				}
 			}, "go.opentelemetry.io/")
 		})
+	}
+}
+
+// A collector that restarts loses nothing, and is not logged.
+func TestACollectorThatRestarts(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+listener.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=20")
+	request(traces, "echo")
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	conn.Close()
+	time.Sleep(1600 * time.Millisecond) // the second try comes within 1.5 s, to nobody
+	if listener, err = net.Listen("tcp", listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	arrived := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} }))
+	server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	await.Value(t, arrived)
+	if err := traces.Close(t.Context()); err != nil || strings.Contains(log.String(), "WARN") {
+		t.Errorf("%v; the log has\n%s", err, log)
 	}
 }
 
@@ -340,6 +380,18 @@ func TestWhatACollectorAnswers(t *testing.T) {
 				_, _ = w.Write(partial)
 			},
 		}, "the collector took all but 3 spans: too ol"},
+		{"it sends the spans, and their headers, somewhere else", []func(http.ResponseWriter){
+			func(w http.ResponseWriter) {
+				w.Header().Set("Location", "http://127.0.0.1:1/hunter2")
+				w.WriteHeader(http.StatusTemporaryRedirect)
+				_, _ = w.Write([]byte(`<a href="/hunter2">`))
+			},
+		}, "the collector answered 307 Temporary Redirect: redirects are not followed"},
+		{"it repeats where it was asked", []func(http.ResponseWriter){
+			func(w http.ResponseWriter) {
+				http.Error(w, "nothing is at /key:hunter2/v1/traces?token=hunter2 or http://me:hunter2@host/hunter2:2", http.StatusNotFound)
+			},
+		}, "the collector answered 404 Not Found: nothing is at [...] or http://host"},
 		{"it answers what is no protocol buffer", []func(http.ResponseWriter){
 			func(w http.ResponseWriter) {
 				w.Header().Set("Content-Type", "application/x-protobuf")
@@ -350,7 +402,7 @@ func TestWhatACollectorAnswers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var asked atomic.Int32
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/under/v1/traces" || r.Header.Get("User-Agent") != "toolfinch/1.2.3" {
+				if r.URL.Path != "/key:hunter2/v1/traces" || r.Header.Get("User-Agent") != "toolfinch/1.2.3" {
 					t.Errorf("%s from %s", r.URL, r.Header.Get("User-Agent"))
 				}
 				test.answers[min(int(asked.Add(1)), len(test.answers))-1](w)
@@ -360,12 +412,12 @@ func TestWhatACollectorAnswers(t *testing.T) {
 			if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL+"/under/", "OTEL_EXPORTER_OTLP_CERTIFICATE="+file)
+			traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL+"/key:hunter2/?token=hunter2", "OTEL_EXPORTER_OTLP_CERTIFICATE="+file)
 			request(traces, "echo")
 			if err := traces.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if int(asked.Load()) != len(test.answers) || !strings.Contains(log.String(), test.says) || test.says == "" && strings.Contains(log.String(), "WARN") {
+			if int(asked.Load()) != len(test.answers) || !strings.Contains(log.String(), test.says) || test.says == "" && strings.Contains(log.String(), "WARN") || strings.Contains(log.String(), "hunter2") {
 				t.Errorf("asked %d times; the log has\n%s", asked.Load(), log)
 			}
 		})

@@ -314,7 +314,21 @@ func TestTraceContextOfHTTP(t *testing.T) {
 		}
 		wantAttributes(t, span, map[string]string{
 			"http.request.method": "POST", "http.route": "/api/proxy/execute", "http.response.status_code": "200", "toolfinch.tool": "one.params", "error.type": "",
-			"network.protocol.version": "1.1", "client.address": "127.0.0.1", "mcp.method.name": "",
+			"network.protocol.version": "1.1", "client.address": "127.0.0.1", "mcp.method.name": "", "url.scheme": "http",
+		})
+	})
+	t.Run("behind a reverse proxy", func(t *testing.T) {
+		tr.Clear()
+		request, _ := http.NewRequest(http.MethodGet, tr.url+"/api/servers", nil)
+		request.Header.Set("X-Forwarded-For", "192.0.2.7")
+		request.Header.Set("X-Forwarded-Proto", "https")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		wantAttributes(t, tr.only(t, "SERVER", "GET /api/servers"), map[string]string{
+			"client.address": "192.0.2.7", "client.port": "", "url.scheme": "https",
 		})
 	})
 }

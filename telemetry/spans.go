@@ -149,12 +149,13 @@ func (e *entry) remote(ctx context.Context, meta carried) (_ context.Context, li
 	return ctx, link
 }
 
-// describe says where a request came from.
+// describe says where a request came from. Of a client behind a reverse proxy no port is known:
+// that of the connection is the proxy's.
 func (e *entry) describe(ctx context.Context, span trace.Span) {
 	e.transport(span)
 	if from, _ := trust.SourceOf(ctx); from.Address != "" && e.protocol != "" {
 		span.SetAttributes(semconv.ClientAddress(from.Address))
-		if at, err := netip.ParseAddrPort(e.address); err == nil {
+		if at, err := netip.ParseAddrPort(e.address); err == nil && at.Addr().Unmap().WithZone("").String() == from.Address {
 			span.SetAttributes(semconv.ClientPort(int(at.Port())))
 		}
 	}
@@ -181,7 +182,11 @@ func ServeHTTP(ctx context.Context, method, route string) (context.Context, *Spa
 	ctx, _ = e.remote(ctx, carried{})
 	ctx, span := e.traces.tracer.Start(ctx, method+" "+route, asServer...)
 	if span.IsRecording() {
-		span.SetAttributes(semconv.HTTPRequestMethodKey.String(method), semconv.HTTPRoute(route), semconv.URLScheme("http"))
+		scheme := "http"
+		if from, _ := trust.SourceOf(ctx); from.Secure {
+			scheme = "https"
+		}
+		span.SetAttributes(semconv.HTTPRequestMethodKey.String(method), semconv.HTTPRoute(route), semconv.URLScheme(scheme))
 		e.describe(ctx, span)
 	}
 	return ctx, &Span{span: span, traces: e.traces}

@@ -135,6 +135,7 @@ func Decide(ctx context.Context, d Decision) {
 type Source struct {
 	Address   string // of the client, without a port; "" where it is the parent process
 	Transport string // one of the Transports
+	Secure    bool   `json:",omitempty"` // over TLS: to this program, or to a reverse proxy that is believed
 }
 
 type sourceKey struct{}

@@ -54,9 +54,3 @@ func (b *Bearer) Principal(ctx context.Context) *trust.Principal {
 func (b *Bearer) Stay(ctx context.Context) (_ context.Context, leave func()) {
 	return b.gate.stay(ctx, b.verified)
 }
-
-// Secure reports whether a request came over TLS: to this program, or to a reverse proxy
-// that is believed.
-func (g *Gate) Secure(r *http.Request) bool {
-	return r.TLS != nil || g.fromProxy(r) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
-}

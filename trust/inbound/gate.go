@@ -408,7 +408,7 @@ const maxHops = 32
 
 // Source is where a request comes from: past the reverse proxies that are believed.
 func (g *Gate) Source(r *http.Request) trust.Source {
-	from := trust.Source{Transport: "http"}
+	from := trust.Source{Transport: "http", Secure: r.TLS != nil}
 	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
 	case "sse", "message":
 		from.Transport = "sse"
@@ -419,6 +419,7 @@ func (g *Gate) Source(r *http.Request) trust.Source {
 	}
 	address := remote(r)
 	if g.fromProxy(r) {
+		from.Secure = from.Secure || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 		for _, hop := range slices.Backward(hops[max(0, len(hops)-maxHops):]) {
 			next, err := netip.ParseAddr(strings.TrimSpace(hop))

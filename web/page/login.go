@@ -93,7 +93,7 @@ func sourceOf(q *request) trust.Source {
 // to where the page is for the browser, whatever a reverse proxy has before it, and to
 // nothing else of toolfinch.
 func (s *Server) keep(q *request, secret string) {
-	http.SetCookie(q.w, &http.Cookie{Name: s.sessions.cookie, Value: secret, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.Entrance.Secure(q.Request)})
+	http.SetCookie(q.w, &http.Cookie{Name: s.sessions.cookie, Value: secret, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: sourceOf(q).Secure})
 }
 
 func (s *Server) logout(q *request) {
@@ -104,7 +104,7 @@ func (s *Server) logout(q *request) {
 	if q.session != nil {
 		s.sessions.end(q.session)
 	}
-	http.SetCookie(q.w, &http.Cookie{Name: s.sessions.cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.Entrance.Secure(q.Request)})
+	http.SetCookie(q.w, &http.Cookie{Name: s.sessions.cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: sourceOf(q).Secure})
 	redirect(q.w, "login")
 }
 
@@ -121,7 +121,7 @@ func (s *Server) theme(q *request) {
 	wanted := q.PostFormValue("theme")
 	for _, theme := range themes {
 		if q.Method == http.MethodPost && theme == wanted {
-			http.SetCookie(q.w, &http.Cookie{Name: themeCookie, Value: theme, MaxAge: int(aYear / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.Entrance.Secure(q.Request)})
+			http.SetCookie(q.w, &http.Cookie{Name: themeCookie, Value: theme, MaxAge: int(aYear / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: sourceOf(q).Secure})
 		}
 	}
 	to := q.PostFormValue("to")

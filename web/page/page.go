@@ -51,7 +51,6 @@ type Entrance interface {
 	TakesKeys() bool
 	ByForm(r *http.Request, key string) (*inbound.Bearer, error)
 	Source(r *http.Request) trust.Source
-	Secure(r *http.Request) bool
 }
 
 // Options of a Server. All must be given but Connector and Record.

@@ -221,13 +221,13 @@ func TestSpansOfErrors(t *testing.T) {
 		{"the server's own", "tools/call", `{"name":"one_hang"}`, "tools/call one_hang", "-32050", "-32050"},
 		{"of the tool", "tools/call", `{"name":"one_log"}`, "tools/call one_log", "tool_error", ""},
 		{"a name that nothing has, which is in no name of a span", "tools/call", `{"name":"hunter2"}`, "tools/call", "-32602", "-32602"},
-		{"a method that nobody has", "hunter2/x", `{}`, "unknown", "-32601", "-32601"},
+		{"a method that nobody has", "hunter2/x", `{}`, "_OTHER", "-32601", "-32601"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tr.Clear()
 			tr.ask(test.method, test.params)
 			span := tr.only(t, "SERVER", test.span)
-			wantAttributes(t, span, map[string]string{"error.type": test.kind, "rpc.response.status_code": test.code, "mcp.method.name": test.method})
+			wantAttributes(t, span, map[string]string{"error.type": test.kind, "rpc.response.status_code": test.code, "mcp.method.name": strings.Replace(test.method, "hunter2/x", "_OTHER", 1)})
 			if !span.Failed {
 				t.Error("its status is not ERROR")
 			}
@@ -452,6 +452,22 @@ func TestSpansOfAsksThatFail(t *testing.T) {
 			wantAttributes(t, tr.only(t, kind, form.method), map[string]string{"error.type": "cancelled"})
 		}
 	})
+}
+
+// A call that its client cancels has failed, in both spans, whatever it is answered.
+func TestSpansOfCancelledCalls(t *testing.T) {
+	for _, client := range kinds {
+		t.Run(client.String(), func(t *testing.T) {
+			tr := openTraced(t, client, kind{}, sdktrace.AlwaysSample(), false)
+			hanging := tr.begin("tools/call", `{"name":"one_hang"}`)
+			eventually(t, func() bool { return len(tr.up.got("tools/call")) > 0 })
+			hanging.cancel()
+			for kind, name := range map[string]string{"SERVER": "tools/call one_hang", "CLIENT": "tools/call hang"} {
+				eventually(t, func() bool { return len(tr.of(kind, name)) > 0 })
+				wantAttributes(t, tr.only(t, kind, name), map[string]string{"error.type": "cancelled", "rpc.response.status_code": ""})
+			}
+		})
+	}
 }
 
 // Baggage of a client reaches servers where the owner wants it to.

@@ -281,9 +281,9 @@ var (
 
 // begin begins the span of a JSON-RPC request.
 func (t *Traces) begin(ctx context.Context, kind []trace.SpanStartOption, m Message) (context.Context, *Span) {
-	method := bound(m.Method)
+	method := m.Method
 	if !methods[method] {
-		method = "unknown" // strangers invent as many as they like
+		method = "_OTHER" // strangers invent as many as they like
 	}
 	ctx, span := t.tracer.Start(ctx, method, kind...)
 	s := &Span{span: span, traces: t, method: method}
@@ -296,7 +296,7 @@ func (t *Traces) begin(ctx context.Context, kind []trace.SpanStartOption, m Mess
 		span.SetName(method + " " + target)
 	}
 	attributes := make([]attribute.KeyValue, 0, 8)
-	attributes = append(attributes, keyMethod.String(bound(m.Method)))
+	attributes = append(attributes, keyMethod.String(method))
 	if m.ID != nil {
 		attributes = append(attributes, semconv.JSONRPCRequestID(bound(idText(m.ID))))
 	}
@@ -369,14 +369,20 @@ func (s *Span) Spoke(protocol string) {
 }
 
 // Answered ends the span of a request with its answer, a whole JSON-RPC message; nil for
-// none.
-func (s *Span) Answered(message []byte) {
+// none. ctx is that of answering it: what fails after its end was cancelled.
+func (s *Span) Answered(ctx context.Context, message []byte) {
 	if s == nil {
 		return
 	}
 	if !s.span.IsRecording() {
 		s.span.End()
 		return
+	}
+	if ctx.Err() != nil {
+		if result := rawjson.Member(message, "result"); result == nil || isError(result) {
+			s.Failed("cancelled")
+			return
+		}
 	}
 	for key, value := range rawjson.Members(message) {
 		switch key {
@@ -401,7 +407,7 @@ func (s *Span) Result(result json.RawMessage) {
 		switch s.method {
 		case "tools/call", "prompts/get", "resources/read":
 			switch {
-			case s.method == "tools/call" && string(rawjson.Member(result, "isError")) == "true":
+			case s.method == "tools/call" && isError(result):
 				s.fail("tool_error")
 			case rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired:
 				s.span.SetAttributes(keyOutcome.String(inputRequired))
@@ -416,6 +422,9 @@ func (s *Span) Result(result json.RawMessage) {
 	}
 	s.span.End()
 }
+
+// isError reports whether the result of a call says that the tool has failed.
+func isError(result json.RawMessage) bool { return string(rawjson.Member(result, "isError")) == "true" }
 
 // Codes of errors that may be about a name that there is not.
 var codesOfNames = map[int]bool{-32601: true, -32602: true, -32002: true}

@@ -346,7 +346,7 @@ func TestNoTracesCostNothing(t *testing.T) {
 		_ = asked.Inject(on, params, header)
 		asked.Spoke("HTTP/1.1")
 		asked.Result(params)
-		span.Answered(params)
+		span.Answered(on, params)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -278,7 +278,7 @@ func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, head
 			log.Error("panic while handling a request", "session", lib.id, "method", m.Method, "panic", wrong)
 			message = failure.Answer()
 		}
-		span.Answered(message)
+		span.Answered(ctx, message)
 	}()
 	ctx = host.MCP().WithContext(ctx, lib)
 	raw := m.Raw

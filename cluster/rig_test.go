@@ -324,7 +324,7 @@ func (changes) Calling(*tool.Call) func(tool.Result)                    { return
 func (changes) Unknown(context.Context, *tool.Call)                     {}
 func (changes) Began(context.Context, string, string)                   {}
 func (changes) Registered(string, string, trust.Party, register.Change) {}
-func (changes) Ended(string)                                            {}
+func (changes) Ended(string, register.Connected)                        {}
 
 // having is what sessions have.
 type having struct{ live *register.Live }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/url"
 	"strings"
+	"time"
 
+	"toolfinch/register"
 	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/upstream"
@@ -62,11 +64,14 @@ func (b behind) Calling(call *tool.Call) func(tool.Result) {
 }
 
 // Ended forgets a session.
-func (b behind) Ended(session string) {
+func (b behind) Ended(session string, was register.Connected) {
 	b.pool().Forget(session)
 	b.of.desk.meter.Ended(session)
 	b.of.gate.Drop(session)
-	b.of.desk.views.observer.record(context.Background(), trust.Event{Kind: trust.EventSession, View: b.of.view, Session: session})
+	ctx := trust.WithSource(context.Background(), trust.Source{Transport: was.Transport})
+	b.of.desk.views.observer.record(ctx, trust.Event{
+		Kind: trust.EventSession, View: b.of.view, Session: session, Client: was.Client, Principal: was.Principal, Took: time.Since(was.Since),
+	})
 }
 
 // Keep writes what an owner has provisioned in the view.

@@ -100,6 +100,9 @@ func (o *observer) logEvent(ctx context.Context, e trust.Event) {
 	}
 	line.text("outcome", e.Outcome)
 	line.text("reason", e.Reason)
+	if e.Took > 0 {
+		line.add(slog.Duration("took", e.Took))
+	}
 	o.log.LogAttrs(ctx, slog.LevelInfo, message, line.attrs...)
 }
 
@@ -114,6 +117,7 @@ func (b behind) Registered(session, client string, party trust.Party, change reg
 	if party.Principal != nil {
 		line.text("principal", party.Principal.ID)
 	}
+	line.text("transport", party.Transport)
 	for key, names := range map[string][]string{"added": change.Added, "removed": change.Removed} {
 		if len(names) > maxNamed {
 			line.add(slog.Int("more_"+key, len(names)-maxNamed))

@@ -1,8 +1,10 @@
 package proxy_test
 
 import (
+	"encoding/json"
 	"log/slog"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +12,8 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
+	"toolfinch/trust"
+	"toolfinch/trust/inbound"
 	"toolfinch/view"
 )
 
@@ -61,6 +65,66 @@ func TestEachOperationHasOneLine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Who comes, goes and is refused, and what a session is listed, is one line each, which says who
+// that was.
+func TestLinesOfSessions(t *testing.T) {
+	config := configOf(t, []*script{wares(t)}, everything(view.Default, view.ExposureRetrieve))
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	key := keyOfView(t, config, "laptop", "")
+	log := &journal{}
+	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewJSONHandler(log, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := run(t, p)
+	await.Value(t, p.Ready())
+	c := newClientAt(t, p, url+"/mcp/"+view.Default, kind{key: key}, `{}`, reply)
+	c.ask("tools/call", toolCall("retrieve_tools", `{"query":"look at a ware"}`))
+	if got := status(t, http.MethodDelete, c.url, c.id, "Authorization", "Bearer "+key); got/100 != 2 {
+		t.Fatalf("the session does not end: %d", got)
+	}
+	if got := status(t, http.MethodPost, c.url, "", "Authorization", "Bearer hunter2"); got != http.StatusUnauthorized {
+		t.Fatalf("a stranger is answered %d", got)
+	}
+	who := map[string]string{"view": view.Default, "client": "raw 1", "principal": "key|laptop", "session": trust.Digest(c.id), "transport": "http"}
+	for message, keys := range map[string]map[string]string{
+		"session began":    {"address": "127.0.0.1"},
+		"tools registered": {"added": "..."},
+		"session ended":    {"took": "..."},
+		"request refused":  {"view": view.Default, "transport": "http", "address": "127.0.0.1", "outcome": trust.Denied, "reason": "..."},
+	} {
+		if message != "request refused" {
+			maps.Copy(keys, who)
+		}
+		var got map[string]any
+		for line := range strings.Lines(log.String()) {
+			if partText([]byte(line), "msg") == message {
+				if got != nil {
+					t.Errorf("%s: more than one line", message)
+				}
+				if err := json.Unmarshal([]byte(line), &got); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, of := range []string{"time", "level", "msg"} {
+			delete(got, of)
+		}
+		for key, want := range keys {
+			if is, ok := got[key]; !ok || want != "..." && is != want {
+				t.Errorf("%s: %s is %v, want %s", message, key, got[key], want)
+			}
+			delete(got, key)
+		}
+		if len(got) > 0 {
+			t.Errorf("%s: there is %v, too", message, got)
+		}
+	}
+	if strings.Contains(log.String(), "hunter2") {
+		t.Error("the log has a secret")
 	}
 }
 

@@ -20,12 +20,16 @@ type Connected struct {
 func (l *Live) Connected() []Connected {
 	var all []Connected
 	for _, s := range l.everySession() {
-		all = append(all, Connected{Client: s.described().Name, Principal: s.principal, Transport: s.by().Transport, Since: s.since})
+		all = append(all, s.connected())
 	}
 	for _, t := range l.listeners.all() {
 		all = append(all, Connected{Client: clientName(t.party.Client, t.party.Version), Principal: principalOf(t.party), Transport: t.party.Transport, Modern: true, Since: t.since})
 	}
 	return all
+}
+
+func (s *session) connected() Connected {
+	return Connected{Client: s.described().Name, Principal: s.principal, Transport: s.by().Transport, Since: s.since}
 }
 
 func principalOf(p trust.Party) string {

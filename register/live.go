@@ -74,8 +74,8 @@ type Observer interface {
 	Unknown(ctx context.Context, call *tool.Call)
 	// Began hears of a session whose client ("name version") has introduced itself.
 	Began(ctx context.Context, session, client string)
-	// Ended hears of a session that has ended.
-	Ended(session string)
+	// Ended hears of a session that has ended, and whose it was.
+	Ended(session string, was Connected)
 	// Changed hears that the State of a session has changed.
 	Changed(session string)
 }
@@ -157,7 +157,7 @@ func (nothing) Unknown(context.Context, *tool.Call)   {}
 func (nothing) Began(context.Context, string, string) {}
 
 func (nothing) Registered(string, string, trust.Party, Change) {}
-func (nothing) Ended(string)                                   {}
+func (nothing) Ended(string, Connected)                        {}
 func (nothing) Changed(string)                                 {}
 
 // newMCP returns the library's server around l.
@@ -239,9 +239,10 @@ func (l *Live) Close() {
 
 // Forget ends a session.
 func (l *Live) Forget(id string) {
-	if l.remove(id) == nil {
+	s := l.remove(id)
+	if s == nil {
 		return
 	}
 	l.parking.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, id) })
-	l.observer.Ended(id)
+	l.observer.Ended(id, s.connected())
 }

@@ -73,7 +73,7 @@ func (h heard) Began(_ context.Context, session, client string) {
 	}
 }
 
-func (h heard) Ended(session string) {
+func (h heard) Ended(session string, _ Connected) {
 	if h.Forget != nil {
 		h.Forget(session)
 	}

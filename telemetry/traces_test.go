@@ -1,7 +1,6 @@
 package telemetry_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,26 +22,8 @@ import (
 	"toolfinch/telemetry"
 )
 
-// logged is a log that can be read while it is written.
-type logged struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // openTraces opens traces in an environment that has these OTEL_ variables and no others.
-func openTraces(t *testing.T, variables ...string) (*telemetry.Traces, *logged) {
+func openTraces(t *testing.T, variables ...string) (*telemetry.Traces, *await.Log) {
 	t.Helper()
 	for _, pair := range os.Environ() {
 		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "OTEL_") {
@@ -55,7 +35,7 @@ func openTraces(t *testing.T, variables ...string) (*telemetry.Traces, *logged) 
 		name, value, _ := strings.Cut(pair, "=")
 		t.Setenv(name, value)
 	}
-	log := &logged{}
+	log := &await.Log{}
 	return telemetry.OpenTraces(t.Context(), "1.2.3", slog.New(slog.NewTextHandler(log, nil))), log
 }
 

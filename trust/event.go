@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"sync"
+	"time"
 )
 
 // Event is something that the audit log records. Calls and what is like them
@@ -23,6 +24,7 @@ type Event struct {
 	Outcome            string // one of the outcomes below, "" for Success
 	Reason             string // of an outcome that is not Success
 	Details            map[string]string
+	Took               time.Duration // of what has ended with it; 0 for nothing
 }
 
 // Kinds of events.

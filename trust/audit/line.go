@@ -175,7 +175,7 @@ func intact(key, text []byte) bool {
 func lineOf(e trust.Event) Line {
 	l := Line{
 		Event: e.Kind, Session: trust.Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
-		Outcome: e.Outcome, Reason: e.Reason, Details: e.Details, Client: ClientOf(e.Client),
+		Outcome: e.Outcome, Reason: e.Reason, Details: e.Details, Client: ClientOf(e.Client), DurationMS: float64(e.Took.Milliseconds()),
 	}
 	if l.Outcome == "" {
 		l.Outcome = trust.Success

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -107,6 +108,7 @@ type house struct {
 	as    *authserver.Server
 	rs    *resource
 	vault *authserver.Vault
+	log   await.Log // of all processes
 }
 
 func newHouse(t *testing.T, settings authserver.Settings) *house {
@@ -134,7 +136,7 @@ type process struct {
 }
 
 func (h *house) process(t *testing.T, s login.Settings) *process {
-	logins := login.New(login.Options{Vault: h.vault})
+	logins := login.New(login.Options{Vault: h.vault, Log: slog.New(slog.NewTextHandler(&h.log, nil))})
 	t.Cleanup(logins.Close)
 	server := logins.Server("notes", h.rs.URL+"/mcp", s)
 	return &process{logins, server, &http.Client{Transport: server.Transport(http.DefaultTransport, "")}}
@@ -218,6 +220,9 @@ func TestLogin(t *testing.T) {
 	}
 	h.works(t, p)
 	row := h.row(t)
+	if log := h.log.String(); strings.Count(log, "\n") != 1 || !strings.HasSuffix(log, `msg="logged in" server=notes principal="" issuer=`+h.as.Issuer+" scopes=mcp:read\n") {
+		t.Errorf("the log has\n%s", log)
+	}
 	if masked := p.server.Mask(fmt.Sprintf("no %s, no %s", row["access_token"], row["refresh_token"])); masked != "no ***, no ***" {
 		t.Errorf("what a server repeats is shown as %q", masked)
 	}
@@ -338,6 +343,9 @@ func TestRefreshTokenThatIsRevoked(t *testing.T) {
 	h, p := loggedIn(t, authserver.Settings{})
 	h.works(t, p)
 	row := h.row(t)
+	if log := h.log.String(); strings.Count(log, "\n") != 1 || !strings.HasSuffix(log, `msg="logged in" server=notes principal="" issuer=`+h.as.Issuer+" scopes=mcp:read\n") {
+		t.Errorf("the log has\n%s", log)
+	}
 	h.revoke(t, row["refresh_token"].(string))
 	h.revoke(t, row["access_token"].(string))
 	needed := h.wants(t, p)

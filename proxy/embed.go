@@ -45,6 +45,7 @@ type embedder struct {
 	dropped    bool           // vectors of another dimension were dropped
 
 	opened    atomic.Pointer[string] // the model's name, once it is open
+	failed    atomic.Int64           // tries to embed the tools
 	fresh     atomic.Int64           // texts that were embedded, not read from the store
 	dimension atomic.Int64           // the model's, once the tools turned out to have another
 }
@@ -70,6 +71,7 @@ func (e *embedder) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			e.failed.Add(1)
 			e.log.Warn("tools are not embedded", "error", err, "next_try", rest)
 			select {
 			case <-ctx.Done():

@@ -272,6 +272,35 @@ func TestWordsAloneGiveNoReason(t *testing.T) {
 	}
 }
 
+// Metrics say whether the embedder works, and how often it did not.
+func TestMetricsOfTheEmbedder(t *testing.T) {
+	up := newUpstream(t, 5)
+	away := embed.Settings{Kind: embed.KindOpenAI, OpenAI: embed.OpenAI{BaseURL: "http://127.0.0.1:1"}}
+	for name, test := range map[string]struct {
+		settings embed.Settings
+		want     []string
+	}{
+		"words alone": {embed.Settings{Kind: embed.KindBM25}, []string{"toolfinch_embedder_up 0", `toolfinch_embedder_errors_total{of="definitions"} 0`}},
+		"it answers":  {newEndpoint(t).Settings, []string{"toolfinch_embedder_up 1", `toolfinch_embedder_errors_total{of="definitions"} 0`, `toolfinch_embedder_errors_total{of="queries"} 0`}},
+		"it is away":  {away, []string{"toolfinch_embedder_up 0", `toolfinch_embedder_errors_total{of="definitions"} 1`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := embedding(t.TempDir(), test.settings, settings("shop", up.URL))
+			config.REST = true
+			p, err := proxy.Open(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			url := run(t, p)
+			await.Value(t, p.Ready())
+			await.True(t, func() bool {
+				text := curl(t, url, "GET", "/metrics", "").body
+				return !slices.ContainsFunc(test.want, func(line string) bool { return !strings.Contains(text, line+"\n") })
+			})
+		})
+	}
+}
+
 // Two workspaces after each other, and two calls of Embed, ask for no text twice.
 func TestNoTextIsEmbeddedTwice(t *testing.T) {
 	e := newEndpoint(t)

@@ -30,7 +30,7 @@ func (h rest) Metrics(ctx context.Context) ([]byte, error) {
 			return (view == "" || only == "" || view == only) && (server == "" || slices.ContainsFunc(views, func(v *View) bool { return v.of(ctx).counts(server, name) }))
 		}
 	}
-	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics(), h.replicaMetrics()), shows)
+	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.searchMetrics(), h.dropMetrics(), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics(), h.replicaMetrics()), shows)
 }
 
 // counts reports whether the view has a server and, unless its name is "" or telemetry.Other,
@@ -118,6 +118,27 @@ func (h rest) serverMetrics(ctx context.Context) []telemetry.Family {
 		add(&states, count[string(state)], string(state))
 	}
 	return []telemetry.Family{states, up, reconnects, dropped}
+}
+
+// searchMetrics are about what embeds.
+func (h rest) searchMetrics() []telemetry.Family {
+	up := int64(0)
+	if s := h.embedder.status(); s.Model != "" && s.Reason == "" {
+		up = 1
+	}
+	failed := telemetry.Family{Name: "toolfinch_embedder_errors_total", Help: "What the embedder failed to do since the start: to embed a query, in time, or definitions that had no vector.", Counter: true, Labels: []string{"of"}}
+	add(&failed, h.embedder.queries.Failed(), "queries")
+	add(&failed, h.embedder.failed.Load(), "definitions")
+	return []telemetry.Family{one("toolfinch_embedder_up", "Whether queries are embedded, so that search goes by meaning, too. 0 also where words alone are meant to decide.", false, up), failed}
+}
+
+// dropMetrics are about what was watched in vain.
+func (h rest) dropMetrics() []telemetry.Family {
+	dropped := telemetry.Family{Name: "toolfinch_dropped_total", Help: "What nobody took in time since the start: lines of the log, spans that were not delivered, operations for who watches them live.", Counter: true, Labels: []string{"what"}}
+	add(&dropped, h.logLost(), "log_lines")
+	add(&dropped, h.traces.Lost(), "spans")
+	add(&dropped, h.observer.feed.Dropped(), "operations")
+	return []telemetry.Family{dropped}
 }
 
 // gateMetrics are about who comes in, and what policies deny.

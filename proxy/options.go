@@ -21,6 +21,7 @@ type options struct {
 	idle    func()
 	audit   auditor
 	traces  *telemetry.Traces
+	logLost func() int64 // lines of the log that were dropped
 
 	observer *observer // of all of these
 
@@ -29,7 +30,7 @@ type options struct {
 }
 
 func optionsOf(given []Option) options {
-	o := options{version: "dev", log: slog.New(slog.DiscardHandler), indexed: func() {}, idle: func() {}}
+	o := options{version: "dev", log: slog.New(slog.DiscardHandler), indexed: func() {}, idle: func() {}, logLost: func() int64 { return 0 }}
 	for _, option := range given {
 		option(&o)
 	}
@@ -57,6 +58,9 @@ func WithConnector(c page.Connector) Option { return func(o *options) { o.connec
 // WithTraces has requests, and what they cause, make spans. The proxy does not close t. By
 // default there are none.
 func WithTraces(t *telemetry.Traces) Option { return func(o *options) { o.traces = t } }
+
+// WithLogLost tells the metrics how many lines of the log were dropped since the start.
+func WithLogLost(count func() int64) Option { return func(o *options) { o.logLost = count } }
 
 // WithPreCall runs hook before every call of a tool, in every view, before the
 // hooks of the configuration. Hooks run in the order of their options.

@@ -137,6 +137,7 @@ type QueryVectors struct {
 	reason   string // why there are none
 	failures int
 	rest     time.Time // no attempt before
+	failed   int64     // queries since the start
 }
 
 // UseVectors is Use of the retriever's QueryVectors.
@@ -160,6 +161,13 @@ func (v *QueryVectors) Why() string {
 		return reasonFailed
 	}
 	return v.reason
+}
+
+// Failed returns how many queries the embedder has failed to embed, or to embed in time.
+func (v *QueryVectors) Failed() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.failed
 }
 
 // of returns the vectors of a query, or nil and the reason why words decide alone. They
@@ -190,6 +198,7 @@ func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duratio
 		v.failures = 0
 		return vectors, ""
 	}
+	v.failed++
 	if v.failures++; v.failures >= failuresInARow {
 		v.rest = time.Now().Add(restAfter)
 	}

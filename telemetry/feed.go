@@ -31,6 +31,7 @@ type Feed struct {
 	running     int   // operations in flight, those that are not in inFlight among them
 	counts      [minutes]Minute
 	subscribers map[*Subscription]struct{}
+	dropped     int64 // operations that subscribers lost, since the start
 }
 
 // Minute counts the operations that finished within one minute; those within others
@@ -91,6 +92,7 @@ func (f *Feed) finished(r *Running) {
 		case s.operations <- o:
 		default:
 			s.dropped++
+			f.dropped++
 		}
 	}
 }
@@ -197,6 +199,13 @@ func (s *Subscription) Dropped() int {
 	n := s.dropped
 	s.dropped = 0
 	return n
+}
+
+// Dropped returns how many operations all subscribers have lost since the start.
+func (f *Feed) Dropped() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dropped
 }
 
 // Close ends the subscription. It may be called twice.

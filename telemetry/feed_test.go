@@ -180,6 +180,9 @@ func TestASlowSubscriberDelaysNobody(t *testing.T) {
 	if n := s.Dropped(); n != 0 {
 		t.Errorf("%d dropped since", n)
 	}
+	if n := f.Dropped(); n != 44 {
+		t.Errorf("%d dropped in all", n)
+	}
 	s.Close()
 	s.Close()
 	call(f, "later", trust.Success)

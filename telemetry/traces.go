@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,12 +32,13 @@ type Traces struct {
 	propagates bool // trace context is read and written
 	baggage    bool // likewise, baggage
 	close      func(context.Context) error
+	lost       func() int64
 }
 
 // NewTraces makes the spans of provider, which its owner closes. With baggage, that of
 // clients is sent on to the servers.
 func NewTraces(provider trace.TracerProvider, baggage bool) *Traces {
-	return &Traces{tracer: provider.Tracer(scope), propagates: true, baggage: baggage, close: func(context.Context) error { return nil }}
+	return &Traces{tracer: provider.Tracer(scope), propagates: true, baggage: baggage, close: func(context.Context) error { return nil }, lost: func() int64 { return 0 }}
 }
 
 // scope is the name of what makes the spans.
@@ -76,7 +78,7 @@ func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 	sending := newSending(exporter, log)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(sending), sdktrace.WithResource(described))
 	t := NewTraces(provider, false)
-	t.close = func(ctx context.Context) error { return sending.close(ctx, provider) }
+	t.close, t.lost = func(ctx context.Context) error { return sending.close(ctx, provider) }, sending.all.Load
 	var known bool
 	t.propagates, t.baggage, known = propagators(os.Getenv("OTEL_PROPAGATORS"))
 	if !known {
@@ -92,6 +94,15 @@ func (t *Traces) Close(ctx context.Context) error {
 		return nil
 	}
 	return t.close(ctx)
+}
+
+// Lost returns how many spans were not delivered since the start. Those that found no room are
+// not among them: OpenTelemetry does not say how many they are.
+func (t *Traces) Lost() int64 {
+	if t == nil {
+		return 0
+	}
+	return t.lost()
 }
 
 // tracesWanted reports whether the environment asks for traces; problem says why it gets
@@ -171,6 +182,7 @@ type sending struct {
 	life   context.Context // of what is being sent
 	end    context.CancelFunc
 	closed chan struct{} // closed by Shutdown, once nothing is sent any more
+	all    atomic.Int64  // spans that were not delivered
 
 	mu   sync.Mutex // guards what follows; held for assignments only
 	away bool       // the last batch was not delivered
@@ -193,6 +205,7 @@ func (s *sending) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	was, lost := s.away, s.lost
 	s.away = err != nil
 	if s.away {
+		s.all.Add(int64(len(spans)))
 		s.lost += len(spans)
 	} else {
 		s.lost = 0

@@ -151,8 +151,8 @@ func TestACollectorThatIsAway(t *testing.T) {
 	c.Answer(0)
 	request(traces, "echo")
 	await.True(t, func() bool { return strings.Contains(log.String(), "traces are delivered again") })
-	if !strings.Contains(log.String(), "spans_lost=5") || len(c.Spans()) != 1 {
-		t.Errorf("%d spans have arrived; the log has\n%s", len(c.Spans()), log)
+	if !strings.Contains(log.String(), "spans_lost=5") || traces.Lost() != 5 || len(c.Spans()) != 1 {
+		t.Errorf("%d spans have arrived, %d were lost; the log has\n%s", len(c.Spans()), traces.Lost(), log)
 	}
 	if err := traces.Close(t.Context()); err != nil {
 		t.Error(err)

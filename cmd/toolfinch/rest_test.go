@@ -545,6 +545,7 @@ func (s served) killed(t *testing.T) {
 	if got := runningBelow(s.pid, "server-memory"); len(got) != 1 {
 		t.Errorf("%d processes of the server run", len(got))
 	}
+	s.ask(t, "GET", "/metrics", "").wants(t, "metrics", 200, `toolfinch_server_starts_total{server="memory"} 2`, `toolfinch_server_reconnects_total{server="memory"} 1`, `toolfinch_server_reconnects_total{server="everything"} 0`)
 	if err := os.Remove(s.node); err != nil {
 		t.Fatal(err)
 	}

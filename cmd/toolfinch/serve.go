@@ -77,7 +77,7 @@ that it does not change go on. A broken edit is refused and logged.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), config, view, reload, log, streamsOf(cmd), append(audited, proxy.WithVaultKey(s.vaultKey)))
+			return serve(cmd.Context(), config, view, reload, log, streamsOf(cmd), append(audited, proxy.WithVaultKey(s.vaultKey), proxy.WithLogLost(lines.lost)))
 		},
 	}
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")

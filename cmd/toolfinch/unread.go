@@ -32,6 +32,7 @@ type backlog struct {
 	lines   []byte     // that wait
 	writing int        // bytes that are being written
 	dropped int        // lines, since that was logged last
+	all     int64      // lines that were dropped
 	closed  bool
 }
 
@@ -47,6 +48,7 @@ func (b *backlog) Write(line []byte) (int, error) {
 	first := len(b.lines) == 0
 	if b.closed || len(b.lines)+b.writing+len(line) > maxBacklog {
 		b.dropped++
+		b.all++
 	} else {
 		b.lines = append(b.lines, line...)
 	}
@@ -58,6 +60,13 @@ func (b *backlog) Write(line []byte) (int, error) {
 		}
 	}
 	return len(line), nil
+}
+
+// lost returns how many lines were dropped.
+func (b *backlog) lost() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all
 }
 
 // run writes until close, and what there is then.

@@ -30,7 +30,7 @@ func TestALogThatNobodyReadsDelaysNobody(t *testing.T) {
 	_ = write.Close()
 	text := await.Value(t, all)
 	kept := strings.Count(text, line)
-	if kept != 1024 || !strings.Contains(text, fmt.Sprintf(`msg="lines of this log were dropped: nobody read it" lines=%d`, 2000-kept)) {
+	if kept != 1024 || b.lost() != int64(2000-kept) || !strings.Contains(text, fmt.Sprintf(`msg="lines of this log were dropped: nobody read it" lines=%d`, 2000-kept)) {
 		t.Errorf("%d lines, and %q", kept, text[max(0, len(text)-200):])
 	}
 }

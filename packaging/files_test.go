@@ -6,7 +6,55 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
 )
+
+// The service of the formula is given a configuration that the formula installs.
+func TestFormulaInstallsWhatItsServiceReads(t *testing.T) {
+	service := regexp.MustCompile(`etc/"([^"]+)"`).FindStringSubmatch(formula)
+	if service == nil || !strings.Contains(formula, `etc.install "`+service[1]+`"`) {
+		t.Errorf("the service reads %q, which the formula does not install", service)
+	}
+}
+
+// The optional PostgreSQL of the Compose file is the one that its comment and the documentation
+// have the store at, and is not there unless it is asked for.
+func TestPostgreSQLOfCompose(t *testing.T) {
+	text, err := os.ReadFile("compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/deployment.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Services map[string]struct {
+			Profiles    []string
+			Environment map[string]string
+			DependsOn   map[string]struct{ Required *bool } `yaml:"depends_on"`
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	ours, postgres := file.Services["toolfinch"], file.Services["postgres"]
+	if required := ours.DependsOn["postgres"].Required; !slices.Equal(postgres.Profiles, []string{"postgres"}) || required == nil || *required {
+		t.Errorf("PostgreSQL is always there: profiles %v, %+v", postgres.Profiles, ours)
+	}
+	for _, name := range []string{"MCPPROXY_STORE", "MCPPROXY_VAULT_KEY"} {
+		if got, want := ours.Environment[name], "${"+name+":-}"; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	store := "MCPPROXY_STORE=postgres://" + postgres.Environment["POSTGRES_USER"] + ":${PGPASSWORD}@postgres/" + postgres.Environment["POSTGRES_DB"]
+	for name, text := range map[string][]byte{"compose.yaml": text, "docs/deployment.md": page} {
+		if !strings.Contains(string(text), store+"\n") || !strings.Contains(string(text), "COMPOSE_PROFILES=postgres") {
+			t.Errorf("%s does not have %s", name, store)
+		}
+	}
+}
 
 // Each target of the image has what the program needs, whatever else is in it.
 func TestTargetsOfTheImage(t *testing.T) {

@@ -1,5 +1,6 @@
 class Toolfinch < Formula
   desc "One MCP server in front of all your tools"
+  homepage "{{ .URL }}"
   version "{{ .Version }}"
   license "Apache-2.0"
 {{- $r := . }}
@@ -21,6 +22,11 @@ class Toolfinch < Formula
     bash_completion.install "completions/toolfinch.bash" => "toolfinch"
     zsh_completion.install "completions/_toolfinch"
     fish_completion.install "completions/toolfinch.fish"
+    (buildpath/"toolfinch.yaml").write <<~YAML
+      # What the service serves: it takes an edit while it runs.
+      mcp_servers: {}
+    YAML
+    etc.install "toolfinch.yaml" # an edited one stays
   end
 
   service do

@@ -295,8 +295,8 @@ func (r *release) registryEntry() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = r.write("server.json", text)
-	return nil, err
+	file, err := r.write("server.json", text)
+	return []string{file}, err
 }
 
 // homebrew makes the formula, for a tap of the owner's.
@@ -309,8 +309,8 @@ func (r *release) homebrew() ([]string, error) {
 	if err := t.Execute(&out, r); err != nil {
 		return nil, err
 	}
-	_, err = r.write("toolfinch.rb", out.Bytes())
-	return nil, err
+	file, err := r.write("toolfinch.rb", out.Bytes())
+	return []string{file}, err
 }
 
 // Systems are the archives that Homebrew can install, by its names of systems and processors.

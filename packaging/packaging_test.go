@@ -145,15 +145,18 @@ func TestPackages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(t, dist, "sha256sum", "--check", "--strict", "checksums.txt")
+	for _, file := range []string{"server.json", "toolfinch.rb", "toolfinch-" + version + ".tgz"} {
+		if checked := run(t, dist, "sha256sum", "--check", "--strict", "checksums.txt"); strings.Count("\n"+checked, "\n"+file+": OK") != 1 {
+			t.Errorf("checksums.txt has %s not once:\n%s", file, checked)
+		}
+	}
 
 	t.Run("archive", func(t *testing.T) {
 		folder := t.TempDir()
 		run(t, folder, "tar", "-xzf", filepath.Join(dist, "toolfinch_"+version+"_"+native+".tar.gz"))
 		same(t, filepath.Join(folder, "toolfinch"))
-		for _, shell := range []string{"toolfinch.bash"} {
-			run(t, folder, "bash", "-n", "completions/"+shell)
-		}
+		run(t, folder, "bash", "-n", "completions/toolfinch.bash")
+		run(t, folder, "zsh", "-n", "completions/_toolfinch")
 		for _, page := range []string{"toolfinch.1", "toolfinch-serve.1", "toolfinch-server-add.1"} {
 			if page := run(t, folder, "cat", "man/"+page); !strings.HasPrefix(page, ".nh\n.TH") && !strings.Contains(page, ".SH NAME") {
 				t.Errorf("no man page: %.100s", page)
@@ -212,9 +215,17 @@ func TestPackages(t *testing.T) {
 				t.Errorf("the formula has %s: %v\n%s", p, there, text)
 			}
 		}
-		if ruby, err := exec.LookPath("ruby"); err == nil {
-			run(t, dist, ruby, "-c", "toolfinch.rb")
+		_, config, _ := strings.Cut(text, "<<~YAML\n")
+		config, _, _ = strings.Cut(config, "    YAML\n")
+		file := filepath.Join(t.TempDir(), "toolfinch.yaml")
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
 		}
+		serves(t, exec.Command(programs[native], "serve", "--config", file, "--listen", "127.0.0.1:0"), t.TempDir(), func(url string) *exec.Cmd { return exec.Command(programs[native], "health", url) })
+		if _, err := exec.LookPath("ruby"); err != nil {
+			t.Skip("no Ruby: nothing has read the formula")
+		}
+		run(t, dist, "ruby", "-c", "toolfinch.rb")
 	})
 }
 
@@ -370,14 +381,12 @@ func service(t *testing.T, folder string) {
 		}
 	}
 	serves(t, exec.Command(words[0], append(words[1:], "--listen", "127.0.0.1:0")...), t.TempDir(), func(url string) *exec.Cmd { return exec.Command(words[0], "health", url) })
-	if analyze, err := exec.LookPath("systemd-analyze"); err == nil {
-		file := filepath.Join(t.TempDir(), "toolfinch.service")
-		if err := os.WriteFile(file, []byte(strings.ReplaceAll(unit, "/usr/bin/toolfinch", words[0])), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		run(t, folder, analyze, "verify", file)
-		run(t, folder, analyze, "security", "--offline=true", "--threshold=20", file) // of 100
+	file := filepath.Join(t.TempDir(), "toolfinch.service")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(unit, "/usr/bin/toolfinch", words[0])), 0o600); err != nil {
+		t.Fatal(err)
 	}
+	run(t, folder, "systemd-analyze", "verify", file)
+	run(t, folder, "systemd-analyze", "security", "--offline=true", "--threshold=20", file) // of 100
 }
 
 // serves starts a program that serves HTTP, and asks it whether it does.
@@ -438,7 +447,7 @@ func image(t *testing.T, program string, flags, ldflags []string) {
 		return list
 	}
 	if os.Getuid() != 0 {
-		t.Skip("only root may change the root folder")
+		t.Fatal("only root may change the root folder, as this test of the image does")
 	}
 	root := t.TempDir()
 	for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) { // testing's are its user's alone

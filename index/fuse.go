@@ -78,7 +78,7 @@ func (r *ranking) eachSlot(do func(doc, slot int)) {
 	tools, others := slices.Contains(r.groups, groupTools), slices.Contains(r.groups, groupOthers)
 	for i, p := range r.x.pieces {
 		from := r.x.from[i]
-		for number, at := range p.tables.places() {
+		for number, at := range p.places() {
 			if at.there && (at.other && others || !at.other && tools) && (p.gone == nil || p.docs[number] != nil) {
 				do(from+number, int(at.slot))
 			}

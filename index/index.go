@@ -50,11 +50,14 @@ func (d Document) exposed() string {
 // again. Its methods are safe for concurrent use. Answers depend on the documents
 // alone, not on the steps in which they came.
 type Index struct {
-	write  sync.Mutex        // guards what follows up to closed; searches never take it
+	making sync.Mutex // held while the documents are changed, which may take long
+	stored *Stored    // what is taken over; nil once all of it was. Guarded by making, as the next two
+	partly bool       // more documents are to come
+	round  int        // of Replace
+
+	write  sync.Mutex        // guards docs and pieces, which are changed under making, too; searches never take it
 	docs   map[string]*entry // by Name
 	pieces []*piece          // replaced, never edited
-	stored *Stored           // what the first Replace takes over; nil after it
-	round  int               // of Replace
 	closed atomic.Bool
 
 	slots   slots
@@ -102,19 +105,20 @@ func (s *slots) giveBack(gone []*entry) {
 // New returns an Index without documents. The caller closes it.
 func New() *Index { return &Index{docs: map[string]*entry{}} }
 
-// Recall has the first Replace that follows take over what is stored of its documents.
-func (x *Index) Recall(stored *Stored) {
-	x.write.Lock()
-	defer x.write.Unlock()
-	x.stored = stored
+// Recall has the next Replace or Update take over what is stored of its documents. Partly
+// says that many more follow, with another Recall.
+func (x *Index) Recall(stored *Stored, partly bool) {
+	x.making.Lock()
+	defer x.making.Unlock()
+	x.stored, x.partly = stored, partly
 }
 
 // Replace makes docs the documents of the index and returns them as a Snapshot. Of
 // two documents with the same name the later counts. Searches of the Snapshots
 // before go on. An error leaves the index as it was.
 func (x *Index) Replace(ctx context.Context, docs []Document) (*Snapshot, error) {
-	x.write.Lock()
-	defer x.write.Unlock()
+	x.making.Lock()
+	defer x.making.Unlock()
 	if x.closed.Load() {
 		return nil, ErrClosed
 	}
@@ -133,8 +137,8 @@ func (x *Index) Replace(ctx context.Context, docs []Document) (*Snapshot, error)
 // Update puts documents into the index, in place of those that have their names, and
 // takes out the other documents that are named; else it is Replace.
 func (x *Index) Update(ctx context.Context, docs []Document, out []string) (*Snapshot, error) {
-	x.write.Lock()
-	defer x.write.Unlock()
+	x.making.Lock()
+	defer x.making.Unlock()
 	if x.closed.Load() {
 		return nil, ErrClosed
 	}
@@ -186,14 +190,20 @@ func (d Document) same(other Document) bool {
 	return d.Def.ID == other.Def.ID && d.Def.Hash == other.Def.Hash && d.Def.Enriched == other.Def.Enriched && d.ServerDescription == other.ServerDescription
 }
 
-// rebuildFrom is how many times more documents than there are make a new index faster
-// than a change of the old one: it is built on all processors.
-const rebuildFrom = 4
+const (
+	// rebuildFrom is how many times more documents than there are make a new index faster
+	// than a change of the old one: it is built on all processors.
+	rebuildFrom = 4
+	// manyAdded is the number of documents from which on they are prepared on all
+	// processors beside pieces that stay. Fewer are soon prepared, and become one piece.
+	manyAdded = 4000
+)
 
 // change puts documents in, in place of those that have their names, and takes documents
-// out. The lock write is held. An error leaves the index as it was.
+// out. The lock making is held. An error leaves the index as it was.
 func (x *Index) change(ctx context.Context, changed, gone []*entry) error {
 	if len(changed)+len(gone) == 0 {
+		x.forgetStored()
 		return nil
 	}
 	pieces, out := x.pieces, gone // out: what pieces have no more
@@ -203,24 +213,30 @@ func (x *Index) change(ctx context.Context, changed, gone []*entry) error {
 		}
 	}
 	add := changed
-	var adopted []*piece
-	if len(x.docs) == 0 && x.stored != nil {
-		adopted, add = x.stored.take(changed)
-	}
 	pieces = without(pieces, out)
-	if len(changed) > rebuildFrom*len(x.docs) {
+	var adopted []*piece
+	merged := false
+	switch {
+	case x.stored != nil:
+		if pieces, add = x.stored.release(pieces, add); len(pieces) < maxPieces {
+			adopted, add = x.stored.take(add, maxPieces-len(pieces), x.partly)
+		}
+	case len(changed) > rebuildFrom*len(x.docs):
 		for _, p := range pieces {
 			add = p.appendTo(add)
 		}
 		pieces = nil
-	} else {
+	case len(pieces) >= maxPieces:
 		pieces, add = merge(pieces, add)
+		merged = true // into one: several would be too many again
 	}
-	built, err := prepare(ctx, add, len(pieces)+len(adopted) == 0)
+	built, err := prepare(ctx, add, !merged && len(add) >= manyAdded || len(pieces)+len(adopted) == 0)
 	if err != nil {
 		return err
 	}
-	x.stored = nil
+	x.forgetStored()
+	x.write.Lock()
+	defer x.write.Unlock()
 	x.give(changed)
 	for _, p := range append(adopted, built...) {
 		p.settle()
@@ -233,6 +249,13 @@ func (x *Index) change(ctx context.Context, changed, gone []*entry) error {
 	}
 	x.slots.giveBack(gone)
 	return nil
+}
+
+// forgetStored lets go of what is stored once nothing more is to be taken of it.
+func (x *Index) forgetStored() {
+	if !x.partly {
+		x.stored = nil
+	}
 }
 
 // give puts changed documents in the place of those before, and gives them slots. Vectors
@@ -310,6 +333,8 @@ func (x *Index) Len() int {
 
 // Close frees the index; searches that run go on. Closing twice is fine.
 func (x *Index) Close() error {
+	x.making.Lock()
+	defer x.making.Unlock()
 	x.write.Lock()
 	defer x.write.Unlock()
 	x.closed.Store(true)

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"weak"
 
 	"toolfinch/internal/await"
 	"toolfinch/tool"
@@ -416,4 +418,56 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 			cycle()
 		}
 	}, "blevesearch/")
+}
+
+// While documents are analysed, which takes long where there are many, the index says what it
+// has, and takes vectors.
+func TestAnIndexAnswersWhileItChanges(t *testing.T) {
+	docs := numbered(t, 3)
+	x := build(t, docs...)
+	x.making.Lock() // as a change does
+	defer x.making.Unlock()
+	if x.Len() != 3 || len(x.Missing()) != 3 || len(x.Segments()) != 1 {
+		t.Error("the index does not say what it has")
+	}
+	if err := x.PutVectors(docs[:1], [][]float32{axis(0, 4)}); err != nil || x.Vectors() != 1 {
+		t.Errorf("%d vectors, %v", x.Vectors(), err)
+	}
+}
+
+// A definition that was replaced is not kept alive by those that came with it.
+func TestOldDefinitionsAreFreed(t *testing.T) {
+	x := New()
+	defer x.Close()
+	var olds []weak.Pointer[tool.Def]
+	func() {
+		docs := numbered(t, 4*minPiece)
+		for _, d := range docs {
+			olds = append(olds, weak.Make(d.Def))
+		}
+		if _, err := x.Replace(t.Context(), docs); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	var changed []Document
+	for at, d := range numbered(t, 4*minPiece) {
+		if at%minPiece >= minPiece/2 { // the others of each piece stay
+			d.ServerDescription = "anew"
+			changed = append(changed, d)
+		}
+	}
+	if err := x.Apply(t.Context(), changed, nil); err != nil {
+		t.Fatal(err)
+	}
+	search(t, x, Query{Text: "ad", Limit: 1}) // which makes the table of names
+	runtime.GC()
+	kept := 0
+	for at, old := range olds {
+		if at%minPiece >= minPiece/2 && old.Value() != nil {
+			kept++
+		}
+	}
+	if kept > 0 {
+		t.Errorf("%d definitions are kept that were replaced", kept)
+	}
 }

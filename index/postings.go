@@ -182,7 +182,7 @@ func (r *ranking) resembling(name string) {
 		return
 	}
 	for i, p := range r.x.pieces {
-		p.tables.names().containing(name, func(number, length int) {
+		p.names().containing(name, func(number, length int) {
 			if e := p.docs[number]; e != nil && slices.Contains(r.groups, groupOf(e.Def.ID.Kind)) {
 				r.scores[r.x.from[i]+number] += resemblance * float64(len(name)) / float64(length)
 			}

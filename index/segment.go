@@ -29,11 +29,11 @@ type piece struct {
 	gone *roaring.Bitmap // the numbers of these; nil: there is none
 	live int             // documents that are there
 
-	tables *tables
+	tables tables
 }
 
-// maxPieces bounds how many pieces an index consists of, because each makes a search
-// a little slower.
+// maxPieces is the number of pieces from which on a change merges some, because each makes a
+// search a little slower.
 const maxPieces = 8
 
 // manyDocs is the number of documents above which they are prepared in more pieces than
@@ -43,7 +43,7 @@ const manyDocs = 20_000
 // minPiece is the number of documents below which preparing them at once does not pay.
 const minPiece = 200
 
-// prepare indexes documents. On all processors it makes several pieces.
+// prepare indexes documents. In parallel it makes several pieces, on all processors.
 func prepare(ctx context.Context, all []*entry, parallel bool) ([]*piece, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -61,7 +61,7 @@ func prepare(ctx context.Context, all []*entry, parallel bool) ([]*piece, error)
 	work.SetLimit(workers)
 	for i, docs := range groups {
 		work.Go(func() (err error) {
-			pieces[i], err = newPiece(ctx, docs)
+			pieces[i], err = newPiece(ctx, slices.Clone(docs)) // else it would keep all alive
 			return err
 		})
 	}
@@ -83,7 +83,7 @@ func newPiece(ctx context.Context, docs []*entry) (*piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &piece{segment: &segment{Segment: made, prints: prints}, docs: docs, live: len(docs), tables: newTables(docs)}, nil
+	return &piece{segment: &segment{Segment: made, prints: prints}, docs: docs, live: len(docs), tables: newTables()}, nil
 }
 
 // settle notes in the documents where they are.
@@ -120,7 +120,7 @@ func without(pieces []*piece, out []*entry) []*piece {
 			if p.live == len(gone) {
 				continue
 			}
-			next := &piece{segment: p.segment, docs: slices.Clone(p.docs), gone: roaring.New(), live: p.live - len(gone), tables: p.tables}
+			next := &piece{segment: p.segment, docs: slices.Clone(p.docs), gone: roaring.New(), live: p.live - len(gone), tables: p.tables.next()}
 			if p.gone != nil {
 				next.gone = p.gone.Clone()
 			}
@@ -135,13 +135,9 @@ func without(pieces []*piece, out []*entry) []*piece {
 	return rest
 }
 
-// merge takes the smallest pieces apart when there are too many, and returns their
-// documents with those to add. Pieces of about the same size go together, as in a
+// merge takes the smallest pieces apart, and returns their documents with those to add. Pieces of about the same size go together, as in a
 // log-structured store, so that a document moves a few times in its life.
 func merge(pieces []*piece, add []*entry) (rest []*piece, docs []*entry) {
-	if len(pieces) < maxPieces {
-		return pieces, add
-	}
 	bySize := slices.SortedStableFunc(slices.Values(pieces), func(a, b *piece) int { return cmp.Compare(a.live, b.live) })
 	docs = slices.Clip(add)
 	for i, p := range bySize {

@@ -18,7 +18,7 @@ type Snapshot struct {
 	live   int   // documents
 }
 
-// snapshot returns the documents of now; the caller holds write.
+// snapshot returns the documents of now; the caller holds making or write.
 func (x *Index) snapshot() *Snapshot {
 	s := &Snapshot{index: x, pieces: x.pieces, from: make([]int, len(x.pieces))}
 	for i, p := range x.pieces {

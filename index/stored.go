@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	library "github.com/blevesearch/scorch_segment_api/v2"
@@ -45,9 +46,10 @@ type Segment struct {
 // Segments returns what the index is made of now.
 func (x *Index) Segments() []Segment {
 	x.write.Lock()
-	defer x.write.Unlock()
-	all := make([]Segment, len(x.pieces))
-	for i, p := range x.pieces {
+	pieces := x.pieces
+	x.write.Unlock()
+	all := make([]Segment, len(pieces))
+	for i, p := range pieces {
 		all[i] = Segment{p.key(), len(p.docs), p.segment}
 	}
 	return all
@@ -149,8 +151,23 @@ func (s *Stored) Docs() (n int) {
 	return n
 }
 
-// take returns pieces that have some of the documents, and the documents that none has.
-func (s *Stored) take(docs []*entry) (pieces []*piece, rest []*entry) {
+// release takes the pieces of stored segments apart, and returns the others, and their
+// documents with those to add: take finds again what more of them is wanted.
+func (s *Stored) release(pieces []*piece, add []*entry) (rest []*piece, docs []*entry) {
+	docs = slices.Clip(add)
+	for _, p := range pieces {
+		if slices.Contains(s.segments, p.segment) {
+			docs = p.appendTo(docs)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	return rest, docs
+}
+
+// take returns up to most pieces that have some of the documents, and the documents that none
+// has. A piece has at least half of what its segment has, but for partly: more is to come.
+func (s *Stored) take(docs []*entry, most int, partly bool) (pieces []*piece, rest []*entry) {
 	places := make(map[print]int, len(docs))
 	for i, e := range docs {
 		places[printOf(e.Document)] = i
@@ -168,7 +185,7 @@ func (s *Stored) take(docs []*entry) (pieces []*piece, rest []*entry) {
 			p.docs[number] = docs[i]
 			p.live++
 		}
-		if p.live < len(p.docs)/2 || p.live == 0 || len(pieces) == maxPieces {
+		if p.live < len(p.docs)/2 && !partly || p.live == 0 || len(pieces) == most {
 			continue
 		}
 		for _, what := range one.prints {
@@ -179,7 +196,7 @@ func (s *Stored) take(docs []*entry) (pieces []*piece, rest []*entry) {
 		if len(gone) > 0 {
 			p.gone = roaring.BitmapOf(gone...)
 		}
-		p.tables = newTables(p.docs)
+		p.tables = newTables()
 		pieces = append(pieces, p)
 	}
 	for i, e := range docs {

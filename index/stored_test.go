@@ -30,7 +30,7 @@ func recalled(t testing.TB, all [][]byte, docs ...Document) *Index {
 	t.Helper()
 	x := New()
 	known, _ := ReadStored(all)
-	x.Recall(known)
+	x.Recall(known, false)
 	if _, err := x.Replace(t.Context(), docs); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +109,59 @@ func TestWhatIsStoredIsNotAnalysedAgain(t *testing.T) {
 		if p.segment == x.pieces[i].segment || !bytes.Equal(all[i], stored(t, again)[i]) {
 			t.Error("what is read is not what was stored")
 		}
+	}
+}
+
+// A start takes a part of the documents first, and then all: it ends as if all had come at once.
+func TestAStoredIndexIsTakenOverInTwoSteps(t *testing.T) {
+	letter := doc(t, "mail", "send", "Send a letter")
+	docs := append(numbered(t, 4*minPiece), letter)
+	all := stored(t, build(t, docs...))
+	known, _ := ReadStored(all)
+	for name, test := range map[string]struct {
+		stored *Stored
+		first  []Document
+	}{
+		"a part of each segment":         {known, append(numbered(t, 2), letter)},
+		"and what is stored of none":     {known, append(numbered(t, 2), doc(t, "mail", "send", "Send a parcel"))},
+		"nothing":                        {known, nil},
+		"what is stored of none":         {known, numbered(t, 6*minPiece)[4*minPiece:]},
+		"while nothing of it was stored": {&Stored{}, numbered(t, 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := New()
+			defer x.Close()
+			same := func(docs []Document) {
+				t.Helper()
+				want := build(t, docs...)
+				for _, query := range []string{"letter", "mail.send", "add_7", "adds numbers"} {
+					query := Query{Text: query, Limit: 20}
+					if got, want := search(t, x, query), search(t, want, query); !slices.Equal(got, want) {
+						t.Errorf("%q: %v, not %v", query.Text, got, want)
+					}
+				}
+			}
+			for _, step := range [][]Document{test.first, docs} {
+				x.Recall(test.stored, len(step) < len(docs))
+				if _, err := x.Replace(t.Context(), step); err != nil {
+					t.Fatal(err)
+				}
+				same(step)
+			}
+			if got := keys(x); test.stored == known && !slices.Equal(got, keys(build(t, docs...))) {
+				t.Errorf("%d segments are not those that were stored", len(got))
+			}
+			if x.stored != nil {
+				t.Error("what is stored is kept")
+			}
+		})
+	}
+}
+
+// What is read of a stored index is let go of, even where nothing is taken of it.
+func TestAnEmptyIndexKeepsNothingStored(t *testing.T) {
+	if x := recalled(t, stored(t, build(t, numbered(t, 3)...))); x.stored != nil {
+		t.Error("what is stored is kept")
 	}
 }
 

@@ -3,13 +3,41 @@ package index
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // tables are what some searches need to know of all documents of a piece, flat. Each is made when
-// it is first needed. A piece from which documents were taken has those of the piece before.
+// it is first needed.
 type tables struct {
-	places func() []place // by number
-	names  func() nameLines
+	places *lazy[[]place] // by number
+	names  *lazy[nameLines]
+}
+
+func newTables() tables { return tables{&lazy[[]place]{}, &lazy[nameLines]{}} }
+
+// next are those of a piece from which documents were taken: what is made it shares.
+func (t tables) next() tables { return tables{t.places.next(), t.names.next()} }
+
+// lazy is a value that is made when it is first needed.
+type lazy[T any] struct {
+	once sync.Once
+	made atomic.Pointer[T]
+}
+
+func (l *lazy[T]) get(build func() T) T {
+	l.once.Do(func() {
+		value := build()
+		l.made.Store(&value)
+	})
+	return *l.made.Load()
+}
+
+// next is the value, if it is made, or one that is still to be made.
+func (l *lazy[T]) next() *lazy[T] {
+	if l.made.Load() != nil {
+		return l
+	}
+	return &lazy[T]{}
 }
 
 // place is what a search by vectors needs to know of a document.
@@ -29,32 +57,33 @@ type line struct {
 	doc int32 // number
 }
 
-func newTables(docs []*entry) *tables {
-	return &tables{
-		sync.OnceValue(func() []place {
-			all := make([]place, len(docs))
-			for number, e := range docs {
-				if e != nil {
-					all[number] = place{int32(e.slot), true, groupOf(e.Def.ID.Kind) == groupOthers}
-				}
+func (p *piece) places() []place {
+	return p.tables.places.get(func() []place {
+		all := make([]place, len(p.docs))
+		for number, e := range p.docs {
+			if e != nil {
+				all[number] = place{int32(e.slot), true, groupOf(e.Def.ID.Kind) == groupOthers}
 			}
-			return all
-		}),
-		sync.OnceValue(func() nameLines {
-			var text strings.Builder
-			var lines []line
-			for number, e := range docs {
-				if e == nil {
-					continue
-				}
-				for _, name := range squeezedNames(e.Document) {
-					text.WriteString(name.term + "\n")
-					lines = append(lines, line{int32(text.Len()), int32(number)})
-				}
+		}
+		return all
+	})
+}
+
+func (p *piece) names() nameLines {
+	return p.tables.names.get(func() nameLines {
+		var text strings.Builder
+		var lines []line
+		for number, e := range p.docs {
+			if e == nil {
+				continue
 			}
-			return nameLines{text.String(), lines}
-		}),
-	}
+			for _, name := range squeezedNames(e.Document) {
+				text.WriteString(name.term + "\n")
+				lines = append(lines, line{int32(text.Len()), int32(number)})
+			}
+		}
+		return nameLines{text.String(), lines}
+	})
 }
 
 // containing calls do for each name that contains what was squeezed, with its length.

@@ -23,7 +23,7 @@ func TestNamesThatContain(t *testing.T) {
 		docs = append(docs, &entry{Document: doc(t, letters(1+random.IntN(3)), letters(1+random.IntN(6)), "Says something.")})
 	}
 	docs[7] = nil
-	names := newTables(docs).names()
+	names := (&piece{docs: docs, tables: newTables()}).names()
 	for range 300 {
 		text := letters(1 + random.IntN(5))
 		var got, want []string

@@ -89,7 +89,9 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 	if v.root == nil {
 		v.root = retrieve.NewCatalog(s.unlisted(v.name))
 		v.root.LearnTokens(s.tokens)
-		v.root.Recall(s.stored)
+	}
+	if s.stored != nil {
+		v.root.Recall(s.stored, s.partial)
 	}
 	if v.endpoint == nil && s.endpoint != nil {
 		v.endpoint = s.endpoint(v)

@@ -216,14 +216,14 @@ func (k *knowledge) upstreams(config *configs.Config, handler func(*tool.Def) to
 	return all
 }
 
-// cutTo leaves as many of the upstreams, in their order, as have most tools
-// together; the others are as if they had not been listed yet. It reports
-// whether there are such.
+// cutTo leaves upstreams that have at most so many tools together, the first that fit; the
+// others are as if they had not been listed yet. It reports whether there are such.
 func cutTo(all []view.Upstream, most int) (cut bool) {
-	total := 0
 	for i := range all {
-		if total += len(all[i].Tools); total > most {
+		if n := len(all[i].Tools); n > most {
 			all[i].Tools, all[i].Listed, cut = nil, false, true
+		} else {
+			most -= n
 		}
 	}
 	return cut

@@ -32,7 +32,6 @@ type loop struct {
 	life     context.Context // of Run; nil before
 	closing  sync.WaitGroup  // views that are no more
 	reported map[view.Problem]bool
-	partial  bool                       // not all that is known can be found yet
 	waiting  map[string]upstream.Change // by server: what could not be stored, or read, and may be later
 	decided  int64                      // what store.Decisions was when what is held was last compared; -1 for never
 }
@@ -106,6 +105,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 		}
 		l.closing.Wait()
 	}()
+	wake(l.embedder.work) // vectors are read beside
 	if l.partial {
 		if err := l.refresh(ctx, nil); err != nil && ctx.Err() == nil {
 			l.log.Error("not all known tools are indexed", "error", err)
@@ -273,15 +273,17 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 // refresh serves all that is known. Views that use none of the changed servers stay
 // as they are; nil: none does.
 func (l *loop) refresh(ctx context.Context, changed map[string]bool) error {
-	if l.partial {
-		changed = nil // more is known than what changed
+	partial := l.partial
+	if partial {
+		changed, l.partial = nil, false // more is known than what changed
 	}
 	next, err := l.rebuild(ctx, changed)
 	if err != nil {
+		l.partial = partial
 		return err
 	}
+	l.stored = nil
 	l.show(ctx, next)
-	l.partial = false
 	return nil
 }
 

@@ -52,8 +52,9 @@ type Proxy struct {
 	reindexing  singleflight.Group
 }
 
-// openTools is how many tools are indexed before the first question can be
-// answered; the others follow at once.
+// openTools is how many tools can be found before the first question is answered: even if
+// the index of a very large store is stored, taking all of it over takes too long. The others
+// follow at once.
 const openTools = 10_000
 
 // Open builds the proxy from what the store last knew: search and lists answer
@@ -115,15 +116,15 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 // build serves the first views.
 func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 	upstreams := p.known.upstreams(config, p.upstreamTool)
-	if p.stored.Docs() < openTools {
-		p.loop.partial = cutTo(upstreams, openTools)
-	}
+	p.partial = cutTo(upstreams, openTools)
 	plans, problems := p.plan(config, upstreams, nil)
 	next, err := p.views.build(ctx, config, plans, problems)
 	if err != nil {
 		return fmt.Errorf("proxy: %w", err)
 	}
-	p.stored = nil
+	if !p.partial {
+		p.stored = nil
+	}
 	p.loop.show(ctx, next)
 	if p.only != "" {
 		_, err = p.View("")

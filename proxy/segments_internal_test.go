@@ -58,7 +58,7 @@ func (x indexes) start(now retrieve.Contents) (*segments, *retrieve.Catalog) {
 	s := &segments{store: x.db, log: x.log, shared: x.shared, catalogs: func() []*retrieve.Catalog { return []*retrieve.Catalog{catalog} }, done: func() {}}
 	root := retrieve.NewCatalog(func(*tool.Def) tool.Handler { return nil })
 	x.t.Cleanup(func() { root.Close() })
-	root.Recall(s.recall(x.t.Context()))
+	root.Recall(s.recall(x.t.Context()), false)
 	var err error
 	if catalog, err = root.With(x.t.Context(), now); err != nil {
 		x.t.Fatal(err)

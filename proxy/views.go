@@ -90,7 +90,8 @@ type views struct {
 	embedder *embedder
 	segments *segments
 	reports  *reports
-	stored   *index.Stored // what views that are new begin their indexes with; nil once the first are built
+	stored   *index.Stored // what the indexes of views begin with; nil once all that is known can be found
+	partial  bool          // not all that is known can be found yet
 	limits   *rate.Limits  // of the calls of clients
 	denials  denials
 	others   *others // the replicas beside this one; nil: there are none

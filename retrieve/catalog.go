@@ -139,8 +139,9 @@ func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error)
 	return next, nil
 }
 
-// Recall has the first With take over what is stored of its index.
-func (k *kept) Recall(stored *index.Stored) { k.index.Recall(stored) }
+// Recall has the next With take over what is stored of its index. Partly says that one with
+// much more follows.
+func (k *kept) Recall(stored *index.Stored, partly bool) { k.index.Recall(stored, partly) }
 
 // Segments returns what the index is made of now.
 func (k *kept) Segments() []index.Segment { return k.index.Segments() }

@@ -449,12 +449,9 @@ func TestOldDefinitionsAreFreed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}()
-	var changed []Document
-	for at, d := range numbered(t, 4*minPiece) {
-		if at%minPiece >= minPiece/2 { // the others of each piece stay
-			d.ServerDescription = "anew"
-			changed = append(changed, d)
-		}
+	changed := numbered(t, minPiece/2) // the rest of their piece stays, and the other pieces
+	for i := range changed {
+		changed[i].ServerDescription = "anew"
 	}
 	if err := x.Apply(t.Context(), changed, nil); err != nil {
 		t.Fatal(err)
@@ -462,8 +459,8 @@ func TestOldDefinitionsAreFreed(t *testing.T) {
 	search(t, x, Query{Text: "ad", Limit: 1}) // which makes the table of names
 	runtime.GC()
 	kept := 0
-	for at, old := range olds {
-		if at%minPiece >= minPiece/2 && old.Value() != nil {
+	for _, old := range olds[:len(changed)] {
+		if old.Value() != nil {
 			kept++
 		}
 	}

@@ -69,3 +69,19 @@ func TestASnapshotOfAClosedIndex(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The table of names that a later snapshot made has not what an earlier one still finds.
+func TestASnapshotHasItsOwnNames(t *testing.T) {
+	x := build(t, doc(t, "mail", "send", "Send a letter"), doc(t, "mail", "read", "Read a letter"))
+	before := x.snapshot()
+	if err := x.Apply(t.Context(), nil, []string{"mail_read"}); err != nil {
+		t.Fatal(err)
+	}
+	if hits := search(t, x, Query{Text: "ea", Limit: 9}); len(hits) != 0 {
+		t.Errorf("what is gone is found: %v", hits)
+	}
+	found, err := before.Search(t.Context(), Query{Text: "ea", Limit: 9})
+	if err != nil || len(found.Hits) != 1 {
+		t.Errorf("the snapshot before finds %v, %v", found.Hits, err)
+	}
+}

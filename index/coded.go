@@ -14,21 +14,23 @@ import (
 // cosine exactly, to 1e-5, adds the lower ones. At 100,000 tools the scan reads 38 MB.
 type coded struct {
 	dim    int
-	width  int // dim, rounded up to what the kernel reads
+	width  int     // dim, rounded up to what the kernel reads
+	slots  []int32 // of the vectors, which lie without gaps
+	places []int32 // by slot, where its vector lies; of slots without one it says nothing
 	blocks []*block
 	lost   float64 // the longest difference between a vector and its upper halves
 }
 
-// blockSlots is the number of slots of a block, which lies in the second-level cache while
+// blockSize is the number of vectors of a block, which lies in the second-level cache while
 // all vectors of a query are compared with it.
-const blockSlots = 1024
+const blockSize = 1024
 
-// block has the codes of so many slots. A number of a vector is
+// block has the codes of so many vectors. A number of a vector is
 //
 //	scale * (upper + lower/lowerSteps)
 type block struct {
 	upper, lower []int8
-	scale        [blockSlots]float32
+	scale        [blockSize]float32
 }
 
 const (
@@ -38,18 +40,34 @@ const (
 
 func newCoded(dim int) *coded { return &coded{dim: dim, width: kernel.RoundUp(dim, kernel.Codes)} }
 
-// at returns where the codes of a slot are.
-func (c *coded) at(slot int) (*block, int) { return c.blocks[slot/blockSlots], slot % blockSlots }
+// has reports whether a slot has a vector.
+func (c *coded) has(slot int) bool {
+	return slot < len(c.places) && int(c.places[slot]) < len(c.slots) && int(c.slots[c.places[slot]]) == slot
+}
+
+// at returns the codes of a vector: those of its place in a block, and its scale.
+func (c *coded) at(place int) (upper, lower []int8, scale *float32) {
+	b, i := c.blocks[place/blockSize], place%blockSize
+	from, to := i*c.width, (i+1)*c.width
+	return b.upper[from:to], b.lower[from:to], &b.scale[i]
+}
 
 func (c *coded) put(slot int, vector []float32) error {
-	for len(c.blocks) <= slot/blockSlots {
-		size := blockSlots * c.width
+	if !c.has(slot) {
+		for len(c.places) <= slot {
+			c.places = append(c.places, 0)
+		}
+		c.places[slot] = int32(len(c.slots))
+		c.slots = append(c.slots, int32(slot))
+	}
+	place := int(c.places[slot])
+	if place/blockSize == len(c.blocks) {
+		size := blockSize * c.width
 		c.blocks = append(c.blocks, &block{upper: make([]int8, size), lower: make([]int8, size)})
 	}
-	b, i := c.at(slot)
-	upper, lower := b.upper[i*c.width:], b.lower[i*c.width:]
+	upper, lower, to := c.at(place)
 	scale := largest(vector) / codeMost
-	b.scale[i] = float32(scale)
+	*to = float32(scale)
 	var lost float64
 	for j, x := range vector {
 		steps := float64(x) / scale
@@ -70,15 +88,28 @@ func largest(vector []float32) float64 {
 	return most
 }
 
-// remove leaves the codes, which the next vector of the slot overwrites.
-func (c *coded) remove(int) error { return nil }
+// remove puts the last vector in the place of that of a slot.
+func (c *coded) remove(slot int) error {
+	last := len(c.slots) - 1
+	toUpper, toLower, toScale := c.at(int(c.places[slot]))
+	upper, lower, scale := c.at(last)
+	copy(toUpper, upper)
+	copy(toLower, lower)
+	*toScale = *scale
+	c.slots[c.places[slot]], c.places[c.slots[last]] = c.slots[last], c.places[slot]
+	c.slots = c.slots[:last]
+	if needed := (last + blockSize - 1) / blockSize; needed < len(c.blocks) {
+		clear(c.blocks[needed:])
+		c.blocks = c.blocks[:needed]
+	}
+	return nil
+}
 
 func (c *coded) vector(slot int) ([]float32, error) {
-	b, i := c.at(slot)
-	upper, lower := b.upper[i*c.width:], b.lower[i*c.width:]
-	vector, scale := make([]float32, c.dim), b.scale[i]
+	upper, lower, scale := c.at(int(c.places[slot]))
+	vector := make([]float32, c.dim)
 	for j := range vector {
-		vector[j] = scale * (float32(upper[j]) + float32(lower[j])/lowerSteps)
+		vector[j] = *scale * (float32(upper[j]) + float32(lower[j])/lowerSteps)
 	}
 	return vector, nil
 }
@@ -93,7 +124,8 @@ func (c *coded) compare(ctx context.Context, queries [][]float32, rows [][]float
 	asked := &comparison{queries: make([]codedQuery, len(queries))}
 	for i, q := range queries {
 		asked.queries[i] = c.query(q)
-		asked.margin = max(asked.margin, c.lost+asked.queries[i].scale/2*math.Sqrt(float64(c.dim))+1e-6)
+		off := asked.queries[i].scale / 2 * math.Sqrt(float64(c.dim)) // of the query, as coded
+		asked.margin = max(asked.margin, c.lost+off*(1+c.lost)+1e-6)  // upper halves may be longer than 1
 	}
 	blocks, workers := len(c.blocks), 1
 	if blocks >= sharedFrom {
@@ -132,16 +164,14 @@ func (c *coded) query(vector []float32) codedQuery {
 
 // scan compares a query with the vectors of some blocks.
 func (c *coded) scan(asked *comparison, rows [][]float32, from, to int) {
-	var sums [blockSlots]int32
+	var sums [blockSize]int32
 	for n := from; n < to; n++ {
-		b := c.blocks[n]
+		b, slots := c.blocks[n], c.slots[n*blockSize:min((n+1)*blockSize, len(c.slots))]
 		for i, q := range asked.queries {
-			row := rows[i][n*blockSlots:]
-			row = row[:min(len(row), blockSlots)]
-			kernel.Dots(sums[:len(row)], b.upper, q.codes)
-			scale := float32(q.scale)
-			for j := range row {
-				row[j] = float32(sums[j]) * b.scale[j] * scale
+			kernel.Dots(sums[:len(slots)], b.upper, q.codes)
+			scale, row := float32(q.scale), rows[i]
+			for j, slot := range slots {
+				row[slot] = float32(sums[j]) * b.scale[j] * scale
 			}
 		}
 	}
@@ -149,10 +179,10 @@ func (c *coded) scan(asked *comparison, rows [][]float32, from, to int) {
 
 // cosine is that of one vector of a query and of a slot.
 func (c *coded) cosine(asked *comparison, query, slot int) float64 {
-	b, i := c.at(slot)
+	upper, lower, scale := c.at(int(c.places[slot]))
 	q := asked.queries[query]
-	var upper, lower [1]int32
-	kernel.Dots(upper[:], b.upper[i*c.width:], q.codes)
-	kernel.Dots(lower[:], b.lower[i*c.width:], q.codes)
-	return (float64(upper[0]) + float64(lower[0])/lowerSteps) * float64(b.scale[i]) * q.scale
+	var sums [2]int32
+	kernel.Dots(sums[:1], upper, q.codes)
+	kernel.Dots(sums[1:], lower, q.codes)
+	return (float64(sums[0]) + float64(sums[1])/lowerSteps) * float64(*scale) * q.scale
 }

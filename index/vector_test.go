@@ -329,13 +329,24 @@ func TestASharedScanComparesAll(t *testing.T) {
 	const dim = 3
 	random := rand.New(rand.NewPCG(5, 6))
 	v, want := holders[1].open(dim), map[int][]float32{}
-	for slot := range sharedFrom*blockSlots + 70 {
+	for slot := range sharedFrom*blockSize + 70 {
 		want[slot] = randomUnit(random, dim)
 		if err := v.put(slot, want[slot]); err != nil {
 			t.Fatal(err)
 		}
 	}
 	checkVectors(t, v, want, randomUnit(random, dim))
+	// What is removed takes no memory: the rest moves together.
+	for slot := range want {
+		if slot%3 > 0 || slot < 5000 {
+			v.remove(slot)
+			delete(want, slot)
+		}
+	}
+	checkVectors(t, v, want, randomUnit(random, dim))
+	if blocks := len(v.held.(*coded).blocks); blocks != (len(want)+blockSize-1)/blockSize {
+		t.Errorf("%d vectors are in %d blocks", len(want), blocks)
+	}
 }
 
 // An index whose vectors are chosen by a test. No document shares a word with

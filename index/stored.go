@@ -7,16 +7,40 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
+	"runtime/debug"
 	"slices"
+	"strings"
+	"sync"
+	"unicode"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	library "github.com/blevesearch/scorch_segment_api/v2"
 	"github.com/blevesearch/zapx/v17"
+	"golang.org/x/text/unicode/norm"
 )
 
-// analysisVersion changes with what analysis yields of a definition: segments of another
-// version are of no use. TestAnalysisVersion says when.
+// analysisVersion changes with the code of the analysis, where that yields something else of a
+// definition. TestAnalysisVersion says when.
 const analysisVersion = 1
+
+// analysis names what analysis yields of a definition: segments of another one are of no use. It
+// follows from the tables, weights and libraries of the analysis, too, of which a few documents in a
+// test do not have everything.
+var analysis = sync.OnceValue(func() [4]byte {
+	h := sha256.New()
+	fmt.Fprintln(h, analysisVersion, zap.Version, norm.Version, unicode.Version, conceptTable, slices.Sorted(maps.Keys(stopWords)))
+	fmt.Fprintln(h, deprecatedName, deprecatedText, expression, maxWord, maxText, maxDepth, maxMembers, scale)
+	fmt.Fprintln(h, partName, partTitle, partServer, partDescription, partAbout, partParameter, partExplanation, partEnriched, partURI)
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range build.Deps {
+			if strings.Contains(module.Path, "snowballstem") {
+				fmt.Fprintln(h, module.Version, module.Sum)
+			}
+		}
+	}
+	return [4]byte(h.Sum(nil))
+})
 
 // print is what a document is, for its words: documents with the same are indexed in the
 // same way.
@@ -35,7 +59,7 @@ func printOf(d Document) print {
 // SegmentKey names the contents of a Segment.
 type SegmentKey [sha256.Size]byte
 
-// Segment is a part of an Index in a form that can be stored: ReadStored reads it.
+// Segment is a part of an Index in a form that can be stored: Stored reads it.
 type Segment struct {
 	Key  SegmentKey
 	Docs int // how many documents it has
@@ -57,11 +81,17 @@ func (x *Index) Segments() []Segment {
 
 func (s *segment) key() SegmentKey {
 	h := sha256.New()
-	fmt.Fprintln(h, analysisVersion, zap.Version)
+	fmt.Fprintf(h, "%x\n", analysis())
 	for i := range s.prints {
 		h.Write(s.prints[i][:])
 	}
 	return SegmentKey(h.Sum(nil))
+}
+
+// StoredPrefix is what all stored segments begin with that this program can use.
+func StoredPrefix() []byte {
+	version := analysis()
+	return version[:]
 }
 
 // Bytes returns the segment as it is stored: what its documents are with a checksum, then
@@ -69,7 +99,7 @@ func (s *segment) key() SegmentKey {
 func (s Segment) Bytes() ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(s.made.Size() + len(s.made.prints)*len(print{}))
-	b.Write(binary.BigEndian.AppendUint32(nil, analysisVersion))
+	b.Write(StoredPrefix())
 	b.Write(binary.BigEndian.AppendUint32(nil, uint32(len(s.made.prints))))
 	for i := range s.made.prints {
 		b.Write(s.made.prints[i][:])
@@ -85,7 +115,7 @@ var errSegment = errors.New("index: the stored segment is damaged, or of another
 
 // readSegment reads what Bytes has written. The segment keeps data.
 func readSegment(data []byte) (*segment, error) {
-	if len(data) < 12 || binary.BigEndian.Uint32(data) != analysisVersion {
+	if len(data) < 12 || !bytes.HasPrefix(data, StoredPrefix()) {
 		return nil, errSegment
 	}
 	count := int(binary.BigEndian.Uint32(data[4:]))
@@ -124,31 +154,18 @@ func openSegment(data []byte) (*zap.SegmentBase, error) {
 	return zap.InitSegmentBase(body, sum, binary.BigEndian.Uint32(tail[24:]), binary.BigEndian.Uint64(tail), binary.BigEndian.Uint64(tail[8:]), binary.BigEndian.Uint64(tail[16:]), nil, new(library.Stats))
 }
 
-// Stored are segments that were stored, for indexes that may have the same documents. Its
-// methods are safe for concurrent use.
+// Stored are segments that were stored, for indexes that may have the same documents. The zero
+// value has none. Once all are read its other methods are safe for concurrent use.
 type Stored struct{ segments []*segment }
 
-// ReadStored reads segments. What is damaged, or of another version, is left out: sound
-// says which are not. It keeps all.
-func ReadStored(all [][]byte) (s *Stored, sound []bool) {
-	s, sound = &Stored{}, make([]bool, len(all))
-	for i, data := range all {
-		if one, err := readSegment(data); err == nil {
-			s.segments, sound[i] = append(s.segments, one), true
-		}
+// Read adds a segment, which keeps data. What is damaged, or of another version, is left out,
+// and it returns false.
+func (s *Stored) Read(data []byte) (sound bool) {
+	one, err := readSegment(data)
+	if err == nil {
+		s.segments = append(s.segments, one)
 	}
-	return s, sound
-}
-
-// Docs is how many documents there are in all segments.
-func (s *Stored) Docs() (n int) {
-	if s == nil {
-		return 0
-	}
-	for _, one := range s.segments {
-		n += len(one.prints)
-	}
-	return n
+	return err == nil
 }
 
 // release takes the pieces of stored segments apart, and returns the others, and their

@@ -25,12 +25,19 @@ func stored(t testing.TB, x *Index) (all [][]byte) {
 	return all
 }
 
+func read(all [][]byte) *Stored {
+	known := &Stored{}
+	for _, data := range all {
+		known.Read(data)
+	}
+	return known
+}
+
 // recalled is an index of docs over what is stored.
 func recalled(t testing.TB, all [][]byte, docs ...Document) *Index {
 	t.Helper()
 	x := New()
-	known, _ := ReadStored(all)
-	x.Recall(known, false)
+	x.Recall(read(all), false)
 	if _, err := x.Replace(t.Context(), docs); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +124,7 @@ func TestAStoredIndexIsTakenOverInTwoSteps(t *testing.T) {
 	letter := doc(t, "mail", "send", "Send a letter")
 	docs := append(numbered(t, 4*minPiece), letter)
 	all := stored(t, build(t, docs...))
-	known, _ := ReadStored(all)
+	known := read(all)
 	for name, test := range map[string]struct {
 		stored *Stored
 		first  []Document

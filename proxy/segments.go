@@ -35,27 +35,24 @@ const (
 	segmentsShare = 50
 	// segmentsSeen is after how long it is noted again that shared segments are used.
 	segmentsSeen = 24 * time.Hour
+	// segmentsAgain is after how long segments that could not be written are written again.
+	segmentsAgain = time.Minute
 )
 
 // recall reads the stored segments, of which kept remembers the keys: what cannot be used
 // is stored again.
 func (s *segments) recall(ctx context.Context) *index.Stored {
-	all, err := s.store.Segments(ctx)
-	if err != nil {
-		s.log.Warn("the store could not be read; starting without it", "what", "segments of the index", "error", err)
-		return nil
-	}
-	data := make([][]byte, len(all))
-	for i, one := range all {
-		data[i] = one.Data
-	}
-	stored, sound := index.ReadStored(data)
-	s.kept = make(map[index.SegmentKey]bool, len(all))
-	bad := 0
-	for i, one := range all {
-		if s.kept[one.Key] = sound[i]; !sound[i] {
+	stored, bad := &index.Stored{}, 0
+	s.kept = map[index.SegmentKey]bool{}
+	err := s.store.Segments(ctx, index.StoredPrefix(), func(one store.Segment) {
+		if s.kept[one.Key] = stored.Read(one.Data); !s.kept[one.Key] {
 			bad++
 		}
+	})
+	if err != nil {
+		s.log.Warn("the store could not be read; starting without it", "what", "segments of the index", "error", err)
+		s.kept = nil
+		return nil
 	}
 	if bad > 0 {
 		s.log.Warn("parts of the stored index are damaged, or of another version: their tools are indexed again", "parts", bad)
@@ -64,20 +61,23 @@ func (s *segments) recall(ctx context.Context) *index.Stored {
 }
 
 func (s *segments) run(ctx context.Context) {
+	rest := segmentsSeen
 	for s.store.Durable() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.work:
-		case <-time.After(segmentsSeen):
+		case <-time.After(rest):
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(segmentsAfter):
 		}
+		rest = segmentsSeen
 		if err := s.keep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("the index is not written to the store: the next start takes longer", "error", err)
+			rest = segmentsAgain
+			s.log.Warn("the index is not written to the store: the next start takes longer", "error", err, "next_try", rest)
 		}
 	}
 }

@@ -123,8 +123,8 @@ func TestADamagedIndexIsMended(t *testing.T) {
 	x := newIndexes(t)
 	first, built := x.start(x.contents("calc", "", 0))
 	x.keep(first)
-	all, err := x.db.Segments(t.Context())
-	if err != nil {
+	var all []store.Segment
+	if err := x.db.Segments(t.Context(), index.StoredPrefix(), func(one store.Segment) { all = append(all, one) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range all {

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	selectSegments = `SELECT key, data FROM segments ORDER BY docs DESC, key`
+	segmentColumns = `SELECT key, docs, data, seen_on FROM segments`
+	selectSegments = `SELECT key, CASE WHEN substr(data, 1, $1) = $2 THEN data END FROM segments ORDER BY docs DESC, key`
 
 	// segmentDays is how long a segment of a shared database is kept that nobody uses: the
 	// replica that had it may be switched off.
@@ -21,22 +22,24 @@ type Segment struct {
 	Data []byte
 }
 
-// Segments returns the keys and the data of the stored segments, the largest first.
-func (s *Store) Segments(ctx context.Context) (all []Segment, err error) {
-	err = s.each(ctx, func(rows *sql.Rows) error {
+// Segments calls do with the key and the data of each stored segment, the largest first. Of one
+// that begins otherwise, as what another version stored, the data is nil. While PostgreSQL is taking the
+// place of a snapshot do may be called twice with the same.
+func (s *Store) Segments(ctx context.Context, begin []byte, do func(Segment)) error {
+	err := s.each(ctx, func(rows *sql.Rows) error {
 		var one Segment
 		var key []byte
 		if err := rows.Scan(&key, &one.Data); err != nil {
 			return err
 		}
 		copy(one.Key[:], key)
-		all = append(all, one)
+		do(one)
 		return nil
-	}, selectSegments)
+	}, selectSegments, len(begin), begin)
 	if err != nil {
-		return nil, fmt.Errorf("store: read segments: %w", err)
+		return fmt.Errorf("store: read segments: %w", err)
 	}
-	return all, nil
+	return nil
 }
 
 // PutSegment stores a segment, in place of one with its key, in a transaction of its own:

@@ -10,15 +10,17 @@ func TestSegments(t *testing.T) { everywhere(t, testSegments) }
 func testSegments(t *testing.T, s *Store) {
 	keysOf := func() (keys []byte) {
 		t.Helper()
-		all, err := s.Segments(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, one := range all {
-			if string(one.Data) != "data of "+string(one.Key[0]) {
-				t.Errorf("segment %c has %q", one.Key[0], one.Data)
+		for begin, has := range map[string]bool{"data": true, "other": false} {
+			keys = nil
+			err := s.Segments(t.Context(), []byte(begin), func(one Segment) {
+				if want := "data of " + string(one.Key[0]); has && string(one.Data) != want || !has && one.Data != nil {
+					t.Errorf("segment %c has %q", one.Key[0], one.Data)
+				}
+				keys = append(keys, one.Key[0])
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			keys = append(keys, one.Key[0])
 		}
 		return keys
 	}

@@ -44,6 +44,7 @@ var floors = map[string]int{
 	"eval/adapter":    6,
 	"packaging":       6,
 	"internal/agents": 0, "trust": 0,
+	"internal/catalogue":  3,
 	"internal/authserver": 1, "internal/collector": 0, "internal/postgres": 0,
 	"internal/await": 0, "group": 0, "limit": 0, "nearest": 0, "printable": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
 }
@@ -62,6 +63,7 @@ var only = map[string][]string{
 	"toolfinch/cmd":                          {},
 	"toolfinch/internal/await":               {}, // tests only
 	"toolfinch/internal/authserver":          {}, // tests only
+	"toolfinch/internal/catalogue":           {}, // tests only
 	"toolfinch/internal/collector":           {}, // tests only
 	"toolfinch/internal/postgres":            {}, // tests only
 	"github.com/jackc/pgx":                   {"store", "internal/postgres"},

@@ -3,11 +3,8 @@ package proxy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,9 +13,8 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
-	"toolfinch/rawjson"
+	"toolfinch/internal/catalogue"
 	"toolfinch/retrieve"
-	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
@@ -30,62 +26,12 @@ var scales = []struct {
 	tools, servers int
 }{{"1k", 1000, 20}, {"5k", 5000, 50}, {"100k", 100_000, 100}}
 
-// benchStore is a store with tools of servers that cannot be reached: definitions of
-// real servers, recombined, where they are beside the repository, else made up.
+// benchStore is a store with tools of servers that cannot be reached.
 func benchStore(b *testing.B, tools, servers int) *configs.Config {
 	b.Helper()
-	log := slog.New(slog.DiscardHandler)
 	config := &configs.Config{DataDir: b.TempDir(), TopK: 5, Routing: configs.RoutingAuto}
 	config.Embed.Kind, config.Changes = "BM25", map[string]pins.Mode{}
-	db, err := store.Open(b.Context(), config.DataDir, log)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer db.Close()
-	var real []string
-	for _, set := range []string{"livemcp", "mcpreal"} {
-		text, err := os.ReadFile("../../shared/retrieval/" + set + "/tools.jsonl")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			b.Fatal(err)
-		}
-		real = slices.AppendSeq(real, strings.Lines(string(text)))
-	}
-	if real == nil {
-		for i := range 5000 {
-			real = append(real, fmt.Sprintf(`{"name":"do_%d","description":"Does thing %d of group %d, and says what word%d came of it. %s","inputSchema":{"type":"object","properties":{"id%d":{"type":"string","description":"Which one"}}}}`,
-				i, i, i%70, i%900, strings.Repeat("It is long. ", i%30), i%50))
-		}
-	}
-	for s := range servers {
-		name := fmt.Sprint("server", s)
-		var defs []*tool.Def
-		for i := range tools / servers {
-			n := s*(tools/servers) + i
-			raw, err := rawjson.Set(json.RawMessage(strings.TrimSpace(real[n%len(real)])), "name", fmt.Appendf(nil, `"tool_%d_%s"`, n, []string{"read", "write", "find"}[n%3]))
-			if err != nil {
-				b.Fatal(err)
-			}
-			def, err := tool.ParseDef(name, raw)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defs = append(defs, def)
-		}
-		last, err := tool.ParseDef(name, fmt.Appendf(nil, `{"name":"grow_%d","description":"Grows xylophones in orchard%d","inputSchema":{"type":"object"}}`, s, s))
-		if err != nil {
-			b.Fatal(err)
-		}
-		_, err = db.PutServer(b.Context(), store.Upstream{Name: name, Capabilities: json.RawMessage(`{"tools":{}}`)}, append(defs[1:], last), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		counts := map[string]int{}
-		for _, def := range defs {
-			counts[def.Hash] = len(def.Raw) / 4
-		}
-		if err := db.PutTokens(b.Context(), counts); err != nil {
-			b.Fatal(err)
-		}
+	for _, name := range catalogue.Fill(b, config.DataDir, tools, servers) {
 		config.Changes[name] = pins.Allow
 		config.Servers = append(config.Servers, upstream.Settings{Name: name, URL: "http://127.0.0.1:9/mcp"})
 	}
@@ -100,7 +46,7 @@ func openBench(b *testing.B, config *configs.Config) (p *Proxy, end func()) {
 		b.Fatal(err)
 	}
 	last := len(config.Servers) - 1
-	for p.loop.partial || !finds(b, p, fmt.Sprint("orchard", last)) {
+	for p.partial || !finds(b, p, catalogue.Word(last)) {
 		if err := p.loop.refresh(b.Context(), nil); err != nil {
 			b.Fatal(err)
 		}

@@ -34,7 +34,8 @@ type measured struct {
 }
 
 func newBench() *cobra.Command {
-	var url, query, toolName, arguments string
+	var url, toolName, arguments string
+	var queries []string
 	var requests int
 	var callers []int
 	var asJSON bool
@@ -43,7 +44,7 @@ func newBench() *cobra.Command {
 		Annotations: map[string]string{whenInterrupted: "nothing is printed of what was measured"},
 		Short:       "Measure a running MCP server over HTTP",
 		Long: `Bench sends retrieve_tools, or with --tool calls of one tool, to a streamable HTTP
-endpoint and prints percentiles. Pointed at an upstream itself instead of the proxy,
+endpoint and prints percentiles. Several queries are asked in turn. Pointed at an upstream itself instead of the proxy,
 the same calls give the figure to compare with. Every caller has its own session, and
 none counts as use: neither savings nor learned know of it.`,
 		Example: `  toolfinch serve --transport http --port 8080 &
@@ -51,14 +52,17 @@ none counts as use: neither savings nor learned know of it.`,
   toolfinch bench --tool math_evaluate --args '{"expression":"1+1"}' --callers 1,16 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := load{url: url, name: "retrieve_tools", arguments: json.RawMessage(arguments)}
+			b := load{url: url, name: "retrieve_tools"}
 			switch {
 			case toolName == "":
-				b.arguments, _ = json.Marshal(map[string]string{"query": query})
-			case !json.Valid(b.arguments):
+				for _, query := range queries {
+					asked, _ := json.Marshal(map[string]string{"query": query})
+					b.arguments = append(b.arguments, asked)
+				}
+			case !json.Valid([]byte(arguments)):
 				return &exitError{exitUsage, fmt.Errorf("--args is not JSON: %s", arguments)}
 			default:
-				b.name = toolName
+				b.name, b.arguments = toolName, []json.RawMessage{json.RawMessage(arguments)}
 			}
 			var rows []measured
 			for _, n := range callers {
@@ -87,7 +91,7 @@ none counts as use: neither savings nor learned know of it.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&url, "url", "http://127.0.0.1:8080/mcp", "streamable HTTP endpoint")
-	flags.StringVar(&query, "query", "read a file", "what to ask retrieve_tools")
+	flags.StringArrayVar(&queries, "query", []string{"read a file"}, "what to ask retrieve_tools; may be given several times")
 	flags.StringVar(&toolName, "tool", "", "call this tool instead")
 	flags.StringVar(&arguments, "args", "{}", "arguments for --tool, a JSON object")
 	flags.IntVarP(&requests, "requests", "n", 2000, "requests a row")
@@ -99,7 +103,7 @@ none counts as use: neither savings nor learned know of it.`,
 // load is one kind of request to one endpoint.
 type load struct {
 	url, name string
-	arguments json.RawMessage
+	arguments []json.RawMessage // in turn
 }
 
 // warmUp is how many requests each caller makes before it counts.
@@ -117,12 +121,16 @@ func (b load) run(ctx context.Context, callers, requests int) (measured, error) 
 		}
 		defer sessions[i].end()
 	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/call",
-		"params": map[string]any{"name": b.name, "arguments": b.arguments}})
-	if err != nil {
-		return measured{}, err
+	bodies := make([][]byte, len(b.arguments))
+	for i, arguments := range b.arguments {
+		body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+			"params": map[string]any{"name": b.name, "arguments": arguments}})
+		if err != nil {
+			return measured{}, err
+		}
+		bodies[i] = body
 	}
-	if err := sessions[0].call(ctx, body); err != nil {
+	if err := sessions[0].call(ctx, bodies[0]); err != nil {
 		return measured{}, fmt.Errorf("the first %s failed: %w", b.name, err)
 	}
 
@@ -134,14 +142,14 @@ func (b load) run(ctx context.Context, callers, requests int) (measured, error) 
 	warm.Add(callers)
 	for i, s := range sessions {
 		done.Go(func() {
-			for range warmUp {
-				_ = s.call(ctx, body)
+			for n := range warmUp {
+				_ = s.call(ctx, bodies[(i+n)%len(bodies)])
 			}
 			warm.Done()
 			<-start
-			for left.Add(-1) >= 0 && ctx.Err() == nil {
+			for n := left.Add(-1); n >= 0 && ctx.Err() == nil; n = left.Add(-1) {
 				began := time.Now()
-				if s.call(ctx, body) != nil {
+				if s.call(ctx, bodies[n%int64(len(bodies))]) != nil {
 					failed.Add(1)
 				}
 				times[i] = append(times[i], time.Since(began))

@@ -13,20 +13,29 @@ import (
 	"toolfinch/internal/postgres"
 )
 
-// ticks is the processor time that all replicas have used, in ticks of the kernel (10 ms).
+// tick is in what the kernel counts processor time.
+const tick = 10 * time.Millisecond
+
+// processorTime is what a process has used.
+func processorTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), ") ") // the name may have spaces
+	var user, system int64
+	if _, err := fmt.Sscan(strings.Join(strings.Fields(after)[11:13], " "), &user, &system); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(user+system) * tick
+}
+
+// ticks is the processor time that all replicas have used.
 func (f *fleet) ticks(t *testing.T) (all int64) {
 	t.Helper()
 	for _, r := range f.replicas {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, after, _ := strings.Cut(string(text), ") ") // the name may have spaces
-		var user, system int64
-		if _, err := fmt.Sscan(strings.Join(strings.Fields(after)[11:13], " "), &user, &system); err != nil {
-			t.Fatal(err)
-		}
-		all += user + system
+		all += int64(processorTime(t, r.cmd.Process.Pid) / tick)
 	}
 	return all
 }

@@ -1,0 +1,101 @@
+// Package catalogue fills stores with as many tools as a measurement wants. It measures nothing.
+package catalogue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"toolfinch/rawjson"
+	"toolfinch/store"
+	"toolfinch/tool"
+)
+
+// Annotated is the folder of sets of real definitions with queries, beside the repository.
+func Annotated(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.Abs(".")
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "../shared/retrieval")
+		}
+		if dir == filepath.Dir(dir) {
+			err = fs.ErrNotExist
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatal(err)
+	return ""
+}
+
+// Fill puts tools into the store of a folder, of so many servers, whose names it returns:
+// definitions of real servers under other names, where they are, else made up ones. The last tool of
+// a server is found by Word of its number, as no other is.
+func Fill(t testing.TB, dir string, tools, servers int) (names []string) {
+	t.Helper()
+	db, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	raws := definitions(t)
+	for s := range servers {
+		name := fmt.Sprint("server", s)
+		var defs []*tool.Def
+		counts := map[string]int{}
+		add := func(raw []byte) {
+			def, err := tool.ParseDef(name, raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defs, counts[def.Hash] = append(defs, def), len(def.Raw)/4
+		}
+		for i := 1; i < tools/servers; i++ {
+			n := s*(tools/servers) + i
+			raw, err := rawjson.Set(raws[n%len(raws)], "name", fmt.Appendf(nil, `"tool_%d_%s"`, n, []string{"read", "write", "find"}[n%3]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(raw)
+		}
+		add(fmt.Appendf(nil, `{"name":"grow_%d","description":"Grows xylophones in %s","inputSchema":{"type":"object"}}`, s, Word(s)))
+		if _, err := db.PutServer(t.Context(), store.Upstream{Name: name, Capabilities: json.RawMessage(`{"tools":{}}`)}, defs, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.PutTokens(t.Context(), counts); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// Word is what only the last tool of a server says.
+func Word(server int) string { return fmt.Sprint("orchard", server) }
+
+func definitions(t testing.TB) (raws []json.RawMessage) {
+	t.Helper()
+	for _, set := range []string{"livemcp", "mcpreal"} {
+		text, err := os.ReadFile(filepath.Join(Annotated(t), set, "tools.jsonl"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			raws = append(raws, json.RawMessage(strings.TrimSpace(line)))
+		}
+	}
+	if raws != nil {
+		return raws
+	}
+	for i := range 5000 {
+		raws = append(raws, fmt.Appendf(nil, `{"name":"do_%d","description":"Does thing %d of group %d, and says what word%d came of it. %s","inputSchema":{"type":"object","properties":{"id%d":{"type":"string","description":"Which one"}}}}`,
+			i, i, i%70, i%900, strings.Repeat("It is long. ", i%30), i%50))
+	}
+	return raws
+}

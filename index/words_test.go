@@ -8,18 +8,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/tool"
 )
 
 // exhaustive finds by words and by vectors: by the formulas over all documents, with nothing
-// that makes them fast. It knows no names, deprecation, learning and twins.
+// that makes them fast. It knows no names, deprecation and twins.
 type exhaustive struct {
+	docs    map[string]Document
 	counts  map[string]map[string]int // by document and term
 	having  map[string]int            // documents, by term
 	vectors map[string][]float32      // by document
 }
 
 func newExhaustive(docs map[string]Document) *exhaustive {
-	e := &exhaustive{counts: map[string]map[string]int{}, having: map[string]int{}}
+	e := &exhaustive{docs: docs, counts: map[string]map[string]int{}, having: map[string]int{}}
 	for name, d := range docs {
 		e.counts[name] = map[string]int{}
 		for _, c := range newAnalyzer().counts(d) {
@@ -30,7 +33,7 @@ func newExhaustive(docs map[string]Document) *exhaustive {
 	return e
 }
 
-func (e *exhaustive) search(q Query) []candidate {
+func (e *exhaustive) search(q Query, among map[string]bool) []candidate {
 	asked := parse(q.Text)
 	var all []candidate
 	for name, counts := range e.counts {
@@ -70,12 +73,57 @@ func (e *exhaustive) search(q Query) []candidate {
 			}
 			score += weightVectors * ((1-weightClause)*whole + weightClause*best)
 		}
-		if score = round(score); score > 0 {
-			all = append(all, candidate{Hit: Hit{Name: name, Score: score}})
+		all = append(all, candidate{Hit: Hit{Name: name, Score: score}})
+	}
+	var top float64
+	for _, c := range all {
+		top = max(top, c.Score)
+	}
+	found := all[:0]
+	for _, c := range all {
+		if c.Score > 0 {
+			c.Score += weightPrior * q.Prior[c.Name] * top
+		}
+		c.Score = round(c.Score)
+		if c.Score > 0 && (q.Server == "" || e.docs[c.Name].Def.ID.Server == q.Server) && (among == nil || among[c.Name]) {
+			found = append(found, c)
 		}
 	}
-	slices.SortFunc(all, byScore)
-	return all
+	slices.SortFunc(found, byScore)
+	if len(q.Vectors) > 1 {
+		return e.spread(q, found[:min(len(found), max(2*q.Limit+10, 1+rivals))])
+	}
+	return found
+}
+
+// spread is the order of candidates for a query of several clauses. It ends where the next one
+// is hardly better than another, and whatever is less exact may take that.
+func (e *exhaustive) spread(q Query, all []candidate) (hits []candidate) {
+	clauses := q.Vectors[1:]
+	covered := slices.Repeat([]float64{coveredFrom}, len(clauses))
+	for len(all) > 0 {
+		for i, c := range all {
+			for n, clause := range clauses {
+				all[i].Score += weightCoverage * max(0, cosine64(clause, e.vectors[c.Name])-covered[n])
+			}
+		}
+		next := slices.Clone(all)
+		slices.SortFunc(next, byScore)
+		if len(next) > 1 && next[0].Score-next[1].Score < 4*weightVectors*exactly {
+			break
+		}
+		hits = append(hits, next[0])
+		for i, c := range all {
+			for n, clause := range clauses {
+				all[i].Score -= weightCoverage * max(0, cosine64(clause, e.vectors[c.Name])-covered[n])
+			}
+		}
+		for n, clause := range clauses {
+			covered[n] = max(covered[n], cosine64(clause, e.vectors[next[0].Name]))
+		}
+		all = slices.DeleteFunc(all, func(c candidate) bool { return c.Name == next[0].Name })
+	}
+	return hits
 }
 
 // vocabulary is what random documents and queries are made of: words with concepts, words of one
@@ -90,6 +138,9 @@ func fewWords(stem string, n int) []string {
 	}
 	return all
 }
+
+// kinds of random documents: most are tools.
+var kinds = []tool.Kind{tool.KindTool, tool.KindPrompt}
 
 // Whatever the documents are and however they came, a search finds what the formulas over all of them
 // say, with their scores.
@@ -111,8 +162,12 @@ func TestASearchPassesOverNothing(t *testing.T) {
 			var gone []string
 			for n := range 1 + random.IntN(80) {
 				// Names that no query has, so that none is an exact match.
-				d := doc(t, fmt.Sprint("srv", random.IntN(4)), fmt.Sprintf("x%dq%dz", batch*random.IntN(2), n), text(1+random.IntN(30)))
-				changed = append(changed, d)
+				kind := kinds[random.IntN(8)*random.IntN(2)/4]
+				def, err := tool.ParseKind(kind, fmt.Sprint("srv", random.IntN(4)), fmt.Appendf(nil, `{"name":"x%dq%dz","description":%q}`, batch*random.IntN(2), n, text(1+random.IntN(30))))
+				if err != nil {
+					t.Fatal(err)
+				}
+				changed = append(changed, Document{Name: Key(kind, def.ID.Server+"_"+def.ID.Name), Def: def})
 			}
 			for name := range docs {
 				if random.IntN(12) == 0 {
@@ -133,17 +188,48 @@ func TestASearchPassesOverNothing(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(docs)) {
 			vectors[name] = randomUnit(random, 64)
 		}
-		reference := newExhaustive(docs)
-		reference.vectors = vectors
+		// Words are as rare as they are among the documents of the kinds that are looked for.
+		tools := maps.Clone(docs)
+		maps.DeleteFunc(tools, func(_ string, d Document) bool { return d.Def.ID.Kind != tool.KindTool })
+		prompts := maps.Clone(docs)
+		maps.DeleteFunc(prompts, func(_ string, d Document) bool { return d.Def.ID.Kind == tool.KindTool })
+		looked := []struct {
+			kinds     []tool.Kind
+			reference *exhaustive
+		}{{nil, newExhaustive(tools)}, {kinds[1:], newExhaustive(prompts)}, {kinds, newExhaustive(docs)}}
 		checkFound := func(q Query, slip float64) {
 			t.Helper()
-			q.Limit = 12
-			got, want := search(t, x, q), reference.search(q)
+			in := looked[max(0, random.IntN(5)-2)]
+			q.Limit, q.Kinds, in.reference.vectors = 12, in.kinds, vectors
+			var among map[string]bool
+			switch random.IntN(5) {
+			case 0:
+				q.Server = fmt.Sprint("srv", random.IntN(4))
+			case 1:
+				among = map[string]bool{}
+				for _, name := range slices.Sorted(maps.Keys(docs)) {
+					if random.IntN(3) == 0 {
+						among[name] = true
+					}
+				}
+				q.Among = x.snapshot().Subset(slices.Collect(maps.Keys(among)))
+			case 2:
+				q.Prior = map[string]float64{}
+				for _, name := range slices.Sorted(maps.Keys(tools)) {
+					if random.IntN(9) == 0 {
+						q.Prior[name] = random.Float64()
+					}
+				}
+			}
+			got, want := search(t, x, q), in.reference.search(q, among)
 			scores := map[string]float64{}
 			for _, c := range want {
 				scores[c.Name] = c.Score
 			}
 			want = want[:min(q.Limit, len(want))]
+			if len(q.Vectors) > 1 {
+				got = got[:min(len(got), len(want))]
+			}
 			if len(got) != len(want) {
 				t.Fatalf("seed %d: %q finds %v, want %v", seed, q.Text, got, want)
 			}
@@ -156,10 +242,20 @@ func TestASearchPassesOverNothing(t *testing.T) {
 		for range 60 {
 			checkFound(Query{Text: text(1 + random.IntN(10))}, 0)
 		}
+		x.vectors.dim, x.vectors.held = 64, newCoded(64)
 		putVectors(t, x, vectors)
-		for range 60 {
-			// One word: answers to several clauses are ordered by more than scores.
-			checkFound(Query{Text: vocabulary[random.IntN(len(vocabulary))], Vectors: [][]float32{randomUnit(random, 64)}}, weightVectors*exactly)
+		for n := range 120 {
+			q := Query{Text: vocabulary[random.IntN(len(vocabulary))]}
+			if n%2 == 0 {
+				q.Text = text(1 + random.IntN(10))
+			}
+			for range QueryTexts(q.Text) {
+				q.Vectors = append(q.Vectors, randomUnit(random, 64))
+			}
+			checkFound(q, 2*weightVectors*exactly)
+		}
+		if _, is := x.vectors.held.(*coded); !is {
+			t.Errorf("vectors are held by %T", x.vectors.held)
 		}
 	}
 }

@@ -27,7 +27,7 @@ var scales = []struct {
 }{{"1k", 1000, 20}, {"5k", 5000, 50}, {"100k", 100_000, 100}}
 
 // benchStore is a store with tools of servers that cannot be reached.
-func benchStore(b *testing.B, tools, servers int) *configs.Config {
+func benchStore(b testing.TB, tools, servers int) *configs.Config {
 	b.Helper()
 	config := &configs.Config{DataDir: b.TempDir(), TopK: 5, Routing: configs.RoutingAuto}
 	config.Embed.Kind, config.Changes = "BM25", map[string]pins.Mode{}
@@ -39,7 +39,7 @@ func benchStore(b *testing.B, tools, servers int) *configs.Config {
 }
 
 // openBench opens a proxy over the store and waits until all is found.
-func openBench(b *testing.B, config *configs.Config) (p *Proxy, end func()) {
+func openBench(b testing.TB, config *configs.Config) (p *Proxy, end func()) {
 	b.Helper()
 	p, err := Open(b.Context(), config, WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -58,7 +58,7 @@ func openBench(b *testing.B, config *configs.Config) (p *Proxy, end func()) {
 	}
 }
 
-func finds(b *testing.B, p *Proxy, word string) bool {
+func finds(b testing.TB, p *Proxy, word string) bool {
 	found, err := p.Retriever().Search(b.Context(), retrieve.Query{Text: word, Limit: 5})
 	if err != nil {
 		b.Fatal(err)

@@ -2,17 +2,23 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"toolfinch/index"
+	"toolfinch/internal/catalogue"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
+	"toolfinch/view"
 )
 
 // indexes are the starts of a program over a store, and what they have of the index.
@@ -171,5 +177,96 @@ func TestReplicasKeepTheirOwnIndexes(t *testing.T) {
 	maps.Copy(stored, keysOf(ofB))
 	if last, _ := x.start(x.contents("b", "", 0)); !maps.Equal(last.kept, stored) {
 		t.Errorf("after a change %d parts are stored, not the %d that are used", len(last.kept), len(stored))
+	}
+}
+
+// What could not be stored is stored later, though nothing changes meanwhile.
+func TestAnIndexThatIsNotStoredIsStoredLater(t *testing.T) {
+	x := newIndexes(t)
+	var log bytes.Buffer
+	x.log = slog.New(slog.NewTextHandler(&log, nil))
+	s, _ := x.start(x.contents("calc", "", 0))
+	tries := func() int { return strings.Count(log.String(), "the index is not written to the store") }
+	if err := x.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s.work = make(chan struct{}, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.run(ctx) })
+		s.work <- struct{}{}
+		time.Sleep(segmentsAfter + time.Second)
+		if n := tries(); n != 1 {
+			t.Errorf("tried %d times, not once", n)
+		}
+		time.Sleep(segmentsAgain + segmentsAfter)
+		if n := tries(); n != 2 {
+			t.Errorf("a minute later tried %d times, not twice", n)
+		}
+		stop()
+		running.Wait()
+	})
+}
+
+// Of a store with very many tools some are found at once, and all after that: with the index
+// as it was stored.
+func TestAVeryLargeStoreIsFoundInTwoSteps(t *testing.T) {
+	config := benchStore(t, openTools+500, 7) // six of which fit
+	first, end := openBench(t, config)
+	if err := first.segments.keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := keysOf(first.now.Load().views[0].root)
+	end()
+	p, err := Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	last := func(server int) bool { // the word is like those of other servers
+		found, err := p.Retriever().Search(t.Context(), retrieve.Query{Text: catalogue.Word(server), Limit: 1})
+		return err == nil && len(found.Hits) == 1 && found.Hits[0].Def.ID.Server == fmt.Sprint("server", server)
+	}
+	if !p.partial || !last(0) || last(6) {
+		t.Error("the first answer is not of the first servers alone")
+	}
+	if err := p.loop.refresh(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if p.partial || p.stored != nil || !last(0) || !last(6) {
+		t.Error("not all is found after that")
+	}
+	if got := keysOf(p.now.Load().views[0].root); !maps.Equal(got, want) {
+		t.Errorf("the index has %d parts, which are not the %d that were stored", len(got), len(want))
+	}
+}
+
+func TestCutTo(t *testing.T) {
+	for _, test := range []struct {
+		sizes, want []int
+		cut         bool
+	}{
+		{nil, nil, false},
+		{[]int{3, 0, 2}, []int{3, 0, 2}, false},
+		{[]int{3, 2, 1}, []int{3, 2, 0}, true},
+		{[]int{3, 4, 2}, []int{3, 0, 2}, true}, // what is left out takes no room
+		{[]int{6, 1}, []int{0, 1}, true},
+	} {
+		all := make([]view.Upstream, len(test.sizes))
+		for i, n := range test.sizes {
+			all[i] = view.Upstream{Listed: true, Tools: make([]*tool.Tool, n)}
+		}
+		cut := cutTo(all, 5)
+		var got []int
+		for i, u := range all {
+			got = append(got, len(u.Tools))
+			if u.Listed != (len(u.Tools) == test.sizes[i]) {
+				t.Errorf("of %v %d is listed: %v", test.sizes, i, u.Listed)
+			}
+		}
+		if cut != test.cut || !slices.Equal(got, test.want) {
+			t.Errorf("of %v are left %v, cut: %v", test.sizes, got, cut)
+		}
 	}
 }

@@ -1,9 +1,7 @@
 package page
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"toolfinch/tool"
 	"toolfinch/trust/pins"
 )
 
@@ -92,11 +91,10 @@ func (h held) Word() string {
 
 // Whole is the definition as it is listed now, to be read.
 func (h held) Whole() string {
-	var b bytes.Buffer
-	if json.Indent(&b, h.Raw, "", "  ") != nil {
-		return string(h.Raw) // of instructions it is their text
+	if h.ID.Kind == tool.KindInstructions {
+		return string(h.Raw)
 	}
-	return b.String()
+	return indented(h.Raw)
 }
 
 // field is one member of a definition that differs, side by side. Nothing is hidden in it.

@@ -428,13 +428,45 @@ func compact(value json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// indented is JSON as people read it; what is none stays as it is.
+// Bounds of what is indented: each level indents all that is within it.
+const (
+	maxNesting     = 200
+	maxIndentation = 8 << 20 // bytes
+)
+
+// indented is JSON as people read it; what is none, or would become much longer, stays as it is.
 func indented(value json.RawMessage) string {
 	var b bytes.Buffer
-	if json.Indent(&b, value, "", "  ") != nil {
+	if !indents(value) || json.Indent(&b, value, "", "  ") != nil {
 		return string(value)
 	}
 	return b.String()
+}
+
+// indents reports whether a value stays within the bounds of what is indented.
+func indents(value json.RawMessage) bool {
+	depth, added, quoted := 0, 0, false
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			depth++
+			added += 2 * depth
+		case c == ',':
+			added += 2 * depth
+		case c == '}', c == ']':
+			depth--
+			added += 2 * depth
+		}
+		if depth > maxNesting || added > maxIndentation {
+			return false
+		}
+	}
+	return true
 }
 
 // boundsOf says in words what values a schema allows.

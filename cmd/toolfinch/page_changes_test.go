@@ -189,13 +189,13 @@ func TestPageChanges(t *testing.T) {
 		}
 	})
 	t.Run("of many the shown ones", func(t *testing.T) {
-		tools.write(t, "1.3.0", "pay", "Pays nothing.", "list_labels", labels, "add", "Adds nothing.")
+		tools.write(t, "1.3.0", "pay", "Pays nothing.", "list_labels", labels, "add", "Adds nothing.", "tip\u202e\nx", "Tips.")
 		await.True(t, func() bool {
 			tab.open("changes")
-			return strings.Contains(tab.text("main"), "Approve all 2 of turncoat")
+			return strings.Contains(tab.text("main"), "Approve all 3 of turncoat")
 		})
 		tab.click(`button[value="approve all"]`)
-		tab.wait(".note.good", "approved: 2 definitions")
+		tab.wait(".note.good", "approved: 3 definitions")
 		if got := call("turncoat_pay"); !strings.Contains(got, "pay was called") {
 			t.Errorf("what was approved cannot be called: %s", got)
 		}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/trust/pins"
 )
 
@@ -64,11 +66,14 @@ type held struct {
 	Fields []field
 }
 
-// Value is what a form sends of it.
-func (h held) Value() string { return h.Hash + " " + h.ID.String() }
+// Value is what a form sends of it. The ID is escaped: browsers change line breaks, and
+// revealed changes hidden characters.
+func (h held) Value() string { return h.Hash + " " + url.PathEscape(h.ID.String()) }
 
-// Anchor is an id of its part of the document.
-func (h held) Anchor() string { return "held-" + h.Hash[:min(16, len(h.Hash))] }
+// Anchor is an id of its part of the document. Servers may have the same definition.
+func (h held) Anchor() string {
+	return "held-" + trust.Digest(strings.Join([]string{h.Hash, string(h.ID.Kind), h.ID.String()}, "\n"))
+}
 
 // Label is its name, with its kind unless it is a tool.
 func (h held) Label() string {
@@ -201,7 +206,11 @@ func doChanges(q *request) (answer, error) {
 	}
 	var chosen []Choice
 	for _, value := range values {
-		hash, id, _ := strings.Cut(value, " ")
+		hash, escaped, _ := strings.Cut(value, " ")
+		id, err := url.PathUnescape(escaped)
+		if err != nil {
+			return answer{}, refusef(http.StatusBadRequest, "what was chosen is not of this page")
+		}
 		chosen = append(chosen, Choice{id, hash})
 	}
 	if err := q.server.House.Decided(q.Context(), do == "approve", chosen); err != nil {

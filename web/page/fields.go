@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
@@ -37,7 +38,7 @@ const (
 
 // param is one value that a JSON Schema describes, as people read it and fill it in.
 type param struct {
-	Path  string // a JSON Pointer to the value, "" for the whole
+	Path  string // to the value, a JSON Pointer but for hidden characters: see token; "" for the whole
 	Where string // the same without escapes, as errors of package schema have it
 	Name  string // the member, or the number of an item
 	Depth int
@@ -178,6 +179,25 @@ var (
 	escaped   = strings.NewReplacer("~", "~0", "/", "~1")
 )
 
+// token is a name in a path. Hidden characters are written out: browsers change line breaks
+// in the names of inputs, and revealed changes the others.
+func token(name string) string {
+	if name = escaped.Replace(name); !strings.ContainsFunc(name, unfit) {
+		return name
+	}
+	var b strings.Builder
+	for _, r := range name {
+		if unfit(r) {
+			fmt.Fprintf(&b, "~u%x;", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func unfit(r rune) bool { return hides(r) || unicode.IsControl(r) }
+
 // list is a value that is a JSON array, nil for others.
 func list(value json.RawMessage) json.RawMessage {
 	if value = bytes.TrimSpace(value); len(value) == 0 || value[0] != '[' {
@@ -309,7 +329,7 @@ func (r *reader) object(schema json.RawMessage, f *param) {
 	f.Kind = kindObject
 	for name, property := range rawjson.Members(rawjson.Unique(properties)) {
 		f.Fields = append(f.Fields, r.read(property, &param{
-			Path: f.Path + "/" + escaped.Replace(name), Where: f.Where + "/" + name, Name: name, Depth: f.Depth + 1, Required: required[name],
+			Path: f.Path + "/" + token(name), Where: f.Where + "/" + name, Name: name, Depth: f.Depth + 1, Required: required[name],
 		}))
 	}
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"html/template"
 	"net/mail"
 	"net/url"
 	"slices"
@@ -101,6 +102,10 @@ func (f *param) takeText(value string) json.RawMessage {
 		}
 	}
 	if f.Error = misformed(f.Input, value); f.Error != "" {
+		return nil
+	}
+	if !keeps(value) {
+		f.Error = "it has a control character, which is sent as JSON"
 		return nil
 	}
 	return rawjson.Quote(value)
@@ -215,7 +220,7 @@ func (f *param) fill(value json.RawMessage) bool {
 				f.Value = at.UTC().Format(dateTime)
 			}
 		}
-		return !strings.Contains(f.Value, "\r") && (f.Value != "" || f.isItem()) && (f.Input == "textarea" || !strings.Contains(f.Value, "\n"))
+		return keeps(f.Value) && !strings.Contains(f.Value, "\r") && (f.Value != "" || f.isItem()) && (f.Input == "textarea" || !strings.Contains(f.Value, "\n"))
 	case kindNumber, kindBool:
 		if strings.ContainsAny(string(value[:1]), `"[{`) {
 			return false
@@ -299,9 +304,14 @@ func (f *param) fillList(value json.RawMessage) bool {
 }
 
 // Shown is the value in a textarea, whose first line break HTML leaves out.
-func (f *param) Shown() string  { return "\n" + f.Value }
-func (c calling) Shown() string { return "\n" + c.JSON }
-func (v *asking) Shown() string { return "\n" + v.Value }
+func (f *param) Shown() template.HTML {
+	if f.Kind == kindJSON {
+		return kept("\n" + keptJSON(f.Value))
+	}
+	return kept("\n" + f.Value)
+}
+func (c calling) Shown() template.HTML { return kept("\n" + keptJSON(c.JSON)) }
+func (v *asking) Shown() template.HTML { return kept("\n" + v.Value) }
 
 // Item reports whether the field is an item of a list.
 func (f *param) Item() bool { return f.isItem() }
@@ -380,7 +390,7 @@ func (f *param) find(path string) *param {
 
 // move gives a field, with all below, another name in its parent.
 func (f *param) move(parent *param, name string) {
-	f.Name, f.Path, f.Where = name, parent.Path+"/"+escaped.Replace(name), parent.Where+"/"+name
+	f.Name, f.Path, f.Where = name, parent.Path+"/"+token(name), parent.Where+"/"+name
 	if of := f.item; of != nil {
 		f.item = func(n int) *param {
 			one := of(n)

@@ -55,6 +55,7 @@ func TestFormToArguments(t *testing.T) {
 		{name: "an object of which nothing was filled in", sent: "a/who=Ada&a/count=1&a/to/street=", want: `{` + whole + `}`},
 		{name: "an object of which something was", sent: "a/who=Ada&a/count=1&a/to/a~1b~0c=x", want: `{"who":"Ada","count":1,"items":[],"to":{"a/b~c":"x"}}`, fault: "/to/street: it is required"},
 		{name: "what the form has no fields for is JSON", sent: `a/who=Ada&a/count=1&a/any={"x":1}&a/free={"y": [2]}`, want: `{"who":"Ada","count":1,"items":[],"any":{"x":1},"free":{"y": [2]}}`},
+		{name: "what HTML has no way to write", sent: "a/who=Ada%C2%85&a/count=1", want: `{"count":1,"items":[]}`, fault: "/who: it has a control character"},
 		{name: "no JSON", sent: "a/who=Ada&a/count=1&a/any={", want: `{` + whole + `}`, fault: "/any: it is no JSON"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -93,6 +94,8 @@ func TestArgumentsToForm(t *testing.T) {
 		{`{"who":"Ada\nand more","note":"one\ntwo","count":12345678901234567890,"items":[{"name":"a","tags":["","x"]},{"name":"b"}]}`, true},
 		{`{"who":"Ada","count":1,"items":[],"when":"2026-01-31T12:30:00Z","size":3,"sizes":["S"],"gift":true,"to":{"street":"x","a/b~c":"y"},"any":[1],"free":{}}`, true},
 		{`{"who":"Ada","count":1,"items":[],"when":"2026-01-31T12:30:00+02:00"}`, true},
+		{`{"who":"Ada\u200c","count":1,"items":[]}`, true},
+		{`{"who":"Ada\u0085","count":1,"items":[]}`, false},
 		{`{"who":"Ada","count":1,"items":[],"more":1}`, false},
 		{`{"who":"Ada","count":1,"items":[],"note":""}`, false},
 		{`{"who":"Ada","count":"1","items":[]}`, false},

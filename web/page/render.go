@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -39,10 +40,12 @@ var parsed = sync.OnceValue(func() map[string]*template.Template {
 })
 
 // functions are those of the templates. Texts of others go through seen, or in attributes
-// through line.
+// through line. What a form sends back goes through kept.
 var functions = template.FuncMap{
-	"seen": seen,
-	"line": printable.Line,
+	"seen":  seen,
+	"line":  printable.Line,
+	"kept":  kept,
+	"hides": func(text string) bool { return strings.ContainsFunc(text, hides) },
 	"count": func(n any) (string, error) {
 		switch n := n.(type) {
 		case int:
@@ -117,6 +120,38 @@ func seen(text string) template.HTML {
 // hides reports whether a character is to be shown as what it is. Lines and tabs are not.
 func hides(r rune) bool {
 	return r != '\n' && r != '\t' && r != '\r' && (printable.Hidden(r) || r == utf8.RuneError)
+}
+
+// kept is the value of an input or textarea that a browser sends back as it is. Hidden
+// characters are references, so that revealed leaves them; the component hidden shows them.
+func kept(text string) template.HTML {
+	var b strings.Builder
+	for _, r := range text {
+		if hides(r) {
+			fmt.Fprintf(&b, "&#x%x;", r)
+		} else {
+			b.WriteString(template.HTMLEscapeString(string(r)))
+		}
+	}
+	return template.HTML(b.String()) //nolint:gosec // escaped
+}
+
+// keeps reports whether kept has a reference for each character: HTML reads those of
+// control characters as others.
+func keeps(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r == 0 || 0x80 <= r && r < 0xA0 })
+}
+
+// keptJSON is JSON that a browser sends back and that means the same. Hidden characters are escaped.
+func keptJSON(text string) string {
+	if !json.Valid([]byte(text)) {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = string(printable.JSON([]byte(line)))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func codePoint(r rune) string { return fmt.Sprintf("U+%04X", r) }

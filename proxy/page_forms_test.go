@@ -136,3 +136,16 @@ func TestAToolOfAnyNameIsDecided(t *testing.T) {
 		})
 	}
 }
+
+// A form of more than 4 MB is not read.
+func TestAFormOfThePageIsBounded(t *testing.T) {
+	p, at := withPage(t, configOf(t, []*script{shop(t, "shop", "hat")}))
+	me := owner(t, p, at)
+	for _, path := range []string{"/ui/call?name=shop_hat", "/ui/login"} {
+		form := url.Values{"do": {"json"}, "mode": {"json"}, "json": {`{"colour":"` + strings.Repeat("x", 4<<20) + `"}`}}
+		got := me.do(path, form)
+		if got.status != http.StatusRequestEntityTooLarge && got.status != http.StatusForbidden {
+			t.Errorf("%s: status %d, %d bytes", path, got.status, len(got.body))
+		}
+	}
+}

@@ -23,8 +23,7 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// Path is where the page is, and Patterns are those of net/http.ServeMux under which a
-// Server is to be served.
+// Path is where the page is.
 const Path = "/ui/"
 
 // Patterns are those of net/http.ServeMux under which a Server is to be served.
@@ -157,7 +156,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := &request{Request: r.WithContext(trust.WithSource(r.Context(), s.Entrance.Source(r))), w: w, server: s}
 	if r.Method == http.MethodPost {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		q.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	}
 	leave := q.enter()
 	defer leave()
@@ -260,6 +259,10 @@ func (s *Server) serve(q *request, path string) {
 func (s *Server) act(q *request, v *screen) {
 	start := time.Now()
 	if err := q.ParseForm(); err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			s.fail(q, v, refusef(http.StatusRequestEntityTooLarge, "the form is larger than %s", size(maxForm)))
+			return
+		}
 		s.fail(q, v, &problem{http.StatusBadRequest, "the form could not be read"})
 		return
 	}

@@ -410,6 +410,11 @@ func TestPageToolsOfAKey(t *testing.T) {
 	owner.logIn(h)
 	owner.open("catalogue?name=memory_search_nodes")
 	owner.wait("dd", "hidden from the key team")
+	owner.click("dd a[href*=about]")
+	owner.wait("form .note.bad", "denied: call memory.search_nodes")
+	if about := evaluate[string](owner, "document.getElementById('about').value"); about != "memory_search_nodes" {
+		t.Errorf("the question is about %q", about)
+	}
 }
 
 // keyIn is the API key in what key create prints.

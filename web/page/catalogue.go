@@ -14,6 +14,7 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
+	"toolfinch/trust"
 	"toolfinch/trust/pins"
 )
 
@@ -325,7 +326,8 @@ type definition struct {
 	Barred        []string
 	Policies      bool // there are policies, and the owner asks
 	Call, Find    string
-	Size          int // bytes
+	Ask           string // asks policies about somebody; "" for what is held
+	Size          int    // bytes
 }
 
 // change is a field of a definition that is not as it was approved.
@@ -380,6 +382,7 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 	}
 	if held == "" {
 		d.Call = address("call", "view", l.named(), "kind", d.Kind, "name", d.Name)
+		d.Ask = address("access", "of", l.named(), "kind", searchedAs(d.Kind), "about", d.Name, "transport", trust.TransportHTTP) + "#ask"
 		text := d.Def.Title
 		if d.Summary != "" {
 			text = d.Summary

@@ -38,7 +38,6 @@ type calling struct {
 	Problems []string // about no field
 	Roots    string
 	Confirm  string // why it is asked once more
-	Focus    string // the field that was added
 
 	Run  *ran
 	Runs []runLine
@@ -268,6 +267,7 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 		t = of
 	}
 	if !whole {
+		c.Form.focusFault()
 		return answer{data: *c}, nil
 	}
 	one := &run{Stock: c.Stock, Tool: t, Kind: c.Kind, Target: target, Arguments: arguments, Roots: c.Roots}
@@ -275,20 +275,14 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 		c.Problems = append(c.Problems, err.Error())
 		return answer{data: *c}, nil
 	}
-	patience := time.NewTimer(soon)
-	defer patience.Stop()
-	select {
-	case <-one.done:
-	case <-patience.C:
-	case <-q.Context().Done():
-	}
+	settle(one, q)
 	return answer{to: address("call", "run", one.ID)}, nil
 }
 
 // maxURI bounds what is read, in bytes.
 const maxURI = 8000
 
-// soon is how long a call is waited for before its page is shown.
+// soon is how long settle waits.
 const soon = 500 * time.Millisecond
 
 // doRun answers what a server asks meanwhile, and cancels.
@@ -328,7 +322,7 @@ func doRun(q *request, id string) (answer, error) {
 	}
 }
 
-// settle waits a moment for what comes after an answer.
+// settle waits a moment for a call to end before its page is shown.
 func settle(one *run, q *request) {
 	patience := time.NewTimer(soon)
 	defer patience.Stop()
@@ -521,5 +515,5 @@ func (v *asking) check(q *request, content json.RawMessage) bool {
 		}
 		v.Problems = v.Form.blame(misfits)
 	}
-	return len(v.Problems) == 0 && !v.Form.faulty()
+	return !v.Form.focusFault() && len(v.Problems) == 0
 }

@@ -179,8 +179,9 @@ var (
 	escaped   = strings.NewReplacer("~", "~0", "/", "~1")
 )
 
-// token is a name in a path. Hidden characters are written out: browsers change line breaks
-// in the names of inputs, and revealed changes the others.
+// token is a name in a path, which is in the names and IDs of inputs. Hidden characters and
+// blanks are written out: browsers change line breaks, revealed changes the others, and lists
+// of IDs have blanks between.
 func token(name string) string {
 	if name = escaped.Replace(name); !strings.ContainsFunc(name, unfit) {
 		return name
@@ -196,7 +197,7 @@ func token(name string) string {
 	return b.String()
 }
 
-func unfit(r rune) bool { return hides(r) || unicode.IsControl(r) }
+func unfit(r rune) bool { return hides(r) || unicode.IsControl(r) || unicode.IsSpace(r) }
 
 // list is a value that is a JSON array, nil for others.
 func list(value json.RawMessage) json.RawMessage {

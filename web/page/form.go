@@ -20,6 +20,7 @@ type form struct {
 	Items []*param // of a list
 	Error string   // what is wrong with it
 	Open  bool     // something in it is wrong or filled in
+	Focus bool     // the keys go here
 }
 
 // maxItems bounds the items of one list of a form.
@@ -346,6 +347,39 @@ func equal(a, b json.RawMessage) bool {
 	return bytes.Equal(rawjson.Of(x), rawjson.Of(y))
 }
 
+// focus has the keys go here, or to the first input below.
+func (f *param) focus() {
+	for _, one := range slices.Concat(f.Fields, f.Items) {
+		f.Open = true
+		one.focus()
+		return
+	}
+	f.Focus = true
+}
+
+// focusFault has the keys go to what is wrong first, and reports whether something is.
+func (f *param) focusFault() bool {
+	if slices.ContainsFunc(slices.Concat(f.Fields, f.Items), (*param).focusFault) {
+		return true
+	}
+	if f.Error != "" {
+		f.focus()
+	}
+	return f.Error != ""
+}
+
+// DescribedBy are the IDs of what says something of the input.
+func (f *param) DescribedBy() string {
+	var ids []string
+	if f.About != "" && !f.isItem() {
+		ids = append(ids, "d-"+f.ID())
+	}
+	if f.Error != "" {
+		ids = append(ids, "e-"+f.ID())
+	}
+	return strings.Join(ids, " ")
+}
+
 // edit adds an item to a list, or removes one: "add:PATH", "remove:PATH/N". It reports
 // whether it did.
 func (f *param) edit(what string) bool {
@@ -353,7 +387,9 @@ func (f *param) edit(what string) bool {
 	switch verb {
 	case "add":
 		if of := f.find(path); of != nil && of.Kind == kindList && len(of.Items) < maxItems {
-			of.Items = append(of.Items, of.item(len(of.Items)))
+			one := of.item(len(of.Items))
+			of.Items = append(of.Items, one)
+			one.focus()
 			return true
 		}
 	case "remove":
@@ -369,6 +405,11 @@ func (f *param) edit(what string) bool {
 		of.Items = slices.Delete(of.Items, n, n+1)
 		for i, one := range of.Items {
 			one.move(of, strconv.Itoa(i))
+		}
+		if near := min(n, len(of.Items)-1); near >= 0 {
+			of.Items[near].focus()
+		} else {
+			of.focus()
 		}
 		return true
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,9 +144,15 @@ func send(f *param, to url.Values) {
 func TestItemsAreAddedAndRemoved(t *testing.T) {
 	f := readSchema(json.RawMessage(orders))
 	f.fill(json.RawMessage(`{"items":[{"name":"a"},{"name":"b","tags":["x","y"]},{"name":"c"}]}`))
-	for _, what := range []string{"remove:/items/0", "add:/items/0/tags", "remove:/items/0/tags/0", "add:/items"} {
-		if !f.edit(what) {
-			t.Errorf("%s does nothing", what)
+	for _, test := range []struct{ what, focus string }{
+		{"remove:/items/0", "a/items/0/name"}, {"add:/items/0/tags", "a/items/0/tags/2"}, {"remove:/items/0/tags/0", "a/items/0/tags/0"}, {"add:/items", "a/items/2/name"},
+		{"add:/items/1/tags", "a/items/1/tags/0"}, {"remove:/items/1/tags/0", "a/items/1/tags"},
+	} {
+		if !f.edit(test.what) {
+			t.Errorf("%s does nothing", test.what)
+		}
+		if at := focusOf(f); at != test.focus {
+			t.Errorf("after %s the keys go to %q, want %q", test.what, at, test.focus)
 		}
 	}
 	for _, what := range []string{"", "add:", "add:/who", "remove:/items/9", "remove:items", "remove:/items/x", "add:/items/7/tags", "blow:/items"} {
@@ -158,6 +165,18 @@ func TestItemsAreAddedAndRemoved(t *testing.T) {
 	if got := readSchema(json.RawMessage(orders)).take(sent); !strings.Contains(string(got), `"items":[{"name":"b","tags":["y",""]},{"name":"c"},{}]`) {
 		t.Errorf("got %s", got)
 	}
+}
+
+// focusOf returns where the keys go, and forgets it.
+func focusOf(f *param) (at string) {
+	if f.Focus {
+		at = f.ID()
+	}
+	f.Focus = false
+	for _, one := range slices.Concat(f.Fields, f.Items) {
+		at += focusOf(one)
+	}
+	return at
 }
 
 // What the check finds is shown at the fields.
@@ -220,6 +239,7 @@ func TestFormHTML(t *testing.T) {
 	sent, _ := url.ParseQuery(`n/items=1&a/items/0/n=x&a/who=%22><script>alert(2)</script>&a/deep/json={`)
 	f.take(sent)
 	f.open()
+	f.focusFault()
 	var b strings.Builder
 	if err := parsed()[callScreen.file].ExecuteTemplate(&b, "input", f); err != nil {
 		t.Fatal(err)

@@ -26,7 +26,5 @@ document.addEventListener("click", async (event) => {
   const next = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(form.id);
   if (!next) return;
   form.replaceChildren(...next.childNodes);
-  const list = form.querySelector(`[id="a${CSS.escape(button.value.replace(/^add:/, "")).replaceAll("\\/", "/")}"]`);
-  const inputs = list ? [...list.querySelectorAll("input:not([type=hidden]), select, textarea")] : [];
-  (inputs.at(-1) ?? form.querySelector("input, select, textarea"))?.focus();
+  form.querySelector("[autofocus]")?.focus();
 });

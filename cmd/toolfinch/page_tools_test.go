@@ -48,6 +48,7 @@ func TestPageTools(t *testing.T) {
 		tab.wait("#found .tabs a[aria-current]", "tools")
 		tab.lacks("td a", "everything_echo")
 		tab.wait("td a", "memory_read_graph")
+		tab.wait("#told[role=status]", "results")
 		tab.pressed(kb.ArrowDown, kb.Enter)
 		tab.wait("h1", "memory_")
 	})
@@ -70,6 +71,33 @@ func TestPageTools(t *testing.T) {
 		tab.wait("td a", "demo://")
 		tab.open("catalogue?kind=template")
 		tab.wait("td a", "{")
+	})
+	t.Run("what is fetched again keeps its place, and nobody's search is lost", func(t *testing.T) {
+		tab := open(t, "catalogue")
+		const swap = `const {swap} = await import(document.querySelector("script[src*='/page.js']").src.replace("page.js", "swap.js"));`
+		if got := evaluate[string](tab, `(async () => { `+swap+`
+			const found = document.getElementById("found");
+			found.dataset.refresh = "600";
+			const search = swap("catalogue?q=graph", "found"), refresh = await swap(location.href, "found", true);
+			return [refresh, await search, found.textContent.includes("everything_echo"), "refresh" in found.dataset].join();
+		})()`, chromedp.EvalAwaitPromise); got != "false,true,false,false" {
+			t.Errorf("a refresh beside a search: %s", got)
+		}
+		tab.open("")
+		tab.wait("#chips a", "memory")
+		if lost := evaluate[[]string](tab, `(async () => { `+swap+`
+			const part = document.getElementById("overview"), lost = [], all = () => [...part.querySelectorAll("a, summary")];
+			part.firstElementChild.insertAdjacentHTML("beforebegin", "<a href='servers?name=memory'>the same link elsewhere</a>");
+			for (let i = 1; i < all().length; i++) {
+				const was = all()[i], text = was.textContent;
+				was.focus();
+				part.shown = "something else";
+				if (!await swap(location.href, "overview") || document.activeElement.textContent !== text || document.activeElement === was) lost.push(text + " to " + document.activeElement.textContent);
+			}
+			return lost;
+		})()`, chromedp.EvalAwaitPromise); len(lost) > 0 {
+			t.Errorf("the focus jumps: %q", lost)
+		}
 	})
 	t.Run("one tool, with its schema", func(t *testing.T) {
 		tab := open(t, "catalogue?name=memory_create_entities")
@@ -96,6 +124,7 @@ func TestPageTools(t *testing.T) {
 		tab.pressed(kb.Enter)
 		tab.wait("[id='e-a/a']", "it is no number")
 		tab.wait("[id='e-a/b']", "it is required")
+		await.True(t, func() bool { return tab.focused() == "input a/a" })
 		tab.accessible()
 		tab.looks("call-faults")
 		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/a']"), "2"), chromedp.Focus(chromedp.CSS("[id='a/b']")))
@@ -118,7 +147,13 @@ func TestPageTools(t *testing.T) {
 		tab.click("[value='add:/entities']")
 		tab.looks("call-nested")
 		tab.fits()
+		if at := evaluate[string](tab, "document.activeElement.id"); at != "a/entities/1/name" {
+			t.Errorf("after an item was added the keys go to %q", at)
+		}
 		tab.click("[value='remove:/entities/1']")
+		if at := evaluate[string](tab, "document.activeElement.id"); at != "a/entities/0/name" {
+			t.Errorf("after an item was removed the keys go to %q", at)
+		}
 		tab.click("[value=json]")
 		if got := evaluate[string](tab, "document.getElementById('json').value"); !strings.Contains(got, "wrote <b>programs</b>") {
 			t.Errorf("the form as JSON: %s", got)

@@ -2,15 +2,23 @@
 // again, forms that answer while one types, keys, copying.
 import { swap } from "./swap.js";
 
-// data-refresh="SECONDS" on an element with an id: it is fetched again while it is looked at.
-for (const part of document.querySelectorAll("[data-refresh][id]")) {
-  const again = async () => {
-    if (!document.hidden) await swap(location.href, part.id);
-    setTimeout(again, 1000 * part.dataset.refresh);
-  };
-  setTimeout(again, 1000 * part.dataset.refresh);
-  document.addEventListener("visibilitychange", () => document.hidden || swap(location.href, part.id));
-}
+// data-refresh="SECONDS" on an element with an id: it is fetched again while it is looked at,
+// for as long as what comes has that, too.
+const watched = new Set();
+const watch = (part) => {
+  if (!part.dataset.refresh || watched.has(part)) return;
+  watched.add(part);
+  setTimeout(async () => {
+    if (!document.hidden) await swap(location.href, part.id, true);
+    watched.delete(part);
+    watch(part);
+  }, 1000 * part.dataset.refresh);
+};
+document.querySelectorAll("[data-refresh][id]").forEach(watch);
+addEventListener("swapped", (event) => watch(event.detail));
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) for (const part of watched) swap(location.href, part.id, true);
+});
 
 // data-swap="ID" on a form with GET: what it answers takes the place of that element, as one
 // types and when one sends it.
@@ -31,6 +39,12 @@ for (const form of document.querySelectorAll("form[data-swap]")) {
     send(true);
   });
 }
+
+// data-told="TEXT" on what is fetched again: screen readers say it, if it is something else.
+addEventListener("swapped", (event) => {
+  const told = document.getElementById("told"), text = event.detail.dataset.told ?? "";
+  if (told && told.textContent !== text) told.textContent = text;
+});
 
 // data-copy="ID" on a button: it copies the text of that element.
 const ready = (root) => {

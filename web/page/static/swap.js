@@ -1,24 +1,36 @@
 // Fetches an address of the page, and puts the element with an id of what comes in the
 // place of the one that is there. What is open, and where one is, stays. It tells whether
-// that was done; of several at once the last counts.
+// that was done; of several at once the last counts. What waits for another is not begun.
 const latest = new Map();
 
-export async function swap(url, id) {
+export async function swap(url, id, waits = false) {
+  if (waits && latest.has(id)) return false;
   const turn = {};
   latest.set(id, turn);
-  let html;
+  const html = await fetched(url, id);
+  if (latest.get(id) !== turn) return false;
+  latest.delete(id);
+  return html !== undefined && put(html, id);
+}
+
+async function fetched(url, id) {
   try {
     const answer = await fetch(url, { headers: { "Toolfinch-Swap": id }, credentials: "same-origin" });
     if (answer.status === 403) location.reload(); // the session has ended: the login page comes
-    if (!answer.ok) return false;
-    html = await answer.text();
+    return answer.ok ? await answer.text() : undefined;
   } catch {
-    return false; // toolfinch is gone, or the way to it; what was shown stays
+    return undefined; // toolfinch is gone, or the way to it; what was shown stays
   }
+}
+
+function put(html, id) {
   const now = document.getElementById(id);
-  if (latest.get(id) !== turn || !now) return false;
   const next = new DOMParser().parseFromString(html, "text/html").getElementById(id);
-  if (!next) return false;
+  if (!now || !next) return false;
+  for (const name of ["refresh", "told"]) {
+    if (name in next.dataset) now.dataset[name] = next.dataset[name];
+    else delete now.dataset[name];
+  }
   if (now.shown === undefined) now.shown = now.innerHTML;
   const shown = next.innerHTML;
   if (now.shown === shown) return true; // what was fetched last: nothing is new
@@ -26,11 +38,24 @@ export async function swap(url, id) {
     const same = next.querySelector(`details[id="${CSS.escape(open.id)}"]`);
     if (same) same.open = open.open;
   }
-  const focused = now.contains(document.activeElement) ? document.activeElement : null;
-  const again = focused && (focused.id ? `[id="${CSS.escape(focused.id)}"]` : focused.getAttribute("href") && `[href="${CSS.escape(focused.getAttribute("href"))}"]`);
+  const focused = now.contains(document.activeElement) && now !== document.activeElement ? placeOf(document.activeElement) : null;
   now.replaceChildren(...next.childNodes);
   now.shown = shown;
-  if (again) now.querySelector(again)?.focus();
+  if (focused) at(focused)?.focus({ preventScroll: true });
   dispatchEvent(new CustomEvent("swapped", { detail: now }));
   return true;
+}
+
+// placeOf says where an element is, so that at finds the one that comes in its place: below
+// the nearest element with an id, of those with its tag and the same link or value.
+function placeOf(element) {
+  const owner = element.closest("[id]");
+  const same = ["href", "name", "value"].filter((name) => element.hasAttribute(name)).map((name) => `[${name}="${CSS.escape(element.getAttribute(name))}"]`);
+  const selector = element.localName + same.join("");
+  return { id: owner.id, selector: owner === element ? "" : selector, n: [...owner.querySelectorAll(selector)].indexOf(element) };
+}
+
+function at({ id, selector, n }) {
+  const owner = document.getElementById(id);
+  return selector && owner ? owner.querySelectorAll(selector)[n] : owner;
 }

@@ -53,14 +53,27 @@ func TestPageLive(t *testing.T) {
 		tab.press("#pause")
 		tab.wait("#done tr", "memory.read_graph")
 
+		over := make(chan error, 1)
+		go func() {
+			answer, err := http.Post(strings.TrimSuffix(at, "/mcp")+"/api/proxy/execute", "application/json", strings.NewReader(`{"tool_id":"everything_trigger-long-running-operation","arguments":{"duration":2,"steps":1}}`))
+			if err == nil {
+				err = answer.Body.Close()
+			}
+			over <- err
+		}()
+		tab.wait("#running tr", "everything.trigger-long-running-operation")
 		tab.press("#pause")
-		for range 203 { // three more than a browser keeps
+		if err := await.Value(t, over); err != nil {
+			t.Fatal(err)
+		}
+		for range 203 { // with that one, four more than a browser keeps
 			call("everything_echo", map[string]any{"message": "more"})
 		}
 		tab.wait("#pause", "Go on (200 wait")
-		tab.wait("#lost:not([hidden])", "3 calls were dropped from this list: they came faster than it follows.")
+		tab.wait("#lost:not([hidden])", "4 calls were dropped from this list: they came faster than it follows.")
 		tab.press("#pause")
 		tab.wait("#done tr:first-child", "everything.echo")
+		tab.lacks("#running tr", "everything.trigger-long-running-operation")
 		if n := evaluate[int](tab, `document.querySelectorAll("#done tr").length`); n != 200 {
 			t.Errorf("%d calls are shown", n)
 		}
@@ -133,6 +146,9 @@ func TestPageLive(t *testing.T) {
 		tab.open("live?n=123456")
 		if got := tab.text(".note.warn"); !strings.Contains(got, "not kept any more") {
 			t.Errorf("a call that is not there shows %s", got)
+		}
+		if got := tab.text("#done"); !strings.Contains(got, "everything.echo") || evaluate[bool](tab, "document.getElementById('none').checkVisibility()") {
+			t.Errorf("beside a call that is not there stand %s", got)
 		}
 	})
 	t.Run("few streams for a session", func(t *testing.T) {

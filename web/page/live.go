@@ -201,9 +201,10 @@ func showLive(q *request) (any, error) {
 	values := q.URL.Query()
 	l := live{Filter: filterOf(values), Owner: q.owner(), Outcomes: []string{unsuccessful, trust.Success, trust.ToolError, trust.Denied, trust.Failed, trust.Cancelled, trust.Timeout}}
 	if n, err := strconv.ParseInt(values.Get("n"), 10, 64); err == nil {
-		l.One = q.operation(n)
-		l.Gone = l.One == nil
-		return l, nil
+		if l.One = q.operation(n); l.One != nil {
+			return l, nil
+		}
+		l.Gone = true
 	}
 	l.Servers = q.server.House.Servers(q.Context())
 	offset, _ := strconv.Atoi(values.Get("offset"))

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/telemetry"
 )
 
 func TestWhatIsHiddenIsSeen(t *testing.T) {
@@ -75,5 +77,44 @@ func TestThePlotOfAnHour(t *testing.T) {
 	}
 	if p := plotOf(nil); len(p.Bars) != 0 || p.All != 0 {
 		t.Errorf("of nobody: %+v", p)
+	}
+}
+
+// What screens say of few things, or of none, is true.
+func TestTemplatesCountRight(t *testing.T) {
+	found := func(searches int) live {
+		return live{One: &operation{Operation: telemetry.Operation{Retrieval: &telemetry.Retrieval{Hits: 1, Searches: searches}}}}
+	}
+	servers := func(states ...string) overview {
+		o := overview{}
+		for _, state := range states {
+			o.Servers = append(o.Servers, Upstream{Name: "s", State: state})
+			if state != StateDisabled {
+				o.On, o.Ready = o.On+1, o.Ready+1
+			}
+		}
+		return o
+	}
+	for _, test := range []struct {
+		name    string
+		of      *screen
+		data    any
+		says    string
+		saysNot string
+	}{
+		{"no search", liveScreen, found(0), "1 hit in 0 searches;", ""},
+		{"a search", liveScreen, found(1), "1 hit in 1 search;", ""},
+		{"several searches", liveScreen, found(2), "1 hit in 2 searches;", ""},
+		{"a call that is gone", liveScreen, live{Gone: true, Done: []operation{{}}}, "not kept any more", `id="none"><h2>`},
+		{"servers are ready", overviewScreen, servers("ready", StateDisabled), "Every server is ready", "is disabled"},
+		{"servers are disabled", overviewScreen, servers(StateDisabled, StateDisabled), "Every server is disabled", "Every server is ready"},
+	} {
+		var out strings.Builder
+		if err := parsed()[test.of.file].ExecuteTemplate(&out, "main", frame{Screen: test.of, Data: test.data}); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if html := out.String(); !strings.Contains(html, test.says) || test.saysNot != "" && strings.Contains(html, test.saysNot) {
+			t.Errorf("%s:\n%s", test.name, html)
+		}
 	}
 }

@@ -4,6 +4,7 @@ const kept = 200;
 const byId = (id) => document.getElementById(id);
 const pause = byId("pause"), state = byId("live-state"), again = byId("again"), lost = byId("lost");
 let source, paused = false, waiting = [], dropped = 0, at = "";
+let runs; // what ran last, while it was paused
 
 const rowsOf = (html) => {
   const template = document.createElement("template");
@@ -68,7 +69,10 @@ function open() {
     if (waiting.length > kept) lose(waiting.splice(0, waiting.length - kept).length);
     tellPause();
   });
-  source.addEventListener("running", (event) => paused || running(rowsOf(event.data)));
+  source.addEventListener("running", (event) => {
+    if (paused) runs = event.data;
+    else running(rowsOf(event.data));
+  });
   source.addEventListener("dropped", (event) => lose(+event.data));
   source.onerror = async () => {
     if (source.readyState !== EventSource.CLOSED) return tell("connecting", "pending"); // it tries by itself
@@ -82,7 +86,11 @@ function open() {
 
 pause?.addEventListener("click", () => {
   paused = !paused;
-  if (!paused) add(waiting.splice(0));
+  if (!paused) {
+    add(waiting.splice(0));
+    if (runs !== undefined) running(rowsOf(runs));
+    runs = undefined;
+  }
   if (source?.readyState === EventSource.OPEN) source.onopen();
   tellPause();
 });
@@ -91,6 +99,7 @@ pause?.addEventListener("click", () => {
 addEventListener("swapped", (event) => {
   if (event.detail.id !== "calls") return;
   waiting = [];
+  runs = undefined;
   tellPause();
   open();
 });

@@ -80,9 +80,7 @@ func (h paged) viewsOf(ctx context.Context) (all []*View) {
 
 // Sums are what the overview shows beside the servers.
 func (h paged) Sums(ctx context.Context) (s page.Sums) {
-	views := h.viewsOf(ctx)
-	s.Views = len(views)
-	for _, v := range views {
+	for _, v := range h.viewsOf(ctx) {
 		s.Tools = max(s.Tools, v.catalog.Len())
 	}
 	if away := h.store.Trouble(); away != nil {
@@ -109,8 +107,7 @@ func (h paged) Sums(ctx context.Context) (s page.Sums) {
 	for _, one := range h.Proxy.Savings(ctx) {
 		total = total.Plus(one)
 	}
-	cost, all := savings.Cost(total)
-	if s.Sessions = total.Sessions; all > 0 {
+	if cost, all := savings.Cost(total); all > 0 {
 		s.Saved, s.Percent = all-cost, int(100*(all-cost)/all)
 	}
 	return s
@@ -302,7 +299,7 @@ func (h paged) loginOf(ctx context.Context, server string) *page.Login {
 		return nil
 	}
 	principal, may := h.principalOf(ctx, server)
-	l := &page.Login{Of: principal, May: may}
+	l := &page.Login{May: may}
 	all, err := one.Statuses(ctx)
 	at := slices.IndexFunc(all, func(s login.Status) bool { return s.Principal == principal })
 	if may && err == nil && at >= 0 {

@@ -56,7 +56,7 @@ func (h paged) Pin(ctx context.Context, id tool.ID) (pin page.Pin, ok bool) {
 	at := slices.IndexFunc(unpinned, func(u store.Unpinned) bool { return u.ID == id })
 	if at >= 0 {
 		held := pins.Held(unpinned[at])
-		pin.Held, pin.Waits = &held, !mode.Approves(held)
+		pin.Held = &held
 	}
 	return pin, true
 }

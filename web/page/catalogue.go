@@ -29,9 +29,8 @@ type Stock struct {
 
 // Pin is what is known of how a definition was approved.
 type Pin struct {
-	Mode  string     // what becomes of what its server changes
-	Held  *pins.Held // nil: it is listed as it was approved
-	Waits bool       // Held is not served before it is approved
+	Mode string     // what becomes of what its server changes
+	Held *pins.Held // nil: it is listed as it was approved
 }
 
 // ErrNoView is wrapped by the error for a name that no view has, for who asks.

@@ -9,12 +9,11 @@ import (
 
 // Sums are what the overview shows beside the servers.
 type Sums struct {
-	Tools, Views  int    // of those that who asks may use
+	Tools         int    // of those that who asks may use
 	Store         string // why nothing can be stored now
 	Configuration string // base name of the file; "" for others than the owner
 	Saved         int64  // weighed tokens that models did not read since the start
 	Percent       int    // of what they would have read
-	Sessions      int64  // that were counted for it
 	Replicas      []Replica
 	Differ        []string // what differs between the replicas that should not for long
 }

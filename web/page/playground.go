@@ -45,7 +45,6 @@ type ranked struct {
 	setting
 	Label      string
 	Hits       []hit
-	Hybrid     bool
 	Reason     string
 	Confidence int // per cent
 	Doubtful   bool
@@ -60,7 +59,6 @@ type hit struct {
 	Place   int
 	ID      tool.ID
 	Name    string
-	Title   string
 	Summary string
 	Score   string
 	Link    string
@@ -167,7 +165,7 @@ func rank(q *request, s Stock, by setting, ask retrieve.Query) *ranked {
 		r.Error = err.Error()
 		return r
 	}
-	r.Hybrid, r.Confidence, r.Doubtful, r.Absent = found.Hybrid, int(math.Round(100*found.Confidence)), found.Confidence < retrieve.Confident, found.Absent
+	r.Confidence, r.Doubtful, r.Absent = int(math.Round(100*found.Confidence)), found.Confidence < retrieve.Confident, found.Absent
 	r.Empty = len(found.Hits) == 0
 	if s.Embeds && !by.Words && !found.Hybrid && !r.Empty {
 		r.Reason = cmp.Or(found.Reason, "no embedder is at work")
@@ -181,7 +179,7 @@ func rank(q *request, s Stock, by setting, ask retrieve.Query) *ranked {
 		most = max(most, gains(h.Why))
 	}
 	for i, h := range found.Hits {
-		one := hit{Place: i + 1, ID: h.Def.ID, Name: h.Name, Title: h.Def.Title, Summary: retrieve.FirstSentence(h.Def.Description), Score: fmt.Sprintf("%.3f", h.Score)}
+		one := hit{Place: i + 1, ID: h.Def.ID, Name: h.Name, Summary: retrieve.FirstSentence(h.Def.Description), Score: fmt.Sprintf("%.3f", h.Score)}
 		one.Link = address("catalogue", "view", named, "kind", kindNamed(h.Def.ID.Kind), "name", h.Name)
 		one.Call = address("call", "view", named, "kind", kindNamed(h.Def.ID.Kind), "name", h.Name)
 		if h.Why != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -286,10 +287,19 @@ func (s *Server) render(q *request, v *screen, status int, data any) {
 	h := q.w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(out)))
-	control := http.NewResponseController(q.w)
-	_ = control.SetWriteDeadline(time.Now().Add(answerTime)) // it fails for what is no connection
 	q.w.WriteHeader(status)
-	_, _ = q.w.Write(out) // an error means that nobody waits any more
+	q.write(out)
+}
+
+// write writes an answer. A browser has answerTime to read each part of it.
+func (q *request) write(body []byte) {
+	control := http.NewResponseController(q.w)
+	for part := range slices.Chunk(body, answerPart) {
+		_ = control.SetWriteDeadline(time.Now().Add(answerTime)) // it fails for what is no connection
+		if _, err := q.w.Write(part); err != nil {
+			break // nobody waits any more
+		}
+	}
 	_ = control.Flush()
 	_ = control.SetWriteDeadline(time.Time{})
 }

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"html/template"
@@ -309,7 +308,7 @@ func serveResult(q *request) {
 	h.Set("Content-Type", typ)
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = bytes.NewReader(body).WriteTo(q.w)
+	q.write(body)
 }
 
 // download is what a block has, and as what file. Its type is what servers say of sounds

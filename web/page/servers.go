@@ -45,7 +45,6 @@ type Details struct {
 
 // Login is how it stands with logging in to a server.
 type Login struct {
-	Of      string // who is logged in: "" for the owner's login, which all share
 	In      bool
 	Issuer  string
 	Expires time.Time

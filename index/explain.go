@@ -1,6 +1,7 @@
 package index
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -57,6 +58,11 @@ func (e *Explanation) Boosts() (all []Boost) {
 		}
 	}
 	return all
+}
+
+// Fusion says how Vectors is made of Query and Clause.
+func (e *Explanation) Fusion() string {
+	return fmt.Sprintf("%d × (%.1f × cosine with the query %.3f + %.1f × that with its nearest clause %.3f)", weightVectors, 1-weightClause, e.Query, weightClause, e.Clause)
 }
 
 // explain fills in, for the hits, what the search has noted on its way.

@@ -151,7 +151,7 @@ func printExplained(w io.Writer, found retrieve.Found) error {
 		case why.Estimated:
 			fmt.Fprintf(w, "   vectors  %+8.3f  guessed: not embedded yet\n", why.Vectors)
 		default:
-			fmt.Fprintf(w, "   vectors  %+8.3f  cosine with the query %.3f, with its nearest clause %.3f\n", why.Vectors, why.Query, why.Clause)
+			fmt.Fprintf(w, "   vectors  %+8.3f  %s\n", why.Vectors, why.Fusion())
 		}
 		for _, boost := range why.Boosts() {
 			fmt.Fprintf(w, "   %-8s %+8.3f  %s\n", boost.Name, boost.Value, boost.Reason)

@@ -228,7 +228,7 @@ func partsOf(why *index.Explanation, hybrid bool) (parts []part) {
 	case why.Estimated:
 		add("meaning", why.Vectors, "guessed: not embedded yet")
 	default:
-		add("meaning", why.Vectors, fmt.Sprintf("cosine with the query %.3f, with its nearest clause %.3f", why.Query, why.Clause))
+		add("meaning", why.Vectors, why.Fusion())
 	}
 	for _, boost := range why.Boosts() {
 		add(boost.Name, boost.Value, boost.Reason)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"toolfinch/tool"
 )
@@ -314,6 +315,20 @@ func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(
 		return err
 	})
 	return failed(what, err)
+}
+
+// Listed returns since when a server has something of that name in its list, whatever it
+// changed of it; the zero time where it has not.
+func (p *Pins) Listed(ctx context.Context, id tool.ID) (time.Time, error) {
+	var first int64
+	err := p.row(ctx, []any{&first}, `SELECT first_seen FROM tools WHERE server = $1 AND kind = $2 AND name = $3`, id.Server, id.Kind, id.Name)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return time.Time{}, nil
+	case err != nil:
+		return time.Time{}, fmt.Errorf("store: read since when %s is listed: %w", id, err)
+	}
+	return time.UnixMilli(first).UTC(), nil
 }
 
 // Decisions counts the calls of Approve and Reject of all processes: when it has grown,

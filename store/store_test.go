@@ -236,16 +236,19 @@ func TestFirstSeenStaysAndLastSeenMoves(t *testing.T) {
 		if _, err := s.PutServer(t.Context(), Upstream{Name: "s", UpdatedAt: at}, defs(t, "s", raw), nil); err != nil {
 			t.Fatal(err)
 		}
-		var first, last int64
-		if err := s.db.QueryRow(`SELECT first_seen, last_seen FROM tools`).Scan(&first, &last); err != nil {
+		var last int64
+		if err := s.db.QueryRow(`SELECT last_seen FROM tools`).Scan(&last); err != nil {
 			t.Fatal(err)
 		}
-		if got := time.UnixMilli(first).UTC().Day(); got != 1 {
-			t.Errorf("day %d: first seen on day %d", 1+day, got)
+		if first, err := s.Pins().Listed(t.Context(), tool.ID{Server: "s", Name: "a"}); err != nil || first.Day() != 1 {
+			t.Errorf("day %d: first seen %v, %v", 1+day, first, err)
 		}
 		if got := time.UnixMilli(last).UTC().Day(); got != 1+day {
 			t.Errorf("day %d: last seen on day %d", 1+day, got)
 		}
+	}
+	if first, err := s.Pins().Listed(t.Context(), tool.ID{Server: "s", Name: "b"}); err != nil || !first.IsZero() {
+		t.Errorf("what is not listed was first seen %v, %v", first, err)
 	}
 }
 

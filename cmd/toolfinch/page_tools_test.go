@@ -103,6 +103,7 @@ func TestPageTools(t *testing.T) {
 		tab := open(t, "catalogue?name=memory_create_entities")
 		tab.wait(".schema code", "entityType")
 		tab.wait("dd", "it is as it was approved")
+		tab.wait("dd", "first listed")
 		tab.accessible()
 		tab.fits()
 		tab.looks("tool")
@@ -328,6 +329,7 @@ func TestPageTools(t *testing.T) {
 		tab.wait("#hits section:last-child h2", "default, words")
 		tab.lacks("#hits section:last-child h2", "vectors")
 		tab.wait("#hits section:first-child .why-parts th", "meaning")
+		tab.wait("#hits section:first-child .why-parts td", "33 × (0.5 × cosine with the query 0.")
 		tab.lacks("#hits section:last-child .why-parts th", "meaning")
 		if evaluate[bool](tab, `(([a, b]) => a.textContent === b.textContent)([...document.querySelectorAll("#hits section ol")])`) {
 			t.Error("both settings rank alike")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
@@ -29,8 +30,9 @@ type Stock struct {
 
 // Pin is what is known of how a definition was approved.
 type Pin struct {
-	Mode string     // what becomes of what its server changes
-	Held *pins.Held // nil: it is listed as it was approved
+	Mode   string     // what becomes of what its server changes
+	Held   *pins.Held // nil: it is listed as it was approved
+	Listed time.Time  // when its server listed the name first
 }
 
 // ErrNoView is wrapped by the error for a name that no view has, for who asks.

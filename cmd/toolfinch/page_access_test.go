@@ -157,6 +157,13 @@ func TestPageAccess(t *testing.T) {
 			owner.logIn(h)
 			owner.noScript()
 			owner.open("access")
+			owner.press("#make summary")
+			owner.run(chromedp.SetValue(chromedp.CSS("#name"), "plain"))
+			owner.click("#make button")
+			if made := owner.text("#made-key"); !strings.HasPrefix(made, "tfkey_") {
+				t.Errorf("the key made without script is %q", made)
+			}
+			owner.open("access")
 			owner.click(`input[value="ci"] + button`)
 			if got := owner.text(".note.good"); !strings.Contains(got, "revoked the key ci") {
 				t.Errorf("it says %s", got)

@@ -233,6 +233,31 @@ func TestASessionWhoseReplicaIsGoneIsAdopted(t *testing.T) {
 	}
 }
 
+// Nobody waits any more for the answer to what the home asked that has gone.
+func TestALateAnswerToAQuestionOfALostHomeReachesNobody(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("alice")
+	reply := func(asked, content string) {
+		answer := alice.post(b, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":{"from":%q}}}`, rawjson.Member([]byte(asked), "id"), content))
+		if answer.StatusCode != http.StatusAccepted {
+			t.Errorf("the answer for the %s home is met with %s", content, answer.Status)
+		}
+	}
+	asks := func(r *replica) (*events, string) {
+		stream := &events{t: t, b: bufio.NewReader(alice.post(r, request(1, "ask", `{}`)).Body)}
+		return stream, stream.next()
+	}
+	_, late := asks(home)
+	home.stop()
+	stream, asked := asks(b)
+	reply(late, "old")
+	reply(asked, "new")
+	if got := stream.next(); !strings.Contains(got, "new") || strings.Contains(got, "old") {
+		t.Errorf("the call at the new home is answered %s", got)
+	}
+}
+
 func TestAnAdoptedClientHearsWhatDiffers(t *testing.T) {
 	all := newTeam(t, 2, func(n int, tools shelf) {
 		if n == 1 {

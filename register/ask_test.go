@@ -261,6 +261,9 @@ func ask(id int, method, params string) string {
 	return call(id, "srv_ask", `{"method":"`+method+`","params":`+params+`}`)
 }
 
+// idOf is the ID of a request that a client was sent.
+func idOf(request string) string { return rawjson.Text(rawjson.Member([]byte(request), "id")) }
+
 func reply(id, result string) string {
 	return `{"jsonrpc":"2.0","id":"` + id + `","result":` + result + `}`
 }
@@ -270,11 +273,12 @@ func TestAClientIsAskedInTheMiddleOfItsCall(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			transports(t, everything, setup{}, func(t *testing.T, _ *Live, c *conversation) {
 				messages := c.post(ask(1, method, odd))
-				want := `{"jsonrpc":"2.0","id":"toolfinch-1","method":"` + method + `","params":` + odd + `}`
-				if got := await(t, messages, method); got != want {
-					t.Errorf("asked\n got %s\nwant %s", got, want)
+				asked := await(t, messages, method)
+				want := `{"jsonrpc":"2.0","id":"` + idOf(asked) + `","method":"` + method + `","params":` + odd + `}`
+				if asked != want {
+					t.Errorf("asked\n got %s\nwant %s", asked, want)
 				}
-				c.post(reply("toolfinch-1", strange))
+				c.post(reply(idOf(asked), strange))
 				want = `{"jsonrpc":"2.0","id":1,"result":{"content":[],"answered":` + strange + `}}`
 				if got := await(t, messages, `"id":1`); got != want {
 					t.Errorf("answered\n got %s\nwant %s", got, want)
@@ -290,8 +294,7 @@ func TestTheStreamOfACallTakesItsQuestionsNotTheGetStream(t *testing.T) {
 	c := overHTTP(t, serveHTTP(t, live), everything)
 	other := c.listen()
 	messages := c.post(ask(1, "roots/list", `{}`))
-	await(t, messages, "roots/list")
-	response := c.peer.post(reply("toolfinch-1", `{"roots":[]}`))
+	response := c.peer.post(reply(idOf(await(t, messages, "roots/list")), `{"roots":[]}`))
 	response.Body.Close()
 	if response.StatusCode != http.StatusAccepted {
 		t.Errorf("the answer was met with %s, want 202", response.Status)
@@ -314,10 +317,11 @@ func TestAnErrorOfTheClientArrivesAsItIs(t *testing.T) {
 			return nil, err
 		})
 		messages := c.post(call(1, "srv_refused", `{}`))
-		if got, want := await(t, messages, "roots/list"), `{"jsonrpc":"2.0","id":"toolfinch-1","method":"roots/list","params":{}}`; got != want {
-			t.Errorf("asked %s, want %s: no params were given", got, want)
+		asked := await(t, messages, "roots/list")
+		if want := `{"jsonrpc":"2.0","id":"` + idOf(asked) + `","method":"roots/list","params":{}}`; asked != want {
+			t.Errorf("asked %s, want %s: no params were given", asked, want)
 		}
-		c.post(`{"jsonrpc":"2.0","id":"toolfinch-1","error":` + refused + `}`)
+		c.post(`{"jsonrpc":"2.0","id":"` + idOf(asked) + `","error":` + refused + `}`)
 		if got, want := await(t, messages, `"id":1`), `{"jsonrpc":"2.0","id":1,"error":`+refused+`}`; got != want {
 			t.Errorf("answer\n got %s\nwant %s", got, want)
 		}
@@ -334,13 +338,13 @@ func TestOnlyTheSessionThatWasAskedAnswers(t *testing.T) {
 	url, sse := serveHTTP(t, live), serveSSE(t, live)
 	c, other, third := overHTTP(t, url, everything), overHTTP(t, url, everything), overSSE(t, sse, everything)
 	messages := c.post(ask(1, "roots/list", `{}`))
-	await(t, messages, "roots/list")
+	id := idOf(await(t, messages, "roots/list"))
 	for _, test := range []struct{ name, session, id string }{
-		{"another session", other.session, "toolfinch-1"},
-		{"no session", "", "toolfinch-1"},
+		{"another session", other.session, id},
+		{"no session", "", id},
 		{"a session of another transport", third.session, "toolfinch-7"},
-		{"a forged session", "forged", "toolfinch-1"},
-		{"an unknown ID", c.session, "toolfinch-2"},
+		{"a forged session", "forged", id},
+		{"an ID that was not used yet", c.session, strings.TrimSuffix(id, "1") + "2"},
 	} {
 		p := *c.peer
 		p.session = test.session
@@ -350,13 +354,13 @@ func TestOnlyTheSessionThatWasAskedAnswers(t *testing.T) {
 			t.Errorf("%s: %s, want it refused", test.name, response.Status)
 		}
 	}
-	third.post(reply("toolfinch-1", `{"roots":["stolen"]}`))
+	third.post(reply(id, `{"roots":["stolen"]}`))
 	c.post(`{"jsonrpc":"2.0","id":1,"result":{"roots":["stolen"]}}`)
-	c.post(reply("toolfinch-1", `{"roots":["own"]}`))
+	c.post(reply(id, `{"roots":["own"]}`))
 	if got := await(t, messages, `"id":1,`); !strings.Contains(got, `"answered":{"roots":["own"]}`) {
 		t.Errorf("answer = %s", got)
 	}
-	response := c.peer.post(reply("toolfinch-1", `{"roots":["again"]}`))
+	response := c.peer.post(reply(id, `{"roots":["again"]}`))
 	response.Body.Close()
 	if response.StatusCode != http.StatusAccepted {
 		t.Errorf("a second answer: %s, want 202: it comes too late, and nobody is wrong", response.Status)
@@ -366,17 +370,18 @@ func TestOnlyTheSessionThatWasAskedAnswers(t *testing.T) {
 func TestWhatIsNoAnswerIsNotTaken(t *testing.T) {
 	transports(t, everything, setup{}, func(t *testing.T, _ *Live, c *conversation) {
 		messages := c.post(ask(1, "roots/list", `{}`))
-		await(t, messages, "roots/list")
+		id := idOf(await(t, messages, "roots/list"))
 		for _, message := range []string{
-			reply("toolfinch-9", `{"roots":["unknown"]}`),
-			`{"jsonrpc":"2.0","id":"toolfinch-1"}`,
+			reply(strings.TrimSuffix(id, "1")+"9", `{"roots":["unknown"]}`),
+			reply("toolfinch-1", `{"roots":["of another process"]}`),
+			`{"jsonrpc":"2.0","id":"` + id + `"}`,
 			`{"jsonrpc":"2.0","id":null,"result":{"roots":["null"]}}`,
-			`{"jsonrpc":"2.0","id":"toolfinch-1","method":"nope","result":{"roots":["a request"]}}`,
-			`{"jsonrpc":"2.0","id":"toolfinch-1","result":{"roots":["cut`,
+			`{"jsonrpc":"2.0","id":"` + id + `","method":"nope","result":{"roots":["a request"]}}`,
+			`{"jsonrpc":"2.0","id":"` + id + `","result":{"roots":["cut`,
 		} {
 			c.post(message)
 		}
-		c.post(reply("toolfinch-1", `{"roots":["own"]}`))
+		c.post(reply(id, `{"roots":["own"]}`))
 		if got := await(t, messages, `"id":1,`); !strings.Contains(got, `"answered":{"roots":["own"]}`) {
 			t.Errorf("answer = %s", got)
 		}
@@ -397,13 +402,13 @@ func TestAQuestionThatIsGivenUpIsCancelled(t *testing.T) {
 			return tool.TextResult("went on"), nil
 		})
 		messages := c.post(call(1, "srv_impatient", `{}`))
-		await(t, messages, "roots/list")
+		id := idOf(await(t, messages, "roots/list"))
 		close(giveUp)
-		want := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"toolfinch-1","reason":"no longer needed"}}`
+		want := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"` + id + `","reason":"no longer needed"}}`
 		if got := await(t, messages, "cancelled"); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		c.post(reply("toolfinch-1", `{}`)) // too late, and nobody minds
+		c.post(reply(id, `{}`)) // too late, and nobody minds
 		await(t, messages, "went on")
 	})
 }
@@ -660,11 +665,11 @@ func TestAskOutsideOfACall(t *testing.T) {
 			got, err := live.Ask(t.Context(), c.session, "roots/list", json.RawMessage(odd))
 			answered <- fmt.Sprintf("%s %v", got, err)
 		}()
-		want := `{"jsonrpc":"2.0","id":"toolfinch-1","method":"roots/list","params":` + odd + `}`
-		if got := await(t, messages, "roots/list"); got != want {
-			t.Errorf("asked\n got %s\nwant %s", got, want)
+		asked := await(t, messages, "roots/list")
+		if want := `{"jsonrpc":"2.0","id":"` + idOf(asked) + `","method":"roots/list","params":` + odd + `}`; asked != want {
+			t.Errorf("asked\n got %s\nwant %s", asked, want)
 		}
-		c.post(reply("toolfinch-1", strange))
+		c.post(reply(idOf(asked), strange))
 		if got := receive(t, answered, "the answer"); got != strange+" <nil>" {
 			t.Errorf("Ask = %s", got)
 		}
@@ -674,9 +679,9 @@ func TestAskOutsideOfACall(t *testing.T) {
 			_, err := live.Ask(ctx, c.session, "roots/list", nil)
 			answered <- fmt.Sprint(err)
 		}()
-		await(t, messages, "roots/list")
+		id := idOf(await(t, messages, "roots/list"))
 		cancel()
-		if got := await(t, messages, "cancelled"); !strings.Contains(got, `"requestId":"toolfinch-2"`) {
+		if got := await(t, messages, "cancelled"); !strings.Contains(got, `"requestId":"`+id+`"`) {
 			t.Errorf("cancelled %s", got)
 		}
 		if got := receive(t, answered, "the end of Ask"); got != context.Canceled.Error() {

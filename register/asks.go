@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -16,12 +17,10 @@ import (
 
 var errClientGone = errors.New("the client is gone")
 
-// askPrefix begins the IDs of requests to clients; their number follows.
-const askPrefix = "toolfinch-"
-
 // asks are the requests that a legacy client has been sent.
 type asks struct {
 	session string        // whose client it is
+	prefix  string        // begins the IDs of the requests; their number follows
 	gone    chan struct{} // closed when the client can answer no more
 	endOnce sync.Once
 
@@ -40,6 +39,12 @@ func (a *asks) ended() bool {
 	default:
 		return false
 	}
+}
+
+// newAsks returns asks of the client of a session. Their IDs are theirs alone: a client may answer
+// what another process asked it that had the session before.
+func newAsks(session string) asks {
+	return asks{session: session, prefix: "toolfinch-" + strings.ToLower(rand.Text()[:8]) + "-", gone: make(chan struct{}), waiting: map[string]chan *wire.Inbound{}}
 }
 
 // endSpan ends the span of a request to a client with its answer.
@@ -68,7 +73,7 @@ func (a *asks) request(ctx context.Context, send func([]byte) bool, method strin
 	answer := make(chan *wire.Inbound, 1)
 	a.mu.Lock()
 	a.count++
-	id := strconv.Quote(askPrefix + strconv.Itoa(a.count))
+	id := strconv.Quote(a.prefix + strconv.Itoa(a.count))
 	a.waiting[id] = answer
 	a.mu.Unlock()
 	defer func() {
@@ -104,7 +109,7 @@ func (a *asks) answered(reply *wire.Inbound) bool {
 	a.mu.Lock()
 	waiting := a.waiting[string(reply.ID)]
 	delete(a.waiting, string(reply.ID))
-	number, ours := strings.CutPrefix(rawjson.Text(reply.ID), askPrefix)
+	number, ours := strings.CutPrefix(rawjson.Text(reply.ID), a.prefix)
 	n, err := strconv.Atoi(number)
 	late := ours && err == nil && 0 < n && n <= a.count
 	a.mu.Unlock()

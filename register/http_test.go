@@ -78,14 +78,14 @@ func TestAModernClientPostsNoAnswers(t *testing.T) {
 	asker(t, live)
 	c := overHTTP(t, serveHTTP(t, live), everything)
 	messages := c.post(ask(1, "roots/list", `{}`))
-	await(t, messages, "roots/list")
+	id := idOf(await(t, messages, "roots/list"))
 	p := &peer{t: t, url: c.peer.url}
-	response := p.post(reply("toolfinch-1", `{"roots":["stolen"]}`), "Mcp-Protocol-Version", "2026-07-28")
+	response := p.post(reply(id, `{"roots":["stolen"]}`), "Mcp-Protocol-Version", "2026-07-28")
 	response.Body.Close()
 	if response.StatusCode != http.StatusBadRequest {
 		t.Errorf("status %s, want 400", response.Status)
 	}
-	c.post(reply("toolfinch-1", `{"roots":["own"]}`))
+	c.post(reply(id, `{"roots":["own"]}`))
 	if got := await(t, messages, `"id":1,`); !strings.Contains(got, "own") {
 		t.Errorf("answer = %s", got)
 	}

@@ -54,7 +54,7 @@ type session struct {
 
 func newSession(id string) *session {
 	return &session{
-		id: id, asks: asks{session: id, gone: make(chan struct{}), waiting: map[string]chan *wire.Inbound{}},
+		id: id, asks: newAsks(id),
 		listed: make(chan struct{}), shown: shown{owner: tool.SessionOwner(id)},
 	}
 }

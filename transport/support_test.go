@@ -291,7 +291,3 @@ func next(t testing.TB, messages <-chan string, part string) {
 		}
 	}
 }
-
-func contextWithCause(t testing.TB) (context.Context, context.CancelCauseFunc) {
-	return context.WithCancelCause(t.Context())
-}

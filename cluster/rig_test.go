@@ -152,16 +152,21 @@ type team struct {
 // sever has two replicas reach each other no more. No request is with either of them for the other.
 func (all *team) sever(a, b *replica) {
 	all.t.Helper()
-	there, back := [2]*replica{a, b}, [2]*replica{b, a}
 	all.mu.Lock()
-	all.cut[there], all.cut[back] = true, true
+	all.cut[[2]*replica{a, b}], all.cut[[2]*replica{b, a}] = true, true
 	all.mu.Unlock()
+	all.part(a, b)
+}
+
+// part ends the connections between two replicas.
+func (all *team) part(a, b *replica) {
+	all.t.Helper()
 	await.True(all.t, func() bool {
 		a.homes.HangUp()
 		b.homes.HangUp()
 		all.mu.Lock()
 		defer all.mu.Unlock()
-		return all.links[there]+all.links[back] == 0
+		return all.links[[2]*replica{a, b}]+all.links[[2]*replica{b, a}] == 0
 	})
 }
 
@@ -298,6 +303,9 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 		r.live.EndStreams()
 		server.Close()
 		running.Wait()
+		for _, other := range all.replicas { // else a request may be sent over a connection that is broken, and is lost
+			all.part(r, other)
+		}
 	})
 	t.Cleanup(r.stop)
 	return r

@@ -181,12 +181,16 @@ func (p *Proxy) serveInside(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// finishInside takes no more requests of other replicas, and waits for those in flight: what is
-// none of a session here, as are calls of servers that run here alone and calls that were parked.
-// Run cuts off what is in flight at the end of ctx.
+// finishInside waits until each call that was parked here is answered, which other replicas hand
+// on, and takes no more requests of them then. It waits for those in flight: what is none of a
+// session here, as are calls of servers that run here alone. Run cuts off what is in flight at the
+// end of ctx.
 func (p *Proxy) finishInside(ctx context.Context) {
 	if p.inner == nil {
 		return
+	}
+	for _, v := range p.now.Load().views {
+		v.live.Finish(ctx)
 	}
 	for _, live := range p.placed.lives("") {
 		live.EndStreams()

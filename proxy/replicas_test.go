@@ -323,6 +323,50 @@ func TestACallOverAnotherReplicaOutlivesLoadBalancersLookingAway(t *testing.T) {
 	await.Value(t, stopped)
 }
 
+// A call that waits for its client, which has no request with the replica meanwhile, is answered
+// over another one while the first ends; each time that it asks.
+func TestACallThatWasParkedIsAnsweredBeforeItsReplicaEnds(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "shop", false, true)
+	s.list("tools", `{"name":"ask"}`)
+	s.on("tools/call ask", func(r *request) {
+		r.ask("elicitation/create", form.params)
+		r.result(`{"content":[],"structuredContent":` + string(r.ask("elicitation/create", form.params).Result) + `}`)
+	})
+	config := configOf(t, []*script{s})
+	config.Store = postgres.Start(t)
+	first := reaching(t, config)
+	first.Cluster.Drain = 20 * time.Second
+	ending, other := addReplica(t, first), addReplica(t, reaching(t, config))
+	at := func(r *replica) *rawClient {
+		return newClient(t, r.Proxy, r.url, kind{modern: true}, `{"elicitation":{}}`, reply)
+	}
+	const call = `{"name":"shop_ask","arguments":{}}`
+	asked := at(ending).ask("tools/call", call)
+	if text(part(asked.Result, "resultType")) != "input_required" {
+		t.Fatal(asked.raw)
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); ending.stop() }()
+	await.True(t, func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(ending.url, "http://"))
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	c := at(other)
+	for i := range 2 {
+		if asked = c.ask("tools/call", c.again(call, asked)); failed(asked) {
+			t.Fatalf("answer %d is met with %s", i+1, asked.raw)
+		}
+	}
+	if !strings.Contains(string(asked.Result), "accept") {
+		t.Errorf("the call is answered %s", asked.raw)
+	}
+	await.Value(t, stopped)
+}
+
 // processes is how many replicas have a process of their first server.
 func processes(all []*replica) (n int) {
 	for _, r := range all {

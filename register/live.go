@@ -220,6 +220,10 @@ func (l *Live) Run(ctx context.Context) {
 	l.parking.stop()
 }
 
+// Finish waits until no call of a 2026-07-28 client waits for its client to come back any more, or
+// ctx ends.
+func (l *Live) Finish(ctx context.Context) { l.parking.finish(ctx) }
+
 // Closing is closed when event streams are to end.
 func (l *Live) Closing() <-chan struct{} { return l.closing }
 

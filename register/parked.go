@@ -73,14 +73,15 @@ type parking struct {
 
 	mu      sync.Mutex // guards what follows; held for look-ups only
 	byState map[string]*parked
-	stopped bool // no call is parked any more
+	begun   map[*parked]struct{} // calls that were parked, and whose client has no answer yet
+	stopped bool                 // no call is parked any more
 }
 
 func newParking(limits *Limits, name func(context.Context) string, log *slog.Logger) *parking {
 	if name == nil {
 		name = func(context.Context) string { return rand.Text() }
 	}
-	k := &parking{limits: limits, log: log, name: name, byState: map[string]*parked{}}
+	k := &parking{limits: limits, log: log, name: name, byState: map[string]*parked{}, begun: map[*parked]struct{}{}}
 	k.life, k.end = context.WithCancel(context.Background())
 	return k
 }
@@ -91,10 +92,38 @@ func (k *parking) stop() {
 	k.mu.Lock()
 	k.stopped = true
 	for state := range k.byState {
-		k.take(state).abandon()
+		k.abandon(state)
 	}
 	k.mu.Unlock()
 	k.running.Wait()
+}
+
+// finish waits until each call that was parked is answered or given up, or ctx ends.
+func (k *parking) finish(ctx context.Context) {
+	for {
+		k.mu.Lock()
+		var one *parked
+		for one = range k.begun {
+			break
+		}
+		k.mu.Unlock()
+		if one == nil {
+			return
+		}
+		select {
+		case <-one.over:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// over notes that nobody continues a call any more. The caller holds the lock.
+func (k *parking) over(p *parked) {
+	if _, begun := k.begun[p]; begun {
+		delete(k.begun, p)
+		close(p.over)
+	}
 }
 
 // aside runs f off the caller's path: upstreams that hang must not keep sessions
@@ -120,6 +149,7 @@ type parked struct {
 	done  chan outcome
 	wake  chan struct{} // holds one signal: something was asked
 	end   context.CancelCauseFunc
+	over  chan struct{} // closed when nobody continues it any more, once it was parked
 
 	progress json.RawMessage // the progress token of the first request
 	bytes    *limit.Limit    // of what is kept
@@ -174,22 +204,33 @@ func (k *parking) serve(ctx context.Context, x *wire.Exchange, call *tool.Call, 
 			return nil, err
 		}
 	}
+	result, parks, err := k.attend(ctx, p)
+	if !parks {
+		k.mu.Lock()
+		k.over(p)
+		k.mu.Unlock()
+	}
+	return result, err
+}
+
+// attend waits for the result of a call, or what is to be asked: then the call is parked.
+func (k *parking) attend(ctx context.Context, p *parked) (result tool.Result, parks bool, err error) {
 	for {
 		select {
 		case out := <-p.done:
-			return out.result, out.err
+			return out.result, false, out.err
 		case <-ctx.Done():
 			p.end(context.Cause(ctx))
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		case <-p.wake:
 		}
 		select {
 		case out := <-p.done:
-			return out.result, out.err
+			return out.result, false, out.err
 		case <-time.After(gather):
 		}
 		if result, err := k.suspend(ctx, p); result != nil || err != nil {
-			return result, err
+			return result, err == nil, err
 		}
 	}
 }
@@ -199,7 +240,7 @@ func (k *parking) park(ctx context.Context, x *wire.Exchange, call *tool.Call, h
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &parked{
 		owner: call.Owner(), kind: call.Kind, name: call.Name, end: end,
-		done: make(chan outcome, 1), wake: make(chan struct{}, 1),
+		done: make(chan outcome, 1), wake: make(chan struct{}, 1), over: make(chan struct{}),
 		asks: map[string]*asked{}, notify: x.Notify, bytes: k.limits.parkedBytes, size: int64(len(call.Params)),
 	}
 	p.progress = progressToken(call.Params)
@@ -355,9 +396,9 @@ func (k *parking) suspend(ctx context.Context, p *parked) (tool.Result, error) {
 	}
 	p.state, p.notify, p.since = state, nil, time.Now()
 	p.expire = time.AfterFunc(parkedFor, func() {
-		if p := k.unpark(state); p != nil {
-			p.abandon()
-		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.abandon(state)
 	})
 	var result rawjson.Object
 	result.AddText("resultType", inputRequired)
@@ -388,7 +429,7 @@ func (k *parking) keep(state string, p *parked) error {
 		k.limits.parked.Release(1)
 		return err
 	}
-	k.byState[state] = p
+	k.byState[state], k.begun[p] = p, struct{}{}
 	return nil
 }
 
@@ -407,18 +448,20 @@ func (k *parking) yielded() bool {
 	if oldest == "" {
 		return false
 	}
-	k.take(oldest).abandon()
+	k.abandon(oldest)
 	return true
 }
 
-// unpark takes out a parked call, nil if there is none of that state.
-func (k *parking) unpark(state string) *parked {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.take(state)
+// abandon ends the parked call of a state, if there is one: nobody will continue it. The caller
+// holds the lock.
+func (k *parking) abandon(state string) {
+	if p := k.take(state); p != nil {
+		k.over(p)
+		p.abandon()
+	}
 }
 
-// take is unpark; the caller holds the lock.
+// take takes out a parked call, nil if there is none of that state. The caller holds the lock.
 func (k *parking) take(state string) *parked {
 	p := k.byState[state]
 	if p != nil {

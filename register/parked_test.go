@@ -596,7 +596,7 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 	})
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
 	for i := range maxParked {
-		if err := live.parking.keep(fmt.Sprint(i), &parked{end: func(error) {}, bytes: live.parking.limits.parkedBytes, since: time.Now()}); err != nil {
+		if err := live.parking.keep(fmt.Sprint(i), &parked{end: func(error) {}, over: make(chan struct{}), bytes: live.parking.limits.parkedBytes, since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -610,7 +610,9 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 
 	// One that has waited for long gives way.
 	left := make(chan struct{})
-	old := live.parking.unpark("7")
+	live.parking.mu.Lock()
+	old := live.parking.take("7")
+	live.parking.mu.Unlock()
 	old.end, old.since = func(error) { close(left) }, time.Now().Add(-2*givesWay)
 	if err := live.parking.keep("7", old); err != nil {
 		t.Fatal(err)

@@ -72,6 +72,7 @@ type Leads struct {
 	replicas   []store.Replica
 	changed    chan struct{} // closed when replicas are others, or lead something else
 	last       []string      // what was led over the connection before
+	withdrawn  chan struct{} // closed once the others are told what Withdraw says; nil before Withdraw
 	lost       error         // why this replica is not there; nil while it is
 }
 
@@ -122,6 +123,34 @@ func (l *Leads) Again() {
 	select {
 	case l.again <- struct{}{}:
 	default:
+	}
+}
+
+// Withdraw tells the other replicas that servers which stay run here no more, and returns once they
+// know. This one leads them on until Run ends, so that nobody starts another process while calls
+// are in flight here. It returns at once where it leads none, or the database is away.
+func (l *Leads) Withdraw(ctx context.Context) {
+	l.mu.Lock()
+	if l.lost != nil || !slices.ContainsFunc(l.candidates, func(c Candidate) bool { return c.Stays && l.leads[c.Server] }) {
+		l.mu.Unlock()
+		return
+	}
+	if l.withdrawn == nil {
+		l.withdrawn = make(chan struct{})
+	}
+	told := l.withdrawn
+	l.mu.Unlock()
+	l.Again()
+	ctx, cancel := context.WithTimeout(ctx, roundWithin)
+	defer cancel()
+	select {
+	case <-told:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-time.After(2 * roundEvery): // each has a round
+	case <-ctx.Done():
 	}
 }
 
@@ -187,7 +216,11 @@ func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (m
 		candidates[i].wasHere = slices.Contains(l.last, candidates[i].Server)
 	}
 	me.Leads = slices.Sorted(maps.Keys(l.leads))
+	withdrawn := l.withdrawn
 	l.mu.Unlock()
+	if withdrawn != nil {
+		return free, l.withdraw(ctx, s, me, candidates, withdrawn)
+	}
 	replicas, led, err := s.Tell(ctx, me)
 	if err != nil {
 		return nil, err
@@ -215,6 +248,26 @@ func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (m
 	}
 	l.heard(replicas)
 	return d.free, nil
+}
+
+// withdraw is the round of a replica that is about to end. It takes and hands over nothing.
+func (l *Leads) withdraw(ctx context.Context, s Membership, me store.Replica, candidates []Candidate, told chan struct{}) error {
+	for _, c := range candidates {
+		if c.Stays {
+			me.Leads = slices.DeleteFunc(me.Leads, func(server string) bool { return server == c.Server })
+		}
+	}
+	replicas, _, err := s.Tell(ctx, me)
+	if err != nil {
+		return err
+	}
+	l.heard(replicas)
+	select {
+	case <-told:
+	default:
+		close(told)
+	}
+	return nil
 }
 
 // lead takes down that this replica leads servers, or that it does not.

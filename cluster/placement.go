@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"toolfinch/store"
 )
@@ -33,6 +34,15 @@ func (l *Leads) Placed(server string) (string, error) {
 		return "", fmt.Errorf("which replica runs its process is not known: %w", err)
 	}
 	return "", fmt.Errorf("no replica runs its process now")
+}
+
+// Withdrew reports whether the replica that serves a server at a URL, of which Placed knows no
+// other, is there still: it has said that it is about to end.
+func (l *Leads) Withdrew(at string) bool {
+	u, err := url.Parse(at)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return err == nil && l.lost == nil && slices.ContainsFunc(l.replicas, func(r store.Replica) bool { return r.Address != "" && r.Address == u.Host })
 }
 
 func leaderOf(server string, replicas []store.Replica) (store.Replica, bool) {

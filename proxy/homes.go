@@ -189,10 +189,12 @@ func (p *Proxy) finishInside(ctx context.Context) {
 	if p.inner == nil {
 		return
 	}
+	p.others.leads.Withdraw(ctx) // who loses a connection here waits for the next leader, and does not come back
 	for _, v := range p.now.Load().views {
 		v.live.Finish(ctx)
 	}
 	for _, live := range p.placed.lives("") {
+		live.Finish(ctx)
 		live.EndStreams()
 	}
 	_ = p.inner.Shutdown(ctx)

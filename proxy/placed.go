@@ -38,8 +38,11 @@ type placed struct {
 	shown  atomic.Pointer[register.Served]
 	end    context.CancelFunc
 	ended  chan struct{}
-	at     string // where it runs, as last known; of the loop that watches the replicas
+	at     string // where it runs, as last known, or unplaced; of the loop that watches the replicas
 }
+
+// unplaced is where a server runs of which that is not known.
+const unplaced = "?"
 
 // newPlacements returns nil where replicas do not reach each other.
 func newPlacements(beside *others, d *desk) *placements {
@@ -110,7 +113,7 @@ func (p *placements) open(ctx context.Context, server string) *placed {
 	if one := p.all[server]; one != nil {
 		return one
 	}
-	one := &placed{server: server, at: "?", ended: make(chan struct{})}
+	one := &placed{server: server, at: unplaced, ended: make(chan struct{})}
 	one.shown.Store(&register.Served{Source: newBare(server, nil, nil)})
 	d := p.desk
 	one.live = register.New(register.Options{
@@ -189,6 +192,9 @@ func (p *placements) follow(ctx context.Context, reconnecting *sync.WaitGroup) {
 	p.mu.Unlock()
 	for server, one := range all {
 		at, err := p.leads.Placed(server)
+		if err != nil && p.leads.Withdrew(one.at) {
+			at, err = unplaced, nil // calls in flight end there, and others wait for the next leader
+		}
 		if err != nil || at == one.at {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -321,6 +322,49 @@ func TestACallOverAnotherReplicaOutlivesLoadBalancersLookingAway(t *testing.T) {
 		t.Errorf("the call is answered %s", got.raw)
 	}
 	await.Value(t, stopped)
+}
+
+// While the replica with the process is restarted, calls wait for the next process, and none fails.
+func TestCallsOfAServerWithOneProcessWaitForItsNextReplica(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "kept", false, true)
+	s.settings.Placement = upstream.PlacementOne
+	s.list("tools", `{"name":"count"}`)
+	s.on("tools/call count", func(r *request) { r.result(`{"content":[]}`) })
+	config := configOf(t, []*script{s})
+	config.Store = postgres.Start(t)
+	var all []*replica
+	for i := range 3 {
+		one := reaching(t, config)
+		if i == 0 {
+			one.Cluster.Drain = 20 * time.Second
+		}
+		all = append(all, addReplica(t, one))
+	}
+	ended := make(chan struct{})
+	var calling sync.WaitGroup
+	for _, r := range all[1:] {
+		for _, k := range []kind{{}, {modern: true}} {
+			c := newClient(t, r.Proxy, r.url, k, `{}`, reply)
+			calling.Go(func() {
+				for last := false; !last; {
+					select {
+					case <-ended:
+						last = true
+					default:
+					}
+					if got := c.ask("tools/call", `{"name":"kept_count","arguments":{}}`); failed(got) {
+						t.Errorf("%s: a call is answered %s", k, got.raw)
+						return
+					}
+				}
+			})
+		}
+	}
+	all[0].stop()
+	await.True(t, func() bool { return processes(all[1:]) == 1 })
+	close(ended)
+	calling.Wait()
 }
 
 // A call that waits for its client, which has no request with the replica meanwhile, is answered

@@ -24,6 +24,7 @@ type connection struct {
 	*conn.Conn
 	server *server
 	main   bool // notifications of changed lists count
+	away   bool // the server runs in another replica
 	log    *slog.Logger
 
 	calls     calls
@@ -72,6 +73,7 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 		}
 	}
 	var c *connection
+	away := s.URL != l.server.settings.URL
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,
 		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
@@ -79,6 +81,7 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
+		c.away = away
 		return c
 	})
 	if err != nil {
@@ -92,11 +95,15 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 const finishWithin = 10 * time.Second
 
 // finish ends the connection once no call is in flight over it, or after
-// finishWithin, or with the server.
+// finishWithin, or with the server. Another replica, which is about to end, says itself how long
+// calls may take.
 func (c *connection) finish(why error) {
 	c.Retire()
 	patience := time.NewTimer(finishWithin)
 	defer patience.Stop()
+	if c.away {
+		patience.Stop()
+	}
 	for waiting := true; waiting; {
 		n, ended := c.calls.count()
 		if n == 0 {

@@ -122,7 +122,7 @@ func (r *reconnects) run(one *reconnect, old *connection) {
 // replaceBeside puts a new connection in the place of old, which end closes. It
 // reports false when no second connection came up.
 func (r *reconnects) replaceBeside(old *connection) (end func(closing *sync.WaitGroup), replaced bool) {
-	if old == nil || old.Dead() {
+	if old == nil || old.Dead() || r.places != nil { // of a server with one process there is no second one
 		return nil, false
 	}
 	ctx, cancel := context.WithTimeoutCause(r.life, r.settings.ConnectTimeout, ErrTimeout)

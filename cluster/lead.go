@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -54,13 +55,16 @@ type Candidate struct {
 type LeadOptions struct {
 	Me   store.Replica // without Leads and Servers, which follow
 	Open func(ctx context.Context) (Membership, error)
-	Log  *slog.Logger
+	// Hands send requests to other replicas; nil where they are not reached.
+	Hands http.RoundTripper
+	Log   *slog.Logger
 }
 
 // Leads are the servers that this replica leads, and what it knows of the others. Its
 // methods are safe for concurrent use.
 type Leads struct {
 	open  func(ctx context.Context) (Membership, error)
+	hands http.RoundTripper
 	log   *slog.Logger
 	again chan struct{} // holds one signal: a round is due
 
@@ -79,7 +83,7 @@ type Leads struct {
 // NewLeads returns Leads that lead nothing before Run.
 func NewLeads(o LeadOptions) *Leads {
 	return &Leads{
-		open: o.Open, log: o.Log, me: o.Me, again: make(chan struct{}, 1), leads: map[string]bool{}, turned: map[string]chan struct{}{},
+		open: o.Open, hands: o.Hands, log: o.Log, me: o.Me, again: make(chan struct{}, 1), leads: map[string]bool{}, turned: map[string]chan struct{}{},
 		changed: make(chan struct{}), lost: errNotYet,
 	}
 }
@@ -173,6 +177,7 @@ func (l *Leads) Run(ctx context.Context) {
 		}
 		delay := min(again.Next(), mostDelay)
 		l.log.Log(context.Background(), store.Level(err), "this replica leads no servers: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
+		l.consult(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):
@@ -246,7 +251,7 @@ func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (m
 			return nil, err
 		}
 	}
-	l.heard(replicas)
+	l.heard(replicas, nil)
 	return d.free, nil
 }
 
@@ -261,7 +266,7 @@ func (l *Leads) withdraw(ctx context.Context, s Membership, me store.Replica, ca
 	if err != nil {
 		return err
 	}
-	l.heard(replicas)
+	l.heard(replicas, nil)
 	select {
 	case <-told:
 	default:
@@ -292,18 +297,18 @@ func (l *Leads) lead(servers []string, leads bool) {
 	}
 }
 
-// heard takes down who is there.
-func (l *Leads) heard(replicas []store.Replica) {
+// heard takes down who is there. why is why this replica is not.
+func (l *Leads) heard(replicas []store.Replica, why error) {
 	same := func(a, b store.Replica) bool {
 		return a.ID == b.ID && a.Address == b.Address && slices.Equal(a.Leads, b.Leads)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lost != nil || !slices.EqualFunc(l.replicas, replicas, same) {
+	if (l.lost == nil) != (why == nil) || !slices.EqualFunc(l.replicas, replicas, same) {
 		close(l.changed)
 		l.changed = make(chan struct{})
 	}
-	l.replicas, l.lost = replicas, nil
+	l.replicas, l.lost = replicas, why
 }
 
 // without takes down that there is no connection.

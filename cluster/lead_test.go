@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,6 +202,59 @@ func (s *session) Close() error {
 	maps.DeleteFunc(d.locked, func(_ string, id string) bool { return id == s.id })
 	delete(d.replicas, s.id)
 	return nil
+}
+
+// A replica that alone has lost the database runs the process of its server on until another one
+// leads it, and reaches it there then.
+func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
+	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+	var cut atomic.Bool
+	of := map[string]*Leads{}
+	start := func(id string, open func(context.Context) (Membership, error)) *Leads {
+		l := NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: open, Hands: handsTo(of), Log: slog.New(slog.DiscardHandler)})
+		of[id+":1"] = l
+		l.Compete([]Candidate{{Server: "kept", Stays: true}}, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); l.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-done })
+		return l
+	}
+	at := func(l *Leads, want string) {
+		t.Helper()
+		await.Nil(t, func() error {
+			if at, err := l.Placed("kept"); err != nil || at != want {
+				return fmt.Errorf("the process is at %q (%v), want %q", at, err, want)
+			}
+			return nil
+		})
+	}
+	a := start("a", func(ctx context.Context) (Membership, error) {
+		if cut.Load() {
+			return nil, errAway
+		}
+		return db.open(ctx)
+	})
+	at(a, "")
+	b := start("b", db.open)
+	at(b, "https://a:1/servers/kept/mcp")
+	await.True(t, func() bool { all, _, _ := a.Replicas(); return len(all) == 2 })
+	cut.Store(true)
+	db.lose(false)
+	at(b, "")
+	at(a, "https://b:1/servers/kept/mcp")
+	if _, _, err := a.Replicas(); err == nil {
+		t.Error("it does not say that its own knowledge is out of date")
+	}
+}
+
+// handsTo sends requests to replicas by their addresses.
+type handsTo map[string]*Leads
+
+func (h handsTo) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h[r.URL.Host].Present(w, r)
+	return w.Result(), nil
 }
 
 func TestEachServerHasOneLeader(t *testing.T) {

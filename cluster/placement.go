@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,8 +18,62 @@ const PlacedPattern = "/servers/{server}/mcp"
 // Reach returns what sends requests to other replicas.
 func Reach(secure *tls.Config) http.RoundTripper { return newHands(secure) }
 
+// PresentPattern is where a replica says who is there, to those that do not reach the database.
+const PresentPattern = "GET /replicas"
+
+// Present answers whom a replica asks that does not reach the database.
+func (l *Leads) Present(w http.ResponseWriter, _ *http.Request) {
+	all, _, err := l.Replicas()
+	if err != nil {
+		http.Error(w, "this replica does not know: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(all) // an error means that whoever asks is gone
+}
+
+// consult takes down who leads the servers that this replica led before it lost the database, as
+// another replica says that has not: else two would run the process of a server.
+func (l *Leads) consult(ctx context.Context) {
+	l.mu.Lock()
+	me, replicas, led, why := l.me.ID, l.replicas, l.last, l.lost
+	l.mu.Unlock()
+	for _, r := range replicas {
+		if l.hands == nil || r.ID == me || r.Address == "" {
+			continue
+		}
+		all, err := l.present(ctx, r.Address)
+		if err != nil {
+			continue
+		}
+		if !slices.ContainsFunc(led, func(server string) bool { _, is := leaderOf(server, all); return !is }) {
+			l.heard(all, why)
+		}
+		return
+	}
+}
+
+// present asks a replica who is there.
+func (l *Leads) present(ctx context.Context, address string) (all []store.Replica, err error) {
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/replicas", nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := l.hands.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the replica at %s does not know who is there: %s", address, answer.Status)
+	}
+	return all, json.NewDecoder(answer.Body).Decode(&all)
+}
+
 // Placed returns the URL at which the leader of a server serves it to other replicas, and
-// "" where this one leads it, or did when the database was last heard: its process runs on.
+// "" where this one leads it, or did when the database was last heard: its process runs on until
+// another replica says that it has one.
 func (l *Leads) Placed(server string) (string, error) {
 	l.mu.Lock()
 	me, leads, replicas, err := l.me.ID, l.leads[server], l.replicas, l.lost

@@ -147,6 +147,7 @@ func (p *Proxy) inside() http.Handler {
 	mux.Handle("/api/", p.api())
 	outer := http.NewServeMux()
 	outer.Handle(cluster.PlacedPattern, p.traces.Around(p.placed))
+	outer.HandleFunc(cluster.PresentPattern, p.others.leads.Present)
 	outer.Handle("/", p.homes.Inside(p.desk.connected.Bounded(p.traces.Around(mux), refuse)))
 	return outer
 }

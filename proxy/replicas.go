@@ -85,7 +85,7 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 		}
 		_ = l.Close()
 	}
-	all.leads = cluster.NewLeads(cluster.LeadOptions{Me: all.me, Open: all.shared.Join, Log: o.log})
+	all.leads = cluster.NewLeads(cluster.LeadOptions{Me: all.me, Open: all.shared.Join, Hands: all.hands, Log: o.log})
 	all.changes = cluster.NewChanges(all.shared.Listen, versions, o.log)
 	all.compete(config)
 	o.audit.log.Name(all.me.Name + " " + all.me.ID)

@@ -169,6 +169,7 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, s *session) (tool.Result, error) {
 	uri := rawjson.Text(rawjson.Member(x.Params, "uri"))
 	if x.Method == wire.MethodUnsubscribe {
+		s.restored(uri)
 		l.subscriptions.leave(ctx, s.id, uri)
 		l.observer.Changed(s.id)
 		return tool.Result(`{}`), nil

@@ -49,6 +49,7 @@ type session struct {
 	lists        int           // tools/list requests
 	listed       chan struct{} // closed by the next tools/list
 	stale        bool          // the list has changed since the last one
+	restoring    []string      // URIs that its client subscribed to in another process, and that are not subscribed to here yet
 	apps         []string      // servers whose apps the client has read, the last first; replaced, never edited
 }
 

@@ -2,8 +2,12 @@ package register
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"time"
 
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -73,6 +77,7 @@ func (l *Live) State(id string) (State, bool) {
 	state := State{Subscribed: l.subscriptions.uris(id)}
 	s.mu.Lock()
 	state.Level, state.Lists, state.Stale, state.Apps = s.level, s.lists, s.stale, s.apps
+	state.Subscribed = bounded(append(state.Subscribed, s.restoring...))
 	state.Recalled, state.Called = s.recalled, s.called
 	for _, r := range s.set.tools {
 		state.Registered = append(state.Registered, Listed{r.Name, r.Def.Hash})
@@ -105,6 +110,7 @@ func (l *Live) Restore(id string, state State, lost bool) {
 	}
 	served := l.servedNow(s)
 	s.mu.Lock()
+	s.restoring = state.Subscribed
 	s.lists, s.stale, s.apps = state.Lists, state.Stale, state.Apps[:min(len(state.Apps), maxApps)]
 	s.recalled, s.called = state.Recalled, state.Called
 	s.set, _ = s.set.plan(unlisted(state.Registered), served.maxRegistered())
@@ -133,30 +139,77 @@ func (l *Live) Restore(id string, state State, lost bool) {
 		l.Notify(s.id, toolsChanged, nil)
 	}
 	if len(state.Subscribed) > 0 {
-		l.parking.aside(func(ctx context.Context) {
-			for _, uri := range state.Subscribed {
-				l.resubscribe(ctx, served, s, uri)
-			}
-		})
+		l.parking.aside(func(ctx context.Context) { l.resubscribe(ctx, s) })
 	}
 }
 
-// resubscribe subscribes a session that came from another process. What cannot be subscribed to
-// any more is left out: its list has changed, which the client is told.
-func (l *Live) resubscribe(ctx context.Context, served *Served, s *session, uri string) {
-	t, ok := served.Resource(uri)
+const (
+	// rejoinFirst and rejoinMost are between two attempts to subscribe again: each time doubled.
+	rejoinFirst, rejoinMost = time.Second, time.Minute
+)
+
+// resubscribe subscribes a session that came from another process, until nothing is left to
+// subscribe to or the session has ended: its server may be away, or not be known here yet.
+func (l *Live) resubscribe(ctx context.Context, s *session) {
+	for pause := rejoinFirst; ; pause = min(2*pause, rejoinMost) {
+		for _, uri := range s.unrestored() {
+			if err := l.rejoin(ctx, s, uri); err != nil && pause == rejoinFirst {
+				l.log.Warn("a subscription of a session that was adopted is not there yet", "error", err)
+			}
+		}
+		if len(s.unrestored()) == 0 {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-s.gone:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rejoin subscribes a session to one resource again. What was told of it meanwhile its client has
+// missed, so it is told once.
+func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
+	t, ok := l.servedNow(s).Resource(uri)
 	if !ok {
-		return
+		return notFound(tool.KindResource, uri, "", false)
 	}
 	if err := l.subscriptions.join(ctx, uri, t.Def.ID, s.id); err != nil {
-		l.log.Warn("a subscription of a session that was adopted is lost", "server", t.Def.ID.Server, "error", err)
+		return fmt.Errorf("server %s: %w", t.Def.ID.Server, err)
 	}
-	if s.ended() {
+	wanted := s.restored(uri)
+	switch {
+	case s.ended():
 		l.subscriptions.leave(context.WithoutCancel(ctx), s.id)
+	case !wanted: // its client has unsubscribed meanwhile
+		l.subscriptions.leave(context.WithoutCancel(ctx), s.id, uri)
+	default:
+		l.Notify(s.id, resourceUpdated, json.RawMessage(`{"uri":`+string(rawjson.Quote(uri))+`}`))
 	}
+	return nil
 }
 
-// uris returns the URIs of what a client subscribes to, sorted.
+// unrestored are the URIs that the session is yet to be subscribed to.
+func (s *session) unrestored() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.restoring)
+}
+
+// restored notes that the session need not be subscribed to a URI any more, and reports whether it
+// was to be.
+func (s *session) restored(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.restoring)
+	s.restoring = slices.DeleteFunc(slices.Clone(s.restoring), func(one string) bool { return one == uri })
+	return len(s.restoring) < before
+}
+
+// uris returns the URIs of what a client subscribes to.
 func (s *Subscriptions) uris(key string) (uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +223,13 @@ func (s *Subscriptions) uris(key string) (uris []string) {
 			}
 		}
 	}
+	return uris
+}
+
+// bounded are the URIs of a State, sorted.
+func bounded(uris []string) []string {
 	slices.Sort(uris)
+	uris = slices.Compact(uris)
 	size := 0
 	for i, uri := range uris {
 		if size += len(uri); size > maxSubscribedBytes {

@@ -1,0 +1,60 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"toolfinch/tool"
+)
+
+// A session that came from another process is subscribed to what it was there, also where the
+// server is away at first, and its client hears once of what it may have missed.
+func TestSubscriptionsOfAnAdoptedSessionAreRestoredWhenTheyCanBe(t *testing.T) {
+	upstream := newFollowed()
+	upstream.fail = errors.New("away")
+	live := newLive(t, setup{Subscriptions: NewSubscriptions(upstream.subscribe)})
+	resources(t, live)
+	c := overHTTP(t, serveHTTP(t, live), `{}`)
+	messages := c.listen()
+	live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}}, true)
+	if got := receive(t, upstream.told, "the first attempt"); got != "+x:r" {
+		t.Errorf("the upstream was told %s", got)
+	}
+	if state, _ := live.State(c.session); !slices.Equal(state.Subscribed, []string{"srv+x:r"}) {
+		t.Errorf("while it is not restored, the state has %q", state.Subscribed)
+	}
+	upstream.mu.Lock()
+	upstream.fail = nil
+	upstream.mu.Unlock()
+	if got := await(t, messages, updated); !strings.Contains(got, `"srv+x:r"`) {
+		t.Errorf("the client is told %s", got)
+	}
+	if state, _ := live.State(c.session); !slices.Equal(state.Subscribed, []string{"srv+x:r"}) {
+		t.Errorf("then the state has %q", state.Subscribed)
+	}
+}
+
+// Whoever unsubscribes while a subscription is restored is not subscribed afterwards.
+func TestAnUnsubscribeOvertakesTheRestoring(t *testing.T) {
+	upstream, joining, join := newFollowed(), make(chan struct{}), make(chan struct{})
+	live := newLive(t, setup{Subscriptions: NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
+		if on {
+			close(joining)
+			<-join
+		}
+		return upstream.subscribe(ctx, id, on)
+	})})
+	resources(t, live)
+	c := overHTTP(t, serveHTTP(t, live), `{}`)
+	live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}}, true)
+	receive(t, joining, "the attempt")
+	await(t, c.post(unsubscribe(1, "srv+x:r")), `"id":1`)
+	close(join)
+	eventually(t, "the upstream is left", func() bool { return upstream.seen() == "+x:r -x:r" })
+	if state, _ := live.State(c.session); len(state.Subscribed) != 0 {
+		t.Errorf("the state has %q", state.Subscribed)
+	}
+}

@@ -97,10 +97,14 @@ func (l *Live) Used(call *tool.Call, t *tool.Tool) {
 	s.mu.Lock()
 	first := !s.called
 	s.called = true
-	if len(s.used) < served.maxRegistered() && !slices.Contains(s.used, t) {
+	news := len(s.used) < served.maxRegistered() && !slices.Contains(s.used, t)
+	if news {
 		s.used = append(s.used, t)
 	}
 	s.mu.Unlock()
+	if news || first {
+		l.observer.Changed(s.id)
+	}
 	l.recent.note(callerOf(call), t.Name, first)
 }
 

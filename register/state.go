@@ -20,6 +20,7 @@ type State struct {
 	Followed    bool     `json:"followed,omitempty"`    // the client has a list of these, which can be out of date
 	Recalled    bool     `json:"recalled,omitempty"`    // what the client called in sessions before is registered
 	Called      bool     `json:"called,omitempty"`      // the client has called a tool
+	Used        []string `json:"used,omitempty"`        // tools that were called, and are registered once the list changes anyway
 	Lists       int      `json:"lists,omitempty"`       // tools/list requests
 	Stale       bool     `json:"stale,omitempty"`       // the list has changed since the last one
 	Direct      *Direct  `json:"direct,omitempty"`      // nil: not decided
@@ -79,6 +80,9 @@ func (l *Live) State(id string) (State, bool) {
 	state.Level, state.Lists, state.Stale, state.Apps = s.level, s.lists, s.stale, s.apps
 	state.Subscribed = bounded(append(state.Subscribed, s.restoring...))
 	state.Recalled, state.Called = s.recalled, s.called
+	for _, t := range s.used {
+		state.Used = append(state.Used, t.Name)
+	}
 	for _, r := range s.set.tools {
 		state.Registered = append(state.Registered, Listed{r.Name, r.Def.Hash})
 	}
@@ -112,7 +116,12 @@ func (l *Live) Restore(id string, state State, lost bool) {
 	s.mu.Lock()
 	s.restoring = state.Subscribed
 	s.lists, s.stale, s.apps = state.Lists, state.Stale, state.Apps[:min(len(state.Apps), maxApps)]
-	s.recalled, s.called = state.Recalled, state.Called
+	s.recalled, s.called, s.used = state.Recalled, state.Called, nil
+	for _, name := range state.Used {
+		if t, ok := served.Lookup(name); ok {
+			s.used = append(s.used, t)
+		}
+	}
 	s.set, _ = s.set.plan(unlisted(state.Registered), served.maxRegistered())
 	s.mu.Unlock()
 	if state.Level != "" {

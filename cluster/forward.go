@@ -138,7 +138,7 @@ func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Pee
 			if answer.StatusCode == http.StatusMisdirectedRequest && answer.Header.Get(headerAnswer) != "" {
 				return errNotThere
 			}
-			h.received(r, sent, answer)
+			h.received(r, sent, answer, &what)
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
@@ -146,11 +146,10 @@ func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Pee
 		},
 		ErrorLog: silent,
 	}
-	began := time.Now()
-	proxy.ServeHTTP(slow, r.WithContext(traced))
-	if r.Method != http.MethodGet {
-		h.handed(outcomes[what], time.Since(began))
+	if began := time.Now(); r.Method != http.MethodGet {
+		defer func() { h.handed(outcomes[what], time.Since(began)) }() // ServeHTTP panics where an answer breaks off
 	}
+	proxy.ServeHTTP(slow, r.WithContext(traced))
 	return what
 }
 
@@ -186,29 +185,29 @@ func (h *Homes) isThere(id string) bool {
 	return slices.ContainsFunc(h.peers(), func(p Peer) bool { return p.ID == id })
 }
 
-// received prepares the answer of another replica for the client.
-func (h *Homes) received(r *http.Request, sent []byte, answer *http.Response) {
+// received prepares the answer of another replica for the client. what becomes brokenOff if it
+// breaks off.
+func (h *Homes) received(r *http.Request, sent []byte, answer *http.Response, what *outcome) {
 	uncarry(r.Context(), answer.Header)
-	if kind := answer.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
-		return
-	}
-	body := answer.Body
-	s := &stream{ReadCloser: body, ctx: r.Context(), sent: sent, closed: func() bool { return true }}
-	if r.Method == http.MethodGet {
+	body, events := answer.Body, strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream")
+	s := &stream{ReadCloser: body, ctx: r.Context(), sent: sent, events: events, what: what, closed: func() bool { return true }}
+	if events && r.Method == http.MethodGet {
 		trust.Lasts(r.Context())
 		s.ending, s.closed = h.streams, context.AfterFunc(h.streams, func() { _ = body.Close() })
 	}
 	answer.Body = s
 }
 
-// stream is an event stream of another replica, at the end of which the client is told if the
+// stream is an answer of another replica. At the end of an event stream the client is told if the
 // replica is lost.
 type stream struct {
 	io.ReadCloser
-	ctx  context.Context // of the request
-	sent []byte
-	tail [2]byte // what was read last
-	over *bytes.Reader
+	ctx    context.Context // of the request
+	sent   []byte
+	events bool     // it is an event stream
+	what   *outcome // of the request
+	tail   [2]byte  // what was read last
+	over   *bytes.Reader
 
 	ending context.Context // nil: the stream ends with its request
 	closed func() bool     // is to be called at the end
@@ -230,7 +229,11 @@ func (s *stream) Read(p []byte) (int, error) {
 	if err != nil && s.ending != nil && s.ending.Err() != nil {
 		return n, io.EOF
 	}
-	if err == nil || errors.Is(err, io.EOF) || s.ctx.Err() != nil || s.tail != [2]byte{'\n', '\n'} {
+	if err == nil || errors.Is(err, io.EOF) || s.ctx.Err() != nil {
+		return n, err
+	}
+	*s.what = brokenOff
+	if !s.events || s.tail != [2]byte{'\n', '\n'} {
 		return n, err
 	}
 	// Between two events, an answer may follow.
@@ -413,6 +416,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		}
 		mine, err := v.adopt(r.Context(), id, row)
 		switch {
+		case err != nil && h.draining.Load(): // this replica was told to stop meanwhile
 		case err != nil:
 			h.log.Warn("a session cannot be adopted", "view", v.name, "error", err)
 			unavailable(w, "this session cannot be taken over now")

@@ -50,8 +50,8 @@ type Rows interface {
 type Live interface {
 	// State returns what a session has, as JSON, and false where there is no such session.
 	State(id string) (json.RawMessage, bool)
-	// Restore gives a session what it had. lost says that its home was lost: what its client was
-	// told last may not have arrived.
+	// Restore gives a session what it had. lost says that its home was lost, or some of what waited
+	// there: what its client was told last may not have arrived.
 	Restore(id string, state json.RawMessage, lost bool)
 }
 
@@ -303,10 +303,11 @@ func (h *Homes) release(ctx context.Context, id string, one *mine, waiting [][]b
 type stored struct {
 	Live    json.RawMessage   `json:"live"`
 	Waiting []json.RawMessage `json:"waiting,omitempty"` // messages that its client was not sent
+	Lost    bool              `json:"lost,omitempty"`    // not all of them are here
 }
 
-// maxHandedOver bounds, in bytes, the messages that are handed over; those that come last are
-// left out.
+// maxHandedOver bounds, in bytes, the messages that are handed over; those that do not fit any more
+// are left out.
 const maxHandedOver = 256 << 10
 
 func (v *View) state(id string, waiting [][]byte) ([]byte, bool) {
@@ -317,9 +318,11 @@ func (v *View) state(id string, waiting [][]byte) ([]byte, bool) {
 	s := stored{Live: live}
 	size := 0
 	for _, message := range waiting {
-		if size += len(message); size > maxHandedOver {
-			break
+		if size+len(message) > maxHandedOver {
+			s.Lost = true
+			continue
 		}
+		size += len(message)
 		s.Waiting = append(s.Waiting, message)
 	}
 	state, err := json.Marshal(s)
@@ -389,7 +392,7 @@ func (v *View) reopen(ctx context.Context, id string, row store.Session, lost bo
 	one := &mine{view: v, hash: row.Hash, changed: true, reopening: true}
 	h.mine[id] = one
 	h.mu.Unlock()
-	err := v.local.Load().Adopt(ctx, id, row.Initialize, waiting, func() { v.live.Restore(id, had.Live, lost) })
+	err := v.local.Load().Adopt(ctx, id, row.Initialize, waiting, func() { v.live.Restore(id, had.Live, lost || had.Lost) })
 	h.mu.Lock()
 	if one.reopening = false; err != nil {
 		delete(h.mine, id)

@@ -333,6 +333,11 @@ func TestACallThatWasLostIsNotRepeated(t *testing.T) {
 	go home.stop()
 	expect(t, stream.next(), `"id":7`, says)
 	expect(t, await.Value(t, asked), `"id":8`, says)
+	for range 2 { // also the one of which the answer had begun
+		if what := await.Value(t, b.handed); what != "lost" {
+			t.Errorf("a request that was lost counts as %s", what)
+		}
+	}
 	expect(t, alice.call(b, "echo", `{}`), "replica-1")
 	if len(b.calls) != 0 {
 		t.Error("a call was made again")
@@ -405,6 +410,37 @@ func TestWhatWaitsForAClientIsHandedOver(t *testing.T) {
 	home.homes.Drain()
 	home.http.Release(t.Context())
 	expect(t, alice.listen(b).next(), "news")
+}
+
+func TestOfTooMuchThatWaitsForAClientWhatFitsIsHandedOver(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	for range 30 { // 15 kB each
+		home.live.Notify(alice.session, "notifications/message", json.RawMessage(fmt.Sprintf(`{"level":"error","data":%q}`, strings.Repeat("x", 15<<10))))
+	}
+	home.live.Notify(alice.session, "notifications/prompts/list_changed", nil)
+	home.homes.Drain()
+	home.http.Release(t.Context())
+	stream := alice.listen(b)
+	for got := stream.next(); !strings.Contains(got, "prompts/list_changed"); got = stream.next() {
+		if got == "" {
+			t.Fatal("the stream ended before the short message that came last")
+		}
+	}
+}
+
+// A replica that is told to stop while it takes a session over passes the request on.
+func TestAnAdoptionThatAnEndOvertakesGoesToAnotherReplica(t *testing.T) {
+	all := newTeam(t, 3, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("alice")
+	home.stop()
+	b.restoring = func() {
+		b.homes.Drain()
+		b.http.Release(context.Background())
+	}
+	expect(t, alice.call(b, "echo", `{}`), "replica-2")
 }
 
 func TestASessionThatWasAdoptedElsewhereEndsHere(t *testing.T) {

@@ -220,6 +220,9 @@ type replica struct {
 	by    atomic.Pointer[context.Context] // of the last call
 	gone  atomic.Bool
 	stop  func()
+
+	handed    chan string // gets what became of each request that was handed on
+	restoring func()      // is called before a session is restored; nil: nothing
 }
 
 // newTeam starts replicas. extra changes the tools of each.
@@ -252,10 +255,10 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 		t.Fatal(err)
 	}
 	r := &replica{team: all, me: cluster.Peer{ID: fmt.Sprintf("replica-%d", n), Address: listener.Addr().String()},
-		calls: make(chan *tool.Call, 100), ended: make(chan error, 100), done: make(chan struct{})}
+		calls: make(chan *tool.Call, 100), ended: make(chan error, 100), done: make(chan struct{}), handed: make(chan string, 10_000)}
 	log := slog.New(slog.DiscardHandler)
 	settings := configs.Cluster{Keys: []configs.ClusterKey{key(1), key(2)}}
-	if r.homes, err = cluster.NewHomes(cluster.Options{Settings: settings, Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Forwarded: func(string, time.Duration) {}, Idle: time.Hour, Log: log}); err != nil {
+	if r.homes, err = cluster.NewHomes(cluster.Options{Settings: settings, Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Forwarded: r.took, Idle: time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	r.homes.DialBy(r.dial)
@@ -267,7 +270,7 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	delete(tools, "find")
 	var view *cluster.View
 	r.live = register.New(register.Options{Version: "1", Observer: changes{&view}}, func(trust.Party) *register.Served { return served }, log)
-	view = r.homes.View("ops", having{r.live})
+	view = r.homes.View("ops", having{r})
 	clients := transport.NewClients(transport.Limits{})
 	r.http = transport.NewStreamable(r.live, clients, view, log)
 	view.Serve(r.http)
@@ -311,6 +314,14 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	return r
 }
 
+// took hears of a request that was handed on.
+func (r *replica) took(outcome string, _ time.Duration) {
+	select {
+	case r.handed <- outcome:
+	default: // a benchmark
+	}
+}
+
 // api answers a call that is no message of MCP.
 func (r *replica) api(w http.ResponseWriter, q *http.Request) {
 	r.calls <- nil
@@ -335,7 +346,7 @@ func (changes) Registered(string, string, trust.Party, register.Change) {}
 func (changes) Ended(string, register.Connected)                        {}
 
 // having is what sessions have.
-type having struct{ live *register.Live }
+type having struct{ *replica }
 
 func (h having) State(id string) (json.RawMessage, bool) {
 	state, ok := h.live.State(id)
@@ -346,6 +357,9 @@ func (h having) State(id string) (json.RawMessage, bool) {
 func (h having) Restore(id string, state json.RawMessage, lost bool) {
 	var s register.State
 	_ = json.Unmarshal(state, &s)
+	if h.restoring != nil {
+		h.restoring()
+	}
 	h.live.Restore(id, s, lost)
 }
 

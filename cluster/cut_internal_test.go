@@ -60,7 +60,7 @@ func TestGetBack(t *testing.T) {
 			n, asks := 0, 0
 			now := func() look { return one.looks[min(n, len(one.looks)-1)] }
 			h, err := NewHomes(Options{
-				Settings: configs.Cluster{Keys: []configs.ClusterKey{{1}}}, Me: Peer{ID: "replica-1"}, Log: slog.New(slog.DiscardHandler),
+				Keys: []configs.ClusterKey{{1}}, Me: Peer{ID: "replica-1"}, Log: slog.New(slog.DiscardHandler),
 				There: func(context.Context, string) (bool, error) { return now().there, now().err },
 				Ask:   func(context.Context, string, [32]byte) error { asks++; return now().ask },
 				Rows: oneRow{find: func() (store.Session, bool, error) {
@@ -88,7 +88,7 @@ func TestGetBackAsksLittle(t *testing.T) {
 		const home = "replica-0"
 		var looks, asks atomic.Int64
 		h, err := NewHomes(Options{
-			Settings: configs.Cluster{Keys: []configs.ClusterKey{{1}}}, Me: Peer{ID: "replica-1"}, Log: slog.New(slog.DiscardHandler),
+			Keys: []configs.ClusterKey{{1}}, Me: Peer{ID: "replica-1"}, Log: slog.New(slog.DiscardHandler),
 			There: func(context.Context, string) (bool, error) { looks.Add(1); return true, nil },
 			Ask:   func(context.Context, string, [32]byte) error { asks.Add(1); return nil },
 			Rows:  oneRow{find: func() (store.Session, bool, error) { looks.Add(1); return store.Session{Home: home}, true, nil }},

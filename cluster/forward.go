@@ -39,12 +39,10 @@ const (
 	storeAgain = time.Second
 	// maxTurns is how often it is looked up anew where a session is, while it moves.
 	maxTurns = 5
-	// retryAfter is the header of what is answered where a replica cannot be reached, in seconds.
-	retryAfter = "1"
 )
 
-// newHands returns the connections to other replicas.
-func newHands(secure *tls.Config) *http.Transport {
+// Reach returns the connections to other replicas.
+func Reach(secure *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	return &http.Transport{
@@ -115,8 +113,8 @@ var errNotThere = errors.New("the session is not there")
 func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Peer, pass bool) (what outcome) {
 	var begun atomic.Bool // something of the request was sent
 	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{WroteHeaders: func() { begun.Store(true) }})
-	slow := &timed{ResponseWriter: w, control: http.NewResponseController(w)}
-	defer slow.end()
+	slow := transport.NewTimed(w)
+	defer slow.End()
 	proxy := httputil.ReverseProxy{
 		Transport: h.hands, BufferPool: buffers, // event streams are passed on at once
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -284,7 +282,7 @@ func once(sent []byte) bool {
 func (v *View) Elsewhere(w http.ResponseWriter, r *http.Request, id string, sent []byte, here http.Handler) {
 	h := v.homes
 	if err := h.forwarded.Take(1); err != nil {
-		unavailable(w, err.Error())
+		transport.Unavailable(w, err)
 		return
 	}
 	defer h.forwarded.Release(1)
@@ -325,7 +323,7 @@ func (v *View) Continue(w http.ResponseWriter, r *http.Request, state string, se
 		return false
 	}
 	if err := h.forwarded.Take(1); err != nil {
-		unavailable(w, err.Error())
+		transport.Unavailable(w, err)
 		return true
 	}
 	defer h.forwarded.Release(1)
@@ -485,42 +483,7 @@ func (h *Homes) pass(w http.ResponseWriter, r *http.Request, sent []byte) {
 }
 
 func unavailable(w http.ResponseWriter, why string) {
-	w.Header().Set("Retry-After", retryAfter)
-	http.Error(w, why+": try again", http.StatusServiceUnavailable)
-}
-
-// timed is a ResponseWriter to which a client has to read what is written, within a time.
-type timed struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	begun   bool
-}
-
-const (
-	writeWithin = 30 * time.Second
-	writeAtOnce = 64 << 10
-)
-
-func (t *timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
-func (t *timed) Write(p []byte) (written int, err error) {
-	for len(p) > 0 && err == nil {
-		part := p[:min(len(p), writeAtOnce)]
-		_ = t.control.SetWriteDeadline(time.Now().Add(writeWithin)) // else whoever serves bounds the time
-		t.begun = true
-		var n int
-		n, err = t.ResponseWriter.Write(part)
-		written, p = written+n, p[n:]
-	}
-	return written, err
-}
-
-// end is to be called before the handler returns: the connection may carry other requests.
-func (t *timed) end() {
-	if t.begun {
-		_ = t.control.Flush()
-		_ = t.control.SetWriteDeadline(time.Time{})
-	}
+	transport.Unavailable(w, errors.New(why+": try again"))
 }
 
 // silent takes what failed is told of.

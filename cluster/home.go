@@ -57,9 +57,10 @@ type Live interface {
 
 // Options of Homes.
 type Options struct {
-	Settings configs.Cluster
-	Me       Peer
-	Rows     Rows
+	Keys  []configs.ClusterKey // of which one seals the IDs of sessions, and all open them
+	Hands *http.Transport      // the connections to other replicas, as of Reach
+	Me    Peer
+	Rows  Rows
 	// Peers returns the other replicas that have been there lately. It does not block.
 	Peers func() []Peer
 	// There reports whether a replica is there by what the store knows now.
@@ -125,18 +126,14 @@ const (
 // NewHomes returns homes of a replica, without sessions. Nothing is stored before Run but what
 // cannot wait.
 func NewHomes(o Options) (*Homes, error) {
-	seal, err := NewSeal(o.Settings.Keys)
-	if err != nil {
-		return nil, err
-	}
-	secure, err := TLS(o.Settings.Keys)
+	seal, err := NewSeal(o.Keys)
 	if err != nil {
 		return nil, err
 	}
 	streams, end := context.WithCancel(context.Background())
 	return &Homes{
 		streams: streams, end: end,
-		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, log: o.Log, hands: newHands(secure),
+		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, log: o.Log, hands: o.Hands,
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
 		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]cut{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), given: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil

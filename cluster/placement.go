@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,9 +13,6 @@ import (
 
 // PlacedPattern is where a replica serves the servers that run in it alone to the others.
 const PlacedPattern = "/servers/{server}/mcp"
-
-// Reach returns what sends requests to other replicas.
-func Reach(secure *tls.Config) http.RoundTripper { return newHands(secure) }
 
 // PresentPattern is where a replica says who is there, to those that do not reach the database.
 const PresentPattern = "GET /replicas"

@@ -257,8 +257,9 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	r := &replica{team: all, me: cluster.Peer{ID: fmt.Sprintf("replica-%d", n), Address: listener.Addr().String()},
 		calls: make(chan *tool.Call, 100), ended: make(chan error, 100), done: make(chan struct{}), handed: make(chan string, 10_000)}
 	log := slog.New(slog.DiscardHandler)
-	settings := configs.Cluster{Keys: []configs.ClusterKey{key(1), key(2)}}
-	if r.homes, err = cluster.NewHomes(cluster.Options{Settings: settings, Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Forwarded: r.took, Idle: time.Hour, Log: log}); err != nil {
+	keys := []configs.ClusterKey{key(1), key(2)}
+	secure := peer(t, keys...)
+	if r.homes, err = cluster.NewHomes(cluster.Options{Keys: keys, Hands: cluster.Reach(secure), Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Forwarded: r.took, Idle: time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	r.homes.DialBy(r.dial)
@@ -294,7 +295,6 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	server := httptest.NewServer(who(outside))
 	r.url = server.URL
 	ctx, cancel := context.WithCancel(context.Background())
-	secure := peer(t, settings.Keys...)
 	var running sync.WaitGroup
 	running.Go(func() { _ = cluster.Serve(ctx, listener, cluster.NewServer(secure, inside)) })
 	running.Go(func() { r.homes.Run(ctx) })

@@ -25,27 +25,24 @@ import (
 	"toolfinch/trust"
 )
 
-// peer is how other replicas reach this one, as the configuration says it.
-func peer(id string, c *configs.Cluster) (cluster.Peer, error) {
+// addressOf is where other replicas reach this one, as the configuration says it.
+func addressOf(c *configs.Cluster) (string, error) {
 	if c.Address != "" {
-		return cluster.Peer{ID: id, Address: c.Address}, nil
+		return c.Address, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return cluster.Peer{}, fmt.Errorf("the name of this machine is not known (write cluster.address): %w", err)
+		return "", fmt.Errorf("the name of this machine is not known (write cluster.address): %w", err)
 	}
 	_, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return cluster.Peer{}, err
+		return "", err
 	}
-	return cluster.Peer{ID: id, Address: net.JoinHostPort(host, port)}, nil
+	return net.JoinHostPort(host, port), nil
 }
 
 // peers are the other replicas that have been there lately.
 func (o *others) peers() []cluster.Peer {
-	if o == nil {
-		return nil
-	}
 	all, _, _ := o.leads.Replicas() // what is out of date is better than nothing
 	var peers []cluster.Peer
 	for _, r := range all {
@@ -62,16 +59,9 @@ func newHomes(config *configs.Config, o options, beside *others, db *store.Store
 	if !config.Replicated() || !shared {
 		return nil, nil
 	}
-	id := newReplicaID()
-	if beside != nil {
-		id = beside.me.ID
-	}
-	me, err := peer(id, config.Cluster)
-	if err != nil {
-		return nil, err
-	}
+	me := cluster.Peer{ID: beside.me.ID, Address: beside.me.Address}
 	return cluster.NewHomes(cluster.Options{
-		Settings: *config.Cluster, Me: me, Rows: rows, Peers: beside.peers, There: db.Replicas().There, Idle: config.SessionTimeout, Log: o.log,
+		Keys: config.Cluster.Keys, Hands: beside.hands, Me: me, Rows: rows, Peers: beside.peers, There: db.Replicas().There, Idle: config.SessionTimeout, Log: o.log,
 		Forwarded: o.observer.metrics.Forwarded,
 		Ask: func(ctx context.Context, id string, hash [32]byte) error {
 			return db.Replicas().Ask(ctx, store.Topic{Kind: store.TopicSession, Key: id}, hex.EncodeToString(hash[:]))
@@ -157,15 +147,11 @@ func (p *Proxy) listenInside() (net.Listener, error) {
 	if p.homes == nil {
 		return nil, nil
 	}
-	secure, err := cluster.TLS(p.first.Cluster.Keys)
-	if err != nil {
-		return nil, err
-	}
 	listener, err := net.Listen("tcp", p.first.Cluster.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("cluster.listen: %w", err)
 	}
-	p.inner = cluster.NewServer(secure, p.inside())
+	p.inner = cluster.NewServer(p.others.secure, p.inside())
 	p.inner.ErrorLog = p.errorLog()
 	return listener, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -50,7 +51,8 @@ type others struct {
 	shared  shared
 	leads   *cluster.Leads
 	changes *cluster.Changes
-	hands   http.RoundTripper // sends requests to other replicas; nil: they are not reached
+	secure  *tls.Config     // how replicas talk to each other; nil: they are not reached
+	hands   *http.Transport // the connections to them; likewise
 	log     *slog.Logger
 }
 
@@ -61,19 +63,18 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 		return nil, nil
 	}
 	all := &others{shared: inPostgres{replicas}, log: o.log}
-	all.me = store.Replica{ID: newReplicaID(), Version: o.version, Started: time.Now()}
+	all.me = store.Replica{ID: strings.ToLower(rand.Text()[:16]), Version: o.version, Started: time.Now()}
 	all.me.Name, _ = os.Hostname()
 	if c := config.Cluster; config.Replicated() {
-		at, err := peer(all.me.ID, c)
-		if err != nil {
+		var err error
+		if all.me.Address, err = addressOf(c); err != nil {
 			return nil, err
 		}
-		all.me.Name, all.me.Address = cmp.Or(c.Name, all.me.Name), at.Address
-		secure, err := cluster.TLS(c.Keys)
-		if err != nil {
+		all.me.Name = cmp.Or(c.Name, all.me.Name)
+		if all.secure, err = cluster.TLS(c.Keys); err != nil {
 			return nil, err
 		}
-		all.hands = cluster.Reach(secure)
+		all.hands = cluster.Reach(all.secure)
 	}
 	if one := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Placement == upstream.PlacementOne }); one >= 0 && all.hands == nil {
 		o.log.Warn("placement: one does nothing without cluster: replicas do not reach each other", "server", config.Servers[one].Name)
@@ -85,15 +86,16 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 		}
 		_ = l.Close()
 	}
-	all.leads = cluster.NewLeads(cluster.LeadOptions{Me: all.me, Open: all.shared.Join, Hands: all.hands, Log: o.log})
+	leading := cluster.LeadOptions{Me: all.me, Open: all.shared.Join, Log: o.log}
+	if all.hands != nil {
+		leading.Hands = all.hands
+	}
+	all.leads = cluster.NewLeads(leading)
 	all.changes = cluster.NewChanges(all.shared.Listen, versions, o.log)
 	all.compete(config)
 	o.audit.log.Name(all.me.Name + " " + all.me.ID)
 	return all, nil
 }
-
-// newReplicaID returns the ID of a replica, which it has until it ends.
-func newReplicaID() string { return strings.ToLower(rand.Text()[:16]) }
 
 // present are the replicas that were there last, and the servers that this one leads.
 func (o *others) present() (all []store.Replica, leads []string) {

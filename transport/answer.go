@@ -17,6 +17,42 @@ const (
 	writeAtOnce = 64 << 10
 )
 
+// Timed is a ResponseWriter to which a client has to read what is written, within a time.
+type Timed struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	within  time.Duration // for writeAtOnce bytes
+	dated   bool          // a deadline was set
+}
+
+// NewTimed returns a Timed. End is to be called before the handler returns.
+func NewTimed(w http.ResponseWriter) *Timed {
+	return &Timed{ResponseWriter: w, control: http.NewResponseController(w), within: writeWithin}
+}
+
+// Unwrap is for http.ResponseController.
+func (t *Timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+func (t *Timed) Write(p []byte) (written int, err error) {
+	for len(p) > 0 && err == nil {
+		part := p[:min(len(p), writeAtOnce)]
+		// Where no deadline can be set, whoever serves bounds the time.
+		t.dated = t.control.SetWriteDeadline(time.Now().Add(t.within)) == nil
+		var n int
+		n, err = t.ResponseWriter.Write(part)
+		written, p = written+n, p[n:]
+	}
+	return written, err
+}
+
+// End takes the deadline away: it must not outlive the request, as the connection may carry others.
+func (t *Timed) End() {
+	if t.dated {
+		_ = t.control.Flush()
+		_ = t.control.SetWriteDeadline(time.Time{})
+	}
+}
+
 // errEnded is returned for what comes after the handler of the request has returned.
 var errEnded = errors.New("the request has ended")
 
@@ -24,29 +60,24 @@ var errEnded = errors.New("the request has ended")
 // buffer of one that has returned to another client's response. Its methods are
 // safe for concurrent use.
 type answer struct {
-	control *http.ResponseController
-	within  time.Duration // for writeAtOnce bytes
+	timed *Timed
 
-	mu    sync.Mutex          // guards what follows; held while something is written
-	w     http.ResponseWriter // nil once the last was written, or the handler has returned
-	begun bool                // the header was sent
-	dated bool                // a deadline was set
+	mu    sync.Mutex // guards what follows, and timed; held while something is written
+	w     *Timed     // nil once the last was written, or the handler has returned
+	begun bool       // the header was sent
 }
 
 func newAnswer(w http.ResponseWriter) *answer {
-	return &answer{control: http.NewResponseController(w), within: writeWithin, w: w}
+	timed := NewTimed(w)
+	return &answer{timed: timed, w: timed}
 }
 
-// end is to be called before the handler returns. The deadline must not outlive the
-// request: the connection may carry others.
+// end is to be called before the handler returns.
 func (a *answer) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.w = nil
-	if a.dated {
-		_ = a.control.Flush()
-		_ = a.control.SetWriteDeadline(time.Time{})
-	}
+	a.timed.End()
 }
 
 // event writes one server-sent event, after the header of the stream.
@@ -77,7 +108,7 @@ func (a *answer) streamed(text []byte) error {
 	if err := a.write(text); err != nil {
 		return err
 	}
-	return a.control.Flush()
+	return a.w.control.Flush()
 }
 
 // last writes the answer of a request: as an event where a stream has begun, else
@@ -141,14 +172,6 @@ func (a *answer) begin(status int, contentType string) {
 
 // write is for who holds the lock.
 func (a *answer) write(b []byte) error {
-	for len(b) > 0 {
-		part := b[:min(len(b), writeAtOnce)]
-		// Where no deadline can be set, whoever serves bounds the time.
-		a.dated = a.control.SetWriteDeadline(time.Now().Add(a.within)) == nil
-		if _, err := a.w.Write(part); err != nil {
-			return err
-		}
-		b = b[len(part):]
-	}
-	return nil
+	_, err := a.w.Write(b)
+	return err
 }

@@ -18,7 +18,7 @@ func TestAClientThatDoesNotReadIsGivenUp(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := newAnswer(w)
 		defer out.end()
-		out.within = 50 * time.Millisecond
+		out.timed.within = 50 * time.Millisecond
 		for {
 			if err := out.message(make([]byte, 1<<20)); err != nil {
 				<-r.Context().Done() // whoever works for it hears of it

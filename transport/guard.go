@@ -247,11 +247,11 @@ func BodyStatus(err error) (status int, reason string) {
 	return http.StatusBadRequest, "the body did not arrive: " + err.Error()
 }
 
-// retryAfter is the Retry-After header of what a limit refuses, in seconds.
+// retryAfter is the Retry-After header of what cannot be answered now, in seconds.
 const retryAfter = "5"
 
-// unavailable answers a request that a limit refuses.
-func unavailable(w http.ResponseWriter, err error) {
+// Unavailable answers a request that cannot be answered now, because of a limit or of other replicas.
+func Unavailable(w http.ResponseWriter, err error) {
 	w.Header().Set("Retry-After", retryAfter)
 	http.Error(w, err.Error(), fullStatus(err))
 }

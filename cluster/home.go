@@ -26,7 +26,7 @@ func HashOf(id string) [32]byte { return sha256.Sum256([]byte(id)) }
 
 // Rows are the sessions of all replicas, as they are stored.
 type Rows interface {
-	// Put stores a session that was opened.
+	// Put stores a session that was opened, unless it has another home by now.
 	Put(ctx context.Context, s store.Session) error
 	// Find returns a session, and false where there is none.
 	Find(ctx context.Context, hash [32]byte) (store.Session, bool, error)
@@ -283,11 +283,8 @@ func (h *Homes) release(ctx context.Context, id string, one *mine, waiting [][]b
 	if !ok {
 		return nil
 	}
-	h.mu.Lock()
-	initialize := one.initialize
-	h.mu.Unlock()
-	if initialize != nil {
-		return h.rows.Put(ctx, store.Session{Hash: one.hash, View: one.view.name, Principal: one.principal, Initialize: initialize, State: state})
+	if err := h.put(ctx, id, one); err != nil {
+		return err
 	}
 	if _, err := h.rows.Change(ctx, h.me.ID, map[[32]byte][]byte{one.hash: state}); err != nil {
 		return err

@@ -57,7 +57,11 @@ func (r *rows) do(f func()) error {
 }
 
 func (r *rows) Put(_ context.Context, s store.Session) error {
-	return r.do(func() { r.all[s.Hash] = s })
+	return r.do(func() {
+		if stored, found := r.all[s.Hash]; !found || stored.Home == s.Home {
+			r.all[s.Hash] = s
+		}
+	})
 }
 
 func (r *rows) Find(_ context.Context, hash [32]byte) (s store.Session, found bool, err error) {

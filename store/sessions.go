@@ -35,7 +35,7 @@ const maxSessions = 1_000_000
 const (
 	putSession = `
 		INSERT INTO sessions (hash, home, address, view, principal, initialize, state) VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (hash) DO UPDATE SET home = excluded.home, address = excluded.address, state = excluded.state, seen = now()`
+		ON CONFLICT (hash) DO UPDATE SET address = excluded.address, state = excluded.state, seen = now() WHERE sessions.home = excluded.home`
 	selectSession = `SELECT home, address, view, principal, initialize, state FROM sessions WHERE hash = $1`
 	moveSession   = `UPDATE sessions SET home = $3, address = $4, seen = now() WHERE hash = $1 AND home = $2`
 	// What is locked here is locked in one order, so that no two replicas wait for each other.
@@ -52,7 +52,8 @@ const (
 	boundSessions = `DELETE FROM sessions WHERE hash IN (SELECT hash FROM sessions ORDER BY seen DESC OFFSET $1)`
 )
 
-// Put stores a session that was opened.
+// Put stores a session that was opened. One that is stored, and has another home by now, stays as it
+// is.
 func (all *Sessions) Put(ctx context.Context, one Session) error {
 	_, err := run(ctx, all.transact, putSession, one.Hash[:], one.Home, one.Address, one.View, one.Principal, one.Initialize, one.State)
 	return failed("put a session", err)

@@ -45,6 +45,30 @@ func TestASessionIsStored(t *testing.T) {
 	}
 }
 
+func TestASessionThatIsPutLateStaysWithItsNextHome(t *testing.T) {
+	a, b := sessions(t)
+	one := Session{Hash: [32]byte{1}, Home: "R1", Address: "one:1", Initialize: []byte("{}"), State: []byte("first")}
+	put := func(state string, want Session) {
+		t.Helper()
+		one.State = []byte(state)
+		if err := a.Put(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+		if got, found, err := b.Find(t.Context(), one.Hash); err != nil || !found || !reflect.DeepEqual(got, want) {
+			t.Errorf("stored is %+v, %v, want %+v", got, err, want)
+		}
+	}
+	want := one
+	put("first", want)
+	want.State = []byte("again") // as where an answer of the database was lost
+	put("again", want)
+	if moved, err := b.Move(t.Context(), one.Hash, "R1", "R2", "two:1"); !moved || err != nil {
+		t.Fatal(moved, err)
+	}
+	want.Home, want.Address = "R2", "two:1"
+	put("late", want)
+}
+
 func TestOfManyThatMoveASessionOneDoes(t *testing.T) {
 	a, b := sessions(t)
 	hash := [32]byte{1}

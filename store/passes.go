@@ -28,14 +28,15 @@ func (d *database) committed(err error) error {
 }
 
 // Passes reports whether what a method was asked for may succeed later: its error says that
-// PostgreSQL was away, or became so, or had too much to do. Errors of SQLite do not pass by themselves.
+// PostgreSQL was away, or became so, or had too much to do, or that this replica does not lead a
+// server now. Errors of SQLite do not pass by themselves.
 func Passes(err error) bool {
 	var away *Away
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && (slices.Contains(slow, refused.Code) || slices.Contains(unable, refused.Code)) {
 		return true
 	}
-	return errors.As(err, &away) || errors.Is(err, errUnknown) || err != nil && again(err)
+	return errors.As(err, &away) || errors.Is(err, errUnknown) || errors.Is(err, errNotLed) || err != nil && again(err)
 }
 
 const lockTimeout = "55P03"

@@ -43,6 +43,7 @@ type remote struct {
 	done  chan struct{}      // closed when watch has returned
 
 	within time.Duration // maxMethod, but for tests
+	member atomic.Int64  // the process of the server that serves the last Membership; 0 for none
 
 	refused atomic.Pointer[refusal] // the last time that it stored nothing; nil after it did
 	away    atomic.Pointer[Away]    // nil while the database answers

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -138,14 +139,20 @@ const (
 // network, is there for some 15 s more.
 func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
 	conn, err := r.remote.connect(ctx)
+	var process int64
 	if err == nil {
-		if _, err = conn.Exec(ctx, `SET statement_timeout = 10000`); err != nil {
+		_, err = conn.Exec(ctx, `SET statement_timeout = 10000`)
+		if err == nil {
+			err = conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&process) // that of a pooler is another
+		}
+		if err != nil {
 			closeSoon(conn)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: join the replicas: %w", err)
 	}
+	r.remote.member.Store(process)
 	return &Membership{remote: r.remote, conn: conn}, nil
 }
 
@@ -165,6 +172,7 @@ const (
 	// A key of 64 bits is shown in two halves.
 	selectLocks = `SELECT (classid::BIGINT << 32) | objid::BIGINT FROM pg_locks
 		WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+	isLed     = `SELECT $1 IN (` + selectLocks + ` AND pid = $2)`
 	isLocked  = `SELECT $1 IN (` + selectLocks + `)`
 	takeLocks = `SELECT name FROM unnest($1::TEXT[], $2::BIGINT[]) AS wanted (name, key) WHERE pg_try_advisory_lock(key)`
 	freeLocks = `SELECT pg_advisory_unlock(key) FROM unnest($1::BIGINT[]) AS held (key)`
@@ -218,7 +226,27 @@ func (s *Membership) tell(ctx context.Context, me Replica) error {
 }
 
 // lead is the key of the lock of whoever leads a server.
-func (s *Membership) lead(server string) int64 { return s.lockKey("lead\x00" + server) }
+func (s *Membership) lead(server string) int64 { return s.lockKey(leadOf(server)) }
+
+func leadOf(server string) string { return "lead\x00" + server }
+
+// errNotLed is the error of a replica that writes what it has listed, and leads the server no more.
+var errNotLed = errors.New("this replica does not lead the server now")
+
+// led fails where a replica writes the list of a server that it leads no more: it may have been
+// stopped for a while, and what it has is older than what another one has written meanwhile. What
+// is no replica, as are commands, leads without that.
+func (d *database) led(ctx context.Context, tx *txn, server string) error {
+	if d.remote == nil || d.remote.member.Load() == 0 {
+		return nil
+	}
+	var leads bool
+	err := tx.QueryRowContext(ctx, isLed, d.remote.lockKey(leadOf(server)), d.remote.member.Load()).Scan(&leads)
+	if err == nil && !leads {
+		err = errNotLed
+	}
+	return err
+}
 
 // Lead tries to lead servers, and returns those that nobody else leads.
 func (s *Membership) Lead(ctx context.Context, servers []string) (leads []string, err error) {

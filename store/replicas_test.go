@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -103,6 +104,38 @@ func TestReplicas(t *testing.T) {
 	if sqlite := open(t, t.TempDir()); sqlite.Replicas() != nil {
 		t.Error("a store in SQLite has replicas")
 	}
+}
+
+// What a replica has listed that was stopped for a while does not replace what the next leader of
+// the server has written.
+func TestWhoLeadsAServerNoMoreDoesNotWriteItsList(t *testing.T) {
+	url := postgres.Start(t)
+	stopped, next, command := open(t, url), open(t, url), open(t, url)
+	one, _, _ := sit(t, stopped, "a")
+	two, _, _ := sit(t, next, "b")
+	put := func(s *Store, want error) {
+		t.Helper()
+		if _, err := s.PutServer(t.Context(), Upstream{Name: "x"}, nil, nil); !errors.Is(err, want) {
+			t.Errorf("the list is stored: %v, want %v", err, want)
+		} else if want != nil && !Passes(err) {
+			t.Errorf("%v does not pass, though this replica may lead the server again", err)
+		}
+	}
+	lead := func(s *Membership) {
+		t.Helper()
+		await.True(t, func() bool { got, err := s.Lead(t.Context(), []string{"x"}); return err == nil && len(got) == 1 })
+	}
+	put(stopped, errNotLed)
+	lead(one)
+	put(stopped, nil)
+	put(next, errNotLed)
+	if err := one.conn.PgConn().Conn().Close(); err != nil {
+		t.Fatal(err)
+	}
+	lead(two)
+	put(stopped, errNotLed)
+	put(next, nil)
+	put(command, nil) // it is no replica
 }
 
 // Whatever other processes have in memory is notified when it changes, once for each

@@ -54,7 +54,8 @@ type Diff struct {
 // PutServer stores a server and replaces its definitions, of every kind, by
 // defs, in their order. Of two defs of one kind and name the first counts.
 // Whatever defs say, they belong to srv. With a review it decides in the same
-// transaction what of the list is approved; without one nothing is. On an error
+// transaction what of the list is approved; without one nothing is. A replica that does
+// not lead the server has an error that passes. On an error
 // nothing was stored and the Diff is zero.
 func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, review *Review) (Diff, error) {
 	if srv.UpdatedAt.IsZero() {
@@ -62,6 +63,9 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 	}
 	var diff Diff
 	err := s.write(ctx, func(ctx context.Context, tx *txn) (err error) {
+		if err := s.led(ctx, tx, srv.Name); err != nil {
+			return err
+		}
 		if diff, err = putServer(ctx, tx, srv, defs); err == nil && review != nil {
 			err = review.list(ctx, tx, srv.Name, len(defs) > 0, &diff)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,9 @@ import (
 	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
 	"toolfinch/store"
+	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
+	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -419,6 +422,55 @@ func processes(all []*replica) (n int) {
 		}
 	}
 	return n
+}
+
+// Bounds are divided by the replicas that are there, and lines of the audit log say which one wrote
+// them.
+func TestALimitIsDividedAgainAndAuditLinesNameTheReplica(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "up", false, true)
+	s.list("tools", `{"name":"wait"}`, `{"name":"quick"}`)
+	called, done := make(chan struct{}), make(chan struct{})
+	s.on("tools/call wait", func(r *request) {
+		close(called)
+		<-done
+		r.result(`{"content":[]}`)
+	})
+	s.on("tools/call quick", func(r *request) { r.result(`{"content":[]}`) })
+	config := configOf(t, []*script{s})
+	config.Store = postgres.Start(t)
+	config.RateLimits = []rate.Rule{{Name: "rate_limits.0", Tool: "up.*", Concurrency: 2}}
+	settings := audit.Settings{File: filepath.Join(t.TempDir(), "audit.jsonl"), MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge}
+	log, err := audit.Open(settings, auditKey, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := reaching(t, config)
+	named.Cluster.Name = "first"
+	one := addReplica(t, named, proxy.WithAudit(log, settings))
+	c := newClient(t, one.Proxy, one.url, kind{}, `{}`, reply)
+	quick := func() bool { return !failed(c.ask("tools/call", `{"name":"up_quick","arguments":{}}`)) }
+	waiting := c.begin("tools/call", `{"name":"up_wait","arguments":{}}`)
+	await.Value(t, called)
+	await.True(t, quick)
+	other := addReplica(t, reaching(t, config))
+	await.True(t, func() bool { return !quick() }) // each has a bound of one
+	other.stop()
+	await.True(t, quick)
+	close(done)
+	if got := await.Value(t, waiting.answer); failed(got) {
+		t.Errorf("the call in flight: %s", got.raw)
+	}
+	await.True(t, func() bool {
+		calls := 0
+		err := audit.Scan([]string{settings.File}, audit.Filter{}, func(l *audit.Line, _ []byte) error {
+			if calls++; !strings.HasPrefix(l.Replica, "first ") {
+				t.Errorf("a line of %s names the replica %q", l.Event, l.Replica)
+			}
+			return nil
+		})
+		return err == nil && calls > 3
+	})
 }
 
 // A replica without a server does not make the others forget what they know of it.

@@ -46,7 +46,7 @@ func Reach(secure *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	return &http.Transport{
-		TLSClientConfig: secure, Protocols: protocols, TLSHandshakeTimeout: dialWithin,
+		TLSClientConfig: secure.Clone(), Protocols: protocols, TLSHandshakeTimeout: dialWithin,
 		DialContext:        (&net.Dialer{Timeout: dialWithin}).DialContext,
 		IdleConnTimeout:    5 * time.Minute,
 		DisableCompression: true, // bytes stay bytes

@@ -268,9 +268,19 @@ func (c *crowd) kill(r *fleetReplica) {
 // costs reports whether a failure is one that a death explains: the call was in flight then, and
 // its client heard of it soon. The answer to a question may have been in flight, too, which no
 // client sends twice: then the call waits for it.
+// A call that began when the replica was gone can only have met the balancer, which notices that
+// within a second.
 func (d death) costs(f failure) bool {
-	soon := f.end.Before(d.to.Add(noticed)) || errors.Is(f.err, context.DeadlineExceeded) && strings.Contains(f.what, "_ask ")
-	return f.began.Before(d.to.Add(time.Second)) && f.end.After(d.from) && soon
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(f.err.Error(), text) })
+	}
+	const balancer = "Bad Gateway"
+	unanswered := strings.Contains(f.what, "_ask ") && says("deadline exceeded", "timed out")
+	soon := f.end.Before(d.to.Add(noticed)) || errors.Is(f.err, context.DeadlineExceeded) && unanswered
+	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", // as docs/scale.md says; else the client's own connection ended
+		"EOF", "request terminated without response", "connection reset", "connection closed", "fetch failed", "terminated"))
+	late := f.began.Before(d.to.Add(time.Second)) && says(balancer)
+	return f.end.After(d.from) && soon && (inFlight || late)
 }
 
 // noticed is how long a client may wait for the answer of a replica that was killed.

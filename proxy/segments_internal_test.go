@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"toolfinch/index"
+	"toolfinch/internal/await"
 	"toolfinch/internal/catalogue"
 	"toolfinch/retrieve"
 	"toolfinch/store"
@@ -183,7 +184,7 @@ func TestReplicasKeepTheirOwnIndexes(t *testing.T) {
 // What could not be stored is stored later, though nothing changes meanwhile.
 func TestAnIndexThatIsNotStoredIsStoredLater(t *testing.T) {
 	x := newIndexes(t)
-	var log bytes.Buffer
+	var log await.Log
 	x.log = slog.New(slog.NewTextHandler(&log, nil))
 	s, _ := x.start(x.contents("calc", "", 0))
 	tries := func() int { return strings.Count(log.String(), "the index is not written to the store") }

@@ -142,7 +142,7 @@ func awaitSpan(t *testing.T, c *collector.Collector, is func(collector.Span) boo
 func TestACollectorThatIsAwayHurtsNobody(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, upstreams(t, "everything"))
-	h.env = append(h.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1/hunter2", "OTEL_BSP_SCHEDULE_DELAY=1")
+	h.env = append(h.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1/hunter2", "OTEL_BSP_SCHEDULE_DELAY=1", "OTEL_BSP_EXPORT_TIMEOUT=1000")
 	var log *logWriter
 	t.Run("served", func(t *testing.T) { // whose end stops it
 		url, _, l := h.serveLogged(t)

@@ -99,7 +99,7 @@ func sly() {
 	text := string(quoted[1 : len(quoted)-1])
 	answers := map[string]string{
 		"initialize":     `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"sly","version":"1"}}`,
-		"tools/list":     `{"tools":[{"name":"run` + text + `","description":"Runs ` + text + `","inputSchema":{"type":"object","properties":{"a` + text + `":{"type":"string","description":"` + text + `"}}}},{"name":"fail","inputSchema":{"type":"object"}},{"name":"` + strings.Repeat("long", 2500) + `","description":"Is long","inputSchema":{"type":"object"}}]}`,
+		"tools/list":     `{"tools":[{"name":"run` + text + `","description":"Runs ` + text + `","inputSchema":{"type":"object","properties":{"a` + text + `":{"type":"string","description":"` + text + `"}}}},{"name":"fail","inputSchema":{"type":"object"}},{"name":"` + strings.Repeat("long", 450) + `","description":"Is long","inputSchema":{"type":"object"}}]}`,
 		"prompts/list":   `{"prompts":[{"name":"ask` + text + `"}]}`,
 		"resources/list": `{"resources":[{"uri":"sly://` + text + `","name":"` + text + `"}]}`,
 		"tools/call":     `{"content":[{"type":"text","text":"answer ` + text + `"},{"type":"resource_link","uri":"sly://` + text + `","name":"x"}]}`,

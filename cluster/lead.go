@@ -76,6 +76,7 @@ type Leads struct {
 	replicas   []store.Replica
 	changed    chan struct{} // closed when replicas are others, or lead something else
 	last       []string      // what was led over the connection before
+	keeps      []string      // what was led at End; me.Ending says whether that was
 	withdrawn  chan struct{} // closed once the others are told what Withdraw says; nil before Withdraw
 	lost       error         // why this replica is not there; nil while it is
 }
@@ -130,26 +131,42 @@ func (l *Leads) Again() {
 	}
 }
 
+// End says that this replica is about to end: from now on it leads no server that it does not lead
+// now. What it leads it keeps, also if it loses the database meanwhile and nobody else took it.
+func (l *Leads) End() {
+	l.mu.Lock()
+	l.me.Ending = true
+	l.keeps = slices.Collect(maps.Keys(l.leads))
+	if l.lost != nil {
+		l.keeps = l.last
+	}
+	l.mu.Unlock()
+	l.Again()
+}
+
 // Withdraw tells the other replicas that servers which stay run here no more, and returns once they
 // know. This one leads them on until Run ends, so that nobody starts another process while calls
-// are in flight here. It returns at once where it leads none, or the database is away.
+// are in flight here. It returns at once where it leads none, or the database is away. End comes before.
 func (l *Leads) Withdraw(ctx context.Context) {
 	l.mu.Lock()
-	if l.lost != nil || !slices.ContainsFunc(l.candidates, func(c Candidate) bool { return c.Stays && l.leads[c.Server] }) {
-		l.mu.Unlock()
-		return
-	}
 	if l.withdrawn == nil {
 		l.withdrawn = make(chan struct{})
 	}
 	told := l.withdrawn
+	waits := l.lost == nil && slices.ContainsFunc(l.candidates, func(c Candidate) bool { return c.Stays && l.leads[c.Server] })
 	l.mu.Unlock()
 	l.Again()
+	if !waits {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, roundWithin)
 	defer cancel()
 	select {
 	case <-told:
 	case <-ctx.Done():
+		return
+	}
+	if all, _, _ := l.Replicas(); len(all) < 2 { // nobody else is there
 		return
 	}
 	select {
@@ -221,6 +238,9 @@ func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (m
 		candidates[i].wasHere = slices.Contains(l.last, candidates[i].Server)
 	}
 	me.Leads = slices.Sorted(maps.Keys(l.leads))
+	if me.Ending {
+		candidates = slices.DeleteFunc(candidates, func(c Candidate) bool { return !l.leads[c.Server] && !slices.Contains(l.keeps, c.Server) })
+	}
 	withdrawn := l.withdrawn
 	l.mu.Unlock()
 	if withdrawn != nil {
@@ -300,7 +320,7 @@ func (l *Leads) lead(servers []string, leads bool) {
 // heard takes down who is there. why is why this replica is not.
 func (l *Leads) heard(replicas []store.Replica, why error) {
 	same := func(a, b store.Replica) bool {
-		return a.ID == b.ID && a.Address == b.Address && slices.Equal(a.Leads, b.Leads)
+		return a.ID == b.ID && a.Address == b.Address && a.Ending == b.Ending && slices.Equal(a.Leads, b.Leads)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -375,11 +395,11 @@ func (c Candidate) patient(first bool) int {
 
 // first is the replica with the configuration of me that all of them take for the first
 // one to lead a server (rendezvous hashing): few servers get another one when replicas
-// come and go.
+// come and go. One that is about to end is the first for none.
 func first(server string, me store.Replica, replicas []store.Replica) store.Replica {
 	best, most := me, weight(server, me.ID)
 	for _, r := range replicas {
-		if w := weight(server, r.ID); r.Servers == me.Servers && (w > most || w == most && r.ID < best.ID) {
+		if w := weight(server, r.ID); r.Servers == me.Servers && !r.Ending && (w > most || w == most && r.ID < best.ID) {
 			best, most = r, w
 		}
 	}

@@ -31,6 +31,8 @@ func TestDecide(t *testing.T) {
 	}
 	other := one(high, time.Minute)
 	other.Servers = "different"
+	ending := one(high, time.Minute)
+	ending.Ending = true
 	for name, c := range map[string]struct {
 		me          store.Replica
 		others      []store.Replica
@@ -44,6 +46,8 @@ func TestDecide(t *testing.T) {
 		"not the first":                         {me: one(low, 0), others: []store.Replica{one(high, 0)}},
 		"not the first, and nobody took it":     {me: one(low, 0), others: []store.Replica{one(high, 0)}, free: true, lead: true},
 		"the first has other servers":           {me: one(low, 0), others: []store.Replica{other}, lead: true},
+		"the first is about to end":             {me: one(low, 0), others: []store.Replica{ending}, lead: true},
+		"led here, the first is about to end":   {me: one(low, time.Hour, s), others: []store.Replica{ending}, led: true},
 		"led here, alone":                       {me: one(low, 0, s), led: true},
 		"led here, the first has come":          {me: one(low, time.Hour, s), others: []store.Replica{one(high, time.Second)}, led: true},
 		"led here, the first has come to stay":  {me: one(low, time.Hour, s), others: []store.Replica{one(high, time.Minute)}, led: true, leave: true},
@@ -245,6 +249,66 @@ func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 	at(a, "https://b:1/servers/kept/mcp")
 	if _, _, err := a.Replicas(); err == nil {
 		t.Error("it does not say that its own knowledge is out of date")
+	}
+}
+
+// A replica that is about to end takes no server, says so, and gives up what it leads with Withdraw.
+func TestWhoIsAboutToEndTakesNoServer(t *testing.T) {
+	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+	start := func(id string) (l *Leads, stop func()) {
+		l = NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
+		l.Compete([]Candidate{{Server: "kept", Stays: true}, {Server: "other"}}, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); l.Run(ctx) }()
+		stop = func() { cancel(); <-done }
+		t.Cleanup(stop)
+		return l, stop
+	}
+	_, stop := start("a")
+	await.True(t, func() bool { return db.leader("kept") == "a" })
+	b, _ := start("b")
+	await.True(t, func() bool { at, _ := b.Placed("kept"); return at == "https://a:1/servers/kept/mcp" })
+	b.End()
+	stop()
+	const was = "https://a:1/servers/kept/mcp"
+	if b.Withdrew(was) {
+		t.Error("a replica that has gone without a word withdrew")
+	}
+	c, _ := start("c")
+	await.True(t, func() bool { return db.leader("kept") != "" && db.leader("other") != "" })
+	if kept, other := db.leader("kept"), db.leader("other"); kept != "c" || other != "c" {
+		t.Errorf("%s and %s lead, of which b is about to end", kept, other)
+	}
+	const at = "https://c:1/servers/kept/mcp"
+	await.True(t, func() bool { now, _ := b.Placed("kept"); return now == at })
+	if b.Withdrew(at) {
+		t.Error("a replica withdrew that goes on")
+	}
+	c.End()
+	c.Withdraw(t.Context())
+	if now, err := b.Placed("kept"); err == nil || !b.Withdrew(at) {
+		t.Errorf("after it withdrew the process is at %q", now)
+	}
+	if leads, _ := c.Leads("kept"); !leads || db.leader("kept") != "c" {
+		t.Error("it does not lead on until it ends")
+	}
+}
+
+// Nobody is waited for by a replica that is alone.
+func TestWhoIsAloneWithdrawsAtOnce(t *testing.T) {
+	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+	l := NewLeads(LeadOptions{Me: store.Replica{ID: "a"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
+	l.Compete([]Candidate{{Server: "kept", Stays: true}}, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	await.True(t, func() bool { leads, _ := l.Leads("kept"); return leads })
+	l.End()
+	begun := time.Now()
+	if l.Withdraw(t.Context()); time.Since(begun) >= 2*roundEvery {
+		t.Error("it waits for rounds of others")
 	}
 }
 

@@ -89,12 +89,13 @@ func (l *Leads) Placed(server string) (string, error) {
 }
 
 // Withdrew reports whether the replica that serves a server at a URL, of which Placed knows no
-// other, is there still: it has said that it is about to end.
+// other, is there still and has said that it is about to end. One that comes back after an outage leads
+// nothing for a moment, too, and goes on.
 func (l *Leads) Withdrew(at string) bool {
 	u, err := url.Parse(at)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return err == nil && l.lost == nil && slices.ContainsFunc(l.replicas, func(r store.Replica) bool { return r.Address != "" && r.Address == u.Host })
+	return err == nil && l.lost == nil && slices.ContainsFunc(l.replicas, func(r store.Replica) bool { return r.Ending && r.Address != "" && r.Address == u.Host })
 }
 
 func leaderOf(server string, replicas []store.Replica) (store.Replica, bool) {

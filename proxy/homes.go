@@ -212,6 +212,7 @@ func (p *Proxy) release(ctx context.Context, drain time.Duration) (left time.Dur
 	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	p.homes.Drain()
+	p.others.leads.End()
 	p.draining.Store(true)
 	p.log.Info("this replica is about to end: its sessions go to others", "within", drain)
 	var releasing sync.WaitGroup

@@ -24,6 +24,7 @@ type Replica struct {
 	Servers string   // a hash of the names of its servers
 	Policy  string   // a hash of its configuration and policies
 	Leads   []string // the servers that it lists, sorted
+	Ending  bool     // it is about to end, and leads nothing that it does not lead already
 	Started time.Time
 	Seen    time.Time     // when it last said that it was there
 	Up      time.Duration // how long it has been there, by the database's clock
@@ -109,6 +110,9 @@ func (r *Replicas) There(ctx context.Context, id string) (there bool, err error)
 	}
 	return there, nil
 }
+
+// endingMark is among the leads in the row of a replica that is Ending. No server has such a name.
+const endingMark = "!ending"
 
 // presence is the name of the lock that a replica has while it is there.
 func presence(id string) string { return "replica\x00" + id }
@@ -205,11 +209,15 @@ func (s *Membership) tell(ctx context.Context, me Replica) error {
 			return err
 		}
 	}
-	same := s.told.ID == me.ID && s.told.Servers == me.Servers && s.told.Policy == me.Policy && slices.Equal(s.told.Leads, me.Leads)
+	same := s.told.ID == me.ID && s.told.Servers == me.Servers && s.told.Policy == me.Policy && slices.Equal(s.told.Leads, me.Leads) && s.told.Ending == me.Ending
 	if same && time.Since(s.since) < tellEvery {
 		return nil
 	}
-	leads, err := json.Marshal(append([]string{}, me.Leads...))
+	says := append([]string{}, me.Leads...)
+	if me.Ending {
+		says = append(says, endingMark)
+	}
+	leads, err := json.Marshal(says)
 	if err != nil {
 		return err
 	}
@@ -304,6 +312,8 @@ func present(ctx context.Context, conn *pgx.Conn, locks []int64) ([]Replica, err
 		var up float64
 		if err = row.Scan(&r.ID, &r.Name, &r.Address, &r.Version, &r.Servers, &r.Policy, &leads, &r.Started, &r.Seen, &up); err == nil {
 			err = json.Unmarshal([]byte(leads), &r.Leads)
+			r.Ending = slices.Contains(r.Leads, endingMark)
+			r.Leads = slices.DeleteFunc(r.Leads, func(server string) bool { return server == endingMark })
 		}
 		r.Up = time.Duration(up * float64(time.Second))
 		return r, err

@@ -68,6 +68,11 @@ func TestReplicas(t *testing.T) {
 	if r := all[0]; !slices.Equal(r.Leads, []string{"x", "y"}) || r.Name != "host" || r.Version != "v1" || r.Started.IsZero() || r.Up < 0 || r.Up > time.Hour {
 		t.Errorf("a is %+v", r)
 	}
+	ending := all[0]
+	ending.Ending = true
+	if all, _, err := a.Tell(t.Context(), ending); err != nil || !all[0].Ending || !slices.Equal(all[0].Leads, []string{"x", "y"}) || all[1].Ending {
+		t.Errorf("after a has said that it is about to end: %+v, %v", all, err)
+	}
 	if err := a.Leave(t.Context(), []string{"y"}); err != nil {
 		t.Fatal(err)
 	}

@@ -168,17 +168,36 @@ func (p *Proxy) serveInside(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// finishInside waits until each call that was parked here is answered, which other replicas hand
-// on, and takes no more requests of them then. It waits for those in flight: what is none of a
-// session here, as are calls of servers that run here alone. Run cuts off what is in flight at the
-// end of ctx.
-func (p *Proxy) finishInside(ctx context.Context) {
+// withdrawing is how long before the end of the time to drain the other replicas are told, at the
+// latest, that servers run here no more; and how long that may take.
+const withdrawing = 3 * time.Second
+
+// withdraw tells the other replicas that servers run here no more, once nothing of the clients of
+// this one is in flight or was parked here, which other replicas hand on. What still is near the end
+// of ctx goes on: who calls a server here over another replica is told in time even so, waits
+// for its next leader, and does not come back.
+func (p *Proxy) withdraw(ctx context.Context, server *http.Server) {
 	if p.inner == nil {
 		return
 	}
-	p.others.leads.Withdraw(ctx) // who loses a connection here waits for the next leader, and does not come back
+	end, _ := ctx.Deadline()
+	before, cancel := context.WithDeadline(ctx, end.Add(-withdrawing))
+	defer cancel()
+	_ = server.Shutdown(before) // first: a call that is in flight may be parked
 	for _, v := range p.now.Load().views {
-		v.live.Finish(ctx)
+		v.live.Finish(before)
+	}
+	telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawing)
+	defer cancel()
+	p.others.leads.Withdraw(telling)
+}
+
+// finishInside takes no more requests of other replicas, and waits for those in flight: what is none
+// of a session here, as are calls of servers that run here alone. Run cuts off what is in flight
+// at the end of ctx.
+func (p *Proxy) finishInside(ctx context.Context) {
+	if p.inner == nil {
+		return
 	}
 	for _, live := range p.placed.lives("") {
 		live.Finish(ctx)

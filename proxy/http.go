@@ -67,6 +67,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 		v.live.EndStreams()
 	}
 	p.desk.page().EndStreams()
+	p.withdraw(ctx, server)
 	err := server.Shutdown(ctx)
 	if err != nil {
 		err = server.Close() // what still runs is cut off

@@ -370,6 +370,51 @@ func TestCallsOfAServerWithOneProcessWaitForItsNextReplica(t *testing.T) {
 	calling.Wait()
 }
 
+// A client's call that lasts longer than the drain is cut off, and does not keep the other replicas
+// from hearing where they are not to call a server any more.
+func TestACallThatOutlastsTheDrainCostsNoOther(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "kept", false, true)
+	s.settings.Placement = upstream.PlacementOne
+	s.list("tools", `{"name":"count"}`)
+	s.on("tools/call count", func(r *request) { r.result(`{"content":[]}`) })
+	slow := newScript(t, "slow", false, true)
+	slow.list("tools", `{"name":"wait"}`)
+	called, done := make(chan struct{}), make(chan struct{})
+	slow.on("tools/call wait", func(r *request) {
+		close(called)
+		<-done
+	})
+	defer close(done)
+	config := configOf(t, []*script{s, slow})
+	config.Store = postgres.Start(t)
+	first := reaching(t, config)
+	first.Cluster.Drain = 6 * time.Second
+	ending, other := addReplica(t, first), addReplica(t, reaching(t, config))
+	long := newClient(t, ending.Proxy, ending.url, kind{}, `{}`, reply)
+	go long.ask("tools/call", `{"name":"slow_wait","arguments":{}}`)
+	await.Value(t, called)
+	c := newClient(t, other.Proxy, other.url, kind{}, `{}`, reply)
+	ended := make(chan struct{})
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		for last := false; !last; {
+			select {
+			case <-ended:
+				last = true
+			default:
+			}
+			if got := c.ask("tools/call", `{"name":"kept_count","arguments":{}}`); failed(got) {
+				t.Errorf("a call over the other replica is answered %s", got.raw)
+				return
+			}
+		}
+	})
+	ending.stop()
+	close(ended)
+	calling.Wait()
+}
+
 // A call that waits for its client, which has no request with the replica meanwhile, is answered
 // over another one while the first ends; each time that it asks.
 func TestACallThatWasParkedIsAnsweredBeforeItsReplicaEnds(t *testing.T) {

@@ -35,6 +35,8 @@ const (
 	// pause is before a replica is asked again whose connection broke, or that refused it: then it
 	// is said to be gone.
 	pause = 50 * time.Millisecond
+	// retryAfter is in seconds: a session moves within some 0.1 s.
+	retryAfter = "1"
 	// storeAgain is between two attempts to look up where a session is.
 	storeAgain = time.Second
 	// maxTurns is how often it is looked up anew where a session is, while it moves.
@@ -282,7 +284,7 @@ func once(sent []byte) bool {
 func (v *View) Elsewhere(w http.ResponseWriter, r *http.Request, id string, sent []byte, here http.Handler) {
 	h := v.homes
 	if err := h.forwarded.Take(1); err != nil {
-		transport.Unavailable(w, err)
+		transport.Unavailable(w, err, retryAfter)
 		return
 	}
 	defer h.forwarded.Release(1)
@@ -323,7 +325,7 @@ func (v *View) Continue(w http.ResponseWriter, r *http.Request, state string, se
 		return false
 	}
 	if err := h.forwarded.Take(1); err != nil {
-		transport.Unavailable(w, err)
+		transport.Unavailable(w, err, retryAfter)
 		return true
 	}
 	defer h.forwarded.Release(1)
@@ -483,7 +485,7 @@ func (h *Homes) pass(w http.ResponseWriter, r *http.Request, sent []byte) {
 }
 
 func unavailable(w http.ResponseWriter, why string) {
-	transport.Unavailable(w, errors.New(why+": try again"))
+	transport.Unavailable(w, errors.New(why+": try again"), retryAfter)
 }
 
 // silent takes what failed is told of.

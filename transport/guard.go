@@ -250,9 +250,10 @@ func BodyStatus(err error) (status int, reason string) {
 // retryAfter is the Retry-After header of what cannot be answered now, in seconds.
 const retryAfter = "5"
 
-// Unavailable answers a request that cannot be answered now, because of a limit or of other replicas.
-func Unavailable(w http.ResponseWriter, err error) {
-	w.Header().Set("Retry-After", retryAfter)
+// Unavailable answers a request that cannot be answered now, because of a limit or of other
+// replicas. again is its Retry-After header, in seconds.
+func Unavailable(w http.ResponseWriter, err error, again string) {
+	w.Header().Set("Retry-After", again)
 	http.Error(w, err.Error(), fullStatus(err))
 }
 

@@ -36,7 +36,7 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 	}
 	end, err := s.clients.stream(r.Context())
 	if err != nil {
-		Unavailable(w, err)
+		Unavailable(w, err, retryAfter)
 		return
 	}
 	defer end()
@@ -48,7 +48,7 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 	}
 	session, err := s.clients.open(r.Context(), r.Context(), s.host, s.log, PipedPrefix+id, true, nil)
 	if err != nil {
-		Unavailable(w, err)
+		Unavailable(w, err, retryAfter)
 		return
 	}
 	defer session.close()

@@ -151,7 +151,7 @@ func (s *Streamable) add(session *session) bool {
 func (s *Streamable) listen(w http.ResponseWriter, r *http.Request, session *session) {
 	end, err := s.clients.stream(r.Context())
 	if err != nil {
-		Unavailable(w, err)
+		Unavailable(w, err, retryAfter)
 		return
 	}
 	defer end()

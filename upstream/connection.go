@@ -91,19 +91,20 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 }
 
 // finishWithin is how long calls over what was removed or replaced may take to end
-// before their connections are closed.
-const finishWithin = 10 * time.Second
+// before their connections are closed. Those over another replica have longer: it may be about to
+// end, and lets its calls end within cluster.drain.
+const finishWithin, finishAway = 10 * time.Second, time.Minute
 
 // finish ends the connection once no call is in flight over it, or after
-// finishWithin, or with the server. Another replica, which is about to end, says itself how long
-// calls may take.
+// finishWithin or finishAway, or with the server.
 func (c *connection) finish(why error) {
 	c.Retire()
-	patience := time.NewTimer(finishWithin)
-	defer patience.Stop()
+	within := finishWithin
 	if c.away {
-		patience.Stop()
+		within = finishAway
 	}
+	patience := time.NewTimer(within)
+	defer patience.Stop()
 	for waiting := true; waiting; {
 		n, ended := c.calls.count()
 		if n == 0 {
@@ -112,7 +113,7 @@ func (c *connection) finish(why error) {
 		select {
 		case <-ended:
 		case <-patience.C:
-			c.log.Warn("calls did not end in time on a connection that is being replaced", "waited", finishWithin)
+			c.log.Warn("calls did not end in time on a connection that is being replaced", "waited", within)
 			waiting = false
 		case <-c.Life.Done():
 			waiting = false

@@ -256,10 +256,10 @@ func (p *Pool) Relist(name string) {
 // Reconnect connects to a server anew, without the delay that earlier failures have
 // earned, and lists what it has now. The new connection is made first; the ones
 // before it, those of single clients too, are closed when the calls over them have
-// ended, after 10 s at most. Where no second connection comes up, they are closed
+// ended, after 10 s at most, or a minute over another replica. Where no second connection comes up, they are closed
 // first. What is being dialled is given up; who waits for it gets the new connection.
 //
-// It takes no longer than twice ConnectTimeout, CallTimeout, those 10 s and some
+// It takes no longer than twice ConnectTimeout, CallTimeout, that wait and some
 // seconds for closing. Callers at the same time share one attempt, which goes on
 // when their contexts end; the next begins when the connections before are closed.
 func (p *Pool) Reconnect(ctx context.Context, name string) Change {

@@ -117,7 +117,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	var again <-chan time.Time // nil while everything is stored
 	for {
 		if again == nil && len(l.waiting) > 0 {
-			again = time.After(storeAgain)
+			again = time.After(l.rest())
 		}
 		if due == nil && l.known.someHeld() {
 			due = time.After(decisionsEvery)
@@ -132,7 +132,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 			if again = nil; l.store.Health() == nil {
 				l.take(ctx, slices.Collect(maps.Values(l.waiting)))
 			} else {
-				again = time.After(storeAgain)
+				again = time.After(l.rest())
 			}
 		case f := <-l.asked:
 			f(ctx)
@@ -178,8 +178,21 @@ func (l *loop) leadsWaiting(server string) bool {
 	return leads
 }
 
-// storeAgain is how long what could not be stored or read waits for the next try.
-const storeAgain = time.Second
+const (
+	// storeAgain is how long what could not be stored or read waits for the next try.
+	storeAgain = time.Second
+	// refusedAgain is that while the database answers and stores nothing: a full disk may last, and
+	// every try of every server is a transaction under the lock of all that write.
+	refusedAgain = 15 * time.Second
+)
+
+// rest is how long what waits does so from now on.
+func (l *loop) rest() time.Duration {
+	if trouble := l.store.Trouble(); trouble != nil && trouble.Refuses {
+		return refusedAgain
+	}
+	return storeAgain
+}
 
 const (
 	// pause is how long the refresh loop waits for more changes to come.

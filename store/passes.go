@@ -55,10 +55,11 @@ func absent(at string, err error) bool {
 	return errors.Is(err, fs.ErrNotExist) && !(InPostgres(at) && Passes(err))
 }
 
-// Level is the level at which an error of a method is logged. While PostgreSQL is away it is known,
-// and was said once, that nothing can be stored or read.
+// Level is the level at which an error of a method is logged. While PostgreSQL is away, or stores
+// nothing, that is known and was said once. Who does not lead a server now is told what its leader
+// has listed.
 func Level(err error) slog.Level {
-	if away := (*Away)(nil); errors.As(err, &away) {
+	if away := (*Away)(nil); errors.As(err, &away) || errors.Is(err, errNotLed) {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn
@@ -86,6 +87,7 @@ func again(err error) bool {
 type refusal struct {
 	since, last time.Time
 	err         error
+	told        bool // in the log
 }
 
 // refusedFor is how long a refusal counts that nobody has repeated.
@@ -102,17 +104,29 @@ func (s *Store) Trouble() *Away {
 	return nil
 }
 
-// note notes whether the database stores what it is given.
-func (p *remote) note(err error) {
+// noted notes whether the database stores what it is given, and logs when that changes. It returns
+// err, as a *Away if the database refuses.
+func (d *database) noted(err error) error {
+	p := d.remote
 	was := p.refused.Load()
 	if refused, is := errors.AsType[*pgconn.PgError](err); is && slices.Contains(unable, refused.Code) {
 		now := time.Now()
-		next := &refusal{now, now, err}
+		next := &refusal{since: now, last: now, err: err}
 		if was != nil {
-			next.since = was.since
+			next.since, next.told = was.since, was.told
 		}
-		p.refused.Store(next)
-	} else if err == nil && was != nil {
-		p.refused.Store(nil)
+		// What finds room in a full database is stored between what does not.
+		last := p.toldRefused.Load()
+		if was == nil && now.UnixNano()-last > int64(refusedFor) {
+			next.told = p.toldRefused.CompareAndSwap(last, now.UnixNano())
+		}
+		if p.refused.CompareAndSwap(was, next) && was == nil && next.told {
+			d.log.Warn("PostgreSQL answers, and stores nothing: what is known is served on, and what must be stored is refused", "error", err)
+		}
+		return &Away{Since: next.since, Err: err, Refuses: true}
 	}
+	if err == nil && was != nil && p.refused.CompareAndSwap(was, nil) && was.told {
+		d.log.Info("PostgreSQL stores again", "after", time.Since(was.since).Round(time.Millisecond))
+	}
+	return err
 }

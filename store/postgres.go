@@ -45,14 +45,16 @@ type remote struct {
 	within time.Duration // maxMethod, but for tests
 	member atomic.Int64  // the process of the server that serves the last Membership; 0 for none
 
-	refused atomic.Pointer[refusal] // the last time that it stored nothing; nil after it did
-	away    atomic.Pointer[Away]    // nil while the database answers
-	mu      sync.Mutex              // guards up and drop; never held over I/O
-	up      context.Context         // done when the database goes away
-	drop    context.CancelCauseFunc
+	refused     atomic.Pointer[refusal] // the last time that it stored nothing; nil after it did
+	toldRefused atomic.Int64            // when that was logged last, in ns; 0 for never
+	away        atomic.Pointer[Away]    // nil while the database answers
+	mu          sync.Mutex              // guards up and drop; never held over I/O
+	up          context.Context         // done when the database goes away
+	drop        context.CancelCauseFunc
 }
 
-// Away is the error of methods while PostgreSQL does not answer.
+// Away is the error of methods while PostgreSQL does not answer, and of those that write while it
+// stores nothing.
 type Away struct {
 	Since    time.Time
 	Snapshot time.Time // when the snapshot was written that is read meanwhile; zero without one
@@ -495,8 +497,7 @@ func (d *database) transact(ctx context.Context, do func(context.Context, *txn) 
 	for try := 1; ; try++ {
 		err := d.once(ctx, do)
 		if err == nil || try == maxTries || ctx.Err() != nil || !again(err) {
-			d.remote.note(err)
-			return because(ctx, err)
+			return because(ctx, d.noted(err))
 		}
 		select {
 		case <-ctx.Done():

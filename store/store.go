@@ -57,7 +57,8 @@ type database struct {
 // A PostgreSQL database is brought to the newest version of the schema; of several
 // programs that do it at once, all but one wait. That it cannot be reached, and that it
 // was written by a newer version with which this one does not work, are errors. Its
-// methods return an error that wraps *Away while it does not answer.
+// methods return an error that wraps *Away while it does not answer, those that write also
+// while it stores nothing.
 //
 // In a folder it opens toolfinch.db, which is created (mode 0700) when missing.
 // A database that is damaged, or was written by a newer version of the program,

@@ -237,8 +237,12 @@ func (c *collector) send(ctx context.Context, body []byte, header http.Header) (
 }
 
 // mayPass reports whether what a request failed with may be over soon: nobody listens, a
-// connection has broken, or a time has run out. A certificate that is refused stays refused.
+// connection has broken, or a time has run out. A certificate that is refused stays refused, and
+// a host that there is not stays away.
 func mayPass(err error) bool {
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok && unknown.IsNotFound {
+		return false
+	}
 	if failed, ok := errors.AsType[*url.Error](err); ok && failed.Temporary() {
 		return true
 	}

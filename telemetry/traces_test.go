@@ -159,6 +159,20 @@ func TestACollectorThatIsAway(t *testing.T) {
 	}
 }
 
+// A host that there is not is told at once, not when the time for tries, 30 s, has run out.
+func TestACollectorWhoseHostThereIsNot(t *testing.T) {
+	traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://no..host", "OTEL_BSP_SCHEDULE_DELAY=20") // no resolver asks for an empty label
+	begun := time.Now()
+	request(traces, "echo")
+	await.True(t, func() bool { return strings.Contains(log.String(), "no such host") })
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("told after %s", took)
+	}
+	if err := traces.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The end of a process waits for a collector as long as it was told to, and leaves nothing
 // running.
 func TestTheEndDoesNotWaitForACollector(t *testing.T) {
@@ -190,25 +204,22 @@ func TestTheEndDoesNotWaitForACollector(t *testing.T) {
 
 // A collector that restarts loses nothing, and is not logged.
 func TestACollectorThatRestarts(t *testing.T) {
+	arrived := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} }))
+	server.Listener.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+listener.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=20")
 	request(traces, "echo")
-	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
+	for range 2 { // tries that nobody answers
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
 	}
-	listener.Close()
-	conn.Close()
-	time.Sleep(1600 * time.Millisecond) // the second try comes within 1.5 s, to nobody
-	if listener, err = net.Listen("tcp", listener.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	arrived := make(chan struct{}, 1)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} }))
-	server.Listener.Close()
 	server.Listener = listener
 	server.Start()
 	defer server.Close()

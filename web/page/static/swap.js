@@ -2,6 +2,7 @@
 // place of the one that is there. What is open, and where one is, stays. It tells whether
 // that was done; of several at once the last counts. What waits for another is not begun.
 const latest = new Map();
+const patience = 30_000; // ms for an answer: one that never comes would keep what waits for it from beginning
 
 export async function swap(url, id, waits = false) {
   if (waits && latest.has(id)) return false;
@@ -15,7 +16,7 @@ export async function swap(url, id, waits = false) {
 
 async function fetched(url, id) {
   try {
-    const answer = await fetch(url, { headers: { "Toolfinch-Swap": id }, credentials: "same-origin" });
+    const answer = await fetch(url, { headers: { "Toolfinch-Swap": id }, credentials: "same-origin", signal: AbortSignal.timeout(patience) });
     if (answer.status === 403) location.reload(); // the session has ended: the login page comes
     return answer.ok ? await answer.text() : undefined;
   } catch {

@@ -121,13 +121,8 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// Bounds of what a request sends, in bytes, and of the time a browser may take to read a
-// part of an answer.
-const (
-	maxForm    = 4 << 20
-	answerPart = 1 << 20 // bytes
-	answerTime = time.Minute
-)
+// maxForm bounds what a request sends, in bytes.
+const maxForm = 4 << 20
 
 // ServeHTTP serves the Patterns.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

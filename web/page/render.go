@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"toolfinch/printable"
+	"toolfinch/transport"
 	"toolfinch/trust"
 )
 
@@ -291,17 +291,11 @@ func (s *Server) render(q *request, v *screen, status int, data any) {
 	q.write(out)
 }
 
-// write writes an answer. A browser has answerTime to read each part of it.
+// write writes an answer. A browser has to read it within a time.
 func (q *request) write(body []byte) {
-	control := http.NewResponseController(q.w)
-	for part := range slices.Chunk(body, answerPart) {
-		_ = control.SetWriteDeadline(time.Now().Add(answerTime)) // it fails for what is no connection
-		if _, err := q.w.Write(part); err != nil {
-			break // nobody waits any more
-		}
-	}
-	_ = control.Flush()
-	_ = control.SetWriteDeadline(time.Time{})
+	w := transport.NewTimed(q.w)
+	defer w.End()
+	_, _ = w.Write(body) // an error means that nobody waits any more
 }
 
 var problemScreen = &screen{title: "Problem", file: "problem.html"}

@@ -1,0 +1,297 @@
+//go:build unix
+
+package main_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolfinch/internal/await"
+)
+
+// fleet is replicas of toolfinch over one PostgreSQL database, behind haproxy, which takes them
+// in turn whatever a request is.
+type fleet struct {
+	url      string // of haproxy
+	replicas []*fleetReplica
+	balancer string // file with the configuration of haproxy
+	// rebalance has haproxy end, with all connections, and another one take its place.
+	rebalance func()
+}
+
+// fleetVaultKey is the variable of the key of sealed secrets.
+const fleetVaultKey = "MCPPROXY_VAULT_KEY=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+// fleetReplica is a place where a process of a fleet runs, one after another.
+type fleetReplica struct {
+	house   house
+	program string // "" for the one under test
+	port    string // where haproxy reaches it
+	log     *logWriter
+	cmd     *exec.Cmd
+	ended   chan error
+}
+
+// free returns a port that nobody listens at.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// fleetOver is replicas over a database.
+func fleetOver(t *testing.T, size int, database string, servers map[string]server, more ...map[string]any) *fleet {
+	t.Helper()
+	return fleetReached(t, size, database, servers, func(inside string) string { return inside }, more...)
+}
+
+// fleetReached is replicas that reach each other by other addresses than those that they listen at.
+func fleetReached(t *testing.T, size int, database string, servers map[string]server, reached func(inside string) string, more ...map[string]any) *fleet {
+	t.Helper()
+	haproxy, err := exec.LookPath("haproxy")
+	if err != nil {
+		if haproxy = "/usr/sbin/haproxy"; !isThere(haproxy) {
+			missing(t, "haproxy is not installed")
+		}
+	}
+	f := &fleet{}
+	t.Cleanup(func() { f.stop(t) })
+	for n := range size {
+		r := &fleetReplica{port: free(t)}
+		inside := "127.0.0.1:" + free(t)
+		r.house = newHouse(t, servers, append([]map[string]any{{
+			"store": database, "transport": "http", "listen": "127.0.0.1:" + r.port,
+			"cluster": map[string]any{
+				"keys": []string{"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}, "listen": inside, "address": reached(inside),
+				"name": fmt.Sprintf("replica-%d", n+1), "drain": "15s",
+			},
+		}}, more...)...)
+		r.start(t)
+		f.replicas = append(f.replicas, r)
+	}
+	f.balance(t, haproxy)
+	return f
+}
+
+func isThere(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// start starts a process, and waits until it is ready.
+func (r *fleetReplica) start(t *testing.T) {
+	t.Helper()
+	r.cmd = exec.Command(cmp.Or(r.program, program(t)), "serve", "--config", r.house.config)
+	r.cmd.Env = append(r.house.env, fleetVaultKey)
+	r.log = &logWriter{}
+	r.cmd.Stderr = r.log
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd, log, ended := r.cmd, r.log, make(chan error, 1)
+	r.ended = ended
+	go func() { ended <- cmd.Wait(); close(ended) }()
+	await.Nil(t, func() error {
+		answer, err := http.Get("http://127.0.0.1:" + r.port + "/readyz")
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, log)
+		}
+		defer answer.Body.Close()
+		if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s %s", answer.Status, text)
+		}
+		return nil
+	})
+}
+
+// end has a process end as it is told to at a deployment, and waits until it has.
+func (r *fleetReplica) end(t *testing.T) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-r.ended:
+		if err != nil {
+			t.Errorf("a replica ended with %v\n%s", err, r.log)
+		}
+	case <-time.After(patience):
+		t.Fatalf("a replica does not end\n%s", r.log)
+	}
+	r.log.check(t)
+}
+
+// stop ends the processes that run still, all at once because each waits for the balancer to
+// look away, and shows what they said to a test that failed.
+func (f *fleet) stop(t *testing.T) {
+	for _, r := range f.replicas {
+		_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	for _, r := range f.replicas {
+		select {
+		case err := <-r.ended:
+			if err != nil {
+				t.Errorf("a replica ended with %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("a replica does not end")
+			_ = r.cmd.Process.Kill()
+			<-r.ended
+		}
+		r.log.check(t)
+	}
+}
+
+// balance starts haproxy before the replicas, as packaging/haproxy.cfg configures it.
+func (f *fleet) balance(t *testing.T, haproxy string) {
+	t.Helper()
+	port := free(t)
+	shipped, err := os.ReadFile("../../packaging/haproxy.cfg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, servers, _ := strings.Cut(strings.Replace(string(shipped), "bind :8080", "bind 127.0.0.1:"+port, 1), "\tserver r1 ")
+	if want := "replica-1:8080\n\tserver r2 replica-2:8080\n\tserver r3 replica-3:8080\n"; servers != want {
+		t.Fatalf("packaging/haproxy.cfg has the servers\n%swant\n%s", servers, want)
+	}
+	for i, r := range f.replicas {
+		config += fmt.Sprintf("\tserver r%d 127.0.0.1:%s\n", i+1, r.port)
+	}
+	f.balancer = filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(f.balancer, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := &logWriter{}
+	var cmd *exec.Cmd
+	start := func() {
+		t.Helper()
+		cmd = exec.Command(haproxy, "-db", "-f", f.balancer)
+		cmd.Stderr, cmd.Stdout = said, said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	f.rebalance = func() { end(); start() }
+	start()
+	t.Cleanup(func() {
+		end()
+		if t.Failed() {
+			t.Logf("haproxy said:\n%s", said)
+		}
+	})
+	f.url = "http://127.0.0.1:" + port + "/mcp"
+	f.balanced(t)
+}
+
+// balanced waits until haproxy answers.
+func (f *fleet) balanced(t *testing.T) {
+	t.Helper()
+	await.Nil(t, func() error {
+		answer, err := http.Get(strings.TrimSuffix(f.url, "/mcp") + "/readyz")
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err
+	})
+}
+
+// stick has haproxy send what belongs to a session to the replica that opened it, by the lines
+// of packaging/haproxy.cfg that are for that.
+func (f *fleet) stick(t *testing.T) {
+	t.Helper()
+	config, err := os.ReadFile(f.balancer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(config), "\t# stick"); lines != 3 {
+		t.Fatalf("packaging/haproxy.cfg has %d lines for stickiness", lines)
+	}
+	if err := os.WriteFile(f.balancer, []byte(strings.ReplaceAll(string(config), "\t# stick", "\tstick")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.rebalance()
+	f.balanced(t)
+}
+
+// tokenIn finds the token that the preview of a large answer names.
+var tokenIn = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
+
+// goClient is a client of the Go SDK, in a session of a revision before 2026-07-28.
+type goClient struct {
+	*mcp.ClientSession
+	progress atomic.Int64
+	changed  atomic.Int64 // list_changed
+}
+
+func (f *fleet) goClient(t *testing.T, name string) *goClient {
+	t.Helper()
+	c := &goClient{}
+	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { c.progress.Add(1) },
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { c.changed.Add(1) },
+	})
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: f.url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ClientSession = session
+	return c
+}
+
+// call calls a tool, and returns the text of its answer.
+func (c *goClient) call(ctx context.Context, name string, arguments map[string]any, progress string) (string, error) {
+	params := &mcp.CallToolParams{Name: name, Arguments: arguments}
+	if progress != "" {
+		params.SetProgressToken(progress)
+	}
+	result, err := c.CallTool(ctx, params)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(result.Content)
+	return string(text), err
+}
+
+// overREST calls a tool over the REST API for a session of MCP.
+func (r *fleetReplica) overREST(t *testing.T, session string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:"+r.port+"/api/proxy/execute", strings.NewReader(`{"tool_id":"everything_echo","arguments":{"message":"over REST"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Mcp-Session-Id", session)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "over REST") {
+		t.Errorf("over REST: %s %s", answer.Status, text)
+	}
+}

@@ -237,19 +237,20 @@ func (c *collector) send(ctx context.Context, body []byte, header http.Header) (
 }
 
 // mayPass reports whether what a request failed with may be over soon: nobody listens, a
-// connection has broken, or a time has run out. A certificate that is refused stays refused, and
-// a host that there is not stays away.
+// connection has broken, or a time has run out. net/http says that in errors of many kinds, some
+// of them without a type; what stays has one: a host that there is not, and what TLS refuses.
 func mayPass(err error) bool {
-	if unknown, ok := errors.AsType[*net.DNSError](err); ok && unknown.IsNotFound {
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
+		return !unknown.IsNotFound
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok || errors.Is(err, http.ErrSchemeMismatch) {
 		return false
 	}
-	if failed, ok := errors.AsType[*url.Error](err); ok && failed.Temporary() {
-		return true
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return false
 	}
-	if failed, ok := errors.AsType[*net.OpError](err); ok {
-		return failed.Op == "dial" || failed.Op == "read" || failed.Op == "write" // others are of TLS
-	}
-	return errors.Is(err, io.EOF)
+	failed, ok := errors.AsType[*net.OpError](err)
+	return !ok || failed.Op != "remote error" && failed.Op != "local error" // alerts of TLS
 }
 
 // rejected reads an ExportTraceServiceResponse: how many spans were not taken, and why. The

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -159,17 +161,30 @@ func TestACollectorThatIsAway(t *testing.T) {
 	}
 }
 
-// A host that there is not is told at once, not when the time for tries, 30 s, has run out.
-func TestACollectorWhoseHostThereIsNot(t *testing.T) {
-	traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://no..host", "OTEL_BSP_SCHEDULE_DELAY=20") // no resolver asks for an empty label
-	begun := time.Now()
-	request(traces, "echo")
-	await.True(t, func() bool { return strings.Contains(log.String(), "no such host") })
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("told after %s", took)
-	}
-	if err := traces.Close(t.Context()); err != nil {
-		t.Error(err)
+// What another try does not mend is told at once, not when the time for tries has run out.
+func TestACollectorThatIsNotTriedAgain(t *testing.T) {
+	plain, secured := httptest.NewServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	defer plain.Close()
+	secured.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secured.StartTLS()
+	defer secured.Close()
+	for name, test := range map[string]struct{ endpoint, says string }{
+		"a host that there is not":  {"http://no..host", "no such host"}, // no resolver asks for an empty label
+		"a certificate of a nobody": {secured.URL, "certificate signed by unknown authority"},
+		"no TLS where https is":     {"https://" + plain.Listener.Addr().String(), "HTTP response to HTTPS client"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			traces, logged := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+test.endpoint, "OTEL_BSP_SCHEDULE_DELAY=20")
+			begun := time.Now()
+			request(traces, "echo")
+			await.True(t, func() bool { return strings.Contains(logged.String(), test.says) })
+			if took := time.Since(begun); took > 20*time.Second {
+				t.Errorf("told after %s", took)
+			}
+			if err := traces.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

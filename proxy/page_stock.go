@@ -56,6 +56,9 @@ func (h paged) Pin(ctx context.Context, id tool.ID) (pin page.Pin, ok bool) {
 	if pin.Listed, err = h.store.Pins().Listed(ctx, id); err != nil {
 		return pin, false
 	}
+	if pin.Past, err = h.store.Pins().History(ctx, id); err != nil {
+		return pin, false
+	}
 	at := slices.IndexFunc(unpinned, func(u store.Unpinned) bool { return u.ID == id })
 	if at >= 0 {
 		held := pins.Held(unpinned[at])

@@ -112,7 +112,7 @@ func Decide(ctx context.Context, stored *store.Pins, approve bool, reports []pin
 	if approve {
 		decide, kind = stored.Approve, trust.EventApproved
 	}
-	if err := decide(ctx, decided); err != nil {
+	if err := decide(ctx, decided, trust.NameOf(ctx)); err != nil {
 		return err
 	}
 	for _, r := range reports {

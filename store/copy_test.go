@@ -20,10 +20,12 @@ import (
 func furnish(t testing.TB, s *Store) {
 	t.Helper()
 	ctx := t.Context()
+	putReviewed(t, s, Upstream{Name: "a"}, strict, defs(t, "a", `{"name":"y","title":"Y"}`)...)
 	putReviewed(t, s, Upstream{Name: "a", Era: "legacy", Info: []byte(`{"name":"a"}`), Instructions: "Use\x00 it.", Capabilities: []byte(`{}`), Interactive: true, LeftOut: 2}, strict,
 		def(t, "a", `{"name":"x","description":"naïve 漢字"}`), def(t, "a", `{"name":"y"}`))
-	_, err := s.PutServer(ctx, Upstream{Name: "b"}, defs(t, "b", `{"name":"z"}`), nil)
-	err = errors.Join(err,
+	held, err := s.Pins().Unpinned(ctx)
+	_, failed := s.PutServer(ctx, Upstream{Name: "b"}, defs(t, "b", `{"name":"z"}`), nil)
+	err = errors.Join(err, failed,
 		s.PutTokens(ctx, map[string]int{tools(t, s)[0].Hash: 7}),
 		s.Usage().PutClient(ctx, "agent 1", tool.RelistsAlways),
 		s.PutVectors(ctx, "m", map[Key][]float32{{1}: {0.5, -1}, {2}: {}}),
@@ -36,7 +38,7 @@ func furnish(t testing.TB, s *Store) {
 		s.Sealed().Put(ctx, vault.Row{Name: "secret/A", Sealed: []byte{0, 1}, At: noon}),
 		s.Keys().Add(ctx, trust.Key{Name: "k", Hash: name("key"), Created: noon, Scopes: []string{"read"}}),
 		s.PutSegment(ctx, Segment{Key: Key{3}, Docs: 1, Data: []byte{9}}),
-		s.Pins().Approve(ctx, nil))
+		s.Pins().Approve(ctx, held, ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -266,21 +266,22 @@ func (p *Pins) Gone(ctx context.Context, server string) ([]Unpinned, error) {
 var ErrStale = errors.New("it has changed again")
 
 // Approve makes what is listed what is approved, if that still has the hash that u
-// says; else nothing is.
-func (p *Pins) Approve(ctx context.Context, all []Unpinned) error {
-	return p.decide(ctx, "approve", all, func(ctx context.Context, tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
+// says; else nothing is. by is who decides, "" for the owner.
+func (p *Pins) Approve(ctx context.Context, all []Unpinned, by string) error {
+	return p.decide(ctx, PastApproved, all, by, func(ctx context.Context, tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
 }
 
 // Reject stores the mark in Rejected with each, if what is listed still has the hash
-// that u says; else nothing is stored.
-func (p *Pins) Reject(ctx context.Context, all []Unpinned) error {
-	return p.decide(ctx, "reject", all, func(ctx context.Context, tx *txn, u Unpinned) error {
+// that u says; else nothing is stored. by is who decides, "" for the owner.
+func (p *Pins) Reject(ctx context.Context, all []Unpinned, by string) error {
+	return p.decide(ctx, PastRejected, all, by, func(ctx context.Context, tx *txn, u Unpinned) error {
 		_, err := tx.ExecContext(ctx, rejectListed, u.ID.Server, u.ID.Kind, u.ID.Name, u.Rejected)
 		return err
 	})
 }
 
-func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(context.Context, *txn, Unpinned) error) error {
+func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, by string, do func(context.Context, *txn, Unpinned) error) error {
+	now := time.Now().UnixMilli()
 	err := p.write(ctx, func(ctx context.Context, tx *txn) error {
 		listed := map[string]map[tool.ID]string{} // hashes by server
 		for _, u := range all {
@@ -301,11 +302,17 @@ func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(
 			if err := do(ctx, tx, u); err != nil {
 				return err
 			}
+			if _, err := tx.ExecContext(ctx, addPast, u.ID.Server, u.ID.Kind, u.ID.Name, now, what, by); err != nil {
+				return err
+			}
 		}
 		for server := range listed {
 			left, err := unpinnedOf(ctx, tx, server)
 			if err == nil && len(left) == 0 {
 				_, err = tx.ExecContext(ctx, allApproved, server)
+			}
+			if err == nil {
+				err = forget(ctx, tx, server)
 			}
 			if err != nil {
 				return err
@@ -314,7 +321,7 @@ func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(
 		_, err := tx.ExecContext(ctx, `UPDATE decisions SET n = n + 1`)
 		return err
 	})
-	return failed(what, err)
+	return failed("store what is "+what, err)
 }
 
 // Listed returns since when a server has something of that name in its list, whatever it

@@ -64,7 +64,7 @@ func TestPins(t *testing.T) {
 	approve := func(t *testing.T, s *Store) {
 		all, err := s.Pins().Unpinned(t.Context())
 		if err == nil {
-			err = s.Pins().Approve(t.Context(), all)
+			err = s.Pins().Approve(t.Context(), all, "")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +178,7 @@ func TestDecisionsAreAboutWhatWasShown(t *testing.T) {
 			t.Fatal(shown, err)
 		}
 		putReviewed(t, serving, Upstream{Name: "s", Info: []byte(`{"version":"3"}`)}, strict, defs(t, "s", `{"name":"a","v":3}`, `{"name":"b"}`)...)
-		if err := deciding.Pins().Approve(t.Context(), shown); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "s.a") {
+		if err := deciding.Pins().Approve(t.Context(), shown, ""); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "s.a") {
 			t.Errorf("approved what was not shown: %v", err)
 		}
 		if got := unpinned(t, serving); len(got) != 2 {
@@ -189,7 +189,7 @@ func TestDecisionsAreAboutWhatWasShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		shown[1].Rejected = "mark"
-		if err := deciding.Pins().Reject(t.Context(), shown[1:]); err != nil {
+		if err := deciding.Pins().Reject(t.Context(), shown[1:], ""); err != nil {
 			t.Fatal(err)
 		}
 		if after, err := serving.Pins().Decisions(t.Context()); err != nil || after != before+1 {
@@ -207,7 +207,7 @@ func TestDecisionsAreAboutWhatWasShown(t *testing.T) {
 		version(`{"version":"1"}`)
 		shown, err = deciding.Pins().Unpinned(t.Context())
 		if err == nil {
-			err = deciding.Pins().Approve(t.Context(), shown)
+			err = deciding.Pins().Approve(t.Context(), shown, "")
 		}
 		if err != nil || len(unpinned(t, serving)) != 0 {
 			t.Errorf("%q, %v", unpinned(t, serving), err)
@@ -236,7 +236,7 @@ func TestProcessesDecideAtTheSameTime(t *testing.T) {
 				for range 20 {
 					shown, err := other.Pins().Unpinned(t.Context())
 					if err == nil {
-						err = other.Pins().Approve(t.Context(), shown)
+						err = other.Pins().Approve(t.Context(), shown, "")
 					}
 					if err != nil && !errors.Is(err, ErrStale) {
 						t.Error(err)
@@ -250,7 +250,7 @@ func TestProcessesDecideAtTheSameTime(t *testing.T) {
 		deciding.Wait()
 		shown, err := serving.Pins().Unpinned(t.Context())
 		if err == nil {
-			err = serving.Pins().Approve(t.Context(), shown)
+			err = serving.Pins().Approve(t.Context(), shown, "")
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -273,7 +273,7 @@ func TestReplicasWriteAtOnce(t *testing.T) {
 					s.Usage().PutProvisions(t.Context(), "v", fmt.Sprint(i), []tool.Provisioned{never(fmt.Sprint(i), "s", "t")}),
 					s.PutVectors(t.Context(), "m", map[Key][]float32{{byte(n)}: {1}}),
 					s.PutTokens(t.Context(), map[string]int{fmt.Sprint(n): n}),
-					s.Pins().Approve(t.Context(), nil))
+					s.Pins().Approve(t.Context(), nil, ""))
 				if err != nil {
 					t.Error(err)
 				}

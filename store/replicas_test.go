@@ -170,7 +170,7 @@ func TestChangesAreNotified(t *testing.T) {
 		{"it is approved", func() error {
 			all, err := s.Pins().Unpinned(t.Context())
 			if err == nil {
-				err = s.Pins().Approve(t.Context(), all)
+				err = s.Pins().Approve(t.Context(), all, "")
 			}
 			return err
 		}, []Notice{server}},

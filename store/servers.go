@@ -114,6 +114,21 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 		return Diff{}, err
 	}
 	defer keep.Close()
+	past, err := tx.PrepareContext(ctx, addPastListed)
+	if err != nil {
+		return Diff{}, err
+	}
+	defer past.Close()
+	// end keeps what is no longer listed as it was.
+	end := func(key defKey, what string) error {
+		if Pinned(key.kind) {
+			if _, err := past.ExecContext(ctx, srv.Name, key.kind, key.name, now, what); err != nil {
+				return err
+			}
+		}
+		_, err := keep.ExecContext(ctx, srv.Name, key.kind, key.name)
+		return err
+	}
 
 	var diff Diff
 	var added []int   // of defs
@@ -131,7 +146,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 			added = append(added, i)
 		case was.hash != def.Hash:
 			gone = append(gone, was.hash)
-			if _, err = keep.ExecContext(ctx, srv.Name, key.kind, key.name); err == nil {
+			if err = end(key, PastChanged); err == nil {
 				_, err = change.ExecContext(ctx, i, def.Hash, []byte(def.Raw), srv.Name, key.kind, key.name)
 			}
 		case was.position != i:
@@ -158,7 +173,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 			continue
 		}
 		gone = append(gone, was.hash)
-		_, err := keep.ExecContext(ctx, srv.Name, key.kind, key.name)
+		err := end(key, PastRemoved)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `DELETE FROM tools WHERE server = $1 AND kind = $2 AND name = $3`, srv.Name, key.kind, key.name)
 		}
@@ -170,6 +185,9 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 		}
 	}
 	if len(gone) > 0 {
+		if err := forget(ctx, tx, srv.Name); err != nil {
+			return Diff{}, err
+		}
 		if err := dropTokens(ctx, tx, gone...); err != nil {
 			return Diff{}, err
 		}

@@ -61,7 +61,7 @@ func TestASnapshotStandsInForPostgres(t *testing.T) {
 			}
 			sessions, _ := s.Sessions()
 			for what, do := range map[string]func() error{
-				"a write":      func() error { return s.Pins().Approve(t.Context(), nil) },
+				"a write":      func() error { return s.Pins().Approve(t.Context(), nil, "") },
 				"a connection": func() error { _, err := s.remote.connect(t.Context()); return err },
 				"a lock":       func() error { _, err := s.Sealed().Locks().Take(t.Context(), "x"); return err },
 				"a replica":    func() error { _, err := s.Replicas().There(t.Context(), "x"); return err },
@@ -79,7 +79,7 @@ func TestASnapshotStandsInForPostgres(t *testing.T) {
 			if got := contents(t, s); len(got["savings"]) == 0 || !reflect.DeepEqual(got["tools"], want["tools"]) {
 				t.Errorf("of the database: %v", got)
 			}
-			if err := s.Pins().Approve(t.Context(), nil); err != nil {
+			if err := s.Pins().Approve(t.Context(), nil, ""); err != nil {
 				t.Error(err)
 			}
 			if err := s.Snapshot(t.Context(), path); err != nil {

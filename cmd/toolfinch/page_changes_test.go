@@ -85,6 +85,13 @@ func TestPageChangesOfAKey(t *testing.T) {
 	decider.wait(".note.good", "approved: turncoat.pay")
 	reader.open("changes")
 	reader.wait(".empty h2", "Nothing waits for you")
+	reader.open("catalogue?name=turncoat_pay")
+	reader.wait("#history + div", "approved by key|all")
+	reader.run(chromedp.Click(chromedp.CSS("#history + div summary")))
+	reader.wait("#history + div ins", "Pays a bill, and another one.")
+	reader.accessible()
+	reader.fits()
+	reader.looks("history")
 }
 
 // A server of the official SDK changes its tools while somebody looks.

@@ -13,6 +13,7 @@ import (
 
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
+	"toolfinch/store"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/trust"
@@ -33,6 +34,7 @@ type Pin struct {
 	Mode   string     // what becomes of what its server changes
 	Held   *pins.Held // nil: it is listed as it was approved
 	Listed time.Time  // when its server listed the name first
+	Past   []store.Past
 }
 
 // ErrNoView is wrapped by the error for a name that no view has, for who asks.
@@ -324,6 +326,7 @@ type definition struct {
 	Facts         []string
 	Pin           *Pin
 	Changes       []change
+	Past          []past // the latest first
 	Barred        []string
 	Policies      bool // there are policies, and the owner asks
 	Call, Find    string
@@ -331,8 +334,21 @@ type definition struct {
 	Size          int    // bytes
 }
 
-// change is a field of a definition that is not as it was approved.
+// change is a field of a definition that is not as it was.
 type change struct{ Field, Before, After string }
+
+// past is what once became of a definition, with what came in the place of what.
+type past struct {
+	store.Past
+	Changes []change
+}
+
+func changesOf(h pins.Held) (all []change) {
+	for _, c := range h.Changes() {
+		all = append(all, change{c.Field, shownChange(c.Before), shownChange(c.After)})
+	}
+	return all
+}
 
 // maxShown bounds the texts of one element.
 const maxShown = 256 << 10
@@ -393,9 +409,16 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 	if pin, ok := q.server.House.Pin(q.Context(), t.Def.ID); ok {
 		d.Pin = &pin
 		if pin.Held != nil && !pin.Held.New() {
-			for _, c := range pin.Held.Changes() {
-				d.Changes = append(d.Changes, change{c.Field, shownChange(c.Before), shownChange(c.After)})
+			d.Changes = changesOf(*pin.Held)
+		}
+		next := t.Def.Raw
+		for _, p := range pin.Past {
+			one := past{Past: p}
+			if p.Was != nil {
+				one.Changes = changesOf(pins.Held{ID: t.Def.ID, Approved: p.Was, Raw: next})
+				next = p.Was
 			}
+			d.Past = append(d.Past, one)
 		}
 	}
 	if q.owner() {

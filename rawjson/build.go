@@ -61,26 +61,42 @@ func NewObject(size int) *Object { return &Object{make([]byte, 0, size+2)} }
 
 // Add appends a member. value must be valid JSON; names are not compared.
 func (o *Object) Add(name string, value []byte) {
+	o.name(name)
+	o.members = append(o.members, value...)
+}
+
+// begin appends what stands before a member.
+func (o *Object) begin() {
 	open := byte(',')
 	if len(o.members) == 0 {
 		open = '{'
 	}
-	o.members = appendText(append(o.members, open), name)
-	o.members = append(append(o.members, ':'), value...)
+	o.members = append(o.members, open)
+}
+
+func (o *Object) name(name string) {
+	o.begin()
+	o.members = append(appendText(o.members, name), ':')
 }
 
 // AddText appends a member that is text.
-func (o *Object) AddText(name, value string) { o.Add(name, Quote(value)) }
+func (o *Object) AddText(name, value string) {
+	o.name(name)
+	o.members = appendText(o.members, value)
+}
 
 // AddInt appends a member that is a whole number.
 func (o *Object) AddInt(name string, value int) {
 	o.Add(name, strconv.AppendInt(nil, int64(value), 10))
 }
 
-// AddAll appends the members of another object.
-func (o *Object) AddAll(object []byte) {
-	for name, value := range Members(object) {
-		o.Add(name, value)
+// AddAll appends the members of another object but those of some names.
+func (o *Object) AddAll(object []byte, but ...string) {
+	for m := range members(object) {
+		if !slices.ContainsFunc(but, func(name string) bool { return m.is(object, name) }) {
+			o.begin()
+			o.members = append(append(append(o.members, object[m.key:m.keyEnd]...), ':'), object[m.value:m.end]...)
+		}
 	}
 }
 
@@ -98,11 +114,7 @@ func (o *Object) JSON() json.RawMessage {
 // Without returns the object without the members of these names.
 func Without(object []byte, names ...string) json.RawMessage {
 	out := NewObject(len(object))
-	for name, value := range Members(object) {
-		if !slices.Contains(names, name) {
-			out.Add(name, value)
-		}
-	}
+	out.AddAll(object, names...)
 	return out.JSON()
 }
 

@@ -106,29 +106,36 @@ func Int(raw []byte) (n int, ok bool) {
 // Set returns the object with the named member set to value, in its place if
 // it was there, else as the first one. All other bytes stay as they were.
 func Set(object []byte, name string, value []byte) ([]byte, error) {
+	return Update(object, name, func(json.RawMessage) []byte { return value })
+}
+
+// Update is Set to what value returns for what the member was, nil where there is none. The
+// object stays as it is where value returns nil.
+func Update(object []byte, name string, value func(was json.RawMessage) []byte) ([]byte, error) {
 	var at member
-	first, empty := -1, true
+	empty := true
 	for m := range members(object) {
-		if first < 0 {
-			first = m.key
-		}
 		empty = false
-		if m.name(object) == name {
+		if m.is(object, name) {
 			at = m
 		}
 	}
 	if at.end > 0 {
-		return splice(object, at.value, at.end, value), nil
+		if is := value(object[at.value:at.end]); is != nil {
+			return splice(object, at.value, at.end, is), nil
+		}
+		return object, nil
 	}
 	open := bytes.IndexByte(object, '{')
 	if open < 0 || len(bytes.TrimSpace(object[:open])) > 0 {
 		return nil, errNotObject
 	}
-	key, err := json.Marshal(name)
-	if err != nil {
-		return nil, err
+	is := value(nil)
+	if is == nil {
+		return object, nil
 	}
-	insert := append(append(key, ':'), value...)
+	insert := appendText(make([]byte, 0, len(name)+len(is)+4), name)
+	insert = append(append(insert, ':'), is...)
 	if !empty {
 		insert = append(insert, ',')
 	}

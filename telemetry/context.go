@@ -129,24 +129,21 @@ func (s *Span) Inject(ctx context.Context, params json.RawMessage, header http.H
 	if params == nil {
 		params = json.RawMessage(`{}`)
 	}
-	was := rawjson.Member(params, "_meta")
-	if was != nil && !rawjson.IsObject(was) {
-		return params // it is the server's to refuse
-	}
-	meta := rawjson.NewObject(len(was) + 128 + len(c.state) + len(c.baggage))
-	meta.AddText(keyParent, c.parent)
-	if c.state != "" {
-		meta.AddText(keyState, c.state)
-	}
-	if c.baggage != "" {
-		meta.AddText(keyBaggage, c.baggage)
-	}
-	for key, value := range rawjson.Members(was) {
-		if c.member(key) == nil {
-			meta.Add(key, value)
+	out, err := rawjson.Update(params, "_meta", func(was json.RawMessage) []byte {
+		if was != nil && !rawjson.IsObject(was) {
+			return nil // it is the server's to refuse
 		}
-	}
-	out, err := rawjson.Set(params, "_meta", meta.JSON())
+		meta := rawjson.NewObject(len(was) + 128 + len(c.state) + len(c.baggage))
+		meta.AddText(keyParent, c.parent)
+		if c.state != "" {
+			meta.AddText(keyState, c.state)
+		}
+		if c.baggage != "" {
+			meta.AddText(keyBaggage, c.baggage)
+		}
+		meta.AddAll(was, keyParent, keyState, keyBaggage)
+		return meta.JSON()
+	})
 	if err != nil {
 		return params
 	}

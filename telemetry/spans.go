@@ -252,6 +252,11 @@ func (t *Traces) Ask(ctx context.Context, m Message, to *Peer) (context.Context,
 	if t == nil {
 		return ctx, nil
 	}
+	// What a request causes is sampled as it is: all samplers of OpenTelemetry decide by the parent
+	// or by the ID of the trace.
+	if within := trace.SpanFromContext(ctx); within.SpanContext().IsValid() && !within.SpanContext().IsRemote() && !within.IsRecording() {
+		return ctx, &Span{span: within, traces: t, method: m.Method}
+	}
 	ctx, s := t.begin(ctx, asClient, m)
 	if !s.span.IsRecording() {
 		return ctx, s

@@ -435,7 +435,7 @@ func readFlags(flags []toolFlag, words []string) ([]given, error) {
 		words = words[1:]
 		typed, isFlag := strings.CutPrefix(word, "--")
 		if !isFlag || typed == "" {
-			return nil, fmt.Errorf("%q belongs to no flag: write --NAME VALUE; --NAME=false for a boolean", word)
+			return nil, fmt.Errorf("%q belongs to no flag: write --NAME VALUE; --NAME=false for a boolean; --json OBJECT for all of them", word)
 		}
 		typed, text, hasText := strings.Cut(typed, "=")
 		f, off := findFlag(flags, typed)

@@ -349,25 +349,28 @@ func TestCallsOfAServerWithOneProcessWaitForItsNextReplica(t *testing.T) {
 	for _, r := range all[1:] {
 		for _, k := range []kind{{}, {modern: true}} {
 			c := newClient(t, r.Proxy, r.url, k, `{}`, reply)
-			calling.Go(func() {
-				for last := false; !last; {
-					select {
-					case <-ended:
-						last = true
-					default:
-					}
-					if got := c.ask("tools/call", `{"name":"kept_count","arguments":{}}`); failed(got) {
-						t.Errorf("%s: a call is answered %s", k, got.raw)
-						return
-					}
-				}
-			})
+			calling.Go(func() { callsUntil(t, c, ended, k.String()) })
 		}
 	}
 	all[0].stop()
 	await.True(t, func() bool { return processes(all[1:]) == 1 })
 	close(ended)
 	calling.Wait()
+}
+
+// callsUntil calls kept_count again and again, and once more when it is to end.
+func callsUntil(t *testing.T, c *rawClient, ended <-chan struct{}, how string) {
+	for last := false; !last; {
+		select {
+		case <-ended:
+			last = true
+		default:
+		}
+		if got := c.ask("tools/call", `{"name":"kept_count","arguments":{}}`); failed(got) {
+			t.Errorf("a call %s is answered %s", how, got.raw)
+			return
+		}
+	}
 }
 
 // A client's call that lasts longer than the drain is cut off, and does not keep the other replicas
@@ -397,19 +400,7 @@ func TestACallThatOutlastsTheDrainCostsNoOther(t *testing.T) {
 	c := newClient(t, other.Proxy, other.url, kind{}, `{}`, reply)
 	ended := make(chan struct{})
 	var calling sync.WaitGroup
-	calling.Go(func() {
-		for last := false; !last; {
-			select {
-			case <-ended:
-				last = true
-			default:
-			}
-			if got := c.ask("tools/call", `{"name":"kept_count","arguments":{}}`); failed(got) {
-				t.Errorf("a call over the other replica is answered %s", got.raw)
-				return
-			}
-		}
-	})
+	calling.Go(func() { callsUntil(t, c, ended, "over the other replica") })
 	ending.stop()
 	close(ended)
 	calling.Wait()

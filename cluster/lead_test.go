@@ -209,15 +209,15 @@ func (s *session) Close() error {
 }
 
 // A replica that alone has lost the database runs the process of its server on until another one
-// leads it, and reaches it there then.
+// leads it, and reaches it there then. One that no other replica has in its configuration stays.
 func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
 	var cut atomic.Bool
 	of := map[string]*Leads{}
-	start := func(id string, open func(context.Context) (Membership, error)) *Leads {
+	start := func(id string, open func(context.Context) (Membership, error), servers ...Candidate) *Leads {
 		l := NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: open, Hands: handsTo(of), Log: slog.New(slog.DiscardHandler)})
 		of[id+":1"] = l
-		l.Compete([]Candidate{{Server: "kept", Stays: true}}, "")
+		l.Compete(append(servers, Candidate{Server: "kept", Stays: true}), "")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); l.Run(ctx) }()
@@ -238,7 +238,7 @@ func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 			return nil, errAway
 		}
 		return db.open(ctx)
-	})
+	}, Candidate{Server: "own", Stays: true})
 	at(a, "")
 	b := start("b", db.open)
 	at(b, "https://a:1/servers/kept/mcp")
@@ -247,6 +247,9 @@ func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 	db.lose(false)
 	at(b, "")
 	at(a, "https://b:1/servers/kept/mcp")
+	if at, err := a.Placed("own"); at != "" || err != nil {
+		t.Errorf("the process that nobody else has is at %q (%v)", at, err)
+	}
 	if _, _, err := a.Replicas(); err == nil {
 		t.Error("it does not say that its own knowledge is out of date")
 	}

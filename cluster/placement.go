@@ -28,21 +28,24 @@ func (l *Leads) Present(w http.ResponseWriter, _ *http.Request) {
 }
 
 // consult takes down who leads the servers that this replica led before it lost the database, as
-// another replica says that has not: else two would run the process of a server.
+// another replica says that has not: else two would run the process of a server. Those that nobody
+// leads, as the other's configuration may lack them, stay here.
 func (l *Leads) consult(ctx context.Context) {
 	l.mu.Lock()
-	me, replicas, led, why := l.me.ID, l.replicas, l.last, l.lost
+	me, replicas, led, why := l.me, l.replicas, l.last, l.lost
 	l.mu.Unlock()
 	for _, r := range replicas {
-		if l.hands == nil || r.ID == me || r.Address == "" {
+		if l.hands == nil || r.ID == me.ID || r.Address == "" {
 			continue
 		}
 		all, err := l.present(ctx, r.Address)
 		if err != nil {
 			continue
 		}
-		if !slices.ContainsFunc(led, func(server string) bool { _, is := leaderOf(server, all); return !is }) {
-			l.heard(all, why)
+		all = slices.DeleteFunc(all, func(r store.Replica) bool { return r.ID == me.ID })
+		me.Leads = slices.DeleteFunc(slices.Clone(led), func(server string) bool { _, is := leaderOf(server, all); return is })
+		if len(me.Leads) < len(led) {
+			l.heard(append(all, me), why)
 		}
 		return
 	}

@@ -50,6 +50,8 @@ type session struct {
 	listed       chan struct{} // closed by the next tools/list
 	stale        bool          // the list has changed since the last one
 	restoring    []string      // URIs that its client subscribed to in another process, and that are not subscribed to here yet
+	rejoining    string        // the one of these that is being subscribed to
+	rejoined     bool          // its client has subscribed to that itself meanwhile
 	apps         []string      // servers whose apps the client has read, the last first; replaced, never edited
 }
 

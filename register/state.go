@@ -186,6 +186,9 @@ func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
 	if !ok {
 		return notFound(tool.KindResource, uri, "", false)
 	}
+	s.mu.Lock()
+	s.rejoining, s.rejoined = uri, false
+	s.mu.Unlock()
 	if err := l.subscriptions.join(ctx, uri, t.Def.ID, s.id); err != nil {
 		return fmt.Errorf("server %s: %w", t.Def.ID.Server, err)
 	}
@@ -208,11 +211,29 @@ func (s *session) unrestored() []string {
 	return slices.Clone(s.restoring)
 }
 
-// restored notes that the session need not be subscribed to a URI any more, and reports whether it
-// was to be.
+// restored notes that the session need not be subscribed to a URI any more, and reports whether
+// its client still wants that.
 func (s *session) restored(uri string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	was := s.forget(uri)
+	return was || s.rejoining == uri && s.rejoined
+}
+
+// asked notes that the client subscribes to a URI itself, or unsubscribes.
+func (s *session) asked(uri string, subscribes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rejoining == uri {
+		s.rejoined = subscribes
+	}
+	if !subscribes {
+		s.forget(uri)
+	}
+}
+
+// forget takes a URI out of those to restore, and reports whether it was one; the caller holds the lock.
+func (s *session) forget(uri string) bool {
 	before := len(s.restoring)
 	s.restoring = slices.DeleteFunc(slices.Clone(s.restoring), func(one string) bool { return one == uri })
 	return len(s.restoring) < before

@@ -37,24 +37,50 @@ func TestSubscriptionsOfAnAdoptedSessionAreRestoredWhenTheyCanBe(t *testing.T) {
 	}
 }
 
-// Whoever unsubscribes while a subscription is restored is not subscribed afterwards.
+// Whoever unsubscribes while a subscription is restored is not subscribed afterwards, but for who
+// subscribes again.
 func TestAnUnsubscribeOvertakesTheRestoring(t *testing.T) {
-	upstream, joining, join := newFollowed(), make(chan struct{}), make(chan struct{})
-	live := newLive(t, setup{Subscriptions: NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
-		if on {
-			close(joining)
-			<-join
-		}
-		return upstream.subscribe(ctx, id, on)
-	})})
-	resources(t, live)
-	c := overHTTP(t, serveHTTP(t, live), `{}`)
-	live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}}, true)
-	receive(t, joining, "the attempt")
-	await(t, c.post(unsubscribe(1, "srv+x:r")), `"id":1`)
-	close(join)
-	eventually(t, "the upstream is left", func() bool { return upstream.seen() == "+x:r -x:r" })
-	if state, _ := live.State(c.session); len(state.Subscribed) != 0 {
-		t.Errorf("the state has %q", state.Subscribed)
+	for name, again := range map[string]bool{"for good": false, "and again": true} {
+		t.Run(name, func(t *testing.T) {
+			upstream, joining, join := newFollowed(), make(chan struct{}), make(chan struct{})
+			live := newLive(t, setup{Subscriptions: NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
+				if on {
+					close(joining)
+					<-join
+				}
+				return upstream.subscribe(ctx, id, on)
+			})})
+			resources(t, live)
+			c := overHTTP(t, serveHTTP(t, live), `{}`)
+			messages := c.listen()
+			live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}}, true)
+			receive(t, joining, "the attempt")
+			await(t, c.post(unsubscribe(1, "srv+x:r")), `"id":1`)
+			if !again {
+				close(join)
+				eventually(t, "the upstream is left", func() bool { return upstream.seen() == "+x:r -x:r" })
+				if state, _ := live.State(c.session); len(state.Subscribed) != 0 {
+					t.Errorf("the state has %q", state.Subscribed)
+				}
+				return
+			}
+			answered := make(chan struct{})
+			go func() {
+				defer close(answered)
+				await(t, c.post(subscribe(2, "srv+x:r")), `"id":2`)
+			}()
+			s := live.session(c.session)
+			eventually(t, "the client subscribes again", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.rejoined
+			})
+			close(join)
+			receive(t, answered, "the answer")
+			await(t, messages, updated) // the restoring has come to its end
+			if state, _ := live.State(c.session); !slices.Equal(state.Subscribed, []string{"srv+x:r"}) || upstream.seen() != "+x:r" {
+				t.Errorf("the state has %q, the upstream %q", state.Subscribed, upstream.seen())
+			}
+		})
 	}
 }

@@ -532,7 +532,7 @@ func (e *events) next() string {
 	e.t.Helper()
 	for {
 		line, err := e.b.ReadBytes('\n')
-		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok && len(bytes.TrimSpace(data)) > 0 {
 			return strings.TrimSpace(string(data))
 		}
 		if err != nil {

@@ -84,13 +84,13 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// pump sends the data lines of an event stream, or the lines of anything else.
+// pump sends the data lines of an event stream that say something, or the lines of anything else.
 func pump(from io.Reader, events bool, to chan<- string) {
 	defer close(to)
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 32<<20)
 	for lines.Scan() {
-		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok || !events {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && data != "" || !events {
 			to <- data
 		}
 	}

@@ -234,15 +234,7 @@ func (p *peer) listen() (got <-chan string, stop func()) {
 		p.t.Fatalf("GET: %s", response.Status)
 	}
 	messages := make(chan string, 100)
-	go func() {
-		lines := bufio.NewScanner(response.Body)
-		for lines.Scan() {
-			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				messages <- data
-			}
-		}
-		close(messages)
-	}()
+	go pump(response.Body, true, messages)
 	return messages, func() { response.Body.Close() }
 }
 

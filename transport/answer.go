@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"strconv"
@@ -92,6 +93,11 @@ func (a *answer) message(message []byte) error { return a.event("message", messa
 
 // alive writes a sign of life to an event stream.
 func (a *answer) alive() error { return a.stream([]byte(": alive\n\n")) }
+
+// prime begins an event stream with an event that has an ID and nothing else, as clients since
+// 2025-11-25 know (SEP-1699). No stream is resumed; but an SDK gives a session up whose streams
+// break some times without an event that has another ID than the last one.
+func (a *answer) prime() error { return a.stream([]byte("id: " + rand.Text() + "\ndata: \n\n")) }
 
 func (a *answer) stream(text []byte) error {
 	a.mu.Lock()

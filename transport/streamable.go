@@ -147,6 +147,9 @@ func (s *Streamable) add(session *session) bool {
 	return true
 }
 
+// primedSince is the first revision whose clients take events without a message.
+const primedSince = "2025-11-25"
+
 // listen is the event stream of a session.
 func (s *Streamable) listen(w http.ResponseWriter, r *http.Request, session *session) {
 	end, err := s.clients.stream(r.Context())
@@ -162,7 +165,11 @@ func (s *Streamable) listen(w http.ResponseWriter, r *http.Request, session *ses
 	defer out.end()
 	writer := newWriter(out.message)
 	defer session.out.stream(writer)() // once the client has the header, nothing goes another way
-	if out.alive() != nil {            // the header is what the client waits for
+	begin := out.alive
+	if session.ProtocolVersion() >= primedSince {
+		begin = out.prime
+	}
+	if begin() != nil { // the header is what the client waits for
 		return
 	}
 	if session.out.run(ctx, s.host.Closing(), writer, out.alive) == nil && r.Context().Err() == nil { // else the client is gone

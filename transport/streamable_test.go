@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -125,6 +126,37 @@ func TestACallOutlivesItsConnectionWhileItCanBeAnswered(t *testing.T) {
 			t.Error("the call was answered, want it cancelled")
 		}
 	})
+}
+
+// Clients of 2025-11-25 are given an ID, another one each time; older ones do not know events
+// without a message.
+func TestAnEventStreamBegins(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	first := func(version string) string {
+		t.Helper()
+		response, err := h.do(t.Context(), http.MethodPost, "/mcp", greeting(version))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		stream, err := h.do(t.Context(), http.MethodGet, "/mcp", "", "Mcp-Session-Id", response.Header.Get("Mcp-Session-Id"), "Accept", "text/event-stream")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Body.Close()
+		line, err := bufio.NewReader(stream.Body).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
+	}
+	one, other := first("2025-11-25"), first("2025-11-25")
+	if !strings.HasPrefix(one, "id: ") || !strings.HasPrefix(other, "id: ") || one == other {
+		t.Errorf("the streams begin with %q and %q", one, other)
+	}
+	if older := first("2025-06-18"); older != ": alive\n" {
+		t.Errorf("that of an older client begins with %q", older)
+	}
 }
 
 // Gemini CLI takes a 400 for the end of the session.

@@ -245,7 +245,7 @@ func (h *house) listen(session []string) (messages <-chan string, end func()) {
 		defer response.Body.Close()
 		lines := bufio.NewScanner(response.Body)
 		for lines.Scan() {
-			if message, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			if message, ok := strings.CutPrefix(lines.Text(), "data: "); ok && message != "" {
 				got <- message
 			}
 		}

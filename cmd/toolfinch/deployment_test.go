@@ -194,7 +194,7 @@ func TestDeploymentBehindProxies(t *testing.T) {
 			go func() {
 				defer close(events)
 				for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
-					if data, ok := strings.CutPrefix(lines.Text(), "data:"); ok {
+					if data, ok := strings.CutPrefix(lines.Text(), "data:"); ok && strings.TrimSpace(data) != "" {
 						select {
 						case events <- strings.TrimSpace(data):
 						case <-t.Context().Done():

@@ -267,8 +267,8 @@ func (c *crowd) kill(r *fleetReplica) {
 
 // costs reports whether a failure is one that a death explains: the call was in flight then, and
 // its client heard of it soon. The answer to a question may have been in flight, too, which no
-// client sends twice: then the call waits for it. TypeScript SDK 1 does not tell a call that the
-// stream of its answer, which had begun with progress, has ended.
+// client sends twice: then the call waits for it. The TypeScript SDKs do not tell a call that
+// the stream of its answer, which had begun with progress, has ended.
 // A call that began when the replica was gone can only have met the balancer, which notices that
 // within a second.
 func (d death) costs(f failure) bool {
@@ -276,9 +276,9 @@ func (d death) costs(f failure) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(f.err.Error(), text) })
 	}
 	const balancer = "Bad Gateway"
-	unanswered := (strings.Contains(f.what, "_ask ") || strings.Contains(f.what, "_steps v1-")) && says("deadline exceeded", "timed out")
+	unanswered := (strings.Contains(f.what, "_ask ") || strings.Contains(f.what, "_steps v")) && says("deadline exceeded", "timed out")
 	soon := f.end.Before(d.to.Add(noticed)) || errors.Is(f.err, context.DeadlineExceeded) && unanswered
-	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", // as docs/scale.md says; else the client's own connection ended
+	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "with a process that is gone", // as docs/scale.md says; else the client's own connection ended
 		"EOF", "request terminated without response", "connection reset", "connection closed", "fetch failed", "terminated"))
 	late := f.began.Before(d.to.Add(time.Second)) && says(balancer)
 	return f.end.After(d.from) && soon && (inFlight || late)

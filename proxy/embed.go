@@ -52,7 +52,7 @@ type embedder struct {
 
 // run keeps the vectors of the tools up to date.
 func (e *embedder) run(ctx context.Context) {
-	rest := retryEmbedding
+	rest, had := retryEmbedding, 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,7 +61,7 @@ func (e *embedder) run(ctx context.Context) {
 		}
 		began, reported := time.Now(), time.Now()
 		before := e.fresh.Load()
-		err := e.embed(ctx, func(done, total int) {
+		held, err := e.embed(ctx, func(done, total int) {
 			if time.Since(reported) >= reportEmbedding {
 				reported = time.Now()
 				e.log.Info("embedding tools", "done", done, "total", total)
@@ -83,23 +83,26 @@ func (e *embedder) run(ctx context.Context) {
 			continue
 		}
 		rest = retryEmbedding
-		if n := e.fresh.Load() - before; n > 0 {
-			e.log.Info("tools embedded", "texts", n, "took", time.Since(began).Round(time.Millisecond))
-			if n >= manyNew {
-				e.idle()
-			}
+		fresh := int(e.fresh.Load() - before)
+		if fresh > 0 {
+			e.log.Info("tools embedded", "texts", fresh, "took", time.Since(began).Round(time.Millisecond))
 		}
+		if max(fresh, held-had) >= manyNew { // the others were read from the store
+			e.idle()
+		}
+		had = held
 	}
 }
 
 // embed opens the model that is configured, gives every tool its vector and makes
 // searches hybrid as soon as it can answer queries. With words alone it does
-// nothing. progress, if not nil, hears how many tools have a vector.
-func (e *embedder) embed(ctx context.Context, progress func(done, total int)) error {
+// nothing. progress, if not nil, hears how many tools have a vector. It returns how many vectors
+// the views have together.
+func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (held int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.open(ctx); err != nil || e.wordsAlone {
-		return err
+		return 0, err
 	}
 	cache := embed.NewCache(e.model, index.TextVersion, e.store)
 	if cache.Dim = int(e.dimension.Load()); cache.Dim != 0 && !e.dropped {
@@ -109,20 +112,18 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) er
 		}
 	}
 	defer func() { e.fresh.Add(int64(cache.Fresh())) }()
-	var err error
-	embedded := 0
 	for _, catalog := range e.catalogs() {
 		err = errors.Join(err, catalog.EmbedOf(ctx, cache, e.mine, progress))
-		embedded += catalog.Embedded()
+		held += catalog.Embedded()
 		progress = nil
 	}
-	if err != nil && ctx.Err() == nil && embedded == 0 {
+	if err != nil && ctx.Err() == nil && held == 0 {
 		// Perhaps what it was opened from is bad: the next try opens it anew.
 		e.queries.Use(nil, "the embedder fails to embed the tools")
 		err = errors.Join(err, e.model.Close())
 		e.model = nil
 	}
-	return err
+	return held, err
 }
 
 // open opens the model once. The lock mu is held.

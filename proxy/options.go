@@ -78,5 +78,5 @@ func WithPostCall(hook view.PostCall) Option {
 func WhenIndexed(f func()) Option { return func(o *options) { o.indexed = f } }
 
 // WhenIdle calls f each time background work that took memory is done: definitions
-// were counted, or texts embedded. f may be called from two goroutines at once.
+// were counted, or vectors were made or read. f may be called from two goroutines at once.
 func WhenIdle(f func()) Option { return func(o *options) { o.idle = f } }

@@ -180,7 +180,8 @@ func (w *Workspace) Embed(ctx context.Context, progress func(done, total int)) e
 	if _, err := w.Learn(ctx); err != nil {
 		return err
 	}
-	return w.embedder.embed(ctx, progress)
+	_, err := w.embedder.embed(ctx, progress)
+	return err
 }
 
 // Close ends every connection and the use of the store. It may be called twice.

@@ -35,6 +35,9 @@ type fleet struct {
 	rebalance func()
 }
 
+// fleetKeys are what replicas share: the one in use, and the one that is to take its place.
+var fleetKeys = []string{"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="}
+
 // fleetVaultKey is the variable of the key of sealed secrets.
 const fleetVaultKey = "MCPPROXY_VAULT_KEY=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
@@ -86,7 +89,7 @@ func fleetReached(t *testing.T, size int, database string, servers map[string]se
 		r.house = newHouse(t, servers, append([]map[string]any{{
 			"store": database, "transport": "http", "listen": "127.0.0.1:" + r.port,
 			"cluster": map[string]any{
-				"keys": []string{"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}, "listen": inside, "address": reached(inside),
+				"keys": fleetKeys, "listen": inside, "address": reached(inside),
 				"name": fmt.Sprintf("replica-%d", n+1), "drain": "15s",
 			},
 		}}, more...)...)
@@ -98,6 +101,22 @@ func fleetReached(t *testing.T, size int, database string, servers map[string]se
 }
 
 func isThere(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// rotate moves the second of the fleet's keys to the front, for the next start.
+func (r *fleetReplica) rotate(t *testing.T) {
+	t.Helper()
+	config, err := os.ReadFile(r.house.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotated := strings.NewReplacer(fleetKeys[0], fleetKeys[1], fleetKeys[1], fleetKeys[0]).Replace(string(config))
+	if rotated == string(config) {
+		t.Fatal("the configuration has none of the keys")
+	}
+	if err := os.WriteFile(r.house.config, []byte(rotated), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // start starts a process, and waits until it is ready.
 func (r *fleetReplica) start(t *testing.T) {

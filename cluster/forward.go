@@ -113,8 +113,12 @@ var errNotThere = errors.New("the session is not there")
 // hand hands a request to another replica, and its answer to the client. pass says that the
 // replica is to take in the session, or a new one.
 func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Peer, pass bool) (what outcome) {
-	var begun atomic.Bool // something of the request was sent
-	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{WroteHeaders: func() { begun.Store(true) }})
+	// begun says that something of the request was sent. net/http sends it again where a connection
+	// that is ending says that it did not take it: then only that counts.
+	var begun atomic.Bool
+	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GetConn: func(string) { begun.Store(false) }, WroteHeaders: func() { begun.Store(true) },
+	})
 	slow := transport.NewTimed(w)
 	defer slow.End()
 	proxy := httputil.ReverseProxy{

@@ -38,12 +38,14 @@ type asker struct {
 	next    int
 	waiting map[string]chan json.RawMessage
 	seen    []json.RawMessage
+	nth     int             // which of the answers about roots allowed is
 	allowed json.RawMessage // the roots that it knows; of asker-roots and those below
 	lazy    sync.Mutex      // held while asker-roots-lazy asks
 }
 
 func serveAsker(mode string) {
 	a := &asker{in: bufio.NewReaderSize(os.Stdin, 1<<20), out: os.Stdout, waiting: map[string]chan json.RawMessage{}}
+	told := 0 // how often of roots
 	for {
 		line, err := a.in.ReadBytes('\n')
 		if err != nil {
@@ -75,16 +77,18 @@ func serveAsker(mode string) {
 				go func() { a.note(a.ask("roots/list", nil)) }()
 			}
 			if (mode == "asker-roots" || mode == "asker-roots-first") && (m.Method == "notifications/initialized" || m.Method == "notifications/roots/list_changed") {
+				told++
+				nth := told
 				go func() {
 					answer := a.ask("roots/list", nil)
-					a.learn(member(answer, "result"), mode != "asker-roots")
+					a.learn(member(answer, "result"), nth, mode != "asker-roots")
 				}()
 			}
 		case m.Method == "tools/call" && mode == "asker-roots-lazy":
 			go func() {
 				a.lazy.Lock()
 				if a.allowed == nil {
-					a.learn(member(a.ask("roots/list", nil), "result"), true)
+					a.learn(member(a.ask("roots/list", nil), "result"), 1, true)
 				}
 				a.lazy.Unlock()
 				a.call(m.ID, m.Params)
@@ -97,13 +101,16 @@ func serveAsker(mode string) {
 	}
 }
 
-// learn takes roots in; where it keeps what it has, only the first.
-func (a *asker) learn(roots json.RawMessage, keeps bool) {
+// learn takes roots in, asked for as the nth; where it keeps what it has, only the first, else
+// none that were asked for before those that it has.
+func (a *asker) learn(roots json.RawMessage, nth int, keeps bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !keeps || a.allowed == nil && hasRoots(roots) {
-		a.allowed = roots
+	switch {
+	case keeps && (a.allowed != nil || !hasRoots(roots)), !keeps && nth < a.nth:
+		return
 	}
+	a.allowed, a.nth = roots, nth
 }
 
 func (a *asker) note(line []byte) {

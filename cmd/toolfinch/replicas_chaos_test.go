@@ -281,7 +281,9 @@ func (d death) costs(f failure) bool {
 	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "with a process that is gone", // as docs/scale.md says; else the client's own connection ended
 		"EOF", "request terminated without response", "connection reset", "connection closed", "fetch failed", "terminated"))
 	late := f.began.Before(d.to.Add(time.Second)) && says(balancer)
-	return f.end.After(d.from) && soon && (inFlight || late)
+	// PostgreSQL is restarted next: who asked for nothing between waits for it, as docs/scale.md says.
+	both := says("Service Unavailable")
+	return f.end.After(d.from) && soon && (inFlight || late || both)
 }
 
 // noticed is how long a client may wait for the answer of a replica that was killed.

@@ -45,10 +45,12 @@ func (c *Cache) evaluate(ctx context.Context, expression string, result tool.Res
 	case !json.Valid(raw):
 		return value{}, errors.New("jq needs JSON, and the output is none: read it with lines or offset")
 	}
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	select {
 	case c.evaluating <- struct{}{}:
 		defer func() { <-c.evaluating }()
-	case <-ctx.Done():
+	case <-within.Done():
 		return value{}, errors.New("too many expressions are evaluated at once: try again")
 	}
 	found, err := c.evaluator.Query(ctx, expression, raw, script.Limits{Memory: maxMemory, Time: maxTime, Output: maxValue})

@@ -30,7 +30,7 @@ const (
 const (
 	// sweepEvery is how often Sweep looks: what has expired cannot be read anyway.
 	sweepEvery = 10 * time.Minute
-	// patience bounds one use of the store.
+	// patience bounds one use of the store, and how long an expression waits for its turn.
 	patience = 10 * time.Second
 	// keepWithin bounds the wait of a call for its result to be kept.
 	keepWithin = 2 * time.Second

@@ -68,9 +68,9 @@ func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) 
 	if !ok {
 		return tool.ErrorResult(unknown), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	content, err := c.store.Find(ctx, hash(r.token), owner, c.now())
+	content, err := c.store.Find(within, hash(r.token), owner, c.now())
 	if err != nil {
 		c.log.Warn("a kept result could not be read", "error", err)
 		return tool.ErrorResult("the output cannot be read at the moment: try again, or call the tool again that made it"), nil

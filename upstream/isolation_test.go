@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -402,6 +403,40 @@ func TestARestartedHTTPServerIsListedAgainWithoutACall(t *testing.T) {
 				r.start()
 			}
 		})
+	}
+}
+
+// A server may be another one by the time its stream of notifications is asked for.
+func TestAServerThatIsRestartedBeforeItsStreamIsListedAgain(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		var now atomic.Int32
+		var servers [2]http.Handler
+		for i := range servers {
+			s := newMCP()
+			s.AddTool(mcp.NewTool(fmt.Sprintf("start%d", i)), nil)
+			servers[i] = mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true), mcpserver.WithStreamableHTTPProtocolVersions("2025-11-25"))
+		}
+		listed := make(chan struct{})
+		r := newRestartable(t, func() http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet && now.Load() == 0 {
+					<-listed
+					now.Store(1)
+					w.WriteHeader(status)
+					return
+				}
+				servers[now.Load()].ServeHTTP(w, r)
+			})
+		})
+		changes, _ := watched(t, newPool(t, r.settings("s", "/mcp")))
+		for i := range servers {
+			isOf := func(d *tool.Def) bool { return d.ID.Name == fmt.Sprintf("start%d", i) }
+			for !slices.ContainsFunc(await.Value(t, changes).Defs, isOf) {
+			}
+			if i == 0 {
+				close(listed)
+			}
+		}
 	}
 }
 

@@ -339,6 +339,7 @@ func (s *streamable) listen() {
 	delays := NewDelays(streamDelay)
 	e := &events{}
 	defer e.end()
+	told := false
 	for again := true; again; again = c.Pause(c.Life, delays.Next()) {
 		began := time.Now()
 		response, end, err := s.get(c.Life, e.lastID)
@@ -346,12 +347,19 @@ func (s *streamable) listen() {
 		case err != nil:
 			c.handler.StreamEnded()
 			continue
-		case response.StatusCode == http.StatusMethodNotAllowed, response.StatusCode == http.StatusNotFound:
-			end() // it has no stream, or knows the session no more: the next request will tell
+		case response.StatusCode == http.StatusMethodNotAllowed:
+			end() // it has no stream
 			return
 		case response.StatusCode >= 300 || contentType(response) != typeEvents:
 			end()
 			e.lastID = ""
+			if !told && s.sessionID() != "" { // which it may know no more: the next request will tell
+				told = true
+				c.handler.StreamEnded()
+			}
+			if response.StatusCode == http.StatusNotFound {
+				return
+			}
 			continue
 		}
 		e.read(response.Body)

@@ -3,14 +3,18 @@ package cluster_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"toolfinch/cluster"
@@ -342,6 +346,63 @@ func TestACallThatWasLostIsNotRepeated(t *testing.T) {
 	if len(b.calls) != 0 {
 		t.Error("a call was made again")
 	}
+}
+
+// A replica that ends says of requests that it did not take them, and then nobody listens there.
+// No replica here does so on demand.
+func TestACallThatAnEndingReplicaDidNotTakeIsMadeElsewhere(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	home.stop()
+	ending, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ending.Close()
+	secure := peer(t, key(1), key(2))
+	secure.NextProtos = []string{"h2"}
+	took := make(chan error, 1)
+	go func() { took <- goAway(tls.NewListener(ending, secure)) }()
+	var dials atomic.Int32
+	b.homes.DialBy(func(ctx context.Context, network, _ string) (net.Conn, error) {
+		if dials.Add(1) > 1 {
+			return nil, syscall.ECONNREFUSED
+		}
+		return new(net.Dialer).DialContext(ctx, network, ending.Addr().String())
+	})
+	expect(t, alice.call(b, "echo", `{}`), "replica-1")
+	if err := await.Value(t, took); err != nil || dials.Load() < 2 {
+		t.Errorf("the replica that ends: %v; it was dialled %d times", err, dials.Load())
+	}
+}
+
+// goAway takes one connection over HTTP/2, and says to its first request that it was not taken
+// (RFC 9113, section 6.8).
+func goAway(listener net.Listener) error {
+	c, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	const preface, frameHead, headers = 24, 9, 1
+	if _, err := c.Write([]byte{3: 4, frameHead - 1: 0}); err != nil { // SETTINGS, none
+		return err
+	}
+	if _, err := io.CopyN(io.Discard, c, preface); err != nil {
+		return err
+	}
+	for head := make([]byte, frameHead); head[3] != headers; {
+		if _, err := io.ReadFull(c, head); err != nil {
+			return err
+		}
+		length := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
+		if _, err := io.CopyN(io.Discard, c, length); err != nil {
+			return err
+		}
+	}
+	_, err = c.Write([]byte{2: 8, 3: 7, frameHead + 7: 0}) // GOAWAY: the last one taken is 0, no error
+	return err
 }
 
 func TestACallOfTheAPIThatWasLostIsNotRepeated(t *testing.T) {

@@ -62,27 +62,30 @@ func (h *Homes) back(ctx context.Context, hash [32]byte, from Peer, refuses bool
 // home is gone, or it was asked over the store and has given the session up. What the store
 // cannot tell is taken for gone where the home refuses connections.
 func (h *Homes) getBack(ctx context.Context, hash [32]byte, from Peer, refuses bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, givenWithin)
+	ctx, cancel := context.WithTimeout(ctx, h.patience) // for the store
 	defer cancel()
-	asked := false
+	asked, enough := false, (<-chan time.Time)(nil)
 	for pause := givenFirst; ; pause = min(2*pause, givenMost) {
 		there, err := h.there(ctx, from.ID)
 		switch {
 		case err != nil && refuses, err == nil && !there:
 			return true
 		case err == nil && !asked:
-			err = h.ask(ctx, from.ID, hash)
-			asked = err == nil
+			if err = h.ask(ctx, from.ID, hash); err == nil {
+				asked, enough = true, time.After(givenWithin)
+			}
 		}
 		if row, found, failed := h.rows.Find(ctx, hash); failed == nil && (!found || row.Home != from.ID) {
 			return true
 		}
 		select {
-		case <-ctx.Done():
-			h.log.Warn("a session whose replica cannot be reached was not given up there", "replica", from.ID, "error", err)
-			return false
 		case <-time.After(pause):
+			continue
+		case <-enough:
+		case <-ctx.Done():
 		}
+		h.log.Warn("a session whose replica cannot be reached was not given up there", "replica", from.ID, "error", err)
+		return false
 	}
 }
 

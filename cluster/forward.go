@@ -37,8 +37,9 @@ const (
 	pause = 50 * time.Millisecond
 	// retryAfter is in seconds: a session moves within some 0.1 s.
 	retryAfter = "1"
-	// storeAgain is between two attempts to look up where a session is.
-	storeAgain = time.Second
+	// storeAgain is between two attempts to look up where a session is, and storePatience how long a
+	// request waits for a store that is away: longer than a restart takes.
+	storeAgain, storePatience = time.Second, 10 * time.Second
 	// maxTurns is how often it is looked up anew where a session is, while it moves.
 	maxTurns = 5
 )
@@ -116,7 +117,10 @@ func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Pee
 	// begun says that something of the request was sent. net/http sends it again where a connection
 	// that is ending says that it did not take it: then only that counts.
 	var begun atomic.Bool
-	traced := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(h.life, cancel)()
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { begun.Store(false) }, WroteHeaders: func() { begun.Store(true) },
 	})
 	slow := transport.NewTimed(w)
@@ -366,7 +370,8 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 	tried := false  // the replica has refused a connection
 	cutOff := false // it could not be reached, and was asked over the store
 	why := "this session moves too often"
-	for range maxTurns {
+	until := time.Now().Add(h.patience)
+	for turns := 0; turns < maxTurns; turns++ {
 		if at.ID != "" && at.ID != h.me.ID {
 			what := h.reach(w, r, sent, at, false)
 			if what == refused && !tried && h.isThere(at.ID) {
@@ -383,7 +388,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 					return
 				}
 			case again:
-				if !paused(r.Context()) {
+				if !waited(r.Context(), pause) {
 					return
 				}
 				continue
@@ -398,11 +403,11 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 			if h.search(w, r, hash, sent, at) {
 				return
 			}
-			why = "where this session lives cannot be looked up now"
-			select {
-			case <-time.After(storeAgain):
-			case <-r.Context().Done():
+			if !waited(r.Context(), storeAgain) {
 				return
+			}
+			if turns--; time.Now().After(until) {
+				turns, why = maxTurns, "where this session lives cannot be looked up now"
 			}
 			continue
 		case !found || h.isGone(hash):
@@ -421,6 +426,11 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		mine, err := v.adopt(r.Context(), id, row)
 		switch {
 		case err != nil && h.draining.Load(): // this replica was told to stop meanwhile
+		case errors.Is(err, errStore) && time.Now().Before(until):
+			if !waited(r.Context(), storeAgain) {
+				return
+			}
+			turns--
 		case err != nil:
 			h.log.Warn("a session cannot be adopted", "view", v.name, "error", err)
 			unavailable(w, "this session cannot be taken over now")
@@ -445,8 +455,8 @@ func (h *Homes) search(w http.ResponseWriter, r *http.Request, hash [32]byte, se
 	return false
 }
 
-// paused waits before a replica is asked again. It reports false when the client is gone.
-func paused(ctx context.Context) bool {
+// waited waits. It reports false when the client is gone.
+func waited(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-time.After(pause):
 		return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -84,6 +85,7 @@ type Homes struct {
 	there     func(ctx context.Context, id string) (bool, error)
 	ask       func(ctx context.Context, id string, hash [32]byte) error
 	idle      time.Duration
+	patience  time.Duration // as storePatience
 	log       *slog.Logger
 	handed    func(outcome string, took time.Duration)
 	forwarded *limit.Limit
@@ -92,6 +94,8 @@ type Homes struct {
 	draining  atomic.Bool
 	streams   context.Context // of event streams of other replicas
 	end       context.CancelFunc
+	life      context.Context // of requests that are with other replicas
+	cutting   context.CancelFunc
 
 	moves struct{ adopted, received, given, dropped atomic.Int64 } // as of Moves
 
@@ -131,9 +135,10 @@ func NewHomes(o Options) (*Homes, error) {
 		return nil, err
 	}
 	streams, end := context.WithCancel(context.Background())
+	life, cutting := context.WithCancel(context.Background())
 	return &Homes{
-		streams: streams, end: end,
-		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, log: o.Log, hands: o.Hands,
+		streams: streams, end: end, life: life, cutting: cutting,
+		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, patience: storePatience, log: o.Log, hands: o.Hands,
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
 		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]cut{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), given: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil
@@ -165,6 +170,10 @@ func (h *Homes) Drain() { h.draining.Store(true) }
 // EndStreams ends the event streams of other replicas that clients have through this one. They
 // open others.
 func (h *Homes) EndStreams() { h.end() }
+
+// Cut ends the requests that are with other replicas, each of which says so. It is called when this
+// process cannot wait for them any longer.
+func (h *Homes) Cut() { h.cutting() }
 
 // View is the sessions of a view. It implements transport.Homes.
 type View struct {
@@ -341,8 +350,11 @@ func (v *View) adopt(ctx context.Context, id string, row store.Session) (bool, e
 		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
 		defer cancel()
 		won, err := h.rows.Move(storing, row.Hash, row.Home, h.me.ID, h.me.Address)
-		if err != nil || !won {
-			return false, err
+		if err != nil {
+			return false, fmt.Errorf("%w: %w", errStore, err)
+		}
+		if !won {
+			return false, nil
 		}
 		// What was stored when the row was found may have changed before it was moved.
 		now, found, err := h.rows.Find(storing, row.Hash)
@@ -363,6 +375,9 @@ func (v *View) adopt(ctx context.Context, id string, row store.Session) (bool, e
 	})
 	return won == true, err
 }
+
+// errStore says that the store is at fault, and nothing was taken over.
+var errStore = errors.New("the store")
 
 func joined(err, beside error) error {
 	if beside != nil {

@@ -519,21 +519,27 @@ func TestASessionThatWasAdoptedElsewhereEndsHere(t *testing.T) {
 }
 
 func TestWhereTheStoreIsAwayAdoptionWaits(t *testing.T) {
-	all := newTeam(t, 2, nil)
-	home, b := all.replicas[0], all.replicas[1]
+	all := newTeam(t, 3, nil)
+	home, b, hurried := all.replicas[0], all.replicas[1], all.replicas[2]
+	hurried.homes.Hurry(0)
 	alice := home.connect("")
 	home.stop()
-	all.rows.mu.Lock()
-	all.rows.away = true
-	all.rows.mu.Unlock()
-	answer := alice.post(b, request(1, "echo", `{}`))
+	away := func(is bool) {
+		all.rows.mu.Lock()
+		defer all.rows.mu.Unlock()
+		all.rows.away = is
+	}
+	away(true)
+	answer := alice.post(hurried, request(1, "echo", `{}`))
 	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 		t.Errorf("it is answered %s %v", answer.Status, answer.Header)
 	}
-	all.rows.mu.Lock()
-	all.rows.away = false
-	all.rows.mu.Unlock()
-	expect(t, alice.call(b, "echo", `{}`), "replica-1")
+	before := all.rows.asks.Load()
+	answered := make(chan string, 1)
+	go func() { answered <- alice.call(b, "echo", `{}`) }()
+	await.True(t, func() bool { return all.rows.asks.Load() > before })
+	away(false)
+	expect(t, await.Value(t, answered), "replica-1")
 }
 
 // BenchmarkForward measures what a call costs at its home, and over another replica.

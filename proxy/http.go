@@ -70,13 +70,29 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	p.withdraw(ctx, server)
 	err := server.Shutdown(ctx)
 	if err != nil {
-		err = server.Close() // what still runs is cut off
+		err = p.cut(server)
 	}
 	p.finishInside(ctx)
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
 	return err
+}
+
+// cut ends what still runs: requests of MCP get a moment to say so.
+func (p *Proxy) cut(server *http.Server) error {
+	for _, v := range p.now.Load().views {
+		v.http.Cut()
+	}
+	if p.homes != nil {
+		p.homes.Cut()
+	}
+	saying, cancel := context.WithTimeout(context.Background(), transport.CutWithin)
+	defer cancel()
+	if server.Shutdown(saying) == nil {
+		return nil
+	}
+	return server.Close()
 }
 
 // limitsOf are those of clients.

@@ -64,12 +64,18 @@ func endSpan(ctx context.Context, span *telemetry.Span, result json.RawMessage, 
 	}
 }
 
+// present returns params to send: roots/list needs none, but the client of the Go SDK insists.
+func present(params json.RawMessage) json.RawMessage {
+	if params == nil {
+		return json.RawMessage(`{}`)
+	}
+	return params
+}
+
 // request sends a request to the client with send and waits for the answer. When
 // ctx ends first, the client is told.
 func (a *asks) request(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (result json.RawMessage, err error) {
-	if params == nil { // roots/list needs none, but the client of the Go SDK insists
-		params = json.RawMessage(`{}`)
-	}
+	params = present(params)
 	answer := make(chan *wire.Inbound, 1)
 	a.mu.Lock()
 	a.count++

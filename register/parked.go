@@ -384,9 +384,7 @@ func (k *parking) suspend(ctx context.Context, p *parked) (tool.Result, error) {
 	for _, key := range slices.Sorted(maps.Keys(p.asks)) {
 		var request rawjson.Object
 		request.AddText("method", p.asks[key].method)
-		if params := p.asks[key].params; params != nil {
-			request.Add("params", params)
-		}
+		request.Add("params", present(p.asks[key].params))
 		requests.Add(key, request.JSON())
 	}
 	state := k.name(ctx)

@@ -123,8 +123,8 @@ func (s *session) leave(ctx context.Context, idle bool) *leaving {
 }
 
 const (
-	// cutWithin is how long requests that are cut off may take to say so.
-	cutWithin = time.Second
+	// CutWithin is how long requests that are cut off may take to say so.
+	CutWithin = time.Second
 	// flushWithin is how long the event stream of a session that leaves may take to carry what
 	// waits.
 	flushWithin = time.Second
@@ -170,12 +170,12 @@ func (s *Streamable) release(ctx context.Context, one *session, idle bool) {
 	}
 	defer close(l.gone)
 	if ctx.Err() != nil {
-		one.end()
+		one.end(errStopped)
 		one.asking.Lock()
 		quiet, busy := l.quiet, one.entered > 0
 		one.asking.Unlock()
 		if busy {
-			cut := time.NewTimer(cutWithin)
+			cut := time.NewTimer(CutWithin)
 			defer cut.Stop()
 			select {
 			case <-quiet:

@@ -128,7 +128,7 @@ func (p *pipe) finish() {
 	case <-done:
 	case <-time.After(drainTime):
 	}
-	p.end()
+	p.end(nil)
 	<-done
 	p.listens.Wait()
 }

@@ -34,7 +34,7 @@ type session struct {
 	calls   atomic.Int64 // of clients.calls
 
 	life   context.Context // of its requests
-	end    context.CancelFunc
+	end    context.CancelCauseFunc
 	known  context.Context // until the session is closed: of its event streams
 	forget context.CancelFunc
 	ended  func() // called once at the end
@@ -55,6 +55,7 @@ type request struct {
 
 var (
 	errCancelled = errors.New("the client cancelled the request")
+	errStopped   = errors.New("toolfinch was told to stop, and could not wait for the end of this request: a call may or may not have happened; check before you repeat it")
 	errDropped   = errors.New("the client's connection is gone")
 )
 
@@ -67,7 +68,7 @@ func (c *Clients) open(ctx, opening context.Context, host Host, log *slog.Logger
 	if err := c.admit(s); err != nil {
 		return nil, err
 	}
-	s.life, s.end = context.WithCancel(ctx)
+	s.life, s.end = context.WithCancelCause(ctx)
 	s.known, s.forget = context.WithCancel(ctx)
 	host.Open(id, trust.NameOf(opening), piped, s.out.push, func() bool { return s.out.open() != nil })
 	return s, nil

@@ -74,7 +74,7 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 func (s *SSE) event(session *session, out *answer, name string, data []byte) error {
 	err := out.event(name, data)
 	if err != nil {
-		session.end()
+		session.end(nil)
 	}
 	return err
 }

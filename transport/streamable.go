@@ -28,6 +28,8 @@ type Streamable struct {
 	clients *Clients
 	homes   Homes // nil: sessions live here
 	log     *slog.Logger
+	life    context.Context // of requests of 2026-07-28
+	cut     context.CancelCauseFunc
 
 	mu        sync.Mutex // guards what follows; held for look-ups only
 	sessions  map[string]*session
@@ -36,7 +38,9 @@ type Streamable struct {
 
 // NewStreamable serves clients of host. homes is nil where no other process serves them.
 func NewStreamable(host Host, clients *Clients, homes Homes, log *slog.Logger) *Streamable {
-	return &Streamable{host: host, clients: clients, homes: homes, log: log, sessions: map[string]*session{}}
+	s := &Streamable{host: host, clients: clients, homes: homes, log: log, sessions: map[string]*session{}}
+	s.life, s.cut = context.WithCancelCause(context.Background())
+	return s
 }
 
 func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -447,7 +451,10 @@ func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (mess
 	} else if m.Method == string(mcp.MethodSubscriptionsListen) {
 		defer keepOpen(out)()
 	}
-	message, lacks = respond(r.Context(), s.host, &library{}, m, r.Header, send, s.log)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.life, func() { cancel(errStopped) })()
+	message, lacks = respond(ctx, s.host, &library{}, m, r.Header, send, s.log)
 	return message, statusOf(message), lacks
 }
 
@@ -527,12 +534,24 @@ func checkModern(r *http.Request, m *wire.Inbound) *wire.Refusal {
 	return nil
 }
 
+// Cut ends all requests that are being answered, each of which says so within CutWithin. It is
+// called when this process cannot wait for them any longer.
+func (s *Streamable) Cut() {
+	s.cut(errStopped)
+	for _, session := range s.all() {
+		session.end(errStopped)
+	}
+}
+
 // Close ends all sessions. Requests that are being answered go on.
 func (s *Streamable) Close() {
-	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.sessions))
-	s.mu.Unlock()
-	for _, session := range all {
+	for _, session := range s.all() {
 		session.close()
 	}
+}
+
+func (s *Streamable) all() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.sessions))
 }

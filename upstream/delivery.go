@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,7 +66,7 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 			return nil, c.Era, d.fail(errGaveWay)
 		}
 		if d.call.givenUp(err) { // nor does this
-			return nil, c.Era, d.fail(context.Canceled)
+			return nil, c.Era, d.fail(cmp.Or(context.Cause(d.call.caller), context.Canceled))
 		}
 		failure := conn.FailureOf(err)
 		again := c.failed(err) || failure.Again

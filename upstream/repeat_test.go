@@ -146,7 +146,7 @@ func TestWhyACallWasNotAnswered(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(short, func() { cancel(over) })
 			return ctx, func() { cancel(nil) }
-		}, "canceled", "context canceled"},
+		}, "canceled, the caller's cause", "call hang: the step took too long"},
 		{"no program", Settings{Name: "s", Command: "no-such-program"}, "raw", background, "not connected", `call raw: connect: the command "no-such-program" is not on the PATH`},
 		{"it dies at the start", dies, "raw", background, "closed, not connected", "call raw: connect: the connection is closed: the process ended (exit status 3)"},
 		{"it does not come up", mute, "raw", background, "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},

@@ -260,7 +260,7 @@ func (f *fleet) stick(t *testing.T) {
 // tokenIn finds the token that the preview of a large answer names.
 var tokenIn = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
 
-// goClient is a client of the Go SDK, in a session of a revision before 2026-07-28.
+// goClient is a client of the Go SDK.
 type goClient struct {
 	*mcp.ClientSession
 	progress atomic.Int64
@@ -269,12 +269,17 @@ type goClient struct {
 
 func (f *fleet) goClient(t *testing.T, name string) *goClient {
 	t.Helper()
+	return goClientAt(t, f.url, name, legacyRevision)
+}
+
+func goClientAt(t *testing.T, url, name, revision string) *goClient {
+	t.Helper()
 	c := &goClient{}
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { c.progress.Add(1) },
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { c.changed.Add(1) },
 	})
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: f.url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatal(err)
 	}

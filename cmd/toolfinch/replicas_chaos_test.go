@@ -374,13 +374,20 @@ func TestReplicasUnderChaos(t *testing.T) {
 		servers[name], grow, leaves = map[string]any{"url": url, "changes": "allow"}, append(grow, more), append(leaves, leave)
 	}
 	url := database.Database(t)
-	f := fleetOver(t, 3, url, nil, map[string]any{"mcp_servers": servers})
+	f := fleetOver(t, 3, url, nil, map[string]any{"mcp_servers": servers, "tool_views": map[string]any{
+		"default": map[string]any{"include_all": true},
+		"gated":   map[string]any{"include_all": true, "gating": true},
+	}})
 	c := &crowd{t: t, fleet: f}
 	c.ctx, c.stop = context.WithCancel(t.Context())
 	defer c.stop()
 	idle, _ := f.replicas[0].goroutines(t) // it leads all servers
 	c.join(legacyRevision, clients)
 	c.join(modernRevision, clients)
+	gated := goClientAt(t, f.url+"/gated", "gated", legacyRevision)
+	if _, err := gated.call(t.Context(), "provision_tools", map[string]any{"tool_ids": []string{"up0_echo"}}, ""); err != nil {
+		t.Fatal(err)
+	}
 	c.work(upstreams)
 	typescript := c.invite(scripts, upstreams)
 	c.progress(500)
@@ -404,6 +411,9 @@ func TestReplicasUnderChaos(t *testing.T) {
 		database.Resume(t)
 		c.away = append(c.away, death{from, time.Now()})
 		c.progress(200)
+		if text, err := gated.call(t.Context(), "up0_echo", map[string]any{"id": "gated"}, ""); err != nil || text != `[{"type":"text","text":"gated"}]` {
+			t.Errorf("a call of what was provisioned is answered %s %v", text, err)
+		}
 		t.Logf("round %d: %d calls", round+1, c.calls.Load())
 	}
 	c.stop()
@@ -435,6 +445,9 @@ func TestReplicasUnderChaos(t *testing.T) {
 				t.Errorf("%s has lost what it had registered: %s", m.name, names)
 			}
 		}
+	}
+	if err := gated.Close(); err != nil {
+		t.Error(err)
 	}
 	f.equal(t)
 	closed := 0 // their SDK need not have ended their sessions

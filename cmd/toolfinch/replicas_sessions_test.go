@@ -242,6 +242,43 @@ func TestARollingRestartLosesNothing(t *testing.T) {
 	}
 }
 
+// A call that lasts longer than cluster.drain ends with a reason, and its session goes on.
+func TestACallThatOutlastsADrain(t *testing.T) {
+	t.Parallel() // most of the time somebody waits
+	f := fleetOver(t, 2, postgres.Start(t), upstreams(t, "everything"))
+	type outcome struct {
+		revision, text string
+		err            error
+	}
+	outcomes := make(chan outcome, 2)
+	clients := map[string]*goClient{}
+	for _, revision := range []string{legacyRevision, modernRevision} {
+		c := goClientAt(t, f.url, revision, revision)
+		clients[revision] = c
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			text, err := c.call(ctx, "everything_trigger-long-running-operation", map[string]any{"duration": 300, "steps": 3000}, "p")
+			outcomes <- outcome{revision, text, err}
+		}()
+		await.True(t, func() bool { return c.progress.Load() > 0 || len(outcomes) > 0 })
+	}
+	for i, r := range f.replicas { // one or both may have both calls
+		r.end(t)
+		if i == 0 {
+			r.start(t)
+		}
+	}
+	for revision, c := range clients {
+		if o := await.Value(t, outcomes); !strings.Contains(fmt.Sprint(o.text, o.err), "may or may not have happened") {
+			t.Errorf("a call of %s ends with %s %v", o.revision, o.text, o.err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%s: %v", revision, err)
+		}
+	}
+}
+
 // Of a replica that is killed only the calls in flight are lost; sessions go on elsewhere, with
 // what is kept for them.
 func TestAKilledReplicaLosesNoSession(t *testing.T) {

@@ -369,9 +369,18 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 	}
 	tried := false  // the replica has refused a connection
 	cutOff := false // it could not be reached, and was asked over the store
-	why := "this session moves too often"
-	until := time.Now().Add(h.patience)
-	for turns := 0; turns < maxTurns; turns++ {
+	turns, until := 0, time.Now().Add(h.patience)
+	// waits waits for the store. It reports false when the client is gone, or was told why nothing
+	// answers.
+	waits := func(why string) bool {
+		if time.Now().After(until) {
+			unavailable(w, why)
+			return false
+		}
+		turns--
+		return waited(r.Context(), storeAgain)
+	}
+	for ; turns < maxTurns; turns++ {
 		if at.ID != "" && at.ID != h.me.ID {
 			what := h.reach(w, r, sent, at, false)
 			if what == refused && !tried && h.isThere(at.ID) {
@@ -400,14 +409,8 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		cancel()
 		switch {
 		case err != nil: // whoever has the session answers without the store
-			if h.search(w, r, hash, sent, at) {
+			if h.search(w, r, hash, sent, at) || !waits("where this session lives cannot be looked up now") {
 				return
-			}
-			if !waited(r.Context(), storeAgain) {
-				return
-			}
-			if turns--; time.Now().After(until) {
-				turns, why = maxTurns, "where this session lives cannot be looked up now"
 			}
 			continue
 		case !found || h.isGone(hash):
@@ -426,11 +429,10 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		mine, err := v.adopt(r.Context(), id, row)
 		switch {
 		case err != nil && h.draining.Load(): // this replica was told to stop meanwhile
-		case errors.Is(err, errStore) && time.Now().Before(until):
-			if !waited(r.Context(), storeAgain) {
+		case errors.Is(err, errStore):
+			if !waits("this session cannot be taken over now") {
 				return
 			}
-			turns--
 		case err != nil:
 			h.log.Warn("a session cannot be adopted", "view", v.name, "error", err)
 			unavailable(w, "this session cannot be taken over now")
@@ -441,7 +443,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 		}
 		at = Peer{} // whoever was faster
 	}
-	unavailable(w, why)
+	unavailable(w, "this session moves too often")
 }
 
 // search asks all replicas but one for a session, and reports whether one had it.

@@ -83,6 +83,20 @@ func TestACancelIsOfItsCallersOwnRequest(t *testing.T) {
 	want(t, "the other client's call", await.Value(t, modernCall.answer), "waited")
 }
 
+func TestWhatIsCutOffSaysSo(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	legacy := h.post(toolCall("1", "wait"), h.session("2025-11-25")...)
+	body, header := modern("2", "tools/call", `"name":"wait","arguments":{}`)
+	modern := h.post(body, header...)
+	for range 2 {
+		await.Value(t, h.started)
+	}
+	h.http.Cut()
+	for what, call := range map[string]*pending{"a call of 2025-11-25": legacy, "a call of 2026-07-28": modern} {
+		want(t, what, await.Value(t, call.answer), "may or may not have happened")
+	}
+}
+
 func TestACallOutlivesItsConnectionWhileItCanBeAnswered(t *testing.T) {
 	h := newHouse(t, transport.Limits{})
 	session := h.session("2025-11-25")

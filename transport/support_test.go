@@ -53,6 +53,7 @@ const ready = `{"ready":true}`
 type house struct {
 	t       testing.TB
 	live    *register.Live
+	http    *transport.Streamable
 	clients *transport.Clients
 	url     string
 
@@ -97,9 +98,10 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	served := &register.Served{Source: tools}
 	log := slog.New(slog.DiscardHandler)
 	h.live = register.New(register.Options{Version: "1"}, func(trust.Party) *register.Served { return served }, log)
-	streamable, sse := transport.NewStreamable(h.live, h.clients, nil, log), transport.NewSSE(h.live, h.clients, "/message", nil, log)
+	h.http = transport.NewStreamable(h.live, h.clients, nil, log)
+	sse := transport.NewSSE(h.live, h.clients, "/message", nil, log)
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", streamable)
+	mux.Handle("/mcp", h.http)
 	mux.HandleFunc("/sse", sse.Events)
 	mux.HandleFunc("/message", sse.Messages)
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, ready) })
@@ -121,7 +123,7 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	t.Cleanup(func() {
 		close(h.release)
 		h.live.EndStreams()
-		streamable.Close()
+		h.http.Close()
 		server.Close()
 	})
 	return h

@@ -96,7 +96,11 @@ const tendEvery = 30 * time.Second
 func (g *Gate) Run(ctx context.Context) {
 	ticker := time.NewTicker(tendEvery)
 	defer ticker.Stop()
+	learned := !g.Keys
 	for {
+		if !learned {
+			learned = g.keys.learn(ctx) == nil // else soon
+		}
 		for _, i := range g.issuers {
 			if i.stale() {
 				_ = i.refresh(ctx, keysRetry) // an error is the end of ctx

@@ -698,6 +698,20 @@ func TestUsesOfKeysAreNoted(t *testing.T) {
 	}
 }
 
+// A key that nobody has used here counts while the store is away.
+func TestKeysAreKnownFromTheStart(t *testing.T) {
+	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true}, func(*inbound.Options) {})
+	key := d.keys.add(trust.Key{Name: "ann"})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	d.gate.Run(ctx)
+	d.keys.fail(errors.New("away"))
+	d.time.add(time.Minute)
+	if got := d.ask("/mcp", key); got.status != http.StatusOK {
+		t.Errorf("a known key, without the store: %d %s", got.status, got.body)
+	}
+}
+
 // Where it is heard of when keys change, a key is looked up once until then.
 func TestKeysAreKnownUntilTheyChange(t *testing.T) {
 	heard := true
@@ -713,7 +727,14 @@ func TestKeysAreKnownUntilTheyChange(t *testing.T) {
 	d.keys.fail(errors.New("away"))
 	d.time.add(time.Hour)
 	status("an hour later, without the store", 200)
+	heard = false
+	d.time.add(14 * time.Minute)
+	status("while nothing is heard, without the store", 200)
+	d.time.add(2 * time.Minute)
+	status("for too long", 503)
+	heard = true
 	d.keys.fail(nil)
+	status("with the store again", 200)
 	d.keys.revoke("ann")
 	status("revoked, and not heard of", 200)
 	d.gate.Forget()

@@ -16,6 +16,8 @@ import (
 
 // KeyStore keeps API keys.
 type KeyStore interface {
+	// All returns all keys. Some may have expired.
+	All(ctx context.Context) ([]trust.Key, error)
 	// Find returns the key with a hash, nil where there is none. It may have expired.
 	Find(ctx context.Context, hash [32]byte) (*trust.Key, error)
 	// Used notes when keys were used last, by hash.
@@ -48,7 +50,8 @@ type keys struct {
 	log    *slog.Logger
 	now    func() time.Time
 	recent *recent[[32]byte, knownKey]
-	forgot atomic.Int64 // how often recent was cleared
+	forgot atomic.Int64 // when some were made or revoked, as Unix time in ns
+	told   atomic.Int64 // when all of that was heard of for the last time, likewise
 
 	mu   sync.Mutex // guards used; held for assignments only
 	used map[[32]byte]time.Time
@@ -76,27 +79,20 @@ func (k *keys) find(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refusal) {
 	now := k.now()
 	known, ok := k.recent.get(hash)
-	if !ok || now.Sub(known.at) > keyFresh && (k.heard == nil || !k.heard()) {
-		forgot := k.forgot.Load()
+	if fresh, stale := k.age(known, now); !ok || !fresh {
 		asking, cancel := ctx, context.CancelFunc(func() {})
-		if ok && now.Sub(known.at) <= keyStale {
+		if ok && !stale {
 			asking, cancel = context.WithTimeout(ctx, keyWait)
 		}
 		key, err := k.store.Find(asking, hash)
 		cancel()
 		switch {
-		case err != nil && (!ok || now.Sub(known.at) > keyStale):
+		case err != nil && (!ok || stale):
 			k.log.Warn("API keys cannot be checked", "error", err)
 			return nil, unavailable("API keys cannot be checked now")
 		case err == nil:
-			known = knownKey{key: key, at: now}
-			if key != nil {
-				known.principal = &trust.Principal{ID: keyPrincipal + key.Name, Groups: key.Groups, Scopes: key.Scopes, View: key.View}
-			}
+			known = know(key, now)
 			k.recent.put(hash, known)
-			if k.forgot.Load() != forgot { // what was read may be from before
-				k.recent.drop(hash)
-			}
 		}
 	}
 	switch {
@@ -108,11 +104,44 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 	return known.principal, nil
 }
 
-// Forget has keys looked up again: some were made or revoked.
-func (g *Gate) Forget() {
-	g.keys.forgot.Add(1)
-	g.keys.recent.clear()
+// age reports whether what is known of a key counts without a look at the store, or not even
+// while that cannot be read.
+func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
+	at := known.at
+	if at.UnixNano() > k.forgot.Load() { // nothing has changed since, as long as that is heard of
+		if k.heard != nil && k.heard() {
+			k.told.Store(now.UnixNano())
+			return true, false
+		}
+		at = time.Unix(0, max(at.UnixNano(), k.told.Load()))
+	}
+	since := now.Sub(at)
+	return since <= keyFresh && at.UnixNano() > k.forgot.Load(), since > keyStale
 }
+
+// know is what is known of a key that the store had at a time; nil for none.
+func know(key *trust.Key, at time.Time) knownKey {
+	known := knownKey{key: key, at: at}
+	if key != nil {
+		known.principal = &trust.Principal{ID: keyPrincipal + key.Name, Groups: key.Groups, Scopes: key.Scopes, View: key.View}
+	}
+	return known
+}
+
+// learn knows all keys from now on, so that they count while the store is away, whether they were
+// used before or not.
+func (k *keys) learn(ctx context.Context) error {
+	now := k.now()
+	all, err := k.store.All(ctx)
+	for _, key := range all[:min(len(all), maxKeysKnown/2)] {
+		k.recent.put(key.Hash, know(&key, now))
+	}
+	return err
+}
+
+// Forget has keys looked up again: some were made or revoked. While the store cannot be read, what
+// is known of them counts on.
+func (g *Gate) Forget() { g.keys.forgot.Store(g.now().UnixNano()) }
 
 // good reports whether a key was known when the store was looked at last.
 func (k *keys) good(hash [32]byte) bool {

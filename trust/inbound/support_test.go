@@ -183,6 +183,15 @@ type keyRing struct {
 	err  error
 }
 
+func (k *keyRing) All(context.Context) (all []trust.Key, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, key := range k.keys {
+		all = append(all, *key)
+	}
+	return all, k.err
+}
+
 func (k *keyRing) Find(_ context.Context, hash [32]byte) (*trust.Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

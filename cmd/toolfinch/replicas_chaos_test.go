@@ -40,8 +40,6 @@ type crowd struct {
 	working sync.WaitGroup
 	calls   atomic.Int64
 
-	away []death // when PostgreSQL was away
-
 	mu     sync.Mutex // guards what follows; never held over a call
 	killed []death
 	failed []failure
@@ -273,7 +271,7 @@ func (c *crowd) kill(r *fleetReplica) {
 // the stream of its answer, which had begun with progress, has ended.
 // A call that began when the replica was gone can only have met the balancer, which notices that
 // within a second.
-func (d death) costs(f failure, away []death) bool {
+func (d death) costs(f failure) bool {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(f.err.Error(), text) })
 	}
@@ -283,11 +281,7 @@ func (d death) costs(f failure, away []death) bool {
 	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "with a process that is gone", // as docs/scale.md says; else the client's own connection ended
 		"EOF", "request terminated without response", "connection reset", "connection closed", "fetch failed", "terminated"))
 	late := f.began.Before(d.to.Add(time.Second)) && says(balancer)
-	// A session that lived there, and that nobody asked for anything before PostgreSQL was away, too,
-	// waits for that, as docs/scale.md says.
-	both := says("Service Unavailable") && strings.Contains(f.what, " "+legacyRevision) && f.began.After(d.from) &&
-		slices.ContainsFunc(away, func(a death) bool { return f.began.Before(a.to) && f.end.After(a.from) })
-	return f.end.After(d.from) && soon && (inFlight || late || both)
+	return f.end.After(d.from) && soon && (inFlight || late)
 }
 
 // noticed is how long a client may wait for the answer of a replica that was killed.
@@ -299,7 +293,7 @@ func (c *crowd) judge() {
 	defer c.mu.Unlock()
 	reasons := map[string]int{}
 	for _, f := range c.failed {
-		if !slices.ContainsFunc(c.killed, func(d death) bool { return d.costs(f, c.away) }) {
+		if !slices.ContainsFunc(c.killed, func(d death) bool { return d.costs(f) }) {
 			c.t.Errorf("%s failed after %v: %v", f.what, f.end.Sub(f.began).Round(time.Millisecond), f.err)
 		}
 		reason := f.err.Error()
@@ -400,16 +394,12 @@ func TestReplicasUnderChaos(t *testing.T) {
 		c.kill(killed)
 		c.progress(200)
 		killed.start(t)
-		from := time.Now()
 		database.Restart(t)
-		c.away = append(c.away, death{from, time.Now()})
 		c.progress(200)
 		grow[round%upstreams](round)
-		from = time.Now()
 		database.Pause(t)
 		c.progress(200)
 		database.Resume(t)
-		c.away = append(c.away, death{from, time.Now()})
 		c.progress(200)
 		if text, err := gated.call(t.Context(), "up0_echo", map[string]any{"id": "gated"}, ""); err != nil || text != `[{"type":"text","text":"gated"}]` {
 			t.Errorf("a call of what was provisioned is answered %s %v", text, err)

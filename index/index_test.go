@@ -468,3 +468,32 @@ func TestOldDefinitionsAreFreed(t *testing.T) {
 		t.Errorf("%d definitions are kept that were replaced", kept)
 	}
 }
+
+// Changes of one document each leave large pieces alone, and move few documents.
+func TestSmallChangesMoveLittle(t *testing.T) {
+	sized := func(n int) *piece {
+		p := &piece{docs: make([]*entry, n), live: n}
+		for i := range p.docs {
+			p.docs[i] = new(entry)
+		}
+		return p
+	}
+	const large, changes = 1000, 500
+	pieces := []*piece{sized(large), sized(large), sized(large), sized(large), sized(large)}
+	moved := 0
+	for range changes {
+		add := []*entry{new(entry)}
+		if len(pieces) >= maxPieces {
+			pieces, add = merge(pieces, add)
+			moved += len(add)
+		}
+		pieces = append(pieces, sized(len(add)))
+	}
+	all := 0
+	for _, p := range pieces {
+		all += p.live
+	}
+	if all != 5*large+changes || len(pieces) > maxPieces || moved > 50*changes {
+		t.Errorf("%d changes moved %d documents, and left %d in %d pieces", changes, moved, all, len(pieces))
+	}
+}

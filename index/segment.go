@@ -135,17 +135,21 @@ func without(pieces []*piece, out []*entry) []*piece {
 	return rest
 }
 
-// merge takes the smallest pieces apart, and returns their documents with those to add. Pieces of about the same size go together, as in a
-// log-structured store, so that a document moves a few times in its life.
+// merge takes the smallest pieces apart, and returns their documents with those to add: as many
+// pieces as move the fewest documents for each change until the next merge. So pieces of about the
+// same size go together, as in a log-structured store, and a large one is left alone.
 func merge(pieces []*piece, add []*entry) (rest []*piece, docs []*entry) {
 	bySize := slices.SortedStableFunc(slices.Values(pieces), func(a, b *piece) int { return cmp.Compare(a.live, b.live) })
-	docs = slices.Clip(add)
+	moved, best, least := len(add), 0, 0.0
 	for i, p := range bySize {
-		if i >= maxPieces/2 && p.live > len(docs) {
-			rest = append(rest, bySize[i:]...)
-			break
+		moved += p.live
+		if each := float64(moved) / float64(i+1); i == 0 || each <= least {
+			best, least = i+1, each
 		}
+	}
+	docs = slices.Clip(add)
+	for _, p := range bySize[:best] {
 		docs = p.appendTo(docs)
 	}
-	return rest, docs
+	return bySize[best:], docs
 }

@@ -50,8 +50,8 @@ type keys struct {
 	log    *slog.Logger
 	now    func() time.Time
 	recent *recent[[32]byte, knownKey]
-	forgot atomic.Int64 // when some were made or revoked, as Unix time in ns
-	told   atomic.Int64 // when all of that was heard of for the last time, likewise
+	forgot atomic.Int64              // how often some were made or revoked
+	told   atomic.Pointer[time.Time] // when all of that was heard of, to keyFresh; nil: never
 
 	mu   sync.Mutex // guards used; held for assignments only
 	used map[[32]byte]time.Time
@@ -62,6 +62,7 @@ type knownKey struct {
 	key       *trust.Key       // nil: there was none
 	principal *trust.Principal // nil likewise
 	at        time.Time
+	forgot    int64 // as of keys, then
 }
 
 // find proves a key that is used.
@@ -77,7 +78,7 @@ func (k *keys) find(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 
 // look proves a key.
 func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refusal) {
-	now := k.now()
+	now, forgot := k.now(), k.forgot.Load()
 	known, ok := k.recent.get(hash)
 	if fresh, stale := k.age(known, now); !ok || !fresh {
 		asking, cancel := ctx, context.CancelFunc(func() {})
@@ -91,7 +92,7 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 			k.log.Warn("API keys cannot be checked", "error", err)
 			return nil, unavailable("API keys cannot be checked now")
 		case err == nil:
-			known = know(key, now)
+			known = know(key, now, forgot)
 			k.recent.put(hash, known)
 		}
 	}
@@ -107,21 +108,26 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 // age reports whether what is known of a key counts without a look at the store, or not even
 // while that cannot be read.
 func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
-	at := known.at
-	if at.UnixNano() > k.forgot.Load() { // nothing has changed since, as long as that is heard of
-		if k.heard != nil && k.heard() {
-			k.told.Store(now.UnixNano())
+	since, same := now.Sub(known.at), known.forgot == k.forgot.Load()
+	if same && k.heard != nil {
+		told := k.told.Load()
+		if told != nil {
+			since = min(since, now.Sub(*told))
+		}
+		if k.heard() {
+			if since > keyFresh {
+				at := now // else each call would allocate it
+				k.told.Store(&at)
+			}
 			return true, false
 		}
-		at = time.Unix(0, max(at.UnixNano(), k.told.Load()))
 	}
-	since := now.Sub(at)
-	return since <= keyFresh && at.UnixNano() > k.forgot.Load(), since > keyStale
+	return same && since <= keyFresh, since > keyStale
 }
 
 // know is what is known of a key that the store had at a time; nil for none.
-func know(key *trust.Key, at time.Time) knownKey {
-	known := knownKey{key: key, at: at}
+func know(key *trust.Key, at time.Time, forgot int64) knownKey {
+	known := knownKey{key: key, at: at, forgot: forgot}
 	if key != nil {
 		known.principal = &trust.Principal{ID: keyPrincipal + key.Name, Groups: key.Groups, Scopes: key.Scopes, View: key.View}
 	}
@@ -131,17 +137,17 @@ func know(key *trust.Key, at time.Time) knownKey {
 // learn knows all keys from now on, so that they count while the store is away, whether they were
 // used before or not.
 func (k *keys) learn(ctx context.Context) error {
-	now := k.now()
+	now, forgot := k.now(), k.forgot.Load()
 	all, err := k.store.All(ctx)
 	for _, key := range all[:min(len(all), maxKeysKnown/2)] {
-		k.recent.put(key.Hash, know(&key, now))
+		k.recent.put(key.Hash, know(&key, now, forgot))
 	}
 	return err
 }
 
 // Forget has keys looked up again: some were made or revoked. While the store cannot be read, what
 // is known of them counts on.
-func (g *Gate) Forget() { g.keys.forgot.Store(g.now().UnixNano()) }
+func (g *Gate) Forget() { g.keys.forgot.Add(1) }
 
 // good reports whether a key was known when the store was looked at last.
 func (k *keys) good(hash [32]byte) bool {

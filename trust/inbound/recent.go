@@ -49,14 +49,6 @@ func (r *recent[K, V]) drop(key K) {
 	}
 }
 
-// clear drops all.
-func (r *recent[K, V]) clear() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	clear(r.byKey)
-	r.order.Init()
-}
-
 // set is put for who holds the lock.
 func (r *recent[K, V]) set(key K, value V) {
 	if at := r.byKey[key]; at != nil {

@@ -139,14 +139,7 @@ func (c *conformance) install(t *testing.T, name string) string {
 // test's end kills it.
 func (c *conformance) serveAt(t *testing.T, path string, args ...string) string {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := freeAddress(t)
 	cmd := exec.Command(path, append(args, "-http", address)...)
 	cmd.Env = c.house.env
 	if err := cmd.Start(); err != nil {

@@ -103,12 +103,7 @@ func TestDeploymentBehindProxies(t *testing.T) {
 					missing(t, "%s is not installed", program)
 				}
 			}
-			free, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := free.Addr().String()
-			free.Close()
+			address := freeAddress(t)
 			text, words := configure(t, address)
 			file := filepath.Join(t.TempDir(), program+".conf")
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +113,27 @@ type house struct {
 	config string
 	files  string // what the filesystem server may touch
 	env    []string
+}
+
+// takenPorts are those that freeAddress has returned.
+var takenPorts sync.Map
+
+// freeAddress is one of this machine that nobody listens at. Its port is below those that the system
+// gives to connections and listeners, so that nobody else gets it before whoever asked.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
+		if _, taken := takenPorts.LoadOrStore(address, true); taken {
+			continue
+		}
+		if listener, err := net.Listen("tcp", address); err == nil {
+			listener.Close()
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) house {

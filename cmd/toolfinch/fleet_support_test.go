@@ -54,12 +54,7 @@ type fleetReplica struct {
 // free returns a port that nobody listens at.
 func free(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
+	_, port, err := net.SplitHostPort(freeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package main_test
 import (
 	"encoding/json"
 	"maps"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,17 +42,6 @@ func (h house) serveReplica(t *testing.T) (url string, pid int, end func(syscall
 	}
 	t.Cleanup(func() { end(syscall.SIGTERM) })
 	return url, cmd.Process.Pid, end
-}
-
-// freeAddress is one of this machine that nobody listens at now.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // Three toolfinches over one database: each server is listed by one of them, and what

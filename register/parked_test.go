@@ -155,6 +155,9 @@ func TestEveryKindOfCallMayAsk(t *testing.T) {
 			if strings.Contains(first, "ttlMs") || strings.Contains(first, "cacheScope") {
 				t.Errorf("%s: a question is not to be cached: %s", method, first)
 			}
+			if !strings.Contains(first, `"method":"roots/list","params":{}}`) { // on which the Go SDK insists
+				t.Errorf("%s: a question without params: %s", method, first)
+			}
 			second := n.answer(2, method, members+`,"inputResponses":{"1":{"n":1.0}},"requestState":"`+stateOf(t, first)+`"`)
 			if !strings.Contains(second, `"answered":{"n":1.0}`) || !strings.Contains(second, `"resultType":"complete"`) {
 				t.Errorf("%s: %s", method, second)

@@ -29,7 +29,7 @@ type Streamable struct {
 	homes   Homes // nil: sessions live here
 	log     *slog.Logger
 	life    context.Context // of requests of 2026-07-28
-	cut     context.CancelCauseFunc
+	cut     context.CancelFunc
 
 	mu        sync.Mutex // guards what follows; held for look-ups only
 	sessions  map[string]*session
@@ -39,7 +39,7 @@ type Streamable struct {
 // NewStreamable serves clients of host. homes is nil where no other process serves them.
 func NewStreamable(host Host, clients *Clients, homes Homes, log *slog.Logger) *Streamable {
 	s := &Streamable{host: host, clients: clients, homes: homes, log: log, sessions: map[string]*session{}}
-	s.life, s.cut = context.WithCancelCause(context.Background())
+	s.life, s.cut = context.WithCancel(context.Background())
 	return s
 }
 
@@ -537,7 +537,7 @@ func checkModern(r *http.Request, m *wire.Inbound) *wire.Refusal {
 // Cut ends all requests that are being answered, each of which says so within CutWithin. It is
 // called when this process cannot wait for them any longer.
 func (s *Streamable) Cut() {
-	s.cut(errStopped)
+	s.cut()
 	for _, session := range s.all() {
 		session.end(errStopped)
 	}

@@ -106,15 +106,6 @@ func script(t *testing.T, file string, args ...string) server {
 	return server{Command: node(t), Args: append([]string{file}, args...), ConnectTimeout: patience.String()}
 }
 
-// house is a configuration with a data directory, a home and a folder for the
-// servers' files, all of its own.
-type house struct {
-	home   string
-	config string
-	files  string // what the filesystem server may touch
-	env    []string
-}
-
 // takenPorts are those that freeAddress has returned.
 var takenPorts sync.Map
 
@@ -134,6 +125,15 @@ func freeAddress(t testing.TB) string {
 	}
 	t.Fatal("no port is free")
 	return ""
+}
+
+// house is a configuration with a data directory, a home and a folder for the
+// servers' files, all of its own.
+type house struct {
+	home   string
+	config string
+	files  string // what the filesystem server may touch
+	env    []string
 }
 
 func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) house {

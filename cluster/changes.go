@@ -106,6 +106,7 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 				return err
 			}
 			if err := take(ctx, n); err != nil {
+				delete(c.seen, n.Topic) // one transaction may tell several things of one topic
 				return err
 			}
 			if n.Version != 0 {

@@ -114,14 +114,15 @@ var errNotThere = errors.New("the session is not there")
 // hand hands a request to another replica, and its answer to the client. pass says that the
 // replica is to take in the session, or a new one.
 func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Peer, pass bool) (what outcome) {
-	// begun says that something of the request was sent. net/http sends it again where a connection
-	// that is ending says that it did not take it: then only that counts.
-	var begun atomic.Bool
+	// connected says that there is a connection, and begun that something of the request was sent. net/http
+	// sends it again where a connection that is ending says that it did not take it: then only that counts.
+	var connected, begun atomic.Bool
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(h.life, cancel)()
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { begun.Store(false) }, WroteHeaders: func() { begun.Store(true) },
+		GetConn: func(string) { connected.Store(false); begun.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }, WroteHeaders: func() { begun.Store(true) },
 	})
 	slow := transport.NewTimed(w)
 	defer slow.End()
@@ -133,6 +134,9 @@ func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Pee
 				if values, ok := p.In.Header[name]; ok { // as if the client had come there
 					p.Out.Header[name] = values
 				}
+			}
+			for _, name := range []string{"Connection", "Upgrade"} { // which ReverseProxy passes on, and HTTP/2 refuses
+				p.Out.Header.Del(name)
 			}
 			dropOwn(p.Out.Header)
 			p.Out.Header.Set(headerCarried, carry(r.Context(), to.ID, pass))
@@ -150,7 +154,7 @@ func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Pee
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			what = h.failed(w, r, sent, to, begun.Load(), err)
+			what = h.failed(w, r, sent, to, connected.Load(), begun.Load(), err)
 		},
 		ErrorLog: silent,
 	}
@@ -162,7 +166,7 @@ func (h *Homes) hand(w http.ResponseWriter, r *http.Request, sent []byte, to Pee
 }
 
 // failed says what became of a request that has no answer.
-func (h *Homes) failed(w http.ResponseWriter, r *http.Request, sent []byte, to Peer, begun bool, err error) outcome {
+func (h *Homes) failed(w http.ResponseWriter, r *http.Request, sent []byte, to Peer, connected, begun bool, err error) outcome {
 	switch {
 	case errors.Is(err, errNotThere):
 		return notThere
@@ -181,6 +185,9 @@ func (h *Homes) failed(w http.ResponseWriter, r *http.Request, sent []byte, to P
 		return again
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF): // it is ending, or has ended
 		return refused
+	case connected: // the request itself is at fault, or the connection ended just then
+		h.log.Warn("a request could not be handed over", "replica", to.ID, "error", err)
+		return again
 	case !h.isThere(to.ID):
 		return notThere
 	}

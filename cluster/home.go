@@ -34,6 +34,9 @@ type Rows interface {
 	// Move makes to, at an address, the home of a session whose home was from until now, and
 	// reports whether it was.
 	Move(ctx context.Context, hash [32]byte, from, to, address string) (bool, error)
+	// Release stores the state of a session that had a home, and gives it none, at once. It reports
+	// whether that was its home.
+	Release(ctx context.Context, hash [32]byte, home string, state []byte) (bool, error)
 	// Change stores the states of sessions that have a home, and returns those of them that have
 	// another one, or are not stored.
 	Change(ctx context.Context, home string, states map[[32]byte][]byte) (lost [][32]byte, err error)
@@ -279,7 +282,11 @@ func (v *View) Released(ctx context.Context, id string, waiting [][]byte) {
 	if one == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	within := storeWithin // or as long as all have to leave: they may be many
+	if end, ok := ctx.Deadline(); ok {
+		within = max(within, time.Until(end))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	h.moves.given.Add(1)
 	if err := h.release(ctx, id, one, waiting); err != nil {
@@ -295,10 +302,7 @@ func (h *Homes) release(ctx context.Context, id string, one *mine, waiting [][]b
 	if err := h.put(ctx, id, one); err != nil {
 		return err
 	}
-	if _, err := h.rows.Change(ctx, h.me.ID, map[[32]byte][]byte{one.hash: state}); err != nil {
-		return err
-	}
-	_, err := h.rows.Move(ctx, one.hash, h.me.ID, "", "")
+	_, err := h.rows.Release(ctx, one.hash, h.me.ID, state)
 	return err
 }
 

@@ -567,3 +567,34 @@ func TestStreamsOfOthersEndWithTheReplicaTheyComeThrough(t *testing.T) {
 		t.Errorf("the stream carries %q, and ends with %v", got, stream.err)
 	}
 }
+
+// What a client sends and HTTP/2 does not take is no fault of the home: nobody's session moves for it.
+func TestARequestThatCannotBeHandedOverIsNoFaultOfTheHome(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	for name, c := range map[string]struct {
+		header http.Header
+		want   int
+	}{
+		"an upgrade":           {http.Header{"Connection": {"Upgrade"}, "Upgrade": {"h2c"}}, http.StatusOK},
+		"more than HTTP/2 has": {http.Header{"X-Long": {strings.Repeat("x", 1<<20)}}, http.StatusServiceUnavailable},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = c.header
+		for header, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": alice.session} {
+			request.Header.Set(header, value)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if text := alice.read(answer); answer.StatusCode != c.want {
+			t.Errorf("%s is answered %s %s", name, answer.Status, text)
+		}
+		expect(t, alice.call(b, "echo", `{}`), "replica-0") // which is not asked for the session
+	}
+}

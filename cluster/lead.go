@@ -75,7 +75,7 @@ type Leads struct {
 	turned     map[string]chan struct{} // closed when Leads answers otherwise; of the servers that were asked about
 	replicas   []store.Replica
 	changed    chan struct{} // closed when replicas are others, or lead something else
-	last       []string      // what was led over the connection before
+	last       []string      // what was led over the connection before, and nobody has led since
 	keeps      []string      // what was led at End; me.Ending says whether that was
 	withdrawn  chan struct{} // closed once the others are told what Withdraw says; nil before Withdraw
 	lost       error         // why this replica is not there; nil while it is
@@ -272,6 +272,12 @@ func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (m
 		}
 	}
 	l.heard(replicas, nil)
+	l.mu.Lock()
+	l.last = slices.DeleteFunc(slices.Clone(l.last), func(server string) bool {
+		_, led := leaderOf(server, replicas)
+		return led || l.leads[server]
+	})
+	l.mu.Unlock()
 	return d.free, nil
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -86,7 +87,7 @@ func (l *Leads) Placed(server string) (string, error) {
 	case led:
 		return (&url.URL{Scheme: "https", Host: leader.Address, Path: "/servers/" + server + "/mcp", RawPath: "/servers/" + url.PathEscape(server) + "/mcp"}).String(), nil
 	case err != nil:
-		return "", fmt.Errorf("which replica runs its process is not known: %w", err)
+		return "", errors.New("which replica runs its process is not known while the database cannot be reached")
 	}
 	return "", fmt.Errorf("no replica runs its process now")
 }

@@ -80,6 +80,17 @@ func (r *rows) Move(_ context.Context, hash [32]byte, from, to, address string) 
 	return moved, err
 }
 
+func (r *rows) Release(_ context.Context, hash [32]byte, home string, state []byte) (released bool, err error) {
+	err = r.do(func() {
+		s, found := r.all[hash]
+		if released = found && s.Home == home; released {
+			s.Home, s.Address, s.State = "", "", state
+			r.all[hash] = s
+		}
+	})
+	return released, err
+}
+
 func (r *rows) Change(_ context.Context, home string, states map[[32]byte][]byte) (lost [][32]byte, err error) {
 	err = r.do(func() {
 		for hash, state := range states {

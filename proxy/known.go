@@ -71,6 +71,8 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
 		}
 	}
+	defs, err := db.Tools(ctx) // before what is approved of them: another replica may store new ones meanwhile
+	warn("tools", err)
 	servers, err := db.Servers(ctx)
 	warn("servers", err)
 	unchecked := map[string]bool{}
@@ -91,8 +93,6 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 			s.unpinned = append(s.unpinned, pins.Held(u))
 		}
 	}
-	defs, err := db.Tools(ctx)
-	warn("tools", err)
 	written, err := db.Enriched(ctx)
 	warn("what was written of tools", err)
 	k.enriched = acceptedOf(written)

@@ -181,29 +181,40 @@ func (o *others) relist(ctx context.Context, server string) {
 	}
 }
 
-// hear takes in what other replicas change, until ctx ends.
+// hear takes in what other replicas change, until ctx ends. What waits for the loop, which may be
+// busy for long, waits aside: keys that were revoked do not wait for it.
 func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
-	learned, embedded := make(chan struct{}, 1), make(chan struct{}, 1)
+	learned, embedded, enriched := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	servers := changedServers{work: make(chan struct{}, 1), versions: map[string]int64{}}
 	var lazy sync.WaitGroup
 	defer lazy.Wait()
+	lazy.Go(func() { servers.run(ctx, changes) })
 	lazy.Go(func() {
-		lazilyDo(ctx, learned, func() {
+		lazilyDo(ctx, 0, enriched, func() {
+			var err error
+			if p.loop.do(ctx, func(ctx context.Context) { err = p.loop.recallEnriched(ctx) }) != nil {
+				return // the end
+			}
+			if store.Passes(p.unread(ctx, store.TopicEnriched, err)) && waited(ctx, storeAgain) {
+				wake(enriched)
+			}
+		})
+	})
+	lazy.Go(func() {
+		lazilyDo(ctx, lazily, learned, func() {
 			if store.Passes(p.unread(ctx, store.TopicLearned, p.recallLearned(ctx))) {
 				wake(learned)
 			}
 		})
 	})
-	lazy.Go(func() { lazilyDo(ctx, embedded, func() { wake(p.embedder.work) }) })
+	lazy.Go(func() { lazilyDo(ctx, lazily, embedded, func() { wake(p.embedder.work) }) })
 	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) (err error) {
 		if n.Version != 0 && n.Kind != store.TopicLearned { // it is stored, and snapshots have it
 			wake(p.outdated)
 		}
 		switch n.Kind {
 		case store.TopicServer:
-			select {
-			case changes <- upstream.Change{Server: n.Key, Followed: true, Version: n.Version}:
-			case <-ctx.Done():
-			}
+			servers.put(n.Key, n.Version)
 		case store.TopicProvisions:
 			err = p.recallProvisions(ctx, n.Detail)
 		case store.TopicKeys:
@@ -211,10 +222,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 		case store.TopicLearned:
 			wake(learned)
 		case store.TopicEnriched:
-			var unread error
-			if err = p.loop.do(ctx, func(ctx context.Context) { unread = p.loop.recallEnriched(ctx) }); err == nil {
-				err = unread
-			}
+			wake(enriched)
 		case store.TopicVault:
 			err = p.logins.rows.readAnew(ctx, n.Detail)
 		case store.TopicVectors: // 64 texts at a time
@@ -227,6 +235,38 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			}
 		}
 		return p.unread(ctx, n.Kind, err)
+	})
+}
+
+// changedServers are those that other replicas have changed and the loop has not heard of yet.
+type changedServers struct {
+	work chan struct{} // holds one signal
+
+	mu       sync.Mutex // guards versions
+	versions map[string]int64
+}
+
+func (c *changedServers) put(server string, version int64) {
+	c.mu.Lock()
+	c.versions[server] = version
+	c.mu.Unlock()
+	wake(c.work)
+}
+
+// run tells the loop of them until ctx ends.
+func (c *changedServers) run(ctx context.Context, changes chan<- upstream.Change) {
+	lazilyDo(ctx, 0, c.work, func() {
+		c.mu.Lock()
+		all := c.versions
+		c.versions = map[string]int64{}
+		c.mu.Unlock()
+		for server, version := range all {
+			select {
+			case changes <- upstream.Change{Server: server, Followed: true, Version: version}:
+			case <-ctx.Done():
+				return
+			}
+		}
 	})
 }
 
@@ -341,18 +381,26 @@ func (l *loop) recallEnriched(ctx context.Context) error {
 // lazily is how long what nobody waits for may be out of date.
 const lazily = 2 * time.Second
 
+// waited waits, and reports false if ctx ends before.
+func waited(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // lazilyDo does something a while after it is woken, once for all that woke it meanwhile, until
 // ctx ends.
-func lazilyDo(ctx context.Context, work <-chan struct{}, do func()) {
+func lazilyDo(ctx context.Context, after time.Duration, work <-chan struct{}, do func()) {
 	for {
 		select {
 		case <-work:
 		case <-ctx.Done():
 			return
 		}
-		select {
-		case <-time.After(lazily):
-		case <-ctx.Done():
+		if !waited(ctx, after) {
 			return
 		}
 		select { // those that came meanwhile

@@ -92,3 +92,19 @@ func TestTheLoopDoesNotWaitForWhatOthersLearned(t *testing.T) {
 		}
 	})
 }
+
+// Nor do keys that were revoked, or what else is heard, wait for the loop.
+func TestNothingThatIsHeardWaitsForTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, say := hearing(t)
+		for range 100 {
+			say <- store.Topic{Kind: store.TopicServer, Key: "busy"}
+			say <- store.Topic{Kind: store.TopicEnriched}
+		}
+		say <- store.Topic{Kind: store.TopicVectors}
+		time.Sleep(2 * lazily)
+		if len(p.embedder.work) != 1 {
+			t.Error("what came last is not heard")
+		}
+	})
+}

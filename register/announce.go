@@ -114,7 +114,7 @@ func (l *Live) Sync() {
 func (l *Live) follow(s *session, served *Served) {
 	now := l.announced.of(served)
 	before := s.told.Swap(now)
-	l.observer.Changed(s.id)
+	defer l.observer.Changed(s.id) // when all of it is known
 	if before == nil {
 		return
 	}

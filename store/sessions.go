@@ -36,8 +36,9 @@ const (
 	putSession = `
 		INSERT INTO sessions (hash, home, address, view, principal, initialize, state) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (hash) DO UPDATE SET address = excluded.address, state = excluded.state, seen = now() WHERE sessions.home = excluded.home`
-	selectSession = `SELECT home, address, view, principal, initialize, state FROM sessions WHERE hash = $1`
-	moveSession   = `UPDATE sessions SET home = $3, address = $4, seen = now() WHERE hash = $1 AND home = $2`
+	selectSession  = `SELECT home, address, view, principal, initialize, state FROM sessions WHERE hash = $1`
+	moveSession    = `UPDATE sessions SET home = $3, address = $4, seen = now() WHERE hash = $1 AND home = $2`
+	releaseSession = `UPDATE sessions SET state = $3, home = '', address = '', seen = now() WHERE hash = $1 AND home = $2`
 	// What is locked here is locked in one order, so that no two replicas wait for each other.
 	changeSessions = `
 		WITH changed AS (SELECT * FROM unnest($2::bytea[], $3::bytea[]) AS c (hash, state)),
@@ -79,6 +80,13 @@ func (all *Sessions) Find(ctx context.Context, hash [32]byte) (Session, bool, er
 func (all *Sessions) Move(ctx context.Context, hash [32]byte, from, to, address string) (moved bool, err error) {
 	n, err := run(ctx, all.transact, moveSession, hash[:], from, to, address)
 	return n > 0, failed("move a session", err)
+}
+
+// Release stores the state of a session that had a home, and gives it none, at once. It reports
+// whether that was its home.
+func (all *Sessions) Release(ctx context.Context, hash [32]byte, home string, state []byte) (released bool, err error) {
+	n, err := run(ctx, all.transact, releaseSession, hash[:], home, state)
+	return n > 0, failed("release a session", err)
 }
 
 // Change stores the states of sessions that have a home, and returns those of them that have

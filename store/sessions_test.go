@@ -124,6 +124,20 @@ func TestAHomeChangesItsOwnSessionsAlone(t *testing.T) {
 	if state(mine) != "new" || state(others) != "old" {
 		t.Errorf("the states are %q and %q", state(mine), state(others))
 	}
+	for hash, want := range map[[32]byte]bool{mine: true, others: false, nowhere: false} {
+		if released, err := a.Release(t.Context(), hash, "R1", []byte("last")); err != nil || released != want {
+			t.Errorf("session %d is released: %v, %v", hash[0], released, err)
+		}
+	}
+	if lost, err := a.Change(t.Context(), "R1", map[[32]byte][]byte{mine: []byte("late")}); err != nil || len(lost) != 1 {
+		t.Errorf("a late change of what was released: %v, %v", lost, err)
+	}
+	if state(mine) != "last" || state(others) != "old" {
+		t.Errorf("the states are %q and %q", state(mine), state(others))
+	}
+	if moved, err := a.Move(t.Context(), mine, "", "R1", "one:1"); err != nil || !moved {
+		t.Fatal(moved, err)
+	}
 	lostIn(a.Keep(t.Context(), "R1", [][32]byte{mine, others, nowhere}))
 	if err := a.Drop(t.Context(), "R1", [][32]byte{mine, others}); err != nil {
 		t.Fatal(err)

@@ -192,7 +192,7 @@ func (s *Streamable) release(ctx context.Context, one *session, idle bool) {
 		case <-flushed.C:
 		}
 	}
-	s.homes.Released(context.WithoutCancel(ctx), one.id, one.out.rest())
+	s.homes.Released(ctx, one.id, one.out.rest())
 	one.give()
 }
 

@@ -26,7 +26,7 @@ import (
 )
 
 // fleet is replicas of toolfinch over one PostgreSQL database, behind haproxy, which takes them
-// in turn whatever a request is.
+// in turn whatever a request is, unless it sticks.
 type fleet struct {
 	url      string // of haproxy
 	replicas []*fleetReplica
@@ -177,7 +177,8 @@ func (f *fleet) stop(t *testing.T) {
 	}
 }
 
-// balance starts haproxy before the replicas, as packaging/haproxy.cfg configures it.
+// balance starts haproxy before the replicas, as packaging/haproxy.cfg configures it, but for
+// stickiness: nothing may depend on it.
 func (f *fleet) balance(t *testing.T, haproxy string) {
 	t.Helper()
 	port := free(t)
@@ -192,6 +193,10 @@ func (f *fleet) balance(t *testing.T, haproxy string) {
 	for i, r := range f.replicas {
 		config += fmt.Sprintf("\tserver r%d 127.0.0.1:%s\n", i+1, r.port)
 	}
+	if lines := strings.Count(config, "\tstick"); lines != 3 {
+		t.Fatalf("packaging/haproxy.cfg has %d lines for stickiness", lines)
+	}
+	config = strings.ReplaceAll(config, "\tstick", "\t# stick")
 	f.balancer = filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(f.balancer, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -234,16 +239,13 @@ func (f *fleet) balanced(t *testing.T) {
 	})
 }
 
-// stick has haproxy send what belongs to a session to the replica that opened it, by the lines
-// of packaging/haproxy.cfg that are for that.
+// stick has haproxy send what belongs to a session to one replica, as packaging/haproxy.cfg
+// configures it.
 func (f *fleet) stick(t *testing.T) {
 	t.Helper()
 	config, err := os.ReadFile(f.balancer)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if lines := strings.Count(string(config), "\t# stick"); lines != 3 {
-		t.Fatalf("packaging/haproxy.cfg has %d lines for stickiness", lines)
 	}
 	if err := os.WriteFile(f.balancer, []byte(strings.ReplaceAll(string(config), "\t# stick", "\tstick")), 0o600); err != nil {
 		t.Fatal(err)

@@ -378,9 +378,9 @@ func TestReplicasUnderChaos(t *testing.T) {
 	idle, _ := f.replicas[0].goroutines(t) // it leads all servers
 	c.join(legacyRevision, clients)
 	c.join(modernRevision, clients)
-	gated := goClientAt(t, f.url+"/gated", "gated", legacyRevision)
-	if _, err := gated.call(t.Context(), "provision_tools", map[string]any{"tool_ids": []string{"up0_echo"}}, ""); err != nil {
-		t.Fatal(err)
+	var gated []*goClient
+	for i := range clients {
+		gated = append(gated, goClientAt(t, f.url+"/gated", fmt.Sprint("gated-", i), legacyRevision))
 	}
 	c.work(upstreams)
 	typescript := c.invite(scripts, upstreams)
@@ -388,6 +388,11 @@ func TestReplicasUnderChaos(t *testing.T) {
 	end := time.Now().Add(lasts)
 	for round := 0; round == 0 || time.Now().Before(end); round++ {
 		drained, killed := f.replicas[round%3], f.replicas[(round+1)%3]
+		for i, one := range gated {
+			if _, err := one.call(t.Context(), "provision_tools", map[string]any{"tool_ids": []string{fmt.Sprintf("up%d_echo", (i+round)%upstreams)}}, ""); err != nil {
+				t.Errorf("gated-%d: %v", i, err)
+			}
+		}
 		drained.end(t)
 		c.progress(200)
 		drained.start(t)
@@ -401,8 +406,15 @@ func TestReplicasUnderChaos(t *testing.T) {
 		c.progress(200)
 		database.Resume(t)
 		c.progress(200)
-		if text, err := gated.call(t.Context(), "up0_echo", map[string]any{"id": "gated"}, ""); err != nil || text != `[{"type":"text","text":"gated"}]` {
-			t.Errorf("a call of what was provisioned is answered %s %v", text, err)
+		for i, one := range gated {
+			for n := range min(round+1, upstreams) { // all that it has provisioned, and nothing else
+				if text, err := one.call(t.Context(), fmt.Sprintf("up%d_echo", (i+n)%upstreams), map[string]any{"id": "gated"}, ""); err != nil || text != `[{"type":"text","text":"gated"}]` {
+					t.Errorf("gated-%d: a call of what was provisioned in round %d is answered %s %v", i, n+1, text, err)
+				}
+			}
+			if text, err := one.call(t.Context(), fmt.Sprintf("up%d_echo", (i+round+1)%upstreams), map[string]any{"id": "gated"}, ""); round+1 < upstreams && err == nil && !strings.Contains(text, "provision") {
+				t.Errorf("gated-%d: a call of what was never provisioned is answered %s", i, text)
+			}
 		}
 		t.Logf("round %d: %d calls", round+1, c.calls.Load())
 	}
@@ -436,8 +448,10 @@ func TestReplicasUnderChaos(t *testing.T) {
 			}
 		}
 	}
-	if err := gated.Close(); err != nil {
-		t.Error(err)
+	for _, one := range gated {
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 	f.equal(t)
 	closed := 0 // their SDK need not have ended their sessions

@@ -43,8 +43,9 @@ func (f *fleet) ticks(t *testing.T) (all int64) {
 // costs is a way to run toolfinch, with its clients, and what was measured of it.
 type costs struct {
 	*crowd
-	name   string
-	fleets []*fleet // each has a share of the clients
+	name    string
+	fleets  []*fleet // each has a share of the clients
+	clients int
 
 	calls     int64
 	forwarded float64
@@ -88,9 +89,9 @@ func (c *costs) calling(upstreams int, calls int64) (made int64, took time.Durat
 	return c.crowd.calls.Load() - from, time.Since(began)
 }
 
-// What a call costs in processor time, for each era and for both at once: through one replica;
-// through three that are no replicas, with a third of the clients each; through three replicas; and
-// through three behind a balancer that sticks. They are called in turns once everything is
+// What a call costs in processor time, for each era and for both at once: through one replica; through
+// one with a third of the clients, which is as busy as each of three; through three that are no replicas,
+// with a third of the clients each; through three replicas; and through three behind a balancer that sticks. They are called in turns once everything is
 // connected, so that what one uses in the turns of the others is what it uses idle. It judges
 // nothing, and runs only with TOOLFINCH_COST set.
 func TestCostOfReplicas(t *testing.T) {
@@ -111,15 +112,16 @@ func TestCostOfReplicas(t *testing.T) {
 			sticky := start(3)
 			sticky.stick(t)
 			all := []*costs{
-				{name: "one", fleets: []*fleet{start(1)}},
-				{name: "three apart", fleets: []*fleet{start(1), start(1), start(1)}},
-				{name: "three replicas", fleets: []*fleet{start(3)}},
-				{name: "three, sticky", fleets: []*fleet{sticky}},
+				{name: "one", fleets: []*fleet{start(1)}, clients: clients},
+				{name: "a third of it", fleets: []*fleet{start(1)}, clients: clients / 3},
+				{name: "three apart", fleets: []*fleet{start(1), start(1), start(1)}, clients: clients},
+				{name: "three replicas", fleets: []*fleet{start(3)}, clients: clients},
+				{name: "three, sticky", fleets: []*fleet{sticky}, clients: clients},
 			}
 			for _, c := range all {
 				c.crowd = &crowd{t: t}
 				for _, era := range eras {
-					for i := range clients / len(eras) {
+					for i := range c.clients / len(eras) {
 						c.fleet = c.fleets[i%len(c.fleets)]
 						c.join(era, 1)
 					}

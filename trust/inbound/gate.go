@@ -76,7 +76,7 @@ func New(options Options) *Gate {
 	if g.now == nil {
 		g.now = time.Now
 	}
-	g.keys = &keys{store: options.Store, heard: options.Heard, log: options.Log, now: g.now, recent: newRecent[[32]byte, knownKey](maxKeysKnown), used: map[[32]byte]time.Time{}}
+	g.keys = &keys{store: options.Store, heard: options.Heard, log: options.Log, now: g.now, recent: newRecent[[32]byte, knownKey](maxKeysKnown), used: map[[32]byte]time.Time{}, again: make(chan struct{}, 1)}
 	g.verified = newRecent[[32]byte, *verified](maxVerified)
 	g.failures = newRecent[string, *rate.Limiter](maxAddresses)
 	g.failing = limit.New("failed_credentials", failuresAtOnce, "credentials of this address were refused", "send others later")
@@ -96,10 +96,10 @@ const tendEvery = 30 * time.Second
 func (g *Gate) Run(ctx context.Context) {
 	ticker := time.NewTicker(tendEvery)
 	defer ticker.Stop()
-	learned := !g.Keys
+	learned := int64(-1) // g.keys.forgot when all keys were learned
 	for {
-		if !learned {
-			learned = g.keys.learn(ctx) == nil // else soon
+		if now := g.keys.forgot.Load(); g.Keys && learned != now && g.keys.learn(ctx) == nil { // else soon
+			learned = now
 		}
 		for _, i := range g.issuers {
 			if i.stale() {
@@ -112,6 +112,7 @@ func (g *Gate) Run(ctx context.Context) {
 			defer cancel()
 			g.keys.flush(last)
 			return
+		case <-g.keys.again:
 		case <-ticker.C:
 			g.keys.flush(ctx)
 			g.lookAround(ctx)

@@ -712,6 +712,42 @@ func TestKeysAreKnownFromTheStart(t *testing.T) {
 	}
 }
 
+// Once another process has made or revoked some key, all are learned again: who is idle counts while the
+// store is away, and who was revoked does not.
+func TestKeysAreKnownAgainOnceSomeChange(t *testing.T) {
+	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true}, func(o *inbound.Options) { o.Heard = func() bool { return false } })
+	idle, revoked := d.keys.add(trust.Key{Name: "idle"}), d.keys.add(trust.Key{Name: "revoked"})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); d.gate.Run(ctx) }()
+	defer func() { stop(); <-done }()
+	learned := func(times int) {
+		await.True(t, func() bool {
+			d.keys.mu.Lock()
+			defer d.keys.mu.Unlock()
+			return d.keys.reads == times
+		})
+	}
+	learned(1)
+	d.time.add(10 * time.Minute)
+	late := d.keys.add(trust.Key{Name: "late"})
+	d.keys.revoke("revoked")
+	d.gate.Forget()
+	learned(2)
+	d.keys.fail(errors.New("away"))
+	for name, c := range map[string]struct {
+		key  string
+		want int
+	}{"idle": {idle, 200}, "made meanwhile": {late, 200}, "revoked meanwhile": {revoked, 503}} {
+		await.Nil(t, func() error {
+			if got := d.ask("/mcp", c.key); got.status != c.want {
+				return fmt.Errorf("%s: %d %s, want %d", name, got.status, got.body, c.want)
+			}
+			return nil
+		})
+	}
+}
+
 // Where it is heard of when keys change, a key is looked up once until then.
 func TestKeysAreKnownUntilTheyChange(t *testing.T) {
 	heard := true

@@ -52,6 +52,8 @@ type keys struct {
 	recent *recent[[32]byte, knownKey]
 	forgot atomic.Int64              // how often some were made or revoked
 	told   atomic.Pointer[time.Time] // when all of that was heard of, to keyFresh; nil: never
+	all    atomic.Int64              // forgot when all keys were learned last: what is known from before was revoked
+	again  chan struct{}             // holds one signal: all keys are to be learned
 
 	mu   sync.Mutex // guards used; held for assignments only
 	used map[[32]byte]time.Time
@@ -88,7 +90,7 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 		key, err := k.store.Find(asking, hash)
 		cancel()
 		switch {
-		case err != nil && (!ok || stale):
+		case err != nil && (!ok || stale || known.forgot < k.all.Load()):
 			k.log.Warn("API keys cannot be checked", "error", err)
 			return nil, unavailable("API keys cannot be checked now")
 		case err == nil:
@@ -142,12 +144,21 @@ func (k *keys) learn(ctx context.Context) error {
 	for _, key := range all[:min(len(all), maxKeysKnown/2)] {
 		k.recent.put(key.Hash, know(&key, now, forgot))
 	}
+	if err == nil && len(all) <= maxKeysKnown/2 {
+		k.all.Store(forgot)
+	}
 	return err
 }
 
 // Forget has keys looked up again: some were made or revoked. While the store cannot be read, what
 // is known of them counts on.
-func (g *Gate) Forget() { g.keys.forgot.Add(1) }
+func (g *Gate) Forget() {
+	g.keys.forgot.Add(1)
+	select {
+	case g.keys.again <- struct{}{}:
+	default:
+	}
+}
 
 // good reports whether a key was known when the store was looked at last.
 func (k *keys) good(hash [32]byte) bool {

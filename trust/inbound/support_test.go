@@ -177,10 +177,11 @@ const resource = "https://tools.example.com/mcp"
 
 // keyRing keeps API keys in memory.
 type keyRing struct {
-	mu   sync.Mutex // guards what follows
-	keys map[[32]byte]*trust.Key
-	used map[[32]byte]time.Time
-	err  error
+	mu    sync.Mutex // guards what follows
+	keys  map[[32]byte]*trust.Key
+	used  map[[32]byte]time.Time
+	err   error
+	reads int // of all
 }
 
 func (k *keyRing) All(context.Context) (all []trust.Key, err error) {
@@ -189,6 +190,7 @@ func (k *keyRing) All(context.Context) (all []trust.Key, err error) {
 	for _, key := range k.keys {
 		all = append(all, *key)
 	}
+	k.reads++
 	return all, k.err
 }
 

@@ -54,9 +54,10 @@ type Clients interface {
 
 // Store keeps sets beyond the end of the program.
 type Store interface {
-	// Keep replaces the set of an owner, by an empty one too. For one owner it is
-	// called in the order of the changes, which wait for it.
-	Keep(ctx context.Context, owner string, set []tool.Provisioned) error
+	// Change replaces what is stored of an owner by what f makes of it, while no other process does.
+	// f may be called several times; if it fails nothing is stored, and its error is returned.
+	// For one owner Change is called in the order of the changes, which wait for it.
+	Change(ctx context.Context, owner string, f func(stored []tool.Provisioned) ([]tool.Provisioned, error)) error
 }
 
 // Options of a Gate.

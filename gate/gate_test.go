@@ -88,11 +88,46 @@ func (s *shelf) Relist(_ context.Context, owner, _ string) {
 	s.told = append(s.told, owner)
 }
 
-// keep is a Store.
-type keep func(ctx context.Context, owner string, set []tool.Provisioned) error
+// kept is a Store in memory, which write may fail.
+type kept struct {
+	write func(ctx context.Context, owner string, set []tool.Provisioned) error
 
-func (k keep) Keep(ctx context.Context, owner string, set []tool.Provisioned) error {
-	return k(ctx, owner, set)
+	mu  sync.Mutex // guards all; held by who changes it
+	all map[string][]tool.Provisioned
+}
+
+// keep returns a Store with what it has at first.
+func keep(write func(ctx context.Context, owner string, set []tool.Provisioned) error, at []tool.Provisioned) *kept {
+	k := &kept{write: write, all: map[string][]tool.Provisioned{}}
+	for _, p := range at {
+		k.all[p.Owner] = append(k.all[p.Owner], p)
+	}
+	return k
+}
+
+func (k *kept) Change(ctx context.Context, owner string, f func([]tool.Provisioned) ([]tool.Provisioned, error)) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	set, err := f(k.all[owner])
+	if err != nil {
+		return err
+	}
+	set = slices.Clone(set)
+	for i := range set {
+		set[i].Owner = owner
+	}
+	if err := k.write(ctx, owner, set); err != nil {
+		return err
+	}
+	k.all[owner] = set
+	return nil
+}
+
+// of is what is stored of an owner.
+func (k *kept) of(owner string) []tool.Provisioned {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.all[owner]
 }
 
 // each is what every tool costs.
@@ -273,7 +308,7 @@ func TestConcurrentProvisioningHoldsTheBudget(t *testing.T) {
 		defer mu.Unlock()
 		kept = append(kept, set)
 		return nil
-	})}, Budget{MaxTools: 3, MaxTokens: 1000})
+	}, nil)}, Budget{MaxTools: 3, MaxTokens: 1000})
 	var all sync.WaitGroup
 	var added, refused [5]int
 	for i, name := range []string{"srv_a", "srv_b", "srv_c", "srv_d", "srv_e"} {
@@ -363,7 +398,7 @@ func TestWhatTheStoreHadIsProvisioned(t *testing.T) {
 }
 
 func TestASetThatCannotBeWrittenHolds(t *testing.T) {
-	g, source := gated(t, Options{Store: keep(func(context.Context, string, []tool.Provisioned) error { return errors.New("disk full") })}, Budget{})
+	g, source := gated(t, Options{Store: keep(func(context.Context, string, []tool.Provisioned) error { return errors.New("disk full") }, nil)}, Budget{})
 	var log bytes.Buffer
 	g.log = slog.New(slog.NewTextHandler(&log, nil))
 	provision(t, g, tool.Anonymous, 0, "srv_a")
@@ -387,7 +422,7 @@ func TestProvisioningWaitsItsTurnNoLongerThanItsCaller(t *testing.T) {
 			t.Errorf("what has changed is not written: %v", err)
 		}
 		return nil
-	})}, Budget{})
+	}, nil)}, Budget{})
 	first := make(chan error, 1)
 	firstCtx, leave := context.WithCancel(t.Context())
 	go func() {
@@ -395,9 +430,8 @@ func TestProvisioningWaitsItsTurnNoLongerThanItsCaller(t *testing.T) {
 		first <- err
 	}()
 	<-writing
-	// What is written slowly holds already, and keeps nobody from calling.
-	if !g.IsProvisioned(tool.Anonymous, pick(source, "srv_a")[0].Def.ID) {
-		t.Error("srv_a is not provisioned while it is written")
+	if g.IsProvisioned(tool.Anonymous, pick(source, "srv_a")[0].Def.ID) { // which waits for nothing
+		t.Error("srv_a is provisioned before it is written")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -426,7 +460,7 @@ func TestOfTooManyOwnersThoseGoWhoUsedTheirToolsLongestAgo(t *testing.T) {
 	g, source := gated(t, Options{Kept: kept, Store: keep(func(_ context.Context, owner string, set []tool.Provisioned) error {
 		written[owner] = len(set)
 		return nil
-	})}, Budget{MaxTools: 1})
+	}, kept)}, Budget{MaxTools: 1})
 	a := pick(source, "srv_a")[0]
 	// used makes all but those the ones that used theirs last, each in its way.
 	used := func(but ...string) {
@@ -518,7 +552,7 @@ func TestWhoHasNothingIsNotRememberedForGivingItBack(t *testing.T) {
 	g, _ := gated(t, Options{Store: keep(func(context.Context, string, []tool.Provisioned) error {
 		t.Error("a set that is none is written")
 		return nil
-	})}, Budget{})
+	}, nil)}, Budget{})
 	removed, err := g.Unprovision(t.Context(), "principal nobody", nil)
 	if err != nil || removed != nil || len(g.ledger.accounts) != 0 {
 		t.Errorf("%v; removed %v; %d owners are held", err, removed, len(g.ledger.accounts))
@@ -536,7 +570,7 @@ func TestTheBudgetHoldsAfterARestart(t *testing.T) {
 	g, source := gated(t, Options{Kept: kept, Store: keep(func(_ context.Context, _ string, set []tool.Provisioned) error {
 		written = set
 		return nil
-	})}, Budget{MaxTokens: 3 * each})
+	}, kept)}, Budget{MaxTokens: 3 * each})
 	a, b := source.tools["srv_a"], source.tools["srv_b"]
 	source.change(func(c map[string]*tool.Tool) { delete(c, "srv_a"); delete(c, "srv_b") })
 	provision(t, g, "principal ann", 0, "srv_c")
@@ -597,7 +631,7 @@ func TestTimeEndsWhatIsProvisioned(t *testing.T) {
 	g, source := gated(t, Options{Store: keep(func(_ context.Context, _ string, set []tool.Provisioned) error {
 		written <- set
 		return nil
-	})}, Budget{})
+	}, nil)}, Budget{})
 	provision(t, g, "principal ann", 0, "srv_a")
 	provision(t, g, "principal ann", time.Hour, "srv_b")
 	err := g.change(t.Context(), "principal ann", g.terms(), func(all set) (set, error) {
@@ -764,43 +798,75 @@ func TestASetIsRecalled(t *testing.T) {
 // What could not be stored is not taken away because the store has not got it: it is stored
 // when the store is read.
 func TestASetThatCouldNotBeWrittenIsNotRecalled(t *testing.T) {
-	var stored []tool.Provisioned
 	away := true
-	g, _ := gated(t, Options{Store: keep(func(_ context.Context, _ string, set []tool.Provisioned) error {
+	db := keep(func(context.Context, string, []tool.Provisioned) error {
 		if away {
 			return errors.New("away")
 		}
-		stored = set
 		return nil
-	})}, Budget{MaxTools: 5, MaxTokens: 100})
-	recall := func() {
+	}, nil)
+	g, source := gated(t, Options{Store: db}, Budget{MaxTools: 5, MaxTokens: 100})
+	recall := func(want string) {
 		t.Helper()
-		if err := g.Recall(t.Context(), "ann", func(context.Context) ([]tool.Provisioned, error) { return stored, nil }); err != nil {
+		if err := g.Recall(t.Context(), "ann", func(context.Context) ([]tool.Provisioned, error) { return db.of("ann"), nil }); err != nil {
 			t.Fatal(err)
+		}
+		if got := has(g, "ann"); got != want {
+			t.Errorf("ann has %q, want %q", got, want)
+		}
+		if stored := len(db.of("ann")); !away && stored != len(strings.Fields(want)) {
+			t.Errorf("%d tools are stored, want %q", stored, want)
+		}
+	}
+	elsewhere := func(names ...string) { // another process stores
+		db.all["ann"] = nil
+		for _, id := range ids(source, names...) {
+			db.all["ann"] = append(db.all["ann"], tool.Provisioned{Owner: "ann", ID: id, Tokens: each})
 		}
 	}
 	provision(t, g, "ann", 0, "srv_a")
-	if recall(); has(g, "ann") != "srv_a" {
-		t.Errorf("while the store cannot be written ann has %q", has(g, "ann"))
-	}
+	recall("srv_a")
 	away = false
-	if recall(); has(g, "ann") != "srv_a" || len(stored) != 1 {
-		t.Errorf("ann has %q, and %v is stored", has(g, "ann"), stored)
-	}
+	recall("srv_a")
 	away = true
 	if _, err := g.Unprovision(t.Context(), "ann", nil); err != nil {
 		t.Fatal(err)
 	}
-	if recall(); has(g, "ann") != "" {
-		t.Errorf("what ann gave back is there: %q", has(g, "ann"))
-	}
+	recall("")
 	away = false
-	if recall(); has(g, "ann") != "" || len(stored) != 0 {
-		t.Errorf("ann has %q, and %v is stored", has(g, "ann"), stored)
+	recall("")
+	elsewhere("srv_b", "srv_c")
+	recall("srv_b srv_c")
+
+	// What was changed here meanwhile is brought into what others have changed.
+	away = true
+	provision(t, g, "ann", 0, "srv_d")
+	if _, err := g.Unprovision(t.Context(), "ann", ids(source, "srv_b")); err != nil {
+		t.Fatal(err)
 	}
-	stored = []tool.Provisioned{{Owner: "ann", ID: tool.ID{Server: "srv", Kind: tool.KindTool, Name: "b"}, Tokens: each}}
-	if recall(); has(g, "ann") != "srv_b" {
-		t.Errorf("what another process stored: ann has %q", has(g, "ann"))
+	elsewhere("srv_b", "srv_e") // srv_c was given back there
+	recall("srv_c srv_d")
+	away = false
+	recall("srv_e srv_d")
+}
+
+// Of what two processes provision for one owner at once nothing is lost, and both hold one budget.
+func TestTwoProcessesProvisionForOneOwner(t *testing.T) {
+	db := keep(func(context.Context, string, []tool.Provisioned) error { return nil }, nil)
+	one, source := gated(t, Options{Store: db}, Budget{MaxTools: 3, MaxTokens: 100})
+	other, _ := gated(t, Options{Store: db}, Budget{MaxTools: 3, MaxTokens: 100})
+	provision(t, one, "ann", 0, "srv_a")
+	provision(t, other, "ann", 0, "srv_b")
+	if got := has(other, "ann"); got != "srv_a srv_b" {
+		t.Errorf("the second knows %q", got)
+	}
+	if _, err := one.Unprovision(t.Context(), "ann", ids(source, "srv_a")); err != nil || has(one, "ann") != "srv_b" {
+		t.Errorf("the first knows %q, %v", has(one, "ann"), err)
+	}
+	provision(t, other, "ann", 0, "srv_c", "srv_d")
+	var over *BudgetError
+	if _, err := one.Provision(t.Context(), "ann", Request{Tools: pick(source, "srv_e")}); !errors.As(err, &over) || over.Used.Tools != 3 {
+		t.Errorf("beyond the budget that the other has used: %v", err)
 	}
 }
 
@@ -815,7 +881,7 @@ func TestASetThatCouldNotBeWrittenIsWrittenAgain(t *testing.T) {
 			}
 			stored[owner] = len(set)
 			return nil
-		})}, Budget{MaxTools: 5, MaxTokens: 100})
+		}, nil)}, Budget{MaxTools: 5, MaxTokens: 100})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go g.Run(ctx)
@@ -827,7 +893,7 @@ func TestASetThatCouldNotBeWrittenIsWrittenAgain(t *testing.T) {
 		}
 		time.Sleep(time.Minute + writeAgainAfter)
 		synctest.Wait()
-		if want := map[string]int{"ann": 1, "ben": 2, "cid": 0}; !maps.Equal(stored, want) {
+		if want := map[string]int{"ann": 1, "ben": 2}; !maps.Equal(stored, want) {
 			t.Errorf("stored: %v, want %v", stored, want)
 		}
 	})

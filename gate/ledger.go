@@ -27,9 +27,9 @@ type ledger struct {
 
 	mu       sync.Mutex // guards what follows, and the accounts; held for look-ups and assignments only
 	accounts map[string]*account
-	due      time.Time       // when to look for tools that have ended; zero: not at all
-	uses     uint64          // counts look-ups and changes
-	unstored map[string]bool // owners whose sets, or that they have none, could not be stored; at most maxOwners
+	due      time.Time      // when to look for tools that have ended; zero: not at all
+	uses     uint64         // counts look-ups and changes
+	unstored map[string]set // the sets that owners had before those that could not be stored; at most maxOwners
 }
 
 // account is the set of one owner, which is never empty.
@@ -39,7 +39,7 @@ type account struct {
 }
 
 func newLedger(limit *limit.Limit) *ledger {
-	return &ledger{wake: make(chan struct{}, 1), limit: limit, accounts: map[string]*account{}, unstored: map[string]bool{}}
+	return &ledger{wake: make(chan struct{}, 1), limit: limit, accounts: map[string]*account{}, unstored: map[string]set{}}
 }
 
 // of returns the set of an owner, with the tools whose time has come. It counts as
@@ -96,16 +96,30 @@ func (l *ledger) wakeUp() {
 	}
 }
 
-// stored notes whether the store has the set of an owner.
-func (l *ledger) stored(owner string, has bool) {
+// stored notes that the store has the set of an owner.
+func (l *ledger) stored(owner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if has {
-		delete(l.unstored, owner)
-	} else if len(l.unstored) < maxOwners {
-		l.unstored[owner] = true
+	delete(l.unstored, owner)
+}
+
+// notYetStored notes that a change of the set of an owner, which was before, could not be stored.
+func (l *ledger) notYetStored(owner string, before set) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, waits := l.unstored[owner]; !waits && len(l.unstored) < maxOwners {
+		l.unstored[owner] = before
 		l.wakeUp()
 	}
+}
+
+// unstoredSince returns the set that an owner had before the changes that are not stored, and false if
+// all are.
+func (l *ledger) unstoredSince(owner string) (before set, is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, is = l.unstored[owner]
+	return before, is
 }
 
 // notStored are the owners whose sets could not be stored.
@@ -119,7 +133,8 @@ func (l *ledger) notStored() []string {
 func (l *ledger) isStored(owner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.unstored[owner]
+	_, waits := l.unstored[owner]
+	return !waits
 }
 
 // owners are those who have a set, without sessions.

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -140,25 +141,31 @@ func (g *Gate) recallOne(ctx context.Context, owner string, read func(context.Co
 	}
 	defer end()
 	if !g.ledger.isStored(owner) {
-		g.write(ctx, owner, g.ledger.of(owner))
-		return false, nil
+		return g.apply(ctx, owner, unchanged)
 	}
 	stored, err := read(ctx)
 	if err != nil {
 		return false, err
 	}
-	var next set
-	for _, p := range stored {
-		if p.Owner == owner && next.index(p.ID) < 0 {
-			next = append(next, p)
-		}
-	}
+	next := storedOf(owner, stored)
 	if next.same(g.ledger.of(owner)) {
 		return false, nil
 	}
 	g.ledger.put(owner, next)
 	return true, nil
 }
+
+// storedOf is what is stored of an owner.
+func storedOf(owner string, stored []tool.Provisioned) (all set) {
+	for _, p := range stored {
+		if p.Owner == owner && all.index(p.ID) < 0 {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func unchanged(all set) (set, error) { return all, nil }
 
 // Owners are those who have something provisioned, without sessions.
 func (g *Gate) Owners() []string { return g.ledger.owners() }
@@ -186,36 +193,72 @@ func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set
 	if ofSession && !g.clients.Knows(session) {
 		return fmt.Errorf("%w: connect again", ErrSessionEnded)
 	}
+	current := func(all set) (set, error) { return f(terms.priced(all)) }
+	if !ofSession {
+		_, err := g.apply(ctx, owner, current)
+		return err
+	}
 	before := g.ledger.of(owner)
-	next, err := f(terms.priced(before))
+	next, err := current(before)
 	if err != nil || next.same(before) {
 		return err
 	}
 	g.ledger.put(owner, next)
-	if !ofSession {
-		g.write(ctx, owner, next)
-	} else if !g.clients.Knows(session) { // it ended meanwhile, perhaps before its set was there to be dropped
+	if !g.clients.Knows(session) { // it ended meanwhile, perhaps before its set was there to be dropped
 		g.Drop(session)
 	}
 	return nil
 }
 
-// write stores a changed set, which holds even if that fails: it is tried again.
-func (g *Gate) write(ctx context.Context, owner string, all set) (stored bool) {
+// errSame says that there is nothing to store.
+var errSame = errors.New("the set is the same")
+
+// apply replaces the set of an owner that is no session by what f makes of it: of what is stored now, for
+// other processes change it, too; and where the store fails, of what is known here. What cannot be
+// stored holds here, and is brought into what is stored then as soon as that can be. The turn is held.
+func (g *Gate) apply(ctx context.Context, owner string, f func(set) (set, error)) (changed bool, err error) {
+	before := g.ledger.of(owner)
 	if g.store == nil {
-		return true
+		next, err := f(before)
+		if err == nil {
+			g.ledger.put(owner, next)
+		}
+		return !next.same(before), err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	base, waits := g.ledger.unstoredSince(owner)
+	var next set
+	var refused error
+	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	level := slog.LevelWarn
-	if !g.ledger.isStored(owner) {
-		level = slog.LevelDebug // it was said
-	}
-	err := g.store.Keep(ctx, owner, all)
-	if g.ledger.stored(owner, err == nil); err != nil {
+	err = g.store.Change(storing, owner, func(all []tool.Provisioned) ([]tool.Provisioned, error) {
+		stored := storedOf(owner, all)
+		from := stored
+		if waits {
+			from = stored.changedAs(base, before)
+		}
+		if next, refused = f(from); refused == nil && next.same(stored) {
+			return nil, errSame
+		}
+		return next, refused
+	})
+	switch {
+	case refused != nil:
+		return false, refused
+	case err == nil, errors.Is(err, errSame):
+		g.ledger.stored(owner)
+	default:
+		level := slog.LevelWarn
+		if waits {
+			level = slog.LevelDebug // it was said
+		}
 		g.log.Log(ctx, level, "provisioned tools are not stored: they are lost if the program ends before they can be", "error", err)
+		if next, refused = f(before); refused != nil {
+			return false, refused
+		}
+		g.ledger.notYetStored(owner, before)
 	}
-	return err == nil
+	g.ledger.put(owner, next)
+	return !next.same(before), nil
 }
 
 // writeAgain stores the sets that could not be stored, until one still cannot be.
@@ -225,8 +268,14 @@ func (g *Gate) writeAgain(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		stored := g.ledger.isStored(owner) || g.write(ctx, owner, g.ledger.of(owner))
-		if end(); !stored {
+		changed := false
+		if !g.ledger.isStored(owner) {
+			changed, _ = g.apply(ctx, owner, unchanged)
+		}
+		if end(); changed {
+			g.clients.Relist(ctx, owner, "")
+		}
+		if !g.ledger.isStored(owner) {
 			return
 		}
 	}

@@ -74,9 +74,9 @@ func (b behind) Ended(session string, was register.Connected) {
 	})
 }
 
-// Keep writes what an owner has provisioned in the view.
-func (b behind) Keep(ctx context.Context, owner string, set []tool.Provisioned) error {
-	return b.of.desk.store.Usage().PutProvisions(ctx, b.of.view, owner, set)
+// Change writes what an owner has provisioned in the view.
+func (b behind) Change(ctx context.Context, owner string, f func(stored []tool.Provisioned) ([]tool.Provisioned, error)) error {
+	return b.of.desk.store.Usage().ChangeProvisions(ctx, b.of.view, owner, f)
 }
 
 func (b behind) pool() *upstream.Pool { return b.of.desk.views.pool }

@@ -14,6 +14,7 @@ import (
 	"toolfinch/embed"
 	"toolfinch/index"
 	"toolfinch/retrieve"
+	"toolfinch/store"
 	"toolfinch/web"
 )
 
@@ -39,7 +40,7 @@ type embedder struct {
 	mine     func(server string) bool // texts of other servers are embedded by other replicas; nil: all are
 
 	mu         sync.Mutex     // one embed at a time; guards the next four
-	store      embed.Vectors  // keeps the vectors
+	store      *store.Store   // keeps the vectors
 	model      embed.Embedder // nil before the first embed
 	wordsAlone bool           // there is to be none
 	dropped    bool           // vectors of another dimension were dropped
@@ -53,6 +54,7 @@ type embedder struct {
 // run keeps the vectors of the tools up to date.
 func (e *embedder) run(ctx context.Context) {
 	rest, had := retryEmbedding, 0
+	forgot := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -72,17 +74,26 @@ func (e *embedder) run(ctx context.Context) {
 			return
 		case err != nil:
 			e.failed.Add(1)
-			e.log.Warn("tools are not embedded", "error", err, "next_try", rest)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(rest):
+			pause := rest
+			if store.Passes(err) {
+				pause = retryEmbedding // the database comes back some time, and the model is well
+			} else {
 				rest = min(2*rest, retryMost)
-				wake(e.work)
 			}
+			e.log.Log(ctx, store.Level(err), "tools are not embedded", "error", err, "next_try", pause)
+			if !waited(ctx, pause) {
+				return
+			}
+			wake(e.work)
 			continue
 		}
 		rest = retryEmbedding
+		if !forgot { // all that is used was asked for just now
+			err := e.store.ForgetVectors(ctx)
+			if forgot = err == nil; !forgot {
+				e.log.Debug("vectors that nobody uses are kept for now", "error", err)
+			}
+		}
 		fresh := int(e.fresh.Load() - before)
 		if fresh > 0 {
 			e.log.Info("tools embedded", "texts", fresh, "took", time.Since(began).Round(time.Millisecond))
@@ -117,7 +128,7 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 		held += catalog.Embedded()
 		progress = nil
 	}
-	if err != nil && ctx.Err() == nil && held == 0 {
+	if err != nil && ctx.Err() == nil && held == 0 && !store.Passes(err) {
 		// Perhaps what it was opened from is bad: the next try opens it anew.
 		e.queries.Use(nil, "the embedder fails to embed the tools")
 		err = errors.Join(err, e.model.Close())

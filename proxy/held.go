@@ -114,12 +114,17 @@ func (k *knowledge) compare(ctx context.Context, mode pins.Mode, change upstream
 		k.log.Log(ctx, store.Level(err), "what is approved could not be read: what is served is what was before", "server", change.Server, "error", err)
 	}
 	approved := map[tool.ID]*tool.Def{}
+	var text []byte // that was approved
 	if before != nil {
+		text = []byte(before.instructions)
 		for _, def := range before.defs {
 			approved[def.ID] = def
 		}
 		for _, h := range before.unpinned {
 			delete(approved, h.ID)
+			if h.ID.Kind == tool.KindInstructions {
+				text = h.Approved
+			}
 		}
 	}
 	for _, def := range change.Defs {
@@ -130,6 +135,9 @@ func (k *knowledge) compare(ctx context.Context, mode pins.Mode, change upstream
 			}
 			unpinned = append(unpinned, u)
 		}
+	}
+	if change.Instructions != "" && string(text) != change.Instructions {
+		unpinned = append(unpinned, store.UnpinnedText(change.Server, change.Instructions, text))
 	}
 	return unpinned
 }
@@ -170,14 +178,14 @@ const maxHeldNames = 5 // in a line of the log
 
 // decided takes in what the owner decided of what is held, in this process or another,
 // and returns the servers that have something else to serve.
-func (k *knowledge) decided(ctx context.Context) (changed map[string]bool, err error) {
+func (k *knowledge) decided(ctx context.Context, config *configs.Config) (changed map[string]bool, err error) {
 	changed = map[string]bool{}
 	for server, said := range k.said {
 		if len(said.unpinned) == 0 {
 			continue
 		}
 		// Another process may have been listed something else: the store's list is not asked.
-		unpinned, err := k.store.Pins().Compare(ctx, server, said.defs, said.instructions, true)
+		unpinned, err := k.store.Pins().Compare(ctx, server, said.defs, said.instructions, config.Changes[server].First())
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +237,7 @@ func (l *loop) decisions(ctx context.Context) {
 	if err != nil || n == l.decided {
 		return // it is asked again
 	}
-	changed, err := l.known.decided(ctx)
+	changed, err := l.known.decided(ctx, l.now.Load().config)
 	if err != nil {
 		l.log.Warn("what was decided could not be read; it is asked again", "error", err)
 		return

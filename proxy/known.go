@@ -265,7 +265,7 @@ func (k *knowledge) learn(ctx context.Context, config *configs.Config, change up
 		Capabilities: change.Capabilities, Interactive: change.Interactive,
 		LeftOut: change.Faults.LeftOut, Mended: change.Faults.Mended,
 	}, change.Defs, &store.Review{
-		First: mode.First(), Unheard: change.Unheard,
+		First: mode.First(), Unheard: change.Unheard, Forget: mode == pins.Allow,
 		Approve: func(u store.Unpinned) bool { return mode.Approves(pins.Held(u)) },
 	})
 	k.wrote[change.Server] = diff.Version

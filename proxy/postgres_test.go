@@ -16,6 +16,7 @@ import (
 	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
 	"toolfinch/store"
+	"toolfinch/tool"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
 )
@@ -170,9 +171,12 @@ func TestNoProvisionIsMissedWhenPostgresIsBack(t *testing.T) {
 			if err != nil || len(has) != 1 {
 				t.Fatalf("%d tools are provisioned, %v", len(has), err)
 			}
-			more := has[0]
-			more.ID.Name = "coat"
-			if err := errors.Join(db.Usage().PutProvisions(t.Context(), "gated", more.Owner, append(has, more)), db.Close()); err != nil {
+			more := func(stored []tool.Provisioned) ([]tool.Provisioned, error) {
+				coat := stored[0]
+				coat.ID.Name = "coat"
+				return append(stored, coat), nil
+			}
+			if err := errors.Join(db.Usage().ChangeProvisions(t.Context(), "gated", has[0].Owner, more), db.Close()); err != nil {
 				t.Fatal(err)
 			}
 			await.Nil(t, func() error {

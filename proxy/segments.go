@@ -77,7 +77,7 @@ func (s *segments) run(ctx context.Context) {
 		rest = segmentsSeen
 		if err := s.keep(ctx); err != nil && ctx.Err() == nil {
 			rest = segmentsAgain
-			s.log.Warn("the index is not written to the store: the next start takes longer", "error", err, "next_try", rest)
+			s.log.Log(ctx, store.Level(err), "the index is not written to the store: the next start takes longer", "error", err, "next_try", rest)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"toolfinch/index"
 	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
@@ -215,7 +216,7 @@ func (r *Retriever) describeAll(needs []need, registered Registration) [][]strin
 	all, size, most := make([][]string, len(needs)), 0, 0
 	for i, n := range needs {
 		for _, hit := range n.Hits {
-			text := r.describeHit(n.Query, hit, registered)
+			text := r.describeHit(n, hit, registered)
 			all[i] = append(all[i], text)
 			size += len(text)
 		}
@@ -236,10 +237,10 @@ func (r *Retriever) describeAll(needs []need, registered Registration) [][]strin
 }
 
 // describeHit says of a hit what its reader needs to use it.
-func (r *Retriever) describeHit(q Query, hit Hit, registered Registration) string {
+func (r *Retriever) describeHit(n need, hit Hit, registered Registration) string {
 	def := hit.Def
 	if def.ID.Kind != tool.KindTool {
-		return r.describeOther(q, hit)
+		return r.describeOther(n.Query, hit)
 	}
 	listed := registered.Names[hit.Name]
 	var marks []string
@@ -247,12 +248,12 @@ func (r *Retriever) describeHit(q Query, hit Hit, registered Registration) strin
 	case r.gated() && !listed:
 		marks = append(marks, "not registered")
 	case !r.gated() && listed && registered.Relisted:
-		marks = append(marks, "listed; found by "+why(q.Text, def))
+		marks = append(marks, "listed; found by "+why(n.Text, n.Hybrid, hit))
 	}
 	if r.settings.Offer.Split {
 		marks = append(marks, KindOf(def.Annotations).String())
 	}
-	if q.Detail == DetailName {
+	if n.Detail == DetailName {
 		return hit.Name
 	}
 	if !r.gated() && listed && registered.Relisted {
@@ -315,17 +316,26 @@ func parametersOf(def *tool.Def) string {
 	return "\n " + strings.Join(lines, "\n ")
 }
 
-// why names the words of a query that a definition has too, or else its meaning.
-func why(query string, def *tool.Def) string {
-	text := strings.ToLower(def.ID.Name + " " + def.Title + " " + def.Full().Description)
+// why names the words of a query that say what a definition does, in any form of theirs; else what it
+// was found by.
+func why(query string, hybrid bool, hit Hit) string {
+	def := hit.Def
+	asked := index.Terms(query)
+	says := index.Terms(strings.Join([]string{hit.Name, def.ID.Name, def.ID.Server, def.Title, def.Full().Description}, "\n"))
 	var shared []string
-	for _, word := range strings.FieldsFunc(strings.ToLower(query), func(c rune) bool { return strings.ContainsRune(" ,.;:!?\"'()\n\t", c) }) {
-		if len(word) > 3 && strings.Contains(text, word) && !slices.Contains(shared, word) && len(shared) < 4 {
+	for word := range strings.FieldsFuncSeq(query, func(c rune) bool { return strings.ContainsRune(" ,.;:!?\"'()\n\t", c) }) {
+		word = strings.ToLower(word)
+		terms := index.Terms(word)
+		if len(terms) > 0 && len(shared) < 4 && !slices.Contains(shared, word) &&
+			!slices.ContainsFunc(terms, func(term string) bool { return !slices.Contains(asked, term) || !slices.Contains(says, term) }) {
 			shared = append(shared, word)
 		}
 	}
-	if shared == nil {
+	switch {
+	case shared != nil:
+		return strings.Join(shared, " ")
+	case hybrid:
 		return "meaning"
 	}
-	return strings.Join(shared, " ")
+	return "related words"
 }

@@ -223,7 +223,7 @@ func TestServersCannotWriteLines(t *testing.T) {
 			` + strings.Repeat(" ", 2000) + `"e":{"type":"string"}}}`
 		for _, with := range []string{"", `"e":{"type":"string","format":` + b + `},`, `"e":{"type":"string","pattern":` + b + `},`} {
 			own := def(t, "s", `{"name":"t","description":`+b+`,"inputSchema":`+strings.Replace(schema, `"e":{"type":"string"}`, with+`"f":{}`, 1)+`}`)
-			text := r.describeHit(Query{}, Hit{Tool: &tool.Tool{Name: "s_t", Def: own}}, Registration{})
+			text := r.describeHit(need{}, Hit{Tool: &tool.Tool{Name: "s_t", Def: own}}, Registration{})
 			for line := range strings.SplitSeq(text, "\n") {
 				if strings.HasPrefix(line, "forged") || strings.ContainsFunc(line, printable.Hidden) {
 					t.Errorf("%q %s: %q", bad, with, text)
@@ -242,7 +242,7 @@ func TestServersCannotWriteLines(t *testing.T) {
 			if err != nil {
 				continue // refused before
 			}
-			text := r.describeHit(Query{}, Hit{Tool: &tool.Tool{Name: "x" + bad, Def: own}}, Registration{})
+			text := r.describeHit(need{}, Hit{Tool: &tool.Tool{Name: "x" + bad, Def: own}}, Registration{})
 			if strings.Contains(text, "\nforged") || strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), printable.Hidden) {
 				t.Errorf("%s: %q", kind, text)
 			}

@@ -180,7 +180,7 @@ func (m *Meter) save(ctx context.Context, stored *store.Usage) {
 		return
 	}
 	if err := stored.AddSavings(ctx, day(time.Now()), sorted(m.unsaved)); err != nil {
-		m.log.Warn("savings are not written to the store yet", "error", err)
+		m.log.Log(ctx, store.Level(err), "savings are not written to the store yet", "error", err)
 		return
 	}
 	clear(m.unsaved)

@@ -33,7 +33,7 @@ func furnish(t testing.TB, s *Store) {
 		s.Usage().PutCalled(ctx, "v", tool.Caller{Principal: "p", Client: "c"}, []tool.Called{{Name: "x"}}),
 		s.PutEnriched(ctx, Enriched{Hash: "h", When: "now", Tags: []string{"t"}, State: Accepted}),
 		s.Outputs().Put(ctx, name("token"), name("owner"), []byte("content"), time.Now(), time.Now().Add(time.Hour)),
-		s.Usage().PutProvisions(ctx, "v", "o", []tool.Provisioned{never("o", "a", "y"), never("o", "a", "x")}),
+		putProvisions(s, ctx, "v", "o", []tool.Provisioned{never("o", "a", "y"), never("o", "a", "x")}),
 		s.Usage().AddSavings(ctx, today(), []Savings{{View: "v", Steps: 3}}),
 		s.Sealed().Put(ctx, vault.Row{Name: "secret/A", Sealed: []byte{0, 1}, At: noon}),
 		s.Keys().Add(ctx, trust.Key{Name: "k", Hash: name("key"), Created: noon, Scopes: []string{"read"}}),

@@ -46,6 +46,8 @@ type Review struct {
 	First bool
 	// Unheard are kinds whose list failed. They get no baseline.
 	Unheard []tool.Kind
+	// Forget has what was approved and is gone forgotten: a server may list ever new names.
+	Forget bool
 	// Approve reports whether what is not listed as it was approved is approved all the
 	// same. It must not use the store.
 	Approve func(Unpinned) bool
@@ -79,6 +81,9 @@ const (
 	rejectListed = `INSERT INTO pins (server, kind, name, hash, rejected) VALUES ($1, $2, $3, '', $4)
 		ON CONFLICT (server, kind, name) DO UPDATE SET rejected = excluded.rejected`
 
+	forgetGone = `DELETE FROM pins WHERE server = $1 AND kind <> 'instructions'
+		AND NOT EXISTS (SELECT 1 FROM tools t WHERE t.server = pins.server AND t.kind = pins.kind AND t.name = pins.name)`
+
 	allApproved = `UPDATE servers SET approved_info = info WHERE name = $1`
 )
 
@@ -104,6 +109,9 @@ func (r *Review) list(ctx context.Context, tx *txn, server string, some bool, di
 	}
 	if len(diff.Held) == 0 {
 		_, err = tx.ExecContext(ctx, allApproved, server)
+	}
+	if r.Forget && err == nil {
+		_, err = tx.ExecContext(ctx, forgetGone, server)
 	}
 	return err
 }
@@ -241,11 +249,18 @@ func (p *Pins) Compare(ctx context.Context, server string, defs []*tool.Def, ins
 			all = append(all, Unpinned{ID: id, Hash: def.Hash, Raw: def.Raw, Approved: p.Approved, Rejected: p.Rejected})
 		}
 	}
-	id := tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
-	if p := pins[id]; instructions != "" && (kinds[id.Kind] || !first) && string(p.Approved) != instructions {
-		all = append(all, Unpinned{ID: id, Hash: hashOf([]byte(instructions)), Raw: json.RawMessage(instructions), Approved: p.Approved, Rejected: p.Rejected})
+	u := UnpinnedText(server, instructions, nil)
+	if p := pins[u.ID]; instructions != "" && (kinds[u.ID.Kind] || !first) && string(p.Approved) != instructions {
+		u.Approved, u.Rejected = p.Approved, p.Rejected
+		all = append(all, u)
 	}
 	return all, nil
+}
+
+// UnpinnedText is what is not approved of the instructions of a server.
+func UnpinnedText(server, instructions string, approved []byte) Unpinned {
+	id := tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
+	return Unpinned{ID: id, Hash: hashOf([]byte(instructions)), Raw: json.RawMessage(instructions), Approved: approved}
 }
 
 // Gone returns what was approved of a server and is not listed any more.

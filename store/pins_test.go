@@ -298,6 +298,23 @@ func TestWhatIsGoneIsRemembered(t *testing.T) {
 	})
 }
 
+// Where changes are allowed, a server that lists ever new names leaves nothing behind.
+func TestWhatIsGoneIsForgottenWhereChangesAreAllowed(t *testing.T) {
+	everywhere(t, func(t *testing.T, s *Store) {
+		allow := &Review{First: true, Forget: true, Approve: func(Unpinned) bool { return true }}
+		for i := range 3 {
+			putReviewed(t, s, Upstream{Name: "s", Instructions: "Be kind."}, allow, def(t, "s", fmt.Sprintf(`{"name":"t%d"}`, i)))
+		}
+		var left int
+		if err := s.db.QueryRow(`SELECT count(*) FROM pins`).Scan(&left); err != nil || left != 2 {
+			t.Errorf("%d are approved, want one tool and the instructions: %v", left, err)
+		}
+		if gone, err := s.Pins().Gone(t.Context(), "s"); err != nil || len(gone) > 0 {
+			t.Errorf("gone are %v, %v", gone, err)
+		}
+	})
+}
+
 func TestWhatWasKnownBeforeThereWerePinsIsTheBaseline(t *testing.T) {
 	dir := t.TempDir()
 	names, err := fs.Glob(migrations, "migrations/sqlite/*.sql")

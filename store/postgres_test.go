@@ -270,7 +270,7 @@ func TestReplicasWriteAtOnce(t *testing.T) {
 				err = errors.Join(err,
 					s.Usage().AddSavings(t.Context(), today(), []Savings{{View: "v", Steps: 1}}),
 					s.Usage().PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "s", Name: "t"}, Count: 0.05, At: noon}),
-					s.Usage().PutProvisions(t.Context(), "v", fmt.Sprint(i), []tool.Provisioned{never(fmt.Sprint(i), "s", "t")}),
+					putProvisions(s, t.Context(), "v", fmt.Sprint(i), []tool.Provisioned{never(fmt.Sprint(i), "s", "t")}),
 					s.PutVectors(t.Context(), "m", map[Key][]float32{{byte(n)}: {1}}),
 					s.PutTokens(t.Context(), map[string]int{fmt.Sprint(n): n}),
 					s.Pins().Approve(t.Context(), nil, ""))

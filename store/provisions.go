@@ -32,20 +32,35 @@ const (
 			WHERE id <= (SELECT id FROM provisions ORDER BY id DESC LIMIT 1 OFFSET $1))`
 )
 
-// PutProvisions makes set what the owner may call in the view, in this order, in
-// place of what was stored; an empty set removes it. The Owner of each is not
+// ChangeProvisions makes what f makes of what the owner may call in the view, and has not expired, what it
+// may call, in this order; an empty set removes it. No other process changes it meanwhile. f may be called several
+// times; its error is returned, and nothing is changed then. The Owner of each is not
 // looked at, and of two with one ID the first counts. What has expired is
 // dropped, of all views and owners. Where all sets together would have more than
 // 100,000 rows, those changed longest ago go. A set of more than 10,000 and an
 // owner of more than 2,048 bytes are errors. Times are stored in milliseconds.
-func (u *Usage) PutProvisions(ctx context.Context, view, owner string, set []tool.Provisioned) error {
+func (u *Usage) ChangeProvisions(ctx context.Context, view, owner string, f func(stored []tool.Provisioned) ([]tool.Provisioned, error)) error {
 	if len(owner) > maxProvisionOwner {
 		return fmt.Errorf("store: put provisions: the name of their owner has %d bytes, more than %d", len(owner), maxProvisionOwner)
 	}
-	if len(set) > maxOwnProvisions {
-		return fmt.Errorf("store: put provisions: they are %d, more than %d", len(set), maxOwnProvisions)
-	}
 	err := u.write(ctx, func(ctx context.Context, tx *txn) error {
+		var stored []tool.Provisioned
+		err := each(ctx, tx, func(rows *sql.Rows) error {
+			var p tool.Provisioned
+			err := scanProvision(rows, &p)
+			stored = append(stored, p)
+			return err
+		}, selectProvision, view, owner, time.Now().UnixMilli())
+		if err != nil {
+			return err
+		}
+		set, err := f(stored)
+		if err != nil {
+			return err
+		}
+		if len(set) > maxOwnProvisions {
+			return fmt.Errorf("they are %d, more than %d", len(set), maxOwnProvisions)
+		}
 		if _, err := tx.ExecContext(ctx, clearProvisions, view, owner); err != nil {
 			return err
 		}
@@ -55,7 +70,7 @@ func (u *Usage) PutProvisions(ctx context.Context, view, owner string, set []too
 		if _, err := tx.ExecContext(ctx, dropProvisions, time.Now().UnixMilli()); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, boundProvisions, maxProvisions)
+		_, err = tx.ExecContext(ctx, boundProvisions, maxProvisions)
 		return err
 	})
 	return failed("put provisions", err)
@@ -87,11 +102,13 @@ func (u *Usage) ProvisionsOf(ctx context.Context, view, owner string) ([]tool.Pr
 }
 
 func (u *Usage) provisions(ctx context.Context, query string, args ...any) ([]tool.Provisioned, error) {
-	all, err := collect(ctx, u.database, func(rows *sql.Rows, p *tool.Provisioned) error {
-		var until int64
-		err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens)
-		p.Until = ofMillis(until)
-		return err
-	}, query, args...)
+	all, err := collect(ctx, u.database, scanProvision, query, args...)
 	return all, failed("read provisions", err)
+}
+
+func scanProvision(rows *sql.Rows, p *tool.Provisioned) error {
+	var until int64
+	err := rows.Scan(&p.Owner, &p.ID.Server, &p.ID.Kind, &p.ID.Name, &until, &p.Tokens)
+	p.Until = ofMillis(until)
+	return err
 }

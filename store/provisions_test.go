@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,13 +16,18 @@ import (
 )
 
 // never is a provision without an end, as it comes back.
+// putProvisions makes set what an owner may call, whatever that was.
+func putProvisions(s *Store, ctx context.Context, view, owner string, set []tool.Provisioned) error {
+	return s.Usage().ChangeProvisions(ctx, view, owner, func([]tool.Provisioned) ([]tool.Provisioned, error) { return set, nil })
+}
+
 func never(owner, server, name string) tool.Provisioned {
 	return tool.Provisioned{Owner: owner, ID: tool.ID{Server: server, Name: name}, Tokens: len(name)}
 }
 
 func provision(t testing.TB, s *Store, view, owner string, set ...tool.Provisioned) {
 	t.Helper()
-	if err := s.Usage().PutProvisions(t.Context(), view, owner, set); err != nil {
+	if err := putProvisions(s, t.Context(), view, owner, set); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -194,10 +200,10 @@ func TestProvisionsThatAreTooManyOrTooLongAreErrors(t *testing.T) {
 		provision(t, s, "v", "o", never("o", "s", "a"))
 		for name, put := range map[string]func() error{
 			"tools": func() error {
-				return s.Usage().PutProvisions(t.Context(), "v", "o", make([]tool.Provisioned, maxOwnProvisions+1))
+				return putProvisions(s, t.Context(), "v", "o", make([]tool.Provisioned, maxOwnProvisions+1))
 			},
 			"owner": func() error {
-				return s.Usage().PutProvisions(t.Context(), "v", strings.Repeat("o", maxProvisionOwner+1), []tool.Provisioned{never("", "s", "a")})
+				return putProvisions(s, t.Context(), "v", strings.Repeat("o", maxProvisionOwner+1), []tool.Provisioned{never("", "s", "a")})
 			},
 		} {
 			if err := put(); err == nil {
@@ -212,7 +218,7 @@ func TestProvisionsAndSavingsOfAClosedStoreAreErrors(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.Close()
 	for name, do := range map[string]func() error{
-		"put provisions":  func() error { return s.Usage().PutProvisions(t.Context(), "v", "o", nil) },
+		"put provisions":  func() error { return putProvisions(s, t.Context(), "v", "o", nil) },
 		"read provisions": func() error { _, err := s.Usage().Provisions(t.Context(), "v"); return err },
 		"add savings":     func() error { return s.Usage().AddSavings(t.Context(), today(), nil) },
 		"read savings":    func() error { _, err := s.Usage().Savings(t.Context(), time.Time{}); return err },
@@ -255,7 +261,7 @@ func keepAccounts(dir string) error {
 	for i := range rounds {
 		set := []tool.Provisioned{never("", "s", fmt.Sprint(i)), never("", "s", "last")}
 		for _, owner := range []string{own, "both"} {
-			if err := s.Usage().PutProvisions(ctx, "v", owner, set); err != nil {
+			if err := putProvisions(s, ctx, "v", owner, set); err != nil {
 				return err
 			}
 		}
@@ -309,7 +315,7 @@ func BenchmarkPutProvisions(b *testing.B) {
 		set[i] = never("", "s", fmt.Sprint(i))
 	}
 	for b.Loop() {
-		if err := s.Usage().PutProvisions(b.Context(), "v", "o", set); err != nil {
+		if err := putProvisions(s, b.Context(), "v", "o", set); err != nil {
 			b.Fatal(err)
 		}
 	}

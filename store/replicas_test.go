@@ -179,7 +179,7 @@ func TestChangesAreNotified(t *testing.T) {
 		{"it asks them again", func() error { return s.Asks(t.Context(), "a") }, nil},
 		{"it is forgotten", func() error { _, err := s.KeepServers(t.Context(), nil); return err }, []Notice{server}},
 		{"provisioned", func() error {
-			return s.Usage().PutProvisions(t.Context(), "v", `o"1`, []tool.Provisioned{never(`o"1`, "a", "x"), never(`o"1`, "a", "y")})
+			return putProvisions(s, t.Context(), "v", `o"1`, []tool.Provisioned{never(`o"1`, "a", "x"), never(`o"1`, "a", "y")})
 		}, []Notice{{Topic: Topic{Kind: TopicProvisions}, Detail: `["v", "o\"1"]`}}},
 		{"learned", func() error {
 			return s.Usage().PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 1, At: time.Now()})

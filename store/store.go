@@ -83,7 +83,7 @@ func OpenOr(ctx context.Context, at, snapshot string, log *slog.Logger) (*Store,
 		return s, nil
 	}
 	if ctx.Err() == nil {
-		log.Warn("the data directory cannot be used: what is learned is kept in memory and lost at exit", "dir", at, "error", err)
+		log.Warn("the data directory cannot be used: what is learned is kept in memory and lost at exit; approvals are not known, so a first list counts as approved unless changes says approve_all_first", "dir", at, "error", err)
 	}
 	return openMemory(ctx, log)
 }

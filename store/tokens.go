@@ -26,9 +26,9 @@ func (s *Store) Tokens(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// PutTokens adds token counts by tool.Def.Hash. A count stays as long as some
-// stored tool has the hash: KeepServers drops the others, and PutServer those of tools
-// that it changes or removes.
+// PutTokens adds token counts by tool.Def.Hash, of stored tools alone. A count stays as long as some
+// tool has the hash: KeepServers drops the others, and PutServer those of tools that it changes or
+// removes.
 func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 	if len(counts) == 0 {
 		return nil
@@ -39,11 +39,11 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 			for hash, count := range counts {
 				hashes, values = append(hashes, hash), append(values, int64(count))
 			}
-			_, err := tx.ExecContext(ctx, `INSERT INTO tokens (hash, count) SELECT * FROM unnest($1::text[], $2::bigint[])
-				ON CONFLICT (hash) DO UPDATE SET count = excluded.count`, hashes, values)
+			_, err := tx.ExecContext(ctx, `INSERT INTO tokens (hash, count) SELECT c.hash, c.count FROM unnest($1::text[], $2::bigint[]) AS c (hash, count)
+				WHERE EXISTS (SELECT 1 FROM tools WHERE tools.hash = c.hash) ON CONFLICT (hash) DO UPDATE SET count = excluded.count`, hashes, values)
 			return err
 		}
-		put, err := tx.PrepareContext(ctx, `INSERT INTO tokens (hash, count) VALUES ($1, $2) ON CONFLICT (hash) DO UPDATE SET count = excluded.count`)
+		put, err := tx.PrepareContext(ctx, `INSERT INTO tokens (hash, count) SELECT $1, $2 WHERE EXISTS (SELECT 1 FROM tools WHERE hash = $1) ON CONFLICT (hash) DO UPDATE SET count = excluded.count`)
 		if err != nil {
 			return err
 		}

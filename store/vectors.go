@@ -28,7 +28,7 @@ type Key = [32]byte
 
 // Vectors returns the stored vectors of a space by the SHA-256 of their text;
 // what is not stored is not in the map. The map and its vectors are the
-// caller's. Vectors nobody has asked for in 30 days are forgotten on the way.
+// caller's. They count as used today: see ForgetVectors.
 func (s *Store) Vectors(ctx context.Context, space string, keys []Key) (map[Key][]float32, error) {
 	out := make(map[Key][]float32, len(keys))
 	today := day()
@@ -133,8 +133,7 @@ func bytesOf(vector []float32, to []byte) []byte {
 	return to
 }
 
-// markSeen notes that keys were asked for today, and forgets what nobody asks
-// for. It happens once a day.
+// markSeen notes that keys were asked for today. It happens once a day.
 func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today int64) error {
 	return s.write(ctx, func(ctx context.Context, tx *txn) error {
 		var id int64
@@ -164,9 +163,15 @@ func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today in
 				return err
 			}
 		}
-		_, err = tx.ExecContext(ctx, `DELETE FROM vectors WHERE seen_on < $1`, today-keepDays)
-		return err
+		return nil
 	})
+}
+
+// ForgetVectors forgets the vectors that nobody has asked for in 30 days. Whoever uses many asks for
+// all of them first: a process that runs for long does not ask again.
+func (s *Store) ForgetVectors(ctx context.Context) error {
+	_, err := run(ctx, s.write, `DELETE FROM vectors WHERE seen_on < $1`, day()-keepDays)
+	return failed("forget vectors", err)
 }
 
 func day() int64 { return time.Now().Unix() / (24 * 60 * 60) }

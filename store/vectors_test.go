@@ -31,7 +31,7 @@ func TestVectors(t *testing.T) {
 		read("few", map[Key][]float32{{1}: {2}, {2}: {}}, Key{1}, Key{2}, Key{3})
 		read("none", map[Key][]float32{}, Key{1})
 
-		// Reading what was not asked for today forgets what nobody has asked for in 30 days.
+		// What nobody has asked for in 30 days is forgotten when it is said that all was asked for.
 		if _, err := s.db.Exec(`UPDATE vectors SET seen_on = seen_on - 31 WHERE length(vector) = 0`); err != nil {
 			t.Fatal(err)
 		}
@@ -39,6 +39,9 @@ func TestVectors(t *testing.T) {
 			t.Fatal(err)
 		}
 		read("few", map[Key][]float32{{1}: {2}}, Key{1})
+		if err := s.ForgetVectors(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		read("few", map[Key][]float32{{1}: {2}}, Key{1}, Key{2})
 		read("many", many, keys...)
 	})

@@ -585,6 +585,18 @@ func writtenDown(t *testing.T, role, table string) {
 	}
 }
 
+// isWrittenDown reports whether the document has a line.
+func isWrittenDown(t *testing.T, line string) bool {
+	t.Helper()
+	writing.Lock()
+	defer writing.Unlock()
+	doc, err := os.ReadFile(conformanceDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(doc), line)
+}
+
 // differences are the lines of one text that are not in the other.
 func differences(old, now string) string {
 	var out strings.Builder

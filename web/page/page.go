@@ -271,7 +271,7 @@ func (s *Server) act(q *request, v *screen) {
 			s.fail(q, v, err)
 			return
 		}
-		q.say(bad, err.Error())
+		q.say(bad, told(err))
 		if next.to == "" {
 			next.to = v.Path + query(q)
 		}

@@ -298,6 +298,20 @@ func (q *request) write(body []byte) {
 	_, _ = w.Write(body) // an error means that nobody waits any more
 }
 
+// brief is an error that says less to those who need not know where things are.
+type brief interface {
+	error
+	Brief() string
+}
+
+// told is what of an error is told.
+func told(err error) string {
+	if away, ok := errors.AsType[brief](err); ok {
+		return away.Brief()
+	}
+	return err.Error()
+}
+
 var problemScreen = &screen{title: "Problem", file: "problem.html"}
 
 // fail tells of an error, which is a *problem or of the House.
@@ -305,6 +319,8 @@ func (s *Server) fail(q *request, v *screen, err error) {
 	p := &problem{http.StatusInternalServerError, err.Error()}
 	if own, ok := errors.AsType[*problem](err); ok {
 		p = own
+	} else if _, away := errors.AsType[brief](err); away {
+		p = &problem{http.StatusServiceUnavailable, told(err)}
 	}
 	if q.Header.Get(swapHeader) != "" {
 		http.Error(q.w, printable.Line(p.text), p.status)

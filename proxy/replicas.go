@@ -184,7 +184,8 @@ func (o *others) relist(ctx context.Context, server string) {
 // hear takes in what other replicas change, until ctx ends. What waits for the loop, which may be
 // busy for long, waits aside: keys that were revoked do not wait for it.
 func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
-	learned, embedded, enriched := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	signal := func() chan struct{} { return make(chan struct{}, 1) }
+	learned, called, embedded, enriched := signal(), signal(), signal(), signal()
 	servers := changedServers{work: make(chan struct{}, 1), versions: map[string]int64{}}
 	var lazy sync.WaitGroup
 	defer lazy.Wait()
@@ -207,9 +208,16 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			}
 		})
 	})
+	lazy.Go(func() {
+		lazilyDo(ctx, lazily, called, func() {
+			if store.Passes(p.unread(ctx, store.TopicCalled, p.recallCalled(ctx))) {
+				wake(called)
+			}
+		})
+	})
 	lazy.Go(func() { lazilyDo(ctx, lazily, embedded, func() { wake(p.embedder.work) }) })
 	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) (err error) {
-		if n.Version != 0 && n.Kind != store.TopicLearned { // it is stored, and snapshots have it
+		if n.Version != 0 && n.Kind != store.TopicLearned && n.Kind != store.TopicCalled { // it is stored, and snapshots have it
 			wake(p.outdated)
 		}
 		switch n.Kind {
@@ -221,6 +229,8 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			p.desk.entrance.Forget()
 		case store.TopicLearned:
 			wake(learned)
+		case store.TopicCalled:
+			wake(called)
 		case store.TopicEnriched:
 			wake(enriched)
 		case store.TopicVault:
@@ -359,6 +369,18 @@ func usesOf(stored []store.LearnedUse) []retrieve.Use {
 		uses[i] = retrieve.Use(u)
 	}
 	return uses
+}
+
+// recallCalled takes in what clients called over other replicas.
+func (p *Proxy) recallCalled(ctx context.Context) error {
+	for _, v := range p.now.Load().views {
+		called, err := p.store.Usage().Called(ctx, v.name)
+		if err != nil {
+			return fmt.Errorf("view %s: %w", v.name, err)
+		}
+		v.live.Recalled(called)
+	}
+	return nil
 }
 
 // recallEnriched takes in what was written of tools and accepted elsewhere.

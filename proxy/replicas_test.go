@@ -94,6 +94,23 @@ func TestReplicasFollowALeader(t *testing.T) {
 	everywhere("shop_hat", "shop_tie", "shop_wig")
 }
 
+// A new session begins with what its client called in its last one, whichever replica that was at.
+func TestANewSessionBeginsWithWhatWasCalledElsewhere(t *testing.T) {
+	t.Parallel()
+	config := configOf(t, []*script{shop(t, "shop", "hat", "coat")}, everything("found", view.ExposureRetrieve))
+	config.ResumeTools = 5
+	all := replicasOf(t, 2, config)
+	if got := viewClient(t, all[0].Proxy, all[0].url, "found", false).ask("tools/call", toolCall("shop_hat", `{"size":1}`)); failed(got) {
+		t.Fatalf("a call: %s", got.raw)
+	}
+	await.Nil(t, func() error {
+		if got := viewClient(t, all[1].Proxy, all[1].url, "found", false).ask("tools/list", `{}`); !strings.Contains(string(got.raw), "shop_hat") {
+			return fmt.Errorf("a new session is listed %s", got.raw)
+		}
+		return nil
+	})
+}
+
 // A list that could not be stored, because others wrote for long, is stored later: even if the
 // leader is told meanwhile to read what is stored.
 func TestAListIsStoredWhenTheStoreIsFree(t *testing.T) {

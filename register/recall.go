@@ -28,9 +28,14 @@ type recent struct {
 }
 
 func newRecent(known map[tool.Caller][]tool.Called, remember func(tool.Caller, []tool.Called)) *recent {
-	r := &recent{remember: remember, called: map[tool.Caller][]tool.Called{}}
-	maps.Copy(r.called, known)
-	return r
+	return &recent{remember: remember, called: maps.Clone(known)}
+}
+
+// Recalled takes in what callers called in their last sessions, in this process and others.
+func (l *Live) Recalled(known map[tool.Caller][]tool.Called) {
+	l.recent.mu.Lock()
+	defer l.recent.mu.Unlock()
+	l.recent.called = maps.Clone(known)
 }
 
 // of returns the names of up to most tools with which a new session of a caller begins:
@@ -62,6 +67,9 @@ func (r *recent) note(by tool.Caller, name string, first bool) {
 	before, known := r.called[by]
 	if !known && len(r.called) >= maxCallers {
 		clear(r.called)
+	}
+	if r.called == nil {
+		r.called = map[tool.Caller][]tool.Called{}
 	}
 	now, news := []tool.Called{{Name: name, Sessions: 1}}, true
 	for _, c := range before {

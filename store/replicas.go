@@ -48,6 +48,7 @@ const (
 	TopicKeys       = "keys"       // API keys that were made or revoked
 	TopicVault      = "vault"      // sealed secrets, tokens among them; the detail is the name
 	TopicLearned    = "learned"    // what was learned from use
+	TopicCalled     = "called"     // what clients called in their last sessions
 	TopicEnriched   = "enriched"   // what a model wrote of tools
 	TopicVectors    = "vectors"    // texts that were embedded
 

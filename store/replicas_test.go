@@ -184,6 +184,9 @@ func TestChangesAreNotified(t *testing.T) {
 		{"learned", func() error {
 			return s.Usage().PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 1, At: time.Now()})
 		}, []Notice{{Topic: Topic{Kind: TopicLearned}}}},
+		{"called", func() error {
+			return s.Usage().PutCalled(t.Context(), "v", tool.Caller{Client: "c"}, []tool.Called{{Name: "x", Sessions: 1}})
+		}, []Notice{{Topic: Topic{Kind: TopicCalled}}}},
 		{"embedded", func() error { return s.PutVectors(t.Context(), "m", map[Key][]float32{{1}: {1}, {2}: {1}}) }, []Notice{{Topic: Topic{Kind: TopicVectors}}}},
 		{"asked for something", func() error { return s.Replicas().Ask(t.Context(), Topic{TopicRelist, "a"}, "") }, []Notice{{Topic: Topic{TopicRelist, "a"}}}},
 	} {

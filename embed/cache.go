@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -12,6 +13,9 @@ import (
 
 // Key is the SHA-256 of a text.
 type Key = [sha256.Size]byte
+
+// ErrVectors is wrapped by errors of Vectors, which are no fault of the embedder.
+var ErrVectors = errors.New("vectors")
 
 // Vectors is a durable store of vectors. A space is a name that the vectors of
 // one embedder and one text template share.
@@ -140,7 +144,7 @@ func (c *Cache) stored(ctx context.Context, keys []Key) (have map[Key][]float32,
 	}
 	have, err = c.vectors.Vectors(ctx, c.space, keys)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read stored vectors of %s: %w", c.space, err)
+		return nil, 0, fmt.Errorf("read %w of %s: %w", ErrVectors, c.space, err)
 	}
 	if have == nil {
 		have = make(map[Key][]float32, len(keys))
@@ -190,7 +194,7 @@ func (c *Cache) embed(ctx context.Context, batch []Key, distinct map[Key]string,
 	put, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
 	if err := c.vectors.PutVectors(put, c.space, byKey); err != nil {
-		return nil, fmt.Errorf("store vectors of %s: %w", c.space, err)
+		return nil, fmt.Errorf("store %w of %s: %w", ErrVectors, c.space, err)
 	}
 	return byKey, nil
 }

@@ -59,11 +59,12 @@ func (g *Gate) Provision(ctx context.Context, owner string, r Request) (Outcome,
 		return Outcome{}, err
 	}
 	var done Outcome
-	err = g.change(ctx, owner, terms, func(all set) (next set, err error) {
+	changed, err := g.change(ctx, owner, terms, func(all set) (next set, err error) {
 		next, done, err = all.add(addition{wanted, *terms.Budget, r.MaxTokens, r.Fit}, terms.present)
 		return next, err
 	})
 	if err != nil {
+		g.relistIf(ctx, owner, changed)
 		return Outcome{}, err
 	}
 	done.Kept = append(pinned, done.Kept...)
@@ -106,21 +107,29 @@ func (g *Gate) Unprovision(ctx context.Context, owner string, ids []tool.ID) (re
 	if terms.Budget == nil {
 		return nil, ErrNotGated
 	}
-	err = g.change(ctx, owner, terms, func(all set) (set, error) {
+	changed, err := g.change(ctx, owner, terms, func(all set) (set, error) {
 		next, gone := all.without(ids)
 		removed = gone.only(terms.present)
 		return next, nil
 	})
 	if err != nil {
+		g.relistIf(ctx, owner, changed)
 		return nil, err
 	}
 	g.clients.Relist(ctx, owner, "")
 	return removed, nil
 }
 
+// relistIf tells the clients of an owner of what other processes have changed, if they have.
+func (g *Gate) relistIf(ctx context.Context, owner string, changed bool) {
+	if changed {
+		g.clients.Relist(ctx, owner, "")
+	}
+}
+
 // Recall makes what the store has of an owner, whom another process has provisioned
 // something or taken it away, the owner's set; read reads it. It tells the owner's
-// clients. A set that could not be stored stays, and is stored now. Sets of sessions are
+// clients. Changes that could not be stored are brought into what is stored now. Sets of sessions are
 // never stored.
 func (g *Gate) Recall(ctx context.Context, owner string, read func(context.Context) ([]tool.Provisioned, error)) error {
 	if _, ofSession := tool.SessionOf(owner); ofSession {
@@ -182,32 +191,32 @@ func (g *Gate) turn(ctx context.Context, owner string) (end func(), err error) {
 }
 
 // change replaces the set of an owner by what f makes of it, without the tools
-// whose time has come, and has it written. Changes of one owner wait for each other.
-func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set) (set, error)) error {
+// whose time has come, and has it written. Changes of one owner wait for each other. changed says that
+// the set is another now, which it may be after an error of f, too: other processes had changed it.
+func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set) (set, error)) (changed bool, err error) {
 	end, err := g.turn(ctx, owner)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer end()
 	session, ofSession := tool.SessionOf(owner)
 	if ofSession && !g.clients.Knows(session) {
-		return fmt.Errorf("%w: connect again", ErrSessionEnded)
+		return false, fmt.Errorf("%w: connect again", ErrSessionEnded)
 	}
 	current := func(all set) (set, error) { return f(terms.priced(all)) }
 	if !ofSession {
-		_, err := g.apply(ctx, owner, current)
-		return err
+		return g.apply(ctx, owner, current)
 	}
 	before := g.ledger.of(owner)
 	next, err := current(before)
 	if err != nil || next.same(before) {
-		return err
+		return false, err
 	}
 	g.ledger.put(owner, next)
 	if !g.clients.Knows(session) { // it ended meanwhile, perhaps before its set was there to be dropped
 		g.Drop(session)
 	}
-	return nil
+	return true, nil
 }
 
 // errSame says that there is nothing to store.
@@ -218,21 +227,24 @@ var errSame = errors.New("the set is the same")
 // stored holds here, and is brought into what is stored then as soon as that can be. The turn is held.
 func (g *Gate) apply(ctx context.Context, owner string, f func(set) (set, error)) (changed bool, err error) {
 	before := g.ledger.of(owner)
-	if g.store == nil {
-		next, err := f(before)
-		if err == nil {
-			g.ledger.put(owner, next)
-		}
-		return !next.same(before), err
-	}
 	base, waits := g.ledger.unstoredSince(owner)
-	var next set
+	next, err := f(before)
+	switch {
+	case err == nil && !waits && next.same(before): // others tell of what they change
+		return false, nil
+	case g.store == nil && err != nil:
+		return false, err
+	case g.store == nil:
+		g.ledger.put(owner, next)
+		return true, nil
+	}
+	var from set
 	var refused error
 	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	err = g.store.Change(storing, owner, func(all []tool.Provisioned) ([]tool.Provisioned, error) {
 		stored := storedOf(owner, all)
-		from := stored
+		from = stored
 		if waits {
 			from = stored.changedAs(base, before)
 		}
@@ -242,23 +254,25 @@ func (g *Gate) apply(ctx context.Context, owner string, f func(set) (set, error)
 		return next, refused
 	})
 	switch {
-	case refused != nil:
+	case refused != nil && waits: // what waits goes on waiting
 		return false, refused
+	case refused != nil:
+		next = from
 	case err == nil, errors.Is(err, errSame):
 		g.ledger.stored(owner)
 	default:
+		if next, refused = f(before); refused != nil || next.same(before) {
+			return false, refused
+		}
 		level := slog.LevelWarn
 		if waits {
 			level = slog.LevelDebug // it was said
 		}
 		g.log.Log(ctx, level, "provisioned tools are not stored: they are lost if the program ends before they can be", "error", err)
-		if next, refused = f(before); refused != nil {
-			return false, refused
-		}
 		g.ledger.notYetStored(owner, before)
 	}
 	g.ledger.put(owner, next)
-	return !next.same(before), nil
+	return !next.same(before), refused
 }
 
 // writeAgain stores the sets that could not be stored, until one still cannot be.
@@ -272,9 +286,8 @@ func (g *Gate) writeAgain(ctx context.Context) {
 		if !g.ledger.isStored(owner) {
 			changed, _ = g.apply(ctx, owner, unchanged)
 		}
-		if end(); changed {
-			g.clients.Relist(ctx, owner, "")
-		}
+		end()
+		g.relistIf(ctx, owner, changed)
 		if !g.ledger.isStored(owner) {
 			return
 		}
@@ -294,7 +307,6 @@ func (g *Gate) makeRoom(ctx context.Context) {
 		if !g.clear(ctx, owner, func(set) (set, error) { return nil, nil }) {
 			return
 		}
-		g.clients.Relist(ctx, owner, "")
 	}
 }
 
@@ -303,10 +315,11 @@ func (g *Gate) makeRoom(ctx context.Context) {
 func (g *Gate) clear(ctx context.Context, owner string, f func(set) (set, error)) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
 	defer cancel()
-	err := g.change(ctx, owner, g.terms(), f)
+	changed, err := g.change(ctx, owner, g.terms(), f)
 	if err != nil {
 		g.log.Debug("a set of provisioned tools cannot be changed yet", "owner", owner, "error", err)
 	}
+	g.relistIf(ctx, owner, changed)
 	return err == nil
 }
 

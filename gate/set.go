@@ -128,7 +128,8 @@ func (s set) without(ids []tool.ID) (next, removed set) {
 	return next, removed
 }
 
-// changedAs is s, changed as before was changed to become after. What s has lost meanwhile stays lost.
+// changedAs is s, changed as before was changed to become after. What was taken away from s meanwhile, and
+// was not renewed, stays away.
 func (s set) changedAs(before, after set) (next set) {
 	for _, p := range s {
 		at, had := after.index(p.ID), before.index(p.ID)
@@ -141,7 +142,8 @@ func (s set) changedAs(before, after set) (next set) {
 		next = append(next, p)
 	}
 	for _, p := range after {
-		if before.index(p.ID) < 0 && next.index(p.ID) < 0 {
+		had := before.index(p.ID)
+		if (had < 0 || !p.Until.Equal(before[had].Until)) && next.index(p.ID) < 0 {
 			next = append(next, p)
 		}
 	}

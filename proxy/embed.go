@@ -34,6 +34,7 @@ type embedder struct {
 	settings embed.Settings
 	log      *slog.Logger
 	catalogs func() []*retrieve.Catalog // the default view's first: the others have little more
+	complete func() bool                // all that the store knows is in the catalogs
 	idle     func()
 	queries  retrieve.QueryVectors
 	work     chan struct{}            // wakes run
@@ -74,13 +75,13 @@ func (e *embedder) run(ctx context.Context) {
 			return
 		case err != nil:
 			e.failed.Add(1)
-			pause := rest
-			if store.Passes(err) {
-				pause = retryEmbedding // the database comes back some time, and the model is well
+			pause, level := rest, slog.LevelWarn
+			if errors.Is(err, embed.ErrVectors) {
+				pause, level = retryEmbedding, store.Level(err) // the store comes back some time, and the model is well
 			} else {
 				rest = min(2*rest, retryMost)
 			}
-			e.log.Log(ctx, store.Level(err), "tools are not embedded", "error", err, "next_try", pause)
+			e.log.Log(ctx, level, "tools are not embedded", "error", err, "next_try", pause)
 			if !waited(ctx, pause) {
 				return
 			}
@@ -88,7 +89,7 @@ func (e *embedder) run(ctx context.Context) {
 			continue
 		}
 		rest = retryEmbedding
-		if !forgot { // all that is used was asked for just now
+		if !forgot && held > 0 && e.complete() { // all that is used was asked for just now
 			err := e.store.ForgetVectors(ctx)
 			if forgot = err == nil; !forgot {
 				e.log.Debug("vectors that nobody uses are kept for now", "error", err)
@@ -128,7 +129,7 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 		held += catalog.Embedded()
 		progress = nil
 	}
-	if err != nil && ctx.Err() == nil && held == 0 && !store.Passes(err) {
+	if err != nil && ctx.Err() == nil && held == 0 && !errors.Is(err, embed.ErrVectors) {
 		// Perhaps what it was opened from is bad: the next try opens it anew.
 		e.queries.Use(nil, "the embedder fails to embed the tools")
 		err = errors.Join(err, e.model.Close())

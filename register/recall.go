@@ -31,11 +31,26 @@ func newRecent(known map[tool.Caller][]tool.Called, remember func(tool.Caller, [
 	return &recent{remember: remember, called: maps.Clone(known)}
 }
 
-// Recalled takes in what callers called in their last sessions, in this process and others.
+// Recalled takes in what callers called in their last sessions, in this process and others. What is known
+// here and not stored may be about to be.
 func (l *Live) Recalled(known map[tool.Caller][]tool.Called) {
-	l.recent.mu.Lock()
-	defer l.recent.mu.Unlock()
-	l.recent.called = maps.Clone(known)
+	r := l.recent
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := map[tool.Caller][]tool.Called{}
+	maps.Copy(now, known)
+	for by, called := range r.called {
+		all := slices.Clone(now[by])
+		for _, c := range called {
+			if !slices.ContainsFunc(all, func(stored tool.Called) bool { return stored.Name == c.Name }) {
+				all = append(all, c)
+			}
+		}
+		if _, stored := now[by]; stored || len(now) < maxCallers {
+			now[by] = all[:min(len(all), maxCalled)]
+		}
+	}
+	r.called = now
 }
 
 // of returns the names of up to most tools with which a new session of a caller begins:

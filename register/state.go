@@ -139,9 +139,10 @@ func (l *Live) Restore(id string, state State, lost bool) {
 	if told := state.Told; told != nil {
 		before := &seen{class: told.Class, lists: map[tool.Kind]string{}, all: string(told.All)}
 		for kind, print := range told.Lists {
-			if !lost || kind == tool.KindTool { // as Stale says of that
-				before.lists[kind] = string(print)
+			if lost && kind != tool.KindTool && len(served.Items(kind)) > 0 { // Stale is about tools
+				continue
 			}
+			before.lists[kind] = string(print)
 		}
 		s.told.Store(before)
 	}

@@ -84,3 +84,30 @@ func TestAnUnsubscribeOvertakesTheRestoring(t *testing.T) {
 		})
 	}
 }
+
+// Whoever lost a process may have missed that lists of what is no tool have changed, and is told so: of what
+// there is.
+func TestAClientWhoseProcessWasLostListsPromptsAgain(t *testing.T) {
+	for name, lost := range map[string]bool{"lost": true, "ended": false} {
+		t.Run(name, func(t *testing.T) {
+			live := newLive(t, setup{})
+			addItem(t, live, tool.KindPrompt, "p", `{"name":"p"}`, nil)
+			c := overHTTP(t, serveHTTP(t, live), `{}`)
+			messages := c.listen()
+			live.Sync()
+			state, _ := live.State(c.session)
+			live.Restore(c.session, state, lost)
+			live.Notify(c.session, "notifications/last", nil)
+			var told []string
+			for m := range messages {
+				if strings.Contains(m, "notifications/last") {
+					break
+				}
+				told = append(told, m)
+			}
+			if want := map[bool]int{true: 1}[lost]; len(told) != want || lost && !strings.Contains(told[0], promptsChanged) {
+				t.Errorf("the client is told %q", told)
+			}
+		})
+	}
+}

@@ -139,9 +139,10 @@ func (a *asks) answer(ctx context.Context, first suspects, came time.Time, id js
 	case <-ctx.Done():
 		return nil, 0, context.Cause(ctx)
 	}
-	if c.Era == EraLegacy {
-		c.server.questions.note()
+	if c.Era != EraLegacy { // which asks within the answer to a call, and is told nothing else
+		return nil, 0, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "this revision of the protocol has no requests to clients"}
 	}
+	c.server.questions.note()
 	if method == methodRoots {
 		c.users.wantRoots()
 		question = c.roots.wasAsked()

@@ -128,7 +128,7 @@ func (d *delivery) attempt() (*connection, json.RawMessage, error) {
 // enter puts the call among those of a connection. Another client's roots may have
 // become known to the server since the connection was chosen: then another is.
 func (d *delivery) enter() (*use, *conn.Reply, error) {
-	for {
+	for d.call.ctx.Err() == nil {
 		u, err := d.server.sharing.acquire(d.call.ctx, d.call, d.request)
 		if err != nil {
 			return nil, nil, err
@@ -140,4 +140,5 @@ func (d *delivery) enter() (*use, *conn.Reply, error) {
 		u.Forget(reply)
 		u.end(false)
 	}
+	return nil, nil, context.Cause(d.call.ctx)
 }

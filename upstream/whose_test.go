@@ -3,6 +3,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,8 +13,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
 )
@@ -250,5 +253,42 @@ func TestConnectionsWithTheRootsOf20260728ClientsDoNotPileUp(t *testing.T) {
 				t.Errorf("there are %d connections beside the main one", len(h.others))
 			}
 		})
+	}
+}
+
+// A server of 2026-07-28 that asks all the same is refused, and learns nobody's roots: so no client has to
+// have another connection to it.
+func TestAModernServerMayNotAsk(t *testing.T) {
+	m, replies := newModernHTTP(t), make(chan string, 1)
+	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch rawjson.Text(member(body, "method")) {
+		case "": // a reply
+			replies <- string(body)
+			w.WriteHeader(http.StatusAccepted)
+		case "tools/call":
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"roots/list\"}\n\n")
+			w.(http.Flusher).Flush()
+			select {
+			case reply := <-replies:
+				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"reply\":%s}}\n\n", member(body, "id"), reply)
+			case <-r.Context().Done():
+			}
+		default:
+			m.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(u.Close)
+	t.Cleanup(u.CloseClientConnections)
+	p := newPool(t, Settings{Name: "s", URL: u.URL, ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second})
+	for _, name := range []string{"ann", "ben", "ann"} {
+		who := &person{name: name}
+		who.answer = who.own
+		result, err := p.Call(t.Context(), def("s", "ask"), &tool.Call{Client: who.client(), Arguments: json.RawMessage(`{}`)})
+		if err != nil || !strings.Contains(string(result), "-32601") {
+			t.Errorf("%s is answered %s %v", name, result, err)
+		}
 	}
 }

@@ -195,14 +195,14 @@ func (s *streamable) post(ctx context.Context, message []byte, header http.Heade
 		return response, end, err
 	}
 	version := response.Request.Header.Get(mcp.HeaderProtocolVersion)
-	head, err := io.ReadAll(io.LimitReader(response.Body, maxText))
+	head, broken := io.ReadAll(io.LimitReader(response.Body, maxText))
 	var refusal struct {
 		Error struct {
 			Code int
 			Data struct{ Supported []string }
 		}
 	}
-	if err == nil && json.Unmarshal(head, &refusal) == nil && refusal.Error.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION &&
+	if broken == nil && json.Unmarshal(head, &refusal) == nil && refusal.Error.Code == mcp.UNSUPPORTED_PROTOCOL_VERSION &&
 		slices.Contains(refusal.Error.Data.Supported, version) {
 		end()
 		return s.do(ctx, http.MethodPost, s.conn.options.URL, accept, message, header)
@@ -219,7 +219,7 @@ func (s *streamable) post(ctx context.Context, message []byte, header http.Heade
 func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
 	switch {
-	case err != nil:
+	case err != nil && response.StatusCode < 300:
 		return err
 	case len(body) > MaxAnswer:
 		err = ErrTooLarge
@@ -272,8 +272,12 @@ func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Repl
 		}
 		end()
 		end = func() {}
-		if !c.Pause(ctx, pause) {
+		select { // also where the connection is retired: this call ends over it
+		case <-time.After(pause):
+		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-c.Life.Done():
+			return context.Cause(c.Life)
 		}
 		var response *http.Response
 		if response, end, err = s.get(ctx, e.lastID); err != nil {

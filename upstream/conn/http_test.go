@@ -103,8 +103,10 @@ func TestAConnectionIsKeptAfterAStream(t *testing.T) {
 	})
 }
 
+// Also where the connection gets no new calls meanwhile: this one ends over it.
 func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 	var resumed []string
+	var retire func()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		if r.Method == http.MethodPost {
@@ -113,6 +115,7 @@ func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 		}
 		resumed = append(resumed, r.Header.Get("Last-Event-Id"))
 		if len(resumed) == 1 {
+			retire()
 			_, _ = io.WriteString(w, "id: b\ndata: {\"method\":\"n\"}\n\n")
 			return
 		}
@@ -121,6 +124,7 @@ func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 	defer server.Close()
 	c, h := newTestConn(Options{URL: server.URL}, TransportHTTP)
 	defer c.Close()
+	retire = c.Retire
 	result, err := c.Request(t.Context(), "x", nil, nil)
 	if err != nil || string(result) != `{"late":true}` || fmt.Sprint(resumed) != "[a b]" || fmt.Sprint(h.said) != "[1 n]" {
 		t.Errorf("%s, %v; resumed after %v, heard %v", result, err, resumed, h.said)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
@@ -43,7 +44,7 @@ func newLogins(config *configs.Config, o options, db *store.Store) (*logins, err
 	}
 	l := &logins{rows: rows}
 	l.callback.Store("")
-	l.Logins = login.New(login.Options{Vault: loginVault{v}, Log: o.log, Record: o.observer.record, Callback: func() string { return l.callback.Load().(string) }})
+	l.Logins = login.New(login.Options{Vault: loginVault{v, o.log}, Log: o.log, Record: o.observer.record, Callback: func() string { return l.callback.Load().(string) }})
 	return l, nil
 }
 
@@ -163,24 +164,69 @@ func (r *sealedRows) Drop(ctx context.Context, name string) error {
 	return err
 }
 
-// loginVault is a vault as logins want it.
-type loginVault struct{ *vault.Vault }
+// loginVault is a vault as logins want it. Clients are told its errors.
+type loginVault struct {
+	vault *vault.Vault
+	log   *slog.Logger
+}
+
+// vaultFault is an error of a vault that says nothing of hosts and paths.
+type vaultFault struct {
+	error
+	says string
+}
+
+func (f *vaultFault) Error() string { return f.says }
+func (f *vaultFault) Unwrap() error { return f.error }
+
+// fault is an error of the vault as clients may be told it.
+func (v loginVault) fault(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || errors.Is(err, vault.ErrLocked) || errors.As(err, new(*vault.KeyError)) {
+		return err
+	}
+	v.log.Log(context.WithoutCancel(ctx), store.Level(err), "a login cannot be read or stored", "error", err)
+	if away, ok := errors.AsType[*store.Away](err); ok {
+		return &vaultFault{err, away.Brief()}
+	}
+	return &vaultFault{err, "a login cannot be read or stored now; the log of toolfinch says why"}
+}
 
 func (v loginVault) Get(ctx context.Context, name string) ([]byte, error) {
-	value, err := v.Vault.Get(ctx, name)
+	value, err := v.vault.Get(ctx, name)
 	if errors.Is(err, vault.ErrNotFound) {
 		return nil, nil
 	}
-	return value, err
+	return value, v.fault(ctx, err)
+}
+
+func (v loginVault) Put(ctx context.Context, name string, value []byte) error {
+	return v.fault(ctx, v.vault.Put(ctx, name, value))
+}
+
+func (v loginVault) Delete(ctx context.Context, name string) error {
+	return v.fault(ctx, v.vault.Delete(ctx, name))
 }
 
 func (v loginVault) Names(ctx context.Context, prefix string) ([]string, error) {
-	rows, err := v.Vault.Names(ctx, prefix)
+	rows, err := v.vault.Names(ctx, prefix)
 	names := make([]string, len(rows))
 	for i, row := range rows {
 		names[i] = row.Name
 	}
-	return names, err
+	return names, v.fault(ctx, err)
+}
+
+func (v loginVault) Locked(ctx context.Context, name string, do func(ctx context.Context) error) (err error) {
+	locked := false
+	failed := v.vault.Locked(ctx, name, func(ctx context.Context) error {
+		locked = true
+		err = do(ctx)
+		return err
+	})
+	if locked {
+		return err
+	}
+	return v.fault(ctx, failed)
 }
 
 // Logins are the logins of a configuration, for commands: OpenLogins, Close.

@@ -2,8 +2,11 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +89,23 @@ func TestSealedRowsWhilePostgresIsAway(t *testing.T) {
 	await.Nil(t, func() error { return rows.Drop(t.Context(), "") })
 	if err := rows.readAnew(t.Context(), ""); err != nil || len(rows.last) > 0 {
 		t.Error(fmt.Sprint("after all are dropped: ", rows.last), err)
+	}
+}
+
+// What clients are told of a vault names neither hosts nor paths; callers still know the error.
+func TestFaultsOfTheVaultNameNoPlaces(t *testing.T) {
+	v := loginVault{log: slog.New(slog.DiscardHandler)}
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"a folder":     {fmt.Errorf("vault: open /home/ann/locks: %w", fs.ErrPermission), "cannot be read or stored now"},
+		"a database":   {fmt.Errorf("vault: lock x: %w", &store.Away{Err: errors.New("dial 10.1.2.3:5432 user=ann")}), "PostgreSQL"},
+		"another user": {fmt.Errorf("vault: lock x: %w", vault.ErrLocked), "in use"},
+	} {
+		got := v.fault(t.Context(), c.err)
+		if !errors.Is(got, errors.Unwrap(c.err)) || !strings.Contains(got.Error(), c.says) || strings.Contains(got.Error(), "10.1.2.3") || strings.Contains(got.Error(), "/home") {
+			t.Errorf("%s is told as %v", name, got)
+		}
 	}
 }

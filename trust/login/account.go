@@ -22,6 +22,7 @@ type account struct {
 	mu        sync.Mutex    // guards what follows; never held over I/O
 	changed   chan struct{} // closed, and another made, when somebody logged in or out
 	now       *credential   // as last read, nil for none
+	replaced  *credential   // what the vault has where now could not be stored; nil where it was
 	read      bool
 	refused   *refusal  // what the server has said of what there is
 	asked     challenge // of the last refusal
@@ -68,15 +69,50 @@ func (a *account) load(ctx context.Context, again bool) (*credential, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.mu.Lock()
+	now, stale := a.now, a.replaced != nil && c != nil && c.AccessToken == a.replaced.AccessToken && c.RefreshToken == a.replaced.RefreshToken
+	a.mu.Unlock()
+	if stale { // the authorization server takes that no more
+		return now, nil
+	}
 	a.keep(c)
 	return c, nil
+}
+
+// store stores and keeps the next of a login. What cannot be stored is kept all the same: what the
+// authorization server has rotated is not to be lost with the vault. The lock of the row is held.
+func (a *account) store(ctx context.Context, before, next *credential) error {
+	err := a.write(ctx, a.principal, next)
+	a.mu.Lock()
+	replaced := a.replaced
+	a.mu.Unlock()
+	a.keep(next)
+	if err != nil {
+		if replaced == nil {
+			replaced = before
+		}
+		a.mu.Lock()
+		a.replaced = replaced
+		a.mu.Unlock()
+	}
+	return err
+}
+
+// storeAgain stores what could not be stored before. The lock of the row is held.
+func (a *account) storeAgain(ctx context.Context) {
+	a.mu.Lock()
+	now, waits := a.now, a.replaced != nil
+	a.mu.Unlock()
+	if waits && now != nil && a.write(ctx, a.principal, now) == nil {
+		a.keep(now)
+	}
 }
 
 // keep takes over what the vault has.
 func (a *account) keep(c *credential) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.now, a.read = c, true
+	a.now, a.read, a.replaced = c, true, nil
 	if a.refused != nil && (c == nil && a.refused.token == "" || c != nil && c.AccessToken == a.refused.token) {
 		return
 	}
@@ -182,6 +218,7 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	if err != nil {
 		return nil, err
 	}
+	a.storeAgain(ctx)
 	switch {
 	case c == nil && a.settings.interactive():
 		return nil, a.needed("", "", nil)
@@ -214,10 +251,9 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	next := *c
 	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.final() {
 		next.Dead = refusal.Error()
-		if err := a.write(ctx, a.principal, &next); err != nil {
+		if err := a.store(ctx, c, &next); err != nil {
 			a.log.Warn("that a login has ended could not be stored", "error", err)
 		}
-		a.keep(&next)
 		a.log.Warn("the login has ended", "principal", a.principal, "error", refusal)
 		a.event(ctx, trust.EventRefresh, a.principal, c, refusal)
 		return nil, a.refuse(&next, next.Dead)
@@ -228,12 +264,10 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 		return nil, err
 	}
 	next.take(t)
-	if err := a.write(ctx, a.principal, &next); err != nil {
-		// What the authorization server has rotated is not to be lost with the vault.
-		a.log.Error("a renewed token could not be stored: the login ends with this process", "error", err)
+	if err := a.store(ctx, c, &next); err != nil {
+		a.log.Error("a renewed token could not be stored: until it can be, the login ends with this process", "error", err)
 	}
 	a.rested()
-	a.keep(&next)
 	a.event(ctx, trust.EventRefresh, a.principal, &next, nil)
 	a.log.Debug("the token was renewed", "principal", a.principal, "expires", next.Expires)
 	return &next, nil
@@ -336,9 +370,12 @@ func (a *account) widen(ctx context.Context, sent *credential, c challenge) (aga
 		return err == nil, false, err // somebody has logged in meanwhile
 	}
 	if !a.settings.interactive() {
-		err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) error {
-			_, err := a.obtain(ctx, union(sent.Scopes, c.scopes))
-			return err
+		scopes := union(sent.Scopes, c.scopes)
+		_, err := a.share(ctx, "wider "+strings.Join(scopes, " "), func(ctx context.Context) (*credential, error) {
+			if current, err := a.load(ctx, true); err != nil || current != nil && current.AccessToken != sent.AccessToken {
+				return current, err
+			}
+			return a.obtain(ctx, scopes)
 		})
 		return err == nil, false, err
 	}

@@ -1,6 +1,7 @@
 package login_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -314,6 +316,50 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("%d refreshes", n)
 		}
 	})
+}
+
+// fullVault takes nothing more while it is full.
+type fullVault struct {
+	*authserver.Vault
+	full atomic.Bool
+}
+
+func (v *fullVault) Put(ctx context.Context, name string, value []byte) error {
+	if v.full.Load() {
+		return errors.New("the disk is full")
+	}
+	return v.Vault.Put(ctx, name, value)
+}
+
+// A refresh token that was rotated and could not be stored is used, not the one that is stored and that
+// an authorization server takes no more; and it is stored as soon as that can be.
+func TestARotatedTokenThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	h, _ := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 3600}})
+	vault := &fullVault{Vault: h.vault}
+	logins := login.New(login.Options{Vault: vault, Log: slog.New(slog.NewTextHandler(&h.log, nil))})
+	t.Cleanup(logins.Close)
+	server := logins.Server("notes", h.rs.URL+"/mcp", login.Settings{})
+	p := &process{logins, server, &http.Client{Transport: server.Transport(http.DefaultTransport, "")}}
+	h.works(t, p)
+	stored := h.row(t)["refresh_token"]
+	vault.full.Store(true)
+	for range 2 {
+		seen := h.rs.seen()
+		h.rs.set(func(r *resource) { r.not = seen[len(seen)-1] }) // the token in use
+		h.works(t, p)
+	}
+	if got := h.row(t)["refresh_token"]; got != stored {
+		t.Fatal("a vault that is full has stored something")
+	}
+	vault.full.Store(false)
+	seen := h.rs.seen()
+	h.rs.set(func(r *resource) { r.not = seen[len(seen)-1] })
+	h.works(t, p)
+	if got := h.row(t)["refresh_token"]; got == stored {
+		t.Error("the token is not stored once that can be")
+	}
+	h.works(t, h.process(t, login.Settings{}))
 }
 
 // refuse has the protected server refuse the token that there is now.

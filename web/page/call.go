@@ -388,7 +388,7 @@ func (r *ran) Ended() bool { return r.ended() }
 func (r *ran) finished() {
 	r.Took, r.Op = r.took, r.operation
 	if r.err != nil {
-		r.Error = r.err.Error()
+		r.Error = told(r.err)
 		r.URLs = opened(r.err)
 		return
 	}

@@ -143,8 +143,7 @@ func (e yamlEdit) change(m *ast.MappingNode, path []string, value json.RawMessag
 		m.Values = append(m.Values, added...)
 		return added != nil
 	case len(path) == 1 && value == nil:
-		remove(m, i, root)
-		return true
+		return remove(m, i, root)
 	}
 	v := m.Values[i]
 	below := mappingOf(v.Value)
@@ -181,8 +180,9 @@ func (e yamlEdit) change(m *ast.MappingNode, path []string, value json.RawMessag
 }
 
 // remove removes an entry and the comments directly above it. Comments that an empty
-// line separates from it stay, above the next entry or behind the last.
-func remove(m *ast.MappingNode, i int, root bool) {
+// line separates from it, and those below it, stay, above the next entry or behind the last. It reports false where
+// there is neither.
+func remove(m *ast.MappingNode, i int, root bool) bool {
 	gone := m.Values[i]
 	m.Values = slices.Delete(m.Values, i, i+1)
 	var kept []*ast.CommentNode
@@ -190,6 +190,13 @@ func remove(m *ast.MappingNode, i int, root bool) {
 		kept = gone.Comment.Comments
 		for line := gone.Key.GetToken().Position.Line - 1; len(kept) > 0 && kept[len(kept)-1].Token.Position.Line == line; line-- {
 			kept = kept[:len(kept)-1]
+		}
+	}
+	if gone.FootComment != nil {
+		for _, comment := range gone.FootComment.Comments {
+			if comment.Token.Position.Column <= columnOf(gone) { // else it is within the entry
+				kept = append(kept, comment)
+			}
 		}
 	}
 	group := func(more *ast.CommentGroupNode) *ast.CommentGroupNode {
@@ -202,7 +209,9 @@ func remove(m *ast.MappingNode, i int, root bool) {
 		return &ast.CommentGroupNode{BaseNode: &ast.BaseNode{}, Comments: kept}
 	}
 	switch {
-	case i == len(m.Values) && i > 0:
+	case len(m.Values) == 0:
+		return len(kept) == 0
+	case i == len(m.Values):
 		m.Values[i-1].FootComment = group(m.Values[i-1].FootComment)
 	case i < len(m.Values):
 		next := m.Values[i]
@@ -215,6 +224,7 @@ func remove(m *ast.MappingNode, i int, root bool) {
 			first.Prev = nil
 		}
 	}
+	return true
 }
 
 // parse makes entries of a mapping, to stand behind so many columns.

@@ -42,11 +42,11 @@ are masked as ***. Nothing is started.`,
 		Example: "  $EDITOR \"$(toolfinch config path)\"",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := s.readOnly(cmd)
+			path, err := configs.Find(configs.Options{Path: s.config}) // one that does not load is to be edited, too
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), config.Path)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), path)
 			return err
 		},
 	}

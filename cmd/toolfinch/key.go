@@ -55,10 +55,10 @@ one goes on with that.`,
 				if err != nil {
 					return err
 				}
+				fmt.Fprintln(cmd.OutOrStdout(), text) // first: nobody else has it
 				if err := s.record(cmd, config, key.Event("made")); err != nil {
 					return err
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), text)
 				until := "for good"
 				if !key.Expires.IsZero() {
 					until = "until " + key.Expires.Local().Format("2006-01-02 15:04")

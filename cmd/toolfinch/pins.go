@@ -137,8 +137,11 @@ its server changes it again. Approving it later is possible.`
 			}
 			if approve && !yes {
 				agreed, err := ask(cmd, fmt.Sprintf("Approve %s?", countOfPins(chosen)))
-				if err != nil || !agreed {
+				switch {
+				case err != nil:
 					return err
+				case !agreed:
+					return &exitError{exitFailed, errors.New("nothing was approved")}
 				}
 			}
 			log, err := s.openAudit(cmd, config, slog.New(slog.DiscardHandler))

@@ -69,6 +69,7 @@ that it does not change go on. A broken edit is refused and logged.`,
 			if err != nil {
 				return err
 			}
+			s.config = config.Path // a reload reads this file, even if another would be found by now
 			lines := newBacklog(cmd.ErrOrStderr(), config)
 			defer lines.close()
 			log := newLog(lines, config)

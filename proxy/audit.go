@@ -58,6 +58,15 @@ func (a auditor) add(ctx context.Context, s subject, call *tool.Call, finish fun
 	}
 }
 
+// note writes down a call that was not made.
+func (a auditor) note(ctx context.Context, s subject, call *tool.Call, finish func(*audit.Line)) {
+	if a.log != nil {
+		line := a.line(ctx, s, call)
+		finish(&line)
+		a.log.Note(line)
+	}
+}
+
 // line is a call as the log has it: what it is about, who made it, and with which
 // arguments.
 func (a auditor) line(ctx context.Context, s subject, call *tool.Call) audit.Line {

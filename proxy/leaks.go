@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"toolfinch/rawjson"
@@ -40,12 +41,23 @@ func (s *views) guard(mode leaks.Mode, view, server string) tool.Middleware {
 }
 
 // guardUnlisted is the handler of a resource that its server does not list. What becomes
-// of secrets in it is looked up with each read: the handler outlives configurations.
+// of secrets in it is looked up with each read: the handler outlives configurations. Where views are served
+// together, it is what the strictest of those with the server says.
 func (s *views) guardUnlisted(view string) func(*tool.Def) tool.Handler {
 	return func(def *tool.Def) tool.Handler {
 		plain := s.upstreamTool(def)
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			guard := s.guard(s.now.Load().config.SecretsIn(view, def.ID.Server), view, def.ID.Server)
+			now, in := s.now.Load(), []string{view}
+			if v := now.byName[view]; v != nil && v.police != nil {
+				in = v.police.viewsOf(def)
+			}
+			mode := now.config.SecretsIn(in[0], def.ID.Server)
+			for _, other := range in[1:] {
+				if m := now.config.SecretsIn(other, def.ID.Server); slices.Index(leaks.Modes, m) > slices.Index(leaks.Modes, mode) {
+					mode = m
+				}
+			}
+			guard := s.guard(mode, view, def.ID.Server)
 			if guard == nil {
 				return plain(ctx, call)
 			}

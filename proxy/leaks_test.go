@@ -145,3 +145,36 @@ func TestSecretsInLargeResultsAreNotKept(t *testing.T) {
 		t.Errorf("%s", got.raw)
 	}
 }
+
+// At the root that serves views together, a resource that no server lists is that of the views with its
+// server: as strict about secrets, and forbidden where these forbid it.
+func TestUnlistedResourcesAtTheRootAreThoseOfTheirViews(t *testing.T) {
+	internal, web := everything("internal", view.ExposureDirect), everything("web", view.ExposureDirect)
+	internal.Exclude, web.Exclude = []view.Pattern{{Glob: "other.*"}}, []view.Pattern{{Glob: "up.*"}}
+	internal.Secrets = leaks.Redact
+	config := configOf(t, []*script{leaky(t, "up"), leaky(t, "other")}, internal, web)
+	config.DefaultView = configs.RootViews
+	p, url := openViews(t, "", config)
+	read := func(uri string) message {
+		return newClientAt(t, p, url+"/mcp", kind{modern: true}, `{}`, reply).ask("resources/read", `{"uri":"`+uri+`"}`)
+	}
+	if got := read("toolfinch:up/t:///unlisted"); strings.Contains(got.raw, planted) || !strings.Contains(got.raw, replaced) {
+		t.Errorf("of the view that redacts: %s", got.raw)
+	}
+	if got := read("toolfinch:other/t:///unlisted"); !strings.Contains(got.raw, planted) {
+		t.Errorf("of the other: %s", got.raw)
+	}
+	next := *config
+	next.Policies = policies(t, `permit (principal, action, resource); forbid (principal, action, resource in View::"internal");`)
+	if err := p.Reload(t.Context(), &next); err != nil {
+		t.Fatal(err)
+	}
+	for uri, want := range map[string]bool{
+		"toolfinch:up/t:///unlisted": false, "toolfinch:up/file:///listed": false,
+		"toolfinch:other/t:///unlisted": true, "toolfinch:other/file:///listed": true,
+	} {
+		if got := read(uri); failed(got) == want {
+			t.Errorf("%s, which is allowed: %v: %s", uri, want, got.raw)
+		}
+	}
+}

@@ -153,7 +153,7 @@ func (o *observer) note(ctx context.Context, s subject, call *tool.Call, name, r
 	began.Name = printable.URI(name)
 	_, running := o.feed.Begin(ctx, began)
 	o.finished(ctx, running.End(trust.Denied, reason, 0))
-	o.audit.add(ctx, s, call, func(line *audit.Line) { line.Name, line.Outcome, line.Reason = name, trust.Denied, reason })
+	o.audit.note(ctx, s, call, func(line *audit.Line) { line.Name, line.Outcome, line.Reason = name, trust.Denied, reason })
 }
 
 // finished tells those of a finished operation who are not told by the feed.
@@ -265,7 +265,7 @@ func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 			_, running := o.feed.Begin(ctx, began)
 			say(running, err)
 			o.finished(ctx, running.End(outcome, reason, len(result)))
-			o.audit.add(ctx, about, call, func(line *audit.Line) {
+			o.audit.note(ctx, about, call, func(line *audit.Line) {
 				line.Time, line.Outcome, line.Reason, line.BytesOut = began.Time, outcome, reason, len(result)
 			})
 		}

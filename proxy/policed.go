@@ -28,6 +28,8 @@ type police struct {
 	views    []string // whose tools it may have: view, and those that are served together
 	// template finds the template that a resource which is not listed comes from.
 	template func(id tool.ID) (*tool.Tool, bool)
+	// serving are those of views that have a server; nil where only view is served.
+	serving func(server string) []string
 	// alike is what such a resource may be in other spellings.
 	alike func(id tool.ID) []retrieve.Alike
 }
@@ -56,9 +58,14 @@ func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end 
 		return func() {}, nil
 	}
 	if p.policies != nil {
-		request := p.request(party, t.Def, p.view)
-		request.Arguments = call.Arguments
-		decided := p.policies.Decide(request)
+		var decided policy.Decision
+		for _, view := range p.viewsOf(t.Def) {
+			request := p.request(party, t.Def, view)
+			request.Arguments = call.Arguments
+			if decided = p.policies.Decide(request); decided.Allow {
+				break
+			}
+		}
 		trust.Decide(ctx, decided.Trusted())
 		if !decided.Allow {
 			p.denials.count(decided)
@@ -71,6 +78,17 @@ func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end 
 		return nil, err
 	}
 	return end, nil
+}
+
+// viewsOf are the views in which a definition is used. Where several are served together, a resource that no
+// server lists is in each that has its server, and allowed if one of them allows it.
+func (p *police) viewsOf(def *tool.Def) []string {
+	if p.serving != nil && def.ID.Kind == tool.KindResource && def.Raw == nil {
+		if all := p.serving(def.ID.Server); len(all) > 0 {
+			return all
+		}
+	}
+	return []string{p.view}
 }
 
 // request is a request to use what is defined, of a view.
@@ -126,7 +144,18 @@ func (d *denials) each(f func(policy string, n int64)) {
 // policeOf is the police of a planned view.
 func (s *views) policeOf(config *configs.Config, v *View, together ...string) *police {
 	now := func() *View { return cmp.Or(s.now.Load().byName[v.name], v) } // tools outlive v
+	var serving func(string) []string
+	if together != nil {
+		serving = func(server string) []string {
+			byName := s.now.Load().byName
+			return slices.DeleteFunc(slices.Clone(together), func(name string) bool {
+				one := byName[name]
+				return one == nil || !slices.ContainsFunc(one.contents.Servers, func(has retrieve.Server) bool { return has.Name == server })
+			})
+		}
+	}
 	return &police{
+		serving:  serving,
 		views:    append(together, v.name),
 		policies: config.Policies, limits: s.limits, denials: &s.denials, view: v.name,
 		template: func(id tool.ID) (*tool.Tool, bool) { return now().catalog.TemplateOf(id) },
@@ -235,22 +264,25 @@ func (s *views) partOf(config *configs.Config, whole plan, party trust.Party, cl
 	v, p := *whole.View, whole.police
 	next := whole
 	next.View, v.whole, v.parts = &v, whole.View, nil
-	use := func(def *tool.Def, view string) policy.Request {
+	allows := func(def *tool.Def, view string, search bool) bool {
+		views := []string{view}
 		if view == "" {
-			view = p.view
+			views = p.viewsOf(def)
 		}
-		return p.request(party, def, view)
+		return slices.ContainsFunc(views, func(view string) bool {
+			request := p.request(party, def, view)
+			if search {
+				request.Action = policy.ActionSearch
+			}
+			return p.policies.May(request)
+		})
 	}
 	has := func(server string) bool {
 		return slices.ContainsFunc(v.contents.Servers, func(s retrieve.Server) bool { return s.Name == server })
 	}
 	v.catalog = whole.catalog.Only(retrieve.Allowed{
-		Use: func(def *tool.Def, view string) bool { return p.policies.May(use(def, view)) },
-		Find: func(def *tool.Def, view string) bool {
-			request := use(def, view)
-			request.Action = policy.ActionSearch
-			return p.policies.May(request)
-		},
+		Use:  func(def *tool.Def, view string) bool { return allows(def, view, false) },
+		Find: func(def *tool.Def, view string) bool { return allows(def, view, true) },
 		Server: func(name string) bool {
 			return slices.ContainsFunc(p.views, func(view string) bool { return p.policies.MayServer(party, name, view) })
 		},

@@ -194,7 +194,10 @@ func (h rest) Decide(ctx context.Context, view web.View, approve, reject []pins.
 }
 
 // Observe has what a request does that is no call of a tool observed; done says how it went.
-func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error)) {
+func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error), err error) {
+	if err := h.audit.admit(ctx); err != nil {
+		return ctx, nil, &web.Unavailable{Err: err}
+	}
 	about := subject{kind: e.Kind, view: e.View}
 	began := about.operation(ctx, call)
 	began.Name, began.Meta = e.Tool, e.Tool != ""
@@ -205,7 +208,7 @@ func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ co
 		}
 		h.observer.finished(ctx, running.End(e.Outcome, e.Reason, 0))
 		h.audit.record(ctx, e)
-	}
+	}, nil
 }
 
 // Permit reports whether who makes a request may do what changes servers. What becomes

@@ -359,10 +359,16 @@ async def serve(m):
     calls.pop(m["id"], None)
     send(message, ok)
 
+def unbegun(id, task):
+    """Answers a call whose task was cancelled before it began: serve did not run."""
+    if task.cancelled() and calls.pop(id, None):
+        send({"id": id, "error": {"text": "it was cancelled"}})
+
 def dispatch(line):
     m = json.loads(line)
     if m["do"] == "call":
-        calls[m["id"]] = loop.create_task(serve(m))
+        task = calls[m["id"]] = loop.create_task(serve(m))
+        task.add_done_callback(lambda t, id=m["id"]: unbegun(id, t))
     elif m["do"] == "cancel" and m["id"] in calls:
         calls[m["id"]].cancel()
     elif m["do"] == "answer" and m["id"] in asked and not asked[m["id"]].done():

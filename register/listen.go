@@ -1,7 +1,6 @@
 package register
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -129,6 +128,7 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 	t.told.Store(l.announced.of(served))
 	key := modernKey()
 	l.listeners.add(key, t)
+	l.tell(t, l.served(party)) // of what has changed since served was looked at
 	defer func() {
 		l.listeners.remove(key)
 		l.subscriptions.leave(context.WithoutCancel(ctx), key)
@@ -190,7 +190,6 @@ func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, 
 
 // Updated tells the subscribers of a resource of a server that it changed.
 func (l *Live) Updated(server, uri string, params json.RawMessage) {
-	exposed := ""
 	told := map[subscription]bool{} // a client that subscribed to a resource and to the whole of it hears once
 	for _, one := range l.subscriptions.to(server, uri) {
 		s, listener := l.session(one.key), l.listeners.get(one.key)
@@ -204,8 +203,7 @@ func (l *Live) Updated(server, uri string, params json.RawMessage) {
 			continue // another Live's
 		}
 		if one.uri == "" {
-			exposed = cmp.Or(exposed, served.Exposed(server, uri))
-			one.uri = exposed
+			one.uri = served.Exposed(server, uri) // which policies may have otherwise for each
 		}
 		if served.Class != "" {
 			if _, still := served.Resource(one.uri); !still {

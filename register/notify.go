@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,9 +18,13 @@ type notifier struct {
 	log     *slog.Logger
 	wake    chan struct{}
 
-	mu      sync.Mutex // guards pending; never held over a run
-	pending []notice
+	mu      sync.Mutex // guards what follows; never held over a run
+	pending []notice   // at most maxNotices
+	lost    int        // of those, since it was said
 }
+
+// maxNotices bounds the sessions whose change waits: clients open as many as they like.
+const maxNotices = 1000
 
 type notice struct {
 	session, client string
@@ -39,6 +44,10 @@ func (n *notifier) notify(session, client string, change Change) {
 			p.change = p.change.then(change)
 			merged = true
 		}
+	}
+	if !merged && len(n.pending) >= maxNotices {
+		n.pending = slices.Delete(n.pending, 0, 1)
+		n.lost++
 	}
 	if !merged {
 		n.pending = append(n.pending, notice{session, client, change})
@@ -80,9 +89,12 @@ func (n *notifier) run(ctx context.Context) {
 		case <-n.wake:
 		}
 		n.mu.Lock()
-		todo := n.pending
-		n.pending = nil
+		todo, lost := n.pending, n.lost
+		n.pending, n.lost = nil, 0
 		n.mu.Unlock()
+		if lost > 0 {
+			n.log.Warn("the list_changed hook is not run for each session: they change faster than it runs", "left_out", lost)
+		}
 		for _, p := range todo {
 			if ctx.Err() == nil {
 				n.exec(ctx, p)

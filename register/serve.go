@@ -120,6 +120,8 @@ func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern 
 	}
 	if x.Header != nil {
 		call.Header = x.Header.Get
+	} else if from, _ := trust.SourceOf(ctx); from.Transport == trust.TransportSSE {
+		call.Header = func(string) string { return "" } // it came over HTTP, which its headers are not kept of
 	}
 	call.Principal = trust.NameOf(ctx)
 	call.Notify = x.Notify

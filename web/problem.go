@@ -94,6 +94,8 @@ func (s *server) problem(op operation, err error) *problem {
 		return &problem{status: http.StatusForbidden, detail: lacks.Error(), lacks: lacks}
 	case errors.As(err, &away):
 		return &problem{status: http.StatusServiceUnavailable, detail: away.Brief()}
+	case errors.As(err, new(*Unavailable)):
+		return answer(http.StatusServiceUnavailable, err)
 	case errors.As(err, &failed) && failures[failed.Failure] != 0:
 		return answer(failures[failed.Failure], failed)
 	case errors.As(err, &refused):
@@ -118,6 +120,12 @@ func (s *server) problem(op operation, err error) *problem {
 	}
 	return answer(http.StatusBadGateway, dead)
 }
+
+// Unavailable is an error for which nothing is done now.
+type Unavailable struct{ Err error }
+
+func (u *Unavailable) Error() string { return u.Err.Error() }
+func (u *Unavailable) Unwrap() error { return u.Err }
 
 // errNoResult says that a tool answered with what is no result.
 var errNoResult = errors.New("the tool answered nothing that is a result")

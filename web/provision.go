@@ -44,7 +44,10 @@ func (s *server) provision(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := q.observe(call, trust.EventCall, retrieve.ProvisionTools)
+	ctx, done, err := q.observe(call, trust.EventCall, retrieve.ProvisionTools)
+	if err != nil {
+		return nil, err
+	}
 	answer, err := q.view.Retriever.Provision(ctx, call, ask)
 	if done(err); err != nil {
 		return nil, err
@@ -71,7 +74,10 @@ func (s *server) unprovision(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := q.observe(call, trust.EventCall, retrieve.UnprovisionTools)
+	ctx, done, err := q.observe(call, trust.EventCall, retrieve.UnprovisionTools)
+	if err != nil {
+		return nil, err
+	}
 	answer, err := q.view.Retriever.Unprovision(ctx, call, []string{t.Name})
 	if done(err); err != nil {
 		return nil, err

@@ -231,7 +231,7 @@ func (r *rig) Reindex(context.Context) []web.Reindexed {
 	}
 }
 
-func (r *rig) Observe(ctx context.Context, e trust.Event, _ *tool.Call) (context.Context, func(error)) {
+func (r *rig) Observe(ctx context.Context, e trust.Event, _ *tool.Call) (context.Context, func(error), error) {
 	return ctx, func(err error) {
 		if err != nil {
 			e.Outcome, e.Reason = trust.Failed, err.Error()
@@ -240,7 +240,7 @@ func (r *rig) Observe(ctx context.Context, e trust.Event, _ *tool.Call) (context
 		case r.events <- e:
 		default: // nobody looks
 		}
-	}
+	}, nil
 }
 
 func (r *rig) Metrics(context.Context) ([]byte, error) { return []byte("toolfinch_tools 10\n"), nil }
@@ -273,7 +273,7 @@ func (fire) View(context.Context, string) (web.View, error) { panic("secret of t
 func (fire) Status(context.Context, web.View) web.Status    { panic("secret of the house") }
 func (fire) Upstreams(context.Context) []web.Upstream       { panic("secret of the house") }
 func (fire) Metrics(context.Context) ([]byte, error)        { panic("secret of the house") }
-func (fire) Observe(context.Context, trust.Event, *tool.Call) (context.Context, func(error)) {
+func (fire) Observe(context.Context, trust.Event, *tool.Call) (context.Context, func(error), error) {
 	panic("secret of the house")
 }
 func (fire) Permit(context.Context, inbound.Level, string) error { return nil }

@@ -371,7 +371,7 @@ func (q *request) call() (*tool.Call, error) {
 }
 
 // observe has what a request does taken down, by the name of the meta-tool that does the same.
-func (q *request) observe(call *tool.Call, kind, name string) (ctx context.Context, done func(error)) {
+func (q *request) observe(call *tool.Call, kind, name string) (ctx context.Context, done func(error), err error) {
 	return q.house.Observe(q.Context(), trust.Event{Kind: kind, Principal: call.Principal, Session: call.Session, View: q.view.Name, Tool: name}, call)
 }
 

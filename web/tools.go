@@ -76,7 +76,10 @@ func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := q.observe(call, trust.EventRetrieve, "")
+	ctx, done, err := q.observe(call, trust.EventRetrieve, "")
+	if err != nil {
+		return nil, err
+	}
 	discovery, err := q.view.Retriever.Discover(ctx, call, query)
 	if done(err); err != nil {
 		return nil, err

@@ -54,8 +54,8 @@ type House interface {
 	// of the request may not use all that a server has.
 	Decide(ctx context.Context, view View, approve, reject []pins.Report) error
 	// Observe has what a request does that is no call of a tool taken down. The context is
-	// for what is done; done is called once, with its error.
-	Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error))
+	// for what is done; done is called once, with its error. After an error nothing is to be done.
+	Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error), err error)
 	// Metrics returns what is counted, as telemetry.TextType, of what the maker of the
 	// request of ctx may know.
 	Metrics(ctx context.Context) ([]byte, error)

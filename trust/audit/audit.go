@@ -173,6 +173,24 @@ func (l *Log) Add(line Line) {
 	}
 }
 
+// Note has a line written about what was not done. Where there is no room it is counted as lost: it
+// takes none of what is done. A nil Log drops it.
+func (l *Log) Note(line Line) {
+	if l == nil {
+		return
+	}
+	line.bound()
+	l.mu.Lock()
+	full := len(l.pending) >= queue
+	l.mu.Unlock()
+	if full {
+		l.lost.Add(1)
+		l.unreported.Add(1)
+		return
+	}
+	l.Add(line)
+}
+
 // patience bounds how long Record waits for room.
 const patience = 5 * time.Second
 

@@ -514,3 +514,44 @@ def plain(context, args):
 		})
 	}
 }
+
+// A call whose time was over before the loop, which another function had blocked, could begin it, is
+// answered as any other, and costs the calls beside it nothing.
+func TestACallThatIsOverBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	h, j := hosted(t, "hooks/f.py", `
+import asyncio, time
+from mcp_proxy import HookResult
+async def lasts(context, args): # for longer than a blocked function is waited for
+    print("lasting", flush=True)
+    await asyncio.sleep(3)
+    return HookResult(args=args)
+async def blocks(context, args):
+    print("blocking", flush=True)
+    time.sleep(1)
+    return HookResult(args=args)
+async def waits(context, args):
+    return HookResult(args=args)
+`)
+	for _, name := range []string{"lasts", "blocks", "waits"} {
+		if _, err := h.Load(PreCall, "hooks.f."+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	beside := make(chan error, 2)
+	for _, name := range []string{"lasts", "blocks"} {
+		go func() {
+			_, err := before(t, h, name)
+			beside <- err
+		}()
+		await.True(t, func() bool { return strings.Contains(j.String(), name[:len(name)-1]+"ing") })
+	}
+	if _, err := call(t, h, Request{Kind: PreCall, Path: "hooks.f.waits", Timeout: 100 * time.Millisecond}); err == nil {
+		t.Error("it was answered while the loop was blocked")
+	}
+	for range 2 {
+		if err := await.Value(t, beside); err != nil {
+			t.Errorf("a call beside it: %v", err)
+		}
+	}
+}

@@ -408,8 +408,8 @@ func (k *parking) suspend(ctx context.Context, p *parked) (tool.Result, error) {
 // inputRequired is the resultType of a result that has requests to the client.
 const inputRequired = "input_required"
 
-// keep parks a call. If too many are parked, the one that waited longest ends,
-// provided it waited for givesWay.
+// keep parks a call. If too many or too large ones are parked, those that waited longest end,
+// provided they waited for givesWay.
 func (k *parking) keep(state string, p *parked) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -423,7 +423,11 @@ func (k *parking) keep(state string, p *parked) error {
 	if err != nil {
 		return err
 	}
-	if err := k.limits.parkedBytes.Take(p.size); err != nil {
+	err = k.limits.parkedBytes.Take(p.size)
+	for err != nil && k.yielded() {
+		err = k.limits.parkedBytes.Take(p.size)
+	}
+	if err != nil {
 		k.limits.parked.Release(1)
 		return err
 	}

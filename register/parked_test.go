@@ -627,6 +627,28 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 	}
 }
 
+// So do large ones, of which fewer find room.
+func TestLargeCallsThatWaitedLongGiveWay(t *testing.T) {
+	k := newLive(t, setup{}).parking
+	left := make(chan struct{})
+	park := func(state string, size int64, since time.Duration, end func(error)) error {
+		return k.keep(state, &parked{end: end, over: make(chan struct{}), bytes: k.limits.parkedBytes, size: size, since: time.Now().Add(-since)})
+	}
+	if err := park("old", maxParkedBytes/2, 2*givesWay, func(error) { close(left) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := park("young", maxParkedBytes/2, 0, func(error) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := park("new", maxParkedBytes/2, 0, func(error) {}); err != nil {
+		t.Errorf("beside one that has waited for long: %v", err)
+	}
+	receive(t, left, "the end of the call that waited longest")
+	if err := park("newer", 1, 0, func(error) {}); err == nil {
+		t.Error("one more found room beside those that are young")
+	}
+}
+
 // A call may end in the very moment that it is suspended: its result is
 // neither lost nor kept for nobody.
 func TestSuspendingRacesWithTheEnd(t *testing.T) {

@@ -127,6 +127,10 @@ const (
 	// that not every search waits for one that does not answer.
 	failuresInARow = 2
 	restAfter      = 30 * time.Second
+	// A long query, and one beside others, may be late although the embedder is well: it takes
+	// lateInARow of these. plainQuery is in bytes.
+	lateInARow = 20
+	plainQuery = 1000
 )
 
 // QueryVectors embeds queries, for all retrievers of one embedder, as long as that
@@ -134,8 +138,10 @@ const (
 type QueryVectors struct {
 	mu       sync.Mutex // guards all below; not held while embedding
 	queries  Queries
-	reason   string // why there are none
-	failures int
+	reason   string    // why there are none
+	running  int       // queries that are being embedded
+	failures int       // in a row
+	late     int       // in a row, of those that say little
 	rest     time.Time // no attempt before
 	failed   int64     // queries since the start
 }
@@ -150,7 +156,7 @@ func (s *searcher) UseVectors(queries Queries, reason string) {
 func (v *QueryVectors) Use(queries Queries, reason string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.queries, v.reason, v.failures, v.rest = queries, reason, 0, time.Time{}
+	v.queries, v.reason, v.failures, v.late, v.rest = queries, reason, 0, 0, time.Time{}
 }
 
 // Why returns why words decide alone, "" where they do not or it is meant.
@@ -175,7 +181,14 @@ func (v *QueryVectors) Failed() int64 {
 func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duration, comparable bool) ([][]float32, string) {
 	v.mu.Lock()
 	queries, reason, rest := v.queries, v.reason, v.rest
+	v.running++
+	plain := v.running == 1 && len(text) <= plainQuery
 	v.mu.Unlock()
+	defer func() {
+		v.mu.Lock()
+		v.running--
+		v.mu.Unlock()
+	}()
 	switch {
 	case queries == nil:
 		return nil, reason
@@ -195,11 +208,16 @@ func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duratio
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err == nil {
-		v.failures = 0
+		v.failures, v.late = 0, 0
 		return vectors, ""
 	}
 	v.failed++
-	if v.failures++; v.failures >= failuresInARow {
+	if errors.Is(err, context.DeadlineExceeded) && !plain { // one client's long queries say little about the embedder
+		v.late++
+	} else {
+		v.failures++
+	}
+	if v.failures >= failuresInARow || v.late >= lateInARow {
 		v.rest = time.Now().Add(restAfter)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

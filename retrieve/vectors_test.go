@@ -554,6 +554,33 @@ func TestNobodyWaitsForTheVectorsOfACancelledSearch(t *testing.T) {
 	}
 }
 
+// What one client makes late by long queries turns the embedder off for nobody.
+func TestLongQueriesThatAreLateAreNoFailures(t *testing.T) {
+	var v QueryVectors
+	v.Use(queriesFunc(func(timed context.Context, _ []string) ([][]float32, error) {
+		<-timed.Done()
+		return nil, timed.Err()
+	}), "")
+	ask := func(text string) string {
+		_, why := v.of(t.Context(), text, time.Millisecond, true)
+		return why
+	}
+	long := strings.Repeat("a long query, ", 100)
+	for range 2 * failuresInARow {
+		if why := ask(long); why != reasonLate {
+			t.Errorf("a long query: %s", why)
+		}
+	}
+	for range failuresInARow {
+		if why := ask("a plain one"); why != reasonLate {
+			t.Errorf("a plain query: %s", why)
+		}
+	}
+	if why := ask("a plain one"); why != reasonFailed {
+		t.Errorf("after %d plain queries: %s", failuresInARow, why)
+	}
+}
+
 func TestAnswersSayHowManyToolsAreEmbedded(t *testing.T) {
 	r, catalog := newRetriever(t, Settings{QueryTimeout: time.Hour})
 	r.UseVectors(&script{dim: 16}, "")

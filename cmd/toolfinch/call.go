@@ -118,12 +118,31 @@ func callUsage(cmd *cobra.Command, tool string, err error) error {
 // maxInput bounds what is read from standard input, in bytes.
 const maxInput = 64 << 20
 
+// readInput reads standard input to its end, or so many bytes, or until ctx ends.
+func readInput(ctx context.Context, cmd *cobra.Command, most int64) ([]byte, error) {
+	type input struct {
+		text []byte
+		err  error
+	}
+	read := make(chan input, 1)
+	go func() { // which ends with the program at the latest: see readLine
+		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), most))
+		read <- input{text, err}
+	}()
+	select {
+	case in := <-read:
+		return in.text, in.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // readObject reads the arguments that --json brings.
 func readObject(cmd *cobra.Command, text string) (json.RawMessage, error) {
 	raw := []byte(text)
 	if text == "-" {
 		var err error
-		if raw, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxInput+1)); err != nil {
+		if raw, err = readInput(cmd.Context(), cmd, maxInput+1); err != nil {
 			return nil, fmt.Errorf("--json: %w", err)
 		}
 		if len(raw) > maxInput {

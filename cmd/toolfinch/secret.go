@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -228,7 +227,7 @@ func secretValue(ctx context.Context, cmd *cobra.Command, name string) ([]byte, 
 		fmt.Fprintf(cmd.ErrOrStderr(), "value of %s (it is not shown): ", name)
 		value, err = readHidden(ctx, int(in.Fd()))
 		fmt.Fprintln(cmd.ErrOrStderr())
-	} else if value, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxSecret+1)); err == nil {
+	} else if value, err = readInput(ctx, cmd, maxSecret+1); err == nil {
 		value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 	}
 	switch {

@@ -302,13 +302,16 @@ func TestHTTPFaultsAreBounded(t *testing.T) {
 }
 
 func TestAnAnswerTooLargeFailsThatCallOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("100 MB take minutes under the race detector")
+	}
 	s := newMCP()
 	s.AddTool(mcp.NewTool("big"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText(strings.Repeat("x", 100<<20)), nil
 	})
 	r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true)) })
 	settings := r.settings("s", "/mcp")
-	settings.CallTimeout = time.Minute
+	settings.CallTimeout = await.Bound
 	p := newPool(t, settings)
 	_, err := ask(t, p, "s", "big")
 	wantError(t, err, "s", conn.ErrTooLarge)

@@ -320,13 +320,17 @@ func parametersOf(def *tool.Def) string {
 // was found by.
 func why(query string, hybrid bool, hit Hit) string {
 	def := hit.Def
+	query = rawjson.Head(query, maxUseQuery) // each of its words is looked at
 	asked := index.Terms(query)
 	says := index.Terms(strings.Join([]string{hit.Name, def.ID.Name, def.ID.Server, def.Title, def.Full().Description}, "\n"))
 	var shared []string
 	for word := range strings.FieldsFuncSeq(query, func(c rune) bool { return strings.ContainsRune(" ,.;:!?\"'()\n\t", c) }) {
+		if len(shared) == 4 {
+			break
+		}
 		word = strings.ToLower(word)
 		terms := index.Terms(word)
-		if len(terms) > 0 && len(shared) < 4 && !slices.Contains(shared, word) &&
+		if len(terms) > 0 && !slices.Contains(shared, word) &&
 			!slices.ContainsFunc(terms, func(term string) bool { return !slices.Contains(asked, term) || !slices.Contains(says, term) }) {
 			shared = append(shared, word)
 		}

@@ -86,7 +86,7 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "learn", env: "MCPPROXY_LEARN", change: restart,
-		doc:   "rank higher what was called after similar queries; kept in `data_dir` and nowhere else",
+		doc:   "rank higher what was called after similar queries; kept in the store and nowhere else",
 		value: in(func(c *Config) *bool { return &c.Learn }).is(boolean{}),
 	},
 	{

@@ -46,11 +46,20 @@ func (t *Timed) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
+// FlushError flushes what was written, and takes the deadline away: over HTTP/2 it would end a stream that is silent.
+func (t *Timed) FlushError() error {
+	err := t.control.Flush()
+	if t.dated {
+		_ = t.control.SetWriteDeadline(time.Time{})
+		t.dated = false
+	}
+	return err
+}
+
 // End takes the deadline away: it must not outlive the request, as the connection may carry others.
 func (t *Timed) End() {
 	if t.dated {
-		_ = t.control.Flush()
-		_ = t.control.SetWriteDeadline(time.Time{})
+		_ = t.FlushError() // an error means that the client is gone
 	}
 }
 
@@ -114,7 +123,7 @@ func (a *answer) streamed(text []byte) error {
 	if err := a.write(text); err != nil {
 		return err
 	}
-	return a.w.control.Flush()
+	return a.w.FlushError()
 }
 
 // last writes the answer of a request: as an event where a stream has begun, else

@@ -50,7 +50,9 @@ func (s *Streamable) Adopt(ctx context.Context, id string, initialize []byte, wa
 	if err != nil {
 		return err
 	}
-	answer, _ := session.answer(messages[0], ctx, nil, nil, nil)
+	begun := session.begin(messages[0])
+	defer begun.over()
+	answer, _ := session.answer(begun[0], ctx, nil, nil)
 	if session.ProtocolVersion() == "" {
 		session.close()
 		return fmt.Errorf("initialize is refused here: %.200s", answer)

@@ -41,8 +41,11 @@ func newWriter(write func([]byte) error) *writer { return &writer{write, make(ch
 func (o *outbox) push(message []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	size := int64(len(message))
-	if o.closed || len(o.waiting) >= maxWaiting || len(o.waiting) > 0 && o.bytes+size > maxWaitingBytes || o.total.Take(size) != nil {
+	size, most := int64(len(message)), o.total.Max()
+	if len(o.waiting) > 0 || o.current() == nil {
+		most -= most / 4 // the rest is for clients that read
+	}
+	if o.closed || len(o.waiting) >= maxWaiting || len(o.waiting) > 0 && o.bytes+size > maxWaitingBytes || o.total.TakeBelow(size, most) != nil {
 		return false
 	}
 	o.waiting = append(o.waiting, message)

@@ -19,8 +19,8 @@ type pipe struct {
 
 	taking   sync.Mutex     // guards what follows
 	finished bool           // no message is taken any more
-	requests sync.WaitGroup // messages that are being handled
-	listens  sync.WaitGroup // subscriptions/listen: they last as long as the session
+	handling sync.WaitGroup // messages that are being handled
+	lasting  sync.WaitGroup // what lasts as long as the session: subscriptions/listen
 }
 
 func newPipe(s *session, write func([]byte) error) *pipe { return &pipe{session: s, write: write} }
@@ -53,28 +53,30 @@ func (p *pipe) receive(sent []byte, from context.Context) {
 	if batch && !p.batches() {
 		messages, refusals, batch = nil, []*wire.Refusal{p.noBatch()}, false
 	}
-	group, aside := &p.requests, batch
+	group, initialize := &p.handling, false
 	for _, m := range messages {
-		aside = aside || m.IsRequest() && m.Method != string(mcp.MethodInitialize)
+		initialize = m.Method == string(mcp.MethodInitialize)
 		if m.Method == string(mcp.MethodSubscriptionsListen) {
-			group = &p.listens
+			group = &p.lasting
 		}
 	}
 	if !p.enter(group) {
 		return
 	}
+	begun := p.begin(messages...)
 	handle := func() {
 		defer group.Done()
-		p.handle(sent, from, messages, refusals, batch)
+		defer begun.over()
+		p.handle(sent, from, messages, begun, refusals, batch)
 	}
-	if aside {
+	if begun.areTaken() && (batch || !initialize) {
 		go handle()
 		return
 	}
-	handle()
+	handle() // what is refused holds the client up, or refusals would have no limit
 }
 
-func (p *pipe) handle(sent []byte, from context.Context, messages []*wire.Inbound, refusals []*wire.Refusal, batch bool) {
+func (p *pipe) handle(sent []byte, from context.Context, messages []*wire.Inbound, begun requests, refusals []*wire.Refusal, batch bool) {
 	size := int64(len(sent))
 	if err := p.clients.bytes.Take(size); err != nil {
 		for _, m := range messages {
@@ -85,18 +87,18 @@ func (p *pipe) handle(sent []byte, from context.Context, messages []*wire.Inboun
 		return
 	}
 	defer p.clients.bytes.Release(size)
-	answer := func(m *wire.Inbound) []byte {
-		message, _ := p.answer(m, from, nil, p.send, nil)
+	answer := func(r *request) []byte {
+		message, _ := p.answer(r, from, nil, p.send)
 		return message
 	}
 	var message []byte
 	switch {
 	case batch:
-		message = p.batch(messages, refusals, answer)
+		message = p.batch(messages, begun, refusals, answer)
 	case len(refusals) > 0:
 		message = refusals[0].Answer()
 	case messages[0].IsRequest():
-		message = answer(messages[0])
+		message = answer(begun[0])
 	default:
 		p.take(messages[0])
 	}
@@ -115,20 +117,26 @@ func (p *pipe) enter(group *sync.WaitGroup) bool {
 	return !p.finished
 }
 
+// readWithin is how long a client that ends may take to read what is left.
+const readWithin = 3 * time.Second
+
 // finish waits for the requests in flight, bounded, then ends the rest. Those that
-// ask the client something end at once: it sends no more.
+// ask the client something end at once: it sends no more. What still waits for a client that
+// does not read is left behind.
 func (p *pipe) finish() {
 	p.taking.Lock()
 	p.finished = true
 	p.taking.Unlock()
 	p.host.EndAsks(p.id)
-	done := make(chan struct{})
-	go func() { p.requests.Wait(); close(done) }()
+	handled, over := make(chan struct{}), make(chan struct{})
+	go func() { p.handling.Wait(); close(handled); p.lasting.Wait(); close(over) }()
 	select {
-	case <-done:
+	case <-handled:
 	case <-time.After(drainTime):
 	}
 	p.end(nil)
-	<-done
-	p.listens.Wait()
+	select {
+	case <-over:
+	case <-time.After(readWithin):
+	}
 }

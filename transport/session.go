@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,8 +50,29 @@ type session struct {
 
 // request is one that is being answered.
 type request struct {
-	id     json.RawMessage
+	*wire.Inbound
+	refusal []byte // answers it, if it was not taken: the rest is not there then
+
+	ctx    context.Context
 	cancel context.CancelCauseFunc
+	over   func() // is to be called once the answer is written: what a client does not read counts
+}
+
+// requests are those of the messages that came at once, in their places; nil is none.
+type requests []*request
+
+// over counts them out.
+func (all requests) over() {
+	for _, r := range all {
+		if r != nil && r.refusal == nil {
+			r.over()
+		}
+	}
+}
+
+// areTaken reports whether one of them was not refused.
+func (all requests) areTaken() bool {
+	return slices.ContainsFunc(all, func(r *request) bool { return r != nil && r.refusal == nil })
 }
 
 var (
@@ -88,29 +110,46 @@ func (s *session) close() {
 	s.host.Forget(s.id)
 }
 
-// begin counts a request in. Its context ends when the client cancels it, the
-// session ends, or done is called.
-func (s *session) begin(m *wire.Inbound) (ctx context.Context, r *request, done func(), err error) {
-	if err := s.clients.calls.TakeOf(&s.calls); err != nil {
-		return nil, nil, nil, err
+// begin counts requests in, before anything that comes later is handled. Their contexts end when the client cancels
+// them, the session ends, or over is called.
+func (s *session) begin(messages ...*wire.Inbound) requests {
+	all := make(requests, len(messages))
+	for i, m := range messages {
+		if m.IsRequest() {
+			all[i] = s.beginOne(m)
+		}
 	}
-	if err := s.clients.requests.Take(1); err != nil {
-		s.clients.calls.ReleaseOf(&s.calls)
-		return nil, nil, nil, err
+	return all
+}
+
+func (s *session) beginOne(m *wire.Inbound) *request {
+	r := &request{Inbound: m}
+	err := s.clients.fits(m)
+	if err == nil {
+		err = s.clients.calls.TakeOf(&s.calls)
 	}
-	ctx, cancel := context.WithCancelCause(s.life)
-	r = &request{m.ID, cancel}
-	s.asking.Lock()
-	s.requests[r] = struct{}{}
-	s.asking.Unlock()
-	return ctx, r, func() {
+	if err == nil {
+		if err = s.clients.requests.Take(1); err != nil {
+			s.clients.calls.ReleaseOf(&s.calls)
+		}
+	}
+	if err != nil {
+		r.refusal = refused(m, err)
+		return r
+	}
+	r.ctx, r.cancel = context.WithCancelCause(s.life)
+	r.over = func() {
 		s.asking.Lock()
 		delete(s.requests, r)
 		s.asking.Unlock()
-		cancel(nil)
+		r.cancel(nil)
 		s.clients.requests.Release(1)
 		s.clients.calls.ReleaseOf(&s.calls)
-	}, nil
+	}
+	s.asking.Lock()
+	s.requests[r] = struct{}{}
+	s.asking.Unlock()
+	return r
 }
 
 // maxReason is how much of a client's reason is kept, in bytes.
@@ -126,7 +165,7 @@ func (s *session) cancel(id json.RawMessage, reason string) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	for r := range s.requests {
-		if sameID(r.id, id) {
+		if sameID(r.ID, id) {
 			r.cancel(why)
 		}
 	}
@@ -169,19 +208,11 @@ func (s *session) isOf(ctx context.Context) bool { return s.principal() == trust
 // answer answers a request, which is made by whoever makes that of the context from.
 // header is that of the HTTP request that it came with, nil for none. send writes what comes before the answer. lacks
 // says that the answer is the lack of a scope.
-func (s *session) answer(m *wire.Inbound, from context.Context, header http.Header, send func([]byte) error, begun func(context.Context, *request) (end func())) (message []byte, lacks *trust.ScopeError) {
-	if err := s.clients.fits(m); err != nil {
-		return refused(m, err), nil
+func (s *session) answer(r *request, from context.Context, header http.Header, send func([]byte) error) (message []byte, lacks *trust.ScopeError) {
+	if r.refusal != nil {
+		return r.refusal, nil
 	}
-	ctx, asked, done, err := s.begin(m)
-	if err != nil {
-		return refused(m, err), nil
-	}
-	defer done()
-	if begun != nil {
-		defer begun(ctx, asked)()
-	}
-	return respond(by(ctx, from), s.host, &s.library, m, header, send, s.log)
+	return respond(by(r.ctx, from), s.host, &s.library, r.Inbound, header, send, s.log)
 }
 
 // fits checks a request of which parts are kept for long.
@@ -214,8 +245,8 @@ func (s *session) batches() bool {
 	return version != "" && version <= mcp.ProtocolVersion20250326
 }
 
-// batch answers what was sent at once; nil where there is nothing to answer.
-func (s *session) batch(messages []*wire.Inbound, refusals []*wire.Refusal, answer func(*wire.Inbound) []byte) []byte {
+// batch answers what was sent at once, in which begun are the requests; nil where there is nothing to answer.
+func (s *session) batch(messages []*wire.Inbound, begun requests, refusals []*wire.Refusal, answer func(*request) []byte) []byte {
 	var (
 		mu      sync.Mutex // guards answers
 		answers [][]byte
@@ -224,7 +255,7 @@ func (s *session) batch(messages []*wire.Inbound, refusals []*wire.Refusal, answ
 	for _, refusal := range refusals {
 		answers = append(answers, refusal.Answer())
 	}
-	for _, m := range messages {
+	for i, m := range messages {
 		switch {
 		case !m.IsRequest():
 			s.take(m)
@@ -235,7 +266,7 @@ func (s *session) batch(messages []*wire.Inbound, refusals []*wire.Refusal, answ
 			mu.Unlock()
 		default:
 			all.Go(func() {
-				one := answer(m)
+				one := answer(begun[i])
 				mu.Lock()
 				defer mu.Unlock()
 				answers = append(answers, one)
@@ -300,6 +331,9 @@ func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, head
 		return nil, nil
 	}
 	message, err := json.Marshal(response)
+	if err == nil { // the library knows numbers as floats: a long one is another by now
+		message, err = rawjson.Set(message, "id", m.ID)
+	}
 	if err != nil {
 		return failure.Answer(), nil
 	}

@@ -60,9 +60,7 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 	if s.event(session, out, "endpoint", []byte(s.endpoint+"?sessionId="+p.id)) != nil {
 		return
 	}
-	var writers sync.WaitGroup
-	defer writers.Wait()
-	writers.Go(func() { p.forward(p.life, out.alive) })
+	p.lasting.Go(func() { p.forward(p.life, out.alive) })
 	defer p.finish()
 	select {
 	case <-p.life.Done():

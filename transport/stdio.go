@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -32,32 +31,26 @@ func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out i
 		_, err := out.Write(append(message, '\n'))
 		return err
 	})
-	var forwarding sync.WaitGroup
-	forwarding.Go(func() { p.forward(p.life, nil) })
-	defer forwarding.Wait()
+	p.lasting.Go(func() { p.forward(p.life, nil) })
 	defer p.finish()
 
-	lines := make(chan []byte)
 	ended := make(chan error, 1)
-	// A read of stdin cannot be interrupted: this goroutine ends with the
-	// process, or when the client closes its end.
-	go func() { ended <- p.read(in, lines) }()
-	for {
-		select {
-		case line := <-lines:
-			p.receive(line, ctx)
-		case err := <-ended:
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return fmt.Errorf("stdin: %w", err)
-		case <-ctx.Done():
+	// Neither a read of stdin nor a write to a client that does not read can be interrupted: this
+	// goroutine ends with the process, or when the client closes its end.
+	go func() { ended <- p.read(in, ctx) }()
+	select {
+	case err := <-ended:
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		return fmt.Errorf("stdin: %w", err)
+	case <-ctx.Done():
+		return nil
 	}
 }
 
-func (p *pipe) read(in io.Reader, lines chan<- []byte) error {
+// read takes what the client sends until it closes its end, or the session ends.
+func (p *pipe) read(in io.Reader, from context.Context) error {
 	reader := bufio.NewReaderSize(in, 64<<10)
 	longest := p.clients.messages
 	for {
@@ -72,10 +65,9 @@ func (p *pipe) read(in io.Reader, lines chan<- []byte) error {
 		case len(bytes.TrimSpace(line)) == 0:
 			continue
 		}
-		select {
-		case lines <- line:
-		case <-p.life.Done():
+		if p.life.Err() != nil {
 			return io.EOF
 		}
+		p.receive(line, from)
 	}
 }

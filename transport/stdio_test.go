@@ -2,14 +2,18 @@ package transport_test
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"toolfinch/internal/await"
+	"toolfinch/register"
 	"toolfinch/transport"
+	"toolfinch/trust"
 )
 
 // lines is a client over stdio.
@@ -96,6 +100,64 @@ func TestACancelOverStdio(t *testing.T) {
 	}
 	h.release <- struct{}{}
 	want(t, "another client's call", await.Value(t, other.answer), "waited")
+}
+
+// A cancel that comes together with its request finds it.
+func TestACancelDoesNotOvertake(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	l := h.stdio(t)
+	l.ask(greeting("2025-11-25"))
+	for range cap(h.started) {
+		l.send(toolCall("7", "wait") + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+	}
+	for got := l.ask(toolCall("8", "echo")); !strings.Contains(got, `"id":8`); got = await.Value(t, l.got) {
+		continue // answers of what was cancelled
+	}
+	await.True(t, func() bool { return h.used("session_requests") == 0 })
+}
+
+// Numbers that a float does not hold are answered as they were sent, whoever answers.
+func TestLongNumbersAsIDs(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	l := h.stdio(t)
+	const id = "1760000000123456789"
+	want(t, "initialize", l.ask(strings.Replace(greeting("2025-11-25"), `"id":"i"`, `"id":`+id, 1)), `"id":`+id)
+	for _, method := range []string{"ping", "tools/list", "no/such"} {
+		want(t, method, l.ask(`{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`"}`), `"id":`+id)
+	}
+}
+
+// What a client does not read counts as requests that are being answered; and it does not keep
+// toolfinch from ending.
+func TestAClientOverStdioThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients := transport.NewClients(transport.Limits{})
+		served := &register.Served{Source: shelf{}}
+		live := register.New(register.Options{Version: "1"}, func(trust.Party) *register.Served { return served }, slog.New(slog.DiscardHandler))
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- transport.Stdio(ctx, live, clients, inR, outW, slog.New(slog.DiscardHandler)) }()
+		send := func(message string) { _, _ = io.WriteString(inW, message+"\n") }
+		send(greeting("2025-11-25"))
+		if _, err := bufio.NewReader(outR).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+		synctest.Wait() // its answer is being written
+		for _, l := range clients.Limits() {
+			if l.Name() == "session_requests" && l.Used() != 1 {
+				t.Errorf("%d requests count, want 1", l.Used())
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		outR.Close()
+		inW.Close()
+	})
 }
 
 func TestABatchOverStdio(t *testing.T) {

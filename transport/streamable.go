@@ -253,7 +253,9 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Requ
 		_ = out.last(refused(m, err), fullStatus(err))
 		return
 	}
-	message, _ := session.answer(m, r.Context(), nil, nil, nil)
+	begun := session.begin(m)
+	defer begun.over()
+	message, _ := session.answer(begun[0], r.Context(), nil, nil)
 	if session.ProtocolVersion() == "" { // refused
 		session.close()
 		_ = out.last(message, 0)
@@ -293,11 +295,13 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 	}
 	p := &posted{session: session, out: out, life: r.Context(), streams: streams(r)}
 	var lacks *trust.ScopeError
-	answer := func(m *wire.Inbound) []byte {
-		message, lack := session.answer(m, r.Context(), r.Header, p.send, func(ctx context.Context, asked *request) (end func()) {
-			stop := context.AfterFunc(p.life, func() { p.dropped(ctx, asked) })
-			return func() { stop() }
-		})
+	begun := session.begin(messages...)
+	defer begun.over()
+	answer := func(asked *request) []byte {
+		if asked.refusal == nil {
+			defer context.AfterFunc(p.life, func() { p.dropped(asked) })()
+		}
+		message, lack := session.answer(asked, r.Context(), r.Header, p.send)
 		if !batch { // several run side by side, and have one status
 			lacks = lack
 		}
@@ -306,9 +310,9 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 	back := p.lend()
 	var message []byte
 	if batch {
-		message = session.batch(messages, refusals, answer)
+		message = session.batch(messages, begun, refusals, answer)
 	} else {
-		message = answer(messages[0])
+		message = answer(begun[0])
 	}
 	back()
 	if message == nil {
@@ -369,7 +373,7 @@ func (p *posted) last(message []byte) {
 
 // dropped ends a request whose connection is gone, once the session has no event
 // stream that could carry its answer.
-func (p *posted) dropped(ctx context.Context, asked *request) {
+func (p *posted) dropped(asked *request) {
 	for {
 		gone := p.session.out.open()
 		if gone == nil {
@@ -378,7 +382,7 @@ func (p *posted) dropped(ctx context.Context, asked *request) {
 		}
 		select {
 		case <-gone:
-		case <-ctx.Done():
+		case <-asked.ctx.Done():
 			return
 		}
 	}
@@ -415,6 +419,11 @@ func (s *Streamable) modern(out *answer, r *http.Request, m *wire.Inbound) {
 		out.accepted()
 		return
 	}
+	if err := s.clients.requests.Take(1); err != nil {
+		_ = out.last(refused(m, err), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.clients.requests.Release(1) // once the answer is written
 	message, status, lacks := s.served(out, r, m)
 	switch {
 	case message == nil:
@@ -434,10 +443,6 @@ func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (mess
 	if err := s.clients.fits(m); err != nil {
 		return refused(m, err), http.StatusRequestEntityTooLarge, nil
 	}
-	if err := s.clients.requests.Take(1); err != nil {
-		return refused(m, err), http.StatusServiceUnavailable, nil
-	}
-	defer s.clients.requests.Release(1)
 	if m.Method == string(mcp.MethodSubscriptionsListen) {
 		end, err := s.clients.stream(r.Context())
 		if err != nil {

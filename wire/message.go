@@ -160,8 +160,11 @@ func parseMessage(raw []byte) (*Inbound, *Refusal) {
 	if m.Method = rawjson.Text(method); isNull(m.Params) {
 		m.Params = nil
 	}
-	if m.Result != nil && isNull(m.Error) { // some libraries write both
+	switch { // some libraries write both
+	case m.Result != nil && isNull(m.Error):
 		m.Error = nil
+	case m.Error != nil && isNull(m.Result):
+		m.Result = nil
 	}
 	switch {
 	case rawjson.Text(version) != mcp.JSONRPC_VERSION:

@@ -23,6 +23,7 @@ func TestParseMessages(t *testing.T) {
 		{"a notification", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "notification", ""},
 		{"a reply", `{"jsonrpc":"2.0","id":1,"result":null}`, "reply", ""},
 		{"an error", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}`, "reply", ""},
+		{"an error with a result of null", `{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"x"}}`, "reply", ""},
 		{"a result with an error of null", `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, "reply", ""},
 
 		{"another spelling of the method", `{"jsonrpc":"2.0","Method":"notifications/cancelled","params":{"requestId":1}}`, `"Method", which the protocol spells "method"`, ""},

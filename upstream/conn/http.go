@@ -218,9 +218,11 @@ func (s *streamable) post(ctx context.Context, message []byte, header http.Heade
 // there is an error.
 func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	greeting := s.conn.spoken.Load() == "" // of initialize the status says what to try next
 	switch {
 	case err != nil && response.StatusCode < 300:
 		return err
+	case response.StatusCode == http.StatusUnauthorized, greeting && response.StatusCode/100 == 4 && isNull(rawjson.Member(body, "id")):
 	case len(body) > MaxAnswer:
 		err = ErrTooLarge
 	case !s.conn.receive(reply.ID, body):
@@ -243,8 +245,11 @@ var errNoAnswer = Mark(errors.New("the event stream ended without an answer"), E
 // server may ask for longer ones.
 const mostPause = 5 * time.Second
 
+// maxMisses is how often in a row a server may not be reached of which a stream is asked for again.
+const maxMisses = 3
+
 // takeEvents takes the messages of an event stream until the answer was among
-// them. A stream of a legacy server that ends before is asked for again, from its
+// them. A stream of a legacy server that ends or breaks before is asked for again, from its
 // last event on, where that has an ID; after growing pauses while nothing comes.
 func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Reply) error {
 	c := s.conn
@@ -252,17 +257,25 @@ func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Repl
 	defer e.end()
 	end := func() {}
 	defer func() { end() }()
+	misses := 0
 	for pause := e.retry; ; {
 		before := e.lastID
-		e.read(body)
-		err := s.takeAll(e, reply, nil)
+		var err error
+		if body != nil {
+			e.read(body)
+			err = s.takeAll(e, reply, nil)
+		}
 		switch {
 		case !c.Waits(reply.ID):
 			return nil
 		case errors.As(err, new(tooLong)):
 			c.fail(reply.ID, ErrTooLarge)
 			return nil
-		case !errors.Is(err, io.EOF) || e.lastID == "" || s.modern():
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case c.Dead():
+			return context.Cause(c.Life)
+		case e.lastID == "" || s.modern():
 			return errNoAnswer
 		}
 		if e.lastID == before {
@@ -279,15 +292,19 @@ func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Repl
 		case <-c.Life.Done():
 			return context.Cause(c.Life)
 		}
-		var response *http.Response
-		if response, end, err = s.get(ctx, e.lastID); err != nil {
-			end = func() {}
-			return err
+		response, closed, err := s.get(ctx, e.lastID)
+		if err != nil {
+			if misses++; misses == maxMisses {
+				return err
+			}
+			body = nil
+			continue
 		}
+		end = closed
 		if err := statusOf(response); err != nil || contentType(response) != typeEvents {
 			return errNoAnswer
 		}
-		body = response.Body
+		body, misses = response.Body, 0
 	}
 }
 
@@ -344,8 +361,10 @@ func (s *streamable) listen() {
 	e := &events{}
 	defer e.end()
 	told := false
-	for again := true; again; again = c.Pause(c.Life, delays.Next()) {
-		began := time.Now()
+	var asked time.Duration // how long the server wants to be left alone, at least
+	for again := true; again; again = c.Pause(c.Life, max(asked, delays.Next())) {
+		began, before := time.Now(), e.lastID
+		asked = 0
 		response, end, err := s.get(c.Life, e.lastID)
 		switch {
 		case err != nil:
@@ -371,7 +390,10 @@ func (s *streamable) listen() {
 		end()
 		c.log.Debug("the stream of notifications has ended", "error", err)
 		c.handler.StreamEnded()
-		if time.Since(began) > streamStands {
+		if errors.Is(err, io.EOF) {
+			asked = e.retry
+		}
+		if time.Since(began) > streamStands || asked > 0 && e.lastID != before { // it ends them on purpose
 			delays.Reset()
 		}
 	}

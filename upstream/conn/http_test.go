@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
 		"status":                {503, "text/plain", "busy", &StatusError{Code: 503}, ""},
 		"status with JSON":      {500, "application/json", `{"detail":"x"}`, &StatusError{Code: 500}, ""},
 		"not authorized":        {401, "text/plain", "", ErrUnauthorized, ""},
+		"not authorized, RPC":   {401, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"log in"}}`, ErrUnauthorized, ""},
 		"not authorized, JSON":  {401, "application/json", `{"error":"invalid_token","error_description":"expired"}`, ErrUnauthorized, ""},
 		"not JSON":              {200, "application/json", `{`, ErrNotMessage, ""},
 		"another ID":            {200, "application/json", `{"jsonrpc":"2.0","id":17,"result":{}}`, ErrWrongID, ""},
@@ -131,6 +133,29 @@ func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 	}
 }
 
+// Also where the network broke it, or cannot be used for a moment.
+func TestAStreamIsResumedWhereItBroke(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if r.Method == http.MethodPost {
+			_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		if asked++; asked == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, "data: {\"id\":1,\"result\":{\"after\":"+strconv.Quote(r.Header.Get("Last-Event-Id"))+"}}\n\n")
+	}))
+	defer server.Close()
+	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+	defer c.Close()
+	if result, err := c.Request(t.Context(), "x", nil, nil); err != nil || string(result) != `{"after":"a"}` {
+		t.Errorf("%s, %v", result, err)
+	}
+}
+
 // An error without an ID is about the request that it is the answer to, and about
 // no other, even if nobody else waits.
 func TestAnErrorWithoutIDIsOfItsRequest(t *testing.T) {
@@ -155,6 +180,7 @@ func TestAnErrorWithoutIDIsOfItsRequest(t *testing.T) {
 		slow <- err
 	}()
 	await.Value(t, asked)
+	c.spoken.Store(mcp.LATEST_LEGACY_PROTOCOL_VERSION)
 	standing := c.ExpectStanding()
 	rpc := new(tool.RPCError)
 	if _, err := c.Exchange(t.Context(), standing, "listen", nil, nil); !errors.As(err, &rpc) {

@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -22,6 +23,7 @@ func openScripts(t testing.TB, pinned []string, scripts ...*script) (*proxy.Prox
 	t.Helper()
 	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Pinned: pinned}
 	for _, s := range scripts {
+		s.settings.ConnectTimeout = cmp.Or(s.settings.ConnectTimeout, await.Bound) // the machine may be busy
 		config.Servers = append(config.Servers, s.settings)
 	}
 	p, err := proxy.Open(t.Context(), changing(config))

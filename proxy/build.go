@@ -138,7 +138,11 @@ func (n *plan) guard(o *observer, scopes inbound.Scopes) {
 			}
 			tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, View: n.name, Handler: o.around(n.name, t, handler)}
 		}
-		n.contents.Servers[i].Tools = tools
+		held := slices.Clone(s.Held)
+		for j, h := range held {
+			held[j].Tool = &tool.Tool{Name: h.Name, Def: h.Def, View: n.name, Handler: h.Handler}
+		}
+		n.contents.Servers[i].Tools, n.contents.Servers[i].Held = tools, held
 	}
 }
 

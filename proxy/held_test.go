@@ -183,6 +183,33 @@ func TestWhatIsHeldIsNotReachedByTheRoot(t *testing.T) {
 	}
 }
 
+// Nor is it there for whom the policies of its view leave nothing: neither it, nor its server.
+func TestWhatIsHeldAtTheRootIsThatOfItsView(t *testing.T) {
+	s, turn := fickle(t)
+	other := newScript(t, "other", true, false)
+	other.list("tools", `{"name":"one","inputSchema":{"type":"object"}}`)
+	open, closed := everything("open", view.ExposureRetrieve), everything("closed", view.ExposureRetrieve)
+	open.Exclude, closed.Exclude = []view.Pattern{{Glob: "shop.*"}}, []view.Pattern{{Glob: "other.*"}}
+	config := configOf(t, []*script{s, other}, open, closed)
+	config.DefaultView, config.Changes, config.REST = configs.RootViews, nil, true
+	config.Policies = policies(t, `permit (principal, action, resource); forbid (principal, action, resource in View::"closed");`)
+	p, url := openViews(t, "", config)
+	turn()
+	has(t, p, "closed", "shop_coat")
+	c := newClient(t, p, url, kind{}, `{}`, reply)
+	for what, got := range map[string]string{
+		"call":     c.ask("tools/call", toolCall("call_tool", `{"name":"shop_hat","arguments":{"size":1}}`)).raw,
+		"search":   c.ask("tools/call", toolCall("retrieve_tools", `{"query":"hat"}`)).raw,
+		"servers":  curl(t, url, "GET", "/api/servers", "").body,
+		"pins":     curl(t, url, "GET", "/api/pins", "").body,
+		"greeting": c.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`).raw,
+	} {
+		if strings.Contains(strings.ReplaceAll(got, "shop_hat", ""), "shop") || strings.Contains(got, "is held") {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+}
+
 // approver is another process that decides.
 func approver(t testing.TB, config *configs.Config) (reports func() []pins.Report, decide func(approve bool, name string)) {
 	db, err := store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler))

@@ -49,7 +49,7 @@ func (s *views) guardUnlisted(view string) func(*tool.Def) tool.Handler {
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			now, in := s.now.Load(), []string{view}
 			if v := now.byName[view]; v != nil && v.police != nil {
-				in = v.police.viewsOf(def)
+				in = v.police.viewsWith(def.ID.Server)
 			}
 			mode := now.config.SecretsIn(in[0], def.ID.Server)
 			for _, other := range in[1:] {

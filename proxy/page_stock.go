@@ -79,7 +79,7 @@ func (h paged) Barred(ctx context.Context, view string, def *tool.Def) []string 
 	barred := []string{}
 	ask := func(name string, p *trust.Principal) {
 		party := trust.Party{Principal: p, Transport: trust.TransportHTTP}
-		if !v.police.policies.May(v.police.request(party, def, v.name)) {
+		if !v.police.may(party, def) {
 			barred = append(barred, name)
 		}
 	}

@@ -25,7 +25,6 @@ type police struct {
 	limits   *rate.Limits
 	denials  *denials
 	view     string
-	views    []string // whose tools it may have: view, and those that are served together
 	// template finds the template that a resource which is not listed comes from.
 	template func(id tool.ID) (*tool.Tool, bool)
 	// serving are those of views that have a server; nil where only view is served.
@@ -59,7 +58,7 @@ func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end 
 	}
 	if p.policies != nil {
 		var decided policy.Decision
-		for _, view := range p.viewsOf(t.Def) {
+		for _, view := range p.viewsWith(t.Def.ID.Server) {
 			request := p.request(party, t.Def, view)
 			request.Arguments = call.Arguments
 			if decided = p.policies.Decide(request); decided.Allow {
@@ -80,15 +79,26 @@ func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end 
 	return end, nil
 }
 
-// viewsOf are the views in which a definition is used. Where several are served together, a resource that no
-// server lists is in each that has its server, and allowed if one of them allows it.
-func (p *police) viewsOf(def *tool.Def) []string {
-	if p.serving != nil && def.ID.Kind == tool.KindResource && def.Raw == nil {
-		if all := p.serving(def.ID.Server); len(all) > 0 {
+// viewsWith are the views in which something of a server is used that none of them has as its own: a
+// resource that no server lists is one. Where several are served together, it is in each that has the server, and
+// allowed if one of them allows it.
+func (p *police) viewsWith(server string) []string {
+	if p.serving != nil {
+		if all := p.serving(server); len(all) > 0 {
 			return all
 		}
 	}
 	return []string{p.view}
+}
+
+// may reports whether a party may use what is defined, in one of the views with its server.
+func (p *police) may(party trust.Party, def *tool.Def) bool {
+	return slices.ContainsFunc(p.viewsWith(def.ID.Server), func(view string) bool { return p.policies.May(p.request(party, def, view)) })
+}
+
+// mayServer reports whether something of a server may be allowed that is not known yet, of one of the kinds, or of any.
+func (p *police) mayServer(party trust.Party, server string, kinds ...tool.Kind) bool {
+	return slices.ContainsFunc(p.viewsWith(server), func(view string) bool { return p.policies.MayServer(party, server, view, kinds...) })
 }
 
 // request is a request to use what is defined, of a view.
@@ -156,7 +166,6 @@ func (s *views) policeOf(config *configs.Config, v *View, together ...string) *p
 	}
 	return &police{
 		serving:  serving,
-		views:    append(together, v.name),
 		policies: config.Policies, limits: s.limits, denials: &s.denials, view: v.name,
 		template: func(id tool.ID) (*tool.Tool, bool) { return now().catalog.TemplateOf(id) },
 		alike:    func(id tool.ID) []retrieve.Alike { return now().catalog.Alike(id) },
@@ -267,7 +276,7 @@ func (s *views) partOf(config *configs.Config, whole plan, party trust.Party, cl
 	allows := func(def *tool.Def, view string, search bool) bool {
 		views := []string{view}
 		if view == "" {
-			views = p.viewsOf(def)
+			views = p.viewsWith(def.ID.Server)
 		}
 		return slices.ContainsFunc(views, func(view string) bool {
 			request := p.request(party, def, view)
@@ -281,11 +290,9 @@ func (s *views) partOf(config *configs.Config, whole plan, party trust.Party, cl
 		return slices.ContainsFunc(v.contents.Servers, func(s retrieve.Server) bool { return s.Name == server })
 	}
 	v.catalog = whole.catalog.Only(retrieve.Allowed{
-		Use:  func(def *tool.Def, view string) bool { return allows(def, view, false) },
-		Find: func(def *tool.Def, view string) bool { return allows(def, view, true) },
-		Server: func(name string) bool {
-			return slices.ContainsFunc(p.views, func(view string) bool { return p.policies.MayServer(party, name, view) })
-		},
+		Use:    func(def *tool.Def, view string) bool { return allows(def, view, false) },
+		Find:   func(def *tool.Def, view string) bool { return allows(def, view, true) },
+		Server: func(name string) bool { return p.mayServer(party, name) },
 	})
 	v.contents.Servers = v.catalog.Servers()
 	lacks := func(server string) bool { return !has(server) }
@@ -311,9 +318,7 @@ func (s *views) partOf(config *configs.Config, whole plan, party trust.Party, cl
 		s.showTo(config, next)
 		v.shown.Class = class
 		v.shown.Declared.Only(func(kinds ...tool.Kind) bool {
-			return slices.ContainsFunc(kinds, func(kind tool.Kind) bool { return len(v.catalog.Items(kind)) > 0 }) || slices.ContainsFunc(v.upstreams, func(server string) bool {
-				return slices.ContainsFunc(p.views, func(view string) bool { return p.policies.MayServer(party, server, view, kinds...) })
-			})
+			return slices.ContainsFunc(kinds, func(kind tool.Kind) bool { return len(v.catalog.Items(kind)) > 0 }) || slices.ContainsFunc(v.upstreams, func(server string) bool { return p.mayServer(party, server, kinds...) })
 		})
 	}
 	return &v

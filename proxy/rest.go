@@ -165,7 +165,7 @@ func (h rest) pins(ctx context.Context, view web.View, of func(server string) bo
 			return true
 		}
 		def, err := tool.ParseKind(id.Kind, id.Server, raw)
-		return err == nil && v.police.policies.May(v.police.request(party, def, v.name))
+		return err == nil && v.police.may(party, def)
 	})
 }
 

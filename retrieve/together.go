@@ -64,10 +64,15 @@ func (s *Server) join(other Server, tools []*tool.Tool) {
 	if other.Tools != nil {
 		s.Tools = append(slices.Clip(s.Tools), tools...)
 	}
+	s.Held = slices.Clip(s.Held)
 	for _, h := range other.Held {
-		if !slices.ContainsFunc(s.Held, func(known Held) bool { return known.Name == h.Name && known.Def.ID == h.Def.ID }) {
-			s.Held = append(slices.Clip(s.Held), h)
+		i := slices.IndexFunc(s.Held, func(known Held) bool { return known.Name == h.Name && known.Def.ID == h.Def.ID })
+		if i < 0 {
+			s.Held = append(s.Held, h)
+			continue
 		}
+		s.Held = slices.Clone(s.Held)
+		s.Held[i].Tool = &tool.Tool{Name: h.Name, Def: h.Def, Handler: h.Handler} // it is of several views
 	}
 	s.Description = cmp.Or(s.Description, other.Description)
 	if s.Capabilities == nil {

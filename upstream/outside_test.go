@@ -85,5 +85,8 @@ func TestLastWords(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), "(exit status 3); its last words: I crash") {
 			t.Errorf("%s: %v", where, err)
 		}
+		if reason := Reason(err); !strings.HasSuffix(reason, "(exit status 3)") { // what is kept of it
+			t.Errorf("%s: the reason is %s", where, reason)
+		}
 	}
 }

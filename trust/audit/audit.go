@@ -221,8 +221,7 @@ func (l *Log) About(ctx context.Context, line *Line) {
 
 // Run writes until ctx ends, and what there is then.
 func (l *Log) Run(ctx context.Context) {
-	sync := time.NewTimer(syncEvery)
-	sync.Stop()
+	var sync <-chan time.Time // nil: all that was written is on the disk
 	for {
 		select {
 		case <-l.wake:
@@ -234,8 +233,11 @@ func (l *Log) Run(ctx context.Context) {
 			}
 			gather.Stop()
 			l.persist(ctx)
-			sync.Reset(syncEvery)
-		case <-sync.C:
+			if sync == nil {
+				sync = time.After(syncEvery)
+			}
+		case <-sync:
+			sync = nil
 			l.sync()
 		case <-ctx.Done():
 			_ = l.Flush()

@@ -357,6 +357,28 @@ func TestRunWritesAndClosesEverything(t *testing.T) {
 	}
 }
 
+// Also while lines come without a pause.
+func TestABusyLogIsSynced(t *testing.T) {
+	s := settings(t)
+	l := open(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); l.Run(ctx) }()
+	await.True(t, func() bool {
+		if err := l.Admit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
+		_, err := os.Stat(s.File + ".head")
+		return err == nil
+	})
+	cancel()
+	<-ended
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // unwritable takes the folder of a log away, and returns what gives it back.
 func unwritable(t *testing.T, file string) (back func()) {
 	t.Helper()

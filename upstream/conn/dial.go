@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"toolfinch/printable"
 )
 
 // Dial makes a connection. ctx bounds the dialling alone. handler returns the
@@ -27,10 +25,7 @@ func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*C
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 			if s, ok := c.channel.(*stdio); ok && s.process != nil {
-				err = fmt.Errorf("%w: the process runs and has not answered", err)
-				if words := printable.Line(s.process.stderr.Words()); words != "" {
-					err = fmt.Errorf("%w; its last words: %s", err, words)
-				}
+				err = withLastWords(fmt.Errorf("%w: the process runs and has not answered", err), s.process.stderr.Words())
 			}
 		}
 		c.Close()

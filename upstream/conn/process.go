@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"toolfinch/group"
-	"toolfinch/printable"
 	"toolfinch/trust/sandbox"
 )
 
@@ -161,11 +160,7 @@ func (p *process) ended() error {
 	case <-p.stderr.Done():
 	case <-time.After(grace): // someone else holds its stderr
 	}
-	err := fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state)
-	if words := printable.Line(p.stderr.Words()); words != "" {
-		err = fmt.Errorf("%w; its last words: %s", err, words)
-	}
-	return err
+	return withLastWords(fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state), p.stderr.Words())
 }
 
 // kill ends the child at once. Its end follows as ever.

@@ -44,14 +44,23 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-const itSays = "; it says: "
+const itSays, itsLastWords = "; it says: ", "; its last words: "
 
-// WithoutWords is the text of an error without the words of a server in an HTTP answer.
+// withLastWords adds to an error what the process of a server wrote last.
+func withLastWords(err error, words string) error {
+	if words = printable.Line(words); words == "" {
+		return err
+	}
+	return fmt.Errorf("%w%s%s", err, itsLastWords, words)
+}
+
+// WithoutWords is the text of an error without what a server wrote, which may repeat arguments.
 func WithoutWords(err error) string {
 	text := err.Error()
 	if _, ok := errors.AsType[*StatusError](err); ok {
 		text, _, _ = strings.Cut(text, itSays)
 	}
+	text, _, _ = strings.Cut(text, itsLastWords) // of an answer it may be the text alone that is left
 	return text
 }
 

@@ -167,7 +167,11 @@ func (p *Proxy) Handler() http.Handler {
 	}
 	api := p.api()
 	for _, pattern := range web.Patterns {
-		enter(pattern, inQuery, api)
+		target := inQuery
+		if pattern != web.Path {
+			target = func(*http.Request) inbound.Target { return inbound.Target{Any: true} }
+		}
+		enter(pattern, target, api)
 	}
 	return p.desk.connected.Guard(p.traces.Around(mux), transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
 }

@@ -31,6 +31,8 @@ type Def struct {
 	// Whole is the Def with the whole description, where that is cut for lists and
 	// answers; else nil.
 	Whole *Def
+	// Sent is the Raw of its server, where a view has made another of it; else nil.
+	Sent json.RawMessage
 	// Enriched is what the owner's model wrote of the uses of a tool, and the owner
 	// accepted: for searches, and no part of Raw.
 	Enriched string
@@ -43,6 +45,14 @@ func (d *Def) Full() *Def {
 		return d.Whole
 	}
 	return d
+}
+
+// AsSent is the definition as its server sent it.
+func (d *Def) AsSent() json.RawMessage {
+	if d.Sent != nil {
+		return d.Sent
+	}
+	return d.Raw
 }
 
 // App is what a definition says of MCP Apps (extension io.modelcontextprotocol/ui,

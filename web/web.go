@@ -116,8 +116,11 @@ type Differences struct {
 	Changed int `json:"changed"` // whose definition is another now
 }
 
+// Path is where what belongs to a view is.
+const Path = "/api/"
+
 // Patterns are those of net/http.ServeMux under which Handler is to be served.
-var Patterns = []string{"/api/", "/openapi.json", "/metrics"}
+var Patterns = []string{Path, "/openapi.json", "/metrics"}
 
 // Handler serves the REST API under /api/, the document that describes it at
 // /openapi.json and /api/openapi.json, and /metrics. It lets everybody in: the

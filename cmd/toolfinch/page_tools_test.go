@@ -200,6 +200,18 @@ func TestPageTools(t *testing.T) {
 		tab.click("a.button.first")
 		tab.click("button.first")
 		tab.wait(".badge", "success")
+		tab.open("catalogue?kind=template")
+		tab.click("td a")
+		tab.click("a.button.first")
+		const uri = "demo://resource/dynamic/text/1"
+		tab.run(chromedp.SetValue(chromedp.CSS("#uri"), uri))
+		tab.click("button.first")
+		tab.wait(".badge", "success")
+		tab.click("p.acts a.button")
+		tab.wait("label[for=uri]", "URI")
+		if got := evaluate[string](tab, `document.getElementById("uri").value`); got != uri {
+			t.Errorf("called again: the URI is %q", got)
+		}
 	})
 	for _, script := range []bool{true, false} {
 		t.Run(fmt.Sprintf("a server asks, with script %t", script), func(t *testing.T) {

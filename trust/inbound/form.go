@@ -40,13 +40,14 @@ func (g *Gate) ByForm(r *http.Request, key string) (*Bearer, error) {
 	return &Bearer{g, v}, nil
 }
 
-// Principal returns who holds the key now; nil once it was revoked or has expired.
-func (b *Bearer) Principal(ctx context.Context) *trust.Principal {
+// Principal returns who holds the key now, nil for nobody: it is gone once it was revoked or has expired, and
+// not while that cannot be looked up.
+func (b *Bearer) Principal(ctx context.Context) (_ *trust.Principal, gone bool) {
 	p, refused := b.gate.keys.find(ctx, b.key)
 	if refused != nil {
-		return nil
+		return nil, refused.status == http.StatusUnauthorized
 	}
-	return p
+	return p, false
 }
 
 // Stay returns a context for one request of the bearer, which ends when the key does, and

@@ -155,6 +155,7 @@ func localAddr(at net.Addr) bool {
 type Target struct {
 	View string // as the request names it; "" for the root
 	SSE  bool   // by HTTP+SSE, which only the root has
+	Any  bool   // of no view: what is answered follows from who asks
 }
 
 // Enter lets requests in to next. Its context has the principal, and where it comes from;
@@ -319,7 +320,7 @@ func (g *Gate) tooMany() *refusal {
 // fits reports whether credentials are for the target: a key of one view for no other, a
 // token for this server.
 func (g *Gate) fits(r *http.Request, to Target, v *verified) *refusal {
-	if only := v.principal.View; only != "" && g.resolved(to) != only {
+	if only := v.principal.View; only != "" && !to.Any && g.resolved(to) != only {
 		return &refusal{status: http.StatusForbidden, reason: WrongView, words: fmt.Sprintf("this API key is for the view %q alone: connect to /mcp/%s", only, url.PathEscape(only))}
 	}
 	if v.issuer == nil {

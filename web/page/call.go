@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,7 +109,7 @@ func showCall(q *request) (any, error) {
 		return c, err
 	}
 	arguments := json.RawMessage(`{}`)
-	if one := q.server.runs.find(q.session, q.URL.Query().Get("again")); one != nil && one.Tool.Def.ID == c.Tool.Def.ID {
+	if one := q.server.runs.find(q.session, q.URL.Query().Get("again")); one != nil && one.Of == c.Tool.Def.ID {
 		if c.Roots = one.Roots; one.sent() != nil {
 			arguments = one.sent()
 		}
@@ -270,7 +269,7 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 		c.Form.focusFault()
 		return answer{data: *c}, nil
 	}
-	one := &run{Stock: c.Stock, Tool: t, Kind: c.Kind, Target: target, Arguments: arguments, Roots: c.Roots}
+	one := &run{Stock: c.Stock, Tool: t, Kind: c.Kind, Name: c.Name, Of: c.Tool.Def.ID, Target: target, Arguments: arguments, Roots: c.Roots}
 	if err := q.server.runs.start(q, one, q.server.House.Operation); err != nil {
 		c.Problems = append(c.Problems, err.Error())
 		return answer{data: *c}, nil
@@ -364,7 +363,7 @@ func showRun(q *request, id string, wrong *asking) (any, error) {
 	if !one.Stock.Root {
 		c.Named = one.Stock.View
 	}
-	r.Again = address("call", "view", c.Named, "kind", c.Kind, "name", cmp.Or(one.Tool.Name, one.Target), "again", id)
+	r.Again = address("call", "view", c.Named, "kind", c.Kind, "name", one.Name, "again", id)
 	r.Sent = rawjson.Clip(indented(one.sent()), maxText)
 	asks, notes, gone := one.waiting()
 	r.Notes, r.Gone = notes, gone

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -380,8 +381,9 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 	l := listing{Stock: stock, Kind: kindNamed(kind)}
 	d := &definition{item: l.line(t, held), Def: t.Def.Full(), Clipped: t.Def.Whole != nil, Size: len(t.Def.Raw)}
 	d.Listed = rawjson.Clip(indented(t.Listed()), maxShown)
-	if own := rawjson.Clip(indented(d.Def.Raw), maxShown); own != d.Listed {
-		d.Own = own
+	sent := t.Def.AsSent()
+	if own := rawjson.Clip(indented(sent), maxShown); own != d.Listed && q.owner() {
+		d.Own = own // what the view hides is for nobody else
 	}
 	switch kind {
 	case tool.KindTool:
@@ -408,10 +410,14 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 	}
 	if pin, ok := q.server.House.Pin(q.Context(), t.Def.ID); ok {
 		d.Pin = &pin
-		if pin.Held != nil && !pin.Held.New() {
+		whole := q.owner() || bytes.Equal(sent, t.Def.Full().Raw)
+		if !whole {
+			pin.Past = nil
+		}
+		if pin.Held != nil && !pin.Held.New() && whole {
 			d.Changes = changesOf(*pin.Held)
 		}
-		next := t.Def.Raw
+		next := sent
 		for _, p := range pin.Past {
 			one := past{Past: p}
 			if p.Was != nil {

@@ -346,6 +346,7 @@ func (e *events) follow(q *request, calls *telemetry.Subscription) error {
 				return err
 			}
 		case <-look.C:
+			q.server.sessions.use(q.session)
 			if n := calls.Dropped(); n > 0 {
 				if err := e.write("dropped", []byte(strconv.Itoa(n))); err != nil {
 					return err
@@ -360,7 +361,6 @@ func (e *events) follow(q *request, calls *telemetry.Subscription) error {
 				shown = string(html)
 				err = e.write("running", html)
 			case time.Since(e.last) >= beat:
-				q.server.sessions.use(q.session)
 				err = e.write("", nil)
 			}
 			if err != nil {

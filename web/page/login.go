@@ -77,7 +77,8 @@ func (s *Server) login(q *request) {
 func (s *Server) letIn(q *request, bearer *inbound.Bearer) {
 	principal := ""
 	if bearer != nil {
-		principal = trust.NameOf(trust.WithPrincipal(q.Context(), bearer.Principal(q.Context())))
+		p, _ := bearer.Principal(q.Context())
+		principal = trust.NameOf(trust.WithPrincipal(q.Context(), p))
 	}
 	s.keep(q, s.sessions.open(bearer, principal))
 	s.Log.Info("page: logged in", "principal", principal, "owner", bearer == nil, "address", sourceOf(q).Address)

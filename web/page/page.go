@@ -326,14 +326,16 @@ func (q *request) enter() (leave func()) {
 	stop := context.AfterFunc(session.life, end)
 	leave = func() { stop(); end() }
 	if b := session.bearer; b != nil {
-		p := b.Principal(ctx)
-		if p == nil { // the key is no more
-			q.server.sessions.end(session)
+		p, gone := b.Principal(ctx)
+		if p == nil {
+			if gone {
+				q.server.sessions.end(session)
+			}
 			q.Request = q.WithContext(ctx)
 			return leave
 		}
-		staying, gone := b.Stay(ctx)
-		leave = func() { gone(); stop(); end() }
+		staying, over := b.Stay(ctx)
+		leave = func() { over(); stop(); end() }
 		ctx = trust.WithParty(trust.WithPrincipal(staying, p), trust.Party{Principal: p, Transport: trust.TransportUI})
 	}
 	q.session, q.Request = session, q.WithContext(ctx)

@@ -59,6 +59,8 @@ type run struct {
 	Stock     Stock
 	Tool      *tool.Tool
 	Kind      string
+	Name      string          // of what was called: of a template, if it was read from one
+	Of        tool.ID         // likewise
 	Target    string          // the URI of a resource; else the name
 	Arguments json.RawMessage // guarded by mu once it has started: see sent
 	Roots     string          // as they were typed in

@@ -60,9 +60,9 @@ func NewCache(embedder Embedder, template string, vectors Vectors) *Cache {
 
 // Embed returns one vector per text, in order, all of one dimension; equal texts
 // share one, which must not be changed. What is stored is not embedded again,
-// unless it is damaged or its dimension is not the embedder's. Every batch is
+// unless it is damaged or its dimension is not the embedder's. A text that the embedder refuses has nil. Every batch is
 // stored as soon as it is done: after an error or an interruption the next call
-// goes on from there. Progress, unless nil, hears how many of the different texts
+// goes on from there. Where vectors cannot be stored, they are returned beside that error. Progress, unless nil, hears how many of the different texts
 // have a vector, first after the look-up and then after each batch.
 func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, total int)) ([][]float32, error) {
 	keys := make([]Key, len(texts))
@@ -81,8 +81,9 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 	}
 	dim = cmp.Or(c.Dim, dim)
 	fresh := 0 // dimension of what was embedded now, 0 before
-	for {
-		missing := without(order, have, dim)
+	var unstored error
+	for refused := map[Key]bool{}; ; {
+		missing := slices.DeleteFunc(without(order, have, dim), func(key Key) bool { return refused[key] })
 		done := len(order) - len(missing)
 		if progress != nil {
 			progress(done, len(order))
@@ -95,12 +96,17 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 			if err != nil {
 				return nil, err
 			}
-			// Now the embedder has spoken: what is stored in another dimension is
-			// missing too, and the next round embeds it.
-			fresh = len(vectors[batch[0]])
-			dim = fresh
-			for key, vector := range vectors {
-				have[key] = vector
+			if unstored == nil { // else each batch would wait for a store that is away
+				unstored = c.put(ctx, vectors)
+			}
+			for _, key := range batch {
+				vector := vectors[key]
+				if refused[key] = vector == nil; vector == nil {
+					continue
+				}
+				// Now the embedder has spoken: what is stored in another dimension is
+				// missing too, and the next round embeds it.
+				fresh, dim, have[key] = len(vector), len(vector), vector
 			}
 			done += len(batch)
 			if progress != nil && done < len(order) {
@@ -110,9 +116,11 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 	}
 	out := make([][]float32, len(keys))
 	for i, key := range keys {
-		out[i] = have[key]
+		if vector := have[key]; len(vector) == dim {
+			out[i] = vector
+		}
 	}
-	return out, nil
+	return out, unstored
 }
 
 // Stored returns the stored vectors of texts, in order; nil for a text that has none of
@@ -165,7 +173,7 @@ func (c *Cache) stored(ctx context.Context, keys []Key) (have map[Key][]float32,
 	return have, dim, nil
 }
 
-// embed returns and stores the vectors of one batch. They must have dim numbers,
+// embed returns the vectors of one batch. They must have dim numbers,
 // unless that is 0.
 func (c *Cache) embed(ctx context.Context, batch []Key, distinct map[Key]string, dim int) (map[Key][]float32, error) {
 	texts := make([]string, len(batch))
@@ -179,24 +187,29 @@ func (c *Cache) embed(ctx context.Context, batch []Key, distinct map[Key]string,
 	if len(vectors) != len(batch) {
 		return nil, fmt.Errorf("embedder %s: %d vectors for %d texts", c.embedder.ID(), len(vectors), len(batch))
 	}
-	if dim == 0 {
-		dim = len(vectors[0])
-	}
 	byKey := make(map[Key][]float32, len(batch))
 	for i, vector := range vectors {
+		if vector == nil {
+			continue
+		}
+		dim = cmp.Or(dim, len(vector))
 		if len(vector) != dim || !isUnit(vector) {
 			return nil, fmt.Errorf("embedder %s: a vector of %d numbers that is not of length 1 and of dimension %d", c.embedder.ID(), len(vector), dim)
 		}
 		byKey[batch[i]] = vector
 	}
-	c.fresh.Add(int64(len(batch)))
-	// What is embedded is kept even when the caller has just given up.
-	put, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
-	defer cancel()
-	if err := c.vectors.PutVectors(put, c.space, byKey); err != nil {
-		return nil, fmt.Errorf("store %w of %s: %w", ErrVectors, c.space, err)
-	}
+	c.fresh.Add(int64(len(byKey)))
 	return byKey, nil
+}
+
+// put stores what was embedded, even when the caller has just given up.
+func (c *Cache) put(ctx context.Context, vectors map[Key][]float32) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
+	defer cancel()
+	if err := c.vectors.PutVectors(ctx, c.space, vectors); err != nil {
+		return fmt.Errorf("store %w of %s: %w", ErrVectors, c.space, err)
+	}
+	return nil
 }
 
 // without returns the keys that have no vector of the dimension, in order.

@@ -30,7 +30,8 @@ type Embedder interface {
 	// compared. It holds no secret and never changes.
 	ID() string
 	// Embed returns one vector per text, in order: finite, of length 1, all of one
-	// dimension. It takes any number of texts and cuts them into batches itself.
+	// dimension; nil for a document that it cannot embed while it can others. It takes any
+	// number of texts and cuts them into batches itself.
 	Embed(ctx context.Context, role Role, texts []string) ([][]float32, error)
 	// Close releases the model or the connections.
 	Close() error

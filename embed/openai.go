@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -50,6 +52,9 @@ type remote struct {
 	log      *slog.Logger
 	wait     func(context.Context, time.Duration) error
 	dim      atomic.Int64 // of its vectors; 0 until the first came
+
+	mu    sync.Mutex   // guards unfit
+	unfit map[Key]bool // texts that are refused
 }
 
 func openRemote(s OpenAI, log *slog.Logger) (*remote, error) {
@@ -106,20 +111,77 @@ func (r *remote) Close() error {
 	return nil
 }
 
-// Embed repeats what failed for a moment, but not for a query: somebody waits.
+// Embed repeats what failed for a moment, but not for a query: somebody waits. A document that the
+// endpoint refuses is not sent again.
 func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]float32, error) {
 	tries := maxTries
 	if role == Query {
 		tries = 1
 	}
-	out := make([][]float32, 0, len(texts))
-	for rest := acceptable(texts, cmp.Or(r.settings.MaxBytes, MaxText)); len(rest) > 0; {
+	out := make([][]float32, len(texts))
+	var rest []string
+	var places []int // of rest in texts
+	for i, text := range acceptable(texts, cmp.Or(r.settings.MaxBytes, MaxText)) {
+		if role == Query || !r.isUnfit(text) {
+			rest, places = append(rest, text), append(places, i)
+		}
+	}
+	for len(rest) > 0 {
 		n := fitting(rest)
 		vectors, err := r.try(ctx, rest[:n], tries)
+		if role == Document && errors.As(err, new(ofText)) {
+			if _, fails := r.try(ctx, []string{"tool"}, 1); fails == nil { // else it embeds nothing now
+				vectors, err = r.apart(ctx, rest[:n], err)
+			}
+		}
 		if err != nil {
 			return nil, fmt.Errorf("embed with %s at %s: %w", r.settings.Model, r.endpoint, err)
 		}
-		out, rest = append(out, vectors...), rest[n:]
+		for i, vector := range vectors {
+			out[places[i]] = vector
+		}
+		rest, places = rest[n:], places[n:]
+	}
+	return out, nil
+}
+
+// ofText is an error of which one of the texts may be the reason.
+type ofText struct{ error }
+
+func (o ofText) Unwrap() error { return o.error }
+
+// maxUnfit bounds the texts that are remembered as refused.
+const maxUnfit = 10_000
+
+func (r *remote) isUnfit(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unfit[sha256.Sum256([]byte(text))]
+}
+
+// apart embeds texts that are refused together, for which why is the reason, in halves: those
+// that are refused alone have no vector.
+func (r *remote) apart(ctx context.Context, texts []string, why error) ([][]float32, error) {
+	if len(texts) == 1 {
+		r.log.Warn("a text is refused: what has it is found by words alone", "model", r.settings.Model, "text", r.excerpt(texts[0]), "error", why)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.unfit == nil || len(r.unfit) >= maxUnfit {
+			r.unfit = map[Key]bool{}
+		}
+		r.unfit[sha256.Sum256([]byte(texts[0]))] = true
+		return [][]float32{nil}, nil
+	}
+	var out [][]float32
+	for _, half := range [][]string{texts[:len(texts)/2], texts[len(texts)/2:]} {
+		vectors, err := r.try(ctx, half, 2)
+		if errors.As(err, new(ofText)) {
+			vectors, err = r.apart(ctx, half, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, vectors...)
 	}
 	return out, nil
 }
@@ -269,11 +331,12 @@ func (r *remote) refused(err error, after time.Duration) *failure {
 	if message = r.excerpt(message); message != "" {
 		said = ": " + message
 	}
-	return &failure{
-		err:       fmt.Errorf("status %d %s%s%s", status, http.StatusText(status), said, hint),
-		transient: transient,
-		after:     after,
+	why := fmt.Errorf("status %d %s%s%s", status, http.StatusText(status), said, hint)
+	switch status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInternalServerError:
+		why = ofText{why}
 	}
+	return &failure{err: why, transient: transient, after: after}
 }
 
 // excerpt returns a server's text as one short line without the key, which some
@@ -316,7 +379,7 @@ func (r *remote) arrange(data []openai.Embedding, n int) ([][]float32, error) {
 		case len(d.Embedding) == 0:
 			return nil, fmt.Errorf("the vector of text %d is empty", d.Index)
 		case !normalize(d.Embedding):
-			return nil, fmt.Errorf("the vector of text %d is zero or not finite", d.Index)
+			return nil, ofText{fmt.Errorf("the vector of text %d is zero or not finite", d.Index)}
 		}
 		if dim := int64(len(d.Embedding)); !r.dim.CompareAndSwap(0, dim) && r.dim.Load() != dim {
 			return nil, fmt.Errorf("the vector of text %d has %d dimensions, not %d (has the model changed, or does it not obey openai_dimensions?)", d.Index, dim, r.dim.Load())

@@ -228,8 +228,8 @@ func TestOpenAIBadAnswers(t *testing.T) {
 			if !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "embed with m at "+e.URL) {
 				t.Errorf("got %v, want it to say %q", err, tt.want)
 			}
-			if e.count() != 1 {
-				t.Errorf("%d requests", e.count())
+			if n := e.count(); n != 1 && n != 2 { // the second one looks whether a text is at fault
+				t.Errorf("%d requests", n)
 			}
 		})
 	}
@@ -318,7 +318,11 @@ func TestOpenAIRepeats(t *testing.T) {
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want it to say %q", err, tt.want)
 			}
-			if e.count() != tt.tries || len(*waits) != tt.tries-1 {
+			n := e.count()
+			if tt.role == Document && errors.As(err, new(ofText)) {
+				n-- // one looks whether a text is at fault
+			}
+			if n != tt.tries || len(*waits) != tt.tries-1 {
 				t.Errorf("%d requests and %d waits, want %d requests", e.count(), len(*waits), tt.tries)
 			}
 			for i, d := range *waits {
@@ -333,6 +337,47 @@ func TestOpenAIRepeats(t *testing.T) {
 				t.Errorf("%d lines of log for %d waits:\n%s", lines, len(*waits), log.String())
 			}
 		})
+	}
+}
+
+// A text that is refused costs itself, and is not sent again.
+func TestOpenAIRefusesOneText(t *testing.T) {
+	for _, refuse := range []func(w http.ResponseWriter){
+		func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadRequest) },
+		func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
+		func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"data": [{"index": 0, "embedding": [0, 0, 0]}]}`)
+		},
+	} {
+		e := listen(t, func(w http.ResponseWriter, in request, n int) {
+			if i := slices.Index(in.Input, "bad"); i < 0 {
+				good(w, in, n)
+			} else if len(in.Input) > 1 {
+				w.WriteHeader(http.StatusBadRequest)
+			} else {
+				refuse(w)
+			}
+		})
+		var log bytes.Buffer
+		r, _ := dial(t, e, OpenAI{Model: "m"}, &log)
+		texts := []string{"a", "bb", "bad", "dddd", "eeeee"}
+		for range 2 {
+			got, err := r.Embed(t.Context(), Document, texts)
+			if err != nil || len(got) != len(texts) {
+				t.Fatalf("%v, %v", got, err)
+			}
+			for i, vector := range got {
+				if (vector == nil) != (texts[i] == "bad") {
+					t.Errorf("%s has %v", texts[i], vector)
+				}
+			}
+		}
+		if n := strings.Count(log.String(), "a text is refused"); n != 1 {
+			t.Errorf("said %d times:\n%s", n, log.String())
+		}
+		if _, err := r.Embed(t.Context(), Query, []string{"bad"}); err == nil {
+			t.Error("a query is not told")
+		}
 	}
 }
 

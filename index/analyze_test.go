@@ -93,6 +93,9 @@ func TestParametersAreBounded(t *testing.T) {
 	for i := range 5 * maxMembers {
 		wide += fmt.Sprintf(`,"p%d":{}`, i)
 	}
+	if names, _ := parameters([]byte(strings.Repeat(`{"properties":{"a":`, maxDepth) + wide + "}}" + strings.Repeat("}}", maxDepth))); len(names) > maxMembers {
+		t.Errorf("%d names of the deepest schema", len(names))
+	}
 	if names, _ := parameters([]byte(wide + "}}")); len(names) > maxMembers {
 		t.Errorf("%d names of a wide schema", len(names))
 	}

@@ -307,7 +307,7 @@ func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	var vectors [][]float32
 	for i, d := range docs {
 		e := x.docs[d.Name]
-		if e == nil || e.Def != d.Def && Text(e.Document) != Text(d) {
+		if e == nil || values[i] == nil || e.Def != d.Def && Text(e.Document) != Text(d) {
 			continue
 		}
 		slots, here, vectors = append(slots, e.slot), append(here, i), append(vectors, values[i])

@@ -101,7 +101,7 @@ func (w *walk) schema(raw json.RawMessage, depth int) {
 			}
 		case "properties":
 			for name, property := range rawjson.Members(value) {
-				if w.seen >= maxMembers {
+				if w.seen >= maxMembers || len(w.names) >= maxMembers {
 					return
 				}
 				w.names = append(w.names, name)

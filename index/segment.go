@@ -68,6 +68,9 @@ func prepare(ctx context.Context, all []*entry, parallel bool) ([]*piece, error)
 	return pieces, work.Wait()
 }
 
+// The library reserves room by the size of the documents of the last segment: one large definition would cost gigabytes.
+func init() { zap.NewSegmentBufferNumResultsFactor = 0 }
+
 // newPiece indexes documents as one segment.
 func newPiece(ctx context.Context, docs []*entry) (*piece, error) {
 	all := make([]api.Document, len(docs))

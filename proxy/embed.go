@@ -81,7 +81,7 @@ func (e *embedder) run(ctx context.Context) {
 			} else {
 				rest = min(2*rest, retryMost)
 			}
-			e.log.Log(ctx, level, "tools are not embedded", "error", err, "next_try", pause)
+			e.log.Log(ctx, level, "tools are not embedded, or their vectors not stored", "error", err, "next_try", pause)
 			if !waited(ctx, pause) {
 				return
 			}
@@ -128,6 +128,11 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 		err = errors.Join(err, catalog.EmbedOf(ctx, cache, e.mine, progress))
 		held += catalog.Embedded()
 		progress = nil
+	}
+	if errors.Is(err, index.ErrDimension) { // what is stored is of two
+		if probe, fails := e.model.Embed(ctx, embed.Document, []string{"tool"}); fails == nil {
+			e.anew(len(probe[0]))
+		}
 	}
 	if err != nil && ctx.Err() == nil && held == 0 && !errors.Is(err, embed.ErrVectors) {
 		// Perhaps what it was opened from is bad: the next try opens it anew.

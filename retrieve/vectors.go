@@ -1,6 +1,7 @@
 package retrieve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,8 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, mine func(server
 	}
 	total := k.index.Len()
 	done := total - len(missing)
-	var mu sync.Mutex // guards done; held while progress is told, so that it never falls
+	var mu sync.Mutex // guards done and unstored; held while progress is told, so that it never falls
+	var unstored error
 	tell := func(more int) {
 		if progress == nil {
 			return
@@ -63,8 +65,13 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, mine func(server
 			}
 			told := 0 // of this chunk; equal texts count once until it is done
 			vectors, err := cache.Embed(ctx, texts, func(n, _ int) { tell(n - told); told = n })
-			if err != nil {
+			if vectors == nil {
 				return err
+			}
+			if err != nil {
+				mu.Lock()
+				unstored = err
+				mu.Unlock()
 			}
 			if err := k.index.PutVectors(docs, vectors); err != nil {
 				return err
@@ -74,7 +81,10 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, mine func(server
 		})
 	}
 	err := work.Wait()
-	if err == nil || errors.Is(err, index.ErrClosed) { // closed: all of it changed meanwhile
+	if errors.Is(err, index.ErrClosed) { // all of it changed meanwhile
+		return nil
+	}
+	if err = cmp.Or(err, unstored); err == nil {
 		return nil
 	}
 	return fmt.Errorf("catalog: embed: %w", err)
@@ -91,14 +101,7 @@ func (k *kept) read(ctx context.Context, cache *embed.Cache, docs []index.Docume
 		if err != nil {
 			return fmt.Errorf("catalog: read vectors: %w", err)
 		}
-		var found []index.Document
-		var values [][]float32
-		for i, vector := range vectors {
-			if vector != nil {
-				found, values = append(found, docs[i]), append(values, vector)
-			}
-		}
-		if err := k.index.PutVectors(found, values); err != nil && !errors.Is(err, index.ErrClosed) {
+		if err := k.index.PutVectors(docs, vectors); err != nil && !errors.Is(err, index.ErrClosed) {
 			return fmt.Errorf("catalog: read vectors: %w", err)
 		}
 	}

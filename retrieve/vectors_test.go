@@ -283,6 +283,26 @@ func TestEmbedEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// fullStore stores nothing.
+type fullStore struct{ storeInMemory }
+
+func (*fullStore) PutVectors(context.Context, string, map[embed.Key][]float32) error {
+	return errors.New("the disk is full")
+}
+
+// Vectors that cannot be stored are used, and made once.
+func TestVectorsThatCannotBeStoredAreUsed(t *testing.T) {
+	const n = 600 // several chunks
+	catalog, fake := newCatalog(t, manyServers(t, n)), newFake("fake:1")
+	cache := embed.NewCache(fake, index.TextVersion, &fullStore{})
+	if err := catalog.Embed(t.Context(), cache, nil); !errors.Is(err, embed.ErrVectors) || catalog.Embedded() != n {
+		t.Errorf("%d of %d have a vector; error %v", catalog.Embedded(), n, err)
+	}
+	if err := catalog.Embed(t.Context(), cache, nil); err != nil || len(fake.taken()) != n {
+		t.Errorf("%d texts were embedded; error %v", len(fake.taken()), err)
+	}
+}
+
 // swapping changes the catalog while texts are embedded.
 type swapping struct {
 	*fakeEmbedder

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,7 +124,7 @@ func TestImportsRunDownTheHouse(t *testing.T) {
 				t.Errorf("%s imports %s, which is not below %s", file, ours, room)
 			}
 			for restricted, allowed := range only {
-				if (imported == restricted || strings.HasPrefix(imported, restricted+"/")) && !contains(allowed, room) {
+				if (imported == restricted || strings.HasPrefix(imported, restricted+"/")) && !slices.Contains(allowed, room) {
 					t.Errorf("%s imports %s, which is for %v only", file, imported, allowed)
 				}
 			}
@@ -174,13 +175,4 @@ func TestTheProgramIsLean(t *testing.T) {
 			}
 		}
 	}
-}
-
-func contains(list []string, s string) bool {
-	for _, item := range list {
-		if item == s {
-			return true
-		}
-	}
-	return false
 }

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -411,28 +409,10 @@ func TestTheFormIsNoWayToGuessKeys(t *testing.T) {
 	t.Error("40 guesses in a row are answered")
 }
 
-// lockedBuffer is a log that is written and read at once.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 func TestReportsOfBrowsersAreLoggedWithinBounds(t *testing.T) {
 	config := configOf(t, nil)
 	config.UI = true
-	log := &lockedBuffer{}
+	log := &await.Log{}
 	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	if err != nil {
 		t.Fatal(err)

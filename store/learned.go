@@ -23,7 +23,6 @@ type LearnedUse struct {
 // What the table keeps are the bounds of the memory it is read into: less would
 // be lost there, and more would stay on the disk for nothing.
 const (
-	learnedHalfLife = 30 * 24 * time.Hour
 	maxLearned      = 5000     // pairs of a query and a tool
 	maxLearnedQuery = 500      // bytes
 	maxLearnedBy    = 1024     // bytes of a principal
@@ -36,7 +35,7 @@ const (
 
 	// What a row counts at the time $1. A clock that was set back makes nothing count
 	// more. PostgreSQL refuses powers that are too small for a number, so that ages end at
-	// 100 half-lives, 259,200 seconds each.
+	// 100 half-lives, 2,592,000 seconds each.
 	learnedNow = `learned.count * pow(0.5, CAST(CASE WHEN $1 <= learned.used_at THEN 0 WHEN $1 - learned.used_at > 259200000000 THEN 259200000000
 		ELSE $1 - learned.used_at END AS DOUBLE PRECISION) / 2592000000)`
 

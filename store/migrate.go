@@ -123,7 +123,7 @@ func (userVersions) Delete(context.Context, goosedb.DBTxConn, int64) error {
 // versionTable is where goose notes the migrations of a PostgreSQL database.
 const versionTable = "schema_versions"
 
-// migratePostgres brings the database to the newest version. Of several programs that
+// migrate brings the database to the newest version. Of several programs that
 // start at once one does it, and the others wait for it.
 func (p *remote) migrate(ctx context.Context) (err error) {
 	dir, _, err := migrationsOf("postgres")

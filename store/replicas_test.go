@@ -15,14 +15,14 @@ import (
 )
 
 // sit opens a connection by which a replica is there.
-func sit(t *testing.T, s *Store, id string, leads ...string) (*Membership, []Replica, func(string) bool) {
+func sit(t *testing.T, s *Store, id string) (*Membership, []Replica, func(string) bool) {
 	t.Helper()
 	session, err := s.Replicas().Join(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { session.Close() })
-	all, led := told(t, session, id, leads...)
+	all, led := told(t, session, id)
 	return session, all, led
 }
 

@@ -312,7 +312,6 @@ type RPCError struct {
 
 // JSON-RPC 2.0 and MCP error codes in use here.
 const (
-	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603

@@ -15,7 +15,6 @@ import (
 // What a legacy server may ask a client.
 const (
 	methodElicit = "elicitation/create"
-	methodSample = "sampling/createMessage"
 	methodRoots  = "roots/list"
 )
 

@@ -232,7 +232,7 @@ func (c *conformance) compareAll(t *testing.T, table string, pairs []pair) {
 	for _, p := range pairs {
 		for _, s := range all {
 			direct, through := p.judged(found[ran{p.direct(s), s.name, 0}]), p.judged(found[ran{p.name, s.name, 1}])
-			for _, scenario := range sortedKeys(direct) {
+			for _, scenario := range slices.Sorted(maps.Keys(direct)) {
 				if len(lost(direct[scenario], through[scenario])) == 0 || excused(scenario, s, sideThrough) {
 					continue
 				}
@@ -254,7 +254,7 @@ func (c *conformance) compareAll(t *testing.T, table string, pairs []pair) {
 				if isWrittenDown(t, row()) {
 					break
 				}
-				for _, scenario := range sortedKeys(side.found) { // one may take too long beside so much else
+				for _, scenario := range slices.Sorted(maps.Keys(side.found)) { // one may take too long beside so much else
 					if strings.HasPrefix(verdict(side.found[scenario]), "passes") {
 						continue
 					}
@@ -287,7 +287,7 @@ func (r results) sum() string {
 // differing are the scenarios that pass on one side only.
 func differing(direct, through results) string {
 	var more, fewer []string
-	for _, scenario := range sortedKeys(direct) {
+	for _, scenario := range slices.Sorted(maps.Keys(direct)) {
 		before, after := strings.HasPrefix(verdict(direct[scenario]), "passes"), strings.HasPrefix(verdict(through[scenario]), "passes")
 		switch {
 		case after && !before:

@@ -513,7 +513,7 @@ func (c *conformance) compare(t *testing.T, role string, sides []string, run fun
 	fmt.Fprintf(&table, "| scenario | suite, era | %s |\n|%s\n", strings.Join(sides, " | "), strings.Repeat(" --- |", len(sides)+2))
 	for i, s := range suites {
 		direct := found[0][i]
-		for _, scenario := range sortedKeys(direct) {
+		for _, scenario := range slices.Sorted(maps.Keys(direct)) {
 			if !excused(scenario, s, sides[1]) {
 				direct[scenario] = again(s, sides[0], scenario, found[1][i][scenario], direct[scenario])
 			}
@@ -543,15 +543,6 @@ func reduced(suites []suite) []suite {
 		return []suite{suites[0], suites[2]}
 	}
 	return suites
-}
-
-func sortedKeys(r results) []string {
-	var keys []string
-	for key := range r {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // writtenDown checks that the documentation has the table, between its marks,

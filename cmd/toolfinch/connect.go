@@ -122,12 +122,8 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 		return nil
 	}
 	if !f.yes {
-		agreed, err := ask(cmd, "Write this?")
-		if err != nil {
+		if err := agreed(cmd, "Write this?"); err != nil {
 			return err
-		}
-		if !agreed {
-			return &exitError{exitFailed, errors.New("nothing was written")}
 		}
 	}
 	done, err := c.done(f)
@@ -406,6 +402,15 @@ func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.En
 		fmt.Fprintf(notes, "%s not set here, and so not passed on: set what is missing and connect again\n", isOrAre(unset))
 	}
 	return nil
+}
+
+// agreed is nil where the user agrees to what was shown, and otherwise the error of the command.
+func agreed(cmd *cobra.Command, question string) error {
+	yes, err := ask(cmd, question)
+	if err == nil && !yes {
+		err = &exitError{exitFailed, errors.New("nothing was written")}
+	}
+	return err
 }
 
 // ask asks a question at the terminal. Without one nobody can answer.

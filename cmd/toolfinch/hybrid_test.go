@@ -615,25 +615,18 @@ func TestModelIsMissingOrDamaged(t *testing.T) {
 	})
 	for name, change := range map[string]map[string][]byte{
 		"weights cut short":     {"model.safetensors": make([]byte, 1000)},
-		"manifest is no JSON":   {"manifest.json": []byte(`{"files": `)},
-		"config is no JSON":     {"config.json": []byte(strings.Repeat("{", 612))},
 		"config of another net": {"config.json": fmt.Appendf(nil, "%-612s", `{"model_type": "llama"}`)},
 	} {
-		for _, kind := range []string{"HF", "AUTO"} {
-			if kind == "AUTO" && name != "weights cut short" {
-				continue
+		t.Run("HF "+name, func(t *testing.T) {
+			models := copyModel(t, change)
+			h := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models)
+			l := h.start(t)
+			a := l.client(t).askUntil(t, "delete a note", reasonGiven)
+			if a.first() != "notes_delete" || strings.Contains(a.Index.Reason, models) {
+				t.Errorf("the answer is %+v", a)
 			}
-			t.Run(kind+" "+name, func(t *testing.T) {
-				models := copyModel(t, change)
-				h := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER="+kind, "MCPPROXY_MODELS_DIR="+models)
-				l := h.start(t)
-				a := l.client(t).askUntil(t, "delete a note", reasonGiven)
-				if a.first() != "notes_delete" || strings.Contains(a.Index.Reason, models) {
-					t.Errorf("the answer is %+v", a)
-				}
-				l.healthy(t)
-			})
-		}
+			l.healthy(t)
+		})
 	}
 }
 

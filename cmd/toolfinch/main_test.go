@@ -15,7 +15,13 @@ import (
 )
 
 // programs are what the test binary is by the name that it is started under.
-var programs = map[string]func(){"toolfinch": main, "sly": sly}
+var programs = map[string]func(){"toolfinch": main, "newer": newer, "sly": sly}
+
+// newer is a later version of the program.
+func newer() {
+	version = "v98.7.6"
+	main()
+}
 
 // TestMain makes the test binary the program itself, for the scripts and for
 // the servers they start.

@@ -101,12 +101,8 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 		return p.result()
 	}
 	if !f.yes {
-		agreed, err := ask(cmd, "\nDo this?")
-		if err != nil {
+		if err := agreed(cmd, "\nDo this?"); err != nil {
 			return err
-		}
-		if !agreed {
-			return &exitError{exitFailed, errors.New("nothing was written")}
 		}
 	}
 	if err := p.write(cmd); err != nil {
@@ -400,12 +396,8 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 		c.print(out)
 	}
 	if len(changes) > 0 && !f.dryRun && !f.yes {
-		agreed, err := ask(cmd, "Write this?")
-		if err != nil {
+		if err := agreed(cmd, "Write this?"); err != nil {
 			return err
-		}
-		if !agreed {
-			return &exitError{exitFailed, errors.New("nothing was written")}
 		}
 	}
 	for _, c := range changes {

@@ -46,6 +46,7 @@ type Cluster struct {
 	commands io.WriteCloser
 	answers  *bufio.Scanner
 	names    atomic.Int64
+	brief    bool // it ends with its test
 }
 
 // New starts a cluster of its own for a test. It ends with the test. Without
@@ -56,6 +57,7 @@ func New(t testing.TB) *Cluster {
 	if err != nil {
 		missing(t, err)
 	}
+	c.brief = true
 	t.Cleanup(func() {
 		if err := c.close(); err != nil {
 			t.Error(err)
@@ -185,19 +187,14 @@ func (c *Cluster) Database(t testing.TB) string {
 	if err := c.exec("CREATE DATABASE " + name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if c == mustShared() { // others end with their test
+	if !c.brief {
+		t.Cleanup(func() {
 			if err := c.exec("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
 				t.Error(err)
 			}
-		}
-	})
+		})
+	}
 	return c.url(name)
-}
-
-func mustShared() *Cluster {
-	c, _ := shared()
-	return c
 }
 
 func (c *Cluster) exec(statement string) error {

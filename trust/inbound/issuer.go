@@ -48,7 +48,6 @@ type issuer struct {
 	keys  []jose.JSONWebKey
 	got   time.Time // when keys were had; zero: never
 	tried time.Time // when they were asked for last
-	fault error     // of that
 }
 
 // metadata is what matters here of an issuer's (RFC 8414, OpenID Connect Discovery).
@@ -132,7 +131,6 @@ func (i *issuer) refresh(ctx context.Context, pause time.Duration) error {
 	about, keys, err := i.ask(asking)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.fault = err
 	if err != nil {
 		i.log.Warn("the keys of the issuer cannot be had; those known are taken", "error", err, "known", len(i.keys))
 		return nil

@@ -301,15 +301,6 @@ func (s *Server) Statuses(ctx context.Context) ([]Status, error) {
 	return all, nil
 }
 
-// LoggedIn reports whether there is a token of a principal, or one is got without a person.
-func (s *Server) LoggedIn(ctx context.Context, principal string) bool {
-	if !s.settings.interactive() {
-		return true
-	}
-	c, err := s.read(ctx, principal)
-	return err == nil && c != nil && (c.RefreshToken != "" || c.fresh(time.Now(), 0))
-}
-
 // event is something that happened to a login.
 func (s *Server) event(ctx context.Context, kind, principal string, c *credential, err error) {
 	e := trust.Event{Kind: kind, Principal: principal, Server: s.name}

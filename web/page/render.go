@@ -174,7 +174,7 @@ func revealed(document []byte) []byte {
 	return b.Bytes()
 }
 
-// count is a number with thin groups of three digits.
+// count is a number with commas between groups of three digits.
 func count[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""
@@ -231,8 +231,7 @@ type frame struct {
 	Screen  *screen
 	Title   string
 	Menu    []*screen
-	Badges  map[string]int // by path of a screen: how much waits there
-	Static  string         // where the files are
+	Static  string // where the files are
 	Script  string
 	Theme   string
 	Themes  []string

@@ -575,10 +575,11 @@ func TestARequestThatCannotBeHandedOverIsNoFaultOfTheHome(t *testing.T) {
 	alice := home.connect("")
 	for name, c := range map[string]struct {
 		header http.Header
-		want   int
+		want   []int
 	}{
-		"an upgrade":           {http.Header{"Connection": {"Upgrade"}, "Upgrade": {"h2c"}}, http.StatusOK},
-		"more than HTTP/2 has": {http.Header{"X-Long": {strings.Repeat("x", 1<<20)}}, http.StatusServiceUnavailable},
+		"an upgrade": {http.Header{"Connection": {"Upgrade"}, "Upgrade": {"h2c"}}, []int{http.StatusOK}},
+		// Which of the two depends on whether the settings of the connection are known yet.
+		"more than HTTP/2 has": {http.Header{"X-Long": {strings.Repeat("x", 1<<20)}}, []int{http.StatusServiceUnavailable, http.StatusRequestHeaderFieldsTooLarge}},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 		if err != nil {
@@ -592,7 +593,7 @@ func TestARequestThatCannotBeHandedOverIsNoFaultOfTheHome(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if text := alice.read(answer); answer.StatusCode != c.want {
+		if text := alice.read(answer); !slices.Contains(c.want, answer.StatusCode) {
 			t.Errorf("%s is answered %s %s", name, answer.Status, text)
 		}
 		expect(t, alice.call(b, "echo", `{}`), "replica-0") // which is not asked for the session

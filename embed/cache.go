@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -46,7 +47,13 @@ type Cache struct {
 	Dim int
 
 	fresh atomic.Int64
+
+	mu       sync.Mutex // guards unstored; held while it is stored
+	unstored map[Key][]float32
 }
+
+// maxUnstored bounds the vectors that wait to be stored.
+const maxUnstored = 20_000
 
 // Fresh is how many texts were embedded by this Cache, because the store had no
 // vector of them.
@@ -62,7 +69,7 @@ func NewCache(embedder Embedder, template string, vectors Vectors) *Cache {
 // share one, which must not be changed. What is stored is not embedded again,
 // unless it is damaged or its dimension is not the embedder's. A text that the embedder refuses has nil. Every batch is
 // stored as soon as it is done: after an error or an interruption the next call
-// goes on from there. Where vectors cannot be stored, they are returned beside that error. Progress, unless nil, hears how many of the different texts
+// goes on from there. Where vectors cannot be stored, they are returned beside that error, and wait for Store. Progress, unless nil, hears how many of the different texts
 // have a vector, first after the look-up and then after each batch.
 func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, total int)) ([][]float32, error) {
 	keys := make([]Key, len(texts))
@@ -96,8 +103,9 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 			if err != nil {
 				return nil, err
 			}
+			c.keep(vectors)
 			if unstored == nil { // else each batch would wait for a store that is away
-				unstored = c.put(ctx, vectors)
+				unstored = c.Store(ctx)
 			}
 			for _, key := range batch {
 				vector := vectors[key]
@@ -157,6 +165,13 @@ func (c *Cache) stored(ctx context.Context, keys []Key) (have map[Key][]float32,
 	if have == nil {
 		have = make(map[Key][]float32, len(keys))
 	}
+	c.mu.Lock()
+	for _, key := range keys {
+		if vector, ok := c.unstored[key]; ok {
+			have[key] = vector
+		}
+	}
+	c.mu.Unlock()
 	count := make(map[int]int)
 	for key, vector := range have {
 		if !isUnit(vector) {
@@ -202,13 +217,33 @@ func (c *Cache) embed(ctx context.Context, batch []Key, distinct map[Key]string,
 	return byKey, nil
 }
 
-// put stores what was embedded, even when the caller has just given up.
-func (c *Cache) put(ctx context.Context, vectors map[Key][]float32) error {
+// keep has vectors wait to be stored; what is too much is embedded again some day.
+func (c *Cache) keep(vectors map[Key][]float32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unstored == nil {
+		c.unstored = make(map[Key][]float32, len(vectors))
+	}
+	for key, vector := range vectors {
+		if len(c.unstored) < maxUnstored {
+			c.unstored[key] = vector
+		}
+	}
+}
+
+// Store stores what was embedded and could not be stored yet, even when the caller has just given up.
+func (c *Cache) Store(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.unstored) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
-	if err := c.vectors.PutVectors(ctx, c.space, vectors); err != nil {
+	if err := c.vectors.PutVectors(ctx, c.space, c.unstored); err != nil {
 		return fmt.Errorf("store %w of %s: %w", ErrVectors, c.space, err)
 	}
+	c.unstored = nil
 	return nil
 }
 

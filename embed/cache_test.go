@@ -226,9 +226,21 @@ func TestCacheLosesOneBatchAtMost(t *testing.T) {
 	})
 	t.Run("the store fails", func(t *testing.T) {
 		full := errors.New("disk full")
-		got, err := NewCache(&counter{dim: 4}, "", &memory{putErr: full}).Embed(t.Context(), texts, nil)
+		store := &memory{putErr: full}
+		cache := NewCache(&counter{dim: 4}, "", store)
+		got, err := cache.Embed(t.Context(), texts, nil)
 		if !errors.Is(err, full) || len(got) != len(texts) || slices.ContainsFunc(got, func(v []float32) bool { return v == nil }) {
 			t.Errorf("writing: %d vectors, %v", len(got), err)
+		}
+		if err := cache.Store(t.Context()); !errors.Is(err, full) {
+			t.Errorf("writing again: %v", err)
+		}
+		if store.putErr = nil; cache.Store(t.Context()) != nil {
+			t.Error("what waited is not stored")
+		}
+		again := &counter{dim: 4}
+		if _, err := NewCache(again, "", store).Embed(t.Context(), texts, nil); err != nil || len(again.batches) > 0 {
+			t.Errorf("after the store came back %d batches are embedded, %v", len(again.batches), err)
 		}
 		if _, err := NewCache(&counter{dim: 4}, "", &memory{getErr: full}).Embed(t.Context(), texts, nil); !errors.Is(err, full) {
 			t.Errorf("reading: %v", err)

@@ -130,7 +130,7 @@ func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]floa
 		n := fitting(rest)
 		vectors, err := r.try(ctx, rest[:n], tries)
 		if role == Document && errors.As(err, new(ofText)) {
-			if _, fails := r.try(ctx, []string{"tool"}, 1); fails == nil { // else it embeds nothing now
+			if _, fails := r.try(ctx, []string{control}, 1); fails == nil { // else it embeds nothing now
 				vectors, err = r.apart(ctx, rest[:n], err)
 			}
 		}
@@ -150,6 +150,9 @@ type ofText struct{ error }
 
 func (o ofText) Unwrap() error { return o.error }
 
+// control is a text that no endpoint refuses which embeds anything.
+const control = "tool"
+
 // maxUnfit bounds the texts that are remembered as refused.
 const maxUnfit = 10_000
 
@@ -163,6 +166,9 @@ func (r *remote) isUnfit(text string) bool {
 // that are refused alone have no vector.
 func (r *remote) apart(ctx context.Context, texts []string, why error) ([][]float32, error) {
 	if len(texts) == 1 {
+		if _, fails := r.try(ctx, []string{control}, 1); fails != nil {
+			return nil, why
+		}
 		r.log.Warn("a text is refused: what has it is found by words alone", "model", r.settings.Model, "text", r.excerpt(texts[0]), "error", why)
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -40,9 +40,10 @@ type embedder struct {
 	work     chan struct{}            // wakes run
 	mine     func(server string) bool // texts of other servers are embedded by other replicas; nil: all are
 
-	mu         sync.Mutex     // one embed at a time; guards the next four
+	mu         sync.Mutex     // one embed at a time; guards the next five
 	store      *store.Store   // keeps the vectors
 	model      embed.Embedder // nil before the first embed
+	cache      *embed.Cache   // of model
 	wordsAlone bool           // there is to be none
 	dropped    bool           // vectors of another dimension were dropped
 
@@ -116,18 +117,21 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 	if err := e.open(ctx); err != nil || e.wordsAlone {
 		return 0, err
 	}
-	cache := embed.NewCache(e.model, index.TextVersion, e.store)
+	cache, before := e.cache, e.cache.Fresh()
 	if cache.Dim = int(e.dimension.Load()); cache.Dim != 0 && !e.dropped {
 		e.dropped = true
 		for _, catalog := range e.catalogs() {
 			catalog.DropVectors()
 		}
 	}
-	defer func() { e.fresh.Add(int64(cache.Fresh())) }()
+	defer func() { e.fresh.Add(int64(cache.Fresh() - before)) }()
 	for _, catalog := range e.catalogs() {
 		err = errors.Join(err, catalog.EmbedOf(ctx, cache, e.mine, progress))
 		held += catalog.Embedded()
 		progress = nil
+	}
+	if err == nil {
+		err = cache.Store(ctx) // else it was tried just now
 	}
 	if errors.Is(err, index.ErrDimension) { // what is stored is of two
 		if probe, fails := e.model.Embed(ctx, embed.Document, []string{"tool"}); fails == nil {
@@ -157,7 +161,7 @@ func (e *embedder) open(ctx context.Context) error {
 	case model == nil:
 		e.wordsAlone = true
 	default:
-		e.model = model
+		e.model, e.cache = model, embed.NewCache(model, index.TextVersion, e.store)
 		name := e.settings.HFModel
 		if kind, _, _ := strings.Cut(model.ID(), ":"); strings.EqualFold(kind, embed.KindOpenAI) {
 			name = cmp.Or(e.settings.OpenAI.Model, embed.DefaultOpenAIModel)

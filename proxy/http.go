@@ -168,7 +168,7 @@ func (p *Proxy) Handler() http.Handler {
 	api := p.api()
 	for _, pattern := range web.Patterns {
 		target := inQuery
-		if pattern != web.Path {
+		if pattern != web.Path && p.only == "" {
 			target = func(*http.Request) inbound.Target { return inbound.Target{Any: true} }
 		}
 		enter(pattern, target, api)

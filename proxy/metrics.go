@@ -63,7 +63,7 @@ func (h rest) viewMetrics(ctx context.Context) []telemetry.Family {
 	byView, byKind := []string{"view"}, []string{"view", "kind"}
 	tools := telemetry.Family{Name: "toolfinch_tools", Help: "Tools that can be found in a view now.", Labels: byView}
 	documents := telemetry.Family{Name: "toolfinch_index_documents", Help: "Tools, prompts and resources in the index of a view.", Labels: byView}
-	vectors := telemetry.Family{Name: "toolfinch_index_vectors", Help: "How many of these have a vector; with an embedder the others wait for theirs.", Labels: byView}
+	vectors := telemetry.Family{Name: "toolfinch_index_vectors", Help: "How many of these have a vector; with an embedder the others wait for theirs, or are refused.", Labels: byView}
 	sessions := telemetry.Family{Name: "toolfinch_sessions_total", Help: "Sessions of clients since the start.", Counter: true, Labels: byView}
 	steps := telemetry.Family{Name: "toolfinch_steps_total", Help: "Steps of models that have read a list since the start (made), and those with every tool listed (all).", Counter: true, Labels: byKind}
 	changes := telemetry.Family{Name: "toolfinch_list_changes_total", Help: "Lists that changed between two steps of a session since the start: at their end (appended) or inside (changed).", Counter: true, Labels: byKind}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,7 +72,7 @@ func (h paged) Pin(ctx context.Context, id tool.ID) (pin page.Pin, ok bool) {
 const maxBarred = 50
 
 // Barred are those who may not use a tool, of all who are known.
-func (h paged) Barred(ctx context.Context, view string, def *tool.Def) []string {
+func (h paged) Barred(ctx context.Context, view string, t *tool.Tool) []string {
 	v, err := h.reachable(view)
 	if err != nil || !h.owner(ctx) || v.police == nil || v.police.policies == nil {
 		return nil
@@ -79,7 +80,7 @@ func (h paged) Barred(ctx context.Context, view string, def *tool.Def) []string 
 	barred := []string{}
 	ask := func(name string, p *trust.Principal) {
 		party := trust.Party{Principal: p, Transport: trust.TransportHTTP}
-		if !v.police.may(party, def) {
+		if !v.police.policies.May(v.police.request(party, t.Def, cmp.Or(t.View, v.name))) {
 			barred = append(barred, name)
 		}
 	}

@@ -91,9 +91,10 @@ func (p *police) viewsWith(server string) []string {
 	return []string{p.view}
 }
 
-// may reports whether a party may use what is defined, in one of the views with its server.
-func (p *police) may(party trust.Party, def *tool.Def) bool {
-	return slices.ContainsFunc(p.viewsWith(def.ID.Server), func(view string) bool { return p.policies.May(p.request(party, def, view)) })
+// mayAll reports whether a party may use what is defined in all views with its server, to which what becomes of it
+// matters.
+func (p *police) mayAll(party trust.Party, def *tool.Def) bool {
+	return !slices.ContainsFunc(p.viewsWith(def.ID.Server), func(view string) bool { return !p.policies.May(p.request(party, def, view)) })
 }
 
 // mayServer reports whether something of a server may be allowed that is not known yet, of one of the kinds, or of any.

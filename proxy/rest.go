@@ -165,7 +165,7 @@ func (h rest) pins(ctx context.Context, view web.View, of func(server string) bo
 			return true
 		}
 		def, err := tool.ParseKind(id.Kind, id.Server, raw)
-		return err == nil && v.police.may(party, def)
+		return err == nil && v.police.mayAll(party, def)
 	})
 }
 

@@ -18,6 +18,9 @@ type Held struct {
 	Quiet bool
 }
 
+// is reports whether two are the same under the same name.
+func (h Held) is(other Held) bool { return h.Name == other.Name && h.Def.ID == other.Def.ID }
+
 // withheld finds what a catalog's servers have that is held.
 type withheld struct {
 	table
@@ -40,8 +43,10 @@ func newWithheld(servers []Server) *withheld {
 			continue
 		}
 		one := Server{Name: s.Name, Prefix: s.Prefix}
-		for _, h := range s.Held {
-			one.Tools = append(one.Tools, h.Tool)
+		for i, h := range s.Held {
+			if !slices.ContainsFunc(s.Held[:i], h.is) { // several views may have it
+				one.Tools = append(one.Tools, h.Tool)
+			}
 			w.why[h.Def.ID] = h.Why
 			if key := (counted{s.Name, h.Def.ID}); !h.Quiet && !once[key] {
 				once[key] = true

@@ -66,13 +66,9 @@ func (s *Server) join(other Server, tools []*tool.Tool) {
 	}
 	s.Held = slices.Clip(s.Held)
 	for _, h := range other.Held {
-		i := slices.IndexFunc(s.Held, func(known Held) bool { return known.Name == h.Name && known.Def.ID == h.Def.ID })
-		if i < 0 {
+		if !slices.ContainsFunc(s.Held, func(known Held) bool { return known.is(h) && known.View == h.View }) {
 			s.Held = append(s.Held, h)
-			continue
 		}
-		s.Held = slices.Clone(s.Held)
-		s.Held[i].Tool = &tool.Tool{Name: h.Name, Def: h.Def, Handler: h.Handler} // it is of several views
 	}
 	s.Description = cmp.Or(s.Description, other.Description)
 	if s.Capabilities == nil {

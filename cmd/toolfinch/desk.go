@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/embed"
 	"toolfinch/nearest"
 	"toolfinch/proxy"
 	"toolfinch/store"
@@ -247,7 +248,10 @@ func (d *desk) embed() error {
 	if d.cmd.Context().Err() != nil {
 		return context.Cause(d.cmd.Context())
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, embed.ErrVectors):
+		fmt.Fprintln(d.cmd.ErrOrStderr(), "warning: vectors are not read or stored:", err)
+	case err != nil:
 		fmt.Fprintln(d.cmd.ErrOrStderr(), "warning: words alone decide:", err)
 	}
 	return nil

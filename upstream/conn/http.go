@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/rawjson"
+	"toolfinch/trust/login"
 )
 
 // sender sends the HTTP requests of a connection.
@@ -294,8 +295,8 @@ func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Repl
 		}
 		response, closed, err := s.get(ctx, e.lastID)
 		if err != nil {
-			if misses++; misses == maxMisses {
-				return err
+			if misses++; misses == maxMisses || ctx.Err() != nil || errors.Is(err, errRedirect) || login.About(err) {
+				return fmt.Errorf("%w: %v", errNoAnswer, err) // the text alone: what was sent was sent, whatever becomes of this
 			}
 			body = nil
 			continue
@@ -351,6 +352,8 @@ const (
 	streamDelay = time.Second
 	// streamStands is how long it has to stand so that the next delay is that one.
 	streamStands = 10 * time.Second
+	// mostAsked bounds how long a server may ask for to be left alone: what happens meanwhile it may not keep.
+	mostAsked = 10 * time.Minute
 )
 
 // listen keeps the stream of notifications open until the connection ends, or the
@@ -391,7 +394,7 @@ func (s *streamable) listen() {
 		c.log.Debug("the stream of notifications has ended", "error", err)
 		c.handler.StreamEnded()
 		if errors.Is(err, io.EOF) {
-			asked = e.retry
+			asked = min(e.retry, mostAsked)
 		}
 		if time.Since(began) > streamStands || asked > 0 && e.lastID != before { // it ends them on purpose
 			delays.Reset()

@@ -156,6 +156,24 @@ func TestAStreamIsResumedWhereItBroke(t *testing.T) {
 	}
 }
 
+// A server that is gone meanwhile may have made the call.
+func TestAStreamThatCannotBeResumedWasAsked(t *testing.T) {
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
+		_ = http.NewResponseController(w).Flush()
+		_ = server.Listener.Close()
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+	defer c.Close()
+	if _, err := c.Request(t.Context(), "x", nil, nil); !FailureOf(err).Sent || errors.Is(err, ErrNotConnected) {
+		t.Errorf("sent %t, %v", FailureOf(err).Sent, err)
+	}
+}
+
 // An error without an ID is about the request that it is the answer to, and about
 // no other, even if nobody else waits.
 func TestAnErrorWithoutIDIsOfItsRequest(t *testing.T) {

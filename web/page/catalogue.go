@@ -49,7 +49,7 @@ type stocking interface {
 	Pin(ctx context.Context, id tool.ID) (pin Pin, ok bool)
 	// Barred are those who may not use a tool of a view, of all who are known: the bearers
 	// of keys, and nobody in particular. For the owner; nil where there are no policies.
-	Barred(ctx context.Context, view string, def *tool.Def) []string
+	Barred(ctx context.Context, view string, t *tool.Tool) []string
 	// Prefer adds to a file of queries for toolfinch eval that a query should have found a
 	// tool first. Only the owner may. It returns where the file is, and whether it has
 	// said so before.
@@ -428,7 +428,7 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 		}
 	}
 	if q.owner() {
-		d.Barred = q.server.House.Barred(q.Context(), stock.View, t.Def)
+		d.Barred = q.server.House.Barred(q.Context(), stock.View, t)
 		d.Policies = d.Barred != nil
 	}
 	return d, nil

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"toolfinch/rawjson"
 )
@@ -330,15 +331,21 @@ func (s *Server) seenFrom(project string) {
 	if project == "" {
 		return
 	}
+	if of := filepath.ToSlash(s.Command); IsRelativeCommand(s.Command) && (s.Cwd == "" || strings.HasPrefix(of, "./") || strings.HasPrefix(of, "../")) {
+		s.Command = filepath.Join(project, s.Command)
+	}
 	if s.Cwd == "" && s.Command != "" && slices.ContainsFunc(s.Args, func(arg string) bool { return isRelative(arg, project) }) {
 		s.Cwd = project
 	}
 	if s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "~") && !strings.Contains(s.Cwd, "${") {
 		s.Cwd = filepath.Join(project, s.Cwd)
 	}
-	if strings.HasPrefix(s.Command, "./") || strings.HasPrefix(s.Command, "../") {
-		s.Command = filepath.Join(project, s.Command)
-	}
+}
+
+// IsRelativeCommand reports whether a command names a file seen from somewhere, not a program to look for in PATH.
+func IsRelativeCommand(command string) bool {
+	separated := strings.ContainsFunc(command, func(r rune) bool { return r < utf8.RuneSelf && os.IsPathSeparator(uint8(r)) })
+	return separated && !filepath.IsAbs(command) && !strings.HasPrefix(command, "~") && !strings.Contains(command, "${")
 }
 
 // Absolute is an argument in which a path that looks relative to the folder is absolute.

@@ -265,8 +265,9 @@ mcpServers:
 // Paths of a project's file are seen from the project.
 func TestPathsOfAProjectBecomeAbsolute(t *testing.T) {
 	f := File{Client: Find("cursor"), Path: "/p/.cursor/mcp.json", Project: "/p", block: mcpServers}
-	got, err := f.Servers([]byte(`{"mcpServers": {"a": {"command": "./a", "cwd": "sub"}, "b": {"command": "b", "cwd": "${D}"}}}`))
-	if err != nil || filepath.ToSlash(got[0].Command) != "/p/a" || filepath.ToSlash(got[0].Cwd) != "/p/sub" || got[1].Cwd != "${D}" || got[1].Command != "b" {
+	got, err := f.Servers([]byte(`{"mcpServers": {"a": {"command": "./a", "cwd": "sub"}, "b": {"command": "b", "cwd": "${D}"},
+		"c": {"command": ".venv/bin/python", "args": ["-m", "srv"]}, "d": {"command": "/bin/d"}, "e": {"command": "~/e"}}}`))
+	if err != nil || filepath.ToSlash(got[2].Command) != "/p/.venv/bin/python" || got[3].Command != "/bin/d" || got[4].Command != "~/e" || filepath.ToSlash(got[0].Command) != "/p/a" || filepath.ToSlash(got[0].Cwd) != "/p/sub" || got[1].Cwd != "${D}" || got[1].Command != "b" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -628,7 +629,7 @@ func TestBackupsDoNotReplaceEachOther(t *testing.T) {
 // files are found, and the servers that are the user's alone there.
 func TestClaudeCodeKnowsItsProjects(t *testing.T) {
 	home, project := t.TempDir(), t.TempDir()
-	own := `{"projects": {` + string(rawjson.Quote(project)) + `: {"mcpServers": {"alone": {"command": "a"}}}, "/gone/away": {}}}`
+	own := `{"projects": {` + string(rawjson.Quote(filepath.ToSlash(project)+"/")) + `: {"mcpServers": {"alone": {"command": "a"}}}, "/gone/away": {}}}`
 	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(own), 0o600); err != nil {
 		t.Fatal(err)
 	}

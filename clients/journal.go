@@ -199,7 +199,7 @@ func (j Journal) UndoFile(path string) (Undone, error) {
 		u.After = u.Before
 		return u, err
 	}
-	if !r.knows(u.Before) {
+	if !r.knows(u.Before) || r.Edited { // what it was before the first edit is not known, or not what the user wants back
 		return u, ErrChanged
 	}
 	u.mode = r.Mode
@@ -238,20 +238,32 @@ func (j Journal) Restore(u Undone, now time.Time) (backup string, err error) {
 	if err != nil || r == nil {
 		return backup, err
 	}
+	if !u.Exact {
+		return backup, j.drop(r, r.Earlier) // its backups have comments that this could not put back
+	}
 	return backup, j.forget(r, r.Earlier)
+}
+
+// drop is forget that leaves the backups.
+func (j Journal) drop(r, left *record) error {
+	if left != nil {
+		return j.write(left)
+	}
+	if err := os.Remove(j.place(r.Path)); err != nil {
+		return fmt.Errorf("forget what was undone: %w", reason(err))
+	}
+	return nil
 }
 
 // forget puts the record left in place of r, nil for none, and removes the backups that
 // only r needs.
 func (j Journal) forget(r, left *record) error {
+	if err := j.drop(r, left); err != nil {
+		return err
+	}
 	var needed []string
 	if left != nil {
 		needed = left.backups()
-		if err := j.write(left); err != nil {
-			return err
-		}
-	} else if err := os.Remove(j.place(r.Path)); err != nil {
-		return fmt.Errorf("forget what was undone: %w", reason(err))
 	}
 	for _, path := range r.backups() {
 		if slices.Contains(needed, path) {

@@ -76,6 +76,29 @@ func TestJournalWithoutItsBackup(t *testing.T) {
 	}
 }
 
+// What was edited between two edits is nobody's to undo.
+func TestWhatWasEditedBetweenIsLeft(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "c.yaml")
+	j := Journal{Dir: filepath.Join(dir, "undo")}
+	if err := Replace(path, nil, []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	for i, edit := range [][2]string{{"a", "b"}, {"mine", "theirs"}} {
+		if i > 0 {
+			if err := Replace(path, []byte("b"), []byte("mine")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := j.Write(Edit{Path: path, Before: []byte(edit[0]), After: []byte(edit[1]), Setup: true}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := j.UndoFile(path); !errors.Is(err, ErrChanged) {
+		t.Errorf("error = %v, want %v", err, ErrChanged)
+	}
+}
+
 // journaled is a client's file with the servers in it, and a journal of its own.
 func journaled(t *testing.T, servers string) (Journal, File, []byte) {
 	t.Helper()

@@ -114,17 +114,18 @@ func claudeCode(s System) []File {
 	if own == "" {
 		return files
 	}
-	for _, folder := range claudeProjects(own) {
+	for _, key := range claudeProjects(own) {
+		folder := filepath.Clean(key)
 		if folder != s.Dir {
 			files = append(files, File{Path: filepath.Join(folder, ".mcp.json"), Project: folder})
 		}
-		files = append(files, File{Path: own, Project: folder, block: []string{"projects", folder, "mcpServers"}})
+		files = append(files, File{Path: own, Project: folder, block: []string{"projects", key, "mcpServers"}})
 	}
 	return files
 }
 
 // claudeProjects returns the folders in which Claude Code was used that are
-// still there. A file that cannot be read is reported when it is read for its
+// still there, as it writes them: on Windows with slashes. A file that cannot be read is reported when it is read for its
 // servers.
 func claudeProjects(own string) []string {
 	data, err := ReadFile(own)
@@ -138,7 +139,7 @@ func claudeProjects(own string) []string {
 	var folders []string
 	for folder := range rawjson.Members(rawjson.Member(doc.standard(), "projects")) {
 		if info, err := os.Stat(folder); err == nil && info.IsDir() && filepath.IsAbs(folder) {
-			folders = append(folders, filepath.Clean(folder))
+			folders = append(folders, folder)
 		}
 	}
 	return folders

@@ -30,7 +30,7 @@ var httpLimits = section[HTTPLimits]{keys: keys{
 	},
 	{
 		name: "body", change: restart,
-		doc:   "bytes of one message, or of a body of the REST API",
+		doc:   "bytes of one message, or of a body of the REST API, which has 16 MiB at most",
 		value: in(func(l *HTTPLimits) *int { return &l.Body }).is(size{}, 16<<20),
 	},
 	{

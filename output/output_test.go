@@ -211,6 +211,16 @@ func TestAResultIsAnsweredWholeWhenTheStoreFails(t *testing.T) {
 	}
 }
 
+// However many blocks are left out, the answer is short.
+func TestManyBlocksAreLeftOut(t *testing.T) {
+	f := newFixture(t)
+	link := `{"type":"resource_link","name":"x","uri":"a://` + strings.Repeat("x", 200) + `"}`
+	got := f.call(t, Settings{MinSize: 1000, Preview: 20}, alice, `{"content":[`+strings.Repeat(link+",", 20_000)+link+`]}`)
+	if len(got) > 10_000 || !strings.Contains(note(t, got), "more are left out: blocks from") {
+		t.Errorf("%d bytes: %.2000s", len(got), got)
+	}
+}
+
 func TestStructuredContentIsWholeOrLeftOut(t *testing.T) {
 	f := newFixture(t)
 	settings := Settings{MinSize: 1000, Preview: 20}

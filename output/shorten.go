@@ -13,6 +13,9 @@ import (
 // maxLabel bounds, in bytes, what a note repeats of a block that it left out.
 const maxLabel = 200
 
+// maxNamed is how many blocks that are left out an answer names.
+const maxNamed = 10
+
 // shorten makes the answer that stands for a result that was kept. ok is false
 // when there is nothing to shorten.
 func shorten(result tool.Result, s Settings, token string, expires time.Time) (answer tool.Result, ok bool) {
@@ -30,7 +33,11 @@ func shorten(result tool.Result, s Settings, token string, expires time.Time) (a
 	if data != nil && !keepsData {
 		note += fmt.Sprintf(" Structured content (%d bytes) is left out: read it with jq.", len(data))
 	}
-	for _, block := range left {
+	for i, block := range left {
+		if i == maxNamed {
+			note += fmt.Sprintf(" %d more are left out: blocks from %d to %d.", len(left)-i, block.number, left[len(left)-1].number)
+			break
+		}
 		note += fmt.Sprintf(" Left out: %s; read it with block %d.", block.label, block.number)
 	}
 	if shown > 0 && text[shown-1] != '\n' {

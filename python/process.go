@@ -149,10 +149,10 @@ func startError(command string, err error) *Error {
 
 // prepare loads again what an earlier process had, before calls need it.
 func (p *process) prepare(targets []target) {
-	ctx, cancel := context.WithTimeout(p.life, loadTime)
-	defer cancel()
 	for _, one := range targets {
+		ctx, cancel := context.WithTimeout(p.life, loadTime)
 		_, _ = p.load(ctx, one) // its calls will say why
+		cancel()
 	}
 	close(p.ready)
 }

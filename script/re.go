@@ -35,9 +35,6 @@ func compilePattern(source string) (*regexp.Regexp, error) {
 	if kept != nil {
 		return kept, nil
 	}
-	if len(source) > maxPattern {
-		return nil, limitError("%d bytes of a regular expression", maxPattern)
-	}
 	compiled, err := regexp.Compile(source)
 	switch text := fmt.Sprint(err); {
 	case err == nil:
@@ -88,6 +85,9 @@ func reFunction(name, around string, do func(p *regexp.Regexp, args *reArgs) (st
 		}
 		if err := starlark.UnpackArgs(name, args, kwargs, takes...); err != nil {
 			return nil, err
+		}
+		if len(source) > maxPattern {
+			return nil, fmt.Errorf("%s: %w", name, limitError("%d bytes of a regular expression", maxPattern))
 		}
 		p, err := compilePattern(source)
 		if err == nil && around != "" {

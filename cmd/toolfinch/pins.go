@@ -17,7 +17,6 @@ import (
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/pins"
 )
 
@@ -75,24 +74,6 @@ Characters that nobody sees stand as \u{e0041}. Without arguments it shows all t
 }
 
 const nothingHeld = "nothing is held: every server has what you approved"
-
-// recordPins has the audit log say what the owner has decided. A running toolfinch says,
-// without a principal, when it took that in.
-func (s *settings) recordPins(cmd *cobra.Command, approve bool, decided []pins.Report) error {
-	config, err := s.read(cmd, nil)
-	if err != nil {
-		return err
-	}
-	kind := trust.EventRejected
-	if approve {
-		kind = trust.EventApproved
-	}
-	events := make([]trust.Event, len(decided))
-	for i, r := range decided {
-		events[i] = trust.Event{Kind: kind, Server: r.ID.Server, Tool: r.ID.String(), DefHash: r.Hash}
-	}
-	return s.record(cmd, config, events...)
-}
 
 func newPinsDecide(s *settings, approve bool) *cobra.Command {
 	var yes, everything bool
@@ -153,9 +134,6 @@ its server changes it again. Approving it later is possible.`
 				if errors.Is(err, store.ErrStale) {
 					err = fmt.Errorf("%w: nothing was decided; look at it again: toolfinch pins diff", err)
 				}
-				return err
-			}
-			if err := s.recordPins(cmd, approve, chosen); err != nil {
 				return err
 			}
 			done := "approved"

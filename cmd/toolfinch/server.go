@@ -178,7 +178,7 @@ func shown(path string) string {
 // seenFrom makes a relative path of the command line absolute, unless the configuration
 // is in the working directory: the file's paths start at its folder.
 func seenFrom(command, folder string) string {
-	if !strings.HasPrefix(command, "./") && !strings.HasPrefix(command, "../") {
+	if !clients.IsRelativeCommand(command) {
 		return command
 	}
 	if here, err := os.Getwd(); err != nil || samePath(here, folder) {

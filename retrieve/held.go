@@ -18,9 +18,6 @@ type Held struct {
 	Quiet bool
 }
 
-// is reports whether two are the same under the same name.
-func (h Held) is(other Held) bool { return h.Name == other.Name && h.Def.ID == other.Def.ID }
-
 // withheld finds what a catalog's servers have that is held.
 type withheld struct {
 	table
@@ -36,6 +33,10 @@ func newWithheld(servers []Server) *withheld {
 		server string
 		id     tool.ID
 	}
+	type named struct {
+		name string
+		id   tool.ID
+	}
 	once := map[counted]bool{} // one may have several names
 	var held []Server
 	for _, s := range servers {
@@ -43,8 +44,10 @@ func newWithheld(servers []Server) *withheld {
 			continue
 		}
 		one := Server{Name: s.Name, Prefix: s.Prefix}
-		for i, h := range s.Held {
-			if !slices.ContainsFunc(s.Held[:i], h.is) { // several views may have it
+		there := map[named]bool{} // several views may have it
+		for _, h := range s.Held {
+			if is := (named{h.Name, h.Def.ID}); !there[is] {
+				there[is] = true
 				one.Tools = append(one.Tools, h.Tool)
 			}
 			w.why[h.Def.ID] = h.Why

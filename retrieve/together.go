@@ -66,7 +66,7 @@ func (s *Server) join(other Server, tools []*tool.Tool) {
 	}
 	s.Held = slices.Clip(s.Held)
 	for _, h := range other.Held {
-		if !slices.ContainsFunc(s.Held, func(known Held) bool { return known.is(h) && known.View == h.View }) {
+		if !slices.ContainsFunc(s.Held, func(known Held) bool { return known.Name == h.Name && known.Def.ID == h.Def.ID && known.View == h.View }) {
 			s.Held = append(s.Held, h)
 		}
 	}

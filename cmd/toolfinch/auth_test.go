@@ -166,7 +166,7 @@ func TestKeysAndTokensOpenARunningProgram(t *testing.T) {
 		status             int
 	}{
 		{"POST", "/mcp/reader", hello, 200}, {"POST", "/mcp", hello, 403}, {"POST", "/mcp/other", hello, 403}, {"GET", "/sse", "", 403},
-		{"GET", "/api/tools?view=reader", "", 200}, {"GET", "/api/tools", "", 403}, {"GET", "/metrics", "", 403}, {"GET", "/metrics?view=reader", "", 400},
+		{"GET", "/api/tools?view=reader", "", 200}, {"GET", "/api/tools", "", 403}, {"GET", "/metrics", "", 200}, {"GET", "/metrics?view=reader", "", 400}, {"GET", "/openapi.json", "", 200},
 		{"POST", "/api/proxy/execute?view=reader", `{"tool_id":"memory_read_graph","arguments":{}}`, 200},
 		{"POST", "/api/proxy/execute?view=reader&view=", `{"tool_id":"memory_read_graph","arguments":{}}`, 400},
 	} {

@@ -258,7 +258,7 @@ func TestLimitsSayWhich(t *testing.T) {
 		{"steps", "for i in range(10000):\n  pass", "script:1: limit reached: 1000 steps: loop less", Limits{Steps: 1000}},
 		{"memory, in one operation", "x = 'a' * 900000000", "script: limit reached: 67108864 bytes of memory: make smaller values, or fewer", Limits{}},
 		{"memory, by and by", "x = []\nfor i in range(1000000000):\n  x.append('a%d' % i * 1000)", "script: limit reached: 67108864 bytes of memory: make smaller values, or fewer", Limits{Steps: 1 << 50, Time: await.Bound}},
-		{"stack", "a = []\nfor _ in range(100000):\n  a = [a]\nx = str(a)", "script: limit reached: 33554432 bytes of stack: nest less", Limits{Steps: 1 << 50, Memory: 1 << 30, Time: await.Bound}},
+		{"stack", "a = ()\nfor _ in range(1000000):\n\ta = (a,)\nx = {a: 1}", "script: limit reached: 33554432 bytes of stack: nest less", Limits{Steps: 1 << 50, Memory: 1 << 30, Time: await.Bound}},
 		{"answers of tools", "for _ in range(10):\n  call_tool('big')", "script:2: limit reached: 33554432 bytes of answers of tools in all: ask for less, or call fewer", Limits{Memory: 32 << 20, Calls: 40, Time: await.Bound}},
 		{"answers in parallel", "x = parallel([{'tool': 'big'}] * 40)", "script:1: limit reached: 33554432 bytes of answers of tools in all: ask for less, or call fewer", Limits{Memory: 32 << 20, Calls: 40, Time: await.Bound}},
 		{"arguments", "call_tool('t', {'a': 'a' * 20000000})", "script:1: call_tool t: limit reached: 16777216 bytes of arguments: send less", Limits{Calls: 1}},

@@ -47,14 +47,20 @@ func TestJournalKeepsFewBackups(t *testing.T) {
 	}
 }
 
-// Without the backup nothing is written, and the error says what is missing.
-func TestJournalWithoutItsBackup(t *testing.T) {
+// fileOfA is a file that has "a" in it, and a journal.
+func fileOfA(t *testing.T) (j Journal, path string) {
+	t.Helper()
 	dir := t.TempDir()
-	path := filepath.Join(dir, "c.yaml")
-	j := Journal{Dir: filepath.Join(dir, "undo")}
+	path = filepath.Join(dir, "c.yaml")
 	if err := Replace(path, nil, []byte("a")); err != nil {
 		t.Fatal(err)
 	}
+	return Journal{Dir: filepath.Join(dir, "undo")}, path
+}
+
+// Without the backup nothing is written, and the error says what is missing.
+func TestJournalWithoutItsBackup(t *testing.T) {
+	j, path := fileOfA(t)
 	backup, err := j.Write(Edit{Path: path, Before: []byte("a"), After: []byte("b"), Setup: true}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +71,7 @@ func TestJournalWithoutItsBackup(t *testing.T) {
 	if err := os.Rename(backup, backup+"x"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.UndoFile(path); err == nil || !strings.Contains(err.Error(), "the backup is needed") || strings.Contains(err.Error(), dir) {
+	if _, err := j.UndoFile(path); err == nil || !strings.Contains(err.Error(), "the backup is needed") || strings.Contains(err.Error(), filepath.Dir(path)) {
 		t.Errorf("error = %v", err)
 	}
 	if err := Replace(path, []byte("b"), []byte("c")); err != nil {
@@ -78,12 +84,7 @@ func TestJournalWithoutItsBackup(t *testing.T) {
 
 // What was edited between two edits is nobody's to undo.
 func TestWhatWasEditedBetweenIsLeft(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "c.yaml")
-	j := Journal{Dir: filepath.Join(dir, "undo")}
-	if err := Replace(path, nil, []byte("a")); err != nil {
-		t.Fatal(err)
-	}
+	j, path := fileOfA(t)
 	for i, edit := range [][2]string{{"a", "b"}, {"mine", "theirs"}} {
 		if i > 0 {
 			if err := Replace(path, []byte("b"), []byte("mine")); err != nil {

@@ -153,7 +153,8 @@ func (o ofText) Unwrap() error { return o.error }
 // control is a text that no endpoint refuses which embeds anything.
 const control = "tool"
 
-// maxUnfit bounds the texts that are remembered as refused.
+// maxUnfit bounds the texts that are remembered as refused. With more, embedding fails as a whole, and is tried
+// again after growing pauses.
 const maxUnfit = 10_000
 
 func (r *remote) isUnfit(text string) bool {
@@ -172,7 +173,10 @@ func (r *remote) apart(ctx context.Context, texts []string, why error) ([][]floa
 		r.log.Warn("a text is refused: what has it is found by words alone", "model", r.settings.Model, "text", r.excerpt(texts[0]), "error", why)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.unfit == nil || len(r.unfit) >= maxUnfit {
+		if len(r.unfit) >= maxUnfit { // the others would be sent again and again
+			return nil, why
+		}
+		if r.unfit == nil {
 			r.unfit = map[Key]bool{}
 		}
 		r.unfit[sha256.Sum256([]byte(texts[0]))] = true

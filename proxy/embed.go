@@ -134,7 +134,7 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 		err = cache.Store(ctx) // else it was tried just now
 	}
 	if errors.Is(err, index.ErrDimension) { // what is stored is of two
-		if probe, fails := e.model.Embed(ctx, embed.Document, []string{"tool"}); fails == nil {
+		if probe, fails := e.model.Embed(ctx, embed.Query, []string{"tool"}); fails == nil { // a document may be refused
 			e.anew(len(probe[0]))
 		}
 	}

@@ -79,9 +79,8 @@ func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end 
 	return end, nil
 }
 
-// viewsWith are the views in which something of a server is used that none of them has as its own: a
-// resource that no server lists is one. Where several are served together, it is in each that has the server, and
-// allowed if one of them allows it.
+// viewsWith are the views that have a server. Where several are served together, what is of none in particular, as
+// a resource that no server lists, is allowed if one of them allows it.
 func (p *police) viewsWith(server string) []string {
 	if p.serving != nil {
 		if all := p.serving(server); len(all) > 0 {
@@ -91,8 +90,7 @@ func (p *police) viewsWith(server string) []string {
 	return []string{p.view}
 }
 
-// mayAll reports whether a party may use what is defined in all views with its server, to which what becomes of it
-// matters.
+// mayAll reports whether a party may use a definition in every view that has its server: to approve it concerns all.
 func (p *police) mayAll(party trust.Party, def *tool.Def) bool {
 	return !slices.ContainsFunc(p.viewsWith(def.ID.Server), func(view string) bool { return !p.policies.May(p.request(party, def, view)) })
 }

@@ -331,12 +331,26 @@ func TestSeveralWriteOneLog(t *testing.T) {
 	}
 }
 
-func TestRunWritesAndClosesEverything(t *testing.T) {
-	s := settings(t)
-	l := open(t, s)
+// running is a log that runs; stop ends and closes it.
+func running(t *testing.T, s audit.Settings) (l *audit.Log, ctx context.Context, stop func()) {
+	t.Helper()
+	l = open(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); l.Run(ctx) }()
+	return l, ctx, func() {
+		t.Helper()
+		cancel()
+		<-ended
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRunWritesAndClosesEverything(t *testing.T) {
+	s := settings(t)
+	l, ctx, stop := running(t, s)
 	const calls = 10_000
 	for range calls {
 		if err := l.Admit(ctx); err != nil {
@@ -344,11 +358,7 @@ func TestRunWritesAndClosesEverything(t *testing.T) {
 		}
 		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
 	}
-	cancel()
-	<-ended
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	if v := verified(t, s.File); len(v.Findings) > 0 || v.Lines != calls {
 		t.Errorf("%+v", v)
 	}
@@ -360,10 +370,7 @@ func TestRunWritesAndClosesEverything(t *testing.T) {
 // Also while lines come without a pause.
 func TestABusyLogIsSynced(t *testing.T) {
 	s := settings(t)
-	l := open(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); l.Run(ctx) }()
+	l, ctx, stop := running(t, s)
 	await.True(t, func() bool {
 		if err := l.Admit(ctx); err != nil {
 			t.Fatal(err)
@@ -372,11 +379,7 @@ func TestABusyLogIsSynced(t *testing.T) {
 		_, err := os.Stat(s.File + ".head")
 		return err == nil
 	})
-	cancel()
-	<-ended
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	stop()
 }
 
 // unwritable takes the folder of a log away, and returns what gives it back.

@@ -34,6 +34,33 @@ func migrationsOf(kind string) (fs.FS, int, error) {
 	return dir, len(names), err
 }
 
+// newProvider returns what applies the migrations of dir. Each file is executed as it
+// is: goose's own reader takes 4 MB for every line.
+func newProvider(dialect goose.Dialect, db *sql.DB, dir fs.FS, options ...goose.ProviderOption) (*goose.Provider, error) {
+	names, err := fs.Glob(dir, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return nil, err
+		}
+		run := func(ctx context.Context, tx *sql.Tx) error {
+			statements, err := fs.ReadFile(dir, name)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, string(statements))
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		}
+		options = append(options, goose.WithGoMigrations(goose.NewGoMigration(version, &goose.GoFunc{RunTx: run}, nil)))
+	}
+	return goose.NewProvider(dialect, db, nil, append(options, goose.WithDisableGlobalRegistry(true))...)
+}
+
 // migrate brings a SQLite database to the newest version. Two processes may do it at
 // once: of two that apply one migration the second fails, and looks anew how far the
 // database is.
@@ -54,7 +81,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		case version == newest:
 			return nil
 		}
-		provider, err := goose.NewProvider("", db, dir, goose.WithStore(userVersions{}), goose.WithDisableGlobalRegistry(true))
+		provider, err := newProvider(goose.DialectCustom, db, dir, goose.WithStore(userVersions{}))
 		if err != nil {
 			return err
 		}
@@ -138,8 +165,8 @@ func (p *remote) migrate(ctx context.Context) (err error) {
 		return err
 	})
 	defer func() { err = errors.Join(err, db.Close()) }()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable),
-		goose.WithSessionLocker(migrationLock{p}), goose.WithAllowOutofOrder(true), goose.WithDisableGlobalRegistry(true))
+	provider, err := newProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable),
+		goose.WithSessionLocker(migrationLock{p}), goose.WithAllowOutofOrder(true))
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func oldPostgres(t *testing.T, url string, version int64) map[string]map[string]
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
+	provider, err := newProvider(goose.DialectPostgres, db, dir, goose.WithTableName(versionTable))
 	if err == nil {
 		_, err = provider.UpTo(t.Context(), version)
 	}

@@ -1,4 +1,3 @@
--- +goose Up
 -- What the tables hold is said in the migrations of SQLite. Texts are compared byte
 -- by byte, as SQLite does, whatever the locale of the database.
 CREATE TABLE servers (

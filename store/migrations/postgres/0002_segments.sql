@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE segments (
 	key  BYTEA PRIMARY KEY,
 	docs BIGINT NOT NULL,

@@ -1,4 +1,3 @@
--- +goose Up
 -- The sessions of clients of the older protocol revisions, of all replicas: what another
 -- replica needs to go on with one. Its ID is not stored.
 CREATE TABLE sessions (

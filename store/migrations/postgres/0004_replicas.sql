@@ -1,4 +1,3 @@
--- +goose Up
 -- Who is there. presence is the key of an advisory lock that a replica holds as long as
 -- it is. What it leads follows from other locks of the same connection; leads repeats it
 -- for people. servers and policy are hashes, by which replicas see that others are
@@ -27,7 +26,6 @@ CREATE TABLE changes (
 
 -- Says that something has changed, in the transaction that changes it. What one
 -- transaction says twice is heard once.
--- +goose StatementBegin
 CREATE FUNCTION toolfinch_changed(of_schema TEXT, of_kind TEXT, of_key TEXT, detail TEXT) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
 	payload TEXT;
@@ -74,7 +72,6 @@ BEGIN
 	PERFORM toolfinch_changed(TG_TABLE_SCHEMA, TG_ARGV[0], '', '');
 	RETURN NULL;
 END $$;
--- +goose StatementEnd
 
 CREATE TRIGGER changed_new AFTER INSERT ON servers FOR EACH ROW EXECUTE FUNCTION toolfinch_server_changed();
 CREATE TRIGGER changed_other AFTER UPDATE ON servers FOR EACH ROW

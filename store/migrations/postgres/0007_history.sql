@@ -1,4 +1,3 @@
--- +goose Up
 -- What became of definitions that are pinned, in the order of id: what is changed, removed,
 -- approved or rejected. at is milliseconds since 1970, UTC; who decided it, '' where the server
 -- or the owner of this program did; raw is what was listed until then, NULL for decisions.

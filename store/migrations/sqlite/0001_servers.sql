@@ -1,4 +1,3 @@
--- +goose Up
 -- Times are milliseconds since 1970, UTC. raw and info are bytes as received.
 CREATE TABLE servers (
 	name         TEXT PRIMARY KEY,

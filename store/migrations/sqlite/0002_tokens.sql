@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE tokens (
 	hash  TEXT PRIMARY KEY,
 	count INTEGER NOT NULL

@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE clients (
 	client  TEXT PRIMARY KEY,
 	relists INTEGER NOT NULL,

@@ -1,4 +1,3 @@
--- +goose Up
 -- Vectors by the space they belong to and the SHA-256 of their text; vector is
 -- float32, little-endian. seen_on is the last day, since 1970 in UTC, on which
 -- it was asked for.

@@ -1,4 +1,3 @@
--- +goose Up
 -- What was called after what was asked: count is what the uses counted at
 -- used_at, in milliseconds since 1970, UTC; it halves with time.
 CREATE TABLE learned (

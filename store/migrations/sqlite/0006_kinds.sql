@@ -1,4 +1,3 @@
--- +goose Up
 -- tools holds definitions of every kind: '' is a tool, others are named.
 -- capabilities is as received; interactive says that the server has asked a
 -- client something.

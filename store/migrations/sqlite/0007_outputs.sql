@@ -1,4 +1,3 @@
--- +goose Up
 -- Large results kept to be read in parts. token and owner are SHA-256, id grows
 -- with time, expires_at is milliseconds since 1970, UTC; content is the result as
 -- it was received. It stands last, so that reading the others does not read it.

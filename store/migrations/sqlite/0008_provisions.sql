@@ -1,4 +1,3 @@
--- +goose Up
 -- What an owner may call in a gated view. Of an owner, id grows in the order in
 -- which the tools were provisioned; of all, with the time of the owner's last
 -- change. kind '' is a tool. until is milliseconds since 1970, UTC; 0 is never.

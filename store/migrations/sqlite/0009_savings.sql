@@ -1,4 +1,3 @@
--- +goose Up
 -- Tokens that sessions received, and would have without a choice of tools, by
 -- day (2026-11-21, UTC). client '' is whoever is not told apart.
 CREATE TABLE savings (

@@ -1,4 +1,3 @@
--- +goose Up
 -- Savings are added up by day and view; clients are not told apart.
 CREATE TABLE savings_by_view (
 	day           TEXT NOT NULL,

@@ -1,4 +1,3 @@
--- +goose Up
 -- The tools that a client called last by their names in a view, the last first, as a
 -- JSON list. principal '' is nobody's in particular; at is milliseconds since 1970, UTC.
 CREATE TABLE called (

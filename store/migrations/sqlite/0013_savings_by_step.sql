@@ -1,4 +1,3 @@
--- +goose Up
 -- Savings count the model steps of conversations. The sums before counted lists
 -- alone: nothing of them says what the steps read, so they are dropped.
 DROP TABLE savings;

@@ -1,4 +1,3 @@
--- +goose Up
 -- What the owner's model wrote of tools, by the hash of their definition.
 CREATE TABLE enriched (
 	hash     TEXT PRIMARY KEY,

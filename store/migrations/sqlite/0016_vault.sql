@@ -1,4 +1,3 @@
--- +goose Up
 -- Sealed secrets, and under the name 'key' which key has sealed them; the key itself
 -- is never here. at is milliseconds since 1970, UTC. The layout of this table does
 -- not change: it is read from databases of other versions, too.

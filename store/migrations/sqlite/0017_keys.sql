@@ -1,4 +1,3 @@
--- +goose Up
 -- API keys of clients. hash is the SHA-256 of the key; view '' is any; scopes and groups
 -- are JSON lists; times are milliseconds since 1970, UTC: expires 0 is never, used 0 not yet.
 CREATE TABLE keys (

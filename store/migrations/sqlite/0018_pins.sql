@@ -1,4 +1,3 @@
--- +goose Up
 -- What is approved of the tools, prompts and resource templates of servers, and of
 -- their instructions, which are of the kind and name 'instructions'. hash is that of
 -- the definition as it was listed; '' where nothing was approved. raw is NULL while

@@ -1,4 +1,3 @@
--- +goose Up
 -- Whose a use is: principal '' is nobody's in particular.
 CREATE TABLE learned_by (
 	principal TEXT NOT NULL,

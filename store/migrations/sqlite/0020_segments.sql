@@ -1,4 +1,3 @@
--- +goose Up
 -- Parts of the index of words, as package index writes them: what analysis yielded.
 CREATE TABLE segments (
 	key  BLOB PRIMARY KEY,

@@ -30,6 +30,7 @@ def loops(context, args):
 async def quick(context, args):
     pass
 `)
+	h.grace = await.Bound
 	if _, err := before(t, h, "quick"); err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func (p *process) live(targets []target) {
 	s := p.host.settings
 	// -B: the bytecode of an edit within the same second would be stale.
 	cmd := exec.Command(s.Command, "-B", "-X", "utf8", "-c", fmt.Sprintf(boot, len(hostSource)))
-	cmd.Dir, cmd.Env, cmd.WaitDelay = s.Dir, group.Environment(s.Env, s.InheritEnv), grace
+	cmd.Dir, cmd.Env, cmd.WaitDelay = s.Dir, group.Environment(s.Env, s.InheritEnv), p.host.grace
 	cmd.Env = append(cmd.Env, "PYTHONSAFEPATH=1") // 3.13 imports from the folder before it runs anything
 	group.Own(cmd)
 	words, stderr := io.Pipe()
@@ -238,7 +238,7 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 
 // cancel cancels a call whose time is over, and ends Python if that does not end it.
 func (p *process) cancel(c *pending, o order) {
-	ctx, stop := context.WithTimeout(context.Background(), grace)
+	ctx, stop := context.WithTimeout(context.Background(), p.host.grace)
 	defer stop()
 	p.send(ctx, order{Do: "cancel", ID: o.ID})
 	select {

@@ -80,8 +80,7 @@ const MaxAnswer = 16 << 20
 
 const (
 	maxCalls    = 1000             // at a time
-	loadTime    = 10 * time.Second // of the import of one module, and of the start
-	grace       = 2 * time.Second  // of a function that was cancelled
+	loadTime    = 30 * time.Second // of the import of one module, and of the start
 	calm        = 10 * time.Second // after it Python does not count as one that crashes at once
 	mostBackOff = 30 * time.Second
 )
@@ -124,6 +123,7 @@ type module struct {
 type Host struct {
 	settings Settings
 	log      *slog.Logger
+	grace    time.Duration // of a function that was cancelled
 
 	mu      sync.Mutex // guards what follows; never held over I/O
 	running *process   // nil: none
@@ -156,7 +156,7 @@ func stampOf(path string) stamp {
 // New returns a Host that does not run yet. What functions print goes to log.
 func New(settings Settings, log *slog.Logger) *Host {
 	settings.Command = cmp.Or(settings.Command, DefaultCommand())
-	return &Host{settings: settings, log: log, modules: map[target]module{}, files: map[string]stamp{}}
+	return &Host{settings: settings, log: log, grace: 2 * time.Second, modules: map[target]module{}, files: map[string]stamp{}}
 }
 
 // Current returns h if it is what another configuration wants: the settings are the

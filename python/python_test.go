@@ -368,6 +368,7 @@ import time
 def sleeps(context, args):
     time.sleep(1000)
 `)
+	h.grace = await.Bound
 	var calls sync.WaitGroup
 	for range 40 {
 		calls.Go(func() {

@@ -45,7 +45,7 @@ func (c *Cache) evaluate(ctx context.Context, expression string, result tool.Res
 	case !json.Valid(raw):
 		return value{}, errors.New("jq needs JSON, and the output is none: read it with lines or offset")
 	}
-	within, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	select {
 	case c.evaluating <- struct{}{}:

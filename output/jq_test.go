@@ -101,6 +101,7 @@ func TestJQReadsTextThatIsJSON(t *testing.T) {
 func TestExpressionsThatMultiplyAreEnded(t *testing.T) {
 	f := newFixture(t)
 	token := f.token(t, text(`["`+strings.Repeat(`x`, 5000)+`"]`))
+	f.evaluator = sandbox
 	// A busy machine may reach the limit of time before that of memory.
 	const either = " of "
 	for expression, want := range map[string]string{
@@ -125,6 +126,7 @@ func TestExpressionsThatMultiplyAreEnded(t *testing.T) {
 			}
 		})
 	}
+	f.evaluator = patient{sandbox}
 	if got, _ := f.piece(t, token, jq("length")); got != "1" {
 		t.Errorf("afterwards: %s", got)
 	}

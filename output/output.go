@@ -27,14 +27,8 @@ const (
 	DefaultTTL     = time.Hour
 )
 
-const (
-	// sweepEvery is how often Sweep looks: what has expired cannot be read anyway.
-	sweepEvery = 10 * time.Minute
-	// patience bounds one use of the store, and how long an expression waits for its turn.
-	patience = 10 * time.Second
-	// keepWithin bounds the wait of a call for its result to be kept.
-	keepWithin = 2 * time.Second
-)
+// sweepEvery is how often Sweep looks: what has expired cannot be read anyway.
+const sweepEvery = 10 * time.Minute
 
 // Store keeps bytes until they expire, by the SHA-256 of their token and of
 // their owner. It bounds what it keeps: the oldest goes first. Find returns nil
@@ -52,6 +46,9 @@ type Cache struct {
 	level     func(error) slog.Level
 	log       *slog.Logger
 	now       func() time.Time
+	// keepWithin bounds the wait of a call for its result to be kept, patience any
+	// other use of the store and how long an expression waits for its turn.
+	keepWithin, patience time.Duration
 	// evaluating holds a token while an expression is evaluated: one at a time, so
 	// that their memory has one bound.
 	evaluating chan struct{}
@@ -60,7 +57,8 @@ type Cache struct {
 // New returns a cache that keeps results in store. evaluator evaluates the jq
 // expressions of read_output. level says how loud errors of the store are in log.
 func New(store Store, evaluator Evaluator, level func(error) slog.Level, log *slog.Logger) *Cache {
-	return &Cache{store: store, evaluator: evaluator, level: level, log: log, now: time.Now, evaluating: make(chan struct{}, 1)}
+	return &Cache{store: store, evaluator: evaluator, level: level, log: log, now: time.Now,
+		keepWithin: 2 * time.Second, patience: 10 * time.Second, evaluating: make(chan struct{}, 1)}
 }
 
 // Keep returns what keeps the large results of a handler. A complete result of
@@ -98,7 +96,7 @@ func (c *Cache) keep(ctx context.Context, s Settings, name string, owner [32]byt
 	if !ok {
 		return result
 	}
-	within, cancel := context.WithTimeout(ctx, keepWithin)
+	within, cancel := context.WithTimeout(ctx, c.keepWithin)
 	defer cancel()
 	if err := c.store.Put(within, hash(token), owner, result, now, expires); err != nil {
 		c.log.Log(ctx, c.level(err), "a large result could not be kept and is answered whole", "tool", name, "bytes", len(result), "error", err)
@@ -122,7 +120,7 @@ func (c *Cache) Sweep(ctx context.Context) {
 }
 
 func (c *Cache) sweep(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	dropped, err := c.store.Drop(ctx, c.now())
 	switch {

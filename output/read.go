@@ -68,7 +68,7 @@ func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) 
 	if !ok {
 		return tool.ErrorResult(unknown), nil
 	}
-	within, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	content, err := c.store.Find(within, hash(r.token), owner, c.now())
 	if err != nil {

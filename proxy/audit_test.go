@@ -187,11 +187,13 @@ func TestALineSaysWhoDidWhat(t *testing.T) {
 // TestACancelledCallIsWrittenDown: so is one that takes too long.
 func TestACancelledCallIsWrittenDown(t *testing.T) {
 	up := wares(t)
-	up.settings.CallTimeout = 100 * time.Millisecond
 	up.on("tools/call look", func(r *request) { <-r.ended })
-	p, url, since := audited(t, configOf(t, []*script{up}), nil)
+	config := configOf(t, []*script{up})
+	p, url, since := audited(t, config, nil)
 	c := newClient(t, p, url, kind{modern: true}, `{}`, reply)
 	since(2)
+	hurry(t, p, config, up)
+	since(1)
 	c.ask("tools/call", toolCall("shop_look", `{}`))
 	if l := since(1)[0]; inShort(l) != "tool.call shop.look shop_look timeout default" {
 		t.Errorf("%s: %s", inShort(l), l.Reason)

@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 // embedding is a configuration with an embedder.
 func embedding(dataDir string, settings embed.Settings, servers ...upstream.Settings) *configs.Config {
 	return changing(&configs.Config{DataDir: dataDir, TopK: 5, Routing: configs.RoutingCallTool, MaxRegistered: 40,
-		Embed: settings, QueryEmbedTimeout: configs.DefaultQueryEmbedTimeout, Servers: servers})
+		Embed: settings, QueryEmbedTimeout: await.Bound, Servers: servers})
 }
 
 // openWith opens a proxy with an embedder.

@@ -1015,7 +1015,6 @@ func TestErrorsOfExecutionAreToldApart(t *testing.T) {
 	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
 	config.REST = true
 	p, url := openViews(t, "", config)
-	hurry(t, p, config, up)
 	c := viewClient(t, p, url, view.Default, true)
 	c.provisions(t, "shop_look", "shop_put", "shop_burn")
 	execute := func(t *testing.T, tool, arguments string) (said string, code string, status int, detail string) {
@@ -1036,7 +1035,10 @@ func TestErrorsOfExecutionAreToldApart(t *testing.T) {
 	if _, code, status, detail := execute(t, "shop_burn", `{}`); code != "-32050" || status != 500 || !strings.HasPrefix(detail, "Tool execution failed: ") || !strings.Contains(detail, "shop") || !strings.Contains(detail, "no matches") {
 		t.Errorf("a protocol error of the server: %s; REST %d %q", code, status, detail)
 	}
-	if said, _, status, detail := execute(t, "shop_put", `{}`); status != 504 || detail != said || !strings.HasPrefix(said, "Tool execution failed: ") || !strings.Contains(said, "shop") || !strings.Contains(said, "timed out") && !strings.Contains(said, "no answer within 300ms") {
+	hurry(t, p, config, up)
+	said, _, status, detail := execute(t, "shop_put", `{}`)
+	reload(t, p, config)
+	if status != 504 || detail != said || !strings.HasPrefix(said, "Tool execution failed: ") || !strings.Contains(said, "shop") || !strings.Contains(said, "timed out") && !strings.Contains(said, "no answer within 300ms") {
 		t.Errorf("a server that does not answer: %q; REST %d %q", said, status, detail)
 	}
 	if said, _, status, detail := execute(t, "shop_look", `{"size":"large"}`); status != 400 || detail != said || !strings.Contains(said, "do not fit shop_look") || !strings.Contains(said, `"properties"`) {

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"toolfinch/internal/await"
 	"toolfinch/upstream"
 )
 
@@ -73,7 +73,7 @@ func newScript(t testing.TB, name string, modern, stdio bool) *script {
 		modern: modern, capabilities: everyCapability, lists: map[string][]string{},
 		handlers: map[string]func(*request){}, open: map[string]*request{}, asked: map[string]chan message{},
 	}
-	s.settings = upstream.Settings{Name: name, ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second, AskTimeout: 20 * time.Second}
+	s.settings = upstream.Settings{Name: name, ConnectTimeout: await.Bound, CallTimeout: await.Bound, AskTimeout: await.Bound}
 	if stdio {
 		s.settings.Command, s.settings.Env = os.Args[0], map[string]string{relayVar: s.listen(t)}
 		return s

@@ -1,12 +1,15 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"testing"
+
+	"toolfinch/internal/await"
 )
 
 // shared runs the scripts of tests that are not about processes.
@@ -26,5 +29,6 @@ func TestMain(m *testing.M) {
 
 // run runs a script with the fake host.
 func runScript(source string, limits Limits, log func(string)) (json.RawMessage, error) {
+	limits.Time = cmp.Or(limits.Time, await.Bound)
 	return shared.Run(context.Background(), source, info, &fakeHost{}, limits, log)
 }

@@ -261,11 +261,13 @@ func keepAccounts(dir string) error {
 	for i := range rounds {
 		set := []tool.Provisioned{never("", "s", fmt.Sprint(i)), never("", "s", "last")}
 		for _, owner := range []string{own, "both"} {
-			if err := putProvisions(s, ctx, "v", owner, set); err != nil {
+			if err := patiently(func() error { return putProvisions(s, ctx, "v", owner, set) }); err != nil {
 				return err
 			}
 		}
-		if err := s.Usage().AddSavings(ctx, today(), []Savings{{View: "v", Sessions: 1, Cached: 1 << 40}}); err != nil {
+		if err := patiently(func() error {
+			return s.Usage().AddSavings(ctx, today(), []Savings{{View: "v", Sessions: 1, Cached: 1 << 40}})
+		}); err != nil {
 			return err
 		}
 	}

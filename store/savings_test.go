@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/await"
 )
 
 func today() string { return time.Now().UTC().Format(time.DateOnly) }
 
 func contextOfAProcess() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), time.Minute)
+	return context.WithTimeout(context.Background(), await.Bound)
 }
 
 func save(t testing.TB, s *Store, day string, all ...Savings) {

@@ -36,7 +36,7 @@ read -r initialized
 `
 	return Settings{
 		Name: name, Command: "sh", Args: []string{"-c", handshake + script}, Protocol: ProtocolLegacy,
-		ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second,
+		ConnectTimeout: await.Bound, CallTimeout: await.Bound,
 	}
 }
 
@@ -89,7 +89,7 @@ read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"second":true}
 func TestASlowModernServerIsNotMisjudged(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	s := Settings{Name: "s", Command: "sh", ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second, Args: []string{"-c", `
+	s := Settings{Name: "s", Command: "sh", ConnectTimeout: await.Bound, CallTimeout: await.Bound, Args: []string{"-c", `
 cd "$0"
 read -r discover
 if ! test -e once; then
@@ -209,7 +209,7 @@ func (p *plainHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *plainHTTP) settings() Settings {
-	return Settings{Name: "s", URL: p.URL, Protocol: ProtocolLegacy, ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second}
+	return Settings{Name: "s", URL: p.URL, Protocol: ProtocolLegacy, ConnectTimeout: await.Bound, CallTimeout: await.Bound}
 }
 
 func TestHTTPKeepsBytesAsStdioDoes(t *testing.T) {
@@ -369,17 +369,20 @@ func TestARestartedHTTPServerIsListedAgainWithoutACall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			starts := 0
-			var open atomic.Int32 // streams of notifications
+			var open atomic.Int32 // streams of notifications that stand, of sessions that the server began itself: it takes others, too
+			var sessions sync.Map // the start of the server that a session was first seen by
 			r := newRestartable(t, func() http.Handler {
 				starts++
+				start := starts
 				s := newMCP()
 				for i := range starts {
 					s.AddTool(mcp.NewTool(fmt.Sprintf("start%d", i)), nil)
 				}
 				inner := mcpserver.NewStreamableHTTPServer(s, option, mcpserver.WithStateful(name == "legacy"))
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == "subscriptions/listen" {
-						open.Add(1)
+					begun, _ := sessions.LoadOrStore(r.Header.Get(mcpserver.HeaderKeySessionID), start)
+					if r.Method == http.MethodGet && begun == start || r.Header.Get("Mcp-Method") == "subscriptions/listen" {
+						w = flushing{w, func() { open.Add(1) }}
 					}
 					inner.ServeHTTP(w, r)
 				})
@@ -404,6 +407,17 @@ func TestARestartedHTTPServerIsListedAgainWithoutACall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// flushing tells of what was flushed.
+type flushing struct {
+	http.ResponseWriter
+	flushed func()
+}
+
+func (f flushing) Flush() {
+	f.ResponseWriter.(http.Flusher).Flush()
+	f.flushed()
 }
 
 // A server may be another one by the time its stream of notifications is asked for.

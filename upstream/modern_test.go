@@ -50,7 +50,7 @@ func newModernHTTP(t testing.TB) *modernHTTP {
 }
 
 func (m *modernHTTP) settings() Settings {
-	return Settings{Name: "s", URL: m.URL, ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second}
+	return Settings{Name: "s", URL: m.URL, ConnectTimeout: await.Bound, CallTimeout: await.Bound}
 }
 
 // say sends a notification to every open subscription.

@@ -48,7 +48,7 @@ func dropping(t *testing.T, calls *atomic.Int32) Settings {
 		}
 	}))
 	t.Cleanup(front.Close)
-	return Settings{Name: "http", URL: front.URL, Protocol: ProtocolLegacy, ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second}
+	return Settings{Name: "http", URL: front.URL, Protocol: ProtocolLegacy, ConnectTimeout: await.Bound, CallTimeout: await.Bound}
 }
 
 // A call that a server may have received before it closed the connection is made

@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 		serveLines(mode)
 		return
 	}
+	beginWithin = await.Bound
 	os.Exit(m.Run())
 }
 
@@ -316,7 +317,7 @@ func slowly(t testing.TB, p *Pool, s Settings, call func() (string, error)) stri
 		switch {
 		case err == nil:
 			return got
-		case !errors.Is(err, ErrTimeout) || timeout > 5*time.Second:
+		case !errors.Is(err, ErrTimeout) || timeout > await.Bound/4:
 			t.Fatal(err)
 		}
 	}
@@ -336,6 +337,7 @@ func tooLong(ctx context.Context, p *Pool, server string) error {
 // then on.
 func hurry(t testing.TB, p *Pool, s Settings, timeout time.Duration) {
 	t.Helper()
+	p.Update([]Settings{s}, nil) // who hurries again has given it little time before
 	if change := p.Refresh(t.Context(), s.Name); change.Err != nil {
 		t.Fatal(change.Err)
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"toolfinch/internal/await"
 	"toolfinch/rawjson"
@@ -282,7 +281,7 @@ func TestAModernServerMayNotAsk(t *testing.T) {
 	}))
 	t.Cleanup(u.Close)
 	t.Cleanup(u.CloseClientConnections)
-	p := newPool(t, Settings{Name: "s", URL: u.URL, ConnectTimeout: 10 * time.Second, CallTimeout: 10 * time.Second})
+	p := newPool(t, Settings{Name: "s", URL: u.URL, ConnectTimeout: await.Bound, CallTimeout: await.Bound})
 	for _, name := range []string{"ann", "ben", "ann"} {
 		who := &person{name: name}
 		who.answer = who.own

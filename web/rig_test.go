@@ -57,7 +57,7 @@ type rig struct {
 }
 
 // short is a timeout of what never comes; all that comes has await.Bound.
-const short = 300 * time.Millisecond
+const short = 2 * time.Second
 
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, views: map[string]web.View{}, log: &await.Log{}, calls: make(chan *tool.Call, 100), waiting: make(chan struct{}, 100), events: make(chan trust.Event, 100)}

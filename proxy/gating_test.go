@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/fetch"
 	"toolfinch/proxy"
 	"toolfinch/tool"
 	"toolfinch/view"
@@ -180,25 +181,8 @@ func newSSE(t testing.TB, url string) *rawClient {
 // rest asks the REST API. Headers are "Name: value".
 func rest(t testing.TB, method, url, body string, headers ...string) (status int, answer string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	for _, header := range headers {
-		name, value, _ := strings.Cut(header, ": ")
-		request.Header.Set(name, value)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
+	got := fetch.Send(t, method, url, body, headers...)
+	return got.Status, got.Body
 }
 
 // way is one way to call a tool.
@@ -874,24 +858,8 @@ func serveUntil(t *testing.T, config *configs.Config) (p *proxy.Proxy, url strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, listener) }) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		if err := p.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return p, "http://" + listener.Addr().String(), stop
+	url, stop = runUntil(t, p)
+	return p, url, stop
 }
 
 func TestSetsSurviveARestart(t *testing.T) {

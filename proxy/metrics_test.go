@@ -20,6 +20,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 	"toolfinch/internal/postgres"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
@@ -73,24 +74,16 @@ func handingOver(t *testing.T) (base string) {
 		_, url := openREST(t, "", reaching(t, config))
 		urls = append(urls, url)
 	}
-	post := func(url, body, session string) *http.Response {
+	post := func(url, body, session string) http.Header {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
+		got := fetch.Send(t, http.MethodPost, url+"/mcp", body, "Accept: application/json, text/event-stream", "Mcp-Session-Id: "+session)
+		if got.Status != http.StatusOK {
+			t.Fatalf("%s: %d %s", body, got.Status, got.Body)
 		}
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Accept", "application/json, text/event-stream")
-		request.Header.Set("Mcp-Session-Id", session)
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil || answer.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %v %v", body, answer, err)
-		}
-		answer.Body.Close()
-		return answer
+		return got.Header
 	}
 	opened := post(urls[1], `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`, "")
-	post(urls[0], `{"jsonrpc":"2.0","id":2,"method":"ping"}`, opened.Header.Get("Mcp-Session-Id"))
+	post(urls[0], `{"jsonrpc":"2.0","id":2,"method":"ping"}`, opened.Get("Mcp-Session-Id"))
 	return urls[0]
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/fetch"
 	"toolfinch/proxy"
 	"toolfinch/view"
 )
@@ -38,30 +39,8 @@ func (a answered) get(keys ...string) string {
 // and headers, each "Name: value".
 func curl(t testing.TB, url, method, path, body string, header ...string) answered {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	for _, line := range header {
-		name, value, _ := strings.Cut(line, ": ")
-		if name == "Host" {
-			request.Host = value
-		}
-		request.Header.Set(name, value)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	got, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answered{response.StatusCode, response.Header, string(got)}
+	got := fetch.Send(t, method, url+path, body, header...)
+	return answered{got.Status, got.Header, got.Body}
 }
 
 // wants fails the test unless the answer has the status and all the texts.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 	"toolfinch/rawjson"
 	"toolfinch/transport"
 	"toolfinch/trust"
@@ -285,21 +286,9 @@ func (s *stuck) FlushError() error {
 func TestAClientThatTakesNoStreamGetsNone(t *testing.T) {
 	h := newHouse(t, transport.Limits{})
 	session := h.session("2025-11-25")
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+"/mcp", strings.NewReader(toolCall("1", "tell")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set(session[0], session[1])
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	all, _ := io.ReadAll(response.Body)
-	if kind := response.Header.Get("Content-Type"); kind != "application/json" || !strings.HasPrefix(string(all), `{"jsonrpc":"2.0","id":1,"result"`) {
-		t.Errorf("%s %s", kind, all)
+	got := fetch.Send(t, http.MethodPost, h.url+"/mcp", toolCall("1", "tell"), "Accept: application/json", session[0]+": "+session[1])
+	if kind := got.Header.Get("Content-Type"); kind != "application/json" || !strings.HasPrefix(got.Body, `{"jsonrpc":"2.0","id":1,"result"`) {
+		t.Errorf("%s %s", kind, got.Body)
 	}
 }
 

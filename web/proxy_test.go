@@ -2,7 +2,6 @@ package web_test
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/fetch"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -56,30 +56,8 @@ func TestBehindTheProxy(t *testing.T) {
 	url := serveProxy(t)
 	send := func(method, target, body string, header ...string) (int, string) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, url+target, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body != "" {
-			request.Header.Set("Content-Type", "application/json")
-		}
-		for _, line := range header {
-			name, value, _ := strings.Cut(line, ": ")
-			request.Header.Set(name, value)
-			if name == "Host" {
-				request.Host = value
-			}
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		got, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode, string(got)
+		got := fetch.Send(t, method, url+target, body, header...)
+		return got.Status, got.Body
 	}
 	const execute = `{"tool_id":"bed_sleep","arguments":{}}`
 	for _, step := range []struct {

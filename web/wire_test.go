@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 	"toolfinch/transport"
@@ -153,7 +154,7 @@ func BenchmarkExecute(b *testing.B) {
 		server := httptest.NewServer(r.handler)
 		defer server.Close()
 		for b.Loop() {
-			fetch(b, "POST", server.URL+"/api/proxy/execute", executeNow)
+			found(b, "POST", server.URL+"/api/proxy/execute", executeNow)
 		}
 	})
 }
@@ -169,7 +170,7 @@ func BenchmarkDiscover(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
 				for b.Loop() {
-					fetch(b, "GET", server.URL+target, "")
+					found(b, "GET", server.URL+target, "")
 				}
 			})
 		}
@@ -177,18 +178,8 @@ func BenchmarkDiscover(b *testing.B) {
 	}
 }
 
-func fetch(b *testing.B, method, url, body string) {
-	request, err := http.NewRequestWithContext(b.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if got, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != 200 {
-		b.Fatal(answer.Status, string(got), err)
+func found(b *testing.B, method, url, body string) {
+	if got := fetch.Send(b, method, url, body); got.Status != 200 {
+		b.Fatal(got.Status, got.Body)
 	}
 }

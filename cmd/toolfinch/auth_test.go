@@ -5,7 +5,6 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 )
 
 // memory is a real server with tools of every kind.
@@ -115,28 +115,15 @@ func TestAClientLogsInAndStepsUp(t *testing.T) {
 // request asks the program something.
 func request(t *testing.T, method, url, body, token string, header ...string) (status int, answer string, headers http.Header) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
+	lines := []string{"Content-Type: application/json", "Accept: application/json, text/event-stream"}
 	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
+		lines = append(lines, "Authorization: Bearer "+token)
 	}
 	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
+		lines = append(lines, header[i]+": "+header[i+1])
 	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	all, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(all), response.Header
+	got := fetch.Send(t, method, url, body, lines...)
+	return got.Status, got.Body, got.Header
 }
 
 // A key is taken as soon as a command has made it, opens its view alone, and nothing once

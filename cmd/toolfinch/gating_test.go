@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/fetch"
 )
 
 // gateTools are how a gated configuration is listed.
@@ -184,21 +185,11 @@ func TestProvisionedToolsOutliveTheProgram(t *testing.T) {
 	execute := func(t *testing.T, url, user string) int {
 		t.Helper()
 		body, _ := json.Marshal(map[string]any{"tool_id": "files_read_text_file", "arguments": read})
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(url, "/mcp")+"/api/proxy/execute", strings.NewReader(string(body)))
-		if err != nil {
-			t.Fatal(err)
+		got := fetch.Send(t, http.MethodPost, strings.TrimSuffix(url, "/mcp")+"/api/proxy/execute", string(body), "X-User: "+user)
+		if got.Status == 200 && !strings.Contains(got.Body, "still there") {
+			t.Errorf("%s: %s", user, got.Body)
 		}
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("X-User", user)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		if text, err := io.ReadAll(response.Body); err != nil || response.StatusCode == 200 && !strings.Contains(string(text), "still there") {
-			t.Errorf("%s: %v %s", user, err, text)
-		}
-		return response.StatusCode
+		return got.Status
 	}
 
 	t.Run("before", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 )
 
 // Views, policies and keys, where API keys let clients in.
@@ -35,19 +36,7 @@ func TestPageAccess(t *testing.T) {
 	})
 	asks := func(key, path, body string) int {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(at, "/mcp")+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+key)
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Accept", "application/json, text/event-stream")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		return response.StatusCode
+		return fetch.Send(t, http.MethodPost, strings.TrimSuffix(at, "/mcp")+path, body, "Authorization: Bearer "+key, "Accept: application/json, text/event-stream").Status
 	}
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/fetch"
 )
 
 // visitor is a user's client of a served toolfinch, of either era, or on stdio.
@@ -59,35 +61,23 @@ func (a *visitor) ask(t *testing.T, method, params string) string {
 	} else {
 		delete(header, "Mcp-Protocol-Version")
 	}
-	response, text := a.send(t, http.MethodPost, a.url, body, header)
-	if id := response.Header.Get("Mcp-Session-Id"); id != "" {
+	got := a.send(t, http.MethodPost, a.url, body, header)
+	if id := got.Header.Get("Mcp-Session-Id"); id != "" {
 		a.session = id
 	}
-	return text
+	return got.Body
 }
 
-func (a *visitor) send(t *testing.T, method, url, body string, header map[string]string) (*http.Response, string) {
+func (a *visitor) send(t *testing.T, method, url, body string, header map[string]string) fetch.Answer {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var lines []string
 	for name, value := range header {
-		request.Header.Set(name, value)
+		lines = append(lines, name+": "+value)
 	}
 	if a.user != "" {
-		request.Header.Set("X-User", a.user)
+		lines = append(lines, "X-User: "+a.user)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response, string(text)
+	return fetch.Send(t, method, url, body, lines...)
 }
 
 func (a *visitor) begin(t *testing.T) {
@@ -185,17 +175,16 @@ func TestAForbiddenToolIsReachedByNoSurface(t *testing.T) {
 		for _, view := range []string{"", "?view=gated"} {
 			a, base := &visitor{user: user}, strings.TrimSuffix(url, "/mcp")
 			for _, name := range names {
-				response, got := a.send(t, "POST", base+"/api/proxy/execute"+view, `{"tool_id":"`+name+`","arguments":{"message":"sesame"}}`, map[string]string{"Content-Type": "application/json"})
-				check(t, user, "REST execute "+name, got)
-				if user != "root" && response.StatusCode != http.StatusBadRequest {
-					t.Errorf("REST answers %s", response.Status)
+				got := a.send(t, "POST", base+"/api/proxy/execute"+view, `{"tool_id":"`+name+`","arguments":{"message":"sesame"}}`, nil)
+				check(t, user, "REST execute "+name, got.Body)
+				if user != "root" && got.Status != http.StatusBadRequest {
+					t.Errorf("REST answers %d", got.Status)
 				}
-				_, got = a.send(t, "GET", base+"/api/tools/"+name+view, "", nil)
-				check(t, user, "REST tool "+name, got)
+				check(t, user, "REST tool "+name, a.send(t, "GET", base+"/api/tools/"+name+view, "", nil).Body)
 			}
 			for _, path := range []string{"/api/tools", "/api/tools/discover"} {
-				if _, got := a.send(t, "GET", base+path+view, "", nil); user != "root" && strings.Contains(got, `echo"`) {
-					t.Errorf("%s lists what is forbidden: %s", path, got)
+				if got := a.send(t, "GET", base+path+view, "", nil); user != "root" && strings.Contains(got.Body, `echo"`) {
+					t.Errorf("%s lists what is forbidden: %s", path, got.Body)
 				}
 			}
 		}
@@ -207,7 +196,7 @@ func TestAForbiddenToolIsReachedByNoSurface(t *testing.T) {
 			}
 		}
 	}
-	_, metrics := (&visitor{}).send(t, "GET", strings.TrimSuffix(url, "/mcp")+"/metrics", "", nil)
+	metrics := fetch.Send(t, "GET", strings.TrimSuffix(url, "/mcp")+"/metrics", "").Body
 	if !regexp.MustCompile(`toolfinch_denials_total\{policy="only root echoes"\} [1-9]`).MatchString(metrics) {
 		t.Errorf("denials are not counted: %s", metrics)
 	}

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/fetch"
 )
 
 // What the pages on REST and the proxy tool show of a configuration loads.
@@ -137,30 +137,8 @@ type plain struct {
 // ask sends a request; a body is JSON, and each header is "Name: value".
 func (s served) ask(t *testing.T, method, path, body string, header ...string) plain {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, s.base+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	for _, line := range header {
-		name, value, _ := strings.Cut(line, ": ")
-		request.Header.Set(name, value)
-		if name == "Host" {
-			request.Host = value
-		}
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plain{response.StatusCode, string(text)}
+	got := fetch.Send(t, method, s.base+path, body, header...)
+	return plain{got.Status, got.Body}
 }
 
 // wants fails the test unless the answer has the status and the texts.

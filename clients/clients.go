@@ -345,7 +345,7 @@ func (s *Server) seenFrom(project string) {
 // IsRelativeCommand reports whether a command names a file seen from somewhere, not a program to look for in PATH.
 func IsRelativeCommand(command string) bool {
 	separated := strings.ContainsFunc(command, func(r rune) bool { return r < utf8.RuneSelf && os.IsPathSeparator(uint8(r)) })
-	return separated && !filepath.IsAbs(command) && !strings.HasPrefix(command, "~") && !strings.Contains(command, "${")
+	return separated && !os.IsPathSeparator(command[0]) && !filepath.IsAbs(command) && !strings.HasPrefix(command, "~") && !strings.Contains(command, "${")
 }
 
 // Absolute is an argument in which a path that looks relative to the folder is absolute.

@@ -207,8 +207,8 @@ func (j Journal) UndoFile(path string) (Undone, error) {
 	return u, err
 }
 
-// Restore writes what Undo returned, and forgets the edits with their backups. Where
-// bytes are lost by it, a backup is made.
+// Restore writes what Undo returned, and forgets the edits, with their backups if u is
+// exact. Where bytes are lost by it, a backup is made.
 func (j Journal) Restore(u Undone, now time.Time) (backup string, err error) {
 	switch {
 	case u.Before == nil && u.After == nil:

@@ -464,6 +464,15 @@ func (h *Homes) search(w http.ResponseWriter, r *http.Request, hash [32]byte, se
 	return false
 }
 
+// Others hands a request without a body that this replica cannot answer to the others, one after the other, until
+// one does that does not say NotHere. It reports false when none did.
+func (h *Homes) Others(w http.ResponseWriter, r *http.Request) bool {
+	return slices.ContainsFunc(h.peers(), func(peer Peer) bool { return h.hand(w, r, nil, peer, false).over() })
+}
+
+// NotHere answers another replica that this one cannot answer.
+func NotHere(w http.ResponseWriter) { refuse(w, answerElsewhere) }
+
 // waited waits. It reports false when the client is gone.
 func waited(ctx context.Context, pause time.Duration) bool {
 	select {

@@ -29,10 +29,11 @@ type Vectors interface {
 
 const (
 	// batchSize is how many texts are embedded between two writes, and so what an
-	// interruption can lose.
+	// interruption can lose while the store can be written to.
 	batchSize = 64
-	// putTimeout bounds the writing of one batch.
+	// putTimeout bounds one write, of up to maxPut vectors.
 	putTimeout = 30 * time.Second
+	maxPut     = 1000
 )
 
 // Cache embeds documents and keeps their vectors, so that no text is embedded
@@ -225,7 +226,7 @@ func (c *Cache) keep(vectors map[Key][]float32) {
 		c.unstored = make(map[Key][]float32, len(vectors))
 	}
 	for key, vector := range vectors {
-		if len(c.unstored) < maxUnstored {
+		if _, there := c.unstored[key]; there || len(c.unstored) < maxUnstored {
 			c.unstored[key] = vector
 		}
 	}
@@ -235,16 +236,30 @@ func (c *Cache) keep(vectors map[Key][]float32) {
 func (c *Cache) Store(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.unstored) == 0 {
-		return nil
+	for len(c.unstored) > 0 {
+		some := make(map[Key][]float32, min(len(c.unstored), maxPut))
+		for key, vector := range c.unstored {
+			if some[key] = vector; len(some) == maxPut {
+				break
+			}
+		}
+		if err := c.put(ctx, some); err != nil {
+			return fmt.Errorf("store %w of %s: %w", ErrVectors, c.space, err)
+		}
+		for key := range some {
+			delete(c.unstored, key)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
+	return nil
+}
+
+func (c *Cache) put(ctx context.Context, some map[Key][]float32) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
-	if err := c.vectors.PutVectors(ctx, c.space, c.unstored); err != nil {
-		return fmt.Errorf("store %w of %s: %w", ErrVectors, c.space, err)
-	}
-	c.unstored = nil
-	return nil
+	return c.vectors.PutVectors(ctx, c.space, some)
 }
 
 // without returns the keys that have no vector of the dimension, in order.

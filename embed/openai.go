@@ -456,11 +456,11 @@ func checkAnswer(body []byte) error {
 		case d.Index == nil:
 			return fmt.Errorf("vector %d of the answer does not say for which text it is", i)
 		case len(d.Embedding) == 0 || string(d.Embedding) == "null":
-			return fmt.Errorf("the answer has no vector for text %d", *d.Index)
+			return ofText{fmt.Errorf("the answer has no vector for text %d", *d.Index)}
 		case d.Embedding[0] != '[':
 			return fmt.Errorf("the vector of text %d is no list of numbers, which was asked for", *d.Index)
 		case bytes.Contains(d.Embedding, []byte("null")): // how some write what is not finite
-			return fmt.Errorf("the vector of text %d is not finite: null is in it", *d.Index)
+			return ofText{fmt.Errorf("the vector of text %d is not finite: null is in it", *d.Index)}
 		}
 	}
 	return nil

@@ -60,11 +60,18 @@ type Store interface {
 	Change(ctx context.Context, owner string, f func(stored []tool.Provisioned) ([]tool.Provisioned, error)) error
 }
 
+// Read reads what is stored of an owner.
+type Read func(ctx context.Context, owner string) ([]tool.Provisioned, error)
+
+// readWithin bounds how long a call that is about to be refused waits for what the store says.
+const readWithin = 300 * time.Millisecond
+
 // Options of a Gate.
 type Options struct {
 	Clients Clients
 	Store   Store              // nil: sets end with the program
 	Kept    []tool.Provisioned // what the store had at the start, by owner in order
+	Read    Read               // nil: no other process provisions tools
 	Limit   *limit.Limit       // as of NewLimit, of all gates for the same clients; nil: of this one
 }
 
@@ -74,6 +81,7 @@ type Gate struct {
 	terms   func() Terms
 	clients Clients
 	store   Store
+	read    Read
 	log     *slog.Logger
 	ledger  *ledger
 	seed    maphash.Seed
@@ -84,7 +92,7 @@ type Gate struct {
 // for each request and must not block.
 func New(options Options, terms func() Terms, log *slog.Logger) *Gate {
 	g := &Gate{
-		terms: terms, clients: options.Clients, store: options.Store, log: log,
+		terms: terms, clients: options.Clients, store: options.Store, read: options.Read, log: log,
 		ledger: newLedger(cmp.Or(options.Limit, NewLimit())), seed: maphash.MakeSeed(),
 	}
 	for i := range g.turns {
@@ -119,7 +127,7 @@ func (g *Gate) Guard(t *tool.Tool) tool.Handler {
 	id, handler := t.Def.ID, t.Handler
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		_, admitted := telemetry.Start(ctx, telemetry.StageGate, "")
-		err := g.Admit(call, id)
+		err := g.Admit(ctx, call, id)
 		if admitted(err); err != nil {
 			return nil, err
 		}
@@ -128,10 +136,19 @@ func (g *Gate) Guard(t *tool.Tool) tool.Handler {
 }
 
 // Admit returns nil for a call that its owner may make, and for the calls of the
-// program's own user; else an error that wraps ErrNotProvisioned.
-func (g *Gate) Admit(call *tool.Call, id tool.ID) error {
-	if call.Local || g.IsProvisioned(call.Owner(), id) {
+// program's own user; else an error that wraps ErrNotProvisioned. What the owner has
+// provisioned over another process counts, though this one may not have heard of it.
+func (g *Gate) Admit(ctx context.Context, call *tool.Call, id tool.ID) error {
+	owner := call.Owner()
+	if call.Local || g.IsProvisioned(owner, id) {
 		return nil
+	}
+	if g.read != nil {
+		ctx, cancel := context.WithTimeout(ctx, readWithin)
+		defer cancel()
+		if err := g.Recall(ctx, owner, g.read); err == nil && g.IsProvisioned(owner, id) {
+			return nil
+		}
 	}
 	return refusal{call.Name}
 }

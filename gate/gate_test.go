@@ -760,12 +760,12 @@ func BenchmarkProvision(b *testing.B) {
 func TestASetIsRecalled(t *testing.T) {
 	g, source := gated(t, Options{}, Budget{MaxTools: 5, MaxTokens: 100})
 	provision(t, g, "ann", 0, "srv_a")
-	stored := func(names ...string) func(context.Context) ([]tool.Provisioned, error) {
+	stored := func(names ...string) Read {
 		var all []tool.Provisioned
 		for _, id := range ids(source, names...) {
 			all = append(all, tool.Provisioned{Owner: "ann", ID: id, Tokens: each})
 		}
-		return func(context.Context) ([]tool.Provisioned, error) { return all, nil }
+		return func(context.Context, string) ([]tool.Provisioned, error) { return all, nil }
 	}
 	for _, step := range []struct {
 		stored []string
@@ -786,7 +786,7 @@ func TestASetIsRecalled(t *testing.T) {
 		t.Errorf("owners %v", got)
 	}
 	broken := errors.New("away")
-	if err := g.Recall(t.Context(), "ann", func(context.Context) ([]tool.Provisioned, error) { return nil, broken }); !errors.Is(err, broken) || has(g, "ann") != "srv_d" {
+	if err := g.Recall(t.Context(), "ann", func(context.Context, string) ([]tool.Provisioned, error) { return nil, broken }); !errors.Is(err, broken) || has(g, "ann") != "srv_d" {
 		t.Errorf("what cannot be read: %v; ann has %q", err, has(g, "ann"))
 	}
 	session := tool.SessionOwner("s")
@@ -808,7 +808,7 @@ func TestASetThatCouldNotBeWrittenIsNotRecalled(t *testing.T) {
 	g, source := gated(t, Options{Store: db}, Budget{MaxTools: 5, MaxTokens: 100})
 	recall := func(want string) {
 		t.Helper()
-		if err := g.Recall(t.Context(), "ann", func(context.Context) ([]tool.Provisioned, error) { return db.of("ann"), nil }); err != nil {
+		if err := g.Recall(t.Context(), "ann", func(context.Context, string) ([]tool.Provisioned, error) { return db.of("ann"), nil }); err != nil {
 			t.Fatal(err)
 		}
 		if got := has(g, "ann"); got != want {
@@ -848,6 +848,31 @@ func TestASetThatCouldNotBeWrittenIsNotRecalled(t *testing.T) {
 	recall("srv_c srv_d")
 	away = false
 	recall("srv_e srv_d")
+}
+
+// Who has provisioned something over another process calls it over this one, which has not heard of it.
+func TestWhatAnotherProcessHasProvisionedIsAdmitted(t *testing.T) {
+	db := keep(func(context.Context, string, []tool.Provisioned) error { return nil }, nil)
+	broken := false
+	read := func(_ context.Context, owner string) ([]tool.Provisioned, error) {
+		if broken {
+			return nil, errors.New("away")
+		}
+		return db.of(owner), nil
+	}
+	one, source := gated(t, Options{Store: db}, Budget{MaxTools: 3, MaxTokens: 100})
+	other, _ := gated(t, Options{Store: db, Read: read}, Budget{MaxTools: 3, MaxTokens: 100})
+	provision(t, one, "principal ann", 0, "srv_a")
+	for _, step := range []struct {
+		principal, tool string
+		broken, want    bool
+	}{{"ann", "srv_a", true, false}, {"ann", "srv_b", false, false}, {"ben", "srv_a", false, false}, {"ann", "srv_a", false, true}, {"ann", "srv_a", true, true}} {
+		broken = step.broken
+		err := other.Admit(t.Context(), &tool.Call{Name: step.tool, Principal: step.principal}, ids(source, step.tool)[0])
+		if (err == nil) != step.want || err != nil && !errors.Is(err, ErrNotProvisioned) {
+			t.Errorf("%+v: %v", step, err)
+		}
+	}
 }
 
 // Of what two processes provision for one owner at once nothing is lost, and both hold one budget.

@@ -131,7 +131,7 @@ func (g *Gate) relistIf(ctx context.Context, owner string, changed bool) {
 // something or taken it away, the owner's set; read reads it. It tells the owner's
 // clients. Changes that could not be stored are brought into what is stored now. Sets of sessions are
 // never stored.
-func (g *Gate) Recall(ctx context.Context, owner string, read func(context.Context) ([]tool.Provisioned, error)) error {
+func (g *Gate) Recall(ctx context.Context, owner string, read Read) error {
 	if _, ofSession := tool.SessionOf(owner); ofSession {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (g *Gate) Recall(ctx context.Context, owner string, read func(context.Conte
 	return err
 }
 
-func (g *Gate) recallOne(ctx context.Context, owner string, read func(context.Context) ([]tool.Provisioned, error)) (changed bool, err error) {
+func (g *Gate) recallOne(ctx context.Context, owner string, read Read) (changed bool, err error) {
 	end, err := g.turn(ctx, owner) // what this process writes is read after it is written
 	if err != nil {
 		return false, err
@@ -152,7 +152,7 @@ func (g *Gate) recallOne(ctx context.Context, owner string, read func(context.Co
 	if !g.ledger.isStored(owner) {
 		return g.apply(ctx, owner, unchanged)
 	}
-	stored, err := read(ctx)
+	stored, err := read(ctx, owner)
 	if err != nil {
 		return false, err
 	}

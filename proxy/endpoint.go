@@ -53,6 +53,11 @@ type endpoint struct {
 	ended chan struct{}
 }
 
+// provisions is what is stored of what an owner has provisioned.
+func (e *endpoint) provisions(ctx context.Context, owner string) ([]tool.Provisioned, error) {
+	return e.desk.store.Usage().ProvisionsOf(ctx, e.view, owner)
+}
+
 // open makes what a new view is served by.
 func (d *desk) open(v *View) *endpoint {
 	kept, err := d.store.Usage().Provisions(context.Background(), v.name)
@@ -79,7 +84,11 @@ func (d *desk) open(v *View) *endpoint {
 		options.Parked = func(ctx context.Context) string { return e.home.Name(ctx) }
 	}
 	e.live = register.New(options, e.shown(), d.views.log)
-	e.gate = gate.New(gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}, e.terms, d.views.log)
+	gating := gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}
+	if d.views.others != nil {
+		gating.Read = e.provisions
+	}
+	e.gate = gate.New(gating, e.terms, d.views.log)
 	var homes transport.Homes
 	if d.homes != nil {
 		e.home = d.homes.View(v.name, having{e})

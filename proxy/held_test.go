@@ -334,11 +334,12 @@ func TestWhoDecidesOverREST(t *testing.T) {
 		{"policies that deny something else", key, "any", `permit (principal, action, resource); forbid (principal, action, resource == Tool::"shop.coat");`, "shop.hat", "", 403, owner},
 		{"policies that deny something else that is held", key, "any", `permit (principal, action, resource); forbid (principal, action, resource == Prompt::"shop.greet");`, "shop.hat", "shop.greet", 403, owner},
 		{"policies that deny it", key, "any", `permit (principal, action, resource == Tool::"shop.wig");`, "shop.wig", "shop.hat", 404, "nothing is held"},
+		{"policies that deny it in another view", key, "any", `permit (principal, action, resource); forbid (principal, action, resource in View::"other") when { resource == Tool::"shop.hat" };`, "shop.wig", "shop.hat", 404, "nothing is held"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s, turn := fickle(t)
-			config := configOf(t, []*script{s}, everything("direct", view.ExposureDirect))
+			config := configOf(t, []*script{s}, everything("direct", view.ExposureDirect), everything("other", view.ExposureRetrieve))
 			config.Changes, config.Auth, config.PrincipalHeader = nil, test.auth, "X-User"
 			header := []string{"X-User: me"}
 			if test.key != "" {

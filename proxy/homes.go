@@ -135,6 +135,13 @@ func (p *Proxy) inside() http.Handler {
 		mux.Handle(pattern, p.to(serve))
 	}
 	mux.Handle("/api/", p.api())
+	mux.HandleFunc("GET "+callbackPath, func(w http.ResponseWriter, r *http.Request) {
+		if !p.logins.Awaits(r) {
+			cluster.NotHere(w)
+			return
+		}
+		p.logins.ServeHTTP(w, r)
+	})
 	outer := http.NewServeMux()
 	outer.Handle(cluster.PlacedPattern, p.traces.Around(p.placed))
 	outer.HandleFunc(cluster.PresentPattern, p.others.leads.Present)

@@ -161,7 +161,7 @@ func (p *Proxy) Handler() http.Handler {
 	for _, pattern := range inbound.MetadataPatterns {
 		mux.HandleFunc(pattern, p.desk.entrance.Metadata)
 	}
-	mux.Handle("GET "+callbackPath, p.logins) // a browser comes, with a state as its proof
+	mux.HandleFunc("GET "+callbackPath, p.loggedIn)
 	for _, pattern := range page.Patterns {
 		mux.Handle(pattern, p.desk.connected.Counted(p.desk.page(), refuse))
 	}
@@ -174,6 +174,14 @@ func (p *Proxy) Handler() http.Handler {
 		enter(pattern, target, api)
 	}
 	return p.desk.connected.Guard(p.traces.Around(mux), transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
+}
+
+// loggedIn is where a browser comes back to from an authorization server, with a state as its proof. The login may
+// have begun at another replica.
+func (p *Proxy) loggedIn(w http.ResponseWriter, r *http.Request) {
+	if p.homes == nil || p.logins.Awaits(r) || !p.homes.Others(w, r) {
+		p.logins.ServeHTTP(w, r)
+	}
 }
 
 // hosts are the names by which clients reach the proxy, beside those of this machine.

@@ -91,8 +91,12 @@ func (p *police) viewsWith(server string) []string {
 }
 
 // mayAll reports whether a party may use a definition in every view that has its server: to approve it concerns all.
-func (p *police) mayAll(party trust.Party, def *tool.Def) bool {
-	return !slices.ContainsFunc(p.viewsWith(def.ID.Server), func(view string) bool { return !p.policies.May(p.request(party, def, view)) })
+func (s *served) mayAll(party trust.Party, def *tool.Def) bool {
+	return !slices.ContainsFunc(s.views, func(in *View) bool {
+		p := in.police
+		together := p != nil && p.serving != nil // whose views are asked themselves
+		return p != nil && !together && in.has(def.ID.Server) && !p.policies.May(p.request(party, def, in.name))
+	})
 }
 
 // mayServer reports whether something of a server may be allowed that is not known yet, of one of the kinds, or of any.

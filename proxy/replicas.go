@@ -22,7 +22,6 @@ import (
 	"toolfinch/configs"
 	"toolfinch/retrieve"
 	"toolfinch/store"
-	"toolfinch/tool"
 	"toolfinch/upstream"
 )
 
@@ -327,9 +326,7 @@ func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed err
 		}
 		for _, owner := range owners {
 			if err == nil {
-				err = v.gate.Recall(ctx, owner, func(ctx context.Context) ([]tool.Provisioned, error) {
-					return p.store.Usage().ProvisionsOf(ctx, v.name, owner)
-				})
+				err = v.gate.Recall(ctx, owner, v.endpoint.provisions)
 			}
 		}
 		if err != nil {

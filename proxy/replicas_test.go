@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,7 +18,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"toolfinch/configs"
+	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
 	"toolfinch/store"
@@ -578,5 +581,29 @@ func TestALargeResultIsReadThroughAnyReplica(t *testing.T) {
 				t.Errorf("modern %t: another reads through replica %d: %s", modern, n, got.raw)
 			}
 		}
+	}
+}
+
+// A balancer brings the browser of a login to any replica.
+func TestALoginEndsWhereItBegan(t *testing.T) {
+	as := authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}})
+	config := configOf(t, []*script{shop(t, "shop", "hat")})
+	config.Servers = append(config.Servers, settings("notes", authserver.Protect(t, as, true).At()))
+	config.Store = postgres.Start(t)
+	first, second := addReplica(t, reaching(t, config)), addReplica(t, reaching(t, config))
+	pending, err := first.Login("notes").Begin(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := as.Browse(t, pending.URL(), first.url)
+	if got := fetch.Send(t, http.MethodGet, second.url+back.RequestURI(), ""); got.Status != http.StatusOK || !strings.HasPrefix(got.Body, "Logged in to notes.") {
+		t.Errorf("%d %s", got.Status, got.Body)
+	}
+	await.Value(t, pending.Done())
+	if err := pending.Err(); err != nil {
+		t.Error(err)
+	}
+	if got := fetch.Send(t, http.MethodGet, second.url+back.RequestURI(), ""); got.Status != http.StatusNotFound {
+		t.Errorf("once more: %d %s", got.Status, got.Body)
 	}
 }

@@ -152,20 +152,20 @@ func (h rest) Held(ctx context.Context, view web.View, of func(server string) bo
 }
 
 func (h rest) pins(ctx context.Context, view web.View, of func(server string) bool) (Pins, error) {
-	v, err := h.reachable(view.Name)
-	if err != nil {
+	if _, err := h.reachable(view.Name); err != nil {
 		return Pins{}, err
 	}
 	party, ofClient := trust.PartyOf(ctx)
-	return readPins(ctx, h.store, h.now.Load().config, func(id tool.ID, raw json.RawMessage) bool {
+	now := h.now.Load()
+	return readPins(ctx, h.store, now.config, func(id tool.ID, raw json.RawMessage) bool {
 		switch {
 		case !h.serves(id.Server) || !of(id.Server):
 			return false
-		case id.Kind == tool.KindInstructions || !ofClient || v.police == nil || v.police.policies == nil:
+		case id.Kind == tool.KindInstructions || !ofClient || now.config.Policies == nil:
 			return true
 		}
 		def, err := tool.ParseKind(id.Kind, id.Server, raw)
-		return err == nil && v.police.mayAll(party, def)
+		return err == nil && now.mayAll(party, def)
 	})
 }
 

@@ -111,7 +111,7 @@ func (e *argumentsError) Error() string {
 func (c *caller) checked(t *tool.Tool) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		if gate := c.gate; gate != nil {
-			if err := gate.Admit(call, t.Def.ID); err != nil {
+			if err := gate.Admit(ctx, call, t.Def.ID); err != nil {
 				c.refuse(ctx, call, call.Name, t, err)
 				return nil, err
 			}

@@ -26,33 +26,37 @@ type withheld struct {
 	count map[string]int // by server, without those that are quiet
 }
 
-// newWithheld returns nil where nothing is held.
-func newWithheld(servers []Server) *withheld {
-	w := &withheld{why: map[tool.ID]string{}, count: map[string]int{}}
-	type counted struct {
-		server string
-		id     tool.ID
-	}
+// HeldByName is what is held of a server, once for each name: several views that are served together may have it.
+func (s Server) HeldByName() (all []Held) {
 	type named struct {
 		name string
 		id   tool.ID
 	}
-	once := map[counted]bool{} // one may have several names
+	there := map[named]bool{}
+	for _, h := range s.Held {
+		if is := (named{h.Name, h.Def.ID}); !there[is] {
+			there[is] = true
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// newWithheld returns nil where nothing is held.
+func newWithheld(servers []Server) *withheld {
+	w := &withheld{why: map[tool.ID]string{}, count: map[string]int{}}
 	var held []Server
 	for _, s := range servers {
 		if len(s.Held) == 0 {
 			continue
 		}
 		one := Server{Name: s.Name, Prefix: s.Prefix}
-		there := map[named]bool{} // several views may have it
-		for _, h := range s.Held {
-			if is := (named{h.Name, h.Def.ID}); !there[is] {
-				there[is] = true
-				one.Tools = append(one.Tools, h.Tool)
-			}
+		once := map[tool.ID]bool{} // one may have several names
+		for _, h := range s.HeldByName() {
+			one.Tools = append(one.Tools, h.Tool)
 			w.why[h.Def.ID] = h.Why
-			if key := (counted{s.Name, h.Def.ID}); !h.Quiet && !once[key] {
-				once[key] = true
+			if !h.Quiet && !once[h.Def.ID] {
+				once[h.Def.ID] = true
 				w.count[s.Name]++
 			}
 		}

@@ -482,6 +482,13 @@ func (one *listener) release() {
 	}
 }
 
+// Awaits reports whether a login waits for the browser of a request.
+func (l *Logins) Awaits(r *http.Request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending[r.URL.Query().Get("state")] != nil
+}
+
 // ServeHTTP is where browsers come back to with the answer of an authorization server.
 // Which login it is for only the state says, which nobody can guess.
 func (l *Logins) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -239,7 +239,7 @@ func itemsOf(s Stock, kind tool.Kind) []*tool.Tool {
 
 func heldOf(s Stock) (all []retrieve.Held) {
 	for _, server := range s.Catalog.Servers() {
-		all = append(all, server.Held...)
+		all = append(all, server.HeldByName()...)
 	}
 	return all
 }

@@ -27,8 +27,8 @@ func HashOf(id string) [32]byte { return sha256.Sum256([]byte(id)) }
 
 // Rows are the sessions of all replicas, as they are stored.
 type Rows interface {
-	// Put stores a session that was opened, unless it has another home by now.
-	Put(ctx context.Context, s store.Session) error
+	// Put stores a session that was opened, and reports false where it has another home by now.
+	Put(ctx context.Context, s store.Session) (kept bool, err error)
 	// Find returns a session, and false where there is none.
 	Find(ctx context.Context, hash [32]byte) (store.Session, bool, error)
 	// Move makes to, at an address, the home of a session whose home was from until now, and
@@ -117,11 +117,15 @@ type Homes struct {
 type mine struct {
 	view       *View
 	hash       [32]byte
-	initialize []byte // until it is stored
-	principal  string // likewise
-	changed    bool   // its state is not the one that is stored
-	reopening  bool   // it has not got yet what is stored of it
+	initialize []byte // the message that opened it; nil once it is stored and longer than maxInitialize
+	principal  string // who opened it
+	stored     bool
+	changed    bool // its state is not the one that is stored
+	reopening  bool // it has not got yet what is stored of it
 }
+
+// maxInitialize bounds the messages, in bytes, with which sessions can be stored again.
+const maxInitialize = 16 << 10
 
 const (
 	maxForwarded = 16_384 // requests that are with other replicas
@@ -214,28 +218,42 @@ func (v *View) Opened(ctx context.Context, id string, initialize []byte) {
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openWithin)
 	defer cancel()
-	if err := h.put(ctx, id, one); err != nil {
+	if _, err := h.put(ctx, id, one); err != nil {
 		h.log.Warn("a session is not stored yet: until it is, it ends with this replica", "view", v.name, "error", err)
 		h.signal()
 	}
 }
 
-// put stores a session that was opened here.
-func (h *Homes) put(ctx context.Context, id string, one *mine) error {
+// put stores a session that was opened here, and reports false where it lives elsewhere by now, or cannot be stored
+// again.
+func (h *Homes) put(ctx context.Context, id string, one *mine) (kept bool, err error) {
 	state, ok := one.view.state(id, nil)
 	h.mu.Lock()
 	initialize := one.initialize
 	h.mu.Unlock()
-	if !ok || initialize == nil {
-		return nil // it has ended, or was stored meanwhile
+	switch {
+	case !ok: // it has ended
+		return true, nil
+	case initialize == nil:
+		return false, nil
 	}
-	if err := h.rows.Put(ctx, store.Session{Hash: one.hash, Home: h.me.ID, Address: h.me.Address, View: one.view.name, Principal: one.principal, Initialize: initialize, State: state}); err != nil {
-		return err
+	kept, err = h.rows.Put(ctx, store.Session{Hash: one.hash, Home: h.me.ID, Address: h.me.Address, View: one.view.name, Principal: one.principal, Initialize: initialize, State: state})
+	if err != nil {
+		return false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one.initialize = nil
-	return nil
+	if one.stored = true; len(initialize) > maxInitialize {
+		one.initialize = nil
+	}
+	return kept, nil
+}
+
+// isStored reports whether a session is, or was.
+func (h *Homes) isStored(one *mine) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return one.stored
 }
 
 // Changed hears of a session whose state has changed. It does not block.
@@ -299,8 +317,10 @@ func (h *Homes) release(ctx context.Context, id string, one *mine, waiting [][]b
 	if !ok {
 		return nil
 	}
-	if err := h.put(ctx, id, one); err != nil {
-		return err
+	if !h.isStored(one) {
+		if _, err := h.put(ctx, id, one); err != nil {
+			return err
+		}
 	}
 	_, err := h.rows.Release(ctx, one.hash, h.me.ID, state)
 	return err
@@ -402,7 +422,10 @@ func (v *View) reopen(ctx context.Context, id string, row store.Session, lost bo
 		waiting[i] = message
 	}
 	h.mu.Lock()
-	one := &mine{view: v, hash: row.Hash, changed: true, reopening: true}
+	one := &mine{view: v, hash: row.Hash, initialize: row.Initialize, principal: row.Principal, stored: true, changed: true, reopening: true}
+	if len(one.initialize) > maxInitialize {
+		one.initialize = nil
+	}
 	h.mine[id] = one
 	h.mu.Unlock()
 	err := v.local.Load().Adopt(ctx, id, row.Initialize, waiting, func() { v.live.Restore(id, had.Live, lost || had.Lost) })

@@ -518,6 +518,25 @@ func TestASessionThatWasAdoptedElsewhereEndsHere(t *testing.T) {
 	expect(t, alice.call(home, "echo", `{}`), "replica-")
 }
 
+// A replica that alone does not reach the database for long keeps no rows, and others sweep them.
+func TestASessionWhoseRowIsGoneIsStoredAgain(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	for _, home := range all.replicas { // it opens the session, and adopts it
+		alice := all.replicas[0].connect("alice")
+		if home != all.replicas[0] {
+			all.replicas[0].http.Release(t.Context())
+			expect(t, alice.call(home, "echo", `{}`), home.me.ID)
+		}
+		all.rows.do(func() { clear(all.rows.all) })
+		alice.read(alice.post(home, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`))
+		await.True(t, func() bool {
+			stored := all.rows.sessions()
+			return len(stored) == 1 && stored[0].Home == home.me.ID && stored[0].Principal == "alice" && len(stored[0].Initialize) > 0 && strings.Contains(string(stored[0].State), `"warning"`)
+		})
+		expect(t, alice.call(home, "echo", `{}`), home.me.ID)
+	}
+}
+
 func TestWhereTheStoreIsAwayAdoptionWaits(t *testing.T) {
 	all := newTeam(t, 3, nil)
 	home, b, hurried := all.replicas[0], all.replicas[1], all.replicas[2]

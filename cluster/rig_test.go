@@ -56,12 +56,14 @@ func (r *rows) do(f func()) error {
 	return nil
 }
 
-func (r *rows) Put(_ context.Context, s store.Session) error {
-	return r.do(func() {
-		if stored, found := r.all[s.Hash]; !found || stored.Home == s.Home {
+func (r *rows) Put(_ context.Context, s store.Session) (kept bool, err error) {
+	err = r.do(func() {
+		stored, found := r.all[s.Hash]
+		if kept = !found || stored.Home == s.Home; kept {
 			r.all[s.Hash] = s
 		}
 	})
+	return kept, err
 }
 
 func (r *rows) Find(_ context.Context, hash [32]byte) (s store.Session, found bool, err error) {

@@ -71,7 +71,7 @@ func (h *Homes) store(ctx context.Context) error {
 	defer cancel()
 	changed, fresh, ended := h.unstored()
 	for id, one := range fresh {
-		if err := h.put(ctx, id, one); err != nil {
+		if _, err := h.put(ctx, id, one); err != nil {
 			h.changedAgain(fresh, changed)
 			return err
 		}
@@ -88,7 +88,9 @@ func (h *Homes) store(ctx context.Context) error {
 			h.changedAgain(changed)
 			return err
 		}
-		h.drop(lost)
+		if err := h.lost(ctx, lost); err != nil {
+			return err
+		}
 	}
 	if len(ended) > 0 {
 		if err := h.rows.Drop(ctx, h.me.ID, ended); err != nil {
@@ -113,7 +115,7 @@ func (h *Homes) unstored() (changed, fresh map[string]*mine, ended [][32]byte) {
 		switch {
 		case one.reopening:
 			continue
-		case one.initialize != nil:
+		case !one.stored:
 			fresh[id] = one
 		case one.changed:
 			changed[id] = one
@@ -143,17 +145,19 @@ func (h *Homes) keep(ctx context.Context) error {
 	h.mu.Lock()
 	var all [][32]byte
 	for _, one := range h.mine {
-		if one.initialize == nil {
+		if one.stored {
 			all = append(all, one.hash)
 		}
 	}
 	h.mu.Unlock()
 	if len(all) > 0 {
 		lost, err := h.rows.Keep(ctx, h.me.ID, all)
+		if err == nil {
+			err = h.lost(ctx, lost)
+		}
 		if err != nil {
 			return err
 		}
-		h.drop(lost)
 	}
 	return nil
 }
@@ -165,28 +169,44 @@ func (h *Homes) sweep(ctx context.Context) error {
 	return h.rows.Sweep(ctx, h.idle+sweepAfter)
 }
 
-// drop ends sessions here that another replica has adopted.
-func (h *Homes) drop(lost [][32]byte) {
-	if len(lost) == 0 {
-		return
+// lost stores sessions that live here again that are not stored any more: nobody kept their rows while only this
+// replica did not reach the database, or that has lost what was written last. Those that another replica has adopted
+// end here.
+func (h *Homes) lost(ctx context.Context, hashes [][32]byte) error {
+	if len(hashes) == 0 {
+		return nil
 	}
-	hashes := map[[32]byte]bool{}
-	for _, hash := range lost {
-		hashes[hash] = true
+	of := map[[32]byte]bool{}
+	for _, hash := range hashes {
+		of[hash] = true
 	}
-	ids := map[string]*mine{}
+	here := map[string]*mine{}
 	h.mu.Lock()
 	for id, one := range h.mine {
-		if hashes[one.hash] {
-			ids[id] = one
-			delete(h.mine, id)
+		if of[one.hash] {
+			here[id] = one
 		}
 	}
 	h.mu.Unlock()
-	for id, one := range ids {
-		if one.view.local.Load().Drop(id) {
-			h.moves.dropped.Add(1)
-			h.log.Warn("a session that lived here was adopted by another replica", "view", one.view.name)
+	for id, one := range here {
+		kept, err := h.put(ctx, id, one)
+		if err != nil {
+			return err
 		}
+		if !kept {
+			h.drop(id, one)
+		}
+	}
+	return nil
+}
+
+// drop ends a session here that another replica has adopted.
+func (h *Homes) drop(id string, one *mine) {
+	h.mu.Lock()
+	delete(h.mine, id)
+	h.mu.Unlock()
+	if one.view.local.Load().Drop(id) {
+		h.moves.dropped.Add(1)
+		h.log.Warn("a session that lived here was adopted by another replica", "view", one.view.name)
 	}
 }

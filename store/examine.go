@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,16 +100,32 @@ func two(ctx context.Context, config *pgx.ConnConfig) (one, other *pgx.Conn, err
 	return one, other, nil
 }
 
-// unpooled says that a pooler is in front that gives each transaction another session.
-func (p *remote) unpooled(ctx context.Context) error {
+// suits says what the database lacks that replicas need, or that a pooler is in front that gives each transaction
+// another session. Whether notifications arrive, Examine says: a slow one is no reason not to start.
+func (p *remote) suits(ctx context.Context) error {
 	one, other, err := two(ctx, p.config)
 	if err != nil {
 		return err
 	}
 	defer closeSoon(one)
 	defer closeSoon(other)
-	return ownSession(ctx, one, other)
+	if err := ownSession(ctx, one, other); err != nil {
+		return err
+	}
+	if err := sessionLocks(ctx, one, other); err != nil {
+		return err
+	}
+	_, err = one.Exec(ctx, `LISTEN toolfinch_check; UNLISTEN toolfinch_check`)
+	if refused, is := errors.AsType[*pgconn.PgError](err); is && slices.Contains(unable, refused.Code) {
+		return nil // a standby, of which more is said elsewhere
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", forChanges, err)
+	}
+	return nil
 }
+
+const forChanges = "LISTEN and NOTIFY, by which replicas hear of each other's changes"
 
 var errPooled = errors.New("transactions of one connection run in several sessions: a pooler such as PgBouncer is in front, in transaction or statement mode. " +
 	"toolfinch needs its session mode, or PostgreSQL itself: see store in the configuration")
@@ -152,8 +169,10 @@ func sessionLocks(ctx context.Context, one, other *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("advisory locks, by which replicas agree who does what: %w", err)
 	}
-	_, err = one.Exec(ctx, unlock, key)
-	if !mine || theirs || err != nil {
+	if _, err := one.Exec(ctx, unlock, key); err != nil {
+		return fmt.Errorf("advisory locks, by which replicas agree who does what: %w", err)
+	}
+	if !mine || theirs {
 		return fmt.Errorf("advisory locks do not keep other sessions out: this database only speaks PostgreSQL's protocol")
 	}
 	return nil
@@ -161,18 +180,17 @@ func sessionLocks(ctx context.Context, one, other *pgx.Conn) error {
 
 // notifies says that notifications do not arrive.
 func notifies(ctx context.Context, one, other *pgx.Conn) error {
-	const what = "LISTEN and NOTIFY, by which replicas hear of each other's changes"
 	channel := fmt.Sprintf("toolfinch_check_%d", time.Now().UnixNano())
 	if _, err := one.Exec(ctx, `LISTEN `+channel); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", forChanges, err)
 	}
 	if _, err := other.Exec(ctx, `NOTIFY `+channel); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", forChanges, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	if _, err := one.WaitForNotification(ctx); err != nil {
-		return fmt.Errorf("%s: nothing arrives: %w", what, err)
+		return fmt.Errorf("%s: nothing arrives: %w", forChanges, err)
 	}
 	return nil
 }

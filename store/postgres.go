@@ -261,7 +261,7 @@ func (p *remote) reach(ctx context.Context, soon bool) error {
 		defer cancel()
 		ctx = within
 	}
-	return p.unpooled(ctx)
+	return p.suits(ctx)
 }
 
 // begin finds where the tables are, and makes them what the purpose needs.

@@ -97,6 +97,23 @@ func TestSchemasOfOneDatabaseAreStoresOfTheirOwn(t *testing.T) {
 	}
 }
 
+// Databases that only speak PostgreSQL's protocol are named at the start: this one gives a lock to everybody.
+func TestADatabaseWhoseLocksKeepNobodyOut(t *testing.T) {
+	url := postgres.Start(t)
+	s := open(t, url)
+	if _, err := s.db.Exec(`CREATE SCHEMA lax; CREATE FUNCTION lax.pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql RETURN true`); err != nil {
+		t.Fatal(err)
+	}
+	const want = "advisory locks do not keep other sessions out: this database only speaks PostgreSQL's protocol"
+	lax := url + "&search_path=lax,pg_catalog,public"
+	if _, err := Open(t.Context(), lax, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Open: %v", err)
+	}
+	if found, err := Examine(t.Context(), lax); err != nil || !slices.ContainsFunc(found.Wrong, func(wrong string) bool { return strings.Contains(wrong, want) }) {
+		t.Errorf("Examine: %+v, %v", found, err)
+	}
+}
+
 // A schema that is made later, and comes first in search_path, does not part replicas.
 func TestTablesStayInTheirSchema(t *testing.T) {
 	url := postgres.Start(t) + "&search_path=late,public"

@@ -54,10 +54,10 @@ const (
 )
 
 // Put stores a session that was opened. One that is stored, and has another home by now, stays as it
-// is.
-func (all *Sessions) Put(ctx context.Context, one Session) error {
-	_, err := run(ctx, all.transact, putSession, one.Hash[:], one.Home, one.Address, one.View, one.Principal, one.Initialize, one.State)
-	return failed("put a session", err)
+// is: then it reports false.
+func (all *Sessions) Put(ctx context.Context, one Session) (kept bool, err error) {
+	n, err := run(ctx, all.transact, putSession, one.Hash[:], one.Home, one.Address, one.View, one.Principal, one.Initialize, one.State)
+	return n > 0, failed("put a session", err)
 }
 
 // Find returns a session, and false where there is none.

@@ -34,7 +34,7 @@ func TestASessionIsStored(t *testing.T) {
 	a, b := sessions(t)
 	want := Session{Hash: [32]byte{1, 31: 0xff}, Home: "R1", Address: "one:7391", View: "ops", Principal: "https://idp|ällice",
 		Initialize: []byte(`{"id":1, "x":"\u0000"}`), State: []byte("{}")}
-	if err := a.Put(t.Context(), want); err != nil {
+	if _, err := a.Put(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
 	if got, found, err := b.Find(t.Context(), want.Hash); err != nil || !found || !reflect.DeepEqual(got, want) {
@@ -51,7 +51,7 @@ func TestASessionThatIsPutLateStaysWithItsNextHome(t *testing.T) {
 	put := func(state string, want Session) {
 		t.Helper()
 		one.State = []byte(state)
-		if err := a.Put(t.Context(), one); err != nil {
+		if _, err := a.Put(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
 		if got, found, err := b.Find(t.Context(), one.Hash); err != nil || !found || !reflect.DeepEqual(got, want) {
@@ -72,7 +72,7 @@ func TestASessionThatIsPutLateStaysWithItsNextHome(t *testing.T) {
 func TestOfManyThatMoveASessionOneDoes(t *testing.T) {
 	a, b := sessions(t)
 	hash := [32]byte{1}
-	if err := a.Put(t.Context(), Session{Hash: hash, Home: "R0", Initialize: []byte("{}"), State: []byte("{}")}); err != nil {
+	if _, err := a.Put(t.Context(), Session{Hash: hash, Home: "R0", Initialize: []byte("{}"), State: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 	var won atomic.Int64
@@ -101,7 +101,7 @@ func TestAHomeChangesItsOwnSessionsAlone(t *testing.T) {
 	a, b := sessions(t)
 	mine, others, nowhere := [32]byte{1}, [32]byte{2}, [32]byte{3}
 	for hash, home := range map[[32]byte]string{mine: "R1", others: "R2"} {
-		if err := a.Put(t.Context(), Session{Hash: hash, Home: home, Initialize: []byte("{}"), State: []byte("old")}); err != nil {
+		if _, err := a.Put(t.Context(), Session{Hash: hash, Home: home, Initialize: []byte("{}"), State: []byte("old")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestSessionsThatNobodyKeepsGo(t *testing.T) {
 	a, _ := sessions(t)
 	old, kept := [32]byte{1}, [32]byte{2}
 	for _, hash := range [][32]byte{old, kept} {
-		if err := a.Put(t.Context(), Session{Hash: hash, Home: "R1", Initialize: []byte("{}"), State: []byte("{}")}); err != nil {
+		if _, err := a.Put(t.Context(), Session{Hash: hash, Home: "R1", Initialize: []byte("{}"), State: []byte("{}")}); err != nil {
 			t.Fatal(err)
 		}
 	}

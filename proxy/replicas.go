@@ -216,6 +216,11 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 	})
 	lazy.Go(func() { lazilyDo(ctx, lazily, embedded, func() { wake(p.embedder.work) }) })
 	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) (err error) {
+		if n.Detail != "" { // one owner, one row: a key that is revoked meanwhile does not wait behind it for long
+			within, cancel := context.WithTimeout(ctx, takeWithin)
+			defer cancel()
+			ctx = within
+		}
 		if n.Version != 0 && n.Kind != store.TopicLearned && n.Kind != store.TopicCalled { // it is stored, and snapshots have it
 			wake(p.outdated)
 		}
@@ -279,10 +284,13 @@ func (c *changedServers) run(ctx context.Context, changes chan<- upstream.Change
 	})
 }
 
+// takeWithin bounds how long one change of another replica is taken in before it counts as not heard.
+const takeWithin = 5 * time.Second
+
 // unread returns why something that other replicas have changed could not be read, where that
 // passes: it is read again then.
 func (p *Proxy) unread(ctx context.Context, kind string, err error) error {
-	if store.Passes(err) {
+	if store.Passes(err) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
 	}
 	if err != nil && ctx.Err() == nil {

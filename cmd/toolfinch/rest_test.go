@@ -526,11 +526,12 @@ func (s served) killed(t *testing.T) {
 	}
 	metrics := s.ask(t, "GET", "/metrics", "")
 	metrics.wants(t, "metrics", 200, `toolfinch_server_starts_total{server="everything"} 1`, `toolfinch_server_reconnects_total{server="everything"} 0`)
-	counted := map[string]int{} // of memory, which was started again when it ended, and perhaps once more when it was asked to
+	// Of memory, which was started again when it ended, and perhaps once more when it was asked to, before the other was connected.
+	counted := map[string]int{}
 	for _, match := range regexp.MustCompile(`toolfinch_server_(starts|reconnects)_total\{server="memory"\} (\d+)`).FindAllStringSubmatch(metrics.body, -1) {
 		counted[match[1]], _ = strconv.Atoi(match[2])
 	}
-	if counted["reconnects"] < 1 || counted["starts"] != counted["reconnects"]+1 {
+	if counted["reconnects"] < 1 || counted["starts"] <= counted["reconnects"] {
 		t.Errorf("the metrics of the server that was killed: %v", counted)
 	}
 	if err := os.Remove(s.node); err != nil {

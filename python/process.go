@@ -150,7 +150,7 @@ func startError(command string, err error) *Error {
 // prepare loads again what an earlier process had, before calls need it.
 func (p *process) prepare(targets []target) {
 	for _, one := range targets {
-		ctx, cancel := context.WithTimeout(p.life, loadTime)
+		ctx, cancel := context.WithTimeout(p.life, p.host.loadTime)
 		_, _ = p.load(ctx, one) // its calls will say why
 		cancel()
 	}
@@ -230,7 +230,7 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 		return reply{}, why
 	}
 	if errors.Is(why, context.DeadlineExceeded) {
-		why = failed("no answer within %s", loadTime)
+		why = failed("no answer within %s", p.host.loadTime)
 	}
 	p.cancel(c, o)
 	return reply{}, why

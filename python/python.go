@@ -80,7 +80,6 @@ const MaxAnswer = 16 << 20
 
 const (
 	maxCalls    = 1000             // at a time
-	loadTime    = 30 * time.Second // of the import of one module, and of the start
 	calm        = 10 * time.Second // after it Python does not count as one that crashes at once
 	mostBackOff = 30 * time.Second
 )
@@ -123,6 +122,7 @@ type module struct {
 type Host struct {
 	settings Settings
 	log      *slog.Logger
+	loadTime time.Duration // of the import of one module, and of the start
 	grace    time.Duration // of a function that was cancelled
 
 	mu      sync.Mutex // guards what follows; never held over I/O
@@ -156,7 +156,7 @@ func stampOf(path string) stamp {
 // New returns a Host that does not run yet. What functions print goes to log.
 func New(settings Settings, log *slog.Logger) *Host {
 	settings.Command = cmp.Or(settings.Command, DefaultCommand())
-	return &Host{settings: settings, log: log, grace: 2 * time.Second, modules: map[target]module{}, files: map[string]stamp{}}
+	return &Host{settings: settings, log: log, loadTime: 10 * time.Second, grace: 2 * time.Second, modules: map[target]module{}, files: map[string]stamp{}}
 }
 
 // Current returns h if it is what another configuration wants: the settings are the
@@ -197,7 +197,7 @@ func (h *Host) Load(kind Kind, path string) ([]Function, error) {
 	if ok {
 		return known.functions, known.err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), loadTime)
+	ctx, cancel := context.WithTimeout(context.Background(), h.loadTime)
 	defer cancel()
 	var got reply
 	p, err := h.process(ctx)

@@ -53,6 +53,7 @@ func hosted(t testing.TB, files ...string) (*Host, *await.Log) {
 		write(t, dir, files[i], files[i+1])
 	}
 	h := New(Settings{Dir: dir}, slog.New(slog.NewTextHandler(j, nil)))
+	h.loadTime = await.Bound
 	t.Cleanup(h.Close)
 	return h, j
 }

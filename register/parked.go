@@ -63,6 +63,7 @@ func (b *Limits) All() []*limit.Limit { return []*limit.Limit{b.parked, b.parked
 // parking holds the calls that wait between two requests of their client, and ends
 // whatever outlives the request that began it.
 type parking struct {
+	gather time.Duration // as of the constant
 	limits *Limits
 	log    *slog.Logger
 
@@ -81,7 +82,7 @@ func newParking(limits *Limits, name func(context.Context) string, log *slog.Log
 	if name == nil {
 		name = func(context.Context) string { return rand.Text() }
 	}
-	k := &parking{limits: limits, log: log, name: name, byState: map[string]*parked{}, begun: map[*parked]struct{}{}}
+	k := &parking{gather: gather, limits: limits, log: log, name: name, byState: map[string]*parked{}, begun: map[*parked]struct{}{}}
 	k.life, k.end = context.WithCancel(context.Background())
 	return k
 }
@@ -227,7 +228,7 @@ func (k *parking) attend(ctx context.Context, p *parked) (result tool.Result, pa
 		select {
 		case out := <-p.done:
 			return out.result, false, out.err
-		case <-time.After(gather):
+		case <-time.After(k.gather):
 		}
 		if result, err := k.suspend(ctx, p); result != nil || err != nil {
 			return result, err == nil, err

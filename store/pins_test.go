@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"toolfinch/tool"
 )
@@ -34,14 +35,17 @@ func putReviewed(t testing.TB, s *Store, srv Upstream, review *Review, defs ...*
 // patiently does what may take too long on a busy machine, and then has changed nothing.
 func patiently(do func() error) error {
 	for {
-		if err := do(); !tooLate(err) {
+		began := time.Now()
+		if err := do(); !tooLate(began, err) {
 			return err
 		}
 	}
 }
 
-// tooLate reports whether somebody has waited for another's lock for as long as they may.
-func tooLate(err error) bool { return busy(err) || Passes(err) && !errors.Is(err, errUnknown) }
+// tooLate reports whether somebody has waited for another's lock since then, for as long as they may.
+func tooLate(began time.Time, err error) bool {
+	return time.Since(began) >= patience && (busy(err) || Passes(err) && !errors.Is(err, errUnknown))
+}
 
 // unpinned says of each definition what is listed and what was approved.
 func unpinned(t testing.TB, s *Store) (out []string) {
@@ -250,11 +254,12 @@ func TestProcessesDecideAtTheSameTime(t *testing.T) {
 			other := open()
 			deciding.Go(func() {
 				for range 20 {
+					began := time.Now()
 					shown, err := other.Pins().Unpinned(t.Context())
 					if err == nil {
 						err = other.Pins().Approve(t.Context(), shown, "")
 					}
-					if err != nil && !errors.Is(err, ErrStale) && !tooLate(err) {
+					if err != nil && !errors.Is(err, ErrStale) && !tooLate(began, err) {
 						t.Error(err)
 					}
 				}

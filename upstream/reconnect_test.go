@@ -83,8 +83,8 @@ func TestReconnectMakesANewConnection(t *testing.T) {
 
 // Many servers hold something that only one process can have.
 func TestTheOldProcessGoesFirstWhereNoSecondOneComesUp(t *testing.T) {
-	s := shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end; sleep 0.3`)
-	s.Args[1] = "read -r other 2>/dev/null <alone && kill -0 $other 2>/dev/null && exit 7\necho $$ >alone\n" + s.Args[1]
+	s := shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end; sleep 0.3; rmdir alone`)
+	s.Args[1] = "mkdir alone || exit 7\n" + s.Args[1]
 	s.Cwd = t.TempDir()
 	p := newPool(t, s)
 	for range 3 {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/agents"
+	"toolfinch/internal/fetch"
 	"toolfinch/tool"
 )
 
@@ -571,33 +571,16 @@ func ask2026(t *testing.T, url string, header map[string]string, name string, ar
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, value := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name,
-	} {
-		request.Header.Set(key, value)
-	}
+	lines := []string{"Accept: application/json, text/event-stream", "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: " + name}
 	for key, value := range header {
-		request.Header.Set(key, value)
+		lines = append(lines, key+": "+value)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, data, isStream := bytes.Cut(text, []byte("data: ")); isStream {
-		text, _, _ = bytes.Cut(data, []byte("\n"))
+	text := fetch.Send(t, http.MethodPost, url, string(body), lines...).Body
+	if _, data, isStream := strings.Cut(text, "data: "); isStream {
+		text, _, _ = strings.Cut(data, "\n")
 	}
 	var answer called
-	if err := json.Unmarshal(text, &answer); err != nil {
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
 		t.Fatalf("%s: %v in %s", name, err, text)
 	}
 	return answer

@@ -161,7 +161,7 @@ func (p *Proxy) Handler() http.Handler {
 	for _, pattern := range inbound.MetadataPatterns {
 		mux.HandleFunc(pattern, p.desk.entrance.Metadata)
 	}
-	mux.HandleFunc("GET "+callbackPath, p.loggedIn)
+	mux.Handle("GET "+callbackPath, p.desk.connected.Counted(http.HandlerFunc(p.loggedIn), refuse))
 	for _, pattern := range page.Patterns {
 		mux.Handle(pattern, p.desk.connected.Counted(p.desk.page(), refuse))
 	}

@@ -63,7 +63,7 @@ func (b *Limits) All() []*limit.Limit { return []*limit.Limit{b.parked, b.parked
 // parking holds the calls that wait between two requests of their client, and ends
 // whatever outlives the request that began it.
 type parking struct {
-	gather time.Duration // as of the constant
+	gather time.Duration // tests lengthen it
 	limits *Limits
 	log    *slog.Logger
 

@@ -18,6 +18,8 @@ import (
 type Subscriptions struct {
 	change func(ctx context.Context, id tool.ID, on bool) error
 
+	leaveWithin time.Duration
+
 	turns sync.Map // server -> chan struct{} that holds one: taken while the upstream answers, so that its subscriptions change in order
 
 	most  *limit.Limit // of each client
@@ -40,11 +42,12 @@ func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) erro
 		}
 	}
 	return &Subscriptions{
-		change: change,
-		most:   limit.New("subscriptions", maxSubscriptions, "subscriptions of this client", "end others first"),
-		bytes:  limit.New("subscription_bytes", maxSubscribed, "bytes in the URI of a subscription", "subscribe to a shorter one"),
-		byID:   map[tool.ID][]subscription{},
-		of:     map[string]int{},
+		change:      change,
+		leaveWithin: leaveTimeout,
+		most:        limit.New("subscriptions", maxSubscriptions, "subscriptions of this client", "end others first"),
+		bytes:       limit.New("subscription_bytes", maxSubscribed, "bytes in the URI of a subscription", "subscribe to a shorter one"),
+		byID:        map[tool.ID][]subscription{},
+		of:          map[string]int{},
 	}
 }
 
@@ -58,7 +61,8 @@ const maxSubscribed = 8 << 10
 // subscription is one of a session or a listener, to the URI that it named.
 type subscription struct{ key, uri string }
 
-// leaveTimeout bounds how long unsubscribing waits for upstreams.
+// leaveTimeout is how long an upstream may take for each resource that is left. One that takes
+// longer is not waited for again.
 const leaveTimeout = 10 * time.Second
 
 // turn waits for the turn to change the subscriptions of a server, and returns
@@ -132,10 +136,15 @@ func (s *Subscriptions) leave(ctx context.Context, key string, uris ...string) {
 		}
 	}
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
+	silent := map[string]bool{} // servers that did not answer in time
 	for _, id := range last {
+		ctx, cancel := context.WithTimeout(ctx, s.leaveWithin)
+		if silent[id.Server] {
+			cancel()
+		}
 		s.drop(ctx, id)
+		silent[id.Server] = ctx.Err() != nil
+		cancel()
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"toolfinch/rawjson"
 	"toolfinch/tool"
@@ -233,6 +235,35 @@ func TestJoiningWhileTheLastLeaves(t *testing.T) {
 		if len(s.byID) > 0 || upstream.on[id] {
 			t.Fatalf("left behind: %v, at the upstream %t", s.byID, upstream.on[id])
 		}
+	}
+}
+
+// Leaving takes as long as the upstream answers; one that does not is waited for once.
+func TestLeavingASilentUpstream(t *testing.T) {
+	var waited, told atomic.Int32
+	s := NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
+		switch {
+		case on:
+		case id.Server != "silent" || ctx.Err() != nil:
+			told.Add(1)
+		default:
+			waited.Add(1)
+			<-ctx.Done()
+		}
+		return nil
+	})
+	s.leaveWithin = 5 * time.Millisecond
+	for _, server := range []string{"silent", "good"} {
+		for i := range 20 {
+			uri := fmt.Sprint(server, i)
+			if err := s.join(t.Context(), uri, tool.ID{Server: server, Name: uri, Kind: tool.KindResource}, "one"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.leave(t.Context(), "one")
+	if waited.Load() > 1 || waited.Load()+told.Load() != 40 || len(s.byID) != 0 {
+		t.Errorf("waited for %d; told of %d; %d are left", waited.Load(), told.Load(), len(s.byID))
 	}
 }
 

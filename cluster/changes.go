@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/store"
 	"toolfinch/upstream/conn"
 )
@@ -69,7 +70,7 @@ const mostDelay = 5 * time.Second
 const askEvery = 15 * time.Second
 
 func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx context.Context, n store.Notice) error) error {
-	within := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, roundWithin) }
+	within := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, leeway.Of(roundWithin)) }
 	opening, cancel := within()
 	l, err := c.open(opening)
 	cancel()

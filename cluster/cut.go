@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/trust"
 )
 
@@ -72,7 +73,7 @@ func (h *Homes) getBack(ctx context.Context, hash [32]byte, from Peer, refuses b
 			return true
 		case err == nil && !asked:
 			if err = h.ask(ctx, from.ID, hash); err == nil {
-				asked, enough = true, time.After(givenWithin)
+				asked, enough = true, time.After(leeway.Of(givenWithin))
 			}
 		}
 		if row, found, failed := h.rows.Find(ctx, hash); failed == nil && (!found || row.Home != from.ID) {

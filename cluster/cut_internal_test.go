@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/leeway"
 	"toolfinch/store"
 )
 
@@ -105,7 +106,7 @@ func TestGetBackAsksLittle(t *testing.T) {
 			})
 		}
 		waiting.Wait()
-		if looks.Load() > 20 || asks.Load() != 1 {
+		if most := 10 + 2*int64(leeway.Of(givenWithin)/givenMost); looks.Load() > most || asks.Load() != 1 {
 			t.Errorf("the store was asked %d times, and the home %d times", looks.Load(), asks.Load())
 		}
 	})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/transport"
 	"toolfinch/trust"
 	"toolfinch/wire"
@@ -49,8 +50,8 @@ func Reach(secure *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	return &http.Transport{
-		TLSClientConfig: secure.Clone(), Protocols: protocols, TLSHandshakeTimeout: dialWithin,
-		DialContext:        (&net.Dialer{Timeout: dialWithin}).DialContext,
+		TLSClientConfig: secure.Clone(), Protocols: protocols, TLSHandshakeTimeout: leeway.Of(dialWithin),
+		DialContext:        (&net.Dialer{Timeout: leeway.Of(dialWithin)}).DialContext,
 		IdleConnTimeout:    5 * time.Minute,
 		DisableCompression: true, // bytes stay bytes
 		HTTP2:              &http.HTTP2Config{SendPingTimeout: askedAfter, PingTimeout: answeredWithin},
@@ -411,7 +412,7 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 			}
 			h.moved.drop(hash)
 		}
-		storing, cancel := context.WithTimeout(r.Context(), storeWithin)
+		storing, cancel := context.WithTimeout(r.Context(), leeway.Of(storeWithin))
 		row, found, err := h.rows.Find(storing, hash)
 		cancel()
 		switch {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"toolfinch/configs"
+	"toolfinch/internal/leeway"
 	"toolfinch/limit"
 	"toolfinch/store"
 	"toolfinch/transport"
@@ -145,7 +146,7 @@ func NewHomes(o Options) (*Homes, error) {
 	life, cutting := context.WithCancel(context.Background())
 	return &Homes{
 		streams: streams, end: end, life: life, cutting: cutting,
-		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, patience: storePatience, log: o.Log, hands: o.Hands,
+		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, patience: leeway.Of(storePatience), log: o.Log, hands: o.Hands,
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
 		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]cut{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), given: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil
@@ -371,7 +372,7 @@ func (v *View) adopt(ctx context.Context, id string, row store.Session) (bool, e
 		if h.isMine(id) {
 			return true, nil
 		}
-		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
+		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(storeWithin))
 		defer cancel()
 		won, err := h.rows.Move(storing, row.Hash, row.Home, h.me.ID, h.me.Address)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/store"
 	"toolfinch/upstream/conn"
 )
@@ -159,7 +160,7 @@ func (l *Leads) Withdraw(ctx context.Context) {
 	if !waits {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, roundWithin)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(roundWithin))
 	defer cancel()
 	select {
 	case <-told:
@@ -204,7 +205,7 @@ func (l *Leads) Run(ctx context.Context) {
 
 // attend competes over one connection until that or ctx ends.
 func (l *Leads) attend(ctx context.Context, again *conn.Delays) (err error) {
-	opening, cancel := context.WithTimeout(ctx, roundWithin)
+	opening, cancel := context.WithTimeout(ctx, leeway.Of(roundWithin))
 	s, err := l.open(opening)
 	cancel()
 	if err != nil {
@@ -213,7 +214,7 @@ func (l *Leads) attend(ctx context.Context, again *conn.Delays) (err error) {
 	defer s.Close()
 	free := map[string]int{} // for how many rounds nobody has led them
 	for {
-		round, cancel := context.WithTimeout(ctx, roundWithin)
+		round, cancel := context.WithTimeout(ctx, leeway.Of(roundWithin))
 		free, err = l.round(round, s, free)
 		cancel()
 		if err != nil {
@@ -366,7 +367,7 @@ func decide(me store.Replica, candidates []Candidate, replicas []store.Replica, 
 		mine := slices.Contains(me.Leads, c.Server)
 		first := first(c.Server, me, replicas)
 		switch {
-		case mine && first.ID != me.ID && !c.Stays && first.Up >= handOverAfter:
+		case mine && first.ID != me.ID && !c.Stays && first.Up >= leeway.Of(handOverAfter):
 			d.leave = append(d.leave, c.Server)
 		case mine:
 		case !led(c.Server):

@@ -12,9 +12,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/leeway"
 	"toolfinch/store"
 )
 
@@ -50,8 +52,8 @@ func TestDecide(t *testing.T) {
 		"led here, the first is about to end":   {me: one(low, time.Hour, s), others: []store.Replica{ending}, led: true},
 		"led here, alone":                       {me: one(low, 0, s), led: true},
 		"led here, the first has come":          {me: one(low, time.Hour, s), others: []store.Replica{one(high, time.Second)}, led: true},
-		"led here, the first has come to stay":  {me: one(low, time.Hour, s), others: []store.Replica{one(high, time.Minute)}, led: true, leave: true},
-		"led here, and it stays where it is":    {me: one(low, time.Hour, s), others: []store.Replica{one(high, time.Minute)}, led: true, stays: true},
+		"led here, the first has come to stay":  {me: one(low, time.Hour, s), others: []store.Replica{one(high, leeway.Of(time.Minute))}, led: true, leave: true},
+		"led here, and it stays where it is":    {me: one(low, time.Hour, s), others: []store.Replica{one(high, leeway.Of(time.Minute))}, led: true, stays: true},
 		"led here, another is not the first":    {me: one(high, time.Hour, s), others: []store.Replica{one(low, time.Minute)}, led: true},
 		"led here, the first has other servers": {me: one(low, time.Hour, s), others: []store.Replica{other}, led: true},
 	} {
@@ -290,9 +292,12 @@ func TestWhoIsAboutToEndTakesNoServer(t *testing.T) {
 	}
 	c.End()
 	c.Withdraw(t.Context())
-	if now, err := b.Placed("kept"); err == nil || !b.Withdrew(at) {
-		t.Errorf("after it withdrew the process is at %q", now)
-	}
+	await.Nil(t, func() error {
+		if now, err := b.Placed("kept"); err == nil || !b.Withdrew(at) {
+			return fmt.Errorf("after it withdrew the process is at %q", now)
+		}
+		return nil
+	})
 	if leads, _ := c.Leads("kept"); !leads || db.leader("kept") != "c" {
 		t.Error("it does not lead on until it ends")
 	}
@@ -300,19 +305,24 @@ func TestWhoIsAboutToEndTakesNoServer(t *testing.T) {
 
 // Nobody is waited for by a replica that is alone.
 func TestWhoIsAloneWithdrawsAtOnce(t *testing.T) {
-	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
-	l := NewLeads(LeadOptions{Me: store.Replica{ID: "a"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
-	l.Compete([]Candidate{{Server: "kept", Stays: true}}, "")
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); l.Run(ctx) }()
-	defer func() { cancel(); <-done }()
-	await.True(t, func() bool { leads, _ := l.Leads("kept"); return leads })
-	l.End()
-	begun := time.Now()
-	if l.Withdraw(t.Context()); time.Since(begun) >= 2*roundEvery {
-		t.Error("it waits for rounds of others")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+		l := NewLeads(LeadOptions{Me: store.Replica{ID: "a"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
+		l.Compete([]Candidate{{Server: "kept", Stays: true}}, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); l.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		time.Sleep(3 * roundEvery)
+		if leads, _ := l.Leads("kept"); !leads {
+			t.Fatal("it leads nothing")
+		}
+		l.End()
+		begun := time.Now()
+		if l.Withdraw(t.Context()); time.Since(begun) >= 2*roundEvery {
+			t.Error("it waits for rounds of others")
+		}
+	})
 }
 
 // handsTo sends requests to replicas by their addresses.

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/store"
 )
 
@@ -54,7 +55,7 @@ func (l *Leads) consult(ctx context.Context) {
 
 // present asks a replica who is there.
 func (l *Leads) present(ctx context.Context, address string) (all []store.Replica, err error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(dialWithin))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/replicas", nil)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 const (
@@ -34,7 +36,7 @@ func (h *Homes) Run(ctx context.Context) {
 		var err error
 		select {
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(storeWithin))
 			defer cancel()
 			if err := h.store(ctx); err != nil {
 				h.log.Warn("what has changed of sessions is not stored", "error", err)
@@ -67,7 +69,7 @@ func (h *Homes) Run(ctx context.Context) {
 
 // store stores what has changed. What fails is tried again with what is the newest then.
 func (h *Homes) store(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
 	defer cancel()
 	changed, fresh, ended := h.unstored()
 	for id, one := range fresh {
@@ -140,7 +142,7 @@ func (h *Homes) changedAgain(all ...map[string]*mine) {
 
 // keep says that the sessions here are there.
 func (h *Homes) keep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
 	defer cancel()
 	h.mu.Lock()
 	var all [][32]byte
@@ -164,7 +166,7 @@ func (h *Homes) keep(ctx context.Context) error {
 
 // sweep removes the sessions that nobody keeps.
 func (h *Homes) sweep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, storeWithin)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
 	defer cancel()
 	return h.rows.Sweep(ctx, h.idle+sweepAfter)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"toolfinch/internal/await"
 )
 
 // watching is a running Watch.
@@ -42,7 +44,7 @@ func (w *watching) told(what string) {
 		if !open {
 			w.t.Fatalf("%s: the watch has ended", what)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(await.Bound):
 		w.t.Fatalf("%s is not told", what)
 	}
 }

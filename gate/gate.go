@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/limit"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
@@ -144,7 +145,7 @@ func (g *Gate) Admit(ctx context.Context, call *tool.Call, id tool.ID) error {
 		return nil
 	}
 	if g.read != nil {
-		ctx, cancel := context.WithTimeout(ctx, readWithin)
+		ctx, cancel := context.WithTimeout(ctx, leeway.Of(readWithin))
 		defer cancel()
 		if err := g.Recall(ctx, owner, g.read); err == nil && g.IsProvisioned(owner, id) {
 			return nil

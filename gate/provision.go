@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -240,7 +241,7 @@ func (g *Gate) apply(ctx context.Context, owner string, f func(set) (set, error)
 	}
 	var from set
 	var refused error
-	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(storeTimeout))
 	defer cancel()
 	err = g.store.Change(storing, owner, func(all []tool.Provisioned) ([]tool.Provisioned, error) {
 		stored := storedOf(owner, all)

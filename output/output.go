@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -58,7 +59,7 @@ type Cache struct {
 // expressions of read_output. level says how loud errors of the store are in log.
 func New(store Store, evaluator Evaluator, level func(error) slog.Level, log *slog.Logger) *Cache {
 	return &Cache{store: store, evaluator: evaluator, level: level, log: log, now: time.Now,
-		keepWithin: 2 * time.Second, patience: 10 * time.Second, evaluating: make(chan struct{}, 1)}
+		keepWithin: leeway.Of(2 * time.Second), patience: leeway.Of(10 * time.Second), evaluating: make(chan struct{}, 1)}
 }
 
 // Keep returns what keeps the large results of a handler. A complete result of

@@ -409,9 +409,12 @@ func serves(t *testing.T, cmd *exec.Cmd, home string, health func(url string) *e
 		said = append(said, lines.Text())
 		if match := listening.FindStringSubmatch(lines.Text()); match != nil {
 			url = match[1]
-			if out, err := health(url).CombinedOutput(); err != nil || string(out) != "ok\n" {
-				t.Errorf("health of %s: %v\n%s", url, err, out)
-			}
+			await.Nil(t, func() error { // it has 5 s to answer
+				if out, err := health(url).CombinedOutput(); err != nil || string(out) != "ok\n" {
+					return fmt.Errorf("health of %s: %w\n%s", url, err, out)
+				}
+				return nil
+			})
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"toolfinch/clients"
 	"toolfinch/configs"
 	"toolfinch/gate"
+	"toolfinch/internal/leeway"
 	"toolfinch/proxytool"
 	"toolfinch/register"
 	"toolfinch/retrieve"
@@ -273,7 +274,7 @@ func (v *View) directBelow(tokens int) {
 		return v.settled && cost() < tokens
 	}
 	if !v.lists && len(v.starting) > 0 && cost() < tokens {
-		v.shown.ListsWait = listsMayWait
+		v.shown.ListsWait = leeway.Of(listsMayWait)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/await"
 	"toolfinch/rawjson"
 )
 
@@ -88,6 +89,7 @@ func (s *session) request(t *testing.T, message string) string {
 }
 
 func TestNothingIsLostInBetween(t *testing.T) {
+	await.Expiry(t)
 	definition := golden(t, "definition.json")
 	result, failure := golden(t, "result.json"), golden(t, "error.json")
 	up := newRaw(t, "["+definition+`,{"name":"fail"},{"name":"params"}]`)
@@ -121,6 +123,7 @@ func TestNothingIsLostInBetween(t *testing.T) {
 
 // Definitions that break libraries and clients must not break the proxy.
 func TestBadDefinitionsHarmNobody(t *testing.T) {
+	await.Expiry(t)
 	up := newRaw(t, `[
 		{"name":"no_schema","inputSchema":"a string"},
 		{"name":"bad_header","inputSchema":{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"not a header\n"},"b":{"type":"string","x-mcp-header":7}}}},

@@ -675,9 +675,9 @@ func TestProvisionedToolsMayHaveATimeToLive(t *testing.T) {
 	}
 	c.clear()
 	start := time.Now().Truncate(time.Second)
-	at := expires(c.does(t, "provision_tools", `{"tool_ids":["shop_put"],"ttl_seconds":1}`))
-	if len(at) != 1 || at[0].Before(start) || at[0].After(time.Now().Add(time.Second)) {
-		t.Errorf("with one second, from %v, it ends at %v", start, at)
+	at := expires(c.does(t, "provision_tools", `{"tool_ids":["shop_put"],"ttl_seconds":3}`))
+	if len(at) != 1 || at[0].Before(start) || at[0].After(time.Now().Add(3*time.Second)) {
+		t.Errorf("with three seconds, from %v, it ends at %v", start, at)
 	}
 	eventually(t, func() bool { return len(c.got("notifications/tools/list_changed")) == 2 }) // it came, and went
 	if got := c.listed(); !slices.Equal(got, append(slices.Clone(provisioning), "shop_look")) {
@@ -699,7 +699,7 @@ func TestProvisionedToolsMayHaveATimeToLive(t *testing.T) {
 	if len(at) != 1 || at[0].After(time.Now().Add(time.Minute)) {
 		t.Errorf("a new time does not replace the old one: %v", at)
 	}
-	c.does(t, "provision_tools", `{"tool_ids":["shop_look"],"ttl_seconds":1}`)
+	c.does(t, "provision_tools", `{"tool_ids":["shop_look"],"ttl_seconds":3}`)
 	eventually(t, func() bool { return failed(c.ask("tools/call", toolCall("shop_look", `{}`))) })
 }
 
@@ -877,7 +877,7 @@ func TestSetsSurviveARestart(t *testing.T) {
 		viewClient(t, p, url, view.Default, false).provisions(t, "shop_look") // of a session
 		userClient(t, p, url, "gone", true).provisions(t, "shop_look")
 		userClient(t, p, url, "gone", true).does(t, "unprovision_tools", `{"all":true}`)
-		userClient(t, p, url, "brief", true).does(t, "provision_tools", `{"tool_ids":["shop_look"],"ttl_seconds":1}`)
+		userClient(t, p, url, "brief", true).does(t, "provision_tools", `{"tool_ids":["shop_look"],"ttl_seconds":3}`)
 		stop()
 	})
 	t.Run("after", func(t *testing.T) {

@@ -71,9 +71,10 @@ func TestHostileDefinitionsHarmNobody(t *testing.T) {
 	many.list("resources", defs...)
 
 	endless := newScript(t, "endless", true, true)
-	endless.settings.CallTimeout = 3 * time.Second
+	endless.settings.CallTimeout = 10 * time.Second
 	pages := 0
 	endless.on("prompts/list", func(r *request) {
+		time.Sleep(20 * time.Millisecond) // its other lists are to be asked for in that time
 		pages++
 		r.result(fmt.Sprintf(`{"prompts":[{"name":"p%d"}],"nextCursor":"%d"}`, pages, pages))
 	})

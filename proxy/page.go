@@ -12,6 +12,7 @@ import (
 
 	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/savings"
 	"toolfinch/store"
@@ -266,7 +267,7 @@ func (h paged) Switch(ctx context.Context, name string, on bool) error {
 	if err != nil || !changed {
 		return err
 	}
-	patience := time.NewTimer(servedWithin)
+	patience := time.NewTimer(leeway.Of(servedWithin))
 	defer patience.Stop()
 	for slices.Contains(h.now.Load().config.Disabled, name) == on {
 		select {

@@ -97,7 +97,12 @@ func TestWhatIsTypedComesBackAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := to.Query().Get("run")
-	if got := me.do("/ui/result?run="+run, nil); got.status != http.StatusOK || got.header.Get("Content-Disposition") != "attachment; filename=result.json" || !strings.Contains(got.body, short) && !strings.Contains(got.body, `\u200c`) {
+	var download answered
+	await.True(t, func() bool {
+		download = me.do("/ui/result?run="+run, nil)
+		return download.status != http.StatusNotFound
+	}) // else the call still runs
+	if got := download; got.status != http.StatusOK || got.header.Get("Content-Disposition") != "attachment; filename=result.json" || !strings.Contains(got.body, short) && !strings.Contains(got.body, `\u200c`) {
 		t.Errorf("the download: %d %v %s", got.status, got.header, got.body)
 	}
 }

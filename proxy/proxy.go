@@ -20,6 +20,7 @@ import (
 	"toolfinch/cluster"
 	"toolfinch/configs"
 	"toolfinch/gate"
+	"toolfinch/internal/leeway"
 	"toolfinch/output"
 	"toolfinch/python"
 	"toolfinch/register"
@@ -260,7 +261,7 @@ const closeWithin = 15 * time.Second
 func (p *Proxy) Close() error {
 	var err error
 	p.close.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(closeWithin))
 		defer cancel()
 		err = errors.Join(p.closeAll(ctx), p.store.Close())
 		p.audit.record(ctx, trust.Event{Kind: trust.EventStop})

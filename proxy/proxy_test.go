@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -65,7 +64,7 @@ func runUntil(t testing.TB, p *proxy.Proxy) (url string, stop func()) {
 }
 
 func settings(name, url string) upstream.Settings {
-	return upstream.Settings{Name: name, URL: url, ConnectTimeout: 30 * time.Second, CallTimeout: 30 * time.Second, Validate: true}
+	return upstream.Settings{Name: name, URL: url, ConnectTimeout: await.Bound, CallTimeout: await.Bound, Validate: true}
 }
 
 // hanging accepts connections and never answers.
@@ -80,6 +79,7 @@ func hanging(t testing.TB) string {
 }
 
 func TestWarmStartSearchesAndCallsBeforeAnythingIsDialled(t *testing.T) {
+	await.Expiry(t)
 	dir := t.TempDir()
 	up := newUpstream(t, 50)
 	first := openWorkspace(t, configFor(dir, settings("shop", up.URL)))
@@ -118,6 +118,7 @@ func TestAServerRemovedFromTheConfigurationIsForgotten(t *testing.T) {
 }
 
 func TestOneBadUpstreamHurtsNobody(t *testing.T) {
+	await.Expiry(t)
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
 	t.Cleanup(broken.Close)
 	p := open(t, t.TempDir(), settings("hangs", hanging(t)), settings("good", newUpstream(t, 5).URL), settings("broken", broken.URL))
@@ -135,6 +136,7 @@ func TestOneBadUpstreamHurtsNobody(t *testing.T) {
 }
 
 func TestChangesUpstreamReachTheClient(t *testing.T) {
+	await.Expiry(t)
 	up := server.NewMCPServer("changing", "1", server.WithToolCapabilities(true))
 	ok := func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText("ok"), nil

@@ -20,6 +20,7 @@ import (
 
 	"toolfinch/cluster"
 	"toolfinch/configs"
+	"toolfinch/internal/leeway"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/upstream"
@@ -217,7 +218,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 	lazy.Go(func() { lazilyDo(ctx, lazily, embedded, func() { wake(p.embedder.work) }) })
 	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) (err error) {
 		if n.Detail != "" { // one owner, one row: a key that is revoked meanwhile does not wait behind it for long
-			within, cancel := context.WithTimeout(ctx, takeWithin)
+			within, cancel := context.WithTimeout(ctx, leeway.Of(takeWithin))
 			defer cancel()
 			ctx = within
 		}

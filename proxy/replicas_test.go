@@ -117,7 +117,7 @@ func TestANewSessionBeginsWithWhatWasCalledElsewhere(t *testing.T) {
 // A list that could not be stored, because others wrote for long, is stored later: even if the
 // leader is told meanwhile to read what is stored.
 func TestAListIsStoredWhenTheStoreIsFree(t *testing.T) {
-	t.Parallel()
+	await.Expiry(t)
 	s := shop(t, "shop", "hat", "coat")
 	config := configOf(t, []*script{s})
 	config.Store = postgres.Start(t)
@@ -294,6 +294,9 @@ func TestAServerWithOneProcessWhilePostgresIsAway(t *testing.T) {
 	await.True(t, func() bool { return strings.Count(log.String(), "this replica leads no servers") >= 2 })
 	everywhere("away")
 	process := all[0].Servers()[0].PID
+	if process == 0 {
+		t.Fatal("the process runs elsewhere")
+	}
 	if err := syscall.Kill(process, syscall.SIGKILL); err != nil {
 		t.Fatal(process, err)
 	}
@@ -591,6 +594,7 @@ func TestALoginEndsWhereItBegan(t *testing.T) {
 	config.Servers = append(config.Servers, settings("notes", authserver.Protect(t, as, true).At()))
 	config.Store = postgres.Start(t)
 	first, second := addReplica(t, reaching(t, config)), addReplica(t, reaching(t, config))
+	await.True(t, func() bool { return len(second.Status(t.Context()).Replicas.Shown) == 2 })
 	pending, err := first.Login("notes").Begin(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 const (
@@ -33,7 +35,7 @@ func (p *Proxy) keepSnapshot(ctx context.Context, path string) {
 	for outdated := true; ; {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotLast)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(snapshotLast))
 			defer cancel()
 			if outdated || len(p.outdated) > 0 {
 				write(last)

@@ -281,14 +281,19 @@ func soak(t *testing.T, mark string, lasting time.Duration) {
 			}
 		})
 		time.Sleep(lasting)
+		await.True(t, func() bool { // most calls of each succeed: of a busy machine that may take longer
+			for i := range tools {
+				if succeeded[i].Load() <= failed[i].Load() {
+					return false
+				}
+			}
+			return true
+		})
 		close(ended)
 		killing.Wait()
 		work.Wait()
 		for i, tool := range tools {
 			t.Logf("%s: %d calls succeeded, %d failed", tool, succeeded[i].Load(), failed[i].Load())
-			if succeeded[i].Load() <= failed[i].Load() {
-				t.Errorf("most calls of %s failed", tool)
-			}
 		}
 	})
 	for _, one := range over {

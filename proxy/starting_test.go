@@ -132,7 +132,7 @@ func TestAnswersSayWhoIsMissing(t *testing.T) {
 	known := newScript(t, "known", false, false)
 	known.list("tools", `{"name":"create_note","description":"Write a note","inputSchema":{"type":"object"}}`)
 	p, url := openCold(t, time.Millisecond, coldViews["retrieve"], slow.settings, known.settings,
-		upstream.Settings{Name: "linear", Command: "no-such-program", ConnectTimeout: time.Second})
+		upstream.Settings{Name: "linear", Command: "no-such-program", ConnectTimeout: await.Bound})
 	c := newClient(t, p, url, kind{}, `{}`, reply)
 	var got string
 	eventually(t, func() bool {

@@ -10,6 +10,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/embed"
+	"toolfinch/internal/leeway"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/trust/pins"
@@ -186,7 +187,7 @@ func (w *Workspace) Embed(ctx context.Context, progress func(done, total int)) e
 
 // Close ends every connection and the use of the store. It may be called twice.
 func (w *Workspace) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(closeWithin))
 	defer cancel()
 	return errors.Join(w.closeAll(ctx), w.stored.Close(), w.audit.log.Close())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/proxytool"
 )
 
@@ -200,7 +201,7 @@ func (c *Client) Close() error {
 		c.work.Wait()
 		done <- err
 	}()
-	timer := time.NewTimer(closeTimeout)
+	timer := time.NewTimer(leeway.Of(closeTimeout))
 	defer timer.Stop()
 	select {
 	case err := <-done:

@@ -133,7 +133,7 @@ func TestACallWhoseAnswerBeganIsNotRepeated(t *testing.T) {
 			switch {
 			case call.path == "pay":
 				paid.Add(1)
-				breakOff(w, 500)
+				breakOff(w, 3000)
 				close(broken)
 			case call.session == "session 1":
 				w.WriteHeader(http.StatusNotFound)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"toolfinch/internal/leeway"
 )
 
 // cancelTimeout bounds telling the server that a call is given up.
@@ -122,7 +124,7 @@ func (t *httpTap) SendRequest(ctx context.Context, request transport.JSONRPCRequ
 
 func (t *httpTap) cancel(ctx context.Context, id mcp.RequestId) {
 	why := ctx.Err().Error()
-	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(cancelTimeout))
 	t.work.Go(func() {
 		defer end()
 		_ = t.Interface.SendNotification(ctx, mcp.JSONRPCNotification{

@@ -68,8 +68,14 @@ async def quick(context, args):
 	other := make(chan error, 1)
 	go func() { _, err := before(t, h, "waits"); other <- err }()
 	await.True(t, func() bool { return strings.Contains(j.String(), "waiting") })
-	if _, err := call(t, h, Request{Kind: PreCall, Path: "hooks.f.loops", Timeout: 100 * time.Millisecond}); err == nil || err.Error() != "no answer within 100ms" {
-		t.Error(err)
+	h.grace = time.Second
+	h.mu.Lock()
+	p := h.running
+	h.mu.Unlock()
+	for timeout := 100 * time.Millisecond; p.life.Err() == nil; timeout *= 2 { // on a busy machine it is over before it begins
+		if _, err := call(t, h, Request{Kind: PreCall, Path: "hooks.f.loops", Timeout: timeout}); err == nil || err.Error() != fmt.Sprintf("no answer within %s", timeout) {
+			t.Fatal(err)
+		}
 	}
 	if err := await.Value(t, other); err == nil || !strings.HasPrefix(err.Error(), "Python was ended because a function blocked it (hooks.f.loops did not end") {
 		t.Errorf("the other call: %v", err)
@@ -97,12 +103,13 @@ async def quick(context, args):
 	if _, err := before(t, h, "quick"); err != nil {
 		t.Error(err)
 	}
+	begun := time.Now()
 	if _, err := before(t, h, "crashes"); err == nil || err.Error() != want {
 		t.Errorf("%v, want %q", err, want)
 	}
 	h.mu.Lock()
-	if wait := time.Until(h.again); wait <= 0 || wait > time.Second {
-		t.Errorf("it is started again in %s", wait)
+	if h.again.Before(begun) || time.Until(h.again) > time.Second {
+		t.Errorf("it is started again in %s", time.Until(h.again))
 	}
 	h.again = time.Now().Add(time.Hour)
 	h.mu.Unlock()

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 // Settings say which Python runs, and where.
@@ -156,7 +158,7 @@ func stampOf(path string) stamp {
 // New returns a Host that does not run yet. What functions print goes to log.
 func New(settings Settings, log *slog.Logger) *Host {
 	settings.Command = cmp.Or(settings.Command, DefaultCommand())
-	return &Host{settings: settings, log: log, loadTime: 10 * time.Second, grace: 2 * time.Second, modules: map[target]module{}, files: map[string]stamp{}}
+	return &Host{settings: settings, log: log, loadTime: leeway.Of(10 * time.Second), grace: leeway.Of(2 * time.Second), modules: map[target]module{}, files: map[string]stamp{}}
 }
 
 // Current returns h if it is what another configuration wants: the settings are the
@@ -324,7 +326,7 @@ func (h *Host) gone(began time.Time, why *Error) {
 	if why == errClosed || began.IsZero() {
 		return
 	}
-	if time.Since(began) > calm {
+	if time.Since(began) > leeway.Of(calm) {
 		h.crashes = 0
 	}
 	if h.crashes++; h.crashes > 1 { // the first time it is an accident

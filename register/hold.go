@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
@@ -48,7 +49,7 @@ func (l *Live) hold(ctx context.Context, served *Served, client string, listed <
 	_, held := telemetry.Start(ctx, telemetry.StageHold, "")
 	var missed error
 	defer func() { held(missed) }()
-	wait := time.NewTimer(holdCap)
+	wait := time.NewTimer(leeway.Of(holdCap))
 	defer wait.Stop()
 	select {
 	case <-listed:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/limit"
 	"toolfinch/tool"
 )
@@ -43,7 +44,7 @@ func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) erro
 	}
 	return &Subscriptions{
 		change:      change,
-		leaveWithin: leaveTimeout,
+		leaveWithin: leeway.Of(leaveTimeout),
 		most:        limit.New("subscriptions", maxSubscriptions, "subscriptions of this client", "end others first"),
 		bytes:       limit.New("subscription_bytes", maxSubscribed, "bytes in the URI of a subscription", "subscribe to a shorter one"),
 		byID:        map[tool.ID][]subscription{},

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -164,7 +165,7 @@ func (m *Meter) Run(ctx context.Context, stored *store.Usage) {
 			m.save(ctx, stored)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), every)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(every))
 	defer cancel()
 	m.finish(ctx)
 	m.save(ctx, stored)

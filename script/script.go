@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 // Info is what a script may know of the call that it runs for: its first
@@ -50,7 +52,7 @@ type Limits struct {
 func (l Limits) orDefaults() Limits {
 	l.Steps = cmp.Or(l.Steps, 1_000_000)
 	l.Memory = cmp.Or(l.Memory, 64<<20)
-	l.Time = cmp.Or(l.Time, 5*time.Second)
+	l.Time = cmp.Or(l.Time, leeway.Of(5*time.Second))
 	l.Output = cmp.Or(l.Output, 1<<20)
 	return l
 }

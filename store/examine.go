@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"toolfinch/internal/leeway"
 )
 
 // Examined is what a store is like.
@@ -187,7 +189,7 @@ func notifies(ctx context.Context, one, other *pgx.Conn) error {
 	if _, err := other.Exec(ctx, `NOTIFY `+channel); err != nil {
 		return fmt.Errorf("%s: %w", forChanges, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, watchWait)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(watchWait))
 	defer cancel()
 	if _, err := one.WaitForNotification(ctx); err != nil {
 		return fmt.Errorf("%s: nothing arrives: %w", forChanges, err)

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"toolfinch/internal/leeway"
 )
 
 // lock says across processes who has the database open. It is held shared as
@@ -69,7 +71,7 @@ func createPrivate(path string) error {
 // Share takes the lock shared. It waits while someone is alone, which takes
 // milliseconds.
 func (l *lock) Share(ctx context.Context) error {
-	return l.exec(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", patience.Milliseconds()),
+	return l.exec(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", leeway.Of(patience).Milliseconds()),
 		"BEGIN", "SELECT count(*) FROM sqlite_schema") // a transaction locks when it first reads
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	goosedb "github.com/pressly/goose/v3/database"
+
+	"toolfinch/internal/leeway"
 )
 
 // The number in front of a migration's name is the version of the schema that it makes.
@@ -210,7 +212,7 @@ func tooNew(since, newest int) error {
 
 // outgrown says that a newer program has made the database one that this one cannot use.
 func (p *remote) outgrown(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, watchWait)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(watchWait))
 	defer cancel()
 	_, newest, err := migrationsOf("postgres")
 	var since int

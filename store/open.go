@@ -15,6 +15,8 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"toolfinch/internal/leeway"
 )
 
 // errDamaged and errNewer say that the database is of no use to this program,
@@ -139,7 +141,7 @@ func connect(ctx context.Context, uri string) (*sql.DB, error) {
 		sep = "&"
 	}
 	uri += sep + "_txlock=immediate&_foreign_keys=on&_defensive=1&_dqs=0&_error_rc=1" +
-		fmt.Sprintf("&_busy_timeout=%d", patience.Milliseconds()) +
+		fmt.Sprintf("&_busy_timeout=%d", leeway.Of(patience).Milliseconds()) +
 		"&_pragma=trusted_schema(off)&_pragma=cell_size_check(on)"
 	db, err := sql.Open("sqlite", uri)
 	if err != nil {

@@ -412,7 +412,7 @@ func TestADatabaseInUseIsNeverMoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			s, err := openDir(ctx, dir, slog.New(slog.DiscardHandler))
 			if err == nil {

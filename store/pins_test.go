@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -44,7 +45,7 @@ func patiently(do func() error) error {
 
 // tooLate reports whether somebody has waited for another's lock since then, for as long as they may.
 func tooLate(began time.Time, err error) bool {
-	return time.Since(began) >= patience && (busy(err) || Passes(err) && !errors.Is(err, errUnknown))
+	return time.Since(began) >= leeway.Of(patience) && (busy(err) || Passes(err) && !errors.Is(err, errUnknown))
 }
 
 // unpinned says of each definition what is listed and what was approved.

@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"toolfinch/internal/leeway"
 )
 
 // remote is what a Store over PostgreSQL has beside its *sql.DB.
@@ -179,7 +181,7 @@ func configOf(at string) (*pgx.ConnConfig, error) {
 		return nil, fmt.Errorf("its URL cannot be read: %w", err)
 	}
 	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectWait
+		config.ConnectTimeout = leeway.Of(connectWait)
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "toolfinch"
@@ -266,7 +268,7 @@ func (p *remote) reach(ctx context.Context, soon bool) error {
 
 // begin finds where the tables are, and makes them what the purpose needs.
 func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
-	asking, cancel := context.WithTimeout(ctx, connectWait) // making tables may take longer
+	asking, cancel := context.WithTimeout(ctx, leeway.Of(connectWait)) // making tables may take longer
 	defer cancel()
 	var schema sql.NullString
 	var encoding string
@@ -314,7 +316,7 @@ func storesText(encoding string) error {
 // poolers refuse them.
 func prepare(ctx context.Context, conn *pgx.Conn, readOnly bool) error {
 	_, err := conn.Exec(ctx, outlived+fmt.Sprintf(`SET lock_timeout = %d; SET idle_in_transaction_session_timeout = %d; SET statement_timeout = %d; SET default_transaction_read_only = %t`,
-		patience.Milliseconds(), maxIdle.Milliseconds(), maxStatement.Milliseconds(), readOnly))
+		leeway.Of(patience).Milliseconds(), leeway.Of(maxIdle).Milliseconds(), maxStatement.Milliseconds(), readOnly))
 	return err
 }
 
@@ -438,7 +440,7 @@ func closeSoon(conn *pgx.Conn) {
 
 // ping asks over a connection that it keeps in conn.
 func (p *remote) ping(ctx context.Context, conn **pgx.Conn) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, watchWait)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(watchWait))
 	defer cancel()
 	if *conn == nil {
 		if *conn, err = pgx.ConnectConfig(ctx, p.config); err != nil {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"toolfinch/internal/leeway"
 )
 
 // Replica is one of several processes that serve the same clients over one store.
@@ -287,7 +289,7 @@ func (s *Membership) keys(servers []string) []int64 {
 
 // Close ends it, and the replica is not there any more.
 func (s *Membership) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(time.Second))
 	defer cancel()
 	_, err := s.conn.Exec(ctx, dropReplica, s.told.ID) // else it goes with time
 	return cmp.Or(err, s.conn.Close(ctx))

@@ -46,7 +46,7 @@ func TestASnapshotStandsInForPostgres(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			fault.begin(t)
-			s, err := OpenOr(t.Context(), url+"&connect_timeout=1", path, slog.New(slog.DiscardHandler))
+			s, err := OpenOr(t.Context(), url+"&connect_timeout=3", path, slog.New(slog.DiscardHandler))
 			if err != nil {
 				fault.end(t)
 				t.Fatal(err)

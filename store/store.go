@@ -16,6 +16,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 const (
@@ -213,7 +215,7 @@ func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) 
 		return nil, err
 	}
 	s := &Store{&database{log: log, lock: lock, path: filepath.Join(dir, fileName)}}
-	s.db, err = openOrReplace(ctx, s.path, lock, patience, log)
+	s.db, err = openOrReplace(ctx, s.path, lock, leeway.Of(patience), log)
 	if err == nil {
 		s.file, err = os.Stat(s.path)
 	}

@@ -178,7 +178,7 @@ func TestACollectorThatIsNotTriedAgain(t *testing.T) {
 			begun := time.Now()
 			request(traces, "echo")
 			await.True(t, func() bool { return strings.Contains(logged.String(), test.says) })
-			if took := time.Since(begun); took > 20*time.Second {
+			if took := time.Since(begun); took > 50*time.Second {
 				t.Errorf("told after %s", took)
 			}
 			if err := traces.Close(t.Context()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/wire"
 )
 
@@ -187,7 +188,7 @@ func (s *Streamable) release(ctx context.Context, one *session, idle bool) {
 	}
 	one.forget()
 	if streams := one.out.open(); streams != nil {
-		flushed := time.NewTimer(flushWithin)
+		flushed := time.NewTimer(leeway.Of(flushWithin))
 		defer flushed.Stop()
 		select {
 		case <-streams:

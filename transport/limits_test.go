@@ -241,14 +241,14 @@ func TestABodyThatNeverEndsIsGivenUp(t *testing.T) {
 // The time of a body is none of what follows it: neither of the answer, nor of the
 // next request on the connection.
 func TestTheTimeOfABodyEndsWithIt(t *testing.T) {
-	h := newHouse(t, transport.Limits{BodyTime: 50 * time.Millisecond})
+	h := newHouse(t, transport.Limits{BodyTime: time.Second})
 	session := h.session("2025-11-25")
 	call := h.post(toolCall("1", "wait"), session...)
 	await.Value(t, h.started)
 	select {
 	case err := <-h.ended:
 		t.Fatalf("the call ended: %v", err)
-	case <-time.After(300 * time.Millisecond): // past the time of a body
+	case <-time.After(1500 * time.Millisecond): // past the time of a body
 	}
 	h.release <- struct{}{}
 	want(t, "the call", await.Value(t, call.answer), "waited")

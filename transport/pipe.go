@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/wire"
 )
 
@@ -132,7 +133,7 @@ func (p *pipe) finish() {
 	go func() { p.handling.Wait(); close(handled); p.lasting.Wait(); close(over) }()
 	select {
 	case <-handled:
-	case <-time.After(drainTime):
+	case <-time.After(leeway.Of(drainTime)):
 	}
 	p.end(nil)
 	select {

@@ -340,6 +340,7 @@ func TestAConnectionOfItsOwnDeclaresItsClient(t *testing.T) {
 }
 
 func TestRootsOutsideOfCalls(t *testing.T) {
+	await.Expiry(t)
 	roots := func(_ context.Context, key, method string, _ json.RawMessage) (json.RawMessage, error) {
 		return fmt.Appendf(nil, `{"roots":[{"uri":"file:///of-%s"}]}`, key), nil
 	}

@@ -331,7 +331,7 @@ func TestCancellationOverHTTP(t *testing.T) {
 	t.Cleanup(front.Close)
 	settings := Settings{Name: "s", URL: front.URL, Protocol: ProtocolLegacy}
 	p := newPool(t, settings)
-	hurry(t, p, settings, time.Second)
+	hurry(t, p, settings, 5*time.Second)
 	_, err := ask(t, p, "s", "wait")
 	wantError(t, err, "s", ErrTimeout)
 	await.Value(t, cancelled)

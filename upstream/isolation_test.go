@@ -87,7 +87,7 @@ read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"second":true}
 // A server that speaks only the 2026-07-28 era and needs longer to start than
 // the probe waits is not taken for one that speaks none.
 func TestASlowModernServerIsNotMisjudged(t *testing.T) {
-	t.Parallel()
+	await.Expiry(t)
 	folder := t.TempDir()
 	s := Settings{Name: "s", Command: "sh", ConnectTimeout: await.Bound, CallTimeout: await.Bound, Args: []string{"-c", `
 cd "$0"
@@ -354,7 +354,7 @@ func TestALegacyHTTPCallIsCancelledByNotification(t *testing.T) {
 	defer close(end)
 	s := u.settings()
 	p := newPool(t, s)
-	hurry(t, p, s, time.Second)
+	hurry(t, p, s, 5*time.Second)
 	_, err := ask(t, p, "s", "hang")
 	wantError(t, err, "s", ErrTimeout)
 	if id, cancelled := <-hangs, <-u.cancelled; id != cancelled {

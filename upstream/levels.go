@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -105,7 +106,7 @@ func (t *toldLevel) tell(c *connection, level string) {
 	if known {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.Life, levelWithin)
+	ctx, cancel := context.WithTimeout(c.Life, leeway.Of(levelWithin))
 	defer cancel()
 	if _, err := c.Request(ctx, "logging/setLevel", rawjson.Of(map[string]string{"level": level}), nil); err != nil {
 		c.log.Debug("the log level was not set", "error", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/trust"
@@ -15,7 +16,7 @@ import (
 )
 
 // beginWithin bounds how long a call waits to learn where its login goes on.
-var beginWithin = 5 * time.Second // tests lengthen it
+const beginWithin = 5 * time.Second
 
 // openFor is how long a call waits for its user, who has said that the page is open.
 const openFor = 2 * time.Minute
@@ -66,7 +67,7 @@ func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
 	if s.principal(d.call.Call) == "" && !d.ofOwner() {
 		return d.fail(&told) // another would have all use an account of his own
 	}
-	ctx, cancel := context.WithTimeout(d.call.ctx, beginWithin)
+	ctx, cancel := context.WithTimeout(d.call.ctx, leeway.Of(beginWithin))
 	defer cancel()
 	pending, err := s.login.Begin(ctx, s.principal(d.call.Call))
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/limit"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
@@ -212,7 +213,7 @@ func (p *Pool) Watch(ctx context.Context, changes chan<- Change) error {
 	p.watcher = nil
 	p.mu.Unlock()
 	w.work.Wait()
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(closeWithin))
 	defer cancel()
 	return p.Close(ending)
 }

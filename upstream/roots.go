@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -98,7 +99,7 @@ func (r *roots) prepare(c *call, stale bool) error {
 func (r *roots) waitSent(c *call, question int) bool {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
-	timer := time.AfterFunc(rootsWithin, cancel)
+	timer := time.AfterFunc(leeway.Of(rootsWithin), cancel)
 	defer timer.Stop()
 	for {
 		r.mu.Lock()
@@ -165,7 +166,7 @@ func (r *roots) firstCall(ctx context.Context) *call {
 	none, begun := r.of == "", r.begun.next()
 	r.mu.Unlock()
 	if none {
-		timer := time.NewTimer(rootsWithin)
+		timer := time.NewTimer(leeway.Of(rootsWithin))
 		defer timer.Stop()
 		select {
 		case <-begun:
@@ -185,7 +186,7 @@ func (r *roots) tell() {
 		return
 	}
 	c.Go(func() {
-		ctx, cancel := context.WithTimeout(c.Life, rootsToldWithin)
+		ctx, cancel := context.WithTimeout(c.Life, leeway.Of(rootsToldWithin))
 		defer cancel()
 		if err := c.Notify(ctx, "notifications/roots/list_changed", nil); err != nil && !errors.Is(err, context.Canceled) {
 			c.log.Debug("the upstream was not told of other roots", "error", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
@@ -184,7 +185,7 @@ func (l *listening) again() int {
 
 // confirmed waits a while for the server to confirm a subscription with a wish.
 func (l *listening) confirmed(ctx context.Context, mine int) error {
-	ctx, cancel := context.WithTimeout(ctx, confirmedWithin)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(confirmedWithin))
 	defer cancel()
 	for {
 		l.mu.Lock()

@@ -43,7 +43,6 @@ func TestMain(m *testing.M) {
 		serveLines(mode)
 		return
 	}
-	beginWithin = await.Bound
 	os.Exit(m.Run())
 }
 

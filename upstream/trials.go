@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -33,7 +34,7 @@ type trials struct {
 // client, and then asks says that the server has asked something, which closes
 // asked.
 func (t *trials) begin(ctx context.Context, client string, id tool.ID, asked <-chan struct{}) (end func(answered bool), asks bool, err error) {
-	patience := time.NewTimer(tryWithin)
+	patience := time.NewTimer(leeway.Of(tryWithin))
 	defer patience.Stop()
 	for {
 		end, wait := t.try(client, id)

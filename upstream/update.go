@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 // members are the servers of a pool at one moment. They are replaced, never edited.
@@ -110,7 +112,7 @@ func (p *Pool) dismiss(old *server) {
 	old.uses.retire()
 	p.leaving = append(p.leaving, old)
 	p.work.Go(func() {
-		patience := time.NewTimer(finishWithin)
+		patience := time.NewTimer(leeway.Of(finishWithin))
 		defer patience.Stop()
 		select {
 		case <-old.uses.vacant:

@@ -273,7 +273,7 @@ echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"version":"'$VERSION'"}}'; r
 }
 
 func TestACallThatDoesNotFinishIsEnded(t *testing.T) {
-	t.Parallel()
+	await.Expiry(t)
 	s := lines(t, "s", "raw")
 	s.CallTimeout = time.Minute
 	p := newPool(t, s)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
@@ -148,9 +149,9 @@ func (a *asks) mayTell(ctx context.Context, of *call, result json.RawMessage) er
 
 // patience is how long a request of the server waits to know whom it is for.
 func (a *asks) patience() (over <-chan time.Time, done func()) {
-	limit := clearWithin
+	limit := leeway.Of(clearWithin)
 	if a.wait(1) > 1 {
-		limit = clearNextWithin
+		limit = leeway.Of(clearNextWithin)
 	}
 	timer := time.NewTimer(limit)
 	return timer.C, func() { timer.Stop(); a.wait(-1) }

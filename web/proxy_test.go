@@ -7,9 +7,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
@@ -26,7 +26,7 @@ func serveProxy(t testing.TB) (url string) {
 		Gating: &view.Gating{MaxTokens: 1000, MaxTools: 5},
 		Servers: []upstream.Settings{{
 			Name: "bed", URL: bed.URL, Transport: upstream.TransportHTTP, Protocol: upstream.ProtocolLegacy,
-			ConnectTimeout: 20 * time.Second, CallTimeout: 20 * time.Second,
+			ConnectTimeout: await.Bound, CallTimeout: await.Bound,
 		}},
 	}, proxy.WithVersion("test"))
 	if err != nil {

@@ -67,15 +67,15 @@ func newRig(t testing.TB) *rig {
 	t.Cleanup(hang.Close)
 	dead := httptest.NewServer(http.NotFoundHandler())
 	dead.Close()
-	reach := func(name, url string, connect time.Duration) upstream.Settings {
+	reach := func(name, url string, connect, call time.Duration) upstream.Settings {
 		return upstream.Settings{
 			Name: name, URL: url, Transport: upstream.TransportHTTP, Protocol: upstream.ProtocolLegacy,
-			ConnectTimeout: connect, CallTimeout: short,
+			ConnectTimeout: connect, CallTimeout: call,
 		}
 	}
 	silent := slog.New(slog.DiscardHandler)
 	r.pool = upstream.NewPool([]upstream.Settings{
-		reach("hang", hang.URL, await.Bound), reach("dead", dead.URL, await.Bound), reach("mute", mute.URL, short),
+		reach("hang", hang.URL, await.Bound, 3*short), reach("dead", dead.URL, await.Bound, short), reach("mute", mute.URL, short, short),
 	}, upstream.Options{})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/await"
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -342,6 +343,7 @@ func TestWhatIsNotThere(t *testing.T) {
 }
 
 func TestWhoCalls(t *testing.T) {
+	await.Expiry(t)
 	r := newRig(t)
 	session := r.session("gated")
 	const execute, provision = "/api/proxy/execute?view=gated", "/api/tools/provision?view=gated"

@@ -14,6 +14,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/embed/models"
 	"toolfinch/eval"
+	"toolfinch/internal/leeway"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -134,7 +135,7 @@ func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 // completeQueries completes the queries that something was learned from.
 func (s *settings) completeQueries(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	ctx, cancel := context.WithTimeout(cmd.Context(), leeway.Of(completeWithin))
 	defer cancel()
 	config, err := s.read(cmd, nil)
 	if err != nil {
@@ -219,7 +220,7 @@ func toolNames(tools []*tool.Tool) []string {
 // read in time completes nothing.
 func (s *settings) completing(what func(*desk) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) (names []string, _ cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+		ctx, cancel := context.WithTimeout(cmd.Context(), leeway.Of(completeWithin))
 		defer cancel()
 		cmd.SetContext(ctx)
 		if config, err := s.read(cmd, nil); err == nil {

@@ -62,7 +62,7 @@ func TestConformanceAuth(t *testing.T) {
 	for _, r := range runs {
 		running.Go(func() error {
 			s := next
-			args := []string{"client", "--command", command, "--scenario", r.scenario}
+			args := []string{"client", "--command", command, "--scenario", r.scenario, "--timeout", "180000"}
 			if r.suite == stable.module {
 				s = stable
 			} else {

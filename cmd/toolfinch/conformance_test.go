@@ -130,7 +130,7 @@ func TestConformanceServer(t *testing.T) {
 			if only != "" && only != scenario {
 				continue
 			}
-			args := []string{"--scenario", scenario}
+			args := []string{"--scenario", scenario, "--timeout", "180000"}
 			if s.version != "" {
 				args = append(args, "--spec-version", s.version, "--force")
 			}
@@ -164,7 +164,7 @@ func (c *conformance) client(ctx context.Context, t *testing.T, s suite, command
 		if only != "" && only != scenario {
 			continue
 		}
-		args := []string{"client", "--command", command, "--scenario", scenario}
+		args := []string{"client", "--command", command, "--scenario", scenario, "--timeout", "180000"}
 		if s.version != "" {
 			args = append(args, "--spec-version", s.version, "--force")
 		}
@@ -469,7 +469,7 @@ func lost(direct, through map[check]string) []string {
 // compare runs every suite on both sides, the sides at the same time, fails for
 // every check that is lost between them, and compares with what is written down.
 func (c *conformance) compare(t *testing.T, role string, sides []string, run func(ctx context.Context, s suite, side, only string) (results, error)) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	suites := reduced(suites)
 	found := make([][]results, len(sides))

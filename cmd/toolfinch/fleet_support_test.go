@@ -197,6 +197,7 @@ func (f *fleet) balance(t *testing.T, haproxy string) {
 		t.Fatalf("packaging/haproxy.cfg has %d lines for stickiness", lines)
 	}
 	config = strings.ReplaceAll(config, "\tstick", "\t# stick")
+	config = strings.Replace(config, "timeout check 1s", "timeout check 1m", 1) // a busy machine is not away
 	f.balancer = filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(f.balancer, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -274,7 +275,10 @@ func goClientAt(t *testing.T, url, name, revision string) *goClient {
 	c := &goClient{}
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { c.progress.Add(1) },
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { c.changed.Add(1) },
+		ToolListChangedHandler: func(_ context.Context, r *mcp.ToolListChangedRequest) {
+			c.changed.Add(1)
+			go func() { _, _ = r.Session.ListTools(t.Context(), nil) }() // as agents do; else each first search is held
+		},
 	})
 	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {

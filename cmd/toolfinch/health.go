@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/printable"
 )
 
@@ -72,7 +73,7 @@ func reachableAt(listen string) string {
 
 // askHealth is the answer of url, which is an error unless its status is 200.
 func askHealth(ctx context.Context, url string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(healthWithin))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -103,6 +103,7 @@ func newPlainHouse(t *testing.T, urls map[string]string, env ...string) house {
 		"TMPDIR=" + home,
 		"MCPPROXY_MODELS_DIR=" + filepath.Join(home, "models"),
 		"MCPPROXY_ROUTING_TYPE=CALL_TOOL", // no answer waits for a new listing
+		"MCPPROXY_QUERY_EMBED_TIMEOUT=30s",
 		"GORACE=log_path=" + filepath.Join(home, "race"),
 	}, env...)
 	t.Cleanup(func() {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/leeway"
 	"toolfinch/printable"
 	"toolfinch/proxy"
 	"toolfinch/rawjson"
@@ -88,7 +89,7 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 		}
 		_ = rawjson.Write(w, map[string]string{"link": link}, "")
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: liveWait, WriteTimeout: liveWait, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: leeway.Of(liveWait), WriteTimeout: leeway.Of(liveWait), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	_ = server.Serve(listener) // until it is closed
@@ -164,7 +165,7 @@ func (r running) ask(ctx context.Context, method, path string, answer any) error
 	case info.Mode()&os.ModeSocket == 0:
 		return errors.New("it is no socket")
 	}
-	client := &http.Client{Timeout: liveWait, Transport: &http.Transport{
+	client := &http.Client{Timeout: leeway.Of(liveWait), Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", r.socket)

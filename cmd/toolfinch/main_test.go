@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"toolfinch/embed/models"
+	"toolfinch/internal/leeway"
 )
 
 // programs are what the test binary is by the name that it is started under.
@@ -26,6 +27,7 @@ func newer() {
 // TestMain makes the test binary the program itself, for the scripts and for
 // the servers they start.
 func TestMain(m *testing.M) {
+	leeway.Extend(3) // less than elsewhere: here some of it is waited out by real clients
 	testscript.Main(apart{m}, programs)
 }
 

@@ -55,7 +55,7 @@ func TestPageLive(t *testing.T) {
 
 		over := make(chan error, 1)
 		go func() {
-			answer, err := http.Post(strings.TrimSuffix(at, "/mcp")+"/api/proxy/execute", "application/json", strings.NewReader(`{"tool_id":"everything_trigger-long-running-operation","arguments":{"duration":2,"steps":1}}`))
+			answer, err := http.Post(strings.TrimSuffix(at, "/mcp")+"/api/proxy/execute", "application/json", strings.NewReader(`{"tool_id":"everything_trigger-long-running-operation","arguments":{"duration":10,"steps":1}}`))
 			if err == nil {
 				err = answer.Body.Close()
 			}
@@ -81,7 +81,7 @@ func TestPageLive(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			call("everything_trigger-long-running-operation", map[string]any{"duration": 5, "steps": 1})
+			call("everything_trigger-long-running-operation", map[string]any{"duration": 600, "steps": 1})
 		}()
 		tab.wait("#running tr", "everything.trigger-long-running-operation")
 		tab.looks("live")

@@ -76,6 +76,7 @@ func (c *crowd) join(version string, count int) {
 	c.t.Helper()
 	for i := range count {
 		m := &member{name: fmt.Sprintf("%s-%d", version, i)}
+		var first sync.Once
 		client := mcp.NewClient(&mcp.Implementation{Name: m.name, Version: "1"}, &mcp.ClientOptions{
 			ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 				m.told.Add(1)
@@ -89,6 +90,9 @@ func (c *crowd) join(version string, count int) {
 					m.strays.Add(1)
 				}
 				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": r.Params.Message}}, nil
+			},
+			ToolListChangedHandler: func(_ context.Context, r *mcp.ToolListChangedRequest) {
+				first.Do(func() { go func() { _, _ = r.Session.ListTools(c.t.Context(), nil) }() }) // else the first search is held
 			},
 		})
 		session, err := client.Connect(c.t.Context(), &mcp.StreamableClientTransport{Endpoint: c.fleet.url, MaxRetries: 20}, &mcp.ClientSessionOptions{ProtocolVersion: version})
@@ -280,12 +284,12 @@ func (d death) costs(f failure) bool {
 	soon := f.end.Before(d.to.Add(noticed)) || errors.Is(f.err, context.DeadlineExceeded) && unanswered
 	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "with a process that is gone", // as docs/scale.md says; else the client's own connection ended
 		"EOF", "request terminated without response", "connection reset", "connection closed", "fetch failed", "terminated"))
-	late := f.began.Before(d.to.Add(time.Second)) && says(balancer)
+	late := f.began.Before(d.to.Add(5*time.Second)) && says(balancer)
 	return f.end.After(d.from) && soon && (inFlight || late)
 }
 
 // noticed is how long a client may wait for the answer of a replica that was killed.
-const noticed = 15 * time.Second
+const noticed = 30 * time.Second
 
 // judge fails the test for each call that failed though no replica was killed meanwhile.
 func (c *crowd) judge() {

@@ -307,7 +307,7 @@ func TestAKilledReplicaLosesNoSession(t *testing.T) {
 	var lost, done atomic.Int64
 	for _, c := range all {
 		working.Go(func() {
-			text, err := c.call(t.Context(), "everything_trigger-long-running-operation", map[string]any{"duration": 6, "steps": 6}, "p"+c.ID())
+			text, err := c.call(t.Context(), "everything_trigger-long-running-operation", map[string]any{"duration": 20, "steps": 20}, "p"+c.ID())
 			switch {
 			case err != nil:
 				lost.Add(1)

@@ -76,7 +76,7 @@ func TestTheProxyToolAndRESTOverRealServers(t *testing.T) {
 		all := config["mcp_servers"].(map[string]any)
 		memory := all["memory"].(map[string]any)
 		memory["command"] = s.node
-		all["slow"] = map[string]any{"command": node(t), "args": []string{probe}, "connect_timeout": patience.String(), "call_timeout": "500ms"}
+		all["slow"] = map[string]any{"command": node(t), "args": []string{probe}, "connect_timeout": patience.String(), "call_timeout": "5s"}
 		all["gone"] = map[string]any{"command": filepath.Join(h.home, "no such program")}
 		config["proxy_tool"], config["default_view"] = true, "all"
 		config["principal_header"] = "X-User"

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/internal/leeway"
 	"toolfinch/proxy"
 	"toolfinch/telemetry"
 	"toolfinch/trust/inbound"
@@ -105,7 +106,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 	keepPrivate()
 	traces := telemetry.OpenTraces(ctx, built().Version, log)
 	defer func() { // once nothing is running that makes spans
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(flushWithin))
 		defer cancel()
 		if err := traces.Close(ctx); err != nil {
 			log.Warn("traces were not delivered to the end", "error", err)

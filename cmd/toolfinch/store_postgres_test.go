@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"toolfinch/internal/await"
 	"toolfinch/internal/postgres"
 )
 
@@ -87,6 +88,7 @@ func TestCommandsWhereTheDatabaseIsSilent(t *testing.T) {
 			if code != 1 || !strings.Contains(said, "no answer within 1s; check that it runs") || strings.Count(said, "\n") != 1 {
 				t.Errorf("exit code %d, want 1 and one line that says why:\n%s\n%s", code, out, said)
 			}
+			await.True(t, func() bool { return came.Load() > before })
 			if n := came.Load() - before; n != 1 {
 				t.Errorf("it waited for %d connections, want 1", n)
 			}

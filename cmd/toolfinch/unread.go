@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/leeway"
 )
 
 // Bounds of a backlog: in bytes, and of the wait for its reader at the end.
@@ -114,6 +115,6 @@ func (b *backlog) close() {
 	close(b.ending)
 	select {
 	case <-b.done:
-	case <-time.After(backlogLast):
+	case <-time.After(leeway.Of(backlogLast)):
 	}
 }

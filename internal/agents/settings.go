@@ -129,7 +129,7 @@ func claude(r Run) (arguments, env []string, err error) {
 		allowed = append(allowed, "mcp__"+s.Name)
 	}
 	return []string{"-p", r.Prompt, "--mcp-config", file, "--strict-mcp-config", "--allowedTools", strings.Join(allowed, ","), "--output-format", "json"},
-		[]string{"ANTHROPIC_BASE_URL=" + r.Base, "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1"}, err
+		[]string{"ANTHROPIC_BASE_URL=" + r.Base, "ANTHROPIC_API_KEY=none", "MCP_TIMEOUT=180000", "MCP_CONNECT_TIMEOUT_MS=180000", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_TELEMETRY=1", "DISABLE_AUTOUPDATER=1"}, err
 }
 
 func qwen(r Run) (arguments, env []string, err error) {

@@ -8,11 +8,25 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 // Bound is how long a wait lasts at most. It is generous, because a test that
 // passes never waits for it, and a busy machine may be slow.
 const Bound = 3 * time.Minute
+
+// extended is how much longer the program waits in tests where no setting says how long.
+const extended = 10
+
+func init() { leeway.Extend(extended) }
+
+// Expiry has the program wait as long as outside of tests, until the test ends: that is for one that
+// waits until such a time is over. It must not be parallel.
+func Expiry(t testing.TB) {
+	leeway.Extend(1)
+	t.Cleanup(func() { leeway.Extend(extended) })
+}
 
 const pause = 5 * time.Millisecond // between two looks
 

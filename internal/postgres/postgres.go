@@ -146,12 +146,15 @@ func (c *Cluster) tell(command string) error {
 	return nil
 }
 
+// patience bounds every wait for a server: the machine may be busy.
+const patience = 3 * time.Minute
+
 // run starts the server and waits until it answers.
 func (c *Cluster) run() error {
 	if err := c.tell("start"); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience)
 	for {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		conn, err := pgx.Connect(ctx, c.url("postgres"))
@@ -198,7 +201,7 @@ func (c *Cluster) Database(t testing.TB) string {
 }
 
 func (c *Cluster) exec(statement string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.url("postgres"))
 	if err != nil {

@@ -3,7 +3,7 @@
 // `answer` answers what the server asks, `notified` gets what it says, and `transport`
 // are options of the SDK's for HTTP.
 const info = { name: 'toolfinch-features', version: '1.0.0' };
-const timeout = 30_000;
+const timeout = 170_000;
 const methods = ['elicitation/create', 'sampling/createMessage', 'roots/list'];
 const answered = (capabilities) => methods.filter((method) => capabilities[method.split('/')[0]]);
 const notifications = ['message', 'resources/updated', 'resources/list_changed', 'tools/list_changed', 'prompts/list_changed'].map((n) => `notifications/${n}`);

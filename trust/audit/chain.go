@@ -18,6 +18,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/trust"
 )
 
@@ -57,7 +58,7 @@ func (c *chain) hold() (release func(), err error) {
 	if c.lock == nil {
 		c.lock = flock.New(c.settings.File+lockSuffix, flock.SetPermissions(0o600))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
+	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(lockWait))
 	defer cancel()
 	if _, err := c.lock.TryLockContext(ctx, 5*time.Millisecond); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {

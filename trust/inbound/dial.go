@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/trust"
 )
 
@@ -22,7 +23,7 @@ const askFor = 5 * time.Second
 func newClient(issuer Issuer) *http.Client {
 	own, _ := url.Parse(issuer.URL)
 	local := own != nil && isLocalHost(own.Hostname())
-	dialer := &net.Dialer{Timeout: askFor, Control: func(_, address string, _ syscall.RawConn) error {
+	dialer := &net.Dialer{Timeout: leeway.Of(askFor), Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return err
@@ -33,10 +34,10 @@ func newClient(issuer Issuer) *http.Client {
 		}
 		return fmt.Errorf("%s is a private address: write allow_private: true under the issuer to allow it", ip)
 	}}
-	direct := &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: askFor, MaxIdleConns: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
-	proxied := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: askFor, MaxIdleConns: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
+	direct := &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: leeway.Of(askFor), MaxIdleConns: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
+	proxied := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: leeway.Of(askFor), MaxIdleConns: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
 	return &http.Client{
-		Timeout: askFor,
+		Timeout: leeway.Of(askFor),
 		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			if !secure(r.URL, local) {
 				return nil, fmt.Errorf("%s://%s is not https", r.URL.Scheme, r.URL.Host)
@@ -76,7 +77,7 @@ func transportError(err error) error {
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %s", askFor)
+		return fmt.Errorf("no answer within %s", leeway.Of(askFor))
 	}
 	return err
 }

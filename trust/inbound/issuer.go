@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/limit"
 	"toolfinch/printable"
 )
@@ -126,7 +127,7 @@ func (i *issuer) refresh(ctx context.Context, pause time.Duration) error {
 		return nil
 	}
 	// What is learned is everybody's: it does not end with the request that began it.
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*askFor)
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*leeway.Of(askFor))
 	defer cancel()
 	about, keys, err := i.ask(asking)
 	i.mu.Lock()
@@ -282,7 +283,7 @@ func (i *issuer) introspect(ctx context.Context, token string) (claims map[strin
 			return nil, errors.New("no introspection_endpoint is known")
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(askFor))
 	defer cancel()
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))

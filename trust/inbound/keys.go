@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/trust"
 )
 
@@ -85,7 +86,7 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 	if fresh, stale := k.age(known, now); !ok || !fresh {
 		asking, cancel := ctx, context.CancelFunc(func() {})
 		if ok && !stale {
-			asking, cancel = context.WithTimeout(ctx, keyWait)
+			asking, cancel = context.WithTimeout(ctx, leeway.Of(keyWait))
 		}
 		key, err := k.store.Find(asking, hash)
 		cancel()

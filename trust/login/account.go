@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/trust"
 )
 
@@ -312,7 +313,7 @@ func (a *account) resting() error {
 func (a *account) rest(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.delay = min(max(firstPause, 2*a.delay), mostPause)
+	a.delay = min(max(leeway.Of(firstPause), 2*a.delay), mostPause)
 	a.retryAt, a.lastFault = time.Now().Add(a.delay), err
 }
 

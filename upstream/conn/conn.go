@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
@@ -270,7 +271,7 @@ func (c *Conn) cancel(id int64, why error) {
 	}
 	params := rawjson.Of(map[string]any{"requestId": id, "reason": reason})
 	tell := func() {
-		ctx, cancel := context.WithTimeout(c.Life, answerWithin)
+		ctx, cancel := context.WithTimeout(c.Life, leeway.Of(answerWithin))
 		defer cancel()
 		if err := c.Notify(ctx, "notifications/cancelled", params); err != nil {
 			c.log.Debug("the upstream was not told of a cancellation", "error", err)
@@ -300,7 +301,7 @@ func (c *Conn) Respond(id, result json.RawMessage, err *tool.RPCError) {
 	}
 	message := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), member...)
 	message = append(append(message, rawjson.OneLine(value)...), '}')
-	ctx, cancel := context.WithTimeout(c.Life, answerWithin)
+	ctx, cancel := context.WithTimeout(c.Life, leeway.Of(answerWithin))
 	defer cancel()
 	if err := c.channel.send(ctx, message, nil, nil); err != nil && !c.Dead() {
 		c.log.Debug("the answer to a request of the upstream was not sent", "error", err)

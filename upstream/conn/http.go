@@ -16,6 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/trust/login"
 )
@@ -411,7 +412,7 @@ func (s *streamable) close() {
 	if s.sessionID() == "" || s.modern() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(closeWithin))
 	defer cancel()
 	request, err := s.request(ctx, http.MethodDelete, s.conn.options.URL, nil, nil)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 )
 
@@ -80,7 +81,7 @@ func (c *Conn) agree(ctx context.Context, known Era) error {
 // known to answer.
 func (c *Conn) discover(ctx context.Context, known Era) (json.RawMessage, error) {
 	if known != EraModern {
-		probe, cancel := context.WithTimeout(ctx, probeWithin)
+		probe, cancel := context.WithTimeout(ctx, leeway.Of(probeWithin))
 		defer cancel()
 		ctx = probe
 	}

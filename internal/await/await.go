@@ -16,16 +16,16 @@ import (
 // passes never waits for it, and a busy machine may be slow.
 const Bound = 3 * time.Minute
 
-// extended is how much longer the program waits in tests where no setting says how long.
-const extended = 10
+// longer is how much longer the program waits in tests where no setting says how long.
+const longer = 10 * time.Second
 
-func init() { leeway.Extend(extended) }
+func init() { leeway.Add(longer) }
 
 // Expiry has the program wait as long as outside of tests, until the test ends: that is for one that
 // waits until such a time is over. It must not be parallel.
 func Expiry(t testing.TB) {
-	leeway.Extend(1)
-	t.Cleanup(func() { leeway.Extend(extended) })
+	leeway.Add(0)
+	t.Cleanup(func() { leeway.Add(longer) })
 }
 
 const pause = 5 * time.Millisecond // between two looks

@@ -7,12 +7,10 @@ import (
 	"time"
 )
 
-var times atomic.Int64
-
-func init() { Extend(1) }
+var more atomic.Int64
 
 // Of returns how long to wait for what should take usual at most.
-func Of(usual time.Duration) time.Duration { return time.Duration(times.Load()) * usual }
+func Of(usual time.Duration) time.Duration { return usual + time.Duration(more.Load()) }
 
-// Extend makes all that is waited for from now on so many times as long. Only tests call it.
-func Extend(by int) { times.Store(int64(by)) }
+// Add makes all waits that begin from now on longer by so much than they usually are. Only tests call it.
+func Add(d time.Duration) { more.Store(int64(d)) }

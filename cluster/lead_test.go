@@ -259,48 +259,47 @@ func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 
 // A replica that is about to end takes no server, says so, and gives up what it leads with Withdraw.
 func TestWhoIsAboutToEndTakesNoServer(t *testing.T) {
-	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
-	start := func(id string) (l *Leads, stop func()) {
-		l = NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
-		l.Compete([]Candidate{{Server: "kept", Stays: true}, {Server: "other"}}, "")
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); l.Run(ctx) }()
-		stop = func() { cancel(); <-done }
-		t.Cleanup(stop)
-		return l, stop
-	}
-	_, stop := start("a")
-	await.True(t, func() bool { return db.leader("kept") == "a" })
-	b, _ := start("b")
-	await.True(t, func() bool { at, _ := b.Placed("kept"); return at == "https://a:1/servers/kept/mcp" })
-	b.End()
-	stop()
-	const was = "https://a:1/servers/kept/mcp"
-	if b.Withdrew(was) {
-		t.Error("a replica that has gone without a word withdrew")
-	}
-	c, _ := start("c")
-	await.True(t, func() bool { return db.leader("kept") != "" && db.leader("other") != "" })
-	if kept, other := db.leader("kept"), db.leader("other"); kept != "c" || other != "c" {
-		t.Errorf("%s and %s lead, of which b is about to end", kept, other)
-	}
-	const at = "https://c:1/servers/kept/mcp"
-	await.True(t, func() bool { now, _ := b.Placed("kept"); return now == at })
-	if b.Withdrew(at) {
-		t.Error("a replica withdrew that goes on")
-	}
-	c.End()
-	c.Withdraw(t.Context())
-	await.Nil(t, func() error {
-		if now, err := b.Placed("kept"); err == nil || !b.Withdrew(at) {
-			return fmt.Errorf("after it withdrew the process is at %q", now)
+	synctest.Test(t, func(t *testing.T) {
+		db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+		start := func(id string) (l *Leads, stop func()) {
+			l = NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
+			l.Compete([]Candidate{{Server: "kept", Stays: true}, {Server: "other"}}, "")
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); l.Run(ctx) }()
+			stop = func() { cancel(); <-done }
+			t.Cleanup(stop)
+			return l, stop
 		}
-		return nil
+		_, stop := start("a")
+		await.True(t, func() bool { return db.leader("kept") == "a" })
+		b, _ := start("b")
+		await.True(t, func() bool { at, _ := b.Placed("kept"); return at == "https://a:1/servers/kept/mcp" })
+		b.End()
+		stop()
+		const was = "https://a:1/servers/kept/mcp"
+		if b.Withdrew(was) {
+			t.Error("a replica that has gone without a word withdrew")
+		}
+		c, _ := start("c")
+		await.True(t, func() bool { return db.leader("kept") != "" && db.leader("other") != "" })
+		if kept, other := db.leader("kept"), db.leader("other"); kept != "c" || other != "c" {
+			t.Errorf("%s and %s lead, of which b is about to end", kept, other)
+		}
+		const at = "https://c:1/servers/kept/mcp"
+		await.True(t, func() bool { now, _ := b.Placed("kept"); return now == at })
+		if b.Withdrew(at) {
+			t.Error("a replica withdrew that goes on")
+		}
+		c.End()
+		c.Withdraw(t.Context())
+		if now, err := b.Placed("kept"); err == nil || !b.Withdrew(at) {
+			t.Errorf("after it withdrew the process is at %q", now)
+		}
+		if leads, _ := c.Leads("kept"); !leads || db.leader("kept") != "c" {
+			t.Error("it does not lead on until it ends")
+		}
 	})
-	if leads, _ := c.Leads("kept"); !leads || db.leader("kept") != "c" {
-		t.Error("it does not lead on until it ends")
-	}
 }
 
 // Nobody is waited for by a replica that is alone.

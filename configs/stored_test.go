@@ -69,7 +69,7 @@ data_dir: ${WHERE}/data
 func TestStoredSecretsStandInTheConfiguration(t *testing.T) {
 	dir, where := write(t, "toolfinch.yaml", storedFile), t.TempDir()
 	data := filepath.Join(where, "data")
-	secretsIn(t, data, "GITHUB", "github-token", "short", "pin of github", "linear.key-2", "linear-token", "K", "7")
+	secretsIn(t, data, "GITHUB", "github-token", "short", "q~7!", "linear.key-2", "linear-token", "K", "7")
 	var opened []string
 	c, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ("WHERE=" + where), Vault: opens(t, storedKey, &opened)})
 	if err != nil {
@@ -80,7 +80,7 @@ func TestStoredSecretsStandInTheConfiguration(t *testing.T) {
 		t.Errorf("opened: %v", opened)
 	}
 	github, linear := c.Servers[0], c.Servers[1]
-	if !slices.Equal(github.Args, []string{"--token", "github-token", "--level", "low"}) || github.Env["PIN"] != "pin of github" || c.TopK != 7 ||
+	if !slices.Equal(github.Args, []string{"--token", "github-token", "--level", "low"}) || github.Env["PIN"] != "q~7!" || c.TopK != 7 ||
 		linear.Headers["Authorization"] != "Bearer linear-token" {
 		t.Errorf("%v, %v, %v, %d", github.Args, github.Env, linear.Headers, c.TopK)
 	}
@@ -88,7 +88,7 @@ func TestStoredSecretsStandInTheConfiguration(t *testing.T) {
 	if !slices.Contains(github.Secrets, "github-token") || !slices.Contains(linear.Secrets, "linear-token") {
 		t.Errorf("%v, %v", github.Secrets, linear.Secrets)
 	}
-	for _, value := range []string{"github-token", "linear-token", "pin of github"} {
+	for _, value := range []string{"github-token", "linear-token", "q~7!"} {
 		if strings.Contains(c.Resolved(), value) {
 			t.Errorf("%s is shown:\n%s", value, c.Resolved())
 		}

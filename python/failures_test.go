@@ -108,7 +108,7 @@ async def quick(context, args):
 		t.Errorf("%v, want %q", err, want)
 	}
 	h.mu.Lock()
-	if h.again.Before(begun) || time.Until(h.again) > time.Second {
+	if h.again.Sub(begun) < time.Second || time.Until(h.again) > time.Second {
 		t.Errorf("it is started again in %s", time.Until(h.again))
 	}
 	h.again = time.Now().Add(time.Hour)

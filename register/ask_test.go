@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	waits "toolfinch/internal/await"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/transport"
@@ -43,6 +44,8 @@ type conversation struct {
 
 // patience is how long tests wait for what must come.
 const patience = 90 * time.Second
+
+var expiry = waits.Expiry
 
 // await returns the first message that contains text.
 func await(t testing.TB, messages <-chan string, text string) string {

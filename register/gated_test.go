@@ -439,6 +439,7 @@ func TestAModernClientIsListedWhatItsPrincipalHas(t *testing.T) {
 }
 
 func TestWhatIsListedIsTold(t *testing.T) {
+	expiry(t)
 	type told struct {
 		session, client string
 		tools           int

@@ -131,7 +131,7 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 	l.tell(t, l.served(party)) // of what has changed since served was looked at
 	defer func() {
 		l.listeners.remove(key)
-		l.subscriptions.leave(context.WithoutCancel(ctx), key)
+		l.parking.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, key) })
 	}()
 	for _, uri := range want.ResourceSubscriptions {
 		resource, ok := served.Resource(uri)

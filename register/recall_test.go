@@ -17,6 +17,7 @@ import (
 // A conversation that is gone on with has a new session: its agent lets its model call
 // only what the first list has.
 func TestANewSessionIsListedWhatItsClientCalledLast(t *testing.T) {
+	expiry(t)
 	var mu sync.Mutex
 	kept := map[tool.Caller][]tool.Called{}
 	live := newLive(t, setup{

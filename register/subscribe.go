@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +19,6 @@ import (
 // resource by another, which may change when another server lists the same.
 type Subscriptions struct {
 	change func(ctx context.Context, id tool.ID, on bool) error
-
-	leaveWithin time.Duration
 
 	turns sync.Map // server -> chan struct{} that holds one: taken while the upstream answers, so that its subscriptions change in order
 
@@ -43,12 +42,11 @@ func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) erro
 		}
 	}
 	return &Subscriptions{
-		change:      change,
-		leaveWithin: leeway.Of(leaveTimeout),
-		most:        limit.New("subscriptions", maxSubscriptions, "subscriptions of this client", "end others first"),
-		bytes:       limit.New("subscription_bytes", maxSubscribed, "bytes in the URI of a subscription", "subscribe to a shorter one"),
-		byID:        map[tool.ID][]subscription{},
-		of:          map[string]int{},
+		change: change,
+		most:   limit.New("subscriptions", maxSubscriptions, "subscriptions of this client", "end others first"),
+		bytes:  limit.New("subscription_bytes", maxSubscribed, "bytes in the URI of a subscription", "subscribe to a shorter one"),
+		byID:   map[tool.ID][]subscription{},
+		of:     map[string]int{},
 	}
 }
 
@@ -62,9 +60,11 @@ const maxSubscribed = 8 << 10
 // subscription is one of a session or a listener, to the URI that it named.
 type subscription struct{ key, uri string }
 
-// leaveTimeout is how long an upstream may take for each resource that is left. One that takes
-// longer is not waited for again.
-const leaveTimeout = 10 * time.Second
+const (
+	// leaveWithin is how long an upstream may take for each resource that is left, and leaveAllWithin
+	// for all that a client leaves.
+	leaveWithin, leaveAllWithin = 10 * time.Second, 5 * time.Minute
+)
 
 // turn waits for the turn to change the subscriptions of a server, and returns
 // what ends it. Without the turn it returns the reason why ctx has ended.
@@ -125,7 +125,7 @@ func (s *Subscriptions) count(key string, n int) {
 // leave ends the subscriptions of key: of the URIs, or all if none is named. Errors
 // are ignored: an unreachable upstream holds no subscription.
 func (s *Subscriptions) leave(ctx context.Context, key string, uris ...string) {
-	var last []tool.ID
+	last := map[string][]tool.ID{} // by their servers
 	s.mu.Lock()
 	for id, all := range s.byID {
 		left := slices.DeleteFunc(all, func(one subscription) bool {
@@ -133,26 +133,35 @@ func (s *Subscriptions) leave(ctx context.Context, key string, uris ...string) {
 		})
 		s.count(key, len(left)-len(all))
 		if s.byID[id] = left; len(left) == 0 {
-			last = append(last, id)
+			last[id.Server] = append(last[id.Server], id)
 		}
 	}
 	s.mu.Unlock()
-	silent := map[string]bool{} // servers that did not answer in time
-	for _, id := range last {
-		ctx, cancel := context.WithTimeout(ctx, s.leaveWithin)
-		if silent[id.Server] {
+	var dropping sync.WaitGroup
+	for _, ids := range last {
+		dropping.Go(func() { s.drop(ctx, ids) })
+	}
+	dropping.Wait()
+}
+
+// drop leaves resources of one upstream. One that does not answer is not waited for again.
+func (s *Subscriptions) drop(ctx context.Context, ids []tool.ID) {
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(leaveAllWithin))
+	defer cancel()
+	for _, id := range ids {
+		err := s.dropOne(ctx, id)
+		if _, answered := errors.AsType[*tool.RPCError](err); err != nil && !answered {
 			cancel()
 		}
-		s.drop(ctx, id)
-		silent[id.Server] = ctx.Err() != nil
-		cancel()
 	}
 }
 
-// drop leaves the upstream, unless somebody has joined meanwhile. If the turn does
-// not come before ctx ends, it leaves out of turn: nothing is kept for that upstream.
-func (s *Subscriptions) drop(ctx context.Context, id tool.ID) {
-	end, _ := s.turn(ctx, id.Server)
+// dropOne leaves a resource, unless somebody has joined meanwhile. If the turn does
+// not come in time, it leaves out of turn: nothing is kept for that upstream.
+func (s *Subscriptions) dropOne(ctx context.Context, id tool.ID) error {
+	waiting, stop := context.WithTimeout(ctx, leeway.Of(leaveWithin))
+	defer stop()
+	end, _ := s.turn(waiting, id.Server)
 	defer end()
 	s.mu.Lock()
 	all, known := s.byID[id]
@@ -161,9 +170,12 @@ func (s *Subscriptions) drop(ctx context.Context, id tool.ID) {
 		delete(s.byID, id)
 	}
 	s.mu.Unlock()
-	if unused {
-		_ = s.change(ctx, id, false)
+	if !unused {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(leaveWithin))
+	defer cancel()
+	return s.change(ctx, id, false)
 }
 
 // to returns the subscriptions to a resource of a server, and to resources that it

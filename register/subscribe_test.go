@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/rawjson"
@@ -239,32 +240,42 @@ func TestJoiningWhileTheLastLeaves(t *testing.T) {
 }
 
 // Leaving takes as long as the upstream answers; one that does not is waited for once.
-func TestLeavingASilentUpstream(t *testing.T) {
-	var waited, told atomic.Int32
-	s := NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
-		switch {
-		case on:
-		case id.Server != "silent" || ctx.Err() != nil:
-			told.Add(1)
-		default:
-			waited.Add(1)
-			<-ctx.Done()
-		}
-		return nil
-	})
-	s.leaveWithin = 5 * time.Millisecond
-	for _, server := range []string{"silent", "good"} {
-		for i := range 20 {
-			uri := fmt.Sprint(server, i)
-			if err := s.join(t.Context(), uri, tool.ID{Server: server, Name: uri, Kind: tool.KindResource}, "one"); err != nil {
-				t.Fatal(err)
+func TestLeavingTakesAsLongAsTheUpstreamAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards what follows
+		waited, told := map[string]int{}, map[string]int{}
+		s := NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
+			if on {
+				return nil
+			}
+			mu.Lock()
+			if told[id.Server]++; ctx.Err() == nil {
+				waited[id.Server]++
+			}
+			mu.Unlock()
+			select {
+			case <-time.After(map[string]time.Duration{"silent": time.Hour, "gives up": 5 * time.Second}[id.Server] + time.Second):
+				return map[string]error{"refuses": &tool.RPCError{Message: "no"}, "gives up": errors.New("no answer")}[id.Server]
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		for _, server := range []string{"silent", "gives up", "slow", "refuses"} {
+			for i := range 20 {
+				uri := fmt.Sprint(server, i)
+				if err := s.join(t.Context(), uri, tool.ID{Server: server, Name: uri, Kind: tool.KindResource}, "one"); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	s.leave(t.Context(), "one")
-	if waited.Load() > 1 || waited.Load()+told.Load() != 40 || len(s.byID) != 0 {
-		t.Errorf("waited for %d; told of %d; %d are left", waited.Load(), told.Load(), len(s.byID))
-	}
+		s.leave(t.Context(), "one")
+		if want := map[string]int{"silent": 1, "gives up": 1, "slow": 20, "refuses": 20}; !maps.Equal(waited, want) {
+			t.Errorf("waited for %v, want %v", waited, want)
+		}
+		if want := map[string]int{"silent": 20, "gives up": 20, "slow": 20, "refuses": 20}; !maps.Equal(told, want) || len(s.byID) != 0 {
+			t.Errorf("told %v, want %v; %d are left", told, want, len(s.byID))
+		}
+	})
 }
 
 // A session that ends while the upstream still answers its subscription must

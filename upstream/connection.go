@@ -13,6 +13,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
@@ -99,7 +100,7 @@ const finishWithin, finishAway = 10 * time.Second, time.Minute
 // finishWithin or finishAway, or with the server.
 func (c *connection) finish(why error) {
 	c.Retire()
-	within := finishWithin
+	within := leeway.Of(finishWithin)
 	if c.away {
 		within = finishAway
 	}

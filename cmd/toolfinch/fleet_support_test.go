@@ -197,7 +197,10 @@ func (f *fleet) balance(t *testing.T, haproxy string) {
 		t.Fatalf("packaging/haproxy.cfg has %d lines for stickiness", lines)
 	}
 	config = strings.ReplaceAll(config, "\tstick", "\t# stick")
-	config = strings.Replace(config, "timeout check 1s", "timeout check 1m", 1) // a busy machine is not away
+	if !strings.Contains(config, "timeout check 1s") {
+		t.Fatal("packaging/haproxy.cfg has another timeout of checks")
+	}
+	config = strings.Replace(config, "timeout check 1s", "timeout check 1m", 1) // who is busy is not away
 	f.balancer = filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(f.balancer, []byte(config), 0o600); err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func TestPageLive(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			call("everything_trigger-long-running-operation", map[string]any{"duration": 600, "steps": 1})
+			call("everything_trigger-long-running-operation", map[string]any{"duration": 10, "steps": 1})
 		}()
 		tab.wait("#running tr", "everything.trigger-long-running-operation")
 		tab.looks("live")

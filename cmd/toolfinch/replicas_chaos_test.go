@@ -274,7 +274,7 @@ func (c *crowd) kill(r *fleetReplica) {
 // client sends twice: then the call waits for it. The TypeScript SDKs do not tell a call that
 // the stream of its answer, which had begun with progress, has ended.
 // A call that began when the replica was gone can only have met the balancer, which notices that
-// within a second.
+// within a second, or a few where the machine is busy.
 func (d death) costs(f failure) bool {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(f.err.Error(), text) })

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"toolfinch/internal/await"
 )
 
 // The TypeScript SDK's client does everything an agent does, over each
@@ -261,7 +259,8 @@ func (s sdkSession) progress(t *testing.T) {
 	// The server sends the last one right before its answer. The SDK forgets about
 	// progress when it reads an answer, and drops what it read together with it: on a
 	// busy machine also those before.
-	await.True(t, func() bool {
+	most := 0
+	for n := 0; n < 5 && most < 4; n++ {
 		got := s.try(t, "everything_trigger-long-running-operation", map[string]any{"duration": 0.5, "steps": 5})
 		if got.Error != nil || !strings.Contains(got.text(), "completed") || len(got.Progress) > 5 {
 			t.Fatalf("answered %+v", got)
@@ -271,8 +270,11 @@ func (s sdkSession) progress(t *testing.T) {
 				t.Errorf("progress %d is %+v", i+1, p)
 			}
 		}
-		return len(got.Progress) >= 4
-	})
+		most = max(most, len(got.Progress))
+	}
+	if most < 4 {
+		t.Errorf("at most %d progress notifications came, want 5, or 4 without the last", most)
+	}
 }
 
 func (s sdkSession) cancelled(t *testing.T) {

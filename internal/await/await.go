@@ -16,16 +16,14 @@ import (
 // passes never waits for it, and a busy machine may be slow.
 const Bound = 3 * time.Minute
 
-// longer is how much longer the program waits in tests where no setting says how long.
-const longer = 10 * time.Second
+// Where no setting says how long the program waits, it waits so much longer in tests.
+func init() { leeway.More.Store(int64(10 * time.Second)) }
 
-func init() { leeway.Add(longer) }
-
-// Expiry has the program wait as long as outside of tests, until the test ends: that is for one that
-// waits until such a time is over. It must not be parallel.
+// Expiry is for a test that waits until such a time is over: until it ends the program waits as it does
+// outside of tests. The test must not be parallel.
 func Expiry(t testing.TB) {
-	leeway.Add(0)
-	t.Cleanup(func() { leeway.Add(longer) })
+	more := leeway.More.Swap(0)
+	t.Cleanup(func() { leeway.More.Store(more) })
 }
 
 const pause = 5 * time.Millisecond // between two looks

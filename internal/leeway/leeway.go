@@ -7,10 +7,8 @@ import (
 	"time"
 )
 
-var more atomic.Int64
+// More is what tests add to every such time, in nanoseconds. In the program it is 0.
+var More atomic.Int64
 
-// Of returns how long to wait for what should take usual at most.
-func Of(usual time.Duration) time.Duration { return usual + time.Duration(more.Load()) }
-
-// Add makes all waits that begin from now on longer by so much than they usually are. Only tests call it.
-func Add(d time.Duration) { more.Store(int64(d)) }
+// Of returns how long to wait for something that should not take longer than usual.
+func Of(usual time.Duration) time.Duration { return usual + time.Duration(More.Load()) }

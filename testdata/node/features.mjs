@@ -191,10 +191,10 @@ const features = {
 
   async progress() {
     let seen, result;
-    do { // the SDK drops what it reads together with the result: the last one, and on a busy machine more
+    for (let n = 0; n < 5 && !(seen?.length > 1); n += 1) { // the SDK drops what it reads together with the result: the last one, and on a busy machine more
       seen = [];
       result = await attempt(call('trigger-long-running-operation', { duration: 0.3, steps: 3 }, { onprogress: (p) => seen.push(p) }));
-    } while (seen.length === 1);
+    }
     return { result, seen: seen.slice(0, 2) };
   },
 

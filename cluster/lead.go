@@ -153,7 +153,7 @@ func (l *Leads) Withdraw(ctx context.Context) {
 	if l.withdrawn == nil {
 		l.withdrawn = make(chan struct{})
 	}
-	told := l.withdrawn
+	me, told := l.me.ID, l.withdrawn
 	waits := l.lost == nil && slices.ContainsFunc(l.candidates, func(c Candidate) bool { return c.Stays && l.leads[c.Server] })
 	l.mu.Unlock()
 	l.Again()
@@ -167,13 +167,42 @@ func (l *Leads) Withdraw(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if all, _, _ := l.Replicas(); len(all) < 2 { // nobody else is there
-		return
+	all, _, _ := l.Replicas()
+	var hearing sync.WaitGroup
+	for _, r := range all {
+		if r.ID != me {
+			hearing.Go(func() { l.heardBy(ctx, r) })
+		}
 	}
-	select {
-	case <-time.After(2 * roundEvery): // each has a round
-	case <-ctx.Done():
+	hearing.Wait()
+}
+
+// askAgain is between two questions whether another replica has heard of what was told.
+const askAgain = 50 * time.Millisecond
+
+// heardBy waits until another replica knows what Withdraw says. One that cannot be asked has had a
+// round after twice the time between two.
+func (l *Leads) heardBy(ctx context.Context, other store.Replica) {
+	for begun := time.Now(); ; {
+		all, err := l.present(ctx, other.Address)
+		if err == nil && !l.isTaken(all) || err != nil && time.Since(begun) >= 2*roundEvery {
+			return
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return
+		}
 	}
+}
+
+// isTaken reports whether a server that stays runs here as others see it.
+func (l *Leads) isTaken(all []store.Replica) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(all, func(r store.Replica) bool {
+		return r.ID == l.me.ID && slices.ContainsFunc(l.candidates, func(c Candidate) bool { return c.Stays && slices.Contains(r.Leads, c.Server) })
+	})
 }
 
 // Replicas are those that were there in the last round, by ID; changed is closed when

@@ -261,8 +261,10 @@ func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 func TestWhoIsAboutToEndTakesNoServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+		of := map[string]*Leads{}
 		start := func(id string) (l *Leads, stop func()) {
-			l = NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
+			l = NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: db.open, Hands: handsTo(of), Log: slog.New(slog.DiscardHandler)})
+			of[id+":1"] = l
 			l.Compete([]Candidate{{Server: "kept", Stays: true}, {Server: "other"}}, "")
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
@@ -292,7 +294,10 @@ func TestWhoIsAboutToEndTakesNoServer(t *testing.T) {
 			t.Error("a replica withdrew that goes on")
 		}
 		c.End()
-		c.Withdraw(t.Context())
+		begun := time.Now()
+		if c.Withdraw(t.Context()); time.Since(begun) > roundEvery/2 {
+			t.Errorf("it waited %s for a replica that it can ask", time.Since(begun))
+		}
 		if now, err := b.Placed("kept"); err == nil || !b.Withdrew(at) {
 			t.Errorf("after it withdrew the process is at %q", now)
 		}

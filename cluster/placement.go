@@ -16,12 +16,13 @@ import (
 // PlacedPattern is where a replica serves the servers that run in it alone to the others.
 const PlacedPattern = "/servers/{server}/mcp"
 
-// PresentPattern is where a replica says who is there, to those that do not reach the database.
+// PresentPattern is where a replica says who is there, to those that ask.
 const PresentPattern = "GET /replicas"
 
-// Present answers whom a replica asks that does not reach the database.
+// Present answers a replica that does not reach the database, or wants to know whether it was heard.
 func (l *Leads) Present(w http.ResponseWriter, _ *http.Request) {
 	all, _, err := l.Replicas()
+	l.Again()
 	if err != nil {
 		http.Error(w, "this replica does not know: "+err.Error(), http.StatusServiceUnavailable)
 		return
@@ -37,7 +38,7 @@ func (l *Leads) consult(ctx context.Context) {
 	me, replicas, led, why := l.me, l.replicas, l.last, l.lost
 	l.mu.Unlock()
 	for _, r := range replicas {
-		if l.hands == nil || r.ID == me.ID || r.Address == "" {
+		if r.ID == me.ID {
 			continue
 		}
 		all, err := l.present(ctx, r.Address)
@@ -55,6 +56,9 @@ func (l *Leads) consult(ctx context.Context) {
 
 // present asks a replica who is there.
 func (l *Leads) present(ctx context.Context, address string) (all []store.Replica, err error) {
+	if l.hands == nil || address == "" {
+		return nil, errors.New("the replica cannot be asked")
+	}
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(dialWithin))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/replicas", nil)

@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/cluster"
 	"toolfinch/configs"
+	"toolfinch/internal/leeway"
 	"toolfinch/register"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -194,7 +195,7 @@ func (p *Proxy) withdraw(ctx context.Context, server *http.Server) {
 	for _, v := range p.now.Load().views {
 		v.live.Finish(before)
 	}
-	telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawing)
+	telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(withdrawing))
 	defer cancel()
 	p.others.leads.Withdraw(telling)
 }

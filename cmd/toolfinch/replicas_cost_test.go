@@ -92,9 +92,10 @@ func (c *costs) calling(upstreams int, calls int64) (made int64, took time.Durat
 
 // What a call costs in processor time, for each era and for both at once: through one replica; through
 // one with a third of the clients, which is as busy as each of three; through three that are no replicas,
-// with a third of the clients each; through three replicas; and through three behind a balancer that sticks. They are called in turns once everything is
-// connected, so that what one uses in the turns of the others is what it uses idle. It judges
-// nothing, and runs only where TOOLFINCH_COST says how many clients there are: a multiple of 6.
+// with a third of the clients each; through three replicas; through three behind a balancer that sticks;
+// and through such of which each runs on one processor at a time. They are called in turns once everything
+// is connected, so that what one uses in the turns of the others is what it uses idle. It judges nothing,
+// and runs only where TOOLFINCH_COST says how many clients there are: a multiple of 6.
 func TestCostOfReplicas(t *testing.T) {
 	clients, err := strconv.Atoi(os.Getenv("TOOLFINCH_COST"))
 	if err != nil {
@@ -111,14 +112,21 @@ func TestCostOfReplicas(t *testing.T) {
 			start := func(size int) *fleet {
 				return fleetOver(t, size, postgres.Start(t), nil, map[string]any{"mcp_servers": servers})
 			}
-			sticky := start(3)
+			sticky, shares := start(3), start(3)
+			for _, r := range shares.replicas {
+				r.end(t)
+				r.house.env = append(r.house.env, "GOMAXPROCS=1") // of two
+				r.start(t)
+			}
 			sticky.stick(t)
+			shares.stick(t)
 			all := []*costs{
 				{name: "one", fleets: []*fleet{start(1)}, clients: clients},
 				{name: "a third of it", fleets: []*fleet{start(1)}, clients: clients / 3},
 				{name: "three apart", fleets: []*fleet{start(1), start(1), start(1)}, clients: clients},
 				{name: "three replicas", fleets: []*fleet{start(3)}, clients: clients},
 				{name: "three, sticky", fleets: []*fleet{sticky}, clients: clients},
+				{name: "GOMAXPROCS=1", fleets: []*fleet{shares}, clients: clients},
 			}
 			for _, c := range all {
 				c.crowd = &crowd{t: t}

@@ -15,8 +15,8 @@ const (
 	// givenWithin bounds how long a replica that cannot be reached may take to give a session up:
 	// more than flushing its event stream there takes.
 	givenWithin = 3 * time.Second
-	// givenFirst and givenMost are between two looks whether it has: each time doubled.
-	givenFirst, givenMost = 50 * time.Millisecond, 500 * time.Millisecond
+	// lookFirst and lookMost are between two looks whether another replica has done something: each time doubled.
+	lookFirst, lookMost = 50 * time.Millisecond, 500 * time.Millisecond
 )
 
 // cut is a replica that could not be reached a moment ago.
@@ -66,7 +66,7 @@ func (h *Homes) getBack(ctx context.Context, hash [32]byte, from Peer, refuses b
 	ctx, cancel := context.WithTimeout(ctx, h.patience) // for the store
 	defer cancel()
 	asked, enough := false, (<-chan time.Time)(nil)
-	for pause := givenFirst; ; pause = min(2*pause, givenMost) {
+	for pause := lookFirst; ; pause = min(2*pause, lookMost) {
 		there, err := h.there(ctx, from.ID)
 		switch {
 		case err != nil && refuses, err == nil && !there:

@@ -106,7 +106,7 @@ func TestGetBackAsksLittle(t *testing.T) {
 			})
 		}
 		waiting.Wait()
-		if most := 10 + 2*int64(leeway.Of(givenWithin)/givenMost); looks.Load() > most || asks.Load() != 1 {
+		if most := 10 + 2*int64(leeway.Of(givenWithin)/lookMost); looks.Load() > most || asks.Load() != 1 {
 			t.Errorf("the store was asked %d times, and the home %d times", looks.Load(), asks.Load())
 		}
 	})

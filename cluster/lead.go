@@ -177,19 +177,17 @@ func (l *Leads) Withdraw(ctx context.Context) {
 	hearing.Wait()
 }
 
-// askAgain is between two questions whether another replica has heard of what was told.
-const askAgain = 50 * time.Millisecond
-
 // heardBy waits until another replica knows what Withdraw says. One that cannot be asked has had a
 // round after twice the time between two.
 func (l *Leads) heardBy(ctx context.Context, other store.Replica) {
-	for begun := time.Now(); ; {
+	begun := time.Now()
+	for pause := lookFirst; ; pause = min(2*pause, lookMost) {
 		all, err := l.present(ctx, other.Address)
 		if err == nil && !l.isTaken(all) || err != nil && time.Since(begun) >= 2*roundEvery {
 			return
 		}
 		select {
-		case <-time.After(askAgain):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}

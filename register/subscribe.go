@@ -146,7 +146,7 @@ func (s *Subscriptions) leave(ctx context.Context, key string, uris ...string) {
 
 // drop leaves resources of one upstream. One that does not answer is not waited for again.
 func (s *Subscriptions) drop(ctx context.Context, ids []tool.ID) {
-	ctx, cancel := context.WithTimeout(ctx, leeway.Of(leaveAllWithin))
+	ctx, cancel := context.WithTimeout(ctx, leaveAllWithin)
 	defer cancel()
 	for _, id := range ids {
 		err := s.dropOne(ctx, id)

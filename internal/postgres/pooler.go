@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"toolfinch/internal/await"
 )
 
 // Pooled returns the URL of a database of the cluster behind PgBouncer, which ends with the test.
@@ -56,7 +58,7 @@ func (c *Cluster) Pooled(t testing.TB, database, mode string) string {
 		_ = cmd.Wait() // it was ended by a signal
 	})
 	u.RawQuery = url.Values{"host": {dir}, "port": {"6432"}}.Encode()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Bound); ; time.Sleep(10 * time.Millisecond) {
 		conn, err := pgx.Connect(t.Context(), u.String())
 		if err == nil {
 			_ = conn.Close(t.Context())

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"toolfinch/internal/await"
 )
 
 // Start returns the URL of an empty database, which is dropped at the end of the test.
@@ -146,15 +148,12 @@ func (c *Cluster) tell(command string) error {
 	return nil
 }
 
-// patience bounds every wait for a server: the machine may be busy.
-const patience = 3 * time.Minute
-
 // run starts the server and waits until it answers.
 func (c *Cluster) run() error {
 	if err := c.tell("start"); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(await.Bound)
 	for {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		conn, err := pgx.Connect(ctx, c.url("postgres"))
@@ -201,7 +200,7 @@ func (c *Cluster) Database(t testing.TB) string {
 }
 
 func (c *Cluster) exec(statement string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.url("postgres"))
 	if err != nil {

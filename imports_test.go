@@ -63,11 +63,11 @@ var only = map[string][]string{
 	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/agents", "internal/authserver", "internal/collector", "internal/fetch", "eval/tokens"},
 	"toolfinch/cmd":                          {},
 	"toolfinch/internal/await":               {"internal/postgres"}, // tests only
-	"toolfinch/internal/authserver":          {}, // tests only
-	"toolfinch/internal/catalogue":           {}, // tests only
-	"toolfinch/internal/collector":           {}, // tests only
-	"toolfinch/internal/fetch":               {}, // tests only
-	"toolfinch/internal/postgres":            {}, // tests only
+	"toolfinch/internal/authserver":          {},                    // tests only
+	"toolfinch/internal/catalogue":           {},                    // tests only
+	"toolfinch/internal/collector":           {},                    // tests only
+	"toolfinch/internal/fetch":               {},                    // tests only
+	"toolfinch/internal/postgres":            {},                    // tests only
 	"github.com/jackc/pgx":                   {"store", "internal/postgres"},
 	"github.com/pressly/goose":               {"store"},
 	"github.com/spf13/cobra":                 {"cmd/toolfinch"},

@@ -240,6 +240,9 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			wake(enriched)
 		case store.TopicVault:
 			err = p.logins.rows.readAnew(ctx, n.Detail)
+			for _, s := range p.now.Load().config.Servers {
+				p.pool.Login(s.Name).Changed(n.Detail)
+			}
 		case store.TopicVectors: // 64 texts at a time
 			wake(embedded)
 		case store.TopicRelist:

@@ -120,7 +120,7 @@ func (d *delivery) open(pending *login.Pending, needed *login.Needed) error {
 	one.AddText("elicitationId", id)
 	one.AddText("url", pending.URL())
 	one.AddText("message", "Log in to "+s.settings.Name+" in your browser, then go on.")
-	d.asksLogin = true
+	d.asksLogin = needed.Mark()
 	if s.events.Notify != nil && !d.call.Client.Modern && pending.First(key) {
 		s.work.Go(func() {
 			select {
@@ -137,28 +137,30 @@ func (d *delivery) open(pending *login.Pending, needed *login.Needed) error {
 }
 
 // afterLogin is a call that its client makes again, having been asked to open the page of
-// a login: it waits until the user has logged in, unless the user does not want to.
-func (s *server) afterLogin(ctx context.Context, r *request, call *tool.Call) {
+// a login: it waits until the user has logged in, unless the user does not want to. The login may
+// have begun in another process, which is not asked what becomes of it.
+func (s *server) afterLogin(ctx context.Context, r *request, call *tool.Call, st state) {
 	for _, response := range rawjson.Members(r.responses) {
 		if action := rawjson.Text(rawjson.Member(response, "action")); action != "" && action != "accept" {
 			r.declined = true
 			return
 		}
 	}
-	s.awaitLogin(ctx, s.principal(call))
-}
-
-// awaitLogin waits for a login that the user of a call was asked to see to.
-func (s *server) awaitLogin(ctx context.Context, principal string) {
+	principal := s.principal(call)
 	pending := s.login.Pending(principal)
-	if pending == nil {
-		return
+	if pending == nil && st.Began == s.sealer.process {
+		return // it has ended
 	}
-	patience := time.NewTimer(openFor)
-	defer patience.Stop()
-	select {
-	case <-pending.Done():
-	case <-patience.C:
-	case <-ctx.Done():
+	waiting, cancel := context.WithTimeout(ctx, openFor)
+	defer cancel()
+	if pending != nil {
+		s.work.Go(func() {
+			select {
+			case <-pending.Done(): // perhaps without a token
+				cancel()
+			case <-waiting.Done():
+			}
+		})
 	}
+	_ = s.login.Await(waiting, principal, st.Login)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 )
 
 // fleet is replicas of toolfinch over one PostgreSQL database, behind haproxy, which takes them
@@ -88,6 +89,7 @@ func fleetReached(t *testing.T, size int, database string, servers map[string]se
 				"name": fmt.Sprintf("replica-%d", n+1), "drain": "15s",
 			},
 		}}, more...)...)
+		r.house.env = append(r.house.env, fleetVaultKey)
 		r.start(t)
 		f.replicas = append(f.replicas, r)
 	}
@@ -117,7 +119,7 @@ func (r *fleetReplica) rotate(t *testing.T) {
 func (r *fleetReplica) start(t *testing.T) {
 	t.Helper()
 	r.cmd = exec.Command(cmp.Or(r.program, program(t)), "serve", "--config", r.house.config)
-	r.cmd.Env = append(r.house.env, fleetVaultKey)
+	r.cmd.Env = r.house.env
 	r.log = &logWriter{}
 	r.cmd.Stderr = r.log
 	if err := r.cmd.Start(); err != nil {
@@ -256,6 +258,23 @@ func (f *fleet) stick(t *testing.T) {
 	}
 	f.rebalance()
 	f.balanced(t)
+}
+
+// forwards is how many requests replicas have handed to others.
+func (f *fleet) forwards(t *testing.T) (all float64) {
+	t.Helper()
+	for _, r := range f.replicas {
+		all += r.metric(t, `toolfinch_forward_duration_seconds_count{outcome="answered"}`)
+	}
+	return all
+}
+
+// metric is one of the replica's; 0 where it has none of that name.
+func (r *fleetReplica) metric(t *testing.T, name string) (value float64) {
+	t.Helper()
+	_, after, _ := strings.Cut(fetch.Send(t, http.MethodGet, "http://127.0.0.1:"+r.port+"/metrics", "").Body, "\n"+name+" ")
+	_, _ = fmt.Sscan(after, &value)
+	return value
 }
 
 // tokenIn finds the token that the preview of a large answer names.

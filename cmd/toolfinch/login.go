@@ -27,7 +27,7 @@ func newLogin(s *settings) *cobra.Command {
 		Use:   "login SERVER",
 		Short: "Log in to a server that wants it (OAuth)",
 		Long: `Login opens a browser in which you log in to a server, and waits until the browser comes
-back to this machine. The token is kept, sealed, in the store of the configuration, and
+back to this machine, wherever redirect_url leads. The token is kept, sealed, in the store of the configuration, and
 renewed from then on; whatever runs with this configuration uses it at once. --device is
 for a machine without a browser: you type a code in elsewhere. --status shows the logins
 that there are.
@@ -46,10 +46,11 @@ oauth: {client_id: ...}.`,
 				return &exitError{exitUsage, errors.New("which server? toolfinch login SERVER, or toolfinch login --status")}
 			}
 			return s.withLogins(cmd, func(l *proxy.Logins, config *configs.Config) error {
-				one, err := serverToLogin(l, config, args[0], func(s *login.Settings) {
+				one, err := serverToLogin(l, config, args[0], func(s *login.Settings) error {
 					if device {
 						s.Grant = login.GrantDevice
 					}
+					return s.EndHere()
 				})
 				if err != nil {
 					return err
@@ -120,7 +121,7 @@ func (s *settings) withLogins(cmd *cobra.Command, do func(*proxy.Logins, *config
 }
 
 // serverToLogin is the configured server of a name, with its settings as change leaves them.
-func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change func(*login.Settings)) (*login.Server, error) {
+func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change func(*login.Settings) error) (*login.Server, error) {
 	at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == name })
 	if at < 0 {
 		var names []string
@@ -141,7 +142,9 @@ func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change 
 		return nil, fmt.Errorf("server %q is left out: %s", name, settings.Fault)
 	}
 	if change != nil {
-		change(&settings.Login)
+		if err := change(&settings.Login); err != nil {
+			return nil, fmt.Errorf("server %s: %w", name, err)
+		}
 	}
 	one := upstream.LoginTo(l.Logins, settings)
 	switch {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,22 +16,33 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"toolfinch/internal/authserver"
+	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
+	"toolfinch/internal/postgres"
 )
 
 // protectedHouse is a house with one server, which wants logins.
 func protectedHouse(t *testing.T, modern bool) (house, *authserver.Server, *authserver.Protected) {
 	t.Helper()
-	opaque := true
-	as := authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
+	as := opaque(t)
 	rs := authserver.Protect(t, as, modern)
 	h := newHouse(t, nil)
 	h.configure(t, map[string]any{"notes": map[string]any{"url": rs.At(), "description": "Notes of a person"}})
 	return h, as, rs
 }
 
-// login runs toolfinch login, goes where its URL leads, and returns what it printed.
-func (h house) login(t *testing.T, as *authserver.Server, args ...string) string {
+// opaque is an authorization server whose tokens servers ask it about.
+func opaque(t *testing.T) *authserver.Server {
+	t.Helper()
+	yes := true
+	return authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &yes}})
+}
+
+// login runs toolfinch login, whose user goes where its URL leads, and returns what it printed.
+func (h house) login(t *testing.T, browse func(page string), args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -49,7 +61,7 @@ func (h house) login(t *testing.T, as *authserver.Server, args ...string) string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		printed.WriteString(lines.Text() + "\n")
 		if at := strings.TrimSpace(lines.Text()); strings.HasPrefix(at, "http") {
-			as.Browse(t, at, "")
+			browse(at)
 		}
 	}
 	if err := cmd.Wait(); err != nil {
@@ -73,6 +85,7 @@ func (h house) fails(t *testing.T, args ...string) string {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	h, as, rs := protectedHouse(t, true)
+	browse := func(page string) { as.Browse(t, page, "") }
 	run := h.start(t)
 	run.log.wait(t, 0, "the upstream needs a login", "toolfinch login notes")
 
@@ -90,7 +103,7 @@ func TestLogin(t *testing.T) {
 			}
 		}
 
-		said := h.login(t, as, "--no-browser")
+		said := h.login(t, browse, "--no-browser")
 		if !strings.Contains(said, "logged in to notes at "+as.Issuer) || !strings.Contains(said, "mcp:read") || !strings.Contains(said, "renewed before that") {
 			t.Errorf("login says: %s", said)
 		}
@@ -158,7 +171,7 @@ func TestLogin(t *testing.T) {
 		if err := os.Chmod(browser, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		h.with("BROWSER="+browser).login(t, as)
+		h.with("BROWSER="+browser).login(t, browse)
 		text, err := os.ReadFile(got)
 		if err != nil || !strings.HasPrefix(string(text), "1\n"+as.Issuer) || !strings.Contains(string(text), "code_challenge_method=S256") {
 			t.Errorf("the browser got %s, %v", text, err)
@@ -166,7 +179,7 @@ func TestLogin(t *testing.T) {
 	})
 
 	t.Run("device", func(t *testing.T) {
-		if said := h.login(t, as, "--device"); !strings.Contains(said, "with the code ") || !strings.Contains(said, "logged in to notes") {
+		if said := h.login(t, browse, "--device"); !strings.Contains(said, "with the code ") || !strings.Contains(said, "logged in to notes") {
 			t.Errorf("login says: %s", said)
 		}
 	})
@@ -194,18 +207,15 @@ func TestLogin(t *testing.T) {
 func TestACallOpensThePageOfALogin(t *testing.T) {
 	t.Parallel()
 	h, as, _ := protectedHouse(t, true)
-	for name, settings := range map[string]map[string]any{
-		"SDK 1":             {"sdk": 1},
-		"SDK 2":             {"sdk": 2},
-		"SDK 2, 2026-07-28": {"sdk": 2, "modern": true},
-	} {
+	browse := func(page string) { as.Browse(t, page, "") }
+	for name, settings := range openers() {
 		t.Run(name, func(t *testing.T) {
-			h.login(t, as, "--no-browser")
+			h.login(t, browse, "--no-browser")
 			run := h.start(t)
 			waitConnected(t, run.url) // so that its tools are known
 			h.said(t, "logout", "notes")
 			settings["url"], settings["name"] = run.url, "notes_whoami"
-			opened, text := h.opens(t, as, settings)
+			opened, text := h.opens(t, settings, browse)
 			if !strings.HasPrefix(opened, as.Issuer) || text != "alice" {
 				t.Errorf("it opened %q and got %q", opened, text)
 			}
@@ -214,9 +224,71 @@ func TestACallOpensThePageOfALogin(t *testing.T) {
 	}
 }
 
-// opens runs testdata/node/opener.mjs, whose user opens one page and logs in there. It
-// returns that page and the text of the result.
-func (h house) opens(t *testing.T, as *authserver.Server, settings map[string]any) (opened, text string) {
+// A balancer that takes replicas in turn brings a call, its retry and the browser of its login to any
+// of them. Afterwards all have the login.
+func TestALoginBehindABalancer(t *testing.T) {
+	t.Parallel()
+	const back = "https://tools.example.com/oauth/callback"
+	as := opaque(t)
+	f := fleetOver(t, 3, postgres.Start(t), nil, map[string]any{"mcp_servers": map[string]any{"notes": map[string]any{
+		"url": authserver.Protect(t, as, true).At(), "oauth": map[string]any{"redirect_url": back},
+	}}})
+	here := func(page string) { as.Browse(t, page, "") }
+	elsewhere := func(page string) {
+		end := strings.TrimSuffix(f.url, "/mcp") + as.Browse(t, page, back).RequestURI()
+		if got := fetch.Send(t, http.MethodGet, end, ""); got.Status != http.StatusOK {
+			t.Errorf("the browser is answered %d %s", got.Status, got.Body)
+		}
+	}
+	h := f.replicas[0].house
+	clients := make([]*goClient, len(f.replicas))
+	for n, r := range f.replicas {
+		clients[n] = goClientAt(t, "http://127.0.0.1:"+r.port+"/mcp", "client", modernRevision)
+		defer clients[n].Close()
+		await.True(t, func() bool { return r.metric(t, "toolfinch_replicas") == 3 }) // it asks those that it knows
+	}
+	whoami := func(replica int) string {
+		result, err := clients[replica].CallTool(t.Context(), &mcp.CallToolParams{Name: "notes_whoami"})
+		if err != nil {
+			return err.Error()
+		}
+		return result.Content[0].(*mcp.TextContent).Text
+	}
+	for name, settings := range openers() {
+		t.Run(name, func(t *testing.T) {
+			h.login(t, here, "--no-browser") // it serves no redirect_url
+			for n := range f.replicas {
+				await.True(t, func() bool { return whoami(n) == "alice" })
+			}
+			h.said(t, "logout", "notes")
+			for n := range f.replicas {
+				await.True(t, func() bool { return strings.Contains(whoami(n), "toolfinch login notes") })
+			}
+			settings["url"], settings["name"] = f.url, "notes_whoami"
+			if opened, text := h.opens(t, settings, elsewhere); !strings.HasPrefix(opened, as.Issuer) || text != "alice" {
+				t.Errorf("it opened %q and got %q", opened, text)
+			}
+			for n := range f.replicas {
+				if got := whoami(n); got != "alice" {
+					t.Errorf("afterwards replica %d answers %s", n, got)
+				}
+			}
+		})
+	}
+}
+
+// openers are clients that testdata/node/opener.mjs can be.
+func openers() map[string]map[string]any {
+	return map[string]map[string]any{
+		"SDK 1":             {"sdk": 1},
+		"SDK 2":             {"sdk": 2},
+		"SDK 2, 2026-07-28": {"sdk": 2, "modern": true},
+	}
+}
+
+// opens runs testdata/node/opener.mjs, whose user logs in at the page that the call asks to be opened.
+// It returns that page and the text of the result.
+func (h house) opens(t *testing.T, settings map[string]any, login func(page string)) (opened, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -251,7 +323,7 @@ func (h house) opens(t *testing.T, as *authserver.Server, settings map[string]an
 		switch {
 		case message.Open != "":
 			opened = message.Open
-			as.Browse(t, opened, "")
+			login(opened)
 			_, _ = in.Write([]byte("it is open\n"))
 		case message.Result == nil || len(message.Result.Content) == 0:
 			t.Fatalf("the call: %s %+v", message.Failed, message.Result)

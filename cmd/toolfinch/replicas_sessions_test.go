@@ -53,27 +53,6 @@ func TestABalancerThatSticks(t *testing.T) {
 	}
 }
 
-// forwards is how many requests replicas have handed to others.
-func (f *fleet) forwards(t *testing.T) (all float64) {
-	t.Helper()
-	for _, r := range f.replicas {
-		answer, err := http.Get("http://127.0.0.1:" + r.port + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(answer.Body)
-		answer.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, after, _ := strings.Cut(string(text), `toolfinch_forward_duration_seconds_count{outcome="answered"} `)
-		var n float64
-		_, _ = fmt.Sscan(after, &n) // there is none where nothing was handed over
-		all += n
-	}
-	return all
-}
-
 // When the balancer restarts, calls in flight over it fail, and sessions go on.
 func TestABalancerThatRestartsLosesNoSession(t *testing.T) {
 	t.Parallel()

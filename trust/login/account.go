@@ -25,6 +25,8 @@ type account struct {
 	now       *credential   // as last read, nil for none
 	replaced  *credential   // what the vault has where now could not be stored; nil where it was
 	read      bool
+	readAt    time.Time // or tried to
+	changes   int       // of now, and by other processes as far as they are told
 	refused   *refusal  // what the server has said of what there is
 	asked     challenge // of the last refusal
 	retryAt   time.Time // before that the authorization server is not asked again
@@ -58,25 +60,38 @@ func (a *account) needed(token, why string, scopes []string) *Needed {
 	return &Needed{Server: a.name, Why: why, Scopes: scopes, token: token}
 }
 
+// lookAgain is how long what the vault had is taken for what it has, where nobody tells of changes:
+// a login that another process has ended is used for that long.
+const lookAgain = 10 * time.Second
+
 // load returns the login as it is known; from the vault where that is not so, or again.
 func (a *account) load(ctx context.Context, again bool) (*credential, error) {
 	a.mu.Lock()
-	now, read := a.now, a.read
-	a.mu.Unlock()
-	if read && !again {
+	now, read, changes := a.now, a.read, a.changes
+	if read && !again && (a.logins.told || time.Since(a.readAt) < lookAgain) {
+		a.mu.Unlock()
 		return now, nil
 	}
+	a.readAt = time.Now()
+	a.mu.Unlock()
 	c, err := a.Server.read(ctx, a.principal)
-	if err != nil {
+	if err != nil && read && !again {
+		return now, nil
+	} else if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
-	now, stale := a.now, a.replaced != nil && c != nil && c.AccessToken == a.replaced.AccessToken && c.RefreshToken == a.replaced.RefreshToken
-	a.mu.Unlock()
-	if stale { // the authorization server takes that no more
-		return now, nil
+	defer a.mu.Unlock()
+	current := a.changes == changes
+	switch {
+	case a.replaced != nil && c != nil && c.AccessToken == a.replaced.AccessToken && c.RefreshToken == a.replaced.RefreshToken:
+		return a.now, nil // the authorization server takes that no more
+	case current || again:
+		a.take(c)
+		a.read = current // else it may be from before the change
+	case a.read: // somebody here was quicker
+		return a.now, nil
 	}
-	a.keep(c)
 	return c, nil
 }
 
@@ -113,7 +128,13 @@ func (a *account) storeAgain(ctx context.Context) {
 func (a *account) keep(c *credential) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.now, a.read, a.replaced = c, true, nil
+	a.take(c)
+}
+
+// take is keep with the lock held.
+func (a *account) take(c *credential) {
+	a.now, a.read, a.readAt, a.replaced = c, true, time.Now(), nil
+	a.changes++
 	if a.refused != nil && (c == nil && a.refused.token == "" || c != nil && c.AccessToken == a.refused.token) {
 		return
 	}
@@ -163,15 +184,15 @@ const (
 	mostLook  = 5 * time.Second
 )
 
-// Await returns once there is another token than the one that did not do: somebody has
-// logged in, here or in another process. ctx ends the wait.
-func (s *Server) Await(ctx context.Context, principal string, needed *Needed) error {
+// Await returns once there is another token than the one that did not do, whose mark is that of
+// Needed: somebody has logged in, here or in another process. ctx ends the wait.
+func (s *Server) Await(ctx context.Context, principal, mark string) error {
 	a := s.account(principal)
 	for every := firstLook; ; every = min(every*3/2, mostLook) {
 		a.mu.Lock()
 		changed := a.changed
 		a.mu.Unlock()
-		if c, err := a.load(ctx, true); err == nil && c != nil && c.AccessToken != needed.token {
+		if c, err := a.load(ctx, true); err == nil && c != nil && markOf(c.AccessToken) != mark {
 			return nil
 		}
 		select {

@@ -10,7 +10,10 @@
 package login
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,6 +69,20 @@ type Settings struct {
 	Exchange     Exchange // of GrantExchange
 }
 
+// EndHere has the browser sent back to this process, which does not serve what RedirectURL is
+// elsewhere. It fails where the client is registered for that alone.
+func (s *Settings) EndHere() error {
+	at, err := url.Parse(s.RedirectURL)
+	if cmp.Or(s.Grant, GrantCode) != GrantCode || s.RedirectURL == "" || err != nil || isLoopback(at.Hostname()) {
+		return err
+	}
+	if s.ClientID != "" || s.MetadataURL != "" {
+		return errors.New("its client is registered with the redirect_url, where the browser comes back to the toolfinch that serves there: log in at the page of that, or from a call of one of the server's tools, or with --device")
+	}
+	s.RedirectURL = ""
+	return nil
+}
+
 // Exchange says where GrantExchange gets its assertion.
 type Exchange struct {
 	TokenURL string // of the identity provider
@@ -115,6 +132,14 @@ func (n *Needed) Error() string {
 	return text
 }
 
+// Mark tells the token that does not do from others.
+func (n *Needed) Mark() string { return markOf(n.token) }
+
+func markOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:8])
+}
+
 // Options are what Logins are made with.
 type Options struct {
 	Vault Vault
@@ -123,6 +148,9 @@ type Options struct {
 	// users, "" for nowhere; default: nowhere. A login listens for itself then.
 	Callback func() string
 	Record   trust.Record // of logins and renewals, for the audit log; may be nil
+	// Told says that Server.Changed hears what other processes do in the vault. Otherwise it is looked
+	// into again every ten seconds in which there are requests.
+	Told bool
 }
 
 // Logins are those to all servers of one process. Its methods are safe for concurrent use.
@@ -131,6 +159,7 @@ type Logins struct {
 	log      *slog.Logger
 	callback func() string
 	record   trust.Record
+	told     bool
 	life     context.Context // of what is done for nobody's request
 	end      context.CancelFunc
 	work     sync.WaitGroup
@@ -151,7 +180,7 @@ func New(o Options) *Logins {
 	if o.Callback == nil {
 		o.Callback = func() string { return "" }
 	}
-	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, pending: map[string]*Pending{}, listeners: map[int]*listener{}}
+	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, pending: map[string]*Pending{}, listeners: map[int]*listener{}}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.under = limit.New("pending_logins", maxPending, "logins are under way", "finish one, or try again in ten minutes")
 	return l
@@ -249,6 +278,25 @@ func (s *Server) account(principal string) *account {
 		s.accounts[principal] = a
 	}
 	return a
+}
+
+// Changed has the login of a row of the vault read again before it is used, if it is one of the
+// server's: another process has changed it. "" stands for all rows.
+func (s *Server) Changed(row string) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for principal, a := range s.accounts {
+		if row == "" || row == s.row(principal) {
+			a.mu.Lock()
+			a.read = false
+			a.changes++
+			a.mu.Unlock()
+			a.happened()
+		}
+	}
 }
 
 // rowPrefix begins the names of all tokens in the vault.

@@ -1,0 +1,62 @@
+package login
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"toolfinch/internal/authserver"
+)
+
+// sent is where requests end, with the last of which it keeps the token.
+type sent struct{ token string }
+
+func (s *sent) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.token = r.Header.Get("Authorization")
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
+// A server may take a token that is revoked, so it is not left to that.
+func TestALoginThatAnotherProcessEndsIsUsedNoMore(t *testing.T) {
+	const at = "https://notes.example.com/mcp"
+	row, err := json.Marshal(credential{URL: at, AccessToken: "one", Obtained: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		told         bool
+		later, after func(*Server)
+	}{
+		"it is told":      {told: true, later: func(s *Server) { s.Changed("login/notes bob"); time.Sleep(time.Hour) }, after: func(s *Server) { s.Changed("login/notes") }},
+		"it is told less": {told: true, later: func(*Server) {}, after: func(s *Server) { s.Changed("") }},
+		"nobody tells":    {later: func(*Server) { time.Sleep(lookAgain - 1) }, after: func(*Server) { time.Sleep(1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				vault, to := authserver.NewVault(), &sent{}
+				_ = vault.Put(t.Context(), "login/notes", row)
+				logins := New(Options{Vault: vault, Told: test.told})
+				defer logins.Close()
+				s := logins.Server("notes", at, Settings{})
+				sends := func(want string) {
+					t.Helper()
+					request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := s.Transport(to, "").RoundTrip(request); err != nil || to.token != want {
+						t.Errorf("a request is sent with %q, %v, want %q", to.token, err, want)
+					}
+				}
+				sends("Bearer one")
+				_ = vault.Delete(t.Context(), "login/notes")
+				test.later(s)
+				sends("Bearer one")
+				test.after(s)
+				sends("")
+			})
+		})
+	}
+}

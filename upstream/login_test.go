@@ -20,23 +20,30 @@ type guarded struct {
 	as   *authserver.Server
 	rs   *authserver.Protected
 	pool *Pool
+	// beside is another process with the same vault and keys: a pool like the first.
+	beside func(login.Vault) *Pool
+	vault  *authserver.Vault
 }
 
 func newGuarded(t *testing.T, modern bool, s login.Settings, events Events) *guarded {
 	t.Helper()
 	opaque := true
 	as := authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
-	g := &guarded{as: as, rs: authserver.Protect(t, as, modern)}
-	logins := login.New(login.Options{Vault: authserver.NewVault()})
-	t.Cleanup(logins.Close)
-	g.pool = NewPool([]Settings{{Name: "notes", URL: g.rs.At(), Login: s}}, Options{Logins: logins, Events: events})
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
-		defer cancel()
-		if err := g.pool.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	g := &guarded{as: as, rs: authserver.Protect(t, as, modern), vault: authserver.NewVault()}
+	g.beside = func(vault login.Vault) *Pool {
+		logins := login.New(login.Options{Vault: vault})
+		t.Cleanup(logins.Close)
+		pool := NewPool([]Settings{{Name: "notes", URL: g.rs.At(), Login: s}}, Options{Logins: logins, Events: events, Keys: [][32]byte{{1}}})
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
+			defer cancel()
+			if err := pool.Close(ctx); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+		return pool
+	}
+	g.pool = g.beside(g.vault)
 	return g
 }
 
@@ -230,6 +237,59 @@ func TestAModernClientOpensThePageOfALogin(t *testing.T) {
 				}
 				answered <- result
 			}()
+			g.logIn(t, "", "alice")
+			if result := await.Value(t, answered); !strings.Contains(result, `"alice"`) {
+				t.Errorf("the call went on with %s", result)
+			}
+		})
+	}
+}
+
+// looking is a vault that tells when it is looked into.
+type looking struct {
+	login.Vault
+	into chan struct{}
+}
+
+func (l looking) Get(ctx context.Context, name string) ([]byte, error) {
+	select {
+	case l.into <- struct{}{}:
+	default:
+	}
+	return l.Vault.Get(ctx, name)
+}
+
+// The call that a client makes again may come to another replica than the one where the login began,
+// which may have begun one, too, that nobody finishes.
+func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
+	t.Parallel()
+	for name, one := range map[string]bool{"it has begun none": false, "it has begun one": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGuarded(t, true, login.Settings{}, Events{})
+			into := make(chan struct{}, 1)
+			first, other := g.pool, g.beside(looking{g.vault, into})
+			call := func(pool *Pool, params string) string {
+				result, err := pool.Call(trust.WithSource(t.Context(), trust.Source{Transport: trust.TransportStdio}), def("notes", "whoami"),
+					&tool.Call{Client: browses("a", true), Arguments: json.RawMessage(`{}`), Params: json.RawMessage(params)})
+				if err != nil {
+					return err.Error()
+				}
+				return string(result)
+			}
+			asked := json.RawMessage(call(first, ""))
+			if one {
+				call(other, "")
+			}
+			select {
+			case <-into:
+			default:
+			}
+			answered := make(chan string, 1)
+			go func() {
+				answered <- call(other, `{"name":"whoami","arguments":{},"inputResponses":{"url1":{"action":"accept"}},"requestState":`+string(rawjson.Member(asked, "requestState"))+`}`)
+			}()
+			await.Value(t, into) // it waits
 			g.logIn(t, "", "alice")
 			if result := await.Value(t, answered); !strings.Contains(result, `"alice"`) {
 				t.Errorf("the call went on with %s", result)

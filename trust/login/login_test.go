@@ -694,3 +694,25 @@ func TestTokensAreSentToNoPlainEndpoint(t *testing.T) {
 		t.Errorf("logging out at a plain endpoint: %v, %v", revoked, err)
 	}
 }
+
+func TestALoginThatEndsAtThisProcess(t *testing.T) {
+	const elsewhere, here = "https://tools.example.com/oauth/callback", "http://127.0.0.1:8080/oauth/callback"
+	for name, test := range map[string]struct {
+		given login.Settings
+		want  string // RedirectURL
+		fails bool
+	}{
+		"a client that is to be registered":      {given: login.Settings{RedirectURL: elsewhere}},
+		"a client that was registered":           {given: login.Settings{RedirectURL: elsewhere, ClientID: "one"}, want: elsewhere, fails: true},
+		"a client that is a document":            {given: login.Settings{RedirectURL: elsewhere, MetadataURL: "https://tools.example.com/client"}, want: elsewhere, fails: true},
+		"a client that was registered with here": {given: login.Settings{RedirectURL: here, ClientID: "one"}, want: here},
+		"without a browser":                      {given: login.Settings{RedirectURL: elsewhere, ClientID: "one", Grant: login.GrantDevice}, want: elsewhere},
+		"the default":                            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := test.given.EndHere(); (err != nil) != test.fails || test.given.RedirectURL != test.want {
+				t.Errorf("it ends at %q, %v", test.given.RedirectURL, err)
+			}
+		})
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"toolfinch/embed"
 	"toolfinch/index"
 	"toolfinch/retrieve"
@@ -26,6 +28,13 @@ const (
 
 	// reportEmbedding is how often progress is logged.
 	reportEmbedding = 10 * time.Second
+
+	// newTexts is how many texts of one server are embedded beside hourlyTexts an hour: those of one that
+	// changes them all the time would take the embedder, which may cost money, and fill the store.
+	newTexts    = 250_000
+	hourlyTexts = 1000
+	// heldTexts is how long those that are too many wait. They are found by their words meanwhile.
+	heldTexts = 10 * time.Minute
 )
 
 // embedder gives tools and queries their vectors. Searches are answered by words
@@ -40,12 +49,14 @@ type embedder struct {
 	work     chan struct{}            // wakes run
 	mine     func(server string) bool // texts of other servers are embedded by other replicas; nil: all are
 
-	mu         sync.Mutex     // one embed at a time; guards the next five
-	store      *store.Store   // keeps the vectors
-	model      embed.Embedder // nil before the first embed
-	cache      *embed.Cache   // of model
-	wordsAlone bool           // there is to be none
-	dropped    bool           // vectors of another dimension were dropped
+	mu         sync.Mutex               // one embed at a time; guards the next seven
+	store      *store.Store             // keeps the vectors
+	model      embed.Embedder           // nil before the first embed
+	cache      *embed.Cache             // of model
+	wordsAlone bool                     // there is to be none
+	dropped    bool                     // vectors of another dimension were dropped
+	paces      map[string]*rate.Limiter // of new texts, by server
+	held       map[string]bool          // servers of which texts wait
 
 	opened    atomic.Pointer[string] // the model's name, once it is open
 	failed    atomic.Int64           // tries to embed the tools
@@ -57,12 +68,15 @@ type embedder struct {
 func (e *embedder) run(ctx context.Context) {
 	rest, had := retryEmbedding, 0
 	forgot := false
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.work:
+		case <-again:
 		}
+		again = nil
 		began, reported := time.Now(), time.Now()
 		before := e.fresh.Load()
 		held, err := e.embed(ctx, func(done, total int) {
@@ -96,6 +110,9 @@ func (e *embedder) run(ctx context.Context) {
 				e.log.Debug("vectors that nobody uses are kept for now", "error", err)
 			}
 		}
+		if e.holds() {
+			again = time.After(heldTexts)
+		}
 		fresh := int(e.fresh.Load() - before)
 		if fresh > 0 {
 			e.log.Info("tools embedded", "texts", fresh, "took", time.Since(began).Round(time.Millisecond))
@@ -125,8 +142,9 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 		}
 	}
 	defer func() { e.fresh.Add(int64(cache.Fresh() - before)) }()
+	e.held = map[string]bool{}
 	for _, catalog := range e.catalogs() {
-		err = errors.Join(err, catalog.EmbedOf(ctx, cache, e.mine, progress))
+		err = errors.Join(err, catalog.EmbedOf(ctx, cache, e.may, progress))
 		held += catalog.Embedded()
 		progress = nil
 	}
@@ -145,6 +163,36 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 		e.model = nil
 	}
 	return held, err
+}
+
+// may reports whether a new text of a server is embedded, and counts it. The lock mu is held.
+func (e *embedder) may(server string) bool {
+	if e.mine != nil && !e.mine(server) {
+		return false
+	}
+	pace := e.paces[server]
+	if e.paces == nil {
+		e.paces = map[string]*rate.Limiter{}
+	}
+	if pace == nil {
+		pace = rate.NewLimiter(rate.Every(time.Hour/hourlyTexts), newTexts)
+		e.paces[server] = pace
+	}
+	if pace.Allow() {
+		return true
+	}
+	if !e.held[server] {
+		e.held[server] = true
+		e.log.Warn("texts of a server are found by words alone for now: so many of them have changed", "server", server, "embedded_hourly", hourlyTexts)
+	}
+	return false
+}
+
+// holds reports whether texts wait because they are too many.
+func (e *embedder) holds() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.held) > 0
 }
 
 // open opens the model once. The lock mu is held.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,20 +28,33 @@ func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done
 	return k.EmbedOf(ctx, cache, nil, progress)
 }
 
-// EmbedOf is Embed where other processes embed what servers have of which mine is false:
-// their texts get the vectors that are stored. mine may be nil, for true.
-func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, mine func(server string) bool, progress func(done, total int)) error {
-	missing := k.index.Missing()
-	if mine != nil {
-		theirs := slices.Clone(missing)
-		missing = slices.DeleteFunc(missing, func(d index.Document) bool { return !mine(d.Def.ID.Server) })
-		theirs = slices.DeleteFunc(theirs, func(d index.Document) bool { return mine(d.Def.ID.Server) })
-		if err := k.read(ctx, cache, theirs); err != nil {
-			return err
-		}
+// EmbedOf is Embed where some texts are not embedded, only read: may is asked for each that the cache
+// does not have, by its server. Those of servers with few are the first. may may be nil, for all.
+func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, may func(server string) bool, progress func(done, total int)) error {
+	err := k.put(ctx, k.index.Missing(), func(ctx context.Context, texts []string, _ func(done, total int)) ([][]float32, error) {
+		return cache.Stored(ctx, texts)
+	}, nil)
+	if err != nil {
+		return err
 	}
+	missing := k.index.Missing()
+	if may != nil {
+		missing = slices.DeleteFunc(missing, func(d index.Document) bool { return !may(d.Def.ID.Server) })
+	}
+	count := map[string]int{}
+	for _, d := range missing {
+		count[d.Def.ID.Server]++
+	}
+	slices.SortFunc(missing, func(a, b index.Document) int {
+		return cmp.Or(cmp.Compare(count[a.Def.ID.Server], count[b.Def.ID.Server]), strings.Compare(a.Def.ID.Server, b.Def.ID.Server))
+	})
+	return k.put(ctx, missing, cache.Embed, progress)
+}
+
+// put gives documents the vectors that get returns of their texts, as embed.Cache.Embed does.
+func (k *kept) put(ctx context.Context, docs []index.Document, get func(context.Context, []string, func(done, total int)) ([][]float32, error), progress func(done, total int)) error {
 	total := k.index.Len()
-	done := total - len(missing)
+	done := total - len(docs)
 	var mu sync.Mutex // guards done and unstored; held while progress is told, so that it never falls
 	var unstored error
 	tell := func(more int) {
@@ -54,7 +68,7 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, mine func(server
 	}
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(2) // one chunk is read or embedded while another is put in
-	for docs := range slices.Chunk(missing, embedChunk) {
+	for docs := range slices.Chunk(docs, embedChunk) {
 		work.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -64,7 +78,7 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, mine func(server
 				texts[i] = index.Text(d)
 			}
 			told := 0 // of this chunk; equal texts count once until it is done
-			vectors, err := cache.Embed(ctx, texts, func(n, _ int) { tell(n - told); told = n })
+			vectors, err := get(ctx, texts, func(n, _ int) { tell(n - told); told = n })
 			if vectors == nil {
 				return err
 			}
@@ -88,24 +102,6 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, mine func(server
 		return nil
 	}
 	return fmt.Errorf("catalog: embed: %w", err)
-}
-
-// read gives documents the vectors that are stored.
-func (k *kept) read(ctx context.Context, cache *embed.Cache, docs []index.Document) error {
-	for docs := range slices.Chunk(docs, embedChunk) {
-		texts := make([]string, len(docs))
-		for i, d := range docs {
-			texts[i] = index.Text(d)
-		}
-		vectors, err := cache.Stored(ctx, texts)
-		if err != nil {
-			return fmt.Errorf("catalog: read vectors: %w", err)
-		}
-		if err := k.index.PutVectors(docs, vectors); err != nil && !errors.Is(err, index.ErrClosed) {
-			return fmt.Errorf("catalog: read vectors: %w", err)
-		}
-	}
-	return nil
 }
 
 // DropVectors forgets all vectors; Embed makes them again.

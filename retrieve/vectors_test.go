@@ -183,6 +183,16 @@ func TestNoToolIsEmbeddedTwice(t *testing.T) {
 			t.Errorf("%d have a vector and %d were embedded, want %d and none", embedded, fresh, n)
 		}
 	})
+	t.Run("of servers with few first", func(t *testing.T) {
+		servers := manyServers(t, 200)
+		servers[2].Tools = servers[2].Tools[:3]
+		embedAll(t, newCatalog(t, servers), fake, &storeInMemory{})
+		for _, text := range fake.taken()[:3] {
+			if !slices.ContainsFunc([]string{"job 2.", "job 6.", "job 10."}, func(job string) bool { return strings.Contains(text, job) }) {
+				t.Errorf("%q is among the first three", text)
+			}
+		}
+	})
 	t.Run("after a restart", func(t *testing.T) {
 		embedAll(t, newCatalog(t, manyServers(t, n)), fake, store)
 		if got := fake.taken(); len(got) != 0 {

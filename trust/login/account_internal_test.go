@@ -31,7 +31,7 @@ func TestALoginThatAnotherProcessEndsIsUsedNoMore(t *testing.T) {
 	}{
 		"it is told":      {told: true, later: func(s *Server) { s.Changed("login/notes bob"); time.Sleep(time.Hour) }, after: func(s *Server) { s.Changed("login/notes") }},
 		"it is told less": {told: true, later: func(*Server) {}, after: func(s *Server) { s.Changed("") }},
-		"nobody tells":    {later: func(*Server) { time.Sleep(lookAgain - 1) }, after: func(*Server) { time.Sleep(1) }},
+		"nobody tells":    {later: func(*Server) { time.Sleep(lookAgain - time.Nanosecond) }, after: func(*Server) { time.Sleep(time.Nanosecond) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -93,6 +93,15 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 				c.seen[topic] = version
 			}
 		}
+		for topic := range c.seen {
+			if _, there := versions[topic]; there || topic.Kind == store.TopicServer { // whose leader lists it again
+				continue
+			}
+			if err := take(ctx, store.Notice{Topic: topic}); err != nil { // the database was restored from before that
+				return err
+			}
+			delete(c.seen, topic)
+		}
 		again.Reset()
 		c.heard.Store(true)
 		for ctx.Err() == nil {

@@ -43,6 +43,12 @@ func (f *feed) again(topic store.Topic, detail string) {
 	f.to <- store.Notice{Topic: topic, Version: f.versions[topic], Detail: detail}
 }
 
+func (f *feed) forget(topic store.Topic) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.versions, topic)
+}
+
 func (f *feed) lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,6 +120,16 @@ func TestNoChangeIsMissed(t *testing.T) {
 	want("told")
 	f.again(topic("refused"), "second") // one transaction told two things of it: the first was taken in
 	want("refused")
+	keys := store.Topic{Kind: store.TopicKeys}
+	f.bump(keys, true)
+	if got := await.Value(t, heard); got != keys {
+		t.Errorf("heard of %v, want keys", got)
+	}
+	f.forget(keys) // the database is one from before
+	f.lose()
+	if got := await.Value(t, heard); got != keys {
+		t.Errorf("heard of %v, want keys", got)
+	}
 	if len(heard) > 0 {
 		t.Errorf("heard more: %v", <-heard)
 	}

@@ -30,8 +30,9 @@ type logins struct {
 
 // newLogins makes the logins of a configuration. Tokens are in the vault of db, which may
 // be open for reading only: what is got or renewed is written all the same, because an
-// authorization server that rotates refresh tokens takes the old one no more. told is as in login.Options.
-func newLogins(config *configs.Config, o options, db *store.Store, told bool) (*logins, error) {
+// authorization server that rotates refresh tokens takes the old one no more. others, which may be
+// nil, are told and tell of changes.
+func newLogins(config *configs.Config, o options, db *store.Store, among *others) (*logins, error) {
 	settings := vault.Options{Key: o.vaultKey, KeyDir: config.Places().KeyDir, Locks: db.Sealed().Locks(), Log: o.log}
 	rows := &sealedRows{at: config.Places().Store, o: o, last: map[string]*vault.Row{}}
 	rows.store.Store(db)
@@ -44,7 +45,7 @@ func newLogins(config *configs.Config, o options, db *store.Store, told bool) (*
 	}
 	l := &logins{rows: rows}
 	l.callback.Store("")
-	l.Logins = login.New(login.Options{Vault: loginVault{v, o.log}, Log: o.log, Record: o.observer.record, Told: told, Callback: func() string { return l.callback.Load().(string) }})
+	l.Logins = login.New(login.Options{Vault: loginVault{v, o.log}, Log: o.log, Record: o.observer.record, Told: among.heard(), Failed: among.loginFailed, Callback: func() string { return l.callback.Load().(string) }})
 	return l, nil
 }
 
@@ -247,7 +248,7 @@ func OpenLogins(ctx context.Context, config *configs.Config, options ...Option) 
 	if !db.Durable() {
 		return nil, errors.Join(fmt.Errorf("logins: the store in %s cannot be opened: nothing would be kept", config.DataDir), db.Close())
 	}
-	l, err := newLogins(config, o, db, false)
+	l, err := newLogins(config, o, db, nil)
 	if err != nil {
 		return nil, fmt.Errorf("logins: %w", errors.Join(err, db.Close()))
 	}

@@ -135,7 +135,7 @@ func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 
 // newViews reads the store. There are no views before they are built.
 func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events, among *others) (*views, recalled, error) {
-	logins, err := newLogins(config, o, db, among != nil)
+	logins, err := newLogins(config, o, db, among)
 	if err != nil {
 		return nil, recalled{}, err
 	}

@@ -23,6 +23,7 @@ import (
 	"toolfinch/internal/leeway"
 	"toolfinch/retrieve"
 	"toolfinch/store"
+	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 )
 
@@ -181,6 +182,26 @@ func (o *others) relist(ctx context.Context, server string) {
 	}
 }
 
+// share divides limits by the replicas that are there.
+func (o *others) share(limits *rate.Limits) {
+	if o != nil {
+		replicas, _, _ := o.leads.Replicas()
+		limits.Share(len(replicas), time.Now())
+	}
+}
+
+// loginFailed tells the other replicas that a login has ended without a token: a call may wait for it there.
+func (o *others) loginFailed(id string) {
+	if o == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(takeWithin))
+	defer cancel()
+	if err := o.shared.Ask(ctx, store.Topic{Kind: store.TopicLogin}, id); err != nil {
+		o.log.Log(context.Background(), store.Level(err), "the other replicas were not told that a login has ended", "error", err)
+	}
+}
+
 // hear takes in what other replicas change, until ctx ends. What waits for the loop, which may be
 // busy for long, waits aside: keys that were revoked do not wait for it.
 func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
@@ -239,10 +260,10 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 		case store.TopicEnriched:
 			wake(enriched)
 		case store.TopicVault:
+			p.pool.LoginChanged(n.Detail)
 			err = p.logins.rows.readAnew(ctx, n.Detail)
-			for _, s := range p.now.Load().config.Servers {
-				p.pool.Login(s.Name).Changed(n.Detail)
-			}
+		case store.TopicLogin:
+			p.logins.Ended(n.Detail)
 		case store.TopicVectors: // 64 texts at a time
 			wake(embedded)
 		case store.TopicRelist:
@@ -309,8 +330,8 @@ func (p *Proxy) attend(ctx context.Context) {
 	var reconnecting sync.WaitGroup
 	defer reconnecting.Wait()
 	for {
-		replicas, changed, _ := p.others.leads.Replicas()
-		p.loop.soon(ctx, func(context.Context) { p.limits.Share(len(replicas), time.Now()) })
+		_, changed, _ := p.others.leads.Replicas()
+		p.loop.soon(ctx, func(context.Context) { p.others.share(p.limits) })
 		wake(p.embedder.work)
 		p.placed.follow(ctx, &reconnecting)
 		select {

@@ -498,7 +498,8 @@ func TestALimitIsDividedAgainAndAuditLinesNameTheReplica(t *testing.T) {
 	s.on("tools/call quick", func(r *request) { r.result(`{"content":[]}`) })
 	config := configOf(t, []*script{s})
 	config.Store = postgres.Start(t)
-	config.RateLimits = []rate.Rule{{Name: "rate_limits.0", Tool: "up.*", Concurrency: 2}}
+	limited := *config
+	limited.RateLimits = []rate.Rule{{Name: "rate_limits.0", Tool: "up.*", Concurrency: 2}}
 	settings := audit.Settings{File: filepath.Join(t.TempDir(), "audit.jsonl"), MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge}
 	log, err := audit.Open(settings, auditKey, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -506,14 +507,21 @@ func TestALimitIsDividedAgainAndAuditLinesNameTheReplica(t *testing.T) {
 	}
 	named := reaching(t, config)
 	named.Cluster.Name = "first"
+	limited.Transport, limited.Cluster = named.Transport, named.Cluster
 	one := addReplica(t, named, proxy.WithAudit(log, settings))
 	c := newClient(t, one.Proxy, one.url, kind{}, `{}`, reply)
 	quick := func() bool { return !failed(c.ask("tools/call", `{"name":"up_quick","arguments":{}}`)) }
-	waiting := c.begin("tools/call", `{"name":"up_wait","arguments":{}}`)
-	await.Value(t, called)
 	await.True(t, quick)
 	other := addReplica(t, reaching(t, config))
-	await.True(t, func() bool { return !quick() }) // each has a bound of one
+	await.True(t, func() bool { return len(one.Status(t.Context()).Replicas.Shown) == 2 })
+	if err := one.Reload(t.Context(), &limited); err != nil { // brings the first rule
+		t.Fatal(err)
+	}
+	waiting := c.begin("tools/call", `{"name":"up_wait","arguments":{}}`)
+	await.Value(t, called)
+	if quick() {
+		t.Error("of two replicas, one allows two calls at once, which both allow together")
+	}
 	other.stop()
 	await.True(t, quick)
 	close(done)

@@ -56,6 +56,7 @@ const (
 
 	// Nothing is stored of these.
 	TopicRelist  = "relist"  // a server says that its lists have changed
+	TopicLogin   = "login"   // a login has ended without a token; the detail is its ID
 	TopicSession = "session" // a replica, the key, is asked for a session; the detail is its hash in hexadecimal
 )
 

@@ -187,8 +187,8 @@ func (s *server) resume(ctx context.Context, r *request, call *tool.Call) error 
 		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "requestState is not one of this " + r.def.ID.Kind.String()}
 	}
 	r.state = st.State
-	if st.Login != "" && s.login != nil {
-		s.afterLogin(ctx, r, call, st)
+	if st.Login != nil && s.login != nil {
+		s.afterLogin(ctx, r, call, *st.Login)
 	}
 	if st.Afresh {
 		r.responses = nil
@@ -212,7 +212,7 @@ func (d *delivery) translate(era Era, err error) (tool.Result, error) {
 		switch requests := urlRequests(open); {
 		case !client.Modern || requests == nil:
 		case rawjson.Member(rawjson.Member(client.Capabilities, tool.CapabilityElicitation), "url") != nil:
-			return d.withState(requests, state{Afresh: true, Login: d.asksLogin, Began: d.server.sealer.process})
+			return d.withState(requests, state{Afresh: true, Login: d.asksLogin})
 		default: // the code means nothing in that era
 			return nil, &tool.RPCError{
 				Code: tool.CodeMissingCapability, Message: "the client lacks a capability that this needs: elicitation by URL",
@@ -263,24 +263,26 @@ func urlRequests(elicitations json.RawMessage) json.RawMessage {
 
 // sealer makes the requestState of servers opaque to clients and impossible to make
 // up, or to use for anything but what it was given for.
-type sealer struct {
-	keys    []cipher.AEAD // the first seals, all open
-	process string        // this one, among those that have the keys
-}
+type sealer struct{ keys []cipher.AEAD } // the first seals, all open
 
 // state is what a sealed requestState says.
 type state struct {
-	Server string    `json:"s"`
-	Kind   tool.Kind `json:"k,omitempty"`
-	Name   string    `json:"n"`
-	State  *string   `json:"u,omitempty"` // the server's own; nil when it gave none
-	Afresh bool      `json:"a,omitempty"` // the server knows of nothing: call again as if for the first time
-	Login  string    `json:"m,omitempty"` // the client was asked to open the page of a login: the mark of the token that does not do
-	Began  string    `json:"b,omitempty"` // the process that asked it to
+	Server string      `json:"s"`
+	Kind   tool.Kind   `json:"k,omitempty"`
+	Name   string      `json:"n"`
+	State  *string     `json:"u,omitempty"` // the server's own; nil when it gave none
+	Afresh bool        `json:"a,omitempty"` // the server knows of nothing: call again as if for the first time
+	Login  *askedLogin `json:"p,omitempty"` // the client was asked to open the page of a login
+}
+
+// askedLogin is a login that a client was asked to open the page of.
+type askedLogin struct {
+	Mark string `json:"m"` // of the token that did not do
+	ID   string `json:"i"` // of the login
 }
 
 func newSealer(keys [][32]byte) *sealer {
-	s := &sealer{process: rand.Text()}
+	s := &sealer{}
 	for _, key := range keys {
 		block, err := aes.NewCipher(key[:])
 		if err != nil {

@@ -120,7 +120,7 @@ func (d *delivery) open(pending *login.Pending, needed *login.Needed) error {
 	one.AddText("elicitationId", id)
 	one.AddText("url", pending.URL())
 	one.AddText("message", "Log in to "+s.settings.Name+" in your browser, then go on.")
-	d.asksLogin = needed.Mark()
+	d.asksLogin = &askedLogin{needed.Mark(), id}
 	if s.events.Notify != nil && !d.call.Client.Modern && pending.First(key) {
 		s.work.Go(func() {
 			select {
@@ -138,29 +138,25 @@ func (d *delivery) open(pending *login.Pending, needed *login.Needed) error {
 
 // afterLogin is a call that its client makes again, having been asked to open the page of
 // a login: it waits until the user has logged in, unless the user does not want to. The login may
-// have begun in another process, which is not asked what becomes of it.
-func (s *server) afterLogin(ctx context.Context, r *request, call *tool.Call, st state) {
+// have begun in another process.
+func (s *server) afterLogin(ctx context.Context, r *request, call *tool.Call, asked askedLogin) {
 	for _, response := range rawjson.Members(r.responses) {
 		if action := rawjson.Text(rawjson.Member(response, "action")); action != "" && action != "accept" {
 			r.declined = true
 			return
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, openFor)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
 	principal := s.principal(call)
 	pending := s.login.Pending(principal)
-	if pending == nil && st.Began == s.sealer.process {
-		return // it has ended
+	if pending == nil || pending.ID() != asked.ID {
+		_ = s.login.Await(ctx, principal, asked.Mark, asked.ID)
+		return
 	}
-	waiting, cancel := context.WithTimeout(ctx, openFor)
-	defer cancel()
-	if pending != nil {
-		s.work.Go(func() {
-			select {
-			case <-pending.Done(): // perhaps without a token
-				cancel()
-			case <-waiting.Done():
-			}
-		})
+	select { // a token that is only renewed does not do
+	case <-pending.Done():
+	case <-ctx.Done():
 	}
-	_ = s.login.Await(waiting, principal, st.Login)
 }

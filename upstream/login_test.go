@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/trust"
@@ -23,6 +26,7 @@ type guarded struct {
 	// beside is another process with the same vault and keys: a pool like the first.
 	beside func(login.Vault) *Pool
 	vault  *authserver.Vault
+	logins *login.Logins // of the last pool
 }
 
 func newGuarded(t *testing.T, modern bool, s login.Settings, events Events) *guarded {
@@ -33,6 +37,7 @@ func newGuarded(t *testing.T, modern bool, s login.Settings, events Events) *gua
 	g.beside = func(vault login.Vault) *Pool {
 		logins := login.New(login.Options{Vault: vault})
 		t.Cleanup(logins.Close)
+		g.logins = logins
 		pool := NewPool([]Settings{{Name: "notes", URL: g.rs.At(), Login: s}}, Options{Logins: logins, Events: events, Keys: [][32]byte{{1}}})
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
@@ -260,15 +265,19 @@ func (l looking) Get(ctx context.Context, name string) ([]byte, error) {
 }
 
 // The call that a client makes again may come to another replica than the one where the login began,
-// which may have begun one, too, that nobody finishes.
+// which may have begun one, too, that nobody finishes. It waits for the login, and for its end where the
+// user says no.
 func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
 	t.Parallel()
-	for name, one := range map[string]bool{"it has begun none": false, "it has begun one": true} {
+	for name, test := range map[string]struct{ one, no bool }{
+		"it has begun none": {}, "it has begun one": {one: true}, "the user says no": {no: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGuarded(t, true, login.Settings{}, Events{})
+			g.as.Set(t, authserver.Now{User: "alice", Deny: &test.no})
 			into := make(chan struct{}, 1)
-			first, other := g.pool, g.beside(looking{g.vault, into})
+			other := g.beside(looking{g.vault, into})
 			call := func(pool *Pool, params string) string {
 				result, err := pool.Call(trust.WithSource(t.Context(), trust.Source{Transport: trust.TransportStdio}), def("notes", "whoami"),
 					&tool.Call{Client: browses("a", true), Arguments: json.RawMessage(`{}`), Params: json.RawMessage(params)})
@@ -277,8 +286,9 @@ func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
 				}
 				return string(result)
 			}
-			asked := json.RawMessage(call(first, ""))
-			if one {
+			asked := json.RawMessage(call(g.pool, ""))
+			pending := g.pool.Login("notes").Pending("")
+			if test.one {
 				call(other, "")
 			}
 			select {
@@ -290,8 +300,19 @@ func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
 				answered <- call(other, `{"name":"whoami","arguments":{},"inputResponses":{"url1":{"action":"accept"}},"requestState":`+string(rawjson.Member(asked, "requestState"))+`}`)
 			}()
 			await.Value(t, into) // it waits
-			g.logIn(t, "", "alice")
-			if result := await.Value(t, answered); !strings.Contains(result, `"alice"`) {
+			page, err := url.Parse(pending.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := g.as.Browse(t, page.String(), page.Query().Get("redirect_uri"))
+			fetch.Send(t, http.MethodGet, back.String(), "") // 400 where the user says no
+			await.Value(t, pending.Done())
+			want := `"alice"`
+			if test.no {
+				g.logins.Ended(pending.ID()) // as replicas tell
+				want = "elicitation/create"  // it is asked anew
+			}
+			if result := await.Value(t, answered); !strings.Contains(result, want) {
 				t.Errorf("the call went on with %s", result)
 			}
 		})

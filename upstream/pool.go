@@ -389,6 +389,14 @@ func (p *Pool) Login(server string) *login.Server {
 	return nil
 }
 
+// LoginChanged has the login of a row of the vault read again: another process has changed it. "" stands
+// for all rows.
+func (p *Pool) LoginChanged(row string) {
+	for _, s := range p.now.Load().order {
+		s.login.Changed(row)
+	}
+}
+
 // Health returns how every server is, in configured order.
 func (p *Pool) Health() []Health {
 	servers := p.now.Load().order

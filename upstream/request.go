@@ -23,8 +23,8 @@ type request struct {
 	repeatable bool
 
 	// Of a call that somebody has to log in for.
-	asksLogin string // the client was asked to open the page: the mark of the token that does not do
-	declined  bool   // its user does not want to
+	asksLogin *askedLogin // the client was asked to open the page
+	declined  bool        // its user does not want to
 
 	// Of a call that the server wants more input for.
 	responses json.RawMessage // inputResponses; nil for none

@@ -74,7 +74,7 @@ func (s *supervisor) pause(ctx context.Context, err error, again *conn.Delays) {
 		waiting, stop := context.WithCancel(ctx)
 		defer func() { stop(); <-loggedIn }()
 		s.work.Go(func() {
-			_ = s.login.Await(waiting, "", needed.Mark())
+			_ = s.login.Await(waiting, "", needed.Mark(), "")
 			close(loggedIn)
 		})
 	} else {

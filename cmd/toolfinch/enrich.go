@@ -35,7 +35,8 @@ func newEnrich(s *settings) *cobra.Command {
 		Long: `Enrich asks a model of yours, behind any endpoint with OpenAI's chat API, when to
 use each of your tools, and for tags: words that users say and the definitions do
 not. --review shows what it wrote; what you accept is searched as a field of its
-own, with half the weight of a description, from the next start of toolfinch on.
+own, with half the weight of a description, from the next start of toolfinch on, or at
+once where the store is in PostgreSQL.
 
 It is off until you run it, and never asks while somebody searches. The endpoint
 and the key are those of openai_base_url and openai_api_key (OPENAI_BASE_URL,

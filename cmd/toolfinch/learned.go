@@ -68,7 +68,7 @@ func newLearnedForget(s *settings) *cobra.Command {
 		Short: "Forget what was learned, or a part of it",
 		Long: `Forget deletes what was learned for a tool, from queries, or both where both are
 given, and says how much that was. It does not ask first. A toolfinch that is
-running goes by what it has read until it is restarted.`,
+running goes by what it has read until it is restarted, unless the store is in PostgreSQL.`,
 		Example: `  toolfinch learned forget --tool github.create_issue
   toolfinch learned forget --query "salary of"
   toolfinch learned forget --all`,

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
 	"toolfinch/internal/postgres"
+	"toolfinch/store"
 )
 
 // protectedHouse is a house with one server, which wants logins.
@@ -230,7 +232,8 @@ func TestALoginBehindABalancer(t *testing.T) {
 	t.Parallel()
 	const back = "https://tools.example.com/oauth/callback"
 	as := opaque(t)
-	f := fleetOver(t, 3, postgres.Start(t), nil, map[string]any{"mcp_servers": map[string]any{"notes": map[string]any{
+	database := postgres.Start(t)
+	f := fleetOver(t, 3, database, nil, map[string]any{"mcp_servers": map[string]any{"notes": map[string]any{
 		"url": authserver.Protect(t, as, true).At(), "oauth": map[string]any{"redirect_url": back},
 	}}})
 	here := func(page string) { as.Browse(t, page, "") }
@@ -274,6 +277,17 @@ func TestALoginBehindABalancer(t *testing.T) {
 				}
 			}
 		})
+	}
+	db, err := store.Open(t.Context(), database, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Sealed().Drop(t.Context(), "login/notes"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range f.replicas { // the token is valid, and nobody uses it
+		await.True(t, func() bool { return strings.Contains(whoami(n), "toolfinch login notes") })
 	}
 }
 

@@ -145,8 +145,16 @@ func TestReplicasOverPostgres(t *testing.T) {
 			t.Errorf("%d processes of server-memory, want 1", n)
 		}
 	}
+	// learn has the probe learn a trick once it runs with its leader alone: a process that is about to end
+	// takes what it has learned with it.
 	learn := func(r *replica, trick string) {
 		t.Helper()
+		await.True(t, func() bool {
+			by := leaders()
+			return !slices.ContainsFunc(all, func(r *replica) bool {
+				return (len(runningBelow(r.pid, "probe.mjs")) == 1) != (r.name == by["probe"])
+			})
+		})
 		r.client.call(t, "probe_learn_trick", map[string]any{"name": trick, "description": "A trick."})
 		equal("probe_" + trick)
 	}

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -26,6 +27,7 @@ type account struct {
 	replaced  *credential   // what the vault has where now could not be stored; nil where it was
 	read      bool
 	readAt    time.Time // or tried to
+	stale     bool      // another process has changed it since
 	changes   int       // of now, and by other processes as far as they are told
 	refused   *refusal  // what the server has said of what there is
 	asked     challenge // of the last refusal
@@ -52,7 +54,7 @@ const stands = 30 * time.Second
 func (a *account) idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.pending == nil
+	return a.pending == nil && a.replaced == nil
 }
 
 // needed is the error of requests that need a login, because the token does not do.
@@ -68,7 +70,7 @@ const lookAgain = 10 * time.Second
 func (a *account) load(ctx context.Context, again bool) (*credential, error) {
 	a.mu.Lock()
 	now, read, changes := a.now, a.read, a.changes
-	if read && !again && (a.logins.told || time.Since(a.readAt) < lookAgain) {
+	if read && !again && !a.stale && (time.Since(a.readAt) < lookAgain || a.logins.told()) {
 		a.mu.Unlock()
 		return now, nil
 	}
@@ -85,14 +87,14 @@ func (a *account) load(ctx context.Context, again bool) (*credential, error) {
 	current := a.changes == changes
 	switch {
 	case a.replaced != nil && c != nil && c.AccessToken == a.replaced.AccessToken && c.RefreshToken == a.replaced.RefreshToken:
+		a.stale = !current
 		return a.now, nil // the authorization server takes that no more
 	case current || again:
 		a.take(c)
-		a.read = current // else it may be from before the change
-	case a.read: // somebody here was quicker
-		return a.now, nil
+		a.stale = !current // it may be from before the change
+		return c, nil
 	}
-	return c, nil
+	return a.now, nil // somebody here was quicker, or the next request reads what another process has done
 }
 
 // store stores and keeps the next of a login. What cannot be stored is kept all the same: what the
@@ -100,16 +102,11 @@ func (a *account) load(ctx context.Context, again bool) (*credential, error) {
 func (a *account) store(ctx context.Context, before, next *credential) error {
 	err := a.write(ctx, a.principal, next)
 	a.mu.Lock()
-	replaced := a.replaced
-	a.mu.Unlock()
-	a.keep(next)
+	defer a.mu.Unlock()
+	replaced := cmp.Or(a.replaced, before)
+	a.take(next)
 	if err != nil {
-		if replaced == nil {
-			replaced = before
-		}
-		a.mu.Lock()
 		a.replaced = replaced
-		a.mu.Unlock()
 	}
 	return err
 }
@@ -133,7 +130,7 @@ func (a *account) keep(c *credential) {
 
 // take is keep with the lock held.
 func (a *account) take(c *credential) {
-	a.now, a.read, a.readAt, a.replaced = c, true, time.Now(), nil
+	a.now, a.read, a.readAt, a.stale, a.replaced = c, true, time.Now(), false, nil
 	a.changes++
 	if a.refused != nil && (c == nil && a.refused.token == "" || c != nil && c.AccessToken == a.refused.token) {
 		return
@@ -178,27 +175,40 @@ func (a *account) isRefused() bool {
 	return a.refused != nil
 }
 
+// errEnded is about a login that was waited for.
+var errEnded = errors.New("the login has ended without a token")
+
 // Between looks into the vault for a login of another process.
 const (
 	firstLook = 500 * time.Millisecond
 	mostLook  = 5 * time.Second
+	toldLook  = 20 * time.Second // where the process is told
 )
 
 // Await returns once there is another token than the one that did not do, whose mark is that of
-// Needed: somebody has logged in, here or in another process. ctx ends the wait.
-func (s *Server) Await(ctx context.Context, principal, mark string) error {
+// Needed: somebody has logged in, here or in another process. ctx ends the wait, and so does the end of
+// the login of that ID, "" for any.
+func (s *Server) Await(ctx context.Context, principal, mark, id string) error {
 	a := s.account(principal)
 	for every := firstLook; ; every = min(every*3/2, mostLook) {
+		if a.logins.told() {
+			every = toldLook
+		}
 		a.mu.Lock()
 		changed := a.changed
 		a.mu.Unlock()
+		ended, another := a.logins.hasEnded(id)
 		if c, err := a.load(ctx, true); err == nil && c != nil && markOf(c.AccessToken) != mark {
 			return nil
+		}
+		if ended {
+			return errEnded
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-changed:
+		case <-another:
 		case <-time.After(every):
 		}
 	}

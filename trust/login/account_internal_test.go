@@ -37,7 +37,7 @@ func TestALoginThatAnotherProcessEndsIsUsedNoMore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				vault, to := authserver.NewVault(), &sent{}
 				_ = vault.Put(t.Context(), "login/notes", row)
-				logins := New(Options{Vault: vault, Told: test.told})
+				logins := New(Options{Vault: vault, Told: func() bool { return test.told }})
 				defer logins.Close()
 				s := logins.Server("notes", at, Settings{})
 				sends := func(want string) {

@@ -329,11 +329,16 @@ func (p *Pending) answered(ctx context.Context, q url.Values) error {
 func (p *Pending) keep(ctx context.Context, t *oauth2.Token) error {
 	a := p.account
 	c := a.credentialOf(p.place, p.client, p.scopes, t)
-	err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) error { return a.write(ctx, a.principal, c) })
+	err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) error {
+		err := a.write(ctx, a.principal, c)
+		if err == nil {
+			a.keep(c)
+		}
+		return err
+	})
 	if err != nil {
 		return wrap("the token cannot be stored", err)
 	}
-	a.keep(c)
 	a.rested()
 	p.mu.Lock()
 	p.status = c.status(a.name, a.principal)
@@ -366,9 +371,11 @@ func (p *Pending) finish(err error) {
 		p.mu.Unlock()
 		p.end()
 		p.listener.release()
+		a.logins.Ended(p.id)
 		if err == nil {
 			a.happened()
 		} else {
+			a.logins.failed(p.id)
 			a.event(context.WithoutCancel(p.life), trust.EventLogin, a.principal, nil, err)
 			a.log.Info("a login has ended without a token", "principal", a.principal, "error", err)
 		}

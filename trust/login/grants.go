@@ -325,9 +325,10 @@ func (s *Server) Logout(ctx context.Context, principal string) (was, revoked boo
 		if c, err = s.read(ctx, principal); err != nil {
 			return err
 		}
-		return s.logins.vault.Delete(ctx, s.row(principal))
+		err = s.logins.vault.Delete(ctx, s.row(principal))
+		a.keep(nil)
+		return err
 	})
-	a.keep(nil)
 	a.happened()
 	s.event(ctx, trust.EventLogout, principal, c, err)
 	if err != nil || c == nil {

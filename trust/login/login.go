@@ -77,7 +77,7 @@ func (s *Settings) EndHere() error {
 		return err
 	}
 	if s.ClientID != "" || s.MetadataURL != "" {
-		return errors.New("its client is registered with the redirect_url, where the browser comes back to the toolfinch that serves there: log in at the page of that, or from a call of one of the server's tools, or with --device")
+		return errors.New("its client is registered with the redirect_url, where the browser comes back to the toolfinch that serves there: log in at the page of that, or with --device")
 	}
 	s.RedirectURL = ""
 	return nil
@@ -148,9 +148,12 @@ type Options struct {
 	// users, "" for nowhere; default: nowhere. A login listens for itself then.
 	Callback func() string
 	Record   trust.Record // of logins and renewals, for the audit log; may be nil
-	// Told says that Server.Changed hears what other processes do in the vault. Otherwise it is looked
-	// into again every ten seconds in which there are requests.
-	Told bool
+	// Told reports whether Server.Changed hears now what other processes do in the vault. While it does
+	// not, it is looked into again every ten seconds in which there are requests. Default: never.
+	Told func() bool
+	// Failed hears the IDs of logins that have ended here without a token, for Ended in other processes;
+	// may be nil.
+	Failed func(id string)
 }
 
 // Logins are those to all servers of one process. Its methods are safe for concurrent use.
@@ -159,7 +162,8 @@ type Logins struct {
 	log      *slog.Logger
 	callback func() string
 	record   trust.Record
-	told     bool
+	told     func() bool
+	failed   func(id string)
 	life     context.Context // of what is done for nobody's request
 	end      context.CancelFunc
 	work     sync.WaitGroup
@@ -169,6 +173,8 @@ type Logins struct {
 	mu        sync.Mutex // guards what follows; never held over I/O
 	closed    bool
 	pending   map[string]*Pending // by their state
+	ended     []string            // IDs of the last that have ended
+	another   chan struct{}       // closed, and another made, when one has
 	listeners map[int]*listener   // by their port
 }
 
@@ -180,7 +186,13 @@ func New(o Options) *Logins {
 	if o.Callback == nil {
 		o.Callback = func() string { return "" }
 	}
-	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, pending: map[string]*Pending{}, listeners: map[int]*listener{}}
+	if o.Told == nil {
+		o.Told = func() bool { return false }
+	}
+	if o.Failed == nil {
+		o.Failed = func(string) {}
+	}
+	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.under = limit.New("pending_logins", maxPending, "logins are under way", "finish one, or try again in ten minutes")
 	return l
@@ -281,7 +293,7 @@ func (s *Server) account(principal string) *account {
 }
 
 // Changed has the login of a row of the vault read again before it is used, if it is one of the
-// server's: another process has changed it. "" stands for all rows.
+// server's: another process has changed it. "" stands for all rows. A Server that is nil has none.
 func (s *Server) Changed(row string) {
 	if s == nil {
 		return
@@ -291,12 +303,32 @@ func (s *Server) Changed(row string) {
 	for principal, a := range s.accounts {
 		if row == "" || row == s.row(principal) {
 			a.mu.Lock()
-			a.read = false
+			a.stale = true
 			a.changes++
 			a.mu.Unlock()
 			a.happened()
 		}
 	}
+}
+
+// Ended has whoever awaits the login of an ID, which began in another process, wait no more: it has
+// ended without a token.
+func (l *Logins) Ended(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended = append(l.ended, id); len(l.ended) > maxPending {
+		l.ended = l.ended[1:]
+	}
+	close(l.another)
+	l.another = make(chan struct{})
+}
+
+// hasEnded reports whether the login of an ID has ended, here or as far as Ended was told, and returns
+// what is closed when another one does.
+func (l *Logins) hasEnded(id string) (ended bool, another <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Contains(l.ended, id), l.another
 }
 
 // rowPrefix begins the names of all tokens in the vault.

@@ -578,7 +578,7 @@ func TestAnotherProcessLogsIn(t *testing.T) {
 	serving, shell := h.process(t, login.Settings{}), h.process(t, login.Settings{})
 	needed := h.wants(t, serving)
 	noticed := make(chan error, 1)
-	go func() { noticed <- serving.server.Await(t.Context(), "", needed.Mark()) }()
+	go func() { noticed <- serving.server.Await(t.Context(), "", needed.Mark(), "") }()
 	h.wants(t, shell)
 	h.login(t, shell)
 	if err := await.Value(t, noticed); err != nil {

@@ -38,7 +38,6 @@ const maxCounted = 10_000
 // safe for concurrent use.
 type Limits struct {
 	rules []*counting
-	among int // replicas that share the bounds; see Share
 }
 
 // counting is one rule and its counts.
@@ -66,16 +65,12 @@ func New(rules []Rule, before *Limits) *Limits {
 		return nil
 	}
 	all := &Limits{}
-	if before != nil {
-		all.among = before.among
-	}
 	for _, rule := range rules {
 		one := before.of(rule)
 		if one == nil {
 			one = &counting{
 				Rule: rule, counts: map[Call]*list.Element{}, recent: list.New(),
 				limit: limit.New(rule.Name, int64(max(rule.PerMinute, rule.Concurrency)), "calls", "wait"),
-				among: all.among,
 			}
 		}
 		all.rules = append(all.rules, one)
@@ -96,12 +91,11 @@ func (l *Limits) of(rule Rule) *counting {
 }
 
 // Share gives this process its part of what the rules allow, where so many processes have
-// the same rules: at least one call of each. It must not run beside New or itself.
+// the same rules: at least one call of each. New shares nothing. It must not run beside New or itself.
 func (l *Limits) Share(among int, now time.Time) {
 	if l == nil {
 		return
 	}
-	l.among = among
 	for _, one := range l.rules {
 		one.share(among, now)
 	}

@@ -97,7 +97,7 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 			if _, there := versions[topic]; there || topic.Kind == store.TopicServer { // whose leader lists it again
 				continue
 			}
-			if err := take(ctx, store.Notice{Topic: topic}); err != nil { // the database was restored from before that
+			if err := take(ctx, store.Notice{Topic: topic, Version: -1}); err != nil { // the database was restored from before that
 				return err
 			}
 			delete(c.seen, topic)

@@ -49,14 +49,15 @@ type embedder struct {
 	work     chan struct{}            // wakes run
 	mine     func(server string) bool // texts of other servers are embedded by other replicas; nil: all are
 
-	mu         sync.Mutex               // one embed at a time; guards the next seven
+	mu         sync.Mutex               // one embed at a time; guards the next eight
 	store      *store.Store             // keeps the vectors
 	model      embed.Embedder           // nil before the first embed
 	cache      *embed.Cache             // of model
 	wordsAlone bool                     // there is to be none
 	dropped    bool                     // vectors of another dimension were dropped
 	paces      map[string]*rate.Limiter // of new texts, by server
-	held       map[string]bool          // servers of which texts wait
+	held       bool                     // texts wait
+	warned     map[string]bool          // of servers of which texts wait
 
 	opened    atomic.Pointer[string] // the model's name, once it is open
 	failed    atomic.Int64           // tries to embed the tools
@@ -136,15 +137,15 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 	}
 	cache, before := e.cache, e.cache.Fresh()
 	if cache.Dim = int(e.dimension.Load()); cache.Dim != 0 && !e.dropped {
-		e.dropped = true
+		e.dropped, e.paces = true, nil
 		for _, catalog := range e.catalogs() {
 			catalog.DropVectors()
 		}
 	}
 	defer func() { e.fresh.Add(int64(cache.Fresh() - before)) }()
-	e.held = map[string]bool{}
+	e.held = false
 	for _, catalog := range e.catalogs() {
-		err = errors.Join(err, catalog.EmbedOf(ctx, cache, e.may, progress))
+		err = errors.Join(err, catalog.EmbedOf(ctx, cache, budget{e}, progress))
 		held += catalog.Embedded()
 		progress = nil
 	}
@@ -165,34 +166,52 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 	return held, err
 }
 
-// may reports whether a new text of a server is embedded, and counts it. The lock mu is held.
-func (e *embedder) may(server string) bool {
-	if e.mine != nil && !e.mine(server) {
-		return false
-	}
-	pace := e.paces[server]
-	if e.paces == nil {
-		e.paces = map[string]*rate.Limiter{}
-	}
+// budget is how many new texts of servers are embedded. The lock mu is held.
+type budget struct{ *embedder }
+
+func (b budget) pace(server string) *rate.Limiter {
+	pace := b.paces[server]
 	if pace == nil {
 		pace = rate.NewLimiter(rate.Every(time.Hour/hourlyTexts), newTexts)
-		e.paces[server] = pace
+		if b.paces == nil {
+			b.paces = map[string]*rate.Limiter{}
+		}
+		b.paces[server] = pace
 	}
-	if pace.Allow() {
-		return true
+	return pace
+}
+
+// Room is none for servers whose texts other replicas embed.
+func (b budget) Room(server string, wanted int) int {
+	if b.mine != nil && !b.mine(server) {
+		return 0
 	}
-	if !e.held[server] {
-		e.held[server] = true
-		e.log.Warn("texts of a server are found by words alone for now: so many of them have changed", "server", server, "embedded_hourly", hourlyTexts)
+	room := min(wanted, max(0, int(b.pace(server).Tokens())))
+	switch {
+	case room == wanted:
+		delete(b.warned, server)
+		return room
+	case !b.warned[server]:
+		if b.warned == nil {
+			b.warned = map[string]bool{}
+		}
+		b.warned[server] = true
+		b.log.Warn("texts of a server are found by words alone for now: so many of them have changed", "server", server, "embedded_hourly", hourlyTexts)
 	}
-	return false
+	b.held = true
+	return room
+}
+
+// Spent takes no more than there is.
+func (b budget) Spent(server string, texts int) {
+	b.pace(server).AllowN(time.Now(), texts)
 }
 
 // holds reports whether texts wait because they are too many.
 func (e *embedder) holds() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.held) > 0
+	return e.held
 }
 
 // open opens the model once. The lock mu is held.

@@ -140,7 +140,11 @@ func (r *sealedRows) write(ctx context.Context, do func(*store.Sealed) error) er
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(db.Sealed()), db.Close())
+	to := db
+	if !db.Durable() { // nothing is kept: it is where it is read
+		to = r.store.Load()
+	}
+	return errors.Join(do(to.Sealed()), db.Close())
 }
 
 func (r *sealedRows) Put(ctx context.Context, row vault.Row) error {

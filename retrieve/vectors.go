@@ -15,6 +15,7 @@ import (
 	"toolfinch/embed"
 	"toolfinch/index"
 	"toolfinch/telemetry"
+	"toolfinch/tool"
 )
 
 // embedChunk is how many tools get their vectors in one step.
@@ -28,9 +29,17 @@ func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done
 	return k.EmbedOf(ctx, cache, nil, progress)
 }
 
-// EmbedOf is Embed where some texts are not embedded, only read: may is asked for each that the cache
-// does not have, by its server. Those of servers with few are the first. may may be nil, for all.
-func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, may func(server string) bool, progress func(done, total int)) error {
+// Budget says how many new texts of servers are embedded.
+type Budget interface {
+	// Room is how many of so many more texts of a server may be embedded.
+	Room(server string, wanted int) int
+	// Spent says that so many were.
+	Spent(server string, texts int)
+}
+
+// EmbedOf is Embed within a budget, nil for none: what is beyond that gets the vectors that are stored.
+// Texts of servers with few come first.
+func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, progress func(done, total int)) error {
 	err := k.put(ctx, k.index.Missing(), func(ctx context.Context, texts []string, _ func(done, total int)) ([][]float32, error) {
 		return cache.Stored(ctx, texts)
 	}, nil)
@@ -38,17 +47,39 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, may func(server 
 		return err
 	}
 	missing := k.index.Missing()
-	if may != nil {
-		missing = slices.DeleteFunc(missing, func(d index.Document) bool { return !may(d.Def.ID.Server) })
+	of := func(docs []index.Document) map[string]int {
+		count := map[string]int{}
+		for _, d := range docs {
+			count[d.Def.ID.Server]++
+		}
+		return count
 	}
-	count := map[string]int{}
-	for _, d := range missing {
-		count[d.Def.ID.Server]++
+	if budget != nil {
+		left := of(missing)
+		for server, wanted := range left {
+			left[server] = budget.Room(server, wanted)
+		}
+		missing = slices.DeleteFunc(missing, func(d index.Document) bool {
+			left[d.Def.ID.Server]--
+			return left[d.Def.ID.Server] < 0
+		})
 	}
+	count := of(missing)
 	slices.SortFunc(missing, func(a, b index.Document) int {
 		return cmp.Or(cmp.Compare(count[a.Def.ID.Server], count[b.Def.ID.Server]), strings.Compare(a.Def.ID.Server, b.Def.ID.Server))
 	})
-	return k.put(ctx, missing, cache.Embed, progress)
+	err = k.put(ctx, missing, cache.Embed, progress)
+	if budget != nil {
+		still := map[*tool.Def]bool{}
+		for _, d := range k.index.Missing() {
+			still[d.Def] = true
+		}
+		done := slices.DeleteFunc(missing, func(d index.Document) bool { return still[d.Def] }) // one that changed meanwhile was embedded
+		for server, texts := range of(done) {
+			budget.Spent(server, texts)
+		}
+	}
+	return err
 }
 
 // put gives documents the vectors that get returns of their texts, as embed.Cache.Embed does.

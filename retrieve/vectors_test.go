@@ -119,6 +119,12 @@ func (s *storeInMemory) PutVectors(_ context.Context, space string, vectors map[
 }
 
 // manyServers are n tools of four servers; those in changed say something else.
+// budgetOf is a budget by server.
+type budgetOf struct{ left map[string]int }
+
+func (b *budgetOf) Room(server string, wanted int) int { return min(wanted, b.left[server]) }
+func (b *budgetOf) Spent(server string, texts int)     { b.left[server] -= texts }
+
 func manyServers(t testing.TB, n int, changed ...int) []Server {
 	t.Helper()
 	servers := make([]Server, 4)
@@ -169,7 +175,7 @@ func TestNoToolIsEmbeddedTwice(t *testing.T) {
 	})
 	t.Run("by another process, which reads what this one has stored", func(t *testing.T) {
 		other, elsewhere := newCatalog(t, manyServers(t, n)), &storeInMemory{}
-		mine := func(server string) bool { return server == "server0" }
+		mine := &budgetOf{left: map[string]int{"server0": n}}
 		read := func(from *storeInMemory) (embedded, fresh int) {
 			if err := other.EmbedOf(t.Context(), embed.NewCache(fake, index.TextVersion, from), mine, nil); err != nil {
 				t.Fatal(err)
@@ -182,6 +188,21 @@ func TestNoToolIsEmbeddedTwice(t *testing.T) {
 		if embedded, fresh := read(store); embedded != n || fresh != 0 {
 			t.Errorf("%d have a vector and %d were embedded, want %d and none", embedded, fresh, n)
 		}
+	})
+	t.Run("within a budget, of which refused texts take nothing", func(t *testing.T) {
+		budget, cache := &budgetOf{left: map[string]int{"server0": 10, "server1": 0, "server2": 100}}, embed.NewCache(fake, index.TextVersion, &storeInMemory{})
+		catalog := newCatalog(t, manyServers(t, 80))
+		fake.room = 0
+		if err := catalog.EmbedOf(t.Context(), cache, budget, nil); !errors.Is(err, errFull) || budget.left["server0"] != 10 {
+			t.Errorf("nothing is embedded: %v, and %v are left", err, budget.left)
+		}
+		fake.room = -1
+		for range 2 {
+			if err := catalog.EmbedOf(t.Context(), cache, budget, nil); err != nil || budget.left["server0"] != 0 || budget.left["server2"] != 80 || catalog.Embedded() != 30 {
+				t.Errorf("%d are embedded: %v, and %v are left", catalog.Embedded(), err, budget.left)
+			}
+		}
+		fake.taken()
 	})
 	t.Run("of servers with few first", func(t *testing.T) {
 		servers := manyServers(t, 200)

@@ -63,7 +63,7 @@ const (
 // Notice is what is notified.
 type Notice struct {
 	Topic
-	Version int64  // of the topic; 0 for what is not stored
+	Version int64  // of the topic; 0 for what is not stored, -1 where the database knows of no change any more
 	Detail  string // what of the topic; "" for all of it
 }
 

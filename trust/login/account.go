@@ -24,7 +24,7 @@ type account struct {
 	mu        sync.Mutex    // guards what follows; never held over I/O
 	changed   chan struct{} // closed, and another made, when somebody logged in or out
 	now       *credential   // as last read, nil for none
-	replaced  *credential   // what the vault has where now could not be stored; nil where it was
+	replaced  *credential   // what the vault has where now could not be stored, empty for nothing; nil where it was
 	read      bool
 	readAt    time.Time // or tried to
 	stale     bool      // another process has changed it since
@@ -86,7 +86,7 @@ func (a *account) load(ctx context.Context, again bool) (*credential, error) {
 	defer a.mu.Unlock()
 	current := a.changes == changes
 	switch {
-	case a.replaced != nil && c != nil && c.AccessToken == a.replaced.AccessToken && c.RefreshToken == a.replaced.RefreshToken:
+	case a.replaced != nil && cmp.Or(c, &credential{}).AccessToken == a.replaced.AccessToken && cmp.Or(c, &credential{}).RefreshToken == a.replaced.RefreshToken:
 		a.stale = !current
 		return a.now, nil // the authorization server takes that no more
 	case current || again:
@@ -187,7 +187,7 @@ const (
 
 // Await returns once there is another token than the one that did not do, whose mark is that of
 // Needed: somebody has logged in, here or in another process. ctx ends the wait, and so does the end of
-// the login of that ID, "" for any.
+// the login of that ID, if one is given.
 func (s *Server) Await(ctx context.Context, principal, mark, id string) error {
 	a := s.account(principal)
 	for every := firstLook; ; every = min(every*3/2, mostLook) {

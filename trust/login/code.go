@@ -375,11 +375,13 @@ func (p *Pending) finish(err error) {
 		if err == nil {
 			a.happened()
 		} else {
-			a.logins.failed(p.id)
 			a.event(context.WithoutCancel(p.life), trust.EventLogin, a.principal, nil, err)
 			a.log.Info("a login has ended without a token", "principal", a.principal, "error", err)
 		}
 		close(p.done)
+		if err != nil {
+			a.logins.failed(p.id)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -50,10 +51,12 @@ func (a *account) obtain(ctx context.Context, before []string) (*credential, err
 	}
 	a.rested()
 	a.event(ctx, trust.EventLogin, a.principal, c, nil)
-	if err := a.write(ctx, a.principal, c); err != nil {
+	a.mu.Lock()
+	stored := cmp.Or(a.now, &credential{})
+	a.mu.Unlock()
+	if err := a.store(ctx, stored, c); err != nil {
 		a.log.Error("a token could not be stored", "error", err)
 	}
-	a.keep(c)
 	return c, nil
 }
 

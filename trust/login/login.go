@@ -328,7 +328,7 @@ func (l *Logins) Ended(id string) {
 func (l *Logins) hasEnded(id string) (ended bool, another <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Contains(l.ended, id), l.another
+	return id != "" && slices.Contains(l.ended, id), l.another
 }
 
 // rowPrefix begins the names of all tokens in the vault.

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -46,38 +46,37 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, p
 	if err != nil {
 		return err
 	}
-	missing := k.index.Missing()
-	of := func(docs []index.Document) map[string]int {
-		count := map[string]int{}
-		for _, d := range docs {
-			count[d.Def.ID.Server]++
-		}
-		return count
+	of := map[string][]index.Document{} // servers
+	for _, d := range k.index.Missing() {
+		of[d.Def.ID.Server] = append(of[d.Def.ID.Server], d)
 	}
+	servers := slices.Sorted(maps.Keys(of))
 	if budget != nil {
-		left := of(missing)
-		for server, wanted := range left {
-			left[server] = budget.Room(server, wanted)
+		for _, server := range servers {
+			of[server] = of[server][:budget.Room(server, len(of[server]))]
 		}
-		missing = slices.DeleteFunc(missing, func(d index.Document) bool {
-			left[d.Def.ID.Server]--
-			return left[d.Def.ID.Server] < 0
-		})
 	}
-	count := of(missing)
-	slices.SortFunc(missing, func(a, b index.Document) int {
-		return cmp.Or(cmp.Compare(count[a.Def.ID.Server], count[b.Def.ID.Server]), strings.Compare(a.Def.ID.Server, b.Def.ID.Server))
-	})
+	slices.SortStableFunc(servers, func(a, b string) int { return cmp.Compare(len(of[a]), len(of[b])) })
+	var missing []index.Document
+	for _, server := range servers {
+		missing = append(missing, of[server]...)
+	}
 	err = k.put(ctx, missing, cache.Embed, progress)
-	if budget != nil {
-		still := map[*tool.Def]bool{}
-		for _, d := range k.index.Missing() {
-			still[d.Def] = true
+	if budget == nil {
+		return err
+	}
+	still := map[*tool.Def]bool{} // what changed meanwhile is another one, and was embedded
+	for _, d := range k.index.Missing() {
+		still[d.Def] = true
+	}
+	for server, docs := range of {
+		texts := 0
+		for _, d := range docs {
+			if !still[d.Def] {
+				texts++
+			}
 		}
-		done := slices.DeleteFunc(missing, func(d index.Document) bool { return still[d.Def] }) // one that changed meanwhile was embedded
-		for server, texts := range of(done) {
-			budget.Spent(server, texts)
-		}
+		budget.Spent(server, texts)
 	}
 	return err
 }

@@ -30,8 +30,8 @@ type logins struct {
 
 // newLogins makes the logins of a configuration. Tokens are in the vault of db, which may
 // be open for reading only: what is got or renewed is written all the same, because an
-// authorization server that rotates refresh tokens takes the old one no more. others, which may be
-// nil, are told and tell of changes.
+// authorization server that rotates refresh tokens takes the old one no more. among, which may
+// be nil, hears of changes by other replicas and tells them of some.
 func newLogins(config *configs.Config, o options, db *store.Store, among *others) (*logins, error) {
 	settings := vault.Options{Key: o.vaultKey, KeyDir: config.Places().KeyDir, Locks: db.Sealed().Locks(), Log: o.log}
 	rows := &sealedRows{at: config.Places().Store, o: o, last: map[string]*vault.Row{}}

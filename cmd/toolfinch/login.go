@@ -27,10 +27,10 @@ func newLogin(s *settings) *cobra.Command {
 		Use:   "login SERVER",
 		Short: "Log in to a server that wants it (OAuth)",
 		Long: `Login opens a browser in which you log in to a server, and waits until the browser comes
-back to this machine, wherever redirect_url leads. The token is kept, sealed, in the store of the configuration, and
-renewed from then on; whatever runs with this configuration uses it at once. --device is
-for a machine without a browser: you type a code in elsewhere. --status shows the logins
-that there are.
+back to this machine, wherever redirect_url leads. The token is kept, sealed, in the store
+of the configuration, and renewed from then on; whatever runs with this configuration uses
+it at once. --device is for a machine without a browser: you type a code in elsewhere.
+--status shows the logins that there are.
 
 The server says itself where one logs in. Where it does not take unknown clients, set its
 oauth: {client_id: ...}.`,

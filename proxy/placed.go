@@ -25,8 +25,9 @@ type placements struct {
 	desk  *desk
 	leads *cluster.Leads
 
-	mu  sync.Mutex // guards all; never held over I/O
-	all map[string]*placed
+	mu     sync.Mutex // guards what follows; never held over I/O
+	all    map[string]*placed
+	serves bool // show has run, close has not
 }
 
 // placed serves one server to other replicas as it is: what is held, renamed or left out is
@@ -65,7 +66,7 @@ func (o *others) elsewhere() func(ctx context.Context, server string) (*upstream
 			case err == nil && at == "":
 				return nil, nil
 			case err == nil:
-				return &upstream.Elsewhere{URL: at, Around: func(http.RoundTripper) http.RoundTripper { return o.hands }}, nil
+				return &upstream.Elsewhere{URL: at, Around: func(http.RoundTripper) http.RoundTripper { return o.hands }, Moved: changed}, nil
 			}
 			select {
 			case <-changed:
@@ -98,6 +99,7 @@ func (p *placements) show(ctx context.Context, config *configs.Config, known *kn
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.serves = true
 	for name, one := range p.all {
 		if !kept[name] {
 			delete(p.all, name)
@@ -158,7 +160,7 @@ func (p *placements) close() {
 	}
 	p.mu.Lock()
 	all := p.all
-	p.all = map[string]*placed{}
+	p.all, p.serves = map[string]*placed{}, false
 	p.mu.Unlock()
 	for _, one := range all {
 		one.close()
@@ -169,14 +171,18 @@ func (p *placements) close() {
 func (p *placements) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	server := r.PathValue("server")
 	p.mu.Lock()
-	one := p.all[server]
+	one, serves := p.all[server], p.serves
 	p.mu.Unlock()
+	if !serves {
+		http.Error(w, "this replica serves no other now", http.StatusMisdirectedRequest)
+		return
+	}
 	if one == nil {
 		http.Error(w, "no server of this name has placement: one here: the replicas have different configurations", http.StatusNotFound)
 		return
 	}
 	if at, err := p.leads.Placed(server); err == nil && at != "" { // it has moved: a chain of replicas would be a circle in the end
-		http.Error(w, "another replica runs its process now", http.StatusNotFound)
+		http.Error(w, "another replica runs its process now", http.StatusMisdirectedRequest)
 		return
 	}
 	one.http.ServeHTTP(w, r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"toolfinch/cluster"
@@ -94,9 +95,9 @@ func (p *Proxy) status(ctx context.Context, views []*View, sees func(principal s
 	}
 	mine := func(o *telemetry.Operation) bool { return named[o.View] && sees(o.Principal) }
 	status.Sessions.Shown = append(status.Sessions.Shown, p.withoutSession(status.Sessions.Shown, mine)...)
-	slices.SortFunc(status.Sessions.Shown, func(a, b web.SessionStatus) int { return b.Since.Compare(a.Since) })
-	status.Sessions.All = len(status.Sessions.Shown)
-	status.Sessions.Shown = status.Sessions.Shown[:min(status.Sessions.All, maxShownSessions)]
+	sessions := status.Sessions.Shown
+	sort.Slice(sessions, func(i, j int) bool { return sessions[i].Since.After(sessions[j].Since) })
+	status.Sessions.All, status.Sessions.Shown = len(sessions), sessions[:min(len(sessions), maxShownSessions)]
 	p.addCalls(&status, mine)
 	var sum store.Savings
 	for _, one := range p.Savings(ctx) {

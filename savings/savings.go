@@ -4,11 +4,11 @@
 package savings
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -208,7 +208,9 @@ func (m *Meter) finish(ctx context.Context) {
 }
 
 func sorted(sums map[string]store.Savings) []store.Savings {
-	return slices.SortedFunc(maps.Values(sums), func(a, b store.Savings) int { return cmp.Compare(a.View, b.View) })
+	all := slices.Collect(maps.Values(sums))
+	sort.Slice(all, func(i, j int) bool { return all[i].View < all[j].View })
+	return all
 }
 
 // count counts what was noted, in its order. The lock counting is held.

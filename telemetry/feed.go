@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -143,7 +144,10 @@ func (f *Feed) InFlight() (shown []Operation, all int) {
 	for i, r := range running {
 		shown[i] = r.snapshot()
 	}
-	slices.SortFunc(shown, func(a, b Operation) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Depth, b.Depth)) })
+	sort.Slice(shown, func(i, j int) bool {
+		a, b := &shown[i], &shown[j]
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Depth, b.Depth)) < 0
+	})
 	return shown, all
 }
 

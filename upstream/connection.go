@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -52,8 +54,40 @@ func newConnection(l *connector, link *conn.Conn) *connection {
 	return c
 }
 
-// dial makes a connection. ctx bounds the dialling alone.
+// dial makes a connection. ctx bounds the dialling alone. Where the replica that runs the server
+// cannot be reached, it waits until that can be or another replica runs the server.
 func dial(ctx context.Context, l *connector) (*connection, error) {
+	s := l.server
+	if s.places == nil {
+		return dialAt(ctx, l, nil)
+	}
+	for again := conn.NewDelays(awayDelay); ; {
+		at, err := s.places(ctx, s.settings.Name)
+		if err != nil {
+			return nil, err
+		}
+		c, err := dialAt(ctx, l, at)
+		status, answered := errors.AsType[*conn.StatusError](err)
+		if at == nil || err == nil || answered && status.Code == http.StatusNotFound {
+			return c, err
+		}
+		s.log.Debug("the replica that runs the upstream cannot be reached", "error", conn.Plain(err))
+		select {
+		case <-at.Moved:
+		case <-time.After(again.Next()):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), errUnreached)
+		}
+	}
+}
+
+// awayDelay is the first delay before a replica that could not be reached is tried again.
+const awayDelay = 50 * time.Millisecond
+
+var errUnreached = errors.New("the replica that runs the server cannot be reached, and no other has taken its place")
+
+// dialAt makes a connection to the server where at says, nil for here.
+func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, error) {
 	s := l.server.settings
 	era, _ := l.server.health.met()
 	var around func(http.RoundTripper) http.RoundTripper
@@ -64,25 +98,18 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	if l.main {
 		before = l.server.process.Load()
 	}
-	if l.server.places != nil {
-		at, err := l.server.places(ctx, s.Name)
-		if err != nil {
-			return nil, err
-		}
-		if at != nil {
-			s.Command, s.URL, s.Transport, around = "", at.URL, TransportHTTP, at.Around
-		}
+	if at != nil {
+		s.Command, s.URL, s.Transport, around = "", at.URL, TransportHTTP, at.Around
 	}
 	var c *connection
-	away := s.URL != l.server.settings.URL
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,
-		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
+		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Replica: at != nil, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
-		c.away = away
+		c.away = at != nil
 		return c
 	})
 	if err != nil {

@@ -50,7 +50,8 @@ func (d *delivery) fail(err error) error {
 // are *tool.RPCError or *Error.
 func (d *delivery) send() (json.RawMessage, Era, error) {
 	s := d.server
-	for retried := false; ; retried = true {
+	var sentAgain, repeated bool // after what was not sent, and what may have been
+	for {
 		c, result, err := d.attempt()
 		if err == nil {
 			s.health.exchanged(nil)
@@ -71,7 +72,12 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 		failure := conn.FailureOf(err)
 		again := c.failed(err) || failure.Again
 		safe := !failure.Sent || d.repeatable
-		if again && safe && !retried && d.call.ctx.Err() == nil {
+		retried := &sentAgain
+		if failure.Sent {
+			retried = &repeated
+		}
+		if again && safe && !*retried && d.call.ctx.Err() == nil {
+			*retried = true
 			continue
 		}
 		if rpc, ok := errors.AsType[*tool.RPCError](err); ok {

@@ -149,6 +149,7 @@ type Options struct {
 type Elsewhere struct {
 	URL    string
 	Around func(base http.RoundTripper) http.RoundTripper // sends the requests in the place of base
+	Moved  <-chan struct{}                                // closed when another process may run it
 }
 
 // Leads says whether this process lists a server. If not, another does: this process

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -152,7 +153,7 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 			others = append(others, one)
 		}
 	}
-	slices.SortFunc(mine, func(a, b running) int { return b.Started.Compare(a.Started) })
+	sort.Slice(mine, func(i, j int) bool { return mine[i].Started.After(mine[j].Started) })
 	return mine, others
 }
 

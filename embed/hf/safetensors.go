@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"sort"
 )
 
 // maxHeader bounds the header of a weights file; real ones have 10 to 100 kB.
@@ -108,7 +109,7 @@ func parseHeader(header []byte, size int64) (_ map[string]tensor, metadata json.
 		tensors[name] = t
 		all = append(all, t)
 	}
-	slices.SortFunc(all, func(a, b tensor) int { return int(a.Offsets[0] - b.Offsets[0]) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Offsets[0] < all[j].Offsets[0] })
 	for i := 1; i < len(all); i++ {
 		if all[i].Offsets[0] < all[i-1].Offsets[1] {
 			return nil, nil, fmt.Errorf("tensors overlap at byte %d", all[i].Offsets[0])

@@ -3,7 +3,6 @@
 package models
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,7 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -181,7 +180,7 @@ func List() ([]Info, error) {
 			all = append(all, Info{Name: p.name, Dir: p.partial(), Size: kept, Err: &UnfinishedError{p.name, kept}})
 		}
 	}
-	slices.SortFunc(all, func(a, b Info) int { return cmp.Compare(a.Name, b.Name) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	return all, nil
 }
 

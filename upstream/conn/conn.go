@@ -57,7 +57,10 @@ type Options struct {
 	Headers    map[string]string // HTTP: sent with every request
 	// Around, unless nil, returns what sends the HTTP requests in the place of base. What
 	// it adds goes to the origin of URL alone.
-	Around         func(base http.RoundTripper) http.RoundTripper
+	Around func(base http.RoundTripper) http.RoundTripper
+	// Replica says that the server is another replica. Errors do not show its address, and with
+	// status 421 it says that it does not serve the server now.
+	Replica        bool
 	Transport      Transport
 	ConnectTimeout time.Duration   // for an HTTP+SSE server to name its endpoint
 	Known          Era             // what the server spoke before
@@ -317,6 +320,8 @@ func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
 		return nil, Failure{Err: rpcError(reply.Error), Lost: true}
 	case c.sessionLost(reply):
 		return nil, Failure{Err: errSessionEnded, Lost: true}
+	case c.options.Replica && reply.status == http.StatusMisdirectedRequest:
+		return nil, Failure{Err: reply.Err, Lost: true}
 	case reply.Error != nil:
 		return nil, rpcError(reply.Error)
 	case unauthorized(reply.Err):

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -109,9 +110,9 @@ func (s *sender) do(ctx context.Context, method, to, accept string, body []byte,
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
-		return nil, nil, err
+		return nil, nil, s.shown(err)
 	}
-	rest := &unread{ReadCloser: response.Body, over: response.Body == http.NoBody}
+	rest := &unread{ReadCloser: response.Body, from: s, over: response.Body == http.NoBody}
 	response.Body = rest
 	return response, func() {
 		if stops[0](); rest.over || within.Err() != nil || !s.conn.Go(func() {
@@ -127,14 +128,38 @@ func (s *sender) do(ctx context.Context, method, to, accept string, body []byte,
 // unread is a body that knows whether it is over.
 type unread struct {
 	io.ReadCloser
+	from *sender
 	over bool
 }
 
 func (u *unread) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
 	u.over = u.over || err != nil
-	return n, err
+	return n, u.from.shown(err)
 }
+
+// shown is an error as clients may see it.
+func (s *sender) shown(err error) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || !s.conn.options.Replica {
+		return err
+	}
+	why := op.Err.Error()
+	if dns, ok := errors.AsType[*net.DNSError](op.Err); ok {
+		why = dns.Err
+	}
+	return unaddressed{err, why}
+}
+
+// unaddressed is an error of a connection to another replica, without addresses.
+type unaddressed struct {
+	error
+	why string
+}
+
+func (u unaddressed) Error() string { return "the replica that runs the server: " + u.why }
+
+func (u unaddressed) Unwrap() error { return u.error }
 
 // errBadURL says no more: an error of the library holds the URL, and that secrets.
 var errBadURL = errors.New("the configured URL is none")

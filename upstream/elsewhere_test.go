@@ -1,0 +1,151 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"toolfinch/internal/await"
+)
+
+// replicas says at which one a server runs.
+type replicas struct {
+	mu    sync.Mutex
+	url   string
+	moved chan struct{}
+	asked int
+}
+
+func (r *replicas) move(url string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.moved != nil {
+		close(r.moved)
+	}
+	r.url, r.moved = url, make(chan struct{})
+}
+
+func (r *replicas) elsewhere(context.Context, string) (*Elsewhere, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	same := func(base http.RoundTripper) http.RoundTripper { return base }
+	return &Elsewhere{URL: r.url, Around: same, Moved: r.moved}, nil
+}
+
+func (r *replicas) tries() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// pool has one server, which runs in a replica.
+func (r *replicas) pool(t *testing.T, within time.Duration) *Pool {
+	t.Helper()
+	p := NewPool([]Settings{{Name: "s", Command: "none", Placement: PlacementOne, ConnectTimeout: within, CallTimeout: await.Bound}}, Options{Elsewhere: r.elsewhere})
+	t.Cleanup(func() {
+		if err := p.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return p
+}
+
+// refusing is the URL of a server that answers nothing but a status; 0 for one that is gone.
+func refusing(t *testing.T, status int) (url string) {
+	t.Helper()
+	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not here", status) }))
+	t.Cleanup(gone.Close)
+	if status == 0 {
+		gone.Close()
+	}
+	return gone.URL
+}
+
+// A call that did not reach the replica which runs its server waits for the one that takes its place.
+func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
+	for name, status := range map[string]int{"the replica is gone": 0, "the replica does not run it": http.StatusMisdirectedRequest} {
+		t.Run(name, func(t *testing.T) {
+			next := newPlainHTTP(t)
+			var before, made atomic.Int32
+			next.calls["any"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+				made.Add(1)
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"next":true}}`, id)
+			}
+			r := &replicas{}
+			first := newPlainHTTP(t)
+			first.calls["any"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+				if before.Add(1) == 1 {
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"first":true}}`, id)
+					return
+				}
+				http.Error(w, "another replica runs it", http.StatusMisdirectedRequest)
+			}
+			r.move(first.URL)
+			p := r.pool(t, await.Bound)
+			mustAsk(t, p, "s", "any", "first")
+			if status == 0 {
+				first.CloseClientConnections()
+				first.Close()
+			}
+			r.move(refusing(t, status))
+			answer := make(chan string, 1)
+			go func() {
+				got, err := ask(t, p, "s", "any", "readOnlyHint") // its connection may be lost while it is sent
+				answer <- fmt.Sprint(got, err)
+			}()
+			await.True(t, func() bool { return r.tries() > 3 || len(answer) > 0 })
+			r.move(next.URL)
+			if got := await.Value(t, answer); !strings.Contains(got, "next") || made.Load() != 1 {
+				t.Errorf("the call is made %d times and answered %s", made.Load(), got)
+			}
+		})
+	}
+}
+
+// Where no replica takes its place, the error says so, and shows nobody's address. Replicas of
+// different configurations are not waited for.
+func TestAReplicaThatCannotBeReachedHasNoAddress(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status int
+		within time.Duration
+		want   string
+	}{
+		{"it is gone", 0, 300 * time.Millisecond, errUnreached.Error()},
+		{"it has another configuration", http.StatusNotFound, await.Bound, "not here"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := &replicas{}
+			r.move(refusing(t, test.status))
+			_, err := ask(t, r.pool(t, test.within), "s", "any")
+			wantError(t, err, "s", ErrNotConnected)
+			if err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "127.0.0.1")) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+	t.Run("it goes during a call", func(t *testing.T) {
+		r, lost := &replicas{}, newPlainHTTP(t)
+		lost.calls["any"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "{")
+			r.move(refusing(t, http.StatusNotFound))
+			lost.CloseClientConnections()
+		}
+		r.move(lost.URL)
+		_, err := ask(t, r.pool(t, await.Bound), "s", "any")
+		wantError(t, err, "s", nil)
+		if err != nil && (!strings.Contains(err.Error(), notRepeated) || strings.Contains(err.Error(), "127.0.0.1")) {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}

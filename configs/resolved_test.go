@@ -266,3 +266,23 @@ func BenchmarkResolved(b *testing.B) {
 		c.Resolved()
 	}
 }
+
+// Replicas have all in common but what is each machine's own.
+func TestInCommon(t *testing.T) {
+	common := func(text string) string {
+		t.Helper()
+		c, err := loadWith(t, text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(c.InCommon())
+	}
+	const one = "mcp_servers: {a: {command: run}}\ntop_k: 7\n"
+	own := "# of this machine\nlisten: 127.0.0.1:7\n" + one + "data_dir: x\n"
+	if got, want := common(own), common(one); got != want || !strings.Contains(want, `"top_k":7`) {
+		t.Errorf("a machine of its own has %s, another %s", got, want)
+	}
+	if common(one) == common(strings.Replace(one, "7", "8", 1)) {
+		t.Error("another top_k makes no difference")
+	}
+}

@@ -154,14 +154,14 @@ func (o *others) compete(config *configs.Config) {
 	o.leads.Compete(all, policyOf(config))
 }
 
-// policyOf is a hash of what a configuration says, with its policies.
+// policyOf is a hash of what a configuration has in common with those of other replicas, with its policies.
 func policyOf(config *configs.Config) string {
-	text, err := os.ReadFile(config.Path)
-	if err != nil {
+	common := config.InCommon()
+	if common == nil {
 		return ""
 	}
 	all := sha256.New()
-	all.Write(text)
+	all.Write(common)
 	for _, p := range config.PolicyTexts {
 		text := []byte(p.Text)
 		if p.File != "" {

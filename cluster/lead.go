@@ -102,8 +102,8 @@ func (l *Leads) Leads(server string) (leads bool, changed <-chan struct{}) {
 	return l.leads[server], turned
 }
 
-// Compete makes all the servers that this replica would lead. policy is a hash of the
-// configuration that it has them from.
+// Compete makes all the servers that this replica would lead. policy is a hash of what
+// replicas have in common in their configurations.
 func (l *Leads) Compete(all []Candidate, policy string) {
 	names := make([]string, len(all))
 	for i, c := range all {

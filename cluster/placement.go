@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 
 	"toolfinch/internal/leeway"
 	"toolfinch/store"
@@ -30,9 +31,9 @@ func (l *Leads) Present(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(all) // an error means that whoever asks is gone
 }
 
-// consult takes down who leads the servers that this replica led before it lost the database, as
-// another replica says that has not: else two would run the process of a server. Those that nobody
-// leads, as the other's configuration may lack them, stay here.
+// consult takes down who leads which servers, as another replica says that has not lost the database:
+// else two would run the process of a server. Those that this one led and nobody leads, as the other's
+// configuration may lack them, stay here.
 func (l *Leads) consult(ctx context.Context) {
 	l.mu.Lock()
 	me, replicas, led, why := l.me, l.replicas, l.last, l.lost
@@ -47,9 +48,10 @@ func (l *Leads) consult(ctx context.Context) {
 		}
 		all = slices.DeleteFunc(all, func(r store.Replica) bool { return r.ID == me.ID })
 		me.Leads = slices.DeleteFunc(slices.Clone(led), func(server string) bool { _, is := leaderOf(server, all); return is })
-		if len(me.Leads) < len(led) {
-			l.heard(append(all, me), why)
-		}
+		slices.Sort(me.Leads)
+		all = append(all, me)
+		sort.Slice(all, func(i, j int) bool { return all[i].ID < all[j].ID })
+		l.heard(all, why)
 		return
 	}
 }

@@ -37,14 +37,18 @@ func (c *Config) Resolved() string {
 // ResolvedJSON is Resolved as JSON.
 func (c *Config) ResolvedJSON() json.RawMessage { return nodeJSON(escaped(c.show())) }
 
-// InCommon is what the file has for all replicas alike: all as written, but for comments and the keys
-// that are each machine's own. It is nil for a file that cannot be read any more.
+// InCommon is what the file has for all replicas alike: all as written, but for comments and
+// for what is each machine's own: its names, addresses and folders. It is nil for a file that cannot be read any more.
 func (c *Config) InCommon() json.RawMessage {
 	f, err := openEdit(c.Path)
 	if err != nil {
 		return nil
 	}
-	return rawjson.Without(f.tree, "listen", "data_dir", "cluster")
+	common := rawjson.Without(f.tree, "listen", "data_dir", "cluster")
+	if reached := rawjson.Member(f.tree, "cluster"); rawjson.IsObject(reached) {
+		common, _ = rawjson.Set(common, "cluster", rawjson.Without(reached, "name", "listen", "address"))
+	}
+	return common
 }
 
 // show is the tree of the configuration, with secrets masked.

@@ -66,7 +66,9 @@ func (o *others) elsewhere() func(ctx context.Context, server string) (*upstream
 			case err == nil && at == "":
 				return nil, nil
 			case err == nil:
-				return &upstream.Elsewhere{URL: at, Around: func(http.RoundTripper) http.RoundTripper { return o.hands }, Moved: changed}, nil
+				// That alone: whoever has done with a server does not close what others use.
+				hands := struct{ http.RoundTripper }{o.hands}
+				return &upstream.Elsewhere{URL: at, Around: func(http.RoundTripper) http.RoundTripper { return hands }, Moved: changed}, nil
 			}
 			select {
 			case <-changed:
@@ -205,7 +207,7 @@ func (p *placements) follow(ctx context.Context, reconnecting *sync.WaitGroup) {
 			continue
 		}
 		one.at = at
-		reconnecting.Go(func() { p.desk.views.pool.Reconnect(ctx, server) })
+		reconnecting.Go(func() { p.desk.views.pool.Reach(ctx, server, at) })
 	}
 }
 

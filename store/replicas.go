@@ -24,7 +24,7 @@ type Replica struct {
 	Address string   // host:port by which others reach it, "" where they cannot
 	Version string   // of the program
 	Servers string   // a hash of the names of its servers
-	Policy  string   // a hash of its configuration and policies
+	Policy  string   // a hash of what its configuration has in common with others, and its policies
 	Leads   []string // the servers that it lists, sorted
 	Ending  bool     // it is about to end, and leads nothing that it does not lead already
 	Started time.Time

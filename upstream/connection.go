@@ -26,8 +26,8 @@ import (
 type connection struct {
 	*conn.Conn
 	server *server
-	main   bool // notifications of changed lists count
-	away   bool // the server runs in another replica
+	main   bool   // notifications of changed lists count
+	at     string // where the server runs: the URL of an Elsewhere, "" for here
 	log    *slog.Logger
 
 	calls     calls
@@ -61,22 +61,29 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	if s.places == nil {
 		return dialAt(ctx, l, nil)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.uses.term, cancel)() // calls go on with what takes the server's place
+	last := errors.New("the replica that runs the server: it does not answer")
 	for again := conn.NewDelays(awayDelay); ; {
 		at, err := s.places(ctx, s.settings.Name)
 		if err != nil {
 			return nil, err
 		}
 		c, err := dialAt(ctx, l, at)
-		status, answered := errors.AsType[*conn.StatusError](err)
-		if at == nil || err == nil || answered && status.Code == http.StatusNotFound {
+		if at == nil || err == nil {
 			return c, err
 		}
-		s.log.Debug("the replica that runs the upstream cannot be reached", "error", conn.Plain(err))
+		if ctx.Err() == nil {
+			if last = err; !passes(err) {
+				return nil, err
+			}
+		}
 		select {
 		case <-at.Moved:
 		case <-time.After(again.Next()):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), errUnreached)
+			return nil, fmt.Errorf("%w: %v; %w", context.Cause(ctx), last, errUnplaced) // the text of last alone
 		}
 	}
 }
@@ -84,7 +91,13 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 // awayDelay is the first delay before a replica that could not be reached is tried again.
 const awayDelay = 50 * time.Millisecond
 
-var errUnreached = errors.New("the replica that runs the server cannot be reached, and no other has taken its place")
+// passes reports whether err is that a replica is gone, or does not run the server now.
+func passes(err error) bool {
+	status, answered := errors.AsType[*conn.StatusError](err)
+	return answered && status.Code == http.StatusMisdirectedRequest || errors.Is(err, ErrNotConnected) || errors.Is(err, ErrClosed)
+}
+
+var errUnplaced = errors.New("no other has taken its place")
 
 // dialAt makes a connection to the server where at says, nil for here.
 func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, error) {
@@ -109,7 +122,9 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
-		c.away = at != nil
+		if at != nil {
+			c.at = at.URL
+		}
 		return c
 	})
 	if err != nil {
@@ -128,7 +143,7 @@ const finishWithin, finishAway = 10 * time.Second, time.Minute
 func (c *connection) finish(why error) {
 	c.Retire()
 	within := leeway.Of(finishWithin)
-	if c.away {
+	if c.at != "" {
 		within = finishAway
 	}
 	patience := time.NewTimer(within)

@@ -65,7 +65,7 @@ func (l *connector) connect(ctx context.Context) (*connection, error) {
 func (l *connector) begin() (*dialing, *connection, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.now != nil && !l.now.Dead() {
+	if l.now != nil && l.now.Service.Err() == nil {
 		return nil, l.now, nil
 	}
 	if l.ended() {
@@ -76,7 +76,7 @@ func (l *connector) begin() (*dialing, *connection, error) {
 		l.now, l.dialing = nil, d
 		l.server.work.Go(func() {
 			if old != nil {
-				l.server.work.Go(old.Close) // it may take its time
+				l.server.work.Go(func() { old.finish(errReplaced) }) // it may take its time
 			}
 			l.dial(d)
 		})
@@ -128,7 +128,7 @@ func (l *connector) dial(d *dialing) {
 func (l *connector) current() *connection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.now == nil || l.now.Dead() {
+	if l.now == nil || l.now.Service.Err() != nil {
 		return nil
 	}
 	return l.now

@@ -277,10 +277,23 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 	return s.mask.change(change)
 }
 
+// Reach is Reconnect unless the server is connected where it runs already: at the URL of an
+// Elsewhere, or "" for here.
+func (p *Pool) Reach(ctx context.Context, name, url string) {
+	s := p.now.Load().byName[name]
+	if s == nil {
+		return
+	}
+	if c := s.main.current(); c == nil || c.at != url {
+		p.Reconnect(ctx, name)
+	}
+}
+
 // Call calls a tool, gets a prompt or reads a resource, by the kind of def,
 // whose Raw may be nil. A dead upstream is connected again at once, and the call
-// made a second time if it was never delivered or may be repeated: prompts,
-// resources, and tools annotated as read-only or idempotent. An error answer
+// made once more if it was never delivered, and once more if it may be repeated: prompts,
+// resources, and tools annotated as read-only or idempotent. One that waits for a connection
+// when Update changes its server is made to what takes the server's place. An error answer
 // comes back as *tool.RPCError with the upstream's bytes, everything else as
 // *Error: ErrNotConnected without a connection, ErrClosed when it was lost,
 // ErrTimeout when CallTimeout or ctx's deadline has passed, context.Canceled
@@ -289,10 +302,20 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 // What the upstream asks while the call runs, the call's client is asked; a
 // client of the 2026-07-28 era may get an input_required result instead.
 func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
-	s := p.enter(def.ID.Server)
-	if s == nil {
-		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
+	for {
+		s := p.enter(def.ID.Server)
+		if s == nil {
+			return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
+		}
+		result, err := s.callInUse(ctx, def, call)
+		if !errors.Is(err, ErrNotConnected) || !s.uses.isRetired() || ctx.Err() != nil {
+			return result, err
+		}
 	}
+}
+
+// callInUse ends a use of the server with a call.
+func (s *server) callInUse(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
 	defer s.uses.exit()
 	ctx, called := telemetry.Start(ctx, telemetry.StageUpstream, def.ID.Shown())
 	result, err := s.call(ctx, def, call)

@@ -282,7 +282,7 @@ func (d death) costs(f failure) bool {
 	const balancer = "Bad Gateway"
 	unanswered := (strings.Contains(f.what, "_ask ") || strings.Contains(f.what, "_steps v")) && says("deadline exceeded", "timed out")
 	soon := f.end.Before(d.to.Add(noticed)) || errors.Is(f.err, context.DeadlineExceeded) && unanswered
-	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "with a process that is gone", // as docs/scale.md says; else the client's own connection ended
+	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "may have been carried out", "with a process that is gone", // as docs/scale.md says; else the client's own connection ended
 		"EOF", "request terminated without response", "connection reset", "connection closed", "fetch failed", "terminated"))
 	late := f.began.Before(d.to.Add(5*time.Second)) && says(balancer)
 	return f.end.After(d.from) && soon && (inFlight || late)
@@ -366,7 +366,15 @@ func TestReplicasUnderChaos(t *testing.T) {
 	servers := map[string]any{}
 	var grow []func(int)
 	var leaves []func()
-	for i := range upstreams {
+	kept, err := filepath.Abs("../../testdata/node/kept.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeps := filepath.Join(t.TempDir(), "kept")
+	servers[fmt.Sprintf("up%d", upstreams-1)] = map[string]any{
+		"command": node(t), "args": []string{kept}, "env": map[string]string{"KEPT_LOG": keeps}, "connect_timeout": patience.String(), "placement": "one",
+	}
+	for i := range upstreams - 1 {
 		name := fmt.Sprintf("up%d", i)
 		url, more, leave := grower(t, name)
 		servers[name], grow, leaves = map[string]any{"url": url, "changes": "allow"}, append(grow, more), append(leaves, leave)
@@ -409,7 +417,7 @@ func TestReplicasUnderChaos(t *testing.T) {
 		killed.start(t)
 		database.Restart(t)
 		c.progress(200)
-		grow[round%upstreams](round)
+		grow[round%len(grow)](round)
 		database.Pause(t)
 		c.progress(200)
 		database.Resume(t)
@@ -431,6 +439,7 @@ func TestReplicasUnderChaos(t *testing.T) {
 	c.working.Wait()
 	typescript.leave(t)
 	c.judge()
+	once(t, keeps)
 	for _, m := range c.all {
 		if m.strays.Load() > 0 {
 			t.Errorf("%s got %d messages of others", m.name, m.strays.Load())
@@ -506,6 +515,26 @@ func TestReplicasUnderChaos(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// once says that no call was carried out twice, as the server wrote it down.
+func once(t *testing.T, keeps string) {
+	t.Helper()
+	text, err := os.ReadFile(keeps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for id := range strings.Lines(string(text)) {
+		if made[id] && id != "gated\n" {
+			t.Errorf("the call %s was carried out twice", id)
+		}
+		made[id] = true
+	}
+	t.Logf("%d calls of the server with one process", len(made))
+	if len(made) == 0 {
+		t.Error("none")
+	}
 }
 
 // goroutines is how many a replica has, and how many connections to servers that are one

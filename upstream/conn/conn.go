@@ -58,8 +58,8 @@ type Options struct {
 	// Around, unless nil, returns what sends the HTTP requests in the place of base. What
 	// it adds goes to the origin of URL alone.
 	Around func(base http.RoundTripper) http.RoundTripper
-	// Replica says that the server is another replica. Errors do not show its address, and with
-	// status 421 it says that it does not serve the server now.
+	// Replica says that the server is another replica. Errors do not show its address, and its status
+	// 421 retires the connection: it runs the server no more.
 	Replica        bool
 	Transport      Transport
 	ConnectTimeout time.Duration   // for an HTTP+SSE server to name its endpoint
@@ -320,8 +320,8 @@ func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
 		return nil, Failure{Err: rpcError(reply.Error), Lost: true}
 	case c.sessionLost(reply):
 		return nil, Failure{Err: errSessionEnded, Lost: true}
-	case c.options.Replica && reply.status == http.StatusMisdirectedRequest:
-		return nil, Failure{Err: reply.Err, Lost: true}
+	case c.moved(reply.status):
+		return nil, Failure{Err: reply.Err, Again: true}
 	case reply.Error != nil:
 		return nil, rpcError(reply.Error)
 	case unauthorized(reply.Err):
@@ -341,6 +341,16 @@ func (c *Conn) sessionLost(reply *Reply) bool {
 	}
 	unread := reply.noID || reply.Error == nil
 	return unread && (reply.status == http.StatusNotFound || reply.status == http.StatusBadRequest)
+}
+
+// moved reports whether a status says that the server runs in another replica now. Calls in flight end
+// where they are.
+func (c *Conn) moved(status int) bool {
+	moved := c.options.Replica && status == http.StatusMisdirectedRequest
+	if moved {
+		c.Retire()
+	}
+	return moved
 }
 
 func rpcError(raw json.RawMessage) *tool.RPCError {

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -144,9 +145,13 @@ func (s *sender) shown(err error) error {
 	if !ok || !s.conn.options.Replica {
 		return err
 	}
-	why := op.Err.Error()
-	if dns, ok := errors.AsType[*net.DNSError](op.Err); ok {
-		why = dns.Err
+	why := "the connection was lost"
+	if errno, ok := errors.AsType[syscall.Errno](op.Err); ok {
+		why = errno.Error()
+	} else if errors.As(op.Err, new(*net.DNSError)) {
+		why = "its name was not found"
+	} else if op.Timeout() {
+		why = "it does not answer"
 	}
 	return unaddressed{err, why}
 }
@@ -409,7 +414,7 @@ func (s *streamable) listen() {
 				told = true
 				c.handler.StreamEnded()
 			}
-			if response.StatusCode == http.StatusNotFound {
+			if s.conn.moved(response.StatusCode) || response.StatusCode == http.StatusNotFound {
 				return
 			}
 			continue

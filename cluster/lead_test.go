@@ -211,50 +211,63 @@ func (s *session) Close() error {
 }
 
 // A replica that alone has lost the database runs the process of its server on until another one
-// leads it, and reaches it there then. One that no other replica has in its configuration stays.
+// leads it, and reaches it there then, and wherever it is led after that. One that no other replica has
+// in its configuration stays.
 func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
-	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
-	var cut atomic.Bool
-	of := map[string]*Leads{}
-	start := func(id string, open func(context.Context) (Membership, error), servers ...Candidate) *Leads {
-		l := NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: open, Hands: handsTo(of), Log: slog.New(slog.DiscardHandler)})
-		of[id+":1"] = l
-		l.Compete(append(servers, Candidate{Server: "kept", Stays: true}), "")
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); l.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-done })
-		return l
-	}
-	at := func(l *Leads, want string) {
-		t.Helper()
-		await.Nil(t, func() error {
-			if at, err := l.Placed("kept"); err != nil || at != want {
-				return fmt.Errorf("the process is at %q (%v), want %q", at, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+		var cut atomic.Bool
+		of := map[string]*Leads{}
+		beside := func(id string, open func(context.Context) (Membership, error), servers ...Candidate) (l *Leads, start func() (stop func())) {
+			l = NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: open, Hands: handsTo(of), Log: slog.New(slog.DiscardHandler)})
+			of[id+":1"] = l
+			l.Compete(append(servers, Candidate{Server: "kept", Stays: true}), "")
+			return l, func() (stop func()) {
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); l.Run(ctx) }()
+				stop = func() { cancel(); <-done }
+				t.Cleanup(stop)
+				return stop
 			}
-			return nil
-		})
-	}
-	a := start("a", func(ctx context.Context) (Membership, error) {
-		if cut.Load() {
-			return nil, errAway
 		}
-		return db.open(ctx)
-	}, Candidate{Server: "own", Stays: true})
-	at(a, "")
-	b := start("b", db.open)
-	at(b, "https://a:1/servers/kept/mcp")
-	await.True(t, func() bool { all, _, _ := a.Replicas(); return len(all) == 2 })
-	cut.Store(true)
-	db.lose(false)
-	at(b, "")
-	at(a, "https://b:1/servers/kept/mcp")
-	if at, err := a.Placed("own"); at != "" || err != nil {
-		t.Errorf("the process that nobody else has is at %q (%v)", at, err)
-	}
-	if _, _, err := a.Replicas(); err == nil {
-		t.Error("it does not say that its own knowledge is out of date")
-	}
+		at := func(l *Leads, want string) {
+			t.Helper()
+			await.Nil(t, func() error {
+				if at, err := l.Placed("kept"); err != nil || at != want {
+					return fmt.Errorf("the process is at %q (%v), want %q", at, err, want)
+				}
+				return nil
+			})
+		}
+		a, startA := beside("a", func(ctx context.Context) (Membership, error) {
+			if cut.Load() {
+				return nil, errAway
+			}
+			return db.open(ctx)
+		}, Candidate{Server: "own", Stays: true})
+		b, startB := beside("b", db.open)
+		_, startC := beside("c", db.open)
+		startA()
+		at(a, "")
+		stopB := startB()
+		at(b, "https://a:1/servers/kept/mcp")
+		await.True(t, func() bool { all, _, _ := a.Replicas(); return len(all) == 2 })
+		cut.Store(true)
+		db.lose(false)
+		at(b, "")
+		at(a, "https://b:1/servers/kept/mcp")
+		if at, err := a.Placed("own"); at != "" || err != nil {
+			t.Errorf("the process that nobody else has is at %q (%v)", at, err)
+		}
+		if _, _, err := a.Replicas(); err == nil {
+			t.Error("it does not say that its own knowledge is out of date")
+		}
+		startC()
+		await.True(t, func() bool { all, _, _ := a.Replicas(); return len(all) == 3 })
+		stopB()
+		at(a, "https://c:1/servers/kept/mcp")
+	})
 }
 
 // A replica that is about to end takes no server, says so, and gives up what it leads with Withdraw.

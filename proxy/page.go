@@ -354,6 +354,7 @@ func (h paged) LogOut(ctx context.Context, server string) error {
 		return err
 	}
 	was, _, err := one.Logout(ctx, principal)
+	h.pool.LoginChanged("")
 	if err == nil && !was {
 		return fmt.Errorf("there was no login to %s", server)
 	}

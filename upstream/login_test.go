@@ -319,6 +319,38 @@ func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
 	}
 }
 
+// What a server says by itself is for nobody any more once its login has ended, wherever that was.
+func TestALogoutElsewhereEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
+			t.Parallel()
+			g := newGuarded(t, modern, login.Settings{}, Events{})
+			g.logIn(t, "", "alice")
+			changes := make(chan Change, 16)
+			watching, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- g.pool.Watch(watching, changes) }()
+			defer func() { stop(); await.Value(t, ended) }()
+			if first := await.Value(t, changes); first.Err != nil {
+				t.Fatal(first.Err)
+			}
+			is := func(state State) func() bool { return func() bool { return g.pool.Health()[0].State == state } }
+			await.True(t, is(StateReady))
+			g.pool.LoginChanged("")
+			g.is(t, &tool.Call{}, "alice")
+			if s := g.pool.Status()[0]; s.State != StateReady || s.Restarts > 0 {
+				t.Errorf("after a change of a login that stays it is %s, and was connected anew %d times", s.State, s.Restarts)
+			}
+			if _, _, err := g.beside(g.vault).Login("notes").Logout(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+			g.pool.LoginChanged("")
+			await.True(t, is(StateLogin))
+		})
+	}
+}
+
 func TestEachUserHasALoginOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {

@@ -413,11 +413,22 @@ func (p *Pool) Login(server string) *login.Server {
 	return nil
 }
 
-// LoginChanged has the login of a row of the vault read again: another process has changed it. "" stands
-// for all rows.
+// LoginChanged has the login of a row of the vault read again: it was changed elsewhere, or ended. ""
+// stands for all rows. Connections that were made with a login which is no more end, with the streams
+// over them, when the calls over them have.
 func (p *Pool) LoginChanged(row string) {
 	for _, s := range p.now.Load().order {
+		if s.login == nil {
+			continue
+		}
 		s.login.Changed(row)
+		for _, l := range s.sharing.connectors() {
+			l.spawn(func(c *connection) {
+				if c != nil && s.login.Gone(s.life, l.principal) {
+					c.Retire()
+				}
+			})
+		}
 	}
 }
 

@@ -49,8 +49,8 @@ func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 		case drainSignal(s.anew):
 			again.Reset()
 			continue
-		case s.main.current() != nil:
-			continue // a call has been quicker
+		case s.main.current() != nil, errors.Is(err, errReplaced):
+			continue // a call has been quicker, or the connection was retired
 		}
 		if s.settings.Fault != "" {
 			<-ctx.Done()

@@ -292,12 +292,15 @@ func (s *Server) account(principal string) *account {
 	return a
 }
 
+// Gone reports whether a principal has to log in again: there is no login any more.
+func (s *Server) Gone(ctx context.Context, principal string) bool {
+	c, err := s.account(principal).load(ctx, false)
+	return err == nil && c == nil && s.Interactive()
+}
+
 // Changed has the login of a row of the vault read again before it is used, if it is one of the
-// server's: another process has changed it. "" stands for all rows. A Server that is nil has none.
+// server's: another process has changed it. "" stands for all rows.
 func (s *Server) Changed(row string) {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for principal, a := range s.accounts {

@@ -240,19 +240,23 @@ func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 				return nil
 			})
 		}
-		a, startA := beside("a", func(ctx context.Context) (Membership, error) {
+		open := func(ctx context.Context) (Membership, error) {
 			if cut.Load() {
 				return nil, errAway
 			}
 			return db.open(ctx)
-		}, Candidate{Server: "own", Stays: true})
+		}
+		own := Candidate{Server: "own", Stays: true}
+		a, startA := beside("a", open, own)
+		d, startD := beside("d", open, own)
 		b, startB := beside("b", db.open)
 		_, startC := beside("c", db.open)
 		startA()
 		at(a, "")
 		stopB := startB()
+		startD()
 		at(b, "https://a:1/servers/kept/mcp")
-		await.True(t, func() bool { all, _, _ := a.Replicas(); return len(all) == 2 })
+		await.True(t, func() bool { all, _, _ := a.Replicas(); return len(all) == 3 })
 		cut.Store(true)
 		db.lose(false)
 		at(b, "")
@@ -263,8 +267,11 @@ func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 		if _, _, err := a.Replicas(); err == nil {
 			t.Error("it does not say that its own knowledge is out of date")
 		}
+		if at, err := d.Placed("own"); at != "https://a:1/servers/own/mcp" || err != nil {
+			t.Errorf("who lost the database, too, has it at %q (%v)", at, err)
+		}
 		startC()
-		await.True(t, func() bool { all, _, _ := a.Replicas(); return len(all) == 3 })
+		await.True(t, func() bool { all, _, _ := a.Replicas(); return len(all) == 4 })
 		stopB()
 		at(a, "https://c:1/servers/kept/mcp")
 	})

@@ -49,6 +49,14 @@ func (l *Leads) consult(ctx context.Context) {
 		all = slices.DeleteFunc(all, func(r store.Replica) bool { return r.ID == me.ID })
 		me.Leads = slices.DeleteFunc(slices.Clone(led), func(server string) bool { _, is := leaderOf(server, all); return is })
 		slices.Sort(me.Leads)
+		there := all
+		for _, r := range replicas { // and those that the other does not see, which lost the database, too
+			if r.ID == me.ID || slices.ContainsFunc(there, func(one store.Replica) bool { return one.ID == r.ID }) {
+				continue
+			}
+			r.Leads = slices.DeleteFunc(slices.Clone(r.Leads), func(server string) bool { _, is := leaderOf(server, there); return is })
+			all = append(all, r)
+		}
 		all = append(all, me)
 		sort.Slice(all, func(i, j int) bool { return all[i].ID < all[j].ID })
 		l.heard(all, why)

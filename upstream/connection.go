@@ -27,6 +27,7 @@ type connection struct {
 	*conn.Conn
 	server *server
 	main   bool   // notifications of changed lists count
+	login  bool   // there was a login when it was made
 	at     string // where the server runs: the URL of an Elsewhere, "" for here
 	log    *slog.Logger
 
@@ -61,9 +62,6 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	if s.places == nil {
 		return dialAt(ctx, l, nil)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.uses.term, cancel)() // calls go on with what takes the server's place
 	last := errors.New("the replica that runs the server: it does not answer")
 	for again := conn.NewDelays(awayDelay); ; {
 		at, err := s.places(ctx, s.settings.Name)
@@ -111,6 +109,7 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 	if l.main {
 		before = l.server.process.Load()
 	}
+	login := l.server.login != nil && l.server.login.Has(ctx, l.principal)
 	if at != nil {
 		s.Command, s.URL, s.Transport, around = "", at.URL, TransportHTTP, at.Around
 	}
@@ -122,6 +121,7 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
+		c.login = login
 		if at != nil {
 			c.at = at.URL
 		}

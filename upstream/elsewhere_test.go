@@ -112,28 +112,6 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 	}
 }
 
-// A call that waits for a replica while its server is configured otherwise is made to what takes the
-// server's place.
-func TestACallThatWaitsForAReplicaGoesOnAfterAReload(t *testing.T) {
-	next := newPlainHTTP(t)
-	next.calls["any"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"next":true}}`, id)
-	}
-	r := &replicas{}
-	r.move(refusing(t, 0))
-	p := r.pool(t, await.Bound)
-	answer := make(chan string, 1)
-	go func() {
-		got, err := ask(t, p, "s", "any")
-		answer <- fmt.Sprint(got, err)
-	}()
-	await.True(t, func() bool { return r.tries() > 1 })
-	p.Update([]Settings{{Name: "s", URL: next.URL}}, nil)
-	if got := await.Value(t, answer); !strings.Contains(got, "next") {
-		t.Errorf("the call is answered %s", got)
-	}
-}
-
 // Where no replica takes its place, the error says so, and shows nobody's address. Replicas of
 // different configurations are not waited for.
 func TestAReplicaThatCannotBeReachedHasNoAddress(t *testing.T) {

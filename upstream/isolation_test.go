@@ -21,8 +21,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 	"toolfinch/tool"
+	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
 )
 
@@ -478,5 +480,25 @@ func BenchmarkCall(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A server that nobody logs in to keeps its session when logins to others change.
+func TestAServerWithoutALoginKeepsItsConnection(t *testing.T) {
+	u := newPlainHTTP(t)
+	u.calls["ok"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, id)
+	}
+	logins := login.New(login.Options{Vault: authserver.NewVault()})
+	defer logins.Close()
+	p := NewPool([]Settings{u.settings()}, Options{Logins: logins})
+	defer p.Close(context.Background())
+	mustAsk(t, p, "s", "ok", "ok")
+	before := p.now.Load().byName["s"].main.current()
+	p.LoginChanged("")
+	p.now.Load().byName["s"].work.Wait()
+	mustAsk(t, p, "s", "ok", "ok")
+	if now := p.now.Load().byName["s"].main.current(); now != before || now == nil {
+		t.Error("it was connected anew")
 	}
 }

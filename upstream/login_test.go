@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -387,8 +388,19 @@ func TestEachUserHasALoginOfTheirOwn(t *testing.T) {
 			if err := g.pool.Subscribe(t.Context(), "notes", "note://1"); err == nil {
 				t.Error("a subscription was made with the owner's login")
 			}
+			connected := func(principal string) bool {
+				return slices.ContainsFunc(g.pool.now.Load().byName["notes"].sharing.connectors(), func(l *connector) bool { return l.principal == principal && l.current() != nil })
+			}
+			if !connected("idp|ann") || !connected("idp|bob") {
+				t.Fatal("a user has no connection")
+			}
 			if _, _, err := g.pool.Login("notes").Logout(t.Context(), "idp|ann"); err != nil {
 				t.Fatal(err)
+			}
+			g.pool.LoginChanged("")
+			await.True(t, func() bool { return !connected("idp|ann") })
+			if !connected("idp|bob") || !connected("") {
+				t.Error("a connection with another login has ended")
 			}
 			if _, err := g.whoami(t, of("idp|ann", nil)); !errors.As(err, new(*login.Needed)) {
 				t.Errorf("a user who has logged out: %v", err)

@@ -286,14 +286,15 @@ func (p *Pool) Reach(ctx context.Context, name, url string) {
 	}
 	if c := s.main.current(); c == nil || c.at != url {
 		p.Reconnect(ctx, name)
+		return
 	}
+	s.retire(func(_ *connector, c *connection) bool { return c.at != url })
 }
 
 // Call calls a tool, gets a prompt or reads a resource, by the kind of def,
 // whose Raw may be nil. A dead upstream is connected again at once, and the call
 // made once more if it was never delivered, and once more if it may be repeated: prompts,
-// resources, and tools annotated as read-only or idempotent. One that waits for a connection
-// when Update changes its server is made to what takes the server's place. An error answer
+// resources, and tools annotated as read-only or idempotent. An error answer
 // comes back as *tool.RPCError with the upstream's bytes, everything else as
 // *Error: ErrNotConnected without a connection, ErrClosed when it was lost,
 // ErrTimeout when CallTimeout or ctx's deadline has passed, context.Canceled
@@ -302,20 +303,10 @@ func (p *Pool) Reach(ctx context.Context, name, url string) {
 // What the upstream asks while the call runs, the call's client is asked; a
 // client of the 2026-07-28 era may get an input_required result instead.
 func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
-	for {
-		s := p.enter(def.ID.Server)
-		if s == nil {
-			return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
-		}
-		result, err := s.callInUse(ctx, def, call)
-		if !errors.Is(err, ErrNotConnected) || !s.uses.isRetired() || ctx.Err() != nil {
-			return result, err
-		}
+	s := p.enter(def.ID.Server)
+	if s == nil {
+		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}
 	}
-}
-
-// callInUse ends a use of the server with a call.
-func (s *server) callInUse(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
 	defer s.uses.exit()
 	ctx, called := telemetry.Start(ctx, telemetry.StageUpstream, def.ID.Shown())
 	result, err := s.call(ctx, def, call)
@@ -422,13 +413,7 @@ func (p *Pool) LoginChanged(row string) {
 			continue
 		}
 		s.login.Changed(row)
-		for _, l := range s.sharing.connectors() {
-			l.spawn(func(c *connection) {
-				if c != nil && s.login.Gone(s.life, l.principal) {
-					c.Retire()
-				}
-			})
-		}
+		s.retire(func(l *connector, c *connection) bool { return c.login && !s.login.Has(s.life, l.principal) })
 	}
 }
 

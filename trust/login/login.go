@@ -292,10 +292,10 @@ func (s *Server) account(principal string) *account {
 	return a
 }
 
-// Gone reports whether a principal has to log in again: there is no login any more.
-func (s *Server) Gone(ctx context.Context, principal string) bool {
+// Has reports whether there is a login of a principal, or may be because the vault cannot be read.
+func (s *Server) Has(ctx context.Context, principal string) bool {
 	c, err := s.account(principal).load(ctx, false)
-	return err == nil && c == nil && s.Interactive()
+	return err != nil || c != nil
 }
 
 // Changed has the login of a row of the vault read again before it is used, if it is one of the

@@ -320,7 +320,7 @@ func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
 		return nil, Failure{Err: rpcError(reply.Error), Lost: true}
 	case c.sessionLost(reply):
 		return nil, Failure{Err: errSessionEnded, Lost: true}
-	case c.moved(reply.status):
+	case reply.Err != nil && c.moved(reply.status):
 		return nil, Failure{Err: reply.Err, Again: true}
 	case reply.Error != nil:
 		return nil, rpcError(reply.Error)

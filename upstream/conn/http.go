@@ -190,6 +190,9 @@ type streamable struct{ *sender }
 func (s *streamable) open(context.Context) error { return nil }
 
 func (s *streamable) send(ctx context.Context, message []byte, header http.Header, reply *Reply) error {
+	if s.conn.Dead() {
+		return context.Cause(s.conn.Life)
+	}
 	if reply != nil {
 		reply.sent.Store(true)
 	}

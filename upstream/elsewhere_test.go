@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -24,6 +25,7 @@ type replicas struct {
 	url   string
 	moved chan struct{}
 	asked int
+	dial  func(ctx context.Context, network, address string) (net.Conn, error) // nil: the usual one
 }
 
 func (r *replicas) move(url string) {
@@ -39,7 +41,7 @@ func (r *replicas) elsewhere(context.Context, string) (*Elsewhere, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
-	once := &http.Transport{DisableKeepAlives: true} // whoever sends over what the other side has closed does not know what became of that
+	once := &http.Transport{DisableKeepAlives: true, DialContext: r.dial} // whoever sends over what the other side has closed does not know what became of that
 	return &Elsewhere{URL: r.url, Around: func(http.RoundTripper) http.RoundTripper { return once }, Moved: r.moved}, nil
 }
 
@@ -109,6 +111,45 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 				t.Errorf("the call is made %d times and answered %s", made.Load(), got)
 			}
 		})
+	}
+}
+
+// Neither does a call fail that was about to be sent when another one was refused.
+func TestACallThatIsAboutToBeSentWaitsForTheNextReplica(t *testing.T) {
+	result := func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, id)
+	}
+	first, next := newPlainHTTP(t), newPlainHTTP(t)
+	first.calls["any"], next.calls["any"] = result, result
+	var late atomic.Bool
+	dialling := make(chan struct{})
+	r := &replicas{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if "http://"+address == first.URL && late.CompareAndSwap(true, false) {
+			close(dialling)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+	r.move(first.URL)
+	p := r.pool(t, await.Bound)
+	mustAsk(t, p, "s", "any", "ok")
+	late.Store(true)
+	answers := make(chan string, 2)
+	call := func() {
+		got, err := ask(t, p, "s", "any")
+		answers <- fmt.Sprint(got, err)
+	}
+	go call()
+	await.Value(t, dialling)
+	first.Close()
+	go call()
+	await.True(t, func() bool { return r.tries() > 2 || len(answers) > 0 })
+	r.move(next.URL)
+	for range 2 {
+		if got := await.Value(t, answers); !strings.Contains(got, "ok") {
+			t.Errorf("a call is answered %s", got)
+		}
 	}
 }
 

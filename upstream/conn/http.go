@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"sync/atomic"
@@ -193,7 +194,11 @@ func (s *streamable) send(ctx context.Context, message []byte, header http.Heade
 	if s.conn.Dead() {
 		return context.Cause(s.conn.Life)
 	}
-	if reply != nil {
+	switch {
+	case reply == nil:
+	case s.conn.options.Replica: // of which it matters, because calls wait for the next one
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reply.sent.Store(true) }})
+	default:
 		reply.sent.Store(true)
 	}
 	response, end, err := s.post(ctx, message, header)

@@ -415,6 +415,15 @@ func TestReplicasUnderChaos(t *testing.T) {
 		c.kill(killed)
 		c.progress(200)
 		killed.start(t)
+		// Without PostgreSQL the server with one process would get no other.
+		one := goClientAt(t, "http://127.0.0.1:"+drained.port+"/mcp", fmt.Sprint("waits-", round), legacyRevision)
+		await.Nil(t, func() error {
+			_, err := one.call(t.Context(), fmt.Sprintf("up%d_echo", upstreams-1), map[string]any{"id": "gated"}, "")
+			return err
+		})
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
 		database.Restart(t)
 		c.progress(200)
 		grow[round%len(grow)](round)

@@ -76,7 +76,8 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 		if failure.Sent {
 			retried = &repeated
 		}
-		if again && safe && !*retried && d.call.ctx.Err() == nil {
+		elsewhere := c.at != "" && !failure.Sent // dial has waited for the replica in between
+		if again && safe && (!*retried || elsewhere) && d.call.ctx.Err() == nil {
 			*retried = true
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -89,10 +90,13 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 // awayDelay is the first delay before a replica that could not be reached is tried again.
 const awayDelay = 50 * time.Millisecond
 
-// passes reports whether err is that a replica is gone, or does not run the server now.
+// passes reports whether err is that a replica is gone, does not answer, or does not run the server now.
 func passes(err error) bool {
-	status, answered := errors.AsType[*conn.StatusError](err)
-	return answered && status.Code == http.StatusMisdirectedRequest || errors.Is(err, ErrNotConnected) || errors.Is(err, ErrClosed)
+	if status, answered := errors.AsType[*conn.StatusError](err); answered {
+		return status.Code == http.StatusMisdirectedRequest
+	}
+	slow, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, ErrNotConnected) || errors.Is(err, ErrClosed) || ok && slow.Timeout()
 }
 
 var errUnplaced = errors.New("no other has taken its place")

@@ -76,8 +76,7 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 		if failure.Sent {
 			retried = &repeated
 		}
-		elsewhere := c.at != "" && !failure.Sent // dial has waited for the replica in between
-		if again && safe && (!*retried || elsewhere) && d.call.ctx.Err() == nil {
+		if again && safe && !*retried && d.call.ctx.Err() == nil {
 			*retried = true
 			continue
 		}

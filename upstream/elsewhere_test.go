@@ -84,7 +84,13 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 				made.Add(1)
 				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"next":true}}`, id)
 			}
-			r := &replicas{}
+			var ending atomic.Bool // it takes a connection, and ends
+			r := &replicas{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if ending.CompareAndSwap(true, false) {
+					return nil, io.EOF
+				}
+				return new(net.Dialer).DialContext(ctx, network, address)
+			}}
 			first := newPlainHTTP(t)
 			first.calls["any"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
 				if before.Add(1) == 1 {
@@ -98,6 +104,7 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 			mustAsk(t, p, "s", "any", "first")
 			if status == 0 {
 				first.Close()
+				ending.Store(true)
 			}
 			r.move(refusing(t, status))
 			answer := make(chan string, 1)

@@ -98,5 +98,8 @@ func (c *Conn) explain(err error, sent bool) error {
 	default:
 		f.Again = true
 	}
+	if c.options.Replica && !f.Sent { // it had no connection to that: the next attempt is another Conn's, which waits for it
+		f.Lost = true
+	}
 	return f
 }

@@ -38,7 +38,8 @@ func (c *Config) Resolved() string {
 func (c *Config) ResolvedJSON() json.RawMessage { return nodeJSON(escaped(c.show())) }
 
 // InCommon is what the file has for all replicas alike: all as written, but for comments and
-// for what is each machine's own: its names, addresses and folders. It is nil for a file that cannot be read any more.
+// what is each machine's own, which are names, addresses and folders. It is nil for a file that
+// cannot be read any more.
 func (c *Config) InCommon() json.RawMessage {
 	f, err := openEdit(c.Path)
 	if err != nil {

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -55,51 +52,6 @@ func newConnection(l *connector, link *conn.Conn) *connection {
 	}
 	return c
 }
-
-// dial makes a connection. ctx bounds the dialling alone. Where the replica that runs the server
-// cannot be reached, it waits until that can be or another replica runs the server.
-func dial(ctx context.Context, l *connector) (*connection, error) {
-	s := l.server
-	if s.places == nil {
-		return dialAt(ctx, l, nil)
-	}
-	last := errors.New("the replica that runs the server: it does not answer")
-	for again := conn.NewDelays(awayDelay); ; {
-		at, err := s.places(ctx, s.settings.Name)
-		if err != nil {
-			return nil, err
-		}
-		c, err := dialAt(ctx, l, at)
-		if at == nil || err == nil {
-			return c, err
-		}
-		if ctx.Err() == nil {
-			if last = err; !passes(err) {
-				return nil, err
-			}
-		}
-		select {
-		case <-at.Moved:
-		case <-time.After(again.Next()):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %v; %w", context.Cause(ctx), last, errUnplaced) // the text of last alone
-		}
-	}
-}
-
-// awayDelay is the first delay before a replica that could not be reached is tried again.
-const awayDelay = 50 * time.Millisecond
-
-// passes reports whether err is that a replica is gone, does not answer, or does not run the server now.
-func passes(err error) bool {
-	if status, answered := errors.AsType[*conn.StatusError](err); answered {
-		return status.Code == http.StatusMisdirectedRequest
-	}
-	slow, ok := errors.AsType[net.Error](err)
-	return errors.Is(err, ErrNotConnected) || errors.Is(err, ErrClosed) || ok && slow.Timeout()
-}
-
-var errUnplaced = errors.New("no other has taken its place")
 
 // dialAt makes a connection to the server where at says, nil for here.
 func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, error) {

@@ -171,22 +171,6 @@ func (l *connector) swap(old, c *connection) bool {
 	return true
 }
 
-// retire ends those of the connections that are current once the calls over them have ended. The main one
-// is made again at once, by whoever watches the server. It does not wait.
-func (s *server) retire(which func(l *connector, c *connection) bool) {
-	for _, l := range s.sharing.connectors() {
-		l.spawn(func(c *connection) {
-			switch {
-			case c == nil || !which(l, c):
-			case l.main:
-				c.Retire()
-			default:
-				c.finish(errReplaced)
-			}
-		})
-	}
-}
-
 // replace makes next what callers wait for, nil for nothing. end ends what there was
 // before: an attempt at once, a connection once the calls over it have ended. It
 // reports false when nothing is to be begun any more.

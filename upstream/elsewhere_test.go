@@ -80,9 +80,9 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			next := newPlainHTTP(t)
 			var before, made atomic.Int32
-			next.calls["any"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+			next.calls["any"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
 				made.Add(1)
-				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"next":true}}`, id)
+				result(`{"next":true}`)(w, id, params)
 			}
 			var ending atomic.Bool // it takes a connection, and ends
 			r := &replicas{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -92,9 +92,9 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}}
 			first := newPlainHTTP(t)
-			first.calls["any"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
+			first.calls["any"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
 				if before.Add(1) == 1 {
-					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"first":true}}`, id)
+					result(`{"first":true}`)(w, id, params)
 					return
 				}
 				http.Error(w, "another replica runs it", http.StatusMisdirectedRequest)
@@ -123,11 +123,8 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 
 // Neither does a call fail that was about to be sent when another one was refused.
 func TestACallThatIsAboutToBeSentWaitsForTheNextReplica(t *testing.T) {
-	result := func(w http.ResponseWriter, id string, _ json.RawMessage) {
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, id)
-	}
 	first, next := newPlainHTTP(t), newPlainHTTP(t)
-	first.calls["any"], next.calls["any"] = result, result
+	first.calls["any"], next.calls["any"] = result(`{"ok":true}`), result(`{"ok":true}`)
 	var late atomic.Bool
 	dialling := make(chan struct{})
 	r := &replicas{dial: func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -154,6 +154,13 @@ func newPlainHTTP(t testing.TB) *plainHTTP {
 	return p
 }
 
+// result is a handler of calls that answers with it.
+func result(result string) func(http.ResponseWriter, string, json.RawMessage) {
+	return func(w http.ResponseWriter, id string, _ json.RawMessage) {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+	}
+}
+
 // forget ends all sessions, as a restart does.
 func (p *plainHTTP) forget() {
 	p.mu.Lock()
@@ -312,9 +319,7 @@ func TestAFaultOfOneHTTPCallIsNotTheOthers(t *testing.T) {
 
 func TestASessionThatIsRefusedWith400IsStartedAnew(t *testing.T) {
 	u := newPlainHTTP(t)
-	u.calls["ok"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, id)
-	}
+	u.calls["ok"] = result(`{"ok":true}`)
 	u.calls["picky"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"I do not like it"}}`, id)
@@ -486,9 +491,7 @@ func BenchmarkCall(b *testing.B) {
 // A server that nobody logs in to keeps its session when logins to others change.
 func TestAServerWithoutALoginKeepsItsConnection(t *testing.T) {
 	u := newPlainHTTP(t)
-	u.calls["ok"] = func(w http.ResponseWriter, id string, _ json.RawMessage) {
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, id)
-	}
+	u.calls["ok"] = result(`{"ok":true}`)
 	logins := login.New(login.Options{Vault: authserver.NewVault()})
 	defer logins.Close()
 	p := NewPool([]Settings{u.settings()}, Options{Logins: logins})

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -142,14 +141,6 @@ type Options struct {
 	// one does. It may wait until that is known; the error is why it is not. Default: this
 	// process runs all.
 	Elsewhere func(ctx context.Context, server string) (*Elsewhere, error)
-}
-
-// Elsewhere is where another process serves the tools of a server as they are, over
-// streamable HTTP.
-type Elsewhere struct {
-	URL    string
-	Around func(base http.RoundTripper) http.RoundTripper // sends the requests in the place of base
-	Moved  <-chan struct{}                                // closed when another process may run it
 }
 
 // Leads says whether this process lists a server. If not, another does: this process

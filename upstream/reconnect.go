@@ -77,6 +77,22 @@ func (l *connector) spawn(f func(old *connection)) bool {
 	return true
 }
 
+// retire ends those of the connections that are current once the calls over them have ended. The main one
+// is made again at once, by whoever watches the server. It does not wait.
+func (s *server) retire(which func(l *connector, c *connection) bool) {
+	for _, l := range s.sharing.connectors() {
+		l.spawn(func(c *connection) {
+			switch {
+			case c == nil || !which(l, c):
+			case l.main:
+				c.Retire()
+			default:
+				c.finish(errReplaced)
+			}
+		})
+	}
+}
+
 // run makes the new connection while the old one serves, so that calls in flight end
 // where they are. Where no second connection comes up, because the server holds
 // something that only one process can have, all connections are closed first, once

@@ -174,6 +174,9 @@ func (l *Live) Relist(ctx context.Context, owner, calling string) {
 	var client string
 	var shown *Served
 	var listed <-chan struct{} // nil: nobody is waited for
+	if session, is := tool.SessionOf(owner); is {
+		l.observer.Changed(session) // also where its client sees no difference: another end, a tool that is away
+	}
 	for _, s := range l.sessionsOf(owner) {
 		served := l.servedNow(s)
 		_, change, differs := s.shown.follow("", served.granted)

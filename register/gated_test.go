@@ -151,6 +151,21 @@ func use(p *peer, id int, what string, names ...string) []string {
 	return p.messages(call(id, what, string(list)))
 }
 
+// What a session may call is part of its state, also where its client sees no difference.
+func TestAnotherEndOfWhatIsProvisionedChangesTheSession(t *testing.T) {
+	var changed sync.Map // sessions
+	live, _ := gated(t, setup{Relists: map[string]tool.Relists{"extends 1": tool.RelistsNever}, Changed: func(session string) { changed.Store(session, true) }}, gate.Budget{})
+	p := connect(t, serveHTTP(t, live.Live), "extends")
+	p.messages(list)
+	for _, ttl := range []time.Duration{time.Hour, 2 * time.Hour} {
+		changed.Clear()
+		provision(t, live, tool.SessionOwner(p.session), ttl, "srv_a")
+		if _, heard := changed.Load(p.session); !heard {
+			t.Errorf("nobody hears that a tool is provisioned for %v", ttl)
+		}
+	}
+}
+
 func TestAGatedSession(t *testing.T) {
 	learned := make(chan tool.Relists, 10)
 	live, _ := gated(t, setup{Remember: func(_ string, relists tool.Relists) { learned <- relists }}, gate.Budget{MaxTools: 2})

@@ -26,6 +26,7 @@ type setup struct {
 	Complete, Task       func(ctx context.Context, name string, call *tool.Call) (tool.Result, error)
 	SetLevel             func(level string)
 	RootsChanged, Forget func(session string)
+	Changed              func(session string)
 	Remember             func(client string, relists tool.Relists)
 	Missed               func(call *tool.Call)
 	Introduced           func(session, client string)
@@ -79,7 +80,11 @@ func (h heard) Ended(session string, _ Connected) {
 	}
 }
 
-func (h heard) Changed(string) {}
+func (h heard) Changed(session string) {
+	if h.setup.Changed != nil {
+		h.setup.Changed(session)
+	}
+}
 
 func (h heard) Relists(client string, relists tool.Relists) {
 	if h.Remember != nil {

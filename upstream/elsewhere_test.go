@@ -66,12 +66,12 @@ func (r *replicas) pool(t *testing.T, within time.Duration) *Pool {
 // refusing is the URL of a server that answers nothing but a status; 0 for one that is gone.
 func refusing(t *testing.T, status int) (url string) {
 	t.Helper()
-	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not here", status) }))
-	t.Cleanup(gone.Close)
 	if status == 0 {
-		gone.Close()
+		return "http://127.0.0.1:1"
 	}
-	return gone.URL
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not here", status) }))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // A call that did not reach the replica which runs its server waits for the one that takes its place.

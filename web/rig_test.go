@@ -65,8 +65,6 @@ func newRig(t testing.TB) *rig {
 	t.Cleanup(mute.Close)
 	hang := httptest.NewServer(mcpServer{method: "tools/call"})
 	t.Cleanup(hang.Close)
-	dead := httptest.NewServer(http.NotFoundHandler())
-	dead.Close()
 	reach := func(name, url string, connect, call time.Duration) upstream.Settings {
 		return upstream.Settings{
 			Name: name, URL: url, Transport: upstream.TransportHTTP, Protocol: upstream.ProtocolLegacy,
@@ -75,7 +73,7 @@ func newRig(t testing.TB) *rig {
 	}
 	silent := slog.New(slog.DiscardHandler)
 	r.pool = upstream.NewPool([]upstream.Settings{
-		reach("hang", hang.URL, await.Bound, 3*short), reach("dead", dead.URL, await.Bound, short), reach("mute", mute.URL, short, short),
+		reach("hang", hang.URL, await.Bound, 3*short), reach("dead", "http://127.0.0.1:1", await.Bound, short), reach("mute", mute.URL, short, short),
 	}, upstream.Options{})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)

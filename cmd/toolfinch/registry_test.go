@@ -159,8 +159,6 @@ func (r *testRegistry) write(w http.ResponseWriter, name string, body json.RawMe
 
 // A failing registry costs the command, in one line that says whose words it has.
 func TestRegistryCommandsSayWhyTheyFail(t *testing.T) {
-	closed := httptest.NewServer(nil)
-	closed.Close()
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"servers": [{"server": 1}, {"server": 2}, {"server": 3}]}`))
 	}))
@@ -170,7 +168,7 @@ func TestRegistryCommandsSayWhyTheyFail(t *testing.T) {
 		code int
 		want string
 	}{
-		"nobody listens":   {closed.URL, exitFailed, "connection refused"},
+		"nobody listens":   {"http://127.0.0.1:1", exitFailed, "connection refused"},
 		"none is readable": {broken.URL, exitOK, "3 servers cannot be read and are left out"},
 		"no URL":           {"registry.example.com", exitUsage, "http or https URL"},
 		"with a user":      {"https://me:secret@registry.example.com", exitUsage, "without user"},

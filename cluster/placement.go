@@ -49,8 +49,11 @@ func (l *Leads) consult(ctx context.Context) {
 		all = slices.DeleteFunc(all, func(r store.Replica) bool { return r.ID == me.ID })
 		me.Leads = slices.DeleteFunc(slices.Clone(led), func(server string) bool { _, is := leaderOf(server, all); return is })
 		slices.Sort(me.Leads)
+		l.mu.Lock()
+		l.last = me.Leads // what another has led since does not come back here when that one goes
+		l.mu.Unlock()
 		there := all
-		for _, r := range replicas { // and those that the other does not see, which lost the database, too
+		for _, r := range replicas { // and those that the other does not see, which may have lost the database, too
 			if r.ID == me.ID || slices.ContainsFunc(there, func(one store.Replica) bool { return one.ID == r.ID }) {
 				continue
 			}

@@ -25,7 +25,7 @@ type connection struct {
 	*conn.Conn
 	server *server
 	main   bool   // notifications of changed lists count
-	login  bool   // there was a login when it was made
+	login  bool   // there was a login when it was made, or by then
 	at     string // where the server runs: the URL of an Elsewhere, "" for here
 	log    *slog.Logger
 
@@ -65,7 +65,7 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 	if l.main {
 		before = l.server.process.Load()
 	}
-	login := l.server.login != nil && l.server.login.Has(ctx, l.principal)
+	had := l.hasLogin(ctx)
 	if at != nil {
 		s.Command, s.URL, s.Transport, around = "", at.URL, TransportHTTP, at.Around
 	}
@@ -77,7 +77,6 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
-		c.login = login
 		if at != nil {
 			c.at = at.URL
 		}
@@ -86,7 +85,13 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 	if err != nil {
 		return nil, err
 	}
+	c.login = had || l.hasLogin(ctx)
 	return c, nil
+}
+
+// hasLogin reports whether there is a login that connections are made with.
+func (l *connector) hasLogin(ctx context.Context) bool {
+	return l.server.login != nil && l.server.login.Has(ctx, l.principal)
 }
 
 // finishWithin is how long calls over what was removed or replaced may take to end

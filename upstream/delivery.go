@@ -45,7 +45,7 @@ func (d *delivery) fail(err error) error {
 	return &Error{Server: d.server.settings.Name, Op: d.op, Err: d.call.ended(err)}
 }
 
-// send sends the request, over a new connection and a second time if need be and
+// send sends the request, over new connections and again if need be and
 // allowed, and returns the result and the era of the server that gave it. Errors
 // are *tool.RPCError or *Error.
 func (d *delivery) send() (json.RawMessage, Era, error) {

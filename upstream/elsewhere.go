@@ -19,9 +19,17 @@ type Elsewhere struct {
 	Moved  <-chan struct{}                                // closed when another process may run it
 }
 
-// dial makes a connection. ctx bounds the dialling alone. Where the replica that runs the server
-// cannot be reached, it waits until that can be or another replica runs the server.
-func dial(ctx context.Context, l *connector) (*connection, error) {
+// url is as of connection.at.
+func (e *Elsewhere) url() *string {
+	if e == nil {
+		return new(string)
+	}
+	return &e.URL
+}
+
+// dial makes the connection of an attempt. ctx bounds the dialling alone. Where the replica that runs the
+// server cannot be reached, it waits until that can be or another replica runs the server.
+func dial(ctx context.Context, l *connector, d *dialing) (*connection, error) {
 	s := l.server
 	if s.places == nil {
 		return dialAt(ctx, l, nil)
@@ -30,9 +38,11 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	for again := conn.NewDelays(awayDelay); ; {
 		at, err := s.places(ctx, s.settings.Name)
 		if err != nil {
-			return nil, err
+			return nil, conn.Mark(err, errUnplaced)
 		}
+		d.to.Store(at.url())
 		c, err := dialAt(ctx, l, at)
+		d.to.Store(nil)
 		if at == nil || err == nil {
 			return c, err
 		}
@@ -43,15 +53,15 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 		}
 		select {
 		case <-at.Moved:
-		case <-time.After(again.Next()):
+		case <-time.After(min(again.Next(), awayMost)):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %v; %w", context.Cause(ctx), last, errUnplaced) // the text of last alone
 		}
 	}
 }
 
-// awayDelay is the first delay before a replica that could not be reached is tried again.
-const awayDelay = 50 * time.Millisecond
+// awayDelay is the first delay before a replica that could not be reached is tried again, awayMost the longest.
+const awayDelay, awayMost = 50 * time.Millisecond, time.Second
 
 // passes reports whether err is that a replica is gone, does not answer, or does not run the server now.
 func passes(err error) bool {

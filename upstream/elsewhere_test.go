@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +43,9 @@ func (r *replicas) elsewhere(context.Context, string) (*Elsewhere, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
+	if r.url == "" {
+		return nil, nil
+	}
 	once := &http.Transport{DisableKeepAlives: true, DialContext: r.dial} // whoever sends over what the other side has closed does not know what became of that
 	return &Elsewhere{URL: r.url, Around: func(http.RoundTripper) http.RoundTripper { return once }, Moved: r.moved}, nil
 }
@@ -61,6 +66,29 @@ func (r *replicas) pool(t *testing.T, within time.Duration) *Pool {
 		}
 	})
 	return p
+}
+
+// Whoever hears that a server runs here now leaves it to the call that waits for it.
+func TestTheProcessThatACallWaitsForIsStartedOnce(t *testing.T) {
+	r, s := &replicas{}, lines(t, "s", "together")
+	s.Placement = PlacementOne
+	r.move(refusing(t, 0))
+	p := NewPool([]Settings{s}, Options{Elsewhere: r.elsewhere})
+	defer p.Close(context.Background())
+	answer := make(chan error, 1)
+	go func() {
+		_, err := ask(t, p, "s", "pid")
+		answer <- err
+	}()
+	await.True(t, func() bool { return r.tries() > 1 })
+	started := func() int { found, _ := filepath.Glob(s.Env[folderVar] + "/up-*"); return len(found) }
+	r.move("")
+	await.True(t, func() bool { return started() > 0 })
+	p.Reach(t.Context(), "s", "") // as whoever hears that it runs here now
+	put(t, s.Env[folderVar], "go")
+	if err := await.Value(t, answer); err != nil || started() != 1 {
+		t.Errorf("%d processes were started, %v", started(), err)
+	}
 }
 
 // refusing is the URL of a server that answers nothing but a status; 0 for one that is gone.
@@ -121,39 +149,58 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 	}
 }
 
-// Neither does a call fail that was about to be sent when another one was refused.
-func TestACallThatIsAboutToBeSentWaitsForTheNextReplica(t *testing.T) {
+// When one call finds the replica gone, one that is about to be sent waits for the next, too, and one that was
+// sent before is answered.
+func TestACallThatFindsTheReplicaGoneEndsNoOther(t *testing.T) {
 	first, next := newPlainHTTP(t), newPlainHTTP(t)
-	first.calls["any"], next.calls["any"] = result(`{"ok":true}`), result(`{"ok":true}`)
-	var late atomic.Bool
-	dialling := make(chan struct{})
+	inFlight, end := make(chan struct{}), make(chan struct{})
+	first.calls["slow"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
+		close(inFlight)
+		<-end
+		result(`{"first":true}`)(w, id, params)
+	}
+	first.calls["any"], next.calls["any"] = result(`{"first":true}`), result(`{"next":true}`)
+	var gone, late atomic.Bool
+	dialling, moved := make(chan struct{}), make(chan struct{})
 	r := &replicas{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if "http://"+address == first.URL && late.CompareAndSwap(true, false) {
 			close(dialling)
-			<-ctx.Done()
-			return nil, ctx.Err()
+			<-moved // dialling ends soon
+		}
+		if "http://"+address == first.URL && gone.Load() {
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		}
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}
 	r.move(first.URL)
 	p := r.pool(t, await.Bound)
-	mustAsk(t, p, "s", "any", "ok")
-	late.Store(true)
-	answers := make(chan string, 2)
-	call := func() {
-		got, err := ask(t, p, "s", "any")
-		answers <- fmt.Sprint(got, err)
+	mustAsk(t, p, "s", "any", "first")
+	call := func(name string) chan string {
+		answer := make(chan string, 1)
+		go func() {
+			got, err := ask(t, p, "s", name)
+			answer <- fmt.Sprint(got, err)
+		}()
+		return answer
 	}
-	go call()
+	slow := call("slow")
+	await.Value(t, inFlight)
+	late.Store(true)
+	about := call("any")
 	await.Value(t, dialling)
-	first.Close()
-	go call()
-	await.True(t, func() bool { return r.tries() > 2 || len(answers) > 0 })
+	gone.Store(true)
+	refused := call("any")
+	await.True(t, func() bool { return r.tries() > 2 || len(refused) > 0 })
 	r.move(next.URL)
-	for range 2 {
-		if got := await.Value(t, answers); !strings.Contains(got, "ok") {
-			t.Errorf("a call is answered %s", got)
+	close(moved)
+	for _, answer := range []chan string{refused, about} {
+		if got := await.Value(t, answer); !strings.Contains(got, "next") {
+			t.Errorf("a call that was not sent is answered %s", got)
 		}
+	}
+	close(end)
+	if got := await.Value(t, slow); !strings.Contains(got, "first") {
+		t.Errorf("a call that was sent before is answered %s", got)
 	}
 }
 

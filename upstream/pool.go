@@ -268,14 +268,14 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 	return s.mask.change(change)
 }
 
-// Reach is Reconnect unless the server is connected where it runs already: at the URL of an
+// Reach is Reconnect unless the server is connected where it runs, or about to be: at the URL of an
 // Elsewhere, or "" for here.
 func (p *Pool) Reach(ctx context.Context, name, url string) {
 	s := p.now.Load().byName[name]
 	if s == nil {
 		return
 	}
-	if c := s.main.current(); c == nil || c.at != url {
+	if !s.main.reaches(url) {
 		p.Reconnect(ctx, name)
 		return
 	}
@@ -397,14 +397,14 @@ func (p *Pool) Login(server string) *login.Server {
 
 // LoginChanged has the login of a row of the vault read again: it was changed elsewhere, or ended. ""
 // stands for all rows. Connections that were made with a login which is no more end, with the streams
-// over them, when the calls over them have.
+// over them; calls over them end first, as with Reconnect.
 func (p *Pool) LoginChanged(row string) {
 	for _, s := range p.now.Load().order {
 		if s.login == nil {
 			continue
 		}
 		s.login.Changed(row)
-		s.retire(func(l *connector, c *connection) bool { return c.login && !s.login.Has(s.life, l.principal) })
+		s.retire(func(l *connector, c *connection) bool { return c.login && !l.hasLogin(s.life) })
 	}
 }
 

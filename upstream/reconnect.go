@@ -77,8 +77,8 @@ func (l *connector) spawn(f func(old *connection)) bool {
 	return true
 }
 
-// retire ends those of the connections that are current once the calls over them have ended. The main one
-// is made again at once, by whoever watches the server. It does not wait.
+// retire has those of the connections that are current finish. The main one is made again at once, by whoever
+// watches the server. It does not wait.
 func (s *server) retire(which func(l *connector, c *connection) bool) {
 	for _, l := range s.sharing.connectors() {
 		l.spawn(func(c *connection) {
@@ -143,7 +143,7 @@ func (r *reconnects) replaceBeside(old *connection) (end func(closing *sync.Wait
 	}
 	ctx, cancel := context.WithTimeoutCause(r.life, r.settings.ConnectTimeout, ErrTimeout)
 	defer cancel()
-	c, err := dial(ctx, r.main)
+	c, err := dialAt(ctx, r.main, nil)
 	if err != nil {
 		r.log.Debug("no second connection came up beside the one that is to be replaced", "error", conn.Plain(err))
 		return nil, false

@@ -116,6 +116,9 @@ func (s *server) dialled(l *connector, c *connection, err error) {
 		return
 	}
 	s.log.Debug("connected", "era", c.Era, "main", l.main)
+	if c.login && !l.hasLogin(s.life) { // it ended before there was a connection to retire
+		c.Retire()
+	}
 	if level := s.levels.wanted(); level != "" {
 		c.level.tell(c, level) // before the first call over it
 	}

@@ -194,14 +194,18 @@ func (s *streamable) send(ctx context.Context, message []byte, header http.Heade
 	if s.conn.Dead() {
 		return context.Cause(s.conn.Life)
 	}
+	posting := ctx
 	switch {
 	case reply == nil:
 	case s.conn.options.Replica: // of which it matters, because calls wait for the next one
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reply.sent.Store(true) }})
+		posting = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GetConn: func(string) { reply.sent.Store(false) }, // again only if the connection before took nothing
+			GotConn: func(httptrace.GotConnInfo) { reply.sent.Store(true) },
+		})
 	default:
 		reply.sent.Store(true)
 	}
-	response, end, err := s.post(ctx, message, header)
+	response, end, err := s.post(posting, message, header)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ func TestGetBack(t *testing.T) {
 	}
 	for name, one := range map[string]struct {
 		refuses bool
+		outage  bool // the database was away a moment ago
 		looks   []look
 		want    bool
 		asks    int // how often the home was asked
@@ -53,6 +54,8 @@ func TestGetBack(t *testing.T) {
 		"the database is away, and it refuses":         {refuses: true, looks: []look{{err: away, failed: away}}, want: true},
 		"the database is away, and it is silent":       {looks: []look{{err: away, failed: away}}},
 		"the database comes back, and it has given up": {looks: []look{{err: away, failed: away}, {there: true, at: ""}}, want: true, asks: 1},
+		"it is not back after an outage":               {outage: true, looks: []look{{at: home}}, asks: 1},
+		"nor will it be, as it refuses":                {outage: true, refuses: true, looks: []look{{at: home}}, want: true},
 		"it is there, and the row cannot be read":      {refuses: true, looks: []look{{there: true, failed: away}}, asks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +65,9 @@ func TestGetBack(t *testing.T) {
 			now := func() look { return one.looks[min(n, len(one.looks)-1)] }
 			h, err := NewHomes(Options{
 				Keys: []configs.ClusterKey{{1}}, Me: Peer{ID: "replica-1"}, Log: slog.New(slog.DiscardHandler),
-				There: func(context.Context, string) (bool, error) { return now().there, now().err },
-				Ask:   func(context.Context, string, [32]byte) error { asks++; return now().ask },
+				There:   func(context.Context, string) (bool, error) { return now().there, now().err },
+				Settled: func() bool { return !one.outage },
+				Ask:     func(context.Context, string, [32]byte) error { asks++; return now().ask },
 				Rows: oneRow{find: func() (store.Session, bool, error) {
 					defer func() {
 						if n++; n > len(one.looks) {

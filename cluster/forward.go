@@ -38,8 +38,8 @@ const (
 	pause = 50 * time.Millisecond
 	// retryAfter is in seconds: a session moves within some 0.1 s.
 	retryAfter = "1"
-	// storeAgain is between two attempts to look up where a session is, and storePatience how long a
-	// request waits for a store that is away: longer than a restart takes.
+	// storeAgain is between two attempts to look up where a session is, or to hand one over, and storePatience
+	// how long a store that is away is waited for: longer than a restart takes.
 	storeAgain, storePatience = time.Second, 10 * time.Second
 	// maxTurns is how often it is looked up anew where a session is, while it moves.
 	maxTurns = 5

@@ -66,10 +66,13 @@ type Options struct {
 	Hands *http.Transport      // the connections to other replicas, as of Reach
 	Me    Peer
 	Rows  Rows
-	// Peers returns the other replicas that have been there lately. It does not block.
+	// Peers returns the other replicas that are there, or may be: as of Leads. It does not block.
 	Peers func() []Peer
 	// There reports whether a replica is there by what the store knows now.
 	There func(ctx context.Context, id string) (bool, error)
+	// Settled reports whether those that the store knows are all: else others may have lost it, and not be
+	// back yet. It does not block.
+	Settled func() bool
 	// Ask has the store ask a replica for a session: Asked is called there.
 	Ask func(ctx context.Context, id string, hash [32]byte) error
 	// Forwarded hears of each request that was handed to another replica.
@@ -87,6 +90,7 @@ type Homes struct {
 	rows      Rows
 	peers     func() []Peer
 	there     func(ctx context.Context, id string) (bool, error)
+	settled   func() bool
 	ask       func(ctx context.Context, id string, hash [32]byte) error
 	idle      time.Duration
 	patience  time.Duration // as storePatience
@@ -146,7 +150,7 @@ func NewHomes(o Options) (*Homes, error) {
 	life, cutting := context.WithCancel(context.Background())
 	return &Homes{
 		streams: streams, end: end, life: life, cutting: cutting,
-		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, patience: leeway.Of(storePatience), log: o.Log, hands: o.Hands,
+		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, settled: o.Settled, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, patience: leeway.Of(storePatience), log: o.Log, hands: o.Hands,
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
 		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]cut{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), given: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil
@@ -308,8 +312,15 @@ func (v *View) Released(ctx context.Context, id string, waiting [][]byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	h.moves.given.Add(1)
-	if err := h.release(ctx, id, one, waiting); err != nil {
-		h.log.Warn("a session could not be handed over: another replica adopts it as it was stored last", "view", v.name, "error", err)
+	for until := time.Now().Add(h.patience); ; {
+		err := h.release(ctx, id, one, waiting)
+		switch {
+		case err == nil:
+			return
+		case time.Now().After(until) || !waited(ctx, storeAgain):
+			h.log.Warn("a session could not be handed over: another replica adopts it as it was stored last", "view", v.name, "error", err)
+			return
+		}
 	}
 }
 
@@ -383,7 +394,7 @@ func (v *View) adopt(ctx context.Context, id string, row store.Session) (bool, e
 		}
 		// What was stored when the row was found may have changed before it was moved.
 		now, found, err := h.rows.Find(storing, row.Hash)
-		if err != nil || !found {
+		if err != nil || !found || now.Home != h.me.ID { // a Move whose answer was lost made it the home; it has gone on since
 			return false, err
 		}
 		if err := v.reopen(ctx, id, now, row.Home != ""); err != nil {

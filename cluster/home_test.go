@@ -463,6 +463,27 @@ func TestAReplicaThatEndsHandsItsSessionsOver(t *testing.T) {
 	}
 }
 
+// An outage that ends in time costs nothing.
+func TestAReplicaThatEndsWhileTheStoreIsAwayHandsOverWhatIsNotStored(t *testing.T) {
+	all := newTeam(t, 2, nil)
+	home, b := all.replicas[0], all.replicas[1]
+	alice := home.connect("")
+	all.rows.setAway(true)
+	alice.read(alice.post(home, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`))
+	home.homes.Drain()
+	released := make(chan struct{})
+	go func() { home.http.Release(t.Context()); close(released) }()
+	await.True(t, func() bool { _, moves := home.homes.Sessions(); return moves.Given == 1 })
+	before := all.rows.asks.Load()
+	await.True(t, func() bool { return all.rows.asks.Load() > before })
+	all.rows.setAway(false)
+	await.Value(t, released)
+	if stored := all.rows.sessions(); len(stored) != 1 || stored[0].Home != "" || !strings.Contains(string(stored[0].State), `"warning"`) {
+		t.Errorf("what is stored is %+v", stored)
+	}
+	expect(t, alice.call(b, "echo", `{}`), "replica-1")
+}
+
 func TestWhatWaitsForAClientIsHandedOver(t *testing.T) {
 	all := newTeam(t, 2, nil)
 	home, b := all.replicas[0], all.replicas[1]
@@ -543,12 +564,7 @@ func TestWhereTheStoreIsAwayAdoptionWaits(t *testing.T) {
 	hurried.homes.Hurry(0)
 	alice := home.connect("")
 	home.stop()
-	away := func(is bool) {
-		all.rows.mu.Lock()
-		defer all.rows.mu.Unlock()
-		all.rows.away = is
-	}
-	away(true)
+	all.rows.setAway(true)
 	answer := alice.post(hurried, request(1, "echo", `{}`))
 	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 		t.Errorf("it is answered %s %v", answer.Status, answer.Header)
@@ -557,7 +573,7 @@ func TestWhereTheStoreIsAwayAdoptionWaits(t *testing.T) {
 	answered := make(chan string, 1)
 	go func() { answered <- alice.call(b, "echo", `{}`) }()
 	await.True(t, func() bool { return all.rows.asks.Load() > before })
-	away(false)
+	all.rows.setAway(false)
 	expect(t, await.Value(t, answered), "replica-1")
 }
 

@@ -28,6 +28,8 @@ const (
 	// handOverAfter is how long a replica has to be there before it is handed servers: one
 	// that comes and goes is not.
 	handOverAfter = 10 * time.Second
+	// settledAfter is how long after an outage of the database a replica that is not there may be yet to come back.
+	settledAfter = 10 * time.Second
 )
 
 // Membership is a connection to the database that a replica is there by. What it has locked is free when it ends.
@@ -75,11 +77,13 @@ type Leads struct {
 	leads      map[string]bool
 	turned     map[string]chan struct{} // closed when Leads answers otherwise; of the servers that were asked about
 	replicas   []store.Replica
-	changed    chan struct{} // closed when replicas are others, or lead something else
-	last       []string      // what was led over the connection before, and nobody else has led since; never changed in place
-	keeps      []string      // what was led at End; me.Ending says whether that was
-	withdrawn  chan struct{} // closed once the others are told what Withdraw says; nil before Withdraw
-	lost       error         // why this replica is not there; nil while it is
+	changed    chan struct{}   // closed when replicas are others, or lead something else
+	last       []string        // what was led over the connection before, and nobody else has led since; never changed in place
+	keeps      []string        // what was led at End; me.Ending says whether that was
+	withdrawn  chan struct{}   // closed once the others are told what Withdraw says; nil before Withdraw
+	lost       error           // why this replica is not there; nil while it is
+	regained   time.Time       // when it came to be there again, after it had lost the database
+	before     []store.Replica // that were there then
 }
 
 // NewLeads returns Leads that lead nothing before Run.
@@ -362,7 +366,47 @@ func (l *Leads) heard(replicas []store.Replica, why error) {
 		close(l.changed)
 		l.changed = make(chan struct{})
 	}
+	switch {
+	case why == nil && l.lost != nil && l.lost != errNotYet:
+		l.regained, l.before = time.Now(), append(l.missing(), l.replicas...)
+	case l.isSettled():
+		l.before = nil
+	}
 	l.replicas, l.lost = replicas, why
+}
+
+// Settled reports whether other replicas that lost the database when this one did have had time to be there again.
+func (l *Leads) Settled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isSettled()
+}
+
+// isSettled is Settled. Lock held.
+func (l *Leads) isSettled() bool { return l.lost == nil && time.Since(l.regained) >= settledAfter }
+
+// missing are the replicas that were there before an outage and are not yet again. Lock held.
+func (l *Leads) missing() []store.Replica {
+	return slices.DeleteFunc(slices.Clone(l.before), func(was store.Replica) bool {
+		return slices.ContainsFunc(l.replicas, func(r store.Replica) bool { return r.ID == was.ID })
+	})
+}
+
+// Peers are the other replicas that have an address: those that were there in the last round, and before this one
+// is Settled those that may be yet to come back. It does not block.
+func (l *Leads) Peers() (all []Peer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	there := l.replicas
+	if !l.isSettled() {
+		there = append(l.missing(), there...)
+	}
+	for _, r := range there {
+		if r.ID != l.me.ID && r.Address != "" {
+			all = append(all, Peer{ID: r.ID, Address: r.Address})
+		}
+	}
+	return all
 }
 
 // without takes down that there is no connection.

@@ -283,6 +283,44 @@ func TestWhoLosesTheDatabaseAloneHearsOfTheNextLeader(t *testing.T) {
 	})
 }
 
+// After an outage replicas come back one after another: those that are not there yet may be for a while.
+func TestWhoIsNotBackYetAfterAnOutageIsNotGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+		var cut atomic.Bool
+		late := func(ctx context.Context) (Membership, error) {
+			if cut.Load() {
+				return nil, errAway
+			}
+			return db.open(ctx)
+		}
+		start := func(id string, open func(context.Context) (Membership, error)) *Leads {
+			l := NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: open, Log: slog.New(slog.DiscardHandler)})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); l.Run(ctx) }()
+			t.Cleanup(func() { cancel(); <-done })
+			return l
+		}
+		a := start("a", db.open)
+		start("b", late)
+		await.True(t, func() bool { return len(a.Peers()) == 1 })
+		if !a.Settled() {
+			t.Error("without an outage somebody is waited for")
+		}
+		cut.Store(true)
+		db.lose(false)
+		await.True(t, func() bool { all, _, err := a.Replicas(); return err == nil && len(all) == 1 })
+		if a.Settled() || !slices.Equal(a.Peers(), []Peer{{"b", "b:1"}}) {
+			t.Errorf("after the outage it is settled: %t, with %v", a.Settled(), a.Peers())
+		}
+		await.True(t, a.Settled)
+		if left := a.Peers(); len(left) != 0 {
+			t.Errorf("who does not come back is there still: %v", left)
+		}
+	})
+}
+
 // A replica that is about to end takes no server, says so, and gives up what it leads with Withdraw.
 func TestWhoIsAboutToEndTakesNoServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,6 +56,12 @@ func (r *rows) do(f func()) error {
 	return nil
 }
 
+func (r *rows) setAway(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = is
+}
+
 func (r *rows) Put(_ context.Context, s store.Session) (kept bool, err error) {
 	err = r.do(func() {
 		stored, found := r.all[s.Hash]
@@ -276,7 +282,7 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	log := slog.New(slog.DiscardHandler)
 	keys := []configs.ClusterKey{key(1), key(2)}
 	secure := peer(t, keys...)
-	if r.homes, err = cluster.NewHomes(cluster.Options{Keys: keys, Hands: cluster.Reach(secure), Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Forwarded: r.took, Idle: time.Hour, Log: log}); err != nil {
+	if r.homes, err = cluster.NewHomes(cluster.Options{Keys: keys, Hands: cluster.Reach(secure), Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Settled: func() bool { return true }, Ask: all.ask, Forwarded: r.took, Idle: time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	r.homes.DialBy(r.dial)
@@ -298,12 +304,8 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	mux.Handle("/mcp", r.http)
 	mux.HandleFunc("/message", sse.Messages)
 	mux.HandleFunc("/api", func(w http.ResponseWriter, q *http.Request) {
-		if id := q.Header.Get("Mcp-Session-Id"); !r.live.KnowsHTTP(id, "") {
-			sent, _ := io.ReadAll(q.Body)
-			view.Elsewhere(w, q, id, sent, http.HandlerFunc(r.api))
-			return
-		}
-		r.api(w, q)
+		sent, _ := io.ReadAll(q.Body)
+		r.http.Beside(w, q, sent, http.HandlerFunc(r.api))
 	})
 	inside := r.homes.Inside(mux)
 	outside := http.NewServeMux()

@@ -193,6 +193,7 @@ func (h *Homes) lost(ctx context.Context, hashes [][32]byte) error {
 	for id, one := range here {
 		kept, err := h.put(ctx, id, one)
 		if err != nil {
+			h.changedAgain(here)
 			return err
 		}
 		if !kept {

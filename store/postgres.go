@@ -403,6 +403,7 @@ func (p *remote) watch(ctx context.Context, begin func(context.Context) error, t
 			p.back()
 			log.Info("PostgreSQL answers again", "after", time.Since(away.Since).Round(time.Millisecond))
 		case err != nil && away == nil:
+			pause = 0 // a restart is short
 			p.gone(&Away{Since: time.Now(), Err: err, Answers: answers})
 			what := "PostgreSQL does not answer"
 			if answers {

@@ -1,9 +1,11 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -72,6 +74,20 @@ func (s *Streamable) Adopt(ctx context.Context, id string, initialize []byte, wa
 	}
 	s.clients.rest(session, true)
 	return nil
+}
+
+// Beside has next serve a request that names a session and is none of its messages, where the session is. sent
+// is its body, which has been read. The session does not leave meanwhile.
+func (s *Streamable) Beside(w http.ResponseWriter, r *http.Request, sent []byte, next http.Handler) {
+	session := s.enter(w, r, sent, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Beside(w, r, sent, next) }))
+	if session == nil {
+		return
+	}
+	defer session.depart()
+	defer s.clients.rest(session, true)
+	r = r.WithContext(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(sent))
+	next.ServeHTTP(w, r)
 }
 
 var errLeaving = errors.New("this replica is about to end")

@@ -56,7 +56,7 @@ func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "protocol version "+version+" has POST only: listen with subscriptions/listen", http.StatusMethodNotAllowed)
 	default:
-		session := s.enter(w, r, nil, true)
+		session := s.enter(w, r, nil, true, s)
 		if session == nil {
 			return
 		}
@@ -72,8 +72,8 @@ func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // enter returns the session that a legacy request names, which stays until rest and depart;
 // nil where the request was answered, or its client is gone. sent is its body; asks says that
-// an answer is waited for.
-func (s *Streamable) enter(w http.ResponseWriter, r *http.Request, sent []byte, asks bool) *session {
+// an answer is waited for. here serves it once the session is adopted.
+func (s *Streamable) enter(w http.ResponseWriter, r *http.Request, sent []byte, asks bool, here http.Handler) *session {
 	if version := r.Header.Get(mcp.HeaderProtocolVersion); version != "" && !mcp.IsValidProtocolVersion(version) {
 		http.Error(w, fmt.Sprintf("unsupported protocol version %.32q", version), http.StatusBadRequest)
 		return nil
@@ -107,7 +107,7 @@ func (s *Streamable) enter(w http.ResponseWriter, r *http.Request, sent []byte, 
 	if s.homes == nil {
 		Unknown(w)
 	} else {
-		s.homes.Elsewhere(w, r, id, sent, s)
+		s.homes.Elsewhere(w, r, id, sent, here)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 		s.initialize(out, w, r, messages[0])
 	default:
 		asks := batch || messages[0].IsRequest()
-		session := s.enter(w, r, sent, asks)
+		session := s.enter(w, r, sent, asks, s)
 		if session == nil {
 			return
 		}

@@ -69,7 +69,7 @@ func (h *Homes) getBack(ctx context.Context, hash [32]byte, from Peer, refuses b
 	for pause := lookFirst; ; pause = min(2*pause, lookMost) {
 		there, err := h.there(ctx, from.ID)
 		switch {
-		case err != nil && refuses, err == nil && !there && (refuses || h.settled()):
+		case err != nil && refuses, err == nil && !there && (refuses || !h.isThere(from.ID)):
 			return true
 		case err == nil && !asked:
 			if err = h.ask(ctx, from.ID, hash); err == nil {

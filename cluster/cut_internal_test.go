@@ -65,9 +65,14 @@ func TestGetBack(t *testing.T) {
 			now := func() look { return one.looks[min(n, len(one.looks)-1)] }
 			h, err := NewHomes(Options{
 				Keys: []configs.ClusterKey{{1}}, Me: Peer{ID: "replica-1"}, Log: slog.New(slog.DiscardHandler),
-				There:   func(context.Context, string) (bool, error) { return now().there, now().err },
-				Settled: func() bool { return !one.outage },
-				Ask:     func(context.Context, string, [32]byte) error { asks++; return now().ask },
+				There: func(context.Context, string) (bool, error) { return now().there, now().err },
+				Peers: func() []Peer {
+					if one.outage {
+						return []Peer{{ID: home}}
+					}
+					return nil
+				},
+				Ask: func(context.Context, string, [32]byte) error { asks++; return now().ask },
 				Rows: oneRow{find: func() (store.Session, bool, error) {
 					defer func() {
 						if n++; n > len(one.looks) {

@@ -196,7 +196,7 @@ func (h *Homes) failed(w http.ResponseWriter, r *http.Request, sent []byte, to P
 	return unreachable
 }
 
-// isThere reports whether a replica has been there lately.
+// isThere reports whether a replica is there, or may be yet to come back.
 func (h *Homes) isThere(id string) bool {
 	return slices.ContainsFunc(h.peers(), func(p Peer) bool { return p.ID == id })
 }

@@ -70,9 +70,6 @@ type Options struct {
 	Peers func() []Peer
 	// There reports whether a replica is there by what the store knows now.
 	There func(ctx context.Context, id string) (bool, error)
-	// Settled reports whether those that the store knows are all: else others may have lost it, and not be
-	// back yet. It does not block.
-	Settled func() bool
 	// Ask has the store ask a replica for a session: Asked is called there.
 	Ask func(ctx context.Context, id string, hash [32]byte) error
 	// Forwarded hears of each request that was handed to another replica.
@@ -90,7 +87,6 @@ type Homes struct {
 	rows      Rows
 	peers     func() []Peer
 	there     func(ctx context.Context, id string) (bool, error)
-	settled   func() bool
 	ask       func(ctx context.Context, id string, hash [32]byte) error
 	idle      time.Duration
 	patience  time.Duration // as storePatience
@@ -150,7 +146,7 @@ func NewHomes(o Options) (*Homes, error) {
 	life, cutting := context.WithCancel(context.Background())
 	return &Homes{
 		streams: streams, end: end, life: life, cutting: cutting,
-		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, settled: o.Settled, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, patience: leeway.Of(storePatience), log: o.Log, hands: o.Hands,
+		me: o.Me, seal: seal, rows: o.Rows, peers: o.Peers, there: o.There, ask: o.Ask, handed: o.Forwarded, idle: o.Idle, patience: leeway.Of(storePatience), log: o.Log, hands: o.Hands,
 		forwarded: limit.New("forwarded_requests", maxForwarded, "requests are with other replicas", "try again later"),
 		wake:      make(chan struct{}, 1), asked: make(chan [32]byte, maxAsked), cut: map[string]cut{}, mine: map[string]*mine{}, moved: newKnown(maxMoved), given: newKnown(maxMoved), gone: map[[32]byte]bool{},
 	}, nil
@@ -312,8 +308,12 @@ func (v *View) Released(ctx context.Context, id string, waiting [][]byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	h.moves.given.Add(1)
+	state, ok := one.view.state(id, waiting) // as it is now: what its client is told from now on is not among what waits
+	if !ok {
+		return
+	}
 	for until := time.Now().Add(h.patience); ; {
-		err := h.release(ctx, id, one, waiting)
+		err := h.release(ctx, id, one, state)
 		switch {
 		case err == nil:
 			return
@@ -324,11 +324,7 @@ func (v *View) Released(ctx context.Context, id string, waiting [][]byte) {
 	}
 }
 
-func (h *Homes) release(ctx context.Context, id string, one *mine, waiting [][]byte) error {
-	state, ok := one.view.state(id, waiting)
-	if !ok {
-		return nil
-	}
+func (h *Homes) release(ctx context.Context, id string, one *mine, state []byte) error {
 	if !h.isStored(one) {
 		if _, err := h.put(ctx, id, one); err != nil {
 			return err

@@ -28,8 +28,8 @@ const (
 	// handOverAfter is how long a replica has to be there before it is handed servers: one
 	// that comes and goes is not.
 	handOverAfter = 10 * time.Second
-	// settledAfter is how long after an outage of the database a replica that is not there may be yet to come back.
-	settledAfter = 10 * time.Second
+	// backWithin is how long after an outage of the database a replica that is not there may be yet to come back.
+	backWithin = 10 * time.Second
 )
 
 // Membership is a connection to the database that a replica is there by. What it has locked is free when it ends.
@@ -52,6 +52,7 @@ type Candidate struct {
 	Stays bool
 
 	wasHere bool // led by this replica when it last had a connection
+	awaited bool // led before an outage by a replica that may be yet to come back
 }
 
 // LeadOptions are what Leads are made with.
@@ -83,7 +84,7 @@ type Leads struct {
 	withdrawn  chan struct{}   // closed once the others are told what Withdraw says; nil before Withdraw
 	lost       error           // why this replica is not there; nil while it is
 	regained   time.Time       // when it came to be there again, after it had lost the database
-	before     []store.Replica // that were there then
+	before     []store.Replica // that were there then, and have not been since
 }
 
 // NewLeads returns Leads that lead nothing before Run.
@@ -226,11 +227,10 @@ func (l *Leads) Run(ctx context.Context) {
 		}
 		delay := min(again.Next(), mostDelay)
 		l.log.Log(context.Background(), store.Level(err), "this replica leads no servers: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
-		l.consult(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
+		waiting, cancel := context.WithTimeout(ctx, delay)
+		l.consult(waiting)
+		<-waiting.Done()
+		cancel()
 	}
 }
 
@@ -268,6 +268,7 @@ func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (m
 	me, candidates := l.me, slices.Clone(l.candidates)
 	for i := range candidates {
 		candidates[i].wasHere = slices.Contains(l.last, candidates[i].Server)
+		_, candidates[i].awaited = leaderOf(candidates[i].Server, l.missing())
 	}
 	me.Leads = slices.Sorted(maps.Keys(l.leads))
 	if me.Ending {
@@ -367,41 +368,37 @@ func (l *Leads) heard(replicas []store.Replica, why error) {
 		l.changed = make(chan struct{})
 	}
 	switch {
-	case why == nil && l.lost != nil && l.lost != errNotYet:
-		l.regained, l.before = time.Now(), append(l.missing(), l.replicas...)
-	case l.isSettled():
+	case why != nil:
+	case l.lost != nil && l.lost != errNotYet:
+		l.regained, l.before = time.Now(), slices.Concat(l.before, l.replicas)
+	case !l.awaits():
 		l.before = nil
 	}
 	l.replicas, l.lost = replicas, why
+	if why == nil {
+		l.before = slices.DeleteFunc(l.before, func(was store.Replica) bool {
+			return slices.ContainsFunc(replicas, func(r store.Replica) bool { return r.ID == was.ID })
+		})
+	}
 }
 
-// Settled reports whether other replicas that lost the database when this one did have had time to be there again.
-func (l *Leads) Settled() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.isSettled()
-}
+// awaits reports whether replicas that lost the database when this one did may be yet to come back. Lock held.
+func (l *Leads) awaits() bool { return l.lost != nil || time.Since(l.regained) < backWithin }
 
-// isSettled is Settled. Lock held.
-func (l *Leads) isSettled() bool { return l.lost == nil && time.Since(l.regained) >= settledAfter }
-
-// missing are the replicas that were there before an outage and are not yet again. Lock held.
+// missing are the replicas that were there before an outage and may be yet to come back. Lock held.
 func (l *Leads) missing() []store.Replica {
-	return slices.DeleteFunc(slices.Clone(l.before), func(was store.Replica) bool {
-		return slices.ContainsFunc(l.replicas, func(r store.Replica) bool { return r.ID == was.ID })
-	})
+	if !l.awaits() {
+		return nil
+	}
+	return l.before
 }
 
-// Peers are the other replicas that have an address: those that were there in the last round, and before this one
-// is Settled those that may be yet to come back. It does not block.
+// Peers are the other replicas that have an address: those that were there in the last round, and after them those
+// that may be yet to come back after an outage. It does not block.
 func (l *Leads) Peers() (all []Peer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	there := l.replicas
-	if !l.isSettled() {
-		there = append(l.missing(), there...)
-	}
-	for _, r := range there {
+	for _, r := range slices.Concat(l.replicas, l.missing()) {
 		if r.ID != l.me.ID && r.Address != "" {
 			all = append(all, Peer{ID: r.ID, Address: r.Address})
 		}
@@ -443,7 +440,7 @@ func decide(me store.Replica, candidates []Candidate, replicas []store.Replica, 
 		case mine:
 		case !led(c.Server):
 			d.free[c.Server] = freeBefore[c.Server] + 1
-			if c.patient(first.ID == me.ID) < d.free[c.Server] {
+			if c.patient(first.ID == me.ID) < d.free[c.Server] && (!c.Stays || !c.awaited || c.wasHere) {
 				d.lead = append(d.lead, c.Server)
 			}
 		}

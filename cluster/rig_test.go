@@ -282,7 +282,7 @@ func (all *team) start(n int, extra func(n int, tools shelf)) *replica {
 	log := slog.New(slog.DiscardHandler)
 	keys := []configs.ClusterKey{key(1), key(2)}
 	secure := peer(t, keys...)
-	if r.homes, err = cluster.NewHomes(cluster.Options{Keys: keys, Hands: cluster.Reach(secure), Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Settled: func() bool { return true }, Ask: all.ask, Forwarded: r.took, Idle: time.Hour, Log: log}); err != nil {
+	if r.homes, err = cluster.NewHomes(cluster.Options{Keys: keys, Hands: cluster.Reach(secure), Me: r.me, Rows: all.rows, Peers: r.peers, There: all.there, Ask: all.ask, Forwarded: r.took, Idle: time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	r.homes.DialBy(r.dial)

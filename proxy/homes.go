@@ -50,7 +50,7 @@ func newHomes(config *configs.Config, o options, beside *others, db *store.Store
 	}
 	me := cluster.Peer{ID: beside.me.ID, Address: beside.me.Address}
 	return cluster.NewHomes(cluster.Options{
-		Keys: config.Cluster.Keys, Hands: beside.hands, Me: me, Rows: rows, Peers: beside.leads.Peers, There: db.Replicas().There, Settled: beside.leads.Settled, Idle: config.SessionTimeout, Log: o.log,
+		Keys: config.Cluster.Keys, Hands: beside.hands, Me: me, Rows: rows, Peers: beside.leads.Peers, There: db.Replicas().There, Idle: config.SessionTimeout, Log: o.log,
 		Forwarded: o.observer.metrics.Forwarded,
 		Ask: func(ctx context.Context, id string, hash [32]byte) error {
 			return db.Replicas().Ask(ctx, store.Topic{Kind: store.TopicSession, Key: id}, hex.EncodeToString(hash[:]))
@@ -103,7 +103,7 @@ func (p *Proxy) atHome(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(mcp.HeaderSessionID)
 		v, err := p.View(r.URL.Query().Get("view"))
-		if err != nil || id == "" || trust.NameOf(r.Context()) != "" || !v.home.Names(r.Context(), id) {
+		if err != nil || id == "" || trust.NameOf(r.Context()) != "" || !v.live.KnowsHTTP(id, "") && !v.home.Names(r.Context(), id) {
 			api.ServeHTTP(w, r)
 			return
 		}

@@ -42,10 +42,10 @@ func dial(ctx context.Context, l *connector, d *dialing) (*connection, error) {
 		}
 		d.to.Store(at.url())
 		c, err := dialAt(ctx, l, at)
-		d.to.Store(nil)
 		if at == nil || err == nil {
 			return c, err
 		}
+		d.to.Store(nil)
 		if ctx.Err() == nil {
 			if last = err; !passes(err) {
 				return nil, err

@@ -105,7 +105,7 @@ func (s *server) subscribe(ctx context.Context, uri string, on bool) error {
 			_, _ = s.subscriptions.set(uri, false)
 		}
 		return rpc
-	case c.failed(err):
+	case c.failed(err), c.Service.Err() != nil:
 		return nil // the next connection begins with it
 	}
 	op := "subscribe "

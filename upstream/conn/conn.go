@@ -58,8 +58,8 @@ type Options struct {
 	// Around, unless nil, returns what sends the HTTP requests in the place of base. What
 	// it adds goes to the origin of URL alone.
 	Around func(base http.RoundTripper) http.RoundTripper
-	// Replica says that the server is another replica. Errors do not show its address, and its status
-	// 421 retires the connection: it runs the server no more.
+	// Replica says that the server is another replica. Errors do not show its address. What could not be
+	// sent retires the connection, and so does status 421: the replica runs the server no more.
 	Replica        bool
 	Transport      Transport
 	ConnectTimeout time.Duration   // for an HTTP+SSE server to name its endpoint

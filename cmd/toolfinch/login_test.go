@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -174,10 +175,13 @@ func TestLogin(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.with("BROWSER="+browser).login(t, browse)
-		text, err := os.ReadFile(got)
-		if err != nil || !strings.HasPrefix(string(text), "1\n"+as.Issuer) || !strings.Contains(string(text), "code_challenge_method=S256") {
-			t.Errorf("the browser got %s, %v", text, err)
-		}
+		await.Nil(t, func() error { // nobody waits for the browser
+			text, err := os.ReadFile(got)
+			if err != nil || !strings.HasPrefix(string(text), "1\n"+as.Issuer) || !strings.Contains(string(text), "code_challenge_method=S256") {
+				return fmt.Errorf("the browser got %s, %w", text, err)
+			}
+			return nil
+		})
 	})
 
 	t.Run("device", func(t *testing.T) {

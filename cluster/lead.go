@@ -52,7 +52,7 @@ type Candidate struct {
 	Stays bool
 
 	wasHere bool // led by this replica when it last had a connection
-	awaited bool // led before an outage by a replica that may be yet to come back
+	awaited bool // it stays, and was led before an outage by another replica that may be yet to come back
 }
 
 // LeadOptions are what Leads are made with.
@@ -266,9 +266,10 @@ func (l *Leads) attend(ctx context.Context, again *conn.Delays) (err error) {
 func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (map[string]int, error) {
 	l.mu.Lock()
 	me, candidates := l.me, slices.Clone(l.candidates)
-	for i := range candidates {
-		candidates[i].wasHere = slices.Contains(l.last, candidates[i].Server)
-		_, candidates[i].awaited = leaderOf(candidates[i].Server, l.missing())
+	for i, c := range candidates {
+		candidates[i].wasHere = slices.Contains(l.last, c.Server)
+		_, elsewhere := leaderOf(c.Server, l.missing())
+		candidates[i].awaited = elsewhere && c.Stays && !candidates[i].wasHere
 	}
 	me.Leads = slices.Sorted(maps.Keys(l.leads))
 	if me.Ending {
@@ -440,7 +441,7 @@ func decide(me store.Replica, candidates []Candidate, replicas []store.Replica, 
 		case mine:
 		case !led(c.Server):
 			d.free[c.Server] = freeBefore[c.Server] + 1
-			if c.patient(first.ID == me.ID) < d.free[c.Server] && (!c.Stays || !c.awaited || c.wasHere) {
+			if !c.awaited && c.patient(first.ID == me.ID) < d.free[c.Server] {
 				d.lead = append(d.lead, c.Server)
 			}
 		}

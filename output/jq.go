@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/rawjson"
 	"toolfinch/script"
 	"toolfinch/tool"
@@ -53,7 +54,7 @@ func (c *Cache) evaluate(ctx context.Context, expression string, result tool.Res
 	case <-within.Done():
 		return value{}, errors.New("too many expressions are evaluated at once: try again")
 	}
-	found, err := c.evaluator.Query(ctx, expression, raw, script.Limits{Memory: maxMemory, Time: maxTime, Output: maxValue})
+	found, err := c.evaluator.Query(ctx, expression, raw, script.Limits{Memory: maxMemory, Time: leeway.Of(maxTime), Output: maxValue})
 	if failed, ok := errors.AsType[*script.Error](err); ok {
 		return value{}, errors.New("jq: " + failed.Message)
 	}

@@ -2,7 +2,6 @@ package view
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"toolfinch/hook"
 	"toolfinch/python"
@@ -28,9 +26,9 @@ const (
 
 // hookLimits are for hooks of the owner, which run on whole results including
 // images.
-func hookLimits(timeout time.Duration) script.Limits {
+func hookLimits(configured *Hook) script.Limits {
 	return script.Limits{
-		Time:   cmp.Or(timeout, DefaultHookTimeout),
+		Time:   configured.timeout(),
 		Steps:  20_000_000,
 		Output: hook.MaxAnswer,
 	}
@@ -261,10 +259,10 @@ func (h *hooks) load(name string, configured *Hook) (run event, logged string, e
 	if configured.Module != "" {
 		logged = filepath.Base(configured.Module) + ":" + configured.Function
 		function, err := h.function(name, configured)
-		return orFailing(inScript(h.env.Log, name, logged, function, hookLimits(configured.Timeout)), err), logged, err
+		return orFailing(inScript(h.env.Log, name, logged, function, hookLimits(configured)), err), logged, err
 	}
 	if configured.Python == "" {
-		program := hook.Program{Argv: configured.Command, Dir: configured.Dir, Timeout: cmp.Or(configured.Timeout, DefaultHookTimeout)}
+		program := hook.Program{Argv: configured.Command, Dir: configured.Dir, Timeout: configured.timeout()}
 		return inCommand(name, program), filepath.Base(configured.Command[0]), program.Check()
 	}
 	run, err = h.inPython(name, configured)

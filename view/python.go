@@ -31,7 +31,7 @@ func (h *hooks) inPython(name string, configured *Hook) (event, error) {
 	return func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error) {
 		request := python.Request{
 			Kind: kind, Path: configured.Python, Args: arguments, Context: rawjson.Of(contextOf(info)),
-			Timeout: cmp.Or(configured.Timeout, DefaultHookTimeout),
+			Timeout: configured.timeout(),
 		}
 		if kind == python.PostCall {
 			request.Data = dataOf(result)

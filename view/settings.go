@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/trust/leaks"
 )
 
@@ -201,6 +202,10 @@ type Hook struct {
 
 // DefaultHookTimeout bounds one run of a hook.
 const DefaultHookTimeout = 5 * time.Second
+
+func (h *Hook) timeout() time.Duration {
+	return cmp.Or(h.Timeout, leeway.Of(DefaultHookTimeout))
+}
 
 // Composite is a tool that calls several at once.
 type Composite struct {

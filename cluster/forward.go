@@ -456,19 +456,39 @@ func (v *View) find(w http.ResponseWriter, r *http.Request, id string, sent []by
 
 // search asks all replicas but one for a session, and reports whether one had it.
 func (h *Homes) search(w http.ResponseWriter, r *http.Request, hash [32]byte, sent []byte, but Peer) bool {
+	at, found := h.askOthers(w, r, sent, but.ID)
+	if found {
+		h.moved.put(hash, at)
+	}
+	return found
+}
+
+// askOthers hands a request to the other replicas but one, one after the other, until one answers it.
+func (h *Homes) askOthers(w http.ResponseWriter, r *http.Request, sent []byte, but string) (Peer, bool) {
 	for _, peer := range h.peers() {
-		if peer.ID != but.ID && h.hand(w, r, sent, peer, false).over() {
-			h.moved.put(hash, peer)
-			return true
+		if peer.ID == but {
+			continue
+		}
+		switch what := h.reach(w, r, sent, peer, false); what {
+		case answered, brokenOff:
+			return peer, true
+		case refused, unreachable:
+			h.cutOff(peer.ID, what)
 		}
 	}
-	return false
+	return Peer{}, false
 }
 
 // Others hands a request without a body that this replica cannot answer to the others, one after the other, until
 // one does that does not say NotHere. It reports false when none did.
 func (h *Homes) Others(w http.ResponseWriter, r *http.Request) bool {
-	return slices.ContainsFunc(h.peers(), func(peer Peer) bool { return h.hand(w, r, nil, peer, false).over() })
+	if err := h.forwarded.Take(1); err != nil {
+		transport.Unavailable(w, err, retryAfter)
+		return true
+	}
+	defer h.forwarded.Release(1)
+	_, answered := h.askOthers(w, r, nil, "")
+	return answered
 }
 
 // NotHere answers another replica that this one cannot answer.

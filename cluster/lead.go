@@ -52,7 +52,7 @@ type Candidate struct {
 	Stays bool
 
 	wasHere bool // led by this replica when it last had a connection
-	awaited bool // it stays, and was led before an outage by another replica that may be yet to come back
+	awaited bool // it stays, and another replica that may be yet to come back after an outage led it, or may have
 }
 
 // LeadOptions are what Leads are made with.
@@ -85,6 +85,7 @@ type Leads struct {
 	lost       error           // why this replica is not there; nil while it is
 	regained   time.Time       // when it came to be there again, after it had lost the database
 	before     []store.Replica // that were there then, and have not been since
+	blind      bool            // it knew of nobody then
 }
 
 // NewLeads returns Leads that lead nothing before Run.
@@ -269,7 +270,7 @@ func (l *Leads) round(ctx context.Context, s Membership, free map[string]int) (m
 	for i, c := range candidates {
 		candidates[i].wasHere = slices.Contains(l.last, c.Server)
 		_, elsewhere := leaderOf(c.Server, l.missing())
-		candidates[i].awaited = elsewhere && c.Stays && !candidates[i].wasHere
+		candidates[i].awaited = (elsewhere || l.blind && l.awaits()) && c.Stays && !candidates[i].wasHere
 	}
 	me.Leads = slices.Sorted(maps.Keys(l.leads))
 	if me.Ending {
@@ -372,6 +373,7 @@ func (l *Leads) heard(replicas []store.Replica, why error) {
 	case why != nil:
 	case l.lost != nil && l.lost != errNotYet:
 		l.regained, l.before = time.Now(), slices.Concat(l.before, l.replicas)
+		l.blind = len(l.before) == 0
 	case !l.awaits():
 		l.before = nil
 	}

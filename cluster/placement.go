@@ -101,7 +101,7 @@ func (l *Leads) Placed(server string) (string, error) {
 	case leads, led && leader.ID == me:
 		return "", nil
 	case led && leader.Address == "":
-		return "", fmt.Errorf("the replica %s, which runs its process, says no address: write cluster: for all of them", leader.Name)
+		return "", errors.New("the replica that runs its process says no address: write cluster: for all of them")
 	case led:
 		return (&url.URL{Scheme: "https", Host: leader.Address, Path: "/servers/" + server + "/mcp", RawPath: "/servers/" + url.PathEscape(server) + "/mcp"}).String(), nil
 	case err != nil:

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -59,7 +60,6 @@ const followPatience = 30 * time.Second
 // known is false while nobody has listed the server.
 func (l *loop) follow(ctx context.Context, config *configs.Config, change upstream.Change) (diff store.Diff, known, changed bool) {
 	f, err := l.known.follow(ctx, config, change.Server)
-	l.wait(change, err)
 	if err != nil && ctx.Err() == nil {
 		l.log.Log(context.Background(), store.Level(err), "what another replica lists could not be read; what was known before stays", "server", change.Server, "error", err)
 	}
@@ -71,7 +71,7 @@ func (l *loop) follow(ctx context.Context, config *configs.Config, change upstre
 		}
 	}
 	if !f.known {
-		timer := time.AfterFunc(followPatience, func() {
+		time.AfterFunc(followPatience, func() {
 			l.later("that a server was not listed", func(ctx context.Context) error {
 				if l.known.said[change.Server] != nil || l.known.heard[change.Server] {
 					return nil
@@ -80,10 +80,10 @@ func (l *loop) follow(ctx context.Context, config *configs.Config, change upstre
 				return l.refresh(ctx, map[string]bool{change.Server: true})
 			})
 		})
-		context.AfterFunc(l.life, func() { timer.Stop() })
 	}
 	if change.Outdated {
-		l.others.relist(ctx, change.Server)
+		err = cmp.Or(err, l.others.relist(ctx, change.Server))
 	}
+	l.wait(change, err)
 	return diff, f.known, f.changed
 }

@@ -168,14 +168,15 @@ func (l *loop) wait(change upstream.Change, err error) {
 	}
 }
 
-// leadsWaiting reports whether this replica leads a server and waits to store what it listed.
-func (l *loop) leadsWaiting(server string) bool {
-	listed, waits := l.waiting[server]
+// unsaved reports whether this replica has listed a server, waits to store that, and nobody else has stored or listed
+// it since, as far as a change says.
+func (l *loop) unsaved(change upstream.Change) bool {
+	listed, waits := l.waiting[change.Server]
 	if !waits || listed.Followed || l.others == nil {
 		return false
 	}
-	leads, _ := l.others.leads.Leads(server)
-	return leads
+	leads, _ := l.others.leads.Leads(change.Server)
+	return leads || change.Version == 0 && !l.others.ledElsewhere(change.Server)
 }
 
 const (
@@ -232,8 +233,11 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			delete(l.waiting, change.Server)
 			continue
 		}
+		if change.Err == nil && !change.Followed && l.others.ledElsewhere(change.Server) {
+			change.Followed = true // who leads it now has listed it, too
+		}
 		if change.Followed {
-			if l.leadsWaiting(change.Server) || change.Version != 0 && change.Version == l.known.wrote[change.Server] {
+			if l.unsaved(change) || change.Version != 0 && change.Version == l.known.wrote[change.Server] {
 				continue // what is stored is out of date, or known
 			}
 			diff, known, other := l.follow(ctx, config, change)

@@ -452,7 +452,7 @@ func revoke(t *testing.T, config *configs.Config, name string) {
 
 func keyStore(t *testing.T, config *configs.Config, do func(*store.Store) error) {
 	t.Helper()
-	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	db, err := store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler))
 	if err == nil {
 		err = errors.Join(do(db), db.Close())
 	}

@@ -121,7 +121,7 @@ func (p *placements) open(ctx context.Context, server string) *placed {
 	one.shown.Store(&register.Served{Source: newBare(server, nil, nil)})
 	d := p.desk
 	one.live = register.New(register.Options{
-		Version: d.views.version, Subscriptions: d.subscriptions, Limits: d.limits, Upstreams: toPool{d.views.pool},
+		Version: d.views.version, Subscriptions: d.subscriptions, Limits: d.limits, Upstreams: toPool{d.views.pool, server},
 	}, func(trust.Party) *register.Served { return one.shown.Load() }, d.views.log)
 	one.http = transport.NewStreamable(one.live, d.connected, nil, d.views.log)
 	ctx, one.end = context.WithCancel(ctx)
@@ -212,9 +212,12 @@ func (p *placements) follow(ctx context.Context, reconnecting *sync.WaitGroup) {
 }
 
 // toPool is what a live server of a placed server asks of the pool.
-type toPool struct{ *upstream.Pool }
+type toPool struct {
+	*upstream.Pool
+	server string
+}
 
-func (t toPool) SetLevel(level string) { t.SetLogLevel(level) }
+func (t toPool) SetLevel(level string) { t.SetLogLevelElsewhere(t.server, level) }
 
 // bare is a server's definitions under their own names.
 type bare struct {

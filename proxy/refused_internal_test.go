@@ -45,6 +45,7 @@ func TestWhatADatabaseRefusesIsTriedSeldom(t *testing.T) {
 		CREATE TRIGGER full_disk BEFORE INSERT ON servers EXECUTE FUNCTION full_disk()`)
 
 	p.loop.take(t.Context(), listed)
+	p.loop.take(t.Context(), []upstream.Change{{Server: "one", Followed: true}}) // as when nobody leads it for a moment
 	for range 3 {
 		p.loop.take(t.Context(), slices.Collect(maps.Values(p.loop.waiting)))
 	}

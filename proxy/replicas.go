@@ -31,6 +31,8 @@ import (
 type shared interface {
 	Join(ctx context.Context) (cluster.Membership, error)
 	Listen(ctx context.Context) (cluster.Listener, error)
+	// Relist notifies all replicas that the lists of a server have changed.
+	Relist(ctx context.Context, server string) error
 	// Ask notifies all replicas of something that is not stored.
 	Ask(ctx context.Context, topic store.Topic, detail string) error
 }
@@ -173,13 +175,27 @@ func policyOf(config *configs.Config) string {
 }
 
 // relist asks the leader of a server to list it.
-func (o *others) relist(ctx context.Context, server string) {
+func (o *others) relist(ctx context.Context, server string) error {
 	if o == nil {
-		return
+		return nil
 	}
-	if err := o.shared.Ask(ctx, store.Topic{Kind: store.TopicRelist, Key: server}, ""); err != nil && ctx.Err() == nil {
+	err := o.shared.Relist(ctx, server)
+	if err != nil && ctx.Err() == nil {
 		o.log.Log(context.Background(), store.Level(err), "the leader of a server was not told that its lists have changed", "server", server, "error", err)
 	}
+	return err
+}
+
+// ledElsewhere reports whether another replica leads a server, as far as is known here.
+func (o *others) ledElsewhere(server string) bool {
+	if o == nil {
+		return false
+	}
+	if leads, _ := o.leads.Leads(server); leads {
+		return false
+	}
+	all, _, lost := o.leads.Replicas()
+	return lost == nil && slices.ContainsFunc(all, func(r store.Replica) bool { return r.ID != o.me.ID && slices.Contains(r.Leads, server) })
 }
 
 // share divides limits by the replicas that are there.
@@ -243,7 +259,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			defer cancel()
 			ctx = within
 		}
-		if n.Version != 0 && n.Kind != store.TopicLearned && n.Kind != store.TopicCalled { // it is stored, and snapshots have it
+		if n.Version != 0 && n.Kind != store.TopicLearned && n.Kind != store.TopicCalled && n.Kind != store.TopicRelist { // it is stored, and snapshots have it
 			wake(p.outdated)
 		}
 		switch n.Kind {

@@ -251,6 +251,16 @@ func TestAServerWithOneProcess(t *testing.T) {
 			}
 		}
 	}
+	for i, level := range []string{"error", "info", "warning"} { // as its clients say, one at each replica
+		newClient(t, all[i].Proxy, all[i].url, kind{}, `{}`, reply).ask("logging/setLevel", `{"level":"`+level+`"}`)
+		is := ""
+		for _, told := range s.got("logging/setLevel") {
+			is = partText(told.Params, "level")
+		}
+		if want := []string{"error", "info", "info"}[i]; is != want {
+			t.Errorf("after a client said %s the server was told %q, want %s", level, is, want)
+		}
+	}
 	all[0].stop()
 	all = all[1:]
 	await.True(t, func() bool { return processes(all) == 1 })
@@ -557,6 +567,45 @@ func TestReplicasWithOtherServersForgetNothing(t *testing.T) {
 	defer db.Close()
 	if servers, err := db.Servers(t.Context()); err != nil || len(servers) != 2 {
 		t.Errorf("%d servers are stored, %v", len(servers), err)
+	}
+}
+
+// A key that a replica knows is not looked up again until one is revoked, at whichever replica.
+func TestAKeyThatIsRevokedIsRefusedByAllReplicas(t *testing.T) {
+	config := configOf(t, nil)
+	config.Store = postgres.Start(t)
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	keys := keysOf(t, config, "ada", "bob")
+	all := []*replica{addReplica(t, config), addReplica(t, config)}
+	status := func(r *replica, who string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+keys[who])
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Accept", "application/json, text/event-stream")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	for i, r := range all {
+		for who := range keys {
+			if got := status(r, who); got != http.StatusOK {
+				t.Errorf("replica %d answers %s with %d", i, who, got)
+			}
+		}
+	}
+	revoke(t, config, "ada")
+	for i, r := range all {
+		await.True(t, func() bool { return status(r, "ada") == http.StatusUnauthorized })
+		if got := status(r, "bob"); got != http.StatusOK {
+			t.Errorf("replica %d answers who has a key yet with %d", i, got)
+		}
 	}
 }
 

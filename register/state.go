@@ -75,10 +75,10 @@ func (l *Live) State(id string) (State, bool) {
 	if s == nil {
 		return State{}, false
 	}
-	state := State{Subscribed: l.subscriptions.uris(id)}
+	restoring := s.unrestored() // first: what is restored meanwhile is among the others then
+	state := State{Subscribed: bounded(append(l.subscriptions.uris(id), restoring...))}
 	s.mu.Lock()
 	state.Level, state.Lists, state.Stale, state.Apps = s.level, s.lists, s.stale, s.apps
-	state.Subscribed = bounded(append(state.Subscribed, s.restoring...))
 	state.Recalled, state.Called = s.recalled, s.called
 	for _, t := range s.used {
 		state.Used = append(state.Used, t.Name)

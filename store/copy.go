@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -46,13 +47,14 @@ var ErrNotEmpty = errors.New("it is not empty")
 // replace, what is there is removed first. It returns what was copied. Large results that
 // are kept come along, and the numbers that PostgreSQL gives to rows go on after theirs.
 func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, err error) {
-	if copied, err = copyTables(ctx, from.database, to.database, stored, replace); err != nil {
+	if copied, err = copyTables(ctx, from.database, to.database, stored, replace, false); err != nil {
 		return nil, fmt.Errorf("store: copy: %w", err)
 	}
 	return copied, nil
 }
 
-func copyTables(ctx context.Context, from, to *database, tables []string, replace bool) (copied []Rows, err error) {
+// copyTables leaves out the columns that only a newer toolfinch knows, or fails where there are such.
+func copyTables(ctx context.Context, from, to *database, tables []string, replace, leaveOut bool) (copied []Rows, err error) {
 	slow := func(d *database) *database { d = new(*d); d.unhurried = true; return d }
 	from, to = slow(from), slow(to)
 	err = from.read(ctx, func(ctx context.Context, db *sql.DB) error {
@@ -67,7 +69,7 @@ func copyTables(ctx context.Context, from, to *database, tables []string, replac
 				return err
 			}
 			for _, table := range tables {
-				n, err := copyTable(ctx, source, tx, table)
+				n, err := copyTable(ctx, source, tx, table, leaveOut)
 				if err != nil {
 					return fmt.Errorf("%s: %w", table, err)
 				}
@@ -97,16 +99,30 @@ func empty(ctx context.Context, tx *txn, replace bool) error {
 	return nil
 }
 
-func copyTable(ctx context.Context, source *sql.Tx, tx *txn, table string) (n int, err error) {
-	rows, err := source.QueryContext(ctx, `SELECT * FROM `+table)
+func copyTable(ctx context.Context, source *sql.Tx, tx *txn, table string, leaveOut bool) (n int, err error) {
+	columns, err := columnsOf(ctx, source, table)
+	if err != nil {
+		return 0, err
+	}
+	known, err := columnsOf(ctx, tx, table)
+	if err != nil {
+		return 0, err
+	}
+	columns = slices.DeleteFunc(columns, func(name string) bool {
+		newer := !slices.Contains(known, name)
+		if newer && !leaveOut {
+			err = fmt.Errorf("a newer toolfinch has added %s, which this one does not know: use the newer one", name)
+		}
+		return newer
+	})
+	if err != nil {
+		return 0, err
+	}
+	rows, err := source.QueryContext(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM `+table)
 	if err != nil {
 		return 0, err
 	}
 	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return 0, err
-	}
 	err = tx.insert(ctx, table, columns, func() ([]any, error) {
 		if !rows.Next() {
 			return nil, rows.Err()
@@ -130,6 +146,17 @@ func copyTable(ctx context.Context, source *sql.Tx, tx *txn, table string) (n in
 		return values, nil
 	})
 	return n, err
+}
+
+func columnsOf(ctx context.Context, db interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}, table string) ([]string, error) {
+	rows, err := db.QueryContext(ctx, `SELECT * FROM `+table+` LIMIT 0`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	return rows.Columns()
 }
 
 // insert adds rows, which next returns until it returns nil. PostgreSQL is sent all of

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -136,6 +137,35 @@ func TestEveryTableIsCopied(t *testing.T) {
 	}, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`)
 	if want := slices.Sorted(slices.Values(stored)); err != nil || !slices.Equal(all, want) {
 		t.Errorf("tables %v, %v, copied %v", all, err, want)
+	}
+}
+
+// A newer version may add columns while an older one runs beside it.
+func TestColumnsOfANewerVersion(t *testing.T) {
+	at := postgres.Start(t)
+	s := open(t, at)
+	furnish(t, s)
+	if _, err := s.db.Exec(`ALTER TABLE tools ADD COLUMN later TEXT NOT NULL DEFAULT ''`); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := filepath.Join(t.TempDir(), "snapshot")
+	if err := s.Snapshot(t.Context(), snapshot); err != nil {
+		t.Error(err)
+	}
+	if db, _, err := openSnapshot(t.Context(), snapshot); err != nil {
+		t.Error(err)
+	} else {
+		var n int
+		if err := db.QueryRow(`SELECT count(*) FROM tools`).Scan(&n); err != nil || n != 3 {
+			t.Errorf("the snapshot has %d tools, %v", n, err)
+		}
+		_ = db.Close()
+	}
+	if _, err := Copy(t.Context(), s, open(t, t.TempDir()), false); err == nil || !strings.Contains(err.Error(), "tools: a newer toolfinch has added later") {
+		t.Errorf("it is copied without what this version does not know: %v", err)
+	}
+	if _, err := Copy(t.Context(), open(t, t.TempDir()), s, true); err != nil {
+		t.Errorf("in place of what is there: %v", err)
 	}
 }
 

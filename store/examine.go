@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -118,7 +117,7 @@ func (p *remote) suits(ctx context.Context) error {
 		return err
 	}
 	_, err = one.Exec(ctx, `LISTEN toolfinch_check; UNLISTEN toolfinch_check`)
-	if refused, is := errors.AsType[*pgconn.PgError](err); is && slices.Contains(unable, refused.Code) {
+	if storesNothing(err) {
 		return nil // a standby, of which more is said elsewhere
 	}
 	if err != nil {

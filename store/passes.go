@@ -32,8 +32,7 @@ func (d *database) committed(err error) error {
 // server now. Errors of SQLite do not pass by themselves.
 func Passes(err error) bool {
 	var away *Away
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && (slices.Contains(slow, refused.Code) || slices.Contains(unable, refused.Code)) {
+	if refused, is := errors.AsType[*pgconn.PgError](err); is && slices.Contains(slow, refused.Code) || storesNothing(err) {
 		return true
 	}
 	return errors.As(err, &away) || errors.Is(err, errUnknown) || errors.Is(err, errNotLed) || err != nil && again(err)
@@ -48,6 +47,12 @@ var slow = []string{lockTimeout, "57014", "25P03", "53300"}
 // unable are the codes of what the database cannot do at present: its disk is full, its memory is, its disk
 // fails, it may not be written to.
 var unable = []string{"53100", "53200", "58030", "25006"}
+
+// storesNothing reports whether an error says that the database answers and stores nothing at present.
+func storesNothing(err error) bool {
+	refused, is := errors.AsType[*pgconn.PgError](err)
+	return is && slices.Contains(unable, refused.Code)
+}
 
 // absent reports whether an error says that there is no store at a place. One of PostgreSQL may
 // wrap fs.ErrNotExist for the socket of a server that does not run, or a snapshot that was not written yet.
@@ -109,7 +114,7 @@ func (s *Store) Trouble() *Away {
 func (d *database) noted(err error) error {
 	p := d.remote
 	was := p.refused.Load()
-	if refused, is := errors.AsType[*pgconn.PgError](err); is && slices.Contains(unable, refused.Code) {
+	if storesNothing(err) {
 		now := time.Now()
 		next := &refusal{since: now, last: now, err: err}
 		if was != nil {

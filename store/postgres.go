@@ -330,7 +330,7 @@ func (p *remote) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, outlived+fmt.Sprintf(`SET statement_timeout = %d`, maxStatement.Milliseconds())); err != nil {
+	if _, err := conn.Exec(ctx, outlived+fmt.Sprintf(`SET statement_timeout = %d; SET default_transaction_read_only = false`, maxStatement.Milliseconds())); err != nil {
 		closeSoon(conn)
 		return nil, err
 	}

@@ -53,9 +53,9 @@ const (
 	TopicCalled     = "called"     // what clients called in their last sessions
 	TopicEnriched   = "enriched"   // what a model wrote of tools
 	TopicVectors    = "vectors"    // texts that were embedded
+	TopicRelist     = "relist"     // a server says that its lists have changed
 
 	// Nothing is stored of these.
-	TopicRelist  = "relist"  // a server says that its lists have changed
 	TopicLogin   = "login"   // a login has ended without a token; the detail is its ID
 	TopicSession = "session" // a replica, the key, is asked for a session; the detail is its hash in hexadecimal
 )
@@ -90,6 +90,14 @@ func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
 		return nil, fmt.Errorf("store: read replicas: %w", err)
 	}
 	return present(ctx, conn, held)
+}
+
+// Relist notifies all replicas that the lists of a server have changed. Who does not hear it finds its version.
+func (r *Replicas) Relist(ctx context.Context, server string) error {
+	return failed("ask for a list", r.transact(ctx, func(ctx context.Context, tx *txn) error {
+		_, err := tx.ExecContext(ctx, `SELECT toolfinch_changed($1, $2, $3, '')`, r.remote.schema, TopicRelist, server)
+		return err
+	}))
 }
 
 // Ask notifies all replicas of something that is not stored.
@@ -132,6 +140,7 @@ func (r *Replicas) channel() string {
 type Membership struct {
 	*remote
 	conn  *pgx.Conn
+	there bool // its presence is locked
 	told  Replica
 	since time.Time // when it was told
 }
@@ -203,16 +212,30 @@ func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, led f
 	if err != nil {
 		return nil, nil, fmt.Errorf("store: read replicas: %w", err)
 	}
+	if !slices.ContainsFunc(all, func(r Replica) bool { return r.ID == me.ID }) { // its row could not be written
+		all = append(all, me)
+		slices.SortFunc(all, func(a, b Replica) int { return cmp.Compare(a.ID, b.ID) })
+	}
 	return all, func(server string) bool { return slices.Contains(held, s.lead(server)) }, nil
 }
 
+// tell locks the presence of a replica, and writes its row. A database that stores nothing at present,
+// because its disk is full or it may not be written to, knows by its locks who is there and what is led.
 func (s *Membership) tell(ctx context.Context, me Replica) error {
 	presence := s.lockKey(presence(me.ID))
-	if s.told.ID == "" {
+	if !s.there {
 		if _, err := s.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, presence); err != nil {
 			return err
 		}
+		s.there = true
 	}
+	if err := s.write(ctx, me, presence); !storesNothing(err) {
+		return err
+	}
+	return nil
+}
+
+func (s *Membership) write(ctx context.Context, me Replica, presence int64) error {
 	same := s.told.ID == me.ID && s.told.Servers == me.Servers && s.told.Policy == me.Policy && slices.Equal(s.told.Leads, me.Leads) && s.told.Ending == me.Ending
 	if same && time.Since(s.since) < tellEvery {
 		return nil

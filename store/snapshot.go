@@ -43,7 +43,7 @@ func (s *Store) snapshot(ctx context.Context, path string) (err error) {
 	}
 	if err = migrate(ctx, db); err == nil {
 		tables := slices.DeleteFunc(slices.Clone(stored), func(table string) bool { return slices.Contains(passing, table) })
-		_, err = copyTables(ctx, s.database, &database{db: db}, tables, false)
+		_, err = copyTables(ctx, s.database, &database{db: db}, tables, false, true)
 	}
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err

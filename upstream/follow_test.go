@@ -83,6 +83,21 @@ func TestAFollowerCallsAndDoesNotList(t *testing.T) {
 	}
 }
 
+// What clients of another replica want to see of one server changes nothing for the others.
+func TestLogLevelsOfOtherReplicas(t *testing.T) {
+	t.Parallel()
+	p := NewPool([]Settings{{Name: "a", URL: "http://127.0.0.1:1"}, {Name: "b", URL: "http://127.0.0.1:1"}}, Options{})
+	p.SetLogLevel("warning")
+	for _, step := range []struct{ elsewhere, a string }{{"debug", "debug"}, {"error", "warning"}} {
+		p.SetLogLevelElsewhere("a", step.elsewhere)
+		for server, want := range map[string]string{"a": step.a, "b": "warning"} {
+			if got := p.now.Load().byName[server].levels.wanted(); got != want {
+				t.Errorf("after %s elsewhere, %s is asked for %s, want %s", step.elsewhere, server, got, want)
+			}
+		}
+	}
+}
+
 // A follower hears that lists have changed, and says so: the leader's own connection may
 // be one that is not told.
 func TestAFollowerSaysThatListsHaveChanged(t *testing.T) {
@@ -96,6 +111,10 @@ func TestAFollowerSaysThatListsHaveChanged(t *testing.T) {
 	mustAsk(t, p, "s", "change", "")
 	if change := await.Value(t, changes); !change.Followed || !change.Outdated {
 		t.Errorf("after list_changed it says %+v", change)
+	}
+	p.Relist("s") // every replica hears what one says
+	if len(p.now.Load().byName["s"].lists.due) != 0 {
+		t.Error("a follower is asked for a list, and would say again that it has changed")
 	}
 	o.turn(true)
 	if change := await.Value(t, changes); change.Followed || len(change.Defs) == 0 {

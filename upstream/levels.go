@@ -32,19 +32,23 @@ func requestLevel(call *tool.Call) string {
 
 // levels are the levels of log messages that clients want of a server.
 type levels struct {
-	mu     sync.Mutex // guards what follows; never held over I/O
-	legacy string     // what legacy clients want
-	raised string     // what a 2026-07-28 client has wanted
+	mu        sync.Mutex // guards what follows; never held over I/O
+	legacy    string     // what legacy clients want
+	elsewhere string     // what those of other replicas want
+	raised    string     // what a 2026-07-28 client has wanted
 }
 
 // wanted is the most verbose level that anybody asked for, "" for none.
 func (l *levels) wanted() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if moreVerbose(l.raised, l.legacy) {
-		return l.raised
+	most := l.legacy
+	for _, level := range []string{l.elsewhere, l.raised} {
+		if moreVerbose(level, most) {
+			most = level
+		}
 	}
-	return l.legacy
+	return most
 }
 
 // set says what legacy clients want.
@@ -52,6 +56,13 @@ func (l *levels) set(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.legacy = level
+}
+
+// setElsewhere says what legacy clients of other replicas want.
+func (l *levels) setElsewhere(level string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.elsewhere = level
 }
 
 // raise says what a 2026-07-28 client wants. It is never taken back: others see by
@@ -64,10 +75,9 @@ func (l *levels) raise(level string) {
 	}
 }
 
-// setLevel asks for log messages from level on, now and after each reconnect.
-// told is done once the connections that there are have been told.
-func (s *server) setLevel(level string, told *sync.WaitGroup) {
-	s.levels.set(level)
+// tellLevel asks for log messages from the wanted level on, over the connections that there are.
+// told is done once they have been told.
+func (s *server) tellLevel(told *sync.WaitGroup) {
 	for _, c := range s.sharing.connections() {
 		told.Add(1)
 		if !c.Go(func() { defer told.Done(); c.level.tell(c, s.levels.wanted()) }) {

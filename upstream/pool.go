@@ -241,7 +241,11 @@ func (p *Pool) Follow(name string, tools int, faults Faults, interactive bool) {
 // Relist has a server listed again, at some time, where this process lists it: another
 // one has heard that its lists have changed.
 func (p *Pool) Relist(name string) {
-	if s := p.now.Load().byName[name]; s != nil {
+	s := p.now.Load().byName[name]
+	if s == nil {
+		return
+	}
+	if leads, _ := s.leads(name); leads { // a follower would ask for it again
 		s.lists.changed(tool.Kinds...)
 	}
 }
@@ -359,8 +363,21 @@ func (p *Pool) SetLogLevel(level string) {
 	p.mu.Unlock()
 	var told sync.WaitGroup
 	for _, s := range servers {
-		s.setLevel(level, &told)
+		s.levels.set(level)
+		s.tellLevel(&told)
 	}
+	told.Wait()
+}
+
+// SetLogLevelElsewhere is SetLogLevel for what legacy clients at other replicas want of one upstream.
+func (p *Pool) SetLogLevelElsewhere(name, level string) {
+	s := p.now.Load().byName[name]
+	if s == nil {
+		return
+	}
+	var told sync.WaitGroup
+	s.levels.setElsewhere(level)
+	s.tellLevel(&told)
 	told.Wait()
 }
 

@@ -186,7 +186,7 @@ func (s *server) inherit(old *server) {
 		s.subscriptions.uris[uri] = true
 	}
 	old.levels.mu.Lock()
-	s.levels.raised = old.levels.raised
+	s.levels.raised, s.levels.elsewhere = old.levels.raised, old.levels.elsewhere
 	old.levels.mu.Unlock()
 	s.questions.opened = old.questions.opened
 }

@@ -82,6 +82,9 @@ func (r *serverRow) takeReplicas(all []store.Replica) {
 	for _, one := range all {
 		if slices.Contains(one.Leads, r.Name) {
 			r.Leader = one.Name
+			if one.Address == "" {
+				r.Placement = "" // others do not reach it: each runs a process of its own
+			}
 		}
 	}
 }

@@ -229,6 +229,12 @@ func (a *account) share(ctx context.Context, wanted string, get func(context.Con
 	result := a.renewing.DoChan(wanted, func() (any, error) {
 		ctx, cancel := context.WithTimeout(a.logins.life, renewWithin)
 		defer cancel()
+		select { // each lock may be a connection to the database
+		case a.renewals <- struct{}{}:
+			defer func() { <-a.renewals }()
+		case <-ctx.Done():
+			return nil, errors.New("the authorization server is slow to answer for others who wait for it: try again later")
+		}
 		var c *credential
 		err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) (err error) {
 			c, err = get(ctx)
@@ -282,6 +288,10 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	t, err := a.ask(ctx, c.TokenURL, c.Issuer, a.secretOf(c.Client), form)
 	next := *c
 	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.final() {
+		// Its lock goes with the database: another process may have used the refresh token meanwhile.
+		if now, err := a.load(ctx, true); err == nil && now != nil && now.RefreshToken != c.RefreshToken {
+			return a.renewLocked(ctx, refused)
+		}
 		next.Dead = refusal.Error()
 		if err := a.store(ctx, c, &next); err != nil {
 			a.log.Warn("that a login has ended could not be stored", "error", err)

@@ -3,6 +3,7 @@ package login
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,5 +59,45 @@ func TestALoginThatAnotherProcessEndsIsUsedNoMore(t *testing.T) {
 				sends("")
 			})
 		})
+	}
+}
+
+// The lock of a login is a connection to the database, and may be lost: another process then renews the
+// token meanwhile.
+func TestARefusedRefreshTokenThatWasReplacedEndsNoLogin(t *testing.T) {
+	vault, to := authserver.NewVault(), &sent{}
+	row := credential{URL: "http://127.0.0.1/mcp", Grant: GrantCode, AccessToken: "one", RefreshToken: "first", Obtained: time.Now().Add(-time.Hour), Expires: time.Now()}
+	store := func() {
+		data, err := json.Marshal(row)
+		if err != nil {
+			t.Error(err)
+		}
+		_ = vault.Put(t.Context(), "login/notes", data)
+	}
+	as := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.PostFormValue("refresh_token"); got != "first" {
+			t.Errorf("renewed with %q", got)
+		}
+		row.AccessToken, row.RefreshToken, row.Expires = "two", "second", time.Now().Add(time.Hour)
+		store()
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
+	}))
+	defer as.Close()
+	row.TokenURL = as.URL
+	store()
+	logins := New(Options{Vault: vault})
+	defer logins.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, row.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := logins.Server("notes", row.URL, Settings{})
+	if _, err := s.Transport(to, "").RoundTrip(request); err != nil || to.token != "Bearer two" {
+		t.Errorf("a request is sent with %q, %v", to.token, err)
+	}
+	if now, err := s.account("").load(t.Context(), true); err != nil || now.Dead != "" || now.RefreshToken != "second" {
+		t.Errorf("the login is %+v, %v", now, err)
 	}
 }

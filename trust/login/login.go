@@ -226,7 +226,8 @@ type Server struct {
 	name     string
 	url      string
 	settings Settings
-	client   *http.Client // to authorization servers
+	client   *http.Client  // to authorization servers
+	renewals chan struct{} // holds a value for each login that is being renewed
 	log      *slog.Logger
 
 	mu       sync.Mutex // guards accounts; never held over I/O
@@ -268,9 +269,12 @@ func (l *Logins) Server(name, url string, s Settings) *Server {
 	}
 	return &Server{
 		logins: l, name: name, url: url, settings: s, client: newClient(url, s.AllowPrivate),
-		log: l.log.With("server", name), accounts: map[string]*account{},
+		log: l.log.With("server", name), accounts: map[string]*account{}, renewals: make(chan struct{}, maxRenewals),
 	}
 }
+
+// maxRenewals bounds the logins of one server that are renewed at the same time.
+const maxRenewals = 8
 
 // account returns what is known of a principal's login; "" is the owner of this process.
 func (s *Server) account(principal string) *account {

@@ -85,7 +85,7 @@ type Leads struct {
 	lost       error           // why this replica is not there; nil while it is
 	regained   time.Time       // when it came to be there again, after it had lost the database
 	before     []store.Replica // that were there then, and have not been since
-	blind      bool            // it knew of nobody then
+	blind      bool            // it knew of nobody when it lost the database
 }
 
 // NewLeads returns Leads that lead nothing before Run.
@@ -227,7 +227,7 @@ func (l *Leads) Run(ctx context.Context) {
 			return
 		}
 		delay := min(again.Next(), mostDelay)
-		l.log.Log(context.Background(), store.Level(err), "this replica leads no servers: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
+		l.log.Log(context.Background(), store.Level(err), "this replica leads no servers: the database cannot be reached or used", "error", err, "retry_in", delay.Round(time.Millisecond))
 		waiting, cancel := context.WithTimeout(ctx, delay)
 		l.consult(waiting)
 		<-waiting.Done()
@@ -373,9 +373,9 @@ func (l *Leads) heard(replicas []store.Replica, why error) {
 	case why != nil:
 	case l.lost != nil && l.lost != errNotYet:
 		l.regained, l.before = time.Now(), slices.Concat(l.before, l.replicas)
-		l.blind = len(l.before) == 0
+		l.blind = l.blind || len(l.before) == 0
 	case !l.awaits():
-		l.before = nil
+		l.before, l.blind = nil, false
 	}
 	l.replicas, l.lost = replicas, why
 	if why == nil {

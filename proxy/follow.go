@@ -59,6 +59,9 @@ const followPatience = 30 * time.Second
 // follow takes in a Change of a server that another process lists: what that has stored.
 // known is false while nobody has listed the server.
 func (l *loop) follow(ctx context.Context, config *configs.Config, change upstream.Change) (diff store.Diff, known, changed bool) {
+	if w := l.waiting[change.Server]; w.Followed {
+		change.Outdated, change.Interactive = change.Outdated || w.Outdated, change.Interactive || w.Interactive
+	}
 	f, err := l.known.follow(ctx, config, change.Server)
 	if err != nil && ctx.Err() == nil {
 		l.log.Log(context.Background(), store.Level(err), "what another replica lists could not be read; what was known before stays", "server", change.Server, "error", err)

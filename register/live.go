@@ -48,8 +48,7 @@ type Upstreams interface {
 	Complete(ctx context.Context, server string, call *tool.Call) (tool.Result, error)
 	// Task answers tasks/get, tasks/update and tasks/cancel.
 	Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error)
-	// SetLevel hears the most verbose level that any client's logging/setLevel asked
-	// for.
+	// SetLevel hears the most verbose level that any client's logging/setLevel asked for, "" for none.
 	SetLevel(level string)
 	// RootsChanged hears of a session whose client has other roots.
 	RootsChanged(session string)

@@ -196,7 +196,9 @@ func (all *sessions) tellLevel() {
 			most = min(most, i)
 		}
 	}
+	level := ""
 	if most < len(tool.LogLevels) {
-		all.verbose(tool.LogLevels[most])
+		level = tool.LogLevels[most]
 	}
+	all.verbose(level)
 }

@@ -157,10 +157,14 @@ const (
 func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
 	conn, err := r.remote.connect(ctx)
 	var process int64
+	var standby bool
 	if err == nil {
 		_, err = conn.Exec(ctx, `SET statement_timeout = 10000`)
 		if err == nil {
-			err = conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&process) // that of a pooler is another
+			err = conn.QueryRow(ctx, `SELECT pg_backend_pid(), pg_is_in_recovery()`).Scan(&process, &standby) // the process of a pooler is another
+		}
+		if err == nil && standby {
+			err = errors.New("it is a standby, whose locks no other machine knows of")
 		}
 		if err != nil {
 			closeSoon(conn)
@@ -212,10 +216,12 @@ func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, led f
 	if err != nil {
 		return nil, nil, fmt.Errorf("store: read replicas: %w", err)
 	}
-	if !slices.ContainsFunc(all, func(r Replica) bool { return r.ID == me.ID }) { // its row could not be written
-		all = append(all, me)
-		slices.SortFunc(all, func(a, b Replica) int { return cmp.Compare(a.ID, b.ID) })
+	// Its row may be another, or none, where it could not be written.
+	at, there := slices.BinarySearchFunc(all, me.ID, func(r Replica, id string) int { return cmp.Compare(r.ID, id) })
+	if !there {
+		all = slices.Insert(all, at, me)
 	}
+	all[at].Leads, all[at].Ending = me.Leads, me.Ending
 	return all, func(server string) bool { return slices.Contains(held, s.lead(server)) }, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +150,18 @@ func TestReplicasOfADatabaseThatStoresNothing(t *testing.T) {
 	if all, _ := told(t, a, "a", "x"); !slices.Equal(idsOf(all), []string{"a", "b", "c"}) {
 		t.Errorf("after one has come to a database whose transactions only read, there are %v", idsOf(all))
 	}
+}
+
+// The locks of a standby keep nobody out who uses the database itself.
+func TestAStandbyHasNoReplicas(t *testing.T) {
+	cluster := postgres.New(t)
+	s := open(t, cluster.Database(t))
+	sit(t, s, "a")
+	cluster.Standby(t)
+	await.True(t, func() bool {
+		_, err := s.Replicas().Join(t.Context())
+		return err != nil && strings.Contains(err.Error(), "it is a standby")
+	})
 }
 
 // What a replica has listed that was stopped for a while does not replace what the next leader of

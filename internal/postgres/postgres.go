@@ -234,6 +234,20 @@ func (c *Cluster) Restart(t testing.TB) {
 	c.Run(t)
 }
 
+// Standby makes the server a standby, which nothing is written to: a copy that others were promoted beside.
+func (c *Cluster) Standby(t testing.TB) {
+	t.Helper()
+	if err := c.exec("ALTER SYSTEM SET wal_level = replica"); err != nil {
+		t.Fatal(err)
+	}
+	c.Restart(t)
+	c.Stop(t)
+	if err := os.WriteFile(filepath.Join(c.dir, "data", "standby.signal"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.Run(t)
+}
+
 // Pause stops every process of the server: connections stay open, and nobody answers.
 func (c *Cluster) Pause(t testing.TB) {
 	t.Helper()

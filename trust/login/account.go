@@ -227,14 +227,16 @@ func (a *account) renew(ctx context.Context, refused string) (*credential, error
 // the same time who want the same share one attempt, which goes on when their contexts end.
 func (a *account) share(ctx context.Context, wanted string, get func(context.Context) (*credential, error)) (*credential, error) {
 	result := a.renewing.DoChan(wanted, func() (any, error) {
-		ctx, cancel := context.WithTimeout(a.logins.life, renewWithin)
-		defer cancel()
 		select { // each lock may be a connection to the database
 		case a.renewals <- struct{}{}:
 			defer func() { <-a.renewals }()
-		case <-ctx.Done():
+		case <-time.After(renewWithin):
 			return nil, errors.New("the authorization server is slow to answer for others who wait for it: try again later")
+		case <-a.logins.life.Done():
+			return nil, context.Cause(a.logins.life)
 		}
+		ctx, cancel := context.WithTimeout(a.logins.life, renewWithin)
+		defer cancel()
 		var c *credential
 		err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) (err error) {
 			c, err = get(ctx)

@@ -206,7 +206,7 @@ func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set
 	}
 	current := func(all set) (set, error) { return f(terms.priced(all)) }
 	if !ofSession {
-		return g.apply(ctx, owner, current)
+		return g.apply(context.WithoutCancel(ctx), owner, current)
 	}
 	before := g.ledger.of(owner)
 	next, err := current(before)
@@ -231,7 +231,7 @@ func (g *Gate) apply(ctx context.Context, owner string, f func(set) (set, error)
 	base, waits := g.ledger.unstoredSince(owner)
 	next, err := f(before)
 	switch {
-	case err == nil && !waits && next.same(before): // others tell of what they change
+	case err == nil && !waits && g.read == nil && next.same(before): // nobody else changes it
 		return false, nil
 	case g.store == nil && err != nil:
 		return false, err
@@ -241,7 +241,7 @@ func (g *Gate) apply(ctx context.Context, owner string, f func(set) (set, error)
 	}
 	var from set
 	var refused error
-	storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(storeTimeout))
+	storing, cancel := context.WithTimeout(ctx, leeway.Of(storeTimeout))
 	defer cancel()
 	err = g.store.Change(storing, owner, func(all []tool.Provisioned) ([]tool.Provisioned, error) {
 		stored := storedOf(owner, all)
@@ -285,7 +285,7 @@ func (g *Gate) writeAgain(ctx context.Context) {
 		}
 		changed := false
 		if !g.ledger.isStored(owner) {
-			changed, _ = g.apply(ctx, owner, unchanged)
+			changed, _ = g.apply(context.WithoutCancel(ctx), owner, unchanged)
 		}
 		end()
 		g.relistIf(ctx, owner, changed)

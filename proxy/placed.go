@@ -219,6 +219,16 @@ type toPool struct {
 
 func (t toPool) SetLevel(level string) { t.SetLogLevelElsewhere(t.server, level) }
 
+func (t toPool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
+	return t.TaskOf(ctx, t.server, call.Name, method, relayed(call))
+}
+
+func relayed(call *tool.Call) *tool.Call {
+	of := *call
+	of.Relayed = true
+	return &of
+}
+
 // bare is a server's definitions under their own names.
 type bare struct {
 	server  string
@@ -230,7 +240,8 @@ type bare struct {
 func newBare(server string, defs []*tool.Def, handler func(*tool.Def) tool.Handler) *bare {
 	b := &bare{server: server, handler: handler, of: map[tool.Kind][]*tool.Tool{}, byID: map[tool.ID]*tool.Tool{}}
 	for _, def := range defs {
-		one := &tool.Tool{Name: def.ID.Name, Def: def, Handler: handler(def)}
+		call := handler(def)
+		one := &tool.Tool{Name: def.ID.Name, Def: def, Handler: func(ctx context.Context, of *tool.Call) (tool.Result, error) { return call(ctx, relayed(of)) }}
 		b.of[def.ID.Kind] = append(b.of[def.ID.Kind], one)
 		b.byID[def.ID] = one
 	}

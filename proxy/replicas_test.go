@@ -273,6 +273,71 @@ func TestAServerWithOneProcess(t *testing.T) {
 	}
 }
 
+// What a server with one process asks a client of 2026-07-28, or does for it as a task, goes on through any
+// replica, whichever it began at.
+func TestAServerWithOneProcessIsAnsweredThroughAnyReplica(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		t.Run(kind{modern: modern}.String(), func(t *testing.T) {
+			s := newScript(t, "kept", modern, true)
+			s.settings.Placement = upstream.PlacementOne
+			if modern {
+				s.capabilities = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+			}
+			s.list("tools", `{"name":"ask"}`, `{"name":"work"}`)
+			var asked atomic.Int64
+			s.on("tools/call ask", func(r *request) {
+				if part(r.Params, "requestState") == nil {
+					asked.Add(1)
+				}
+				if answers, ok := r.need(1, form); ok {
+					r.result(`{"content":[],"structuredContent":` + string(answers[0]) + `}`)
+				}
+			})
+			s.on("tools/call work", func(r *request) { r.result(`{"resultType":"task","taskId":"1","status":"working"}`) })
+			s.on("tasks/get", func(r *request) {
+				if id := partText(r.Params, "taskId"); id != "1" {
+					t.Errorf("the server is asked for task %q", id)
+				}
+				r.result(`{"resultType":"complete","taskId":"1","status":"completed"}`)
+			})
+			config := configOf(t, []*script{s})
+			config.Store = postgres.Start(t)
+			var all []*replica
+			var clients []*rawClient
+			for range 3 {
+				r := addReplica(t, reaching(t, config))
+				all = append(all, r)
+				clients = append(clients, newClient(t, r.Proxy, r.url, kind{modern: true}, `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`, reply))
+			}
+			const ask, work = `{"name":"kept_ask","arguments":{}}`, `{"name":"kept_work","arguments":{}}`
+			for i, c := range clients {
+				for j, other := range clients {
+					first := c.ask("tools/call", ask)
+					if partText(first.Result, "resultType") != "input_required" {
+						t.Fatalf("replica %d: %s", i, first.raw)
+					}
+					if got := other.ask("tools/call", other.again(ask, first)); failed(got) || !strings.Contains(string(got.Result), "accept") {
+						t.Errorf("asked at replica %d, answered at %d: %s", i, j, got.raw)
+					}
+					if !modern {
+						continue
+					}
+					task := partText(c.ask("tools/call", work).Result, "taskId")
+					if got := other.ask("tasks/get", `{"taskId":"`+task+`"}`); partText(got.Result, "status") != "completed" || partText(got.Result, "taskId") != task {
+						t.Errorf("task %q of replica %d, at %d: %s", task, i, j, got.raw)
+					}
+				}
+			}
+			if got := asked.Load(); got != 9 {
+				t.Errorf("%d calls were made, want 9", got)
+			}
+			if n := processes(all); n != 1 {
+				t.Errorf("%d processes", n)
+			}
+		})
+	}
+}
+
 // While the database is away the process runs where it did, also when it has to be started again.
 func TestAServerWithOneProcessWhilePostgresIsAway(t *testing.T) {
 	t.Parallel()

@@ -66,14 +66,16 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 		before = l.server.process.Load()
 	}
 	had := l.hasLogin(ctx)
+	legacy := l.legacy || s.Protocol == ProtocolLegacy
 	if at != nil {
 		s.Command, s.URL, s.Transport, around = "", at.URL, TransportHTTP, at.Around
+		legacy = legacy || era != EraModern // a replica speaks both: over the server's own era calls go on as if it were here
 	}
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,
 		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Replica: at != nil, Transport: s.Transport,
-		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
+		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: legacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)

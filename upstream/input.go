@@ -63,7 +63,7 @@ func (d *delivery) untilAnswered() (tool.Result, error) {
 		}
 		switch {
 		case era == EraModern && becameTask(result):
-			return d.server.taskMade(result, d.call.Principal), nil
+			return d.server.taskMade(result, d.call.Call), nil
 		case era != EraModern || !inputRequired(result):
 			return tool.Result(result), nil
 		}
@@ -77,6 +77,9 @@ func (d *delivery) untilAnswered() (tool.Result, error) {
 		case client.Modern:
 			for _, one := range need.Requests {
 				d.server.questions.opened.add(one.Params, client.Key)
+			}
+			if d.relayed {
+				return tool.Result(result), nil // the replica that runs the server has sealed it
 			}
 			return d.withState(result, state{State: need.State})
 		case n == maxRepeats:
@@ -182,11 +185,12 @@ func (s *server) resume(ctx context.Context, r *request, call *tool.Call) error 
 	if sealed == nil {
 		return nil
 	}
-	st, ok := s.sealer.open(rawjson.Text(sealed), r.def.ID)
+	text := rawjson.Text(sealed)
+	st, ok := s.sealer.open(text, r.def.ID)
 	if !ok {
 		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "requestState is not one of this " + r.def.ID.Kind.String()}
 	}
-	r.state = st.State
+	r.state, r.sealed = st.State, &text
 	if st.Login != nil && s.login != nil {
 		s.afterLogin(ctx, r, call, *st.Login)
 	}

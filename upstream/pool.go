@@ -225,9 +225,9 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	return s.mask.change(s.refresh(ctx))
 }
 
-// Follow takes in what another process has learned of a server: how many tools it has,
+// Follow takes in what another process has learned of a server: its era, how many tools it has,
 // how many definitions are left out or mended, and whether it asks clients something.
-func (p *Pool) Follow(name string, tools int, faults Faults, interactive bool) {
+func (p *Pool) Follow(name string, era Era, tools int, faults Faults, interactive bool) {
 	s := p.now.Load().byName[name]
 	if s == nil {
 		return
@@ -235,6 +235,10 @@ func (p *Pool) Follow(name string, tools int, faults Faults, interactive bool) {
 	s.health.listed(tools, faults)
 	if interactive {
 		s.questions.learn()
+	}
+	if era != "" && s.places != nil && s.settings.Placement == PlacementOne {
+		s.health.learned(era)
+		s.retire(func(_ *connector, c *connection) bool { return c.at != "" && c.Era != era })
 	}
 }
 

@@ -32,13 +32,20 @@ const notificationsTasks = "notifications/tasks"
 // call has none, is answered as one that does not exist. Names with a proof are
 // good as long as the keys of the pool. Errors are as of Call.
 func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
-	name, id, ok := p.tasks.open(call.Name, call.Principal)
-	var s *server
-	if ok {
-		s = p.enter(name)
+	server, id, ok := p.tasks.open(call.Name, call.Principal)
+	if !ok {
+		return nil, errNoTask
 	}
+	return p.TaskOf(ctx, server, id, method, call)
+}
+
+var errNoTask = &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
+
+// TaskOf is Task for a server and the ID that it has given the task.
+func (p *Pool) TaskOf(ctx context.Context, server, id, method string, call *tool.Call) (tool.Result, error) {
+	s := p.enter(server)
 	if s == nil {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
+		return nil, errNoTask
 	}
 	defer s.uses.exit()
 	d := s.begin(ctx, call, request{method: method, op: method, task: id, repeatable: method != "tasks/update"})
@@ -47,7 +54,7 @@ func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.R
 	if err != nil {
 		return nil, s.mask.error(err)
 	}
-	return tool.Result(s.exposeTask(result, call.Principal)), nil
+	return tool.Result(s.exposeTask(result, call)), nil
 }
 
 // becameTask reports whether a result says that a call goes on as a task.
@@ -56,19 +63,19 @@ func becameTask(result json.RawMessage) bool {
 }
 
 // taskMade is the result of a call that goes on as a task, as its caller sees it.
-func (s *server) taskMade(result json.RawMessage, principal string) tool.Result {
-	s.tasks.made(s.settings.Name, rawjson.Text(rawjson.Member(result, "taskId")), principal)
-	return tool.Result(s.exposeTask(result, principal))
+func (s *server) taskMade(result json.RawMessage, call *tool.Call) tool.Result {
+	s.tasks.made(s.settings.Name, rawjson.Text(rawjson.Member(result, "taskId")), call.Principal)
+	return tool.Result(s.exposeTask(result, call))
 }
 
 // exposeTask is a result, or the params of a notification, with the ID of its
-// task, if it has one, as the principal sees it.
-func (s *server) exposeTask(object json.RawMessage, principal string) json.RawMessage {
+// task, if it has one, as whoever made the call sees it.
+func (s *server) exposeTask(object json.RawMessage, of *tool.Call) json.RawMessage {
 	id := rawjson.Text(rawjson.Member(object, "taskId"))
-	if id == "" {
+	if id == "" || of.Relayed {
 		return object
 	}
-	if exposed, err := rawjson.Set(object, "taskId", rawjson.Quote(s.tasks.name(s.settings.Name, id, principal))); err == nil {
+	if exposed, err := rawjson.Set(object, "taskId", rawjson.Quote(s.tasks.name(s.settings.Name, id, of.Principal))); err == nil {
 		return exposed
 	}
 	return object
@@ -82,7 +89,7 @@ func (c *connection) taskNotified(stream int64, method string, params json.RawMe
 		s.log.Debug("a notification about a task belongs to no call and was dropped", "method", method)
 		return
 	}
-	c.calls.pass(stream, of, method, s.exposeTask(params, of.Principal))
+	c.calls.pass(stream, of, method, s.exposeTask(params, of.Call))
 }
 
 // maxTasks is how many tasks are remembered with the principals they are of.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +20,7 @@ func newReplicas(s *settings) *cobra.Command {
 		Use:   "replicas",
 		Short: "Show which toolfinches share the store, and which servers each leads",
 		Long: `Replicas shows the toolfinches that serve over the store of the configuration, where that
-is in PostgreSQL: how others reach each, its version, how long it has been there, and how many
+is in PostgreSQL: how others reach each, its version, how long it has been there, and which
 servers it leads, which means that it lists them for all. Below it says what differs between
 them: versions, servers, and the rest of the configuration.`,
 		Example: `  toolfinch replicas
@@ -40,7 +40,7 @@ them: versions, servers, and the rest of the configuration.`,
 				rows := []replicaRow{}
 				for _, r := range replicas {
 					rows = append(rows, replicaRow{r.ID, r.Name, r.Address, r.Version, r.Started.UTC(), r.LeadsServers(), r.Servers, r.Policy})
-					t.add(r.Name, r.ID, orDash(r.Address), r.Version, r.Up.Round(time.Second).String(), strconv.Itoa(len(r.LeadsServers())))
+					t.add(r.Name, r.ID, orDash(r.Address), r.Version, r.Up.Round(time.Second).String(), orDash(strings.Join(r.LeadsServers(), ", ")))
 				}
 				differ := cluster.Differences(replicas)
 				if err := show(cmd, asJSON, map[string]any{"replicas": rows, "differ": differ}, t, "no toolfinch serves over this store"); err != nil || asJSON {

@@ -69,7 +69,7 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 	legacy := l.legacy || s.Protocol == ProtocolLegacy
 	if at != nil {
 		s.Command, s.URL, s.Transport, around = "", at.URL, TransportHTTP, at.Around
-		legacy = legacy || era != EraModern // a replica speaks both: over the server's own era calls go on as if it were here
+		legacy = l.speaksLegacy(era)
 	}
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
@@ -89,6 +89,12 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 	}
 	c.login = had || l.hasLogin(ctx)
 	return c, nil
+}
+
+// speaksLegacy reports whether a connection to the replica that runs a server of an era is of the legacy one. A
+// replica speaks both: over the server's own, calls go on as if it were here.
+func (l *connector) speaksLegacy(era Era) bool {
+	return l.legacy || l.server.settings.Protocol == ProtocolLegacy || era != EraModern
 }
 
 // hasLogin reports whether there is a login that connections are made with.

@@ -237,8 +237,12 @@ func (p *Pool) Follow(name string, era Era, tools int, faults Faults, interactiv
 		s.questions.learn()
 	}
 	if era != "" && s.places != nil && s.settings.Placement == PlacementOne {
-		s.health.learned(era)
-		s.retire(func(_ *connector, c *connection) bool { return c.at != "" && c.Era != era })
+		if c := s.main.current(); c == nil || c.at != "" {
+			s.health.learned(era)
+		}
+		s.retire(func(l *connector, c *connection) bool {
+			return c.at != "" && (c.Era == EraLegacy) != l.speaksLegacy(era)
+		})
 	}
 }
 

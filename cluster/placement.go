@@ -120,6 +120,14 @@ func (l *Leads) Withdrew(at string) bool {
 	return err == nil && l.lost == nil && slices.ContainsFunc(l.replicas, func(r store.Replica) bool { return r.Ending && r.Address != "" && r.Address == u.Host })
 }
 
+// LedElsewhere reports whether another replica leads a server, as far as is known here.
+func (l *Leads) LedElsewhere(server string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	leader, led := leaderOf(server, l.replicas)
+	return l.lost == nil && led && !l.leads[server] && leader.ID != l.me.ID
+}
+
 func leaderOf(server string, replicas []store.Replica) (store.Replica, bool) {
 	for _, r := range replicas {
 		for _, led := range r.Leads {

@@ -188,14 +188,7 @@ func (o *others) relist(ctx context.Context, server string) error {
 
 // ledElsewhere reports whether another replica leads a server, as far as is known here.
 func (o *others) ledElsewhere(server string) bool {
-	if o == nil {
-		return false
-	}
-	if leads, _ := o.leads.Leads(server); leads {
-		return false
-	}
-	all, _, lost := o.leads.Replicas()
-	return lost == nil && slices.ContainsFunc(all, func(r store.Replica) bool { return r.ID != o.me.ID && slices.Contains(r.Leads, server) })
+	return o != nil && o.leads.LedElsewhere(server)
 }
 
 // share divides limits by the replicas that are there.

@@ -362,15 +362,26 @@ func (n *narrow) calls(t *testing.T) {
 				t.Errorf("%s %s = %s", call, name, got.raw)
 			}
 		}
+	}
+	// In scripts, each of which is a process, all names at once, and by call_tool one of each kind.
+	names := slices.Concat(outsideTools, outsidePrompts, outsideResources)
+	list, _ := json.Marshal(names)
+	got := n.ask("tools/call", toolCall("run_script", `{"script":`+quote(`result = [one["error"] for one in parallel([{"tool": name} for name in `+string(list)+`])]`)+`}`))
+	said, _ := contents(got.Result)
+	var refused []string
+	if len(said) != 1 || json.Unmarshal([]byte(said[0]), &refused) != nil || len(refused) != len(names) {
+		t.Fatalf("run_script that calls all in parallel = %s", got.raw)
+	}
+	for i, name := range names {
+		if discreet(t, message{raw: refused[i]}, name); refused[i] == "" {
+			t.Errorf("run_script calls %s in parallel", name)
+		}
+	}
+	for _, name := range []string{outsideTools[0], outsidePrompts[0], outsideResources[0]} {
 		got := n.ask("tools/call", toolCall("run_script", `{"script":"result = call_tool(\"`+name+`\")"}`))
 		discreet(t, got, name)
 		if !failed(got) {
 			t.Errorf("run_script that calls %s = %s", name, got.raw)
-		}
-		got = n.ask("tools/call", toolCall("run_script", `{"script":"result = parallel([{\"tool\": \"`+name+`\"}])[0][\"error\"]"}`))
-		discreet(t, got, name)
-		if failed(got) {
-			t.Errorf("run_script that calls %s in parallel = %s", name, got.raw)
 		}
 	}
 	refuses := func(method, params, name string) {

@@ -79,6 +79,7 @@ func (d *desk) open(v *View) *endpoint {
 		Limits:        d.limits,
 		Upstreams:     behind,
 		Observer:      behind,
+		Replicated:    d.homes != nil,
 	}
 	if d.homes != nil { // a call is continued where it waits
 		options.Parked = func(ctx context.Context) string { return e.home.Name(ctx) }

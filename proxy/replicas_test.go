@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -731,5 +732,37 @@ func TestALoginEndsWhereItBegan(t *testing.T) {
 	}
 	if got := fetch.Send(t, http.MethodGet, second.url+back.RequestURI(), ""); got.Status != http.StatusNotFound {
 		t.Errorf("once more: %d %s", got.Status, got.Body)
+	}
+}
+
+// A client of 2026-07-28 is listed the same by all replicas, whatever it was shown before and by which:
+// all tools while they cost little, and what searches them since they cost more.
+func TestReplicasListTheSame(t *testing.T) {
+	s := shop(t, "shop", "hat")
+	auto := everything("auto", view.ExposureAuto)
+	auto.DirectBelow = 300
+	config := configOf(t, []*script{s}, auto)
+	config.Store = postgres.Start(t)
+	all := []*replica{addReplica(t, reaching(t, config)), addReplica(t, reaching(t, config))}
+	asked := viewClient(t, all[0].Proxy, all[0].url, "auto", true)
+	if got := asked.listed(); !slices.Equal(got, []string{"shop_hat"}) {
+		t.Fatalf("it is listed %v", got)
+	}
+	listening := (&meeting{rawClient: asked}).listen(`{"toolsListChanged":true}`)
+	var names, exposed []string
+	for i := range 10 { // more than a client that comes now is listed, less than makes a session search
+		names, exposed = append(names, fmt.Sprintf("item%02d", i)), append(exposed, fmt.Sprintf("shop_item%02d", i))
+	}
+	asked.clear()
+	s.list("tools", goods(names...)...)
+	s.tell(t, "notifications/tools/list_changed", `{}`)
+	for _, r := range all {
+		has(t, r.Proxy, "auto", exposed...)
+	}
+	asked.hears("notifications/tools/list_changed", listening)
+	for i, c := range []*rawClient{asked, viewClient(t, all[1].Proxy, all[1].url, "auto", true)} {
+		if got := c.listed(); !slices.Equal(got, []string{"retrieve_tools", "call_tool"}) {
+			t.Errorf("replica %d lists %v", i, got)
+		}
 	}
 }

@@ -156,7 +156,7 @@ func (l *Live) tell(t *listener, served *Served) {
 	before := t.told.Swap(now)
 	base, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
 	sees := base || all
-	if served.Class == "" {
+	if l.togetherIn(served) {
 		sees = l.direct.sees(served, base, all)
 	}
 	if _, _, differs := t.shown.follow("", served.granted); differs || sees {

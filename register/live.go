@@ -39,6 +39,9 @@ type Options struct {
 	// Parked names a call that waits for the client that makes the request of a context,
 	// by what nobody else can guess; nil: at random.
 	Parked func(context.Context) string
+	// Replicated says that others may serve a client's next request, as they do without
+	// knowing what a client that has no session was shown here.
+	Replicated bool
 }
 
 // Upstreams is what a Live asks of the servers behind it.
@@ -90,6 +93,7 @@ type Live struct {
 	clients       *clients
 	recent        *recent
 	direct        direct   // of 2026-07-28 clients
+	replicated    bool     // see Options
 	process       *session // of the 2026-07-28 client on stdio; it has nothing but a set
 	notifier      *notifier
 
@@ -109,7 +113,7 @@ type Live struct {
 func New(options Options, served func(trust.Party) *Served, log *slog.Logger) *Live {
 	l := &Live{
 		upstreams: options.Upstreams, observer: options.Observer,
-		subscriptions: options.Subscriptions, served: served, log: log,
+		subscriptions: options.Subscriptions, served: served, replicated: options.Replicated, log: log,
 		listeners: listeners{byKey: map[string]*listener{}}, process: newSession(""), closing: make(chan struct{}),
 	}
 	if l.subscriptions == nil {

@@ -58,7 +58,7 @@ type Served struct {
 	// Direct reports whether a client is listed every tool: one that comes now, or one
 	// that was until now; nil: none is. It is not asked with Granted, and for a session
 	// that is not listed every tool no more in the same Mode. 2026-07-28 clients count as
-	// one session.
+	// one session, but where Class is set or others serve them too: then as one that comes now.
 	Direct func(until bool) bool
 	// ListsWait is how long lists of tools wait for what is starting (see Started).
 	ListsWait time.Duration
